@@ -1,0 +1,147 @@
+package resp
+
+import (
+	"math"
+	"strconv"
+)
+
+// AppendCommand appends a command: an array of bulk strings, one for each
+// argument. No byte of an argument can end it (R19).
+func AppendCommand(dst []byte, args ...string) []byte {
+	dst = AppendArray(dst, len(args))
+	for _, arg := range args {
+		dst = AppendBulkString(dst, arg)
+	}
+	return dst
+}
+
+// AppendArray appends the header of an array; its n elements are to follow.
+func AppendArray(dst []byte, n int) []byte { return appendLength(dst, Array, n) }
+
+// AppendMap appends the header of a map; a key and a value for each of its pairs
+// are to follow.
+func AppendMap(dst []byte, pairs int) []byte { return appendLength(dst, Map, pairs) }
+
+// AppendSet appends the header of a set; its n elements are to follow.
+func AppendSet(dst []byte, n int) []byte { return appendLength(dst, Set, n) }
+
+// AppendPush appends the header of a push; its n elements are to follow, the
+// first of which names its kind. A push stands within no other value.
+func AppendPush(dst []byte, n int) []byte { return appendLength(dst, Push, n) }
+
+// AppendAttribute appends the header of an attribute; a key and a value for each
+// of its pairs are to follow, and then the value that it belongs to.
+func AppendAttribute(dst []byte, pairs int) []byte { return appendLength(dst, Attribute, pairs) }
+
+// AppendBulkString appends a bulk string of any bytes.
+func AppendBulkString[S ~string | ~[]byte](dst []byte, s S) []byte {
+	return appendBulk(dst, BulkString, s)
+}
+
+// AppendBulkError appends a bulk error of any bytes.
+func AppendBulkError[S ~string | ~[]byte](dst []byte, s S) []byte {
+	return appendBulk(dst, BulkError, s)
+}
+
+// AppendVerbatimString appends a verbatim string of any bytes. The format has
+// three bytes, such as "txt" or "mkd".
+func AppendVerbatimString[S ~string | ~[]byte](dst []byte, format string, s S) []byte {
+	if len(format) != 3 {
+		panic("resp: format of a verbatim string is not three bytes")
+	}
+	dst = appendLength(dst, VerbatimString, len(format)+1+len(s))
+	dst = append(dst, format...)
+	dst = append(dst, ':')
+	dst = append(dst, s...)
+	return append(dst, '\r', '\n')
+}
+
+// AppendSimpleString appends a simple string. One cannot contain CR or LF: each
+// is replaced by a space, as servers do.
+func AppendSimpleString[S ~string | ~[]byte](dst []byte, s S) []byte {
+	return appendLine(dst, SimpleString, s)
+}
+
+// AppendSimpleError appends a simple error, which begins with its prefix. One
+// cannot contain CR or LF: each is replaced by a space, as servers do.
+func AppendSimpleError[S ~string | ~[]byte](dst []byte, s S) []byte {
+	return appendLine(dst, SimpleError, s)
+}
+
+// AppendInteger appends an integer.
+func AppendInteger(dst []byte, i int64) []byte {
+	dst = strconv.AppendInt(append(dst, byte(Integer)), i, 10)
+	return append(dst, '\r', '\n')
+}
+
+// AppendBoolean appends a boolean.
+func AppendBoolean(dst []byte, b bool) []byte {
+	if b {
+		return append(dst, "#t\r\n"...)
+	}
+	return append(dst, "#f\r\n"...)
+}
+
+// AppendDouble appends a double with as many digits as are needed to read the
+// same number back.
+func AppendDouble(dst []byte, f float64) []byte {
+	switch {
+	case math.IsInf(f, 1):
+		return append(dst, ",inf\r\n"...)
+	case math.IsInf(f, -1):
+		return append(dst, ",-inf\r\n"...)
+	case math.IsNaN(f):
+		return append(dst, ",nan\r\n"...)
+	}
+	dst = strconv.AppendFloat(append(dst, byte(Double)), f, 'g', -1, 64)
+	return append(dst, '\r', '\n')
+}
+
+// AppendBigNumber appends an integer of any size, given by its decimal digits
+// with or without a sign.
+func AppendBigNumber[S ~string | ~[]byte](dst []byte, digits S) []byte {
+	if !isInteger(digits) {
+		panic("resp: big number is not an integer")
+	}
+	return appendLine(dst, BigNumber, digits)
+}
+
+// AppendNull appends the null of RESP3.
+func AppendNull(dst []byte) []byte { return append(dst, "_\r\n"...) }
+
+// AppendNullBulkString appends the null of RESP2 that stands for a string.
+func AppendNullBulkString(dst []byte) []byte { return append(dst, "$-1\r\n"...) }
+
+// AppendNullArray appends the null of RESP2 that stands for an array.
+func AppendNullArray(dst []byte) []byte { return append(dst, "*-1\r\n"...) }
+
+// appendLength appends the first line of a bulk or an aggregate.
+func appendLength(dst []byte, t Type, n int) []byte {
+	if n < 0 {
+		panic("resp: negative length")
+	}
+	dst = append(dst, byte(t))
+	if n < 10 { // nearly always, and half the cost
+		return append(dst, '0'+byte(n), '\r', '\n')
+	}
+	dst = strconv.AppendInt(dst, int64(n), 10)
+	return append(dst, '\r', '\n')
+}
+
+func appendBulk[S ~string | ~[]byte](dst []byte, t Type, s S) []byte {
+	dst = appendLength(dst, t, len(s))
+	dst = append(dst, s...)
+	return append(dst, '\r', '\n')
+}
+
+func appendLine[S ~string | ~[]byte](dst []byte, t Type, s S) []byte {
+	dst = append(dst, byte(t))
+	start := len(dst)
+	dst = append(dst, s...)
+	for i, c := range dst[start:] {
+		if c == '\r' || c == '\n' {
+			dst[start+i] = ' '
+		}
+	}
+	return append(dst, '\r', '\n')
+}

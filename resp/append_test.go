@@ -1,0 +1,97 @@
+package resp_test
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redmux/redmux/resp"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func TestAppend(t *testing.T) {
+	type named string
+	cases := []struct {
+		got  []byte
+		want string
+	}{
+		{resp.AppendCommand(nil), "*0\r\n"},
+		{resp.AppendCommand(nil, "PING"), "*1\r\n$4\r\nPING\r\n"},
+		{resp.AppendCommand(nil, "SET", "k", ""), "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n"},
+		{resp.AppendArray(nil, 0), "*0\r\n"},
+		{resp.AppendArray(nil, 9), "*9\r\n"},
+		{resp.AppendArray(nil, 10), "*10\r\n"},
+		{resp.AppendArray(nil, 1048576), "*1048576\r\n"},
+		{resp.AppendMap(nil, 2), "%2\r\n"},
+		{resp.AppendSet(nil, 3), "~3\r\n"},
+		{resp.AppendPush(nil, 4), ">4\r\n"},
+		{resp.AppendAttribute(nil, 5), "|5\r\n"},
+		{resp.AppendBulkString(nil, "hello"), "$5\r\nhello\r\n"},
+		{resp.AppendBulkString(nil, named("a\r\nb")), "$4\r\na\r\nb\r\n"},
+		{resp.AppendBulkString(nil, []byte(nil)), "$0\r\n\r\n"},
+		{resp.AppendBulkError(nil, "ERR a\nb"), "!7\r\nERR a\nb\r\n"},
+		{resp.AppendVerbatimString(nil, "txt", "Some string"), "=15\r\ntxt:Some string\r\n"},
+		{resp.AppendVerbatimString(nil, "mkd", []byte{}), "=4\r\nmkd:\r\n"},
+		{resp.AppendSimpleString(nil, "OK"), "+OK\r\n"},
+		{resp.AppendSimpleError(nil, []byte("ERR x")), "-ERR x\r\n"},
+		{resp.AppendInteger(nil, 0), ":0\r\n"},
+		{resp.AppendInteger(nil, math.MinInt64), ":-9223372036854775808\r\n"},
+		{resp.AppendInteger(nil, math.MaxInt64), ":9223372036854775807\r\n"},
+		{resp.AppendBoolean(nil, true), "#t\r\n"},
+		{resp.AppendBoolean(nil, false), "#f\r\n"},
+		{resp.AppendDouble(nil, 1.5), ",1.5\r\n"},
+		{resp.AppendDouble(nil, 1e21), ",1e+21\r\n"},
+		{resp.AppendDouble(nil, math.Copysign(0, -1)), ",-0\r\n"},
+		{resp.AppendDouble(nil, math.Inf(1)), ",inf\r\n"},
+		{resp.AppendDouble(nil, math.Inf(-1)), ",-inf\r\n"},
+		{resp.AppendDouble(nil, math.NaN()), ",nan\r\n"},
+		{resp.AppendBigNumber(nil, "-12345678901234567890"), "(-12345678901234567890\r\n"},
+		{resp.AppendNull(nil), "_\r\n"},
+		{resp.AppendNullBulkString(nil), "$-1\r\n"},
+		{resp.AppendNullArray(nil), "*-1\r\n"},
+		{resp.AppendNull([]byte("+before\r\n")), "+before\r\n_\r\n"},
+	}
+	for _, c := range cases {
+		assert.Equal(t, c.want, string(c.got))
+	}
+}
+
+// TestNothingInjects is R19: hostile arguments come back as they went in, as the
+// same number of arguments, and nothing follows them.
+func TestNothingInjects(t *testing.T) {
+	args := []string{
+		"SET", "", "\r\n", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n", "\x00", "$-1\r\n", "*", "\xff\xfe",
+		strings.Repeat("\r\n", 1000),
+	}
+	v := decode(t, string(resp.AppendCommand(nil, args...)))
+	var got []string
+	for e := range v.Elements() {
+		assert.Equal(t, resp.BulkString, e.Type())
+		got = append(got, string(e.Bytes()))
+	}
+	assert.Equal(t, args, got)
+}
+
+// TestLinesStayLines is the same for the types that no length protects.
+func TestLinesStayLines(t *testing.T) {
+	assert.Equal(t, "+a  +b\r\n", string(resp.AppendSimpleString(nil, "a\r\n+b")))
+	assert.Equal(t, "-ERR x   :1\r\n", string(resp.AppendSimpleError(nil, []byte("ERR x \n\r:1"))))
+	kept := []byte("a\nb")
+	resp.AppendSimpleString([]byte("\r\n"), kept)
+	assert.Equal(t, "a\nb", string(kept), "the caller's bytes are left alone")
+	assert.Equal(t, "\r\n+x\r\n", string(resp.AppendSimpleString([]byte("\r\n"), "x")))
+}
+
+func TestAppendPanics(t *testing.T) {
+	for name, f := range map[string]func(){
+		"resp: negative length":                                func() { resp.AppendArray(nil, -1) },
+		"resp: format of a verbatim string is not three bytes": func() { resp.AppendVerbatimString(nil, "text", "") },
+		"resp: big number is not an integer":                   func() { resp.AppendBigNumber(nil, "1\r\n+OK") },
+	} {
+		assert.PanicsWithValue(t, name, f)
+	}
+}

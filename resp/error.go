@@ -1,0 +1,65 @@
+package resp
+
+import (
+	"strconv"
+	"strings"
+)
+
+// SyntaxError says that the bytes received are not RESP, or exceed a limit. The
+// connection they came from is of no further use (R16).
+type SyntaxError struct {
+	// Offset counts bytes from the beginning of the stream (or from Reset) to
+	// the type byte of the value at fault; of nested values the innermost.
+	Offset int64
+
+	// Reason says which rule was broken. It quotes nothing of the stream but,
+	// at most, one byte, so it may be logged.
+	Reason string
+}
+
+// Error returns the reason and where it was found.
+func (e *SyntaxError) Error() string {
+	return "resp: " + e.Reason + " at byte " + strconv.FormatInt(e.Offset, 10)
+}
+
+// Error is an error reply of a server: a simple or a bulk error.
+type Error struct {
+	// Message is the whole text, prefix included. Servers quote arguments in
+	// some of their messages, so it may contain keys and tokens.
+	Message string
+}
+
+// Error returns the message without the arguments that a server quotes in it
+// (R27): "unknown command 'x', with args beginning with: 'a' 'b'".
+func (e *Error) Error() string {
+	text, _, _ := strings.Cut(e.Message, ", with args beginning with")
+	return "resp: server error: " + text
+}
+
+// Prefix returns the error's class, such as "NOSCRIPT"; "ERR" when it has none.
+func (e *Error) Prefix() string {
+	if n := prefixLen(e.Message); n > 0 {
+		return e.Message[:n]
+	}
+	return "ERR"
+}
+
+// maxPrefix bounds an error's prefix; the longest in use has half as many bytes.
+const maxPrefix = 32
+
+// prefixLen returns the length of the upper-case word that begins message, or 0
+// when there is none.
+func prefixLen[S ~string | ~[]byte](message S) int {
+	n := 0
+	for n < len(message) && n < maxPrefix && isPrefixByte(message[n]) {
+		n++
+	}
+	if n < len(message) && message[n] != ' ' {
+		return 0
+	}
+	return n
+}
+
+func isPrefixByte(c byte) bool {
+	return 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_'
+}

@@ -1,0 +1,70 @@
+package resp_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// Replies come as they please: here the second one is cut in two.
+func Example() {
+	r := resp.NewReader(resp.Limits{})
+	for _, received := range []string{"+OK\r\n*2\r\n:1\r\n$5\r\nhel", "lo\r\n"} {
+		if _, err := r.Fill(strings.NewReader(received)); err != nil {
+			fmt.Println(err)
+			return
+		}
+		for {
+			v, ok, err := r.Next()
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			if !ok {
+				break // more bytes are needed
+			}
+			fmt.Println(v.Type(), v.IsOK(), v.Len())
+			for e := range v.Elements() {
+				fmt.Printf("  %v %q\n", e.Type(), e.Raw())
+			}
+		}
+	}
+	// Output:
+	// SimpleString true 0
+	// Array false 2
+	//   Integer ":1\r\n"
+	//   BulkString "$5\r\nhello\r\n"
+}
+
+// A command is an array of bulk strings. No byte of an argument can end it.
+func ExampleAppendCommand() {
+	buf := make([]byte, 0, 128)
+	buf = resp.AppendCommand(buf, "SET", "invoice:7", "a\r\nb", "NX", "PX", "10000")
+	fmt.Printf("%q\n", buf)
+	// Output:
+	// "*6\r\n$3\r\nSET\r\n$9\r\ninvoice:7\r\n$4\r\na\r\nb\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n"
+}
+
+// The classes of servers' errors are told apart without a copy.
+func ExampleValue_ErrorPrefix() {
+	r := resp.NewReader(resp.Limits{})
+	r.Fill(strings.NewReader("-NOSCRIPT No matching script. Please use EVAL.\r\n"))
+	v, _, _ := r.Next()
+	fmt.Println(v.IsError(), string(v.ErrorPrefix()) == "NOSCRIPT")
+	// Output: true true
+}
+
+// The first fault ends a stream, for good.
+func ExampleSyntaxError() {
+	r := resp.NewReader(resp.Limits{Bulk: 1 << 10})
+	r.Fill(strings.NewReader(":1\r\n$1048576\r\n+OK\r\n"))
+	for range 3 {
+		v, ok, err := r.Next()
+		fmt.Println(v.Type() == resp.Integer, ok, err)
+	}
+	// Output:
+	// true true <nil>
+	// false false resp: bulk exceeds its limit at byte 4
+	// false false resp: bulk exceeds its limit at byte 4
+}

@@ -1,0 +1,297 @@
+package resp
+
+import (
+	"bytes"
+	"math"
+)
+
+// head is what the first line of a value says.
+type head struct {
+	typ  Type
+	size int32 // bytes of the line, CR and LF included
+	n    int32 // bulk: bytes of payload; aggregate: elements, two for each pair; -1: null
+}
+
+// payload returns how many bytes follow the line before the next value's line.
+func (h head) payload() int {
+	if h.typ.form() == bulk && h.n >= 0 {
+		return int(h.n) + len("\r\n")
+	}
+	return 0
+}
+
+// elements returns how many values follow the line.
+func (h head) elements() int {
+	if h.typ.form() == aggregate && h.n > 0 {
+		return int(h.n)
+	}
+	return 0
+}
+
+// isLine reports whether the value ends with the line: no payload, no elements, and
+// no value that an attribute belongs to.
+func (h head) isLine() bool {
+	return h.n < 0 || h.typ.form() == line
+}
+
+// fault is what can be wrong with a stream. The zero fault is none.
+type fault byte
+
+const (
+	sound fault = iota
+	short       // no fault: the bytes end before it can be told
+	badType
+	badStreamed
+	badCR
+	badLF
+	badEnd
+	badLength
+	badInteger
+	badBoolean
+	badNull
+	badDouble
+	badBigNumber
+	badVerbatim
+	badPush
+	longLine
+	longBulk
+	manyElements
+	deep
+	large
+	unread
+)
+
+var reasons = [...]string{
+	badType:      "unknown type byte",
+	badStreamed:  "streamed strings and aggregates are not supported",
+	badCR:        "CR without LF",
+	badLF:        "LF without CR",
+	badEnd:       "payload does not end with CR and LF",
+	badLength:    "length is not a decimal number",
+	badInteger:   "integer is not a decimal number of 64 bits",
+	badBoolean:   "boolean is neither t nor f",
+	badNull:      "null is not empty",
+	badDouble:    "double is not a decimal number, inf, -inf or nan",
+	badBigNumber: "big number is not a decimal number",
+	badVerbatim:  "verbatim string does not begin with three bytes and a colon",
+	badPush:      "push within another value",
+	longLine:     "line exceeds its limit",
+	longBulk:     "bulk exceeds its limit",
+	manyElements: "elements exceed their limit",
+	deep:         "depth exceeds its limit",
+	large:        "value exceeds its limit of bytes",
+	unread:       "bytes that nobody asked Next for exceed their limit",
+}
+
+// parseHead reads the first line of the value that begins b. The caller knows
+// that b[1:seen] holds neither CR nor LF; if the line is short, the returned size
+// is the next such seen. A line of more than limit bytes is refused; so are, by
+// the limits, a length or a count.
+//
+// This is the only place that knows what a line may hold. The result depends on
+// the bytes of the line alone, never on how they were cut.
+func parseHead(b []byte, seen, limit int, limits *Limits) (head, fault) {
+	if len(b) == 0 {
+		return head{size: 1}, short
+	}
+	h := head{typ: Type(b[0])}
+	form := h.typ.form()
+	if form == unknown {
+		return h, unknownType(b[0])
+	}
+	cr, f := lineEnd(b, seen, limit)
+	if f != sound {
+		h.size = int32(cr)
+		return h, f
+	}
+	h.size = int32(cr + len("\r\n"))
+	if form == line {
+		return h, checkLine(h.typ, b[1:cr])
+	}
+	h.n, f = parseLength(h.typ, b[1:cr], limits)
+	return h, f
+}
+
+func unknownType(c byte) fault {
+	if c == ';' || c == '.' { // a chunk, and the end of a streamed aggregate
+		return badStreamed
+	}
+	return badType
+}
+
+// lineEnd returns the index of the CR that ends the line which begins with the
+// type byte b[0]. Of several faults it finds the first in the order of the bytes.
+func lineEnd(b []byte, seen, limit int) (int, fault) {
+	if most := 1 + limit + len("\r\n"); len(b) > most {
+		b = b[:most] // what lies behind cannot matter
+	}
+	i := findBreak(b, seen)
+	switch {
+	case i-1 > limit:
+		return 0, longLine
+	case i >= len(b):
+		return i, short
+	case b[i] == '\n':
+		return 0, badLF
+	case i+1 == len(b):
+		return i, short
+	case b[i+1] != '\n':
+		return 0, badCR
+	}
+	return i, sound
+}
+
+// findBreak returns the index of the first CR or LF at or behind b[i], or len(b).
+func findBreak(b []byte, i int) int {
+	for near := min(len(b), i+16); i < near; i++ { // most lines are shorter than two calls
+		if b[i] == '\r' || b[i] == '\n' {
+			return i
+		}
+	}
+	rest := b[i:]
+	if n := bytes.IndexByte(rest, '\r'); n >= 0 {
+		rest = rest[:n]
+	}
+	if n := bytes.IndexByte(rest, '\n'); n >= 0 {
+		rest = rest[:n]
+	}
+	return i + len(rest)
+}
+
+// checkLine judges the content of a type that is one line.
+func checkLine(t Type, content []byte) fault {
+	switch t {
+	case Integer:
+		if _, ok := parseInteger(content); !ok {
+			return badInteger
+		}
+	case Null:
+		if len(content) != 0 {
+			return badNull
+		}
+	case Boolean:
+		if len(content) != 1 || content[0] != 't' && content[0] != 'f' {
+			return badBoolean
+		}
+	case Double:
+		if !isDouble(content) {
+			return badDouble
+		}
+	case BigNumber:
+		if !isInteger(content) {
+			return badBigNumber
+		}
+	}
+	return sound // simple strings and errors: anything without CR and LF
+}
+
+// parseLength reads the length of a bulk or the count of an aggregate, and holds
+// it against its limit. -1 is the only negative one, and only for the two nulls
+// of RESP2.
+func parseLength(t Type, digits []byte, limits *Limits) (int32, fault) {
+	if t == BulkString || t == Array {
+		if len(digits) == 2 && digits[0] == '-' && digits[1] == '1' {
+			return -1, sound
+		}
+	}
+	most, each, excess := limits.Elements, 1, manyElements
+	switch {
+	case t.form() == bulk:
+		most, excess = limits.Bulk, longBulk
+	case t == Map || t == Attribute:
+		most, each = most/2, 2
+	}
+	n, f := parseDigits(digits, most, excess)
+	return int32(n * each), f
+}
+
+// parseDigits reads a number without a sign that is at most most, which is far
+// from overflow itself.
+func parseDigits(digits []byte, most int, excess fault) (int, fault) {
+	if len(digits) == 0 {
+		return 0, badLength
+	}
+	n := int64(0)
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			if len(digits) == 1 && c == '?' {
+				return 0, badStreamed
+			}
+			return 0, badLength
+		}
+		if n <= int64(most) { // else it only grows; the digits are still checked
+			n = n*10 + int64(c-'0')
+		}
+	}
+	if n > int64(most) {
+		return 0, excess
+	}
+	return int(n), sound
+}
+
+// parseInteger reads a number of 64 bits with an optional sign.
+func parseInteger(b []byte) (int64, bool) {
+	digits := b
+	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
+		digits = b[1:]
+	}
+	if len(digits) == 0 {
+		return 0, false
+	}
+	n := int64(0) // kept negative, because the smallest number has no positive counterpart
+	for _, c := range digits {
+		d := int64(c - '0')
+		if d > 9 || n < (math.MinInt64+d)/10 {
+			return 0, false
+		}
+		n = n*10 - d
+	}
+	if b[0] == '-' {
+		return n, true
+	}
+	return -n, n != math.MinInt64
+}
+
+// isInteger reports whether b is an integer of any size.
+func isInteger[S ~string | ~[]byte](b S) bool {
+	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
+		b = b[1:]
+	}
+	return len(b) > 0 && countDigits(b) == len(b)
+}
+
+// isDouble reports whether b is a double:
+// [+|-] digits [. digits] [e|E [+|-] digits], inf, -inf or nan.
+func isDouble(b []byte) bool {
+	switch string(b) {
+	case "inf", "-inf", "nan":
+		return true
+	}
+	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
+		b = b[1:]
+	}
+	n := countDigits(b)
+	if n == 0 {
+		return false
+	}
+	b = b[n:]
+	if len(b) > 0 && b[0] == '.' {
+		if n = countDigits(b[1:]); n == 0 {
+			return false
+		}
+		b = b[1+n:]
+	}
+	if len(b) > 0 && (b[0] == 'e' || b[0] == 'E') {
+		return isInteger(b[1:])
+	}
+	return len(b) == 0
+}
+
+// countDigits returns how many decimal digits begin b.
+func countDigits[S ~string | ~[]byte](b S) int {
+	n := 0
+	for n < len(b) && '0' <= b[n] && b[n] <= '9' {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,269 @@
+package resp
+
+import (
+	"bytes"
+	"iter"
+	"math"
+	"strconv"
+	"unsafe"
+)
+
+// Value is a decoded value: a view of the Reader's buffer, valid until the
+// following call of Next, Space or Fill, and so is every slice taken from it. It
+// is copied by value and allocates nothing. The zero Value has type 0.
+//
+// A method asked of the wrong type answers with its zero; nothing is converted.
+type Value struct {
+	// Four words, so that it travels in registers. What is not here is read off
+	// the encoding when it is asked for.
+	raw []byte // the encoding: attributes, first line, payload or elements
+	at  int32  // where the first line begins, with the type byte
+	n   int32  // as in head
+}
+
+// Type returns the type of the value, or 0 for the zero Value. The nulls of RESP2
+// have the types of what they stand for, BulkString and Array.
+func (v Value) Type() Type {
+	if len(v.raw) == 0 {
+		return 0
+	}
+	t := Type(v.raw[v.at])
+	if poisoned && t == poisonByte {
+		panic(stale)
+	}
+	return t
+}
+
+// IsNull reports whether the value is a null of RESP3 or one of the two of RESP2.
+func (v Value) IsNull() bool { return v.n < 0 || v.Type() == Null }
+
+// IsOK reports whether the value is the simple string OK.
+func (v Value) IsOK() bool {
+	return v.Type() == SimpleString && string(v.content()) == "OK"
+}
+
+// IsError reports whether the value is a simple or a bulk error.
+func (v Value) IsError() bool {
+	t := v.Type()
+	return t == SimpleError || t == BulkError
+}
+
+// Bytes returns the text of a string, an error or a big number, a verbatim string
+// without its format; nil for other types and for null. It is valid until the
+// following call of Next, Space or Fill, and not to be modified.
+func (v Value) Bytes() []byte {
+	switch v.Type() {
+	case SimpleString, SimpleError, BulkString, BulkError, BigNumber:
+		return v.content()
+	case VerbatimString:
+		return v.content()[len("txt:"):]
+	}
+	return nil
+}
+
+// Format returns the three bytes that say what a verbatim string holds, such as
+// "txt" or "mkd"; nil for other types. It is valid until the following call of
+// Next, Space or Fill.
+func (v Value) Format() []byte {
+	if v.Type() != VerbatimString {
+		return nil
+	}
+	return v.content()[:3:3]
+}
+
+// Int64 returns the number of an Integer.
+func (v Value) Int64() (i int64, ok bool) {
+	if v.Type() != Integer {
+		return 0, false
+	}
+	return parseInteger(v.content())
+}
+
+// Bool returns the value of a Boolean.
+func (v Value) Bool() (value, ok bool) {
+	if v.Type() != Boolean {
+		return false, false
+	}
+	return v.content()[0] == 't', true
+}
+
+// Float64 returns the number of a Double, rounded to the nearest. A double too
+// large for a float64 comes as an infinity that is not ok.
+func (v Value) Float64() (f float64, ok bool) {
+	if v.Type() != Double {
+		return 0, false
+	}
+	b := v.content()
+	// The bytes are seen as a string only here: ParseFloat copies what it keeps,
+	// and a conversion would allocate for more than 32 digits.
+	f, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(b), len(b)), 64)
+	return f, err == nil
+}
+
+// Len returns the number of elements of an aggregate, keys and values counted
+// alike; 0 for other types.
+func (v Value) Len() int {
+	if v.Type().form() != aggregate || v.n < 0 {
+		return 0
+	}
+	return int(v.n)
+}
+
+// Elements returns an iterator over the elements of an aggregate in their order,
+// keys and values in turn. Other types have none.
+func (v Value) Elements() iter.Seq[Value] {
+	return func(yield func(Value) bool) { v.each(yield) }
+}
+
+func (v Value) each(yield func(Value) bool) {
+	n := v.Len()
+	if n == 0 {
+		return
+	}
+	rest := v.elements()
+	for range n {
+		e := cut(rest)
+		if !yield(e) {
+			return
+		}
+		rest = rest[len(e.raw):]
+	}
+}
+
+// Pairs returns an iterator over the keys and values of a Map or an Attribute.
+// The other aggregates are taken for flat lists of pairs, which is how RESP2
+// sends a map; a last key without a value comes with the zero Value.
+func (v Value) Pairs() iter.Seq2[Value, Value] {
+	return func(yield func(Value, Value) bool) { v.eachPair(yield) }
+}
+
+func (v Value) eachPair(yield func(Value, Value) bool) {
+	var key Value
+	for e := range v.Elements() {
+		if key.raw == nil {
+			key = e
+			continue
+		}
+		if !yield(key, e) {
+			return
+		}
+		key = Value{}
+	}
+	if key.raw != nil {
+		yield(key, Value{})
+	}
+}
+
+// Attributes returns the attribute that preceded the value. If several did, it is
+// the last, and the one before it is an attribute of that.
+func (v Value) Attributes() (attribute Value, ok bool) {
+	if v.at == 0 {
+		return Value{}, false
+	}
+	own := v.raw[:v.at:v.at]
+	for i := 0; ; {
+		h := trust(own[i:])
+		end := walk(own, i+int(h.size), h.elements())
+		if end >= len(own) {
+			return Value{raw: own, at: int32(i), n: h.n}, true
+		}
+		i = end
+	}
+}
+
+// Err returns a copy of an error, or nil when the value is none.
+func (v Value) Err() *Error {
+	if !v.IsError() {
+		return nil
+	}
+	return &Error{Message: string(v.content())}
+}
+
+// ErrorPrefix returns the class of an error, "NOSCRIPT" of "NOSCRIPT No matching
+// script": at most 32 upper-case letters, digits or underscores, else "ERR"; nil
+// when the value is no error. It is valid until the following call of Next, Space
+// or Fill, and not to be modified.
+func (v Value) ErrorPrefix() []byte {
+	if !v.IsError() {
+		return nil
+	}
+	b := v.content()
+	if n := prefixLen(b); n > 0 {
+		return b[:n:n]
+	}
+	return noPrefix
+}
+
+var noPrefix = []byte("ERR")
+
+// Raw returns the encoding of the value, its attributes included. It is valid
+// until the following call of Next, Space or Fill, and not to be modified.
+func (v Value) Raw() []byte { return v.raw }
+
+// content returns what stands between the type byte and CR LF of a line, or the
+// payload of a bulk; nil for null and for aggregates.
+func (v Value) content() []byte {
+	j := len(v.raw) - len("\r\n")
+	i := int(v.at) + 1
+	switch v.Type().form() {
+	case line:
+	case bulk:
+		if v.n < 0 {
+			return nil
+		}
+		i = j - int(v.n)
+	default:
+		return nil
+	}
+	return v.raw[i:j:j]
+}
+
+// elements returns the encoding of an aggregate's elements.
+func (v Value) elements() []byte {
+	own := v.raw[v.at:]
+	return own[bytes.IndexByte(own, '\n')+1:]
+}
+
+// cut returns the value that begins b, together with its attributes. The bytes
+// were judged by the Reader.
+func cut(b []byte) Value {
+	at, h := 0, trust(b)
+	for h.typ == Attribute {
+		at = walk(b, at+int(h.size), h.elements())
+		h = trust(b[at:])
+	}
+	end := walk(b, at+int(h.size)+h.payload(), h.elements())
+	if end > len(b) {
+		panic(stale)
+	}
+	return Value{raw: b[:end:end], at: int32(at), n: h.n}
+}
+
+// walk returns where the n values that begin at b[i] end. It needs no stack:
+// however they nest, only the number of values to come matters.
+func walk(b []byte, i, n int) int {
+	for n > 0 {
+		if i >= len(b) {
+			panic(stale)
+		}
+		h := trust(b[i:])
+		i += int(h.size) + h.payload()
+		n += h.elements()
+		if h.typ != Attribute { // an attribute comes in addition to its value
+			n--
+		}
+	}
+	return i
+}
+
+// trust reads a line that the Reader has judged before. Only a view that outlived
+// its time can differ.
+func trust(b []byte) head {
+	h, f := parseHead(b, 1, math.MaxInt32-3, &unlimited)
+	if f != sound {
+		panic(stale)
+	}
+	return h
+}
+
+const stale = "resp: value changed after it was decoded"
