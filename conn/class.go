@@ -1,0 +1,105 @@
+package conn
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// Class is the kind of a server's error (R24). It says what the node cannot do
+// now, never that the node is unsound.
+type Class uint8
+
+// The classes.
+const (
+	ClassNone           Class = iota // no error at all
+	ClassOther                       // an error of no class below
+	ClassNoScript                    // the script is not loaded
+	ClassLoading                     // the node reads its data set
+	ClassReadOnly                    // the node is a replica
+	ClassOOM                         // maxmemory is reached
+	ClassMisconf                     // the node cannot persist
+	ClassNoReplicas                  // min-replicas-to-write is not met
+	ClassNoAuth                      // not authenticated
+	ClassWrongPass                   // wrong user or password
+	ClassNoPerm                      // the ACL forbids it
+	ClassMoved                       // the slot is another cluster node's
+	ClassClusterDown                 // the cluster has no quorum or lacks slots
+	ClassBusy                        // a script runs too long
+	ClassMasterDown                  // a replica without its master
+	ClassNoProto                     // HELLO with a version that is not spoken
+	ClassMaxClients                  // maxclients is reached; comes before any command
+	ClassUnknownCommand              // the node has no such command
+)
+
+// classNames are the prefixes of the classes; those of the last two and the first
+// two are names only.
+var classNames = [...]string{
+	ClassNone:           "",
+	ClassOther:          "ERR",
+	ClassNoScript:       "NOSCRIPT",
+	ClassLoading:        "LOADING",
+	ClassReadOnly:       "READONLY",
+	ClassOOM:            "OOM",
+	ClassMisconf:        "MISCONF",
+	ClassNoReplicas:     "NOREPLICAS",
+	ClassNoAuth:         "NOAUTH",
+	ClassWrongPass:      "WRONGPASS",
+	ClassNoPerm:         "NOPERM",
+	ClassMoved:          "MOVED",
+	ClassClusterDown:    "CLUSTERDOWN",
+	ClassBusy:           "BUSY",
+	ClassMasterDown:     "MASTERDOWN",
+	ClassNoProto:        "NOPROTO",
+	ClassMaxClients:     "max clients",
+	ClassUnknownCommand: "unknown command",
+}
+
+// String returns the prefix that the servers use, where there is one.
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return "ERR"
+}
+
+// ClassOf returns the class of a reply, ClassNone for one that is no error. It
+// does not allocate.
+func ClassOf(v resp.Value) Class {
+	if !v.IsError() {
+		return ClassNone
+	}
+	return classify(v.Bytes())
+}
+
+// ErrorClass returns the class of the server's error in err's chain, ClassNone
+// when there is none.
+func ErrorClass(err error) Class {
+	var step *StepError
+	if errors.As(err, &step) && step.Class != ClassNone {
+		return step.Class
+	}
+	var refusal *resp.Error
+	if errors.As(err, &refusal) {
+		return classify([]byte(refusal.Message))
+	}
+	return ClassNone
+}
+
+func classify(message []byte) Class {
+	prefix, text, _ := bytes.Cut(message, []byte(" "))
+	for c := ClassNoScript; c <= ClassNoProto; c++ {
+		if string(prefix) == classNames[c] {
+			return c
+		}
+	}
+	switch {
+	case string(prefix) != "ERR":
+	case bytes.HasPrefix(text, []byte("max number of clients")): // in cluster mode it goes on "+ cluster connections"
+		return ClassMaxClients
+	case bytes.HasPrefix(text, []byte("unknown command")):
+		return ClassUnknownCommand
+	}
+	return ClassOther
+}

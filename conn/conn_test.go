@@ -1,0 +1,393 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var errTest = errors.New("because of the test")
+
+// pair is a connection past its handshake, and the peer's end of it.
+func pair(t testing.TB, backlog int) (*Conn, net.Conn) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	return adopt(t, ours, backlog), theirs
+}
+
+func adopt(t testing.TB, nc net.Conn, backlog int) *Conn {
+	t.Helper()
+	c := newConn(newLink(nc), "a:1", "hunter2", resp.Limits{}, backlog)
+	require.NoError(t, c.opened())
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestBreakWakesFillAndWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 0)
+		defer peer.Close()
+		require.NoError(t, c.Send([]byte("nobody reads this"))) // the writer waits for ever
+		var filled error
+		var wg sync.WaitGroup
+		wg.Go(func() { filled = c.Fill() })
+		synctest.Wait()
+		require.NoError(t, filled)
+
+		c.Break(errTest)
+		c.Break(io.ErrUnexpectedEOF)
+		wg.Wait()
+		c.writer.Wait()
+
+		var e *Error
+		require.ErrorAs(t, filled, &e)
+		assert.Equal(t, Error{Op: "break", Addr: "a:1", Err: errTest}, *e)
+		for _, err := range []error{c.Err(), c.Send([]byte("x")), c.Fill(), c.Fill()} {
+			assert.Equal(t, error(e), err, "the first cause wins")
+		}
+		assert.NoError(t, c.Close())
+		assert.Equal(t, error(e), c.Err())
+	})
+}
+
+func TestBreakFromManyGoroutines(t *testing.T) {
+	c, peer := pair(t, 1<<10)
+	defer peer.Close()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			c.Break(errTest)
+			c.Unread()
+			assert.Error(t, c.Err())
+		})
+	}
+	wg.Go(func() {
+		for c.Send([]byte("0123456789")) == nil { // until it is broken, or stalls
+		}
+	})
+	assert.Equal(t, c.Fill(), c.Err())
+	wg.Wait()
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 0)
+		require.NoError(t, c.Send([]byte("x")))
+		require.NoError(t, c.Close())
+		require.NoError(t, c.Close())
+		assert.ErrorIs(t, c.Err(), ErrClosed)
+		assert.ErrorIs(t, c.Send([]byte("x")), ErrClosed)
+		assert.ErrorIs(t, c.Fill(), ErrClosed)
+		_, err := io.ReadAll(peer)
+		assert.NoError(t, err)
+		// synctest fails if the writer is still there.
+	})
+}
+
+// R28: Close returns when the writer is gone, however long its Write takes to notice.
+func TestCloseWaitsForTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, peer := net.Pipe()
+		defer peer.Close()
+		c := adopt(t, &odd{Conn: ours, write: func(p []byte) (int, error) {
+			n, err := ours.Write(p)
+			time.Sleep(time.Second)
+			return n, err
+		}}, 0)
+		require.NoError(t, c.Send([]byte("x")))
+		synctest.Wait()
+		start := time.Now()
+		c.Break(errTest)
+		assert.Zero(t, time.Since(start), "Break waits for nobody")
+		require.NoError(t, c.Close())
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+// tls.Conn.Close would write an alert, and wait for its room for five seconds.
+func TestBreakWritesNothing(t *testing.T) {
+	certs := newCertificates(t)
+	for name, end := range map[string]func(c *Conn){
+		"break": func(c *Conn) { c.Break(errTest) },
+		"close": func(c *Conn) { c.Close() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			network := redistest.NewNetwork()
+			defer network.Close()
+			l := network.Listen("node.test:1")
+			ours, err := network.Dial(t.Context(), "tcp", "node.test:1")
+			require.NoError(t, err)
+			theirs, err := l.Accept()
+			require.NoError(t, err)
+			full := &odd{Conn: ours}
+			client, _ := secured(t, certs, full, theirs)
+			full.write = func([]byte) (int, error) { select {} }
+			c := adopt(t, client, 0)
+			start := time.Now()
+			end(c)
+			assert.Zero(t, time.Since(start), name)
+		})
+	}
+}
+
+func TestBreakWithoutCause(t *testing.T) {
+	c, _ := pair(t, 0)
+	c.Break(nil)
+	assert.ErrorIs(t, c.Err(), ErrClosed)
+}
+
+// R26: memory per node is bounded.
+func TestBacklogIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 1000)
+		defer peer.Close()
+		require.NoError(t, c.Send(make([]byte, 600)))
+		synctest.Wait() // the writer has them, and waits
+		require.NoError(t, c.Send(make([]byte, 400)))
+		assert.ErrorIs(t, c.Send(make([]byte, 1)), ErrStalled)
+		assert.ErrorIs(t, c.Fill(), ErrStalled)
+	})
+}
+
+// What was written frees its room: also pieces of what is being written.
+func TestBacklogShrinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 3*maxPiece)
+		defer peer.Close()
+		require.NoError(t, c.Send(make([]byte, 3*maxPiece)))
+		_, err := io.ReadFull(peer, make([]byte, maxPiece))
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.EqualValues(t, 2*maxPiece, c.pending.Load())
+		require.NoError(t, c.Send(make([]byte, maxPiece)))
+		go io.Copy(io.Discard, peer)
+		synctest.Wait()
+		assert.Zero(t, c.pending.Load())
+		assert.NoError(t, c.Err())
+	})
+}
+
+// No byte is lost, doubled or out of order, and Send keeps nothing of its argument.
+func TestBacklogKeepsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 0)
+		sent := sendNumbers(t, c, 1<<20)
+		got := make([]byte, len(sent))
+		_, err := io.ReadFull(peer, got)
+		require.NoError(t, err)
+		assert.True(t, string(sent) == string(got))
+	})
+}
+
+// sendNumbers sends total bytes in pieces of many sizes, each from the same buffer.
+func sendNumbers(t testing.TB, c *Conn, total int) []byte {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	sent := make([]byte, total)
+	for i := range sent {
+		sent[i] = byte(i >> 8 * (i & 1)) // low and high bytes in turn
+	}
+	scratch := make([]byte, 100<<10)
+	for p := sent; len(p) > 0; {
+		n := copy(scratch[:1+random.IntN(len(scratch))], p)
+		require.NoError(t, c.Send(scratch[:n]))
+		clear(scratch[:n])
+		p = p[n:]
+	}
+	return sent
+}
+
+// R16: votes that were received before an anomaly showed stand.
+func TestNextAfterBreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 0)
+		defer peer.Close()
+		go peer.Write([]byte("+OK\r\n:1\r\n?\r\n+OK\r\n"))
+		require.NoError(t, c.Fill())
+		c.Break(errTest)
+		v, ok, err := c.Next()
+		assert.True(t, ok && err == nil && v.IsOK())
+		v, ok, err = c.Next()
+		assert.True(t, ok && err == nil && v.Type() == resp.Integer)
+		_, ok, err = c.Next()
+		assert.False(t, ok)
+		assert.ErrorIs(t, err, errTest, "the first cause wins over the parse error")
+	})
+}
+
+func TestNextBreaksOnGarbage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 0)
+		go peer.Write([]byte("hunter2\r\n"))
+		_, ok, err := c.Next()
+		require.False(t, ok || err != nil)
+		require.NoError(t, c.Fill())
+		_, _, err = c.Next()
+		var e *Error
+		var syntax *resp.SyntaxError
+		require.ErrorAs(t, err, &e)
+		assert.ErrorAs(t, err, &syntax)
+		assert.Equal(t, "parse", e.Op)
+		assert.NotContains(t, err.Error(), "hunter2")
+		_, err = peer.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF)
+	})
+}
+
+func TestExchange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := (&script{answers: map[string]string{"GET": "-ERR no hunter2\r\n"}}).connect(t, Config{})
+		for range 3 {
+			var got []string
+			p := resp.AppendCommand(resp.AppendCommand(nil, "PING"), "GET", "x")
+			require.NoError(t, c.Exchange(t.Context(), p, 2, func(i int, v resp.Value) error {
+				assert.Equal(t, len(got), i)
+				got = append(got, string(v.Bytes()))
+				return nil
+			}))
+			assert.Equal(t, []string{"PONG", "ERR no hunter2"}, got, "an error reply is a reply")
+		}
+	})
+}
+
+// R16: what was not asked for kills the connection.
+func TestExchangeBreaks(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer string
+		each   error
+		want   error
+	}{
+		"surplus":         {"+PONG\r\n+PONG\r\n", nil, ErrProtocol},
+		"half a surplus":  {"+PONG\r\n+", nil, ErrProtocol},
+		"push":            {">1\r\n+x\r\n+PONG\r\n", nil, ErrProtocol},
+		"attributes":      {"|1\r\n+a\r\n+b\r\n+PONG\r\n", nil, ErrProtocol},
+		"verdict of each": {"+PONG\r\n", errTest, errTest},
+		"no answer":       {"+PO", nil, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := (&script{answers: map[string]string{"PING": c.answer}}).connect(t, Config{})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err := conn.Exchange(ctx, resp.AppendCommand(nil, "PING"), 1, func(int, resp.Value) error { return c.each })
+				var e *Error
+				require.ErrorAs(t, err, &e)
+				assert.ErrorIs(t, err, c.want)
+				assert.Equal(t, err, conn.Err())
+				assert.Equal(t, "exchange", e.Op)
+			})
+		})
+	}
+}
+
+func TestExchangeCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errTest)
+		c := (&script{}).connect(t, Config{})
+		err := c.Exchange(ctx, resp.AppendCommand(nil, "PING"), 1, func(int, resp.Value) error { return nil })
+		assert.ErrorIs(t, err, errTest)
+		assert.ErrorIs(t, c.Err(), errTest)
+
+		// In the moment of the last reply: either way, what is returned is what became of the connection.
+		ctx, cancel = context.WithCancelCause(t.Context())
+		c = (&script{}).connect(t, Config{})
+		err = c.Exchange(ctx, resp.AppendCommand(nil, "PING"), 1, func(int, resp.Value) error { cancel(errTest); return nil })
+		synctest.Wait()
+		assert.ErrorIs(t, err, errTest)
+		assert.Equal(t, err, c.Err())
+	})
+}
+
+// odd is a net.Conn whose Read and Write are given.
+type odd struct {
+	net.Conn
+	read  func(p []byte) (int, error)
+	write func(p []byte) (int, error)
+}
+
+func (o *odd) Read(p []byte) (int, error) {
+	if o.read != nil {
+		return o.read(p)
+	}
+	return o.Conn.Read(p)
+}
+
+func (o *odd) Write(p []byte) (int, error) {
+	if o.write != nil {
+		return o.write(p)
+	}
+	return o.Conn.Write(p)
+}
+
+func TestFillKeepsAnErrorThatCameWithBytes(t *testing.T) {
+	ours, _ := net.Pipe()
+	c := adopt(t, &odd{Conn: ours, read: func(p []byte) (int, error) { return copy(p, "+OK\r\n"), io.EOF }}, 0)
+	require.NoError(t, c.Fill())
+	v, ok, err := c.Next()
+	require.True(t, ok && err == nil && v.IsOK())
+	assert.ErrorIs(t, c.Fill(), io.EOF)
+	assert.ErrorIs(t, c.Err(), io.EOF)
+}
+
+func TestFillLosesPatience(t *testing.T) {
+	ours, _ := net.Pipe()
+	reads := 0
+	c := adopt(t, &odd{Conn: ours, read: func([]byte) (int, error) { reads++; return 0, nil }}, 0)
+	assert.ErrorIs(t, c.Fill(), io.ErrNoProgress)
+	assert.Equal(t, maxEmptyReads, reads)
+}
+
+func TestWriteErrorBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, _ := net.Pipe()
+		c := adopt(t, &odd{Conn: ours, write: func([]byte) (int, error) { return 0, errTest }}, 0)
+		require.NoError(t, c.Send([]byte("x")))
+		assert.ErrorIs(t, c.Fill(), errTest)
+		assert.ErrorIs(t, c.Send([]byte("x")), errTest)
+		var e *Error
+		require.ErrorAs(t, c.Err(), &e)
+		assert.Equal(t, "write", e.Op)
+	})
+}
+
+// During the handshake a failed write leaves the last word to the node. If the
+// node answers as if nothing had happened the connection is broken all the same,
+// at the latest when the writer gets to know.
+func TestDialFailsAfterAFailedWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		c, err := Dial(t.Context(), Config{
+			Endpoint: Endpoint{Addr: "a:1"},
+			NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				nc, err := s.dial(ctx, network, addr)
+				return &odd{Conn: nc, write: func(p []byte) (int, error) {
+					n, _ := nc.Write(p)
+					return n, errTest
+				}}, err
+			},
+		})
+		if err == nil {
+			assert.ErrorIs(t, c.Fill(), errTest)
+		} else {
+			assert.ErrorIs(t, err, errTest)
+		}
+	})
+}
+
+func TestUnreadUnknown(t *testing.T) {
+	c, peer := pair(t, 0)
+	go peer.Write([]byte("x"))
+	assert.False(t, c.Unread())
+}

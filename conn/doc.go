@@ -1,0 +1,37 @@
+// Package conn is one connection to one Redis or Valkey node: it dials, shakes
+// hands, writes bytes without ever waiting, and hands out replies in the order
+// in which they came.
+//
+// It knows nothing of rounds, quorums, timeouts of votes or locks. Which reply
+// belongs to which command is the owner's business (the package multiplex); this
+// package promises only that no byte is lost, doubled or skipped while the
+// connection lives, and that a connection that is no longer sound is dead: every
+// method then returns the first cause (R16).
+//
+// # Who owns what
+//
+//	Send         one caller at a time; it never waits and does not keep its argument
+//	Fill, Next   the owner of the read side, one goroutine; Fill is the only method that waits for the node
+//	Exchange     both of the above, while nothing else is in flight
+//	Break, Close, Err, Unread, Server, ServerError    any goroutine
+//
+// A connection has one goroutine of its own, the writer. It sleeps until Send
+// leaves something over: what a socket's buffer did not take, or everything where
+// a write may block (TLS, and any net.Conn that a NetDial returned). What it has
+// not written yet is the backlog, which is bounded (R26): a node that does not
+// read for so long is stalled, and its connection is broken with [ErrStalled].
+//
+// # Breaking
+//
+// Break aborts rather than closes: where there is a TCP socket below, also below
+// TLS, the peer is sent an RST, so that what our kernel has not got acknowledged
+// is thrown away (R8). Nothing in it waits for the peer. It wakes a blocked Fill
+// and a blocked writer.
+//
+// # Where a poller would go
+//
+// A Conn reads and writes through the small interface link, whose Read is called
+// in one place only, Fill. A poller of raw descriptors is another link for writing
+// and breaking, and reads for itself, into the space that the decoder offers; the
+// rest of Fill is the method received, and Next never reads.
+package conn

@@ -1,0 +1,127 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redmux/redmux/resp"
+)
+
+var (
+	// ErrStalled is the cause of a connection broken because its backlog is over
+	// its bound: the node does not read what is written to it (R26).
+	ErrStalled = errors.New("node does not read: backlog is full")
+	// ErrClosed is the cause of a connection that its owner closed.
+	ErrClosed = errors.New("connection is closed")
+	// ErrProtocol is a reply that cannot answer its command, one that answers no
+	// command, or a push that nobody asked for (R16).
+	ErrProtocol = errors.New("protocol violated")
+)
+
+// Error is what a connection died of, or why it never came to be. Every error of
+// this package's connections is one.
+type Error struct {
+	Op   string // "dial", "handshake", "read", "parse", "write", "exchange", "break", "close"
+	Addr string // as Endpoint.String has it
+	Err  error
+}
+
+func (e *Error) Error() string { return "conn: " + e.Op + " " + e.Addr + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// StepError says which command of the handshake failed. Where the node refused
+// it, Err unwraps to the *resp.Error.
+type StepError struct {
+	Step    string // the command's name: "HELLO", "SELECT", "SCRIPT LOAD" …
+	Prelude int    // its index in Config.Prelude; -1 for the commands of the handshake itself
+	Class   Class  // of the node's error; ClassNone when the reply was none
+	Err     error
+}
+
+func (e *StepError) Error() string {
+	switch e.Class {
+	case ClassNone:
+		return e.Step + ": " + e.Err.Error()
+	case ClassMaxClients:
+		return "node has too many clients: " + e.Err.Error()
+	}
+	return e.Step + " refused (" + e.Class.String() + "): " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// PeerError says that whoever listens at the address does not speak RESP, or not
+// in the way that was expected.
+type PeerError struct {
+	Speaks string // "HTTP", "TLS", "SSH", "RESP without TLS"; "" when it cannot be told
+	Err    error
+}
+
+func (e *PeerError) Error() string {
+	if e.Speaks == "" {
+		return "peer does not speak RESP: " + e.Err.Error()
+	}
+	return fmt.Sprintf("peer speaks %s: %v", e.Speaks, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *PeerError) Unwrap() error { return e.Err }
+
+// speaks guesses a protocol from the first bytes of an answer that is no RESP.
+func speaks(first []byte) string {
+	switch s := string(first); {
+	case strings.HasPrefix(s, "HTTP/"):
+		return "HTTP"
+	case strings.HasPrefix(s, "SSH-"):
+		return "SSH"
+	case len(s) >= 2 && (s[0] == 0x15 || s[0] == 0x16) && s[1] == 3: // alert or handshake, RFC 8446 5.1
+		return "TLS"
+	}
+	return ""
+}
+
+// maxMessage bounds a server's error text as it appears in ours.
+const maxMessage = 200
+
+// scrub makes a server's error text fit to be shown (R27): the password is
+// replaced, what an "unknown command" quotes of its arguments is cut off (they
+// are keys, tokens and, for HELLO, the password), and what remains is at most 200
+// bytes of printable ASCII.
+func scrub(message, password string) string {
+	// Both are made printable first: a server may do so with what it quotes.
+	message = conceal(printable(message), printable(password))
+	if i := strings.Index(message, "with args beginning"); i >= 0 {
+		message = strings.TrimRight(message[:i], ", ")
+	}
+	return message[:min(len(message), maxMessage)]
+}
+
+func conceal(message, password string) string {
+	if password == "" {
+		return message
+	}
+	return strings.ReplaceAll(message, password, "***")
+}
+
+// printable replaces each byte that is not printable ASCII.
+func printable(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c < ' ' || c > '~' {
+			b[i] = '?'
+		}
+	}
+	return string(b)
+}
+
+// serverError is v's error with its text scrubbed; nil when v is no error.
+func serverError(v resp.Value, password string) *resp.Error {
+	if !v.IsError() {
+		return nil
+	}
+	return &resp.Error{Message: scrub(string(v.Bytes()), password)}
+}

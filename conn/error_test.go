@@ -1,0 +1,105 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// value decodes one reply.
+func value(t testing.TB, wire string) resp.Value {
+	t.Helper()
+	r := resp.NewReader(resp.Limits{})
+	_, err := r.Fill(strings.NewReader(wire))
+	require.NoError(t, err)
+	v, ok, err := r.Next()
+	require.NoError(t, err)
+	require.True(t, ok, wire)
+	return v
+}
+
+func TestClassOf(t *testing.T) {
+	for wire, want := range map[string]Class{
+		"+OK\r\n":                           ClassNone,
+		"+NOSCRIPT x\r\n":                   ClassNone,
+		"$-1\r\n":                           ClassNone,
+		"-NOSCRIPT No matching script.\r\n": ClassNoScript,
+		"!21\r\nNOSCRIPT No matching.\r\n":  ClassNoScript,
+		"-NOSCRIPT\r\n":                     ClassNoScript,
+		"-NOSCRIPTS x\r\n":                  ClassOther,
+		"-LOADING Redis is loading the dataset\r\n":                    ClassLoading,
+		"-READONLY You can't write\r\n":                                ClassReadOnly,
+		"-OOM command not allowed\r\n":                                 ClassOOM,
+		"-MISCONF Redis is configured\r\n":                             ClassMisconf,
+		"-NOREPLICAS Not enough good replicas\r\n":                     ClassNoReplicas,
+		"-NOAUTH Authentication required.\r\n":                         ClassNoAuth,
+		"-WRONGPASS invalid\r\n":                                       ClassWrongPass,
+		"-NOPERM this user\r\n":                                        ClassNoPerm,
+		"-MOVED 1 a:1\r\n":                                             ClassMoved,
+		"-CLUSTERDOWN Hash slot not served\r\n":                        ClassClusterDown,
+		"-BUSY Redis is busy\r\n":                                      ClassBusy,
+		"-MASTERDOWN Link with MASTER is down\r\n":                     ClassMasterDown,
+		"-NOPROTO unsupported protocol version\r\n":                    ClassNoProto,
+		"-ERR max number of clients reached\r\n":                       ClassMaxClients,
+		"-ERR max number of clients + cluster connections reached\r\n": ClassMaxClients,
+		"-ERR unknown command 'DELEX', with args\r\n":                  ClassUnknownCommand,
+		"-ERR unknown command `DELEX`, with args\r\n":                  ClassUnknownCommand,
+		"-ERR unknown subcommand 'x'\r\n":                              ClassOther,
+		"-ERR syntax error\r\n":                                        ClassOther,
+		"-WRONGTYPE x\r\n":                                             ClassOther,
+		"-max clients\r\n":                                             ClassOther,
+		"-\r\n":                                                        ClassOther,
+	} {
+		v := value(t, wire)
+		assert.Equal(t, want, ClassOf(v), wire)
+		if v.IsError() {
+			assert.Equal(t, want, ErrorClass(fmt.Errorf("x: %w", serverError(v, ""))), wire)
+		}
+	}
+	assert.Equal(t, ClassNone, ErrorClass(io.EOF))
+	assert.Equal(t, ClassNone, ErrorClass(nil))
+	assert.Equal(t, "ERR", Class(200).String())
+	assert.Equal(t, ClassNoPerm, ErrorClass(&StepError{Class: ClassNoPerm, Err: io.EOF}))
+}
+
+// R27.
+func TestScrub(t *testing.T) {
+	long := strings.Repeat("x", 500)
+	for _, c := range []struct{ message, password, want string }{
+		{"ERR oops", "", "ERR oops"},
+		{"ERR hunter2 and hunter2", "hunter2", "ERR *** and ***"},
+		{"ERR unknown command `HELLO`, with args beginning with: `3` `AUTH` `u` `hunter2`", "other", "ERR unknown command `HELLO`"},
+		{"ERR line\nnext\x1b[31m\xff", "", "ERR line?next?[31m?"},
+		{"ERR p\xc3\xa4ss", "p\xc3\xa4ss", "ERR ***"},
+		{"ERR p??ss", "p\xc3\xa4ss", "ERR ***"},
+		{"ERR " + long, "", "ERR " + long[:196]},
+		{"ERR " + long[:190] + "hunter2 hunter2", "hunter2", "ERR " + long[:190] + "*** **"},
+	} {
+		assert.Equal(t, c.want, scrub(c.message, c.password), c.message)
+	}
+	assert.Nil(t, serverError(value(t, "+OK\r\n"), ""))
+}
+
+func TestErrorsUnwrap(t *testing.T) {
+	refusal := &resp.Error{Message: "NOPERM no"}
+	err := error(&Error{"handshake", "a:1", &StepError{"SELECT", -1, ClassNoPerm, refusal}})
+	assert.ErrorIs(t, err, refusal)
+	assert.True(t, strings.HasPrefix(err.Error(), "conn: handshake a:1: SELECT refused (NOPERM): "), err.Error())
+	peer := &PeerError{"", io.EOF}
+	assert.True(t, errors.Is(peer, io.EOF))
+	assert.Equal(t, "peer does not speak RESP: EOF", peer.Error())
+}
+
+func TestSpeaks(t *testing.T) {
+	for first, want := range map[string]string{
+		"HTTP/1.1": "HTTP", "\x15\x03\x01": "TLS", "\x16\x03": "TLS", "SSH-2.0": "SSH", "": "", "\x15": "", "220 hi": "",
+	} {
+		assert.Equal(t, want, speaks([]byte(first)), first)
+	}
+}

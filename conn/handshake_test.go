@@ -1,0 +1,351 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// R21: what is sent, in which order, in both versions of the protocol.
+func TestHandshakeCommands(t *testing.T) {
+	full := Endpoint{Username: "u", Password: "p", DB: 2, ClientName: "me"}
+	ping := []Step{{Command: resp.AppendCommand(nil, "PING")}}
+	const rest = "\nCLIENT SETINFO LIB-NAME redmux\nCLIENT SETINFO LIB-VER "
+	const ask = "\nCLIENT INFO\nINFO server\nINFO replication\nINFO memory"
+	unknown := map[string]string{"HELLO": "-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n"}
+	for _, c := range []struct {
+		name    string
+		cfg     Config
+		answers map[string]string
+		want    []string
+	}{
+		{"plain", Config{}, nil, []string{"HELLO 3" + rest + "dev" + ask}},
+		{"full", Config{Endpoint: full, Prelude: ping, LibVersion: "1.2"}, nil,
+			[]string{"HELLO 3 AUTH u p SETNAME me" + rest + "1.2\nSELECT 2" + ask + "\nPING"}},
+		{"password only", Config{Endpoint: Endpoint{Password: "p"}}, nil, []string{"HELLO 3 AUTH default p" + rest + "dev" + ask}},
+		{"user only", Config{Endpoint: Endpoint{Username: "u"}}, nil, []string{"HELLO 3 AUTH u " + rest + "dev" + ask}},
+		{"RESP2 asked for", Config{Endpoint: Endpoint{Protocol: 2, Password: "p"}}, nil,
+			[]string{"AUTH p\nCLIENT ID" + rest + "dev" + ask}},
+		{"no HELLO", Config{Endpoint: full, Prelude: ping}, unknown, []string{
+			"HELLO 3 AUTH u p SETNAME me" + rest + "dev\nSELECT 2" + ask + "\nPING",
+			"AUTH u p\nCLIENT SETNAME me\nCLIENT ID" + rest + "dev\nSELECT 2" + ask + "\nPING",
+		}},
+		{"no RESP3", Config{}, map[string]string{"HELLO": "-NOPROTO unsupported protocol version\r\n"},
+			[]string{"HELLO 3" + rest + "dev" + ask, "CLIENT ID" + rest + "dev" + ask}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{answers: c.answers}
+				conn := s.connect(t, c.cfg)
+				got := s.received()
+				if len(got) == 2 { // the first connection was given up in the middle
+					assert.True(t, strings.HasPrefix(c.want[0], got[0]), got[0])
+					got[0] = c.want[0]
+				}
+				assert.Equal(t, c.want, got)
+				assert.Equal(t, len(c.want) == 1 && c.cfg.Protocol != 2, conn.Server().Protocol == 3)
+				assert.Nil(t, conn.Err())
+			})
+		})
+	}
+}
+
+// R22: what may not be asked is unknown, not a fault.
+func TestHandshakeServer(t *testing.T) {
+	all := Server{
+		ID: 7, ClientAddr: "10.1.2.3:4000", AddrKnown: true, RunID: "00ff", Product: "redis", Version: "7.0.15", Role: "master",
+		Mode: "standalone", EvictionPolicy: "noeviction", Protocol: 3, Uptime: 61 * time.Second,
+	}
+	noPerm := "-NOPERM this user has no permissions to run the command\r\n"
+	for _, c := range []struct {
+		name    string
+		answers map[string]string
+		change  func(s *Server)
+	}{
+		{"all", nil, func(*Server) {}},
+		{"CLIENT INFO forbidden", map[string]string{"CLIENT INFO": noPerm},
+			func(s *Server) { s.AddrKnown, s.ClientAddr = false, "" }},
+		{"ids differ behind a proxy", map[string]string{"CLIENT INFO": text3("id=8 addr=a:1 laddr=b:2 fd=3\n")},
+			func(s *Server) { s.ID, s.AddrKnown, s.ClientAddr = 0, false, "" }},
+		{"CLIENT INFO garbled", map[string]string{"CLIENT INFO": text3("id=x addr=a:1 laddr=b:2 fd=3\n")},
+			func(s *Server) { s.ID, s.AddrKnown, s.ClientAddr = 0, false, "" }},
+		{"unix socket with a space", map[string]string{"CLIENT INFO": text3("id=7 addr=/a b:0 laddr=/a b:0 fd=3\n")},
+			func(s *Server) { s.ClientAddr = "/a b:0" }},
+		{"before laddr", map[string]string{"CLIENT INFO": text3("id=7 addr=a:1 fd=3\n")},
+			func(s *Server) { s.ClientAddr = "a:1" }},
+		{"INFO forbidden", map[string]string{"INFO server": noPerm, "INFO replication": noPerm, "INFO memory": "-ERR no\r\n"},
+			func(s *Server) { s.RunID, s.EvictionPolicy, s.Uptime = "", "", 0 }},
+		{"SETINFO known", map[string]string{"CLIENT SETINFO": "+OK\r\n"}, func(*Server) {}},
+		{"replica", map[string]string{"INFO replication": text3("role:slave\r\n")}, func(s *Server) { s.Role = "replica" }},
+		{"cluster", map[string]string{"INFO server": text3("redis_mode:cluster\r\nrun_id:00ff\r\nuptime_in_seconds:61\r\n")},
+			func(s *Server) { s.Mode = "cluster" }},
+		{"valkey", map[string]string{"INFO server": text3("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nrun_id:1\r\n")},
+			func(s *Server) { s.Product, s.Version, s.RunID, s.Uptime = "valkey", "9.1.2", "1", 0 }},
+		{"lies", map[string]string{"INFO server": text3("run_id:" + strings.Repeat("\x00", 1000) + "\r\nuptime_in_seconds:9223372036854775807\r\nrun_idx:2\r\nno colon")},
+			func(s *Server) { s.RunID, s.Uptime = strings.Repeat("?", 64), 0 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				want := all
+				c.change(&want)
+				assert.Equal(t, want, *(&script{answers: c.answers}).connect(t, Config{}).Server())
+			})
+		})
+	}
+}
+
+func TestHandshakeServerRESP2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := map[string]string{
+			"CLIENT INFO":      "-ERR Unknown subcommand or wrong number of arguments for 'INFO'\r\n", // before 6.2
+			"INFO server":      text2("redis_version:5.0.1\r\nrun_id:00ff\r\n"),
+			"INFO replication": text2("role:slave\r\n"),
+			"INFO memory":      text2("maxmemory_policy:allkeys-lru\r\n"),
+		}
+		c := (&script{answers: answers}).connect(t, Config{Endpoint: Endpoint{Protocol: 2}})
+		assert.Equal(t, Server{
+			ID: 7, RunID: "00ff", Product: "redis", Version: "5.0.1", Role: "replica", EvictionPolicy: "allkeys-lru", Protocol: 2,
+		}, *c.Server())
+	})
+}
+
+// Every way in which a handshake fails: its class, its step, and its text.
+func TestHandshakeFails(t *testing.T) {
+	wrongPass := "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+	maxClients := "-ERR max number of clients reached\r\n"
+	secret := Endpoint{Username: "u", Password: "hunter2"}
+	resp2 := Endpoint{Protocol: 2, Password: "hunter2", DB: 1}
+	failing := errors.New("not what I asked for")
+	check := func(v resp.Value) error {
+		if v.IsOK() {
+			return nil
+		}
+		return failing
+	}
+	prelude := func(check func(resp.Value) error) Config {
+		return Config{Prelude: []Step{
+			{Command: resp.AppendCommand(nil, "PING")},
+			{Command: resp.AppendCommand(nil, "SCRIPT", "LOAD", "return 1"), Check: check},
+		}}
+	}
+	for _, c := range []struct {
+		name  string
+		cfg   Config
+		node  *script
+		step  string // of the StepError; "" for none
+		class Class
+		is    error  // nil for any
+		text  string // part of the error's
+	}{
+		{"NOAUTH", Config{}, &script{answers: map[string]string{"HELLO": "-NOAUTH HELLO must be called\r\n"}}, "HELLO", ClassNoAuth, nil, "HELLO refused (NOAUTH)"},
+		{"WRONGPASS", Config{Endpoint: secret}, &script{answers: map[string]string{"HELLO": wrongPass}}, "HELLO", ClassWrongPass, nil, "WRONGPASS invalid"},
+		{"password echoed", Config{Endpoint: secret}, &script{answers: map[string]string{"HELLO": "-ERR bad hunter2\r\n"}}, "HELLO", ClassOther, nil, "bad ***"},
+		{"LOADING", Config{}, &script{answers: map[string]string{"HELLO": "-LOADING wait\r\n"}}, "HELLO", ClassLoading, nil, "LOADING wait"},
+		{"max clients", Config{}, &script{greet: maxClients, hangUp: true}, "HELLO", ClassMaxClients, nil, "node has too many clients"},
+		{"max clients, then silence", Config{}, &script{greet: maxClients}, "HELLO", ClassMaxClients, nil, "node has too many clients"},
+		{"max clients, RESP2", Config{Endpoint: Endpoint{Protocol: 2}}, &script{greet: maxClients, hangUp: true}, "CLIENT ID", ClassMaxClients, nil, "too many"},
+		{"protected mode", Config{}, &script{greet: "-DENIED Redis is running in protected mode\r\n", hangUp: true}, "HELLO", ClassOther, nil, "protected mode"},
+		{"NOPROTO though RESP3 is wanted", Config{Endpoint: Endpoint{Protocol: 3}}, &script{answers: map[string]string{"HELLO": "-NOPROTO x\r\n"}}, "HELLO", ClassNoProto, nil, ""},
+		{"HELLO with OK", Config{}, &script{answers: map[string]string{"HELLO": "+OK\r\n"}}, "HELLO", ClassNone, ErrProtocol, "SimpleString"},
+		{"HELLO in RESP2", Config{}, &script{answers: map[string]string{"HELLO": "%1\r\n+proto\r\n:2\r\n"}}, "HELLO", ClassNone, ErrProtocol, "another version"},
+		{"SELECT refused", Config{Endpoint: Endpoint{DB: 99}}, &script{answers: map[string]string{"SELECT": "-ERR DB index is out of range\r\n"}}, "SELECT", ClassOther, nil, "out of range"},
+		{"SELECT with an integer", Config{Endpoint: Endpoint{DB: 1}}, &script{answers: map[string]string{"SELECT": ":1\r\n"}}, "SELECT", ClassNone, ErrProtocol, "Integer"},
+		{"AUTH refused", Config{Endpoint: resp2}, &script{answers: map[string]string{"AUTH": wrongPass}}, "AUTH", ClassWrongPass, nil, ""},
+		{"AUTH without password there", Config{Endpoint: resp2}, &script{answers: map[string]string{"AUTH": "-ERR Client sent AUTH, but no password is set\r\n"}}, "AUTH", ClassOther, nil, "no password is set"},
+		{"NOAUTH in RESP2", Config{Endpoint: Endpoint{Protocol: 2}}, &script{answers: map[string]string{"CLIENT ID": "-NOAUTH Authentication required.\r\n"}}, "CLIENT ID", ClassNoAuth, nil, ""},
+		{"CLIENT ID with a string", Config{Endpoint: Endpoint{Protocol: 2}}, &script{answers: map[string]string{"CLIENT ID": "+7\r\n"}}, "CLIENT ID", ClassNone, ErrProtocol, ""},
+		{"INFO with null", Config{}, &script{answers: map[string]string{"INFO server": "$-1\r\n"}}, "INFO server", ClassNone, ErrProtocol, ""},
+		{"INFO while busy", Config{}, &script{answers: map[string]string{"INFO server": "-BUSY Redis is busy running a script\r\n"}}, "INFO server", ClassBusy, nil, ""},
+		{"SETINFO with an integer", Config{}, &script{answers: map[string]string{"CLIENT SETINFO": ":1\r\n"}}, "CLIENT SETINFO", ClassNone, ErrProtocol, ""},
+		{"CLIENT INFO with a map", Config{}, &script{answers: map[string]string{"CLIENT INFO": "%0\r\n"}}, "CLIENT INFO", ClassNone, ErrProtocol, ""},
+		{"a push", Config{}, &script{answers: map[string]string{"INFO server": ">1\r\n+hi\r\n"}}, "", ClassNone, ErrProtocol, "push"},
+		{"attributes", Config{}, &script{answers: map[string]string{"INFO server": "|1\r\n+a\r\n+b\r\n" + defaults["INFO server"]}}, "", ClassNone, ErrProtocol, "attributes"},
+		{"surplus", Config{}, &script{answers: map[string]string{"INFO memory": defaults["INFO memory"] + "+"}}, "", ClassNone, ErrProtocol, "surplus"},
+		{"prelude refused", prelude(nil), &script{answers: map[string]string{"SCRIPT LOAD": "-NOPERM no\r\n"}}, "prelude 1", ClassNoPerm, nil, "prelude 1 refused (NOPERM)"},
+		{"prelude unknown, which is no lack of HELLO", prelude(nil), &script{answers: map[string]string{"SCRIPT LOAD": "-ERR unknown command 'SCRIPT'\r\n"}}, "prelude 1", ClassUnknownCommand, nil, "unknown command"},
+		{"prelude's check, refused", prelude(check), &script{answers: map[string]string{"SCRIPT LOAD": "-NOSCRIPT no\r\n"}}, "prelude 1", ClassNoScript, failing, "NOSCRIPT no"},
+		{"prelude's check, answered", prelude(check), &script{answers: map[string]string{"SCRIPT LOAD": ":1\r\n"}}, "prelude 1", ClassNone, failing, failing.Error()},
+		{"HTTP", Config{}, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n", hangUp: true}, "", ClassNone, nil, "peer speaks HTTP"},
+		{"TLS", Config{}, &script{greet: "\x15\x03\x01\x00\x02\x02\x16", hangUp: true}, "", ClassNone, nil, "peer speaks TLS"},
+		{"garbage", Config{}, &script{greet: "hello there\r\n"}, "", ClassNone, nil, "peer does not speak RESP"},
+		{"garbage later", Config{}, &script{answers: map[string]string{"INFO server": "$7\r\nhunter2!!\r\n"}}, "", ClassNone, nil, "peer does not speak RESP"},
+		{"hangs up", Config{}, &script{greet: "+", hangUp: true}, "", ClassNone, io.EOF, "before the answer to HELLO"},
+		{"hangs up later", Config{}, &script{greet: defaults["HELLO"], hangUp: true}, "", ClassNone, io.EOF, "before the answer to CLIENT SETINFO"},
+		{"silence", Config{}, &script{answers: map[string]string{"HELLO": ""}, greet: "%7\r\n"}, "", ClassNone, context.DeadlineExceeded, "not connected after 5s"},
+		{"silence at the end", Config{Endpoint: Endpoint{DialTimeout: time.Second}}, &script{answers: map[string]string{"INFO memory": ""}}, "", ClassNone, context.DeadlineExceeded, "after 1s"},
+		{"CLIENT ID is too much", Config{Limits: resp.Limits{Bulk: 10}}, &script{}, "", ClassNone, nil, "peer does not speak RESP"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				c.cfg.Addr, c.cfg.NetDial = "node.test:6379", c.node.dial
+				conn, err := Dial(context.Background(), c.cfg)
+				require.Error(t, err)
+				assert.Nil(t, conn)
+
+				var outer *Error
+				require.ErrorAs(t, err, &outer)
+				assert.Equal(t, "node.test:6379", outer.Addr)
+				var step *StepError
+				if c.step != "" && assert.ErrorAs(t, err, &step) {
+					assert.Equal(t, c.step, step.Step)
+					assert.Equal(t, c.class, step.Class)
+					assert.Equal(t, c.step == "prelude 1", step.Prelude == 1)
+					var refusal *resp.Error
+					assert.Equal(t, c.class != ClassNone, errors.As(err, &refusal))
+				}
+				assert.Equal(t, c.class, ErrorClass(err))
+				if c.is != nil {
+					assert.ErrorIs(t, err, c.is)
+				}
+				assert.Contains(t, err.Error(), c.text)
+				assert.NotContains(t, err.Error(), "hunter2", "R27")
+				if c.is != context.DeadlineExceeded {
+					assert.Zero(t, time.Since(start))
+				}
+				assert.Len(t, c.node.received(), 1, "no second connection")
+			})
+		})
+	}
+}
+
+func TestDialBoundedBySilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		cfg := Config{Endpoint: Endpoint{Addr: "a:1", DialTimeout: 3 * time.Second}}
+		cfg.NetDial = func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe() // its other end is held by nobody, as by a stopped process
+			t.Cleanup(func() { theirs.Close() })
+			return ours, nil
+		}
+		_, err := Dial(context.Background(), cfg)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 3*time.Second, time.Since(start))
+
+		cfg.TLS = newCertificates(t).client()
+		_, err = Dial(context.Background(), cfg)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 6*time.Second, time.Since(start))
+
+		cfg.NetDial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		_, err = Dial(context.Background(), cfg)
+		assert.ErrorContains(t, err, "not connected after 3s")
+		assert.Equal(t, 9*time.Second, time.Since(start))
+	})
+}
+
+func TestDialCancelled(t *testing.T) {
+	gone := errors.New("caller is gone")
+	for _, withTLS := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			time.AfterFunc(time.Second, func() { cancel(gone) })
+			cfg := Config{Endpoint: Endpoint{Addr: "a:1"}, NetDial: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				t.Cleanup(func() { theirs.Close() })
+				return ours, nil
+			}}
+			if withTLS {
+				cfg.TLS = newCertificates(t).client()
+			}
+			start := time.Now()
+			_, err := Dial(ctx, cfg)
+			assert.ErrorIs(t, err, gone)
+			assert.Equal(t, time.Second, time.Since(start))
+		})
+	}
+}
+
+// TLS in memory: verified, of a version that is still good, and never left for plaintext.
+func TestDialTLS(t *testing.T) {
+	certs := newCertificates(t)
+	old := certs.server()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	older := certs.client()
+	older.MinVersion = tls.VersionTLS10
+	named := certs.client()
+	named.ServerName = "node.test"
+	for _, c := range []struct {
+		name   string
+		addr   string
+		client *tls.Config
+		server *tls.Config
+		greet  string
+		text   string // "" for success
+	}{
+		{"verified by the address", "node.test:1", certs.client(), certs.server(), "", ""},
+		{"verified by an IP address", "127.0.0.1:1", certs.client(), certs.server(), "", ""},
+		{"verified by the name given", "other.test:1", named, certs.server(), "", ""},
+		{"another host", "other.test:1", certs.client(), certs.server(), "", "not other.test"},
+		{"unknown authority", "node.test:1", &tls.Config{}, certs.server(), "", "unknown authority"},
+		{"not verified by wish", "other.test:1", &tls.Config{InsecureSkipVerify: true}, certs.server(), "", ""},
+		{"too old", "node.test:1", older, old, "", "protocol version"},
+		{"HTTP", "node.test:1", certs.client(), nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "peer speaks HTTP"},
+		{"RESP without TLS", "node.test:1", certs.client(), nil, "-ERR max number of clients reached\r\n", "peer speaks no TLS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{greet: c.greet, hangUp: true, conns: make([][]string, 1)}
+				network := redistest.NewNetwork() // buffered, which TLS needs
+				l := network.Listen(c.addr)
+				defer network.Close()
+				go func() {
+					for theirs, err := l.Accept(); err == nil; theirs, err = l.Accept() {
+						if c.server != nil {
+							theirs = tls.Server(theirs, c.server)
+						}
+						go s.serve(theirs, 0)
+					}
+				}()
+				conn, err := Dial(context.Background(), Config{
+					Endpoint: Endpoint{Addr: c.addr, TLS: c.client}, NetDial: network.Dial,
+				})
+				assert.Equal(t, 1, network.At(c.addr).Dials())
+				if c.text != "" {
+					var e *Error
+					require.ErrorAs(t, err, &e)
+					assert.Contains(t, err.Error(), c.text)
+					assert.Empty(t, s.received()[0], "nothing was said in the clear")
+					return
+				}
+				require.NoError(t, err)
+				assert.Equal(t, "00ff", conn.Server().RunID)
+				require.NoError(t, conn.Close())
+			})
+		})
+	}
+}
+
+func TestDialRefusesConfig(t *testing.T) {
+	for text, cfg := range map[string]Config{
+		"no address":       {},
+		"negative number":  {Endpoint: Endpoint{Addr: "a:1", DB: -1}},
+		"protocol":         {Endpoint: Endpoint{Addr: "a:1", Protocol: 4}},
+		"negative dial":    {Endpoint: Endpoint{Addr: "a:1", DialTimeout: -1}},
+		"negative backlog": {Endpoint: Endpoint{Addr: "a:1"}, Backlog: -1},
+		"client name":      {Endpoint: Endpoint{Addr: "a:1", ClientName: "a b"}},
+		"neither a":        {Endpoint: Endpoint{Addr: "a:1"}, NetDial: func(context.Context, string, string) (net.Conn, error) { return nil, nil }},
+		"missing port":     {Endpoint: Endpoint{Addr: "a"}},
+	} {
+		_, err := Dial(context.Background(), cfg)
+		var e *Error
+		if assert.ErrorAs(t, err, &e, text) {
+			assert.Equal(t, "dial", e.Op)
+			assert.Contains(t, err.Error(), text)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package conn
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+)
+
+// link is what a Conn reads and writes through: a Conn asks for nothing but this.
+type link interface {
+	io.Reader // waits for bytes; called by the owner of the read side
+	io.Writer // may wait for the peer; called by the writer goroutine
+
+	// tryWrite writes what can be written without waiting: from nothing to all of p. It is called only while no Write
+	// is under way, and by one goroutine at a time.
+	tryWrite(p []byte) (n int, err error)
+	// unread is Conn.Unread.
+	unread() bool
+	// shut closes the link once, from any goroutine, and without waiting for the peer. It ends a Read and a Write that
+	// wait. With abort, the kernel's unsent bytes are thrown away where that is possible.
+	shut(abort bool) error
+}
+
+func newLink(nc net.Conn) link {
+	bottom := below(nc)
+	s := stream{Conn: nc, bottom: bottom, peek: newPeeker(bottom)}
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		if raw, err := nc.(syscall.Conn).SyscallConn(); err == nil {
+			return newSocket(s, raw)
+		}
+	}
+	return &s
+}
+
+// below returns the connection under TLS, or nc itself.
+func below(nc net.Conn) net.Conn {
+	for {
+		t, ok := nc.(*tls.Conn)
+		if !ok {
+			return nc
+		}
+		nc = t.NetConn()
+	}
+}
+
+// stream is a net.Conn whose Write may wait: TLS, and whatever a user's dialer
+// returns. All that is written goes through the writer goroutine.
+type stream struct {
+	net.Conn
+	bottom net.Conn // nc without TLS
+	peek   *peeker  // nil: there is no socket to look at
+}
+
+func (s *stream) tryWrite([]byte) (int, error) { return 0, nil }
+
+func (s *stream) unread() bool { return s.peek != nil && s.peek.unread() }
+
+// shut closes what is below TLS: tls.Conn.Close would send an alert first, and
+// wait up to five seconds until the peer takes it.
+func (s *stream) shut(abort bool) error {
+	if l, ok := s.bottom.(interface{ SetLinger(sec int) error }); ok && abort {
+		_ = l.SetLinger(0) // if that fails, a FIN has to do
+	}
+	return s.bottom.Close()
+}
+
+// socket is a plain TCP or unix socket. What fits in its buffer is written at
+// once, by the caller of Send.
+//
+// RawConn.Write would take the descriptor's write lock; Control takes none, so not
+// even a writer that is about to return from its Write can make Send wait.
+type socket struct {
+	stream
+	raw  syscall.RawConn
+	send func(fd uintptr) // made once, so that tryWrite allocates nothing
+
+	// Between tryWrite and send.
+	out []byte
+	n   int
+	err error
+}
+
+func newSocket(s stream, raw syscall.RawConn) *socket {
+	k := &socket{stream: s, raw: raw}
+	k.send = func(fd uintptr) { k.n, k.err = sendNow(fd, k.out) }
+	return k
+}
+
+func (k *socket) tryWrite(p []byte) (int, error) {
+	k.out, k.n, k.err = p, 0, nil
+	err := k.raw.Control(k.send)
+	k.out = nil // p is not ours to keep
+	if err == nil {
+		err = k.err
+	}
+	return k.n, err
+}
+
+// peeker looks whether a socket holds bytes, without disturbing whoever is
+// blocked in a read: Control takes no lock on the descriptor.
+type peeker struct {
+	mu    sync.Mutex // guards the following
+	raw   syscall.RawConn
+	look  func(fd uintptr)
+	found bool
+}
+
+func newPeeker(bottom net.Conn) *peeker {
+	switch bottom.(type) {
+	case *net.TCPConn, *net.UnixConn:
+	default:
+		return nil
+	}
+	raw, err := bottom.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return nil
+	}
+	p := &peeker{raw: raw}
+	p.look = func(fd uintptr) { p.found = unreadNow(fd) }
+	return p
+}
+
+func (p *peeker) unread() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.found = false
+	return p.raw.Control(p.look) == nil && p.found
+}

@@ -1,0 +1,183 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// start starts a real server, or skips the test where there is none.
+func start(t testing.TB, opts redistest.Options) *redistest.Server {
+	t.Helper()
+	s, err := redistest.Start(opts)
+	if errors.Is(err, redistest.ErrNoServer) && os.Getenv("REDMUX_REQUIRE_SERVERS") != "1" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// connect dials a URL.
+func connect(t testing.TB, raw string, change ...func(*Config)) *Conn {
+	t.Helper()
+	e, err := ParseURL(raw)
+	require.NoError(t, err)
+	cfg := Config{Endpoint: e}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := Dial(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// ask sends one command and returns its reply as text.
+func ask(t testing.TB, c *Conn, args ...string) (reply string) {
+	t.Helper()
+	require.NoError(t, c.Exchange(t.Context(), resp.AppendCommand(nil, args...), 1, func(_ int, v resp.Value) error {
+		if i, ok := v.Int64(); ok {
+			reply = fmt.Sprint(i)
+		} else {
+			reply = string(v.Bytes())
+		}
+		return nil
+	}))
+	return reply
+}
+
+// The handshake with a real server, over each kind of connection and in both
+// versions of the protocol, tells who it is and who we are there: exactly enough
+// for CLIENT KILL (R8).
+func TestNodeTCPUnixTLS(t *testing.T) {
+	plain := start(t, redistest.Options{TCP: true, Unix: true, Password: "hunter/2@?"})
+	secure := start(t, redistest.Options{TLS: true, Password: "hunter/2@?"})
+	for name, raw := range map[string]string{
+		"tcp":  plain.URL(),
+		"unix": plain.UnixURL(),
+		"tls":  secure.URL() + "?tls_ca_file=" + url.QueryEscape(secure.CAFile()),
+	} {
+		for _, protocol := range []int{0, 2, 3} {
+			t.Run(fmt.Sprintf("%s/%d", name, protocol), func(t *testing.T) {
+				c := connect(t, raw, func(cfg *Config) { cfg.Protocol, cfg.DB, cfg.ClientName = protocol, 5, "me" })
+				s := c.Server()
+				assert.Equal(t, map[int]int{0: 3, 2: 2, 3: 3}[protocol], s.Protocol)
+				assert.Len(t, s.RunID, 40)
+				assert.Equal(t, []string{"redis", "master", "standalone", "noeviction"}, []string{s.Product, s.Role, s.Mode, s.EvictionPolicy})
+				assert.Regexp(t, `^\d+\.\d+`, s.Version)
+				assert.Positive(t, s.ID)
+				assert.True(t, s.AddrKnown)
+
+				assert.Equal(t, "PONG", ask(t, c, "PING"))
+				assert.Equal(t, fmt.Sprint(s.ID), ask(t, c, "CLIENT", "ID"))
+				assert.Contains(t, ask(t, c, "CLIENT", "INFO"), " name=me ")
+				assert.Contains(t, ask(t, c, "CLIENT", "INFO"), " db=5 ")
+				other := connect(t, raw)
+				assert.Equal(t, s.RunID, other.Server().RunID)
+				assert.Equal(t, "0", ask(t, other, "CLIENT", "KILL", "ID", fmt.Sprint(s.ID), "ADDR", "10.0.0.1:1", "SKIPME", "yes"))
+				assert.Equal(t, "1", ask(t, other, "CLIENT", "KILL", "ID", fmt.Sprint(s.ID), "ADDR", s.ClientAddr, "SKIPME", "yes"))
+				assert.Error(t, c.Fill())
+			})
+		}
+	}
+}
+
+func TestNodeRefusals(t *testing.T) {
+	node := start(t, redistest.Options{TCP: true, Password: "hunter2"})
+	admin := connect(t, node.URL())
+	assert.Equal(t, "OK", ask(t, admin, "ACL", "SETUSER", "few", "on", ">few2", "+hello", "+ping"))
+	assert.Equal(t, "OK", ask(t, admin, "ACL", "SETUSER", "off", "off", ">off2"))
+
+	fails := func(userinfo, query string, class Class, prelude ...Step) {
+		t.Helper()
+		e, err := ParseURL("redis://" + userinfo + node.TCPAddr() + query)
+		require.NoError(t, err)
+		_, err = Dial(t.Context(), Config{Endpoint: e, Prelude: prelude})
+		require.Error(t, err)
+		assert.Equal(t, class, ErrorClass(err), "%v", err)
+		for _, secret := range []string{"hunter", "few2", "off2", "wrong2"} {
+			assert.NotContains(t, err.Error(), secret, "R27")
+		}
+	}
+	for _, query := range []string{"", "?protocol=2"} {
+		fails("", query, ClassNoAuth)
+		fails(":wrong2@", query, ClassWrongPass)
+		fails("off:off2@", query, ClassWrongPass)
+		fails("few:few2@", query, ClassNoPerm, Step{Command: resp.AppendCommand(nil, "GET", "x")})
+		fails(":hunter2@", query, ClassOther, Step{Command: resp.AppendCommand(nil, "SELECT", "99")})
+		fails(":hunter2@", query, ClassUnknownCommand, Step{Command: resp.AppendCommand(nil, "NOSUCH", "hunter2")})
+	}
+	fails(":hunter2@", "/99", ClassOther)
+	fails("few:few2@", "/1", ClassNoPerm)
+
+	// R22: an ACL that forbids nearly everything leaves nearly everything unknown.
+	c := connect(t, "redis://few:few2@"+node.TCPAddr())
+	s := *c.Server()
+	assert.NotZero(t, s.ID)
+	assert.False(t, s.AddrKnown)
+	assert.True(t, strings.HasPrefix(s.ClientAddr, "127.0.0.1:"), "our own view of it")
+	assert.Equal(t, []string{"", "", "redis", "master"}, []string{s.RunID, s.EvictionPolicy, s.Product, s.Role})
+	assert.Equal(t, "0", ask(t, admin, "CLIENT", "KILL", "ID", fmt.Sprint(s.ID), "ADDR", "127.0.0.1:1", "SKIPME", "yes"))
+	assert.Equal(t, "1", ask(t, admin, "CLIENT", "KILL", "ID", fmt.Sprint(s.ID), "ADDR", s.ClientAddr, "SKIPME", "yes"))
+
+	assert.Equal(t, "OK", ask(t, admin, "CONFIG", "SET", "maxclients", "1"))
+	for range 20 {
+		fails(":hunter2@", "", ClassMaxClients)
+	}
+}
+
+// The address of a node that speaks TLS, dialed without, and the other way round.
+func TestNodeTLSMismatch(t *testing.T) {
+	plain := start(t, redistest.Options{TCP: true})
+	secure := start(t, redistest.Options{TLS: true})
+	for raw, change := range map[string]func(*Config){
+		"redis://" + secure.TCPAddr():  func(*Config) {},
+		"rediss://" + plain.TCPAddr():  func(cfg *Config) { cfg.DialTimeout = 100 * time.Millisecond }, // it waits for the end of a line
+		"rediss://" + secure.TCPAddr(): func(*Config) {},                                               // an authority that nobody told us to trust
+	} {
+		e, err := ParseURL(raw)
+		require.NoError(t, err)
+		cfg := Config{Endpoint: e}
+		change(&cfg)
+		_, err = Dial(t.Context(), cfg)
+		var typed *Error
+		assert.ErrorAs(t, err, &typed, raw)
+		t.Log(err)
+	}
+}
+
+// A stopped node: dials end in time, and a connection to it is broken at once.
+func TestNodeStopped(t *testing.T) {
+	node := start(t, redistest.Options{TLS: true, Unix: true})
+	secure := connect(t, node.URL(), func(cfg *Config) { cfg.TLS = node.TLSConfig() })
+	unix := connect(t, node.UnixURL())
+	require.NoError(t, node.Stop())
+	defer node.Continue()
+
+	for name, c := range map[string]*Conn{"tls": secure, "unix": unix} {
+		var err error
+		for p := make([]byte, 256<<10); err == nil; {
+			err = c.Send(p) // never waits
+		}
+		assert.ErrorIs(t, err, ErrStalled, name)
+		start := time.Now()
+		require.NoError(t, c.Close())
+		assert.Less(t, time.Since(start), time.Second, name)
+	}
+	e, err := ParseURL(node.URL())
+	require.NoError(t, err)
+	e.TLS, e.DialTimeout = node.TLSConfig(), 50*time.Millisecond
+	_, err = Dial(t.Context(), Config{Endpoint: e})
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}

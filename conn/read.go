@@ -1,0 +1,61 @@
+package conn
+
+import (
+	"io"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// maxEmptyReads bounds the patience with a net.Conn that returns neither bytes
+// nor an error.
+const maxEmptyReads = 100
+
+// Fill waits for bytes and reads once. It ends the life of views. Its error, an
+// *Error, is what broke the connection. Only the owner of the read side may call
+// it. Over TCP and unix sockets nothing is allocated once the decoder's buffer has
+// its size.
+func (c *Conn) Fill() error {
+	if err := c.readErr; err != nil {
+		return c.fail("read", err)
+	}
+	space := c.reader.Space()
+	for range maxEmptyReads {
+		n, err := c.link.Read(space)
+		if n > 0 {
+			c.received(space[:n])
+			c.readErr = err // TLS reports the last bytes and the end in one call
+			return nil
+		}
+		if err != nil {
+			return c.fail("read", err)
+		}
+	}
+	return c.fail("read", io.ErrNoProgress)
+}
+
+// received gives the decoder the bytes that were read into the beginning of its
+// Space. A poller that reads a descriptor by itself would come in here.
+func (c *Conn) received(p []byte) {
+	c.nfirst += copy(c.first[c.nfirst:], p)
+	c.reader.Commit(len(p))
+}
+
+// Next returns a reply that was received, without waiting; ok is false when Fill
+// must be called first. The value is valid until the following call of Next or
+// Fill. Bytes that are no RESP break the connection (R16). What was received
+// before the connection broke is still returned. Only the owner of the read side
+// may call it.
+func (c *Conn) Next() (v resp.Value, ok bool, err error) {
+	v, ok, err = c.reader.Next()
+	if err != nil {
+		return resp.Value{}, false, c.parseFailed(err)
+	}
+	return v, ok, nil
+}
+
+func (c *Conn) parseFailed(err error) error {
+	if c.isOpening() {
+		err = &PeerError{Speaks: speaks(c.first[:c.nfirst]), Err: err}
+	}
+	return c.fail("parse", err)
+}

@@ -1,0 +1,171 @@
+package conn
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// Server is what a node said of itself in the handshake. What it may not be asked
+// is "" or 0: unknown, not a fault (R22).
+type Server struct {
+	ID         int64  // of this connection, for CLIENT KILL
+	ClientAddr string // ours: as the node sees it if AddrKnown, else as we see it ourselves; "" on unix sockets then
+	AddrKnown  bool
+
+	RunID          string
+	Product        string // "redis", "valkey", "redict" …
+	Version        string // of the product, not the version of Redis that it is compatible with
+	Role           string // "master" or "replica"
+	Mode           string // "standalone", "cluster" or "sentinel"
+	EvictionPolicy string
+	Protocol       int // the version of RESP that is spoken
+	Uptime         time.Duration
+}
+
+// readHello reads the map that answers HELLO 3.
+func (s *Server) readHello(v resp.Value) error {
+	if v.IsError() {
+		return errRefused
+	}
+	if v.Type() != resp.Map {
+		return wrongType(v)
+	}
+	var proto int64
+	for key, value := range v.Pairs() {
+		switch string(key.Bytes()) {
+		case "server":
+			s.Product = word(value.Bytes())
+		case "version":
+			s.Version = word(value.Bytes())
+		case "proto":
+			proto, _ = value.Int64()
+		case "id":
+			s.ID, _ = value.Int64()
+		case "mode":
+			s.Mode = word(value.Bytes())
+		case "role":
+			s.Role = role(value.Bytes())
+		}
+	}
+	if proto != 3 {
+		return fmt.Errorf("%w: HELLO 3 answered with another version", ErrProtocol)
+	}
+	return nil
+}
+
+func (s *Server) readClientID(v resp.Value) error {
+	id, ok := v.Int64()
+	if !ok {
+		return wrongType(v)
+	}
+	s.ID = id
+	return nil
+}
+
+// readClientInfo takes id and address, without which a connection cannot be
+// fenced (R8). Behind a proxy that spreads commands over several connections the
+// ids differ; then neither is ours.
+func (s *Server) readClientInfo(v resp.Value) error {
+	text, err := text(v)
+	if err != nil {
+		return err
+	}
+	id, addr := parseClientInfo(text)
+	if id == 0 || s.ID != 0 && s.ID != id {
+		s.ID = 0
+		return nil
+	}
+	s.ID, s.ClientAddr, s.AddrKnown = id, addr, addr != ""
+	return nil
+}
+
+// parseClientInfo takes id and address from a line such as
+// "id=7 addr=127.0.0.1:4000 laddr=127.0.0.1:6379 fd=8 name= …". The address of a
+// unix socket is its path, which may contain spaces, so it ends where the next
+// field begins.
+func parseClientInfo(line []byte) (id int64, addr string) {
+	line, ok := bytes.CutPrefix(line, []byte("id="))
+	if !ok {
+		return 0, ""
+	}
+	number, line, ok := bytes.Cut(line, []byte(" addr="))
+	id, err := strconv.ParseInt(string(number), 10, 64)
+	if !ok || err != nil {
+		return 0, ""
+	}
+	end := bytes.Index(line, []byte(" laddr="))
+	if end < 0 {
+		end = bytes.IndexByte(line, ' ')
+	}
+	if end < 0 || end > maxAddr {
+		return id, ""
+	}
+	return id, string(line[:end])
+}
+
+// readInfo takes what it knows from any section of INFO.
+func (s *Server) readInfo(v resp.Value) error {
+	text, err := text(v)
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(text) {
+		key, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
+		s.set(string(key), value)
+	}
+	return nil
+}
+
+func (s *Server) set(key string, value []byte) {
+	switch key {
+	case "run_id":
+		s.RunID = word(value)
+	case "redis_mode", "server_mode":
+		s.Mode = word(value)
+	case "role":
+		s.Role = role(value)
+	case "maxmemory_policy":
+		s.EvictionPolicy = word(value)
+	case "uptime_in_seconds":
+		if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && n >= 0 && n <= math.MaxInt64/int64(time.Second) {
+			s.Uptime = time.Duration(n) * time.Second
+		}
+	case "redis_version":
+		// Comes first, and from everybody; a product of another name tells its own version in a further line.
+		if s.Product == "" {
+			s.Product, s.Version = "redis", word(value)
+		}
+	case "valkey_version", "redict_version", "keydb_version", "dragonfly_version", "garnet_version":
+		s.Product, s.Version = key[:len(key)-len("_version")], word(value)
+	}
+}
+
+// text returns the text of a reply to INFO or CLIENT INFO, which is a bulk string
+// in RESP2 and a verbatim one in RESP3.
+func text(v resp.Value) ([]byte, error) {
+	if t := v.Type(); v.IsNull() || t != resp.BulkString && t != resp.VerbatimString {
+		return nil, wrongType(v)
+	}
+	return v.Bytes(), nil
+}
+
+const (
+	maxWord = 64  // longer than any name, version or run id
+	maxAddr = 256 // longer than any path of a unix socket
+)
+
+// word copies a value that will be kept, compared and shown.
+func word(b []byte) string { return printable(string(b[:min(len(b), maxWord)])) }
+
+// role translates the word that INFO has kept for compatibility.
+func role(b []byte) string {
+	if string(b) == "slave" {
+		return "replica"
+	}
+	return word(b)
+}

@@ -1,0 +1,298 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sockets returns both ends of a connection over a real socket.
+func sockets(t testing.TB, network string) (ours, theirs net.Conn) {
+	t.Helper()
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		dir, err := os.MkdirTemp("", "conn") // a test's own folder has too long a name for a socket
+		require.NoError(t, err)
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		addr = filepath.Join(dir, "s")
+	}
+	l, err := net.Listen(network, addr)
+	require.NoError(t, err)
+	defer l.Close()
+	ours, err = net.Dial(network, l.Addr().String())
+	require.NoError(t, err)
+	theirs, err = l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { theirs.Close() })
+	return ours, theirs
+}
+
+// secured lays TLS over both ends and shakes hands.
+func secured(t testing.TB, certs *certificates, ours, theirs net.Conn) (*tls.Conn, *tls.Conn) {
+	t.Helper()
+	config := certs.client()
+	config.ServerName = "node.test"
+	client, server := tls.Client(ours, config), tls.Server(theirs, certs.server())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { assert.NoError(t, server.Handshake()) })
+	require.NoError(t, client.Handshake())
+	return client, server
+}
+
+// With a send buffer of 8 KiB and a peer that does not read, most of it goes
+// through the backlog; then the peer reads while more is sent.
+func TestPartialWrites(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			ours, theirs := sockets(t, network)
+			require.NoError(t, ours.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(8<<10))
+			c := adopt(t, ours, 32<<20)
+			sent := sendNumbers(t, c, 3<<20)
+			assert.Positive(t, c.pending.Load(), "else nothing is tested")
+
+			got := make([]byte, 2*len(sent))
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				_, err := io.ReadFull(theirs, got)
+				assert.NoError(t, err)
+			})
+			sent = append(sent, sendNumbers(t, c, 3<<20)...)
+			wg.Wait()
+			assert.True(t, string(sent) == string(got))
+			eventually(t, func() bool { return c.pending.Load() == 0 })
+
+			require.NoError(t, c.Send([]byte("direct again")))
+			assert.Zero(t, c.pending.Load())
+		})
+	}
+}
+
+func TestSocketStalls(t *testing.T) {
+	ours, _ := sockets(t, "tcp")
+	c := adopt(t, ours, 64<<10)
+	var err error
+	for range 10_000 {
+		if err = c.Send(make([]byte, 4<<10)); err != nil {
+			break
+		}
+	}
+	assert.ErrorIs(t, err, ErrStalled)
+	require.NoError(t, c.Close(), "waits for the writer, which Break has freed")
+}
+
+// R8: Break is an abort, over TLS too; Close is not.
+func TestBreakAborts(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		withTLS bool
+		end     func(c *Conn)
+		want    error
+	}{
+		{"break", false, func(c *Conn) { c.Break(errTest) }, syscall.ECONNRESET},
+		{"break TLS", true, func(c *Conn) { c.Break(errTest) }, syscall.ECONNRESET},
+		{"close", false, func(c *Conn) { c.Close() }, io.EOF},
+		{"close TLS", true, func(c *Conn) { c.Close() }, io.EOF},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ours, theirs := sockets(t, "tcp")
+			nc := ours
+			if c.withTLS {
+				nc, _ = secured(t, newCertificates(t), ours, theirs)
+			}
+			conn := adopt(t, nc, 0)
+			require.NoError(t, conn.Send([]byte("x")))
+			eventually(t, func() bool { return conn.pending.Load() == 0 })
+			c.end(conn)
+			var err error
+			for err == nil {
+				_, err = theirs.Read(make([]byte, 1<<10)) // below TLS
+			}
+			assert.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
+// A stopped node's window is full, and the writer waits in tls.Conn.Write.
+func TestBreakFreesATLSWriter(t *testing.T) {
+	ours, theirs := sockets(t, "tcp")
+	client, _ := secured(t, newCertificates(t), ours, theirs)
+	c := adopt(t, client, 64<<20)
+	for range 400 {
+		require.NoError(t, c.Send(make([]byte, 64<<10)))
+	}
+	var before int64
+	eventually(t, func() bool { // until nothing moves any more
+		now := c.pending.Load()
+		defer func() { before = now; time.Sleep(20 * time.Millisecond) }()
+		return now == before
+	})
+	require.Positive(t, before, "else nothing is tested")
+
+	filled := make(chan error)
+	go func() { filled <- c.Fill() }()
+	start := time.Now()
+	c.Break(errTest)
+	assert.ErrorIs(t, <-filled, errTest)
+	c.writer.Wait()
+	assert.Less(t, time.Since(start), time.Second, "tls.Conn.Close would wait for five")
+}
+
+// R26: whether we have drained the socket can be asked while a read waits.
+func TestUnread(t *testing.T) {
+	for _, name := range []string{"tcp", "unix", "tls"} {
+		t.Run(name, func(t *testing.T) {
+			network := name
+			if name == "tls" {
+				network = "tcp"
+			}
+			ours, theirs := sockets(t, network)
+			if name == "tls" {
+				ours, theirs = secured(t, newCertificates(t), ours, theirs)
+			}
+			c := adopt(t, ours, 0)
+			if name == "tls" { // the tickets that follow the handshake are bytes, too
+				_, err := theirs.Write([]byte("+OK\r\n"))
+				require.NoError(t, err)
+				require.NoError(t, c.Fill())
+			}
+			assert.False(t, c.Unread())
+			_, err := theirs.Write([]byte("+OK\r\n"))
+			require.NoError(t, err)
+			eventually(t, c.Unread)
+			assert.True(t, c.Unread(), "looking takes nothing away")
+			require.NoError(t, c.Fill())
+			assert.False(t, c.Unread())
+
+			filled := make(chan error)
+			go func() { filled <- c.Fill() }()
+			for range 100 {
+				assert.False(t, c.Unread(), "beside a read that waits")
+				runtime.Gosched()
+			}
+			_, err = theirs.Write([]byte("+OK\r\n"))
+			require.NoError(t, err)
+			require.NoError(t, <-filled)
+
+			_, err = theirs.Write([]byte("+OK\r\n"))
+			require.NoError(t, err)
+			eventually(t, c.Unread)
+			c.Break(nil)
+			assert.False(t, c.Unread())
+		})
+	}
+}
+
+func TestUnreadAtTheEnd(t *testing.T) {
+	ours, theirs := sockets(t, "tcp")
+	c := adopt(t, ours, 0)
+	require.NoError(t, theirs.Close())
+	require.ErrorIs(t, c.Fill(), io.EOF)
+	ours, theirs = sockets(t, "unix")
+	c = adopt(t, ours, 0)
+	require.NoError(t, theirs.Close())
+	assert.False(t, c.Unread(), "an end is no byte")
+}
+
+// "ERR max number of clients" arrives although the write failed: on a unix socket
+// the peer's end is closed before anything was written.
+func TestDialReadsWhatTheNodeSaidBeforeItWent(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		ours, theirs := sockets(t, network)
+		_, err := theirs.Write([]byte("-ERR max number of clients reached\r\n"))
+		require.NoError(t, err)
+		require.NoError(t, theirs.Close())
+		_, err = Dial(t.Context(), Config{
+			Endpoint: Endpoint{Network: network, Addr: "a:1"},
+			NetDial:  func(context.Context, string, string) (net.Conn, error) { return ours, nil },
+		})
+		assert.Equal(t, ClassMaxClients, ErrorClass(err), "%s: %v", network, err)
+	}
+}
+
+// R28: after Break or Close, and after a failed dial, nothing is left.
+func TestNothingIsLeft(t *testing.T) {
+	certs := newCertificates(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	secure := tls.NewListener(l, certs.server())
+	var wg sync.WaitGroup
+	s := &script{}
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if n%2 == 1 {
+				nc = tls.Server(nc, certs.server())
+			}
+			s.mu.Lock()
+			s.conns = append(s.conns, nil)
+			s.mu.Unlock()
+			wg.Go(func() { s.serve(nc, n) })
+		}
+	})
+	defer wg.Wait()
+	defer secure.Close()
+
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	for i := range 40 {
+		cfg := Config{Endpoint: Endpoint{Addr: l.Addr().String()}}
+		if i%2 == 1 {
+			cfg.TLS = certs.client()
+		}
+		if i%8 == 7 {
+			cfg.TLS = &tls.Config{} // trusts another authority
+		} else if i%4 >= 2 {
+			cfg.Prelude = []Step{{Command: resp.AppendCommand(nil, "PING"), Check: func(resp.Value) error { return errTest }}}
+		}
+		c, err := Dial(t.Context(), cfg)
+		if i%4 >= 2 {
+			require.Error(t, err)
+			require.Equal(t, i%8 != 7, errors.Is(err, errTest))
+			continue
+		}
+		require.NoError(t, err)
+		require.NoError(t, c.Send(resp.AppendCommand(nil, "PING")))
+		if i%8 >= 4 {
+			c.Break(errTest)
+		} else {
+			require.NoError(t, c.Close())
+		}
+	}
+	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines && openFiles(t) <= files })
+}
+
+// openFiles counts this process's descriptors, where that can be done.
+func openFiles(t testing.TB) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(files)
+}
+
+// eventually waits for what another goroutine or the kernel is about to do.
+func eventually(t testing.TB, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("still not so after 5 s")
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package conn
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Endpoint says where a node is and who we are there. Its methods, and so every
+// way of printing it, leave out the user and the password (R27).
+type Endpoint struct {
+	// Network is "tcp", "tcp4", "tcp6" or "unix". If zero, "tcp".
+	Network string
+	// Addr is host:port, or the path of a unix socket.
+	Addr string
+	// TLS lays TLS over the connection; versions below 1.2 are not spoken. If zero, plaintext.
+	// Without a ServerName, the host of Addr is verified.
+	TLS *tls.Config
+	// Username is the ACL user. If zero, the default user.
+	Username string
+	// Password is sent with HELLO or AUTH. If both it and Username are zero, nothing is.
+	Password string
+	// DB is the database to select. If zero, the one that every connection begins with.
+	DB int
+	// ClientName is shown by CLIENT LIST. If zero, none is set.
+	ClientName string
+	// Protocol is the version of RESP, 2 or 3. If zero, 3, and 2 where the node does not know HELLO.
+	Protocol int
+	// DialTimeout bounds dialing and the handshake together. If zero, 5 s.
+	DialTimeout time.Duration
+	// KeepAlive is TCP's idle time and interval between probes. If zero, 15 s; if negative, none are sent.
+	KeepAlive time.Duration
+	// TCPUserTimeout is how long written bytes may stay unacknowledged (Linux only). If zero, 15 s; if negative, the system's default.
+	TCPUserTimeout time.Duration
+}
+
+// ParseURL reads an endpoint from a URL:
+//
+//	redis://[user[:password]@]host[:port][/db][?param=value&…]     valkey:// is the same
+//	rediss://…                                                     with TLS; so is valkeys://
+//	unix://[user[:password]@]/path/of/socket[?param=value&…]
+//
+// The parameters are db, client_name, protocol, dial_timeout, keepalive and
+// tcp_user_timeout (the last two also "off"), and with TLS tls_server_name,
+// tls_skip_verify, tls_ca_file, tls_cert_file and tls_key_file. An unknown or a
+// repeated one is an error. No error shows any part of the URL that may belong to
+// a password that was not percent-encoded.
+func ParseURL(raw string) (Endpoint, error) {
+	e, err := parseURL(raw)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("conn: URL: %w", err)
+	}
+	return e, nil
+}
+
+// String returns the address, as it stands in errors.
+func (e Endpoint) String() string {
+	if e.Network == "unix" {
+		return "unix:" + e.Addr
+	}
+	return e.Addr
+}
+
+// Format prints String for every verb: without it %#v and %d would show the fields.
+func (e Endpoint) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.String()) }
+
+// MarshalText is String, so that structured logs and JSON show no password either.
+func (e Endpoint) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+const defaultPort = "6379"
+
+var (
+	errURLScheme = errors.New("the scheme must be one of redis, rediss, valkey, valkeys, unix")
+	errURLSyntax = errors.New("malformed; special characters in user and password must be percent-encoded")
+	errURLEscape = errors.New("invalid percent-encoding")
+)
+
+func parseURL(raw string) (e Endpoint, err error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return e, anonymous(err)
+	}
+	switch u.Scheme {
+	case "redis", "valkey":
+		err = parseTCP(&e, u)
+	case "rediss", "valkeys":
+		e.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		err = parseTCP(&e, u)
+	case "unix":
+		err = parseUnix(&e, u)
+	default:
+		err = errURLScheme
+	}
+	if err != nil {
+		return e, err
+	}
+	if u.User != nil {
+		e.Username = u.User.Username()
+		e.Password, _ = u.User.Password()
+	}
+	return e, parseParams(&e, u)
+}
+
+// anonymous replaces an error of net/url, which quotes the URL, the password
+// included, and often the offending part of it once more.
+func anonymous(err error) error {
+	var escape url.EscapeError
+	if errors.As(err, &escape) {
+		return errURLEscape
+	}
+	return errURLSyntax
+}
+
+func parseTCP(e *Endpoint, u *url.URL) error {
+	// An @ after the authority is the end of a password with a bare /, ? or #. Reading on would take a part of it for
+	// the host, the database or a parameter, and show it.
+	if u.Opaque != "" || strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
+		return errURLSyntax
+	}
+	host, port := u.Hostname(), u.Port()
+	if host == "" {
+		host = "localhost"
+	}
+	if port == "" {
+		port = defaultPort
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errors.New("the port is not between 1 and 65535")
+	}
+	e.Network, e.Addr = "tcp", net.JoinHostPort(host, port)
+
+	db := strings.TrimPrefix(u.Path, "/")
+	if db == "" {
+		return nil
+	}
+	if u.Query().Has("db") {
+		return errors.New("the database is named twice, by the path and by the parameter db")
+	}
+	if err := setDB(e, db); err != nil {
+		return fmt.Errorf("the path: %w", err)
+	}
+	return nil
+}
+
+func parseUnix(e *Endpoint, u *url.URL) error {
+	if u.Opaque != "" || u.Host != "" || strings.Contains(u.RawQuery+u.EscapedFragment(), "@") {
+		return errURLSyntax
+	}
+	if len(u.Path) < 2 {
+		return errors.New("the path of the unix socket is missing")
+	}
+	e.Network, e.Addr = "unix", u.Path
+	return nil
+}
+
+// params are the parameters of a URL. Those beginning with tls_ need a scheme with TLS.
+var params = map[string]func(e *Endpoint, value string) error{
+	"db":               setDB,
+	"client_name":      setClientName,
+	"protocol":         setProtocol,
+	"dial_timeout":     func(e *Endpoint, value string) error { return setDuration(&e.DialTimeout, value) },
+	"keepalive":        func(e *Endpoint, value string) error { return setDurationOrOff(&e.KeepAlive, value) },
+	"tcp_user_timeout": func(e *Endpoint, value string) error { return setDurationOrOff(&e.TCPUserTimeout, value) },
+	"tls_server_name":  setServerName,
+	"tls_skip_verify":  setSkipVerify,
+	"tls_ca_file":      setCA,
+	// A certificate needs its key beside it: setKeyPair reads both.
+	"tls_cert_file": func(_ *Endpoint, value string) error { return notEmpty(value) },
+	"tls_key_file":  func(_ *Endpoint, value string) error { return notEmpty(value) },
+}
+
+func parseParams(e *Endpoint, u *url.URL) error {
+	if u.Fragment != "" {
+		return errURLSyntax
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return anonymous(err)
+	}
+	for name, values := range query {
+		set, known := params[name]
+		switch {
+		case !known:
+			return fmt.Errorf("unknown parameter %.40q", name)
+		case len(values) > 1:
+			return fmt.Errorf("parameter %s is repeated", name)
+		case e.TLS == nil && strings.HasPrefix(name, "tls_"):
+			return fmt.Errorf("parameter %s needs a scheme with TLS", name)
+		}
+		if err := set(e, values[0]); err != nil {
+			return fmt.Errorf("parameter %s: %w", name, err)
+		}
+	}
+	return setKeyPair(e, query.Get("tls_cert_file"), query.Get("tls_key_file"))
+}
+
+func setDB(e *Endpoint, value string) error {
+	n, err := strconv.ParseUint(value, 10, 31)
+	if err != nil {
+		return errors.New("not the number of a database")
+	}
+	e.DB = int(n)
+	return nil
+}
+
+func setClientName(e *Endpoint, value string) error {
+	e.ClientName = value
+	return checkClientName(value)
+}
+
+// checkClientName applies the servers' own rule, so that a bad name is told apart
+// from a refusal of HELLO, of which it is a part.
+func checkClientName(name string) error {
+	for i := range len(name) {
+		if name[i] <= ' ' || name[i] > '~' {
+			return errors.New("client name with a character other than printable ASCII without spaces")
+		}
+	}
+	return nil
+}
+
+func setProtocol(e *Endpoint, value string) error {
+	switch value {
+	case "2":
+		e.Protocol = 2
+	case "3":
+		e.Protocol = 3
+	default:
+		return errors.New("neither 2 nor 3")
+	}
+	return nil
+}
+
+func setDuration(d *time.Duration, value string) error {
+	n, err := time.ParseDuration(value)
+	if err != nil || n <= 0 {
+		return errors.New(`not a positive duration such as "5s"`)
+	}
+	*d = n
+	return nil
+}
+
+func setDurationOrOff(d *time.Duration, value string) error {
+	if value == "off" {
+		*d = -1
+		return nil
+	}
+	return setDuration(d, value)
+}
+
+func setServerName(e *Endpoint, value string) error {
+	e.TLS.ServerName = value
+	return notEmpty(value)
+}
+
+func notEmpty(value string) error {
+	if value == "" {
+		return errors.New("empty")
+	}
+	return nil
+}
+
+func setSkipVerify(e *Endpoint, value string) error {
+	skip, err := strconv.ParseBool(value)
+	if err != nil {
+		return errors.New("neither true nor false")
+	}
+	e.TLS.InsecureSkipVerify = skip
+	return nil
+}
+
+func setCA(e *Endpoint, path string) error {
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	e.TLS.RootCAs = x509.NewCertPool()
+	if !e.TLS.RootCAs.AppendCertsFromPEM(pem) {
+		return errors.New("no certificate in the file")
+	}
+	return nil
+}
+
+func setKeyPair(e *Endpoint, certFile, keyFile string) error {
+	if certFile == "" && keyFile == "" {
+		return nil
+	}
+	if certFile == "" || keyFile == "" {
+		return errors.New("tls_cert_file and tls_key_file need each other")
+	}
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return fmt.Errorf("tls_cert_file, tls_key_file: %w", err)
+	}
+	e.TLS.Certificates = []tls.Certificate{pair}
+	return nil
+}

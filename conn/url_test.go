@@ -1,0 +1,189 @@
+package conn
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseURL(t *testing.T) {
+	withTLS := &tls.Config{MinVersion: tls.VersionTLS12}
+	for raw, want := range map[string]Endpoint{
+		"redis://a":                      {Network: "tcp", Addr: "a:6379"},
+		"redis://":                       {Network: "tcp", Addr: "localhost:6379"},
+		"redis://:6380":                  {Network: "tcp", Addr: "localhost:6380"},
+		"redis://a/":                     {Network: "tcp", Addr: "a:6379"},
+		"valkey://a:1":                   {Network: "tcp", Addr: "a:1"},
+		"REDIS://a:65535/15":             {Network: "tcp", Addr: "a:65535", DB: 15},
+		"rediss://a":                     {Network: "tcp", Addr: "a:6379", TLS: withTLS},
+		"valkeys://a:1/2":                {Network: "tcp", Addr: "a:1", DB: 2, TLS: withTLS},
+		"redis://10.0.0.1:7000":          {Network: "tcp", Addr: "10.0.0.1:7000"},
+		"redis://[::1]":                  {Network: "tcp", Addr: "[::1]:6379"},
+		"redis://[fe80::1%25eth0]:7/1":   {Network: "tcp", Addr: "[fe80::1%eth0]:7", DB: 1},
+		"redis://user@a":                 {Network: "tcp", Addr: "a:6379", Username: "user"},
+		"redis://:pw@a":                  {Network: "tcp", Addr: "a:6379", Password: "pw"},
+		"redis://user:pw@[::1]:1":        {Network: "tcp", Addr: "[::1]:1", Username: "user", Password: "pw"},
+		"redis://u%40x:p%2F%3F%23%40@a":  {Network: "tcp", Addr: "a:6379", Username: "u@x", Password: "p/?#@"},
+		"redis://:a:b@a":                 {Network: "tcp", Addr: "a:6379", Password: "a:b"},
+		"unix:///run/redis.sock":         {Network: "unix", Addr: "/run/redis.sock"},
+		"unix:/run/redis.sock?db=1":      {Network: "unix", Addr: "/run/redis.sock", DB: 1},
+		"unix:///run/a%20b@c":            {Network: "unix", Addr: "/run/a b@c"},
+		"unix://u:pw@/s?db=3":            {Network: "unix", Addr: "/s", Username: "u", Password: "pw", DB: 3},
+		"redis://a?client_name=x%40y":    {Network: "tcp", Addr: "a:6379", ClientName: "x@y"},
+		"redis://a?keepalive=off":        {Network: "tcp", Addr: "a:6379", KeepAlive: -1},
+		"redis://a?tcp_user_timeout=off": {Network: "tcp", Addr: "a:6379", TCPUserTimeout: -1},
+		"redis://u:pw@a:1?db=2&client_name=n&protocol=2&dial_timeout=3s&keepalive=4s&tcp_user_timeout=5s": {
+			Network: "tcp", Addr: "a:1", Username: "u", Password: "pw", DB: 2, ClientName: "n", Protocol: 2,
+			DialTimeout: 3 * time.Second, KeepAlive: 4 * time.Second, TCPUserTimeout: 5 * time.Second,
+		},
+		"rediss://a?tls_server_name=b&tls_skip_verify=true&protocol=3": {
+			Network: "tcp", Addr: "a:6379", Protocol: 3,
+			TLS: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "b", InsecureSkipVerify: true},
+		},
+	} {
+		got, err := ParseURL(raw)
+		if assert.NoError(t, err, raw) {
+			// A struct would be printed by Format, which hides what differs.
+			assert.True(t, assert.ObjectsAreEqual(want, got), "%s\nwant %s\ngot  %s", raw, fields(want), fields(got))
+		}
+	}
+}
+
+// fields shows what Format hides.
+func fields(e Endpoint) string {
+	type bare Endpoint
+	return fmt.Sprintf("%+v", bare(e))
+}
+
+func TestParseURLReadsFiles(t *testing.T) {
+	certs := newCertificates(t)
+	dir := t.TempDir()
+	ca, cert, key := filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	require.NoError(t, os.WriteFile(ca, certs.caPEM, 0o600))
+	require.NoError(t, os.WriteFile(cert, certs.certPEM, 0o600))
+	require.NoError(t, os.WriteFile(key, certs.keyPEM, 0o600))
+
+	e, err := ParseURL("rediss://a?tls_ca_file=" + ca + "&tls_cert_file=" + cert + "&tls_key_file=" + key)
+	require.NoError(t, err)
+	assert.True(t, e.TLS.RootCAs.Equal(certs.pool))
+	assert.Equal(t, certs.pair.Certificate, e.TLS.Certificates[0].Certificate)
+	assert.False(t, e.TLS.InsecureSkipVerify, "R27: verifies by default")
+
+	for _, query := range []string{
+		"tls_cert_file=" + cert,
+		"tls_key_file=" + key,
+		"tls_cert_file=" + ca + "&tls_key_file=" + key, // not its key
+		"tls_ca_file=" + key,                           // no certificate
+		"tls_ca_file=" + dir + "/absent",
+		"tls_cert_file=&tls_key_file=",
+	} {
+		_, err := ParseURL("rediss://a?" + query)
+		assert.Error(t, err, query)
+	}
+}
+
+func TestParseURLRefuses(t *testing.T) {
+	for raw, text := range map[string]string{
+		"":                                   "scheme",
+		"a:6379":                             "scheme",
+		"http://a":                           "scheme",
+		"redis:a":                            "malformed",
+		"redis://a:0":                        "port",
+		"redis://a:65536":                    "port",
+		"redis://a:x":                        "malformed",
+		"redis://[::1":                       "malformed",
+		"redis://a b":                        "malformed",
+		"redis://a%zz":                       "percent",
+		"redis://a?x=%zz":                    "percent",
+		"redis://a?x;y":                      "malformed",
+		"redis://a/x":                        "path: not the number",
+		"redis://a/1/2":                      "path: not the number",
+		"redis://a/-1":                       "path: not the number",
+		"redis://a/2147483648":               "path: not the number",
+		"redis://a/1?db=1":                   "twice",
+		"redis://a?db=1&db=2":                "db is repeated",
+		"redis://a?db=":                      "db: not the number",
+		"redis://a?db=x":                     "db: not the number",
+		"redis://a?DB=1":                     `unknown parameter "DB"`,
+		"redis://a?timeout=1s":               `unknown parameter "timeout"`,
+		"redis://a?protocol=4":               "protocol: neither",
+		"redis://a?client_name=a%20b":        "client_name: ",
+		"redis://a?client_name=%C3%A4":       "client_name: ",
+		"redis://a?client_name=x@y":          "malformed",
+		"redis://a?dial_timeout=5":           "dial_timeout: not a positive",
+		"redis://a?dial_timeout=0s":          "dial_timeout: not a positive",
+		"redis://a?dial_timeout=off":         "dial_timeout: not a positive",
+		"redis://a?keepalive=-1s":            "keepalive: not a positive",
+		"redis://a?tls_server_name=b":        "tls_server_name needs a scheme with TLS",
+		"redis://a?tls_skip_verify=true":     "needs a scheme with TLS",
+		"unix:///s?tls_skip_verify=true":     "needs a scheme with TLS",
+		"valkey://a?tls_ca_file=/x":          "needs a scheme with TLS",
+		"rediss://a?tls_skip_verify=perhaps": "tls_skip_verify: neither",
+		"rediss://a?tls_server_name=":        "tls_server_name: empty",
+		"redis://a#x":                        "malformed",
+		"unix://":                            "missing",
+		"unix:///":                           "missing",
+		"unix://run/redis.sock":              "malformed",
+		"unix:///s#x":                        "malformed",
+	} {
+		e, err := ParseURL(raw)
+		if assert.Error(t, err, raw) {
+			assert.Contains(t, err.Error(), text, raw)
+			assert.True(t, strings.HasPrefix(err.Error(), "conn: URL: "), raw)
+		}
+		assert.True(t, e == Endpoint{}, raw)
+	}
+}
+
+// R27: whichever part of a URL a careless password ends up in, no error shows it.
+func TestParseURLNeverShowsThePassword(t *testing.T) {
+	for _, format := range []string{
+		"redis://u:%s%%zz@a", "redis://u:%s /@a", "redis://u:%s@a:port", "redis://u:%s@a/x", "redis://u:%s@a?x=y",
+		"redis://u:1/%s@a", "redis://u:1?%s@a", "redis://u:1?%s=x@a", "redis://u:1#%s@a", "redis://u:%s/x@a", "redis://u:%s?x@a",
+		"redis://u:1?client_name=%s@a", "redis://u:%s[@a", "redis://u:%s@[::1", "unix://u:%s/x@/s", "unix://u:%s@x/s",
+		"unix://u:1?%s@/s", "u:%s@a:6379", "http://u:%s@a", "://u:%s@a", "redis:u:%s@a", "\x00redis://u:%s@a", "%s", "%s:x",
+	} {
+		_, err := ParseURL(fmt.Sprintf(format, "hunter2"))
+		if assert.Error(t, err, format) {
+			assert.NotContains(t, err.Error(), "hunter", format)
+			var quoting *url.Error
+			assert.False(t, errors.As(err, &quoting), format)
+		}
+	}
+}
+
+func TestEndpointNeverShowsThePassword(t *testing.T) {
+	e, err := ParseURL("redis://user:hunter2@a:1/3")
+	require.NoError(t, err)
+	cfg := Config{Endpoint: e}
+	asJSON, err := json.Marshal(map[string]any{"endpoint": e, "config": cfg, "pointer": &cfg})
+	require.NoError(t, err)
+	shown := string(asJSON)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+		shown += fmt.Sprintf(verb+verb+verb, e, cfg, &cfg)
+	}
+	assert.Contains(t, shown, "a:1")
+	assert.NotContains(t, shown, "hunter2")
+	assert.NotContains(t, shown, fmt.Sprintf("%x", "hunter2"))
+	assert.Equal(t, "unix:/s", Endpoint{Network: "unix", Addr: "/s"}.String())
+}
+
+func ExampleParseURL() {
+	e, err := ParseURL("rediss://worker:hunter2@db.example:7000/2?dial_timeout=1s")
+	fmt.Println(e, e.Username, e.DB, e.DialTimeout, err)
+	_, err = ParseURL("redis://db.example?timeout=1s")
+	fmt.Println(err)
+	// Output:
+	// db.example:7000 worker 2 1s <nil>
+	// conn: URL: unknown parameter "timeout"
+}

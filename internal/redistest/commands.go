@@ -1,0 +1,200 @@
+package redistest
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// call is a command being executed. The append methods of replies that differ
+// between RESP2 and RESP3 hang on it.
+type call struct {
+	node *Node
+	s    *session
+	db   *DB
+	args []string // without the command's name
+}
+
+// commands maps a name to how many arguments it needs at least and to what it
+// does. What is not here is unknown, as on a server that is too old for it; a test
+// that needs more adds a hook.
+var commands = map[string]struct {
+	least int
+	run   func(*call) []byte
+}{
+	"HELLO": {0, (*call).hello}, "AUTH": {1, (*call).auth}, "SELECT": {1, (*call).selectDB},
+	"PING": {0, (*call).ping}, "QUIT": {0, (*call).quit}, "TIME": {0, (*call).time},
+	"CLIENT": {1, (*call).client}, "INFO": {0, (*call).info}, "ROLE": {0, (*call).role},
+	"SET": {2, (*call).set}, "GET": {1, (*call).get}, "DEL": {1, (*call).del},
+	"EXISTS": {1, (*call).exists}, "PTTL": {1, (*call).pttl}, "PEXPIRE": {2, (*call).pexpire},
+	"DBSIZE": {0, (*call).dbsize}, "FLUSHALL": {0, (*call).flushall},
+	"SCRIPT": {1, (*call).script}, "EVAL": {2, (*call).eval}, "EVALSHA": {2, (*call).evalsha},
+	"DELEX": {1, (*call).delex}, "DELIFEQ": {2, (*call).delifeq},
+}
+
+// command executes one and returns its reply.
+func (n *Node) command(s *session, args []string, db *DB) []byte {
+	c := &call{node: n, s: s, db: db, args: args[1:]}
+	cmd, ok := commands[name(args)]
+	if !ok || n.unknown(name(args)) {
+		return unknownCommand(args)
+	}
+	if !s.authed && name(args) != "HELLO" && name(args) != "AUTH" && name(args) != "QUIT" {
+		return fail("NOAUTH Authentication required.")
+	}
+	if len(c.args) < cmd.least {
+		return wrongNumber(strings.ToLower(args[0]))
+	}
+	return cmd.run(c)
+}
+
+// unknown says which commands this version of a server does not have.
+func (n *Node) unknown(name string) bool {
+	switch name {
+	case "HELLO":
+		return n.config.NoHello
+	case "DELEX":
+		return !n.config.DELEX
+	case "DELIFEQ":
+		return !n.config.DELIFEQ
+	}
+	return false
+}
+
+func (c *call) ping() []byte {
+	if len(c.args) > 0 {
+		return resp.AppendBulkString(nil, c.args[0])
+	}
+	return resp.AppendSimpleString(nil, "PONG")
+}
+
+// quit answers before the connection is closed; what was sent behind it is lost.
+func (c *call) quit() []byte {
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	c.s.closing = true
+	return ok()
+}
+
+// time is seconds and microseconds, on simulated time in a bubble.
+func (c *call) time() []byte {
+	now := time.Now()
+	b := resp.AppendArray(nil, 2)
+	b = resp.AppendBulkString(b, strconv.FormatInt(now.Unix(), 10))
+	return resp.AppendBulkString(b, strconv.Itoa(now.Nanosecond()/1000))
+}
+
+// set knows the options that an implementation of the algorithm may send (R2), and
+// refuses all others, so that a test notices a new one.
+func (c *call) set() []byte {
+	var (
+		nx, xx bool
+		ttl    time.Duration
+	)
+	for i := 2; i < len(c.args); i++ {
+		switch option := strings.ToUpper(c.args[i]); {
+		case option == "NX":
+			nx = true
+		case option == "XX":
+			xx = true
+		case (option == "PX" || option == "EX") && i+1 < len(c.args):
+			unit := time.Millisecond
+			if option == "EX" {
+				unit = time.Second
+			}
+			i++
+			n, err := strconv.ParseInt(c.args[i], 10, 64)
+			if err != nil {
+				return fail("ERR value is not an integer or out of range")
+			}
+			if n <= 0 || n > int64(1<<62)/int64(unit) {
+				return fail("ERR invalid expire time in 'set' command")
+			}
+			ttl = time.Duration(n) * unit
+		default:
+			return fail("ERR syntax error")
+		}
+	}
+	if nx && xx {
+		return fail("ERR syntax error")
+	}
+	if _, there := c.db.Get(c.args[0]); nx && there || xx && !there {
+		return c.null()
+	}
+	c.db.Set(c.args[0], c.args[1], ttl)
+	return ok()
+}
+
+func (c *call) get() []byte {
+	value, ok := c.db.Get(c.args[0])
+	if !ok {
+		return c.null()
+	}
+	return resp.AppendBulkString(nil, value)
+}
+
+// del counts the keys that lived.
+func (c *call) del() []byte {
+	n := 0
+	for _, key := range c.args {
+		if c.db.Delete(key) {
+			n++
+		}
+	}
+	return integer(n)
+}
+
+// exists counts a key as often as it is named, as a real server does.
+func (c *call) exists() []byte {
+	n := 0
+	for _, key := range c.args {
+		if _, ok := c.db.Get(key); ok {
+			n++
+		}
+	}
+	return integer(n)
+}
+
+// pttl cuts to whole milliseconds, so the answer is never longer than the truth.
+func (c *call) pttl() []byte {
+	ttl, ok := c.db.TTL(c.args[0])
+	switch {
+	case !ok:
+		return integer(-2)
+	case ttl == 0:
+		return integer(-1)
+	}
+	return integer(int(ttl.Milliseconds()))
+}
+
+func (c *call) pexpire() []byte {
+	n, err := strconv.ParseInt(c.args[1], 10, 64)
+	if err != nil {
+		return fail("ERR value is not an integer or out of range")
+	}
+	return boolean(c.db.Expire(c.args[0], time.Duration(n)*time.Millisecond))
+}
+
+func (c *call) dbsize() []byte { return integer(len(c.db.Keys())) }
+
+// flushall empties the database in use only; no test has needed more.
+func (c *call) flushall() []byte {
+	c.db.flush()
+	return ok()
+}
+
+// delex is DELEX key [IFEQ value].
+func (c *call) delex() []byte {
+	switch {
+	case len(c.args) == 1:
+		return boolean(c.db.Delete(c.args[0]))
+	case len(c.args) == 3 && strings.EqualFold(c.args[1], "IFEQ"):
+		return boolean(c.db.DeleteIf(c.args[0], c.args[2]))
+	}
+	return fail("ERR syntax error")
+}
+
+// delifeq is DELIFEQ key value, Valkey's name for the same.
+func (c *call) delifeq() []byte { return boolean(c.db.DeleteIf(c.args[0], c.args[1])) }

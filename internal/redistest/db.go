@@ -1,0 +1,130 @@
+package redistest
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// DB is the keys of a Node: strings with a TTL, which end by time.Now. Methods
+// are safe for concurrent use; a script sees no other command between its calls,
+// because the node executes one at a time.
+type DB struct {
+	mu   sync.Mutex // guards the following
+	keys map[string]entry
+}
+
+// entry is a value; the zero expires is never.
+type entry struct {
+	value   string
+	expires time.Time
+}
+
+// Get returns the value of a living key.
+func (db *DB) Get(key string) (value string, ok bool) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	e, ok := db.living(key)
+	return e.value, ok
+}
+
+// Set sets a key. A ttl of 0 is for ever.
+func (db *DB) Set(key, value string, ttl time.Duration) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	e := entry{value: value}
+	if ttl > 0 {
+		e.expires = time.Now().Add(ttl)
+	}
+	db.keys[key] = e
+}
+
+// Delete reports whether the key lived.
+func (db *DB) Delete(key string) bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	_, ok := db.living(key)
+	delete(db.keys, key)
+	return ok
+}
+
+// TTL returns what remains; 0 for a key without a TTL.
+func (db *DB) TTL(key string) (ttl time.Duration, ok bool) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	e, ok := db.living(key)
+	if !ok || e.expires.IsZero() {
+		return 0, ok
+	}
+	return time.Until(e.expires), true
+}
+
+// Expire sets what remains and reports whether the key lives. As on a real
+// server, a ttl that is not positive deletes it.
+func (db *DB) Expire(key string, ttl time.Duration) bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	e, ok := db.living(key)
+	if !ok {
+		return false
+	}
+	if ttl <= 0 {
+		delete(db.keys, key)
+		return true
+	}
+	e.expires = time.Now().Add(ttl)
+	db.keys[key] = e
+	return true
+}
+
+// DeleteIf deletes the key when it holds value: what a release does (R9).
+func (db *DB) DeleteIf(key, value string) bool {
+	if v, ok := db.Get(key); !ok || v != value {
+		return false
+	}
+	return db.Delete(key)
+}
+
+// ExtendIf lengthens, and only lengthens, what remains of a key that holds
+// value, and reports whether it holds it: what an extension does (R10).
+func (db *DB) ExtendIf(key, value string, ttl time.Duration) bool {
+	if v, ok := db.Get(key); !ok || v != value {
+		return false
+	}
+	if left, _ := db.TTL(key); left < ttl {
+		db.Expire(key, ttl)
+	}
+	return true
+}
+
+// Keys returns the living keys, sorted.
+func (db *DB) Keys() []string {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	all := make([]string, 0, len(db.keys))
+	for key := range db.keys {
+		if _, ok := db.living(key); ok {
+			all = append(all, key)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// flush deletes all keys, as FLUSHALL does.
+func (db *DB) flush() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	clear(db.keys)
+}
+
+// living returns a key that has not expired, and forgets one that has. Needs the
+// lock.
+func (db *DB) living(key string) (entry, bool) {
+	e, ok := db.keys[key]
+	if ok && !e.expires.IsZero() && !time.Now().Before(e.expires) {
+		delete(db.keys, key)
+		return entry{}, false
+	}
+	return e, ok
+}

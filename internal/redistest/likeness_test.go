@@ -1,0 +1,92 @@
+package redistest_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+)
+
+// TestNodeAnswersLikeAServer asks a Node and a real server the same and compares
+// the bytes. The texts of errors may differ between versions, so only their first
+// word counts.
+func TestNodeAnswersLikeAServer(t *testing.T) {
+	redistest.NoLeaks(t)
+	server := redistest.Servers(t, 1)[0]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	version, _, _ := strings.Cut(info(t, server, "redis_version:"), "\r")
+	_, delex := server.Do("DELEX", "none")
+	_, delifeq := server.Do("DELIFEQ", "none", "a")
+	node := redistest.NewNode(redistest.NodeConfig{Version: version, DELEX: delex == nil, DELIFEQ: delifeq == nil})
+	node.Serve(l)
+	defer node.Close()
+	node.Script(release, releaseScript)
+	sha := redistest.SHA1(release)
+
+	for _, proto := range []string{"2", "3"} {
+		ours := open(t, "tcp", node.Addr())
+		theirs := open(t, "unix", strings.TrimPrefix(server.URL(), "unix://"))
+		for _, c := range []*client{ours, theirs} {
+			require.Contains(t, c.do("HELLO", proto), "proto")
+			require.Equal(t, "+OK\r\n", c.do("FLUSHALL"))
+			require.Equal(t, "+OK\r\n", c.do("SCRIPT", "FLUSH"))
+		}
+		for _, command := range []string{
+			"PING", "PING x", "SET k a NX PX 60000", "SET k a NX PX 60000", "SET k b XX", "GET k", "PTTL k", "PTTL none",
+			"set k b px 60000", "SET k a EX", "SET k a PX 0", "SET k a PX x", "SET k a PX -1", "SET k a NX XX",
+			"SET k a PX 9223372036854775807", "SET none a XX", "SET k", "SET",
+			"GET none", "DEL k none", "EXISTS k k", "PEXPIRE none 5", "SET k a", "PTTL k", "PEXPIRE k x", "PEXPIRE k -1", "GET k",
+			"SELECT 1", "SELECT 99", "SELECT x", "SELECT 0", "DBSIZE", "ROLE",
+			"EVALSHA " + sha + " 1 k a", "SCRIPT EXISTS " + sha, "SCRIPT LOAD *", "SCRIPT EXISTS " + sha + " x",
+			"SET k a", "EVALSHA " + sha + " 1 k b", "EVALSHA " + sha + " 1 k a", "EVALSHA " + sha + " 1 k a",
+			"EVALSHA " + sha + " 5 k a", "EVALSHA " + sha + " -1 k a", "EVALSHA " + sha + " x k a", "EVALSHA " + sha,
+			"SCRIPT", "SCRIPT NONE", "CLIENT", "CLIENT NONE", "CLIENT SETNAME me", "CLIENT GETNAME",
+			"CLIENT SETINFO LIB-NAME x", "CLIENT KILL ID 9999", "CLIENT KILL ID 0", "CLIENT KILL 1.2.3.4:5",
+			"CLIENT KILL ID 9999 ADDR 1.2.3.4:5 SKIPME yes", "CLIENT KILL ID", "CLIENT KILL NONE 1",
+			"AUTH pw", "AUTH default pw", "AUTH stranger pw", "HELLO 4", "HELLO x", "HELLO " + proto + " NONE", "HELLO " + proto + " AUTH stranger x",
+			"DELEX k", "DELIFEQ k a", "NONE a b", "QUIT",
+		} {
+			args := strings.Split(command, " ")
+			if args[len(args)-1] == "*" {
+				args[len(args)-1] = release
+			}
+			require.Equal(t, gist(theirs.do(args...)), gist(ours.do(args...)), "%s in RESP%s", command, proto)
+		}
+	}
+}
+
+// info returns what follows a field's name in INFO.
+func info(t *testing.T, server *redistest.Server, field string) string {
+	t.Helper()
+	all, err := server.Do("INFO", "server")
+	require.NoError(t, err)
+	_, after, ok := strings.Cut(all.(string), field)
+	require.True(t, ok)
+	return after
+}
+
+func open(t *testing.T, network, addr string) *client {
+	t.Helper()
+	conn, err := net.Dial(network, addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	return &client{t, conn, resp.NewReader(resp.Limits{})}
+}
+
+// gist cuts an error down to its first word, and a TTL to a second's accuracy.
+func gist(reply string) string {
+	switch {
+	case strings.HasPrefix(reply, "-"):
+		return strings.Fields(reply)[0]
+	case strings.HasPrefix(reply, ":59") || reply == ":60000\r\n":
+		return "about 60000"
+	}
+	return reply
+}

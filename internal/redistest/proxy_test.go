@@ -1,0 +1,169 @@
+package redistest_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+)
+
+// proxied is a real server behind a proxy.
+func proxied(t *testing.T) (*redistest.Server, *redistest.Proxy) {
+	t.Helper()
+	servers := redistest.Servers(t, 1)
+	return servers[0], redistest.Proxies(t, servers)[0]
+}
+
+func through(t *testing.T, p *redistest.Proxy) *client {
+	t.Helper()
+	conn, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	return &client{t, conn, resp.NewReader(resp.Limits{})}
+}
+
+func TestProxyRelays(t *testing.T) {
+	redistest.NoLeaks(t)
+	_, p := proxied(t)
+	require.Equal(t, "redis://"+p.Addr(), p.URL())
+	c := through(t, p)
+	require.Equal(t, "+PONG\r\n", c.do("PING"))
+	require.Equal(t, 1, p.Conns())
+	require.Equal(t, "+OK\r\n", c.do("QUIT"))
+	require.ErrorIs(t, readError(c), io.EOF, "the server's end is passed on")
+	c.Close()
+	require.Eventually(t, func() bool { return p.Conns() == 0 }, time.Second, time.Millisecond)
+	require.Equal(t, 1, p.Dials())
+}
+
+func TestProxyDelaysAndDrips(t *testing.T) {
+	redistest.NoLeaks(t)
+	_, p := proxied(t)
+	c := through(t, p)
+	p.Latency(10*time.Millisecond, 10*time.Millisecond)
+	start := time.Now()
+	require.Equal(t, "+PONG\r\n", c.do("PING"))
+	require.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond)
+
+	p.Latency(0, 0)
+	p.Drip(redistest.Down, 3*time.Millisecond)
+	start = time.Now()
+	require.Equal(t, "+PONG\r\n", c.do("PING"))
+	require.GreaterOrEqual(t, time.Since(start), 21*time.Millisecond)
+}
+
+func TestProxyIsSilentOneWay(t *testing.T) {
+	redistest.NoLeaks(t)
+	s, p := proxied(t)
+	c := through(t, p)
+	c.do("PING")
+	p.Pause(redistest.Down)
+	c.send("SET", "k", "v")
+	require.Eventually(t, func() bool { v, _ := s.Do("GET", "k"); return v == "v" }, time.Second, time.Millisecond)
+	c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	require.ErrorContains(t, readError(c), "timeout")
+	c.SetReadDeadline(time.Time{})
+	p.Resume(redistest.Down)
+	require.Equal(t, "+OK\r\n", c.next())
+}
+
+func TestProxyHoldsWhatADeadClientSent(t *testing.T) { // R8
+	redistest.NoLeaks(t)
+	s, p := proxied(t)
+	c := through(t, p)
+	c.do("PING")
+	p.Pause(redistest.Up)
+	c.send("SET", "k", "v")
+	// RST at once could throw away what the proxy's kernel has not read yet.
+	time.Sleep(20 * time.Millisecond)
+	c.Conn.(*net.TCPConn).SetLinger(0)
+	c.Close()
+	v, err := s.Do("GET", "k")
+	require.NoError(t, err)
+	require.Nil(t, v)
+	p.Resume(redistest.Up)
+	require.Eventually(t, func() bool { v, _ := s.Do("GET", "k"); return v == "v" }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Conns() == 0 }, time.Second, time.Millisecond)
+}
+
+func TestProxyCutsAndResets(t *testing.T) {
+	redistest.NoLeaks(t)
+	_, p := proxied(t)
+	p.CutOnce(redistest.Down, 3)
+	c := through(t, p)
+	c.send("PING")
+	receive(t, c, "+PO")
+	require.ErrorIs(t, readError(c), syscall.ECONNRESET)
+
+	c = through(t, p)
+	c.do("PING")
+	p.Reset()
+	require.ErrorIs(t, readError(c), syscall.ECONNRESET)
+}
+
+func TestProxyHalfOpens(t *testing.T) {
+	redistest.NoLeaks(t)
+	s, p := proxied(t)
+	c := through(t, p)
+	c.do("CLIENT", "SETNAME", "victim")
+	p.HalfOpen()
+	require.Eventually(t, func() bool {
+		list, err := s.Do("CLIENT", "LIST")
+		return err == nil && !strings.Contains(list.(string), "name=victim")
+	}, time.Second, time.Millisecond)
+	c.send("PING")
+	c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	require.ErrorContains(t, readError(c), "timeout")
+	c.Close()
+	require.Eventually(t, func() bool { return p.Conns() == 0 }, time.Second, time.Millisecond)
+}
+
+func TestProxyRefuses(t *testing.T) {
+	redistest.NoLeaks(t)
+	s, p := proxied(t)
+	p.Refuse(true)
+	_, err := net.Dial("tcp", p.Addr())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	p.Refuse(false)
+	require.Equal(t, "+PONG\r\n", through(t, p).do("PING"))
+
+	// A dead server shows as a reset connection, now and then so early that the
+	// dial itself fails.
+	require.NoError(t, s.Kill())
+	if conn, err := net.Dial("tcp", p.Addr()); err == nil {
+		require.ErrorIs(t, readError(conn), syscall.ECONNRESET)
+		conn.Close()
+	}
+}
+
+func TestProxyClosesWithOpenAndPausedConnections(t *testing.T) {
+	redistest.NoLeaks(t)
+	_, p := proxied(t)
+	c := through(t, p)
+	c.do("PING")
+	p.Pause(redistest.Both)
+	c.send("PING")
+	require.NoError(t, p.Close())
+	require.Error(t, readError(c))
+}
+
+func TestProxyPassesTLS(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers := redistest.Servers(t, 1, redistest.OverTLS)
+	p := redistest.Proxies(t, servers)[0]
+	require.Equal(t, "rediss://"+p.Addr(), p.URL())
+	conn, err := tls.Dial("tcp", p.Addr(), servers[0].TLSConfig())
+	require.NoError(t, err)
+	defer conn.Close()
+	c := &client{t, conn, resp.NewReader(resp.Limits{})}
+	require.Equal(t, "+PONG\r\n", c.do("PING"))
+}

@@ -1,0 +1,80 @@
+package redistest
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// A node runs no Lua. What a script does stands in a Go function, which the test
+// registers for the script's source; everything around it, from the SHA1 to
+// NOSCRIPT, is as on a real server.
+
+// script is SCRIPT LOAD, EXISTS and FLUSH.
+func (c *call) script() []byte {
+	n := c.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch strings.ToUpper(c.args[0]) {
+	case "LOAD":
+		if len(c.args) != 2 {
+			return wrongNumber("script|load")
+		}
+		sha := SHA1(c.args[1])
+		n.loaded[sha] = true
+		return resp.AppendBulkString(nil, sha)
+	case "EXISTS":
+		b := resp.AppendArray(nil, len(c.args)-1)
+		for _, sha := range c.args[1:] {
+			b = append(b, boolean(n.loaded[strings.ToLower(sha)])...)
+		}
+		return b
+	case "FLUSH":
+		clear(n.loaded)
+		return ok()
+	}
+	return unknownSubcommand("SCRIPT", c.args[0])
+}
+
+// eval loads the script too, as a real server does.
+func (c *call) eval() []byte {
+	sha := SHA1(c.args[0])
+	c.node.mu.Lock()
+	c.node.loaded[sha] = true
+	c.node.mu.Unlock()
+	return c.run(sha)
+}
+
+// evalsha takes the SHA1 in either case and answers NOSCRIPT to one that was not
+// loaded since the last restart or flush (R24).
+func (c *call) evalsha() []byte {
+	sha := strings.ToLower(c.args[0])
+	c.node.mu.Lock()
+	loaded := c.node.loaded[sha]
+	c.node.mu.Unlock()
+	if !loaded {
+		return fail("NOSCRIPT No matching script. Please use EVAL.")
+	}
+	return c.run(sha)
+}
+
+// run runs the Go function that stands for a script.
+func (c *call) run(sha string) []byte {
+	n, err := strconv.Atoi(c.args[1])
+	switch {
+	case err != nil:
+		return fail("ERR value is not an integer or out of range")
+	case n < 0:
+		return fail("ERR Number of keys can't be negative")
+	case n > len(c.args)-2:
+		return fail("ERR Number of keys can't be greater than number of args")
+	}
+	c.node.mu.Lock()
+	f := c.node.scripts[sha]
+	c.node.mu.Unlock()
+	if f == nil {
+		return fail("ERR redistest: no Go function is registered for script " + sha)
+	}
+	return c.encode(nil, f(c.args[2:2+n], c.args[2+n:], c.db))
+}

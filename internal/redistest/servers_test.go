@@ -1,0 +1,258 @@
+package redistest_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+func TestServers(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers := redistest.Servers(t, 5)
+	for _, s := range servers {
+		v, err := s.Do("SET", "k", "v", "PX", "60000")
+		require.NoError(t, err)
+		require.Equal(t, "OK", v)
+		v, err = s.Do("PTTL", "k")
+		require.NoError(t, err)
+		require.InDelta(t, 60000, v, 1000)
+		v, err = s.Do("GET", "nothing")
+		require.NoError(t, err)
+		require.Nil(t, v)
+		v, err = s.Do("KEYS", "*")
+		require.NoError(t, err)
+		require.Equal(t, []any{"k"}, v)
+		_, err = s.Do("GET")
+		require.ErrorContains(t, err, "ERR wrong number of arguments")
+	}
+	u, err := url.Parse(servers[0].URL())
+	require.NoError(t, err)
+	require.Equal(t, "unix", u.Scheme)
+	require.Less(t, len(u.Path), 100)
+	require.Empty(t, servers[0].TCPAddr())
+}
+
+func TestServerRestartsEmptyOnItsAddresses(t *testing.T) {
+	redistest.NoLeaks(t)
+	s := redistest.Servers(t, 1, redistest.OverTCP, redistest.OverUnix, redistest.Password("pw"))[0]
+	pid, addr := s.PID(), s.TCPAddr()
+	require.Equal(t, "redis://:pw@"+addr, s.URL())
+	require.Contains(t, s.UnixURL(), "unix://:pw@/")
+	_, err := s.Do("SET", "k", "v")
+	require.NoError(t, err)
+
+	require.NoError(t, s.Kill())
+	_, err = net.Dial("tcp", addr)
+	require.Error(t, err)
+	require.NoError(t, s.Restart())
+	require.NotEqual(t, pid, s.PID())
+	require.Equal(t, addr, s.TCPAddr())
+	v, err := s.Do("DBSIZE")
+	require.NoError(t, err)
+	require.EqualValues(t, 0, v)
+
+	_, err = s.Do("CONFIG", "SET", "requirepass", "other")
+	require.NoError(t, err)
+	_, err = s.Do("PING")
+	require.ErrorContains(t, err, "WRONGPASS")
+	s.Authenticate("", "other")
+	_, err = s.Do("PING")
+	require.NoError(t, err)
+}
+
+func TestServerStopsAndContinues(t *testing.T) {
+	redistest.NoLeaks(t)
+	s := redistest.Servers(t, 1)[0]
+	require.NoError(t, s.Stop())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Do("PING")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("a stopped server answered: %v", err)
+	case <-time.After(30 * time.Millisecond):
+	}
+	require.NoError(t, s.Continue())
+	require.NoError(t, <-done)
+
+	// A stopped server can be closed.
+	require.NoError(t, s.Stop())
+	require.NoError(t, s.Close())
+}
+
+func TestServerOverTLS(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers := redistest.Servers(t, 2, redistest.OverTLS)
+	for _, s := range servers {
+		require.Contains(t, s.URL(), "rediss://127.0.0.1:")
+		require.FileExists(t, s.CAFile())
+		v, err := s.Do("PING")
+		require.NoError(t, err)
+		require.Equal(t, "PONG", v)
+	}
+	// One configuration serves all; without it the certificate is refused.
+	conn, err := tls.Dial("tcp", servers[1].TCPAddr(), servers[0].TLSConfig())
+	require.NoError(t, err)
+	conn.Close()
+	_, err = tls.Dial("tcp", servers[1].TCPAddr(), nil)
+	require.Error(t, err)
+}
+
+func TestServerThatCannotStartSaysWhy(t *testing.T) {
+	redistest.NoLeaks(t)
+	if _, ok := redistest.Find(); !ok {
+		redistest.Servers(t, 1) // skips
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	_, err := redistest.StartN(2, redistest.Options{Args: []string{"--no-such-option", "1"}})
+	require.ErrorContains(t, err, "no-such-option")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left, "the folders are removed")
+}
+
+func TestServerWaitsForItsPort(t *testing.T) {
+	redistest.NoLeaks(t)
+	s := redistest.Servers(t, 1, redistest.OverTCP)[0]
+	require.NoError(t, s.Kill())
+	l, err := net.Listen("tcp", s.TCPAddr())
+	require.NoError(t, err)
+	// The one who took the port answers like a server, and is not taken for it.
+	stranger := redistest.NewNode(redistest.NodeConfig{})
+	stranger.Serve(l)
+	time.AfterFunc(100*time.Millisecond, func() { stranger.Close() })
+	require.NoError(t, s.Restart())
+	v, err := s.Do("INFO", "server")
+	require.NoError(t, err)
+	require.Contains(t, v, fmt.Sprintf("process_id:%d\r\n", s.PID()))
+}
+
+// TestServerOutlivesTheThreadThatAskedForIt: a goroutine that ends locked to its
+// thread takes the thread with it, and with the thread what it forked.
+func TestServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
+	redistest.NoLeaks(t)
+	if _, ok := redistest.Find(); !ok {
+		redistest.Servers(t, 1) // skips
+	}
+	var s *redistest.Server
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		s, err = redistest.Start(redistest.Options{})
+	}()
+	<-done
+	require.NoError(t, err)
+	defer s.Close()
+	time.Sleep(50 * time.Millisecond)
+	_, err = s.Do("PING")
+	require.NoError(t, err)
+}
+
+// TestServerDiesWithItsParent runs this test binary once more, as a parent that
+// is killed.
+func TestServerDiesWithItsParent(t *testing.T) {
+	if os.Getenv("REDISTEST_PARENT") != "" {
+		s, err := redistest.Start(redistest.Options{})
+		if err == nil {
+			fmt.Println(s.URL())
+			time.Sleep(time.Minute)
+		}
+		os.Exit(1)
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("skipped: only Linux ends a child with its parent")
+	}
+	if _, ok := redistest.Find(); !ok {
+		redistest.Servers(t, 1) // skips
+	}
+	own, err := os.Executable()
+	require.NoError(t, err)
+	parent := exec.Command(own, "-test.run=^TestServerDiesWithItsParent$")
+	dir := t.TempDir()
+	parent.Env = append(os.Environ(), "REDISTEST_PARENT=1", "TMPDIR="+dir)
+	out, err := parent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	socket := strings.TrimPrefix(strings.TrimSpace(line), "unix://")
+	conn, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			send(t, conn, "SHUTDOWN NOSAVE\r\n") // leave nothing running
+		}
+		conn.Close()
+	})
+	require.NoError(t, parent.Process.Kill())
+	parent.Wait()
+	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	err = readError(conn) // EOF or reset
+	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+func TestServersSaysWhyItSkips(t *testing.T) {
+	t.Setenv("REDMUX_SERVER", filepath.Join(t.TempDir(), "none"))
+	for value, want := range map[string]string{"": "skip: ", "1": "fatal: "} {
+		t.Setenv("REDMUX_REQUIRE_SERVERS", value)
+		var tb fakeTB
+		func() {
+			defer func() { recover() }()
+			redistest.Servers(&tb, 5)
+		}()
+		require.Contains(t, tb.said, want)
+		require.Contains(t, tb.said, "REDMUX_SERVER")
+	}
+}
+
+// fakeTB notes how a test was ended.
+type fakeTB struct {
+	testing.TB
+	said string
+}
+
+func (tb *fakeTB) Helper() {}
+
+func (tb *fakeTB) Skipf(format string, args ...any) {
+	tb.said = "skip: " + fmt.Sprintf(format, args...)
+	panic(tb.said)
+}
+
+func (tb *fakeTB) Fatalf(format string, args ...any) {
+	tb.said = "fatal: " + fmt.Sprintf(format, args...)
+	panic(tb.said)
+}
+
+func TestFindHonoursTheEnvironment(t *testing.T) {
+	t.Setenv("REDMUX_SERVER", filepath.Join(t.TempDir(), "none"))
+	_, ok := redistest.Find()
+	require.False(t, ok)
+	_, err := redistest.Start(redistest.Options{})
+	require.ErrorIs(t, err, redistest.ErrNoServer)
+
+	own, err := os.Executable()
+	require.NoError(t, err)
+	t.Setenv("REDMUX_SERVER", own)
+	path, ok := redistest.Find()
+	require.True(t, ok)
+	require.Equal(t, own, path)
+}

@@ -1,0 +1,36 @@
+package redistest
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+)
+
+// spawn starts a process that dies with this one.
+//
+// Linux ties that wish (PR_SET_PDEATHSIG) to the thread that forked, not to the
+// process: a server started from an ordinary goroutine dies when Go retires the
+// thread. So all servers are started by one goroutine, which is locked to its
+// thread and never ends. It is the only thing in this package that outlives a
+// Close, and NoLeaks knows it.
+func spawn(cmd *exec.Cmd) error {
+	spawnOnce.Do(func() { go spawnLoop() })
+	dieWithParent(cmd)
+	failed := make(chan error)
+	spawnRequests <- func() { failed <- cmd.Start() }
+	return <-failed
+}
+
+var (
+	spawnOnce     sync.Once
+	spawnRequests = make(chan func())
+)
+
+// spawnLoop never ends, see spawn. It must not be started inside a bubble of
+// testing/synctest, where real servers have no place anyway.
+func spawnLoop() {
+	runtime.LockOSThread()
+	for start := range spawnRequests {
+		start()
+	}
+}
