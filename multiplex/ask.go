@@ -1,0 +1,160 @@
+package multiplex
+
+import (
+	"context"
+	"time"
+)
+
+// Ask sends a command to every node that is up and waits until the round is decided (R5). It returns nil when a quorum
+// granted; ErrRefused when nodes refused; an *UndecidedError when too few nodes answered; ErrOverloaded when nothing was
+// sent for want of room; ErrClosed; or the context's error. Only a release is sent although ctx has ended already (R9).
+//
+// If it returns an error, cmd.Undo was queued for every node before it returned, in the same order on each connection
+// (R7, R8). The receipt belongs to the claim, whatever came of it.
+func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, error) {
+	if err := ctx.Err(); err != nil && !kind.Release {
+		return Receipt{}, err
+	}
+	r, receipt, lead, err := g.enter(ctx, kind, cmd)
+	if err != nil {
+		return receipt, err
+	}
+	if lead {
+		g.flush()
+	}
+	err = r.outcome(r.await())
+	if err != nil && cmd.Undo != nil {
+		// The caller still holds the round, so Close sees that somebody is about to undo something (R28). The release
+		// begins now: with the age of its claim it would pass for a slow reply, and for a sign that we were starved.
+		g.Tell(kind.Undo, &Command{Bytes: cmd.Undo, At: time.Now(), TTL: cmd.TTL, Receipt: receipt})
+	}
+	r.drop()
+	return receipt, err
+}
+
+// Tell sends a release to every node and waits for nothing. Nodes that are down owe it, if the claim went to them (R8).
+func (g *Group) Tell(kind *Kind, cmd *Command) {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return
+	}
+	r := g.log.take(g)
+	lead := g.admit(r, nil, kind, cmd, 1)
+	g.mu.Unlock()
+	if lead {
+		g.flush()
+	}
+}
+
+// enter gives a command its place in the log. lead says that the caller has got the flusher's role.
+func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, receipt Receipt, lead bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.closing && !kind.Release {
+		return nil, Receipt{}, false, ErrClosed
+	}
+	if !kind.Release {
+		if g.live.Len() < g.quorum {
+			// Known already, so it is said at once and nothing is sent that would have to be undone (R26).
+			return nil, Receipt{}, false, g.absent()
+		}
+		if g.fullLog() {
+			return nil, Receipt{}, false, ErrOverloaded
+		}
+	}
+	r = g.log.take(g)
+	receipt = Receipt{Sent: g.live, Pos: g.log.head}
+	lead = g.admit(r, ctx, kind, cmd, 2)
+	return r, receipt, lead, nil
+}
+
+// fullLog reports whether too many rounds wait for answers (R26). The caller holds the mutex.
+func (g *Group) fullLog() bool {
+	if g.log.waiting() < g.config.MaxPending {
+		return false
+	}
+	g.trim() // some may have been answered since the last flush
+	return g.log.waiting() >= g.config.MaxPending
+}
+
+// admit readies a round, counts the votes of the nodes that are not there as failed, and puts it into the log, unless
+// nobody is there at all. It reports whether the caller has got the flusher's role. The caller holds the mutex.
+func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
+	r.begin(kind, cmd.At.Sub(g.epoch), cmd.TTL, cmd.Receipt, holders)
+	r.ctx = ctx
+	if kind.Release || kind.Script {
+		r.command = append(r.command[:0], cmd.Bytes...)
+	}
+	if missing := everyone(g.size) &^ g.live; missing != 0 {
+		g.failMissing(r, missing)
+	}
+	if g.live == 0 {
+		r.drop() // the hold that the ring would have
+		return false
+	}
+	g.log.push(r, cmd.Bytes)
+	g.wakeWatch(r)
+	return g.takeFlush()
+}
+
+// failMissing counts the votes of nodes that are not up when a round gets its place (engine.md, "Nodes that die and
+// join", 1). A release that they may have to execute becomes their debt (R8).
+func (g *Group) failMissing(r *round, missing Set) {
+	for i, n := range g.nodes {
+		if missing.Has(i) {
+			if r.owedBy(i) {
+				n.owe(r, n.group.now())
+			}
+			r.vote(i, Failed, n.fault)
+		}
+	}
+}
+
+// owedBy reports whether the round is a release of a key that this node may hold.
+func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.Has(node) }
+
+// absent is the error of a command that cannot get a quorum since too few nodes are up. The caller holds the mutex.
+func (g *Group) absent() error {
+	e := new(UndecidedError)
+	for i, n := range g.nodes {
+		if !g.live.Has(i) {
+			e.Nodes = append(e.Nodes, n.blame(n.fault))
+		}
+	}
+	return e
+}
+
+// outcome is the error that a decided word stands for.
+func (r *round) outcome(w uint64) error {
+	switch {
+	case w&cancelled != 0:
+		return r.ctx.Err()
+	case w&closed != 0:
+		return ErrClosed
+	}
+	switch r.verdictOf(w) {
+	case Won:
+		return nil
+	case Lost:
+		return ErrRefused
+	default:
+		return r.undecided(failedOf(w))
+	}
+}
+
+// undecided names the nodes whose votes were missing at the moment of decision, each with its own cause (R12).
+func (r *round) undecided(failed Set) error {
+	e := new(UndecidedError)
+	for i, n := range r.group.nodes {
+		if !failed.Has(i) {
+			continue
+		}
+		why := r.causes[i].Load()
+		if why == nil {
+			why = timedOut
+		}
+		e.Nodes = append(e.Nodes, n.blame(why))
+	}
+	return e
+}

@@ -1,0 +1,79 @@
+package multiplex
+
+import (
+	"context"
+	"time"
+)
+
+// Close refuses new work, lets attempts under way queue what undoes them, writes what is queued, and waits for the
+// answers to releases up to the vote timeout or until ctx ends (R28). Then every waiter fails with ErrClosed, and no
+// goroutine or descriptor is left when it returns. Further calls wait for the first and return nil.
+func (g *Group) Close(ctx context.Context) error {
+	err := error(nil)
+	g.closeOnce.Do(func() {
+		err = g.wind(ctx)
+		g.halt()
+		close(g.gone)
+	})
+	<-g.gone
+	return err
+}
+
+// wind refuses new work and waits until all rounds are through. Its error is the context's, when that cut it short.
+func (g *Group) wind(ctx context.Context) error {
+	limit := voteTimeout(g.config.VoteTimeout, 10*time.Second, 0)
+	patience := time.NewTimer(limit)
+	defer patience.Stop()
+	g.mu.Lock()
+	g.closing = true
+	g.endRounds(func(r *round) bool { return !r.kind.Release })
+	g.mu.Unlock()
+
+	look := time.NewTicker(tickLeast)
+	defer look.Stop()
+	for !g.quiet() {
+		select {
+		case <-look.C:
+		case <-patience.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// quiet reports that no round is in use: each was answered by every node that is up, and read by its caller.
+func (g *Group) quiet() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.log.collect()
+	g.trim()
+	return g.log.live == 0 && !g.flushing
+}
+
+// endRounds concludes the undecided rounds that ought to end. The caller holds the mutex.
+func (g *Group) endRounds(ends func(*round) bool) {
+	slots := g.log.ring.Load()
+	for pos := g.log.tail; pos < g.log.head; pos++ {
+		if r := slots.at(pos); ends(r) {
+			r.conclude(closed)
+		}
+	}
+}
+
+// halt ends every connection and waits for every goroutine.
+func (g *Group) halt() {
+	g.mu.Lock()
+	g.closed = true
+	g.endRounds(func(*round) bool { return true })
+	for _, n := range g.nodes {
+		if n.conn != nil {
+			// A plain end, not an abort: what the kernel still holds may be the release of a failed attempt.
+			_ = n.conn.Close()
+		}
+	}
+	g.mu.Unlock()
+	g.stop()
+	g.wg.Wait()
+}

@@ -1,0 +1,130 @@
+package multiplex
+
+import "time"
+
+// A debt is a release that a node has not confirmed while it may still hold the key (R8). It ends with an integer reply,
+// or when the key must have expired: TTL × (1 + drift) after the moment from which no older command can be executed any
+// more. It is never dropped before.
+type debt struct {
+	command []byte // the release, encoded; the debt's own copy
+	ttl     time.Duration
+	due     time.Duration // when to send it (again)
+	delay   time.Duration // until the next try after a refusal
+	until   time.Duration // when the key has expired; 0: not known before the fence
+	sent    bool          // an answer is awaited
+	repeat  bool          // an answer does not settle it: the SET may still come (R8, where CLIENT KILL is forbidden)
+	index   int           // in the ledger
+}
+
+// How refused debts are tried again (R8), and how those are repeated whose SET may still come (engine.md).
+const (
+	retryFirst  = 50 * time.Millisecond
+	retryMost   = time.Second
+	repeatFirst = 250 * time.Millisecond
+	repeatTimes = 4
+)
+
+// A ledger holds the debts of one node. It is pure bookkeeping, guarded by its owner's mutex.
+type ledger struct {
+	debts []*debt
+	limit int
+	drift float64
+}
+
+// full reports that the node gets no new SETs until it has paid. The ledger still takes debts then: they stem from locks
+// that were granted or asked for before, so their number is bounded, and none is ever dropped.
+func (l *ledger) full() bool { return len(l.debts) >= l.limit }
+
+func (l *ledger) add(command []byte, ttl, due time.Duration) *debt {
+	d := &debt{command: append([]byte(nil), command...), ttl: ttl, due: due, delay: retryFirst, index: len(l.debts)}
+	l.debts = append(l.debts, d)
+	return d
+}
+
+func (l *ledger) remove(d *debt) {
+	last := len(l.debts) - 1
+	l.debts[last].index = d.index
+	l.debts[d.index] = l.debts[last]
+	l.debts[last] = nil
+	l.debts = l.debts[:last]
+	d.index = -1
+	if last == 0 {
+		l.debts = nil // gives the room of a bad hour back
+	}
+}
+
+// life is how long a key with this TTL can live on a clock within the drift of ours.
+func (l *ledger) life(ttl time.Duration) time.Duration {
+	return ttl + time.Duration(float64(ttl)*l.drift) + 2*time.Millisecond
+}
+
+// fence starts the time of the debts: from now on nothing older can be executed. certain is false where the old
+// connection could not be killed; then each release is repeated, since its SET may still come.
+func (l *ledger) fence(now time.Duration, certain bool) {
+	for _, d := range l.debts {
+		d.sent = false
+		d.due = now
+		if d.until == 0 || !certain {
+			d.until = now + l.life(d.ttl)
+		}
+		if !certain && !d.repeat {
+			d.repeat, d.delay = true, repeatFirst
+		}
+	}
+}
+
+// settle takes a node's answer to a debt: an integer ends it, anything else is tried again after 50 ms, doubling to 1 s.
+func (l *ledger) settle(d *debt, answered bool, now time.Duration) {
+	if d.index < 0 {
+		return // expired meanwhile
+	}
+	d.sent = false
+	switch {
+	case answered && !d.repeat:
+		l.remove(d)
+	case answered:
+		d.due = now + d.delay
+		d.delay *= repeatTimes
+	case d.repeat:
+		d.due = now + min(d.delay, retryMost) // a refused release did nothing, so it does not count as a repetition
+	default:
+		d.due = now + d.delay
+		d.delay = min(2*d.delay, retryMost)
+	}
+	if d.until == 0 {
+		d.until = now + l.life(d.ttl)
+	}
+}
+
+// expire ends the debts whose keys must have expired.
+func (l *ledger) expire(now time.Duration) {
+	for i := len(l.debts) - 1; i >= 0; i-- {
+		if d := l.debts[i]; d.until != 0 && now >= d.until && !d.sent {
+			l.remove(d)
+		}
+	}
+}
+
+// take appends up to most debts that are due to dst and marks them as sent.
+func (l *ledger) take(dst []*debt, now time.Duration, most int) []*debt {
+	for _, d := range l.debts {
+		if len(dst) == most {
+			break
+		}
+		if !d.sent && now >= d.due {
+			d.sent = true
+			dst = append(dst, d)
+		}
+	}
+	return dst
+}
+
+// next is when the earliest debt that waits is due; ok is false when none waits.
+func (l *ledger) next() (at time.Duration, ok bool) {
+	for _, d := range l.debts {
+		if !d.sent && (!ok || d.due < at) {
+			at, ok = d.due, true
+		}
+	}
+	return at, ok
+}

@@ -1,0 +1,28 @@
+// Package multiplex asks N independent nodes the same thing at once and reads the replies afterwards: the "poor man's
+// multiplexing" of the Redlock description, as one broadcast log.
+//
+// A Group has one buffer, one mutex and one ring of rounds for all its nodes, since all of them receive the same bytes in
+// the same order. A caller appends its command and its round; whoever finds nobody flushing writes the gathered batch to
+// every socket, without ever waiting for one. Each node's goroutine reads replies: reply k of a connection belongs to
+// command k (R16), so a cursor names the round, and one bit in the round's word is the vote. The vote that settles the
+// round wakes its caller (R5); later ones are still read and accounted for. What concerns one node alone (a lost script, a
+// debt, a probe) travels in that node's private lane, between whole commands of the log.
+//
+// The package knows nothing of locks. It knows that a claim can be undone by a release, that a release must stand behind
+// its claim on every connection, and that a node which may hold a key owes the release of it (R8): see debt.go, and
+// node.fence in pay.go for what happens between two connections to one server.
+//
+// # Who owns what
+//
+// Commands are copied before a call returns. Rounds are recycled when the log, the caller and the lanes have let go of
+// them. One goroutine owns a node: it dials, fences, pays, reads and buries; life.go says what comes next, as a pure
+// function. One goroutine, the watch, has the only timer. One goroutine writes for callers that have written enough. That
+// is N + 2 goroutines for a group, and one more per connection inside package conn; none is started per command, per
+// timeout or per lock, and Close waits for all.
+//
+// # What is bounded
+//
+// Rounds that wait for answers (MaxPending), bytes that wait for a socket (conn's backlog), the age of an unanswered
+// command (ShedAfter), entries of a lane, dials per minute. A node that owes MaxDebts releases gets no new claims; a debt
+// itself is never dropped before its key must have expired (R26).
+package multiplex

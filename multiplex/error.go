@@ -1,0 +1,93 @@
+package multiplex
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Causes of a node's missing vote. A NodeError unwraps to one of these, or to an error of package conn.
+var (
+	// ErrDown is a node without a connection; the NodeError also unwraps to the reason of the last failure.
+	ErrDown = errors.New("multiplex: node is down")
+	// ErrConnecting is a node whose first connection is not there yet.
+	ErrConnecting = errors.New("multiplex: node is not connected yet")
+	// ErrTimeout is a node that did not answer within its vote timeout (R6). Its answer may still come and is then
+	// accounted for.
+	ErrTimeout = errors.New("multiplex: node did not answer in time")
+	// ErrSilent is the cause of death of a connection whose oldest command stayed unanswered too long (R26).
+	ErrSilent = errors.New("multiplex: node was shed: no answer for too long")
+	// ErrUnexpected is the cause of death of a connection that sent what cannot answer the command it owes (R16).
+	ErrUnexpected = errors.New("multiplex: node sent an unexpected reply")
+	// ErrNotMaster refuses a replica, a cluster node or a sentinel (R22).
+	ErrNotMaster = errors.New("multiplex: node is not an independent master")
+	// ErrSameNode refuses a server that already has a vote under another address (R22).
+	ErrSameNode = errors.New("multiplex: two addresses lead to one server")
+	// ErrIndebted is a node that owes too many releases to be given new locks (R8).
+	ErrIndebted = errors.New("multiplex: node owes too many releases")
+)
+
+// Outcomes of a round other than success.
+var (
+	// ErrRefused is a round that nodes refused. It is ordinary, and the sentinel itself is returned.
+	ErrRefused = errors.New("multiplex: refused")
+	// ErrUndecided is what every UndecidedError is.
+	ErrUndecided = errors.New("multiplex: too few nodes answered")
+	// ErrOverloaded is a command that was not sent, since too many wait for answers already (R26).
+	ErrOverloaded = errors.New("multiplex: too many commands wait for answers")
+	// ErrClosed is a command that came after Close, or that Close cut short (R28).
+	ErrClosed = errors.New("multiplex: group is closed")
+)
+
+// A NodeError is why one node's vote is missing.
+type NodeError struct {
+	Node int    // index of the node in the configuration
+	Addr string // its address, without credentials (R27)
+	Err  error
+}
+
+func (e *NodeError) Error() string { return fmt.Sprintf("node %d (%s): %v", e.Node, e.Addr, e.Err) }
+
+// Unwrap gives the cause.
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// An UndecidedError is a round in which too few nodes answered for either outcome; it names each of them with its own
+// cause (R12), in the order of the configuration.
+type UndecidedError struct {
+	Nodes []*NodeError
+}
+
+func (e *UndecidedError) Error() string {
+	var b strings.Builder
+	b.WriteString(ErrUndecided.Error())
+	for i, n := range e.Nodes {
+		if i == 0 {
+			b.WriteString(": ")
+		} else {
+			b.WriteString("; ")
+		}
+		b.WriteString(n.Error())
+	}
+	return b.String()
+}
+
+// Unwrap gives ErrUndecided and each node's error, so that errors.Is finds a cause on any node.
+func (e *UndecidedError) Unwrap() []error {
+	all := make([]error, 0, len(e.Nodes)+1)
+	all = append(all, ErrUndecided)
+	for _, n := range e.Nodes {
+		all = append(all, n)
+	}
+	return all
+}
+
+// A fault is a cause that many rounds can share, so that nothing is built while a node is down or keeps refusing.
+type fault struct{ err error }
+
+var timedOut = &fault{err: ErrTimeout}
+
+// A downError is ErrDown together with the reason.
+type downError struct{ reason error }
+
+func (e *downError) Error() string   { return ErrDown.Error() + ": " + e.reason.Error() }
+func (e *downError) Unwrap() []error { return []error{ErrDown, e.reason} }

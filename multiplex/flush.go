@@ -1,0 +1,133 @@
+package multiplex
+
+import (
+	"runtime"
+
+	"github.com/redmux/redmux/conn"
+)
+
+// outgoing is what one flush writes to one node.
+type outgoing struct {
+	conn *conn.Conn
+	lane []byte // before the batch
+	skip int    // bytes of the batch that were queued before the node joined
+}
+
+const (
+	// flushesPerCaller is how many batches a caller writes before it hands the role to the group's own flusher: its
+	// answer may be there already, and under load there is always another batch.
+	flushesPerCaller = 4
+	// crowdedAt is the number of unanswered rounds from which yielding once gathers more of them than it delays: the
+	// largest single gain that was measured (design.md, "The engine", 1). A lone caller never yields.
+	crowdedAt = 2
+)
+
+// takeFlush gives the flusher's role to the caller, unless somebody has it. That one will see what was queued, since it
+// gives the role up only under the mutex and with nothing left. The caller holds the mutex.
+func (g *Group) takeFlush() bool {
+	if g.flushing {
+		return false
+	}
+	g.flushing = true
+	g.busy = g.crowded()
+	return true
+}
+
+// flush writes batches until nothing is left, or passes the role on. The caller has the flusher's role. It never waits:
+// what a socket does not take goes to that connection's own writer.
+func (g *Group) flush() {
+	for range flushesPerCaller {
+		if g.busy {
+			runtime.Gosched()
+		}
+		if !g.flushBatch() {
+			return
+		}
+	}
+	g.handover <- struct{}{} // one has the role, so there is room
+}
+
+// flushForOthers is a goroutine that takes the role over from callers that have written enough.
+func (g *Group) flushForOthers() {
+	for {
+		select {
+		case <-g.handover:
+			g.flush()
+		case <-g.stopped.Done():
+			return
+		}
+	}
+}
+
+// crowded reports whether even the fastest node has several rounds to answer, so that others are likely to append soon.
+// The caller holds the mutex.
+func (g *Group) crowded() bool {
+	var fastest uint64
+	for _, n := range g.nodes {
+		fastest = max(fastest, n.answered.Load())
+	}
+	return g.log.head > fastest+crowdedAt
+}
+
+// flushBatch writes one batch to every node that is up, and each node's lane before it. It reports false, and gives the
+// role up, when there was nothing to write.
+func (g *Group) flushBatch() bool {
+	g.mu.Lock()
+	g.trim()
+	if len(g.log.buf) == 0 && !g.lanes {
+		g.flushing = false
+		g.mu.Unlock()
+		return false
+	}
+	batch := g.log.swap()
+	g.lanes = false
+	out := g.outgoing[:0]
+	for _, n := range g.nodes {
+		if n.life.state == Up {
+			// The cursor moves before the bytes go out, so that no reply can be early (R16).
+			if len(n.lane.awaited) == 0 && len(n.lane.queued) > 0 {
+				n.asked = g.now()
+			}
+			out = append(out, outgoing{n.conn, n.lane.release(n.sent.Load()), n.skip})
+			n.laneNext.Store(n.lane.front())
+			n.sent.Store(g.log.head)
+		}
+		n.skip = 0
+	}
+	g.mu.Unlock()
+
+	for i, o := range out {
+		if len(o.lane) > 0 {
+			_ = o.conn.Send(o.lane)
+		}
+		// An error broke that connection; its reader sees it and buries the node.
+		_ = o.conn.Send(batch[o.skip:])
+		out[i] = outgoing{}
+	}
+
+	g.mu.Lock()
+	g.log.recycle(batch)
+	g.busy = g.crowded()
+	g.mu.Unlock()
+	return true
+}
+
+// trim frees the rounds that every attached node has passed. The caller holds the mutex.
+func (g *Group) trim() {
+	to := g.log.head
+	for _, n := range g.nodes {
+		if n.attached {
+			to = min(to, n.answered.Load())
+		}
+	}
+	g.log.trim(to)
+}
+
+// prompt makes sure that what was queued in a lane is written soon, by somebody else: the caller reads a socket or holds
+// the timer. The caller holds the mutex.
+func (g *Group) prompt() {
+	g.lanes = true
+	if g.takeFlush() {
+		g.handover <- struct{}{}
+	}
+}

@@ -1,0 +1,250 @@
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/resp"
+)
+
+// Config describes a group. Nodes must be set; everything else works as zero.
+type Config struct {
+	// Nodes are the 1 to 16 masters (R1), in an order that NodeError and Set refer to.
+	Nodes []conn.Config
+	// VoteTimeout is how long a node's vote is waited for. If zero, it follows R6: TTL/200 within 5–50 ms, or four times
+	// the node's smoothed reply time if that is larger, and at most a tenth of the TTL.
+	VoteTimeout time.Duration
+	// ShedAfter is the age of the oldest unanswered command at which a connection is given up (R26). If zero, 100 ms or
+	// four times the vote timeout, whichever is larger.
+	ShedAfter time.Duration
+	// MaxPending is how many rounds may wait for answers before new claims and extensions are refused with
+	// ErrOverloaded (R26). If zero, 32,768.
+	MaxPending int
+	// MaxDebts is how many releases a node may owe before it gets no new claims (R8). If zero, 65,536.
+	MaxDebts int
+	// Drift is the factor by which the clocks of nodes and clients may differ in rate (R4). If zero, 0.01.
+	Drift float64
+	// Cure are the commands that make a node know the scripts again that it answered NOSCRIPT to (R24); their replies,
+	// one each, are ignored.
+	Cure [][]byte
+	// ProbeAfter is how long a connection may be idle before it is probed with PING (R26). If zero, 5 s.
+	ProbeAfter time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.MaxPending, 32768)
+	setDefault(&c.MaxDebts, 65536)
+	setDefault(&c.Drift, 0.01)
+	setDefault(&c.ProbeAfter, 5*time.Second)
+	return c
+}
+
+func setDefault[T int | float64 | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+func (c Config) check() error {
+	if n := len(c.Nodes); n < 1 || n > MaxNodes {
+		return fmt.Errorf("multiplex: a group has 1 to %d nodes, not %d", MaxNodes, n)
+	}
+	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.Drift < 0 || c.ProbeAfter < 0 {
+		return errors.New("multiplex: a limit is negative")
+	}
+	return nil
+}
+
+// A Kind describes a sort of command: what its replies mean and how its rounds are decided. Kinds are made once, as
+// package variables, so that a round carries a pointer only.
+type Kind struct {
+	// Mode says when a round is decided.
+	Mode Mode
+	// Judge gives the vote that a reply is. It is called with any reply but an error, keeps nothing of it, and answers
+	// Alien for a type that cannot answer the command, which ends the connection (R16).
+	Judge func(resp.Value) Vote
+	// Script marks commands that name a script by its digest: a node that lost it gets it again, and then the same
+	// command again, on the same connection (R24).
+	Script bool
+	// Release marks commands that undo a claim: they are let in when others are refused, and a node that does not
+	// confirm one owes it (R8).
+	Release bool
+	// Undo is the kind of a command's Undo.
+	Undo *Kind
+}
+
+// A Command is what Ask and Tell send. It is read during the call only; its bytes are copied, so they may stand in the
+// caller's frame.
+type Command struct {
+	Bytes []byte
+	// At is when the caller's attempt began, before anything was queued (R4); timeouts count from it.
+	At time.Time
+	// TTL is the life of the key that the command is about; it bounds vote timeouts (R6) and debts (R8).
+	TTL time.Duration
+	// Receipt is, for a release, what Ask returned for the claim that it undoes.
+	Receipt Receipt
+	// Undo, for a claim, is the release that goes to every node if the round ends without a quorum of grants (R7).
+	Undo []byte
+}
+
+// A Receipt says where a claim went, so that its release knows who may hold the key.
+type Receipt struct {
+	// Sent are the nodes that the claim was queued for.
+	Sent Set
+	// Pos is its place in the log.
+	Pos uint64
+}
+
+// A Group asks N nodes at once. All its methods may be called from any goroutine.
+type Group struct {
+	config Config
+	size   int
+	quorum int
+	nodes  []*node
+	epoch  time.Time // the zero of the group's clock, which is monotonic
+
+	mu       sync.Mutex // guards the following, the nodes' guarded fields, and the log
+	log      broadcast
+	live     Set // nodes that get new rounds
+	flushing bool
+	lanes    bool          // some node's lane waits to be written
+	closing  bool          // Close was called: no new work but releases
+	closed   bool          // nothing is sent any more
+	tickAt   time.Duration // when the watch looks next
+	timer    *time.Timer   // wakes the watch; its Reset needs the mutex
+	changed  chan struct{} // closed and replaced when a node's state changes
+
+	// The following are owned by whoever has the flusher's role.
+	outgoing []outgoing
+	busy     bool // several rounds are unanswered: more will come if one yields
+
+	handover  chan struct{}
+	stop      context.CancelFunc
+	stopped   context.Context
+	wg        sync.WaitGroup
+	closeOnce sync.Once
+	gone      chan struct{} // closed when Close is through
+	excused   time.Duration // owned by the watch: until then it believes that we were starved, not the nodes
+}
+
+// New starts connecting to the nodes and returns at once. It fails only for a configuration that cannot work.
+func New(config Config) (*Group, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	ctx, stop := context.WithCancel(context.Background())
+	g := &Group{
+		config:   config,
+		size:     len(config.Nodes),
+		quorum:   Quorum(len(config.Nodes)),
+		epoch:    time.Now(),
+		changed:  make(chan struct{}),
+		handover: make(chan struct{}, 1),
+		gone:     make(chan struct{}),
+		outgoing: make([]outgoing, len(config.Nodes)),
+		stopped:  ctx,
+		stop:     stop,
+	}
+	g.log.init()
+	for i, c := range config.Nodes {
+		g.nodes = append(g.nodes, newNode(g, i, c))
+	}
+	g.tickAt = config.ProbeAfter
+	g.timer = time.NewTimer(config.ProbeAfter)
+	g.wg.Go(g.watch)
+	g.wg.Go(g.flushForOthers)
+	for _, n := range g.nodes {
+		g.wg.Go(n.run)
+	}
+	return g, nil
+}
+
+// now is the time on the group's clock.
+func (g *Group) now() time.Duration { return time.Since(g.epoch) }
+
+// Ready waits until a quorum of nodes is up. When ctx ends first, or the group is closed, the error says what each
+// missing node lacks.
+func (g *Group) Ready(ctx context.Context) error {
+	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum })
+}
+
+// Begun waits until a quorum of nodes is up, or each node is up or has failed once.
+func (g *Group) Begun(ctx context.Context) error {
+	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.tried() })
+}
+
+// Tried waits until each node is up or has failed once.
+func (g *Group) Tried(ctx context.Context) error { return g.waitUntil(ctx, g.tried) }
+
+func (g *Group) tried() bool {
+	for _, n := range g.nodes {
+		if !n.tried {
+			return false
+		}
+	}
+	return true
+}
+
+// waitUntil waits for a condition on the nodes' states, which is asked under the mutex.
+func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
+	for {
+		g.mu.Lock()
+		ok, changed := holds(), g.changed
+		g.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), g.missing())
+		case <-g.stopped.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// missing is an UndecidedError about the nodes that are not up.
+func (g *Group) missing() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.absent()
+}
+
+// A Status is what is known of one node.
+type Status struct {
+	Addr   string
+	State  State
+	Server conn.Server // what it said of itself when it was last connected
+	Debts  int         // releases that it owes (R8)
+	// Connects counts connections that shook hands, Deaths connections that ended, Sheds those of them that were given
+	// up here for silence or a full backlog (R26).
+	Connects, Deaths, Sheds int
+	// ReplyTime is the smoothed time to a reply.
+	ReplyTime time.Duration
+	// Err is why the node is not up, nil when it is.
+	Err error
+}
+
+// Nodes returns the status of each node, in the order of the configuration.
+func (g *Group) Nodes() []Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make([]Status, 0, g.size)
+	for _, n := range g.nodes {
+		s := Status{
+			Addr: n.addr, State: n.life.state, Server: n.server, Debts: len(n.ledger.debts),
+			Connects: n.connects, Deaths: n.deaths, Sheds: n.sheds, ReplyTime: time.Duration(n.replyTime.Load()),
+		}
+		if n.life.state != Up && n.fault != nil {
+			s.Err = n.fault.err
+		}
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,0 +1,149 @@
+package multiplex
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// broadcast is the log of all commands that go to every node: the same bytes in the same order for all of them, kept
+// once. Its ring holds the rounds that somebody has yet to answer:
+//
+//	tail ≤ oldest, tail ≤ each node's answered ≤ its sent ≤ head
+//
+//	 … freed | tail … oldest … answered … sent … head | free …
+//
+// A round is freed when every attached node's cursor has passed it. A node that joins begins at the head.
+//
+// The group's mutex guards all of it, except that a node's reader looks up rounds between its answered and sent cursors
+// without the mutex: those slots belong to it until its answered cursor moves on.
+type broadcast struct {
+	buf   []byte // encoded commands that no flusher has taken yet
+	spare []byte // the buffer of the batch before, for the next swap
+
+	ring   atomic.Pointer[ring]
+	head   uint64 // position of the next round
+	tail   uint64 // position of the oldest round that is kept
+	oldest uint64 // no round before it is undecided
+	live   int    // rounds in use: in the ring, or held by a caller
+
+	free     *round                // rounds to use again
+	returned atomic.Pointer[round] // rounds given back without the mutex, until collect fetches them
+}
+
+// A ring is an array of rounds by position. It grows by being replaced, so that a reader that still looks at the old one
+// finds there all that it may look up.
+type ring struct {
+	slots []*round
+}
+
+func (g *ring) at(pos uint64) *round     { return g.slots[pos&uint64(len(g.slots)-1)] }
+func (g *ring) set(pos uint64, r *round) { g.slots[pos&uint64(len(g.slots)-1)] = r }
+
+const (
+	firstRing = 1024
+	// keepBatch bounds the buffers that are kept between batches (R26).
+	keepBatch = 1 << 20
+)
+
+func (l *broadcast) init() { l.ring.Store(&ring{slots: make([]*round, firstRing)}) }
+
+// waiting is how many rounds somebody has yet to answer.
+func (l *broadcast) waiting() int { return int(l.head - l.tail) }
+
+// take gives a round that nobody else holds.
+func (l *broadcast) take(g *Group) *round {
+	if l.free == nil {
+		l.collect()
+	}
+	l.live++
+	r := l.free
+	if r == nil {
+		return &round{group: g, wake: make(chan struct{}, 1)}
+	}
+	l.free, r.next = r.next, nil
+	return r
+}
+
+// push puts a round at the head, with its bytes behind all bytes before.
+func (l *broadcast) push(r *round, command []byte) {
+	slots := l.ring.Load()
+	if l.waiting() == len(slots.slots) {
+		slots = l.grow(slots)
+	}
+	slots.set(l.head, r)
+	l.buf = append(l.buf, command...)
+	l.head++
+}
+
+// grow doubles the ring. Only releases make it grow far: new claims are refused long before, and each release belongs to
+// a claim that was let in (R26), so there is always room to undo what was done.
+func (l *broadcast) grow(old *ring) *ring {
+	bigger := &ring{slots: make([]*round, 2*len(old.slots))}
+	for pos := l.tail; pos < l.head; pos++ {
+		bigger.set(pos, old.at(pos))
+	}
+	l.ring.Store(bigger)
+	return bigger
+}
+
+// swap hands the batch to the flusher and begins the next.
+func (l *broadcast) swap() []byte {
+	batch := l.buf
+	l.buf = l.spare[:0]
+	l.spare = nil
+	return batch
+}
+
+// recycle takes a batch back that was written or kept elsewhere.
+func (l *broadcast) recycle(batch []byte) {
+	spoil(batch)
+	if cap(batch) <= keepBatch {
+		l.spare = batch[:0]
+	}
+}
+
+// trim frees the rounds before the given position, which every attached node has passed.
+func (l *broadcast) trim(to uint64) {
+	slots := l.ring.Load()
+	for ; l.tail < to; l.tail++ {
+		r := slots.at(l.tail)
+		slots.set(l.tail, nil)
+		if r.holders.Add(-1) == 0 {
+			l.reuse(r)
+		}
+	}
+	l.oldest = max(l.oldest, l.tail)
+}
+
+func (l *broadcast) reuse(r *round) {
+	r.clear()
+	r.next = l.free
+	l.free = r
+	l.live--
+}
+
+// giveBack takes a round from its last holder, who need not hold the mutex.
+func (l *broadcast) giveBack(r *round) {
+	for {
+		top := l.returned.Load()
+		r.next = top
+		if l.returned.CompareAndSwap(top, r) {
+			return
+		}
+	}
+}
+
+// collect frees what was given back without the mutex. All are taken at once, so no ABA can happen.
+func (l *broadcast) collect() {
+	for r := l.returned.Swap(nil); r != nil; {
+		next := r.next
+		l.reuse(r)
+		r = next
+	}
+}
+
+// begin readies a round for its use, before anybody else can see it.
+func (r *round) begin(kind *Kind, at, ttl time.Duration, receipt Receipt, holders int32) {
+	r.kind, r.at, r.ttl, r.receipt = kind, at, ttl, receipt
+	r.holders.Store(holders)
+}

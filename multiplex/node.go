@@ -1,0 +1,319 @@
+package multiplex
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+)
+
+// A node is one server of the group, through all its connections. One goroutine owns it: it dials, fences, pays, reads,
+// and buries, as its life says. What others need to see is guarded by the group's mutex or atomic.
+type node struct {
+	group  *Group
+	index  int
+	addr   string      // without credentials
+	config conn.Config // owned by the node's goroutine
+	// protocol is what the configuration says; config's changes when a node turns out to speak RESP2 only.
+	protocol int
+
+	// The following are guarded by the group's mutex.
+	life     life
+	fault    *fault // why the node is not up
+	conn     *conn.Conn
+	server   conn.Server
+	ledger   ledger
+	lane     lane
+	skip     int           // bytes of the log's buffer that were queued before the node joined
+	attached bool          // its cursors pin rounds; from the join until it is buried
+	limit    uint64        // rounds from this position on are not for this connection; set when it stops being live
+	excused  time.Duration // until then its silence is our own: there were bytes that we had not read
+	asked    time.Duration // since when the oldest awaited entry of the lane waits
+	// away is how late the watch was, all in all, since awaySince, when the oldest unanswered command began to wait.
+	away, awaySince time.Duration
+	tried           bool // one attempt to connect has ended
+	connects        int
+	deaths          int
+	sheds           int
+
+	// Cursors, see broadcast. answered moves after the vote (engine.md), a batch of replies at a time.
+	answered, sent atomic.Uint64
+	laneNext       atomic.Uint64 // the lane's front
+	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
+	heard          atomic.Int64  // when the reader last got bytes, on the group's clock
+
+	// The following are owned by the node's goroutine.
+	pos      uint64 // the round whose reply comes next; answered, or ahead of it
+	sampled  bool   // the reply time of this batch was taken
+	refusal  refusal
+	previous previous
+}
+
+// previous is what fencing needs to know of the connection before (R8).
+type previous struct {
+	server conn.Server
+	end    uint64 // rounds from this position on were not sent there
+	// unfenced is end, if that connection could not be killed: SETs before it may come late, until the time given by
+	// their own TTL, counted from since.
+	unfenced uint64
+	since    time.Duration
+}
+
+func newNode(g *Group, index int, config conn.Config) *node {
+	n := &node{group: g, index: index, config: config, addr: config.Endpoint.String(), protocol: config.Endpoint.Protocol, life: newLife(), fault: &fault{err: ErrConnecting}}
+	n.ledger = ledger{limit: g.config.MaxDebts, drift: g.config.Drift}
+	n.laneNext.Store(noLane)
+	return n
+}
+
+func (n *node) blame(f *fault) *NodeError {
+	return &NodeError{Node: n.index, Addr: n.addr, Err: f.err}
+}
+
+// run lives the node's life until the group is closed.
+func (n *node) run() {
+	act := n.step(started)
+	for {
+		switch act {
+		case toDial:
+			act = n.dial()
+		case toFence:
+			act = n.fence()
+		case toPay:
+			act = n.pay()
+		case toServe:
+			act = n.serve()
+		case toWait:
+			act = n.rest()
+		default:
+			n.leave()
+			return
+		}
+	}
+}
+
+// leave closes a connection that was made while the group was being closed.
+func (n *node) leave() {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	if n.conn != nil {
+		_ = n.conn.Close()
+		n.conn = nil
+	}
+}
+
+// step feeds an event to the node's life and tells those who wait for a change.
+func (n *node) step(e event) action {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	return n.stepLocked(e)
+}
+
+func (n *node) stepLocked(e event) action {
+	if n.group.closed {
+		e = groupStopped
+	}
+	var act action
+	n.life, act = n.life.on(e, n.group.now(), rand.Float64())
+	if n.life.state == Down || n.life.state == Up {
+		n.tried = true
+	}
+	close(n.group.changed)
+	n.group.changed = make(chan struct{})
+	return act
+}
+
+// rest waits until the next attempt may begin.
+func (n *node) rest() action {
+	timer := time.NewTimer(n.life.wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return n.step(waited)
+	case <-n.group.stopped.Done():
+		return n.step(groupStopped)
+	}
+}
+
+// dial connects and shakes hands, and looks whether the node may take part at all.
+func (n *node) dial() action {
+	c, err := conn.Dial(n.group.stopped, n.config)
+	if err != nil {
+		return n.dialFailed(err)
+	}
+	if err := checkRole(c.Server()); err != nil {
+		_ = c.Close()
+		return n.dialFailed(err)
+	}
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	if n.group.knows(c.Server().RunID, n) {
+		_ = c.Close()
+		n.fault = &fault{err: &downError{ErrSameNode}}
+		return n.stepLocked(dialFailed)
+	}
+	n.conn, n.server = c, *c.Server()
+	n.connects++
+	if n.server.Protocol == 2 {
+		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
+	}
+	return n.stepLocked(dialed)
+}
+
+func (n *node) dialFailed(err error) action {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	n.fault = &fault{err: &downError{err}}
+	n.config.Endpoint.Protocol = n.protocol // it may be another server by now
+	switch conn.ErrorClass(err) {
+	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
+		return n.stepLocked(dialBarred)
+	}
+	return n.stepLocked(dialFailed)
+}
+
+// checkRole refuses a server whose promises are not its own to keep (R22). What may not be asked is not held against it.
+func checkRole(s *conn.Server) error {
+	switch {
+	case s.Role != "" && s.Role != "master" && s.Role != "primary",
+		s.Mode == "cluster", s.Mode == "sentinel":
+		return ErrNotMaster
+	}
+	return nil
+}
+
+// knows reports whether another node of the group is connected to this very server (R22). The caller holds the mutex.
+func (g *Group) knows(runID string, except *node) bool {
+	for _, n := range g.nodes {
+		if n != except && n.conn != nil && runID != "" && n.server.RunID == runID {
+			return true
+		}
+	}
+	return false
+}
+
+// join lets the node into the log at its head, if nothing is owed that could be paid. It gets no command that was queued
+// before, flushed or not: those rounds have its vote as failed.
+func (n *node) join() (action, bool) {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if due, ok := n.ledger.next(); ok && due <= g.now() || n.ledger.full() {
+		return carryOn, false
+	}
+	act := n.stepLocked(paid)
+	if act != toServe {
+		return act, true
+	}
+	n.pos = g.log.head
+	n.answered.Store(g.log.head)
+	n.sent.Store(g.log.head)
+	n.skip = len(g.log.buf)
+	n.attached = true
+	n.heard.Store(int64(g.now()))
+	g.live |= setOf(n.index)
+	g.trim()
+	return act, true
+}
+
+// serve reads replies until the connection dies, and buries it.
+func (n *node) serve() action {
+	c := n.conn
+	for {
+		if err := n.drain(c); err != nil {
+			c.Break(err)
+			return n.bury(c, err)
+		}
+		if err := c.Fill(); err != nil {
+			return n.bury(c, err)
+		}
+		n.heard.Store(int64(n.group.now()))
+	}
+}
+
+// bury ends a connection's part in the log, in two steps: first it gets no new rounds, but still pins those that it has;
+// then each of them has its failed vote, and it lets go (engine.md, "Nodes that die and join", 4). Everything in flight
+// fails as unknown, each exactly once (R16).
+func (n *node) bury(c *conn.Conn, cause error) action {
+	g := n.group
+	why := &fault{err: cause}
+	g.mu.Lock()
+	n.unlive(cause)
+	end := n.limit
+	g.mu.Unlock()
+
+	owing := n.pos < n.sent.Load()
+	_ = c.Close()
+	for ; n.pos < end; n.pos++ {
+		n.fail(g.log.ring.Load().at(n.pos), why)
+	}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	owing = owing || len(n.lane.awaited) > 0
+	n.abandonLane(why)
+	n.answered.Store(end)
+	n.attached = false
+	n.conn = nil
+	n.deaths++
+	if !owing {
+		return n.stepLocked(died)
+	}
+	n.previous.server, n.previous.end = n.server, end
+	return n.stepLocked(diedOwing)
+}
+
+// unlive stops giving the node new rounds; those that it has already end at its limit. The caller holds the mutex.
+func (n *node) unlive(cause error) {
+	g := n.group
+	if !g.live.Has(n.index) {
+		return // shed before
+	}
+	g.live &^= setOf(n.index)
+	n.limit = g.log.head
+	n.fault = &fault{err: &downError{cause}}
+}
+
+// fail counts a round that this connection will not answer; an unanswered release is owed.
+func (n *node) fail(r *round, why *fault) {
+	if r.owedBy(n.index) {
+		n.group.mu.Lock()
+		n.owe(r, n.group.now())
+		n.group.mu.Unlock()
+	}
+	r.vote(n.index, Failed, why)
+}
+
+// shed breaks the connection from here; its reader will bury it. The caller holds the mutex.
+func (n *node) shed(cause error) {
+	if n.life.state != Up {
+		return
+	}
+	n.unlive(cause)
+	n.sheds++
+	n.stepLocked(shed)
+	n.conn.Break(cause)
+}
+
+// lost ends a connection that died before it joined.
+func (n *node) lost(c *conn.Conn, cause error) action {
+	_ = c.Close()
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	n.conn = nil
+	n.deaths++
+	n.fault = &fault{err: &downError{cause}}
+	return n.stepLocked(dialFailed)
+}
+
+// patience bounds each exchange before the join, so that a server that shook hands and then stopped does not hold the
+// node's goroutine (R26).
+func (n *node) patience() (context.Context, context.CancelFunc) {
+	limit := n.config.Endpoint.DialTimeout
+	if limit == 0 {
+		limit = 5 * time.Second
+	}
+	return context.WithTimeout(n.group.stopped, limit)
+}

@@ -1,0 +1,211 @@
+package multiplex
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/resp"
+)
+
+// paymentsAtOnce is how many debts travel together, so that one exchange stays far below any socket's buffer.
+const paymentsAtOnce = 256
+
+// owe notes a release that this node has not confirmed, to be sent at the given time. A node that owes too much is taken
+// out until it has paid (R8). The caller holds the mutex.
+func (n *node) owe(r *round, due time.Duration) {
+	d := n.ledger.add(r.command, r.ttl, due)
+	if r.receipt.Pos < n.previous.unfenced {
+		d.repeat, d.delay = true, repeatFirst // its SET may still come
+	}
+	g := n.group
+	if !g.live.Has(n.index) {
+		return // its time begins with the next connection, when nothing older can be executed any more
+	}
+	d.until = g.now() + n.ledger.life(d.ttl)
+	g.wakeWatchAt(due)
+	if n.ledger.full() {
+		n.shed(ErrIndebted)
+	}
+}
+
+// doubt notes a release that was answered, but whose SET was written to a connection that could not be killed and may
+// still execute it: the release is repeated until the key must be gone (R8; engine.md, "The SET that comes late").
+func (n *node) doubt(r *round) {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	until := n.previous.since + n.ledger.life(r.ttl)
+	now := g.now()
+	if now >= until {
+		return
+	}
+	d := n.ledger.add(r.command, r.ttl, now+repeatFirst)
+	d.repeat, d.delay, d.until = true, repeatFirst*repeatTimes, until
+	g.wakeWatchAt(d.due)
+}
+
+// fence makes sure that nothing which the connection before carried is executed any more: the server itself is asked to
+// end it, and only its answer counts, since a stopped server goes on with the old socket's commands even after FIN or
+// RST (R8).
+func (n *node) fence() action {
+	c := n.conn
+	command, certain := killCommand(&n.previous.server, c.Server())
+	if command != nil {
+		killed := false
+		ctx, cancel := n.patience()
+		err := c.Exchange(ctx, command, 1, func(_ int, v resp.Value) error {
+			count, ok := v.Int64()
+			if !ok && !v.IsError() {
+				return fmt.Errorf("%w: type %q to CLIENT KILL", ErrUnexpected, v.Type())
+			}
+			// Where the address is a guess, only a kill that hit proves anything.
+			killed = ok && (certain || count > 0)
+			return nil
+		})
+		cancel()
+		if err != nil {
+			return n.lost(c, err)
+		}
+		certain = killed
+	}
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n.ledger.fence(g.now(), certain)
+	if !certain {
+		n.previous.unfenced, n.previous.since = n.previous.end, g.now()
+	}
+	return n.stepLocked(fenced)
+}
+
+// killCommand is the command that ends the old connection on the new one's server; nil when there is nothing to kill or
+// no way to name it. certain says whether an answer of 0 means that the old connection is gone (or, without a command,
+// that there is nothing to fear). Ids start again at 1 when a server restarts, so an id alone could hit a stranger; with
+// the address, or on the same run of the server, it cannot.
+func killCommand(old, now *conn.Server) (command []byte, certain bool) {
+	sameRun := old.RunID != "" && old.RunID == now.RunID
+	switch {
+	case old.RunID != "" && now.RunID != "" && !sameRun:
+		return nil, true // that process is dead, and its sockets with it
+	case old.ID == 0 || old.ClientAddr == "" && !sameRun:
+		return nil, false
+	}
+	id := strconv.FormatInt(old.ID, 10)
+	if old.ClientAddr == "" || !old.AddrKnown && sameRun {
+		return resp.AppendCommand(nil, "CLIENT", "KILL", "ID", id, "SKIPME", "yes"), true
+	}
+	return resp.AppendCommand(nil, "CLIENT", "KILL", "ID", id, "ADDR", old.ClientAddr, "SKIPME", "yes"), old.AddrKnown
+}
+
+// pay sends what is owed before the node joins, so that every debt is executed before the first new command (R8). What
+// the server refuses stays owed and is tried again, here while the ledger is full, else beside the log.
+func (n *node) pay() action {
+	c := n.conn
+	n.startDebts()
+	for {
+		batch := n.dueDebts()
+		if len(batch) > 0 {
+			if err := n.payBatch(c, batch); err != nil {
+				return n.lost(c, err)
+			}
+			continue
+		}
+		if act, joined := n.join(); joined {
+			return act
+		}
+		if !n.pause() {
+			return n.step(groupStopped)
+		}
+	}
+}
+
+// startDebts starts the time of debts whose keys' last command was answered or fenced before: no older command can be
+// executed any more, now that we are connected anew.
+func (n *node) startDebts() {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, d := range n.ledger.debts {
+		d.sent = false
+		if d.until == 0 {
+			d.until = g.now() + n.ledger.life(d.ttl)
+		}
+	}
+}
+
+func (n *node) dueDebts() []*debt {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n.ledger.expire(g.now())
+	return n.ledger.take(nil, g.now(), paymentsAtOnce)
+}
+
+// payBatch sends some debts and settles each by its reply.
+func (n *node) payBatch(c *conn.Conn, batch []*debt) error {
+	var commands []byte
+	for _, d := range batch {
+		commands = append(commands, d.command...)
+	}
+	ctx, cancel := n.patience()
+	defer cancel()
+	err := c.Exchange(ctx, commands, len(batch), func(i int, v resp.Value) error {
+		return n.paidBy(batch[i], v)
+	})
+	if err != nil {
+		n.group.mu.Lock()
+		defer n.group.mu.Unlock()
+		for _, d := range batch {
+			d.sent = false
+		}
+	}
+	return err
+}
+
+// paidBy settles a debt by the node's reply: an integer ends it (R8).
+func (n *node) paidBy(d *debt, v resp.Value) error {
+	_, ok := v.Int64()
+	if !ok && !v.IsError() {
+		return fmt.Errorf("%w: type %q to a release", ErrUnexpected, v.Type())
+	}
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n.ledger.settle(d, ok, g.now())
+	if d.index >= 0 {
+		g.wakeWatchAt(d.due)
+	}
+	if conn.ClassOf(v) == conn.ClassNoScript && n.life.state == Up && !n.lane.loading() {
+		for _, script := range g.config.Cure {
+			n.lane.add(laneEntry{purpose: load, at: g.now()}, script)
+		}
+		g.prompt()
+	}
+	return nil
+}
+
+// pause waits a moment while the node owes too much to join; false when the group was closed.
+func (n *node) pause() bool {
+	timer := time.NewTimer(retryFirst)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-n.group.stopped.Done():
+		return false
+	}
+}
+
+// payBeside sends the debts that are due on a node that is up, in its lane. The caller holds the mutex.
+func (n *node) payBeside(now time.Duration) {
+	n.ledger.expire(now)
+	for _, d := range n.ledger.take(nil, now, paymentsAtOnce) {
+		if !n.lane.add(laneEntry{purpose: payment, at: now, debt: d}, d.command) {
+			d.sent, d.due = false, now+retryFirst
+			continue
+		}
+		n.group.prompt()
+	}
+}

@@ -1,0 +1,188 @@
+package multiplex
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/resp"
+)
+
+// drain counts every reply that was received already. An error means that the connection must die: nothing is ever
+// skipped to find the place again (R16).
+func (n *node) drain(c *conn.Conn) error {
+	n.sampled = false
+	for {
+		v, ok, err := c.Next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			n.answered.Store(n.pos)
+			return nil
+		}
+		if err := n.reply(v); err != nil {
+			return err
+		}
+	}
+}
+
+// reply gives a reply to the command that it answers: the lane's, if the lane comes before the round at the cursor, else
+// that round's. Pushes and attributes were not asked for on this connection (R16).
+func (n *node) reply(v resp.Value) error {
+	if v.Type() == resp.Push {
+		return fmt.Errorf("%w: a push", ErrUnexpected)
+	}
+	if _, ok := v.Attributes(); ok {
+		return fmt.Errorf("%w: an attribute", ErrUnexpected)
+	}
+	if n.laneNext.Load() == n.pos {
+		return n.laneReply(v)
+	}
+	if n.pos >= n.sent.Load() {
+		return fmt.Errorf("%w: nothing was asked", ErrUnexpected)
+	}
+	r := n.group.log.ring.Load().at(n.pos)
+	if v.IsError() && conn.ClassOf(v) == conn.ClassNoScript && r.kind.Script && n.cure(r) {
+		n.pos++ // the vote comes with the reply to the repeated command
+		return nil
+	}
+	if !n.sampled {
+		n.sampled = true
+		n.sample(n.group.now() - r.at)
+	}
+	if err := n.count(r, v); err != nil {
+		return err
+	}
+	// The vote came before the cursor moves: until then the slot is ours (engine.md, "Nodes that die and join", 5).
+	n.pos++
+	return nil
+}
+
+// sample smooths the time to a reply, as TCP smooths its round trips: an eighth of the difference at a time. It counts
+// from the caller's start, so it holds what our own queue costs.
+func (n *node) sample(d time.Duration) {
+	old := n.replyTime.Load()
+	if old == 0 {
+		n.replyTime.Store(int64(d))
+		return
+	}
+	n.replyTime.Store(old + (int64(d)-old)/8)
+}
+
+// count turns a reply into this node's vote. A release that an integer did not answer is owed (R8).
+func (n *node) count(r *round, v resp.Value) error {
+	if v.IsError() {
+		why := n.refusal.of(v)
+		if r.owedBy(n.index) {
+			n.group.mu.Lock()
+			n.owe(r, n.group.now()+retryFirst)
+			n.group.mu.Unlock()
+		}
+		r.vote(n.index, Failed, why)
+		return nil
+	}
+	vote := r.kind.Judge(v)
+	if vote == Alien {
+		return fmt.Errorf("%w: type %q", ErrUnexpected, v.Type())
+	}
+	if r.receipt.Pos < n.previous.unfenced && r.owedBy(n.index) {
+		n.doubt(r)
+	}
+	r.vote(n.index, vote, nil)
+	return nil
+}
+
+// refusal is the last error that a node answered with. It is kept, since a node that refuses does so many times, and
+// nothing shall be built for each (R12).
+type refusal struct {
+	class conn.Class
+	fault *fault
+}
+
+// of returns the cause for an error reply. Only its class is told: the text may quote what was sent (R27).
+func (f *refusal) of(v resp.Value) *fault {
+	class := conn.ClassOf(v)
+	if f.fault == nil || f.class != class {
+		f.class, f.fault = class, &fault{err: &RefusalError{Class: class}}
+	}
+	return f.fault
+}
+
+// A RefusalError is an error that a node answered a command with (R24). The node's own words are left out, since they may
+// quote keys and tokens (R27).
+type RefusalError struct {
+	Class conn.Class
+}
+
+func (e *RefusalError) Error() string {
+	return "multiplex: node answered with the error " + e.Class.String()
+}
+
+// cure sends the scripts and then the round's command again, on the same connection, whether or not anybody waits for it
+// (R24). The round's vote waits for that reply. It reports false when the lane is full; then the vote is a failed one.
+func (n *node) cure(r *round) bool {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !n.lane.loading() {
+		for _, script := range g.config.Cure {
+			if !n.lane.add(laneEntry{purpose: load, at: g.now()}, script) {
+				return false
+			}
+		}
+	}
+	if !n.lane.add(laneEntry{purpose: again, at: g.now(), round: r}, r.command) {
+		return false
+	}
+	r.hold()
+	g.prompt()
+	return true
+}
+
+// laneReply gives a reply to the lane entry that is due.
+func (n *node) laneReply(v resp.Value) error {
+	n.group.mu.Lock()
+	e := n.lane.pop()
+	n.laneNext.Store(n.lane.front())
+	n.asked = n.group.now() // the entries behind it wait for their turn since now
+	n.group.mu.Unlock()
+
+	switch e.purpose {
+	case again:
+		err := n.count(e.round, v)
+		if err != nil {
+			n.fail(e.round, &fault{err: err})
+		}
+		e.round.drop()
+		return err
+	case payment:
+		return n.paidBy(e.debt, v)
+	case load:
+		if v.IsError() || v.Type() == resp.BulkString {
+			return nil
+		}
+	case probe:
+		if v.IsError() || v.Type() == resp.SimpleString {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: type %q in the lane", ErrUnexpected, v.Type())
+}
+
+// abandonLane ends the entries of a connection that died. The caller holds the mutex.
+func (n *node) abandonLane(why *fault) {
+	for _, e := range n.lane.empty() {
+		switch e.purpose {
+		case again:
+			if e.round.owedBy(n.index) {
+				n.owe(e.round, n.group.now())
+			}
+			e.round.vote(n.index, Failed, why)
+			e.round.drop()
+		case payment:
+			e.debt.sent = false
+		}
+	}
+	n.laneNext.Store(noLane)
+}

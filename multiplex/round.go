@@ -1,0 +1,173 @@
+package multiplex
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A round is one command asked of all nodes, and their votes. It is recycled: the log holds it until every node has
+// answered or died, its caller until the caller has read the outcome, and a lane entry that repeats its command for one
+// node until that reply is there. The last holder gives it back (R20).
+//
+// Votes, expiry, cancellation and shutdown all go through one word, which is left for a decision by exactly one
+// compare-and-swap. Whoever made that swap wakes the caller, if it sleeps.
+type round struct {
+	word    atomic.Uint64
+	holders atomic.Int32
+	// blamed is set when a cause was stored, so that recycling clears causes only where there are any.
+	blamed atomic.Bool
+
+	// The following are written under the log's mutex before the round is published, and only read from then on.
+	group   *Group
+	kind    *Kind
+	ctx     context.Context // nil for a detached round
+	at      time.Duration   // when the caller began, on the group's clock
+	ttl     time.Duration
+	receipt Receipt // of the claim that this round releases
+	command []byte  // a copy, kept where it may have to be sent again: scripts and releases
+
+	// causes say why a node's vote is missing; nil with the failed bit set is a timeout.
+	causes [MaxNodes]atomic.Pointer[fault]
+	wake   chan struct{} // holds one wake-up
+	next   *round        // in a free list
+}
+
+// The word, from the low end:
+//
+//	0     16      32     48  49     50        51
+//	granted refused failed  parked decided cancelled closed
+//
+// Votes stop changing it once it is decided: the verdict is judged at the moment of decision (R12).
+const (
+	refusedShift = 16
+	failedShift  = 32
+
+	parked    uint64 = 1 << 48
+	decided   uint64 = 1 << 49
+	cancelled uint64 = 1 << 50
+	closed    uint64 = 1 << 51
+)
+
+func grantedOf(w uint64) Set { return Set(w) }
+func refusedOf(w uint64) Set { return Set(w >> refusedShift) }
+func failedOf(w uint64) Set  { return Set(w >> failedShift) }
+func votedOf(w uint64) Set   { return grantedOf(w) | refusedOf(w) | failedOf(w) }
+
+func bitOf(v Vote, node int) uint64 {
+	switch v {
+	case Granted:
+		return 1 << uint(node)
+	case Refused:
+		return 1 << uint(node+refusedShift)
+	default:
+		return 1 << uint(node+failedShift)
+	}
+}
+
+func (r *round) verdictOf(w uint64) Verdict {
+	t := tally{
+		nodes:   r.group.size,
+		granted: grantedOf(w).Len(),
+		refused: refusedOf(w).Len(),
+		failed:  failedOf(w).Len(),
+	}
+	return t.verdict(r.group.quorum, r.kind.Mode)
+}
+
+// vote counts one node's answer and reports whether it was counted: a vote that comes after the decision, or after this
+// node's vote was given up, changes nothing (R17).
+func (r *round) vote(node int, v Vote, why *fault) bool {
+	bit := bitOf(v, node)
+	for {
+		w := r.word.Load()
+		if w&decided != 0 || votedOf(w).Has(node) {
+			return false
+		}
+		if why != nil {
+			// Stored before the swap, so that whoever sees the failed bit sees the cause.
+			r.causes[node].Store(why)
+			r.blamed.Store(true)
+		}
+		next := w | bit
+		if r.verdictOf(next) != Open {
+			next |= decided
+		}
+		if r.word.CompareAndSwap(w, next) {
+			if next&decided != 0 {
+				r.rouse(w)
+			}
+			return true
+		}
+	}
+}
+
+// conclude decides a round from outside, for the reason given (cancelled or closed), unless it is decided already.
+func (r *round) conclude(reason uint64) bool {
+	for {
+		w := r.word.Load()
+		if w&decided != 0 {
+			return false
+		}
+		if r.word.CompareAndSwap(w, w|decided|reason) {
+			r.rouse(w)
+			return true
+		}
+	}
+}
+
+// rouse wakes the caller if it was asleep when the word was w. Only the one that decided the round calls it, so the
+// channel never holds more than one wake-up.
+func (r *round) rouse(w uint64) {
+	if w&parked != 0 {
+		r.wake <- struct{}{}
+	}
+}
+
+// await sleeps until the round is decided and returns its word. It looks at no context: the group's watch does, for all
+// rounds at once, since a select of every caller costs up to a tenth of the throughput (engine.md).
+func (r *round) await() uint64 {
+	for {
+		w := r.word.Load()
+		if w&decided != 0 {
+			return w
+		}
+		if r.word.CompareAndSwap(w, w|parked) {
+			<-r.wake
+			return r.word.Load()
+		}
+	}
+}
+
+// hold takes a further hold on a round that somebody is known to hold.
+func (r *round) hold() { r.holders.Add(1) }
+
+// drop lets go of the round; the last holder hands it back to the log.
+func (r *round) drop() {
+	if r.holders.Add(-1) == 0 {
+		r.group.log.giveBack(r)
+	}
+}
+
+// clear makes the round ready for its next use. Nobody else can touch it.
+func (r *round) clear() {
+	r.word.Store(0)
+	if r.blamed.Load() {
+		for i := range r.causes {
+			r.causes[i].Store(nil)
+		}
+		r.blamed.Store(false)
+	}
+	r.ctx, r.kind, r.receipt = nil, nil, Receipt{}
+	if cap(r.command) > keepCommand {
+		r.command = nil
+	}
+	r.command = r.command[:0]
+	if poisoning {
+		r.poison()
+	}
+}
+
+// keepCommand bounds the room that a recycled round keeps for its command, so that one long resource name does not cost
+// memory for ever (R26).
+const keepCommand = 512

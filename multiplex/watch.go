@@ -1,0 +1,203 @@
+package multiplex
+
+import (
+	"time"
+
+	"github.com/redmux/redmux/resp"
+)
+
+const (
+	// tickMost is the longest time between two looks while anything is unanswered: a cancelled context is noticed so late
+	// at most. A timer for each command would cost 7–20 % of the throughput (engine.md).
+	tickMost  = 5 * time.Millisecond
+	tickLeast = 500 * time.Microsecond
+	// grace is how much longer a vote is waited for when its node's bytes are there and we have not read them (R6).
+	grace = 4 * time.Millisecond
+	// lateTick is a delay of the watch itself that tells that this process was starved or stopped, and may have replies
+	// in its sockets that it has not seen; then they get the grace from now on.
+	lateTick = 2 * time.Millisecond
+	// shedLeast is the least age of an unanswered command at which a node is given up (R26).
+	shedLeast = 100 * time.Millisecond
+)
+
+var ping = resp.AppendCommand(nil, "PING")
+
+// voteTimeout is how long a node's vote is waited for (R6): TTL/200 within 5–50 ms, or four times the node's smoothed
+// reply time, and at most a tenth of the TTL. A configured timeout stands as it is.
+func voteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
+	if configured > 0 {
+		return configured
+	}
+	usual := min(max(ttl/200, 5*time.Millisecond), 50*time.Millisecond)
+	return min(max(usual, 4*replyTime), ttl/10)
+}
+
+func (n *node) voteTimeout(ttl time.Duration) time.Duration {
+	return voteTimeout(n.group.config.VoteTimeout, ttl, time.Duration(n.replyTime.Load()))
+}
+
+// watch looks after all deadlines and contexts with one timer, and after nodes that fall silent. It arms itself again as
+// its last act.
+func (g *Group) watch() {
+	defer g.timer.Stop()
+	for {
+		select {
+		case <-g.timer.C:
+			g.tick()
+		case <-g.stopped.Done():
+			return
+		}
+	}
+}
+
+// wakeWatch makes the watch look in time for a new round. The caller holds the mutex.
+func (g *Group) wakeWatch(r *round) {
+	g.wakeWatchAt(r.at + min(tickMost, voteTimeout(g.config.VoteTimeout, r.ttl, 0)))
+}
+
+// wakeWatchAt makes the watch look at the given time, or before. The caller holds the mutex.
+func (g *Group) wakeWatchAt(at time.Duration) {
+	if at < g.tickAt {
+		g.tickAt = at
+		g.timer.Reset(max(0, at-g.now()))
+	}
+}
+
+func (g *Group) tick() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	if now < g.tickAt {
+		g.timer.Reset(g.tickAt - now) // too early: it was set anew meanwhile
+		return
+	}
+	late := now - g.tickAt
+	if late > lateTick {
+		g.excused = now + grace
+	}
+	g.trim()
+	next := g.judge(now)
+	for _, n := range g.nodes {
+		next = min(next, n.watch(now, late))
+	}
+	g.tickAt = max(next, now+tickLeast)
+	g.timer.Reset(g.tickAt - now)
+}
+
+// judge decides the rounds whose context has ended, and gives up votes whose time is over. It returns when to look again.
+func (g *Group) judge(now time.Duration) time.Duration {
+	next := now + g.config.ProbeAfter
+	unread := g.unread()
+	slots := g.log.ring.Load()
+	for pos := g.log.oldest; pos < g.log.head; pos++ {
+		r := slots.at(pos)
+		w := r.word.Load()
+		if w&decided != 0 {
+			if pos == g.log.oldest {
+				g.log.oldest++
+			}
+			continue
+		}
+		next = min(next, now+tickMost)
+		if r.ctx != nil && r.ctx.Err() != nil {
+			r.conclude(cancelled)
+			continue
+		}
+		for i, n := range g.nodes {
+			if votedOf(w).Has(i) {
+				continue
+			}
+			deadline := r.at + n.voteTimeout(r.ttl)
+			if now >= deadline && unread.Has(i) && now < max(deadline+grace, g.excused) {
+				deadline = now + time.Millisecond // its bytes are here, we have only not read them (R6)
+			}
+			if now >= deadline {
+				r.vote(i, Failed, nil)
+				continue
+			}
+			next = min(next, deadline)
+		}
+	}
+	return next
+}
+
+// unread are the nodes whose bytes wait in a socket that their reader has not drained.
+func (g *Group) unread() Set {
+	var s Set
+	for i, n := range g.nodes {
+		if n.attached && n.answered.Load() < g.log.head && n.conn.Unread() {
+			s |= setOf(i)
+			n.excused = g.now()
+		}
+	}
+	return s
+}
+
+// watch looks after one node's connection: silence, debts, idleness. late is by how much the watch itself was late. It
+// returns when to look again.
+func (n *node) watch(now, late time.Duration) time.Duration {
+	g := n.group
+	if n.life.state != Up {
+		return now + g.config.ProbeAfter
+	}
+	next := now + g.config.ProbeAfter
+	if since, timeout, ok := n.oldest(); ok {
+		// The age counts only while we have drained the socket, so that a starved client sheds nobody (R26): not while
+		// there are bytes to read, nor (up to as long again) the time in which even this watch did not get to run.
+		limit := max(since, n.excused) + timeout + min(timeout, n.awayFor(since, late))
+		if now >= limit || n.holdsUp(now) {
+			n.shed(ErrSilent)
+			return next
+		}
+		next = min(next, limit, now+tickMost)
+	} else if idle := time.Duration(n.heard.Load()) + g.config.ProbeAfter; now >= idle {
+		n.heard.Store(int64(now))
+		if n.lane.add(laneEntry{purpose: probe}, ping) {
+			g.prompt()
+		}
+	} else {
+		next = min(next, idle)
+	}
+	n.payBeside(now)
+	if due, ok := n.ledger.next(); ok {
+		next = min(next, max(due, now+tickLeast))
+	}
+	return next
+}
+
+// awayFor adds up how late the watch was since the oldest unanswered command began to wait.
+func (n *node) awayFor(since, late time.Duration) time.Duration {
+	if n.awaySince != since {
+		n.awaySince, n.away = since, 0
+	}
+	n.away += late
+	return n.away
+}
+
+// holdsUp reports that this node lags so far behind that commands would soon be refused for want of room, though it has
+// sent nothing that we have not read: then it is given up before others suffer (R26).
+func (n *node) holdsUp(now time.Duration) bool {
+	g := n.group
+	lag := int(g.log.head - n.answered.Load())
+	return g.log.waiting() >= g.config.MaxPending/4*3 && lag >= g.config.MaxPending/2 && n.excused < now
+}
+
+// oldest is since when the oldest unanswered command waits, and for how long it may. The caller holds the mutex.
+func (n *node) oldest() (since, limit time.Duration, ok bool) {
+	g := n.group
+	if pos := n.answered.Load(); pos < n.sent.Load() {
+		r := g.log.ring.Load().at(pos)
+		return r.at, n.shedAfter(r.ttl), true
+	}
+	if len(n.lane.awaited) > 0 {
+		return n.asked, max(time.Second, n.group.config.ShedAfter), true
+	}
+	return 0, 0, false
+}
+
+func (n *node) shedAfter(ttl time.Duration) time.Duration {
+	if after := n.group.config.ShedAfter; after > 0 {
+		return after
+	}
+	return max(shedLeast, 4*n.voteTimeout(ttl))
+}

@@ -1,0 +1,123 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+)
+
+// commandRoom holds a command with a resource name of usual length without allocating.
+const commandRoom = 320
+
+// TryAcquire tries once to lock a resource for the TTL. It waits until a quorum of nodes granted the lock or cannot any
+// more (R5), at most for the vote timeout of the slowest node (R6).
+//
+// The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed, ErrResource, ErrTTL, or a CancelledError when
+// ctx ended. With any of them no key is left behind: its release is queued for every node before TryAcquire returns (R7).
+func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	start := time.Now() // before the first byte is queued (R4)
+	ttl, err := check(resource, ttl)
+	if err != nil {
+		return Lock{}, err
+	}
+	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
+	var set, undo [commandRoom]byte
+	command := multiplex.Command{
+		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
+		At:    start,
+		TTL:   ttl,
+		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
+	}
+	lock.receipt, err = c.group.Ask(ctx, acquireKind, &command)
+	if err != nil {
+		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
+	}
+	slack := drift(ttl, c.config.DriftFactor)
+	lock.until = start.Add(ttl - slack)
+	spent := elapsed(start, time.Now())
+	c.learn(spent)
+	if left := validity(ttl, spent, slack); left <= 0 || left < c.config.MinValidity {
+		c.group.Tell(releaseKind, &multiplex.Command{Bytes: command.Undo, At: start, TTL: ttl, Receipt: lock.receipt})
+		return Lock{}, ErrExpired
+	}
+	return lock, nil
+}
+
+// Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a random delay between two attempts
+// and a new token for each (R3, R11). It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and
+// ErrOverloaded; when it gives up, the error is the last attempt's, and the context's if that ended.
+func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	var last error
+	for try := 1; ; try++ {
+		lock, err := c.TryAcquire(ctx, resource, ttl)
+		if err == nil {
+			return lock, nil
+		}
+		if cancelled, ok := err.(*CancelledError); ok {
+			cancelled.Last = last
+		}
+		if !c.triesAgain(err) || try == c.config.MaxTries {
+			return Lock{}, err
+		}
+		last = err
+		if err := sleep(ctx, retryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64())); err != nil {
+			return Lock{}, c.failed(ctx, err, last)
+		}
+	}
+}
+
+func (c *Client) triesAgain(err error) bool {
+	switch {
+	case errors.Is(err, ErrHeld), errors.Is(err, ErrExpired), errors.Is(err, ErrOverloaded):
+		return true
+	case errors.Is(err, ErrNoQuorum):
+		return !c.config.FailFast
+	default:
+		return false
+	}
+}
+
+// check cuts the TTL to whole milliseconds and refuses what cannot be asked.
+func check(resource string, ttl time.Duration) (time.Duration, error) {
+	if len(resource) < 1 || len(resource) > 1024 {
+		return 0, ErrResource
+	}
+	return checkTTL(ttl)
+}
+
+func checkTTL(ttl time.Duration) (time.Duration, error) {
+	ttl = wholeMilliseconds(ttl)
+	if ttl < time.Millisecond || ttl > longestTTL {
+		return 0, ErrTTL
+	}
+	return ttl, nil
+}
+
+// failed gives an error its context, if it is the context's.
+func (c *Client) failed(ctx context.Context, err, last error) error {
+	if err != ctx.Err() || err == nil {
+		return err
+	}
+	return cancelledError(ctx, last)
+}
+
+func cancelledError(ctx context.Context, last error) error {
+	e := &CancelledError{Context: ctx.Err(), Last: last}
+	if cause := context.Cause(ctx); cause != e.Context {
+		e.Cause = cause
+	}
+	return e
+}
+
+// learn smooths the time to a quorum, from which retries take their pace. Two callers at once may lose a sample; nothing
+// depends on one.
+func (c *Client) learn(spent time.Duration) {
+	old := c.quorumTime.Load()
+	if old == 0 {
+		old = int64(spent)
+	}
+	c.quorumTime.Store(old + (int64(spent)-old)/8)
+}

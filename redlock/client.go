@@ -1,0 +1,214 @@
+package redlock
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// Config describes a deployment and how to use it. Nodes must be set; everything else works as zero.
+type Config struct {
+	// Nodes are the URLs of the 1 to 16 masters, five being usual: redis://user:password@host:port/db, rediss: for TLS,
+	// valkey:, valkeys:, or unix:///path/to/socket. All clients of a deployment must name the same ones (R1).
+	Nodes []string
+	// Prefix stands before every key, and must be the same for all clients of a deployment. If zero, the resource is the
+	// key, as in other implementations of the algorithm.
+	Prefix string
+	// NodeTimeout is how long a node's vote is waited for. If zero, TTL/200 within 5–50 ms, or four times the node's
+	// usual reply time if that is more, and at most a tenth of the TTL (R6).
+	NodeTimeout time.Duration
+	// DriftFactor bounds how far the rates of the clients' and the nodes' clocks may differ. If zero, 0.01 (R4).
+	DriftFactor float64
+	// MinValidity is the least validity worth having: a lock with less is given back with ErrExpired. If zero, any.
+	MinValidity time.Duration
+	// FailFast makes Acquire return ErrNoQuorum at once instead of trying again. If zero, it tries again (R11).
+	FailFast bool
+	// MaxTries bounds the attempts of one Acquire. If zero, only its context does.
+	MaxTries int
+	// DialTimeout bounds one attempt to connect and shake hands, where the URL does not say. If zero, 5 s.
+	DialTimeout time.Duration
+	// Username and Password are used for nodes whose URL names no password. If zero, none are sent.
+	Username, Password string
+	// TLS is used for nodes whose URL asks for TLS, and is completed by the URL's parameters. If nil, the system's roots
+	// verify the server's name.
+	TLS *tls.Config
+	// NetDial connects to a node, by network ("tcp" or "unix") and address; TLS is laid over what it returns. If nil, a
+	// net.Dialer.
+	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// ClientName is what CLIENT LIST shows. If zero, none is set.
+	ClientName string
+}
+
+// A Client takes part in the locks of one deployment. All its methods may be called from any goroutine, and it is meant
+// to be kept: it has one connection to each node.
+type Client struct {
+	config     Config
+	group      *multiplex.Group
+	tokens     tokens
+	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
+}
+
+// Open is New with the nodes' URLs and everything else as zero.
+func Open(urls ...string) (*Client, error) { return New(Config{Nodes: urls}) }
+
+const (
+	// firstWait bounds how long New waits for the first connections, and lastWait how long for the rest once a quorum
+	// is up.
+	firstWait = time.Second
+	lastWait  = 100 * time.Millisecond
+)
+
+// New makes a client and starts connecting. It waits until each node is up or has failed once, at most a second, and a
+// tenth of that once a quorum is up. A node that cannot be reached is no error: it is tried again for as long as the
+// client lives, and the others serve. The error, which is ErrConfig, is about the configuration only; see Ready.
+func New(config Config) (*Client, error) {
+	c := &Client{config: config}
+	nodes, err := c.nodes()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if c.config.DriftFactor == 0 {
+		c.config.DriftFactor = defaultDriftFactor
+	}
+	c.group, err = multiplex.New(multiplex.Config{
+		Nodes:       nodes,
+		VoteTimeout: config.NodeTimeout,
+		Drift:       c.config.DriftFactor,
+		Cure:        cure(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	c.waitForFirst()
+	return c, nil
+}
+
+func (c *Client) waitForFirst() {
+	first, cancel := context.WithTimeout(context.Background(), firstWait)
+	defer cancel()
+	if c.group.Begun(first) != nil {
+		return // the nodes that are silent are dialed further
+	}
+	rest, cancel := context.WithTimeout(first, lastWait)
+	defer cancel()
+	_ = c.group.Tried(rest)
+}
+
+// nodes reads the configuration of each node.
+func (c *Client) nodes() ([]conn.Config, error) {
+	config := &c.config
+	if n := len(config.Nodes); n < 1 || n > multiplex.MaxNodes {
+		return nil, fmt.Errorf("1 to %d nodes are needed, not %d", multiplex.MaxNodes, n)
+	}
+	if !(config.DriftFactor >= 0 && config.DriftFactor < 1) { // so that NaN is refused too
+		return nil, errors.New("DriftFactor must be at least 0 and less than 1")
+	}
+	if config.NodeTimeout < 0 || config.MinValidity < 0 || config.DialTimeout < 0 || config.MaxTries < 0 {
+		return nil, errors.New("a limit is negative")
+	}
+	prelude := c.prelude()
+	seen := make(map[string]bool)
+	nodes := make([]conn.Config, 0, len(config.Nodes))
+	for _, url := range config.Nodes {
+		node, err := config.node(url)
+		if err != nil {
+			return nil, err
+		}
+		place := node.Network + " " + node.Addr
+		if node.Network == "tcp" {
+			place = strings.ToLower(place) // names of hosts have no case
+		}
+		if seen[place] {
+			return nil, fmt.Errorf("the node %s is named twice", node.Endpoint)
+		}
+		seen[place] = true
+		node.Prelude = prelude
+		nodes = append(nodes, node)
+	}
+	return nodes, nil
+}
+
+func (config *Config) node(url string) (conn.Config, error) {
+	endpoint, err := conn.ParseURL(url)
+	if err != nil {
+		return conn.Config{}, err
+	}
+	if endpoint.Password == "" {
+		endpoint.Username, endpoint.Password = config.Username, config.Password
+	}
+	if endpoint.ClientName == "" {
+		endpoint.ClientName = config.ClientName
+	}
+	if endpoint.DialTimeout == 0 {
+		endpoint.DialTimeout = config.DialTimeout
+	}
+	if endpoint.TLS != nil {
+		endpoint.TLS = mergeTLS(config.TLS, endpoint.TLS)
+	}
+	return conn.Config{Endpoint: endpoint, NetDial: config.NetDial}, nil
+}
+
+// mergeTLS lays what a URL's parameters say over the configuration.
+func mergeTLS(base, url *tls.Config) *tls.Config {
+	if base == nil {
+		return url
+	}
+	merged := base.Clone()
+	if url.ServerName != "" {
+		merged.ServerName = url.ServerName
+	}
+	if url.RootCAs != nil {
+		merged.RootCAs = url.RootCAs
+	}
+	if url.Certificates != nil {
+		merged.Certificates = url.Certificates
+	}
+	merged.InsecureSkipVerify = merged.InsecureSkipVerify || url.InsecureSkipVerify
+	return merged
+}
+
+// Ready waits until a quorum of nodes is up. If ctx ends first, the error is the context's and ErrNoQuorum, and names each
+// missing node's cause.
+func (c *Client) Ready(ctx context.Context) error {
+	err := translate(c.group.Ready(ctx), nil)
+	if err != nil && ctx.Err() != nil {
+		return cancelledError(ctx, err)
+	}
+	return err
+}
+
+// A NodeStatus is what is known of one node.
+type NodeStatus struct {
+	Addr             string        // without credentials
+	State            string        // "up", "down", "dialing", "fencing", "paying", "shed", "stopped"
+	Product, Version string        // what it said of itself
+	Debts            int           // releases that it has yet to confirm (R8)
+	Connects         int           // connections so far
+	ReplyTime        time.Duration // smoothed
+	Err              error         // why it is not up, else nil
+}
+
+// Nodes returns the status of each node, in the order of Config.Nodes.
+func (c *Client) Nodes() []NodeStatus {
+	var all []NodeStatus
+	for _, s := range c.group.Nodes() {
+		all = append(all, NodeStatus{
+			Addr: s.Addr, State: s.State.String(), Product: s.Server.Product, Version: s.Server.Version,
+			Debts: s.Debts, Connects: s.Connects, ReplyTime: s.ReplyTime, Err: s.Err,
+		})
+	}
+	return all
+}
+
+// Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
+// timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
+// TTL ends. Nothing of the client is left when Close returns.
+func (c *Client) Close(ctx context.Context) error { return c.group.Close(ctx) }

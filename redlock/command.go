@@ -1,0 +1,147 @@
+package redlock
+
+import (
+	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// A script is a Lua program that the nodes run, and the digest they know it by.
+type script struct{ source, digest string }
+
+func newScript(source string) script {
+	sum := sha1.Sum([]byte(source))
+	return script{source, hex.EncodeToString(sum[:])}
+}
+
+var (
+	//go:embed release.lua
+	releaseSource string
+	//go:embed extend.lua
+	extendSource string
+
+	releaseScript = newScript(releaseSource)
+	extendScript  = newScript(extendSource)
+)
+
+// The three commands of the algorithm, and what their replies mean.
+var (
+	acquireKind = &multiplex.Kind{Mode: multiplex.Claim, Judge: judgeSet, Undo: releaseKind}
+	extendKind  = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true}
+	releaseKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true}
+)
+
+// judgeSet takes +OK as a grant and null as a refusal; nothing else answers SET (R16, R17).
+func judgeSet(v resp.Value) multiplex.Vote {
+	switch {
+	case v.IsOK():
+		return multiplex.Granted
+	case v.IsNull() && v.Type() != resp.Array:
+		return multiplex.Refused
+	default:
+		return multiplex.Alien
+	}
+}
+
+// judgeScript takes 1 as a grant and 0 as a refusal; the scripts return nothing else (R16).
+func judgeScript(v resp.Value) multiplex.Vote {
+	n, ok := v.Int64()
+	switch {
+	case ok && n == 1:
+		return multiplex.Granted
+	case ok && n == 0:
+		return multiplex.Refused
+	default:
+		return multiplex.Alien
+	}
+}
+
+// appendAcquire appends SET key token NX PX ttl (R2): relative time only, since clocks differ.
+func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
+	dst = resp.AppendArray(dst, 6)
+	dst = resp.AppendBulkString(dst, "SET")
+	dst = c.appendKey(dst, resource)
+	dst = resp.AppendBulkString(dst, token[:])
+	dst = resp.AppendBulkString(dst, "NX")
+	dst = resp.AppendBulkString(dst, "PX")
+	return appendMilliseconds(dst, ttl)
+}
+
+func (c *Client) appendRelease(dst []byte, resource string, token *Token) []byte {
+	dst = c.appendScript(dst, &releaseScript, resource, 5)
+	return resp.AppendBulkString(dst, token[:])
+}
+
+func (c *Client) appendExtend(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
+	dst = c.appendScript(dst, &extendScript, resource, 6)
+	dst = resp.AppendBulkString(dst, token[:])
+	return appendMilliseconds(dst, ttl)
+}
+
+// appendScript appends the beginning of a command with so many arguments that runs a script on the resource's key.
+func (c *Client) appendScript(dst []byte, s *script, resource string, arguments int) []byte {
+	dst = resp.AppendArray(dst, arguments)
+	dst = resp.AppendBulkString(dst, "EVALSHA")
+	dst = resp.AppendBulkString(dst, s.digest)
+	dst = resp.AppendBulkString(dst, "1")
+	return c.appendKey(dst, resource)
+}
+
+// appendKey appends prefix and resource as one bulk string: by its length, so that no byte of it can inject anything
+// (R19).
+func (c *Client) appendKey(dst []byte, resource string) []byte {
+	dst = append(dst, byte(resp.BulkString))
+	dst = strconv.AppendInt(dst, int64(len(c.config.Prefix)+len(resource)), 10)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, c.config.Prefix...)
+	dst = append(dst, resource...)
+	return append(dst, "\r\n"...)
+}
+
+func appendMilliseconds(dst []byte, d time.Duration) []byte {
+	var digits [20]byte
+	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], d.Milliseconds(), 10))
+}
+
+// cure makes a node know the scripts (R24).
+func cure() [][]byte {
+	return [][]byte{
+		resp.AppendCommand(nil, "SCRIPT", "LOAD", releaseScript.source),
+		resp.AppendCommand(nil, "SCRIPT", "LOAD", extendScript.source),
+	}
+}
+
+// prelude adds to each handshake what a node must be able to do before it gets a lock: know the scripts and run them on
+// our keys. A user who may SET but not EVAL would leave orphans, and is refused (R22).
+func (c *Client) prelude() []conn.Step {
+	load := cure()
+	trial := "redlock:trial"
+	var nobody Token
+	return []conn.Step{
+		{Command: load[0], Check: releaseScript.loaded},
+		{Command: load[1], Check: extendScript.loaded},
+		{Command: c.appendRelease(nil, trial, &nobody), Check: refused},
+		{Command: c.appendExtend(nil, trial, &nobody, time.Second), Check: refused},
+	}
+}
+
+func (s *script) loaded(v resp.Value) error {
+	if string(v.Bytes()) != s.digest {
+		return fmt.Errorf("redlock: SCRIPT LOAD answered %q, not the script's digest", v.Type())
+	}
+	return nil
+}
+
+func refused(v resp.Value) error {
+	if judgeScript(v) != multiplex.Refused {
+		return fmt.Errorf("redlock: the trial of a script answered %q, not 0", v.Type())
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package redlock
+
+import (
+	"errors"
+
+	"github.com/redmux/redmux/multiplex"
+)
+
+// What can come of an attempt, an extension or a release besides success (R12). Use errors.Is.
+var (
+	// ErrHeld is a lock that somebody else holds, or that several clients asked for at once so that nobody got a quorum.
+	// It is ordinary: the sentinel itself is returned, and nothing is allocated.
+	ErrHeld = errors.New("redlock: resource is held")
+	// ErrNoQuorum means that too few nodes answered to know. The error unwraps to *multiplex.UndecidedError, which names
+	// each of them with its own cause.
+	ErrNoQuorum = errors.New("redlock: no quorum of nodes answered")
+	// ErrExpired is a quorum that came too late for the lock to be of use.
+	ErrExpired = errors.New("redlock: quorum came too late")
+	// ErrNotHeld is a lock that was released, extended or asked after, and is not, or no longer, ours.
+	ErrNotHeld = errors.New("redlock: lock is not held")
+	// ErrOverloaded means that nothing was sent, since too many commands wait for answers already (R26).
+	ErrOverloaded = errors.New("redlock: too many commands wait for answers")
+	// ErrClosed is a call after Close, or one that Close cut short.
+	ErrClosed = errors.New("redlock: client is closed")
+)
+
+// What a caller can get wrong. Nothing was sent.
+var (
+	// ErrResource is a resource name of a length other than 1 to 1,024 bytes (R19).
+	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes")
+	// ErrTTL is a TTL below one millisecond or above a hundred years.
+	ErrTTL = errors.New("redlock: TTL must be at least 1 ms and at most 100 years")
+	// ErrConfig is a Config that cannot work; the error says why.
+	ErrConfig = errors.New("redlock: bad configuration")
+)
+
+// A CancelledError ends a call whose context ended. It is the context's error, its cause, and what the last attempt came
+// to, all by errors.Is (R12).
+type CancelledError struct {
+	Context error // context.Canceled or context.DeadlineExceeded
+	Cause   error // context.Cause, nil where it is the same
+	Last    error // of the last whole attempt; nil when there was none
+}
+
+func (e *CancelledError) Error() string {
+	text := "redlock: " + e.Context.Error()
+	if e.Cause != nil {
+		text += " (" + e.Cause.Error() + ")"
+	}
+	if e.Last != nil {
+		text += "; last attempt: " + e.Last.Error()
+	}
+	return text
+}
+
+// Unwrap gives what is there of the three.
+func (e *CancelledError) Unwrap() []error {
+	all := []error{e.Context}
+	for _, err := range []error{e.Cause, e.Last} {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+// A noQuorumError is ErrNoQuorum with each node's cause.
+type noQuorumError struct{ nodes error }
+
+func (e *noQuorumError) Error() string   { return ErrNoQuorum.Error() + ": " + e.nodes.Error() }
+func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.nodes} }
+
+// translate gives an outcome of package multiplex its name here. refused is what a refusal means to this command.
+func translate(err, refused error) error {
+	switch {
+	case err == nil:
+		return nil
+	case err == multiplex.ErrRefused:
+		return refused
+	case err == multiplex.ErrOverloaded:
+		return ErrOverloaded
+	case err == multiplex.ErrClosed:
+		return ErrClosed
+	}
+	if errors.Is(err, multiplex.ErrUndecided) {
+		return &noQuorumError{err}
+	}
+	return err // the context's
+}

@@ -1,0 +1,94 @@
+package redlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A Lock is a resource that was granted to us for a time. It is an immutable value: copying it is cheap, and Extend
+// returns another. The zero Lock is held by nobody.
+//
+// A lock is a promise within its validity only. Who works longer must extend it in time, and who must not work after its
+// end asks Validity first: the process may have been stopped since (R15).
+type Lock struct {
+	client   *Client
+	resource string
+	token    Token
+	ttl      time.Duration // the longest that the keys were given
+	until    time.Time     // with both clocks
+	receipt  multiplex.Receipt
+}
+
+// Resource is what was locked, without the prefix.
+func (l Lock) Resource() string { return l.resource }
+
+// Token is the value of the lock's keys.
+func (l Lock) Token() Token { return l.token }
+
+// Until is when the validity ends, by the local clock.
+func (l Lock) Until() time.Time { return l.until }
+
+// Validity is how long the lock is still certain to be ours; zero or less means that it is not. It asks the monotonic
+// and the wall clock and believes the worse (R4, R15); it asks no node.
+func (l Lock) Validity() time.Duration {
+	if l.client == nil {
+		return 0
+	}
+	return remaining(l.until, time.Now())
+}
+
+// Extend makes the lock last for the TTL from now on, and never shortens it (R10). It waits as TryAcquire does. The new
+// lock counts only if a quorum granted it before the old validity ended; ErrExpired says that they came too late,
+// ErrNotHeld that the lock is not ours any more, ErrNoQuorum that it cannot be known. After an error the old lock is valid
+// for as long as it was, and is still to be released.
+func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
+	start := time.Now()
+	ttl, err := checkTTL(ttl)
+	if err != nil {
+		return Lock{}, err
+	}
+	if l.client == nil || remaining(l.until, start) <= 0 {
+		return Lock{}, ErrNotHeld // nothing that the nodes could say would make it ours without a gap (R15)
+	}
+	c := l.client
+	var room [commandRoom]byte
+	_, err = c.group.Ask(ctx, extendKind, &multiplex.Command{
+		Bytes: c.appendExtend(room[:0], l.resource, &l.token, ttl),
+		At:    start,
+		TTL:   max(l.ttl, ttl), // the life of the keys, whichever of the two it will be
+	})
+	if err != nil {
+		return Lock{}, c.failed(ctx, translate(err, ErrNotHeld), nil)
+	}
+	longer := l
+	longer.ttl = max(l.ttl, ttl)
+	longer.until = later(l.until, start.Add(ttl-drift(ttl, c.config.DriftFactor)))
+	if l.Validity() <= 0 {
+		return Lock{}, ErrExpired
+	}
+	return longer, nil
+}
+
+// Release gives the lock back on every node (R9). It is queued for all of them before Release returns, whatever the
+// context says, and goes on without the caller. nil means that a quorum still held it for us; ErrNotHeld that it did not,
+// so that work may have been done unlocked; ErrNoQuorum that it cannot be known: nodes that are down still owe the
+// release and get it when they are back (R8). Releasing twice is harmless.
+func (l Lock) Release(ctx context.Context) error {
+	if l.client == nil {
+		return ErrNotHeld
+	}
+	c := l.client
+	var room [commandRoom]byte
+	_, err := c.group.Ask(ctx, releaseKind, &multiplex.Command{
+		Bytes:   c.appendRelease(room[:0], l.resource, &l.token),
+		At:      time.Now(),
+		TTL:     l.ttl,
+		Receipt: l.receipt,
+	})
+	if err == nil {
+		return nil
+	}
+	return c.failed(ctx, translate(err, ErrNotHeld), nil)
+}

@@ -1,0 +1,38 @@
+package redlock
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// retryMost bounds the delay between two attempts (R11).
+	retryMost = 200 * time.Millisecond
+	// retryFirst is the first ceiling, where the time to a quorum says less.
+	retryFirst = 4 * time.Millisecond
+)
+
+// retryDelay is the time to wait after the given failed attempt, counted from 1: full jitter between a floor of twice
+// the time that a quorum takes and a ceiling that doubles with each attempt up to 200 ms (R11). random is uniform in
+// [0, 1). Clients that collided part quickly, and many waiters do not flood the nodes.
+func retryDelay(attempt int, quorumTime time.Duration, random float64) time.Duration {
+	floor := min(2*quorumTime, retryMost)
+	ceiling := max(retryFirst, 2*floor)
+	for range min(attempt-1, 16) {
+		ceiling = min(2*ceiling, retryMost)
+	}
+	ceiling = max(floor, min(ceiling, retryMost))
+	return floor + time.Duration(random*float64(ceiling-floor))
+}
+
+// sleep waits, or returns the context's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
