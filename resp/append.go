@@ -138,6 +138,7 @@ func appendLine[S ~string | ~[]byte](dst []byte, t Type, s S) []byte {
 	dst = append(dst, byte(t))
 	start := len(dst)
 	dst = append(dst, s...)
+	// Redis does the same to its errors: networking.c, addReplyErrorFormatInternal.
 	for i, c := range dst[start:] {
 		if c == '\r' || c == '\n' {
 			dst[start+i] = ' '

@@ -76,6 +76,16 @@ func TestLargeValueIsForgotten(t *testing.T) {
 	require.Greater(t, resp.Held(r), 1<<20)
 	r.Space()
 	require.Less(t, resp.Held(r), allowance)
+
+	// The same when the buffer never runs dry: a part of a reply always waits.
+	push(r, []byte("$1048576\r\n"+strings.Repeat("x", 1<<20)+"\r\n:"))
+	drain(r, nil)
+	require.Greater(t, resp.Held(r), 1<<20)
+	for range 20_000 {
+		push(r, []byte("1\r\n:"))
+		require.Len(t, drain(r, nil), 1)
+	}
+	require.Less(t, resp.Held(r), allowance)
 }
 
 // TestOneByteAtATimeIsLinear looks after each byte whether the Reader remembers all

@@ -23,6 +23,7 @@ func FuzzOracles(f *testing.F) {
 	for _, e := range table(f) {
 		f.Add(e.wire)
 	}
+	f.Add([]byte(strings.Repeat("*1\r\n", 40) + ":1\r\n"))
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		if hugeLength.Match(wire) {
 			return

@@ -28,10 +28,10 @@ func (h head) elements() int {
 	return 0
 }
 
-// isLine reports whether the value ends with the line: no payload, no elements, and
-// no value that an attribute belongs to.
-func (h head) isLine() bool {
-	return h.n < 0 || h.typ.form() == line
+// isLeaf reports whether line and payload are all of the value: no elements, and no
+// value that an attribute belongs to.
+func (h head) isLeaf() bool {
+	return h.n < 0 || h.typ.form() != aggregate
 }
 
 // fault is what can be wrong with a stream. The zero fault is none.
@@ -40,6 +40,8 @@ type fault byte
 const (
 	sound fault = iota
 	short       // no fault: the bytes end before it can be told
+
+	// What is not RESP.
 	badType
 	badStreamed
 	badCR
@@ -53,6 +55,8 @@ const (
 	badBigNumber
 	badVerbatim
 	badPush
+
+	// What is RESP, but exceeds a limit.
 	longLine
 	longBulk
 	manyElements
@@ -105,6 +109,8 @@ func parseHead(b []byte, seen, limit int, limits *Limits) (head, fault) {
 		return h, f
 	}
 	h.size = int32(cr + len("\r\n"))
+	// Only a whole line is judged by its content: a part of one could be told from a
+	// fault in some cuts and not in others.
 	if form == line {
 		return h, checkLine(h.typ, b[1:cr])
 	}
@@ -185,10 +191,24 @@ func checkLine(t Type, content []byte) fault {
 	return sound // simple strings and errors: anything without CR and LF
 }
 
+// checkPayload judges a bulk's payload with its CR LF.
+func checkPayload(t Type, b []byte) fault {
+	n := len(b) - len("\r\n")
+	if b[n] != '\r' || b[n+1] != '\n' {
+		return badEnd
+	}
+	if t == VerbatimString && (n < len("txt:") || b[3] != ':') {
+		return badVerbatim
+	}
+	return sound
+}
+
 // parseLength reads the length of a bulk or the count of an aggregate, and holds
 // it against its limit. -1 is the only negative one, and only for the two nulls
 // of RESP2.
 func parseLength(t Type, digits []byte, limits *Limits) (int32, fault) {
+	// Bulk errors, verbatim strings and the aggregates of RESP3 have no null of
+	// their own: RESP3 has one for all.
 	if t == BulkString || t == Array {
 		if len(digits) == 2 && digits[0] == '-' && digits[1] == '1' {
 			return -1, sound
@@ -264,7 +284,7 @@ func isInteger[S ~string | ~[]byte](b S) bool {
 // [+|-] digits [. digits] [e|E [+|-] digits], inf, -inf or nan.
 func isDouble(b []byte) bool {
 	switch string(b) {
-	case "inf", "-inf", "nan":
+	case "inf", "-inf", "nan": // the specification has no "+inf" and no "-nan"
 		return true
 	}
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {

@@ -1,6 +1,9 @@
 package resp
 
-import "io"
+import (
+	"io"
+	"strconv"
+)
 
 // Limits bounds what a [Reader] accepts (R18). What exceeds a limit is a syntax
 // error. Values above a field's largest are cut to it.
@@ -127,12 +130,15 @@ func (r *Reader) Next() (v Value, ok bool, err error) {
 	}
 	b := r.buf[r.next:r.fill]
 	if r.scan == 0 && r.head.size == 0 {
-		// Most replies are one line. Such a one needs none of the state below;
-		// whatever else it may be is judged again.
-		if h, f := parseHead(b, r.seen, r.oneLine, &r.limits); f == sound && h.isLine() {
-			r.next += int(h.size)
+		// Most replies are no aggregates. Such a one, if all of it is here, needs
+		// none of the state below; whatever else it may be is judged again.
+		h, f := parseHead(b, r.seen, r.oneLine, &r.limits)
+		size := int(h.size) + h.payload()
+		if f == sound && h.isLeaf() && size <= min(len(b), r.limits.Size) &&
+			(size == int(h.size) || checkPayload(h.typ, b[h.size:size]) == sound) {
+			r.next += size
 			r.seen = 1
-			return Value{raw: b[:h.size:h.size], n: h.n}, true, nil
+			return Value{raw: b[:size:size], n: h.n}, true, nil
 		}
 	}
 	if f := r.judge(b); f != sound {
@@ -214,7 +220,7 @@ func (r *Reader) takeBack() {
 func (r *Reader) fail(f fault) error {
 	e := &SyntaxError{Offset: r.base + int64(r.next+r.scan), Reason: reasons[f]}
 	if f == badType {
-		e.Reason += " " + Type(r.buf[r.next+r.scan]).String()
+		e.Reason += " " + strconv.QuoteRuneToASCII(rune(r.buf[r.next+r.scan]))
 	}
 	r.err = e
 	r.next, r.prev = r.fill, r.fill
@@ -240,8 +246,9 @@ func (r *Reader) makeRoom() {
 		return
 	}
 	buf := r.buf
-	// Sliding less than was consumed keeps the cost of all slides linear.
-	if r.next < held || len(buf) != bufferFor(held) {
+	// Sliding less than was consumed keeps the cost of all slides linear, and
+	// leaves at least half the buffer free.
+	if r.next < held || len(buf) > held+growth {
 		buf = make([]byte, bufferFor(held))
 	}
 	copy(buf, r.buf[r.next:r.fill])
@@ -264,22 +271,23 @@ func bufferFor(held int) int {
 // known.
 func (r *Reader) judge(b []byte) fault {
 	for {
-		if r.head.size == 0 {
-			if f := r.judgeLine(b); f != sound {
+		h, f := r.head, sound
+		if h.size == 0 {
+			if h, f = r.judgeLine(b); f != sound {
 				return f
 			}
 		}
-		end := r.scan + int(r.head.size)
-		if n := r.head.payload(); n > 0 {
+		end := r.scan + int(h.size)
+		if n := h.payload(); n > 0 {
 			if len(b) < end+n {
+				r.head = h
 				return short
 			}
-			if f := checkPayload(r.head.typ, b[end:end+n]); f != sound {
+			if f = checkPayload(h.typ, b[end:end+n]); f != sound {
 				return f
 			}
 			end += n
 		}
-		h := r.head
 		r.scan, r.seen, r.head.size = end, 1, 0
 		if r.closes(h) {
 			return sound
@@ -287,38 +295,37 @@ func (r *Reader) judge(b []byte) fault {
 	}
 }
 
-// judgeLine reads the line at scan into head, and holds it against the limits and
-// against what it stands in.
-func (r *Reader) judgeLine(b []byte) fault {
+// judgeLine reads the line at scan, and holds it against the limits and against what
+// it stands in.
+func (r *Reader) judgeLine(b []byte) (head, fault) {
 	room := r.limits.Size - r.scan - len("_\r\n")
 	if room < 0 && len(b) > r.scan {
-		return large
+		return head{}, large
 	}
 	h, f := parseHead(b[r.scan:], r.seen, min(r.limits.Line, room), &r.limits)
 	switch {
 	case f == short:
 		r.seen = int(h.size)
-		return short
+		return head{}, short
 	case f == longLine && room < r.limits.Line:
-		return large
+		return head{}, large
 	case f != sound:
-		return f
+		return head{}, f
 	}
 	if r.scan+int(h.size)+h.payload() > r.limits.Size {
-		return large
+		return head{}, large
 	}
 	if len(r.stack) == 1 {
 		r.at, r.n = r.scan, h.n // the last such line is the value's own
 	} else if h.typ == Push {
-		return badPush
+		// "Push data may precede or follow any of RESP's data types, but never
+		// inside them": protocol specification, Pushes.
+		return head{}, badPush
 	}
 	if h.typ.form() == aggregate && h.n >= 0 {
-		if f := r.judgeAggregate(h); f != sound {
-			return f
-		}
+		f = r.judgeAggregate(h)
 	}
-	r.head = h
-	return sound
+	return h, f
 }
 
 // judgeAggregate counts an aggregate's elements and its depth.
@@ -362,16 +369,4 @@ func (r *Reader) closes(h head) bool {
 		isAttribute = top.attribute
 		r.stack = r.stack[:len(r.stack)-1]
 	}
-}
-
-// checkPayload judges a bulk's payload with its CR LF.
-func checkPayload(t Type, b []byte) fault {
-	n := len(b) - len("\r\n")
-	if b[n] != '\r' || b[n+1] != '\n' {
-		return badEnd
-	}
-	if t == VerbatimString && (n < len("txt:") || b[3] != ':') {
-		return badVerbatim
-	}
-	return sound
 }

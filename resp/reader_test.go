@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -155,7 +156,7 @@ func TestResetWithinValue(t *testing.T) {
 		r.Reset()
 		assert.Zero(t, r.Buffered())
 		push(r, []byte("*3\r\n:1\r\n:2\r\n:3\r\nx"))
-		assert.Equal(t, "Array [Integer 1, Integer 2, Integer 3] then refused at 16: unknown type byte Type('x')", meaning(r))
+		assert.Equal(t, "Array [Integer 1, Integer 2, Integer 3] then refused at 16: unknown type byte 'x'", meaning(r))
 	}
 }
 
@@ -166,7 +167,7 @@ func TestOffsets(t *testing.T) {
 		wire = resp.AppendBulkString(wire, strings.Repeat("x", i%700))
 	}
 	wire = resp.AppendBulkString(wire, strings.Repeat("x", 100_000))
-	want := fmt.Sprintf("refused at %d: unknown type byte Type('?')", len(wire))
+	want := fmt.Sprintf("refused at %d: unknown type byte '?'", len(wire))
 	wire = append(wire, '?')
 	for _, piece := range []int{300, 997, 20_000} {
 		r := resp.NewReader(resp.Limits{})
@@ -279,7 +280,7 @@ func TestDefaultLimits(t *testing.T) {
 // TestLargestLimits is where a count of pairs would not fit into 32 bits.
 func TestLargestLimits(t *testing.T) {
 	for _, wire := range []string{"%1073741824\r\n", "%2147483647\r\n", "*1073741825\r\n", "$1073741825\r\n", "$2147483647\r\n"} {
-		r := resp.NewReader(resp.Limits{Line: 1 << 40, Bulk: 1 << 40, Elements: 1 << 40, Size: 1 << 40})
+		r := resp.NewReader(resp.Limits{Line: math.MaxInt, Bulk: math.MaxInt, Elements: math.MaxInt, Size: math.MaxInt})
 		_, err := pushUntil(r, wire)
 		require.ErrorContains(t, err, "limit", wire)
 	}

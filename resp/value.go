@@ -232,7 +232,10 @@ func cut(b []byte) Value {
 		at = walk(b, at+int(h.size), h.elements())
 		h = trust(b[at:])
 	}
-	end := walk(b, at+int(h.size)+h.payload(), h.elements())
+	end := at + int(h.size) + h.payload()
+	if !h.isLeaf() {
+		end = walk(b, end, h.elements())
+	}
 	if end > len(b) {
 		panic(stale)
 	}
