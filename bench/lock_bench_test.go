@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// What is measured is chosen after -args: go test -bench . ./bench -args
+// -nodes=5 -callers=1024 -impl=redlock,rueidis -network=unix. The defaults end in
+// about two minutes with the usual benchtime.
+var (
+	benchNodes   = flag.String("nodes", "1,3,5", "numbers of masters")
+	benchCallers = flag.String("callers", "1,16,128,1024", "numbers of callers")
+	benchImpls   = flag.String("impl", "redlock,rueidis,rueidis-all,rueidis-tuned", "what takes turns")
+	benchNetwork = flag.String("network", "tcp", "tcp or unix")
+)
+
+// BenchmarkAcquireRelease acquires and releases a lock; an operation is one
+// pair. Each caller has a resource of its own. Implementations take turns for
+// the same nodes and callers, so that what the machine does meanwhile hits all.
+func BenchmarkAcquireRelease(b *testing.B) {
+	nodes, callers := numbers(b, *benchNodes), numbers(b, *benchCallers)
+	most := 1
+	for _, n := range nodes {
+		most = max(most, n)
+	}
+	urls := benchServers(b, most)
+	for _, n := range nodes {
+		for _, c := range callers {
+			for impl := range strings.SplitSeq(*benchImpls, ",") {
+				b.Run(fmt.Sprintf("impl=%s/nodes=%d/callers=%d", impl, n, c), func(b *testing.B) {
+					benchmarkImpl(b, impl, urls[:n], c)
+				})
+			}
+		}
+	}
+}
+
+func numbers(b *testing.B, list string) (all []int) {
+	for s := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(s)
+		require.NoError(b, err)
+		require.Positive(b, n)
+		all = append(all, n)
+	}
+	return all
+}
+
+// benchServers starts n servers, or in-process ones where none is installed.
+func benchServers(b *testing.B, n int) (urls []string) {
+	servers, err := redistest.StartN(n, redistest.Options{TCP: *benchNetwork == "tcp", Unix: *benchNetwork == "unix"})
+	if errors.Is(err, redistest.ErrNoServer) {
+		// A line of this form is configuration in Go's benchmark format.
+		fmt.Println("servers: in-process miniredis, as none is installed: these figures say nothing about speed")
+		for range n {
+			urls = append(urls, "redis://"+miniredis.RunT(b).Addr())
+		}
+		return urls
+	}
+	require.NoError(b, err)
+	fmt.Printf("servers: spawned, %s\n", *benchNetwork)
+	for _, s := range servers {
+		b.Cleanup(func() { s.Close() })
+		urls = append(urls, s.URL())
+	}
+	return urls
+}
+
+// benchmarkImpl opens an implementation for this benchmark only: no other one's
+// connections, buffers and goroutines are there meanwhile.
+func benchmarkImpl(b *testing.B, impl string, urls []string, callers int) {
+	if impl == "redlock" {
+		c, err := redlock.New(redlock.Config{Nodes: urls})
+		require.NoError(b, err)
+		benchmarkPairs[redlock.Lock](b, c, callers)
+		return
+	}
+	cfg, err := RueidisConfig{Nodes: urls}.Variant(impl)
+	require.NoError(b, err)
+	l, err := OpenRueidis(cfg)
+	require.NoError(b, err)
+	benchmarkPairs[RueidisLease](b, l, callers)
+}
+
+func benchmarkPairs[L Lease](b *testing.B, locker Locker[L], callers int) {
+	defer locker.Close(context.Background())
+	all := make([]*pairs[L], callers)
+	for i := range all {
+		all[i] = &pairs[L]{locker: locker, resource: "bench" + strconv.Itoa(i), latency: newPairLatency()}
+	}
+	share(all, 10*callers) // connections, pools and estimates settle
+	for _, p := range all {
+		p.latency.Reset()
+		p.failed = 0
+	}
+	b.ReportAllocs()
+	if callers == 1 {
+		for b.Loop() {
+			all[0].do()
+		}
+	} else {
+		b.ResetTimer()
+		share(all, b.N)
+		b.StopTimer()
+	}
+
+	sum, failed := newPairLatency(), int64(0)
+	for _, p := range all {
+		sum.Merge(p.latency)
+		failed += p.failed
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+	b.ReportMetric(float64(sum.ValueAtPercentile(50)), "p50-ns")
+	b.ReportMetric(float64(sum.ValueAtPercentile(99)), "p99-ns")
+	if failed > 0 {
+		b.ReportMetric(float64(failed)/float64(b.N), "failed/op")
+	}
+}
+
+// pairs is one caller. Its goroutine owns it.
+type pairs[L Lease] struct {
+	locker   Locker[L]
+	resource string
+	latency  *hdrhistogram.Histogram // of acquisitions that were granted
+	failed   int64
+}
+
+func newPairLatency() *hdrhistogram.Histogram { return hdrhistogram.New(64, int64(time.Minute), 2) }
+
+// share lets the callers do n operations between them.
+func share[L Lease](callers []*pairs[L], n int) {
+	var left atomic.Int64
+	left.Store(int64(n))
+	var working sync.WaitGroup
+	for _, p := range callers {
+		working.Go(func() {
+			for left.Add(-1) >= 0 {
+				p.do()
+			}
+		})
+	}
+	working.Wait()
+}
+
+func (p *pairs[L]) do() {
+	start := time.Now()
+	lease, err := p.locker.TryAcquire(context.Background(), p.resource, testTTL)
+	if err != nil {
+		p.failed++
+		return
+	}
+	p.latency.RecordValue(int64(min(time.Since(start), time.Minute)))
+	if lease.Release(context.Background()) != nil {
+		p.failed++
+	}
+}

@@ -1,0 +1,60 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// maxRetryDelay bounds the random part of the delay between attempts (R11).
+const maxRetryDelay = 200 * time.Millisecond
+
+// Acquire makes attempts until one is granted or ctx ends. Then its error
+// satisfies errors.Is for the context's error and for the last outcome.
+func (l *Rueidis) Acquire(ctx context.Context, resource string, ttl time.Duration) (RueidisLease, error) {
+	var pause *time.Timer
+	var last error // of the last attempt that came to an end
+	for try := 0; ; try++ {
+		lease, err := l.TryAcquire(ctx, resource, ttl)
+		if err == nil {
+			return lease, nil
+		}
+		if cut := ctx.Err(); cut != nil && errors.Is(err, cut) {
+			return RueidisLease{}, errors.Join(cut, last)
+		}
+		last = err
+		delay := retryDelay(try, time.Duration(l.took.Load()), rand.Float64())
+		if pause == nil {
+			pause = time.NewTimer(delay)
+			defer pause.Stop()
+		} else {
+			pause.Reset(delay)
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return RueidisLease{}, errors.Join(ctx.Err(), last)
+		}
+	}
+}
+
+// retryDelay is twice the usual time to a quorum, which lets the release of
+// the failed attempt arrive first, and a random part of a window that doubles
+// from try to try (R11). random is in [0, 1).
+func retryDelay(try int, took time.Duration, random float64) time.Duration {
+	floor := min(2*took, maxRetryDelay)
+	window := min(max(took, 100*time.Microsecond)<<min(try+1, 16), maxRetryDelay)
+	return floor + time.Duration(random*float64(window))
+}
+
+// observe smooths the time to a quorum. Concurrent calls may lose one another's
+// sample, which does no harm.
+func (l *Rueidis) observe(took time.Duration) {
+	old := l.took.Load()
+	if old == 0 {
+		l.took.Store(int64(took))
+		return
+	}
+	l.took.Store(old + (int64(took)-old)/8)
+}

@@ -1,0 +1,209 @@
+package bench
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// round is one attempt and the release that ends it, on all nodes. It is held
+// by its lease (or by the call that makes the attempt) and by every goroutine
+// that works on one of its parts; the last holder returns it to the pool.
+type round struct {
+	owner *Rueidis
+	parts []part
+	timer *time.Timer // the vote's timeout, armed by the caller only
+
+	// What the attempt asks for: written before any goroutine is started.
+	resource, token, ttl string
+
+	sets, dels     tally
+	setsIn, delsIn chan struct{} // one token when the tally is settled
+	holders        atomic.Int32
+	running        atomic.Int32  // goroutines at work, for Close
+	lease          atomic.Uint64 // the lease that may release; another number is a lease of the past
+}
+
+// part is one node's share of a round.
+type part struct {
+	round *round
+	node  *rueidisNode
+	state atomic.Uint32
+	cause atomic.Pointer[error] // why the SET failed; nil where it did not
+	// The methods set and del as values, made once, so that a go statement
+	// does not allocate.
+	setFunc, delFunc func()
+}
+
+// The states of a part: setting → set → (release), or setting → releaseWanted.
+const (
+	setting       uint32 = iota // the SET is on its way
+	set                         // its reply is in: whoever releases sends the release
+	releaseWanted               // the release was asked for before that: the SET's goroutine sends it
+)
+
+func newRound(owner *Rueidis) *round {
+	r := &round{
+		owner:  owner,
+		parts:  make([]part, len(owner.nodes)),
+		timer:  time.NewTimer(time.Hour),
+		setsIn: make(chan struct{}, 1),
+		delsIn: make(chan struct{}, 1),
+	}
+	r.timer.Stop()
+	for i := range r.parts {
+		p := &r.parts[i]
+		p.round, p.node = r, &owner.nodes[i]
+		p.setFunc, p.delFunc = p.runSet, p.runDel
+	}
+	return r
+}
+
+// set asks all nodes at once (R2). One node is asked by the caller itself.
+func (r *round) set() {
+	r.enter(len(r.parts))
+	if len(r.parts) == 1 {
+		r.parts[0].runSet()
+		return
+	}
+	for i := range r.parts {
+		go r.parts[i].setFunc()
+	}
+}
+
+// release sends the release to every node, on each behind the SET (R7, R8). It
+// waits for none of them, but for the only one.
+func (r *round) release() {
+	for i := range r.parts {
+		p := &r.parts[i]
+		if p.state.CompareAndSwap(setting, releaseWanted) {
+			continue
+		}
+		r.enter(1)
+		if len(r.parts) == 1 {
+			p.runDel()
+		} else {
+			go p.delFunc()
+		}
+	}
+}
+
+// await waits until the tally behind settled is settled, the vote has timed
+// out or ctx has ended. The tally says which.
+func (r *round) await(ctx context.Context, settled <-chan struct{}, timeout time.Duration) {
+	select {
+	case <-settled:
+		return
+	default:
+	}
+	r.timer.Reset(timeout)
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	case <-r.timer.C:
+	}
+	r.timer.Stop()
+}
+
+func (p *part) runSet() {
+	r := p.round
+	v := p.set()
+	if r.sets.add(v, len(r.parts), r.owner.quorum, r.owner.waitAll) {
+		r.setsIn <- struct{}{}
+	}
+	if p.state.CompareAndSwap(setting, set) {
+		r.leave()
+		return
+	}
+	p.runDel()
+}
+
+func (p *part) runDel() {
+	r := p.round
+	if r.dels.add(p.del(), len(r.parts), r.owner.quorum, r.owner.waitAll) {
+		r.delsIn <- struct{}{}
+	}
+	r.leave()
+}
+
+// set sends the SET and judges its reply (R17). The caller's context is not
+// handed to rueidis: a call that gives up early would leave its SET in the
+// queue, for the release to overtake on another connection; and without one
+// rueidis can take its fastest path.
+func (p *part) set() vote {
+	r, c := p.round, p.node.client
+	cmd := c.B().Arbitrary("SET").Keys(r.resource).Args(r.token, "NX", "PX", r.ttl).Build()
+	reply, err := c.Do(context.Background(), cmd).ToString()
+	switch {
+	case err == nil && reply == "OK":
+		return granted
+	case rueidis.IsRedisNil(err):
+		return refused
+	case err == nil:
+		err = errNotAnAnswer
+	}
+	p.fail(err)
+	return failed
+}
+
+// fail keeps the cause. It is a function of its own so that only failures pay
+// for the copy whose address is taken.
+func (p *part) fail(cause error) { p.cause.Store(&cause) }
+
+// del sends the compare-and-delete; a node that lost the script gets its text.
+func (p *part) del() vote {
+	r, c := p.round, p.node.client
+	cmd := c.B().Arbitrary("EVALSHA", releaseSHA, "1").Keys(r.resource).Args(r.token).Build()
+	n, err := c.Do(context.Background(), cmd).AsInt64()
+	if e, ok := rueidis.IsRedisErr(err); ok && e.IsNoScript() {
+		cmd = c.B().Arbitrary("EVAL", releaseScript, "1").Keys(r.resource).Args(r.token).Build()
+		n, err = c.Do(context.Background(), cmd).AsInt64()
+	}
+	switch {
+	case err != nil:
+		return failed
+	case n == 1:
+		return granted
+	default:
+		return refused
+	}
+}
+
+// enter counts n goroutines that are about to work on the round, leave one
+// that has finished.
+func (r *round) enter(n int) {
+	r.holders.Add(int32(n))
+	if r.running.Add(int32(n)) == int32(n) {
+		r.owner.busy.Add(1)
+	}
+}
+
+func (r *round) leave() {
+	if r.running.Add(-1) == 0 {
+		r.owner.busy.Add(-1)
+	}
+	r.drop()
+}
+
+// drop gives up one hold. The last one makes the round ready for the next
+// attempt: by then nobody can send to its channels, so draining them is final.
+func (r *round) drop() {
+	if r.holders.Add(-1) > 0 {
+		return
+	}
+	for _, settled := range []chan struct{}{r.setsIn, r.delsIn} {
+		select {
+		case <-settled:
+		default:
+		}
+	}
+	r.sets.reset()
+	r.dels.reset()
+	for i := range r.parts {
+		r.parts[i].state.Store(setting)
+		r.parts[i].cause.Store(nil)
+	}
+	r.owner.rounds.Put(r)
+}

@@ -1,0 +1,306 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+const testTTL = 10 * time.Second
+
+// cluster is n servers that a test may stop and look into.
+type cluster []*redistest.Server
+
+func startCluster(t testing.TB, n int, opts redistest.Options) cluster {
+	t.Helper()
+	servers, err := redistest.StartN(n, opts)
+	if errors.Is(err, redistest.ErrNoServer) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		for _, s := range servers {
+			s.Close()
+		}
+	})
+	return servers
+}
+
+func (c cluster) urls() (urls []string) {
+	for _, s := range c {
+		urls = append(urls, s.URL())
+	}
+	return urls
+}
+
+// keys counts the keys on all servers.
+func (c cluster) keys(t testing.TB) (n int64) {
+	t.Helper()
+	for _, s := range c {
+		size, err := s.Do("DBSIZE")
+		require.NoError(t, err)
+		n += size.(int64)
+	}
+	return n
+}
+
+// requireEmpty waits until no key is left: what is detached arrives soon.
+func (c cluster) requireEmpty(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.keys(t) == 0 }, 5*time.Second, 5*time.Millisecond)
+}
+
+func openVariant(t testing.TB, c cluster, name string, change ...func(*RueidisConfig)) *Rueidis {
+	t.Helper()
+	cfg, err := RueidisConfig{Nodes: c.urls()}.Variant(name)
+	require.NoError(t, err)
+	for _, f := range change {
+		f(&cfg)
+	}
+	l, err := OpenRueidis(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		l.Close(ctx)
+	})
+	return l
+}
+
+func TestRueidisExcludes(t *testing.T) {
+	for _, n := range []int{1, 2, 5} {
+		c := startCluster(t, n, redistest.Options{})
+		for _, name := range Variants {
+			t.Run(fmt.Sprintf("%s/nodes=%d", name, n), func(t *testing.T) {
+				first, second := openVariant(t, c, name), openVariant(t, c, name)
+				ctx := t.Context()
+				lease, err := first.TryAcquire(ctx, "r", testTTL)
+				require.NoError(t, err)
+				left := time.Until(lease.Until())
+				require.Less(t, left, testTTL-testTTL/100-driftFloor)
+				require.Greater(t, left, testTTL-testTTL/100-driftFloor-time.Second)
+
+				_, err = second.TryAcquire(ctx, "r", testTTL)
+				require.ErrorIs(t, err, redlock.ErrHeld)
+				require.NoError(t, lease.Release(ctx))
+				require.ErrorIs(t, lease.Release(ctx), redlock.ErrNotHeld, "a second release is harmless")
+
+				lease, err = second.Acquire(ctx, "r", testTTL)
+				require.NoError(t, err)
+				require.NoError(t, lease.Release(ctx))
+				c.requireEmpty(t)
+			})
+		}
+	}
+}
+
+func TestRueidisReleasesOnlyItsOwn(t *testing.T) {
+	c := startCluster(t, 3, redistest.Options{})
+	l := openVariant(t, c, "rueidis-all")
+	lease, err := l.TryAcquire(t.Context(), "r", testTTL)
+	require.NoError(t, err)
+	for _, s := range c[:2] {
+		got, err := s.Do("GET", "r")
+		require.NoError(t, err)
+		token := lease.Token()
+		require.Equal(t, string(token[:]), got)
+		_, err = s.Do("SET", "r", "another's")
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, lease.Release(t.Context()), redlock.ErrNotHeld)
+	require.EqualValues(t, 2, c.keys(t), "another's keys stay, ours is gone")
+}
+
+func TestRueidisReleaseSurvivesLostScripts(t *testing.T) {
+	c := startCluster(t, 3, redistest.Options{})
+	l := openVariant(t, c, "rueidis")
+	lease, err := l.TryAcquire(t.Context(), "r", testTTL)
+	require.NoError(t, err)
+	for _, s := range c {
+		_, err := s.Do("SCRIPT", "FLUSH")
+		require.NoError(t, err)
+	}
+	require.NoError(t, lease.Release(t.Context()))
+	c.requireEmpty(t)
+}
+
+// R5 and R8: stopped nodes cost the quorum nothing, and when they go on they
+// execute each SET before its release, whatever connections the two are on.
+func TestRueidisReleaseNeverOvertakesItsSET(t *testing.T) {
+	c := startCluster(t, 5, redistest.Options{})
+	l := openVariant(t, c, "rueidis")
+	for _, s := range c[3:] {
+		require.NoError(t, s.Stop())
+	}
+	var work sync.WaitGroup
+	for i := range 200 {
+		work.Go(func() {
+			lease, err := l.TryAcquire(t.Context(), fmt.Sprint("r", i), testTTL)
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	for _, s := range c[3:] {
+		require.NoError(t, s.Continue())
+	}
+	closing, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, l.Close(closing), "Close waits for what is on its way")
+	require.Zero(t, c.keys(t))
+}
+
+// R7: a cancelled attempt returns at once and leaves nothing behind.
+func TestRueidisCancelled(t *testing.T) {
+	c := startCluster(t, 5, redistest.Options{})
+	for _, name := range Variants {
+		t.Run(name, func(t *testing.T) {
+			l := openVariant(t, c, name)
+			for _, s := range c[2:] {
+				require.NoError(t, s.Stop())
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			_, err := l.Acquire(ctx, "r", testTTL)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, time.Since(start), 500*time.Millisecond)
+			for _, s := range c[2:] {
+				require.NoError(t, s.Continue())
+			}
+			c.requireEmpty(t)
+		})
+	}
+}
+
+// R12: a cancellation tells also what the last attempt came to.
+func TestRueidisCancelledWhileHeld(t *testing.T) {
+	c := startCluster(t, 1, redistest.Options{})
+	l := openVariant(t, c, "rueidis")
+	_, err := c[0].Do("SET", "r", "another's")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = l.Acquire(ctx, "r", testTTL)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, redlock.ErrHeld)
+}
+
+func TestRueidisCancelledBefore(t *testing.T) {
+	c := startCluster(t, 1, redistest.Options{})
+	l := openVariant(t, c, "rueidis")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := l.TryAcquire(ctx, "r", testTTL)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, c.keys(t))
+}
+
+func TestRueidisWithoutQuorum(t *testing.T) {
+	c := startCluster(t, 3, redistest.Options{})
+	l := openVariant(t, c, "rueidis", func(cfg *RueidisConfig) { cfg.NodeTimeout = 50 * time.Millisecond })
+	require.NoError(t, c[0].Kill())
+	lease, err := l.TryAcquire(t.Context(), "one down", testTTL)
+	require.NoError(t, err)
+	require.NoError(t, lease.Release(t.Context()))
+
+	require.NoError(t, c[1].Stop())
+	_, err = l.TryAcquire(t.Context(), "two down", testTTL)
+	require.ErrorIs(t, err, redlock.ErrNoQuorum)
+	require.ErrorIs(t, err, errVoteTimeout, "the stopped node's cause")
+	require.Len(t, err.(*RueidisError).Causes, 2)
+	require.NoError(t, c[1].Continue())
+	cluster(c[1:]).requireEmpty(t)
+}
+
+// R12: when someone refused and failures alone do not explain it, it is held.
+func TestRueidisHeldWithANodeDown(t *testing.T) {
+	c := startCluster(t, 5, redistest.Options{})
+	require.NoError(t, c[4].Kill())
+	l := openVariant(t, c, "rueidis-all")
+	for _, s := range c[:2] {
+		_, err := s.Do("SET", "r", "another's")
+		require.NoError(t, err)
+	}
+	_, err := l.TryAcquire(t.Context(), "r", testTTL)
+	require.ErrorIs(t, err, redlock.ErrHeld)
+}
+
+// R1: half of an even number of nodes is no quorum.
+func TestRueidisHalfIsNoQuorum(t *testing.T) {
+	c := startCluster(t, 2, redistest.Options{})
+	l := openVariant(t, c, "rueidis-all")
+	_, err := c[0].Do("SET", "r", "another's")
+	require.NoError(t, err)
+	_, err = l.TryAcquire(t.Context(), "r", testTTL)
+	require.ErrorIs(t, err, redlock.ErrHeld)
+}
+
+// R4: a quorum that comes too late is none.
+func TestRueidisExpired(t *testing.T) {
+	c := startCluster(t, 1, redistest.Options{})
+	l := openVariant(t, c, "rueidis")
+	_, err := l.TryAcquire(t.Context(), "r", 2*time.Millisecond) // less than the drift
+	require.ErrorIs(t, err, redlock.ErrExpired)
+}
+
+func TestRueidisPassword(t *testing.T) {
+	const password = "s3cret"
+	c := startCluster(t, 1, redistest.Options{Password: password})
+	bare := []string{"unix://" + c[0].URL()[len("unix://:"+password+"@"):]}
+	l, err := OpenRueidis(RueidisConfig{Nodes: bare, Password: password})
+	require.NoError(t, err)
+	defer l.Close(t.Context())
+	lease, err := l.TryAcquire(t.Context(), "r", testTTL)
+	require.NoError(t, err)
+	require.NoError(t, lease.Release(t.Context()))
+	require.Equal(t, "redis", l.Nodes(t.Context())[0].Product)
+}
+
+// R27: what is wrong with a URL is said without the URL.
+func TestRueidisURLErrors(t *testing.T) {
+	for _, raw := range []string{"", "localhost:6379", "http://u:s3cret@h", "redis://u:s3cret@h:x%zz", "redis://u:s3cret@h/db"} {
+		_, err := OpenRueidis(RueidisConfig{Nodes: []string{raw}})
+		require.Error(t, err, raw)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+	_, err := OpenRueidis(RueidisConfig{})
+	require.Error(t, err)
+	_, err = RueidisConfig{}.Variant("rueidis-fast")
+	require.Error(t, err)
+}
+
+// The baseline must not lose for want of care: a pair costs no more than what
+// the token and rueidis need.
+func TestRueidisAllocates(t *testing.T) {
+	if raceEnabled {
+		t.Skip("pools forget under the race detector")
+	}
+	c := startCluster(t, 3, redistest.Options{})
+	l := openVariant(t, c, "rueidis-all")
+	pair := func() {
+		lease, err := l.TryAcquire(t.Context(), "r", testTTL)
+		if err == nil {
+			err = lease.Release(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		pair()
+	}
+	require.LessOrEqual(t, testing.AllocsPerRun(300, pair), 2.0)
+}

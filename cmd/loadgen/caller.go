@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/bench"
+	"github.com/redmux/redmux/redlock"
+)
+
+// system is an implementation under load.
+type system interface {
+	// drive lets the phase's callers work until it ends.
+	drive(p *phase, d time.Duration) *totals
+	close(ctx context.Context) error
+}
+
+// driver drives a locker. It is generic so that a lease that is a plain value
+// is never put into an interface, which would allocate.
+type driver[L bench.Lease] struct{ locker bench.Locker[L] }
+
+func (d driver[L]) close(ctx context.Context) error { return d.locker.Close(ctx) }
+
+// drive has every caller ready behind a gate before the clock and the counting
+// of allocations start, so that their making is not measured.
+func (d driver[L]) drive(p *phase, length time.Duration) *totals {
+	callers := make([]*caller[L], p.flags.Clients)
+	for i := range callers {
+		callers[i] = newCaller(d.locker, p, i)
+	}
+	var working sync.WaitGroup
+	gate := make(chan struct{})
+	for _, c := range callers {
+		working.Go(func() {
+			<-gate
+			c.work()
+		})
+	}
+	p.begin(length)
+	close(gate)
+	working.Wait()
+	p.end()
+
+	sum := newTotals()
+	for _, c := range callers {
+		sum.merge(&c.totals)
+		p.attempts[c.id] = c.attempts
+	}
+	return sum
+}
+
+// totals is what one caller, or all together, have seen.
+type totals struct {
+	outcomes          [outcomes]int64
+	acquired, release latency // of grants; of releases that succeeded
+	causes            causes
+}
+
+func newTotals() *totals {
+	return &totals{acquired: newLatency(), release: newLatency(), causes: causes{}}
+}
+
+// merge adds what another has seen.
+func (t *totals) merge(from *totals) {
+	for i, n := range from.outcomes {
+		t.outcomes[i] += n
+	}
+	t.acquired.Merge(from.acquired.Histogram)
+	t.release.Merge(from.release.Histogram)
+	for cause, n := range from.causes {
+		t.causes.count(cause, n)
+	}
+}
+
+// caller acquires and releases in a closed loop. Its goroutine owns it.
+type caller[L bench.Lease] struct {
+	totals
+	*phase
+	locker   bench.Locker[L]
+	id       int
+	ctx      context.Context // parent of the attempts' contexts
+	cancel   context.CancelFunc
+	random   *rand.Rand
+	sleeper  *time.Timer // one for all sleeps; stopped between them
+	attempts int64       // the number of the latest, from the session's start
+	line     []byte      // of the history
+}
+
+func newCaller[L bench.Lease](locker bench.Locker[L], p *phase, id int) *caller[L] {
+	c := &caller[L]{
+		totals:   *newTotals(),
+		phase:    p,
+		locker:   locker,
+		id:       id,
+		random:   rand.New(rand.NewPCG(p.flags.Seed, uint64(id))),
+		sleeper:  time.NewTimer(time.Hour),
+		attempts: p.attempts[id],
+	}
+	c.sleeper.Stop()
+	// A context of its own that can end, as a request has: a shared one would
+	// make the callers meet in it.
+	c.ctx, c.cancel = context.WithCancel(p.waits)
+	return c
+}
+
+// work makes attempts until the phase is over.
+func (c *caller[L]) work() {
+	defer c.cancel()
+	for c.next() {
+		if !c.attempt() {
+			c.giveBack()
+		}
+	}
+}
+
+// attempt acquires and, if that succeeds, holds and releases.
+func (c *caller[L]) attempt() (ok bool) {
+	i := c.id
+	if c.flags.Keys > 0 {
+		i = c.random.IntN(len(c.resources))
+	}
+	c.attempts++
+	start := c.clock.now()
+	c.note(start, evStart, i)
+	lease, err := c.acquire(c.resources[i])
+	done := c.clock.now()
+	if err != nil {
+		c.refused(done, i, err)
+		return false
+	}
+	c.outcomes[granted]++
+	c.acquired.record(done - start)
+	until := c.clock.at(lease.Until())
+	c.noteLease(done, evGrant, i, lease, until)
+
+	// From here to the free below this caller says that it alone holds the
+	// resource. The claim is freed before the release is sent, because another
+	// may rightly be granted the lock from then on.
+	mine, violated := c.owners[i].take(c.id, until, c.clock.now)
+	if violated {
+		c.violations.Add(1)
+	}
+	c.sleep(c.flags.Hold.next(c.random))
+	c.owners[i].free(mine)
+	c.giveUp(i, lease, until)
+	return true
+}
+
+// acquire makes one attempt: a single try, or, with --wait, tries until that
+// time is over. Only the flags that need it pay for a context of the attempt's
+// own.
+func (c *caller[L]) acquire(resource string) (L, error) {
+	f := c.flags
+	if f.Wait == 0 && f.CancelAfter == 0 {
+		return c.locker.TryAcquire(c.ctx, resource, f.TTL)
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	if f.CancelAfter > 0 {
+		defer time.AfterFunc(f.CancelAfter, cancel).Stop()
+	}
+	if f.Wait == 0 {
+		return c.locker.TryAcquire(ctx, resource, f.TTL)
+	}
+	ctx, end := context.WithTimeout(ctx, f.Wait)
+	defer end()
+	return c.locker.Acquire(ctx, resource, f.TTL)
+}
+
+// failurePause keeps callers from spinning when the answer is known before
+// anything was sent, as with too few nodes up.
+const failurePause = time.Millisecond
+
+// refused accounts for an attempt that was not granted.
+func (c *caller[L]) refused(at time.Duration, resource int, err error) {
+	o := judge(err)
+	c.note(at, outcomeEvents[o], resource)
+	if c.waits.Err() != nil {
+		return // cut by the end of the phase, so no outcome of its own
+	}
+	c.outcomes[o]++
+	if o == noQuorum || o == failed {
+		c.causes.add(err)
+		c.sleep(failurePause)
+	}
+}
+
+// giveUp releases. It is not cut short by the end of the phase.
+func (c *caller[L]) giveUp(resource int, lease L, until time.Duration) {
+	start := c.clock.now()
+	c.noteLease(start, evRelease, resource, lease, until)
+	err := lease.Release(context.Background())
+	done := c.clock.now()
+	switch {
+	case err == nil:
+		c.release.record(done - start)
+		c.pairs[c.id].Add(1)
+		c.noteLease(done, evReleased, resource, lease, until)
+	case errors.Is(err, redlock.ErrNotHeld):
+		c.causes.count("lost before its release", 1)
+		c.noteLease(done, evLost, resource, lease, until)
+	default:
+		c.causes.add(err)
+		c.noteLease(done, evError, resource, lease, until)
+	}
+}
+
+// sleep returns early when the phase is halted.
+func (c *caller[L]) sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	c.sleeper.Reset(d)
+	select {
+	case <-c.sleeper.C:
+	case <-c.quit:
+		c.sleeper.Stop()
+	}
+}
+
+// note and noteLease write to the history, where there is one. The line is made
+// in the caller's buffer, so that only the writing is done under a lock.
+func (c *caller[L]) note(at time.Duration, ev event, resource int) {
+	if c.history != nil {
+		c.line = c.history.append(c.line[:0], entry{at: at, client: c.id, resource: c.resources[resource], attempt: c.attempts, event: ev})
+		c.history.write(c.line)
+	}
+}
+
+func (c *caller[L]) noteLease(at time.Duration, ev event, resource int, lease L, until time.Duration) {
+	if c.history == nil {
+		return
+	}
+	token := lease.Token()
+	c.line = c.history.append(c.line[:0], entry{at, c.id, c.resources[resource], c.attempts, ev, &token, until})
+	c.history.write(c.line)
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/redmux/redmux/bench"
+)
+
+// flags is the command line. Passwords are not on it: other users of the
+// machine can read command lines.
+type flags struct {
+	// Where: nodes that run already, servers to start, or in-process ones.
+	Nodes    []string `env:"REDLOCK_NODES" sep:"," placeholder:"URL" help:"Masters to use. Without it servers are started."`
+	Spawn    int      `default:"5" placeholder:"N" help:"How many servers to start (default ${default})."`
+	Server   string   `placeholder:"PATH" help:"The server to start (default: redis-server or valkey-server on PATH)."`
+	Embedded bool     `help:"Use in-process servers, as where none is installed."`
+
+	// How much: a run ends by time or by count, whichever is first.
+	Duration time.Duration `short:"d" default:"10s" help:"How long a run lasts."`
+	Ops      int64         `short:"n" placeholder:"N" help:"End a run after N acquisitions, if that is sooner."`
+	Clients  int           `short:"c" default:"64" help:"Callers working at once."`
+	Runs     int           `default:"1" help:"Runs of each implementation, which take turns."`
+	Warmup   time.Duration `default:"1s" help:"Unmeasured time before each run; the history shows it."`
+	Impl     []string      `sep:"," default:"redlock" placeholder:"NAME" help:"What is measured: redlock, rueidis, rueidis-all, rueidis-tuned."`
+
+	// What the callers do.
+	Keys        int           `placeholder:"M" help:"Resources the callers compete for. 0: each has its own."`
+	Prefix      string        `help:"What the names of resources begin with."`
+	TTL         time.Duration `name:"ttl" default:"10s" help:"Of the locks."`
+	Hold        hold          `default:"0s" help:"How long a lock is held; exp:5ms is a random time with that mean."`
+	Wait        time.Duration `default:"0s" help:"How long an attempt may retry. 0: one try."`
+	NodeTimeout time.Duration `default:"0s" help:"How long a node's vote is waited for. 0: as the implementation sees fit."`
+	CancelAfter time.Duration `default:"0s" help:"Cancel each attempt's context after this time."`
+	Seed        uint64        `help:"Of the choice of resources and random times. 0: a random one."`
+
+	// Credentials for nodes whose URL has none.
+	User        string `help:"User name for nodes whose URL has none."`
+	PasswordEnv string `placeholder:"VAR" help:"Environment variable that holds the password."`
+
+	// What comes out.
+	History string `placeholder:"FILE" help:"Write one JSON line per event to this file."`
+	Output  string `short:"o" enum:"text,json" default:"text" help:"Form of the result: ${enum}."`
+	Quiet   bool   `short:"q" help:"No progress on standard error."`
+
+	password string // from PasswordEnv; printed nowhere (R27)
+}
+
+// usageError is a command line that makes no sense: exit code 2.
+type usageError struct{ error }
+
+// errHelp is returned when help was asked for and printed.
+var errHelp = errors.New("help was printed")
+
+// parse reads the command line and refuses what cannot be meant.
+func parse(args []string, stdout io.Writer) (*flags, error) {
+	f := &flags{}
+	helped := false
+	parser, err := kong.New(f,
+		kong.Name("loadgen"),
+		kong.Description("Acquires and releases distributed locks as fast as it can, and counts."),
+		kong.Writers(stdout, io.Discard),
+		kong.Exit(func(int) { helped = true }),
+	)
+	if err != nil {
+		return nil, err // the struct above is wrong, not the command line
+	}
+	_, err = parser.Parse(args)
+	if helped {
+		return nil, errHelp
+	}
+	if err == nil {
+		err = f.validate()
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return f, nil
+}
+
+// validate refuses what kong cannot know to be wrong, so that a mistake ends in
+// a sentence and not in a strange result.
+func (f *flags) validate() error {
+	switch {
+	case f.Embedded && len(f.Nodes) > 0:
+		return errors.New("--embedded and --nodes (or REDLOCK_NODES) exclude one another")
+	case f.Embedded && f.Server != "":
+		return errors.New("--embedded and --server exclude one another")
+	case f.Server != "" && len(f.Nodes) > 0:
+		return errors.New("--server and --nodes (or REDLOCK_NODES) exclude one another")
+	case f.Spawn < 1 || f.Spawn > 16:
+		return fmt.Errorf("--spawn %d: 1 to 16 servers can be started", f.Spawn)
+	case f.Clients < 1 || f.Clients > maxCallers:
+		return fmt.Errorf("--clients %d: 1 to %d callers", f.Clients, maxCallers)
+	case f.Runs < 1:
+		return errors.New("--runs must be at least 1")
+	case f.Duration <= 0:
+		return errors.New("--duration must be more than 0")
+	case f.TTL < time.Millisecond:
+		return errors.New("--ttl must be at least 1ms")
+	case f.Ops < 0 || f.Keys < 0:
+		return errors.New("--ops and --keys cannot be negative")
+	case f.Warmup < 0 || f.Wait < 0 || f.NodeTimeout < 0 || f.CancelAfter < 0:
+		return errors.New("a time on the command line is negative")
+	case f.User != "" && f.PasswordEnv == "":
+		return errors.New("--user needs --password-env")
+	}
+	return errors.Join(f.validateImpl(), f.readPassword())
+}
+
+// validateImpl wants each name once: runs of one name would be thrown together
+// when implementations are compared.
+func (f *flags) validateImpl() error {
+	if len(f.Impl) == 0 {
+		return errors.New("--impl names nothing")
+	}
+	for i, name := range f.Impl {
+		if !slices.Contains(implementations(), name) {
+			return fmt.Errorf("--impl %s: choose from %s", name, strings.Join(implementations(), ", "))
+		}
+		if slices.Contains(f.Impl[:i], name) {
+			return fmt.Errorf("--impl names %s twice; --runs repeats", name)
+		}
+	}
+	return nil
+}
+
+// readPassword takes an empty variable for a mistake: without a password the
+// nodes would answer every command with NOAUTH.
+func (f *flags) readPassword() error {
+	if f.PasswordEnv == "" {
+		return nil
+	}
+	f.password = os.Getenv(f.PasswordEnv)
+	if f.password == "" {
+		return fmt.Errorf("--password-env: the environment variable %s is empty", f.PasswordEnv)
+	}
+	return nil
+}
+
+// implementations are the names that --impl knows.
+func implementations() []string { return append([]string{"redlock"}, bench.Variants...) }

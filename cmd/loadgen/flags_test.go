@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUsageErrors(t *testing.T) {
+	t.Setenv("REDLOCK_NODES", "")
+	t.Setenv("EMPTY", "")
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"unknown flag", []string{"--frob"}},
+		{"unexpected argument", []string{"5"}},
+		{"--impl redsync", []string{"--impl", "redlock,redsync"}},
+		{"twice", []string{"--impl", "redlock,redlock"}},
+		{"exclude", []string{"--embedded", "--nodes", "redis://127.0.0.1:1"}},
+		{"exclude", []string{"--embedded", "--server", "redis-server"}},
+		{"exclude", []string{"--server", "redis-server", "--nodes", "redis://127.0.0.1:1"}},
+		{"--spawn 0", []string{"--spawn", "0"}},
+		{"--spawn 17", []string{"--spawn", "17"}},
+		{"--clients 0", []string{"-c", "0"}},
+		{"--runs", []string{"--runs", "0"}},
+		{"--duration", []string{"-d", "0s"}},
+		{"--duration", []string{"-d", "10"}},
+		{"--ttl", []string{"--ttl", "1us"}},
+		{"negative", []string{"--keys=-1"}},
+		{"negative", []string{"--wait=-1s"}},
+		{"exp:5ms", []string{"--hold", "zipf:5ms"}},
+		{"--output", []string{"-o", "xml"}},
+		{"--password-env", []string{"--user", "me"}},
+		{"EMPTY is empty", []string{"--password-env", "EMPTY"}},
+		{"invalid URL scheme", []string{"--nodes", "http://127.0.0.1:1"}},
+		{"malformed", []string{"--nodes", "redis://u:s3cret@h:x%zz"}},
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitUsage, run(c.args, &stdout, &stderr, nil), "%q: %s", c.args, &stderr)
+		require.Contains(t, stderr.String(), c.says, "%q", c.args)
+		require.NotContains(t, stderr.String(), "s3cret")
+		require.Empty(t, stdout.String())
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitGood, run([]string{"--help"}, &stdout, &stderr, nil))
+	for _, flag := range []string{
+		"--nodes", "REDLOCK_NODES", "--spawn", "--server", "--embedded", "-d,", "-n,", "-c,", "--keys", "--ttl", "--hold", "--wait", "--node-timeout",
+		"--cancel-after", "--impl", "--runs", "--warmup", "--seed", "--password-env", "--user", "--history", "-o,", "-q,",
+	} {
+		require.Contains(t, stdout.String(), flag)
+	}
+	require.Empty(t, stderr.String())
+}

@@ -1,0 +1,156 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// command builds the program once and prepares to run it.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := build()
+	require.NoError(t, err)
+	return exec.Command(path, args...)
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(buildDir, "loadgen")
+	return path, exec.Command("go", "build", "-o", path, ".").Run()
+})
+
+var buildDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if buildDir, err = os.MkdirTemp("", "loadgen"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(buildDir)
+		return m.Run()
+	}())
+}
+
+// start starts the command and waits until its first run is under way.
+func start(t *testing.T, cmd *exec.Cmd) (stdout *bytes.Buffer) {
+	t.Helper()
+	stdout = &bytes.Buffer{}
+	cmd.Stdout = stdout
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill() })
+	for s := bufio.NewScanner(stderr); s.Scan(); {
+		if strings.Contains(s.Text(), "run 1 of 1") {
+			go func() {
+				for s.Scan() {
+				}
+			}()
+			return stdout
+		}
+	}
+	t.Fatal("it ended too soon")
+	return nil
+}
+
+func interrupted(t *testing.T, cmd *exec.Cmd, stdout *bytes.Buffer) runResult {
+	t.Helper()
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	at := time.Now()
+	err := cmd.Wait()
+	require.Less(t, time.Since(at), 10*time.Second)
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, exitInterrupted, exit.ExitCode())
+	var r result
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+	return r.Runs[0]
+}
+
+// An interrupt stops the callers, releases what they hold and prints the result.
+func TestInterruptReleasesWhatIsHeld(t *testing.T) {
+	servers, nodes := servers(t, 3)
+	for _, impl := range []string{"redlock", "rueidis"} {
+		cmd := command(t, nodes, "-d1m", "--warmup=0s", "-c4", "--hold=1h", "--ttl=2h", "-ojson", "--impl="+impl)
+		stdout := start(t, cmd)
+		require.Eventually(t, func() bool { return keys(t, servers[0]) == 4 }, 10*time.Second, time.Millisecond)
+		r := interrupted(t, cmd, stdout)
+		require.EqualValues(t, 4, r.Pairs)
+		for _, s := range servers {
+			require.Zero(t, keys(t, s))
+		}
+	}
+}
+
+func keys(t *testing.T, s *redistest.Server) int64 {
+	t.Helper()
+	n, err := s.Do("DBSIZE")
+	require.NoError(t, err)
+	return n.(int64)
+}
+
+// Servers that were started end with the command, and their folders go.
+func TestInterruptEndsSpawnedServers(t *testing.T) {
+	if _, ok := redistest.Find(); !ok {
+		t.Skip(redistest.ErrNoServer)
+	}
+	dir, err := os.MkdirTemp("", "lg") // short, for the sockets in it
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	cmd := command(t, "-d1m", "--warmup=0s", "--spawn=2", "-c2", "-ojson")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	stdout := start(t, cmd)
+	r := interrupted(t, cmd, stdout)
+	require.Equal(t, "spawned", r.Backend)
+	for _, n := range r.Nodes {
+		require.True(t, strings.HasPrefix(n.Addr, dir), n.Addr)
+	}
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// A second interrupt does not wait for anybody.
+func TestInterruptTwiceLeavesAtOnce(t *testing.T) {
+	stuck := make(chan struct{})
+	defer close(stuck)
+	entered := make(chan struct{}, 1)
+	f := &fakeLocker{try: func() error {
+		select {
+		case entered <- struct{}{}:
+		default:
+		}
+		<-stuck
+		return redlock.ErrHeld
+	}}
+	signals := make(chan os.Signal)
+	code := make(chan int)
+	go func() {
+		var out bytes.Buffer
+		code <- runWith(f.opens, []string{"-q", "--embedded", "--spawn=1", "--warmup=0s", "-c1"}, &out, &out, signals)
+	}()
+	<-entered
+	signals <- syscall.SIGINT
+	select {
+	case <-code:
+		t.Fatal("the first interrupt waits for callers")
+	case signals <- syscall.SIGINT:
+	}
+	require.Equal(t, exitInterrupted, <-code)
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// latency records how long something took, from 64 ns to a minute, within one
+// per cent. Two digits and not three: a thousand callers with two histograms
+// each would else keep hundreds of megabytes alive, and a heap of that size
+// hides what garbage costs.
+type latency struct{ *hdrhistogram.Histogram }
+
+const longest = time.Minute
+
+func newLatency() latency { return latency{hdrhistogram.New(64, int64(longest), 2)} }
+
+// record counts what is longer than the longest as the longest.
+func (l latency) record(d time.Duration) { l.RecordValue(int64(min(d, longest))) }
+
+// quantiles are in microseconds; all 0 where nothing was recorded.
+type quantiles struct {
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+// quantiles are exact to the histogram's one per cent.
+func (l latency) quantiles() quantiles {
+	if l.TotalCount() == 0 {
+		return quantiles{}
+	}
+	at := func(percentile float64) float64 { return float64(l.ValueAtPercentile(percentile)) / 1e3 }
+	return quantiles{at(50), at(90), at(99), at(99.9), float64(l.Max()) / 1e3}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+// outcome is how an attempt ended (R12).
+type outcome int
+
+const (
+	granted outcome = iota
+	held
+	noQuorum
+	expired
+	cancelled
+	failed
+	outcomes // how many there are
+)
+
+var outcomeEvents = [outcomes]event{evGrant, evHeld, evNoQuorum, evExpired, evCancel, evError}
+
+// judge classifies an attempt's error. A deadline that ended the retrying is
+// not what the attempt is about: then the last try's outcome counts.
+func judge(err error) outcome {
+	switch {
+	case err == nil:
+		return granted
+	case err == redlock.ErrHeld:
+		return held // the ordinary one, without a walk through the chain
+	case errors.Is(err, context.Canceled):
+		return cancelled
+	case errors.Is(err, redlock.ErrHeld):
+		return held
+	case errors.Is(err, redlock.ErrNoQuorum):
+		return noQuorum
+	case errors.Is(err, redlock.ErrExpired):
+		return expired
+	case errors.Is(err, context.DeadlineExceeded):
+		return cancelled
+	default:
+		return failed
+	}
+}
+
+// maxCauses bounds the table of causes, maxCause the text of one.
+const (
+	maxCauses = 64
+	maxCause  = 80
+)
+
+// causes counts why attempts and releases failed.
+type causes map[string]int64
+
+// classes say of an error what kind it is; beside the errors that say why, they
+// would only count the same again.
+var classes = []error{redlock.ErrNoQuorum, multiplex.ErrUndecided, multiplex.ErrDown}
+
+// add counts every leaf of err: each node of a missing quorum has its own cause.
+func (c causes) add(err error) {
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		for _, wrapped := range all {
+			if len(all) == 1 || !slices.Contains(classes, wrapped) {
+				c.add(wrapped)
+			}
+		}
+		return
+	case interface{ Unwrap() error }:
+		if wrapped := e.Unwrap(); wrapped != nil {
+			c.add(wrapped)
+			return
+		}
+	}
+	c.count(causeText(err), 1)
+}
+
+func (c causes) count(cause string, n int64) {
+	if _, known := c[cause]; !known && len(c) >= maxCauses {
+		cause = "other"
+	}
+	c[cause] += n
+}
+
+// causeText is the class of a server's error (NOAUTH, LOADING …) where it has
+// one that says something, else the error's own text.
+func causeText(err error) string {
+	text := strings.TrimPrefix(err.Error(), "resp: server error: ")
+	class, _, ok := strings.Cut(text, " ")
+	if ok && len(class) > len("ERR") && strings.ToUpper(class) == class {
+		return class
+	}
+	if len(text) > maxCause {
+		text = text[:maxCause]
+	}
+	return text
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The exit codes. 99 is kept for a comparison that was missed.
+const (
+	exitGood        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitViolated    = 3
+	exitInterrupted = 130
+)
+
+// run is the command without the process around it.
+func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	return runWith(openSystem, args, stdout, stderr, signals)
+}
+
+// opener opens the implementation of that name; tests have others.
+type opener func(f *flags, name string, urls []string) (system, error)
+
+// runWith watches for signals while the session runs in a goroutine of its own.
+// The first one ends the session's context, after which the session ends by
+// itself; the second one is from somebody who does not want to wait for that.
+func runWith(open opener, args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	f, err := parse(args, stdout)
+	if err != nil {
+		return explain(stderr, err)
+	}
+	s := &session{flags: f, open: open, clock: newClock(), stdout: stdout, progress: newProgress(stderr, f.Quiet)}
+	ctx, interrupt := context.WithCancel(context.Background())
+	defer interrupt()
+	done := make(chan error, 1)
+	go func() { done <- s.run(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return explain(stderr, err)
+		case <-signals:
+			if ctx.Err() != nil {
+				s.closeTarget()
+				return exitInterrupted
+			}
+			interrupt()
+		}
+	}
+}
+
+// What makes the exit code other than 1. A violation is the graver finding and
+// wins over an interrupt.
+var (
+	errViolated    = errors.New("mutual exclusion was VIOLATED")
+	errInterrupted = errors.New("interrupted")
+)
+
+// explain prints what went wrong and chooses the exit code.
+func explain(stderr io.Writer, err error) int {
+	if err == nil || errors.Is(err, errHelp) {
+		return exitGood
+	}
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintf(stderr, "loadgen: %s\n", strings.TrimSuffix(line, "\n"))
+	}
+	var usage usageError
+	switch {
+	case errors.As(err, &usage):
+		fmt.Fprintln(stderr, "loadgen: --help shows what can be said")
+		return exitUsage
+	case errors.Is(err, errViolated):
+		return exitViolated
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	default:
+		return exitFailed
+	}
+}
+
+// session is all runs of one command.
+type session struct {
+	flags    *flags
+	open     opener
+	clock    clock
+	stdout   io.Writer
+	progress *progress
+
+	// The following are set before the first run and kept by the goroutine of
+	// run. Attempts are numbered on over all runs, so that a client and a number
+	// name one attempt in the history.
+	history   *history
+	nodes     []nodeResult
+	resources []string
+	attempts  []int64
+	result    result
+
+	mu     sync.Mutex // guards the following
+	target *target
+	gone   bool // the target is closed, or must be as soon as there is one
+}
+
+// run runs until all is done or ctx, which an interrupt ends, is over.
+func (s *session) run(ctx context.Context) (err error) {
+	t, err := openTarget(s.flags)
+	if err != nil {
+		return err
+	}
+	s.setTarget(t)
+	defer s.closeTarget()
+	if err := s.prepare(t); err != nil {
+		return err
+	}
+	s.result.Schema = 1
+	s.result.Runs = []runResult{}
+	runErr := s.runAll(ctx, t)
+	err = errors.Join(runErr, s.history.close(), s.print(t))
+	for _, r := range s.result.Runs {
+		if r.Violations > 0 {
+			return errors.Join(err, errViolated)
+		}
+	}
+	if ctx.Err() != nil {
+		return errors.Join(err, errInterrupted)
+	}
+	return err
+}
+
+// prepare asks the nodes, names the resources and opens the history.
+func (s *session) prepare(t *target) error {
+	f := s.flags
+	infos, err := t.probe(f)
+	if err != nil {
+		return err
+	}
+	for _, n := range infos {
+		if n.Err != nil {
+			s.progress.say("%s does not answer: %v", n.Addr, n.Err)
+		}
+		s.nodes = append(s.nodes, nodeResult{n.Addr, n.Product, n.Version})
+	}
+	if t.remark != "" {
+		s.progress.say("%s", t.remark)
+	}
+	if f.Seed == 0 {
+		f.Seed = rand.Uint64()
+	}
+	s.resources = resourceNames(f)
+	s.attempts = make([]int64, f.Clients)
+	if f.History != "" {
+		s.history, err = createHistory(f.History, s.clock)
+	}
+	return err
+}
+
+// resourceNames are the same in every process where resources are shared, and
+// otherwise no other process's.
+func resourceNames(f *flags) []string {
+	if f.Keys == 0 {
+		own := fmt.Sprintf("%sown:%08x:", f.Prefix, rand.Uint32())
+		return numbered(own, f.Clients)
+	}
+	return numbered(f.Prefix+"k", f.Keys)
+}
+
+// numbered are made beforehand: the measuring loop makes no strings.
+func numbered(prefix string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = prefix + strconv.Itoa(i)
+	}
+	return names
+}
+
+// runAll lets the implementations take turns, so that a machine that grows slow
+// or a neighbour who comes and goes hits all of them. A run without a grant is
+// an error, but the others still have their turn.
+func (s *session) runAll(ctx context.Context, t *target) error {
+	var errs []error
+	for i := range s.flags.Runs {
+		for _, impl := range s.flags.Impl {
+			if ctx.Err() != nil {
+				return errors.Join(errs...)
+			}
+			r, err := s.runOne(ctx, t, impl, i)
+			if err != nil {
+				return errors.Join(append(errs, fmt.Errorf("%s: %w", impl, err))...)
+			}
+			s.result.Runs = append(s.result.Runs, r)
+			if r.failed() {
+				errs = append(errs, fmt.Errorf("%s: run %d: nothing was granted", impl, i+1))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// closeTimeout bounds the wait for releases that are on their way.
+const closeTimeout = 5 * time.Second
+
+// runOne opens an implementation, warms it up, measures it and closes it: none
+// but the measured one has connections, buffers or goroutines.
+func (s *session) runOne(ctx context.Context, t *target, impl string, i int) (runResult, error) {
+	f := s.flags
+	sys, err := s.open(f, impl, t.urls)
+	if err != nil {
+		return runResult{}, err
+	}
+	title := fmt.Sprintf("run %d of %d: %s, %s, %s", i+1, f.Runs, impl, count(f.Clients, "caller"), count(len(t.urls), t.backend+" node"))
+	violations := int64(0)
+	if f.Warmup > 0 {
+		p := s.newPhase()
+		s.drive(ctx, sys, p, f.Warmup)
+		violations = p.violations.Load()
+	}
+	p := s.newPhase()
+	p.limit(f.Ops)
+	stop := s.progress.watch(title, p)
+	totals := s.drive(ctx, sys, p, f.Duration)
+	stop()
+	r := newRunResult(p, totals)
+	r.Impl, r.Backend, r.N, r.Nodes = impl, t.backend, len(t.urls), s.nodes
+	r.Violations += violations
+
+	closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return r, sys.close(closing)
+}
+
+// newPhase is a phase of this session: owners of resources are not carried over,
+// since a phase ends with everything released.
+func (s *session) newPhase() *phase {
+	return newPhase(s.flags, s.clock, s.history, s.resources, s.attempts)
+}
+
+// drive runs a phase, which an interrupt halts.
+func (s *session) drive(ctx context.Context, sys system, p *phase, d time.Duration) *totals {
+	defer context.AfterFunc(ctx, p.halt)()
+	return sys.drive(p, d)
+}
+
+// print writes the result, also that of an interrupted session.
+func (s *session) print(t *target) error {
+	if s.flags.Output == "json" {
+		return s.result.writeJSON(s.stdout)
+	}
+	return s.result.writeText(s.stdout, s.flags, t.remark)
+}
+
+// setTarget and closeTarget may be called from two goroutines: an impatient
+// user's second interrupt ends the servers while the session still runs.
+func (s *session) setTarget(t *target) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.target = t
+	if s.gone {
+		t.close()
+	}
+}
+
+func (s *session) closeTarget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.target != nil && !s.gone {
+		s.target.close()
+	}
+	s.gone = true
+}

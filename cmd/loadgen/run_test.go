@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// measure runs the command and reads its JSON.
+func measure(t *testing.T, open opener, wantCode int, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := runWith(open, append([]string{"-q", "-o", "json"}, args...), &stdout, &stderr, nil)
+	require.Equal(t, wantCode, code, &stderr)
+	var r result
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+	require.Equal(t, 1, r.Schema)
+	return r
+}
+
+// servers gives the flags for real servers, or skips the test.
+func servers(t *testing.T, n int) (nodes []*redistest.Server, flag string) {
+	t.Helper()
+	nodes = redistest.Servers(t, n)
+	return nodes, "--nodes=" + strings.Join(redistest.URLs(nodes), ",")
+}
+
+const short = "-d150ms"
+
+func TestEveryImplementationOnSpawnedServers(t *testing.T) {
+	if _, ok := redistest.Find(); !ok {
+		t.Skip(redistest.ErrNoServer)
+	}
+	r := measure(t, openSystem, exitGood, short, "--warmup=20ms", "--spawn=3", "-c8", "--runs=2", "--impl="+strings.Join(implementations(), ","))
+	var order []string
+	for _, run := range r.Runs {
+		order = append(order, run.Impl)
+		require.Equal(t, "spawned", run.Backend)
+		require.Equal(t, 3, run.N)
+		require.Len(t, run.Nodes, 3)
+		require.NotEmpty(t, run.Nodes[2].Server)
+		require.Regexp(t, `^\d+\.\d+`, run.Nodes[2].Version)
+		require.Equal(t, 8, run.Clients)
+		require.Positive(t, run.Pairs)
+		require.InDelta(t, float64(run.Pairs)/run.DurationS, run.PairsPerS, 1)
+		require.Less(t, run.DurationS, 5.0)
+		for _, q := range []quantiles{run.AcquireUS, run.ReleaseUS} {
+			require.Positive(t, q.P50)
+			require.True(t, slices.IsSorted([]float64{q.P50, q.P90, q.P99, q.P999, q.Max}), q)
+		}
+		require.GreaterOrEqual(t, run.Outcomes.Granted, run.Pairs)
+		require.Positive(t, run.CPUUSPerPair)
+		require.Zero(t, run.Violations)
+	}
+	require.Equal(t, append(implementations(), implementations()...), order, "they take turns")
+}
+
+func TestEmbedded(t *testing.T) {
+	r := measure(t, openSystem, exitGood, "--embedded", "--spawn=3", "-n10", "--warmup=0s", "-c2", "--impl=redlock,rueidis")
+	for _, run := range r.Runs {
+		require.Equal(t, "embedded", run.Backend)
+		require.EqualValues(t, 10, run.Outcomes.Granted)
+	}
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitGood, run([]string{"--embedded", "--spawn=1", "-n1", "--warmup=0s"}, &stdout, &stderr, nil))
+	require.Contains(t, stdout.String(), "in-process")
+	require.Contains(t, stderr.String(), "1 embedded node")
+}
+
+// Without a server on PATH the command still works.
+func TestFallsBackToEmbedded(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("REDMUX_SERVER", "")
+	r := measure(t, openSystem, exitGood, "--spawn=1", "-n1", "--warmup=0s")
+	require.Equal(t, "embedded", r.Runs[0].Backend)
+
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitFailed, run([]string{"--server=no-such-server", "-n1"}, &stdout, &stderr, nil))
+	require.Contains(t, stderr.String(), "no-such-server")
+}
+
+// Scripts read these names.
+func TestJSONSchema(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitGood, runWith((&fakeLocker{ttl: time.Hour}).opens, []string{"-q", "--embedded", "--spawn=1", "-n3", "--warmup=0s", "-o", "json"}, &stdout, &stderr, nil))
+	var got struct {
+		Schema float64
+		Runs   []map[string]any
+	}
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &got))
+	keys := func(v any) string { return strings.Join(slices.Sorted(maps.Keys(v.(map[string]any))), " ") }
+	run := got.Runs[0]
+	require.EqualValues(t, 1, got.Schema)
+	require.Equal(t, "acquire_us allocs_per_pair backend bytes_per_pair clients cpu_us_per_pair duration_s errors impl n nodes outcomes pairs pairs_per_s release_us violations", keys(run))
+	require.Equal(t, "max p50 p90 p99 p999", keys(run["acquire_us"]))
+	require.Equal(t, "max p50 p90 p99 p999", keys(run["release_us"]))
+	require.Equal(t, "cancelled error expired granted held noquorum", keys(run["outcomes"]))
+	require.Equal(t, "addr server version", keys(run["nodes"].([]any)[0]))
+	require.Empty(t, keys(run["errors"]))
+}
+
+func TestOpsCountsAcquisitions(t *testing.T) {
+	var tries atomic.Int64
+	f := &fakeLocker{ttl: time.Hour, try: func() error {
+		runtime.Gosched() // so that the last ones are taken by several at once
+		if tries.Add(1)%3 != 0 {
+			return redlock.ErrHeld
+		}
+		return nil
+	}}
+	r := measure(t, f.opens, exitGood, "--embedded", "--spawn=1", "--warmup=0s", "-c7", "-n1000").Runs[0]
+	require.EqualValues(t, 1000, r.Outcomes.Granted)
+	require.EqualValues(t, 1000, r.Pairs)
+	require.InDelta(t, 2000, r.Outcomes.Held, 20)
+}
+
+// A lock that is granted to two at a time is found out, a lock that ended is not.
+func TestViolations(t *testing.T) {
+	args := []string{"--embedded", "--spawn=1", "--warmup=0s", "-d100ms", "-c4", "--keys=1", "--hold=1ms"}
+	r := measure(t, (&fakeLocker{ttl: time.Hour}).opens, exitViolated, args...)
+	require.Positive(t, r.Runs[0].Violations)
+
+	// In the warm-up too.
+	measure(t, (&fakeLocker{ttl: time.Hour}).opens, exitViolated, append(args, "--warmup=50ms", "-n1")...)
+
+	// Validities of no length: whoever comes finds nobody.
+	r = measure(t, (&fakeLocker{}).opens, exitGood, args...)
+	require.Zero(t, r.Runs[0].Violations)
+}
+
+func TestContendedOnRealServers(t *testing.T) {
+	_, nodes := servers(t, 3)
+	for _, wait := range []string{"--wait=0s", "--wait=1s"} {
+		r := measure(t, openSystem, exitGood, nodes, short, "--warmup=20ms", "-c8", "--keys=2", "--hold=exp:200us", wait, "--impl=redlock,rueidis")
+		for _, run := range r.Runs {
+			require.Equal(t, "remote", run.Backend)
+			require.Positive(t, run.Pairs, run.Impl)
+			require.Zero(t, run.Violations, run.Impl)
+		}
+		if wait == "--wait=0s" {
+			require.Positive(t, r.Runs[0].Outcomes.Held)
+		}
+	}
+}
+
+func TestNothingGranted(t *testing.T) {
+	for _, impl := range []string{"redlock", "rueidis"} {
+		r := measure(t, openSystem, exitFailed, "--nodes=redis://127.0.0.1:1", "-d50ms", "--warmup=0s", "-c2", "--impl="+impl)
+		require.Zero(t, r.Runs[0].Pairs)
+		require.Positive(t, r.Runs[0].Outcomes.NoQuorum)
+		require.Equal(t, r.Runs[0].Outcomes.NoQuorum, r.Runs[0].Errors["connection refused"])
+	}
+}
+
+func TestContextsEnd(t *testing.T) {
+	f := &fakeLocker{deaf: redlock.ErrHeld}
+	args := []string{"--embedded", "--spawn=1", "--warmup=0s", "-d100ms", "-c2"}
+	r := measure(t, f.opens, exitGood, append(args, "--cancel-after=5ms")...).Runs[0]
+	require.Positive(t, r.Outcomes.Cancelled)
+	require.Zero(t, r.Outcomes.Held)
+
+	// A wait that is over is not a cancellation: the resource is held.
+	r = measure(t, f.opens, exitGood, append(args, "--wait=5ms")...).Runs[0]
+	require.Positive(t, r.Outcomes.Held)
+	require.Zero(t, r.Outcomes.Cancelled)
+
+	// The end of the run ends a long wait, and is nobody's outcome.
+	r = measure(t, f.opens, exitGood, append(args, "--wait=1h")...).Runs[0]
+	require.Equal(t, outcomeCounts{}, r.Outcomes)
+}
+
+func TestReleaseThatFails(t *testing.T) {
+	for err, cause := range map[error]string{redlock.ErrNotHeld: "lost before its release", errors.New("broken"): "broken"} {
+		r := measure(t, lossy{err}.opens, exitGood, "--embedded", "--spawn=1", "--warmup=0s", "-n5").Runs[0]
+		require.EqualValues(t, 5, r.Outcomes.Granted)
+		require.Zero(t, r.Pairs)
+		require.EqualValues(t, 5, r.Errors[cause])
+	}
+}
+
+// R27: the password goes to the nodes and nowhere else.
+func TestPassword(t *testing.T) {
+	if _, ok := redistest.Find(); !ok {
+		t.Skip(redistest.ErrNoServer)
+	}
+	t.Setenv("SECRET", "s3cret")
+	var stdout, stderr bytes.Buffer
+	args := []string{"--password-env=SECRET", "--spawn=1", "-n10", "--warmup=0s", "--impl=redlock,rueidis", "-ojson"}
+	require.Equal(t, exitGood, run(args, &stdout, &stderr, nil), &stderr)
+	require.NotContains(t, stdout.String()+stderr.String(), "s3cret")
+	require.Equal(t, 2, strings.Count(stdout.String(), `"granted": 10`))
+
+	t.Setenv("SECRET", "wr0ng")
+	nodes := redistest.Servers(t, 1, redistest.Password("s3cret"))
+	stdout.Reset()
+	stderr.Reset()
+	args = []string{"--password-env=SECRET", "--nodes=" + withoutPassword(nodes[0].URL()), "-d50ms", "--warmup=0s", "--impl=redlock,rueidis"}
+	require.Equal(t, exitFailed, run(args, &stdout, &stderr, nil))
+	require.Contains(t, stdout.String(), "WRONGPASS")
+	require.NotContains(t, stdout.String()+stderr.String(), "wr0ng")
+}
+
+// The loop around the locks allocates nothing, so what is counted is theirs.
+func TestTheLoopAllocatesNothing(t *testing.T) {
+	f, err := parse([]string{"-c1"}, os.Stdout)
+	require.NoError(t, err)
+	for _, withHistory := range []bool{false, true} {
+		var h *history
+		if withHistory {
+			h, err = createHistory(t.TempDir()+"/h", newClock())
+			require.NoError(t, err)
+		}
+		p := newPhase(f, newClock(), h, []string{"r"}, make([]int64, 1))
+		c := newCaller(&fakeLocker{ttl: time.Hour}, p, 0)
+		c.attempt()
+		allocs := testing.AllocsPerRun(1000, func() { c.attempt() })
+		if withHistory {
+			require.LessOrEqual(t, allocs, 3.0, "the token of each line") // only then
+		} else {
+			require.Zero(t, allocs)
+		}
+		p.halt()
+		require.NoError(t, h.close())
+	}
+}

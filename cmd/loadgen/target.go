@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redmux/redmux/bench"
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// target is the servers under load.
+type target struct {
+	backend string // remote, spawned or embedded
+	urls    []string
+	remark  string // what the user should know about them; may be empty
+	close   func() // ends those that were started
+}
+
+// openTarget takes the given nodes or starts servers. Only where there is none
+// to be found, and none was asked for, do in-process ones take their place.
+func openTarget(f *flags) (*target, error) {
+	switch {
+	case len(f.Nodes) > 0:
+		return &target{backend: "remote", urls: f.Nodes, close: func() {}}, nil
+	case f.Embedded:
+		return embed(f)
+	}
+	t, err := spawn(f)
+	if errors.Is(err, redistest.ErrNoServer) && f.Server == "" {
+		return embed(f)
+	}
+	return t, err
+}
+
+// spawn starts servers on unix sockets in temporary folders. They die with this
+// process. Where a password is given they require it.
+func spawn(f *flags) (*target, error) {
+	servers, err := redistest.StartN(f.Spawn, redistest.Options{Path: f.Server, Unix: true, Password: f.password})
+	if err != nil {
+		return nil, err
+	}
+	// Unix sockets: they take no port, nobody else can connect to them, and
+	// they are faster, so that more of what is measured is the client.
+	t := &target{backend: "spawned"}
+	for _, s := range servers {
+		t.urls = append(t.urls, withoutPassword(s.URL()))
+	}
+	t.close = func() {
+		for _, s := range servers {
+			s.Close()
+		}
+	}
+	return t, nil
+}
+
+// withoutPassword leaves the password to the configuration, where that of
+// --password-env goes.
+func withoutPassword(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	u.User = nil
+	return u.String()
+}
+
+// embed starts servers in this process.
+func embed(f *flags) (*target, error) {
+	// They expire keys by the clock, as real servers do; without that a lock
+	// whose release was lost would be held for ever.
+	t := &target{backend: "embedded", remark: "The servers are in-process ones: this shows that it works, not how fast it is. Install redis-server or valkey-server, or name --nodes."}
+	var servers []*miniredis.Miniredis
+	t.close = func() {
+		for _, s := range servers {
+			s.Close()
+		}
+	}
+	for range f.Spawn {
+		s := miniredis.NewMiniRedis()
+		s.ClockTTL(true)
+		if f.password != "" {
+			s.RequireUserAuth(userName(f.User), f.password)
+		}
+		if err := s.Start(); err != nil {
+			t.close()
+			return nil, fmt.Errorf("in-process server: %w", err)
+		}
+		servers = append(servers, s)
+		t.urls = append(t.urls, "redis://"+s.Addr())
+	}
+	return t, nil
+}
+
+// userName is what an empty one means to a server.
+func userName(name string) string {
+	if name == "" {
+		return "default"
+	}
+	return name
+}
+
+// probeTimeout bounds what a node that does not answer may delay the start.
+const probeTimeout = 2 * time.Second
+
+// probe asks the nodes what they are. A URL that cannot be understood is a
+// usage error; a node that does not answer is none.
+func (t *target) probe(f *flags) ([]bench.NodeInfo, error) {
+	cfg := f.rueidisConfig(t.urls)
+	cfg.Tune = func(o *rueidis.ClientOption) {
+		o.PipelineMultiplex = -1
+		o.Dialer.Timeout = probeTimeout
+		o.ConnWriteTimeout = probeTimeout
+	}
+	l, err := bench.OpenRueidis(cfg)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	defer l.Close(ctx)
+	return l.Nodes(ctx), nil
+}

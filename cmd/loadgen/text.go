@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// writeText prints the result for people.
+func (r result) writeText(w io.Writer, f *flags, remark string) error {
+	out := &strings.Builder{}
+	if len(r.Runs) > 0 {
+		fmt.Fprintf(out, "%s\n%s\n", describeNodes(r.Runs[0]), describeWork(f))
+		if remark != "" {
+			fmt.Fprintln(out, remark)
+		}
+		writeTables(out, r.Runs)
+		writeErrors(out, r.Runs)
+		writeRatios(out, f.Impl, r.Runs)
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// describeNodes says what was measured: "5 spawned nodes: redis 7.0.15".
+func describeNodes(r runResult) string {
+	var kinds []string
+	for _, n := range r.Nodes {
+		kind := strings.TrimSpace(n.Server + " " + n.Version)
+		if kind == "" {
+			kind = "one that did not answer"
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return fmt.Sprintf("%s: %s", count(r.N, r.Backend+" node"), strings.Join(kinds, ", "))
+}
+
+// describeWork says what the callers did.
+func describeWork(f *flags) string {
+	what := "each its own resource"
+	if f.Keys > 0 {
+		what = count(f.Keys, "resource") + " for all"
+	}
+	s := fmt.Sprintf("%s in a closed loop, %s, TTL %v", count(f.Clients, "caller"), what, f.TTL)
+	if f.Hold.mean > 0 {
+		s += fmt.Sprintf(", held for %v", f.Hold.mean)
+		if f.Hold.random {
+			s += " on average"
+		}
+	}
+	return s
+}
+
+// writeTables prints throughput, latencies and outcomes in a table each: a run
+// in one line would be wider than a terminal.
+func writeTables(out io.Writer, runs []runResult) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
+
+	row("\nrun", "implementation", "pairs/s", "CPU µs/pair", "allocs/pair", "bytes/pair")
+	for i, r := range runs {
+		row(fmt.Sprint(i+1), r.Impl, thousands(r.PairsPerS), number(r.CPUUSPerPair), number(r.AllocsPerPair), number(r.BytesPerPair))
+	}
+	t.Flush()
+	row("\nrun", "latency in µs", "p50", "p90", "p99", "p99.9", "max")
+	for i, r := range runs {
+		for _, l := range []struct {
+			name string
+			quantiles
+		}{{"acquire", r.AcquireUS}, {"release", r.ReleaseUS}} {
+			row(fmt.Sprint(i+1), r.Impl+" "+l.name, number(l.P50), number(l.P90), number(l.P99), number(l.P999), number(l.Max))
+		}
+	}
+	t.Flush()
+	row("\nrun", "outcomes", "granted", "held", "no quorum", "expired", "cancelled", "error", "violations")
+	for i, r := range runs {
+		o := r.Outcomes
+		row(fmt.Sprint(i+1), r.Impl, fmt.Sprint(o.Granted), fmt.Sprint(o.Held), fmt.Sprint(o.NoQuorum),
+			fmt.Sprint(o.Expired), fmt.Sprint(o.Cancelled), fmt.Sprint(o.Error), fmt.Sprint(r.Violations))
+	}
+	t.Flush()
+}
+
+// writeErrors lists why attempts and releases failed. A missing quorum counts
+// each node that caused it, so the numbers may exceed the attempts'.
+func writeErrors(out io.Writer, runs []runResult) {
+	for i, r := range runs {
+		for _, cause := range sortedCauses(r.Errors) {
+			fmt.Fprintf(out, "\nrun %d: %d × %s", i+1, r.Errors[cause], cause)
+		}
+		if len(r.Errors) > 0 {
+			fmt.Fprintln(out)
+		}
+	}
+}
+
+// sortedCauses puts the most frequent first.
+func sortedCauses(errors map[string]int64) []string {
+	var names []string
+	for name := range errors {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if errors[a] != errors[b] {
+			return int(max(min(errors[b]-errors[a], 1), -1))
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// writeRatios compares the first implementation with each of the others.
+func writeRatios(out io.Writer, impls []string, runs []runResult) {
+	for _, other := range impls[min(1, len(impls)):] {
+		a, b := runsOf(runs, impls[0]), runsOf(runs, other)
+		if len(a) == 0 || len(b) == 0 {
+			continue // interrupted before
+		}
+		fmt.Fprintf(out, "\n%s to %s: pairs/s × %s, acquire p50 × %s, p99 × %s, CPU per pair × %s", impls[0], other,
+			ratio(a, b, func(r runResult) float64 { return r.PairsPerS }),
+			ratio(a, b, func(r runResult) float64 { return r.AcquireUS.P50 }),
+			ratio(a, b, func(r runResult) float64 { return r.AcquireUS.P99 }),
+			ratio(a, b, func(r runResult) float64 { return r.CPUUSPerPair }))
+	}
+	if len(impls) > 1 {
+		fmt.Fprintln(out, "\n(ratios of the medians; in brackets the least and the greatest among the pairs of neighbouring runs)")
+	}
+}
+
+// runsOf picks the runs of one implementation, in the order they were made.
+func runsOf(runs []runResult, impl string) (of []runResult) {
+	for _, r := range runs {
+		if r.Impl == impl {
+			of = append(of, r)
+		}
+	}
+	return of
+}
+
+// ratio is the ratio of the medians of one figure, with the spread of the
+// ratios of runs that were neighbours in time, which the machine's moods
+// disturb less.
+func ratio(a, b []runResult, figure func(runResult) float64) string {
+	of := func(runs []runResult) (all []float64) {
+		for _, r := range runs {
+			all = append(all, figure(r))
+		}
+		return all
+	}
+	x, y := of(a), of(b)
+	if slices.Contains(x, 0) || slices.Contains(y, 0) {
+		return "?" // a run without a pair
+	}
+	least, greatest := math.Inf(1), math.Inf(-1)
+	for i := range min(len(x), len(y)) {
+		least, greatest = min(least, x[i]/y[i]), max(greatest, x[i]/y[i])
+	}
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", median(x)/median(y), least, greatest)
+}
+
+// median is the middle, or the mean of the two in the middle.
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	n := len(x)
+	return (x[(n-1)/2] + x[n/2]) / 2
+}
+
+// count writes a number of things, one without the plural's s.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// number prints small figures with a digit or two behind the point.
+func number(x float64) string {
+	switch {
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	default:
+		return fmt.Sprintf("%.2f", x)
+	}
+}
+
+// thousands prints a whole number with commas.
+func thousands(x float64) string {
+	s := fmt.Sprintf("%.0f", x)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
