@@ -23,6 +23,10 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 	if err != nil {
 		return Lock{}, err
 	}
+	slack := drift(ttl, c.config.DriftFactor)
+	if most := ttl - slack; most <= 0 || most < c.config.MinValidity {
+		return Lock{}, ErrTTL // not even an answer in no time would leave enough
+	}
 	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
 	var set, undo [commandRoom]byte
 	command := multiplex.Command{
@@ -35,7 +39,6 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
 	}
-	slack := drift(ttl, c.config.DriftFactor)
 	lock.until = start.Add(ttl - slack)
 	spent := elapsed(start, time.Now())
 	c.learn(spent)

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
 	_ "embed"
 	"encoding/hex"
@@ -119,16 +120,22 @@ func cure() [][]byte {
 }
 
 // prelude adds to each handshake what a node must be able to do before it gets a lock: know the scripts and run them on
-// our keys. A user who may SET but not EVAL would leave orphans, and is refused (R22).
+// our keys. A user who may SET but not EVAL would leave orphans, and is refused (R22). The key of the trial is not there, so
+// that a script on trial comes no further than its GET: whether the user may do the rest is asked for by itself.
 func (c *Client) prelude() []conn.Step {
 	load := cure()
-	trial := "redlock:trial"
+	// A name that nobody locks: DEL is meant.
+	trial := "redlock:trial:" + rand.Text()
+	key := c.config.Prefix + trial
 	var nobody Token
 	return []conn.Step{
 		{Command: load[0], Check: releaseScript.loaded},
 		{Command: load[1], Check: extendScript.loaded},
 		{Command: c.appendRelease(nil, trial, &nobody), Check: refused},
 		{Command: c.appendExtend(nil, trial, &nobody, time.Second), Check: refused},
+		{Command: resp.AppendCommand(nil, "DEL", key)},
+		{Command: resp.AppendCommand(nil, "PTTL", key)},
+		{Command: resp.AppendCommand(nil, "PEXPIRE", key, "1000")},
 	}
 }
 

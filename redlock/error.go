@@ -28,8 +28,9 @@ var (
 var (
 	// ErrResource is a resource name of a length other than 1 to 1,024 bytes (R19).
 	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes")
-	// ErrTTL is a TTL below one millisecond or above a hundred years.
-	ErrTTL = errors.New("redlock: TTL must be at least 1 ms and at most 100 years")
+	// ErrTTL is a TTL below one millisecond, or above a hundred years, or so short that less than Config.MinValidity would
+	// be left after the drift (R4).
+	ErrTTL = errors.New("redlock: TTL is too short or too long")
 	// ErrConfig is a Config that cannot work; the error says why.
 	ErrConfig = errors.New("redlock: bad configuration")
 )

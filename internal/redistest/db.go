@@ -91,7 +91,7 @@ func (db *DB) ExtendIf(key, value string, ttl time.Duration) bool {
 	if v, ok := db.Get(key); !ok || v != value {
 		return false
 	}
-	if left, _ := db.TTL(key); left < ttl {
+	if left, _ := db.TTL(key); left > 0 && left < ttl {
 		db.Expire(key, ttl)
 	}
 	return true

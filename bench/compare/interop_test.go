@@ -1,0 +1,134 @@
+package compare_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	goredislib "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+const ttl = 10 * time.Second
+
+// masters starts five servers and gives a client of each kind for them.
+func masters(t *testing.T) (*redlock.Client, *redsync.Redsync, []*redistest.Server) {
+	t.Helper()
+	redistest.NoLeaks(t)
+	servers := redistest.Servers(t, 5, redistest.OverTCP)
+	// A busy machine shall not cost votes: this is about who holds what, not about when.
+	ours, err := redlock.New(redlock.Config{Nodes: redistest.URLs(servers), NodeTimeout: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ours.Close(context.Background()) })
+	var pools []redsyncredis.Pool
+	for _, s := range servers {
+		client := goredislib.NewClient(&goredislib.Options{Addr: s.TCPAddr()})
+		t.Cleanup(func() { _ = client.Close() })
+		pools = append(pools, goredis.NewPool(client))
+	}
+	return ours, redsync.New(pools...), servers
+}
+
+// nothingLeft checks that no server holds a key.
+func nothingLeft(t *testing.T, servers []*redistest.Server) {
+	t.Helper()
+	for i, s := range servers {
+		assert.Eventually(t, func() bool {
+			n, err := s.Do("DBSIZE")
+			return err == nil && n == int64(0)
+		}, time.Second, 5*time.Millisecond, "server %d still holds keys", i)
+	}
+}
+
+// A lock of redsync is held for us, and ours for redsync (R1, R2); neither releases the other's (R9).
+func TestInteropInTurn_R1_R2_R9(t *testing.T) {
+	ours, other, servers := masters(t)
+	ctx := context.Background()
+
+	theirs := other.NewMutex("turn", redsync.WithExpiry(ttl), redsync.WithTries(1))
+	require.NoError(t, theirs.Lock())
+	_, err := ours.TryAcquire(ctx, "turn", ttl)
+	require.ErrorIs(t, err, redlock.ErrHeld)
+	ok, err := theirs.Extend()
+	assert.True(t, ok, "our attempt took something from redsync: %v", err)
+	ok, err = theirs.Unlock()
+	assert.True(t, ok, "our attempt took something from redsync: %v", err)
+
+	lock, err := ours.TryAcquire(ctx, "turn", ttl)
+	require.NoError(t, err, "what redsync released is free")
+	assert.Error(t, theirs.Lock(), "redsync got what we hold")
+	longer, err := lock.Extend(ctx, 2*ttl)
+	require.NoError(t, err, "redsync's attempt took something from us")
+	assert.Error(t, other.NewMutex("turn", redsync.WithTries(1)).Lock(), "redsync got what we extended")
+	require.NoError(t, longer.Release(ctx))
+
+	require.NoError(t, theirs.Lock(), "what we released is free")
+	require.ErrorIs(t, lock.Release(ctx), redlock.ErrNotHeld, "releasing twice does not touch redsync's lock")
+	ok, err = theirs.Unlock()
+	assert.True(t, ok, "our second release took something from redsync: %v", err)
+	nothingLeft(t, servers)
+}
+
+// Both want one resource for a while. Whoever has it is alone, and both get it.
+func TestInteropInTheRace_R1_R2(t *testing.T) {
+	ours, other, servers := masters(t)
+	length := 2 * time.Second
+	if testing.Short() {
+		length = 500 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	var inside, won, lost atomic.Int64
+	alone := func(count *atomic.Int64) {
+		if inside.Add(1) != 1 {
+			t.Error("two holders at once")
+		}
+		count.Add(1)
+		time.Sleep(200 * time.Microsecond)
+		inside.Add(-1)
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				lock, err := ours.Acquire(ctx, "race", ttl)
+				if err != nil {
+					if !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("Acquire: %v", err)
+					}
+					continue
+				}
+				alone(&won)
+				assert.NoError(t, lock.Release(context.Background()))
+				time.Sleep(2 * time.Millisecond) // we retry faster than redsync, which shall have its turn
+			}
+		})
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				m := other.NewMutex("race", redsync.WithExpiry(ttl), redsync.WithTries(1))
+				if m.LockContext(ctx) != nil {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				alone(&lost)
+				ok, err := m.Unlock()
+				assert.True(t, ok, "redsync lost its lock: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("ours %d, redsync %d", won.Load(), lost.Load())
+	assert.Positive(t, won.Load(), "we never got it")
+	assert.Positive(t, lost.Load(), "redsync never got it")
+	nothingLeft(t, servers)
+}

@@ -1,0 +1,376 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/stretchr/testify/require"
+)
+
+// simulated runs a test on simulated time, against nodes that answer after 2 ms.
+func simulated(t *testing.T, nodes int, test func(t *testing.T, m *memory)) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t, nodes)
+		for i := range nodes {
+			m.delay(i, 2*ms)
+		}
+		test(t, m)
+	})
+}
+
+func mustAcquire(t *testing.T, c *Client, resource string, ttl time.Duration) Lock {
+	t.Helper()
+	lock, err := c.TryAcquire(context.Background(), resource, ttl)
+	require.NoError(t, err)
+	return lock
+}
+
+func TestAcquireWaitsUntilTheLockIsReleased(t *testing.T) { // R11
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		held := mustAcquire(t, a, "r", 10*time.Second)
+		time.AfterFunc(time.Second, func() { held.Release(context.Background()) })
+		start := time.Now()
+		lock, err := b.Acquire(context.Background(), "r", 10*time.Second)
+		require.NoError(t, err)
+		waited := time.Since(start)
+		require.Greater(t, waited, time.Second)
+		require.LessOrEqual(t, waited, time.Second+retryMost+4*ms, "one delay and one round after the release")
+		require.Equal(t, 10*time.Second-102*ms-2*ms, lock.Validity(), "elapsed counts from the last attempt")
+		synctest.Wait()
+		require.Equal(t, []int{0, 1}, m.holders("r", lock.Token())[:2])
+	})
+}
+
+func TestAcquireWaitsUntilTheLockHasExpired(t *testing.T) { // R11
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		held := mustAcquire(t, a, "r", time.Second)
+		_, err := b.Acquire(context.Background(), "r", time.Second)
+		require.NoError(t, err)
+		require.LessOrEqual(t, held.Validity(), time.Duration(0), "the lock before must have ended")
+	})
+}
+
+// Each attempt has its own token (R3), and its release goes before the next attempt's SET on every connection (R8, R11).
+func TestEachAttemptHasItsTokenAndIsUndoneBeforeTheNext(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		for _, n := range m.nodes[:2] {
+			n.DB().Set("r", stranger, 0)
+		}
+		c := m.client(t, Config{MaxTries: 20})
+		_, err := c.Acquire(context.Background(), "r", 10*time.Second)
+		require.Equal(t, ErrHeld, err, "the sentinel itself")
+		time.Sleep(10 * ms)
+		for i, n := range m.nodes {
+			tokens := tokensSent(n)
+			require.Len(t, tokens, 20, "node %d", i)
+			seen := make(map[string]bool)
+			for _, token := range tokens {
+				require.Len(t, token, len(Token{}))
+				require.False(t, seen[token], "a token was used twice")
+				seen[token] = true
+			}
+			last := ""
+			for _, e := range n.Log() {
+				switch {
+				case e.Args[0] == "SET":
+					require.Empty(t, last, "the SET before was not released")
+					last = e.Args[2]
+				case e.Args[0] == "EVALSHA" && last != "":
+					require.Equal(t, []string{releaseScript.digest, "1", "r", last}, e.Args[1:])
+					last = ""
+				}
+			}
+			require.Empty(t, last, "the last SET was not released")
+		}
+		require.Empty(t, m.nodes[2].Keys())
+	})
+}
+
+func TestMaxTriesBoundsTheAttempts(t *testing.T) { // R11
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		m.nodes[0].DB().Set("r", stranger, 0)
+		for _, tries := range []int{1, 2, 7} {
+			before := m.nodes[0].Calls("SET")
+			_, err := m.client(t, Config{MaxTries: tries}).Acquire(context.Background(), "r", time.Second)
+			require.Equal(t, ErrHeld, err)
+			require.Equal(t, tries, m.nodes[0].Calls("SET")-before)
+		}
+	})
+}
+
+func TestFailFastEndsAtNoQuorumButNotAtHeld(t *testing.T) { // R11
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{FailFast: true})
+		m.nodes[0].Refuse("-OOM command not allowed", "SET")
+		m.nodes[1].Refuse("-OOM command not allowed", "SET")
+		start := time.Now()
+		_, err := c.Acquire(context.Background(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.Equal(t, 2*ms, time.Since(start))
+
+		m.nodes[0].Refuse("", "SET")
+		m.nodes[1].Refuse("", "SET")
+		held := mustAcquire(t, c, "r", time.Minute)
+		time.AfterFunc(100*ms, func() { held.Release(context.Background()) })
+		_, err = c.Acquire(context.Background(), "r", time.Second)
+		require.NoError(t, err)
+	})
+}
+
+func TestAcquireTriesAgainWithoutAQuorum(t *testing.T) { // R11
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		for i := range 2 {
+			m.link(i).Refuse(true)
+			m.link(i).Reset()
+		}
+		synctest.Wait()
+		start := time.Now()
+		time.AfterFunc(3*time.Second, func() { m.link(0).Refuse(false) })
+		_, err := c.Acquire(context.Background(), "r", 10*time.Second)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(start), 3*time.Second)
+		require.LessOrEqual(t, time.Since(start), 3*time.Second+1200*ms+retryMost, "R26: it counts again within 1.2 s")
+	})
+}
+
+func TestAcquireTriesAgainAfterExpired(t *testing.T) { // R11
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{NodeTimeout: time.Second})
+		m.delay(0, 99*ms) // 100 ms − 99 ms − (1% + 2 ms) < 0
+		time.AfterFunc(250*ms, func() { m.delay(0, 2*ms) })
+		lock, err := c.Acquire(context.Background(), "r", 100*ms)
+		require.NoError(t, err)
+		require.Equal(t, 95*ms, lock.Validity())
+		require.Greater(t, m.nodes[0].Calls("SET"), 1)
+	})
+}
+
+// Whoever gives up while waiting learns why it had to wait, and that it gave up (R12).
+func TestAContextThatEndsWhileWaiting(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held := mustAcquire(t, c, "r", time.Minute)
+		cause := errors.New("the shop has closed")
+		for name, end := range map[string]func() (context.Context, context.CancelFunc, []error){
+			"deadline": func() (context.Context, context.CancelFunc, []error) {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				return ctx, cancel, []error{context.DeadlineExceeded}
+			},
+			"cancel with a cause": func() (context.Context, context.CancelFunc, []error) {
+				ctx, cancel := context.WithCancelCause(context.Background())
+				time.AfterFunc(time.Second, func() { cancel(cause) })
+				return ctx, func() { cancel(nil) }, []error{context.Canceled, cause}
+			},
+		} {
+			ctx, cancel, want := end()
+			start := time.Now()
+			_, err := c.Acquire(ctx, "r", time.Minute)
+			cancel()
+			for _, is := range append(want, ErrHeld) {
+				require.ErrorIs(t, err, is, name)
+			}
+			require.NotErrorIs(t, err, ErrNoQuorum)
+			require.GreaterOrEqual(t, time.Since(start), time.Second)
+			require.LessOrEqual(t, time.Since(start), time.Second+5*ms, "noticed within 5 ms")
+		}
+		time.Sleep(10 * ms)
+		require.Equal(t, []int{0, 1, 2}, m.holders("r", held.Token()), "the holder was not touched")
+
+		for i := range 2 {
+			m.link(i).Refuse(true)
+			m.link(i).Reset()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := c.Acquire(ctx, "r", time.Minute)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, multiplex.ErrDown, "with each node's cause")
+	})
+}
+
+// The context ends in the middle of an attempt: what the attempt before came to is told (R12).
+func TestAContextThatEndsDuringALaterAttempt(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		m.nodes[0].DB().Set("r", stranger, 0)
+		time.AfterFunc(3*ms, func() { m.link(0).Pause(redistest.Down) })
+		ctx, cancel := context.WithTimeout(context.Background(), 30*ms)
+		defer cancel()
+		_, err := c.Acquire(ctx, "r", time.Minute)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrHeld)
+		require.Equal(t, 2, m.nodes[0].Calls("SET"), "it ended during the second attempt")
+		m.link(0).Resume(redistest.Down)
+	})
+}
+
+// The attempt under way may outlast the context in every phase; what it asked for is undone (R7).
+func TestACancelledAcquireLeavesNothingBehind(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		for i := range m.nodes {
+			m.delay(i, time.Duration(2+3*i)*ms)
+		}
+		a := m.client(t, Config{})
+		for after := time.Duration(0); after < 60*ms; after += 700 * time.Microsecond {
+			m.nodes[0].DB().Set("r", stranger, 20*ms)
+			m.nodes[1].DB().Set("r", stranger, 30*ms)
+			m.nodes[2].DB().Set("r", stranger, 30*ms)
+			ctx, cancel := context.WithTimeout(context.Background(), after)
+			lock, err := a.Acquire(ctx, "r", time.Minute)
+			cancel()
+			if err == nil {
+				require.NoError(t, lock.Release(context.Background()))
+			} else {
+				require.ErrorIs(t, err, context.DeadlineExceeded, "after %v", after)
+			}
+			time.Sleep(14*ms + 20*ms) // one round trip + 20 ms
+			for i, n := range m.nodes {
+				if value, ok := n.Get("r"); ok {
+					require.Equal(t, stranger, value, "node %d, cancelled after %v", i, after)
+				}
+			}
+		}
+	})
+}
+
+func TestCloseEndsAnAcquireThatWaits(t *testing.T) { // R28
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		mustAcquire(t, c, "r", time.Minute)
+		time.AfterFunc(time.Second, func() { c.Close(context.Background()) })
+		_, err := c.Acquire(context.Background(), "r", time.Minute)
+		require.Equal(t, ErrClosed, err)
+	})
+}
+
+func TestAcquireDoesNotTryAgainWhatCannotBeAsked(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		_, err := c.Acquire(context.Background(), "", time.Second)
+		require.Equal(t, ErrResource, err)
+		_, err = c.Acquire(context.Background(), "r", 0)
+		require.Equal(t, ErrTTL, err)
+		require.Zero(t, m.nodes[0].Calls("SET"))
+	})
+}
+
+// Five clients that ask at once split the votes in every way; each time somebody gets the lock in the end, one at a time,
+// and nobody's key stays (R11).
+func TestASplitVoteIsResolved(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		const n = 5
+		done := make(chan time.Duration, n)
+		start := time.Now()
+		for range n {
+			c := m.client(t, Config{})
+			go func() {
+				lock, err := c.Acquire(context.Background(), "r", 10*time.Second)
+				if err == nil {
+					err = lock.Release(context.Background())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				done <- time.Since(start)
+			}()
+		}
+		for range n {
+			require.Less(t, <-done, 2*time.Second)
+		}
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+// All combinations of answers that arrive at once, for one to five nodes: the outcome is what the numbers of grants and
+// failures say (R1, R5, R12), in whatever order they are read.
+func TestEveryCombinationOfVotes(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		simulated(t, n, func(t *testing.T, m *memory) {
+			c := m.client(t, Config{})
+			quorum := n/2 + 1
+			for code := range power(3, n) {
+				granted, failed := 0, 0
+				for i, node := range m.nodes {
+					node.Refuse("", "SET")
+					node.DB().Delete("r")
+					switch code / power(3, i) % 3 {
+					case 0:
+						granted++
+					case 1:
+						failed++
+						node.Refuse("-OOM command not allowed", "SET")
+					case 2:
+						node.DB().Set("r", stranger, 0)
+					}
+				}
+				lock, err := c.TryAcquire(context.Background(), "r", time.Second)
+				switch blocking := n - quorum + 1; {
+				case granted >= quorum:
+					require.NoError(t, err)
+					require.NoError(t, lock.Release(context.Background()))
+				case failed >= blocking && n-granted-failed == 0:
+					require.ErrorIs(t, err, ErrNoQuorum, "%d of %d granted, %d failed", granted, n, failed)
+				case failed < blocking:
+					require.Equal(t, ErrHeld, err, "%d of %d granted, %d failed", granted, n, failed)
+				default:
+					// Both refusals and failures block: what was decided first is said (R12).
+					require.True(t, errors.Is(err, ErrNoQuorum) || err == ErrHeld, "%v", err)
+				}
+				time.Sleep(5 * ms)
+				left := m.where(func(n *redistest.Node) bool { v, ok := n.Get("r"); return ok && v != stranger })
+				require.Empty(t, left, "keys stayed")
+			}
+		})
+	}
+}
+
+func power(base, exponent int) int {
+	n := 1
+	for range exponent {
+		n *= base
+	}
+	return n
+}
+
+// A full log refuses at once and sends nothing (R26); Acquire tries again, since there will be room.
+func TestOverloaded(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{NodeTimeout: 10 * time.Second})
+		nodes, err := c.nodes()
+		require.NoError(t, err)
+		closeNow(t, c)
+		c.group, err = multiplex.New(multiplex.Config{
+			Nodes: nodes, MaxPending: 1, ShedAfter: time.Minute, VoteTimeout: 10 * time.Second, Cure: cure(),
+		})
+		require.NoError(t, err)
+		defer closeNow(t, c)
+		require.NoError(t, c.Ready(context.Background()))
+
+		m.nodes[0].Pause()
+		first := make(chan error)
+		go func() {
+			_, err := c.TryAcquire(context.Background(), "first", time.Minute)
+			first <- err
+		}()
+		synctest.Wait()
+		start := time.Now()
+		_, err = c.TryAcquire(context.Background(), "second", time.Minute)
+		require.Equal(t, ErrOverloaded, err, "the sentinel itself")
+		require.Zero(t, time.Since(start))
+
+		time.AfterFunc(time.Second, m.nodes[0].Resume)
+		_, err = c.Acquire(context.Background(), "second", time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, <-first)
+	})
+}

@@ -1,0 +1,108 @@
+//go:build !race
+
+package redlock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Nothing is allocated through all layers once pools and buffers have their size: not for a lock, not for a refusal, not
+// for an extension, and not while one of five nodes is down. Over TLS crypto/tls allocates, so that is not promised.
+func TestNothingIsAllocated(t *testing.T) {
+	for name, option := range map[string]redistest.Option{"tcp": redistest.OverTCP, "unix": redistest.OverUnix} {
+		t.Run(name, func(t *testing.T) {
+			servers := redistest.Servers(t, 5, option)
+			c := openReal(t, servers)
+			t.Run("all up", func(t *testing.T) { requireNoAllocs(t, c) })
+			require.NoError(t, servers[3].Kill())
+			require.Eventually(t, func() bool { return c.Nodes()[3].State != "up" }, 5*time.Second, ms)
+			t.Run("one down", func(t *testing.T) { requireNoAllocs(t, c) })
+		})
+	}
+}
+
+func openReal(t *testing.T, servers []*redistest.Server) *Client {
+	t.Helper()
+	// A patient client: on a busy machine a vote may come late, and an error is something to be built.
+	c, err := New(Config{Nodes: redistest.URLs(servers), NodeTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { closeNow(t, c) })
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, c.Ready(ctx))
+	return c
+}
+
+func requireNoAllocs(t *testing.T, c *Client) {
+	ctx, cancel := context.WithCancel(context.Background()) // a context that can end, as a request's
+	defer cancel()
+	const resource = "a resource with a name of usual length"
+	held, err := c.TryAcquire(ctx, "held", time.Hour)
+	require.NoError(t, err)
+	for name, act := range map[string]func() error{
+		"acquire and release": func() error {
+			lock, err := c.TryAcquire(ctx, resource, 10*time.Second)
+			if err != nil {
+				return err
+			}
+			return lock.Release(ctx)
+		},
+		"acquire without waiting": func() error {
+			lock, err := c.Acquire(ctx, resource, 10*time.Second)
+			if err != nil {
+				return err
+			}
+			return lock.Release(ctx)
+		},
+		"refused": func() error {
+			if _, err := c.TryAcquire(ctx, "held", 10*time.Second); err != ErrHeld {
+				return err
+			}
+			return nil
+		},
+		"extend": func() error {
+			longer, err := held.Extend(ctx, time.Hour)
+			if err == nil {
+				held = longer
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requireNone(t, act)
+		})
+	}
+	require.NoError(t, held.Release(ctx))
+}
+
+// requireNone takes the best of some measurements: what else happens in the process, a redial of the node that is down
+// say, counts too.
+func requireNone(t *testing.T, act func() error) {
+	t.Helper()
+	var failed error
+	run := func() {
+		if err := act(); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	for range 1200 { // more than the log's first ring has room for
+		run()
+	}
+	// AllocsPerRun rounds down, so a hundred operations are one run: one allocation in a hundred would be seen.
+	hundred := func() {
+		for range 100 {
+			run()
+		}
+	}
+	best := testing.AllocsPerRun(2, hundred)
+	for try := 0; try < 20 && best > 0; try++ {
+		best = min(best, testing.AllocsPerRun(2, hundred))
+	}
+	require.NoError(t, failed)
+	require.Zero(t, best, "allocations in a hundred operations")
+}

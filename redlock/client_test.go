@@ -1,0 +1,432 @@
+package redlock
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/stretchr/testify/require"
+)
+
+func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
+	many := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("redis://node%d", i))
+		}
+		return all
+	}
+	five := many(5)
+	for name, c := range map[string]struct {
+		config Config
+		says   string
+	}{
+		"no nodes":              {Config{}, "1 to 16 nodes are needed, not 0"},
+		"17 nodes":              {Config{Nodes: many(17)}, "1 to 16 nodes are needed, not 17"},
+		"the same node twice":   {Config{Nodes: append(many(2), "redis://node1")}, "node1:6379 is named twice"},
+		"… with its port":       {Config{Nodes: []string{"redis://a", "redis://a:6379"}}, "a:6379 is named twice"},
+		"… in capitals":         {Config{Nodes: []string{"redis://Node", "redis://nOde"}}, "named twice"},
+		"… of another database": {Config{Nodes: []string{"redis://a/1", "redis://a/2"}}, "named twice"},
+		"… with TLS":            {Config{Nodes: []string{"redis://a", "rediss://a"}}, "named twice"},
+		"… as valkey":           {Config{Nodes: []string{"redis://a", "valkey://a"}}, "named twice"},
+		"… as another user":     {Config{Nodes: []string{"redis://x:hunter2@a", "redis://y:hunter2@a"}}, "named twice"},
+		"… as a unix socket":    {Config{Nodes: []string{"unix:///s", "unix:///s?db=1"}}, "named twice"},
+		"an empty URL":          {Config{Nodes: []string{""}}, "scheme"},
+		"no URL":                {Config{Nodes: []string{"localhost:6379"}}, "scheme"},
+		"another scheme":        {Config{Nodes: []string{"http://a"}}, "scheme"},
+		"a bad port":            {Config{Nodes: []string{"redis://a:99999"}}, "port"},
+		"a bad database":        {Config{Nodes: []string{"redis://a/x"}}, "database"},
+		"an unknown parameter":  {Config{Nodes: []string{"redis://a?colour=red"}}, "colour"},
+		"a bad password":        {Config{Nodes: []string{"redis://u:hunter2%zz@a"}}, "percent-encod"},
+		"TLS without TLS":       {Config{Nodes: []string{"redis://a?tls_skip_verify=true"}}, "TLS"},
+		"negative drift":        {Config{Nodes: five, DriftFactor: -0.01}, "DriftFactor"},
+		"a drift of all":        {Config{Nodes: five, DriftFactor: 1}, "DriftFactor"},
+		"infinite drift":        {Config{Nodes: five, DriftFactor: math.Inf(1)}, "DriftFactor"},
+		"drift that is none":    {Config{Nodes: five, DriftFactor: math.NaN()}, "DriftFactor"},
+		"negative NodeTimeout":  {Config{Nodes: five, NodeTimeout: -1}, "negative"},
+		"negative MinValidity":  {Config{Nodes: five, MinValidity: -1}, "negative"},
+		"negative DialTimeout":  {Config{Nodes: five, DialTimeout: -1}, "negative"},
+		"negative MaxTries":     {Config{Nodes: five, MaxTries: -1}, "negative"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.config.NetDial = func(context.Context, string, string) (net.Conn, error) {
+				t.Error("it was dialed")
+				return nil, errors.New("no")
+			}
+			client, err := New(c.config)
+			require.ErrorIs(t, err, ErrConfig)
+			require.Nil(t, client)
+			require.Contains(t, err.Error(), c.says)
+			require.NotContains(t, err.Error(), "hunter2", "R27")
+		})
+	}
+	_, err := Open("redis://a", "redis://a")
+	require.ErrorIs(t, err, ErrConfig)
+}
+
+// A call that cannot be made sends nothing and is told what it lacks.
+func TestBadCalls(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		before := m.nodes[0].Calls("SET")
+		for name, call := range map[string]struct {
+			ctx      context.Context
+			resource string
+			ttl      time.Duration
+			want     error
+		}{
+			"empty resource":    {t.Context(), "", time.Second, ErrResource},
+			"1,025 bytes":       {t.Context(), strings.Repeat("k", 1025), time.Second, ErrResource},
+			"TTL of 0.9 ms":     {t.Context(), "r", 900 * time.Microsecond, ErrTTL},
+			"no TTL":            {t.Context(), "r", 0, ErrTTL},
+			"negative TTL":      {t.Context(), "r", -time.Second, ErrTTL},
+			"TTL of 292 years":  {t.Context(), "r", math.MaxInt64, ErrTTL},
+			"cancelled context": {ended, "r", time.Second, context.Canceled},
+		} {
+			start := time.Now()
+			lock, err := c.TryAcquire(call.ctx, call.resource, call.ttl)
+			require.ErrorIs(t, err, call.want, name)
+			require.Equal(t, Lock{}, lock, name)
+			_, err = c.Acquire(call.ctx, call.resource, call.ttl)
+			require.ErrorIs(t, err, call.want, name)
+			require.Zero(t, time.Since(start), name)
+		}
+		require.Equal(t, before, m.nodes[0].Calls("SET"))
+		require.Zero(t, m.keys())
+	})
+}
+
+func TestAClosedClientRefusesEverything(t *testing.T) { // R28
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := mustAcquire(t, c, "r", time.Minute)
+		require.NoError(t, c.Close(context.Background()))
+		for range 2 {
+			_, err := c.TryAcquire(context.Background(), "r2", time.Second)
+			require.Equal(t, ErrClosed, err)
+			_, err = c.Acquire(context.Background(), "r2", time.Second)
+			require.Equal(t, ErrClosed, err)
+			_, err = lock.Extend(context.Background(), time.Second)
+			require.Equal(t, ErrClosed, err)
+			require.Equal(t, ErrClosed, lock.Release(context.Background()))
+			require.Equal(t, ErrClosed, c.Ready(context.Background()))
+			require.NoError(t, c.Close(context.Background()), "twice")
+		}
+		for _, s := range c.Nodes() {
+			require.Equal(t, "stopped", s.State)
+		}
+		time.Sleep(10 * ms)
+		require.Equal(t, []int{0, 1, 2}, m.holders("r", lock.Token()), "held locks stay")
+		require.Zero(t, m.network.Conns())
+	})
+}
+
+// A client whose nodes are all dead is made at once, and each attempt says why at once (R26).
+func TestNewWithAllNodesDown(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		for i := range m.nodes {
+			m.link(i).Refuse(true)
+		}
+		start := time.Now()
+		c := m.client(t, Config{})
+		require.LessOrEqual(t, time.Since(start), 10*ms)
+		start = time.Now()
+		_, err := c.TryAcquire(context.Background(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.Zero(t, time.Since(start))
+		requireCauses(t, err, 3, multiplex.ErrDown)
+		for i, s := range c.Nodes() {
+			require.Equal(t, m.nodes[i].Addr(), s.Addr)
+			require.NotEqual(t, "up", s.State)
+			require.ErrorContains(t, s.Err, "refused")
+		}
+
+		for i := range m.nodes {
+			m.link(i).Refuse(false)
+		}
+		require.NoError(t, c.Ready(context.Background()))
+		mustAcquire(t, c, "r", time.Second)
+	})
+}
+
+func requireCauses(t *testing.T, err error, nodes int, causes ...error) {
+	t.Helper()
+	var undecided *multiplex.UndecidedError
+	require.ErrorAs(t, err, &undecided)
+	require.Len(t, undecided.Nodes, nodes)
+	for _, n := range undecided.Nodes {
+		for _, cause := range causes {
+			require.ErrorIs(t, n, cause)
+		}
+	}
+}
+
+// The network swallows every packet: New does not wait for ever (a second), nor for the rest once a quorum is there.
+func TestNewWithNodesThatDoNotAnswerTheDial(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		for i := range m.nodes {
+			m.link(i).HoldDials(true)
+		}
+		start := time.Now()
+		c := m.client(t, Config{})
+		require.Equal(t, firstWait, time.Since(start))
+		_, err := c.TryAcquire(context.Background(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		requireCauses(t, err, 3, multiplex.ErrConnecting)
+
+		m.link(0).HoldDials(false)
+		m.link(1).HoldDials(false)
+		require.NoError(t, c.Ready(context.Background()))
+		start = time.Now()
+		d := m.client(t, Config{})
+		require.LessOrEqual(t, time.Since(start), lastWait+10*ms)
+		mustAcquire(t, d, "r", time.Second)
+		m.link(2).HoldDials(false)
+	})
+}
+
+func TestReady(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		require.NoError(t, c.Ready(context.Background()))
+		for i := range 2 {
+			m.link(i).Refuse(true)
+			m.link(i).Reset()
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		start := time.Now()
+		err := c.Ready(ctx)
+		require.Equal(t, time.Second, time.Since(start))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		requireCauses(t, err, 2)
+
+		time.AfterFunc(time.Second, func() { m.link(1).Refuse(false) })
+		require.NoError(t, c.Ready(context.Background()))
+		require.GreaterOrEqual(t, time.Since(start), 2*time.Second)
+	})
+}
+
+func TestNodesTellWhatIsKnown(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.link(2).Refuse(true)
+		c := m.client(t, Config{Nodes: []string{"redis://default:hunter2@node0", "redis://node1", "redis://node2"}})
+		mustAcquire(t, c, "r", time.Second)
+		all := c.Nodes()
+		require.Len(t, all, 3)
+		require.Equal(t, "node0:6379", all[0].Addr, "without credentials (R27)")
+		require.Equal(t, NodeStatus{Addr: "node1:6379", State: "up", Product: "redis", Version: "7.0.15", Connects: 1, ReplyTime: 2 * ms}, all[1])
+		require.Equal(t, "node2:6379", all[2].Addr)
+		require.NotEqual(t, "up", all[2].State)
+		require.ErrorIs(t, all[2].Err, multiplex.ErrDown)
+		require.NotContains(t, fmt.Sprint(all), "hunter2")
+	})
+}
+
+// Whoever listens at the address, the client is told what it found there, and leaves nothing behind: a leaked goroutine
+// fails the test.
+func TestStrangersAtTheAddress(t *testing.T) {
+	for name, c := range map[string]struct {
+		serve  func(net.Conn)
+		speaks string // of a conn.PeerError
+		says   string
+	}{
+		"HTTP":    {answer("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"), "HTTP", "speaks HTTP"},
+		"TLS":     {answer("\x15\x03\x01\x00\x02\x02\x46"), "TLS", "speaks TLS"},
+		"SSH":     {answer("SSH-2.0-OpenSSH_9.6\r\n"), "SSH", "speaks SSH"},
+		"garbage": {answer("\x00\xff\x00\xffgarbage"), "", "does not speak RESP"},
+		"closes":  {func(nc net.Conn) { nc.Close() }, "-", ""},
+		"hangs":   {func(net.Conn) {}, "-", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := redistest.NewNetwork()
+				defer network.Close()
+				for i := range 3 {
+					serve(t, network.Listen(fmt.Sprintf("node%d:6379", i)), c.serve)
+				}
+				start := time.Now()
+				client, err := New(Config{
+					Nodes:   []string{"redis://node0", "redis://node1", "redis://node2"},
+					NetDial: network.Dial, DialTimeout: 500 * ms,
+				})
+				require.NoError(t, err)
+				require.LessOrEqual(t, time.Since(start), firstWait)
+				_, err = client.TryAcquire(context.Background(), "r", time.Second)
+				require.ErrorIs(t, err, ErrNoQuorum)
+				requireCauses(t, err, 3, multiplex.ErrDown)
+				require.ErrorContains(t, err, c.says)
+				var peer *conn.PeerError
+				if c.speaks != "-" {
+					require.ErrorAs(t, err, &peer)
+					require.Equal(t, c.speaks, peer.Speaks)
+				}
+				closeNow(t, client)
+				synctest.Wait() // the strangers close their ends when they see ours closed
+				require.Zero(t, network.Conns(), "a connection is open")
+			})
+		})
+	}
+}
+
+// serve reads what each client sends, behaves once, and closes when the client does.
+func serve(t *testing.T, l net.Listener, behave func(net.Conn)) {
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer nc.Close()
+				behave(nc)
+				for room := make([]byte, 4096); ; {
+					if _, err := nc.Read(room); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+}
+
+func answer(text string) func(net.Conn) {
+	return func(nc net.Conn) { nc.Write([]byte(text)) }
+}
+
+// What a node is, or what it does not let us do, bars it from taking part (R21, R22).
+func TestNodesThatAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		node    redistest.NodeConfig
+		arrange func(*redistest.Node)
+		is      error
+		class   conn.Class
+	}{
+		"wrong password": {node: redistest.NodeConfig{Password: "hunter3"}, class: conn.ClassWrongPass},
+		"a replica":      {node: redistest.NodeConfig{Role: "slave"}, is: multiplex.ErrNotMaster},
+		"a cluster node": {node: redistest.NodeConfig{Mode: "cluster"}, is: multiplex.ErrNotMaster},
+		"a sentinel":     {node: redistest.NodeConfig{Mode: "sentinel"}, is: multiplex.ErrNotMaster},
+		"no EVALSHA": {arrange: func(n *redistest.Node) {
+			n.Refuse("-NOPERM this user has no permissions to run the 'evalsha' command", "EVALSHA")
+		}, class: conn.ClassNoPerm},
+		"no SCRIPT LOAD": {arrange: func(n *redistest.Node) {
+			n.Refuse("-NOPERM this user has no permissions to run the 'script|load' command", "SCRIPT LOAD")
+		}, class: conn.ClassNoPerm},
+		"another script's digest": {arrange: func(n *redistest.Node) {
+			n.Handle(replyTo("SCRIPT", "$40\r\n"+strings.Repeat("0", 40)+"\r\n"))
+		}},
+		"a script that grants to nobody": {arrange: func(n *redistest.Node) { n.Handle(replyTo("EVALSHA", ":1\r\n")) }},
+		"a release that is granted to nobody": {arrange: func(n *redistest.Node) {
+			n.Script(releaseSource, func([]string, []string, *redistest.DB) any { return 1 })
+		}},
+		"an extension that is granted to nobody": {arrange: func(n *redistest.Node) {
+			n.Script(extendSource, func([]string, []string, *redistest.DB) any { return 1 })
+		}},
+		"no DEL": {arrange: func(n *redistest.Node) {
+			n.Refuse("-NOPERM this user has no permissions to run the 'del' command", "DEL")
+		}, class: conn.ClassNoPerm},
+		"loading": {arrange: func(n *redistest.Node) { n.Refuse("-LOADING Redis is loading", "CLIENT INFO") }, class: conn.ClassLoading},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory(t, 2)
+				odd := redistest.NewNode(c.node)
+				teach(odd)
+				if c.arrange != nil {
+					c.arrange(odd)
+				}
+				odd.Serve(m.network.Listen("odd:6379"))
+				defer odd.Close()
+				client := m.client(t, Config{Nodes: append(m.urls(), "redis://:hunter2@odd")})
+				lock := mustAcquire(t, client, "r", time.Second)
+				require.NoError(t, lock.Release(context.Background()))
+				status := client.Nodes()[2]
+				require.NotEqual(t, "up", status.State)
+				require.Error(t, status.Err)
+				require.NotContains(t, status.Err.Error(), "hunter2", "R27")
+				if c.is != nil {
+					require.ErrorIs(t, status.Err, c.is)
+				}
+				require.Equal(t, c.class, conn.ErrorClass(status.Err), "%v", status.Err)
+				require.Zero(t, odd.Calls("SET"), "it was asked for a lock")
+				closeNow(t, client)
+			})
+		})
+	}
+}
+
+func replyTo(command, reply string) redistest.Hook {
+	return func(_ int, args []string) ([]byte, bool) { return []byte(reply), args[0] == command }
+}
+
+// One server under two addresses has one vote (R1, R22).
+func TestOneServerUnderTwoAddressesIsOneVote(t *testing.T) {
+	simulated(t, 2, func(t *testing.T, m *memory) {
+		m.nodes[0].Serve(m.network.Listen("alias:6379"))
+		c := m.client(t, Config{Nodes: []string{"redis://node0", "redis://alias", "redis://node1"}})
+		time.Sleep(time.Second)
+		up := 0
+		for _, s := range c.Nodes() {
+			if s.State == "up" {
+				up++
+			} else {
+				require.ErrorIs(t, s.Err, multiplex.ErrSameNode)
+			}
+		}
+		require.Equal(t, 2, up)
+	})
+}
+
+func TestCredentialsAndNamesReachTheNodes(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.client(t, Config{
+			Nodes:    []string{"redis://node0", "redis://default:own@node1", "redis://node2?client_name=special"},
+			Username: "default", Password: "common", ClientName: "worker-7",
+		})
+		for i, want := range [][]string{
+			{"HELLO", "3", "AUTH", "default", "common", "SETNAME", "worker-7"},
+			{"HELLO", "3", "AUTH", "default", "own", "SETNAME", "worker-7"},
+			{"HELLO", "3", "AUTH", "default", "common", "SETNAME", "special"},
+		} {
+			require.Equal(t, want, m.nodes[i].Log()[0].Args)
+		}
+	})
+}
+
+func TestTheURLsTLSParametersCompleteTheConfigs(t *testing.T) {
+	base := &tls.Config{ServerName: "base", NextProtos: []string{"x"}, MinVersion: tls.VersionTLS13}
+	for url, check := range map[string]func(*tls.Config){
+		"rediss://a":                        func(c *tls.Config) { require.Equal(t, "base", c.ServerName); require.False(t, c.InsecureSkipVerify) },
+		"rediss://a?tls_server_name=own":    func(c *tls.Config) { require.Equal(t, "own", c.ServerName) },
+		"rediss://a?tls_skip_verify=true":   func(c *tls.Config) { require.True(t, c.InsecureSkipVerify) },
+		"valkeys://a?tls_skip_verify=false": func(c *tls.Config) { require.False(t, c.InsecureSkipVerify) },
+	} {
+		config := &Config{TLS: base}
+		node, err := config.node(url)
+		require.NoError(t, err)
+		check(node.TLS)
+		require.Equal(t, []string{"x"}, node.TLS.NextProtos, url)
+		require.EqualValues(t, tls.VersionTLS13, node.TLS.MinVersion)
+		require.Equal(t, "base", base.ServerName, "the user's own was changed")
+	}
+	plain, err := (&Config{TLS: base}).node("redis://a")
+	require.NoError(t, err)
+	require.Nil(t, plain.TLS, "the URL does not ask for TLS")
+	without, err := (&Config{}).node("rediss://a")
+	require.NoError(t, err)
+	require.NotNil(t, without.TLS)
+}

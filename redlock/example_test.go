@@ -1,0 +1,261 @@
+package redlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+// work stands for what a lock is for.
+func work(context.Context) {}
+
+// The quick start of the README.
+func Example() {
+	ctx := context.Background()
+
+	client, err := redlock.Open("redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(ctx)
+
+	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Release(ctx)
+
+	work(ctx) // for less than lock.Validity()
+}
+
+// The further examples run against nodes in memory, which NetDial leads to.
+func ExampleNew() {
+	dial, stop := redlock.InMemory(5)
+	defer stop()
+
+	client, err := redlock.New(redlock.Config{
+		Nodes: []string{
+			"redis://node0:6379", "redis://node1:6379", "redis://node2:6379", "redis://node3:6379", "redis://node4:6379",
+		},
+		Prefix:  "lock:",
+		NetDial: dial,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	fmt.Println("a quorum is up:", client.Ready(ctx) == nil)
+	// Output: a quorum is up: true
+}
+
+// One attempt: it returns after the time to a quorum, and losing is ordinary.
+func ExampleClient_TryAcquire() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := client.TryAcquire(ctx, "invoice:7", 10*time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lock.Release(ctx)
+	fmt.Println("ours:", lock.Resource())
+
+	_, err = client.TryAcquire(ctx, "invoice:7", 10*time.Second)
+	fmt.Println("once more:", err, errors.Is(err, redlock.ErrHeld))
+	// Output:
+	// ours: invoice:7
+	// once more: redlock: resource is held true
+}
+
+// Waiting ends with the lock or with the context. Whoever gave up learns why it had to wait.
+func ExampleClient_Acquire() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	held, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err = client.Acquire(short, "invoice:7", 10*time.Second)
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded), errors.Is(err, redlock.ErrHeld))
+
+	time.AfterFunc(50*time.Millisecond, func() { held.Release(ctx) })
+	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
+	fmt.Println(err)
+	lock.Release(ctx)
+	// Output:
+	// redlock: context deadline exceeded; last attempt: redlock: resource is held
+	// true true
+	// <nil>
+}
+
+// A long piece of work extends its lock in time. A failed extension leaves the validity as it was, so that there is time to
+// try again or to stop.
+func ExampleLock_Extend() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lock.Release(ctx)
+	for part := range 3 {
+		if lock.Validity() < 8*time.Second {
+			longer, err := lock.Extend(ctx, 10*time.Second)
+			switch {
+			case err == nil:
+				lock = longer
+			case lock.Validity() < time.Second:
+				fmt.Println("stopping while it is still ours:", err)
+				return
+			}
+		}
+		fmt.Println("part", part)
+	}
+
+	longer, err := lock.Extend(ctx, time.Minute)
+	fmt.Println(err, longer.Until().After(lock.Until()))
+	// Output:
+	// part 0
+	// part 1
+	// part 2
+	// <nil> true
+}
+
+// The error of a release says whether the work was done under the lock to its end.
+func ExampleLock_Release() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	work(ctx)
+
+	for range 2 { // twice is harmless
+		switch err := lock.Release(ctx); {
+		case err == nil:
+			fmt.Println("it was ours to the end")
+		case errors.Is(err, redlock.ErrNotHeld):
+			fmt.Println("it was not ours any more")
+		case errors.Is(err, redlock.ErrNoQuorum):
+			fmt.Println("nobody knows; nodes that are down get the release when they are back")
+		}
+	}
+	// Output:
+	// it was ours to the end
+	// it was not ours any more
+}
+
+// Without a quorum the error names each node and its own cause.
+func ExampleErrNoQuorum() {
+	dial, stop := redlock.InMemory(3)
+	defer stop()
+	client, err := redlock.New(redlock.Config{
+		Nodes: []string{"redis://node0", "redis://node1", "redis://node2"},
+		NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr != "node0:6379" {
+				return nil, syscall.EHOSTUNREACH
+			}
+			return dial(ctx, network, addr)
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(context.Background())
+
+	_, err = client.TryAcquire(context.Background(), "invoice:7", 10*time.Second)
+	fmt.Println(errors.Is(err, redlock.ErrNoQuorum), errors.Is(err, multiplex.ErrDown))
+	var undecided *multiplex.UndecidedError
+	if errors.As(err, &undecided) {
+		for _, n := range undecided.Nodes {
+			fmt.Println(n.Node, n.Addr, errors.Is(n, syscall.EHOSTUNREACH))
+		}
+	}
+	// Output:
+	// true true
+	// 1 node1:6379 true
+	// 2 node2:6379 true
+}
+
+// A deployment behind TLS, with a user of its own for the locks. On each master:
+//
+//	ACL SETUSER locker on >… ~lock:* +set +get +del +pttl +pexpire +evalsha +script|load +client +hello +info +ping
+func ExampleConfig() {
+	client, err := redlock.New(redlock.Config{
+		Nodes: []string{
+			"rediss://a.example.com:6379",
+			"rediss://b.example.com:6379?tls_server_name=redis-b",
+			"rediss://c.example.com:6379?tls_ca_file=/etc/redis/ca.pem",
+		},
+		Username:    "locker",
+		Password:    "…", // or in the URLs, where nodes have their own
+		Prefix:      "lock:",
+		ClientName:  "billing-3",
+		TLS:         &tls.Config{MinVersion: tls.VersionTLS13},
+		MinValidity: 5 * time.Second,
+		MaxTries:    10,
+		FailFast:    true,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close(context.Background())
+}
+
+// Nodes tells what a health check wants to know.
+func ExampleClient_Nodes() {
+	client, stop := inMemory()
+	defer stop()
+	for _, n := range client.Nodes() {
+		fmt.Println(n.Addr, n.State, n.Product, n.Err)
+	}
+	// Output:
+	// node0:6379 up redis <nil>
+	// node1:6379 up redis <nil>
+	// node2:6379 up redis <nil>
+}
+
+// inMemory is a client of three nodes in memory.
+func inMemory() (client *redlock.Client, stop func()) {
+	dial, end := redlock.InMemory(3)
+	client, err := redlock.New(redlock.Config{
+		Nodes:   []string{"redis://node0", "redis://node1", "redis://node2"},
+		NetDial: dial,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		_ = client.Close(context.Background())
+		end()
+	}
+}

@@ -1,0 +1,332 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+var exclusionSeed = flag.Uint64("exclusion.seed", 0, "seed of TestMutualExclusion; if 0, a new one")
+
+// The one property that matters: at most one holder of a resource at a time within validity, whatever nodes and network
+// do. A seed fixes the faults and what the clients want, not the scheduling of goroutines.
+func TestMutualExclusion(t *testing.T) {
+	seed := *exclusionSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-exclusion.seed=%d", seed)
+	for i, c := range []contest{
+		{nodes: 5, skew: 0.009},
+		{nodes: 3, skew: 0.05, drift: 0.06},
+		{nodes: 4, skew: 0},
+		{nodes: 1, skew: 0.009},
+	} {
+		t.Run(fmt.Sprintf("nodes=%d", c.nodes), func(t *testing.T) {
+			c.seed = seed + uint64(i)
+			c.faults = true
+			result := c.run(t)
+			require.Empty(t, result.violations)
+			require.Greater(t, result.grants, 40, "too little happened to prove anything")
+			require.Greater(t, result.extensions, 10)
+			require.Greater(t, result.refusals, 100)
+			t.Logf("%d grants, %d extensions, %d refusals", result.grants, result.extensions, result.refusals)
+		})
+	}
+}
+
+// The checker finds what it is there for: with one property of the algorithm taken away, it must fail.
+func TestMutualExclusionNeedsEachOfItsParts(t *testing.T) {
+	for name, c := range map[string]contest{
+		// A node that grants to everybody is worth a quorum that is smaller by one.
+		"a quorum less one":             {nodes: 3, liars: 1},
+		"a quorum of five less one":     {nodes: 5, liars: 1},
+		"NX":                            {nodes: 5, withoutNX: true},
+		"clocks that keep to the drift": {nodes: 5, skew: 0.05},
+		"compare before delete":         {nodes: 3, deletesAny: true},
+		"extensions that only lengthen": {nodes: 3, shortens: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for c.seed = range 20 {
+				if len(c.run(t).violations) > 0 {
+					return
+				}
+			}
+			t.Error("it was not found out")
+		})
+	}
+}
+
+// A contest is many clients that want few locks.
+type contest struct {
+	seed   uint64
+	nodes  int
+	faults bool
+	skew   float64 // how much faster the nodes' clocks run
+	drift  float64 // Config.DriftFactor
+
+	// What is broken on purpose.
+	liars      int // nodes that grant everything and keep nothing
+	withoutNX  bool
+	deletesAny bool
+	shortens   bool
+}
+
+const (
+	contestClients   = 6
+	contestWorkers   = 2 // of each client
+	contestResources = 2
+	contestTime      = 4 * time.Second
+)
+
+func (c contest) run(t *testing.T) *referee {
+	r := &referee{held: make(map[string]hold)}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t, c.nodes)
+		random := rand.New(rand.NewPCG(c.seed, 1<<32))
+		var clients []*Client
+		var links []*redistest.Link
+		for i, n := range m.nodes {
+			c.arrange(i, n)
+		}
+		// Each client has its own way to each node, so that they arrive in different orders.
+		for k := range contestClients {
+			var urls []string
+			for i, n := range m.nodes {
+				addr := fmt.Sprintf("node%d.client%d:6379", i, k)
+				n.Serve(m.network.Listen(addr))
+				m.network.At(addr).Latency(spanOf(random, 2*ms), spanOf(random, 2*ms))
+				urls = append(urls, "redis://"+addr)
+				links = append(links, m.network.At(addr))
+			}
+			clients = append(clients, m.client(t, Config{Nodes: urls, DriftFactor: c.drift}))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), contestTime)
+		defer cancel()
+		r.stop = cancel
+		var wg sync.WaitGroup
+		for i := range contestClients * contestWorkers {
+			w := &contestant{
+				id: i, client: clients[i/contestWorkers], referee: r,
+				random: rand.New(rand.NewPCG(c.seed, uint64(i))),
+			}
+			wg.Go(func() { w.work(ctx) })
+		}
+		if c.faults {
+			wg.Go(func() { c.misfortune(ctx, m, links, random) })
+		}
+		wg.Wait()
+	})
+	return r
+}
+
+// arrange makes a node's clock run fast, and breaks the node where the contest says so.
+func (c contest) arrange(i int, n *redistest.Node) {
+	life := func(text string) time.Duration {
+		d, _ := strconv.ParseInt(text, 10, 64)
+		return time.Duration(float64(d) * float64(ms) / (1 + c.skew))
+	}
+	n.Handle(func(_ int, args []string) ([]byte, bool) {
+		switch {
+		case args[0] != "SET":
+			return nil, false
+		case i < c.liars:
+			return []byte("+OK\r\n"), true
+		}
+		if _, there := n.Get(args[1]); there && slices.Contains(args, "NX") && !c.withoutNX {
+			return []byte("_\r\n"), true
+		}
+		n.DB().Set(args[1], args[2], life(args[len(args)-1]))
+		return []byte("+OK\r\n"), true
+	})
+	n.Script(extendSource, func(keys, args []string, db *redistest.DB) any {
+		if value, ok := db.Get(keys[0]); !ok || value != args[0] {
+			return 0
+		}
+		if rest, _ := db.TTL(keys[0]); c.shortens || rest < life(args[1]) {
+			db.Expire(keys[0], life(args[1]))
+		}
+		return 1
+	})
+	if c.deletesAny {
+		n.Script(releaseSource, func(keys, _ []string, db *redistest.DB) any {
+			if db.Delete(keys[0]) {
+				return 1
+			}
+			return 0
+		})
+	}
+}
+
+// misfortune breaks one thing after the other and mends it again.
+func (c contest) misfortune(ctx context.Context, m *memory, links []*redistest.Link, random *rand.Rand) {
+	for ctx.Err() == nil {
+		node, link := m.nodes[random.IntN(c.nodes)], links[random.IntN(len(links))]
+		mend := func() {}
+		switch random.IntN(10) {
+		case 0:
+			link.Latency(spanOf(random, 20*ms), spanOf(random, 20*ms))
+		case 1:
+			for _, l := range links {
+				l.Latency(spanOf(random, 2*ms), spanOf(random, 2*ms))
+			}
+		case 2:
+			node.Pause()
+			mend = node.Resume
+		case 3:
+			link.Pause(redistest.Up)
+			mend = func() { link.Resume(redistest.Up) }
+		case 4:
+			link.Pause(redistest.Down)
+			mend = func() { link.Resume(redistest.Down) }
+		case 5:
+			link.Refuse(true)
+			link.Reset()
+			mend = func() { link.Refuse(false) }
+		case 6:
+			node.DropConns()
+		case 7:
+			node.Refuse("-OOM command not allowed", "SET", "EVALSHA")
+			mend = func() { node.Refuse("", "SET", "EVALSHA") }
+		case 8:
+			node.FlushScripts()
+		case 9:
+			node.SetOrder(redistest.Order(random.IntN(3)))
+		}
+		_ = sleep(ctx, spanOf(random, 100*ms))
+		mend()
+		_ = sleep(ctx, spanOf(random, 30*ms))
+	}
+}
+
+func spanOf(random *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(max(most, ms))))
+}
+
+// A contestant wants one lock after the other and does with it what people do.
+type contestant struct {
+	id      int
+	client  *Client
+	referee *referee
+	random  *rand.Rand
+}
+
+func (w *contestant) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		w.once(ctx, fmt.Sprintf("r%d", w.random.IntN(contestResources)))
+		_ = sleep(ctx, w.span(30*ms))
+	}
+}
+
+func (w *contestant) span(most time.Duration) time.Duration { return spanOf(w.random, most) }
+
+func (w *contestant) ttl() time.Duration { return 50*ms + w.span(100*ms) }
+
+func (w *contestant) once(ctx context.Context, resource string) {
+	var lock Lock
+	var err error
+	if w.random.IntN(2) == 0 {
+		lock, err = w.client.TryAcquire(ctx, resource, w.ttl())
+	} else {
+		patience, cancel := context.WithTimeout(ctx, w.span(300*ms))
+		lock, err = w.client.Acquire(patience, resource, w.ttl())
+		cancel()
+	}
+	if err != nil {
+		w.referee.refused(err)
+		return
+	}
+	w.referee.granted(resource, w.id, lock)
+	for w.random.IntN(3) == 0 {
+		_ = sleep(ctx, w.span(lock.Validity()/time.Duration(1+w.random.IntN(4))))
+		longer, err := lock.Extend(ctx, w.ttl())
+		if err == nil {
+			lock = longer
+			w.referee.extended(resource, w.id, lock)
+		}
+	}
+	switch w.random.IntN(3) {
+	case 0: // to the very end, and without a release
+		_ = sleep(ctx, lock.Validity())
+	case 1:
+		_ = sleep(ctx, w.span(lock.Validity()))
+		w.referee.gaveUp(resource, w.id)
+		_ = lock.Release(ctx)
+	case 2: // at once
+		w.referee.gaveUp(resource, w.id)
+		_ = lock.Release(ctx)
+	}
+}
+
+// A referee knows who holds what, by the simulated clock, which all share.
+type referee struct {
+	stop context.CancelFunc // ends the contest: one violation is enough
+
+	mu         sync.Mutex // guards the following
+	held       map[string]hold
+	grants     int
+	extensions int
+	refusals   int
+	violations []string
+}
+
+type hold struct {
+	by    int
+	until time.Time
+}
+
+func (r *referee) granted(resource string, by int, lock Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.grants++
+	if h, ok := r.held[resource]; ok && h.until.After(now) {
+		r.violated("%s: granted to %d while %d holds it for another %v", resource, by, h.by, h.until.Sub(now))
+	}
+	r.held[resource] = hold{by, lock.Until()}
+}
+
+func (r *referee) extended(resource string, by int, lock Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.extensions++
+	if h, ok := r.held[resource]; !ok || h.by != by {
+		r.violated("%s: extended by %d, and %d holds it", resource, by, h.by)
+	}
+	r.held[resource] = hold{by, lock.Until()}
+}
+
+// gaveUp comes before the release, from when on others may hold the lock.
+func (r *referee) gaveUp(resource string, by int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held[resource].by == by {
+		delete(r.held, resource)
+	}
+}
+
+func (r *referee) refused(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refusals++
+	if !errors.Is(err, ErrHeld) && !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrExpired) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		r.violated("unexpected error: %v", err)
+	}
+}
+
+// violated needs the mutex.
+func (r *referee) violated(format string, args ...any) {
+	r.violations = append(r.violations, fmt.Sprintf(format, args...))
+	r.stop()
+}

@@ -1,0 +1,120 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// How long a failed attempt's key may be there after its caller was told (R7).
+const afterRoundTrip = 20 * time.Millisecond
+
+// A context that ends in the middle of an acquisition leaves no key on any node that can be reached, one round trip and
+// 20 ms later (R7): not where the SET arrived before, nor where it is still under way.
+func TestFaultCancelledAcquisition_R7(t *testing.T) {
+	f := newFleet(t, 5)
+	proxies := redistest.Proxies(t, f.servers)
+	c := f.client(redlock.Config{Nodes: redistest.URLs(proxies), NodeTimeout: 200 * time.Millisecond})
+	f.allUp(c, 5*time.Second)
+	const there, back = 30 * time.Millisecond, 20 * time.Millisecond
+	const trip = there + back
+	// Two nodes are near, so that their keys are set and no quorum is; the others' SETs are under way.
+	for _, p := range proxies[2:] {
+		p.Latency(there, back)
+	}
+	for _, callers := range []int{1, 32} {
+		for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 35 * time.Millisecond, 45 * time.Millisecond} {
+			t.Run(fmt.Sprintf("callers=%d/after=%v", callers, after), func(t *testing.T) {
+				f := &fleet{t, f.servers}
+				bestOf(t, func() error { return f.cancelAfter(c, callers, after, trip) })
+			})
+		}
+	}
+}
+
+func (f *fleet) cancelAfter(c *redlock.Client, callers int, after, trip time.Duration) error {
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			cause := errors.New("the user went away")
+			ctx, cancel := context.WithTimeoutCause(context.Background(), after, cause)
+			defer cancel()
+			_, err := c.TryAcquire(ctx, fmt.Sprint("cancelled:", i), 30*time.Second)
+			if !errors.Is(err, context.DeadlineExceeded) || after > 0 && !errors.Is(err, cause) {
+				f.Errorf("cancelled after %v: %v", after, err)
+			}
+		})
+	}
+	wg.Wait()
+	time.Sleep(trip + afterRoundTrip)
+	err := f.orphans(nil)
+	f.noOrphans(time.Second) // if late, then at least some time
+	return err
+}
+
+// The same at random moments of many attempts at once, without any delay but the machine's own.
+func TestFaultCancelledAtRandom_R7(t *testing.T) {
+	f := newFleet(t, 5, redistest.OverTCP)
+	c := f.client(redlock.Config{})
+	f.allUp(c, 5*time.Second)
+	l := f.load(c, workload{callers: 64, fresh: true, context: func() (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(context.Background())
+		timer := time.AfterFunc(rand.N(4*time.Millisecond), cancel)
+		return ctx, func() { timer.Stop(); cancel() }
+	}})
+	time.Sleep(time.Second)
+	l.end()
+	bestOf(t, func() error { // the second look is a failure of this machine's speed only
+		time.Sleep(afterRoundTrip)
+		return f.orphans(nil)
+	})
+	l.fails(-1, context.Canceled)
+	if l.errs["acquire: context canceled"] < 100 {
+		t.Errorf("too few were cancelled for this test to mean anything: %v", l.errs)
+	}
+}
+
+// An attempt that lost, because another holds a quorum, takes back the keys that it got (R7).
+func TestFaultLostAttempt_R7(t *testing.T) {
+	f := newFleet(t, 5)
+	proxies := redistest.Proxies(t, f.servers)
+	c := f.client(redlock.Config{Nodes: redistest.URLs(proxies), NodeTimeout: 200 * time.Millisecond})
+	f.allUp(c, 5*time.Second)
+	held := map[string]bool{"taken": true}
+	for i := range 3 {
+		f.must(i, "SET", "taken", "by another")
+	}
+	trip := 30 * time.Millisecond
+	for _, p := range proxies[3:] { // where we get the key it takes longest until we have it
+		p.Latency(trip/2, trip/2)
+	}
+	for range 5 {
+		bestOf(t, func() error {
+			if _, err := c.TryAcquire(context.Background(), "taken", 30*time.Second); !errors.Is(err, redlock.ErrHeld) {
+				t.Errorf("not ErrHeld: %v", err)
+			}
+			time.Sleep(trip + afterRoundTrip)
+			for i := 3; i < 5; i++ {
+				if n := f.must(i, "EXISTS", "taken"); n != int64(0) {
+					return fmt.Errorf("server %d still has the key", i)
+				}
+			}
+			return nil
+		})
+	}
+	for i := range 3 {
+		if v := f.must(i, "GET", "taken"); v != "by another" {
+			t.Errorf("R9: the other's key on server %d is %v", i, v)
+		}
+	}
+	if err := f.orphans(held); err != nil {
+		t.Error(err)
+	}
+}

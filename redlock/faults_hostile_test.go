@@ -1,0 +1,148 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// A node that lies in any of these ways gets no vote, costs the other four nothing, and no memory worth speaking of (R16,
+// R17, R18). That the process lives needs no assertion.
+func TestFaultHostileNode_R16_R18(t *testing.T) {
+	f := newFleet(t, 4)
+	for _, h := range append(redistest.HostileReplies[:len(redistest.HostileReplies):len(redistest.HostileReplies)],
+		redistest.SurplusReplies...) {
+		t.Run(h.Name, func(t *testing.T) {
+			f := &fleet{t, f.servers}
+			node := startHostile(t, h)
+			memory := watchMemory(t)
+			c := f.client(redlock.Config{
+				Nodes: append(redistest.URLs(f.servers), node.URL()), NodeTimeout: 500 * time.Millisecond,
+			})
+			l := f.load(c, workload{callers: 8, fresh: true})
+			time.Sleep(25 * time.Millisecond)
+			l.until(50, 3*time.Second)
+			l.end()
+			l.fails(fewFailures, redlock.ErrNoQuorum)
+			peak := memory()
+			t.Logf("%d grants, %d SETs heard, peak of the heap %d KiB", l.granted(0, l.now()), node.Calls("SET"), peak>>10)
+			if peak > 64<<20 {
+				t.Errorf("R18: %d MiB of heap in use", peak>>20)
+			}
+			if node.Calls("SET") == 0 && !h.Early {
+				t.Error("the node was asked nothing, so that it could not lie")
+			}
+			if err := c.Close(context.Background()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			f.noOrphans(time.Second)
+		})
+	}
+}
+
+// Where a forged vote would complete the quorum, since two of the four honest nodes are stopped, there is no grant (R17).
+func TestFaultHostileVoteCompletesNoQuorum_R17(t *testing.T) {
+	f := newFleet(t, 4)
+	f.stop(2, 3)
+	defer f.continues(2, 3)
+	gate := make(chan struct{}, 4) // so many at once
+	var wg sync.WaitGroup
+	asked := new(atomic.Int64)
+	for i, h := range redistest.HostileReplies {
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			f.forge(h, fmt.Sprintf("forged:%d:", i), asked)
+		})
+	}
+	wg.Wait()
+	if n := asked.Load(); n < int64(len(redistest.HostileReplies)) {
+		t.Errorf("only %d SETs reached the hostile nodes", n)
+	}
+	eventually(t, time.Second, func() error {
+		if left := append(f.keys(0, nil), f.keys(1, nil)...); len(left) > 0 {
+			return fmt.Errorf("keys remain: %q", left)
+		}
+		return nil
+	})
+}
+
+func (f *fleet) forge(h redistest.Hostile, prefix string, asked *atomic.Int64) {
+	node := startHostile(f, h)
+	// The hostile node comes first, so that a mistake about who said what would be found.
+	c, err := redlock.New(redlock.Config{
+		Nodes: append([]string{node.URL()}, redistest.URLs(f.servers)...), Prefix: prefix, NodeTimeout: 20 * time.Millisecond,
+	})
+	if err != nil {
+		f.Error(err)
+		return
+	}
+	defer c.Close(context.Background())
+	// One at a time: a surplus answer that finds another attempt under way is that node's vote on it, which it could have
+	// given anyhow (R16: a lying node forges its own vote).
+	for n := range 8 {
+		_, err := c.TryAcquire(context.Background(), fmt.Sprint(n), 10*time.Second)
+		if err == nil {
+			f.Errorf("%s: granted by two honest nodes and a liar", h.Name)
+		}
+		// A null is a refusal, and may be an honest one.
+		if !errors.Is(err, redlock.ErrNoQuorum) && !(errors.Is(err, redlock.ErrHeld) && strings.HasPrefix(h.Name, "null")) {
+			f.Errorf("%s: %v", h.Name, err)
+		}
+	}
+	asked.Add(int64(node.Calls("SET")))
+	if h.Early {
+		asked.Add(1)
+	}
+}
+
+func startHostile(tb testing.TB, h redistest.Hostile) *redistest.HostileNode {
+	tb.Helper()
+	node, err := redistest.StartHostile(h, true)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { node.Close() })
+	return node
+}
+
+// watchMemory samples the heap in use until the function that it returns is called, which gives the most that it was.
+func watchMemory(tb testing.TB) (peak func() uint64) {
+	tb.Helper()
+	runtime.GC() // what earlier tests have left is not this one's
+	var most uint64
+	sample := func() {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapInuse)
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				sample()
+			case <-end:
+				return
+			}
+		}
+	}()
+	return sync.OnceValue(func() uint64 {
+		close(end)
+		<-ended
+		sample()
+		return most
+	})
+}

@@ -1,0 +1,298 @@
+package redlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+// What a network can do to one of five connections costs the other four nothing, leaves no key, and is over soon after it
+// ends (R5, R8, R16, R26).
+func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
+	f := newFleet(t, 5)
+	p := redistest.Proxies(t, f.servers[:1])[0]
+	drip := func(d redistest.Direction) (begin, end func()) {
+		return func() {
+				p.Window(d, 2048) // what the wire has taken drips on after the end
+				p.Drip(d, 100*time.Microsecond)
+			}, func() {
+				p.Drip(d, 0)
+				p.Window(d, 0)
+			}
+	}
+	dripUp, dripUpEnds := drip(redistest.Up)
+	dripDown, dripDownEnds := drip(redistest.Down)
+	c := f.client(redlock.Config{Nodes: append([]string{p.URL()}, redistest.URLs(f.servers[1:])...)})
+	f.allUp(c, 5*time.Second)
+	cases := []struct {
+		name         string
+		begin, end   func()
+		noticed      bool // the connection has to die
+		recoversWith time.Duration
+	}{
+		{"silent both ways", func() { p.Pause(redistest.Both) }, func() { p.Resume(redistest.Both) }, true, 500 * time.Millisecond},
+		{"silent up", func() { p.Pause(redistest.Up) }, func() { p.Resume(redistest.Up) }, true, 500 * time.Millisecond},
+		{"silent down", func() { p.Pause(redistest.Down) }, func() { p.Resume(redistest.Down) }, true, 500 * time.Millisecond},
+		{"half-open", p.HalfOpen, func() {}, true, 1200 * time.Millisecond},
+		{"reset", p.Reset, func() {}, true, 1200 * time.Millisecond},
+		{"refused", func() { p.Refuse(true); p.Reset() }, func() { p.Refuse(false) }, true, 1200 * time.Millisecond},
+		{"drip up", dripUp, dripUpEnds, false, 1200 * time.Millisecond},
+		{"drip down", dripDown, dripDownEnds, false, 1200 * time.Millisecond},
+		{"replies split everywhere", func() { p.Chunk(redistest.Down, 1) }, func() { p.Chunk(redistest.Down, 0) }, false, time.Second},
+		{"slow", func() { p.Latency(60*time.Millisecond, 0) }, func() { p.Latency(0, 0) }, false, time.Second},
+	}
+	for _, tt := range cases {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fleet{t, f.servers}
+			l := f.load(c, workload{callers: 16, fresh: true})
+			time.Sleep(50 * time.Millisecond)
+			connects := c.Nodes()[0].Connects
+			tt.begin()
+			begin := l.now()
+			if tt.noticed {
+				eventually(t, 3*time.Second, func() error {
+					if n := c.Nodes()[0]; n.State == "up" && n.Connects == connects {
+						return errors.New("the fault was not noticed")
+					}
+					return nil
+				})
+			}
+			time.Sleep(150 * time.Millisecond)
+			end := l.now()
+			tt.end()
+			back := f.state(c, 0, 5*time.Second, "up")
+			l.until(100, 3*time.Second)
+			l.end()
+			l.fails(fewFailures, redlock.ErrNoQuorum)
+			f.allUp(c, 3*time.Second)
+			f.noOrphans(time.Second)
+			t.Logf("%d grants meanwhile; counts again %v after it was over", l.granted(begin, end), back)
+			if l.granted(begin, end) == 0 {
+				t.Error("no grant meanwhile")
+			}
+			if back > timingSlack*tt.recoversWith {
+				t.Errorf("R26: it counted again only %v after it was over", back)
+			}
+		})
+	}
+}
+
+// A connection that is cut after any number of bytes, in either direction: in the handshake, in a command, in a reply, in
+// the fence or in the payment of debts. Nobody else notices, it is connected again, and nothing remains (R8, R16).
+func TestFaultCutAfterByteN_R8_R16(t *testing.T) {
+	f := newFleet(t, 5)
+	var cuts []int64
+	for n := int64(1); n < 8000; n += n/6 + 1 {
+		cuts = append(cuts, n)
+	}
+	if testing.Short() {
+		cuts = cuts[len(cuts)/2:]
+	}
+	gate := make(chan struct{}, 4) // so many at once
+	var wg sync.WaitGroup
+	var connects atomic.Int64
+	for _, d := range []redistest.Direction{redistest.Up, redistest.Down} {
+		for _, n := range cuts {
+			gate <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-gate }()
+				connects.Add(int64(f.cutAfter(d, n)))
+			})
+		}
+	}
+	wg.Wait()
+	t.Logf("%d cuts, %d connects", 2*len(cuts), connects.Load())
+	f.noOrphans(time.Second)
+}
+
+// cutAfter is a client of its own, whose first node's connections are cut after so many bytes: the next that reaches it,
+// and a second one later.
+func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
+	p, err := redistest.NewProxy(f.servers[0].URL())
+	if err != nil {
+		f.Error(err)
+		return 0
+	}
+	defer p.Close()
+	p.CutOnce(d, n)
+	c, err := redlock.New(redlock.Config{
+		Nodes: append(redistest.URLs(f.servers[1:]), p.URL()), Prefix: fmt.Sprintf("cut:%d:%d:", d, n),
+		NodeTimeout: 500 * time.Millisecond,
+	})
+	if err != nil {
+		f.Error(err)
+		return 0
+	}
+	defer c.Close(context.Background())
+	l := f.load(c, workload{callers: 4, fresh: true})
+	time.Sleep(40 * time.Millisecond)
+	p.CutOnce(d, n)
+	time.Sleep(60 * time.Millisecond)
+	p.Cut(d, -1)
+	l.end()
+	l.fails(fewFailures, redlock.ErrNoQuorum)
+	last := time.Now()
+	for {
+		node := c.Nodes()[4]
+		if node.State == "up" && node.Debts == 0 {
+			return node.Connects
+		}
+		if time.Since(last) > 3*time.Second {
+			f.Errorf("cut after %d bytes: the node is %s with %d debts: %v", n, node.State, node.Debts, node.Err)
+			return node.Connects
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Three nodes over a bad network at once: attempts fail, locks that are granted are good, and when it is over everything
+// is as before (R7, R8, R12).
+func TestFaultNetworkOfAMajority_R7_R8(t *testing.T) {
+	f := newFleet(t, 5)
+	proxies := redistest.Proxies(t, f.servers[:3])
+	c := f.client(redlock.Config{Nodes: append(redistest.URLs(f.servers[3:]), redistest.URLs(proxies)...)})
+	f.allUp(c, 5*time.Second)
+	var inspected atomic.Int64
+	l := f.load(c, workload{callers: 16, fresh: true, inspect: func(lock redlock.Lock) {
+		inspected.Add(1)
+		token := lock.Token()
+		if n := f.on(lock.Resource(), string(token[:])); n < 3 && lock.Validity() > 0 {
+			t.Errorf("a lock that was granted stands on %d of 5 servers", n)
+		}
+	}})
+	for round := range 12 {
+		p := proxies[round%3]
+		switch round % 4 {
+		case 0:
+			for _, p := range proxies { // no quorum for as long
+				p.Pause(redistest.Down)
+				time.AfterFunc(100*time.Millisecond, func() { p.Resume(redistest.Down) })
+			}
+		case 1:
+			p.CutOnce(redistest.Up, int64(3000+round*100))
+		case 2:
+			p.HalfOpen()
+		case 3:
+			p.Latency(30*time.Millisecond, 10*time.Millisecond)
+			time.AfterFunc(150*time.Millisecond, func() { p.Latency(0, 0) })
+		}
+		time.Sleep(80 * time.Millisecond)
+	}
+	time.Sleep(200 * time.Millisecond)
+	l.end()
+	for _, p := range proxies {
+		p.Cut(redistest.Up, -1)
+	}
+	l.fails(-1, redlock.ErrNoQuorum)
+	f.allUp(c, 5*time.Second)
+	f.noOrphans(time.Second)
+	t.Logf("%d grants, %d inspected, %v", l.granted(0, maxLoad*time.Millisecond), inspected.Load(), l.errs)
+}
+
+// Who listens at a node's address need not be a node. It is named for what it speaks, dialed seldom, and the other four
+// serve (R16, R26).
+func TestFaultWrongProtocol_R16_R26(t *testing.T) {
+	f := newFleet(t, 4, redistest.OverTCP)
+	secure := redistest.Servers(t, 1, redistest.OverTLS)[0]
+	requests, accepted := new(atomic.Int64), new(atomic.Int64)
+	web := serveHTTP(t, requests, accepted)
+	plain := redistest.Servers(t, 1, redistest.OverTCP)[0].TCPAddr()
+	cases := []struct {
+		name, url, speaks string
+		config            *tls.Config
+	}{
+		{"HTTP", "redis://" + web, "HTTP", nil},
+		{"HTTP with TLS expected", "rediss://" + web, "HTTP", secure.TLSConfig()},
+		{"TLS", "redis://" + secure.TCPAddr(), "nothing", nil},                         // the server just hangs up
+		{"RESP with TLS expected", "rediss://" + plain, "silence", secure.TLSConfig()}, // it waits for the end of a line
+		{"TLS of an unknown authority", secure.URL(), "certificate", &tls.Config{}},
+	}
+	for _, tt := range cases {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fleet{t, f.servers}
+			before := accepted.Load()
+			c := f.client(redlock.Config{
+				Nodes: append(redistest.URLs(f.servers), tt.url), TLS: tt.config, NodeTimeout: 500 * time.Millisecond,
+				DialTimeout: 200 * time.Millisecond,
+			})
+			l := f.load(c, workload{callers: 8})
+			time.Sleep(300 * time.Millisecond)
+			n := accepted.Load() - before
+			l.until(100, 3*time.Second)
+			l.end()
+			l.fails(fewFailures, redlock.ErrNoQuorum)
+			node := c.Nodes()[4]
+			t.Log(node.Err)
+			var peer *conn.PeerError
+			switch {
+			case node.State == "up" || !errors.Is(node.Err, multiplex.ErrDown):
+				t.Errorf("the node is %s: %v", node.State, node.Err)
+			case tt.speaks == "certificate":
+				var unknown *tls.CertificateVerificationError
+				if !errors.As(node.Err, &unknown) {
+					t.Errorf("R27: not refused for its certificate: %v", node.Err)
+				}
+			case tt.speaks == "nothing":
+				if !strings.Contains(node.Err.Error(), "before the answer to HELLO") && !errors.As(node.Err, &peer) {
+					t.Errorf("it is not said that the peer hung up: %v", node.Err)
+				}
+			case tt.speaks == "silence":
+				if !errors.Is(node.Err, context.DeadlineExceeded) && !errors.As(node.Err, &peer) {
+					t.Errorf("it is not said that the peer said nothing: %v", node.Err)
+				}
+			case !errors.As(node.Err, &peer) || !strings.Contains(peer.Speaks, tt.speaks):
+				t.Errorf("it is not said that the peer speaks %s: %v", tt.speaks, node.Err)
+			}
+			if n > 6 {
+				t.Errorf("R26: %d connects within 0.3 s", n)
+			}
+		})
+	}
+	if n := requests.Load(); n > 0 {
+		t.Errorf("the web server understood %d requests", n)
+	}
+	f.noOrphans(time.Second)
+}
+
+func serveHTTP(t *testing.T, requests, accepted *atomic.Int64) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			requests.Add(1)
+			w.WriteHeader(http.StatusTeapot)
+		}),
+		ConnState: func(_ net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				accepted.Add(1)
+			}
+		},
+		ReadHeaderTimeout: time.Second,
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	return l.Addr().String()
+}

@@ -1,0 +1,304 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+// A node that is stopped in the middle of everything costs nobody anything (R5, R26): the quorum of the others is as fast
+// as before, and while the stopped one is found out nobody waits for it.
+func TestFaultOneOfFiveStoppedUnderLoad_R5_R26(t *testing.T) {
+	for name, over := range map[string]redistest.Option{"tcp": redistest.OverTCP, "tls": redistest.OverTLS} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 5, over)
+			c := f.client(redlock.Config{})
+			f.allUp(c, 5*time.Second)
+			bestOf(t, func() error { return f.compareStopped(c) })
+			f.noOrphans(2 * time.Second)
+		})
+	}
+}
+
+// compareStopped measures healthy and stopped stretches alternately in one load.
+func (f *fleet) compareStopped(c *redlock.Client) error {
+	stretch := 600 * time.Millisecond
+	if testing.Short() {
+		stretch = 300 * time.Millisecond
+	}
+	l := f.load(c, workload{callers: 96})
+	time.Sleep(200 * time.Millisecond) // until buffers have their sizes
+	var healthy, stopped []span
+	gap := time.Duration(0)
+	for range 2 {
+		from := l.now()
+		time.Sleep(stretch)
+		stop := l.now()
+		healthy = append(healthy, span{from, stop})
+		f.stop(4)
+		time.Sleep(stretch)
+		stopped = append(stopped, span{stop, l.now()})
+		gap = max(gap, l.gap(stop-stretch/2, stop+stretch/2))
+		f.continues(4)
+		f.allUp(c, 3*time.Second)
+	}
+	l.end()
+	l.fails(fewFailures, redlock.ErrNoQuorum)
+	ratio := l.rate(stopped) / l.rate(healthy)
+	before, after := l.p99(healthy), l.p99(stopped)
+	f.Logf("healthy %.0f pairs/s, stopped %.0f (%.2f); p99 %v → %v; longest without a grant %v",
+		l.rate(healthy), l.rate(stopped), ratio, before, after, gap)
+	switch {
+	case ratio < leastThroughput:
+		return fmt.Errorf("throughput fell to %.2f of the healthy one", ratio)
+	case float64(after) > mostTail*float64(before):
+		return fmt.Errorf("p99 rose from %v to %v", before, after)
+	case gap >= timingSlack*100*time.Millisecond:
+		return fmt.Errorf("no grant for %v", gap)
+	}
+	return nil
+}
+
+// A stopped server has thousands of SETs in its socket and executes them when it goes on, though that connection was
+// shed and another one has been opened since (R8). No key may remain but of locks that are held.
+func TestFaultStoppedWithSETsInItsSocket_R8(t *testing.T) {
+	transports := map[string]redistest.Option{
+		"tcp": redistest.OverTCP, "unix": redistest.OverUnix, "tls": redistest.OverTLS,
+	}
+	for name, over := range transports {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 5, over)
+			c := f.client(redlock.Config{})
+			f.allUp(c, 5*time.Second)
+			for _, how := range []string{"released", "cancelled"} {
+				t.Run(how, func(t *testing.T) { (&fleet{t, f.servers}).stopWithSETs(c, how == "cancelled") })
+			}
+		})
+	}
+}
+
+func (f *fleet) stopWithSETs(c *redlock.Client, cancelled bool) {
+	f.Cleanup(func() { // whatever happens, the next one begins with empty servers
+		for i := range f.servers {
+			f.must(i, "FLUSHALL")
+		}
+	})
+	held := make(map[string]bool)
+	var locks []redlock.Lock
+	w := workload{callers: 128, fresh: true}
+	if cancelled {
+		// Some end before the quorum, some after it, all in the middle of something.
+		w.context = func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(context.Background(), time.Duration(time.Now().UnixNano()%4_000)*time.Microsecond)
+		}
+	}
+	l := f.load(c, w)
+	time.Sleep(100 * time.Millisecond)
+	f.stop(2)
+	// These stand in the socket too, and their holders keep them. (Acquire, since a busy machine costs a vote.)
+	for i := range 20 {
+		key := fmt.Sprintf("held:%d", i)
+		held[key] = true
+		lock, err := c.Acquire(context.Background(), key, 30*time.Second)
+		if err != nil {
+			f.Fatal(err)
+		}
+		locks = append(locks, lock)
+	}
+	f.state(c, 2, 3*time.Second, "down", "dialing")
+	time.Sleep(300 * time.Millisecond)
+	debts := c.Nodes()[2].Debts
+	f.continues(2)
+	back := f.state(c, 2, 5*time.Second, "up")
+	l.end()
+	f.allUp(c, 3*time.Second)
+	f.Logf("%d debts; counts again %v after it went on", debts, back)
+	if debts < leastInTheSocket {
+		f.Errorf("only %d releases were owed: too few SETs were in the socket for this test to mean anything", debts)
+	}
+	if bound := 1500 * time.Millisecond; back > bound {
+		f.Errorf("R26: debts were paid only %v after it went on, not within %v", back, bound)
+	}
+	eventually(f, time.Second, func() error { return f.orphans(held) })
+	l.fails(-1, redlock.ErrNoQuorum, context.DeadlineExceeded)
+	for _, lock := range locks {
+		if err := lock.Release(context.Background()); err != nil {
+			f.Errorf("a held lock was lost: %v", err)
+		}
+	}
+	f.noOrphans(time.Second)
+}
+
+// The bytes of the connection before arrive after its successor has shaken hands, fenced, paid and joined: the network
+// held them back, not the server. Where CLIENT KILL is forbidden the releases are repeated after 250 ms, 1 s, 4 s … (R8).
+func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
+	for name, without := range map[string]string{"fenced": "", "without CLIENT KILL": "+client|kill"} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 5)
+			leastPrivilege(f, without)
+			proxies := redistest.Proxies(t, f.servers[:1])
+			c := f.client(redlock.Config{
+				Nodes:    append(redistest.URLs(f.servers[1:]), proxies[0].URL()),
+				Username: "redlock", Password: "secret of the test", Prefix: "lock:",
+			})
+			f.allUp(c, 5*time.Second)
+			l := f.load(c, workload{callers: 64, fresh: true})
+			time.Sleep(50 * time.Millisecond)
+			proxies[0].Latency(500*time.Millisecond, 0) // for what is sent now
+			f.state(c, 4, 3*time.Second, "shed", "down", "dialing")
+			proxies[0].Latency(0, 0) // for the connection that comes next
+			f.state(c, 4, 3*time.Second, "up")
+			l.end()
+			l.fails(fewFailures, redlock.ErrNoQuorum)
+			time.Sleep(600 * time.Millisecond) // so that there is something to be undone
+			if without == "" {
+				f.noOrphans(500 * time.Millisecond)
+				f.allUp(c, time.Second)
+			} else {
+				t.Logf("no orphan after %v more", f.noOrphans(2*time.Second))
+			}
+		})
+	}
+}
+
+// Three of five stopped: nobody can say who holds what, and that is said in time, by name (R12, R26).
+func TestFaultThreeOfFiveStopped_R12_R26(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	for _, callers := range []int{1, 128} {
+		t.Run(fmt.Sprintf("callers=%d", callers), func(t *testing.T) {
+			f := newFleet(t, 5, redistest.OverTCP)
+			c := f.client(redlock.Config{NodeTimeout: timeout})
+			f.allUp(c, 5*time.Second)
+			bestOf(t, func() error {
+				l := f.load(c, workload{callers: callers}) // so that connections are in use and reply times known
+				time.Sleep(50 * time.Millisecond)
+				l.end()
+				f.stop(0, 2, 4)
+				err := f.threeSilent(c, callers, timeout)
+				if err == nil {
+					err = f.threeDown(c, callers)
+				}
+				f.continues(0, 2, 4)
+				f.allUp(c, 3*time.Second)
+				f.noOrphans(time.Second)
+				return err
+			})
+		})
+	}
+}
+
+// threeSilent asks while the stopped nodes are still thought to live.
+func (f *fleet) threeSilent(c *redlock.Client, callers int, timeout time.Duration) error {
+	took, errs := volley(c, callers)
+	for _, err := range errs {
+		if err := undecided(err, is(multiplex.ErrTimeout), 0, 2, 4); err != nil {
+			return err
+		}
+	}
+	slices.Sort(took)
+	f.Logf("freshly stopped: %d callers answered after %v … %v", callers, took[0], took[len(took)-1])
+	if late := took[len(took)-1] - timeout; late > timingSlack*5*time.Millisecond {
+		return fmt.Errorf("R26: a caller was answered %v after the vote timeout", late)
+	}
+	return nil
+}
+
+// threeDown asks when it is known already that there is no quorum.
+func (f *fleet) threeDown(c *redlock.Client, callers int) error {
+	for _, node := range []int{0, 2, 4} {
+		f.state(c, node, 3*time.Second, "down", "dialing")
+	}
+	took, errs := volley(c, callers)
+	for _, err := range errs {
+		err = errors.Join(undecided(err, is(multiplex.ErrDown), 0, 2, 4), undecided(err, is(multiplex.ErrSilent), 0, 2, 4))
+		if err != nil {
+			return err
+		}
+	}
+	slices.Sort(took)
+	f.Logf("known to be down: median %v, last %v", took[len(took)/2], took[len(took)-1])
+	if median := took[len(took)/2]; median > timingSlack*time.Millisecond {
+		return fmt.Errorf("R26: the answer that was known already took %v", median)
+	}
+	return nil
+}
+
+// volley is one attempt of each of the callers, all at once.
+func volley(c *redlock.Client, callers int) ([]time.Duration, []error) {
+	took, errs := make([]time.Duration, callers), make([]error, callers)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range callers {
+		wg.Go(func() {
+			<-start
+			begun := time.Now()
+			_, errs[i] = c.TryAcquire(context.Background(), fmt.Sprint("volley:", i), 10*time.Second)
+			took[i] = time.Since(begun)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return took, errs
+}
+
+// A node that was only stopped has a connection under way all the time, and counts again soon after it goes on (R26).
+func TestFaultStoppedNodeCountsAgainSoon_R26(t *testing.T) {
+	f := newFleet(t, 5, redistest.OverTCP)
+	c := f.client(redlock.Config{})
+	f.allUp(c, 5*time.Second)
+	l := f.load(c, workload{callers: 4})
+	bestOf(t, func() error {
+		f.stop(3)
+		f.state(c, 3, 3*time.Second, "down", "dialing")
+		time.Sleep(100 * time.Millisecond)
+		f.continues(3)
+		took := f.state(c, 3, 3*time.Second, "up")
+		t.Logf("counts again %v after it went on", took)
+		if took > timingSlack*200*time.Millisecond {
+			return fmt.Errorf("it counted again only after %v", took)
+		}
+		return nil
+	})
+	l.end()
+	l.fails(fewFailures, redlock.ErrNoQuorum)
+	f.noOrphans(time.Second)
+}
+
+// A TLS connection cannot be written to without waiting, so that a stopped TLS node is the one that could hold up the
+// others, and Close (R26, R28).
+func TestFaultStalledTLSNodesAndClose_R26_R28(t *testing.T) {
+	f := newFleet(t, 5, redistest.OverTLS)
+	bestOf(t, func() error {
+		c := f.client(redlock.Config{})
+		f.allUp(c, 5*time.Second)
+		l := f.load(c, workload{callers: 64, fresh: true})
+		time.Sleep(100 * time.Millisecond)
+		f.stop(1)
+		stop := l.now()
+		time.Sleep(400 * time.Millisecond)
+		gap := l.gap(stop, l.now())
+		f.stop(3) // and a second one, which is full of what nobody answers when the client is closed
+		time.Sleep(20 * time.Millisecond)
+		start := time.Now()
+		if err := c.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		took := time.Since(start)
+		l.end()
+		f.continues(1, 3)
+		l.fails(-1, redlock.ErrClosed, redlock.ErrNoQuorum)
+		t.Logf("longest without a grant %v; Close took %v", gap, took)
+		if gap >= timingSlack*100*time.Millisecond || took > timingSlack*250*time.Millisecond {
+			return fmt.Errorf("no grant for %v, and Close took %v", gap, took)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,134 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// memory is a deployment in memory: nodes that know our two scripts, and the network before them. Inside testing/synctest
+// all of it runs on simulated time.
+type memory struct {
+	network *redistest.Network
+	nodes   []*redistest.Node
+}
+
+func newMemory(tb testing.TB, n int) *memory {
+	tb.Helper()
+	m := startMemory(n)
+	tb.Cleanup(m.close)
+	return m
+}
+
+// startMemory is for examples, which have no testing.TB.
+func startMemory(n int) *memory {
+	m := &memory{network: redistest.NewNetwork()}
+	for i := range n {
+		node := redistest.NewNode(redistest.NodeConfig{})
+		teach(node)
+		node.Serve(m.network.Listen(fmt.Sprintf("node%d:6379", i)))
+		m.nodes = append(m.nodes, node)
+	}
+	return m
+}
+
+func (m *memory) close() {
+	for _, node := range m.nodes {
+		node.Close()
+	}
+	m.network.Close()
+}
+
+func (m *memory) urls() []string { return redistest.URLs(m.nodes) }
+
+func (m *memory) link(i int) *redistest.Link { return m.network.At(m.nodes[i].Addr()) }
+
+// delay makes replies of a node arrive after the given time: half of it passes before the command is executed.
+func (m *memory) delay(i int, d time.Duration) { m.link(i).Latency(d/2, d-d/2) }
+
+// client makes a client of all nodes, which is closed with the test.
+func (m *memory) client(tb testing.TB, config Config) *Client {
+	tb.Helper()
+	if config.Nodes == nil {
+		config.Nodes = m.urls()
+	}
+	config.NetDial = m.network.Dial
+	c, err := New(config)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { closeNow(tb, c) })
+	return c
+}
+
+func closeNow(tb testing.TB, c *Client) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	require.NoError(tb, c.Close(ctx))
+}
+
+// holders are the nodes on which the key has this value.
+func (m *memory) holders(key string, token Token) []int {
+	return m.where(func(n *redistest.Node) bool {
+		value, ok := n.Get(key)
+		return ok && value == string(token[:])
+	})
+}
+
+func (m *memory) where(is func(*redistest.Node) bool) []int {
+	var all []int
+	for i, n := range m.nodes {
+		if is(n) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// keys counts the keys of all nodes.
+func (m *memory) keys() int {
+	n := 0
+	for _, node := range m.nodes {
+		n += len(node.Keys())
+	}
+	return n
+}
+
+// tokensSent are the tokens of the SETs that a node executed, in order.
+func tokensSent(n *redistest.Node) []string {
+	var all []string
+	for _, e := range n.Log() {
+		if e.Args[0] == "SET" {
+			all = append(all, e.Args[2])
+		}
+	}
+	return all
+}
+
+// teach registers what release.lua and extend.lua do; TestScripts compares them with a real server's.
+func teach(n *redistest.Node) {
+	n.Script(releaseSource, func(keys, args []string, db *redistest.DB) any {
+		if db.DeleteIf(keys[0], args[0]) {
+			return 1
+		}
+		return 0
+	})
+	n.Script(extendSource, func(keys, args []string, db *redistest.DB) any {
+		if value, ok := db.Get(keys[0]); !ok || value != args[0] {
+			return 0
+		}
+		rest, _ := db.TTL(keys[0])
+		want, err := strconv.ParseInt(args[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		if rest > 0 && rest.Milliseconds() < want {
+			db.Expire(keys[0], time.Duration(want)*time.Millisecond)
+		}
+		return 1
+	})
+}

@@ -1,0 +1,65 @@
+package redlock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRetryDelay(t *testing.T) { // R11
+	for _, c := range []struct {
+		attempt     int
+		quorumTime  time.Duration
+		floor, ceil time.Duration
+	}{
+		{1, 0, 0, 4 * ms},
+		{2, 0, 0, 8 * ms},
+		{3, 0, 0, 16 * ms},
+		{6, 0, 0, 128 * ms},
+		{7, 0, 0, 200 * ms},
+		{8, 0, 0, 200 * ms},
+		{1 << 30, 0, 0, 200 * ms},
+		{1, ms, 2 * ms, 4 * ms},
+		{1, 5 * ms, 10 * ms, 20 * ms},
+		{2, 5 * ms, 10 * ms, 40 * ms},
+		{9, 5 * ms, 10 * ms, 200 * ms},
+		{1, 80 * ms, 160 * ms, 200 * ms},
+		{1, 100 * ms, 200 * ms, 200 * ms},
+		{1, time.Hour, 200 * ms, 200 * ms},
+		{5, time.Hour, 200 * ms, 200 * ms},
+	} {
+		require.Equal(t, c.floor, retryDelay(c.attempt, c.quorumTime, 0), "floor of %+v", c)
+		require.InDelta(t, float64(c.ceil), float64(retryDelay(c.attempt, c.quorumTime, 0.9999999)), float64(ms)/10, "ceiling of %+v", c)
+		require.InDelta(t, float64(c.floor+c.ceil)/2, float64(retryDelay(c.attempt, c.quorumTime, 0.5)), 2, "jitter of %+v", c)
+	}
+}
+
+func TestRetryDelayNeverShrinksNorExceedsItsBounds(t *testing.T) { // R11
+	for _, quorumTime := range []time.Duration{0, 1, ms / 3, ms, 7 * ms, 99 * ms, 101 * ms, time.Minute} {
+		for _, random := range []float64{0, 0.1, 0.5, 0.999999} {
+			before := time.Duration(0)
+			for attempt := 1; attempt < 40; attempt++ {
+				d := retryDelay(attempt, quorumTime, random)
+				require.GreaterOrEqual(t, d, before, "attempt %d, %v, %v", attempt, quorumTime, random)
+				require.GreaterOrEqual(t, d, min(2*quorumTime, retryMost))
+				require.LessOrEqual(t, d, retryMost)
+				before = d
+			}
+		}
+	}
+}
+
+func TestSleepEndsWithItsTimeOrItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*ms)
+		defer cancel()
+		start := time.Now()
+		require.NoError(t, sleep(ctx, 2*ms))
+		require.Equal(t, 2*ms, time.Since(start))
+		require.Equal(t, context.DeadlineExceeded, sleep(ctx, time.Hour))
+		require.Equal(t, 3*ms, time.Since(start))
+	})
+}

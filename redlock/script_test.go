@@ -1,0 +1,239 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
+)
+
+// The two scripts on a real server, and what memory_test.go makes of them for the node in memory: the same answers, and
+// the same keys afterwards, or the tests on simulated time prove nothing.
+func TestScripts(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	network := redistest.NewNetwork()
+	defer network.Close()
+	node := redistest.NewNode(redistest.NodeConfig{})
+	defer node.Close()
+	teach(node)
+	node.Serve(network.Listen("node0:6379"))
+	inMemory, err := network.Dial(context.Background(), "tcp", "node0:6379")
+	require.NoError(t, err)
+	defer inMemory.Close()
+
+	sides := map[string]func(args ...string) any{
+		"real": func(args ...string) any {
+			v, err := server.Do(args...)
+			if err != nil {
+				return err.Error()
+			}
+			return v
+		},
+		"memory": func(args ...string) any { return ask(t, inMemory, args...) },
+	}
+	const mine, others = "mine, 20 bytes long.", "somebody else's token"
+	for name, c := range map[string]struct {
+		set    []string // how the key comes to be
+		script string
+		args   []string
+		answer int64
+		ttl    int64 // of the key afterwards: -2 none, -1 for ever
+		value  string
+	}{
+		"release: ours":             {[]string{"SET", "k", mine, "PX", "60000"}, releaseSource, []string{mine}, 1, -2, ""},
+		"release: another's":        {[]string{"SET", "k", others, "PX", "60000"}, releaseSource, []string{mine}, 0, 60000, others},
+		"release: missing":          {nil, releaseSource, []string{mine}, 0, -2, ""},
+		"release: expired":          {[]string{"SET", "k", mine, "PX", "1"}, releaseSource, []string{mine}, 0, -2, ""},
+		"release: without a TTL":    {[]string{"SET", "k", mine}, releaseSource, []string{mine}, 1, -2, ""},
+		"release: an empty value":   {[]string{"SET", "k", "", "PX", "60000"}, releaseSource, []string{mine}, 0, 60000, ""},
+		"release: a longer value":   {[]string{"SET", "k", mine + "x", "PX", "60000"}, releaseSource, []string{mine}, 0, 60000, mine + "x"},
+		"extend: ours, longer":      {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "90000"}, 1, 90000, mine},
+		"extend: ours, shorter":     {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "30000"}, 1, 60000, mine},
+		"extend: ours, a hair":      {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "1"}, 1, 60000, mine},
+		"extend: ours, for ever":    {[]string{"SET", "k", mine}, extendSource, []string{mine, "30000"}, 1, -1, mine},
+		"extend: another's, longer": {[]string{"SET", "k", others, "PX", "60000"}, extendSource, []string{mine, "90000"}, 0, 60000, others},
+		"extend: missing":           {nil, extendSource, []string{mine, "90000"}, 0, -2, ""},
+		"extend: expired":           {[]string{"SET", "k", mine, "PX", "1"}, extendSource, []string{mine, "90000"}, 0, -2, ""},
+		"extend: the longest TTL":   {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, strconv.FormatInt(longestTTL.Milliseconds(), 10)}, 1, longestTTL.Milliseconds(), mine},
+	} {
+		for side, do := range sides {
+			t.Run(name+"/"+side, func(t *testing.T) {
+				do("DEL", "k")
+				if c.set != nil {
+					require.Equal(t, "OK", do(c.set...))
+				}
+				if len(c.set) == 5 && c.set[4] == "1" {
+					time.Sleep(3 * ms) // a real server's clock cannot be simulated
+				}
+				require.Equal(t, c.answer, do(append([]string{"EVAL", c.script, "1", "k"}, c.args...)...))
+				ttl := do("PTTL", "k").(int64)
+				require.LessOrEqual(t, ttl, c.ttl)
+				if c.ttl > 0 {
+					require.Greater(t, ttl, c.ttl-10_000, "the server is not that slow")
+				} else {
+					require.Equal(t, c.ttl, ttl)
+				}
+				if c.ttl != -2 {
+					require.Equal(t, c.value, do("GET", "k"))
+				}
+			})
+		}
+	}
+
+	// The node in memory has no other types than strings.
+	real := sides["real"]
+	real("DEL", "k")
+	real("RPUSH", "k", mine)
+	for _, source := range []string{releaseSource, extendSource} {
+		answer := fmt.Sprint(real("EVAL", source, "1", "k", mine, "1000"))
+		require.Contains(t, answer, "WRONGTYPE", "an error, not a refusal: it cannot be known whose it is")
+	}
+	require.Equal(t, "list", real("TYPE", "k"))
+}
+
+// What is set and extended is what a real server makes of the encoded commands, names of any bytes included (R19).
+func TestCommandsOnARealServer(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	c, err := Open(server.URL())
+	require.NoError(t, err)
+	defer closeNow(t, c)
+	for _, name := range hostileNames {
+		lock, err := c.TryAcquire(context.Background(), name, time.Minute)
+		require.NoError(t, err, "%.40q", name)
+		token := lock.Token()
+		value, err := server.Do("GET", name)
+		require.NoError(t, err)
+		require.Equal(t, string(token[:]), value)
+		keys, err := server.Do("DBSIZE")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, keys, "%.40q made another key", name)
+		lock, err = lock.Extend(context.Background(), time.Hour)
+		require.NoError(t, err)
+		ttl, err := server.Do("PTTL", name)
+		require.NoError(t, err)
+		require.Greater(t, ttl, int64(59*60*1000))
+		require.NoError(t, lock.Release(context.Background()))
+		keys, _ = server.Do("DBSIZE")
+		require.EqualValues(t, 0, keys)
+	}
+	lock, err := c.TryAcquire(context.Background(), "r", longestTTL)
+	require.NoError(t, err, "a hundred years")
+	require.NoError(t, lock.Release(context.Background()))
+}
+
+// A list where the lock's key should be: nobody can hold it, and it stays.
+func TestAKeyOfAnotherTypeIsNobodysLock(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	c, err := Open(server.URL())
+	require.NoError(t, err)
+	defer closeNow(t, c)
+	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
+	require.NoError(t, err)
+	_, err = server.Do("DEL", "r")
+	require.NoError(t, err)
+	_, err = server.Do("RPUSH", "r", "x")
+	require.NoError(t, err)
+	_, err = lock.Extend(context.Background(), time.Minute)
+	require.ErrorIs(t, err, ErrNoQuorum)
+	require.ErrorIs(t, lock.Release(context.Background()), ErrNoQuorum)
+	_, err = c.TryAcquire(context.Background(), "r", time.Minute)
+	require.Equal(t, ErrHeld, err)
+	kind, _ := server.Do("TYPE", "r")
+	require.Equal(t, "list", kind)
+}
+
+// The same over TLS, with the roots of Config.TLS, a password and a database of its own.
+func TestTLSAndPasswordOnRealServers(t *testing.T) {
+	servers := redistest.Servers(t, 3, redistest.OverTLS, redistest.Password("hunter2"))
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, "rediss://"+s.TCPAddr()+"/3")
+	}
+	c, err := New(Config{Nodes: urls, Password: "hunter2", TLS: servers[0].TLSConfig()})
+	require.NoError(t, err)
+	defer closeNow(t, c)
+	lock, err := c.Acquire(context.Background(), "r", time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(context.Background()))
+
+	stranger, err := New(Config{Nodes: urls, Password: "hunter2"})
+	require.NoError(t, err)
+	defer closeNow(t, stranger)
+	_, err = stranger.TryAcquire(context.Background(), "r", time.Minute)
+	require.ErrorIs(t, err, ErrNoQuorum, "TLS verifies by default (R27)")
+	require.ErrorContains(t, err, "certificate")
+	require.NotContains(t, err.Error(), "hunter2")
+
+	plain, err := New(Config{Nodes: []string{"redis://:hunter2@" + servers[0].TCPAddr()}})
+	require.NoError(t, err)
+	defer closeNow(t, plain)
+	_, err = plain.TryAcquire(context.Background(), "r", time.Minute)
+	require.ErrorIs(t, err, ErrNoQuorum)
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+// What ExampleConfig gives a user is enough for all that a client does, its fence included, and no more than that is used.
+func TestAUserForLocksOnly(t *testing.T) {
+	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
+	rights := []string{"+set", "+get", "+del", "+pttl", "+pexpire", "+evalsha", "+script|load", "+client", "+hello", "+info", "+ping"}
+	for i, dropped := range append([]string{""}, "+set", "+get", "+del", "+pttl", "+pexpire", "+evalsha", "+script|load") {
+		user := []string{"ACL", "SETUSER", fmt.Sprintf("locker%d", i), "on", ">hunter2", "~lock:*"}
+		for _, right := range rights {
+			if right != dropped {
+				user = append(user, right)
+			}
+		}
+		_, err := server.Do(user...)
+		require.NoError(t, err)
+		c, err := New(Config{Nodes: []string{"redis://" + server.TCPAddr()}, Username: user[2], Password: "hunter2", Prefix: "lock:"})
+		require.NoError(t, err)
+		defer closeNow(t, c)
+		lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
+		if dropped != "" {
+			require.ErrorIs(t, err, ErrNoQuorum, "without %s", dropped)
+			require.NotContains(t, err.Error(), "hunter2")
+			continue
+		}
+		require.NoError(t, err)
+		lock, err = lock.Extend(context.Background(), time.Hour)
+		require.NoError(t, err)
+
+		// The connection dies with a command in flight: its successor fences it, and pays.
+		require.NoError(t, server.Stop())
+		_, err = c.TryAcquire(context.Background(), "r2", 10*time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.Eventually(t, func() bool { return c.Nodes()[0].State != "up" }, 5*time.Second, ms, "it was not shed")
+		require.NoError(t, server.Continue())
+		require.NoError(t, c.Ready(context.Background()))
+		require.NoError(t, lock.Release(context.Background()))
+		keys, err := server.Do("DBSIZE")
+		require.NoError(t, err)
+		require.EqualValues(t, 0, keys)
+	}
+}
+
+// ask sends one command over a connection and returns the reply as redistest.Server.Do does.
+func ask(t *testing.T, nc net.Conn, args ...string) any {
+	t.Helper()
+	_, err := nc.Write(resp.AppendCommand(nil, args...))
+	require.NoError(t, err)
+	r := resp.NewReader(resp.Limits{})
+	for {
+		v, ok, err := r.Next()
+		require.NoError(t, err)
+		if ok {
+			if n, isInt := v.Int64(); isInt {
+				return n
+			}
+			return string(v.Bytes())
+		}
+		_, err = r.Fill(nc)
+		require.NoError(t, err)
+	}
+}

@@ -1,0 +1,106 @@
+package redlock
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTokensAreUnique(t *testing.T) { // R3
+	const each, callers = 25_000, 4
+	var source tokens
+	drawn := make([][]Token, callers)
+	var wg sync.WaitGroup
+	for i := range drawn {
+		wg.Go(func() {
+			for range each {
+				drawn[i] = append(drawn[i], source.next())
+			}
+		})
+	}
+	wg.Wait()
+	seen := make(map[Token]bool, each*callers)
+	for _, all := range drawn {
+		for _, token := range all {
+			require.False(t, seen[token], "a token was given out twice")
+			seen[token] = true
+		}
+	}
+	require.NotContains(t, seen, Token{})
+}
+
+func TestTokensLeaveNothingInTheBuffer(t *testing.T) { // R3: each byte is used once
+	var source tokens
+	for range 450 { // more than two buffers
+		token := source.next()
+		require.NotContains(t, string(source.pool[:]), string(token[:]), "a token that was given out is still there")
+	}
+}
+
+func TestTokensUseAllTheirBits(t *testing.T) {
+	var source tokens
+	var ones [len(Token{}) * 8]int
+	const n = 4000
+	for range n {
+		token := source.next()
+		for i := range ones {
+			ones[i] += int(token[i/8] >> (i % 8) & 1)
+		}
+	}
+	for i, count := range ones {
+		require.InDelta(t, n/2, count, n/10, "bit %d", i) // 12 standard deviations
+	}
+}
+
+// What holds a secret shows it with no verb, alone or inside something (R27).
+func TestSecretsAreNotPrinted(t *testing.T) {
+	var source tokens
+	token := source.next()
+	config := Config{
+		Nodes:    []string{"redis://user:hunter2@a:6379", "redis://b", "redis://%zz:hunter2@c"},
+		Username: "somebody", Password: "hunter2",
+	}
+	client := &Client{config: config}
+	lock := Lock{client: client, resource: "customer-4711", token: token, ttl: time.Second, until: time.Now()}
+	for _, v := range []any{
+		token, &token, []Token{token}, map[string]Token{"a": token}, struct{ Token Token }{token},
+		lock, &lock, []Lock{lock}, [1]any{lock}, struct{ Lock Lock }{lock}, fmt.Errorf("%v", lock),
+		client, config, &config, struct{ Client *Client }{client},
+	} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x", "%X", "%c", "%U", "%o", "%b", "%e", "%t", "%30v", "%.3d"} {
+			requireSecret(t, fmt.Sprintf(verb, v), token, verb, v)
+		}
+		var log bytes.Buffer
+		slog.New(slog.NewTextHandler(&log, nil)).Info("text", "value", v)
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("json", "value", v)
+		requireSecret(t, log.String(), token, "slog", v)
+	}
+	text, err := json.Marshal(map[string]any{"token": token, "lock": lock})
+	require.NoError(t, err)
+	requireSecret(t, string(text), token, "json", lock)
+
+	require.Equal(t, "(token)", fmt.Sprintf("%+v", token))
+	require.Equal(t, "(no lock)", fmt.Sprint(Lock{}))
+	require.Equal(t, "(nodes a:6379 b:6379 (bad URL))", fmt.Sprint(config))
+	require.Equal(t, "(client of 3 nodes)", fmt.Sprint(client))
+	require.Contains(t, fmt.Sprint(lock), "(lock until ")
+}
+
+func requireSecret(t *testing.T, text string, token Token, how string, v any) {
+	t.Helper()
+	for _, secret := range []string{
+		string(token[:]), string(token[:4]), hex.EncodeToString(token[:4]), fmt.Sprintf("%X", token[:4]),
+		fmt.Sprintf("%d %d %d", token[0], token[1], token[2]), fmt.Sprintf("%d,%d,%d", token[0], token[1], token[2]),
+		fmt.Sprintf("0x%x, 0x%x, 0x%x", token[0], token[1], token[2]),
+		"hunter2", "68756e746572", "customer-4711",
+	} {
+		require.NotContains(t, text, secret, "%s of %T", how, v)
+	}
+}
