@@ -83,6 +83,7 @@ func (g *Group) fullLog() bool {
 func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
 	r.begin(kind, cmd.At.Sub(g.epoch), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
+	g.longest = max(g.longest, cmd.TTL)
 	if kind.Release || kind.Script {
 		r.command = append(r.command[:0], cmd.Bytes...)
 	}

@@ -9,23 +9,26 @@ import (
 // answers to releases up to the vote timeout or until ctx ends (R28). Then every waiter fails with ErrClosed, and no
 // goroutine or descriptor is left when it returns. Further calls wait for the first and return nil.
 func (g *Group) Close(ctx context.Context) error {
-	err := error(nil)
-	g.closeOnce.Do(func() {
-		err = g.wind(ctx)
-		g.halt()
-		close(g.gone)
-	})
-	<-g.gone
+	g.mu.Lock()
+	again := g.closing
+	g.closing = true
+	g.mu.Unlock()
+	if again {
+		<-g.gone
+		return nil
+	}
+	err := g.wind(ctx)
+	g.halt()
+	close(g.gone)
 	return err
 }
 
-// wind refuses new work and waits until all rounds are through. Its error is the context's, when that cut it short.
+// wind ends what may be ended and waits until all rounds are through. Its error is the context's, when that cut it short.
 func (g *Group) wind(ctx context.Context) error {
 	limit := voteTimeout(g.config.VoteTimeout, 10*time.Second, 0)
 	patience := time.NewTimer(limit)
 	defer patience.Stop()
 	g.mu.Lock()
-	g.closing = true
 	g.endRounds(func(r *round) bool { return !r.kind.Release })
 	g.mu.Unlock()
 
@@ -59,6 +62,13 @@ func (g *Group) endRounds(ends func(*round) bool) {
 		if r := slots.at(pos); ends(r) {
 			r.conclude(closed)
 		}
+	}
+	for _, n := range g.nodes {
+		n.lane.rounds(func(r *round) {
+			if ends(r) {
+				r.conclude(closed)
+			}
+		})
 	}
 }
 

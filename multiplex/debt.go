@@ -119,6 +119,17 @@ func (l *ledger) take(dst []*debt, now time.Duration, most int) []*debt {
 	return dst
 }
 
+// due is how many debts are due and not sent.
+func (l *ledger) due(now time.Duration) int {
+	due := 0
+	for _, d := range l.debts {
+		if !d.sent && now >= d.due {
+			due++
+		}
+	}
+	return due
+}
+
 // next is when the earliest debt that waits is due; ok is false when none waits.
 func (l *ledger) next() (at time.Duration, ok bool) {
 	for _, d := range l.debts {

@@ -62,11 +62,18 @@ func (g *Group) flushForOthers() {
 // crowded reports whether even the fastest node has several rounds to answer, so that others are likely to append soon.
 // The caller holds the mutex.
 func (g *Group) crowded() bool {
+	return g.log.head > g.fastest()+crowdedAt
+}
+
+// fastest is the position up to which some node that is connected has answered.
+func (g *Group) fastest() uint64 {
 	var fastest uint64
 	for _, n := range g.nodes {
-		fastest = max(fastest, n.answered.Load())
+		if n.attached {
+			fastest = max(fastest, n.answered.Load())
+		}
 	}
-	return g.log.head > fastest+crowdedAt
+	return fastest
 }
 
 // flushBatch writes one batch to every node that is up, and each node's lane before it. It reports false, and gives the
@@ -127,6 +134,7 @@ func (g *Group) trim() {
 // the timer. The caller holds the mutex.
 func (g *Group) prompt() {
 	g.lanes = true
+	g.wakeWatchAt(g.now() + tickMost) // to look after the answers
 	if g.takeFlush() {
 		g.handover <- struct{}{}
 	}

@@ -116,19 +116,19 @@ type Group struct {
 	closed   bool          // nothing is sent any more
 	tickAt   time.Duration // when the watch looks next
 	timer    *time.Timer   // wakes the watch; its Reset needs the mutex
+	longest  time.Duration // TTL asked for so far, for debts: a lock may have been extended without the caller's knowledge
 	changed  chan struct{} // closed and replaced when a node's state changes
 
 	// The following are owned by whoever has the flusher's role.
 	outgoing []outgoing
 	busy     bool // several rounds are unanswered: more will come if one yields
 
-	handover  chan struct{}
-	stop      context.CancelFunc
-	stopped   context.Context
-	wg        sync.WaitGroup
-	closeOnce sync.Once
-	gone      chan struct{} // closed when Close is through
-	excused   time.Duration // owned by the watch: until then it believes that we were starved, not the nodes
+	handover chan struct{}
+	stop     context.CancelFunc
+	stopped  context.Context
+	wg       sync.WaitGroup
+	gone     chan struct{} // closed when Close is through
+	excused  time.Duration // owned by the watch: until then it believes that we were starved, not the nodes
 }
 
 // New starts connecting to the nodes and returns at once. It fails only for a configuration that cannot work.

@@ -1,9 +1,6 @@
 package multiplex
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // A lane carries what concerns one node alone: cures, debts and probes. Its entries are written between whole commands of
 // the log, and their replies come in that place: an entry with position p is answered before the round at p.
@@ -29,9 +26,8 @@ const (
 type laneEntry struct {
 	purpose purpose
 	pos     uint64
-	at      time.Duration // when it was queued
-	round   *round        // held, for again
-	debt    *debt         // for payment
+	round   *round // held, for again
+	debt    *debt  // for payment
 }
 
 const (

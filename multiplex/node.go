@@ -2,6 +2,7 @@ package multiplex
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -194,13 +195,14 @@ func (g *Group) knows(runID string, except *node) bool {
 	return false
 }
 
-// join lets the node into the log at its head, if nothing is owed that could be paid. It gets no command that was queued
-// before, flushed or not: those rounds have its vote as failed.
+// join lets the node into the log at its head, unless it owes too much. Debts that came since the last payment go first,
+// in the lane: waiting until there are none would keep a node out for as long as others release what it may hold. It
+// gets no command that was queued before, flushed or not: those rounds have its vote as failed.
 func (n *node) join() (action, bool) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if due, ok := n.ledger.next(); ok && due <= g.now() || n.ledger.full() {
+	if n.ledger.full() || n.ledger.due(g.now()) > paymentsAtOnce {
 		return carryOn, false
 	}
 	act := n.stepLocked(paid)
@@ -215,6 +217,10 @@ func (n *node) join() (action, bool) {
 	n.heard.Store(int64(g.now()))
 	g.live |= setOf(n.index)
 	g.trim()
+	n.payBeside(g.now())
+	if due, ok := n.ledger.next(); ok {
+		g.wakeWatchAt(due) // the watch had no reason to look while the node was not up
+	}
 	return act, true
 }
 
@@ -258,6 +264,9 @@ func (n *node) bury(c *conn.Conn, cause error) action {
 	n.attached = false
 	n.conn = nil
 	n.deaths++
+	if errors.Is(cause, conn.ErrStalled) {
+		n.sheds++ // by its backlog
+	}
 	if !owing {
 		return n.stepLocked(died)
 	}

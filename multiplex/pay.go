@@ -15,11 +15,11 @@ const paymentsAtOnce = 256
 // owe notes a release that this node has not confirmed, to be sent at the given time. A node that owes too much is taken
 // out until it has paid (R8). The caller holds the mutex.
 func (n *node) owe(r *round, due time.Duration) {
-	d := n.ledger.add(r.command, r.ttl, due)
+	g := n.group
+	d := n.ledger.add(r.command, max(r.ttl, g.longest), due)
 	if r.receipt.Pos < n.previous.unfenced {
 		d.repeat, d.delay = true, repeatFirst // its SET may still come
 	}
-	g := n.group
 	if !g.live.Has(n.index) {
 		return // its time begins with the next connection, when nothing older can be executed any more
 	}
@@ -36,12 +36,13 @@ func (n *node) doubt(r *round) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	until := n.previous.since + n.ledger.life(r.ttl)
+	ttl := max(r.ttl, g.longest)
+	until := n.previous.since + n.ledger.life(ttl)
 	now := g.now()
 	if now >= until {
 		return
 	}
-	d := n.ledger.add(r.command, r.ttl, now+repeatFirst)
+	d := n.ledger.add(r.command, ttl, now+repeatFirst)
 	d.repeat, d.delay, d.until = true, repeatFirst*repeatTimes, until
 	g.wakeWatchAt(d.due)
 }
@@ -110,12 +111,14 @@ func (n *node) pay() action {
 			if err := n.payBatch(c, batch); err != nil {
 				return n.lost(c, err)
 			}
+		}
+		if len(batch) == paymentsAtOnce {
 			continue
 		}
 		if act, joined := n.join(); joined {
 			return act
 		}
-		if !n.pause() {
+		if len(batch) == 0 && !n.pause() {
 			return n.step(groupStopped)
 		}
 	}
@@ -143,7 +146,7 @@ func (n *node) dueDebts() []*debt {
 	return n.ledger.take(nil, g.now(), paymentsAtOnce)
 }
 
-// payBatch sends some debts and settles each by its reply.
+// payBatch sends some debts and settles each by its reply, all at once: under load the mutex is waited for each time.
 func (n *node) payBatch(c *conn.Conn, batch []*debt) error {
 	var commands []byte
 	for _, d := range batch {
@@ -151,24 +154,44 @@ func (n *node) payBatch(c *conn.Conn, batch []*debt) error {
 	}
 	ctx, cancel := n.patience()
 	defer cancel()
-	err := c.Exchange(ctx, commands, len(batch), func(i int, v resp.Value) error {
-		return n.paidBy(batch[i], v)
+	answers := make([]bool, 0, len(batch))
+	err := c.Exchange(ctx, commands, len(batch), func(_ int, v resp.Value) error {
+		answered, err := isPayment(v)
+		if err == nil {
+			answers = append(answers, answered)
+		}
+		return err
 	})
-	if err != nil {
-		n.group.mu.Lock()
-		defer n.group.mu.Unlock()
-		for _, d := range batch {
-			d.sent = false
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, d := range batch {
+		if i >= len(answers) {
+			d.sent = false // the connection died
+			continue
+		}
+		n.ledger.settle(d, answers[i], g.now())
+		if d.index >= 0 {
+			g.wakeWatchAt(d.due)
 		}
 	}
 	return err
 }
 
-// paidBy settles a debt by the node's reply: an integer ends it (R8).
-func (n *node) paidBy(d *debt, v resp.Value) error {
+// isPayment judges a node's reply to a debt: an integer ends it (R8), an error does not, and nothing else answers one.
+func isPayment(v resp.Value) (bool, error) {
 	_, ok := v.Int64()
 	if !ok && !v.IsError() {
-		return fmt.Errorf("%w: type %q to a release", ErrUnexpected, v.Type())
+		return false, fmt.Errorf("%w: type %q to a release", ErrUnexpected, v.Type())
+	}
+	return ok, nil
+}
+
+// paidBy settles a debt that was sent in the lane.
+func (n *node) paidBy(d *debt, v resp.Value) error {
+	ok, err := isPayment(v)
+	if err != nil {
+		return err
 	}
 	g := n.group
 	g.mu.Lock()
@@ -179,7 +202,7 @@ func (n *node) paidBy(d *debt, v resp.Value) error {
 	}
 	if conn.ClassOf(v) == conn.ClassNoScript && n.life.state == Up && !n.lane.loading() {
 		for _, script := range g.config.Cure {
-			n.lane.add(laneEntry{purpose: load, at: g.now()}, script)
+			n.lane.add(laneEntry{purpose: load}, script)
 		}
 		g.prompt()
 	}
@@ -202,7 +225,7 @@ func (n *node) pause() bool {
 func (n *node) payBeside(now time.Duration) {
 	n.ledger.expire(now)
 	for _, d := range n.ledger.take(nil, now, paymentsAtOnce) {
-		if !n.lane.add(laneEntry{purpose: payment, at: now, debt: d}, d.command) {
+		if !n.lane.add(laneEntry{purpose: payment, debt: d}, d.command) {
 			d.sent, d.due = false, now+retryFirst
 			continue
 		}

@@ -127,12 +127,12 @@ func (n *node) cure(r *round) bool {
 	defer g.mu.Unlock()
 	if !n.lane.loading() {
 		for _, script := range g.config.Cure {
-			if !n.lane.add(laneEntry{purpose: load, at: g.now()}, script) {
+			if !n.lane.add(laneEntry{purpose: load}, script) {
 				return false
 			}
 		}
 	}
-	if !n.lane.add(laneEntry{purpose: again, at: g.now(), round: r}, r.command) {
+	if !n.lane.add(laneEntry{purpose: again, round: r}, r.command) {
 		return false
 	}
 	r.hold()

@@ -102,6 +102,28 @@ func (r *round) vote(node int, v Vote, why *fault) bool {
 	}
 }
 
+// giveUp counts the votes of nodes whose time is over, all at once: what several that end together decide must not depend
+// on the order in which they are looked at (R12).
+func (r *round) giveUp(over Set) {
+	for {
+		w := r.word.Load()
+		over &^= votedOf(w)
+		if w&decided != 0 || over == 0 {
+			return
+		}
+		next := w | uint64(over)<<failedShift
+		if r.verdictOf(next) != Open {
+			next |= decided
+		}
+		if r.word.CompareAndSwap(w, next) {
+			if next&decided != 0 {
+				r.rouse(w)
+			}
+			return
+		}
+	}
+}
+
 // conclude decides a round from outside, for the reason given (cancelled or closed), unless it is decided already.
 func (r *round) conclude(reason uint64) bool {
 	for {

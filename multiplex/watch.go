@@ -18,6 +18,10 @@ const (
 	lateTick = 2 * time.Millisecond
 	// shedLeast is the least age of an unanswered command at which a node is given up (R26).
 	shedLeast = 100 * time.Millisecond
+	// patience is how many times as long a node has that is late like all others, or still answers.
+	patience = 10
+	// lagLeast is the least number of commands by which a node must be behind another to be given up for its lag.
+	lagLeast = 16
 )
 
 var ping = resp.AppendCommand(nil, "PING")
@@ -91,33 +95,47 @@ func (g *Group) judge(now time.Duration) time.Duration {
 	slots := g.log.ring.Load()
 	for pos := g.log.oldest; pos < g.log.head; pos++ {
 		r := slots.at(pos)
-		w := r.word.Load()
-		if w&decided != 0 {
-			if pos == g.log.oldest {
-				g.log.oldest++
-			}
-			continue
-		}
-		next = min(next, now+tickMost)
-		if r.ctx != nil && r.ctx.Err() != nil {
-			r.conclude(cancelled)
-			continue
-		}
-		for i, n := range g.nodes {
-			if votedOf(w).Has(i) {
-				continue
-			}
-			deadline := r.at + n.voteTimeout(r.ttl)
-			if now >= deadline && unread.Has(i) && now < max(deadline+grace, g.excused) {
-				deadline = now + time.Millisecond // its bytes are here, we have only not read them (R6)
-			}
-			if now >= deadline {
-				r.vote(i, Failed, nil)
-				continue
-			}
-			next = min(next, deadline)
+		if r.word.Load()&decided == 0 {
+			next = min(next, g.judgeRound(r, now, unread))
+		} else if pos == g.log.oldest {
+			g.log.oldest++
 		}
 	}
+	// A round that waits for a cure only may have left the log.
+	for _, n := range g.nodes {
+		n.lane.rounds(func(r *round) {
+			if r.word.Load()&decided == 0 {
+				next = min(next, g.judgeRound(r, now, unread))
+			}
+		})
+	}
+	return next
+}
+
+// judgeRound is judge for one round that is undecided.
+func (g *Group) judgeRound(r *round, now time.Duration, unread Set) time.Duration {
+	next := now + tickMost
+	if r.ctx != nil && r.ctx.Err() != nil {
+		r.conclude(cancelled)
+		return next
+	}
+	w := r.word.Load()
+	var over Set
+	for i, n := range g.nodes {
+		if votedOf(w).Has(i) {
+			continue
+		}
+		deadline := r.at + n.voteTimeout(r.ttl)
+		if now >= deadline && unread.Has(i) && now < max(deadline+grace, g.excused) {
+			deadline = now + time.Millisecond // its bytes are here, we have only not read them (R6)
+		}
+		if now >= deadline {
+			over |= setOf(i)
+			continue
+		}
+		next = min(next, deadline)
+	}
+	r.giveUp(over)
 	return next
 }
 
@@ -141,10 +159,7 @@ func (n *node) watch(now, late time.Duration) time.Duration {
 		return now + g.config.ProbeAfter
 	}
 	next := now + g.config.ProbeAfter
-	if since, timeout, ok := n.oldest(); ok {
-		// The age counts only while we have drained the socket, so that a starved client sheds nobody (R26): not while
-		// there are bytes to read, nor (up to as long again) the time in which even this watch did not get to run.
-		limit := max(since, n.excused) + timeout + min(timeout, n.awayFor(since, late))
+	if limit, ok := n.limitOfSilence(late); ok {
 		if now >= limit || n.holdsUp(now) {
 			n.shed(ErrSilent)
 			return next
@@ -162,7 +177,31 @@ func (n *node) watch(now, late time.Duration) time.Duration {
 	if due, ok := n.ledger.next(); ok {
 		next = min(next, max(due, now+tickLeast))
 	}
+	if !n.lane.idle() {
+		next = min(next, now+tickMost)
+	}
 	return next
+}
+
+// limitOfSilence is when this node is given up if nothing comes from it; ok is false while nothing is unanswered.
+//
+// The age of the oldest unanswered command counts only while we have drained the socket, so that a starved client sheds
+// nobody (R26): not while there are bytes to read, nor (up to as long again) the time in which even this watch did not get
+// to run. A node that still answers, only late, or that is no further behind than every other, is more likely starved
+// than dead: to give it up would cost a vote and gain nothing, so it has ten times as long. Memory is bounded meanwhile
+// by MaxPending.
+func (n *node) limitOfSilence(late time.Duration) (limit time.Duration, ok bool) {
+	since, timeout, ok := n.oldest()
+	if !ok {
+		return 0, false
+	}
+	since = max(since, n.excused)
+	most := since + patience*timeout
+	if n.group.fastest() <= n.answered.Load() && n.answered.Load() < n.sent.Load() {
+		return most, true
+	}
+	silent := max(since, time.Duration(n.heard.Load())) + timeout + min(timeout, n.awayFor(since, late))
+	return min(silent, most), true
 }
 
 // awayFor adds up how late the watch was since the oldest unanswered command began to wait.
@@ -174,12 +213,13 @@ func (n *node) awayFor(since, late time.Duration) time.Duration {
 	return n.away
 }
 
-// holdsUp reports that this node lags so far behind that commands would soon be refused for want of room, though it has
-// sent nothing that we have not read: then it is given up before others suffer (R26).
+// holdsUp reports that this node lags so far behind another that commands would soon be refused for want of room, though
+// it has sent nothing that we have not read: then it is given up before others suffer (R26). Where all are equally far
+// behind, nobody would gain by it.
 func (n *node) holdsUp(now time.Duration) bool {
 	g := n.group
-	lag := int(g.log.head - n.answered.Load())
-	return g.log.waiting() >= g.config.MaxPending/4*3 && lag >= g.config.MaxPending/2 && n.excused < now
+	lag := int(g.fastest() - n.answered.Load())
+	return g.log.waiting() >= g.config.MaxPending/4*3 && lag >= max(g.config.MaxPending/2, lagLeast) && n.excused < now
 }
 
 // oldest is since when the oldest unanswered command waits, and for how long it may. The caller holds the mutex.

@@ -1,0 +1,167 @@
+//go:build !race
+
+package multiplex
+
+import (
+	"math"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
+)
+
+// frugal is a server on a real socket that allocates nothing once a client has shaken hands, so that what a test counts
+// is the client's. It answers SET with set, scripts with 1, and knows nothing else.
+func frugal(t *testing.T, set string) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go answerAll(c, set)
+		}
+	}()
+	return l
+}
+
+func answerAll(c net.Conn, set string) {
+	defer func() { _ = c.Close() }()
+	in := resp.NewReader(resp.Limits{})
+	out := make([]byte, 0, 64<<10)
+	for {
+		v, ok, err := in.Next()
+		switch {
+		case err != nil:
+			return
+		case !ok:
+			if _, err := c.Write(out); err != nil {
+				return
+			}
+			out = out[:0]
+			if _, err := in.Fill(c); err != nil {
+				return
+			}
+			continue
+		}
+		for name := range v.Elements() {
+			switch string(name.Bytes()) {
+			case "SET":
+				out = append(out, set...)
+			case "EVALSHA":
+				out = append(out, ":1\r\n"...)
+			case "HELLO":
+				out = resp.AppendMap(out, 2)
+				out = resp.AppendBulkString(out, "proto")
+				out = resp.AppendInteger(out, 3)
+				out = resp.AppendBulkString(out, "id")
+				out = resp.AppendInteger(out, 1)
+			default:
+				out = append(out, "-ERR unknown command\r\n"...)
+			}
+			break
+		}
+	}
+}
+
+// onSockets starts a group on real sockets. The addresses are those of servers, or of nobody.
+func onSockets(t *testing.T, addrs ...string) *Group {
+	t.Helper()
+	// This machine may be busy with other things, which is no matter here.
+	config := Config{VoteTimeout: 10 * time.Second, ShedAfter: time.Minute}
+	for _, addr := range addrs {
+		config.Nodes = append(config.Nodes, conn.Config{Endpoint: conn.Endpoint{Network: "tcp", Addr: addr}})
+	}
+	g, err := New(config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = g.Close(background) })
+	require.NoError(t, g.Tried(background))
+	require.NoError(t, g.Ready(background))
+	return g
+}
+
+// allocations counts what f allocates per call, whoever does it, in the best of several runs: whenever a node's reader
+// falls further behind than ever before, the log needs a few more rounds than it ever had, and a dial of a node that is
+// down allocates once in a while.
+func allocations(calls int, f func()) float64 {
+	for range calls {
+		f() // until buffers have their sizes
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	best := math.Inf(1)
+	for range 8 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range calls {
+			f()
+		}
+		runtime.ReadMemStats(&after)
+		best = min(best, float64(after.Mallocs-before.Mallocs)/float64(calls))
+	}
+	return best
+}
+
+// nobody is an address that refuses connections.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func TestAskAllocatesNothing(t *testing.T) {
+	const granted, refused = "+OK\r\n", "_\r\n"
+	table := []struct {
+		name string
+		sets []string // what each node answers; "" is nobody
+		err  error
+	}{
+		{"all granted", []string{granted, granted, granted}, nil},
+		{"one node", []string{granted}, nil},
+		{"refused", []string{refused, refused, refused}, ErrRefused},
+		{"split", []string{granted, refused, refused, granted, refused}, ErrRefused},
+		{"one node down", []string{granted, "", granted}, nil},
+		{"one node down, refused", []string{refused, "", refused}, ErrRefused},
+		{"one node answers with errors", []string{granted, "-NOREPLICAS no\r\n", granted}, nil},
+	}
+	set, release := setCommand("resource", "01234567890123456789", long), releaseCommand("resource", "01234567890123456789")
+	for _, c := range table {
+		t.Run(c.name, func(t *testing.T) {
+			var addrs []string
+			for _, answer := range c.sets {
+				if answer == "" {
+					addrs = append(addrs, nobody(t))
+					continue
+				}
+				addrs = append(addrs, frugal(t, answer).Addr().String())
+			}
+			g := onSockets(t, addrs...)
+			pair := func() {
+				now := time.Now()
+				receipt, err := g.Ask(background, claimKind, &Command{Bytes: set, At: now, TTL: long, Undo: release})
+				if err != c.err {
+					t.Fatal(err)
+				}
+				if err != nil {
+					return // the undo is sent
+				}
+				if _, err := g.Ask(background, releaseKind, &Command{
+					Bytes: release, At: time.Now(), TTL: long, Receipt: receipt,
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			require.Less(t, allocations(500, pair), 0.1, "allocations per attempt and release")
+		})
+	}
+}

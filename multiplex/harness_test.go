@@ -1,0 +1,296 @@
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
+)
+
+// The tests play the part of package redlock: a claim is a SET, a release and an extension are scripts. The nodes run
+// them as Go functions that go by these names.
+const (
+	releaseSource = "release"
+	extendSource  = "extend"
+)
+
+var (
+	releaseKind = &Kind{Mode: Confirm, Judge: judgeInteger, Script: true, Release: true}
+	extendKind  = &Kind{Mode: Confirm, Judge: judgeInteger, Script: true}
+	claimKind   = &Kind{Mode: Claim, Judge: judgeOK, Undo: releaseKind}
+)
+
+func judgeOK(v resp.Value) Vote {
+	switch {
+	case v.IsOK():
+		return Granted
+	case v.IsNull() && v.Type() != resp.Array:
+		return Refused
+	}
+	return Alien
+}
+
+func judgeInteger(v resp.Value) Vote {
+	switch n, ok := v.Int64(); {
+	case ok && n == 1:
+		return Granted
+	case ok && n == 0:
+		return Refused
+	}
+	return Alien
+}
+
+func setCommand(key, token string, ttl time.Duration) []byte {
+	return resp.AppendCommand(nil, "SET", key, token, "NX", "PX", strconv.FormatInt(ttl.Milliseconds(), 10))
+}
+
+func releaseCommand(key, token string) []byte {
+	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(releaseSource), "1", key, token)
+}
+
+func extendCommand(key, token string, ttl time.Duration) []byte {
+	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(extendSource), "1", key, token,
+		strconv.FormatInt(ttl.Milliseconds(), 10))
+}
+
+func scripts() [][]byte {
+	return [][]byte{
+		resp.AppendCommand(nil, "SCRIPT", "LOAD", releaseSource),
+		resp.AppendCommand(nil, "SCRIPT", "LOAD", extendSource),
+	}
+}
+
+// teach makes a node know what the scripts do; it must still be sent them.
+func teach(n *redistest.Node) {
+	n.Script(releaseSource, func(keys, args []string, db *redistest.DB) any {
+		if db.DeleteIf(keys[0], args[0]) {
+			return 1
+		}
+		return 0
+	})
+	n.Script(extendSource, func(keys, args []string, db *redistest.DB) any {
+		ms, _ := strconv.Atoi(args[1])
+		if db.ExtendIf(keys[0], args[0], time.Duration(ms)*time.Millisecond) {
+			return 1
+		}
+		return 0
+	})
+}
+
+const (
+	// oneWay is the latency of each direction, so that a round trip takes exactly trip of simulated time.
+	oneWay = time.Millisecond
+	trip   = 2 * oneWay
+	// long is a TTL whose vote timeout is the longest default, 50 ms (R6), and whose shed age is 200 ms (R26).
+	long        = 10 * time.Second
+	longTimeout = 50 * time.Millisecond
+	longShed    = 4 * longTimeout
+)
+
+// A cluster is a group and its nodes in memory, on simulated time.
+type cluster struct {
+	t       testing.TB
+	network *redistest.Network
+	nodes   []*redistest.Node
+	links   []*redistest.Link
+	config  Config
+	group   *Group
+}
+
+// newCluster makes nodes and starts a group on them. It waits for nothing: see ready.
+func newCluster(t testing.TB, n int, tweaks ...func(*cluster)) *cluster {
+	t.Helper()
+	c := &cluster{t: t, network: redistest.NewNetwork()}
+	c.nodes = redistest.Nodes(t, c.network, n, redistest.NodeConfig{})
+	prelude := make([]conn.Step, 0, 2)
+	for _, s := range scripts() {
+		prelude = append(prelude, conn.Step{Command: s})
+	}
+	c.config.Cure = scripts()
+	for i, node := range c.nodes {
+		teach(node)
+		link := c.network.At(node.Addr())
+		link.Latency(oneWay, oneWay)
+		c.links = append(c.links, link)
+		c.config.Nodes = append(c.config.Nodes, conn.Config{
+			Endpoint: conn.Endpoint{Addr: fmt.Sprintf("node%d:6379", i)},
+			NetDial:  c.network.Dial,
+			Prelude:  prelude,
+		})
+	}
+	for _, tweak := range tweaks {
+		tweak(c)
+	}
+	g, err := New(c.config)
+	require.NoError(t, err)
+	c.group = g
+	t.Cleanup(func() { _ = g.Close(context.Background()) })
+	return c
+}
+
+// inBubble runs a test on a cluster whose nodes are all up, on simulated time. A goroutine left behind fails it.
+func inBubble(t *testing.T, n int, test func(t *testing.T, c *cluster), tweaks ...func(*cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, n, tweaks...)
+		c.waitUp(n)
+		test(t, c)
+	})
+}
+
+func withConfig(change func(*Config)) func(*cluster) {
+	return func(c *cluster) { change(&c.config) }
+}
+
+// waitUp waits until so many nodes are up.
+func (c *cluster) waitUp(n int) {
+	c.t.Helper()
+	c.eventually(10*time.Second, func() bool { return c.up() == n }, "nodes up")
+}
+
+func (c *cluster) up() int {
+	n := 0
+	for _, s := range c.group.Nodes() {
+		if s.State == Up {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *cluster) status(i int) Status { return c.group.Nodes()[i] }
+
+func (c *cluster) debts() int {
+	n := 0
+	for _, s := range c.group.Nodes() {
+		n += s.Debts
+	}
+	return n
+}
+
+// keys are the living keys of all nodes, sorted.
+func (c *cluster) keys() []string {
+	var all []string
+	for _, n := range c.nodes {
+		all = append(all, n.Keys()...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// eventually waits for a condition, on simulated time, and returns how long it took, in steps of half a millisecond.
+func (c *cluster) eventually(within time.Duration, holds func() bool, what string) time.Duration {
+	c.t.Helper()
+	start := time.Now()
+	for !holds() {
+		if time.Since(start) > within {
+			c.t.Fatalf("not within %v: %s; %+v", within, what, c.group.Nodes())
+		}
+		time.Sleep(500 * time.Microsecond)
+	}
+	return time.Since(start)
+}
+
+func (c *cluster) claim(ctx context.Context, key, token string, ttl time.Duration) (Receipt, error) {
+	return c.group.Ask(ctx, claimKind, &Command{
+		Bytes: setCommand(key, token, ttl), At: time.Now(), TTL: ttl, Undo: releaseCommand(key, token),
+	})
+}
+
+func (c *cluster) release(ctx context.Context, key, token string, ttl time.Duration, receipt Receipt) error {
+	_, err := c.group.Ask(ctx, releaseKind, &Command{
+		Bytes: releaseCommand(key, token), At: time.Now(), TTL: ttl, Receipt: receipt,
+	})
+	return err
+}
+
+func (c *cluster) extend(ctx context.Context, key, token string, ttl time.Duration) error {
+	_, err := c.group.Ask(ctx, extendKind, &Command{Bytes: extendCommand(key, token, ttl), At: time.Now(), TTL: ttl})
+	return err
+}
+
+// mustClaim claims a key with the token "t" for the long TTL.
+func (c *cluster) mustClaim(key string) Receipt {
+	c.t.Helper()
+	receipt, err := c.claim(context.Background(), key, "t", long)
+	require.NoError(c.t, err)
+	return receipt
+}
+
+// background is a context for calls that nobody cancels.
+var background = context.Background()
+
+// took measures simulated time.
+func took(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start)
+}
+
+// story lists what a node executed of the lock commands and of what fences and cures them, each with the client's id:
+// "2 SET k a", "3 CLIENT KILL 2", "3 EVALSHA k a".
+func story(n *redistest.Node) []string {
+	var lines []string
+	for _, e := range n.Log() {
+		switch e.Args[0] {
+		case "SET":
+			lines = append(lines, fmt.Sprintf("%d SET %s %s", e.Conn, e.Args[1], e.Args[2]))
+		case "EVALSHA":
+			name := "release"
+			if e.Args[1] == redistest.SHA1(extendSource) {
+				name = "extend"
+			}
+			lines = append(lines, fmt.Sprintf("%d %s %s %s", e.Conn, name, e.Args[3], e.Args[4]))
+		case "CLIENT":
+			if e.Args[1] == "KILL" {
+				lines = append(lines, fmt.Sprintf("%d KILL %s", e.Conn, e.Args[3]))
+			}
+		}
+	}
+	return lines
+}
+
+// undecided returns which nodes an error names, in its order.
+func undecided(t testing.TB, err error) []int {
+	t.Helper()
+	var u *UndecidedError
+	require.ErrorAs(t, err, &u)
+	require.ErrorIs(t, err, ErrUndecided)
+	var nodes []int
+	for _, e := range u.Nodes {
+		nodes = append(nodes, e.Node)
+	}
+	return nodes
+}
+
+// seeded returns random numbers that a failure can be repeated with: it prints the seed.
+func seeded(t testing.TB, seed uint64) *rand.Rand {
+	t.Helper()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// isOutcome reports whether an error is one that Ask may return.
+func isOutcome(err error) bool {
+	for _, known := range []error{
+		nil, ErrRefused, ErrUndecided, ErrOverloaded, ErrClosed, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+func cutSpace(s string) (before, after string, found bool) { return strings.Cut(s, " ") }

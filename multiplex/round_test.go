@@ -1,0 +1,221 @@
+package multiplex
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// loneRound is a round of a group that has n nodes and no goroutine.
+func loneRound(n int, kind *Kind) *round {
+	g := &Group{size: n, quorum: Quorum(n)}
+	for i := range n {
+		g.nodes = append(g.nodes, &node{group: g, index: i, addr: "node"})
+	}
+	g.log.init()
+	r := g.log.take(g)
+	r.begin(kind, 0, long, Receipt{}, 1)
+	r.ctx = context.Background()
+	return r
+}
+
+func TestVotesAreCountedOncePerNode(t *testing.T) {
+	r := loneRound(5, claimKind)
+	require.True(t, r.vote(0, Granted, nil))
+	require.False(t, r.vote(0, Granted, nil), "one node, one vote (R22)")
+	require.False(t, r.vote(0, Failed, nil))
+	require.True(t, r.vote(1, Failed, nil), "a timeout")
+	require.False(t, r.vote(1, Granted, nil), "its vote was given up (R6)")
+	require.True(t, r.vote(2, Granted, nil))
+	require.Zero(t, r.word.Load()&decided)
+	require.True(t, r.vote(3, Granted, nil))
+	w := r.word.Load()
+	require.NotZero(t, w&decided)
+	require.Equal(t, Won, r.verdictOf(w))
+
+	// R17: what comes after the decision is no vote.
+	require.False(t, r.vote(4, Refused, nil))
+	require.False(t, r.conclude(cancelled))
+	require.Equal(t, w, r.word.Load())
+	require.NoError(t, r.outcome(w))
+}
+
+func TestLateFailuresDoNotTurnLostIntoUndecided(t *testing.T) {
+	r := loneRound(5, claimKind)
+	r.vote(0, Refused, nil)
+	r.vote(1, Failed, nil)
+	r.vote(2, Failed, nil)
+	require.ErrorIs(t, r.outcome(r.await()), ErrRefused)
+	r.vote(3, Failed, nil)
+	r.vote(4, Failed, nil)
+	require.Equal(t, ErrRefused, r.outcome(r.await()), "R12: judged at the moment of decision; and the sentinel itself")
+}
+
+func TestUndecidedNamesEachCause(t *testing.T) {
+	r := loneRound(5, claimKind)
+	broken := &fault{err: conn.ErrStalled}
+	r.vote(1, Granted, nil)
+	r.vote(0, Failed, broken)
+	r.vote(2, Failed, nil)
+	r.vote(4, Failed, &fault{err: &downError{ErrSilent}})
+	err := r.outcome(r.await())
+	assert.Equal(t, []int{0, 2, 4}, undecided(t, err))
+	assert.ErrorIs(t, err, conn.ErrStalled)
+	assert.ErrorIs(t, err, ErrTimeout)
+	assert.ErrorIs(t, err, ErrDown)
+	assert.ErrorIs(t, err, ErrSilent)
+	assert.NotErrorIs(t, err, ErrConnecting)
+	var node *NodeError
+	require.ErrorAs(t, err, &node)
+	assert.Equal(t, "multiplex: too few nodes answered: node 0 (node): node does not read: backlog is full; "+
+		"node 2 (node): multiplex: node did not answer in time; "+
+		"node 4 (node): multiplex: node is down: multiplex: node was shed: no answer for too long", err.Error())
+}
+
+func TestConclude(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for reason, want := range map[uint64]error{cancelled: context.Canceled, closed: ErrClosed} {
+		r := loneRound(3, claimKind)
+		r.ctx = ctx
+		require.True(t, r.conclude(reason))
+		require.False(t, r.conclude(cancelled|closed))
+		require.False(t, r.vote(0, Granted, nil))
+		require.Equal(t, want, r.outcome(r.await()))
+	}
+}
+
+// race lets everybody go for one round at once: voters, a canceller, and the caller. It returns the word that the caller
+// was given and how many of the others believe that they counted.
+func race(r *round, votes []Vote, cancel bool, pause func()) (word uint64, counted int32, concluded bool) {
+	var (
+		wg    sync.WaitGroup
+		count atomic.Int32
+		ended atomic.Bool
+		start = make(chan struct{})
+	)
+	for i, v := range votes {
+		wg.Go(func() {
+			<-start
+			pause()
+			if r.vote(i, v, &fault{err: ErrSilent}) {
+				count.Add(1)
+			}
+		})
+	}
+	if cancel {
+		wg.Go(func() {
+			<-start
+			pause()
+			ended.Store(r.conclude(cancelled))
+		})
+	}
+	close(start)
+	word = r.await()
+	wg.Wait()
+	return word, count.Load(), ended.Load()
+}
+
+func TestConcurrentVotesDecideOnce(t *testing.T) {
+	rng := seeded(t, 5)
+	votes := make([]Vote, 5)
+	for range 4000 {
+		r := loneRound(len(votes), claimKind)
+		for i := range votes {
+			votes[i] = Vote(1 + rng.IntN(3))
+		}
+		cancel := rng.IntN(2) == 0
+		word, counted, concluded := race(r, votes, cancel, func() {
+			for range rand.IntN(3) {
+				runtime.Gosched()
+			}
+		})
+		final := r.word.Load()
+		require.Equal(t, word|parked, final|parked, "the word does not change once it is decided (R17)")
+		require.NotZero(t, word&decided)
+		require.EqualValues(t, votedOf(final).Len(), counted)
+		require.Equal(t, concluded, final&cancelled != 0)
+		if !concluded {
+			require.NotEqual(t, Open, r.verdictOf(final))
+			// Exactly the votes up to the decision: without any one of them it would have been open, or else that one
+			// came last.
+			require.True(t, decidedByLast(r, final), "a vote was counted after the decision")
+		}
+		require.Empty(t, r.wake, "one wake-up at most, and the caller took it")
+		for i, v := range votes {
+			if grantedOf(final).Has(i) {
+				require.Equal(t, Granted, v)
+			}
+		}
+	}
+}
+
+// decidedByLast reports whether some vote can have been the one that decided the word.
+func decidedByLast(r *round, w uint64) bool {
+	for i := range r.group.size {
+		for _, v := range []Vote{Granted, Refused, Failed} {
+			if b := bitOf(v, i); w&b != 0 && r.verdictOf(w&^b) == Open {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A round that is used again and again never keeps a wake-up for the next caller.
+func TestRecycledRoundsStartClean(t *testing.T) {
+	r := loneRound(3, claimKind)
+	g := r.group
+	for range 2000 {
+		r.command = append(r.command, "release"...)
+		word, _, _ := race(r, []Vote{Failed, Granted, Failed}, true, runtime.Gosched)
+		require.NotZero(t, word&decided)
+		r.drop()
+		g.log.collect()
+		again := g.log.take(g)
+		require.Same(t, r, again)
+		require.Zero(t, again.word.Load())
+		require.Nil(t, again.ctx)
+		require.Empty(t, again.command)
+		require.Empty(t, again.wake)
+		require.False(t, again.blamed.Load())
+		for i := range again.causes {
+			require.Nil(t, again.causes[i].Load())
+		}
+		again.begin(claimKind, 0, long, Receipt{}, 1)
+		again.ctx = context.Background()
+	}
+	require.Equal(t, 1, g.log.live)
+}
+
+// The last of several holders gives the round back, from whatever goroutine, exactly once (R20).
+func TestLastHolderGivesBack(t *testing.T) {
+	r := loneRound(3, claimKind)
+	g := r.group
+	for range 2000 {
+		r.holders.Store(4)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(r.drop)
+		}
+		wg.Wait()
+		g.log.collect()
+		require.Zero(t, g.log.live)
+		require.Same(t, r, g.log.take(g))
+		require.Nil(t, g.log.free)
+	}
+}
+
+func TestLongCommandsAreNotKept(t *testing.T) {
+	r := loneRound(3, claimKind)
+	r.command = make([]byte, 10*keepCommand)
+	r.clear()
+	assert.LessOrEqual(t, cap(r.command), keepCommand, "R26")
+}

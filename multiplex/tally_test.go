@@ -1,0 +1,157 @@
+package multiplex
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestQuorum(t *testing.T) {
+	// R1: ⌊N/2⌋+1, so that any two quorums share a node.
+	want := map[int]int{1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 4, 15: 8, 16: 9}
+	for n, q := range want {
+		assert.Equal(t, q, Quorum(n), "N=%d", n)
+	}
+	for n := 1; n <= MaxNodes; n++ {
+		assert.Greater(t, 2*Quorum(n), n, "two quorums of %d nodes must meet", n)
+		assert.LessOrEqual(t, Quorum(n), n)
+	}
+}
+
+// possible lists every final tally that the missing votes can lead to.
+func possible(t tally) []tally {
+	pending := t.nodes - t.granted - t.refused - t.failed
+	var all []tally
+	for g := 0; g <= pending; g++ {
+		for r := 0; g+r <= pending; r++ {
+			all = append(all, tally{t.nodes, t.granted + g, t.refused + r, t.failed + pending - g - r})
+		}
+	}
+	return all
+}
+
+// bruteVerdict says the same as verdict in the words of the rules: by looking at every way in which the round can end.
+func bruteVerdict(t tally, mode Mode) Verdict {
+	majority := t.nodes/2 + 1
+	keepsMajorityAway := t.nodes - majority + 1
+	canWin, canLose, mustLose := false, false, true
+	for _, end := range possible(t) {
+		canWin = canWin || end.granted >= majority
+		canLose = canLose || end.refused >= keepsMajorityAway
+		mustLose = mustLose && end.refused >= keepsMajorityAway
+	}
+	switch {
+	case t.granted >= majority:
+		return Won
+	case mode == Confirm && mustLose: // R9: a quorum says otherwise
+		return Lost
+	case canWin, mode == Confirm && canLose:
+		return Open
+	case mode == Confirm, t.failed >= keepsMajorityAway: // R12: failures alone made it impossible
+		return Undecided
+	}
+	return Lost
+}
+
+// everyTally lists every combination of votes of up to five nodes.
+func everyTally(f func(tally)) {
+	for n := 1; n <= 5; n++ {
+		for g := 0; g <= n; g++ {
+			for r := 0; g+r <= n; r++ {
+				for x := 0; g+r+x <= n; x++ {
+					f(tally{n, g, r, x})
+				}
+			}
+		}
+	}
+}
+
+func TestVerdictIsWhatTheRulesSay(t *testing.T) {
+	cases := 0
+	everyTally(func(votes tally) {
+		for _, mode := range []Mode{Claim, Confirm} {
+			cases++
+			got := votes.verdict(Quorum(votes.nodes), mode)
+			require.Equal(t, bruteVerdict(votes, mode), got, "%+v, mode %d", votes, mode)
+		}
+	})
+	require.Equal(t, 2*125, cases)
+}
+
+// A verdict once reached is not taken back (R5): the round is left at the first, and nobody may wait for another. One
+// change remains, which the round's word forbids: a claim that was refused, and whose other nodes fail as well, has lost,
+// whoever counts on.
+func TestVerdictIsMonotonic(t *testing.T) {
+	everyTally(func(votes tally) {
+		for _, mode := range []Mode{Claim, Confirm} {
+			q := Quorum(votes.nodes)
+			before := votes.verdict(q, mode)
+			if before == Open || votes.granted+votes.refused+votes.failed == votes.nodes {
+				continue
+			}
+			for _, next := range []tally{
+				{votes.nodes, votes.granted + 1, votes.refused, votes.failed},
+				{votes.nodes, votes.granted, votes.refused + 1, votes.failed},
+				{votes.nodes, votes.granted, votes.refused, votes.failed + 1},
+			} {
+				after := next.verdict(q, mode)
+				if mode == Claim && before == Lost && after == Undecided {
+					require.Greater(t, next.failed, votes.failed)
+					continue
+				}
+				require.Equal(t, before, after, "%+v then %+v, mode %d", votes, next, mode)
+			}
+		}
+	})
+}
+
+// A round whose nodes have all voted is decided, so nobody waits for ever. That holds for even N too (R1).
+func TestEveryRoundTerminates(t *testing.T) {
+	for n := 1; n <= MaxNodes; n++ {
+		for g := 0; g <= n; g++ {
+			for r := 0; g+r <= n; r++ {
+				for _, mode := range []Mode{Claim, Confirm} {
+					full := tally{n, g, r, n - g - r}
+					require.NotEqual(t, Open, full.verdict(Quorum(n), mode), "%+v", full)
+				}
+			}
+		}
+	}
+}
+
+func TestVerdictTable(t *testing.T) {
+	table := []struct {
+		name    string
+		votes   tally
+		mode    Mode
+		verdict Verdict
+	}{
+		{"third grant of five decides", tally{5, 3, 0, 0}, Claim, Won},
+		{"two are not enough", tally{5, 2, 0, 0}, Claim, Open},
+		{"a split vote is lost", tally{5, 2, 3, 0}, Claim, Lost},
+		{"2/2/1 is lost, not undecided", tally{5, 0, 2, 1}, Claim, Lost},
+		{"three failures alone", tally{5, 2, 0, 3}, Claim, Undecided},
+		{"three failures beside a refusal", tally{5, 0, 1, 3}, Claim, Undecided},
+		{"half of four is no quorum", tally{4, 2, 0, 0}, Claim, Open},
+		{"half of four refused", tally{4, 2, 2, 0}, Claim, Lost},
+		{"one of one", tally{1, 1, 0, 0}, Claim, Won},
+		{"a release may still be refused", tally{3, 0, 1, 1}, Confirm, Open},
+		{"a release that a quorum refused", tally{3, 0, 2, 0}, Confirm, Lost},
+		{"a release that nobody can judge", tally{3, 1, 1, 1}, Confirm, Undecided},
+		{"a release that one of one lost", tally{1, 0, 0, 1}, Confirm, Undecided},
+	}
+	for _, c := range table {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Equal(t, c.verdict, c.votes.verdict(Quorum(c.votes.nodes), c.mode))
+		})
+	}
+}
+
+func TestSet(t *testing.T) {
+	assert.Equal(t, Set(0b11111), everyone(5))
+	assert.Equal(t, Set(0xFFFF), everyone(MaxNodes))
+	s := setOf(0) | setOf(15)
+	assert.True(t, s.Has(0) && s.Has(15) && !s.Has(1))
+	assert.Equal(t, 2, s.Len())
+}
