@@ -78,8 +78,8 @@ func (g *Group) fullLog() bool {
 	return g.log.waiting() >= g.config.MaxPending
 }
 
-// admit readies a round, counts the votes of the nodes that are not there as failed, and puts it into the log, unless
-// nobody is there at all. It reports whether the caller has got the flusher's role. The caller holds the mutex.
+// admit readies a round and puts it into the log, or among those that the next flush merges. It reports whether the caller
+// has got the flusher's role. The caller holds the mutex.
 func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
 	r.begin(kind, cmd.At.Sub(g.epoch), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
@@ -87,6 +87,18 @@ func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, h
 	if kind.Release || kind.Script {
 		r.command = append(r.command[:0], cmd.Bytes...)
 	}
+	g.wakeWatch(r)
+	if kind.Merger != nil && ctx != nil && ctx.Err() == nil {
+		r.key = cmd.Key
+		g.gathered = append(g.gathered, r)
+		return g.takeFlush()
+	}
+	return g.place(r, cmd.Bytes) && g.takeFlush()
+}
+
+// place counts the votes of the nodes that are not there as failed, and puts the round into the log. It reports false if
+// nobody is there at all. The caller holds the mutex.
+func (g *Group) place(r *round, command []byte) bool {
 	if missing := everyone(g.size) &^ g.live; missing != 0 {
 		g.failMissing(r, missing)
 	}
@@ -94,9 +106,8 @@ func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, h
 		r.drop() // the hold that the ring would have
 		return false
 	}
-	g.log.push(r, cmd.Bytes)
-	g.wakeWatch(r)
-	return g.takeFlush()
+	g.log.push(r, command)
+	return true
 }
 
 // failMissing counts the votes of nodes that are not up when a round gets its place (engine.md, "Nodes that die and

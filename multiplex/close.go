@@ -57,18 +57,22 @@ func (g *Group) quiet() bool {
 
 // endRounds concludes the undecided rounds that ought to end. The caller holds the mutex.
 func (g *Group) endRounds(ends func(*round) bool) {
-	slots := g.log.ring.Load()
-	for pos := g.log.tail; pos < g.log.head; pos++ {
-		if r := slots.at(pos); ends(r) {
-			r.conclude(closed)
+	end := func(r *round) {
+		for _, m := range r.members() {
+			if ends(m) {
+				m.conclude(closed)
+			}
 		}
 	}
+	slots := g.log.ring.Load()
+	for pos := g.log.tail; pos < g.log.head; pos++ {
+		end(slots.at(pos))
+	}
+	for _, r := range g.gathered {
+		end(r)
+	}
 	for _, n := range g.nodes {
-		n.lane.rounds(func(r *round) {
-			if ends(r) {
-				r.conclude(closed)
-			}
-		})
+		n.lane.rounds(end)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestManyCuresAtOnce(t *testing.T) {
 		time.Sleep(trip)
 		assert.Empty(t, c.keys())
 		assert.Zero(t, c.debts())
-		assert.LessOrEqual(t, c.nodes[0].Calls("SCRIPT LOAD")-loads, 100, "not two for each command")
+		assert.LessOrEqual(t, c.nodes[0].Calls("SCRIPT LOAD")-loads, 500, "not two for each command")
 		c.healthy()
 	})
 }
@@ -170,7 +170,7 @@ func TestSilenceInTheMiddleOfACure(t *testing.T) {
 				wg.Go(func() {
 					var err error
 					spent := took(func() { err = c.extend(background, "k", "t", long) })
-					assert.Len(t, undecided(t, err), n/2+1)
+					assert.Len(t, undecided(t, err), n)
 					assert.ErrorIs(t, err, ErrTimeout)
 					assert.LessOrEqual(t, spent, longTimeout+5*ms)
 				})

@@ -62,7 +62,7 @@ func (g *Group) flushForOthers() {
 // crowded reports whether even the fastest node has several rounds to answer, so that others are likely to append soon.
 // The caller holds the mutex.
 func (g *Group) crowded() bool {
-	return g.log.head > g.fastest()+crowdedAt
+	return g.log.head+uint64(len(g.gathered)) > g.fastest()+crowdedAt
 }
 
 // fastest is the position up to which some node that is connected has answered.
@@ -81,6 +81,7 @@ func (g *Group) fastest() uint64 {
 func (g *Group) flushBatch() bool {
 	g.mu.Lock()
 	g.trim()
+	g.pack()
 	if len(g.log.buf) == 0 && !g.lanes {
 		g.flushing = false
 		g.mu.Unlock()

@@ -75,12 +75,17 @@ type Kind struct {
 	Release bool
 	// Undo is the kind of a command's Undo.
 	Undo *Kind
+	// Merger, for a release, merges those that are awaited and wait for the same flush. If nil, none are.
+	Merger *Merger
 }
 
 // A Command is what Ask and Tell send. It is read during the call only; its bytes are copied, so they may stand in the
 // caller's frame.
 type Command struct {
 	Bytes []byte
+	// Key says where in Bytes the encoded key lies, for a kind that is merged; what follows it are the command's other
+	// arguments.
+	Key Part
 	// At is when the caller's attempt began, before anything was queued (R4); timeouts count from it.
 	At time.Time
 	// TTL is the life of the key that the command is about; it bounds vote timeouts (R6) and debts (R8).
@@ -90,6 +95,9 @@ type Command struct {
 	// Undo, for a claim, is the release that goes to every node if the round ends without a quorum of grants (R7).
 	Undo []byte
 }
+
+// A Part is a part of a command's bytes, from one offset to another.
+type Part struct{ From, To int }
 
 // A Receipt says where a claim went, so that its release knows who may hold the key.
 type Receipt struct {
@@ -109,7 +117,8 @@ type Group struct {
 
 	mu       sync.Mutex // guards the following, the nodes' guarded fields, and the log
 	log      broadcast
-	live     Set // nodes that get new rounds
+	live     Set      // nodes that get new rounds
+	gathered []*round // awaited releases that the next flush merges
 	flushing bool
 	lanes    bool          // some node's lane waits to be written
 	closing  bool          // Close was called: no new work but releases

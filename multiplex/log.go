@@ -27,6 +27,7 @@ type broadcast struct {
 	live   int    // rounds in use: in the ring, or held by a caller
 
 	free     *round                // rounds to use again
+	carriers *round                // the same for those that carry merged commands
 	returned atomic.Pointer[round] // rounds given back without the mutex, until collect fetches them
 }
 
@@ -58,9 +59,22 @@ func (l *broadcast) take(g *Group) *round {
 	l.live++
 	r := l.free
 	if r == nil {
-		return &round{group: g, wake: make(chan struct{}, 1)}
+		r = &round{group: g, wake: make(chan struct{}, 1)}
+		r.itself[0] = r
+		return r
 	}
 	l.free, r.next = r.next, nil
+	return r
+}
+
+// takeCarrier gives a round that carries others and that nobody holds.
+func (l *broadcast) takeCarrier(g *Group) *round {
+	l.live++
+	r := l.carriers
+	if r == nil {
+		return &round{group: g, carrier: true}
+	}
+	l.carriers, r.next = r.next, nil
 	return r
 }
 
@@ -116,10 +130,18 @@ func (l *broadcast) trim(to uint64) {
 }
 
 func (l *broadcast) reuse(r *round) {
+	for _, p := range r.parts {
+		if p.holders.Add(-1) == 0 {
+			l.reuse(p)
+		}
+	}
 	r.clear()
-	r.next = l.free
-	l.free = r
 	l.live--
+	if r.carrier {
+		r.next, l.carriers = l.carriers, r
+		return
+	}
+	r.next, l.free = l.free, r
 }
 
 // giveBack takes a round from its last holder, who need not hold the mutex.

@@ -49,6 +49,7 @@ type node struct {
 	pos      uint64 // the round whose reply comes next; answered, or ahead of it
 	sampled  bool   // the reply time of this batch was taken
 	refusal  refusal
+	votes    [mergeMost]Vote // on the parts of a carrier
 	previous previous
 }
 
@@ -287,12 +288,14 @@ func (n *node) unlive(cause error) {
 
 // fail counts a round that this connection will not answer; an unanswered release is owed.
 func (n *node) fail(r *round, why *fault) {
-	if r.owedBy(n.index) {
-		n.group.mu.Lock()
-		n.owe(r, n.group.now())
-		n.group.mu.Unlock()
+	for _, m := range r.members() {
+		if m.owedBy(n.index) {
+			n.group.mu.Lock()
+			n.owe(m, n.group.now())
+			n.group.mu.Unlock()
+		}
+		m.vote(n.index, Failed, why)
 	}
-	r.vote(n.index, Failed, why)
 }
 
 // shed breaks the connection from here; its reader will bury it. The caller holds the mutex.

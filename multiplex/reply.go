@@ -74,24 +74,42 @@ func (n *node) sample(d time.Duration) {
 func (n *node) count(r *round, v resp.Value) error {
 	if v.IsError() {
 		why := n.refusal.of(v)
-		if r.owedBy(n.index) {
-			n.group.mu.Lock()
-			n.owe(r, n.group.now()+retryFirst)
-			n.group.mu.Unlock()
+		for _, m := range r.members() {
+			n.refuse(m, why)
 		}
-		r.vote(n.index, Failed, why)
 		return nil
+	}
+	if len(r.parts) > 0 {
+		return n.countMerged(r, v)
 	}
 	vote := r.kind.Judge(v)
 	if vote == Alien {
 		return fmt.Errorf("%w: type %q", ErrUnexpected, v.Type())
 	}
+	n.confirm(r, vote)
+	return nil
+}
+
+// confirm counts a vote that the node gave.
+func (n *node) confirm(r *round, vote Vote) {
 	if r.receipt.Pos < n.previous.unfenced && r.owedBy(n.index) {
 		n.doubt(r)
 	}
 	r.vote(n.index, vote, nil)
-	return nil
 }
+
+// refuse counts a vote that the node refused to give. A release is then owed, and tried again soon (R8).
+func (n *node) refuse(r *round, why *fault) {
+	if r.owedBy(n.index) {
+		n.group.mu.Lock()
+		n.owe(r, n.group.now()+retryFirst)
+		n.group.mu.Unlock()
+	}
+	r.vote(n.index, Failed, why)
+}
+
+// keyFault is the cause where one key of several was refused, and the others were not.
+var keyFault = &fault{err: &RefusalError{Class: conn.ClassOther}}
 
 // refusal is the last error that a node answered with. It is kept, since a node that refuses does so many times, and
 // nothing shall be built for each (R12).
@@ -175,10 +193,12 @@ func (n *node) abandonLane(why *fault) {
 	for _, e := range n.lane.empty() {
 		switch e.purpose {
 		case again:
-			if e.round.owedBy(n.index) {
-				n.owe(e.round, n.group.now())
+			for _, m := range e.round.members() {
+				if m.owedBy(n.index) {
+					n.owe(m, n.group.now())
+				}
+				m.vote(n.index, Failed, why)
 			}
-			e.round.vote(n.index, Failed, why)
 			e.round.drop()
 		case payment:
 			e.debt.sent = false

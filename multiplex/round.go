@@ -26,6 +26,11 @@ type round struct {
 	ttl     time.Duration
 	receipt Receipt // of the claim that this round releases
 	command []byte  // a copy, kept where it may have to be sent again: scripts and releases
+	key     Part    // of command, for merging
+	// parts are the rounds that a carrier carries, a hold on each; none for any other round.
+	parts   []*round
+	carrier bool      // goes back among the carriers, whose commands are long
+	itself  [1]*round // what members returns for any other round
 
 	// causes say why a node's vote is missing; nil with the failed bit set is a timeout.
 	causes [MaxNodes]atomic.Pointer[fault]
@@ -181,9 +186,11 @@ func (r *round) clear() {
 		r.blamed.Store(false)
 	}
 	r.ctx, r.kind, r.receipt = nil, nil, Receipt{}
-	if cap(r.command) > keepCommand {
+	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}
+	clear(r.parts)
+	r.parts = r.parts[:0]
 	r.command = r.command[:0]
 	if poisoning {
 		r.poison()

@@ -58,6 +58,28 @@ func TestLateFailuresDoNotTurnLostIntoUndecided(t *testing.T) {
 	require.Equal(t, ErrRefused, r.outcome(r.await()), "R12: judged at the moment of decision; and the sentinel itself")
 }
 
+// Timeouts that end together are judged together, so that the outcome does not depend on which is looked at first (R12).
+func TestTimeoutsAreJudgedTogether(t *testing.T) {
+	r := loneRound(5, claimKind)
+	r.vote(4, Refused, nil)
+	r.giveUp(everyone(4))
+	err := r.outcome(r.await())
+	assert.Equal(t, []int{0, 1, 2, 3}, undecided(t, err))
+	require.False(t, r.vote(3, Granted, nil))
+
+	r = loneRound(5, claimKind)
+	r.vote(4, Granted, nil)
+	r.giveUp(setOf(4) | setOf(0))
+	w := r.word.Load()
+	require.Zero(t, w&decided)
+	require.Equal(t, setOf(0), failedOf(w), "who has voted is not given up")
+	r.vote(1, Granted, nil)
+	r.vote(2, Granted, nil)
+	require.NoError(t, r.outcome(r.await()))
+	r.giveUp(everyone(5))
+	require.Equal(t, setOf(0), failedOf(r.word.Load()), "the decision stands (R17)")
+}
+
 func TestUndecidedNamesEachCause(t *testing.T) {
 	r := loneRound(5, claimKind)
 	broken := &fault{err: conn.ErrStalled}

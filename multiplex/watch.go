@@ -19,7 +19,7 @@ const (
 	// shedLeast is the least age of an unanswered command at which a node is given up (R26).
 	shedLeast = 100 * time.Millisecond
 	// patience is how many times as long a node has that is late like all others, or still answers.
-	patience = 10
+	patience = 5
 	// lagLeast is the least number of commands by which a node must be behind another to be given up for its lag.
 	lagLeast = 16
 )
@@ -95,17 +95,24 @@ func (g *Group) judge(now time.Duration) time.Duration {
 	slots := g.log.ring.Load()
 	for pos := g.log.oldest; pos < g.log.head; pos++ {
 		r := slots.at(pos)
-		if r.word.Load()&decided == 0 {
-			next = min(next, g.judgeRound(r, now, unread))
-		} else if pos == g.log.oldest {
+		over := true
+		for _, m := range r.members() {
+			if m.word.Load()&decided == 0 {
+				next = min(next, g.judgeRound(m, now, unread))
+				over = false
+			}
+		}
+		if over && pos == g.log.oldest {
 			g.log.oldest++
 		}
 	}
 	// A round that waits for a cure only may have left the log.
 	for _, n := range g.nodes {
 		n.lane.rounds(func(r *round) {
-			if r.word.Load()&decided == 0 {
-				next = min(next, g.judgeRound(r, now, unread))
+			for _, m := range r.members() {
+				if m.word.Load()&decided == 0 {
+					next = min(next, g.judgeRound(m, now, unread))
+				}
 			}
 		})
 	}
@@ -188,7 +195,7 @@ func (n *node) watch(now, late time.Duration) time.Duration {
 // The age of the oldest unanswered command counts only while we have drained the socket, so that a starved client sheds
 // nobody (R26): not while there are bytes to read, nor (up to as long again) the time in which even this watch did not get
 // to run. A node that still answers, only late, or that is no further behind than every other, is more likely starved
-// than dead: to give it up would cost a vote and gain nothing, so it has ten times as long. Memory is bounded meanwhile
+// than dead: to give it up would cost a vote and gain nothing, so it has five times as long. Memory is bounded meanwhile
 // by MaxPending.
 func (n *node) limitOfSilence(late time.Duration) (limit time.Duration, ok bool) {
 	since, timeout, ok := n.oldest()

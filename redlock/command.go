@@ -28,15 +28,25 @@ var (
 	//go:embed extend.lua
 	extendSource string
 
-	releaseScript = newScript(releaseSource)
-	extendScript  = newScript(extendSource)
+	//go:embed release_many.lua
+	releaseManySource string
+
+	releaseScript     = newScript(releaseSource)
+	extendScript      = newScript(extendSource)
+	releaseManyScript = newScript(releaseManySource)
 )
 
 // The three commands of the algorithm, and what their replies mean.
 var (
 	acquireKind = &multiplex.Kind{Mode: multiplex.Claim, Judge: judgeSet, Undo: releaseKind}
 	extendKind  = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true}
-	releaseKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true}
+	releaseKind = &multiplex.Kind{
+		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Merger: releaseMerger,
+	}
+	releaseMerger = &multiplex.Merger{
+		Kind:       &multiplex.Kind{Judge: judgeOneOfMany, Script: true},
+		AppendHead: appendReleaseMany,
+	}
 )
 
 // judgeSet takes +OK as a grant and null as a refusal; nothing else answers SET (R16, R17).
@@ -64,6 +74,14 @@ func judgeScript(v resp.Value) multiplex.Vote {
 	}
 }
 
+// judgeOneOfMany is judgeScript for an element of the merged release's reply, where -1 stands for an error with this key.
+func judgeOneOfMany(v resp.Value) multiplex.Vote {
+	if n, ok := v.Int64(); ok && n == -1 {
+		return multiplex.Failed
+	}
+	return judgeScript(v)
+}
+
 // appendAcquire appends SET key token NX PX ttl (R2): relative time only, since clocks differ.
 func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
 	dst = resp.AppendArray(dst, 6)
@@ -75,9 +93,24 @@ func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl ti
 	return appendMilliseconds(dst, ttl)
 }
 
+// appendRelease appends the release of one lock. releaseKey says where its key lies.
 func (c *Client) appendRelease(dst []byte, resource string, token *Token) []byte {
 	dst = c.appendScript(dst, &releaseScript, resource, 5)
 	return resp.AppendBulkString(dst, token[:])
+}
+
+// releaseKey is where the key lies in an encoded release: between the command's head and its token, both of a known
+// length.
+func releaseKey(release []byte) multiplex.Part {
+	const token = len("$20\r\n") + len(Token{}) + len("\r\n")
+	return multiplex.Part{From: releaseHead, To: len(release) - token}
+}
+
+var releaseHead = len(appendScriptHead(nil, &releaseScript, 1, 5))
+
+// appendReleaseMany appends the head of the release of n locks; their keys and then their tokens follow.
+func appendReleaseMany(dst []byte, n int) []byte {
+	return appendScriptHead(dst, &releaseManyScript, n, 3+2*n)
 }
 
 func (c *Client) appendExtend(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
@@ -88,11 +121,16 @@ func (c *Client) appendExtend(dst []byte, resource string, token *Token, ttl tim
 
 // appendScript appends the beginning of a command with so many arguments that runs a script on the resource's key.
 func (c *Client) appendScript(dst []byte, s *script, resource string, arguments int) []byte {
+	return c.appendKey(appendScriptHead(dst, s, 1, arguments), resource)
+}
+
+// appendScriptHead appends what stands before the keys.
+func appendScriptHead(dst []byte, s *script, keys, arguments int) []byte {
 	dst = resp.AppendArray(dst, arguments)
 	dst = resp.AppendBulkString(dst, "EVALSHA")
 	dst = resp.AppendBulkString(dst, s.digest)
-	dst = resp.AppendBulkString(dst, "1")
-	return c.appendKey(dst, resource)
+	var digits [20]byte
+	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], int64(keys), 10))
 }
 
 // appendKey appends prefix and resource as one bulk string: by its length, so that no byte of it can inject anything
@@ -116,6 +154,7 @@ func cure() [][]byte {
 	return [][]byte{
 		resp.AppendCommand(nil, "SCRIPT", "LOAD", releaseScript.source),
 		resp.AppendCommand(nil, "SCRIPT", "LOAD", extendScript.source),
+		resp.AppendCommand(nil, "SCRIPT", "LOAD", releaseManyScript.source),
 	}
 }
 
@@ -131,6 +170,7 @@ func (c *Client) prelude() []conn.Step {
 	return []conn.Step{
 		{Command: load[0], Check: releaseScript.loaded},
 		{Command: load[1], Check: extendScript.loaded},
+		{Command: load[2], Check: releaseManyScript.loaded},
 		{Command: c.appendRelease(nil, trial, &nobody), Check: refused},
 		{Command: c.appendExtend(nil, trial, &nobody, time.Second), Check: refused},
 		{Command: resp.AppendCommand(nil, "DEL", key)},

@@ -166,6 +166,16 @@ func (c contest) arrange(i int, n *redistest.Node) {
 			}
 			return 0
 		})
+		n.Script(releaseManySource, func(keys, _ []string, db *redistest.DB) any {
+			results := make([]any, len(keys))
+			for i, key := range keys {
+				results[i] = 0
+				if db.Delete(key) {
+					results[i] = 1
+				}
+			}
+			return results
+		})
 	}
 }
 

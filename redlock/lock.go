@@ -81,8 +81,10 @@ func (l Lock) Release(ctx context.Context) error {
 	}
 	c := l.client
 	var room [commandRoom]byte
+	release := c.appendRelease(room[:0], l.resource, &l.token)
 	_, err := c.group.Ask(ctx, releaseKind, &multiplex.Command{
-		Bytes:   c.appendRelease(room[:0], l.resource, &l.token),
+		Bytes:   release,
+		Key:     releaseKey(release),
 		At:      time.Now(),
 		TTL:     l.ttl,
 		Receipt: l.receipt,

@@ -109,8 +109,18 @@ func tokensSent(n *redistest.Node) []string {
 	return all
 }
 
-// teach registers what release.lua and extend.lua do; TestScripts compares them with a real server's.
+// teach registers what the scripts do; TestScripts compares them with a real server's.
 func teach(n *redistest.Node) {
+	n.Script(releaseManySource, func(keys, args []string, db *redistest.DB) any {
+		results := make([]any, len(keys))
+		for i := range keys {
+			results[i] = 0
+			if db.DeleteIf(keys[i], args[i]) {
+				results[i] = 1
+			}
+		}
+		return results
+	})
 	n.Script(releaseSource, func(keys, args []string, db *redistest.DB) any {
 		if db.DeleteIf(keys[0], args[0]) {
 			return 1

@@ -1,0 +1,105 @@
+package multiplex
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// Merging: releases that wait for the same flush travel as one command, whose reply holds one result for each. A script
+// costs a server more to start than to go through another key, so that many callers at once get a quarter more done.
+//
+// Only commands that somebody awaits are merged. The release of a failed attempt goes into the log at once, or else the
+// next attempt's SET would overtake it and be refused by its own old key (R8, R11).
+
+// mergeMost bounds the commands that travel as one.
+const mergeMost = 64
+
+// A Merger makes one command of several of a kind.
+type Merger struct {
+	// Kind is the merged command's. Its Judge is asked for each element of the reply, an array of as many as were merged.
+	Kind *Kind
+	// AppendHead appends the beginning of the command that does the work of n. The keys of all follow, then the rest of
+	// all, in the same order; see Command.Key.
+	AppendHead func(dst []byte, n int) []byte
+}
+
+// pack gives the releases that gathered since the last flush their places in the log: a lone one as it is, several
+// merged. Which nodes they are for is settled here (engine.md, "Nodes that die and join", 1). The caller holds the mutex.
+func (g *Group) pack() {
+	for rest := g.gathered; len(rest) > 0; {
+		n := min(len(rest), mergeMost)
+		if n == 1 {
+			g.place(rest[0], rest[0].command)
+		} else {
+			g.placeMerged(rest[:n])
+		}
+		rest = rest[n:]
+	}
+	clear(g.gathered)
+	g.gathered = g.gathered[:0]
+}
+
+// placeMerged puts several rounds into the log as one carrier, which takes over the hold that the log would have on each.
+func (g *Group) placeMerged(parts []*round) {
+	if missing := everyone(g.size) &^ g.live; missing != 0 {
+		for _, p := range parts {
+			g.failMissing(p, missing)
+		}
+	}
+	if g.live == 0 {
+		for _, p := range parts {
+			p.drop()
+		}
+		return
+	}
+	merger := parts[0].kind.Merger
+	c := g.log.takeCarrier(g)
+	c.begin(merger.Kind, parts[0].at, parts[0].ttl, Receipt{}, 1)
+	c.word.Store(decided) // nobody waits for the carrier itself
+	c.parts = append(c.parts, parts...)
+	c.command = merger.AppendHead(c.command, len(parts))
+	for _, p := range parts {
+		c.command = append(c.command, p.command[p.key.From:p.key.To]...)
+	}
+	for _, p := range parts {
+		c.command = append(c.command, p.command[p.key.To:]...)
+		c.at = min(c.at, p.at)
+	}
+	g.log.push(c, c.command)
+}
+
+// members are the rounds whose votes a reply to this one decides: the parts of a carrier, or the round itself.
+func (r *round) members() []*round {
+	if len(r.parts) > 0 {
+		return r.parts
+	}
+	return r.itself[:]
+}
+
+var errResults = errors.New("not one result for each command that was merged")
+
+// countMerged turns the array that answers a carrier into this node's vote on each part. It looks at all of it before the
+// first vote, since a reply that cannot be the answer gives none (R16).
+func (n *node) countMerged(r *round, v resp.Value) error {
+	if v.Type() != resp.Array || v.IsNull() || v.Len() != len(r.parts) {
+		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
+	}
+	votes := n.votes[:0]
+	for element := range v.Elements() {
+		vote := r.kind.Judge(element)
+		if vote == Alien {
+			return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
+		}
+		votes = append(votes, vote)
+	}
+	for i, p := range r.parts {
+		if votes[i] == Failed {
+			n.refuse(p, keyFault)
+			continue
+		}
+		n.confirm(p, votes[i])
+	}
+	return nil
+}
