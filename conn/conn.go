@@ -1,6 +1,8 @@
 package conn
 
 import (
+	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -66,6 +68,12 @@ func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Co
 // Server returns what the node said of itself in the handshake. It is not to be
 // changed.
 func (c *Conn) Server() *Server { return &c.server }
+
+// String is the node's address, without credentials (R27).
+func (c *Conn) String() string { return c.addr }
+
+// Format prints String for every verb.
+func (c *Conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.addr) }
 
 // Addr returns the node's address as it stands in errors.
 func (c *Conn) Addr() string { return c.addr }

@@ -147,8 +147,7 @@ func TestAskAllocatesNothing(t *testing.T) {
 			}
 			g := onSockets(t, addrs...)
 			pair := func() {
-				now := time.Now()
-				receipt, err := g.Ask(background, claimKind, &Command{Bytes: set, At: now, TTL: long, Undo: release})
+				receipt, err := g.Ask(background, claimKind, &Command{Bytes: set, TTL: long, Undo: release})
 				if err != c.err {
 					t.Fatal(err)
 				}
@@ -156,7 +155,7 @@ func TestAskAllocatesNothing(t *testing.T) {
 					return // the undo is sent
 				}
 				if _, err := g.Ask(background, releaseKind, &Command{
-					Bytes: release, At: time.Now(), TTL: long, Receipt: receipt,
+					Bytes: release, TTL: long, Receipt: receipt,
 				}); err != nil {
 					t.Fatal(err)
 				}

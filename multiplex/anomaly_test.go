@@ -210,7 +210,7 @@ func TestRepliesAreNeverMixedUp(t *testing.T) {
 						for j := 0; ctx.Err() == nil; j++ {
 							id := fmt.Sprintf("%d-%d-%s", i, j, bytes.Repeat([]byte("x"), i*j%300))
 							_, err := c.group.Ask(background, identify(id, &mixed), &Command{
-								Bytes: resp.AppendCommand(nil, "PING", id), At: time.Now(), TTL: long,
+								Bytes: resp.AppendCommand(nil, "PING", id), TTL: long,
 							})
 							time.Sleep(time.Duration(1+i) * ms / 3)
 							if err == nil {
@@ -258,7 +258,7 @@ func TestUnaskedForWhateverTheKind(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, c *cluster) {
 				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) { return []byte(reply), args[0] == "PING" })
 				_, err := c.group.Ask(background, anything, &Command{
-					Bytes: resp.AppendCommand(nil, "PING"), At: time.Now(), TTL: long,
+					Bytes: resp.AppendCommand(nil, "PING"), TTL: long,
 				})
 				assert.ErrorIs(t, err, ErrUnexpected)
 				c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 }, "a new connection")

@@ -1,13 +1,11 @@
 package multiplex
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Ask sends a command to every node that is up and waits until the round is decided (R5). It returns nil when a quorum
 // granted; ErrRefused when nodes refused; an *UndecidedError when too few nodes answered; ErrOverloaded when nothing was
-// sent for want of room; ErrClosed; or the context's error. Only a release is sent although ctx has ended already (R9).
+// sent for want of room; ErrLate; ErrClosed; or the context's error. Only a release is sent although ctx has ended already
+// (R9). While it waits, ctx.Err is called from inside the group, so it must not call the group itself.
 //
 // If it returns an error, cmd.Undo was queued for every node before it returned, in the same order on each connection
 // (R7, R8). The receipt belongs to the claim, whatever came of it.
@@ -23,10 +21,13 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 		g.flush()
 	}
 	err = r.outcome(r.await())
+	if err == nil && cmd.Late != nil && cmd.Late() {
+		err = ErrLate
+	}
 	if err != nil && cmd.Undo != nil {
 		// The caller still holds the round, so Close sees that somebody is about to undo something (R28). The release
 		// begins now: with the age of its claim it would pass for a slow reply, and for a sign that we were starved.
-		g.Tell(kind.Undo, &Command{Bytes: cmd.Undo, At: time.Now(), TTL: cmd.TTL, Receipt: receipt})
+		g.Tell(kind.Undo, &Command{Bytes: cmd.Undo, TTL: cmd.TTL, Receipt: receipt})
 	}
 	r.drop()
 	return receipt, err
@@ -59,7 +60,7 @@ func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, 
 			// Known already, so it is said at once and nothing is sent that would have to be undone (R26).
 			return nil, Receipt{}, false, g.absent()
 		}
-		if g.fullLog() {
+		if g.fullLog() || len(g.log.buf) >= maxUnflushed {
 			return nil, Receipt{}, false, ErrOverloaded
 		}
 	}
@@ -68,6 +69,10 @@ func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, 
 	lead = g.admit(r, ctx, kind, cmd, 2)
 	return r, receipt, lead, nil
 }
+
+// maxUnflushed bounds the bytes that wait for the next flush, well below what a connection's backlog takes, before new
+// claims are refused (R26).
+const maxUnflushed = 1 << 20
 
 // fullLog reports whether too many rounds wait for answers (R26). The caller holds the mutex.
 func (g *Group) fullLog() bool {
@@ -81,7 +86,7 @@ func (g *Group) fullLog() bool {
 // admit readies a round and puts it into the log, or among those that the next flush merges. It reports whether the caller
 // has got the flusher's role. The caller holds the mutex.
 func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
-	r.begin(kind, cmd.At.Sub(g.epoch), cmd.TTL, cmd.Receipt, holders)
+	r.begin(kind, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
 	g.longest = max(g.longest, cmd.TTL)
 	if kind.Release || kind.Script {
@@ -111,16 +116,19 @@ func (g *Group) place(r *round, command []byte) bool {
 }
 
 // failMissing counts the votes of nodes that are not up when a round gets its place (engine.md, "Nodes that die and
-// join", 1). A release that they may have to execute becomes their debt (R8).
+// join", 1), all at once, so that the error names each of them (R12). A release that they may have to execute becomes
+// their debt (R8).
 func (g *Group) failMissing(r *round, missing Set) {
 	for i, n := range g.nodes {
 		if missing.Has(i) {
 			if r.owedBy(i) {
 				n.owe(r, n.group.now())
 			}
-			r.vote(i, Failed, n.fault)
+			r.causes[i].Store(n.fault)
+			r.blamed.Store(true)
 		}
 	}
+	r.giveUp(missing)
 }
 
 // owedBy reports whether the round is a release of a key that this node may hold.

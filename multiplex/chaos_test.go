@@ -48,7 +48,7 @@ func TestChaos(t *testing.T) {
 				for i := range config.Nodes {
 					config.Nodes[i].DialTimeout = 500 * ms // half-open handshakes end then
 				}
-			}))
+			}), merging(seed%5 != 1))
 		})
 	}
 }
@@ -58,6 +58,7 @@ type chaos struct {
 	*cluster
 	rng       *rand.Rand
 	forbidden bool // CLIENT KILL is
+	names     int  // of keys
 
 	mu       sync.Mutex // guards the following
 	asked    int
@@ -86,7 +87,12 @@ func (c *chaos) run() {
 	ctx, cancel := context.WithTimeout(background, chaosTime)
 	defer cancel()
 	var callers sync.WaitGroup
-	for i := range 8 {
+	callersAtOnce := 8
+	c.names = 6
+	if c.merges {
+		callersAtOnce, c.names = 24, 40
+	}
+	for i := range callersAtOnce {
 		rng := rand.New(rand.NewPCG(c.rng.Uint64(), 0))
 		callers.Go(func() {
 			for j := 0; ctx.Err() == nil; j++ {
@@ -106,7 +112,7 @@ func (c *chaos) run() {
 
 // call is one turn of a caller: it claims, and then extends, releases, tells or keeps what it got.
 func (c *chaos) call(rng *rand.Rand, token string) {
-	key := fmt.Sprint("k", rng.IntN(6))
+	key := fmt.Sprint("k", rng.IntN(c.names))
 	ctx, cancel := context.WithTimeout(background, time.Duration(1+rng.IntN(80))*ms)
 	if rng.IntN(4) == 0 {
 		time.AfterFunc(time.Duration(rng.IntN(5))*ms, cancel)
@@ -132,9 +138,12 @@ func (c *chaos) call(rng *rand.Rand, token string) {
 		c.mu.Unlock()
 	case 1, 2:
 		c.group.Tell(releaseKind, &Command{
-			Bytes: releaseCommand(key, token), At: time.Now(), TTL: chaosTTL, Receipt: receipt,
+			Bytes: releaseCommand(key, token), TTL: chaosTTL, Receipt: receipt,
 		})
 	default:
+		if c.merges { // many at one moment
+			time.Sleep(5*ms - time.Duration(time.Now().UnixNano())%(5*ms))
+		}
 		_ = c.ask("release", key, token, func() error { return c.release(ctx, key, token, chaosTTL, receipt) })
 	}
 }
@@ -238,7 +247,7 @@ func (c *chaos) verify() {
 		}
 	}
 	c.verifyGrants()
-	c.t.Logf("%d calls, %d granted", c.asked, len(c.granted))
+	c.t.Logf("%d calls, %d granted, %d merged commands", c.asked, len(c.granted), c.merged())
 	if len(c.nodes) > 1 {
 		assert.Greater(c.t, len(c.granted), 10, "else the run shows nothing")
 	}
@@ -250,15 +259,58 @@ func (c *chaos) verify() {
 	assert.Zero(c.t, c.group.log.live, "every round was given back (R20)")
 }
 
+// merged counts the merged commands that nodes executed.
+func (c *chaos) merged() (count int) {
+	for _, n := range c.nodes {
+		for _, line := range releases(n) {
+			if strings.Contains(line, "merged") {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// deeds are which nodes did what.
+type deeds map[grant]map[int]bool
+
+func (d deeds) note(g grant, node int) {
+	if d[g] == nil {
+		d[g] = make(map[int]bool)
+	}
+	d[g][node] = true
+}
+
+// mergedGrants are the releases among a merged command's that a node granted.
+func mergedGrants(e redistest.Executed) []grant {
+	n, _ := strconv.Atoi(e.Args[2])
+	results, whole := strings.CutPrefix(e.Reply, fmt.Sprintf("*%d\r\n", n))
+	if !whole {
+		return nil // an error
+	}
+	var grants []grant
+	for i, result := range strings.Split(strings.TrimSuffix(results, "\r\n"), "\r\n") {
+		if result == ":1" {
+			grants = append(grants, grant{"release", e.Args[3+i], e.Args[3+n+i]})
+		}
+	}
+	return grants
+}
+
 // verifyGrants compares what callers were told with what the nodes did.
 func (c *chaos) verifyGrants() {
-	did := make(map[grant]map[int]bool)
+	did := make(deeds)
 	for i, n := range c.nodes {
 		for _, e := range n.Log() {
 			var g grant
 			switch {
 			case e.Args[0] == "SET" && e.Reply == "+OK\r\n":
 				g = grant{"SET", e.Args[1], e.Args[2]}
+			case e.Args[0] == "EVALSHA" && e.Args[1] == redistest.SHA1(releaseManySource):
+				for _, g := range mergedGrants(e) {
+					did.note(g, i)
+				}
+				continue
 			case e.Args[0] == "EVALSHA" && e.Reply == ":1\r\n" && e.Args[1] == redistest.SHA1(extendSource):
 				g = grant{"extend", e.Args[3], e.Args[4]}
 			case e.Args[0] == "EVALSHA" && e.Reply == ":1\r\n":
@@ -266,10 +318,7 @@ func (c *chaos) verifyGrants() {
 			default:
 				continue
 			}
-			if did[g] == nil {
-				did[g] = make(map[int]bool)
-			}
-			did[g][i] = true
+			did.note(g, i)
 		}
 		for _, e := range n.Log() {
 			assert.False(c.t, strings.HasPrefix(e.Reply, "-ERR Protocol"), "half a command")

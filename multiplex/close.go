@@ -23,6 +23,9 @@ func (g *Group) Close(ctx context.Context) error {
 	return err
 }
 
+// Done is closed when the group is, for those who wait to ask again.
+func (g *Group) Done() <-chan struct{} { return g.stopped.Done() }
+
 // wind ends what may be ended and waits until all rounds are through. Its error is the context's, when that cut it short.
 func (g *Group) wind(ctx context.Context) error {
 	limit := voteTimeout(g.config.VoteTimeout, 10*time.Second, 0)

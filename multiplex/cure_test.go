@@ -72,7 +72,7 @@ func TestDetachedReleaseIsCured(t *testing.T) {
 				time.Sleep(trip)
 				c.flushScripts()
 				c.group.Tell(releaseKind, &Command{
-					Bytes: releaseCommand("k", "t"), At: time.Now(), TTL: long, Receipt: receipt,
+					Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
 				})
 				time.Sleep(2 * trip)
 				synctest.Wait()
@@ -122,7 +122,7 @@ func TestMoreCuresThanTheLaneHolds(t *testing.T) {
 		c.flushScripts()
 		for i, r := range receipts {
 			c.group.Tell(releaseKind, &Command{
-				Bytes: releaseCommand(fmt.Sprint("k", i), "t"), At: time.Now(), TTL: time.Hour, Receipt: r,
+				Bytes: releaseCommand(fmt.Sprint("k", i), "t"), TTL: time.Hour, Receipt: r,
 			})
 		}
 		c.eventually(10*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "all released")

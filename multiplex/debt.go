@@ -6,13 +6,14 @@ import "time"
 // or when the key must have expired: TTL × (1 + drift) after the moment from which no older command can be executed any
 // more. It is never dropped before.
 type debt struct {
-	command []byte // the release, encoded; the debt's own copy
-	ttl     time.Duration
+	command string        // the release, encoded
+	ttl     time.Duration // of the key
 	due     time.Duration // when to send it (again)
 	delay   time.Duration // until the next try after a refusal
 	until   time.Duration // when the key has expired; 0: not known before the fence
 	sent    bool          // an answer is awaited
 	repeat  bool          // an answer does not settle it: the SET may still come (R8, where CLIENT KILL is forbidden)
+	settled bool          // it was answered, and is repeated to be safe
 	index   int           // in the ledger
 }
 
@@ -27,16 +28,30 @@ const (
 // A ledger holds the debts of one node. It is pure bookkeeping, guarded by its owner's mutex.
 type ledger struct {
 	debts []*debt
+	known map[string]*debt // by command: releasing a lock again and again owes it once
+	safe  int              // of the debts, those that were answered already
 	limit int
 	drift float64
+	// longest is the longest TTL that was asked for so far: an extension may have succeeded unnoticed, so a key may live
+	// longer than its release knows.
+	longest time.Duration
 }
 
 // full reports that the node gets no new SETs until it has paid. The ledger still takes debts then: they stem from locks
-// that were granted or asked for before, so their number is bounded, and none is ever dropped.
-func (l *ledger) full() bool { return len(l.debts) >= l.limit }
+// that were granted or asked for before, and each owes one release, so their number is bounded, and none is ever dropped.
+func (l *ledger) full() bool { return len(l.debts)-l.safe >= l.limit }
 
+// add notes a release, once, and returns its debt.
 func (l *ledger) add(command []byte, ttl, due time.Duration) *debt {
-	d := &debt{command: append([]byte(nil), command...), ttl: ttl, due: due, delay: retryFirst, index: len(l.debts)}
+	if d := l.known[string(command)]; d != nil {
+		d.due, d.ttl = min(d.due, due), max(d.ttl, ttl)
+		return d
+	}
+	d := &debt{command: string(command), ttl: ttl, due: due, delay: retryFirst, index: len(l.debts)}
+	if l.known == nil {
+		l.known = make(map[string]*debt)
+	}
+	l.known[d.command] = d
 	l.debts = append(l.debts, d)
 	return d
 }
@@ -48,8 +63,12 @@ func (l *ledger) remove(d *debt) {
 	l.debts[last] = nil
 	l.debts = l.debts[:last]
 	d.index = -1
+	delete(l.known, d.command)
+	if d.settled {
+		l.safe--
+	}
 	if last == 0 {
-		l.debts = nil // gives the room of a bad hour back
+		l.debts, l.known = nil, nil // gives the room of a bad hour back
 	}
 }
 
@@ -58,17 +77,26 @@ func (l *ledger) life(ttl time.Duration) time.Duration {
 	return ttl + time.Duration(float64(ttl)*l.drift) + 2*time.Millisecond
 }
 
+// end is when a debt's key must have expired, if no older command is executed from now on. One that is only repeated to
+// be safe keeps to its own TTL.
+func (l *ledger) end(d *debt, now time.Duration) time.Duration {
+	if d.repeat {
+		return now + l.life(d.ttl)
+	}
+	return now + l.life(max(d.ttl, l.longest))
+}
+
 // fence starts the time of the debts: from now on nothing older can be executed. certain is false where the old
 // connection could not be killed; then each release is repeated, since its SET may still come.
 func (l *ledger) fence(now time.Duration, certain bool) {
 	for _, d := range l.debts {
 		d.sent = false
 		d.due = now
-		if d.until == 0 || !certain {
-			d.until = now + l.life(d.ttl)
-		}
 		if !certain && !d.repeat {
 			d.repeat, d.delay = true, repeatFirst
+		}
+		if d.until == 0 || !certain {
+			d.until = l.end(d, now)
 		}
 	}
 }
@@ -83,6 +111,10 @@ func (l *ledger) settle(d *debt, answered bool, now time.Duration) {
 	case answered && !d.repeat:
 		l.remove(d)
 	case answered:
+		if !d.settled {
+			d.settled = true
+			l.safe++
+		}
 		d.due = now + d.delay
 		d.delay *= repeatTimes
 	case d.repeat:
@@ -92,7 +124,7 @@ func (l *ledger) settle(d *debt, answered bool, now time.Duration) {
 		d.delay = min(2*d.delay, retryMost)
 	}
 	if d.until == 0 {
-		d.until = now + l.life(d.ttl)
+		d.until = l.end(d, now)
 	}
 }
 

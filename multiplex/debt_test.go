@@ -175,7 +175,7 @@ func TestNodeJoinsUnderReleases(t *testing.T) {
 		start := time.Now()
 		for i, r := range receipts {
 			c.group.Tell(releaseKind, &Command{
-				Bytes: releaseCommand(fmt.Sprint("k", i), "t"), At: time.Now(), TTL: time.Hour, Receipt: r,
+				Bytes: releaseCommand(fmt.Sprint("k", i), "t"), TTL: time.Hour, Receipt: r,
 			})
 			time.Sleep(ms)
 			if joined == 0 && c.status(0).State == Up {

@@ -10,7 +10,8 @@
 //
 // The package knows nothing of locks. It knows that a claim can be undone by a release, that a release must stand behind
 // its claim on every connection, and that a node which may hold a key owes the release of it (R8): see debt.go, and
-// node.fence in pay.go for what happens between two connections to one server.
+// node.fence in pay.go for what happens between two connections to one server. It takes an address to lead to one server
+// for as long as that runs: where another takes the address over, the first one's debts are settled with the second.
 //
 // # Who owns what
 //

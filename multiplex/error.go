@@ -33,6 +33,8 @@ var (
 	ErrRefused = errors.New("multiplex: refused")
 	// ErrUndecided is what every UndecidedError is.
 	ErrUndecided = errors.New("multiplex: too few nodes answered")
+	// ErrLate is a quorum of grants that came too late to be of use.
+	ErrLate = errors.New("multiplex: quorum came too late")
 	// ErrOverloaded is a command that was not sent, since too many wait for answers already (R26).
 	ErrOverloaded = errors.New("multiplex: too many commands wait for answers")
 	// ErrClosed is a command that came after Close, or that Close cut short (R28).

@@ -96,7 +96,7 @@ func (g *Group) flushBatch() bool {
 			if len(n.lane.awaited) == 0 && len(n.lane.queued) > 0 {
 				n.asked = g.now()
 			}
-			out = append(out, outgoing{n.conn, n.lane.release(n.sent.Load()), n.skip})
+			out = append(out, outgoing{n.conn, n.lane.handOut(n.sent.Load()), n.skip})
 			n.laneNext.Store(n.lane.front())
 			n.sent.Store(g.log.head)
 		}

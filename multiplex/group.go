@@ -18,8 +18,9 @@ type Config struct {
 	// VoteTimeout is how long a node's vote is waited for. If zero, it follows R6: TTL/200 within 5–50 ms, or four times
 	// the node's smoothed reply time if that is larger, and at most a tenth of the TTL.
 	VoteTimeout time.Duration
-	// ShedAfter is the age of the oldest unanswered command at which a connection is given up (R26). If zero, 100 ms or
-	// four times the vote timeout, whichever is larger.
+	// ShedAfter is the age of the oldest unanswered command at which a connection is given up (R26), five times that where
+	// no other node is ahead or the node still answers, and at least a second for what concerns it alone. If zero, 100 ms
+	// or four times the vote timeout, whichever is larger.
 	ShedAfter time.Duration
 	// MaxPending is how many rounds may wait for answers before new claims and extensions are refused with
 	// ErrOverloaded (R26). If zero, 32,768.
@@ -53,7 +54,10 @@ func (c Config) check() error {
 	if n := len(c.Nodes); n < 1 || n > MaxNodes {
 		return fmt.Errorf("multiplex: a group has 1 to %d nodes, not %d", MaxNodes, n)
 	}
-	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.Drift < 0 || c.ProbeAfter < 0 {
+	if !(c.Drift >= 0 && c.Drift < 1) { // nor NaN
+		return errors.New("multiplex: Drift must be at least 0 and less than 1")
+	}
+	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.ProbeAfter < 0 {
 		return errors.New("multiplex: a limit is negative")
 	}
 	return nil
@@ -86,14 +90,14 @@ type Command struct {
 	// Key says where in Bytes the encoded key lies, for a kind that is merged; what follows it are the command's other
 	// arguments.
 	Key Part
-	// At is when the caller's attempt began, before anything was queued (R4); timeouts count from it.
-	At time.Time
 	// TTL is the life of the key that the command is about; it bounds vote timeouts (R6) and debts (R8).
 	TTL time.Duration
 	// Receipt is, for a release, what Ask returned for the claim that it undoes.
 	Receipt Receipt
-	// Undo, for a claim, is the release that goes to every node if the round ends without a quorum of grants (R7).
+	// Undo, for a claim, is the release that goes to every node if the round ends without a quorum of grants, or Late (R7).
 	Undo []byte
+	// Late, if not nil, is asked once a quorum granted: whether that was too late to be of use. It must not wait.
+	Late func() bool
 }
 
 // A Part is a part of a command's bytes, from one offset to another.
@@ -125,7 +129,7 @@ type Group struct {
 	closed   bool          // nothing is sent any more
 	tickAt   time.Duration // when the watch looks next
 	timer    *time.Timer   // wakes the watch; its Reset needs the mutex
-	longest  time.Duration // TTL asked for so far, for debts: a lock may have been extended without the caller's knowledge
+	longest  time.Duration // TTL asked for so far, for ledgers
 	changed  chan struct{} // closed and replaced when a node's state changes
 
 	// The following are owned by whoever has the flusher's role.
@@ -211,7 +215,7 @@ func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), g.missing())
+			return g.missing()
 		case <-g.stopped.Done():
 			return ErrClosed
 		}

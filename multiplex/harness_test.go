@@ -106,6 +106,7 @@ type cluster struct {
 	links   []*redistest.Link
 	config  Config
 	group   *Group
+	merges  bool // releases are of the kind that is merged; see merging
 }
 
 // newCluster makes nodes and starts a group on them. It waits for nothing: see ready.
@@ -204,19 +205,23 @@ func (c *cluster) eventually(within time.Duration, holds func() bool, what strin
 
 func (c *cluster) claim(ctx context.Context, key, token string, ttl time.Duration) (Receipt, error) {
 	return c.group.Ask(ctx, claimKind, &Command{
-		Bytes: setCommand(key, token, ttl), At: time.Now(), TTL: ttl, Undo: releaseCommand(key, token),
+		Bytes: setCommand(key, token, ttl), TTL: ttl, Undo: releaseCommand(key, token),
 	})
 }
 
 func (c *cluster) release(ctx context.Context, key, token string, ttl time.Duration, receipt Receipt) error {
-	_, err := c.group.Ask(ctx, releaseKind, &Command{
-		Bytes: releaseCommand(key, token), At: time.Now(), TTL: ttl, Receipt: receipt,
+	kind := releaseKind
+	if c.merges {
+		kind = mergingKind
+	}
+	_, err := c.group.Ask(ctx, kind, &Command{
+		Bytes: releaseCommand(key, token), Key: releaseKey(key, token), TTL: ttl, Receipt: receipt,
 	})
 	return err
 }
 
 func (c *cluster) extend(ctx context.Context, key, token string, ttl time.Duration) error {
-	_, err := c.group.Ask(ctx, extendKind, &Command{Bytes: extendCommand(key, token, ttl), At: time.Now(), TTL: ttl})
+	_, err := c.group.Ask(ctx, extendKind, &Command{Bytes: extendCommand(key, token, ttl), TTL: ttl})
 	return err
 }
 
@@ -239,7 +244,7 @@ func took(f func()) time.Duration {
 }
 
 // story lists what a node executed of the lock commands and of what fences and cures them, each with the client's id:
-// "2 SET k a", "3 CLIENT KILL 2", "3 EVALSHA k a".
+// "2 SET k a", "3 KILL 2", "3 release k a", "3 merged k1 k2".
 func story(n *redistest.Node) []string {
 	var lines []string
 	for _, e := range n.Log() {
@@ -248,8 +253,13 @@ func story(n *redistest.Node) []string {
 			lines = append(lines, fmt.Sprintf("%d SET %s %s", e.Conn, e.Args[1], e.Args[2]))
 		case "EVALSHA":
 			name := "release"
-			if e.Args[1] == redistest.SHA1(extendSource) {
+			switch e.Args[1] {
+			case redistest.SHA1(extendSource):
 				name = "extend"
+			case redistest.SHA1(releaseManySource):
+				n, _ := strconv.Atoi(e.Args[2])
+				lines = append(lines, fmt.Sprintf("%d merged %s", e.Conn, strings.Join(e.Args[3:3+n], " ")))
+				continue
 			}
 			lines = append(lines, fmt.Sprintf("%d %s %s %s", e.Conn, name, e.Args[3], e.Args[4]))
 		case "CLIENT":

@@ -65,7 +65,7 @@ func TestReleaseBetweenShedAndBurialIsOwedOnce(t *testing.T) {
 		require.True(t, g.takeFlush())
 		r := g.log.take(g)
 		g.admit(r, nil, releaseKind, &Command{
-			Bytes: releaseCommand("k", "t"), At: time.Now(), TTL: long, Receipt: receipt,
+			Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
 		}, 1)
 		g.mu.Unlock()
 		g.flush()

@@ -49,8 +49,8 @@ func (l *lane) add(e laneEntry, commands ...[]byte) bool {
 	return true
 }
 
-// release hands out the bytes to be written before the round at pos, and awaits their replies there.
-func (l *lane) release(pos uint64) []byte {
+// handOut gives the bytes to be written before the round at pos, and awaits their replies there.
+func (l *lane) handOut(pos uint64) []byte {
 	if len(l.queued) == 0 {
 		return nil
 	}

@@ -15,12 +15,12 @@ func TestLaneKeepsItsOrder(t *testing.T) {
 	require.True(t, l.add(laneEntry{purpose: load}, []byte("a")))
 	require.True(t, l.add(laneEntry{purpose: again}, []byte("b"), []byte("c")))
 	assert.EqualValues(t, uint64(noLane), l.front(), "nothing is awaited before it is written")
-	assert.Equal(t, "abc", string(l.release(7)))
-	assert.Nil(t, l.release(8), "nothing is written twice")
+	assert.Equal(t, "abc", string(l.handOut(7)))
+	assert.Nil(t, l.handOut(8), "nothing is written twice")
 	assert.EqualValues(t, 7, l.front())
 
 	require.True(t, l.add(laneEntry{purpose: probe}, []byte("d")))
-	assert.Equal(t, "d", string(l.release(9)))
+	assert.Equal(t, "d", string(l.handOut(9)))
 	for _, want := range []struct {
 		purpose purpose
 		pos     uint64
@@ -38,7 +38,7 @@ func TestLaneIsBounded(t *testing.T) {
 	for i := range maxLane {
 		require.True(t, l.add(laneEntry{}, []byte("x")))
 		if i == maxLane/2 {
-			l.release(1) // what was written still counts
+			l.handOut(1) // what was written still counts
 		}
 	}
 	require.False(t, l.add(laneEntry{}, []byte("x")), "R26")
@@ -52,7 +52,7 @@ func TestLaneKnowsWhetherScriptsAreOnTheirWay(t *testing.T) {
 	require.False(t, l.loading())
 	l.add(laneEntry{purpose: load}, nil)
 	require.True(t, l.loading())
-	l.release(1)
+	l.handOut(1)
 	// What was written may have been executed before the scripts were lost, so it does not count.
 	require.False(t, l.loading())
 }

@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -115,7 +116,7 @@ func TestExpireWaitsForAnAnswer(t *testing.T) {
 func TestTakeGivesWhatIsDueOnce(t *testing.T) {
 	l := newLedger()
 	for i := range 5 {
-		l.add([]byte("release"), time.Second, time.Duration(i)*ms)
+		l.add(fmt.Append(nil, "release ", i), time.Second, time.Duration(i)*ms)
 	}
 	assert.Len(t, l.take(nil, 2*ms, 2), 2)
 	assert.Len(t, l.take(nil, 2*ms, 10), 1)
@@ -130,13 +131,46 @@ func TestTakeGivesWhatIsDueOnce(t *testing.T) {
 
 func TestLedgerFullStillTakes(t *testing.T) {
 	l := newLedger()
-	for range l.limit {
+	for i := range l.limit {
 		require.False(t, l.full())
-		l.add([]byte("release"), time.Second, 0)
+		l.add(fmt.Append(nil, "release ", i), time.Second, 0)
 	}
 	require.True(t, l.full())
 	l.add([]byte("release"), time.Second, 0)
 	require.Len(t, l.debts, l.limit+1, "a debt is never dropped (R8)")
+}
+
+// Whoever releases a lock again and again owes it once: what can be owed is bounded by the locks there were (R26).
+func TestOneReleaseIsOwedOnce(t *testing.T) {
+	l := newLedger()
+	first := l.add([]byte("release"), time.Second, 50*ms)
+	first.sent = true
+	again := l.add([]byte("release"), 2*time.Second, 20*ms)
+	require.Same(t, first, again)
+	require.Len(t, l.debts, 1)
+	require.Equal(t, 20*ms, again.due, "the earlier time counts")
+	require.Equal(t, 2*time.Second, again.ttl, "and the longer life")
+	l.settle(again, true, 0)
+	require.Empty(t, l.debts)
+	require.NotSame(t, first, l.add([]byte("release"), time.Second, 0), "once paid, it can be owed anew")
+}
+
+// What was answered and is repeated only to be safe keeps no node out (R8, where CLIENT KILL is forbidden).
+func TestRepetitionsDoNotFillTheLedger(t *testing.T) {
+	l := newLedger()
+	for i := range l.limit {
+		l.add(fmt.Append(nil, "release ", i), time.Second, 0)
+	}
+	l.fence(0, false)
+	require.True(t, l.full())
+	for _, d := range l.take(nil, 0, l.limit) {
+		l.settle(d, true, 0)
+	}
+	require.False(t, l.full())
+	require.Len(t, l.debts, l.limit)
+	l.expire(time.Minute)
+	require.Empty(t, l.debts)
+	require.Zero(t, l.safe)
 }
 
 // Removing in any order leaves each debt's index right.
@@ -144,8 +178,8 @@ func TestLedgerRemoves(t *testing.T) {
 	rng := seeded(t, 1)
 	for range 100 {
 		l := newLedger()
-		for range rng.IntN(20) {
-			l.add([]byte("release"), time.Second, 0)
+		for i := range rng.IntN(20) {
+			l.add(fmt.Append(nil, "release ", i), time.Second, 0)
 		}
 		for len(l.debts) > 0 {
 			l.remove(l.debts[rng.IntN(len(l.debts))])

@@ -63,7 +63,7 @@ const (
 	barredFirst  = time.Second
 	barredMost   = 30 * time.Second
 	steadyAfter  = time.Second // a connection that lived so long starts the delays anew
-	dialBurst    = 15          // with one more a second: at most 75 connects in any minute
+	dialBurst    = 14          // with one more a second, and one overdrawn: at most 75 connects in any minute
 	dialInterval = time.Second
 )
 
@@ -125,6 +125,13 @@ func (l life) on(e event, now time.Duration, jitter float64) (life, action) {
 	default: // dialFailed
 		return l.backOff(now, jitter)
 	}
+}
+
+// charge takes one more dial off the budget, for an attempt that may have taken two: a server without HELLO is asked again
+// over a fresh connection (R21).
+func (l life) charge() life {
+	l.credit--
+	return l
 }
 
 func (l life) enter(s State, now time.Duration) life {

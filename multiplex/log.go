@@ -37,8 +37,8 @@ type ring struct {
 	slots []*round
 }
 
-func (g *ring) at(pos uint64) *round     { return g.slots[pos&uint64(len(g.slots)-1)] }
-func (g *ring) set(pos uint64, r *round) { g.slots[pos&uint64(len(g.slots)-1)] = r }
+func (s *ring) at(pos uint64) *round     { return s.slots[pos&uint64(len(s.slots)-1)] }
+func (s *ring) set(pos uint64, r *round) { s.slots[pos&uint64(len(s.slots)-1)] = r }
 
 const (
 	firstRing = 1024

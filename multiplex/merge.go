@@ -29,7 +29,7 @@ type Merger struct {
 // merged. Which nodes they are for is settled here (engine.md, "Nodes that die and join", 1). The caller holds the mutex.
 func (g *Group) pack() {
 	for rest := g.gathered; len(rest) > 0; {
-		n := min(len(rest), mergeMost)
+		n := alike(rest)
 		if n == 1 {
 			g.place(rest[0], rest[0].command)
 		} else {
@@ -39,6 +39,15 @@ func (g *Group) pack() {
 	}
 	clear(g.gathered)
 	g.gathered = g.gathered[:0]
+}
+
+// alike is how many rounds, from the first on, may travel together: those with the same merger, up to the bound.
+func alike(rounds []*round) int {
+	n := 1
+	for n < min(len(rounds), mergeMost) && rounds[n].kind.Merger == rounds[0].kind.Merger {
+		n++
+	}
+	return n
 }
 
 // placeMerged puts several rounds into the log as one carrier, which takes over the hold that the log would have on each.
@@ -56,6 +65,7 @@ func (g *Group) placeMerged(parts []*round) {
 	}
 	merger := parts[0].kind.Merger
 	c := g.log.takeCarrier(g)
+	// The first was queued first, so the carrier is as old as the oldest of them.
 	c.begin(merger.Kind, parts[0].at, parts[0].ttl, Receipt{}, 1)
 	c.word.Store(decided) // nobody waits for the carrier itself
 	c.parts = append(c.parts, parts...)
@@ -65,7 +75,6 @@ func (g *Group) placeMerged(parts []*round) {
 	}
 	for _, p := range parts {
 		c.command = append(c.command, p.command[p.key.To:]...)
-		c.at = min(c.at, p.at)
 	}
 	g.log.push(c, c.command)
 }
@@ -89,7 +98,7 @@ func (n *node) countMerged(r *round, v resp.Value) error {
 	votes := n.votes[:0]
 	for element := range v.Elements() {
 		vote := r.kind.Judge(element)
-		if vote == Alien {
+		if _, odd := element.Attributes(); odd || vote == Alien {
 			return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
 		}
 		votes = append(votes, vote)

@@ -45,7 +45,7 @@ type node struct {
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
 	heard          atomic.Int64  // when the reader last got bytes, on the group's clock
 
-	// The following are owned by the node's goroutine.
+	// The following are owned by the node's goroutine. (previous is written under the mutex, since owe reads it.)
 	pos      uint64 // the round whose reply comes next; answered, or ahead of it
 	sampled  bool   // the reply time of this batch was taken
 	refusal  refusal
@@ -64,7 +64,11 @@ type previous struct {
 }
 
 func newNode(g *Group, index int, config conn.Config) *node {
-	n := &node{group: g, index: index, config: config, addr: config.Endpoint.String(), protocol: config.Endpoint.Protocol, life: newLife(), fault: &fault{err: ErrConnecting}}
+	n := &node{
+		group: g, index: index, config: config,
+		addr: config.Endpoint.String(), protocol: config.Endpoint.Protocol,
+		life: newLife(), fault: &fault{err: ErrConnecting},
+	}
 	n.ledger = ledger{limit: g.config.MaxDebts, drift: g.config.Drift}
 	n.laneNext.Store(noLane)
 	return n
@@ -168,6 +172,9 @@ func (n *node) dialFailed(err error) action {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	n.fault = &fault{err: &downError{err}}
+	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone {
+		n.life = n.life.charge()
+	}
 	n.config.Endpoint.Protocol = n.protocol // it may be another server by now
 	switch conn.ErrorClass(err) {
 	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
@@ -288,11 +295,15 @@ func (n *node) unlive(cause error) {
 
 // fail counts a round that this connection will not answer; an unanswered release is owed.
 func (n *node) fail(r *round, why *fault) {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	n.failLocked(r, why)
+}
+
+func (n *node) failLocked(r *round, why *fault) {
 	for _, m := range r.members() {
 		if m.owedBy(n.index) {
-			n.group.mu.Lock()
 			n.owe(m, n.group.now())
-			n.group.mu.Unlock()
 		}
 		m.vote(n.index, Failed, why)
 	}

@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -16,14 +17,15 @@ const paymentsAtOnce = 256
 // out until it has paid (R8). The caller holds the mutex.
 func (n *node) owe(r *round, due time.Duration) {
 	g := n.group
-	d := n.ledger.add(r.command, max(r.ttl, g.longest), due)
+	n.ledger.longest = g.longest
+	d := n.ledger.add(r.command, r.ttl, due)
 	if r.receipt.Pos < n.previous.unfenced {
 		d.repeat, d.delay = true, repeatFirst // its SET may still come
 	}
 	if !g.live.Has(n.index) {
 		return // its time begins with the next connection, when nothing older can be executed any more
 	}
-	d.until = g.now() + n.ledger.life(d.ttl)
+	d.until = n.ledger.end(d, g.now())
 	g.wakeWatchAt(due)
 	if n.ledger.full() {
 		n.shed(ErrIndebted)
@@ -36,13 +38,12 @@ func (n *node) doubt(r *round) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ttl := max(r.ttl, g.longest)
-	until := n.previous.since + n.ledger.life(ttl)
+	until := n.previous.since + n.ledger.life(r.ttl)
 	now := g.now()
 	if now >= until {
 		return
 	}
-	d := n.ledger.add(r.command, ttl, now+repeatFirst)
+	d := n.ledger.add(r.command, r.ttl, now+repeatFirst)
 	d.repeat, d.delay, d.until = true, repeatFirst*repeatTimes, until
 	g.wakeWatchAt(d.due)
 }
@@ -89,7 +90,7 @@ func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 	sameRun := old.RunID != "" && old.RunID == now.RunID
 	switch {
 	case old.RunID != "" && now.RunID != "" && !sameRun:
-		return nil, true // that process is dead, and its sockets with it
+		return nil, true // that process is dead, or the address is another server's now (package comment)
 	case old.ID == 0 || old.ClientAddr == "" && !sameRun:
 		return nil, false
 	}
@@ -133,7 +134,7 @@ func (n *node) startDebts() {
 	for _, d := range n.ledger.debts {
 		d.sent = false
 		if d.until == 0 {
-			d.until = g.now() + n.ledger.life(d.ttl)
+			d.until = n.ledger.end(d, g.now())
 		}
 	}
 }
@@ -155,7 +156,9 @@ func (n *node) payBatch(c *conn.Conn, batch []*debt) error {
 	ctx, cancel := n.patience()
 	defer cancel()
 	answers := make([]bool, 0, len(batch))
+	forgot := false
 	err := c.Exchange(ctx, commands, len(batch), func(_ int, v resp.Value) error {
+		forgot = forgot || conn.ClassOf(v) == conn.ClassNoScript
 		answered, err := isPayment(v)
 		if err == nil {
 			answers = append(answers, answered)
@@ -175,8 +178,14 @@ func (n *node) payBatch(c *conn.Conn, batch []*debt) error {
 			g.wakeWatchAt(d.due)
 		}
 	}
+	if forgot && err == nil {
+		return errForgot
+	}
 	return err
 }
+
+// errForgot ends a connection whose scripts were flushed before it joined: the next handshake loads them again (R24).
+var errForgot = errors.New("multiplex: node forgot the scripts")
 
 // isPayment judges a node's reply to a debt: an integer ends it (R8), an error does not, and nothing else answers one.
 func isPayment(v resp.Value) (bool, error) {
@@ -225,7 +234,7 @@ func (n *node) pause() bool {
 func (n *node) payBeside(now time.Duration) {
 	n.ledger.expire(now)
 	for _, d := range n.ledger.take(nil, now, paymentsAtOnce) {
-		if !n.lane.add(laneEntry{purpose: payment, debt: d}, d.command) {
+		if !n.lane.add(laneEntry{purpose: payment, debt: d}, []byte(d.command)) {
 			d.sent, d.due = false, now+retryFirst
 			continue
 		}

@@ -193,12 +193,7 @@ func (n *node) abandonLane(why *fault) {
 	for _, e := range n.lane.empty() {
 		switch e.purpose {
 		case again:
-			for _, m := range e.round.members() {
-				if m.owedBy(n.index) {
-					n.owe(m, n.group.now())
-				}
-				m.vote(n.index, Failed, why)
-			}
+			n.failLocked(e.round, why)
 			e.round.drop()
 		case payment:
 			e.debt.sent = false

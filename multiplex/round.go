@@ -22,7 +22,7 @@ type round struct {
 	group   *Group
 	kind    *Kind
 	ctx     context.Context // nil for a detached round
-	at      time.Duration   // when the caller began, on the group's clock
+	at      time.Duration   // when it was queued, on the group's clock
 	ttl     time.Duration
 	receipt Receipt // of the claim that this round releases
 	command []byte  // a copy, kept where it may have to be sent again: scripts and releases
@@ -198,5 +198,5 @@ func (r *round) clear() {
 }
 
 // keepCommand bounds the room that a recycled round keeps for its command, so that one long resource name does not cost
-// memory for ever (R26).
+// memory for ever (R26). Carriers, of which there are few, keep theirs.
 const keepCommand = 512

@@ -18,8 +18,8 @@ const (
 	lateTick = 2 * time.Millisecond
 	// shedLeast is the least age of an unanswered command at which a node is given up (R26).
 	shedLeast = 100 * time.Millisecond
-	// patience is how many times as long a node has that is late like all others, or still answers.
-	patience = 5
+	// lenience is how many times as long a node has that is late like all others, or still answers.
+	lenience = 5
 	// lagLeast is the least number of commands by which a node must be behind another to be given up for its lag.
 	lagLeast = 16
 )
@@ -61,7 +61,7 @@ func (g *Group) wakeWatch(r *round) {
 
 // wakeWatchAt makes the watch look at the given time, or before. The caller holds the mutex.
 func (g *Group) wakeWatchAt(at time.Duration) {
-	if at < g.tickAt {
+	if at < g.tickAt && !g.closed {
 		g.tickAt = at
 		g.timer.Reset(max(0, at-g.now()))
 	}
@@ -91,6 +91,9 @@ func (g *Group) tick() {
 // judge decides the rounds whose context has ended, and gives up votes whose time is over. It returns when to look again.
 func (g *Group) judge(now time.Duration) time.Duration {
 	next := now + g.config.ProbeAfter
+	if len(g.gathered) > 0 {
+		next = now + tickMost // the flusher is late; they will be in the log when we look again
+	}
 	unread := g.unread()
 	slots := g.log.ring.Load()
 	for pos := g.log.oldest; pos < g.log.head; pos++ {
@@ -182,7 +185,7 @@ func (n *node) watch(now, late time.Duration) time.Duration {
 	}
 	n.payBeside(now)
 	if due, ok := n.ledger.next(); ok {
-		next = min(next, max(due, now+tickLeast))
+		next = min(next, max(due, now+tickMost)) // a look costs time for each debt
 	}
 	if !n.lane.idle() {
 		next = min(next, now+tickMost)
@@ -203,11 +206,12 @@ func (n *node) limitOfSilence(late time.Duration) (limit time.Duration, ok bool)
 		return 0, false
 	}
 	since = max(since, n.excused)
-	most := since + patience*timeout
+	away := n.awayFor(since, late)
+	most := since + lenience*timeout + away
 	if n.group.fastest() <= n.answered.Load() && n.answered.Load() < n.sent.Load() {
 		return most, true
 	}
-	silent := max(since, time.Duration(n.heard.Load())) + timeout + min(timeout, n.awayFor(since, late))
+	silent := max(since, time.Duration(n.heard.Load())) + timeout + min(timeout, away)
 	return min(silent, most), true
 }
 

@@ -24,16 +24,16 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 		return Lock{}, err
 	}
 	slack := drift(ttl, c.config.DriftFactor)
-	if most := ttl - slack; most <= 0 || most < c.config.MinValidity {
+	if c.late(ttl, 0, slack) {
 		return Lock{}, ErrTTL // not even an answer in no time would leave enough
 	}
 	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
 	var set, undo [commandRoom]byte
 	command := multiplex.Command{
 		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
-		At:    start,
 		TTL:   ttl,
 		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
+		Late:  func() bool { return c.late(ttl, elapsed(start, time.Now()), slack) },
 	}
 	lock.receipt, err = c.group.Ask(ctx, acquireKind, &command)
 	if err != nil {
@@ -42,11 +42,17 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 	lock.until = start.Add(ttl - slack)
 	spent := elapsed(start, time.Now())
 	c.learn(spent)
-	if left := validity(ttl, spent, slack); left <= 0 || left < c.config.MinValidity {
-		c.group.Tell(releaseKind, &multiplex.Command{Bytes: command.Undo, At: start, TTL: ttl, Receipt: lock.receipt})
+	if c.late(ttl, spent, slack) { // much may have happened since Ask looked (R4)
+		c.group.Tell(releaseKind, &multiplex.Command{Bytes: command.Undo, TTL: ttl, Receipt: lock.receipt})
 		return Lock{}, ErrExpired
 	}
 	return lock, nil
+}
+
+// late reports whether what is left of an attempt's validity is not worth having.
+func (c *Client) late(ttl, spent, slack time.Duration) bool {
+	left := validity(ttl, spent, slack)
+	return left <= 0 || left < c.config.MinValidity
 }
 
 // Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a random delay between two attempts
@@ -66,7 +72,7 @@ func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration
 			return Lock{}, err
 		}
 		last = err
-		if err := sleep(ctx, retryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64())); err != nil {
+		if err := sleep(ctx, retryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64()), c.group.Done()); err != nil {
 			return Lock{}, c.failed(ctx, err, last)
 		}
 	}

@@ -4,6 +4,11 @@ package redlock
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +29,43 @@ func TestNothingIsAllocated(t *testing.T) {
 			t.Run("one down", func(t *testing.T) { requireNoAllocs(t, c) })
 		})
 	}
+}
+
+// The same for many callers at once, whose releases are merged: carriers and their parts are recycled too.
+func TestNothingIsAllocatedByManyCallers(t *testing.T) {
+	c := openReal(t, redistest.Servers(t, 5, redistest.OverTCP))
+	const callers, pairs = 32, 300
+	run := func() {
+		var wg sync.WaitGroup
+		for i := range callers {
+			resource := fmt.Sprint("a resource with a name of usual length ", i)
+			wg.Go(func() {
+				for range pairs {
+					lock, err := c.TryAcquire(t.Context(), resource, 10*time.Second)
+					if err == nil {
+						err = lock.Release(t.Context())
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	run() // until pools and buffers have their size
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	best := math.Inf(1)
+	for try := 0; try < 10 && best > 0.02; try++ {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		run()
+		runtime.ReadMemStats(&after)
+		best = min(best, float64(after.Mallocs-before.Mallocs)/(callers*pairs))
+	}
+	t.Logf("%.3f allocations for each pair", best)
+	require.LessOrEqual(t, best, 0.02, "the goroutines of this test alone make 0.01")
 }
 
 func openReal(t *testing.T, servers []*redistest.Server) *Client {

@@ -35,7 +35,8 @@ type Config struct {
 	MaxTries int
 	// DialTimeout bounds one attempt to connect and shake hands, where the URL does not say. If zero, 5 s.
 	DialTimeout time.Duration
-	// Username and Password are used for nodes whose URL names no password. If zero, none are sent.
+	// Username and Password are used for nodes whose URL names no password, the name where it names no user either. If zero,
+	// none are sent.
 	Username, Password string
 	// TLS is used for nodes whose URL asks for TLS, and is completed by the URL's parameters. If nil, the system's roots
 	// verify the server's name.
@@ -142,7 +143,10 @@ func (config *Config) node(url string) (conn.Config, error) {
 		return conn.Config{}, err
 	}
 	if endpoint.Password == "" {
-		endpoint.Username, endpoint.Password = config.Username, config.Password
+		endpoint.Password = config.Password
+		if endpoint.Username == "" {
+			endpoint.Username = config.Username
+		}
 	}
 	if endpoint.ClientName == "" {
 		endpoint.ClientName = config.ClientName

@@ -13,9 +13,9 @@
 //  2. Ask all N masters, with the same key and a random value: appendAcquire encodes SET key token NX PX ttl once, and
 //     multiplex.Group.Ask sends it to all at once instead of one after the other. A vote is waited for a time that is
 //     small beside the TTL.
-//  3. Compute what time has passed, and hold the lock only if a majority, ⌊N/2⌋+1 of the configured masters, granted it
-//     and less time has passed than it is valid for: elapsed, by the worse of two clocks, and the vote that completes the
-//     quorum, which ends the wait.
+//  3. Compute what time has passed, and hold the lock only if a majority granted it, ⌊N/2⌋+1 of the configured masters,
+//     and less time has passed than it is valid for: elapsed, by the worse of two clocks. The vote that completes the
+//     quorum ends the wait.
 //  4. The validity is the TTL less that time, less the drift: validity and drift. [Lock.Validity] asks the clocks anew.
 //  5. Otherwise unlock all masters, also those that are believed not locked: Ask queues the release for every node behind
 //     the SET, whatever the caller's context says, before TryAcquire returns. [Client.Acquire] then waits for a random time

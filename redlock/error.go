@@ -40,7 +40,7 @@ var (
 type CancelledError struct {
 	Context error // context.Canceled or context.DeadlineExceeded
 	Cause   error // context.Cause, nil where it is the same
-	Last    error // of the last whole attempt; nil when there was none
+	Last    error // what the last whole attempt came to, or what Ready waited for; nil when there was none
 }
 
 func (e *CancelledError) Error() string {
@@ -49,7 +49,7 @@ func (e *CancelledError) Error() string {
 		text += " (" + e.Cause.Error() + ")"
 	}
 	if e.Last != nil {
-		text += "; last attempt: " + e.Last.Error()
+		text += "; " + e.Last.Error()
 	}
 	return text
 }
@@ -78,6 +78,8 @@ func translate(err, refused error) error {
 		return nil
 	case err == multiplex.ErrRefused:
 		return refused
+	case err == multiplex.ErrLate:
+		return ErrExpired
 	case err == multiplex.ErrOverloaded:
 		return ErrOverloaded
 	case err == multiplex.ErrClosed:

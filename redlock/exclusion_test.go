@@ -214,9 +214,9 @@ func (c contest) misfortune(ctx context.Context, m *memory, links []*redistest.L
 		case 9:
 			node.SetOrder(redistest.Order(random.IntN(3)))
 		}
-		_ = sleep(ctx, spanOf(random, 100*ms))
+		_ = sleep(ctx, spanOf(random, 100*ms), nil)
 		mend()
-		_ = sleep(ctx, spanOf(random, 30*ms))
+		_ = sleep(ctx, spanOf(random, 30*ms), nil)
 	}
 }
 
@@ -235,7 +235,7 @@ type contestant struct {
 func (w *contestant) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		w.once(ctx, fmt.Sprintf("r%d", w.random.IntN(contestResources)))
-		_ = sleep(ctx, w.span(30*ms))
+		_ = sleep(ctx, w.span(30*ms), nil)
 	}
 }
 
@@ -259,7 +259,7 @@ func (w *contestant) once(ctx context.Context, resource string) {
 	}
 	w.referee.granted(resource, w.id, lock)
 	for w.random.IntN(3) == 0 {
-		_ = sleep(ctx, w.span(lock.Validity()/time.Duration(1+w.random.IntN(4))))
+		_ = sleep(ctx, w.span(lock.Validity()/time.Duration(1+w.random.IntN(4))), nil)
 		longer, err := lock.Extend(ctx, w.ttl())
 		if err == nil {
 			lock = longer
@@ -268,9 +268,9 @@ func (w *contestant) once(ctx context.Context, resource string) {
 	}
 	switch w.random.IntN(3) {
 	case 0: // to the very end, and without a release
-		_ = sleep(ctx, lock.Validity())
+		_ = sleep(ctx, lock.Validity(), nil)
 	case 1:
-		_ = sleep(ctx, w.span(lock.Validity()))
+		_ = sleep(ctx, w.span(lock.Validity()), nil)
 		w.referee.gaveUp(resource, w.id)
 		_ = lock.Release(ctx)
 	case 2: // at once

@@ -24,6 +24,7 @@ type workload struct {
 	ttl     time.Duration // if zero, 30 s: nothing expires during a test
 	prefix  string        // of resources
 	fresh   bool          // each attempt has a resource of its own
+	turns   int           // resources that each caller takes in turn. If zero, 4
 	// context gives each attempt its context. If nil, the background.
 	context func() (context.Context, context.CancelFunc)
 	// inspect is called with some of the locks while they are held. If nil, nothing.
@@ -53,6 +54,9 @@ const maxLoad = 60_000
 func (f *fleet) load(c *redlock.Client, w workload) *load {
 	if w.ttl == 0 {
 		w.ttl = 30 * time.Second
+	}
+	if w.turns == 0 {
+		w.turns = 4
 	}
 	l := &load{
 		workload: w, tb: f, client: c, begun: time.Now(), errs: make(map[string]int), first: make(map[string]error),
@@ -103,7 +107,7 @@ func (l *load) call(caller int) {
 func (l *load) pair(caller, n int) (s sample, ok bool) {
 	turn := n
 	if !l.fresh {
-		turn = n % 4
+		turn = n % l.turns
 	}
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	if l.context != nil {
@@ -115,7 +119,9 @@ func (l *load) pair(caller, n int) (s sample, ok bool) {
 	s = sample{l.now(), l.now() - start}
 	if err != nil {
 		l.note("acquire", err)
-		time.Sleep(time.Millisecond) // what is known at once is not to be asked a million times
+		if l.turns > 1 || !errors.Is(err, context.Canceled) {
+			time.Sleep(time.Millisecond) // what is known at once is not to be asked a million times
+		}
 		return s, false
 	}
 	if ms := s.at.Milliseconds(); ms < maxLoad {

@@ -41,8 +41,9 @@ func (l Lock) Validity() time.Duration {
 
 // Extend makes the lock last for the TTL from now on, and never shortens it (R10). It waits as TryAcquire does. The new
 // lock counts only if a quorum granted it before the old validity ended; ErrExpired says that they came too late,
-// ErrNotHeld that the lock is not ours any more, ErrNoQuorum that it cannot be known. After an error the old lock is valid
-// for as long as it was, and is still to be released.
+// ErrNotHeld that the lock is not ours any more, ErrNoQuorum that it cannot be known; ErrTTL, ErrOverloaded, ErrClosed and
+// CancelledError are as for TryAcquire. After an error the old lock is valid for as long as it was, and is still to be
+// released.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	start := time.Now()
 	ttl, err := checkTTL(ttl)
@@ -56,7 +57,6 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	var room [commandRoom]byte
 	_, err = c.group.Ask(ctx, extendKind, &multiplex.Command{
 		Bytes: c.appendExtend(room[:0], l.resource, &l.token, ttl),
-		At:    start,
 		TTL:   max(l.ttl, ttl), // the life of the keys, whichever of the two it will be
 	})
 	if err != nil {
@@ -74,7 +74,8 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 // Release gives the lock back on every node (R9). It is queued for all of them before Release returns, whatever the
 // context says, and goes on without the caller. nil means that a quorum still held it for us; ErrNotHeld that it did not,
 // so that work may have been done unlocked; ErrNoQuorum that it cannot be known: nodes that are down still owe the
-// release and get it when they are back (R8). Releasing twice is harmless.
+// release and get it when they are back (R8). A CancelledError says that ctx ended before the answers, ErrClosed that the
+// client is closed. Releasing twice is harmless.
 func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
@@ -85,7 +86,6 @@ func (l Lock) Release(ctx context.Context) error {
 	_, err := c.group.Ask(ctx, releaseKind, &multiplex.Command{
 		Bytes:   release,
 		Key:     releaseKey(release),
-		At:      time.Now(),
 		TTL:     l.ttl,
 		Receipt: l.receipt,
 	})

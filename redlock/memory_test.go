@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// memory is a deployment in memory: nodes that know our two scripts, and the network before them. Inside testing/synctest
+// memory is a deployment in memory: nodes that know our scripts, and the network before them. Inside testing/synctest
 // all of it runs on simulated time.
 type memory struct {
 	network *redistest.Network

@@ -25,8 +25,8 @@ func retryDelay(attempt int, quorumTime time.Duration, random float64) time.Dura
 	return floor + time.Duration(random*float64(ceiling-floor))
 }
 
-// sleep waits, or returns the context's error.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep waits, or returns the context's error, or ErrClosed when done is closed.
+func sleep(ctx context.Context, d time.Duration, done <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -34,5 +34,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-done:
+		return ErrClosed
 	}
 }

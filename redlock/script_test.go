@@ -13,21 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The two scripts on a real server, and what memory_test.go makes of them for the node in memory: the same answers, and
-// the same keys afterwards, or the tests on simulated time prove nothing.
-func TestScripts(t *testing.T) {
+// bothSides are a real server and a node in memory, which answer commands. An error's text is an answer.
+func bothSides(t *testing.T) map[string]func(args ...string) any {
+	t.Helper()
 	server := redistest.Servers(t, 1)[0]
 	network := redistest.NewNetwork()
-	defer network.Close()
+	t.Cleanup(func() { _ = network.Close() })
 	node := redistest.NewNode(redistest.NodeConfig{})
-	defer node.Close()
+	t.Cleanup(func() { _ = node.Close() })
 	teach(node)
 	node.Serve(network.Listen("node0:6379"))
 	inMemory, err := network.Dial(context.Background(), "tcp", "node0:6379")
 	require.NoError(t, err)
-	defer inMemory.Close()
-
-	sides := map[string]func(args ...string) any{
+	t.Cleanup(func() { _ = inMemory.Close() })
+	return map[string]func(args ...string) any{
 		"real": func(args ...string) any {
 			v, err := server.Do(args...)
 			if err != nil {
@@ -37,6 +36,12 @@ func TestScripts(t *testing.T) {
 		},
 		"memory": func(args ...string) any { return ask(t, inMemory, args...) },
 	}
+}
+
+// The two scripts on a real server, and what memory_test.go makes of them for the node in memory: the same answers, and
+// the same keys afterwards, or the tests on simulated time prove nothing.
+func TestScripts(t *testing.T) {
+	sides := bothSides(t)
 	const mine, others = "mine, 20 bytes long.", "somebody else's token"
 	for name, c := range map[string]struct {
 		set    []string // how the key comes to be
@@ -95,6 +100,77 @@ func TestScripts(t *testing.T) {
 		require.Contains(t, answer, "WRONGTYPE", "an error, not a refusal: it cannot be known whose it is")
 	}
 	require.Equal(t, "list", real("TYPE", "k"))
+}
+
+// The release of many, on a real server and on the node in memory: a result for each key in its place, and only what was
+// ours is gone.
+func TestReleaseManyScript(t *testing.T) {
+	sides := bothSides(t)
+	const mine, others = "mine, 20 bytes long.", "somebody else's token"
+	states := []struct {
+		set    []string // after the key's name
+		answer int64
+	}{
+		{[]string{mine, "PX", "60000"}, 1},
+		{nil, 0},
+		{[]string{others, "PX", "60000"}, 0},
+		{[]string{mine}, 1},
+		{[]string{mine + "x", "PX", "60000"}, 0},
+		{[]string{""}, 0},
+	}
+	for n := 1; n <= 64; n++ {
+		for side, do := range sides {
+			do("FLUSHALL")
+			want := make([]any, n)
+			keys, tokens := make([]string, n), make([]string, n)
+			left := 0
+			for i := range n {
+				state := states[(i+n)%len(states)]
+				keys[i], tokens[i], want[i] = fmt.Sprint("k", i), mine, state.answer
+				if state.set == nil {
+					continue
+				}
+				require.Equal(t, "OK", do(append([]string{"SET", keys[i]}, state.set...)...))
+				left += 1 - int(state.answer)
+			}
+			command := append(append([]string{"EVAL", releaseManySource, strconv.Itoa(n)}, keys...), tokens...)
+			require.Equal(t, want, do(command...), "%s, %d keys", side, n)
+			require.EqualValues(t, left, do("DBSIZE"), "%s, %d keys", side, n)
+		}
+	}
+	for _, do := range sides { // each key has its own token, and one key may come twice
+		do("FLUSHALL")
+		do("SET", "a", mine)
+		do("SET", "b", others)
+		require.Equal(t, []any{int64(0), int64(1), int64(0), int64(1)},
+			do("EVAL", releaseManySource, "4", "a", "a", "a", "b", others, mine, mine, others))
+		require.EqualValues(t, 0, do("DBSIZE"))
+	}
+}
+
+// The node in memory has no other types than strings, and nothing that forbids it to write.
+func TestReleaseManyAmongOddKeys(t *testing.T) {
+	do := bothSides(t)["real"]
+	const mine = "mine, 20 bytes long."
+	odd := map[string][]string{
+		"list": {"RPUSH", "list", mine}, "set": {"SADD", "set", mine}, "hash": {"HSET", "hash", mine, mine},
+		"zset": {"ZADD", "zset", "1", mine}, "stream": {"XADD", "stream", "*", mine, mine},
+	}
+	for kind, create := range odd {
+		do(create...)
+		do("SET", "a", mine)
+		do("SET", "b", mine)
+		require.Equal(t, []any{int64(1), int64(-1), int64(1), int64(-1)},
+			do("EVAL", releaseManySource, "4", "a", kind, "b", kind, mine, mine, mine, mine))
+		require.Equal(t, kind, do("TYPE", kind))
+		require.EqualValues(t, 0, do("EXISTS", "a", "b"))
+	}
+	do("SET", "a", mine)
+	do("SET", "b", mine)
+	do("CONFIG", "SET", "min-replicas-to-write", "1")
+	answer := do("EVAL", releaseManySource, "3", "nothing", "a", "b", mine, mine, mine)
+	require.Contains(t, answer, "NOREPLICAS", "all are refused, and nothing is done")
+	require.EqualValues(t, 2, do("EXISTS", "a", "b"))
 }
 
 // What is set and extended is what a real server makes of the encoded commands, names of any bytes included (R19).
@@ -228,12 +304,24 @@ func ask(t *testing.T, nc net.Conn, args ...string) any {
 		v, ok, err := r.Next()
 		require.NoError(t, err)
 		if ok {
-			if n, isInt := v.Int64(); isInt {
-				return n
-			}
-			return string(v.Bytes())
+			return copied(v)
 		}
 		_, err = r.Fill(nc)
 		require.NoError(t, err)
 	}
+}
+
+// copied is a reply as redistest.Server.Do returns it: an integer, an array, or a text.
+func copied(v resp.Value) any {
+	if n, ok := v.Int64(); ok {
+		return n
+	}
+	if v.Type() != resp.Array {
+		return string(v.Bytes())
+	}
+	all := []any{}
+	for e := range v.Elements() {
+		all = append(all, copied(e))
+	}
+	return all
 }

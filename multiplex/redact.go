@@ -1,0 +1,33 @@
+package multiplex
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// What holds a secret prints none, with any verb (R27): a group's configuration has passwords, a command keys and tokens.
+
+// String tells how many nodes the group has.
+func (g *Group) String() string { return "(group of " + strconv.Itoa(g.size) + " nodes)" }
+
+// Format prints String for every verb.
+func (g *Group) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, g.String()) }
+
+// String tells how long the command is.
+func (c Command) String() string { return "(command of " + strconv.Itoa(len(c.Bytes)) + " bytes)" }
+
+// Format prints String for every verb.
+func (c Command) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
+// String lists the nodes' addresses, without credentials.
+func (c Config) String() string {
+	text := "(nodes"
+	for _, n := range c.Nodes {
+		text += " " + n.Endpoint.String()
+	}
+	return text + ")"
+}
+
+// Format prints String for every verb.
+func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }

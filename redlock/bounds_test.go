@@ -1,0 +1,190 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// What one caller or one burst does must stay with it: these are the ways in which it once cost everybody a connection,
+// memory or a key.
+
+// pausing is a context whose first question takes long: a caller that was not scheduled after it had looked at the clock.
+type pausing struct {
+	context.Context
+	once  sync.Once
+	pause time.Duration
+}
+
+func (p *pausing) Err() error {
+	p.once.Do(func() { time.Sleep(p.pause) })
+	return p.Context.Err()
+}
+
+// A starved client sheds nobody (R26): ages count from the queue, not from the caller's start.
+func TestStarvedCallerShedsNobody_R26(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t, 5)
+		for i := range 5 {
+			m.delay(i, 2*ms)
+		}
+		c := m.client(t, Config{})
+		_, _ = c.TryAcquire(&pausing{Context: context.Background(), pause: 1100 * ms}, "a", 10*time.Second)
+		_, err := c.TryAcquire(context.Background(), "b", 10*time.Second)
+		require.NoError(t, err)
+		for _, n := range c.group.Nodes() {
+			require.Zero(t, n.Sheds, n.Addr)
+			require.Less(t, n.ReplyTime, 10*ms, "the pause is no reply time")
+		}
+	})
+}
+
+// More bytes at once than a connection queues are refused here, and cost no connection (R26). Connections in memory take
+// nothing without waiting, as TLS.
+func TestBurstOfLongNamesCostsNoConnection_R26(t *testing.T) {
+	m := newMemory(t, 3)
+	c := m.client(t, Config{NodeTimeout: 5 * time.Second})
+	require.NoError(t, c.Ready(context.Background()))
+	start := make(chan struct{})
+	var callers sync.WaitGroup
+	for i := range 8000 {
+		callers.Go(func() {
+			<-start
+			_, err := c.TryAcquire(context.Background(), fmt.Sprintf("%01000d", i), time.Minute)
+			if err != nil && err != ErrOverloaded {
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	callers.Wait()
+	for _, n := range c.group.Nodes() {
+		require.Zero(t, n.Deaths, "%s: %v", n.Addr, n.Err)
+	}
+}
+
+// Releasing twice is harmless, and a thousand times too: it is owed once (R8, R26).
+func TestRepeatedReleaseIsOwedOnce_R8_R26(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t, 5)
+		c := m.client(t, Config{})
+		lock, err := c.Acquire(context.Background(), "r", time.Minute)
+		require.NoError(t, err)
+		for i := range 5 {
+			m.link(i).Refuse(true)
+			m.nodes[i].DropConns()
+		}
+		time.Sleep(time.Second)
+		for range 1000 {
+			require.ErrorIs(t, lock.Release(context.Background()), ErrNoQuorum)
+		}
+		for _, n := range c.Nodes() {
+			require.Equal(t, 1, n.Debts, n.Addr)
+		}
+		for i := range 5 {
+			m.link(i).Refuse(false)
+		}
+		time.Sleep(1500 * ms)
+		require.Zero(t, m.keys(), "keys left 1.5 s after the nodes came back")
+	})
+}
+
+// Whoever waits for its next try is told at once that the client was closed (R28).
+func TestCloseWakesThoseWhoWaitForTheirNextTry_R28(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t, 3)
+		c := m.client(t, Config{})
+		c.quorumTime.Store(int64(150 * ms)) // tries are 200 ms apart
+		held, err := c.TryAcquire(context.Background(), "r", time.Minute)
+		require.NoError(t, err)
+		outcome := make(chan error, 1)
+		go func() {
+			_, err := c.Acquire(context.Background(), "r", time.Minute)
+			outcome <- err
+		}()
+		time.Sleep(20 * ms)
+		require.NoError(t, c.Close(context.Background()))
+		synctest.Wait()
+		select {
+		case err := <-outcome:
+			require.ErrorIs(t, err, ErrClosed)
+		default:
+			t.Error("Acquire still sleeps")
+		}
+		require.ErrorIs(t, held.Release(context.Background()), ErrClosed)
+	})
+}
+
+// A server without HELLO takes two connections to an attempt; the budget counts both (R21, R26).
+func TestConnectsToAnOldServerThatLoads_R26(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := redistest.NewNetwork()
+		node := redistest.NewNode(redistest.NodeConfig{NoHello: true})
+		teach(node)
+		node.Serve(network.Listen("node0:6379"))
+		node.Refuse("-LOADING Redis is loading the dataset in memory", "INFO")
+		t.Cleanup(func() { _, _ = node.Close(), network.Close() })
+		var dials atomic.Int64
+		c, err := New(Config{
+			Nodes: []string{"redis://node0:6379"},
+			NetDial: func(ctx context.Context, n, a string) (net.Conn, error) {
+				dials.Add(1)
+				return network.Dial(ctx, n, a)
+			},
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { closeNow(t, c) })
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, dials.Load(), int64(75))
+		require.Greater(t, dials.Load(), int64(20))
+	})
+}
+
+// A quorum that comes too late while the client is being closed leaves no key behind either (R7, R28).
+func TestExpiredWhileClosingLeavesNoKey_R7_R28(t *testing.T) {
+	expired := 0
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemory(t, 1)
+			m.delay(0, 6*ms)
+			c := m.client(t, Config{MinValidity: 985 * ms, NodeTimeout: 50 * ms})
+			outcome := make(chan error)
+			go func() {
+				_, err := c.TryAcquire(context.Background(), "r", time.Second)
+				outcome <- err
+			}()
+			closing := make(chan error)
+			go func() {
+				time.Sleep(6 * ms)
+				closing <- c.Close(context.Background())
+			}()
+			if <-outcome == ErrExpired {
+				expired++
+			}
+			require.NoError(t, <-closing)
+			time.Sleep(20 * ms)
+			require.Zero(t, m.keys())
+		})
+	}
+	require.Positive(t, expired, "the two never met")
+}
+
+// The user of a URL without a password keeps its name.
+func TestUserOfTheURLStays(t *testing.T) {
+	config := Config{Username: "fallback", Password: "secret"}
+	for url, user := range map[string]string{"redis://alice@h": "alice", "redis://h": "fallback"} {
+		node, err := config.node(url)
+		require.NoError(t, err)
+		require.Equal(t, user, node.Endpoint.Username)
+		require.Equal(t, "secret", node.Endpoint.Password)
+	}
+}

@@ -1,0 +1,298 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+// scriptsRun is how many scripts a server was asked to run since it started, those of handshakes included.
+func (f *fleet) scriptsRun(server int) int {
+	f.Helper()
+	stats := f.must(server, "INFO", "commandstats").(string)
+	found := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(stats)
+	if found == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(found[1])
+	return n
+}
+
+// releaseAll releases locks at once and returns each one's error.
+func releaseAll(ctx context.Context, locks []redlock.Lock) []error {
+	errs := make([]error, len(locks))
+	var ready, wg sync.WaitGroup
+	ready.Add(1)
+	for i, lock := range locks {
+		wg.Go(func() {
+			ready.Wait()
+			errs[i] = lock.Release(ctx)
+		})
+	}
+	ready.Done()
+	wg.Wait()
+	return errs
+}
+
+// acquireAll acquires so many locks that nobody else wants.
+func acquireAll(f *fleet, c *redlock.Client, name func(i int) string, n int) []redlock.Lock {
+	f.Helper()
+	var locks []redlock.Lock
+	for i := range n {
+		locks = append(locks, acquired(f, c, name(i), time.Minute))
+	}
+	return locks
+}
+
+func numbered(i int) string { return fmt.Sprint("merged:", i) }
+
+// Many callers need fewer scripts than releases, and nobody notices.
+func TestFaultMergedReleases(t *testing.T) {
+	f := newFleet(t, 5)
+	c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
+	f.allUp(c, 5*time.Second)
+	before := f.scriptsRun(0)
+	l := f.load(c, workload{callers: 64})
+	l.until(1000, 5*time.Second)
+	l.end()
+	l.fails(fewFailures, redlock.ErrNoQuorum)
+	f.noOrphans(time.Second)
+	scripts, grants := f.scriptsRun(0)-before, int(l.granted(0, l.now()))
+	t.Logf("%d scripts for %d releases", scripts, grants)
+	if scripts > grants/2 {
+		t.Errorf("%d scripts for %d releases", scripts, grants)
+	}
+}
+
+// Names and results stay apart in a merged release: hostile names beside each other (R19), locks that are ours beside
+// those that are not any more, and each released twice at once (R9).
+func TestFaultMergedResults_R9_R19(t *testing.T) {
+	f := newFleet(t, 5)
+	c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond, Prefix: "p\r\n"})
+	f.allUp(c, 5*time.Second)
+	names := []string{"\r\n", "a\r\nFLUSHALL\r\n", "$5\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "\x00", "\xff\xfe", "$-1\r\n",
+		strings.Repeat("k", 1024), strings.Repeat("\r\n", 511), "{a}b"}
+	name := func(i int) string { return names[i%len(names)] + fmt.Sprint(i/len(names)) }
+	name = func(inner func(int) string) func(int) string {
+		return func(i int) string { s := inner(i); return s[max(0, len(s)-1024):] }
+	}(name)
+	for range 5 {
+		locks := acquireAll(f, c, name, 60)
+		for i := range 5 {
+			for k := 0; k < len(locks); k += 3 {
+				f.must(i, "SET", "p\r\n"+name(k), "stranger")
+			}
+		}
+		granted := make(map[int]int)
+		for i, err := range releaseAll(context.Background(), append(locks, locks...)) {
+			switch k := i % len(locks); {
+			case err == nil:
+				granted[k]++
+			case !errors.Is(err, redlock.ErrNotHeld) && !errors.Is(err, multiplex.ErrTimeout):
+				t.Errorf("lock %d: %v", k, err)
+			}
+		}
+		for k := range locks {
+			if want := min(k%3, 1); granted[k] != want {
+				t.Errorf("lock %d: %d of two releases say that it was held, not %d", k, granted[k], want)
+			}
+		}
+		for i := range 5 {
+			if keys := f.keys(i, nil); len(keys) != 20 {
+				t.Errorf("server %d has %d keys of strangers, not 20", i, len(keys))
+			}
+			f.must(i, "FLUSHALL")
+		}
+	}
+	if n := c.Nodes()[0].Connects; n != 1 {
+		t.Errorf("%d connects", n)
+	}
+}
+
+// A key of another type under one name does not disturb the others; its own release is undecided, owed by every node, and
+// told why. When the name is a lock's again, the debts end (R8).
+func TestFaultOddKeyAmongMerged_R8(t *testing.T) {
+	f := newFleet(t, 5)
+	c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
+	f.allUp(c, 5*time.Second)
+	locks := acquireAll(f, c, numbered, 64)
+	const odd = 17
+	for i := range 5 {
+		f.must(i, "DEL", numbered(odd))
+		f.must(i, "RPUSH", numbered(odd), "x")
+	}
+	before := f.scriptsRun(0)
+	for i, err := range releaseAll(context.Background(), locks) {
+		if i != odd {
+			if err != nil {
+				t.Errorf("lock %d: %v", i, err)
+			}
+			continue
+		}
+		var why *multiplex.RefusalError
+		if !errors.Is(err, redlock.ErrNoQuorum) || !errors.As(err, &why) || why.Class != conn.ClassOther {
+			t.Errorf("the odd one: %v", err)
+		}
+	}
+	if n := f.scriptsRun(0) - before; n >= len(locks) {
+		t.Errorf("%d scripts for %d releases: nothing was merged", n, len(locks))
+	}
+	eventually(t, time.Second, func() error {
+		for i, n := range c.Nodes() {
+			if keys := f.keys(i, nil); n.Debts != 1 || len(keys) != 1 {
+				return fmt.Errorf("node %d has %d debts and the keys %q", i, n.Debts, keys)
+			}
+		}
+		return nil
+	})
+	for i := range 5 {
+		f.must(i, "DEL", numbered(odd))
+	}
+	f.allUp(c, 2*time.Second)
+	if n := c.Nodes()[0].Connects; n != 1 {
+		t.Errorf("%d connects", n)
+	}
+}
+
+// Servers that lose their scripts under load get them again, and nobody notices (R24).
+func TestFaultScriptsFlushedUnderMergedLoad_R24(t *testing.T) {
+	f := newFleet(t, 5)
+	c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
+	f.allUp(c, 5*time.Second)
+	l := f.load(c, workload{callers: 64, fresh: true})
+	for i := range 60 {
+		f.must(i%5, "SCRIPT", "FLUSH")
+		time.Sleep(5 * time.Millisecond)
+	}
+	l.end()
+	l.fails(fewFailures, redlock.ErrNoQuorum)
+	f.noOrphans(1500 * time.Millisecond)
+	f.allUp(c, time.Second)
+	for i, n := range c.Nodes() {
+		if n.Connects != 1 {
+			t.Errorf("node %d was connected %d times", i, n.Connects)
+		}
+	}
+}
+
+// Callers that acquire and release one resource each over and over, some of them impatient, while the segments of three
+// nodes come late, by a different time each moment: no SET is overtaken by its own release, and no release by the next SET
+// (R8). So nobody is ever refused by a key of its own, and nothing is left.
+func TestFaultMergedReleasesOverSlowLinks_R8(t *testing.T) {
+	for _, impatient := range []bool{false, true} {
+		t.Run(fmt.Sprint("impatient=", impatient), func(t *testing.T) {
+			f := newFleet(t, 5)
+			proxies := redistest.Proxies(t, f.servers[:3])
+			urls := append(redistest.URLs(proxies), redistest.URLs(f.servers[3:])...)
+			c := f.client(redlock.Config{Nodes: urls, NodeTimeout: time.Second})
+			f.allUp(c, 5*time.Second)
+			before := f.scriptsRun(4)
+			w := workload{callers: 48, turns: 1}
+			if impatient {
+				w.context = impatience
+			}
+			l := f.load(c, w)
+			for l.now() < 800*time.Millisecond {
+				p := proxies[rand.N(3)]
+				switch rand.N(4) {
+				case 0:
+					p.Pause(redistest.Up)
+					time.Sleep(rand.N(20 * time.Millisecond))
+					p.Resume(redistest.Up)
+				case 1:
+					p.Chunk(redistest.Both, 1+rand.N(200))
+				default:
+					p.Latency(rand.N(10*time.Millisecond), rand.N(10*time.Millisecond))
+				}
+				time.Sleep(rand.N(10 * time.Millisecond))
+			}
+			for _, p := range proxies {
+				p.Latency(0, 0)
+				p.Chunk(redistest.Both, 0)
+			}
+			l.end()
+			allowed := []error{redlock.ErrNoQuorum}
+			if impatient {
+				allowed = append(allowed, context.Canceled)
+			}
+			l.fails(-1, allowed...) // ErrHeld and ErrNotHeld are not among them
+			f.noOrphans(2 * time.Second)
+			grants := int(l.granted(0, l.now()))
+			t.Logf("%d grants, %d scripts, %v", grants, f.scriptsRun(4)-before, l.errs)
+			if grants < 200 {
+				t.Errorf("only %d grants", grants)
+			}
+		})
+	}
+}
+
+// impatience is a context that ends within a few milliseconds, for every other attempt.
+func impatience() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if rand.N(2) == 0 {
+		return ctx, cancel
+	}
+	timer := time.AfterFunc(rand.N(8*time.Millisecond), cancel)
+	return ctx, func() { timer.Stop(); cancel() }
+}
+
+// Connections die in the middle of merged commands and their replies, wherever the bytes happen to end: the others decide,
+// and what was in flight is owed and paid (R8, R16).
+func TestFaultConnectionsDieUnderMergedLoad_R8_R16(t *testing.T) {
+	f := newFleet(t, 5)
+	proxies := redistest.Proxies(t, f.servers[:2])
+	urls := append(redistest.URLs(proxies), redistest.URLs(f.servers[2:])...)
+	c := f.client(redlock.Config{Nodes: urls, NodeTimeout: 500 * time.Millisecond})
+	f.allUp(c, 5*time.Second)
+	l := f.load(c, workload{callers: 64, fresh: true})
+	for i := range 8 {
+		time.Sleep(20 * time.Millisecond)
+		p := proxies[i%2]
+		switch i % 4 {
+		case 0, 1:
+			p.CutOnce(redistest.Down, int64(1000+rand.N(1000)))
+		case 2:
+			p.Reset()
+		case 3:
+			p.CutOnce(redistest.Up, int64(3000+rand.N(3000)))
+		}
+		f.state(c, i%2, 2*time.Second, "up")
+	}
+	l.end()
+	l.fails(fewFailures, redlock.ErrNoQuorum)
+	f.allUp(c, 3*time.Second)
+	f.noOrphans(1500 * time.Millisecond)
+	if n := c.Nodes()[0].Connects + c.Nodes()[1].Connects; n < 6 {
+		t.Errorf("only %d connects", n)
+	}
+}
+
+// Locks that are released at once by callers whose context ends at that moment are released all the same (R9).
+func TestFaultMergedReleasesOfImpatientCallers_R9(t *testing.T) {
+	f := newFleet(t, 5)
+	c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
+	f.allUp(c, 5*time.Second)
+	for range 20 {
+		locks := acquireAll(f, c, numbered, 40)
+		ctx, cancel := context.WithTimeout(context.Background(), rand.N(300*time.Microsecond))
+		for i, err := range releaseAll(ctx, locks) {
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, multiplex.ErrTimeout) {
+				t.Errorf("lock %d: %v", i, err)
+			}
+		}
+		cancel()
+		f.noOrphans(time.Second)
+	}
+}
