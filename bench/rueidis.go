@@ -3,10 +3,11 @@ package bench
 import (
 	"context"
 	"crypto/sha1"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/url"
+	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -77,10 +79,7 @@ type ttlText struct {
 	text string
 }
 
-const (
-	releaseScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
-	driftFloor    = 2 * time.Millisecond
-)
+const releaseScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
 
 var (
 	releaseSHA = func() string {
@@ -121,6 +120,8 @@ func OpenRueidis(cfg RueidisConfig) (*Rueidis, error) {
 		dials.Go(func() { l.nodes[i].open(options[i]) })
 	}
 	dials.Wait()
+	// With ForceSingleClient a failed dial still gives a client, so one that is
+	// missing now was refused for what its options say.
 	for i := range l.nodes {
 		if l.nodes[i].client == nil {
 			l.closeClients()
@@ -130,24 +131,41 @@ func OpenRueidis(cfg RueidisConfig) (*Rueidis, error) {
 	return l, nil
 }
 
-// rueidisOptions turns a URL into options. Its errors do not quote the URL,
-// which may hold a password (R27).
+// rueidisOptions turns a URL into options. It reads the URL as redlock does, and
+// not as rueidis would (which knows other parameters and refuses a path of "/"),
+// so that both sides take the same URLs to mean the same; and its errors show no
+// part of a password (R27).
 func rueidisOptions(raw string, cfg RueidisConfig) (rueidis.ClientOption, error) {
-	if _, err := url.Parse(raw); err != nil {
-		return rueidis.ClientOption{}, errors.New("bench: malformed node URL")
-	}
-	o, err := rueidis.ParseURL(raw)
+	e, err := conn.ParseURL(raw)
 	if err != nil {
-		return o, fmt.Errorf("bench: node URL: %w", err)
+		return rueidis.ClientOption{}, err
 	}
-	if o.Username == "" && o.Password == "" {
-		o.Username, o.Password = cfg.Username, cfg.Password
+	if e.Password == "" { // the same rule as redlock's
+		e.Username, e.Password = cfg.Username, cfg.Password
 	}
-	o.ForceSingleClient = true // a master is what it is said to be; and a dead one is no error
+	o := rueidis.ClientOption{
+		InitAddress: []string{e.Addr},
+		TLSConfig:   e.TLS,
+		Username:    e.Username,
+		Password:    e.Password,
+		SelectDB:    e.DB,
+		ClientName:  e.ClientName,
+		AlwaysRESP2: e.Protocol == 2,
+		Dialer:      net.Dialer{Timeout: e.DialTimeout, KeepAlive: e.KeepAlive},
+		// A master is what it is said to be, and a dead one is no error.
+		ForceSingleClient: true,
+	}
+	if e.Network == "unix" {
+		o.DialCtxFn = dialUnix
+	}
 	if cfg.Tune != nil {
 		cfg.Tune(&o)
 	}
 	return o, nil
+}
+
+func dialUnix(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	return d.DialContext(ctx, "unix", path)
 }
 
 // open connects and loads the release script, so that EVALSHA finds it.
@@ -177,12 +195,12 @@ func (l *Rueidis) TryAcquire(ctx context.Context, resource string, ttl time.Dura
 	if err := ctx.Err(); err != nil {
 		return RueidisLease{}, err
 	}
-	start := time.Now()
+	start := time.Now() // before the first byte is queued (R4)
 	ttl = ttl.Truncate(time.Millisecond)
 	timeout := l.voteTimeout(ttl)
 	r := l.rounds.Get().(*round)
 	r.resource, r.token, r.ttl = resource, l.tokens.next(), l.milliseconds(ttl)
-	r.holders.Store(1)
+	r.holders.Store(1) // this call, and then the lease
 	r.set()
 	r.await(ctx, r.setsIn, timeout)
 
@@ -251,6 +269,7 @@ func (l *Rueidis) Close(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// closeClients closes all at once: each may wait for a node of its own.
 func (l *Rueidis) closeClients() {
 	var closing sync.WaitGroup
 	for _, n := range l.nodes {
@@ -261,17 +280,7 @@ func (l *Rueidis) closeClients() {
 	closing.Wait()
 }
 
-// validity is what remains of a TTL: R4 as arithmetic.
-func validity(ttl, elapsed time.Duration, driftFactor float64) time.Duration {
-	return ttl - elapsed - time.Duration(float64(ttl)*driftFactor) - driftFloor
-}
-
-// elapsed is the larger of the monotonic and the wall difference, so that a
-// suspend can only cost a lock (R4).
-func elapsed(start, now time.Time) time.Duration {
-	return max(now.Sub(start), now.Round(0).Sub(start.Round(0)))
-}
-
+// voteTimeout is what NodeTimeout says it is.
 func (l *Rueidis) voteTimeout(ttl time.Duration) time.Duration {
 	if l.nodeTimeout > 0 {
 		return l.nodeTimeout
@@ -279,6 +288,8 @@ func (l *Rueidis) voteTimeout(ttl time.Duration) time.Duration {
 	return ttl / 10
 }
 
+// milliseconds is the TTL as SET wants it. The text of the last TTL is kept: making
+// it anew would cost the baseline an allocation per pair.
 func (l *Rueidis) milliseconds(ttl time.Duration) string {
 	if last := l.lastMS.Load(); last != nil && last.ttl == ttl {
 		return last.text

@@ -24,9 +24,8 @@ func (l *Rueidis) Nodes(ctx context.Context) []NodeInfo {
 	return infos
 }
 
-// info asks with HELLO 3, which changes nothing on a connection that speaks it
-// and tells the product also where INFO pretends to be
-// a Redis of old.
+// info asks with HELLO 3, which changes nothing on a connection that speaks it and
+// tells the product also where INFO pretends to be a Redis of old.
 func (n *rueidisNode) info(ctx context.Context) NodeInfo {
 	info := NodeInfo{Addr: n.addr}
 	hello, err := n.client.Do(ctx, n.client.B().Arbitrary("HELLO", "3").Build()).AsMap()

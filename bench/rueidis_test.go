@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -21,17 +20,7 @@ type cluster []*redistest.Server
 
 func startCluster(t testing.TB, n int, opts redistest.Options) cluster {
 	t.Helper()
-	servers, err := redistest.StartN(n, opts)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		for _, s := range servers {
-			s.Close()
-		}
-	})
-	return servers
+	return redistest.Servers(t, n, func(o *redistest.Options) { *o = opts })
 }
 
 func (c cluster) urls() (urls []string) {
@@ -267,6 +256,35 @@ func TestRueidisPassword(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, lease.Release(t.Context()))
 	require.Equal(t, "redis", l.Nodes(t.Context())[0].Product)
+}
+
+// Both sides of a comparison take a URL to mean the same, TLS included.
+func TestRueidisReadsURLsAsRedlockDoes(t *testing.T) {
+	c := startCluster(t, 1, redistest.Options{TLS: true, Unix: true})
+	for _, raw := range []string{
+		c[0].URL() + "/2?protocol=2&client_name=bench&dial_timeout=5s&tls_ca_file=" + c[0].CAFile(),
+		c[0].UnixURL() + "?db=2&client_name=bench",
+	} {
+		o, err := rueidisOptions(raw, RueidisConfig{})
+		require.NoError(t, err)
+		require.Equal(t, 2, o.SelectDB)
+		require.Equal(t, "bench", o.ClientName)
+		theirs, err := OpenRueidis(RueidisConfig{Nodes: []string{raw}})
+		require.NoError(t, err)
+		defer theirs.Close(t.Context())
+		ours, err := redlock.Open(raw)
+		require.NoError(t, err)
+		defer ours.Close(t.Context())
+
+		lease, err := theirs.TryAcquire(t.Context(), "r", testTTL)
+		require.NoError(t, err)
+		_, err = ours.TryAcquire(t.Context(), "r", testTTL)
+		require.ErrorIs(t, err, redlock.ErrHeld, "they are in one database")
+		require.NoError(t, lease.Release(t.Context()))
+	}
+	o, err := rueidisOptions("valkey://h/", RueidisConfig{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"h:6379"}, o.InitAddress)
 }
 
 // R27: what is wrong with a URL is said without the URL.

@@ -11,6 +11,7 @@ import (
 // cryptographic source and one allocation for about two hundred (R3). A token is
 // a substring of an immutable string, because rueidis may still hold a command
 // after its call failed, when memory of a pool would already have another owner.
+// That is why redlock's own source, which overwrites what it gave out, would not do.
 type tokens struct {
 	mu   sync.Mutex // guards the following
 	rest string

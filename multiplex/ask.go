@@ -17,6 +17,9 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 	if err != nil {
 		return receipt, err
 	}
+	if kind.Undo != nil {
+		defer g.claims.Add(-1) // after its undo is queued, see Close
+	}
 	if lead {
 		g.flush()
 	}
@@ -25,8 +28,6 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 		err = ErrLate
 	}
 	if err != nil && cmd.Undo != nil {
-		// The caller still holds the round, so Close sees that somebody is about to undo something (R28). The release
-		// begins now: with the age of its claim it would pass for a slow reply, and for a sign that we were starved.
 		g.Tell(kind.Undo, &Command{Bytes: cmd.Undo, TTL: cmd.TTL, Receipt: receipt})
 	}
 	r.drop()
@@ -63,6 +64,9 @@ func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, 
 		if g.fullLog() || len(g.log.buf) >= maxUnflushed {
 			return nil, Receipt{}, false, ErrOverloaded
 		}
+	}
+	if kind.Undo != nil {
+		g.claims.Add(1)
 	}
 	r = g.log.take(g)
 	receipt = Receipt{Sent: g.live, Pos: g.log.head}

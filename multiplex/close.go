@@ -26,18 +26,29 @@ func (g *Group) Close(ctx context.Context) error {
 // Done is closed when the group is, for those who wait to ask again.
 func (g *Group) Done() <-chan struct{} { return g.stopped.Done() }
 
-// wind ends what may be ended and waits until all rounds are through. Its error is the context's, when that cut it short.
+// unwindMost bounds the wait for our own callers, who may be many and starved.
+const unwindMost = time.Second
+
+// wind ends what may be ended and waits until all rounds are through: first until whoever was cut short has queued what
+// undoes its claim and that is written, which depends on nobody but us; then until it is answered, at most for the vote
+// timeout. Its error is the context's, when that cut it short.
 func (g *Group) wind(ctx context.Context) error {
-	limit := voteTimeout(g.config.VoteTimeout, 10*time.Second, 0)
-	patience := time.NewTimer(limit)
-	defer patience.Stop()
 	g.mu.Lock()
 	g.endRounds(func(r *round) bool { return !r.kind.Release })
 	g.mu.Unlock()
+	if err := waitFor(ctx, g.unwound, unwindMost); err != nil {
+		return err
+	}
+	return waitFor(ctx, g.quiet, voteTimeout(g.config.VoteTimeout, 10*time.Second, 0))
+}
 
+// waitFor asks again and again until the condition holds or the time is over. Its error is the context's.
+func waitFor(ctx context.Context, holds func() bool, most time.Duration) error {
+	patience := time.NewTimer(most)
+	defer patience.Stop()
 	look := time.NewTicker(tickLeast)
 	defer look.Stop()
-	for !g.quiet() {
+	for !holds() {
 		select {
 		case <-look.C:
 		case <-patience.C:
@@ -47,6 +58,13 @@ func (g *Group) wind(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// unwound reports that no claim is under way any more, and that all that was queued is written.
+func (g *Group) unwound() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.claims.Load() == 0 && len(g.log.buf) == 0 && len(g.gathered) == 0 && !g.flushing
 }
 
 // quiet reports that no round is in use: each was answered by every node that is up, and read by its caller.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -131,6 +132,9 @@ type Group struct {
 	timer    *time.Timer   // wakes the watch; its Reset needs the mutex
 	longest  time.Duration // TTL asked for so far, for ledgers
 	changed  chan struct{} // closed and replaced when a node's state changes
+
+	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
+	claims atomic.Int64
 
 	// The following are owned by whoever has the flusher's role.
 	outgoing []outgoing

@@ -342,6 +342,21 @@ func TestOneLockTwiceInAMerge(t *testing.T) {
 	})
 }
 
+// It is owed once by a node that refuses (R8).
+func TestOneLockTwiceInAMergeIsOwedOnce(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.lock(2)
+		c.nodes[0].Refuse(noReplicas, "EVALSHA")
+		errs := c.gather(4, func(i int) error { return l.free(background, i%2) })()
+		assert.Equal(t, []error{nil, nil, ErrRefused, ErrRefused}, errs)
+		time.Sleep(trip)
+		assert.Equal(t, 2, c.debts())
+		c.nodes[0].Refuse("", "EVALSHA")
+		c.settled()
+		c.healthy()
+	})
+}
+
 // Keys and tokens of any bytes and lengths, empty ones too, arrive whole (R19).
 func TestMergedKeysArriveWhole(t *testing.T) {
 	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {

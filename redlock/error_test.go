@@ -53,7 +53,7 @@ func TestCancelledErrorIsContextCauseAndOutcome(t *testing.T) { // R12
 	}
 	require.NotErrorIs(t, err, ErrNoQuorum)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
-	require.Equal(t, "redlock: context canceled (the user went away); last attempt: redlock: resource is held", err.Error())
+	require.Equal(t, "redlock: context canceled (the user went away); redlock: resource is held", err.Error())
 
 	plain, stop := context.WithCancel(context.Background())
 	stop()

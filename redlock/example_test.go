@@ -104,7 +104,7 @@ func ExampleClient_Acquire() {
 	fmt.Println(err)
 	lock.Release(ctx)
 	// Output:
-	// redlock: context deadline exceeded; last attempt: redlock: resource is held
+	// redlock: context deadline exceeded; redlock: resource is held
 	// true true
 	// <nil>
 }

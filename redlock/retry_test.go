@@ -15,12 +15,12 @@ func TestRetryDelay(t *testing.T) { // R11
 		quorumTime  time.Duration
 		floor, ceil time.Duration
 	}{
-		{1, 0, 0, 4 * ms},
-		{2, 0, 0, 8 * ms},
-		{3, 0, 0, 16 * ms},
-		{6, 0, 0, 128 * ms},
-		{7, 0, 0, 200 * ms},
-		{8, 0, 0, 200 * ms},
+		{1, 0, 0, ms},
+		{2, 0, 0, 2 * ms},
+		{3, 0, 0, 4 * ms},
+		{6, 0, 0, 32 * ms},
+		{8, 0, 0, 128 * ms},
+		{9, 0, 0, 200 * ms},
 		{1 << 30, 0, 0, 200 * ms},
 		{1, ms, 2 * ms, 4 * ms},
 		{1, 5 * ms, 10 * ms, 20 * ms},

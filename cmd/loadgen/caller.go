@@ -44,6 +44,7 @@ func (d driver[L]) drive(p *phase, length time.Duration) *totals {
 	working.Wait()
 	p.end()
 
+	// Only now are the callers' own figures anybody else's to read.
 	sum := newTotals()
 	for _, c := range callers {
 		sum.merge(&c.totals)
@@ -126,7 +127,7 @@ func (c *caller[L]) attempt() (ok bool) {
 	start := c.clock.now()
 	c.note(start, evStart, i)
 	lease, err := c.acquire(c.resources[i])
-	done := c.clock.now()
+	done := c.clock.now() // before anything else: what follows is not the lock's time
 	if err != nil {
 		c.refused(done, i, err)
 		return false
@@ -151,7 +152,8 @@ func (c *caller[L]) attempt() (ok bool) {
 
 // acquire makes one attempt: a single try, or, with --wait, tries until that
 // time is over. Only the flags that need it pay for a context of the attempt's
-// own.
+// own. A wait ends by a deadline and --cancel-after by a cancellation, because
+// that is how judge tells a resource that stayed held from a caller who left.
 func (c *caller[L]) acquire(resource string) (L, error) {
 	f := c.flags
 	if f.Wait == 0 && f.CancelAfter == 0 {
@@ -174,7 +176,8 @@ func (c *caller[L]) acquire(resource string) (L, error) {
 // anything was sent, as with too few nodes up.
 const failurePause = time.Millisecond
 
-// refused accounts for an attempt that was not granted.
+// refused accounts for an attempt that was not granted. The history has its line
+// in any case, so that each start in it has an end.
 func (c *caller[L]) refused(at time.Duration, resource int, err error) {
 	o := judge(err)
 	c.note(at, outcomeEvents[o], resource)
@@ -188,7 +191,9 @@ func (c *caller[L]) refused(at time.Duration, resource int, err error) {
 	}
 }
 
-// giveUp releases. It is not cut short by the end of the phase.
+// giveUp releases. It is not cut short by the end of the phase: the key would stay
+// until its TTL ends. A pair counts when the release has succeeded, so a lock that
+// was lost while it was held is a grant without a pair.
 func (c *caller[L]) giveUp(resource int, lease L, until time.Duration) {
 	start := c.clock.now()
 	c.noteLease(start, evRelease, resource, lease, until)
@@ -222,7 +227,9 @@ func (c *caller[L]) sleep(d time.Duration) {
 }
 
 // note and noteLease write to the history, where there is one. The line is made
-// in the caller's buffer, so that only the writing is done under a lock.
+// in the caller's buffer, so that only the writing is done under a lock. The two
+// are apart because asking a lease for its token copies it, which those who write
+// no history shall not pay for.
 func (c *caller[L]) note(at time.Duration, ev event, resource int) {
 	if c.history != nil {
 		c.line = c.history.append(c.line[:0], entry{at: at, client: c.id, resource: c.resources[resource], attempt: c.attempts, event: ev})

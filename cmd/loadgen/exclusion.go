@@ -16,8 +16,9 @@ type ownerWord struct {
 	_ [56]byte
 }
 
+// A caller keeps two histograms of 16 KB, so the most callers need 2 GB.
 const (
-	callerBits = 20
+	callerBits = 16
 	maxCallers = 1<<callerBits - 1
 )
 

@@ -54,6 +54,13 @@ func (f *fakeLocker) opens(*flags, string, []string) (system, error) {
 
 var _ bench.Locker[fakeLease] = (*fakeLocker)(nil)
 
+// unclosable does not get its releases through.
+type unclosable struct{ *fakeLocker }
+
+func (unclosable) Close(context.Context) error { return context.DeadlineExceeded }
+
+func (u unclosable) opens(*flags, string, []string) (system, error) { return driver[fakeLease]{u}, nil }
+
 // lossy grants, and its releases end with an error.
 type lossy struct{ err error }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/redmux/redmux/bench"
+	"github.com/redmux/redmux/conn"
 )
 
 // flags is the command line. Passwords are not on it: other users of the
@@ -95,8 +96,8 @@ func (f *flags) validate() error {
 		return errors.New("--embedded and --server exclude one another")
 	case f.Server != "" && len(f.Nodes) > 0:
 		return errors.New("--server and --nodes (or REDLOCK_NODES) exclude one another")
-	case f.Spawn < 1 || f.Spawn > 16:
-		return fmt.Errorf("--spawn %d: 1 to 16 servers can be started", f.Spawn)
+	case f.Spawn < 1 || f.Spawn > maxNodes:
+		return fmt.Errorf("--spawn %d: 1 to %d servers can be started", f.Spawn, maxNodes)
 	case f.Clients < 1 || f.Clients > maxCallers:
 		return fmt.Errorf("--clients %d: 1 to %d callers", f.Clients, maxCallers)
 	case f.Runs < 1:
@@ -112,7 +113,24 @@ func (f *flags) validate() error {
 	case f.User != "" && f.PasswordEnv == "":
 		return errors.New("--user needs --password-env")
 	}
-	return errors.Join(f.validateImpl(), f.readPassword())
+	return errors.Join(f.validateNodes(), f.validateImpl(), f.readPassword())
+}
+
+// maxNodes is how many masters one lock may have (R1).
+const maxNodes = 16
+
+// validateNodes refuses a URL that cannot be understood before anything is
+// started or asked. Nodes that do not answer are another matter: they may later.
+func (f *flags) validateNodes() error {
+	if len(f.Nodes) > maxNodes {
+		return fmt.Errorf("--nodes: %d of them, but at most %d can be used", len(f.Nodes), maxNodes)
+	}
+	for i, raw := range f.Nodes {
+		if _, err := conn.ParseURL(raw); err != nil {
+			return fmt.Errorf("--nodes: number %d: %w", i+1, err) // the error shows no password (R27)
+		}
+	}
+	return nil
 }
 
 // validateImpl wants each name once: runs of one name would be thrown together

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,8 +35,11 @@ func TestUsageErrors(t *testing.T) {
 		{"--output", []string{"-o", "xml"}},
 		{"--password-env", []string{"--user", "me"}},
 		{"EMPTY is empty", []string{"--password-env", "EMPTY"}},
-		{"invalid URL scheme", []string{"--nodes", "http://127.0.0.1:1"}},
-		{"malformed", []string{"--nodes", "redis://u:s3cret@h:x%zz"}},
+		{"number 1: conn: URL: the scheme", []string{"--nodes", "http://127.0.0.1:1"}},
+		{"number 2: conn: URL: malformed", []string{"--nodes", "redis://h,redis://u:s3cret@h:x%zz"}},
+		{"number 1: conn: URL: the port", []string{"--nodes", "redis://h:99999"}},
+		{"named twice", []string{"--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:1"}},
+		{"at most 16", []string{"--nodes", strings.TrimSuffix(strings.Repeat("redis://h,", 17), ",")}},
 	} {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitUsage, run(c.args, &stdout, &stderr, nil), "%q: %s", c.args, &stderr)

@@ -61,14 +61,16 @@ type entry struct {
 	until    time.Duration  // 0 where there is none
 }
 
-// write appends a line that was made in the caller's own buffer.
+// write appends a line that was made in the caller's own buffer, which it does not
+// keep.
 func (h *history) write(line []byte) {
 	h.mu.Lock()
 	h.w.Write(line) // an error stays in the writer until close
 	h.mu.Unlock()
 }
 
-// append makes a line by hand: encoding/json would cost more than a lock does.
+// append makes a line by hand: encoding/json would cost more than a lock does, and
+// the callers whose turns are to be shown would take them in another order.
 func (h *history) append(b []byte, e entry) []byte {
 	b = append(b, `{"t":`...)
 	b = strconv.AppendInt(b, h.clock.system(e.at), 10)

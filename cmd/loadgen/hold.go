@@ -24,7 +24,8 @@ func (h *hold) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// next is the time to hold the next lock.
+// next is the time to hold the next lock. A random time is exponential, as the
+// lengths of many kinds of work nearly are: most short, a few long.
 func (h hold) next(random *rand.Rand) time.Duration {
 	if !h.random {
 		return h.mean

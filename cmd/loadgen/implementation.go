@@ -5,7 +5,10 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// openSystem opens the named implementation on the given nodes.
+// openSystem opens the named implementation on the given nodes. All get the same
+// settings from the command line; what is not set there is each one's own default,
+// since that is what its users get. Neither has a prefix of its own: resources
+// are named with it, so that all lock the same keys.
 func openSystem(f *flags, name string, urls []string) (system, error) {
 	if name == "redlock" {
 		c, err := redlock.New(redlock.Config{
@@ -15,7 +18,7 @@ func openSystem(f *flags, name string, urls []string) (system, error) {
 			NodeTimeout: f.NodeTimeout,
 		})
 		if err != nil {
-			return nil, err
+			return nil, usageError{err} // nodes that are down are no error, so this is about what was asked for
 		}
 		return driver[redlock.Lock]{c}, nil
 	}

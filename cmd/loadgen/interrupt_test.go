@@ -107,9 +107,7 @@ func keys(t *testing.T, s *redistest.Server) int64 {
 
 // Servers that were started end with the command, and their folders go.
 func TestInterruptEndsSpawnedServers(t *testing.T) {
-	if _, ok := redistest.Find(); !ok {
-		t.Skip(redistest.ErrNoServer)
-	}
+	redistest.Require(t)
 	dir, err := os.MkdirTemp("", "lg") // short, for the sockets in it
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
@@ -121,9 +119,68 @@ func TestInterruptEndsSpawnedServers(t *testing.T) {
 	for _, n := range r.Nodes {
 		require.True(t, strings.HasPrefix(n.Addr, dir), n.Addr)
 	}
-	left, err := os.ReadDir(dir)
+	require.Empty(t, entries(t, dir))
+}
+
+// Whenever the interrupts come, and when nobody reads what is printed, no folder
+// stays behind.
+func TestNothingIsLeftBehind(t *testing.T) {
+	redistest.Require(t)
+	dir, err := os.MkdirTemp("", "lg")
 	require.NoError(t, err)
-	require.Empty(t, left)
+	defer os.RemoveAll(dir)
+	started := func(cmd *exec.Cmd) *exec.Cmd {
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { cmd.Process.Kill() })
+		return cmd
+	}
+	var exit *exec.ExitError
+	// Two that are alike might arrive as one.
+	for _, pair := range [][2]syscall.Signal{{syscall.SIGINT, syscall.SIGTERM}, {syscall.SIGHUP, syscall.SIGINT}} {
+		cmd := started(command(t, "-d1m", "--spawn=2", "-c2"))
+		// The first folder is there, the servers are not.
+		require.Eventually(t, func() bool { return len(entries(t, dir)) > 0 }, 10*time.Second, time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(pair[0]))
+		cmd.Process.Signal(pair[1])
+		require.ErrorAs(t, cmd.Wait(), &exit)
+		require.Equal(t, exitInterrupted, exit.ExitCode())
+		require.Empty(t, entries(t, dir), pair)
+	}
+
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	cmd := command(t, "-n1", "--warmup=0s", "--spawn=2", "-c2")
+	cmd.Stdout, cmd.Stderr = w, w
+	require.ErrorAs(t, started(cmd).Wait(), &exit)
+	require.NoError(t, w.Close())
+	require.Equal(t, exitFailed, exit.ExitCode(), "the result could not be written")
+	require.Empty(t, entries(t, dir))
+}
+
+func entries(t *testing.T, dir string) []os.DirEntry {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	return all
+}
+
+// An interrupt in the warm-up leaves nothing to print.
+func TestInterruptInTheWarmup(t *testing.T) {
+	signals := make(chan os.Signal)
+	var once sync.Once
+	f := &fakeLocker{ttl: time.Hour, try: func() error {
+		once.Do(func() { signals <- syscall.SIGINT })
+		return nil
+	}}
+	var stdout, stderr bytes.Buffer
+	code := runWith(f.opens, []string{"--embedded", "--spawn=1", "--warmup=1m", "-c1", "-ojson"}, &stdout, &stderr, signals)
+	require.Equal(t, exitInterrupted, code)
+	var r result
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+	require.Empty(t, r.Runs)
+	require.NotContains(t, stderr.String(), "run 1")
 }
 
 // A second interrupt does not wait for anybody.

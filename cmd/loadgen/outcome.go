@@ -8,6 +8,7 @@ import (
 
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/resp"
 )
 
 // outcome is how an attempt ended (R12).
@@ -23,6 +24,7 @@ const (
 	outcomes // how many there are
 )
 
+// outcomeEvents are the words of the history for them.
 var outcomeEvents = [outcomes]event{evGrant, evHeld, evNoQuorum, evExpired, evCancel, evError}
 
 // judge classifies an attempt's error. A deadline that ended the retrying is
@@ -62,6 +64,8 @@ type causes map[string]int64
 var classes = []error{redlock.ErrNoQuorum, multiplex.ErrUndecided, multiplex.ErrDown}
 
 // add counts every leaf of err: each node of a missing quorum has its own cause.
+// What wraps the leaves names the operation and the address, which would make one
+// cause into as many as there are nodes.
 func (c causes) add(err error) {
 	switch e := err.(type) {
 	case interface{ Unwrap() []error }:
@@ -89,15 +93,19 @@ func (c causes) count(cause string, n int64) {
 }
 
 // causeText is the class of a server's error (NOAUTH, LOADING …) where it has
-// one that says something, else the error's own text.
+// one that says something, else the error's own text. It takes the class from the
+// text because rueidis has an error type of its own.
 func causeText(err error) string {
-	text := strings.TrimPrefix(err.Error(), "resp: server error: ")
+	text := err.Error()
+	if e, ok := err.(*resp.Error); ok {
+		text = e.Message
+	}
 	class, _, ok := strings.Cut(text, " ")
 	if ok && len(class) > len("ERR") && strings.ToUpper(class) == class {
 		return class
 	}
 	if len(text) > maxCause {
-		text = text[:maxCause]
+		text = strings.ToValidUTF8(text[:maxCause], "")
 	}
 	return text
 }

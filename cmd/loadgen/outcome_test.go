@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,12 +64,13 @@ func TestCauses(t *testing.T) {
 func TestCausesAreBounded(t *testing.T) {
 	c := causes{}
 	for i := range 10 * maxCauses {
-		c.add(fmt.Errorf("%d %s", i, strings.Repeat("x", 1000)))
+		c.add(fmt.Errorf("%d %s", i, strings.Repeat("µ", 1000)))
 	}
 	require.LessOrEqual(t, len(c), maxCauses+1)
 	require.EqualValues(t, 9*maxCauses, c["other"])
 	for cause := range c {
 		require.LessOrEqual(t, len(cause), maxCause)
+		require.True(t, utf8.ValidString(cause), "a letter was cut in two")
 	}
 }
 

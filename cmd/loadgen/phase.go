@@ -71,7 +71,9 @@ func (p *phase) limit(n int64) {
 	p.left.Store(n)
 }
 
-// begin is called when all callers are ready to go, end when all have ended.
+// begin is called when all callers are ready to go, end when all have ended. So the
+// length of a phase is what it took, the last releases included, and not what was
+// asked for.
 func (p *phase) begin(d time.Duration) {
 	p.timer = time.AfterFunc(d, p.halt)
 	p.before = readCost(p.clock)

@@ -9,6 +9,7 @@ import (
 // never renamed.
 type result struct {
 	Schema int         `json:"schema"`
+	Seed   uint64      `json:"seed"` // that --seed repeats
 	Runs   []runResult `json:"runs"`
 }
 
@@ -85,9 +86,11 @@ func newRunResult(p *phase, t *totals) runResult {
 }
 
 // failed reports a run in which nothing was granted though nobody else was in
-// the way.
+// the way. Locks that were held, and attempts that the user had cancelled, are
+// what a run may be about.
 func (r runResult) failed() bool {
-	return r.Outcomes.Granted == 0 && r.Outcomes.NoQuorum+r.Outcomes.Error > 0
+	o := r.Outcomes
+	return o.Granted == 0 && o.NoQuorum+o.Expired+o.Error > 0
 }
 
 // writeJSON prints the result for scripts, indented, for people who look too.

@@ -49,7 +49,7 @@ func runWith(open opener, args []string, stdout, stderr io.Writer, signals <-cha
 			return explain(stderr, err)
 		case <-signals:
 			if ctx.Err() != nil {
-				s.closeTarget()
+				s.closeTarget() // nobody else will: the process ends below the session
 				return exitInterrupted
 			}
 			interrupt()
@@ -105,16 +105,15 @@ type session struct {
 
 	mu     sync.Mutex // guards the following
 	target *target
-	gone   bool // the target is closed, or must be as soon as there is one
+	gone   bool // the target is closed, and none may be opened
 }
 
 // run runs until all is done or ctx, which an interrupt ends, is over.
 func (s *session) run(ctx context.Context) (err error) {
-	t, err := openTarget(s.flags)
+	t, err := s.openTarget()
 	if err != nil {
 		return err
 	}
-	s.setTarget(t)
 	defer s.closeTarget()
 	if err := s.prepare(t); err != nil {
 		return err
@@ -147,12 +146,13 @@ func (s *session) prepare(t *target) error {
 		}
 		s.nodes = append(s.nodes, nodeResult{n.Addr, n.Product, n.Version})
 	}
-	if t.remark != "" {
+	if t.remark != "" && f.Output != "text" { // there it stands in the result
 		s.progress.say("%s", t.remark)
 	}
 	if f.Seed == 0 {
-		f.Seed = rand.Uint64()
+		f.Seed = uint64(rand.Uint32()) // short enough to be typed, and exact in any reader of JSON
 	}
+	s.result.Seed = f.Seed
 	s.resources = resourceNames(f)
 	s.attempts = make([]int64, f.Clients)
 	if f.History != "" {
@@ -171,7 +171,7 @@ func resourceNames(f *flags) []string {
 	return numbered(f.Prefix+"k", f.Keys)
 }
 
-// numbered are made beforehand: the measuring loop makes no strings.
+// numbered names are made beforehand: the measuring loop makes no strings.
 func numbered(prefix string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -190,49 +190,76 @@ func (s *session) runAll(ctx context.Context, t *target) error {
 			if ctx.Err() != nil {
 				return errors.Join(errs...)
 			}
-			r, err := s.runOne(ctx, t, impl, i)
-			if err != nil {
+			err := s.runOne(ctx, t, impl, i)
+			switch {
+			case errors.Is(err, errNothing):
+				errs = append(errs, fmt.Errorf("%s: run %d: %w", impl, i+1, err))
+			case err != nil:
 				return errors.Join(append(errs, fmt.Errorf("%s: %w", impl, err))...)
-			}
-			s.result.Runs = append(s.result.Runs, r)
-			if r.failed() {
-				errs = append(errs, fmt.Errorf("%s: run %d: nothing was granted", impl, i+1))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// errNothing is a run without a grant.
+var errNothing = errors.New("nothing was granted")
+
 // closeTimeout bounds the wait for releases that are on their way.
 const closeTimeout = 5 * time.Second
 
 // runOne opens an implementation, warms it up, measures it and closes it: none
 // but the measured one has connections, buffers or goroutines.
-func (s *session) runOne(ctx context.Context, t *target, impl string, i int) (runResult, error) {
-	f := s.flags
-	sys, err := s.open(f, impl, t.urls)
+func (s *session) runOne(ctx context.Context, t *target, impl string, i int) error {
+	sys, err := s.open(s.flags, impl, t.urls)
 	if err != nil {
-		return runResult{}, err
+		return err
 	}
-	title := fmt.Sprintf("run %d of %d: %s, %s, %s", i+1, f.Runs, impl, count(f.Clients, "caller"), count(len(t.urls), t.backend+" node"))
-	violations := int64(0)
-	if f.Warmup > 0 {
-		p := s.newPhase()
-		s.drive(ctx, sys, p, f.Warmup)
-		violations = p.violations.Load()
-	}
-	p := s.newPhase()
-	p.limit(f.Ops)
-	stop := s.progress.watch(title, p)
-	totals := s.drive(ctx, sys, p, f.Duration)
-	stop()
-	r := newRunResult(p, totals)
-	r.Impl, r.Backend, r.N, r.Nodes = impl, t.backend, len(t.urls), s.nodes
-	r.Violations += violations
+	title := fmt.Sprintf("run %d of %d: %s, %s, %s", i+1, s.flags.Runs, impl, count(s.flags.Clients, "caller"), count(len(t.urls), t.backend+" node"))
+	r, measured, err := s.measure(ctx, sys, title)
 
 	closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	return r, sys.close(closing)
+	if sys.close(closing) != nil {
+		// What was measured stands all the same.
+		r.Errors["closed with releases still on their way"]++
+	}
+	if measured {
+		r.Impl, r.Backend, r.N, r.Nodes = impl, t.backend, len(t.urls), s.nodes
+		s.result.Runs = append(s.result.Runs, r)
+	}
+	return err
+}
+
+// measure warms up and measures. A warm-up in which nothing could be granted is
+// the result, since a run would only say the same, later; whoever wants to see
+// nodes come back asks for no warm-up. measured is false when an interrupt came
+// before the run: then there is nothing worth printing, unless exclusion was
+// violated already.
+func (s *session) measure(ctx context.Context, sys system, title string) (r runResult, measured bool, err error) {
+	violations := int64(0)
+	if s.flags.Warmup > 0 {
+		p := s.newPhase()
+		r = newRunResult(p, s.drive(ctx, sys, p, s.flags.Warmup))
+		switch {
+		case r.failed():
+			return r, true, fmt.Errorf("%w in the warm-up", errNothing)
+		case ctx.Err() != nil:
+			return r, r.Violations > 0, nil
+		}
+		violations = r.Violations
+	}
+	p := s.newPhase()
+	p.limit(s.flags.Ops)
+	stop := s.progress.watch(title, p)
+	totals := s.drive(ctx, sys, p, s.flags.Duration)
+	stop()
+	r = newRunResult(p, totals)
+	r.Violations += violations
+	if r.failed() {
+		err = errNothing
+	}
+	return r, true, err
 }
 
 // newPhase is a phase of this session: owners of resources are not carried over,
@@ -255,15 +282,19 @@ func (s *session) print(t *target) error {
 	return s.result.writeText(s.stdout, s.flags, t.remark)
 }
 
-// setTarget and closeTarget may be called from two goroutines: an impatient
-// user's second interrupt ends the servers while the session still runs.
-func (s *session) setTarget(t *target) {
+// openTarget and closeTarget may be called from two goroutines: an impatient
+// user's second interrupt ends the servers while the session still runs. One that
+// comes while they start waits for that, since a start that is cut short would
+// leave their folders behind.
+func (s *session) openTarget() (*target, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.target = t
 	if s.gone {
-		t.close()
+		return nil, errInterrupted
 	}
+	t, err := openTarget(s.flags)
+	s.target = t
+	return t, err
 }
 
 func (s *session) closeTarget() {

@@ -41,9 +41,7 @@ func servers(t *testing.T, n int) (nodes []*redistest.Server, flag string) {
 const short = "-d150ms"
 
 func TestEveryImplementationOnSpawnedServers(t *testing.T) {
-	if _, ok := redistest.Find(); !ok {
-		t.Skip(redistest.ErrNoServer)
-	}
+	redistest.Require(t)
 	r := measure(t, openSystem, exitGood, short, "--warmup=20ms", "--spawn=3", "-c8", "--runs=2", "--impl="+strings.Join(implementations(), ","))
 	var order []string
 	for _, run := range r.Runs {
@@ -89,7 +87,7 @@ func TestFallsBackToEmbedded(t *testing.T) {
 
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitFailed, run([]string{"--server=no-such-server", "-n1"}, &stdout, &stderr, nil))
-	require.Contains(t, stderr.String(), "no-such-server")
+	require.Equal(t, 1, strings.Count(stderr.String(), "no-such-server"), "one reason for all")
 }
 
 // Scripts read these names.
@@ -165,6 +163,31 @@ func TestNothingGranted(t *testing.T) {
 	}
 }
 
+// A warm-up in which nothing could be granted ends the run, long before its time.
+func TestNothingGrantedInTheWarmup(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	start := time.Now()
+	code := run([]string{"--nodes=redis://127.0.0.1:1", "-d1h", "--warmup=50ms", "-c2"}, &stdout, &stderr, nil)
+	require.Equal(t, exitFailed, code)
+	require.Less(t, time.Since(start), time.Minute)
+	require.Contains(t, stderr.String(), "run 1: nothing was granted in the warm-up")
+	require.Contains(t, stdout.String(), "× connection refused")
+
+	// Locks that others hold are no failure.
+	r := measure(t, (&fakeLocker{try: func() error { return redlock.ErrHeld }}).opens, exitGood, "--embedded", "--spawn=1", "-d50ms", "--warmup=20ms", "-c2")
+	require.Positive(t, r.Runs[0].Outcomes.Held)
+	// An attempt that comes too late every time is one.
+	measure(t, (&fakeLocker{try: func() error { return redlock.ErrExpired }}).opens, exitFailed, "--embedded", "--spawn=1", "-d50ms", "--warmup=0s", "-c2")
+}
+
+// A client that cannot be closed in time takes nothing from what was measured.
+func TestCloseThatFails(t *testing.T) {
+	r := measure(t, unclosable{&fakeLocker{ttl: time.Hour}}.opens, exitGood, "--embedded", "--spawn=1", "-n5", "--warmup=0s", "--runs=2")
+	require.Len(t, r.Runs, 2)
+	require.EqualValues(t, 5, r.Runs[0].Pairs)
+	require.EqualValues(t, 1, r.Runs[0].Errors["closed with releases still on their way"])
+}
+
 func TestContextsEnd(t *testing.T) {
 	f := &fakeLocker{deaf: redlock.ErrHeld}
 	args := []string{"--embedded", "--spawn=1", "--warmup=0s", "-d100ms", "-c2"}
@@ -193,21 +216,25 @@ func TestReleaseThatFails(t *testing.T) {
 
 // R27: the password goes to the nodes and nowhere else.
 func TestPassword(t *testing.T) {
-	if _, ok := redistest.Find(); !ok {
-		t.Skip(redistest.ErrNoServer)
-	}
+	redistest.Require(t)
 	t.Setenv("SECRET", "s3cret")
 	var stdout, stderr bytes.Buffer
 	args := []string{"--password-env=SECRET", "--spawn=1", "-n10", "--warmup=0s", "--impl=redlock,rueidis", "-ojson"}
 	require.Equal(t, exitGood, run(args, &stdout, &stderr, nil), &stderr)
 	require.NotContains(t, stdout.String()+stderr.String(), "s3cret")
 	require.Equal(t, 2, strings.Count(stdout.String(), `"granted": 10`))
+	for _, user := range []string{"--user=somebody", "--user=default"} {
+		for _, backend := range []string{"--spawn=1", "--embedded"} {
+			measure(t, openSystem, exitGood, args[0], user, backend, "-n10", "--warmup=0s")
+		}
+	}
 
 	t.Setenv("SECRET", "wr0ng")
 	nodes := redistest.Servers(t, 1, redistest.Password("s3cret"))
+	bare := strings.Replace(nodes[0].URL(), ":s3cret@", "", 1)
 	stdout.Reset()
 	stderr.Reset()
-	args = []string{"--password-env=SECRET", "--nodes=" + withoutPassword(nodes[0].URL()), "-d50ms", "--warmup=0s", "--impl=redlock,rueidis"}
+	args = []string{"--password-env=SECRET", "--nodes=" + bare, "-d50ms", "--warmup=0s", "--impl=redlock,rueidis"}
 	require.Equal(t, exitFailed, run(args, &stdout, &stderr, nil))
 	require.Contains(t, stdout.String(), "WRONGPASS")
 	require.NotContains(t, stdout.String()+stderr.String(), "wr0ng")

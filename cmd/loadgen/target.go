@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -23,7 +22,8 @@ type target struct {
 }
 
 // openTarget takes the given nodes or starts servers. Only where there is none
-// to be found, and none was asked for, do in-process ones take their place.
+// to be found, and none was asked for, do in-process ones take their place: who
+// asked for a server wants to know that it cannot be had.
 func openTarget(f *flags) (*target, error) {
 	switch {
 	case len(f.Nodes) > 0:
@@ -41,33 +41,36 @@ func openTarget(f *flags) (*target, error) {
 // spawn starts servers on unix sockets in temporary folders. They die with this
 // process. Where a password is given they require it.
 func spawn(f *flags) (*target, error) {
-	servers, err := redistest.StartN(f.Spawn, redistest.Options{Path: f.Server, Unix: true, Password: f.password})
+	// Unix sockets: they take no port, nobody else can connect to them, and
+	// they are faster, so that more of what is measured is the client.
+	servers, err := redistest.StartN(f.Spawn, redistest.Options{Path: f.Server, Unix: true})
 	if err != nil {
 		return nil, err
 	}
-	// Unix sockets: they take no port, nobody else can connect to them, and
-	// they are faster, so that more of what is measured is the client.
-	t := &target{backend: "spawned"}
-	for _, s := range servers {
-		t.urls = append(t.urls, withoutPassword(s.URL()))
-	}
-	t.close = func() {
+	t := &target{backend: "spawned", close: func() {
 		for _, s := range servers {
 			s.Close()
+		}
+	}}
+	for _, s := range servers {
+		t.urls = append(t.urls, s.URL())
+		if err := requirePassword(s, f); err != nil {
+			t.close()
+			return nil, fmt.Errorf("a started server takes no password: %w", err)
 		}
 	}
 	return t, nil
 }
 
-// withoutPassword leaves the password to the configuration, where that of
-// --password-env goes.
-func withoutPassword(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return raw
+// requirePassword makes a server ask for the password, where there is one. It is
+// told so over its socket and not by its command line, which other users of the
+// machine could read (R27).
+func requirePassword(s *redistest.Server, f *flags) error {
+	if f.password == "" {
+		return nil
 	}
-	u.User = nil
-	return u.String()
+	_, err := s.Do("ACL", "SETUSER", userName(f.User), "reset", "on", ">"+f.password, "~*", "+@all")
+	return err
 }
 
 // embed starts servers in this process.
@@ -108,18 +111,19 @@ func userName(name string) string {
 // probeTimeout bounds what a node that does not answer may delay the start.
 const probeTimeout = 2 * time.Second
 
-// probe asks the nodes what they are. A URL that cannot be understood is a
-// usage error; a node that does not answer is none.
+// probe asks the nodes what they are. A node that does not answer is no error. It
+// asks through rueidis whatever is measured, so that all results name their nodes
+// in the same way.
 func (t *target) probe(f *flags) ([]bench.NodeInfo, error) {
 	cfg := f.rueidisConfig(t.urls)
 	cfg.Tune = func(o *rueidis.ClientOption) {
-		o.PipelineMultiplex = -1
+		o.PipelineMultiplex = -1 // one connection each is enough
 		o.Dialer.Timeout = probeTimeout
 		o.ConnWriteTimeout = probeTimeout
 	}
 	l, err := bench.OpenRueidis(cfg)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -40,7 +41,8 @@ func describeNodes(r runResult) string {
 	return fmt.Sprintf("%s: %s", count(r.N, r.Backend+" node"), strings.Join(kinds, ", "))
 }
 
-// describeWork says what the callers did.
+// describeWork says what the callers did, so that a result that was kept can be
+// read, and made again, without the command line that led to it.
 func describeWork(f *flags) string {
 	what := "each its own resource"
 	if f.Keys > 0 {
@@ -52,6 +54,15 @@ func describeWork(f *flags) string {
 		if f.Hold.random {
 			s += " on average"
 		}
+	}
+	if f.Wait > 0 {
+		s += fmt.Sprintf(", tries for %v", f.Wait)
+	}
+	if f.CancelAfter > 0 {
+		s += fmt.Sprintf(", cancelled after %v", f.CancelAfter)
+	}
+	if f.Keys > 1 || f.Hold.random {
+		s += fmt.Sprintf(", seed %d", f.Seed)
 	}
 	return s
 }
@@ -99,17 +110,15 @@ func writeErrors(out io.Writer, runs []runResult) {
 	}
 }
 
-// sortedCauses puts the most frequent first.
+// sortedCauses puts the most frequent first, and among equals keeps one order, so
+// that two results can be compared line by line.
 func sortedCauses(errors map[string]int64) []string {
 	var names []string
 	for name := range errors {
 		names = append(names, name)
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		if errors[a] != errors[b] {
-			return int(max(min(errors[b]-errors[a], 1), -1))
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(errors[b], errors[a]), strings.Compare(a, b))
 	})
 	return names
 }
@@ -178,7 +187,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// number prints small figures with a digit or two behind the point.
+// number prints small figures with a digit or two behind the point: three digits
+// are what a measurement of this kind is good for.
 func number(x float64) string {
 	switch {
 	case x >= 100:

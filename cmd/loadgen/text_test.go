@@ -28,7 +28,7 @@ func TestThousands(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	f := &flags{Clients: 3, Keys: 1, TTL: time.Second, Impl: []string{"redlock", "rueidis"}, Hold: hold{time.Millisecond, true}}
+	f := &flags{Clients: 3, Keys: 1, TTL: time.Second, Impl: []string{"redlock", "rueidis"}, Hold: hold{time.Millisecond, true}, Wait: time.Minute, CancelAfter: time.Hour, Seed: 17}
 	node := nodeResult{"a:1", "valkey", "9.1.2"}
 	r := result{Runs: []runResult{
 		{Impl: "redlock", Backend: "remote", N: 2, Nodes: []nodeResult{node, node}, PairsPerS: 20_000, AcquireUS: quantiles{1.234, 12.34, 123.4, 1234, 12345}, Outcomes: outcomeCounts{Granted: 7, Held: 8}},
@@ -37,7 +37,7 @@ func TestText(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, r.writeText(&b, f, "a remark"))
 	for _, want := range []string{
-		"2 remote nodes: valkey 9.1.2\n", "3 callers in a closed loop, 1 resource for all, TTL 1s, held for 1ms on average\n", "a remark\n",
+		"2 remote nodes: valkey 9.1.2\n", "3 callers in a closed loop, 1 resource for all, TTL 1s, held for 1ms on average, tries for 1m0s, cancelled after 1h0m0s, seed 17\n", "a remark\n",
 		"20,000", "1.23  12.3   123   1234  12345", "run 2: 5 × often\nrun 2: 1 × rare\n", "redlock to rueidis: pairs/s × 2.00 (2.00–2.00)",
 	} {
 		require.Contains(t, b.String(), want)

@@ -296,13 +296,15 @@ func (pr *pair) reset() {
 	pr.down.reset()
 }
 
-// halfOpen: the server's end learns that it is over, the client's end does not.
+// halfOpen: the server's end learns that it is over, the client's end does not. The
+// way down is stuck first: once the server's end knows, a Proxy closes its socket,
+// and the end of that would still travel down.
 func (pr *pair) halfOpen() {
 	pr.mu.Lock()
 	pr.half = true
 	pr.mu.Unlock()
-	pr.up.swallow()
 	pr.down.stick()
+	pr.up.swallow()
 }
 
 // isHalfOpen is asked by Proxy, whose sockets must be ended by hand then.

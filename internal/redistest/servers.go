@@ -110,8 +110,9 @@ func Start(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// StartN starts n servers at once. When one fails all are closed. With TLS they
-// share one certificate authority, so that one tls.Config serves all.
+// StartN starts n servers at once. When one fails all are closed, and one reason
+// is given: it is as a rule that of all. With TLS they share one certificate
+// authority, so that one tls.Config serves all.
 func StartN(n int, opts Options) ([]*Server, error) {
 	if opts.TLS && opts.certs == nil {
 		certs, err := newCertificates()
@@ -126,7 +127,7 @@ func StartN(n int, opts Options) ([]*Server, error) {
 		wg.Go(func() { servers[i], errs[i] = Start(opts) })
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		for _, s := range servers {
 			if s != nil {
 				s.Close()

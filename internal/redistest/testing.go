@@ -37,8 +37,8 @@ func Servers(tb testing.TB, n int, options ...Option) []*Server {
 	for _, o := range options {
 		o(&opts)
 	}
-	if _, ok := Find(); !ok && opts.Path == "" {
-		missing(tb)
+	if opts.Path == "" {
+		Require(tb)
 	}
 	servers, err := StartN(n, opts)
 	if err != nil {
@@ -89,9 +89,14 @@ func Nodes(tb testing.TB, network *Network, n int, config NodeConfig) []*Node {
 	return nodes
 }
 
-// missing tells a reader of the output what to do about it.
-func missing(tb testing.TB) {
+// Require skips a test that needs a real server where there is none, or fails it
+// when REDMUX_REQUIRE_SERVERS is 1. Servers does so by itself; this is for tests
+// of what starts its own. It tells a reader of the output what to do about it.
+func Require(tb testing.TB) {
 	tb.Helper()
+	if _, ok := Find(); ok {
+		return
+	}
 	if os.Getenv("REDMUX_REQUIRE_SERVERS") == "1" {
 		tb.Fatalf("%v, and REDMUX_REQUIRE_SERVERS is 1", ErrNoServer)
 	}
