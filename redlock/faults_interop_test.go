@@ -129,8 +129,14 @@ func (f *fleet) excludeInTheRace(c *redlock.Client, other *byHand) {
 		time.Sleep(500 * time.Microsecond)
 		inside.Add(-1)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), length)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	begun := time.Now()
+	enough := func() { // for the time, and until both have had it
+		if time.Since(begun) > length && ours.Load() > 0 && theirs.Load() > 0 {
+			cancel()
+		}
+	}
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
@@ -144,6 +150,7 @@ func (f *fleet) excludeInTheRace(c *redlock.Client, other *byHand) {
 				if err := lock.Release(context.Background()); err != nil {
 					f.Errorf("Release: %v", err)
 				}
+				enough()
 				time.Sleep(5 * time.Millisecond) // else the slower program would never get it
 			}
 		})
@@ -157,6 +164,7 @@ func (f *fleet) excludeInTheRace(c *redlock.Client, other *byHand) {
 			alone()
 			theirs.Add(1)
 			other.release("race", token)
+			enough()
 		}
 	})
 	wg.Wait()
