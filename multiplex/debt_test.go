@@ -275,3 +275,24 @@ func TestRefusedDebtIsRetriedAfterAReconnect(t *testing.T) {
 		assert.Equal(t, 1, c.status(0).Deaths)
 	})
 }
+
+// A release that was owed and is owed again, since the lock was extended in between, lives as long as the key: its time
+// begins anew with the next connection (R8).
+func TestDebtOfAnAbsentNodeBeginsAnew(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		n := c.group.nodes[0]
+		r := &round{group: c.group, kind: releaseKind, ttl: time.Second, receipt: receipt, command: releaseCommand("k", "t")}
+		c.group.mu.Lock()
+		defer c.group.mu.Unlock()
+		n.owe(r, time.Hour)
+		require.Len(t, n.ledger.debts, 1)
+		require.NotZero(t, n.ledger.debts[0].until, "the node is up, and executed the SET before")
+		c.group.live &^= setOf(0)
+		n.owe(r, time.Hour)
+		require.Len(t, n.ledger.debts, 1)
+		require.Zero(t, n.ledger.debts[0].until, "not known before the next connection")
+		n.ledger.remove(n.ledger.debts[0])
+		c.group.live |= setOf(0)
+	})
+}

@@ -23,7 +23,8 @@ func (n *node) owe(r *round, due time.Duration) {
 		d.repeat, d.delay = true, repeatFirst // its SET may still come
 	}
 	if !g.live.Has(n.index) {
-		return // its time begins with the next connection, when nothing older can be executed any more
+		d.until = 0 // its time begins with the next connection, when nothing older can be executed any more
+		return
 	}
 	d.until = n.ledger.end(d, g.now())
 	g.wakeWatchAt(due)
@@ -44,7 +45,7 @@ func (n *node) doubt(r *round) {
 		return
 	}
 	d := n.ledger.add(r.command, r.ttl, now+repeatFirst)
-	d.repeat, d.delay, d.until = true, repeatFirst*repeatTimes, until
+	d.repeat, d.delay, d.until = true, repeatFirst*repeatTimes, max(d.until, until)
 	g.wakeWatchAt(d.due)
 }
 
