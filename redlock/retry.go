@@ -9,7 +9,7 @@ const (
 	// retryMost bounds the delay between two attempts (R11).
 	retryMost = 200 * time.Millisecond
 	// retryFirst is the first ceiling, where the time to a quorum says less.
-	retryFirst = time.Millisecond
+	retryFirst = 400 * time.Microsecond
 )
 
 // retryDelay is the time to wait after the given failed attempt, counted from 1: full jitter between a floor of twice

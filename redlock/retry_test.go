@@ -10,17 +10,18 @@ import (
 )
 
 func TestRetryDelay(t *testing.T) { // R11
+	const us = time.Microsecond
 	for _, c := range []struct {
 		attempt     int
 		quorumTime  time.Duration
 		floor, ceil time.Duration
 	}{
-		{1, 0, 0, ms},
-		{2, 0, 0, 2 * ms},
-		{3, 0, 0, 4 * ms},
-		{6, 0, 0, 32 * ms},
-		{8, 0, 0, 128 * ms},
-		{9, 0, 0, 200 * ms},
+		{1, 0, 0, 400 * us},
+		{2, 0, 0, 800 * us},
+		{3, 0, 0, 1600 * us},
+		{9, 0, 0, 102400 * us},
+		{10, 0, 0, 200 * ms},
+		{11, 0, 0, 200 * ms},
 		{1 << 30, 0, 0, 200 * ms},
 		{1, ms, 2 * ms, 4 * ms},
 		{1, 5 * ms, 10 * ms, 20 * ms},
@@ -32,7 +33,7 @@ func TestRetryDelay(t *testing.T) { // R11
 		{5, time.Hour, 200 * ms, 200 * ms},
 	} {
 		require.Equal(t, c.floor, retryDelay(c.attempt, c.quorumTime, 0), "floor of %+v", c)
-		require.InDelta(t, float64(c.ceil), float64(retryDelay(c.attempt, c.quorumTime, 0.9999999)), float64(ms)/10, "ceiling of %+v", c)
+		require.InDelta(t, float64(c.ceil), float64(retryDelay(c.attempt, c.quorumTime, 0.9999999)), float64(us), "ceiling of %+v", c)
 		require.InDelta(t, float64(c.floor+c.ceil)/2, float64(retryDelay(c.attempt, c.quorumTime, 0.5)), 2, "jitter of %+v", c)
 	}
 }
