@@ -36,10 +36,13 @@ func (g *Group) wind(ctx context.Context) error {
 	g.mu.Lock()
 	g.endRounds(func(r *round) bool { return !r.kind.Release })
 	g.mu.Unlock()
+	begun := g.now()
 	if err := waitFor(ctx, g.unwound, unwindMost); err != nil {
 		return err
 	}
-	return waitFor(ctx, g.quiet, voteTimeout(g.config.VoteTimeout, 10*time.Second, 0))
+	// The whole takes the vote timeout, unless our own callers were so slow that the nodes would get less than half of it.
+	limit := voteTimeout(g.config.VoteTimeout, 10*time.Second, 0)
+	return waitFor(ctx, g.quiet, max(limit-(g.now()-begun), limit/2))
 }
 
 // waitFor asks again and again until the condition holds or the time is over. Its error is the context's.

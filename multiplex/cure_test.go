@@ -249,3 +249,30 @@ func TestDebtIsCured(t *testing.T) {
 		c.healthy()
 	})
 }
+
+// A node whose scripts are flushed while it pays is connected anew, since the handshake loads them (R24, R26). With a full
+// ledger it would else stay out until the debts have expired.
+func TestScriptsFlushedWhilePaying(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		var receipts []Receipt
+		keys := []string{"a", "b", "c", "d"}
+		for _, key := range keys {
+			receipts = append(receipts, c.mustClaim(key))
+		}
+		c.links[0].HoldDials(true)
+		c.nodes[0].DropConns()
+		c.eventually(time.Second, func() bool { return c.status(0).State != Up }, "down")
+		for i, key := range keys {
+			require.NoError(t, c.release(background, key, "t", long, receipts[i]))
+		}
+		require.Equal(t, len(keys), c.status(0).Debts)
+		c.nodes[0].Refuse("-BUSY a script runs", "EVALSHA")
+		c.links[0].HoldDials(false)
+		time.Sleep(500 * ms)
+		require.NotEqual(t, Up, c.status(0).State, "it owes too much")
+		c.nodes[0].FlushScripts()
+		c.nodes[0].Refuse("", "EVALSHA")
+		c.eventually(1500*ms, func() bool { return c.status(0).State == Up && c.status(0).Debts == 0 }, "up and even")
+		require.Empty(t, c.nodes[0].Keys())
+	}, withConfig(func(c *Config) { c.MaxDebts = 4 }))
+}

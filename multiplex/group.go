@@ -19,9 +19,9 @@ type Config struct {
 	// VoteTimeout is how long a node's vote is waited for. If zero, it follows R6: TTL/200 within 5–50 ms, or four times
 	// the node's smoothed reply time if that is larger, and at most a tenth of the TTL.
 	VoteTimeout time.Duration
-	// ShedAfter is the age of the oldest unanswered command at which a connection is given up (R26), five times that where
-	// no other node is ahead or the node still answers, and at least a second for what concerns it alone. If zero, 100 ms
-	// or four times the vote timeout, whichever is larger.
+	// ShedAfter is the age of the oldest unanswered command at which a connection is given up (R26), but at least a second
+	// for what concerns this node alone. If zero, 100 ms or four times the vote timeout, whichever is larger, and five
+	// times that for a node that no other is ahead of, or that still answers.
 	ShedAfter time.Duration
 	// MaxPending is how many rounds may wait for answers before new claims and extensions are refused with
 	// ErrOverloaded (R26). If zero, 32,768.
@@ -184,8 +184,8 @@ func New(config Config) (*Group, error) {
 // now is the time on the group's clock.
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
-// Ready waits until a quorum of nodes is up. When ctx ends first, or the group is closed, the error says what each
-// missing node lacks.
+// Ready waits until a quorum of nodes is up. When ctx ends first, the error is the context's and an *UndecidedError that
+// says what each missing node lacks; when the group is closed, ErrClosed.
 func (g *Group) Ready(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum })
 }
@@ -219,7 +219,7 @@ func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return g.missing()
+			return fmt.Errorf("%w: %w", ctx.Err(), g.missing())
 		case <-g.stopped.Done():
 			return ErrClosed
 		}

@@ -378,6 +378,7 @@ func TestReadyAndTried(t *testing.T) {
 		ctx, cancel := context.WithTimeout(background, 100*ms)
 		defer cancel()
 		err = c.group.Ready(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, []int{0, 1, 2}, undecided(t, err))
 
 		c.links[1].Refuse(false)

@@ -528,3 +528,27 @@ func TestCarriersAreRecycled(t *testing.T) {
 		c.conserved()
 	})
 }
+
+// A carrier is as old as the oldest of its parts, which is the first: nothing becomes younger by being merged.
+func TestCarrierIsAsOldAsItsOldestPart(t *testing.T) {
+	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
+		c.group.mu.Lock()
+		defer c.group.mu.Unlock()
+		for range 3 {
+			r := c.group.log.take(c.group)
+			cmd := &Command{Bytes: releaseCommand("k", "t"), Key: releaseKey("k", "t"), TTL: long}
+			c.group.admit(r, background, mergingKind, cmd, 1)
+			time.Sleep(ms)
+		}
+		oldest := c.group.gathered[0].at
+		c.group.pack()
+		carrier := c.group.log.ring.Load().at(c.group.log.head - 1)
+		require.Len(t, carrier.parts, 3)
+		assert.Equal(t, oldest, carrier.at)
+		for _, p := range carrier.parts[1:] {
+			assert.Greater(t, p.at, oldest)
+		}
+		c.group.flushing = false // nobody took the role that admit gave
+		c.group.prompt()
+	})
+}

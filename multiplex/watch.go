@@ -207,6 +207,9 @@ func (n *node) limitOfSilence(late time.Duration) (limit time.Duration, ok bool)
 	}
 	since = max(since, n.excused)
 	away := n.awayFor(since, late)
+	if n.group.config.ShedAfter > 0 {
+		return since + timeout + min(timeout, away), true // it stands as it is
+	}
 	most := since + lenience*timeout + away
 	if n.group.fastest() <= n.answered.Load() && n.answered.Load() < n.sent.Load() {
 		return most, true

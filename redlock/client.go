@@ -182,11 +182,12 @@ func mergeTLS(base, url *tls.Config) *tls.Config {
 // Ready waits until a quorum of nodes is up. If ctx ends first, the error is the context's and ErrNoQuorum, and names each
 // missing node's cause.
 func (c *Client) Ready(ctx context.Context) error {
-	err := translate(c.group.Ready(ctx), nil)
-	if err != nil && ctx.Err() != nil {
-		return cancelledError(ctx, err)
+	err := c.group.Ready(ctx)
+	var missing *multiplex.UndecidedError
+	if errors.As(err, &missing) {
+		return cancelledError(ctx, &noQuorumError{missing})
 	}
-	return err
+	return translate(err, nil)
 }
 
 // A NodeStatus is what is known of one node.

@@ -49,8 +49,8 @@ func (f *fleet) cancelAfter(c *redlock.Client, callers int, after, trip time.Dur
 			ctx, cancel := context.WithTimeoutCause(context.Background(), after, cause)
 			defer cancel()
 			lock, err := c.TryAcquire(ctx, fmt.Sprint("cancelled:", i), 30*time.Second)
-			if err == nil && after > there {
-				// The quorum came before the cancellation was noticed, which is looked for every 5 ms.
+			if err == nil && after+15*time.Millisecond > trip {
+				// The quorum came before the cancellation was noticed, which may take 15 ms.
 				if err := lock.Release(context.Background()); err != nil {
 					f.Errorf("Release: %v", err)
 				}
