@@ -769,3 +769,23 @@ func TestOldServer(t *testing.T) {
 		c.waitUp(3)
 	})
 }
+
+// A quorum that comes too late is undone like one that never came, while Close still waits for the caller (R7, R28).
+func TestLateQuorumIsUndone(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		asked := 0
+		_, err := c.group.Ask(background, claimKind, &Command{
+			Bytes: setCommand("k", "t", long), TTL: long, Undo: releaseCommand("k", "t"),
+			Late: func() bool {
+				asked++
+				assert.EqualValues(t, 1, c.group.claims.Load(), "Close would not wait")
+				return true
+			},
+		})
+		assert.Equal(t, ErrLate, err)
+		assert.Equal(t, 1, asked)
+		assert.Zero(t, c.group.claims.Load())
+		time.Sleep(20 * ms)
+		assert.Empty(t, c.keys())
+	})
+}

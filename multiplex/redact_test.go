@@ -13,7 +13,7 @@ import (
 func TestNothingSecretIsPrinted(t *testing.T) {
 	config := Config{Nodes: []conn.Config{{Endpoint: conn.Endpoint{Network: "tcp", Addr: "h:1", Password: "pa55word"}}}}
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
-		c.group.nodes[0].config.Endpoint.Password = "pa55word"
+		c.group.config.Nodes[0].Endpoint.Password = "pa55word"
 		for _, secretive := range []any{
 			c.group, config, &config, Command{Bytes: []byte("pa55word")}, &Command{Undo: []byte("pa55word")},
 		} {

@@ -17,7 +17,7 @@ func TestShedAge(t *testing.T) {
 		earliest time.Duration
 	}{
 		"one of three":                {[]int{2}, 0, plain},
-		"all of three":                {[]int{0, 1, 2}, 0, lenience * plain},
+		"all of three":                {[]int{0, 1, 2}, 0, 5 * plain},
 		"all, with an age configured": {[]int{0, 1, 2}, 300 * ms, 300 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
