@@ -84,8 +84,8 @@ func benchServers(b *testing.B, n int) (urls []string) {
 // benchmarkImpl opens an implementation for this benchmark only: no other one's
 // connections, buffers and goroutines are there meanwhile.
 func benchmarkImpl(b *testing.B, impl string, urls []string, callers int) {
-	if impl == "redlock" {
-		c, err := redlock.New(redlock.Config{Nodes: urls})
+	if impl == "redlock" || impl == "redlock-portable" {
+		c, err := redlock.New(redlock.Config{Nodes: urls, Portable: impl == "redlock-portable"})
 		require.NoError(b, err)
 		benchmarkPairs[redlock.Lock](b, c, callers)
 		return

@@ -14,8 +14,9 @@ import (
 // says who may call what.
 type Conn struct {
 	addr     string
-	password string // to be kept out of what the server says
-	link     link
+	password string                     // to be kept out of what the server says
+	link     link                       // changed by relink only
+	polled   atomic.Pointer[descriptor] // the same, when a Poller has it
 	server   Server
 
 	// Owned by the read side.
@@ -41,6 +42,7 @@ type Conn struct {
 
 	done    chan struct{} // closed when broken
 	writer  sync.WaitGroup
+	freeing sync.Once
 	buffers bytebufferpool.Pool // of queue
 }
 
@@ -99,11 +101,17 @@ func (c *Conn) Break(cause error) {
 	c.end("break", cause, true)
 }
 
-// Close ends the connection at once, whatever is in the backlog, and waits for
-// its goroutine. It may be called more than once, and after Break.
+// Shutdown ends the connection at once, whatever is in the backlog, but not by an
+// abort: what the kernel holds is still sent. It may be called by any goroutine,
+// and leaves what the owner of the read side uses to Close.
+func (c *Conn) Shutdown() error { return c.end("close", ErrClosed, false) }
+
+// Close is Shutdown, waits for the connection's goroutine and frees what it used.
+// It may be called more than once, and after Break, by the owner of the read side.
 func (c *Conn) Close() error {
-	err := c.end("close", ErrClosed, false)
+	err := c.Shutdown()
 	c.writer.Wait()
+	c.freeing.Do(c.link.free)
 	return err
 }
 
@@ -138,8 +146,20 @@ func (c *Conn) end(op string, cause error, abort bool) error {
 	}
 	c.broken = e
 	c.queue = nil
+	l := c.link
 	c.mu.Unlock()
 
 	close(c.done)
-	return c.link.shut(abort)
+	return l.shut(abort)
+}
+
+// relink changes what the connection reads and writes through, unless it is broken.
+func (c *Conn) relink(l link, polled *descriptor) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken == nil {
+		c.link = l
+		c.polled.Store(polled)
+	}
+	return c.broken == nil
 }

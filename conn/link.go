@@ -18,9 +18,11 @@ type link interface {
 	tryWrite(p []byte) (n int, err error)
 	// unread is Conn.Unread.
 	unread() bool
-	// shut closes the link once, from any goroutine, and without waiting for the peer. It ends a Read and a Write that
+	// shut ends the link once, from any goroutine, and without waiting for the peer. It ends a Read and a Write that
 	// wait. With abort, the kernel's unsent bytes are thrown away where that is possible.
 	shut(abort bool) error
+	// free gives back what shut has left. Nobody reads or writes any more.
+	free()
 }
 
 func newLink(nc net.Conn) link {
@@ -66,6 +68,9 @@ func (s *stream) shut(abort bool) error {
 	}
 	return s.bottom.Close()
 }
+
+// free does nothing: shut closed all there is.
+func (s *stream) free() {}
 
 // socket is a plain TCP or unix socket. What fits in its buffer is written at
 // once, by the caller of Send.

@@ -23,7 +23,7 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 	if lead {
 		g.flush()
 	}
-	err = r.outcome(r.await())
+	err = r.outcome(g.await(r))
 	if err == nil && cmd.Late != nil && cmd.Late() {
 		err = ErrLate
 	}

@@ -108,10 +108,13 @@ func (g *Group) halt() {
 	for _, n := range g.nodes {
 		if n.conn != nil {
 			// A plain end, not an abort: what the kernel still holds may be the release of a failed attempt.
-			_ = n.conn.Close()
+			_ = n.conn.Shutdown()
 		}
 	}
 	g.mu.Unlock()
 	g.stop()
 	g.wg.Wait()
+	if g.poller != nil {
+		_ = g.poller.events.Close()
+	}
 }

@@ -33,6 +33,10 @@ type Config struct {
 	// Cure are the commands that make a node know the scripts again that it answered NOSCRIPT to (R24); their replies,
 	// one each, are ignored.
 	Cure [][]byte
+	// Portable has each connection read by a goroutine of its own, as on systems without a poller. If zero, callers read
+	// from all plain TCP and unix sockets by themselves where that can be had (Linux); over TLS, and over what a NetDial
+	// returned, it is never so.
+	Portable bool
 	// ProbeAfter is how long a connection may be idle before it is probed with PING (R26). If zero, 5 s.
 	ProbeAfter time.Duration
 }
@@ -118,6 +122,7 @@ type Group struct {
 	size   int
 	quorum int
 	nodes  []*node
+	poller *poller   // nil: each node's goroutine reads for itself
 	epoch  time.Time // the zero of the group's clock, which is monotonic
 
 	mu       sync.Mutex // guards the following, the nodes' guarded fields, and the log
@@ -173,6 +178,9 @@ func New(config Config) (*Group, error) {
 	}
 	g.tickAt = config.ProbeAfter
 	g.timer = time.NewTimer(config.ProbeAfter)
+	if g.poller = newPoller(g); g.poller != nil {
+		g.wg.Go(g.poller.serveOthers)
+	}
 	g.wg.Go(g.watch)
 	g.wg.Go(g.flushForOthers)
 	for _, n := range g.nodes {

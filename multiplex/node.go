@@ -45,7 +45,13 @@ type node struct {
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
 	heard          atomic.Int64  // when the reader last got bytes, on the group's clock
 
-	// The following are owned by the node's goroutine. (previous is written under the mutex, since owe reads it.)
+	// polled is the connection that whoever polls reads; nil when the node's goroutine does, or nobody. ended gives it back.
+	polled  atomic.Pointer[conn.Conn]
+	ended   chan error
+	adopted bool // owned by the node's goroutine
+
+	// The following are owned by whoever reads: the node's goroutine, or from adopt to handBack the one with the poller's
+	// role. (previous is written under the mutex, since owe reads it.)
 	pos      uint64 // the round whose reply comes next; answered, or ahead of it
 	sampled  bool   // the reply time of this batch was taken
 	refusal  refusal
@@ -71,6 +77,7 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	}
 	n.ledger = ledger{limit: g.config.MaxDebts, drift: g.config.Drift}
 	n.laneNext.Store(noLane)
+	n.ended = make(chan error, 1)
 	return n
 }
 
@@ -224,6 +231,7 @@ func (n *node) join() (action, bool) {
 	n.attached = true
 	n.heard.Store(int64(g.now()))
 	g.live |= setOf(n.index)
+	n.adopted = g.poller != nil && g.poller.adopt(n)
 	g.trim()
 	n.payBeside(g.now())
 	if due, ok := n.ledger.next(); ok {
@@ -232,18 +240,22 @@ func (n *node) join() (action, bool) {
 	return act, true
 }
 
-// serve reads replies until the connection dies, and buries it.
+// serve reads replies until the connection dies, or waits for that while others read, and buries it.
 func (n *node) serve() action {
 	c := n.conn
+	if n.adopted {
+		return n.bury(c, <-n.ended)
+	}
 	for {
-		if err := n.drain(c); err != nil {
-			c.Break(err)
-			return n.bury(c, err)
-		}
 		if err := c.Fill(); err != nil {
 			return n.bury(c, err)
 		}
-		n.heard.Store(int64(n.group.now()))
+		now := n.group.now()
+		n.heard.Store(int64(now))
+		if err := n.drain(c, now); err != nil {
+			c.Break(err)
+			return n.bury(c, err)
+		}
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// drain counts every reply that was received already. An error means that the connection must die: nothing is ever
-// skipped to find the place again (R16).
-func (n *node) drain(c *conn.Conn) error {
+// drain counts every reply that was received already, at the given time. An error means that the connection must die:
+// nothing is ever skipped to find the place again (R16).
+func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	n.sampled = false
 	for {
 		v, ok, err := c.Next()
@@ -21,7 +21,7 @@ func (n *node) drain(c *conn.Conn) error {
 			n.answered.Store(n.pos)
 			return nil
 		}
-		if err := n.reply(v); err != nil {
+		if err := n.reply(v, now); err != nil {
 			return err
 		}
 	}
@@ -29,7 +29,7 @@ func (n *node) drain(c *conn.Conn) error {
 
 // reply gives a reply to the command that it answers: the lane's, if the lane comes before the round at the cursor, else
 // that round's. Pushes and attributes were not asked for on this connection (R16).
-func (n *node) reply(v resp.Value) error {
+func (n *node) reply(v resp.Value, now time.Duration) error {
 	if v.Type() == resp.Push {
 		return fmt.Errorf("%w: a push", ErrUnexpected)
 	}
@@ -49,7 +49,9 @@ func (n *node) reply(v resp.Value) error {
 	}
 	if !n.sampled {
 		n.sampled = true
-		n.sample(n.group.now() - r.at)
+		if n.polled.Load() == nil || n.group.poller.timely(r) {
+			n.sample(now - r.at)
+		}
 	}
 	if err := n.count(r, v); err != nil {
 		return err

@@ -40,8 +40,8 @@ type round struct {
 
 // The word, from the low end:
 //
-//	0     16      32     48  49     50        51
-//	granted refused failed  parked decided cancelled closed
+//	0       16      32      48     49      50        51     52
+//	granted refused failed  parked decided cancelled closed polling
 //
 // Votes stop changing it once it is decided: the verdict is judged at the moment of decision (R12).
 const (
@@ -52,6 +52,7 @@ const (
 	decided   uint64 = 1 << 49
 	cancelled uint64 = 1 << 50
 	closed    uint64 = 1 << 51
+	polling   uint64 = 1 << 52
 )
 
 func grantedOf(w uint64) Set { return Set(w) }
@@ -143,16 +144,24 @@ func (r *round) conclude(reason uint64) bool {
 	}
 }
 
-// rouse wakes the caller if it was asleep when the word was w. Only the one that decided the round calls it, so the
-// channel never holds more than one wake-up.
+// rouse wakes the caller if it was asleep when the word was w, or waited in the poller. Only the one that decided the
+// round calls it, so the channel never holds more than one wake-up.
 func (r *round) rouse(w uint64) {
-	if w&parked != 0 {
-		r.wake <- struct{}{}
+	if w&(parked|polling) == 0 {
+		return
 	}
+	p := r.group.poller
+	if w&polling != 0 {
+		p.events.Kick()
+		return
+	}
+	if p != nil {
+		p.waiting.Add(-1)
+	}
+	r.wake <- struct{}{}
 }
 
-// await sleeps until the round is decided and returns its word. It looks at no context: the group's watch does, for all
-// rounds at once, since a select of every caller costs up to a tenth of the throughput (engine.md).
+// await sleeps until the round is decided and returns its word.
 func (r *round) await() uint64 {
 	for {
 		w := r.word.Load()

@@ -84,6 +84,9 @@ func (g *Group) tick() {
 	for _, n := range g.nodes {
 		next = min(next, n.watch(now, late))
 	}
+	if g.poller != nil && !g.poller.attend() {
+		next = min(next, now+tickMost)
+	}
 	g.tickAt = max(next, now+tickLeast)
 	g.timer.Reset(g.tickAt - now)
 }

@@ -46,6 +46,9 @@ type Config struct {
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// ClientName is what CLIENT LIST shows. If zero, none is set.
 	ClientName string
+	// Portable has a goroutine read from each node, as it is with TLS, with NetDial and on systems other than Linux. If
+	// zero, callers read their own replies from plain TCP and unix sockets where that can be had.
+	Portable bool
 }
 
 // A Client takes part in the locks of one deployment. All its methods may be called from any goroutine, and it is meant
@@ -84,6 +87,7 @@ func New(config Config) (*Client, error) {
 		VoteTimeout: config.NodeTimeout,
 		Drift:       c.config.DriftFactor,
 		Cure:        cure(),
+		Portable:    config.Portable,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)

@@ -30,7 +30,7 @@ type flags struct {
 	Clients  int           `short:"c" default:"64" help:"Callers working at once."`
 	Runs     int           `default:"1" help:"Runs of each implementation, which take turns."`
 	Warmup   time.Duration `default:"1s" help:"Unmeasured time before each run; the history shows it."`
-	Impl     []string      `sep:"," default:"redlock" placeholder:"NAME" help:"What is measured: redlock, rueidis, rueidis-all, rueidis-tuned."`
+	Impl     []string      `sep:"," default:"redlock" placeholder:"NAME" help:"What is measured: redlock, redlock-portable (without the poller), rueidis, rueidis-all, rueidis-tuned."`
 
 	// What the callers do.
 	Keys        int           `placeholder:"M" help:"Resources the callers compete for. 0: each has its own."`
@@ -164,4 +164,4 @@ func (f *flags) readPassword() error {
 }
 
 // implementations are the names that --impl knows.
-func implementations() []string { return append([]string{"redlock"}, bench.Variants...) }
+func implementations() []string { return append([]string{"redlock", "redlock-portable"}, bench.Variants...) }

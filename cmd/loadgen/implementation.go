@@ -10,8 +10,9 @@ import (
 // since that is what its users get. Neither has a prefix of its own: resources
 // are named with it, so that all lock the same keys.
 func openSystem(f *flags, name string, urls []string) (system, error) {
-	if name == "redlock" {
+	if name == "redlock" || name == "redlock-portable" {
 		c, err := redlock.New(redlock.Config{
+			Portable:    name == "redlock-portable",
 			Nodes:       urls,
 			Username:    f.User,
 			Password:    f.password,

@@ -1,0 +1,168 @@
+//go:build !redmux_portable
+
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// A Poller waits for many connections at once, on behalf of one goroutine at a time. It is an epoll instance of its own,
+// whose descriptor is itself known to Go's poller: a goroutine that waits is parked as in any read from the network, no
+// thread is held, and whoever waits reads the replies without being handed them by another goroutine.
+//
+// Wait belongs to one goroutine at a time. Kick may be called by any, Add and Remove too, for different connections.
+type Poller struct {
+	epoll  *os.File
+	raw    syscall.RawConn
+	fd     int // of epoll
+	kicker int // an eventfd: each write to it is an event, and nobody ever reads it
+
+	look   func(fd uintptr) bool // made once, so that Wait allocates nothing
+	looks  int
+	ready  []syscall.EpollEvent
+	found  int
+	events []Event
+}
+
+const (
+	// kicked is the ID of the eventfd's events.
+	kicked = -1
+	// wanted are the events of a connection with an empty backlog. An error or the end of it is an event in any case.
+	wanted = syscall.EPOLLIN | syscall.EPOLLRDHUP
+)
+
+// NewPoller makes a Poller for up to n connections. Its error is errors.ErrUnsupported where the system has none.
+func NewPoller(n int) (*Poller, error) {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("conn: no epoll instance: %w", err)
+	}
+	// os.NewFile gives a descriptor to Go's poller only if it does not block.
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		_ = syscall.Close(fd)
+		return nil, fmt.Errorf("conn: epoll instance: %w", err)
+	}
+	p := &Poller{
+		epoll:  os.NewFile(uintptr(fd), "epoll"),
+		fd:     fd,
+		ready:  make([]syscall.EpollEvent, n+1),
+		events: make([]Event, 0, n),
+	}
+	p.look = p.lookNow
+	if err := p.begin(); err != nil {
+		_ = p.epoll.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Poller) begin() (err error) {
+	if p.raw, err = p.epoll.SyscallConn(); err != nil {
+		return fmt.Errorf("conn: epoll instance: %w", err)
+	}
+	kicker, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if errno != 0 {
+		return fmt.Errorf("conn: no eventfd: %w", errno)
+	}
+	p.kicker = int(kicker)
+	if err := p.control(syscall.EPOLL_CTL_ADD, p.kicker, kicked, syscall.EPOLLIN); err != nil {
+		_ = syscall.Close(p.kicker)
+		return err
+	}
+	return nil
+}
+
+// control changes which events of a descriptor are wanted. All are told once, when they come about: a descriptor that
+// was read until nothing was left then costs nothing more.
+func (p *Poller) control(op, fd, id int, events uint32) error {
+	const edge = 1 << 31 // EPOLLET, which the package syscall has as a negative number
+	event := syscall.EpollEvent{Events: events | edge, Fd: int32(id)}
+	if err := syscall.EpollCtl(p.fd, op, fd, &event); err != nil {
+		return fmt.Errorf("conn: epoll: %w", err)
+	}
+	return nil
+}
+
+// Wait waits until something happens to a connection, or until Kick; then there may be no events. The events are valid
+// until the following call. waited says that there was nothing at first, so that what is there now has only just come.
+func (p *Poller) Wait() (events []Event, waited bool, err error) {
+	p.found, p.looks = 0, 0
+	if err := p.raw.Read(p.look); err != nil {
+		return nil, false, err // the Poller was closed
+	}
+	events = p.events[:0]
+	for i := range p.ready[:p.found] {
+		e := &p.ready[i]
+		if e.Fd != kicked {
+			events = append(events, Event{
+				ID:       int(e.Fd),
+				Readable: e.Events&^syscall.EPOLLOUT != 0,
+				Writable: e.Events&syscall.EPOLLOUT != 0,
+			})
+		}
+	}
+	return events, p.looks > 1, nil
+}
+
+// lookNow asks without waiting, and reports whether there is anything. It is called anew each time that Go's poller sees
+// a change of the epoll instance.
+func (p *Poller) lookNow(fd uintptr) bool {
+	p.looks++
+	// The call returns at once, so the scheduler need not know of it.
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd,
+		uintptr(unsafe.Pointer(&p.ready[0])), uintptr(len(p.ready)), 0, 0, 0)
+	if errno == 0 {
+		p.found = int(n)
+	}
+	return p.found > 0
+}
+
+// Kick ends a Wait that is under way, or else the following one. It never waits.
+func (p *Poller) Kick() {
+	one := uint64(1)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_WRITE, uintptr(p.kicker), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
+}
+
+// Add takes a connection over, which must be in use by nobody at the moment: from now on it is read with FillNow, when an
+// event says so, and Fill is not to be called any more. Events may come before Add returns. It reports false, and changes
+// nothing, for what cannot be polled: TLS, a net.Conn of unknown kind, a connection that is broken or still writes.
+func (p *Poller) Add(c *Conn, id int) bool {
+	s, plain := c.link.(*socket)
+	if !plain || c.pending.Load() != 0 {
+		return false
+	}
+	d, err := newDescriptor(s, p, id)
+	if err != nil {
+		return false
+	}
+	if !c.relink(d, d) {
+		d.free()
+		return false
+	}
+	if err := p.control(syscall.EPOLL_CTL_ADD, d.fd, id, wanted); err != nil {
+		if c.relink(s, nil) {
+			d.free()
+		} else {
+			_ = s.shut(true) // what broke it meanwhile knows of d only, which Close frees
+		}
+		return false
+	}
+	// The socket leaves Go's own poller, which would otherwise look at it for each reply.
+	_ = s.Conn.Close()
+	return true
+}
+
+// Remove ends the polling of a connection: no event of it comes any more.
+func (p *Poller) Remove(c *Conn) {
+	d := c.polled.Load()
+	_ = p.control(syscall.EPOLL_CTL_DEL, d.fd, d.id, 0) // an error says that it is gone already
+}
+
+// Close frees the Poller's descriptors. Nobody may wait or kick any more.
+func (p *Poller) Close() error {
+	return errors.Join(p.epoll.Close(), syscall.Close(p.kicker))
+}

@@ -1,0 +1,26 @@
+//go:build !linux || redmux_portable
+
+package conn
+
+import "errors"
+
+// A Poller waits for many connections at once, where the system has a way.
+type Poller struct{}
+
+// NewPoller fails: there is none here, and each connection is read by Fill.
+func NewPoller(int) (*Poller, error) { return nil, errors.ErrUnsupported }
+
+// Wait, Kick, Add, Remove and Close belong to a Poller that nobody can have here.
+func (*Poller) Wait() (events []Event, waited bool, err error) {
+	return nil, false, errors.ErrUnsupported
+}
+func (*Poller) Kick()               {}
+func (*Poller) Add(*Conn, int) bool { return false }
+func (*Poller) Remove(*Conn)        {}
+func (*Poller) Close() error        { return nil }
+
+// descriptor is what a Poller makes of a connection's socket.
+type descriptor struct{ link }
+
+func (*descriptor) readNow([]byte) (int, error) { return 0, errors.ErrUnsupported }
+func (*descriptor) resume()                     {}

@@ -1,0 +1,269 @@
+package multiplex
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+)
+
+// A poller reads for all nodes whose sockets can be polled, where the system has a way (conn.Poller). Whoever has its role
+// waits for all of them and counts what comes: a caller that finds the role free reads its own answer, which saves a lone
+// caller the hand-over from one goroutine to another, the larger part of its CPU (design.md, "The engine", 3). When it
+// leaves others waiting, the poller's own goroutine takes the role for as long as anybody waits.
+//
+// While anything is owed somebody polls: what a caller leaves unread when it leaves with its answer, the watch finds at its
+// next look, and wakes that goroutine. When nothing is owed it waits on, for the end of a connection.
+type poller struct {
+	group  *Group
+	events *conn.Poller
+
+	role    atomic.Uint32 // who polls
+	waiting atomic.Int64  // callers that sleep until another decides their round, or are about to
+	// attached counts the connections that are polled. It grows under the group's mutex, and shrinks by whoever polls.
+	attached atomic.Int64
+	call     chan struct{} // wakes serveOthers
+
+	// The following are owned by whoever has the role.
+	left  time.Duration // when the role was last given up
+	fresh bool          // what is read now came only just, or the role was never free meanwhile
+}
+
+// Who has the poller's role.
+const (
+	roleFree   uint32 = iota
+	roleCaller        // until its round is decided
+	roleServer        // serveOthers, for as long as it likes
+)
+
+func newPoller(g *Group) *poller {
+	if g.config.Portable {
+		return nil
+	}
+	for _, n := range g.config.Nodes {
+		if n.NetDial == nil && n.TLS == nil {
+			events, err := conn.NewPoller(len(g.config.Nodes))
+			if err != nil {
+				return nil // every connection has a reader of its own then
+			}
+			return &poller{group: g, events: events, call: make(chan struct{}, 1)}
+		}
+	}
+	return nil
+}
+
+// await waits until the round is decided and returns its word. It looks at no context: the group's watch does, for all
+// rounds at once, since a select of every caller costs up to a tenth of the throughput (engine.md).
+func (g *Group) await(r *round) uint64 {
+	p := g.poller
+	if p == nil {
+		return r.await()
+	}
+	for {
+		w := r.word.Load()
+		if w&decided != 0 {
+			return w
+		}
+		if p.take(roleCaller) {
+			p.pollFor(r)
+			p.leave()
+			continue
+		}
+		// Counted before the second look at the role, while whoever leaves gives it up before it looks at the count: one
+		// of the two sees the other (engine.md, "Nodes that die and join", 8).
+		p.waiting.Add(1)
+		if p.role.Load() != roleFree && r.word.CompareAndSwap(w, w|parked) {
+			<-r.wake // whoever decided the round has taken us off the count
+			return r.word.Load()
+		}
+		p.waiting.Add(-1)
+	}
+}
+
+// take takes the role, if nobody has it.
+func (p *poller) take(who uint32) bool {
+	if p.role.Load() != roleFree || !p.role.CompareAndSwap(roleFree, who) {
+		return false
+	}
+	p.fresh = false
+	return true
+}
+
+// leave gives the role up, and sees to it that somebody polls for those who wait.
+func (p *poller) leave() {
+	p.left = p.group.now()
+	p.role.Store(roleFree)
+	if p.waiting.Load() > 0 || p.group.stopped.Err() != nil {
+		p.callServer()
+	}
+}
+
+func (p *poller) callServer() {
+	select {
+	case p.call <- struct{}{}:
+	default: // it is on its way
+	}
+}
+
+// pollFor polls until the caller's round is decided, by a reply or by anybody else: they kick us.
+func (p *poller) pollFor(r *round) {
+	for {
+		if r.word.Or(polling)&decided != 0 {
+			return
+		}
+		events := p.wait()
+		if r.word.And(^polling)&decided != 0 && len(events) == 0 {
+			return
+		}
+		p.read(events)
+		if r.word.Load()&decided != 0 {
+			return
+		}
+	}
+}
+
+// wait waits for events. It returns none after a kick.
+func (p *poller) wait() []conn.Event {
+	events, waited, err := p.events.Wait()
+	if err != nil {
+		return nil // the group was closed, and every round is decided
+	}
+	p.fresh = p.fresh || waited
+	return events
+}
+
+// read reads and counts what has come.
+func (p *poller) read(events []conn.Event) {
+	if len(events) == 0 {
+		return
+	}
+	now := p.group.now()
+	for _, e := range events {
+		n := p.group.nodes[e.ID]
+		c := n.polled.Load()
+		if c == nil {
+			continue // it was given back before it was removed
+		}
+		if e.Writable {
+			c.ResumeWriting()
+		}
+		if e.Readable {
+			n.readNow(c, now)
+		}
+	}
+	p.fresh = true // from now on nothing lies there for long
+}
+
+// serveOthers is the goroutine that polls while there are callers who wait, and for what nobody waits for.
+func (p *poller) serveOthers() {
+	for {
+		select {
+		case <-p.call:
+			p.serve()
+		case <-p.group.stopped.Done():
+			for p.attached.Load() > 0 {
+				p.drain()
+			}
+			return
+		}
+	}
+}
+
+// serve polls once, and then for as long as anybody waits.
+func (p *poller) serve() {
+	for p.take(roleServer) {
+		for {
+			crowd := p.waiting.Load() > 1
+			p.read(p.wait())
+			if p.waiting.Load() > 0 {
+				if crowd {
+					runtime.Gosched()
+				}
+				continue
+			}
+			if crowd {
+				// All have their answers. They are likely to ask again at once, and it is cheaper to stay for them.
+				runtime.Gosched()
+				if p.waiting.Load() > 0 {
+					continue
+				}
+			}
+			break
+		}
+		p.left = p.group.now()
+		p.role.Store(roleFree)
+		if p.waiting.Load() == 0 {
+			break
+		}
+	}
+	g := p.group
+	g.mu.Lock()
+	g.wakeWatchAt(g.now() + tickMost) // it will find that nobody polls, unless a caller does
+	g.mu.Unlock()
+}
+
+// drain reads the ends of connections that were shut down, when the group was closed.
+func (p *poller) drain() {
+	if !p.take(roleServer) {
+		<-p.call // whoever has it was kicked, and calls when it leaves
+		return
+	}
+	now := p.group.now()
+	for _, n := range p.group.nodes {
+		if c := n.polled.Load(); c != nil {
+			n.readNow(c, now)
+		}
+	}
+	p.leave()
+}
+
+// attend makes sure that somebody polls, and reports whether that will last: a caller may leave at any time. The watch
+// calls it.
+func (p *poller) attend() (lasting bool) {
+	who := p.role.Load()
+	if who == roleFree {
+		p.callServer()
+	}
+	return who == roleServer
+}
+
+// timely reports that the answer to a round came only just, or while somebody polled: it did not lie in the socket for an
+// unknown time.
+func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.left }
+
+// adopt gives the node's connection to the poller, if it can be polled. The caller holds the group's mutex.
+func (p *poller) adopt(n *node) bool {
+	n.polled.Store(n.conn) // events may come before Add returns
+	if !p.events.Add(n.conn, n.index) {
+		n.polled.Store(nil)
+		return false
+	}
+	p.attached.Add(1)
+	return true
+}
+
+// readNow reads what a node has sent. The caller has the poller's role, and with it the node's read side.
+func (n *node) readNow(c *conn.Conn, now time.Duration) {
+	for more := true; more; {
+		var err error
+		if more, err = c.FillNow(); err == nil {
+			n.heard.Store(int64(now))
+			err = n.drain(c, now)
+		}
+		if err != nil {
+			n.handBack(c, err)
+			return
+		}
+	}
+}
+
+// handBack ends the polling of a connection that ended, and gives it back to the node's goroutine to be buried.
+func (n *node) handBack(c *conn.Conn, cause error) {
+	p := n.group.poller
+	c.Break(cause)
+	p.events.Remove(c)
+	n.polled.Store(nil)
+	p.attached.Add(-1)
+	n.ended <- cause
+}
