@@ -25,13 +25,38 @@ const (
 // takeFlush gives the flusher's role to the caller, unless somebody has it. That one will see what was queued, since it
 // gives the role up only under the mutex and with nothing left. The caller holds the mutex.
 func (g *Group) takeFlush() bool {
-	if g.flushing {
+	if g.flushing || g.gathering {
 		return false
 	}
 	g.flushing = true
 	g.busy = g.crowded()
 	return true
 }
+
+// gather keeps everybody from flushing, because the caller is about to hand out answers, and will flush once for all who
+// ask again: a third of the writes.
+func (g *Group) gather() {
+	g.mu.Lock()
+	g.gathering = true
+	g.mu.Unlock()
+}
+
+// flushGathered flushes what was queued since gather.
+func (g *Group) flushGathered() {
+	g.mu.Lock()
+	g.gathering = false
+	lead := g.unwritten() && g.takeFlush()
+	if lead {
+		g.busy = false // we have yielded
+	}
+	g.mu.Unlock()
+	if lead {
+		g.flush()
+	}
+}
+
+// unwritten reports that something waits to be written. The caller holds the mutex.
+func (g *Group) unwritten() bool { return len(g.log.buf) > 0 || len(g.gathered) > 0 || g.lanes }
 
 // flush writes batches until nothing is left, or passes the role on. The caller has the flusher's role. It never waits:
 // what a socket does not take goes to that connection's own writer.
@@ -77,12 +102,12 @@ func (g *Group) fastest() uint64 {
 }
 
 // flushBatch writes one batch to every node that is up, and each node's lane before it. It reports false, and gives the
-// role up, when there was nothing to write.
+// role up, when there is nothing more to write.
 func (g *Group) flushBatch() bool {
 	g.mu.Lock()
 	g.trim()
 	g.pack()
-	if len(g.log.buf) == 0 && !g.lanes {
+	if !g.unwritten() {
 		g.flushing = false
 		g.mu.Unlock()
 		return false
@@ -114,10 +139,11 @@ func (g *Group) flushBatch() bool {
 	}
 
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.log.recycle(batch)
 	g.busy = g.crowded()
-	g.mu.Unlock()
-	return true
+	g.flushing = g.unwritten()
+	return g.flushing
 }
 
 // trim frees the rounds that every attached node has passed. The caller holds the mutex.

@@ -175,21 +175,19 @@ func (p *poller) serve() {
 	for p.take(roleServer) {
 		for {
 			crowd := p.waiting.Load() > 1
-			p.read(p.wait())
-			if p.waiting.Load() > 0 {
-				if crowd {
-					runtime.Gosched()
-				}
-				continue
-			}
+			events := p.wait()
 			if crowd {
-				// All have their answers. They are likely to ask again at once, and it is cheaper to stay for them.
-				runtime.Gosched()
-				if p.waiting.Load() > 0 {
-					continue
-				}
+				p.group.gather()
 			}
-			break
+			p.read(events)
+			if crowd {
+				// Those who have their answers now are likely to ask again at once.
+				runtime.Gosched()
+				p.group.flushGathered()
+			}
+			if p.waiting.Load() == 0 {
+				break
+			}
 		}
 		p.left = p.group.now()
 		p.role.Store(roleFree)

@@ -208,7 +208,7 @@ func ExampleErrNoQuorum() {
 
 // A deployment behind TLS, with a user of its own for the locks. On each master:
 //
-//	ACL SETUSER locker on >… ~lock:* +set +get +del +pttl +pexpire +evalsha +script|load +client +hello +info +ping
+//	ACL SETUSER locker on >… ~lock:* +set +get +mget +del +pttl +pexpire +evalsha +script|load +client +hello +info +ping
 func ExampleConfig() {
 	client, err := redlock.New(redlock.Config{
 		Nodes: []string{

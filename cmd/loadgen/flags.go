@@ -164,4 +164,6 @@ func (f *flags) readPassword() error {
 }
 
 // implementations are the names that --impl knows.
-func implementations() []string { return append([]string{"redlock", "redlock-portable"}, bench.Variants...) }
+func implementations() []string {
+	return append([]string{"redlock", "redlock-portable"}, bench.Variants...)
+}
