@@ -24,6 +24,8 @@ type Conn struct {
 	readErr error   // came together with bytes; reported by the following Fill
 	first   [8]byte // the first bytes received, for a guess at what the peer speaks
 	nfirst  int
+	early   early // when a Poller reads
+	ended   bool  // an event said that nothing more will come
 
 	// pending counts the bytes of the backlog: added by Send, subtracted by the writer when they are written. While
 	// it is 0 nobody writes, so Send may.

@@ -121,6 +121,8 @@ func (d *descriptor) await() error {
 	if !d.use() {
 		return net.ErrClosed
 	}
+	d.poller.full.Add(1)
+	defer d.poller.full.Add(-1)
 	err := d.poller.control(syscall.EPOLL_CTL_MOD, d.fd, d.id, wanted|syscall.EPOLLOUT)
 	d.done()
 	if err != nil {
@@ -144,7 +146,7 @@ func (d *descriptor) resume() {
 }
 
 func (d *descriptor) unread() bool {
-	if !d.use() {
+	if d.shutting.Load() || !d.use() {
 		return false
 	}
 	defer d.done()

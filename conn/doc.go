@@ -12,8 +12,10 @@
 //
 //	Send         one caller at a time; it never waits and does not keep its argument
 //	Fill, Next   the owner of the read side, one goroutine; Fill is the only method that waits for the node
-//	Exchange     both of the above, while nothing else is in flight
-//	Break, Close, Err, Unread, Server, ServerError    any goroutine
+//	FillNow      the same owner, in place of Fill, when a Poller has the connection
+//	Exchange     Send, Fill and Next, while nothing else is in flight
+//	Close        the owner of the read side, at the end
+//	Break, Shutdown, Err, Unread, Server, ServerError    any goroutine
 //
 // A connection has one goroutine of its own, the writer. It sleeps until Send
 // leaves something over: what a socket's buffer did not take, or everything where
@@ -28,10 +30,12 @@
 // is thrown away (R8). Nothing in it waits for the peer. It wakes a blocked Fill
 // and a blocked writer.
 //
-// # Where a poller would go
+// # Polling
 //
-// A Conn reads and writes through the small interface link, whose Read is called
-// in one place only, Fill. A poller of raw descriptors is another link for writing
-// and breaking, and reads for itself, into the space that the decoder offers; the
-// rest of Fill is the method received, and Next never reads.
+// On Linux a [Poller] can take over plain TCP and unix connections: one goroutine
+// at a time then waits for all of them, and reads each with FillNow where Fill
+// would wait. It has an epoll instance of its own, nested in that of Go's runtime.
+// What it changes is the link, the small interface through which a Conn reads and
+// writes; all else stays as it is. Elsewhere, and with the build tag
+// redmux_portable, NewPoller fails and every connection is read with Fill.
 package conn

@@ -11,15 +11,36 @@ type Event struct {
 // FillNow is Fill for a connection that is polled: it reads once and never waits. more says that there may be bytes left,
 // of which no further event tells.
 func (c *Conn) FillNow() (more bool, err error) {
-	space := c.reader.Space()
-	n, err := c.polled.Load().readNow(space)
+	c.readEarly()
+	n, space, err := c.early.n, c.early.space, c.early.err
+	c.early = early{}
 	if err != nil {
 		return false, c.fail("read", err)
 	}
 	if n > 0 {
 		c.received(space[:n])
 	}
-	return n == len(space), nil
+	// The end comes behind the last bytes, and nothing will tell of it again.
+	return n == len(space) || n > 0 && c.ended, nil
+}
+
+// early is what was read before FillNow asked for it.
+type early struct {
+	done  bool
+	space []byte
+	n     int
+	err   error
+}
+
+// readEarly reads once for the following FillNow, and reports whether anything came, be it an error.
+func (c *Conn) readEarly() bool {
+	if c.early.done {
+		return true
+	}
+	space := c.reader.Space()
+	n, err := c.polled.Load().readNow(space)
+	c.early = early{n > 0 || err != nil, space, n, err}
+	return c.early.done
 }
 
 // ResumeWriting lets the writer go on after an event said that the socket is writable.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -21,11 +22,19 @@ type Poller struct {
 	fd     int // of epoll
 	kicker int // an eventfd: each write to it is an event, and nobody ever reads it
 
+	conns []atomic.Pointer[Conn] // by ID
+
+	// The following are owned by whoever waits.
 	look   func(fd uintptr) bool // made once, so that Wait allocates nothing
 	looks  int
 	ready  []syscall.EpollEvent
 	found  int
 	events []Event
+	early  bool // the only connection was read from while we looked
+
+	// A Poller for a single connection need not ask which one it is, and reads at once; see lookAtOne.
+	kicks atomic.Bool  // Kick was called
+	full  atomic.Int32 // writers that wait for room
 }
 
 const (
@@ -33,9 +42,11 @@ const (
 	kicked = -1
 	// wanted are the events of a connection with an empty backlog. An error or the end of it is an event in any case.
 	wanted = syscall.EPOLLIN | syscall.EPOLLRDHUP
+	// ended are those of a connection that nothing more will come from.
+	ended = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR
 )
 
-// NewPoller makes a Poller for up to n connections. Its error is errors.ErrUnsupported where the system has none.
+// NewPoller makes a Poller for up to n connections, with the IDs from 0 to n−1. Its error is errors.ErrUnsupported where the system has none.
 func NewPoller(n int) (*Poller, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
@@ -49,6 +60,7 @@ func NewPoller(n int) (*Poller, error) {
 	p := &Poller{
 		epoll:  os.NewFile(uintptr(fd), "epoll"),
 		fd:     fd,
+		conns:  make([]atomic.Pointer[Conn], n),
 		ready:  make([]syscall.EpollEvent, n+1),
 		events: make([]Event, 0, n),
 	}
@@ -95,15 +107,24 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 		return nil, false, err // the Poller was closed
 	}
 	events = p.events[:0]
+	if p.early {
+		p.early = false
+		return append(events, Event{Readable: true}), p.looks > 1, nil
+	}
 	for i := range p.ready[:p.found] {
 		e := &p.ready[i]
-		if e.Fd != kicked {
-			events = append(events, Event{
-				ID:       int(e.Fd),
-				Readable: e.Events&^syscall.EPOLLOUT != 0,
-				Writable: e.Events&syscall.EPOLLOUT != 0,
-			})
+		if e.Fd == kicked {
+			p.kicks.Store(false) // one that comes meanwhile need not be told again: whoever waits looks around now
+			continue
 		}
+		if c := p.conns[e.Fd].Load(); c != nil && e.Events&ended != 0 {
+			c.ended = true
+		}
+		events = append(events, Event{
+			ID:       int(e.Fd),
+			Readable: e.Events&^syscall.EPOLLOUT != 0,
+			Writable: e.Events&syscall.EPOLLOUT != 0,
+		})
 	}
 	return events, p.looks > 1, nil
 }
@@ -112,6 +133,11 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 // a change of the epoll instance.
 func (p *Poller) lookNow(fd uintptr) bool {
 	p.looks++
+	if len(p.conns) == 1 && p.full.Load() == 0 {
+		if c := p.conns[0].Load(); c != nil {
+			return p.lookAtOne(c)
+		}
+	}
 	// The call returns at once, so the scheduler need not know of it.
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd,
 		uintptr(unsafe.Pointer(&p.ready[0])), uintptr(len(p.ready)), 0, 0, 0)
@@ -121,8 +147,19 @@ func (p *Poller) lookNow(fd uintptr) bool {
 	return p.found > 0
 }
 
+// lookAtOne is lookNow for a single connection: a read instead of the question whether there is something to read, which
+// saves a lone caller half of its system calls. The epoll instance still wakes us, though nobody takes its events.
+func (p *Poller) lookAtOne(c *Conn) bool {
+	if p.kicks.Swap(false) {
+		return true
+	}
+	p.early = c.readEarly()
+	return p.early
+}
+
 // Kick ends a Wait that is under way, or else the following one. It never waits.
 func (p *Poller) Kick() {
+	p.kicks.Store(true)
 	one := uint64(1)
 	_, _, _ = syscall.RawSyscall(syscall.SYS_WRITE, uintptr(p.kicker), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
 }
@@ -143,7 +180,9 @@ func (p *Poller) Add(c *Conn, id int) bool {
 		d.free()
 		return false
 	}
+	p.conns[id].Store(c)
 	if err := p.control(syscall.EPOLL_CTL_ADD, d.fd, id, wanted); err != nil {
+		p.conns[id].Store(nil)
 		if c.relink(s, nil) {
 			d.free()
 		} else {
@@ -159,6 +198,7 @@ func (p *Poller) Add(c *Conn, id int) bool {
 // Remove ends the polling of a connection: no event of it comes any more.
 func (p *Poller) Remove(c *Conn) {
 	d := c.polled.Load()
+	p.conns[d.id].CompareAndSwap(c, nil)
 	_ = p.control(syscall.EPOLL_CTL_DEL, d.fd, d.id, 0) // an error says that it is gone already
 }
 

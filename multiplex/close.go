@@ -113,6 +113,9 @@ func (g *Group) halt() {
 	}
 	g.mu.Unlock()
 	g.stop()
+	if g.poller != nil {
+		g.poller.events.Kick() // it may wait for nobody at all
+	}
 	g.wg.Wait()
 	if g.poller != nil {
 		_ = g.poller.events.Close()

@@ -3,10 +3,13 @@
 //
 // A Group has one buffer, one mutex and one ring of rounds for all its nodes, since all of them receive the same bytes in
 // the same order. A caller appends its command and its round; whoever finds nobody flushing writes the gathered batch to
-// every socket, without ever waiting for one. Each node's goroutine reads replies: reply k of a connection belongs to
-// command k (R16), so a cursor names the round, and one bit in the round's word is the vote. The vote that settles the
-// round wakes its caller (R5); later ones are still read and accounted for. What concerns one node alone (a lost script, a
-// debt, a probe) travels in that node's private lane, between whole commands of the log.
+// every socket, without ever waiting for one. Whoever reads a connection finds that its reply k belongs to command k (R16),
+// so a cursor names the round, and one bit in the round's word is the vote. The vote that settles the round wakes its
+// caller (R5); later ones are still read and accounted for. What concerns one node alone (a lost script, a debt, a probe)
+// travels in that node's private lane, between whole commands of the log.
+//
+// Callers read for themselves, from all nodes at once, where the system allows it: see poll.go. Over TLS, over what a
+// user's NetDial returned, on other systems than Linux and with Config.Portable, each node's goroutine reads.
 //
 // The package knows nothing of locks. It knows that a claim can be undone by a release, that a release must stand behind
 // its claim on every connection, and that a node which may hold a key owes the release of it (R8): see debt.go, and
@@ -16,10 +19,10 @@
 // # Who owns what
 //
 // Commands are copied before a call returns. Rounds are recycled when the log, the caller and the lanes have let go of
-// them. One goroutine owns a node: it dials, fences, pays, reads and buries; life.go says what comes next, as a pure
-// function. One goroutine, the watch, has the only timer. One goroutine writes for callers that have written enough. That
-// is N + 2 goroutines for a group, and one more per connection inside package conn; none is started per command, per
-// timeout or per lock, and Close waits for all.
+// them. One goroutine owns a node: it dials, fences, pays, reads (or waits while others read) and buries; life.go says what
+// comes next, as a pure function. One goroutine, the watch, has the only timer. One goroutine writes for callers that have
+// written enough, and one reads for those who wait while no caller does. That is N + 3 goroutines for a group, and one more
+// per connection inside package conn; none is started per command, per timeout or per lock, and Close waits for all.
 //
 // # What is bounded
 //

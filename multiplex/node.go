@@ -232,11 +232,9 @@ func (n *node) join() (action, bool) {
 	n.heard.Store(int64(g.now()))
 	g.live |= setOf(n.index)
 	n.adopted = g.poller != nil && g.poller.adopt(n)
+	g.wakeWatchAt(g.now() + tickMost) // to see that somebody polls, and that debts are paid that came meanwhile
 	g.trim()
 	n.payBeside(g.now())
-	if due, ok := n.ledger.next(); ok {
-		g.wakeWatchAt(due) // the watch had no reason to look while the node was not up
-	}
 	return act, true
 }
 

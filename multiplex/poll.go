@@ -92,12 +92,18 @@ func (p *poller) take(who uint32) bool {
 
 // leave gives the role up, and sees to it that somebody polls for those who wait.
 func (p *poller) leave() {
-	p.left = p.group.now()
-	p.role.Store(roleFree)
-	if p.waiting.Load() > 0 || p.group.stopped.Err() != nil {
+	p.giveUp()
+	if p.waiting.Load() > 0 || p.stopped() {
 		p.callServer()
 	}
 }
+
+func (p *poller) giveUp() {
+	p.left = p.group.now()
+	p.role.Store(roleFree)
+}
+
+func (p *poller) stopped() bool { return p.group.stopped.Err() != nil }
 
 func (p *poller) callServer() {
 	select {
@@ -173,24 +179,13 @@ func (p *poller) serveOthers() {
 // serve polls once, and then for as long as anybody waits.
 func (p *poller) serve() {
 	for p.take(roleServer) {
-		for {
-			crowd := p.waiting.Load() > 1
-			events := p.wait()
-			if crowd {
-				p.group.gather()
-			}
-			p.read(events)
-			if crowd {
-				// Those who have their answers now are likely to ask again at once.
-				runtime.Gosched()
-				p.group.flushGathered()
-			}
+		for !p.stopped() {
+			p.serveOnce()
 			if p.waiting.Load() == 0 {
 				break
 			}
 		}
-		p.left = p.group.now()
-		p.role.Store(roleFree)
+		p.giveUp()
 		if p.waiting.Load() == 0 {
 			break
 		}
@@ -199,6 +194,20 @@ func (p *poller) serve() {
 	g.mu.Lock()
 	g.wakeWatchAt(g.now() + tickMost) // it will find that nobody polls, unless a caller does
 	g.mu.Unlock()
+}
+
+// serveOnce hands out answers once. Where several wait, those who get theirs are likely to ask again at once: what they
+// ask is flushed for all of them together.
+func (p *poller) serveOnce() {
+	if p.waiting.Load() <= 1 {
+		p.read(p.wait())
+		return
+	}
+	events := p.wait()
+	p.group.gather()
+	p.read(events)
+	runtime.Gosched()
+	p.group.flushGathered()
 }
 
 // drain reads the ends of connections that were shut down, when the group was closed.
@@ -232,6 +241,9 @@ func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.left }
 
 // adopt gives the node's connection to the poller, if it can be polled. The caller holds the group's mutex.
 func (p *poller) adopt(n *node) bool {
+	if n.config.NetDial != nil {
+		return false // a user's connection stays as it is
+	}
 	n.polled.Store(n.conn) // events may come before Add returns
 	if !p.events.Add(n.conn, n.index) {
 		n.polled.Store(nil)
