@@ -84,7 +84,7 @@ type Kind struct {
 	Release bool
 	// Undo is the kind of a command's Undo.
 	Undo *Kind
-	// Merger, for a release, merges those that are awaited and wait for the same flush. If nil, none are.
+	// Merger, for releases and extensions, merges those that are awaited and wait for the same flush. If nil, none are.
 	Merger *Merger
 }
 

@@ -7,8 +7,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Merging: releases that wait for the same flush travel as one command, whose reply holds one result for each. A script
-// costs a server more to start than to go through another key, so that many callers at once get a quarter more done.
+// Merging: releases that wait for the same flush travel as one command, whose reply holds one result for each, and so do
+// extensions. A script costs a server more to start than to go through another key, so that many callers at once get a
+// quarter more done.
 //
 // Only commands that somebody awaits are merged. The release of a failed attempt goes into the log at once, or else the
 // next attempt's SET would overtake it and be refused by its own old key (R8, R11).
@@ -25,7 +26,7 @@ type Merger struct {
 	AppendHead func(dst []byte, n int) []byte
 }
 
-// pack gives the releases that gathered since the last flush their places in the log: a lone one as it is, several
+// pack gives the commands that gathered since the last flush their places in the log: a lone one as it is, several
 // merged. Which nodes they are for is settled here (engine.md, "Nodes that die and join", 1). The caller holds the mutex.
 func (g *Group) pack() {
 	for rest := g.gathered; len(rest) > 0; {

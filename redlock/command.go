@@ -30,23 +30,29 @@ var (
 
 	//go:embed release_many.lua
 	releaseManySource string
+	//go:embed extend_many.lua
+	extendManySource string
 
 	releaseScript     = newScript(releaseSource)
 	extendScript      = newScript(extendSource)
 	releaseManyScript = newScript(releaseManySource)
+	extendManyScript  = newScript(extendManySource)
+
+	// scripts are all that a node must know.
+	scripts = []*script{&releaseScript, &extendScript, &releaseManyScript, &extendManyScript}
 )
 
 // The three commands of the algorithm, and what their replies mean.
 var (
 	acquireKind = &multiplex.Kind{Mode: multiplex.Claim, Judge: judgeSet, Undo: releaseKind}
-	extendKind  = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true}
+	extendKind  = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Merger: extendMerger}
 	releaseKind = &multiplex.Kind{
 		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Merger: releaseMerger,
 	}
-	releaseMerger = &multiplex.Merger{
-		Kind:       &multiplex.Kind{Judge: judgeOneOfMany, Script: true},
-		AppendHead: appendReleaseMany,
-	}
+
+	releaseMerger = &multiplex.Merger{Kind: manyKind, AppendHead: appendReleaseMany}
+	extendMerger  = &multiplex.Merger{Kind: manyKind, AppendHead: appendExtendMany}
+	manyKind      = &multiplex.Kind{Judge: judgeOneOfMany, Script: true}
 )
 
 // judgeSet takes +OK as a grant and null as a refusal; nothing else answers SET (R16, R17).
@@ -74,7 +80,7 @@ func judgeScript(v resp.Value) multiplex.Vote {
 	}
 }
 
-// judgeOneOfMany is judgeScript for an element of the merged release's reply, where -1 stands for an error with this key.
+// judgeOneOfMany is judgeScript for an element of a merged command's reply, where -1 stands for an error with this key.
 func judgeOneOfMany(v resp.Value) multiplex.Vote {
 	if n, ok := v.Int64(); ok && n == -1 {
 		return multiplex.Failed
@@ -93,24 +99,33 @@ func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl ti
 	return appendMilliseconds(dst, ttl)
 }
 
-// appendRelease appends the release of one lock. releaseKey says where its key lies.
+// appendRelease appends the release of one lock. keyPart says where its key lies.
 func (c *Client) appendRelease(dst []byte, resource string, token *Token) []byte {
 	dst = c.appendScript(dst, &releaseScript, resource, 5)
 	return resp.AppendBulkString(dst, token[:])
 }
 
-// releaseKey is where the key lies in an encoded release: between the command's head and its token, both of a known
-// length.
-func releaseKey(release []byte) multiplex.Part {
-	const token = len("$20\r\n") + len(Token{}) + len("\r\n")
-	return multiplex.Part{From: releaseHead, To: len(release) - token}
+// keyPart is where the key lies in the encoded release or extension of one lock: between the command's head, which has
+// the same length for both, and the token.
+func (c *Client) keyPart(resource string) multiplex.Part {
+	size := len(c.config.Prefix) + len(resource)
+	encoded := len("$\r\n\r\n") + size
+	for ; size > 0; size /= 10 {
+		encoded++ // a digit of the length, which is never 0
+	}
+	return multiplex.Part{From: scriptHead, To: scriptHead + encoded}
 }
 
-var releaseHead = len(appendScriptHead(nil, &releaseScript, 1, 5))
+var scriptHead = len(appendScriptHead(nil, &releaseScript, 1, 5))
 
 // appendReleaseMany appends the head of the release of n locks; their keys and then their tokens follow.
 func appendReleaseMany(dst []byte, n int) []byte {
 	return appendScriptHead(dst, &releaseManyScript, n, 3+2*n)
+}
+
+// appendExtendMany appends the head of the extension of n locks; their keys, and then each one's token and TTL follow.
+func appendExtendMany(dst []byte, n int) []byte {
+	return appendScriptHead(dst, &extendManyScript, n, 3+3*n)
 }
 
 func (c *Client) appendExtend(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
@@ -151,32 +166,32 @@ func appendMilliseconds(dst []byte, d time.Duration) []byte {
 
 // cure makes a node know the scripts (R24).
 func cure() [][]byte {
-	return [][]byte{
-		resp.AppendCommand(nil, "SCRIPT", "LOAD", releaseScript.source),
-		resp.AppendCommand(nil, "SCRIPT", "LOAD", extendScript.source),
-		resp.AppendCommand(nil, "SCRIPT", "LOAD", releaseManyScript.source),
+	var load [][]byte
+	for _, s := range scripts {
+		load = append(load, resp.AppendCommand(nil, "SCRIPT", "LOAD", s.source))
 	}
+	return load
 }
 
 // prelude adds to each handshake what a node must be able to do before it gets a lock: know the scripts and run them on
 // our keys. A user who may SET but not EVAL would leave orphans, and is refused (R22). The key of the trial is not there, so
 // that a script on trial comes no further than its GET: whether the user may do the rest is asked for by itself.
 func (c *Client) prelude() []conn.Step {
-	load := cure()
+	var steps []conn.Step
+	for i, load := range cure() {
+		steps = append(steps, conn.Step{Command: load, Check: scripts[i].loaded})
+	}
 	// A name that nobody locks: DEL is meant.
 	trial := "redlock:trial:" + rand.Text()
 	key := c.config.Prefix + trial
 	var nobody Token
-	return []conn.Step{
-		{Command: load[0], Check: releaseScript.loaded},
-		{Command: load[1], Check: extendScript.loaded},
-		{Command: load[2], Check: releaseManyScript.loaded},
+	return append(steps, []conn.Step{
 		{Command: c.appendRelease(nil, trial, &nobody), Check: refused},
 		{Command: c.appendExtend(nil, trial, &nobody, time.Second), Check: refused},
 		{Command: resp.AppendCommand(nil, "DEL", key)},
 		{Command: resp.AppendCommand(nil, "PTTL", key)},
 		{Command: resp.AppendCommand(nil, "PEXPIRE", key, "1000")},
-	}
+	}...)
 }
 
 func (s *script) loaded(v resp.Value) error {

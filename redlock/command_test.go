@@ -75,13 +75,14 @@ func TestDigestsAreTheServers(t *testing.T) {
 	require.Equal(t, redistest.SHA1(releaseSource), releaseScript.digest)
 	require.Equal(t, redistest.SHA1(extendSource), extendScript.digest)
 	require.Equal(t, redistest.SHA1(releaseManySource), releaseManyScript.digest)
+	require.Equal(t, redistest.SHA1(extendManySource), extendManyScript.digest)
 	var cured []string
 	for _, command := range cure() {
 		args := decoded(t, command)
 		require.Equal(t, []string{"SCRIPT", "LOAD"}, args[:2])
 		cured = append(cured, args[2])
 	}
-	require.Equal(t, []string{releaseSource, extendSource, releaseManySource}, cured)
+	require.Equal(t, []string{releaseSource, extendSource, releaseManySource, extendManySource}, cured)
 }
 
 // Every form of reply, and what it is as an answer to SET and to a script (R16, R17).

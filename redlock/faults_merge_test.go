@@ -120,6 +120,44 @@ func TestFaultMergedResults_R9_R19(t *testing.T) {
 	}
 }
 
+// The same for extensions: fewer scripts than locks, and each lock has the TTL that was asked for it.
+func TestFaultExtensionsAreMerged_R10(t *testing.T) {
+	f := newFleet(t, 5)
+	c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
+	f.allUp(c, 5*time.Second)
+	locks := acquireAll(f, c, numbered, 64)
+	before := f.scriptsRun(0)
+	var working sync.WaitGroup
+	for i := range locks {
+		working.Go(func() {
+			longer, err := locks[i].Extend(context.Background(), time.Duration(100+i)*time.Second)
+			if err != nil || longer.Validity() < time.Duration(98+i)*time.Second {
+				t.Errorf("lock %d: %v, valid for %v", i, err, longer.Validity())
+			}
+		})
+	}
+	working.Wait()
+	if n := f.scriptsRun(0) - before; n >= len(locks)/2 {
+		t.Errorf("%d scripts for %d extensions: next to nothing was merged", n, len(locks))
+	}
+	eventually(t, time.Second, func() error { // the slowest node's answer is not waited for
+		for i := range 5 {
+			for k := range locks {
+				ttl, want := f.must(i, "PTTL", numbered(k)).(int64), int64(100+k)*1000
+				if ttl > want || ttl < want-2000 {
+					return fmt.Errorf("node %d, lock %d: %d ms are left of %d", i, k, ttl, want)
+				}
+			}
+		}
+		return nil
+	})
+	for i, err := range releaseAll(context.Background(), locks) {
+		if err != nil {
+			t.Errorf("lock %d: %v", i, err)
+		}
+	}
+}
+
 // A key of another type under one name does not disturb the others. It is not our lock: its own release says so, and
 // nothing is owed (R8, R9).
 func TestFaultOddKeyAmongMerged_R8(t *testing.T) {

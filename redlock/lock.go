@@ -57,6 +57,7 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	var room [commandRoom]byte
 	_, err = c.group.Ask(ctx, extendKind, &multiplex.Command{
 		Bytes: c.appendExtend(room[:0], l.resource, &l.token, ttl),
+		Key:   c.keyPart(l.resource),
 		TTL:   max(l.ttl, ttl), // the life of the keys, whichever of the two it will be
 	})
 	if err != nil {
@@ -82,10 +83,9 @@ func (l Lock) Release(ctx context.Context) error {
 	}
 	c := l.client
 	var room [commandRoom]byte
-	release := c.appendRelease(room[:0], l.resource, &l.token)
 	_, err := c.group.Ask(ctx, releaseKind, &multiplex.Command{
-		Bytes:   release,
-		Key:     releaseKey(release),
+		Bytes:   c.appendRelease(room[:0], l.resource, &l.token),
+		Key:     c.keyPart(l.resource),
 		TTL:     l.ttl,
 		Receipt: l.receipt,
 	})

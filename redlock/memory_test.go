@@ -128,17 +128,28 @@ func teach(n *redistest.Node) {
 		return 0
 	})
 	n.Script(extendSource, func(keys, args []string, db *redistest.DB) any {
-		if value, ok := db.Get(keys[0]); !ok || value != args[0] {
-			return 0
-		}
-		rest, _ := db.TTL(keys[0])
-		want, err := strconv.ParseInt(args[1], 10, 64)
-		if err != nil {
-			return err
-		}
-		if rest > 0 && rest.Milliseconds() < want {
-			db.Expire(keys[0], time.Duration(want)*time.Millisecond)
-		}
-		return 1
+		return extendOne(db, keys[0], args[0], args[1])
 	})
+	n.Script(extendManySource, func(keys, args []string, db *redistest.DB) any {
+		results := make([]any, len(keys))
+		for i := range keys {
+			results[i] = extendOne(db, keys[i], args[2*i], args[2*i+1])
+		}
+		return results
+	})
+}
+
+func extendOne(db *redistest.DB, key, token, ttl string) any {
+	if value, ok := db.Get(key); !ok || value != token {
+		return 0
+	}
+	rest, _ := db.TTL(key)
+	want, err := strconv.ParseInt(ttl, 10, 64)
+	if err != nil {
+		return err
+	}
+	if rest > 0 && rest.Milliseconds() < want {
+		db.Expire(key, time.Duration(want)*time.Millisecond)
+	}
+	return 1
 }

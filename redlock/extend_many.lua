@@ -1,0 +1,26 @@
+-- Compare and lengthen, for many locks at once: KEYS[i] with the token ARGV[2i-1] and the TTL ARGV[2i]. One result for each,
+-- as in extend.lua, and -1 for a key that could not be read. What refuses one TTL refuses all, as an error; those that were
+-- set before stay lengthened, which harms nobody (R10).
+local values = redis.pcall('MGET', unpack(KEYS))
+if values.err then
+  -- This user may not MGET, or not each of the keys.
+  values = {}
+  for i = 1, #KEYS do
+    values[i] = redis.pcall('GET', KEYS[i])
+  end
+end
+local results = {}
+for i = 1, #KEYS do
+  if values[i] == ARGV[2 * i - 1] then
+    local rest = redis.call('PTTL', KEYS[i])
+    if rest >= 0 and rest < tonumber(ARGV[2 * i]) then
+      redis.call('PEXPIRE', KEYS[i], ARGV[2 * i])
+    end
+    results[i] = 1
+  elseif type(values[i]) == 'table' and not string.find(values[i].err, 'WRONGTYPE', 1, true) then
+    results[i] = -1
+  else
+    results[i] = 0
+  end
+end
+return results
