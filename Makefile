@@ -11,12 +11,12 @@ HAS_COMPARE = (cd bench/compare && $(GO) list -m) >/dev/null 2>&1
 NO_RACE = "NOT COVERED: the tests under the race detector, which needs a C compiler"
 NO_COMPARE = "NOT COVERED: bench/compare (redsync on the same masters), which needs Go $$(sed -n 's/^go //p' bench/compare/go.mod)"
 
-.PHONY: test servers plain race compare lint fuzz bench load
+.PHONY: test servers plain race portable compare lint fuzz bench quick load
 .NOTPARALLEL:
 
-## test: set up, then all tests twice: plainly (allocations are counted there) and under the race detector. What this
-## machine could not run is said again at the end
-test: servers plain race compare
+## test: set up, then all tests: plainly (allocations are counted there), under the race detector, and once more without the
+## poller, as on systems other than Linux. What this machine could not run is said again at the end
+test: servers plain race portable compare
 	@sh testdata/servers.sh check
 
 ## servers: install redis-server where that is possible; say plainly what is not covered where it is not
@@ -30,6 +30,11 @@ plain:
 ## race: all tests under the race detector
 race:
 	@if $(HAS_RACE); then set -x; $(GO) test -count=1 -race ./...; else echo $(NO_RACE); fi
+
+## portable: the tests of the library without the poller, where each connection has a reader of its own
+portable:
+	@race=; if $(HAS_RACE); then race=-race; fi; set -x; \
+	$(GO) test -count=1 $$race -tags redmux_portable ./conn ./multiplex ./redlock
 
 ## compare: other implementations against the same masters, under the race detector where it is there
 compare:
@@ -49,9 +54,13 @@ fuzz:
 	@set -e; for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' resp/*_test.go); do \
 		(set -x; $(GO) test ./resp -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s); done
 
-## bench: ours and rueidis, alternately, on real servers
+## bench: ours and all peers, alternately, on real servers; writes bench/RESULTS.md and the README's chart
 bench:
-	$(GO) test -run '^$$' -bench . ./bench
+	cd bench/compare && $(GO) run ./cmd/compare
+
+## quick: ours and rueidis for some seconds; fails where the engine has become slow
+quick:
+	cd bench/compare && $(GO) run ./cmd/compare --quick --assert
 
 ## load: acquire/release pairs per second of ours and of rueidis
 load:

@@ -17,23 +17,33 @@ import (
 )
 
 // Nothing is allocated through all layers once pools and buffers have their size: not for a lock, not for a refusal, not
-// for an extension, and not while one of five nodes is down. Over TLS crypto/tls allocates, so that is not promised.
+// for an extension, and not while one of five nodes is down; whoever reads the replies. Over TLS crypto/tls allocates, so
+// that is not promised.
 func TestNothingIsAllocated(t *testing.T) {
 	for name, option := range map[string]redistest.Option{"tcp": redistest.OverTCP, "unix": redistest.OverUnix} {
-		t.Run(name, func(t *testing.T) {
-			servers := redistest.Servers(t, 5, option)
-			c := openReal(t, servers)
-			t.Run("all up", func(t *testing.T) { requireNoAllocs(t, c) })
-			require.NoError(t, servers[3].Kill())
-			require.Eventually(t, func() bool { return c.Nodes()[3].State != "up" }, 5*time.Second, ms)
-			t.Run("one down", func(t *testing.T) { requireNoAllocs(t, c) })
-		})
+		for _, portable := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/portable=%t", name, portable), func(t *testing.T) {
+				servers := redistest.Servers(t, 5, option)
+				c := openReal(t, servers, portable)
+				t.Run("all up", func(t *testing.T) { requireNoAllocs(t, c) })
+				require.NoError(t, servers[3].Kill())
+				require.Eventually(t, func() bool { return c.Nodes()[3].State != "up" }, 5*time.Second, ms)
+				t.Run("one down", func(t *testing.T) { requireNoAllocs(t, c) })
+			})
+		}
 	}
 }
 
 // The same for many callers at once, whose releases are merged: carriers and their parts are recycled too.
 func TestNothingIsAllocatedByManyCallers(t *testing.T) {
-	c := openReal(t, redistest.Servers(t, 5, redistest.OverTCP))
+	for _, portable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("portable=%t", portable), func(t *testing.T) {
+			requireNoAllocsByMany(t, openReal(t, redistest.Servers(t, 5, redistest.OverTCP), portable))
+		})
+	}
+}
+
+func requireNoAllocsByMany(t *testing.T, c *Client) {
 	const callers, pairs = 32, 300
 	run := func() {
 		var wg sync.WaitGroup
@@ -42,6 +52,9 @@ func TestNothingIsAllocatedByManyCallers(t *testing.T) {
 			wg.Go(func() {
 				for range pairs {
 					lock, err := c.TryAcquire(t.Context(), resource, 10*time.Second)
+					if err == nil {
+						lock, err = lock.Extend(t.Context(), 20*time.Second)
+					}
 					if err == nil {
 						err = lock.Release(t.Context())
 					}
@@ -68,10 +81,10 @@ func TestNothingIsAllocatedByManyCallers(t *testing.T) {
 	require.LessOrEqual(t, best, 0.02, "the goroutines of this test alone make 0.01")
 }
 
-func openReal(t *testing.T, servers []*redistest.Server) *Client {
+func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client {
 	t.Helper()
 	// A patient client: on a busy machine a vote may come late, and an error is something to be built.
-	c, err := New(Config{Nodes: redistest.URLs(servers), NodeTimeout: 5 * time.Second})
+	c, err := New(Config{Nodes: redistest.URLs(servers), NodeTimeout: 5 * time.Second, Portable: portable})
 	require.NoError(t, err)
 	t.Cleanup(func() { closeNow(t, c) })
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
