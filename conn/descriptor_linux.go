@@ -1,4 +1,4 @@
-//go:build !redmux_portable
+//go:build !redmux_portable && !386 && !s390x
 
 package conn
 

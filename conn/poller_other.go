@@ -1,4 +1,4 @@
-//go:build !linux || redmux_portable
+//go:build !linux || redmux_portable || 386 || s390x
 
 package conn
 
