@@ -1,0 +1,104 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/bench/compare"
+	"github.com/redmux/redmux/bench/compare/internal/report"
+)
+
+func parsed(t *testing.T, args ...string) *flags {
+	t.Helper()
+	f, err := parse(args, io.Discard)
+	require.NoError(t, err)
+	return f
+}
+
+func TestPlanCoversAllCases(t *testing.T) {
+	counts := map[report.Kind]int{}
+	for _, b := range parsed(t, "--syscalls").plan() {
+		for _, c := range b.cases {
+			counts[c.Kind]++
+			if c.Kind == report.Stopped || c.Kind == report.Stopping {
+				assert.GreaterOrEqual(t, c.Nodes, 3, "of fewer masters the rest is no quorum")
+			}
+		}
+	}
+	assert.Equal(t, map[report.Kind]int{
+		report.Healthy: 24, report.Stopped: 16, report.Stopping: 16, report.Counting: 8, report.Client: 4,
+	}, counts)
+
+	counts = map[report.Kind]int{}
+	for _, b := range parsed(t, "--no-stopped", "--no-client", "--network", "unix", "--nodes", "5", "--callers", "7,8").plan() {
+		for _, c := range b.cases {
+			counts[c.Kind]++
+			assert.Equal(t, "unix", c.Network)
+		}
+	}
+	assert.Equal(t, map[report.Kind]int{report.Healthy: 2}, counts)
+}
+
+// Every peer comes first once in as many rounds as there are peers, and has one turn per round.
+func TestPeersTakeTurns(t *testing.T) {
+	f := parsed(t, "--peers", "redlock,rueidis,redsync")
+	b := block{[]report.Case{{Kind: report.Healthy, Network: "tcp", Nodes: 5, Callers: 16}}}
+	var orders []string
+	for round := range 3 {
+		var order []string
+		for i, turn := range f.turns(b, round) {
+			assert.Equal(t, i, turn.place)
+			order = append(order, turn.peer.Name)
+		}
+		orders = append(orders, strings.Join(order, " "))
+	}
+	assert.Equal(t, []string{"redlock rueidis redsync", "rueidis redsync redlock", "redsync redlock rueidis"}, orders)
+}
+
+func TestWhoTakesPart(t *testing.T) {
+	takes := func(name string, c report.Case) bool {
+		p, err := compare.Find(name)
+		require.NoError(t, err)
+		return takesPart(p, c)
+	}
+	lone := report.Case{Kind: report.Healthy, Network: "tcp", Nodes: 1, Callers: 1}
+	five := report.Case{Kind: report.Healthy, Network: "tcp", Nodes: 5, Callers: 16}
+	stopping := report.Case{Kind: report.Stopping, Network: "tcp", Nodes: 5, Callers: 16}
+	assert.True(t, takes("redislock", lone))
+	assert.False(t, takes("redislock", five), "it knows one master")
+	assert.False(t, takes(compare.FloorOfLone, five), "it is the bound of a lone caller")
+	assert.True(t, takes(compare.Redsync, five))
+	assert.False(t, takes(compare.Redsync, stopping))
+	assert.True(t, takes(compare.Ours, stopping))
+	assert.True(t, takes(compare.Default, stopping))
+}
+
+func TestFlagsThatMakeNoSense(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--assert", "--quick"},
+		{"--quick --from-json x", "--from-json"},
+		{"--rounds 0", "--rounds"},
+		{"--window 0s", "--window"},
+		{"--warmup=-1s", "negative"},
+		{"--nodes 0", "--nodes 0"},
+		{"--nodes 17", "--nodes 17"},
+		{"--callers 0", "--callers 0"},
+		{"--peers nobody", "nobody"},
+		{"--peers redlock,redlock", "twice"},
+		{"--network udp", "network"},
+		{"--nonsense", "nonsense"},
+	} {
+		_, err := parse(strings.Fields(c.args), io.Discard)
+		var usage usageError
+		require.ErrorAs(t, err, &usage, c.args)
+		assert.ErrorContains(t, err, c.want, c.args)
+	}
+	var help strings.Builder
+	_, err := parse([]string{"--help"}, &help)
+	require.ErrorIs(t, err, errHelp)
+	assert.Contains(t, help.String(), "--from-json")
+}

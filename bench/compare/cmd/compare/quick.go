@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/redmux/redmux/bench/compare"
+	"github.com/redmux/redmux/bench/compare/internal/report"
+)
+
+// quickCase is the situation that CI looks at: batching shows in it, and unix sockets vary least.
+var quickCase = report.Case{Kind: report.Healthy, Network: "unix", Nodes: 5, Callers: 128}
+
+// What CI asks for at least. It is half of what is aimed at, so that a busy machine fails nobody; a change that costs
+// throughput in earnest falls below.
+const (
+	leastOverDefault = 5.0
+	leastOverTuned   = 2.0
+	mostAllocations  = 0.05
+)
+
+// quick compares ours with two baselines in one case and prints the ratios.
+func quick(ctx context.Context, f *flags, stdout io.Writer) error {
+	f.Rounds, f.Window, f.Warmup = 7, 400*time.Millisecond, 200*time.Millisecond
+	// Seven windows of each, so that a median outlives three that something else on the machine spoiled; together with the
+	// children's starts they end well within half a minute.
+	f.Nodes, f.Peers = []int{quickCase.Nodes}, []string{compare.Ours, compare.Default, compare.Tuned}
+	r, err := newRunner(f, io.Discard)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if err := r.measure(ctx, []block{{[]report.Case{quickCase}}}, func() error { return nil }); err != nil {
+		return err
+	}
+	if f.JSON != "" {
+		if err := r.saver(f.JSON)(); err != nil {
+			return err
+		}
+	}
+	return judge(r.data, f.Assert, stdout)
+}
+
+// judge prints what was measured and, where asserted, returns what falls short.
+func judge(data *report.Data, asserted bool, stdout io.Writer) error {
+	s := data.Summary(quickCase)
+	fmt.Fprintf(stdout, "%s, %d rounds: median (least–greatest)\n", quickCase, data.Settings.Rounds)
+	fmt.Fprintf(stdout, "pairs/s × rueidis, default   %s   at least %v\n", s.OverDefault, leastOverDefault)
+	fmt.Fprintf(stdout, "pairs/s × rueidis, tuned     %s   at least %v\n", s.OverTuned, leastOverTuned)
+	fmt.Fprintf(stdout, "allocations per pair, ours   %s   less than %v\n", s.Allocations, mostAllocations)
+	for _, trouble := range s.Trouble {
+		fmt.Fprintln(stdout, trouble)
+	}
+	if !asserted {
+		return nil
+	}
+	return errors.Join(
+		atLeast("pairs/s × rueidis, default", s.OverDefault, leastOverDefault),
+		atLeast("pairs/s × rueidis, tuned", s.OverTuned, leastOverTuned),
+		lessThan("allocations per pair", s.Allocations, mostAllocations),
+	)
+}
+
+func atLeast(name string, s report.Spread, least float64) error {
+	switch {
+	case !s.Known():
+		return fmt.Errorf("%s: nothing was measured", name)
+	case s.Median < least:
+		return fmt.Errorf("%s: %s, but at least %v is asked for", name, s, least)
+	}
+	return nil
+}
+
+// lessThan is content with one round. What the code allocates for a pair it allocates in every round; what a busy machine
+// adds, when a server that gets no CPU makes the rounds in flight pile up, comes and goes.
+func lessThan(name string, s report.Spread, most float64) error {
+	switch {
+	case !s.Known():
+		return fmt.Errorf("%s: nothing was measured", name)
+	case s.Least >= most:
+		return fmt.Errorf("%s: %s, but less than %v is asked for in one round at least", name, s, most)
+	}
+	return nil
+}

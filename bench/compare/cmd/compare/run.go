@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/redmux/redmux/bench/compare/internal/report"
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// run does what the command line says.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.FromJSON != "":
+		data, err := readData(f.FromJSON)
+		if err != nil {
+			return err
+		}
+		return write(f, data, stdout)
+	case f.Quick:
+		return quick(ctx, f, stdout)
+	}
+	return full(ctx, f, stdout, stderr)
+}
+
+// full measures everything and writes the report.
+func full(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
+	if _, ok := redistest.Find(); !ok {
+		return redistest.ErrNoServer
+	}
+	// There is a file in any case: an hour of measuring must not be lost to a report that could not be written.
+	if f.JSON == "" {
+		file, err := os.CreateTemp("", "compare*.json")
+		if err != nil {
+			return err
+		}
+		f.JSON = file.Name()
+		_ = file.Close()
+	}
+	r, err := newRunner(f, stderr)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	err = r.measure(ctx, f.plan(), r.saver(f.JSON))
+	fmt.Fprintln(stdout, "raw data:", f.JSON)
+	if err != nil {
+		return err
+	}
+	return write(f, r.data, stdout)
+}
+
+func readData(path string) (*report.Data, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return report.Read(file)
+}
+
+// write writes the report and the chart.
+func write(f *flags, data *report.Data, stdout io.Writer) error {
+	return errors.Join(
+		writeFile(f.Out, data.WriteMarkdown, stdout),
+		writeFile(f.Chart, data.WriteChart, stdout),
+	)
+}
+
+// writeFile replaces a file only by a whole one.
+func writeFile(path string, content func(io.Writer) error, stdout io.Writer) error {
+	var b bytes.Buffer
+	if err := content(&b); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintln(stdout, "wrote", path)
+	return nil
+}

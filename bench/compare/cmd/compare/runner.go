@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/bench/compare/internal/canned"
+	"github.com/redmux/redmux/bench/compare/internal/floor"
+	"github.com/redmux/redmux/bench/compare/internal/meter"
+	"github.com/redmux/redmux/bench/compare/internal/report"
+	"github.com/redmux/redmux/bench/compare/internal/window"
+)
+
+// runner measures turns, one after the other, and keeps what came of them.
+type runner struct {
+	flags    *flags
+	masters  masters
+	replies  *canned.Servers // nil where the client's own cost is not asked for, or cannot be had
+	data     *report.Data
+	progress io.Writer
+	windows  int // so far; it names the resources
+}
+
+// newRunner starts what is needed. Close it.
+func newRunner(f *flags, progress io.Writer) (*runner, error) {
+	masters, err := startMasters(slices.Max(f.Nodes))
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{flags: f, masters: masters, progress: progress, data: &report.Data{
+		Date: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(), Versions: versions(masters.version()),
+		Settings: report.Settings{
+			Rounds: f.Rounds, TTL: ttl, Window: f.Window, Warmup: f.Warmup, Settle: f.Settle,
+			StopWindow: f.StopWindow, CountWindow: countWindow, WarmPairs: warmPairs, WarmupLimit: warmupLimit,
+		},
+	}}
+	if f.Client && !f.Quick {
+		if r.replies, err = canned.Start(slices.Max(f.Nodes), "tcp"); err != nil {
+			r.note("The client's own cost: %v.", err)
+		}
+	}
+	if !floor.Supported && !f.Quick {
+		r.note("The lower bound for a lone caller: not known on this system.")
+	}
+	if !f.Syscalls && !f.Quick {
+		r.note("System calls per pair: not asked for (`--syscalls`).")
+	}
+	return r, nil
+}
+
+func (r *runner) close() {
+	r.masters.close()
+	if r.replies != nil {
+		_ = r.replies.Close()
+	}
+}
+
+// note says in the report what this run leaves out.
+func (r *runner) note(format string, args ...any) {
+	r.data.Settings.Notes = append(r.data.Settings.Notes, fmt.Sprintf(format, args...))
+}
+
+// measure measures all blocks, and calls save after each. It ends early only when ctx does, or when the servers are lost;
+// what a peer cannot do is a result.
+func (r *runner) measure(ctx context.Context, blocks []block, save func() error) error {
+	for i, b := range blocks {
+		fmt.Fprintf(r.progress, "%s  %d/%d  %s\n", time.Now().Format(time.TimeOnly), i+1, len(blocks), b.cases[0])
+		for round := range r.flags.Rounds {
+			if err := r.round(ctx, b, round); err != nil {
+				return err
+			}
+		}
+		if err := save(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round takes all turns of a round. A peer that fails has a sample that says so: what could not be measured belongs to the
+// result as much as what could.
+func (r *runner) round(ctx context.Context, b block, round int) error {
+	for _, t := range r.flags.turns(b, round) {
+		if t.Kind == report.Client && r.replies == nil {
+			continue
+		}
+		result, err := r.take(ctx, t)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			result.Failure = firstLine(err)
+		}
+		r.data.Samples = append(r.data.Samples, report.Sample{
+			Case: t.Case, Peer: t.peer.Name, Round: round, Place: t.place, Result: result,
+		})
+		if err := r.masters.rest(ctx); err != nil {
+			return fmt.Errorf("after %s, %s: %w", t.peer.Name, t.Case, err)
+		}
+	}
+	return nil
+}
+
+// firstLine is what of an error goes into the report; the rest may be a stack with this machine's paths.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// take measures one turn. A server that it stopped goes on before it returns.
+func (r *runner) take(ctx context.Context, t turn) (window.Result, error) {
+	r.windows++
+	job := window.Job{
+		Peer: t.peer.Name, Callers: t.Callers, TTL: ttl, Resource: fmt.Sprintf("%d-", r.windows),
+		Warmup: r.flags.Warmup, WarmupLimit: warmupLimit, WarmPairs: warmPairs, Window: r.flags.windowOf(t.Kind),
+	}
+	if t.Kind == report.Client {
+		job.URLs, job.PIDs = r.replies.URLs()[:t.Nodes], r.replies.PIDs()
+		return window.Run(ctx, job, nil)
+	}
+	// A quorum is one of the masters that a client names, so a case of three simply does not name the other two.
+	servers := r.masters[:t.Nodes]
+	job.URLs, job.PIDs = servers.urls(t.Network), servers.pids()
+	switch t.Kind {
+	case report.Stopped:
+		job.Settle = r.flags.Settle
+		return r.takeStopping(ctx, job, t.Nodes, window.Warm, 0)
+	case report.Stopping:
+		job.Gaps = true
+		return r.takeStopping(ctx, job, t.Nodes, window.Measuring, job.Window/2)
+	case report.Counting:
+		return takeCounting(ctx, job)
+	}
+	return window.Run(ctx, job, nil)
+}
+
+// takeStopping stops the last of n masters some time after a stage of the child, which learns nothing of it.
+func (r *runner) takeStopping(
+	ctx context.Context, job window.Job, n int, at window.Stage, after time.Duration,
+) (window.Result, error) {
+	victim := r.masters[n-1]
+	// The callback runs on this goroutine, while Run reads from the child, so that stopped needs no lock.
+	var stopped error
+	result, err := window.Run(ctx, job, func(s window.Stage, _ int) {
+		if s == at {
+			time.Sleep(after)
+			stopped = victim.Stop()
+		}
+	})
+	if going := victim.Continue(); going != nil {
+		return result, going
+	}
+	if err == nil {
+		err = stopped // a figure of a stop that did not take place would be a lie
+	}
+	return result, err
+}
+
+// takeCounting counts the child's system calls during the window.
+func takeCounting(ctx context.Context, job window.Job) (window.Result, error) {
+	var calls int64
+	var byName map[string]int64
+	var failure error
+	result, err := window.Run(ctx, job, func(s window.Stage, pid int) {
+		if s == window.Measuring {
+			calls, byName, failure = meter.CountSyscalls(pid, countTime)
+		}
+	})
+	if failure != nil {
+		result.CountFailure = firstLine(failure)
+		return result, err
+	}
+	result.Syscalls, result.SyscallByName, result.CountedFor = calls, byName, countTime
+	return result, err
+}
+
+// saver writes the raw data, so that an interrupted run is not lost.
+func (r *runner) saver(path string) func() error {
+	return func() error {
+		var b strings.Builder
+		if err := r.data.Write(&b); err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(b.String()), 0o644)
+	}
+}

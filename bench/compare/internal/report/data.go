@@ -1,0 +1,164 @@
+// Package report turns what was measured into ratios, tables and a chart. It measures nothing and reads no clock: the same
+// data always gives the same text, so that a report can be written again from its data.
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/bench/compare"
+	"github.com/redmux/redmux/bench/compare/internal/window"
+)
+
+// Data is everything that a report is made of.
+type Data struct {
+	Schema   int // of this file; see schema
+	Date     time.Time
+	Machine  Machine
+	Versions []Version
+	Settings Settings
+	Samples  []Sample
+}
+
+// schema changes when data of an earlier version could be misunderstood.
+const schema = 1
+
+// Machine is where it was measured; a field that is empty is not known there.
+type Machine struct {
+	System, Kernel, CPU, Memory, Go string
+	CPUs, Procs                     int // logical CPUs, and how many of them Go used
+}
+
+// A Version is that of a module or of the servers.
+type Version struct{ Name, Version string }
+
+// Settings are the choices that hold for all windows.
+type Settings struct {
+	Rounds                      int
+	TTL, Window, Warmup, Settle time.Duration
+	StopWindow, CountWindow     time.Duration
+	WarmupLimit                 time.Duration
+	WarmPairs                   int
+	Notes                       []string // what was left out, and why
+}
+
+// A Kind is what happens around the callers of a case.
+type Kind string
+
+// The kinds of cases.
+const (
+	Healthy  Kind = "healthy"  // all masters answer
+	Stopped  Kind = "stopped"  // one master was stopped before the window began
+	Stopping Kind = "stopping" // one master is stopped in the middle of the window
+	Client   Kind = "client"   // the masters are a server of ready-made replies
+	Counting Kind = "counting" // system calls are counted meanwhile, which may disturb
+)
+
+// kinds are all kinds in the order in which they are shown.
+var kinds = []Kind{Healthy, Stopped, Stopping, Client, Counting}
+
+// A Case is one situation in which peers take turns.
+type Case struct {
+	Kind    Kind
+	Network string // tcp or unix
+	Nodes   int
+	Callers int
+}
+
+// String names the case without its kind.
+func (c Case) String() string {
+	return fmt.Sprintf("%s, N = %d, %s", networkName(c.Network), c.Nodes, callersName(c.Callers))
+}
+
+func networkName(network string) string {
+	if network == "tcp" {
+		return "TCP"
+	}
+	return network
+}
+
+func callersName(n int) string {
+	if n == 1 {
+		return "1 caller"
+	}
+	return thousands(int64(n)) + " callers"
+}
+
+func (c Case) compare(d Case) int {
+	return cmp.Or(
+		cmp.Compare(slices.Index(kinds, c.Kind), slices.Index(kinds, d.Kind)),
+		cmp.Compare(c.Network, d.Network),
+		cmp.Compare(c.Nodes, d.Nodes),
+		cmp.Compare(c.Callers, d.Callers),
+	)
+}
+
+// A Sample is one window of one peer.
+type Sample struct {
+	Case
+	Peer  string
+	Round int // peers' windows of one round are neighbours in time
+	Place int // whose turn it was in the round
+	window.Result
+}
+
+// Write writes the data as JSON.
+func (d *Data) Write(w io.Writer) error {
+	d.Schema = schema
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	return e.Encode(d)
+}
+
+// Read reads what Write wrote.
+func Read(r io.Reader) (*Data, error) {
+	var d Data
+	if err := json.NewDecoder(r).Decode(&d); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	if d.Schema != schema {
+		return nil, fmt.Errorf("report: the data has schema %d, not %d", d.Schema, schema)
+	}
+	return &d, nil
+}
+
+// cases are all of a kind, in order.
+func (d *Data) cases(of ...Kind) (all []Case) {
+	for _, s := range d.Samples {
+		if slices.Contains(of, s.Kind) && !slices.Contains(all, s.Case) {
+			all = append(all, s.Case)
+		}
+	}
+	slices.SortFunc(all, Case.compare)
+	return all
+}
+
+// peers are those that were measured in any case of these kinds, in the order of compare.Peers.
+func (d *Data) peers(in ...Kind) (all []compare.Peer) {
+	for _, p := range compare.Peers {
+		if slices.ContainsFunc(d.Samples, func(s Sample) bool { return s.Peer == p.Name && slices.Contains(in, s.Kind) }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// opponents are peers without ours and without bounds.
+func (d *Data) opponents(in ...Kind) []compare.Peer {
+	return slices.DeleteFunc(d.peers(in...), func(p compare.Peer) bool { return p.Ours || p.Bound })
+}
+
+// windows are a peer's samples of a case, by round.
+func (d *Data) windows(c Case, peer string) map[int]Sample {
+	all := map[int]Sample{}
+	for _, s := range d.Samples {
+		if s.Case == c && s.Peer == peer {
+			all[s.Round] = s
+		}
+	}
+	return all
+}

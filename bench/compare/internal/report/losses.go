@@ -1,0 +1,95 @@
+package report
+
+import "slices"
+
+// A loss is a figure in which a peer was better than ours.
+type loss struct {
+	Case
+	ours, theirs string
+	metric       metric
+	gain         Spread // below 1
+}
+
+// clear reports whether they were better in every round.
+func (l loss) clear() bool { return l.gain.Greatest < 1 }
+
+// judged is what losses are looked for in.
+var judged = []metric{throughput, p50, p99, p999, clientCPU, serversCPU, mallocs, bytes, syscalls}
+
+// losses are all cases and figures in which ours is worse than a peer by the median, the worst first within each figure.
+func (d *Data) losses() (all []loss) {
+	// By figure first: who reads it asks "am I slower somewhere", not "what about 16 callers".
+	for _, m := range judged {
+		var some []loss
+		for _, c := range d.cases(Healthy, Stopped, Client, Counting) {
+			if !tells(m, c.Kind) {
+				continue
+			}
+			some = append(some, d.lossesIn(c, m)...)
+		}
+		slices.SortStableFunc(some, func(a, b loss) int {
+			switch {
+			case a.gain.Median < b.gain.Median:
+				return -1
+			case a.gain.Median > b.gain.Median:
+				return 1
+			}
+			return 0
+		})
+		all = append(all, some...)
+	}
+	return all
+}
+
+func (d *Data) lossesIn(c Case, m metric) (all []loss) {
+	for _, ours := range d.peers(c.Kind) {
+		if !ours.Ours {
+			continue
+		}
+		for _, theirs := range d.opponents(c.Kind) {
+			// The median decides, also when the spread reaches beyond 1: a loss that is perhaps none is shown as one.
+			if g := d.gain(m, c, ours.Name, theirs.Name); g.Known() && g.Median < 1 {
+				all = append(all, loss{c, ours.Name, theirs.Name, m, g})
+			}
+		}
+	}
+	return all
+}
+
+// tells reports whether a figure says anything in a kind of case. Against ready-made replies only the client's own costs
+// do, and while system calls are counted only their number does: counting disturbs all the rest.
+func tells(m metric, k Kind) bool {
+	switch k {
+	case Client:
+		return m.name == clientCPU.name || m.name == mallocs.name || m.name == bytes.name
+	case Counting:
+		return m.name == syscalls.name
+	}
+	return true
+}
+
+// lossTable is empty where there is none.
+func (d *Data) lossTable() string {
+	t := table{head: []string{"figure", "case", "ours", "against", "ours is better by (below 1: worse)", "in all rounds"}}
+	for _, l := range d.losses() {
+		clear := "no"
+		if l.clear() {
+			clear = "yes"
+		}
+		t.rows = append(t.rows, []string{l.metric.name, kindName(l.Kind) + l.Case.String(), l.ours, l.theirs, l.gain.String(), clear})
+	}
+	return t.String()
+}
+
+// kindName says before a case what is not usual about it.
+func kindName(k Kind) string {
+	switch k {
+	case Stopped:
+		return "one master stopped, "
+	case Stopping:
+		return "one master being stopped, "
+	case Client:
+		return "ready-made replies, "
+	}
+	return ""
+}

@@ -1,0 +1,218 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/bench/compare"
+)
+
+// gainTable says by what ours is better than each opponent, in all cases of a kind.
+func (d *Data) gainTable(m metric, k Kind, ours string) string {
+	return d.perCase(k, d.opponents(k), func(c Case, p compare.Peer) string {
+		return d.gain(m, c, ours, p.Name).String()
+	})
+}
+
+// levelTable shows a figure itself for all peers.
+func (d *Data) levelTable(m metric, k Kind) string {
+	peers := slices.DeleteFunc(d.peers(k), func(p compare.Peer) bool { return p.Bound })
+	return d.perCase(k, peers, func(c Case, p compare.Peer) string {
+		return d.level(m, side{c, p.Name}).String()
+	})
+}
+
+// ofHealthyTable divides each peer's figure with one master stopped by its own with all masters up.
+func (d *Data) ofHealthyTable(m metric) string {
+	peers := slices.DeleteFunc(d.peers(Stopped), func(p compare.Peer) bool { return p.Bound })
+	return d.perCase(Stopped, peers, func(c Case, p compare.Peer) string {
+		healthy := c
+		healthy.Kind = Healthy
+		return d.ratio(m, side{c, p.Name}, side{healthy, p.Name}).String()
+	})
+}
+
+// floorTable divides the lower bound's time per pair by each peer's: how much of what is possible a lone caller gets.
+func (d *Data) floorTable() string {
+	lone := func(c Case) bool {
+		return c.Callers == 1 && len(d.windows(c, compare.FloorOfLone)) > 0
+	}
+	peers := slices.DeleteFunc(d.peers(Healthy), func(p compare.Peer) bool { return p.Bound })
+	t := table{head: append([]string{"case", "the bound itself"}, names(peers)...)}
+	for _, c := range d.cases(Healthy) {
+		if !lone(c) {
+			continue
+		}
+		bound := side{c, compare.FloorOfLone}
+		row := []string{c.String(), d.level(throughput, bound).String() + " pairs/s"}
+		for _, p := range peers {
+			row = append(row, cell(d, c, p, d.ratio(throughput, side{c, p.Name}, bound).String()))
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t.String()
+}
+
+// perCase is a table with a row per case and a column per peer.
+func (d *Data) perCase(k Kind, peers []compare.Peer, value func(c Case, p compare.Peer) string) string {
+	t := table{head: append([]string{"case"}, names(peers)...)}
+	for _, c := range d.cases(k) {
+		row := []string{c.String()}
+		for _, p := range peers {
+			row = append(row, cell(d, c, p, value(c, p)))
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t.String()
+}
+
+// cell tells a peer that was not measured from one that achieved nothing.
+func cell(d *Data, c Case, p compare.Peer, text string) string {
+	windows := d.windows(c, p.Name)
+	if len(windows) == 0 {
+		return absent
+	}
+	for _, w := range windows {
+		if w.Pairs > 0 {
+			return text
+		}
+	}
+	if text == "–" || text == "0" {
+		return "0 pairs"
+	}
+	return text + ", 0 pairs"
+}
+
+// names are the columns' heads.
+func names(peers []compare.Peer) (all []string) {
+	for _, p := range peers {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+// rawTable has the medians of everything, a row per case and peer.
+func (d *Data) rawTable() string {
+	shown := []metric{throughput, p50, p99, p999, clientCPU, serversCPU, mallocs, bytes}
+	t := table{head: []string{"case", "peer"}}
+	for _, m := range shown {
+		t.head = append(t.head, strings.TrimSuffix(m.name+", "+m.unit, ", "))
+	}
+	t.head = append(t.head, "GC per second", "goroutines")
+	for _, c := range d.cases(Healthy, Stopped, Stopping, Client) {
+		for _, p := range d.peers(c.Kind) {
+			s := side{c, p.Name}
+			if len(d.windows(c, p.Name)) == 0 {
+				continue
+			}
+			row := []string{kindName(c.Kind) + c.String(), p.Name}
+			for _, m := range append(slices.Clone(shown), collections, goroutines) {
+				row = append(row, median(d.level(m, s)))
+			}
+			t.rows = append(t.rows, row)
+		}
+	}
+	return t.String()
+}
+
+// median leaves the spread out: the raw table is for looking up, and wide enough.
+func median(s Spread) string {
+	if !s.Known() {
+		return "–"
+	}
+	return number(s.Median)
+}
+
+// troubleTable has the cases in which something went wrong: windows without a pair or without a result, errors by kind,
+// callers that did not come back.
+func (d *Data) troubleTable() string {
+	t := table{head: []string{
+		"case", "peer", "windows", "of them without a pair", "pairs", "pairs that failed",
+		"callers still waiting at the end", "why there was no result",
+	}}
+	for _, c := range d.cases(kinds...) {
+		for _, p := range d.peers(c.Kind) {
+			if row := d.trouble(c, p.Name); row != nil {
+				t.rows = append(t.rows, row)
+			}
+		}
+	}
+	return t.String()
+}
+
+// trouble is a row, or nil where all went well. Of the callers that waited it tells the most of any window, since their sum
+// over windows would look like more callers than there were.
+func (d *Data) trouble(c Case, peer string) []string {
+	windows := d.windows(c, peer)
+	errors, failures := map[string]int64{}, map[string]bool{}
+	empty, waiting, pairs := 0, 0, int64(0)
+	for _, w := range windows {
+		if w.Pairs == 0 {
+			empty++
+		}
+		pairs += w.Pairs
+		waiting = max(waiting, w.Waiting)
+		for kind, n := range w.Errors {
+			errors[kind] += n
+		}
+		if w.Failure != "" {
+			failures[w.Failure] = true
+		}
+	}
+	if empty == 0 && waiting == 0 && len(errors) == 0 && len(failures) == 0 {
+		return nil
+	}
+	var counted []string
+	for _, kind := range slices.Sorted(maps.Keys(errors)) {
+		counted = append(counted, fmt.Sprintf("%s: %s", kind, thousands(errors[kind])))
+	}
+	return []string{
+		kindName(c.Kind) + c.String(), peer, fmt.Sprint(len(windows)), fmt.Sprint(empty), thousands(pairs),
+		strings.Join(counted, "; "), thousands(int64(waiting)), strings.Join(slices.Sorted(maps.Keys(failures)), "; "),
+	}
+}
+
+// versionTable names what was measured.
+func (d *Data) versionTable() string {
+	t := table{head: []string{"what", "version"}}
+	for _, v := range d.Versions {
+		t.rows = append(t.rows, []string{v.Name, v.Version})
+	}
+	return t.String()
+}
+
+// peerTable says what each peer is.
+func (d *Data) peerTable() string {
+	t := table{head: []string{"peer", "what it is"}}
+	for _, p := range d.peers(kinds...) {
+		t.rows = append(t.rows, []string{p.Name, p.About})
+	}
+	return t.String()
+}
+
+// unknowns are the reasons for which figures are missing, each once.
+func (d *Data) unknowns() []string {
+	seen := map[string]bool{}
+	for _, s := range d.Samples {
+		for _, why := range []string{s.Unknown, s.CountFailure} {
+			if why != "" {
+				seen[why] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// shortened is a duration as people write it.
+func shortened(d time.Duration) string {
+	switch {
+	case d >= time.Second && d%time.Second == 0:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d%time.Millisecond == 0:
+		return fmt.Sprintf("%d ms", d/time.Millisecond)
+	}
+	return d.String()
+}

@@ -1,0 +1,80 @@
+// Package window lets one peer acquire and release locks for a short time, in a process of its own, and says what came of
+// it and what it cost. It knows nothing of rounds, turns or ratios, and starts no servers.
+//
+// [Run] is the parent's half: it starts this program again, hands it a [Job] on standard input and reads a [Result] from
+// standard output. [Main] is the child's. A process of its own is what makes CPU, allocations, garbage collections and
+// goroutines those of this peer only, and what ends a window on time when a peer would not return: the child leaves its
+// callers where they wait and exits.
+package window
+
+import "time"
+
+// A Job is what a child is told: all that it knows. It is not told what happens to the servers meanwhile.
+type Job struct {
+	Peer    string
+	URLs    []string
+	PIDs    []int // of the servers, whose CPU is measured; may be empty
+	Callers int
+	TTL     time.Duration
+	// Resource is what the resources' names begin with. Each window has its own, so that a lock which an earlier one left
+	// behind is in nobody's way.
+	Resource string
+	// Warmup comes first and is not measured; connections are made, pools are filled. It goes on until the callers have
+	// made WarmPairs on average, but no longer than WarmupLimit: what is measured of a peer that takes long to fill its
+	// pools shall not be how it begins. Settle follows where something happened to the servers at the end of the
+	// warm-up, and is not measured either. Window is measured.
+	Warmup, WarmupLimit, Settle, Window time.Duration
+	WarmPairs                           int
+	// Gaps asks for the longest time without a grant, which costs each grant a look at the clock.
+	Gaps bool
+}
+
+// length is how long the job takes at most when nothing goes wrong.
+func (j Job) length() time.Duration { return max(j.Warmup, j.WarmupLimit) + j.Settle + j.Window }
+
+// A Result is what a window came to. Figures are sums over the window, so that whoever divides them says by what.
+type Result struct {
+	// Failure says why there was nothing to measure; then everything else is zero.
+	Failure string `json:",omitempty"`
+
+	Warmed  time.Duration // how long the warm-up was
+	Elapsed time.Duration // the measured time
+	Pairs   int64         // acquired and released in it
+	// Of the acquisitions of those pairs; zero where there was none.
+	P50, P99, P999, Longest time.Duration
+	// Gap is the longest time without a grant, where the job asked for it. If zero, it is not known.
+	Gap time.Duration `json:",omitempty"`
+
+	ClientCPU time.Duration // user and system
+	// ServersCPU is the sum over the servers; nil where it is not known, and then Unknown says why.
+	ServersCPU *time.Duration `json:",omitempty"`
+	Unknown    string         `json:",omitempty"`
+
+	Mallocs, Bytes uint64
+	Collections    uint32 // of garbage
+	Goroutines     int    // at the end of the window, callers included
+
+	Errors  map[string]int64 `json:",omitempty"` // by kind
+	Waiting int              // callers that had not come back when the window was over
+
+	// Syscalls is how many system calls the child made in CountedFor, by name where that is known. The parent counts.
+	Syscalls      int64            `json:",omitempty"`
+	SyscallByName map[string]int64 `json:",omitempty"`
+	CountedFor    time.Duration    `json:",omitempty"`
+	CountFailure  string           `json:",omitempty"`
+}
+
+// A Stage is something that a child reports before its result.
+type Stage string
+
+// The stages of a child, in order.
+const (
+	Warm      Stage = "warm"      // the warm-up is over
+	Measuring Stage = "measuring" // the window begins
+)
+
+// message is a line of the child's standard output: a stage or the result.
+type message struct {
+	Stage  Stage   `json:",omitempty"`
+	Result *Result `json:",omitempty"`
+}

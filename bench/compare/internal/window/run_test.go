@@ -1,0 +1,154 @@
+package window
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/bench/compare"
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// TestMain lets children of this test program do their jobs.
+func TestMain(m *testing.M) {
+	Main()
+	os.Exit(m.Run())
+}
+
+func jobFor(peer string, servers []*redistest.Server) Job {
+	job := Job{
+		Peer: peer, URLs: redistest.URLs(servers), Callers: 4, TTL: 10 * time.Second, Resource: peer + "-",
+		Warmup: 50 * time.Millisecond, Window: 100 * time.Millisecond,
+	}
+	for _, s := range servers {
+		job.PIDs = append(job.PIDs, s.PID())
+	}
+	return job
+}
+
+// Every peer has a window, and what it says adds up.
+func TestEveryPeerHasAWindow(t *testing.T) {
+	servers := redistest.Servers(t, 1, redistest.OverTCP)
+	for _, p := range compare.Peers {
+		if p.Bound {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			job := jobFor(p.Name, servers)
+			job.Gaps = true
+			var stages []Stage
+			r, err := Run(t.Context(), job, func(s Stage, pid int) {
+				assert.NotEqual(t, os.Getpid(), pid, "it is no process of its own")
+				stages = append(stages, s)
+			})
+			require.NoError(t, err)
+			require.Empty(t, r.Failure)
+			assert.Equal(t, []Stage{Warm, Measuring}, stages)
+			assert.Positive(t, r.Pairs)
+			assert.GreaterOrEqual(t, r.Elapsed, job.Window)
+			assert.Positive(t, r.P50)
+			assert.LessOrEqual(t, r.P50, r.P99)
+			assert.LessOrEqual(t, r.P99, r.P999)
+			assert.LessOrEqual(t, r.P999, r.Longest)
+			assert.Positive(t, r.Gap)
+			assert.LessOrEqual(t, r.Gap, r.Elapsed)
+			assert.Greater(t, r.Goroutines, job.Callers)
+			assert.Zero(t, r.Waiting)
+			assert.True(t, r.ServersCPU != nil || r.Unknown != "", "a figure or the reason why there is none")
+		})
+	}
+}
+
+// A stopped master must not lengthen the window of a peer that waits for all masters, and a window without a pair says so.
+func TestAWindowEndsOnTime(t *testing.T) {
+	servers := redistest.Servers(t, 3, redistest.OverTCP)
+	for _, peer := range []string{compare.Redsync, "redsync-rueidis", compare.DefaultAll} {
+		t.Run(peer, func(t *testing.T) { requireEndOnTime(t, jobFor(peer, servers), servers) })
+	}
+}
+
+func requireEndOnTime(t *testing.T, job Job, servers []*redistest.Server) {
+	job.Settle = 100 * time.Millisecond // what was under way when the master stopped is over
+	start := time.Now()
+	r, err := Run(t.Context(), job, func(s Stage, _ int) {
+		if s == Warm {
+			require.NoError(t, servers[2].Stop())
+		}
+	})
+	took := time.Since(start)
+	require.NoError(t, servers[2].Continue())
+	require.NoError(t, err)
+	assert.Zero(t, r.Pairs, "it waits for the stopped master")
+	assert.Equal(t, job.Callers, r.Waiting)
+	assert.Zero(t, r.P99)
+	assert.Less(t, took, 2*time.Second, "it would wait a second, or five")
+}
+
+// The longest time without a grant is found where nobody is granted anything: no quorum for half of the window.
+func TestGapIsSeen(t *testing.T) {
+	servers := redistest.Servers(t, 1, redistest.OverTCP)
+	job := jobFor(compare.Ours, servers)
+	job.Gaps, job.Window = true, 600*time.Millisecond
+	r, err := Run(t.Context(), job, func(s Stage, _ int) {
+		if s == Measuring {
+			require.NoError(t, servers[0].Stop())
+			time.Sleep(300 * time.Millisecond)
+			require.NoError(t, servers[0].Continue())
+		}
+	})
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, r.Gap, 250*time.Millisecond)
+	assert.Less(t, r.Gap, job.Window+100*time.Millisecond)
+}
+
+func TestWhatCannotBeMeasuredIsSaid(t *testing.T) {
+	r, err := Run(t.Context(), Job{Peer: "nobody", Callers: 1}, nil)
+	require.NoError(t, err)
+	assert.Contains(t, r.Failure, "nobody")
+	r, err = Run(t.Context(), Job{Peer: compare.Ours, URLs: []string{"nonsense:"}, Callers: 1}, nil)
+	require.NoError(t, err)
+	assert.Contains(t, r.Failure, "open:")
+}
+
+func TestACancelledRunKillsItsChild(t *testing.T) {
+	servers := redistest.Servers(t, 1, redistest.OverTCP)
+	ctx, cancel := context.WithCancel(t.Context())
+	job := jobFor(compare.Ours, servers)
+	job.Window = time.Minute
+	start := time.Now()
+	_, err := Run(ctx, job, func(s Stage, _ int) {
+		if s == Measuring {
+			cancel()
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Less(t, time.Since(start), 10*time.Second)
+}
+
+// A child whose parent is gone ends, so that nothing goes on measuring on somebody's machine.
+func TestAnOrphanEnds(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	child := exec.Command(self)
+	child.Env = append(os.Environ(), childVariable+"=1")
+	// Nothing listens there: the client keeps trying, and its callers get errors.
+	child.Stdin = strings.NewReader(`{"Peer":"redlock","URLs":["redis://127.0.0.1:1"],"Callers":1,"TTL":1000000000,"Window":600000000000}`)
+	require.NoError(t, child.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	select {
+	case err := <-ended:
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+		assert.Equal(t, 3, exit.ExitCode())
+	case <-time.After(10 * time.Second):
+		_ = child.Process.Kill()
+		t.Error("it goes on")
+	}
+}

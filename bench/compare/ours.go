@@ -1,0 +1,34 @@
+package compare
+
+import (
+	"github.com/redmux/redmux/bench"
+	"github.com/redmux/redmux/redlock"
+)
+
+// openOurs opens this module's client with a configuration that lacks the masters only.
+func openOurs(config redlock.Config) func(urls []string) (Pairer, error) {
+	return func(urls []string) (Pairer, error) {
+		config := config
+		config.Nodes = urls
+		c, err := redlock.New(config)
+		if err != nil {
+			return nil, err
+		}
+		return pairer[redlock.Lock]{c}, nil
+	}
+}
+
+// openRueidis opens a baseline of package bench.
+func openRueidis(variant string) func(urls []string) (Pairer, error) {
+	return func(urls []string) (Pairer, error) {
+		config, err := bench.RueidisConfig{Nodes: urls}.Variant(variant)
+		if err != nil {
+			return nil, err
+		}
+		l, err := bench.OpenRueidis(config)
+		if err != nil {
+			return nil, err
+		}
+		return pairer[bench.RueidisLease]{l}, nil
+	}
+}

@@ -1,0 +1,165 @@
+package compare
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/bench"
+	"github.com/redmux/redmux/redlock"
+)
+
+// A Peer is one implementation with one set of options.
+type Peer struct {
+	// Name is what flags, tables and the chart call it.
+	Name string
+	// Modules are the paths of those modules whose versions make the peer what it is.
+	Modules []string
+	// About says in a sentence what it is and what was set, for the report.
+	About string
+	// Ours marks the implementation that is compared with the others.
+	Ours bool
+	// Bound marks what is no lock for users but a lower bound, and takes one caller only.
+	Bound bool
+	// MostNodes is how many masters it can use. If zero, any number.
+	MostNodes int
+
+	open func(urls []string) (Pairer, error)
+}
+
+// Names of the peers that reports refer to.
+const (
+	Ours        = "redlock"
+	Portable    = "redlock-portable"
+	Default     = "rueidis"
+	DefaultAll  = "rueidis-all"
+	Tuned       = "rueidis-tuned"
+	Redsync     = "redsync"
+	FloorOfLone = "floor"
+)
+
+const (
+	ownModule     = "github.com/redmux/redmux"
+	rueidisModule = "github.com/redis/rueidis"
+	redsyncModule = "github.com/go-redsync/redsync/v4"
+	goredisModule = "github.com/redis/go-redis/v9"
+	compatModule  = "github.com/redis/rueidis/rueidiscompat"
+	bsmModule     = "github.com/bsm/redislock"
+)
+
+// Peers are all that can be measured, in the order in which they are shown.
+var Peers = []Peer{
+	{
+		Name: Ours, Ours: true, Modules: []string{ownModule},
+		About: "this module with default options",
+		open:  openOurs(redlock.Config{}),
+	},
+	{
+		Name: Portable, Ours: true, Modules: []string{ownModule},
+		About: "the same on the path that it takes with TLS and on systems other than Linux (Portable: true)",
+		open:  openOurs(redlock.Config{Portable: true}),
+	},
+	{
+		Name: Default, Modules: []string{rueidisModule},
+		About: "the Redlock of package bench on rueidis with default options, returning at the quorum",
+		open:  openRueidis(Default),
+	},
+	{
+		Name: DefaultAll, Modules: []string{rueidisModule},
+		About: "the same, but every call waits for all masters",
+		open:  openRueidis(DefaultAll),
+	},
+	{
+		Name: Tuned, Modules: []string{rueidisModule},
+		About: "the same as rueidis with the best tuning found (one connection per master, 100 µs of flush delay, no caching)",
+		open:  openRueidis(Tuned),
+	},
+	{
+		Name: Redsync, Modules: []string{redsyncModule, goredisModule},
+		About: "redsync on go-redis, both with default options (go-redis: 10 connections per master and CPU)",
+		open:  openRedsyncGoredis(),
+	},
+	{
+		Name: "redsync-failfast", Modules: []string{redsyncModule, goredisModule},
+		About: "the same with WithFailFast(true): it returns at the quorum",
+		open:  openRedsyncGoredis(failFast),
+	},
+	{
+		Name: "redsync-rueidis", Modules: []string{redsyncModule, rueidisModule, compatModule},
+		About: "redsync on rueidis by its own adapter, all with default options",
+		open:  openRedsyncRueidis(),
+	},
+	{
+		Name: "redislock", Modules: []string{bsmModule, goredisModule}, MostNodes: 1,
+		About: "bsm/redislock on go-redis, default options; it knows one master only",
+		open:  openRedislock,
+	},
+	{
+		Name: FloorOfLone, Bound: true, Modules: nil,
+		About: "a lower bound for a lone caller: raw system calls on a locked thread, no Go scheduling",
+		open:  openFloor,
+	},
+}
+
+// Find returns the named peer.
+func Find(name string) (Peer, error) {
+	i := slices.IndexFunc(Peers, func(p Peer) bool { return p.Name == name })
+	if i < 0 {
+		return Peer{}, fmt.Errorf("compare: no peer is called %q", name)
+	}
+	return Peers[i], nil
+}
+
+// Fits reports whether the peer can work on so many masters with so many callers.
+func (p Peer) Fits(nodes, callers int) bool {
+	return (p.MostNodes == 0 || nodes <= p.MostNodes) && (!p.Bound || callers == 1)
+}
+
+// Open connects the peer to the masters.
+func (p Peer) Open(urls []string) (Pairer, error) { return p.open(urls) }
+
+// A Pairer acquires and releases. All callers share it.
+type Pairer interface {
+	// Pair acquires a resource in one try and releases it, and returns how long the acquisition took. In between it
+	// calls held, unless that is nil. An error says whether it came of acquiring or of releasing: see Kind.
+	Pair(ctx context.Context, resource string, ttl time.Duration, held func()) (acquired time.Duration, err error)
+	// Close gives up what the peer has open.
+	Close(ctx context.Context) error
+}
+
+// locker and lease are the part of bench.Locker that a pair needs. redlock.Client and bench.Rueidis satisfy it as they are.
+type (
+	locker[L lease] interface {
+		TryAcquire(ctx context.Context, resource string, ttl time.Duration) (L, error)
+		Close(ctx context.Context) error
+	}
+	lease interface {
+		Release(ctx context.Context) error
+	}
+)
+
+var (
+	_ locker[redlock.Lock]       = (*redlock.Client)(nil)
+	_ locker[bench.RueidisLease] = (*bench.Rueidis)(nil)
+)
+
+// pairer makes a Pairer of a locker. It is generic so that a lease that is a plain value never lies in an interface,
+// which would allocate: the measuring loop shall cost nobody anything.
+type pairer[L lease] struct{ locker[L] }
+
+func (p pairer[L]) Pair(ctx context.Context, resource string, ttl time.Duration, held func()) (time.Duration, error) {
+	start := time.Now()
+	lease, err := p.TryAcquire(ctx, resource, ttl)
+	acquired := time.Since(start)
+	if err != nil {
+		return acquired, &acquireError{err}
+	}
+	if held != nil {
+		held()
+	}
+	if err := lease.Release(ctx); err != nil {
+		return acquired, &releaseError{err}
+	}
+	return acquired, nil
+}
