@@ -1,0 +1,437 @@
+//go:build linux && !redmux_portable
+
+package conn
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// polling reads for all connections of a poller, as a group does, until the test ends. It hands on what each received.
+type polling struct {
+	*Poller
+	conns    []*Conn
+	received []chan []byte
+	room     atomic.Int64 // events that told of room
+	ends     []chan error
+	stop     atomic.Bool
+	done     chan struct{}
+}
+
+// startPolling begins with the connections given; their IDs are their places.
+func startPolling(t testing.TB, conns ...*Conn) *polling {
+	t.Helper()
+	p := &polling{Poller: startPoller(t, len(conns)), conns: conns, done: make(chan struct{})}
+	for i, c := range conns {
+		require.True(t, p.Add(c, i))
+		p.received = append(p.received, make(chan []byte, 1<<16))
+		p.ends = append(p.ends, make(chan error, 1))
+	}
+	go p.run()
+	t.Cleanup(func() {
+		p.stop.Store(true)
+		p.Kick()
+		<-p.done
+	})
+	return p
+}
+
+func (p *polling) run() {
+	defer close(p.done)
+	for !p.stop.Load() {
+		events, _, err := p.Wait()
+		if err != nil {
+			return
+		}
+		for _, e := range events {
+			c := p.conns[e.ID]
+			if e.Writable {
+				p.room.Add(1)
+				c.ResumeWriting()
+			}
+			if !e.Readable {
+				continue
+			}
+			text, err := readAll(c)
+			if len(text) > 0 {
+				p.received[e.ID] <- text
+			}
+			if err != nil {
+				p.Remove(c)
+				p.ends[e.ID] <- err
+			}
+		}
+	}
+}
+
+// narrow is a connection whose kernel takes a few KiB only, so that most of what is sent waits in the backlog.
+func narrow(t testing.TB, network string, backlog int) (*Conn, net.Conn) {
+	t.Helper()
+	ours, theirs := sockets(t, network)
+	require.NoError(t, ours.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(8<<10))
+	return adopt(t, ours, backlog), theirs
+}
+
+// A node that does not read for a while: Send waits for nothing, the other node of the same poller is served meanwhile, and
+// what the node reads in the end, slowly, while more is sent, is what was sent.
+func TestPolledPartialWrites(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			c, theirs := narrow(t, network, 32<<20)
+			ours, echo := sockets(t, network)
+			other := adopt(t, ours, 0)
+			p := startPolling(t, c, other)
+
+			start := time.Now()
+			sent := sendNumbers(t, c, 3<<20)
+			assert.Less(t, time.Since(start), time.Second, "Send waits for nobody")
+			require.Positive(t, c.pending.Load(), "else nothing is tested")
+			roundTrips(t, other, echo, p.received[1], 200)
+
+			var got bytes.Buffer
+			var wg sync.WaitGroup
+			wg.Go(func() { assert.NoError(t, readSlowly(&got, theirs, 6<<20)) })
+			sent = append(sent, sendNumbers(t, c, 3<<20)...)
+			roundTrips(t, other, echo, p.received[1], 200)
+			wg.Wait()
+			assert.True(t, bytes.Equal(sent, got.Bytes()), "%d bytes of %d", got.Len(), len(sent))
+			eventually(t, func() bool { return c.pending.Load() == 0 })
+			assert.Positive(t, p.room.Load())
+
+			// Now that nobody waits for room, no event tells of it, though the peer makes some with each read.
+			time.Sleep(5 * time.Millisecond)
+			before := p.room.Load()
+			for range 50 {
+				require.NoError(t, c.Send([]byte("direct again")))
+				_, err := io.ReadFull(theirs, make([]byte, len("direct again")))
+				require.NoError(t, err)
+			}
+			assert.Zero(t, c.pending.Load())
+			assert.Equal(t, before, p.room.Load())
+		})
+	}
+}
+
+// roundTrips are words that a peer sends back, each within a time that tells a node that is served from one that waits for
+// another node's reader.
+func roundTrips(t testing.TB, c *Conn, theirs net.Conn, received <-chan []byte, n int) {
+	t.Helper()
+	for i := range n {
+		word := fmt.Appendf(nil, "+%d\r\n", i)
+		require.NoError(t, c.Send(word))
+		b := make([]byte, len(word))
+		_, err := io.ReadFull(theirs, b)
+		require.NoError(t, err)
+		_, err = theirs.Write(b)
+		require.NoError(t, err)
+		select {
+		case text := <-received:
+			require.Equal(t, fmt.Sprint(i), string(text))
+		case <-time.After(time.Second):
+			t.Fatal("the other connection is not served")
+		}
+	}
+}
+
+// readSlowly reads by pieces of many sizes, with pauses.
+func readSlowly(to *bytes.Buffer, from io.Reader, total int) error {
+	piece := make([]byte, 64<<10)
+	for to.Len() < total {
+		n, err := from.Read(piece[:1+rand.IntN(len(piece))])
+		to.Write(piece[:n])
+		if err != nil {
+			return err
+		}
+		if rand.IntN(8) == 0 {
+			time.Sleep(rand.N(time.Millisecond))
+		}
+	}
+	return nil
+}
+
+// A reader that goes on and off many times: each time that the writer finds no room it must be told when there is some.
+func TestPolledWriterIsResumedEachTime(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		c, theirs := narrow(t, network, 32<<20)
+		startPolling(t, c)
+		for round := range 8 {
+			sent := bytes.Repeat([]byte{byte(round)}, 128<<10)
+			require.NoError(t, c.Send(sent))
+			got := make([]byte, len(sent))
+			_ = theirs.SetReadDeadline(time.Now().Add(5 * time.Second))
+			_, err := io.ReadFull(theirs, got)
+			require.NoError(t, err, "round %d: the writer was left waiting", round)
+			require.True(t, bytes.Equal(sent, got))
+			eventually(t, func() bool { return c.pending.Load() == 0 })
+		}
+	}
+}
+
+// R26: the backlog has its bound, and whoever waits for room is freed by Break and by Close.
+func TestPolledBacklogIsBounded(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		c, _ := narrow(t, network, 256<<10)
+		p := startPolling(t, c)
+		var err error
+		most := int64(0)
+		for range 10_000 {
+			if err = c.Send(make([]byte, 4<<10)); err != nil {
+				break
+			}
+			most = max(most, c.pending.Load())
+		}
+		assert.ErrorIs(t, err, ErrStalled)
+		assert.LessOrEqual(t, most, int64(256<<10))
+		assert.Greater(t, most, int64(192<<10), "and no less than it may be")
+		freed(t, p, c, ErrStalled)
+	}
+}
+
+func TestPolledWriterIsFreed(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		for name, end := range map[string]func(c *Conn, theirs net.Conn){
+			"Break":    func(c *Conn, _ net.Conn) { c.Break(errTest) },
+			"Shutdown": func(c *Conn, _ net.Conn) { _ = c.Shutdown() },
+			"RST":      func(_ *Conn, theirs net.Conn) { reset(theirs) },
+			"FIN":      func(_ *Conn, theirs net.Conn) { _ = theirs.Close() },
+		} {
+			t.Run(network+"/"+name, func(t *testing.T) {
+				c, theirs := narrow(t, network, 32<<20)
+				p := startPolling(t, c)
+				stuff(t, c)
+				time.Sleep(2 * time.Millisecond) // until the writer waits
+				end(c, theirs)
+				want := map[string]error{"Break": errTest, "Shutdown": ErrClosed}[name]
+				freed(t, p, c, want)
+			})
+		}
+	}
+}
+
+// freed checks that a connection ends for the reader and for the writer, and that Close then has nothing to wait for.
+func freed(t testing.TB, p *polling, c *Conn, want error) {
+	t.Helper()
+	select {
+	case err := <-p.ends[0]:
+		if want != nil {
+			assert.ErrorIs(t, err, want)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("whoever polls was not told of the end")
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.writer.Wait()
+		assert.NoError(t, c.Close())
+	}()
+	select {
+	case <-closed:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the writer was not freed")
+	}
+}
+
+// R8: Break throws away what the peer has not got, and the peer learns so by an RST; Shutdown and Close let it have what was
+// written before the end.
+func TestPolledBreakAborts(t *testing.T) {
+	word := bytes.Repeat([]byte("x"), 1000)
+	for _, tt := range []struct {
+		name    string
+		network string
+		end     func(c *Conn)
+		want    error
+	}{
+		{"Break", "tcp", func(c *Conn) { c.Break(errTest) }, syscall.ECONNRESET},
+		{"Break, Close", "tcp", func(c *Conn) { c.Break(errTest); c.Close() }, syscall.ECONNRESET},
+		{"Break", "unix", func(c *Conn) { c.Break(errTest) }, io.EOF},
+		{"Shutdown", "tcp", func(c *Conn) { c.Shutdown() }, io.EOF},
+		{"Shutdown, Break", "tcp", func(c *Conn) { c.Shutdown(); c.Break(errTest) }, io.EOF},
+		{"Close", "tcp", func(c *Conn) { c.Close() }, io.EOF},
+		{"Close", "unix", func(c *Conn) { c.Close() }, io.EOF},
+	} {
+		t.Run(tt.network+"/"+tt.name, func(t *testing.T) {
+			c, theirs := add(t, startPoller(t, 1), tt.network, 0, 0)
+			require.NoError(t, c.Send(word))
+			tt.end(c)
+			_ = theirs.SetReadDeadline(time.Now().Add(5 * time.Second))
+			got, err := io.ReadAll(theirs)
+			if tt.want == io.EOF {
+				require.NoError(t, err)
+				assert.Len(t, got, len(word), "what was written before the end arrives")
+				return
+			}
+			assert.ErrorIs(t, err, tt.want)
+		})
+	}
+}
+
+// What an abort throws away is really gone: a peer whose window is full, as that of a server that was stopped, finds no more
+// when it reads on than its kernel had already (R8).
+func TestPolledBreakThrowsAway(t *testing.T) {
+	ours, theirs := sockets(t, "tcp")
+	require.NoError(t, theirs.(*net.TCPConn).SetReadBuffer(4<<10))
+	require.NoError(t, ours.(*net.TCPConn).SetWriteBuffer(1<<20))
+	c := adopt(t, ours, 32<<20)
+	p := startPolling(t, c)
+	stuff(t, c)
+	c.Break(errTest)
+	freed(t, p, c, errTest)
+	_ = theirs.SetReadDeadline(time.Now().Add(5 * time.Second))
+	got, err := io.ReadAll(theirs)
+	assert.ErrorIs(t, err, syscall.ECONNRESET)
+	assert.Less(t, len(got), 512<<10, "what our kernel still held has arrived")
+}
+
+// The number of a descriptor that was closed belongs to somebody else the moment after, and a lock command must never go
+// there. Connections are used from all sides while they end, and afterwards, while others open and close files all the time
+// and look at what they find in them.
+func TestDescriptorNumbersAreNotUsedAfterTheirEnd(t *testing.T) {
+	files := openFiles(t)
+	var stop atomic.Bool
+	var strangers, owners sync.WaitGroup
+	looked := new(atomic.Int64)
+	for range 3 {
+		strangers.Go(func() {
+			for !stop.Load() && stranger(t) {
+				looked.Add(1)
+			}
+		})
+	}
+	var ended atomic.Int64
+	until := time.Now().Add(700 * time.Millisecond)
+	for range 3 {
+		owners.Go(func() {
+			for !t.Failed() && time.Now().Before(until) {
+				useToTheEnd(t)
+				ended.Add(1)
+			}
+		})
+	}
+	owners.Wait()
+	stop.Store(true)
+	strangers.Wait()
+	t.Logf("%d connections ended, %d times others looked into their files", ended.Load(), looked.Load())
+	assert.Greater(t, ended.Load(), int64(20))
+	eventually(t, func() bool { return openFiles(t) <= files })
+}
+
+// lockCommand is what no stranger may ever find.
+var lockCommand = resp.AppendCommand(nil, "SET", "resource", "token", "NX", "PX", "10000")
+
+// stranger opens files of its own, for a moment, and reports whether nobody else wrote into them.
+func stranger(t testing.TB) bool {
+	// Several, so that numbers that have just become free are taken at once.
+	type pipe struct{ r, w *os.File }
+	var pipes []pipe
+	defer func() {
+		for _, p := range pipes {
+			p.r.Close()
+			p.w.Close()
+		}
+	}()
+	for range 4 {
+		r, w, err := os.Pipe()
+		if !assert.NoError(t, err) {
+			return false
+		}
+		pipes = append(pipes, pipe{r, w})
+	}
+	time.Sleep(rand.N(300 * time.Microsecond))
+	for _, p := range pipes {
+		_, _ = p.w.Write([]byte("mine"))
+		b := make([]byte, 1<<10)
+		n, err := p.r.Read(b)
+		if !assert.NoError(t, err) || !assert.Equal(t, "mine", string(b[:n]), "somebody else wrote here") {
+			return false
+		}
+	}
+	return true
+}
+
+// useToTheEnd is the life of one polled connection that is used by several goroutines until after it was closed.
+func useToTheEnd(t testing.TB) {
+	p, err := NewPoller(1 + rand.IntN(2))
+	if !assert.NoError(t, err) {
+		return
+	}
+	ours, theirs := socketPair(t, []string{"tcp", "unix"}[rand.IntN(2)])
+	c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 1<<20)
+	assert.NoError(t, c.opened())
+	if !assert.True(t, p.Add(c, 0)) {
+		return
+	}
+	closed := make(chan struct{})
+	var users sync.WaitGroup
+	use := func(f func()) {
+		users.Go(func() {
+			for after := 0; after < 20; { // and so often when it is closed already
+				f()
+				time.Sleep(rand.N(20 * time.Microsecond)) // the owner needs the processor, too
+				select {
+				case <-closed:
+					after++
+				default:
+				}
+			}
+		})
+	}
+	use(func() { _ = c.Send(lockCommand) })
+	use(func() { c.Unread() })
+	users.Go(func() { _, _ = io.Copy(io.Discard, theirs) })
+	users.Go(func() {
+		time.Sleep(rand.N(300 * time.Microsecond))
+		switch rand.IntN(3) {
+		case 0:
+			c.Break(errTest)
+		case 1:
+			_ = c.Shutdown()
+		case 2:
+			reset(theirs)
+		}
+	})
+	for err = nil; err == nil; { // the owner of the read side
+		var events []Event
+		if events, _, err = p.Wait(); err == nil && len(events) > 0 {
+			if events[0].Writable {
+				c.ResumeWriting()
+			}
+			_, err = c.FillNow()
+		}
+	}
+	p.Remove(c)
+	assert.NoError(t, c.Close())
+	close(closed)
+	users.Wait()
+	_ = theirs.Close()
+	assert.NoError(t, p.Close())
+}
+
+// socketPair is sockets for many connections: what it opens its caller closes.
+func socketPair(t testing.TB, network string) (ours, theirs net.Conn) {
+	addr := "127.0.0.1:0"
+	if network == "unix" {
+		addr = fmt.Sprintf("@redmux-%d-%d", os.Getpid(), rand.Uint64()) // in no folder
+	}
+	l, err := net.Listen(network, addr)
+	require.NoError(t, err)
+	defer l.Close()
+	ours, err = net.Dial(network, l.Addr().String())
+	require.NoError(t, err)
+	theirs, err = l.Accept()
+	require.NoError(t, err)
+	return ours, theirs
+}

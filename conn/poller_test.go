@@ -1,0 +1,704 @@
+//go:build linux && !redmux_portable
+
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func startPoller(t testing.TB, n int) *Poller {
+	t.Helper()
+	p, err := NewPoller(n)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+// eachSort runs a test over TCP and unix sockets, with a poller for that connection alone and with one for several.
+func eachSort(t *testing.T, test func(t *testing.T, network string, places int)) {
+	for _, network := range []string{"tcp", "unix"} {
+		for _, places := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s/places=%d", network, places), func(t *testing.T) { test(t, network, places) })
+		}
+	}
+}
+
+// add is a connection over a real socket that the poller has, and the peer's end of it.
+func add(t testing.TB, p *Poller, network string, id, backlog int) (*Conn, net.Conn) {
+	t.Helper()
+	ours, theirs := sockets(t, network)
+	c := adopt(t, ours, backlog)
+	require.True(t, p.Add(c, id))
+	return c, theirs
+}
+
+// wait is one Wait that must not take long.
+func wait(t testing.TB, p *Poller) []Event {
+	t.Helper()
+	late := time.AfterFunc(2*time.Second, p.Kick)
+	events, _, err := p.Wait()
+	require.NoError(t, err)
+	if !late.Stop() {
+		t.Fatal("nothing happened for 2 s")
+	}
+	return events
+}
+
+// nothing checks that there is no event within a while.
+func nothing(t testing.TB, p *Poller) {
+	t.Helper()
+	time.AfterFunc(20*time.Millisecond, p.Kick)
+	events, _, err := p.Wait()
+	require.NoError(t, err)
+	require.Empty(t, events)
+}
+
+// readAll is what one event asks for: FillNow until there is no more. It returns how many bytes came as simple strings.
+func readAll(c *Conn) (text []byte, err error) {
+	for more := true; more && err == nil; {
+		more, err = c.FillNow()
+		for {
+			v, ok, parseErr := c.Next()
+			if parseErr != nil {
+				return text, parseErr
+			}
+			if !ok {
+				break
+			}
+			text = append(text, v.Bytes()...)
+		}
+	}
+	return text, err
+}
+
+func TestPollerSeesBytes(t *testing.T) {
+	eachSort(t, func(t *testing.T, network string, places int) {
+		p := startPoller(t, places)
+		ours, theirs := sockets(t, network)
+		c := adopt(t, ours, 0)
+		_, err := theirs.Write([]byte("+there before\r\n"))
+		require.NoError(t, err)
+		eventually(t, c.Unread)
+		require.True(t, p.Add(c, places-1))
+		for _, want := range []string{"there before", "one", "two"} {
+			eventually(t, c.Unread)
+			assert.Equal(t, []Event{{ID: places - 1, Readable: true}}, wait(t, p))
+			text, err := readAll(c)
+			require.NoError(t, err)
+			assert.Equal(t, want, string(text))
+			more, err := c.FillNow()
+			assert.False(t, more || err != nil, "to find nothing is no error")
+			assert.False(t, c.Unread())
+			nothing(t, p)
+			next := map[string]string{"there before": "one", "one": "two", "two": "three"}[want]
+			_, err = theirs.Write([]byte("+" + next + "\r\n"))
+			require.NoError(t, err)
+		}
+		assert.ErrorIs(t, c.Fill(), errPolled, "to wait for the bytes as well would take them from the poller")
+	})
+}
+
+// waited says whether what is found has only just come: reply times are measured by it.
+func TestWaitTellsWhetherItWaited(t *testing.T) {
+	eachSort(t, func(t *testing.T, network string, places int) {
+		p := startPoller(t, places)
+		c, theirs := add(t, p, network, 0, 0)
+		for _, before := range []bool{true, false, true, false} {
+			if before {
+				_, err := theirs.Write([]byte("+x\r\n"))
+				require.NoError(t, err)
+				eventually(t, c.Unread)
+			} else {
+				time.AfterFunc(20*time.Millisecond, func() { _, _ = theirs.Write([]byte("+x\r\n")) })
+			}
+			events, waited, err := p.Wait()
+			require.NoError(t, err)
+			assert.Len(t, events, 1)
+			assert.Equal(t, !before, waited)
+			_, err = readAll(c)
+			require.NoError(t, err)
+		}
+	})
+}
+
+// Each way in which a connection ends is an event, after which reading comes to the end: also where the last bytes and the
+// end are there together, of which one event tells.
+func TestPollerSeesTheEnd(t *testing.T) {
+	const last = "+last words\r\n"
+	eachSort(t, func(t *testing.T, network string, places int) {
+		for _, tt := range []struct {
+			name  string
+			words string
+			end   func(c *Conn, theirs net.Conn)
+			want  error
+		}{
+			{"FIN", "", func(_ *Conn, theirs net.Conn) { theirs.Close() }, io.EOF},
+			{"bytes and FIN", last, func(_ *Conn, theirs net.Conn) { theirs.Close() }, io.EOF},
+			{"RST", "", func(_ *Conn, theirs net.Conn) { reset(theirs) }, syscall.ECONNRESET},
+			{"bytes and RST", last, func(_ *Conn, theirs net.Conn) { reset(theirs) }, syscall.ECONNRESET},
+			{"Break", "", func(c *Conn, _ net.Conn) { c.Break(errTest) }, errTest},
+			{"bytes and Break", last, func(c *Conn, _ net.Conn) { c.Break(errTest) }, errTest},
+			{"Shutdown", "", func(c *Conn, _ net.Conn) { c.Shutdown() }, ErrClosed},
+			{"bytes and Shutdown", last, func(c *Conn, _ net.Conn) { c.Shutdown() }, ErrClosed},
+		} {
+			for _, during := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/during=%v", tt.name, during), func(t *testing.T) {
+					if tt.want == syscall.ECONNRESET && network == "unix" {
+						tt.want = io.EOF // a unix socket knows no RST
+					}
+					p := startPoller(t, places)
+					c, theirs := add(t, p, network, places-1, 0)
+					end := func() {
+						_, _ = theirs.Write([]byte(tt.words))
+						tt.end(c, theirs)
+					}
+					if during {
+						time.AfterFunc(5*time.Millisecond, end)
+					} else {
+						end()
+						time.Sleep(2 * time.Millisecond) // so that all of it is one event
+					}
+					var text []byte
+					var err error
+					for err == nil {
+						for range wait(t, p) {
+							var more []byte
+							more, err = readAll(c)
+							text = append(text, more...)
+						}
+					}
+					assert.ErrorIs(t, err, tt.want)
+					assert.Equal(t, c.Err(), err, "the first cause counts")
+					if tt.want == io.EOF && tt.words != "" {
+						assert.Equal(t, "last words", string(text))
+					}
+				})
+			}
+		}
+	})
+}
+
+// reset ends a connection with an RST, where the socket knows it.
+func reset(nc net.Conn) {
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = nc.Close()
+}
+
+func TestUnreadWhenBroken(t *testing.T) {
+	eachSort(t, func(t *testing.T, network string, places int) {
+		for name, end := range map[string]func(c *Conn){
+			"Break":    func(c *Conn) { c.Break(errTest) },
+			"Shutdown": func(c *Conn) { c.Shutdown() },
+			"Close":    func(c *Conn) { c.Close() },
+		} {
+			t.Run(name, func(t *testing.T) {
+				c, theirs := add(t, startPoller(t, places), network, 0, 0)
+				_, err := theirs.Write([]byte("+x\r\n"))
+				require.NoError(t, err)
+				eventually(t, c.Unread)
+				end(c)
+				assert.False(t, c.Unread())
+			})
+		}
+	})
+}
+
+func TestKick(t *testing.T) {
+	eachSort(t, func(t *testing.T, network string, places int) {
+		p := startPoller(t, places)
+		_, _ = add(t, p, network, 0, 0)
+		for range 100 {
+			p.Kick() // before
+			assert.Empty(t, wait(t, p))
+		}
+		p.Kick()
+		p.Kick()
+		assert.Empty(t, wait(t, p))
+		nothing(t, p) // both were one
+
+		for range 100 { // during
+			kicked := make(chan struct{})
+			go func() {
+				time.Sleep(rand.N(200 * time.Microsecond))
+				p.Kick()
+				close(kicked)
+			}()
+			assert.Empty(t, wait(t, p))
+			<-kicked
+		}
+	})
+}
+
+// A poller that has no connection yet, or none any more, can be kicked too.
+func TestKickWithNothingToPoll(t *testing.T) {
+	for _, places := range []int{1, 2} {
+		p := startPoller(t, places)
+		p.Kick()
+		assert.Empty(t, wait(t, p))
+		nothing(t, p)
+		c, _ := add(t, p, "tcp", 0, 0)
+		p.Remove(c)
+		time.AfterFunc(time.Millisecond, p.Kick)
+		assert.Empty(t, wait(t, p))
+		nothing(t, p)
+	}
+}
+
+// Kicks from everywhere lose no event of a connection, and no kick is lost among the events.
+func TestKicksAmongEvents(t *testing.T) {
+	eachSort(t, func(t *testing.T, network string, places int) {
+		p := startPoller(t, places)
+		c, theirs := add(t, p, network, 0, 0)
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						p.Kick()
+						runtime.Gosched()
+					}
+				}
+			})
+		}
+		for range 1000 {
+			_, err := theirs.Write([]byte("+x\r\n"))
+			require.NoError(t, err)
+			for text := []byte(nil); len(text) == 0; {
+				for range wait(t, p) {
+					text, err = readAll(c)
+					require.NoError(t, err)
+				}
+			}
+		}
+		close(stop)
+		wg.Wait()
+		for range 100 {
+			_, err := theirs.Write([]byte("+x\r\n"))
+			require.NoError(t, err)
+			p.Kick()
+			wait(t, p)
+		}
+	})
+}
+
+func TestWaitAllocatesNothing(t *testing.T) {
+	eachSort(t, func(t *testing.T, network string, places int) {
+		p := startPoller(t, places)
+		c, theirs := add(t, p, network, 0, 0)
+		go func() { // an echo that allocates nothing
+			var b [64]byte
+			for {
+				n, err := theirs.Read(b[:])
+				if err == nil {
+					_, err = theirs.Write(b[:n])
+				}
+				if err != nil {
+					return
+				}
+			}
+		}()
+		word := []byte("+x\r\n")
+		roundTrip := func() {
+			if err := c.Send(word); err != nil {
+				t.Fatal(err)
+			}
+			for got := false; !got; {
+				events, _, err := p.Wait()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range events {
+					if _, err := c.FillNow(); err != nil {
+						t.Fatal(err)
+					}
+					_, got, _ = c.Next()
+				}
+			}
+		}
+		assert.Zero(t, testing.AllocsPerRun(2000, roundTrip), network)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { p.Kick(); _, _, _ = p.Wait() }), network)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { c.Unread() }), network)
+	})
+}
+
+// Events name their connection, all that have something to tell are told of, and nobody's bytes are another's.
+func TestPollerOfMany(t *testing.T) {
+	const n = 16
+	p := startPoller(t, n)
+	var conns []*Conn
+	var peers []net.Conn
+	for i := range n {
+		c, theirs := add(t, p, []string{"tcp", "unix"}[i%2], i, 0)
+		conns, peers = append(conns, c), append(peers, theirs)
+	}
+	for round := range 200 {
+		want := make(map[int]string)
+		for i := range n {
+			if rand.N(3) == 0 {
+				want[i] = fmt.Sprintf("%d of round %d", i, round)
+				_, err := fmt.Fprintf(peers[i], "+%s\r\n", want[i])
+				require.NoError(t, err)
+			}
+		}
+		got := make(map[int]string)
+		for len(got) < len(want) {
+			for _, e := range wait(t, p) {
+				require.True(t, e.Readable)
+				require.False(t, e.Writable, "nobody waits for room")
+				text, err := readAll(conns[e.ID])
+				require.NoError(t, err)
+				if len(text) > 0 {
+					got[e.ID] = string(text)
+				}
+			}
+		}
+		require.Equal(t, want, got)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	p := startPoller(t, 2)
+	gone, itsPeer := add(t, p, "tcp", 0, 0)
+	stays, theirs := add(t, p, "tcp", 1, 0)
+	p.Remove(gone)
+	_, err := itsPeer.Write([]byte("+x\r\n"))
+	require.NoError(t, err)
+	eventually(t, gone.Unread)
+	nothing(t, p)
+	gone.Break(errTest)
+	nothing(t, p)
+	_, err = theirs.Write([]byte("+x\r\n"))
+	require.NoError(t, err)
+	assert.Equal(t, []Event{{ID: 1, Readable: true}}, wait(t, p))
+	_, err = readAll(stays)
+	assert.NoError(t, err)
+	require.NoError(t, gone.Close())
+
+	again, itsPeer := add(t, p, "tcp", 0, 0) // the place is free for another connection
+	_, err = itsPeer.Write([]byte("+x\r\n"))
+	require.NoError(t, err)
+	assert.Equal(t, []Event{{ID: 0, Readable: true}}, wait(t, p))
+	p.Remove(again)
+	p.Remove(again) // and twice is harmless
+}
+
+// One connection after another in the place of one, as a node that is connected again and again.
+func TestPlaceIsTakenAgain(t *testing.T) {
+	eachSort(t, func(t *testing.T, network string, places int) {
+		p := startPoller(t, places)
+		for round := range 20 {
+			c, theirs := add(t, p, network, 0, 0)
+			for range 3 {
+				_, err := fmt.Fprintf(theirs, "+%d\r\n", round)
+				require.NoError(t, err)
+				require.Equal(t, []Event{{ID: 0, Readable: true}}, wait(t, p))
+				text, err := readAll(c)
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprint(round), string(text))
+			}
+			reset(theirs)
+			for err := error(nil); err == nil; {
+				for range wait(t, p) {
+					_, err = readAll(c)
+				}
+			}
+			p.Remove(c)
+			require.NoError(t, c.Close())
+			p.Kick()
+			require.Empty(t, wait(t, p), "nothing of it is left in the poller")
+		}
+	})
+}
+
+// What cannot be polled is refused, and serves as if nothing had been tried.
+func TestAddRefuses(t *testing.T) {
+	p := startPoller(t, 1)
+	serves := func(t *testing.T, c *Conn, theirs net.Conn) {
+		t.Helper()
+		go func() { _, _ = theirs.Write([]byte("+by Fill\r\n")) }()
+		require.NoError(t, c.Fill())
+		v, ok, err := c.Next()
+		require.True(t, ok && err == nil)
+		assert.Equal(t, "by Fill", string(v.Bytes()))
+		require.NoError(t, c.Send([]byte("x")))
+		n, err := theirs.Read(make([]byte, 1))
+		require.True(t, n == 1 && err == nil)
+	}
+	t.Run("TLS", func(t *testing.T) {
+		ours, theirs := sockets(t, "tcp")
+		client, server := secured(t, newCertificates(t), ours, theirs)
+		c := adopt(t, client, 0)
+		assert.False(t, p.Add(c, 0))
+		serves(t, c, server)
+	})
+	t.Run("unknown", func(t *testing.T) {
+		c, theirs := pair(t, 0)
+		defer theirs.Close()
+		assert.False(t, p.Add(c, 0))
+		serves(t, c, theirs)
+	})
+	t.Run("a kind of its own around a socket", func(t *testing.T) {
+		ours, theirs := sockets(t, "tcp")
+		c := adopt(t, struct{ net.Conn }{ours}, 0)
+		assert.False(t, p.Add(c, 0))
+		serves(t, c, theirs)
+	})
+	t.Run("backlog", func(t *testing.T) {
+		ours, theirs := sockets(t, "tcp")
+		require.NoError(t, ours.(*net.TCPConn).SetWriteBuffer(8<<10))
+		c := adopt(t, ours, 32<<20)
+		sent := sendNumbers(t, c, 4<<20)
+		require.Positive(t, c.pending.Load(), "else nothing is tested")
+		assert.False(t, p.Add(c, 0))
+		got := make([]byte, len(sent))
+		_, err := io.ReadFull(theirs, got)
+		require.NoError(t, err)
+		assert.True(t, slices.Equal(sent, got))
+		serves(t, c, theirs)
+		eventually(t, func() bool { return c.pending.Load() == 0 })
+		require.True(t, p.Add(c, 0), "now it has none")
+		p.Remove(c)
+	})
+	t.Run("broken", func(t *testing.T) {
+		ours, _ := sockets(t, "tcp")
+		c := adopt(t, ours, 0)
+		c.Break(errTest)
+		assert.False(t, p.Add(c, 0))
+		assert.ErrorIs(t, c.Fill(), errTest)
+	})
+	t.Run("poller closed", func(t *testing.T) { // the system refuses, at the very last step
+		closed, err := NewPoller(1)
+		require.NoError(t, err)
+		require.NoError(t, closed.Close())
+		for _, network := range []string{"tcp", "unix"} {
+			ours, theirs := sockets(t, network)
+			c := adopt(t, ours, 0)
+			files := openFiles(t)
+			assert.False(t, closed.Add(c, 0))
+			assert.Equal(t, files, openFiles(t))
+			serves(t, c, theirs)
+		}
+	})
+	nothing(t, p)
+}
+
+// A connection that breaks while it is being added is added or refused; either way its owner learns why it broke, its peer
+// that it did, and no descriptor is left.
+func TestAddOfAConnectionThatBreaks(t *testing.T) {
+	pollers := []*Poller{startPoller(t, 1), startPoller(t, 2)}
+	broken, err := NewPoller(1)
+	require.NoError(t, err)
+	require.NoError(t, broken.Close())
+	files := openFiles(t)
+	added := 0
+	for i := range 600 {
+		use := pollers[i/6%2]
+		if i%3 == 2 {
+			use = broken // which makes Add take back what it did
+		}
+		ours, theirs := sockets(t, []string{"tcp", "unix"}[i%2])
+		c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 0)
+		require.NoError(t, c.opened())
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		wg.Go(func() {
+			<-start
+			for range i % 50 { // some instructions earlier or later
+				runtime.Gosched()
+			}
+			if i%4 < 2 {
+				c.Break(errTest)
+			} else {
+				_ = c.Shutdown()
+			}
+		})
+		close(start)
+		for range rand.N(50) {
+			runtime.Gosched()
+		}
+		if use.Add(c, 0) {
+			added++
+			for err = nil; err == nil; {
+				for range wait(t, use) {
+					_, err = c.FillNow()
+				}
+			}
+			use.Remove(c)
+		} else {
+			err = c.Fill()
+		}
+		require.True(t, errors.Is(err, errTest) || errors.Is(err, ErrClosed), "%v", err)
+		wg.Wait()
+		_ = theirs.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_, err = theirs.Read(make([]byte, 1))
+		require.True(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), "the peer: %v", err)
+		require.NoError(t, c.Close())
+		require.NoError(t, theirs.Close())
+	}
+	t.Logf("%d were added", added)
+	assert.Positive(t, added)
+	assert.LessOrEqual(t, openFiles(t), files)
+}
+
+// R28: in whatever order a connection ends, nothing is left of it.
+func TestNothingIsLeftOfAPolledConnection(t *testing.T) {
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	untilEnd := func(p *Poller, c *Conn) {
+		for err := error(nil); err == nil; {
+			for range wait(t, p) {
+				_, err = readAll(c)
+			}
+		}
+		p.Remove(c)
+	}
+	orders := map[string]func(p *Poller, c *Conn, theirs net.Conn){
+		"Close":                   func(_ *Poller, c *Conn, _ net.Conn) { assert.NoError(t, c.Close()) },
+		"Break, Close":            func(_ *Poller, c *Conn, _ net.Conn) { c.Break(errTest); assert.NoError(t, c.Close()) },
+		"Remove, Close":           func(p *Poller, c *Conn, _ net.Conn) { p.Remove(c); assert.NoError(t, c.Close()) },
+		"Close, Close":            func(_ *Poller, c *Conn, _ net.Conn) { _ = c.Close(); assert.NoError(t, c.Close()) },
+		"peer first":              func(p *Poller, c *Conn, theirs net.Conn) { theirs.Close(); untilEnd(p, c); _ = c.Close() },
+		"peer first, by an RST":   func(p *Poller, c *Conn, theirs net.Conn) { reset(theirs); untilEnd(p, c); _ = c.Close() },
+		"peer first, and unread":  func(_ *Poller, c *Conn, theirs net.Conn) { theirs.Close(); _ = c.Close() },
+		"poller first":            func(p *Poller, c *Conn, _ net.Conn) { _ = p.Close(); assert.NoError(t, c.Close()) },
+		"Break, poller, Close":    func(p *Poller, c *Conn, _ net.Conn) { c.Break(nil); _ = p.Close(); _ = c.Close() },
+		"a backlog, Close":        func(_ *Poller, c *Conn, _ net.Conn) { stuff(t, c); _ = c.Close() },
+		"a backlog, Break, Close": func(_ *Poller, c *Conn, _ net.Conn) { stuff(t, c); c.Break(nil); _ = c.Close() },
+		"Shutdown from elsewhere": func(p *Poller, c *Conn, _ net.Conn) {
+			shut := make(chan error)
+			go func() { shut <- c.Shutdown() }()
+			untilEnd(p, c)
+			assert.NoError(t, <-shut)
+			assert.NoError(t, c.Close())
+		},
+		"Send afterwards": func(_ *Poller, c *Conn, _ net.Conn) {
+			assert.NoError(t, c.Close())
+			assert.ErrorIs(t, c.Send([]byte("x")), ErrClosed)
+		},
+	}
+	for name, end := range orders {
+		for i, network := range []string{"tcp", "unix", "tcp", "unix"} {
+			p, err := NewPoller(1 + i/2)
+			require.NoError(t, err)
+			ours, theirs := sockets(t, network)
+			c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 16<<20)
+			require.NoError(t, c.opened())
+			require.True(t, p.Add(c, 0))
+			end(p, c, theirs)
+			_ = p.Close()
+			_ = theirs.Close()
+			eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines && openFiles(t) <= files })
+			if t.Failed() {
+				t.Fatalf("%s over %s", name, network)
+			}
+		}
+	}
+}
+
+// stuff sends until the writer waits for room.
+func stuff(t testing.TB, c *Conn) {
+	t.Helper()
+	for c.pending.Load() == 0 {
+		require.NoError(t, c.Send(make([]byte, 1<<20)))
+	}
+}
+
+// more says that the buffer was filled. Events are told once, so whoever does not read on after it would find the rest
+// with the next bytes only, which may be another's answer.
+func TestFillNowTellsWhetherThereMayBeMore(t *testing.T) {
+	eachSort(t, func(t *testing.T, network string, places int) {
+		p := startPoller(t, places)
+		c, theirs := add(t, p, network, 0, 0)
+		for _, beyond := range []int{-1, 0, 1} {
+			size := len(c.reader.Space()) + beyond
+			_, err := theirs.Write(blob(size))
+			require.NoError(t, err)
+			eventually(t, func() bool { return unreadBytes(c) == size })
+			more, err := c.FillNow()
+			require.NoError(t, err)
+			assert.Equal(t, beyond >= 0, more, "%d bytes, %s", size, network)
+			_, err = readAll(c)
+			require.NoError(t, err)
+			assert.False(t, c.Unread())
+		}
+	})
+}
+
+// blob is a simple string that takes exactly so many bytes on the wire.
+func blob(size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = 'a' + byte(i%26)
+	}
+	b[0] = '+'
+	copy(b[size-2:], "\r\n")
+	return b
+}
+
+// unreadBytes is how many bytes the kernel holds for a polled connection.
+func unreadBytes(c *Conn) int {
+	var n int32
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.Load().fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
+	return int(n)
+}
+
+// A peer that writes in bursts of many sizes around the decoder's buffer, each after the one before was read: if one byte
+// were left without an event, there would be no end of waiting for it.
+func TestEdgesLeaveNothingUnread(t *testing.T) {
+	const buffer = 8 << 10
+	var sizes []int
+	for _, n := range []int{1, 2, 3, 4} {
+		for d := -3; d <= 3; d++ {
+			sizes = append(sizes, n*buffer+d)
+		}
+	}
+	for range 60 {
+		sizes = append(sizes, 8+rand.IntN(5*buffer))
+	}
+	eachSort(t, func(t *testing.T, network string, places int) {
+		p := startPoller(t, places)
+		c, theirs := add(t, p, network, 0, 0)
+		for _, size := range sizes {
+			burst := blob(size)
+			written := make(chan error, 1)
+			go func() {
+				cut := 1 + rand.IntN(size-1) // in two pieces, so that the events come at odd moments
+				_, err := theirs.Write(burst[:cut])
+				if err == nil {
+					_, err = theirs.Write(burst[cut:])
+				}
+				written <- err
+			}()
+			var text []byte
+			for len(text) == 0 {
+				for range wait(t, p) {
+					some, err := readAll(c)
+					require.NoError(t, err)
+					text = append(text, some...)
+				}
+			}
+			require.NoError(t, <-written)
+			require.True(t, "+"+string(text)+"\r\n" == string(burst), "%d bytes", size)
+		}
+	})
+}

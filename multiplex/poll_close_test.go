@@ -1,0 +1,130 @@
+//go:build linux && !redmux_portable
+
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Close while callers poll, wait and come, and while connections die: everyone has an answer, and nothing is left (R28).
+func TestPolledCloseAtAnyTime(t *testing.T) {
+	for size, rounds := range map[int]int{5: 150, 1: 50} {
+		t.Run(fmt.Sprint("nodes=", size), func(t *testing.T) { closeAtAnyTime(t, size, rounds) })
+	}
+}
+
+func closeAtAnyTime(t *testing.T, size, rounds int) {
+	redistest.NoLeaks(t)
+	random := seeded(t, rand.Uint64())
+	nodes := startWireNodes(t, size)
+	for round := range rounds {
+		callers := []int{0, 1, 2, 8, 40}[round%5]
+		silent := random.IntN(Quorum(size) + 1) // at the most there is no quorum, so that all wait
+		for i, n := range nodes {
+			n.silent.Store(i < silent)
+		}
+		g := onWire(t, nodes, func(c *Config) { c.VoteTimeout = 20 * time.Millisecond })
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() { callUntilClosed(t, g, i) })
+		}
+		if round%3 == 0 {
+			dies := random.IntN(2000)
+			wg.Go(func() {
+				time.Sleep(time.Duration(dies) * time.Microsecond)
+				nodes[0].drop()
+				nodes[size-1].drop()
+			})
+		}
+		if after := random.IntN(3000); round%7 != 0 {
+			time.Sleep(time.Duration(after) * time.Microsecond)
+		}
+		closesInTime(t, g)
+		within(t, 5*time.Second, fmt.Sprintf("round %d: the callers", round), wg.Wait)
+		require.NoError(t, g.settled())
+		assert.Zero(t, g.poller.attached.Load())
+		for _, n := range g.nodes {
+			assert.Nil(t, n.polled.Load())
+		}
+		if t.Failed() {
+			t.Fatalf("round %d: %d callers, %d silent", round, callers, silent)
+		}
+	}
+}
+
+func callUntilClosed(t testing.TB, g *Group, caller int) {
+	for n := 0; ; n++ {
+		ctx, cancel := background, context.CancelFunc(func() {})
+		if n%4 == 3 {
+			ctx, cancel = context.WithTimeout(ctx, rand.N(2*time.Millisecond))
+		}
+		err := pairOn(ctx, g, fmt.Sprint(caller, "-", n))
+		cancel()
+		if errors.Is(err, ErrClosed) {
+			return
+		}
+		if !assert.True(t, isOutcome(err), "%v", err) {
+			return
+		}
+		if errors.Is(err, ErrUndecided) {
+			time.Sleep(100 * time.Microsecond) // it may be known at once
+		}
+	}
+}
+
+// When every connection has died there is nothing whose end could wake whoever polls: Close must.
+func TestPolledCloseWithNothingToPoll(t *testing.T) {
+	redistest.NoLeaks(t)
+	for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond} {
+		for range 3 {
+			nodes := startWireNodes(t, 3)
+			g := onWire(t, nodes)
+			require.NoError(t, pairOn(background, g, "k"))
+			for _, n := range nodes {
+				n.close()
+			}
+			soon(t, "all are down", func() bool { return g.poller.attached.Load() == 0 })
+			time.Sleep(after)
+			closesInTime(t, g)
+		}
+	}
+}
+
+// A caller that still has the role when the group is closed calls the group's goroutine when it leaves, though nobody waits:
+// that one has to read the ends of the connections.
+func TestPolledCloseBeforeACallerLeaves(t *testing.T) {
+	redistest.NoLeaks(t)
+	g := onWire(t, startWireNodes(t, 3))
+	takeRole(t, g)
+	closed := make(chan error, 1)
+	go func() { closed <- g.Close(background) }()
+	soon(t, "the group is stopped", func() bool { return g.stopped.Err() != nil })
+	time.Sleep(5 * time.Millisecond) // until its goroutine has found the role taken
+	g.poller.leave()
+	within(t, 5*time.Second, "Close", func() { assert.NoError(t, <-closed) })
+}
+
+// Close where there never was a connection, while the watch has looked already.
+func TestPolledCloseWithNobodyThere(t *testing.T) {
+	redistest.NoLeaks(t)
+	n := startWireNode(t)
+	n.close()
+	for range 20 {
+		config := Config{ProbeAfter: time.Millisecond}
+		config.Nodes = append(config.Nodes, confOf(n))
+		g, err := New(config)
+		require.NoError(t, err)
+		time.Sleep(rand.N(5 * time.Millisecond))
+		closesInTime(t, g)
+	}
+}

@@ -1,0 +1,143 @@
+//go:build linux && !redmux_portable
+
+package multiplex
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An idle group has nothing to do: its goroutine is parked on all sockets, and the watch sleeps until the next probe.
+func TestPolledIdleGroupDoesNotTick(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		t.Run(fmt.Sprint("used=", used), func(t *testing.T) {
+			g := onWire(t, startWireNodes(t, 3), func(c *Config) { c.ProbeAfter = time.Minute })
+			if used {
+				require.NoError(t, pairOn(background, g, "k"))
+			}
+			next := func() time.Duration {
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				return g.tickAt - g.now()
+			}
+			soon(t, "the watch rests", func() bool { return next() > 30*time.Second })
+			for end := time.Now().Add(150 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				if next() < 30*time.Second {
+					t.Fatal("the watch looks again though nothing is owed")
+				}
+			}
+			assert.Equal(t, roleServer, g.poller.role.Load(), "somebody waits for the end of connections, and for pushes")
+		})
+	}
+}
+
+// The end of a connection, and bytes that nobody asked for (R16), are noticed though nobody calls.
+func TestPolledIdleGroupNotices(t *testing.T) {
+	for _, size := range []int{1, 3} {
+		for name, happen := range map[string]func(n *wireNode){
+			"the end":       (*wireNode).drop,
+			"surplus bytes": func(n *wireNode) { n.say("+OK\r\n") },
+			"a push":        func(n *wireNode) { n.say(">1\r\n$3\r\nhey\r\n") },
+		} {
+			for _, used := range []bool{false, true} {
+				t.Run(fmt.Sprintf("nodes=%d/used=%v/%s", size, used, name), func(t *testing.T) {
+					nodes := startWireNodes(t, size)
+					// Without probes, whatever is not noticed by polling is not noticed at all.
+					g := onWire(t, nodes, func(c *Config) { c.ProbeAfter = time.Minute })
+					if used {
+						require.NoError(t, pairOn(background, g, "k"))
+						time.Sleep(20 * time.Millisecond) // until the group rests
+					}
+					bestOfThree(t, func() error { return noticedAfter(t, g, size-1, func() { happen(nodes[size-1]) }) })
+				})
+			}
+		}
+	}
+}
+
+// noticedAfter measures how long it takes until the death of a node's connection is known.
+func noticedAfter(t testing.TB, g *Group, node int, happen func()) error {
+	t.Helper()
+	soon(t, "up", func() bool { return g.stateOf(node) == Up })
+	time.Sleep(10 * time.Millisecond)
+	deaths := g.Nodes()[node].Deaths
+	happen()
+	if took := soon(t, "a death", func() bool { return g.Nodes()[node].Deaths > deaths }); took > 20*time.Millisecond {
+		return fmt.Errorf("noticed after %v", took)
+	}
+	return nil
+}
+
+// Probes of an idle connection are answered, and the answer is read (R26).
+func TestPolledIdleConnectionsAreProbed(t *testing.T) {
+	nodes := startWireNodes(t, 3)
+	g := onWire(t, nodes, func(c *Config) { c.ProbeAfter = 20 * time.Millisecond })
+	require.NoError(t, pairOn(background, g, "k"))
+	soon(t, "the replies are read", g.read)
+	probed := make([]int64, 3)
+	for i, n := range g.nodes {
+		before := n.heard.Load()
+		soon(t, "a probe's answer", func() bool { return n.heard.Load() > before+int64(30*time.Millisecond) })
+		probed[i] = n.heard.Load()
+	}
+	time.Sleep(100 * time.Millisecond)
+	for i, s := range g.Nodes() {
+		assert.Zero(t, s.Deaths)
+		g.mu.Lock()
+		assert.Less(t, len(g.nodes[i].lane.awaited), 2, "probes whose answers nobody reads")
+		g.mu.Unlock()
+		assert.Greater(t, g.nodes[i].heard.Load(), probed[i])
+	}
+}
+
+// A node's last answer and its end may be there together, as of a server that is shut down: one event tells of both. The
+// node must be known to be down, instead of costing the next callers a vote.
+func TestPolledAnswerAndEndTogether(t *testing.T) {
+	for _, size := range []int{1, 3} {
+		t.Run(fmt.Sprint("nodes=", size), func(t *testing.T) {
+			nodes := startWireNodes(t, size)
+			g := onWire(t, nodes)
+			last := size - 1
+			for round := range 3 {
+				soon(t, "up", func() bool { return g.stateOf(last) == Up && g.read() })
+				deaths := g.Nodes()[last].Deaths
+				nodes[last].behave(func(_ []string, answer string) (string, bool) {
+					// Of several the others have answered by now and the caller has left, so that nobody polls until the
+					// watch has looked.
+					time.Sleep(500 * time.Microsecond)
+					return answer, true
+				})
+				_, err := claimOn(background, g, "k", "t")
+				require.NoError(t, err, "the answer counts")
+				end := time.Now().Add(time.Second)
+				for g.Nodes()[last].Deaths == deaths {
+					if time.Now().After(end) {
+						t.Fatalf("round %d: the end was not noticed within a second", round)
+					}
+					time.Sleep(time.Millisecond)
+				}
+				nodes[last].behave(nil)
+			}
+		})
+	}
+}
+
+// Real servers that are shut down in order: FIN after their last answers.
+func TestPolledServersThatShutDown(t *testing.T) {
+	for name, over := range map[string]redistest.Option{"tcp": redistest.OverTCP, "unix": redistest.OverUnix} {
+		t.Run(name, func(t *testing.T) {
+			servers := redistest.Servers(t, 3, over)
+			g := onServers(t, servers)
+			require.NoError(t, pairOn(background, g, "k"))
+			for i, s := range servers {
+				_, _ = s.Do("SHUTDOWN", "NOSAVE")
+				soon(t, "down", func() bool { return g.stateOf(i) != Up })
+			}
+		})
+	}
+}

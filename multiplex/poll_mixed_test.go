@@ -1,0 +1,132 @@
+//go:build linux && !redmux_portable
+
+package multiplex
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// mixedServers are three plain servers and two with TLS.
+func mixedServers(t testing.TB) []*redistest.Server {
+	t.Helper()
+	servers := redistest.Servers(t, 3, redistest.OverTCP)
+	return append(servers, redistest.Servers(t, 2, redistest.OverTLS)...)
+}
+
+// polledNodes are the nodes that whoever polls reads.
+func (g *Group) polledNodes() (s Set) {
+	for i, n := range g.nodes {
+		if n.polled.Load() != nil {
+			s |= setOf(i)
+		}
+	}
+	return s
+}
+
+// A group of both sorts: a caller polls the plain ones, the others have their readers, and the outcome is that of all.
+func TestPolledMixedGroup(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers := mixedServers(t)
+	g := onServers(t, servers, func(c *Config) { c.VoteTimeout, c.ShedAfter = 500*time.Millisecond, time.Minute })
+	assert.Equal(t, everyone(3), g.polledNodes())
+
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for n := range 50 {
+				assert.NoError(t, pairOn(background, g, fmt.Sprint(i, "-", n)))
+			}
+		})
+	}
+	within(t, 20*time.Second, "callers", wg.Wait)
+
+	// With two plain ones silent the quorum needs both votes that readers count: they must wake whoever polls.
+	for _, s := range servers[:2] {
+		require.NoError(t, s.Stop())
+	}
+	bestOfThree(t, func() error {
+		var took []time.Duration
+		for i := range 20 {
+			start := time.Now()
+			within(t, 10*time.Second, "a claim", func() {
+				_, err := claimOn(background, g, fmt.Sprint("woken:", i, time.Now().UnixNano()), "t")
+				assert.NoError(t, err)
+			})
+			took = append(took, time.Since(start))
+		}
+		slices.Sort(took)
+		t.Logf("decided by readers: median %v", took[10])
+		if took[10] > 20*time.Millisecond {
+			return fmt.Errorf("half of the calls took more than %v", took[10])
+		}
+		return nil
+	})
+
+	// And with one of those silent too, a cancellation must.
+	require.NoError(t, servers[4].Stop())
+	bestOfThree(t, func() error {
+		ctx, cancel := context.WithCancel(background)
+		var ended time.Time
+		time.AfterFunc(20*time.Millisecond, func() { ended = time.Now(); cancel() })
+		within(t, 10*time.Second, "a cancelled claim", func() {
+			_, err := claimOn(ctx, g, "cancelled", "t")
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+		if late := time.Since(ended); late > 15*time.Millisecond {
+			return fmt.Errorf("the cancellation was noticed after %v", late)
+		}
+		return nil
+	})
+	requireSettled(t, g)
+	closesInTime(t, g)
+	assert.Zero(t, g.poller.attached.Load())
+}
+
+// What the NetDial of a user returned is never polled, plain socket or not (Config.Portable).
+func TestPolledGroupWithNetDial(t *testing.T) {
+	redistest.NoLeaks(t)
+	nodes := startWireNodes(t, 5)
+	g := onWire(t, nodes, patient, func(c *Config) {
+		for i := range 2 {
+			c.Nodes[i].NetDial = new(net.Dialer).DialContext
+		}
+	})
+	for i := range 200 {
+		require.NoError(t, pairOn(background, g, fmt.Sprint(i)))
+	}
+	nodes[4].drop()
+	nodes[0].drop()
+	soon(t, "all up again", func() bool {
+		all := g.Nodes()
+		return all[0].Connects == 2 && all[4].Connects == 2 && all[0].State == Up && all[4].State == Up
+	})
+	require.NoError(t, pairOn(background, g, "k"))
+	polled := g.polledNodes()
+	closesInTime(t, g)
+	assert.Equal(t, everyone(5)&^everyone(2), polled)
+}
+
+// Portable, and groups that have nothing to poll, need no poller.
+func TestPortableGroupsHaveNoPoller(t *testing.T) {
+	nodes := startWireNodes(t, 3)
+	g := onWire(t, nodes, patient, func(c *Config) { c.Portable = true })
+	assert.Nil(t, g.poller)
+	require.NoError(t, pairOn(background, g, "k"))
+	all := onWire(t, nodes, patient, func(c *Config) {
+		for i := range c.Nodes {
+			c.Nodes[i].NetDial = new(net.Dialer).DialContext
+		}
+	})
+	assert.Nil(t, all.poller)
+	require.NoError(t, pairOn(background, all, "k"))
+}

@@ -1,0 +1,414 @@
+//go:build linux && !redmux_portable
+
+package multiplex
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A lone caller has the role while it waits, and nobody has to wake it; a second one sleeps.
+func TestPolledLoneCallerReadsForItself(t *testing.T) {
+	nodes := startWireNodes(t, 3)
+	g := onWire(t, nodes, patient)
+	p := g.poller
+	require.NotNil(t, p)
+	require.NoError(t, pairOn(background, g, "k"))
+	// When the watch has given the role to the group's goroutine, a call goes through that one; the next is on its own.
+	for _, n := range nodes {
+		n.behave(func(_ []string, answer string) (string, bool) {
+			time.Sleep(5 * time.Millisecond)
+			return answer, false
+		})
+	}
+	bestOfThree(t, func() error {
+		_ = pairOn(background, g, "k")
+		done := make(chan error, 2)
+		go func() { _, err := claimOn(background, g, "k", "t"); done <- err }()
+		time.Sleep(time.Millisecond)
+		first := p.role.Load()
+		go func() { _, err := claimOn(background, g, "k", "t"); done <- err }()
+		time.Sleep(time.Millisecond)
+		waiting := p.waiting.Load()
+		require.NoError(t, errors.Join(<-done, <-done))
+		if first != roleCaller || waiting != 1 {
+			return fmt.Errorf("role %d, %d waiting", first, waiting)
+		}
+		return nil
+	})
+	requireSettled(t, g)
+}
+
+// takeRole takes the role as a caller would.
+func takeRole(t testing.TB, g *Group) {
+	t.Helper()
+	soon(t, "the role is free", func() bool {
+		g.poller.events.Kick() // the group's goroutine may wait for events; for a moment nobody has the role then
+		return g.poller.take(roleCaller)
+	})
+}
+
+// holdRole takes the role, and returns when another caller sleeps and the replies to it lie unread.
+func holdRole(t testing.TB, g *Group, call func() error) (done <-chan error) {
+	t.Helper()
+	p := g.poller
+	takeRole(t, g)
+	ended := make(chan error, 1)
+	go func() { ended <- call() }()
+	soon(t, "the other waits, and is answered", func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return p.waiting.Load() == 1 && g.unread() == everyone(g.size)
+	})
+	return ended
+}
+
+// Whoever is counted as waiting is taken off the count by whoever wakes it, or by itself where a vote came just before it
+// would have slept. That is rare, so here the votes come at that very moment, many times.
+func TestPolledWaitingIsCountedRight(t *testing.T) {
+	const nodes, times = 16, 4_000
+	config := Config{}
+	for range nodes {
+		config.Nodes = append(config.Nodes, conn.Config{Endpoint: conn.Endpoint{Network: "unix", Addr: "nobody is there"}})
+	}
+	g, err := New(config)
+	require.NoError(t, err)
+	defer closesInTime(t, g)
+	takeRole(t, g)
+
+	var voting atomic.Pointer[round]
+	var ended atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !ended.Load() {
+			if r := voting.Swap(nil); r != nil {
+				for i := range Quorum(nodes) {
+					r.vote(i, Granted, nil)
+				}
+			}
+		}
+	})
+	for i := range times {
+		g.mu.Lock()
+		r := g.log.take(g)
+		r.begin(claimKind, g.now(), long, Receipt{}, 1)
+		g.mu.Unlock()
+		voting.Store(r)
+		for range i % 400 { // some nanoseconds later each time, until the votes are there
+			g.poller.role.Load()
+		}
+		r.outcome(g.await(r))
+		if n := g.poller.waiting.Load(); n != 0 {
+			t.Errorf("%d callers are counted as waiting", n)
+			break
+		}
+		r.drop()
+	}
+	ended.Store(true)
+	wg.Wait()
+	g.poller.leave()
+}
+
+// A caller that leaves with its answer while another waits calls the group's goroutine itself: nobody waits for the watch's
+// next look, which may be 5 ms away. Here the watch cannot look at all, since the mutex is ours.
+func TestPolledLeaverCallsForThoseWhoWait(t *testing.T) {
+	g := onWire(t, startWireNodes(t, 3), patient)
+	for range 20 {
+		done := holdRole(t, g, func() error { _, err := claimOn(background, g, "k", "t"); return err })
+		g.mu.Lock()
+		g.poller.leave()
+		select {
+		case err := <-done:
+			g.mu.Unlock()
+			require.NoError(t, err)
+		case <-time.After(2 * time.Second):
+			g.mu.Unlock()
+			t.Fatal("who waited was left alone")
+		}
+	}
+	requireSettled(t, g)
+}
+
+// What a caller leaves unread is read soon, though nobody calls again (design.md, "The engine", 3).
+func TestPolledLeftoversAreRead(t *testing.T) {
+	nodes := startWireNodes(t, 3)
+	g := onWire(t, nodes, patient)
+	nodes[2].behave(func(_ []string, answer string) (string, bool) {
+		time.Sleep(10 * time.Millisecond) // later than the quorum
+		return answer, false
+	})
+	bestOfThree(t, func() error {
+		_, err := claimOn(background, g, "k", "t")
+		require.NoError(t, err)
+		took := soon(t, "the last reply is counted", g.read)
+		t.Logf("counted after %v", took)
+		if took > 25*time.Millisecond {
+			return fmt.Errorf("the reply that came after 10 ms was counted after %v", took)
+		}
+		return nil
+	})
+	requireSettled(t, g)
+}
+
+// While a caller has the role the watch looks again and again, though nothing is owed: when that one leaves, nobody else
+// would see to it that somebody waits for the end of connections.
+func TestPolledWatchFindsSomebody(t *testing.T) {
+	g := onWire(t, startWireNodes(t, 3), patient, func(c *Config) { c.ProbeAfter = time.Minute })
+	require.NoError(t, pairOn(background, g, "k"))
+	soon(t, "all is read", g.read)
+	for range 5 {
+		takeRole(t, g)
+		time.Sleep(20 * time.Millisecond)
+		g.poller.leave()
+		soon(t, "the group's goroutine has the role", func() bool { return g.poller.role.Load() == roleServer })
+	}
+}
+
+// The time in which a reply lies in its socket because nobody reads is not the node's: reply times, and with them vote
+// timeouts, must not grow by it (R6).
+func TestPolledReplyTimesAreTheNodesOwn(t *testing.T) {
+	g := onWire(t, startWireNodes(t, 3), patient)
+	times := func() (all [3]time.Duration) {
+		for i, s := range g.Nodes() {
+			all[i] = s.ReplyTime
+		}
+		return all
+	}
+	assert.Zero(t, times())
+	soon(t, "the times are known, since somebody waits for the replies", func() bool {
+		require.NoError(t, pairOn(background, g, "k"))
+		soon(t, "all is read", g.read)
+		all := times()
+		return !slices.Contains(all[:], 0)
+	})
+	before := times()
+	for range 5 {
+		done := holdRole(t, g, func() error { _, err := claimOn(background, g, "k", "t"); return err })
+		time.Sleep(30 * time.Millisecond)
+		g.poller.leave()
+		require.NoError(t, <-done)
+		soon(t, "all is read", g.read)
+	}
+	assert.Equal(t, before, times())
+}
+
+// A node that reads nothing for a while, so that most of what it is sent waits in the backlog, gets it when it reads again,
+// and answers; the others are not held up meanwhile.
+func TestPolledNodeThatReadsLate(t *testing.T) {
+	nodes := startWireNodes(t, 3)
+	nodes[2].window.Store(256 << 10)
+	g := onWire(t, nodes, patient)
+	var deaf sync.Mutex
+	nodes[2].behave(func(_ []string, answer string) (string, bool) {
+		deaf.Lock()
+		defer deaf.Unlock()
+		return answer, false
+	})
+	key := string(bytes.Repeat([]byte("k"), 128<<10))
+	for round := range 3 {
+		deaf.Lock()
+		within(t, 5*time.Second, "claims", func() {
+			for range 36 { // 4.5 MiB are more than the sockets' buffers hold, and less than a connection's backlog and they
+				_, err := claimOn(background, g, key, "t")
+				assert.NoError(t, err)
+			}
+		})
+		assert.False(t, g.read(), "else nothing is tested")
+		deaf.Unlock()
+		t.Logf("round %d: all is answered after %v", round, soon(t, "all is answered", g.read))
+	}
+	assert.Zero(t, g.Nodes()[2].Deaths)
+}
+
+// Who polls for itself must be told when another decides its round: here the watch.
+func TestPolledCallerIsKicked(t *testing.T) {
+	nodes := startWireNodes(t, 5)
+	g := onWire(t, nodes, func(c *Config) { c.VoteTimeout, c.ShedAfter = 30*time.Millisecond, time.Minute })
+	for _, n := range nodes[:3] {
+		n.silent.Store(true)
+	}
+	for _, callers := range []int{1, 2, 32} {
+		bestOfThree(t, func() error {
+			var late atomic.Int64
+			var wg sync.WaitGroup
+			for i := range callers {
+				wg.Go(func() {
+					ctx, end, want := background, 30*time.Millisecond, ErrUndecided
+					if i%2 == 1 {
+						end, want = 10*time.Millisecond, context.DeadlineExceeded
+						timed, cancel := context.WithTimeout(ctx, end)
+						defer cancel()
+						ctx = timed
+					}
+					start := time.Now()
+					_, err := claimOn(ctx, g, fmt.Sprint("k", i), "t")
+					assert.ErrorIs(t, err, want)
+					for over := int64(time.Since(start) - end); ; {
+						most := late.Load()
+						if over <= most || late.CompareAndSwap(most, over) {
+							return
+						}
+					}
+				})
+			}
+			within(t, 10*time.Second, "calls", wg.Wait)
+			t.Logf("%d callers: answered at most %v late", callers, time.Duration(late.Load()))
+			if late := time.Duration(late.Load()); late > 15*time.Millisecond {
+				return fmt.Errorf("answered %v late", late)
+			}
+			return nil
+		})
+		requireSettled(t, g)
+	}
+}
+
+// The role goes from caller to caller and to the group's goroutine and back, while callers come and go, are cancelled and
+// time out, and servers are stopped, killed and started again. Every call returns in time, no wake-up is lost, and in the
+// end nobody is counted as waiting.
+func TestPolledHandOverUnderStress(t *testing.T) {
+	for size, volleys := range map[int]int{5: 25, 1: 12} {
+		t.Run(fmt.Sprint("nodes=", size), func(t *testing.T) { handOver(t, size, volleys) })
+	}
+}
+
+func handOver(t *testing.T, size, volleys int) {
+	redistest.NoLeaks(t)
+	const timeout = 50 * time.Millisecond
+	// A lost wake-up is for ever; this tells one from a machine that does other things.
+	const most = 20 * timeout
+	servers := redistest.Servers(t, size, redistest.OverTCP)
+	g := onServers(t, servers, func(c *Config) { c.VoteTimeout = timeout })
+	random := seeded(t, rand.Uint64())
+
+	s := &stress{group: g, outcomes: make(map[string]int)}
+	stop := make(chan struct{})
+	var disruptor sync.WaitGroup
+	disruptor.Go(func() { disrupt(t, servers, stop) })
+	for range volleys {
+		callers := 1 + random.IntN(1+random.IntN(64)) // often few
+		var wg sync.WaitGroup
+		for range callers {
+			own := rand.New(rand.NewPCG(random.Uint64(), 0))
+			wg.Go(func() { s.call(t, own, 1+own.IntN(30)) })
+		}
+		within(t, 20*time.Second, fmt.Sprintf("%d callers", callers), wg.Wait)
+	}
+	close(stop)
+	disruptor.Wait()
+	t.Logf("%v; the longest call %v", s.outcomes, time.Duration(s.longest.Load()))
+	assert.Less(t, time.Duration(s.longest.Load()), most)
+	assert.Greater(t, s.outcomes["granted"], 100)
+	requireSettled(t, g)
+	soon(t, "all up", func() bool {
+		return !slices.ContainsFunc(g.Nodes(), func(s Status) bool { return s.State != Up })
+	})
+	assert.EqualValues(t, len(servers), g.poller.attached.Load())
+	soon(t, "a lock", func() bool { return pairOn(background, g, "in the end") == nil })
+	soon(t, "all is read", g.read)
+}
+
+// stress counts what came of calls.
+type stress struct {
+	group   *Group
+	keys    atomic.Int64
+	longest atomic.Int64
+
+	mu       sync.Mutex // guards the following
+	outcomes map[string]int
+}
+
+// call makes so many attempts, some of which end early, with pauses. Each has a key of its own, so that a refusal would be
+// the answer to another's question (R16).
+func (s *stress) call(t testing.TB, random *rand.Rand, attempts int) {
+	for range attempts {
+		ctx, cancel := background, context.CancelFunc(func() {})
+		switch random.IntN(4) {
+		case 0:
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
+		case 1:
+			ctx, cancel = context.WithCancel(ctx)
+			time.AfterFunc(time.Duration(random.IntN(3000))*time.Microsecond, cancel)
+		}
+		key := fmt.Sprint("stress:", s.keys.Add(1))
+		receipt, err := timed(s, func() (Receipt, error) { return claimOn(ctx, s.group, key, "t") })
+		if err == nil {
+			_, err = timed(s, func() (Receipt, error) { return Receipt{}, releaseOn(ctx, s.group, key, "t", receipt) })
+			if errors.Is(err, ErrRefused) {
+				err = nil // a quorum of servers was started anew meanwhile
+			}
+		} else {
+			assert.NotErrorIs(t, err, ErrRefused, "R16")
+		}
+		cancel()
+		assert.True(t, isOutcome(err), "%v", err)
+		s.note(err)
+		if random.IntN(2) == 0 {
+			time.Sleep(time.Duration(random.IntN(2000)) * time.Microsecond)
+		}
+	}
+}
+
+func timed[T any](s *stress, f func() (T, error)) (T, error) {
+	start := time.Now()
+	v, err := f()
+	took := int64(time.Since(start))
+	for most := s.longest.Load(); took > most && !s.longest.CompareAndSwap(most, took); most = s.longest.Load() {
+	}
+	return v, err
+}
+
+func (s *stress) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.outcomes["granted"]++
+	case errors.Is(err, ErrUndecided):
+		s.outcomes["no quorum"]++
+	default:
+		s.outcomes[err.Error()]++
+	}
+}
+
+// disrupt stops, kills and restarts one server after the other, and now and then stops a majority of them.
+func disrupt(t testing.TB, servers []*redistest.Server, stop <-chan struct{}) {
+	for i := 0; ; i++ {
+		one := servers[i%len(servers)]
+		switch i % 4 {
+		case 0, 2:
+			stopped := []*redistest.Server{one}
+			if i%8 == 0 {
+				stopped = servers[:Quorum(len(servers))]
+			}
+			for _, s := range stopped {
+				assert.NoError(t, s.Stop())
+			}
+			time.Sleep(rand.N(80 * time.Millisecond))
+			for _, s := range stopped {
+				assert.NoError(t, s.Continue())
+			}
+		case 1:
+			assert.NoError(t, one.Restart())
+		case 3:
+			_, _ = one.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(rand.N(50 * time.Millisecond)):
+		}
+	}
+}

@@ -1,0 +1,334 @@
+//go:build linux && !redmux_portable
+
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The poller needs real sockets, so these tests know no simulated clock. What they say about time is the best of three
+// measurements, or a bound that only a hang exceeds.
+
+// A wireNode is a node on a real socket that grants whatever it is asked, until it is told otherwise.
+type wireNode struct {
+	listener net.Listener
+	serving  sync.WaitGroup
+	silent   atomic.Bool  // it reads, and answers nothing
+	window   atomic.Int64 // bounds what the kernel receives for it; 0 leaves that to the kernel
+	// change, if set, is asked about each lock command, and may wait: what to answer, and whether to hang up then.
+	change atomic.Pointer[func(args []string, answer string) (string, bool)]
+
+	mu    sync.Mutex // guards the following
+	conns map[net.Conn]struct{}
+}
+
+func startWireNode(t testing.TB) *wireNode {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	n := &wireNode{listener: l, conns: make(map[net.Conn]struct{})}
+	n.serving.Go(n.accept)
+	t.Cleanup(n.close)
+	return n
+}
+
+func startWireNodes(t testing.TB, count int) []*wireNode {
+	t.Helper()
+	var nodes []*wireNode
+	for range count {
+		nodes = append(nodes, startWireNode(t))
+	}
+	return nodes
+}
+
+func (n *wireNode) accept() {
+	for {
+		c, err := n.listener.Accept()
+		if err != nil {
+			return
+		}
+		if window := n.window.Load(); window > 0 {
+			_ = c.(*net.TCPConn).SetReadBuffer(int(window))
+		}
+		n.mu.Lock()
+		n.conns[c] = struct{}{}
+		n.mu.Unlock()
+		n.serving.Go(func() {
+			n.serve(c)
+			n.mu.Lock()
+			delete(n.conns, c)
+			n.mu.Unlock()
+			_ = c.Close()
+		})
+	}
+}
+
+func (n *wireNode) close() {
+	_ = n.listener.Close()
+	n.drop()
+	n.serving.Wait()
+}
+
+// drop ends every connection, by an RST.
+func (n *wireNode) drop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	}
+}
+
+// say writes bytes that nobody asked for to every connection.
+func (n *wireNode) say(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		_, _ = c.Write([]byte(text))
+	}
+}
+
+// behave changes the answers to lock commands; nil ends that.
+func (n *wireNode) behave(change func(args []string, answer string) (string, bool)) {
+	if change == nil {
+		n.change.Store(nil)
+		return
+	}
+	n.change.Store(&change)
+}
+
+func (n *wireNode) serve(c net.Conn) {
+	in := resp.NewReader(resp.Limits{})
+	for {
+		v, ok, err := in.Next()
+		if err != nil {
+			return
+		}
+		if !ok {
+			if _, err := in.Fill(c); err != nil {
+				return
+			}
+			continue
+		}
+		var args []string
+		for e := range v.Elements() {
+			args = append(args, string(e.Bytes()))
+		}
+		answer, hangUp := n.answer(args)
+		if _, err := c.Write([]byte(answer)); err != nil || hangUp {
+			return
+		}
+	}
+}
+
+func (n *wireNode) answer(args []string) (answer string, hangUp bool) {
+	switch args[0] {
+	case "SET":
+		answer = "+OK\r\n"
+	case "EVALSHA":
+		answer = ":1\r\n"
+	case "PING":
+		return "+PONG\r\n", false
+	case "HELLO":
+		return "%2\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n", false
+	case "CLIENT":
+		if args[1] == "KILL" {
+			return ":1\r\n", false
+		}
+		return "-ERR unknown subcommand\r\n", false
+	default:
+		return "-ERR unknown command\r\n", false
+	}
+	if n.silent.Load() {
+		return "", false
+	}
+	if change := n.change.Load(); change != nil {
+		return (*change)(args, answer)
+	}
+	return answer, false
+}
+
+func confOf(n *wireNode) conn.Config {
+	return conn.Config{Endpoint: conn.Endpoint{Addr: n.listener.Addr().String()}}
+}
+
+// onWire starts a group on such nodes and waits until all are up.
+func onWire(t testing.TB, nodes []*wireNode, tweaks ...func(*Config)) *Group {
+	t.Helper()
+	var config Config
+	for _, n := range nodes {
+		config.Nodes = append(config.Nodes, confOf(n))
+	}
+	return startPolled(t, config, tweaks...)
+}
+
+// The scripts as real servers know them.
+const (
+	releaseLua = `if redis.call("get",KEYS[1])==ARGV[1] then return redis.call("del",KEYS[1]) end return 0`
+	extendLua  = `if redis.call("get",KEYS[1])==ARGV[1] then return redis.call("pexpire",KEYS[1],ARGV[2]) end return 0`
+)
+
+// onServers starts a group on real servers and waits until all are up.
+func onServers(t testing.TB, servers []*redistest.Server, tweaks ...func(*Config)) *Group {
+	t.Helper()
+	var config Config
+	for _, script := range []string{releaseLua, extendLua} {
+		config.Cure = append(config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", script))
+	}
+	for _, s := range servers {
+		e, err := conn.ParseURL(s.URL())
+		require.NoError(t, err)
+		node := conn.Config{Endpoint: e}
+		if e.TLS != nil {
+			node.TLS = s.TLSConfig()
+		}
+		for _, load := range config.Cure {
+			node.Prelude = append(node.Prelude, conn.Step{Command: load})
+		}
+		config.Nodes = append(config.Nodes, node)
+	}
+	return startPolled(t, config, tweaks...)
+}
+
+func startPolled(t testing.TB, config Config, tweaks ...func(*Config)) *Group {
+	t.Helper()
+	for _, tweak := range tweaks {
+		tweak(&config)
+	}
+	g, err := New(config)
+	require.NoError(t, err)
+	t.Cleanup(func() { closesInTime(t, g) })
+	ctx, cancel := context.WithTimeout(background, 5*time.Second)
+	defer cancel()
+	require.NoError(t, g.Tried(ctx))
+	require.NoError(t, g.waitUntil(ctx, func() bool { return g.live == everyone(g.size) }))
+	return g
+}
+
+// patient has votes waited for so long that no busy machine is too slow.
+func patient(c *Config) { c.VoteTimeout, c.ShedAfter = 10*time.Second, time.Minute }
+
+// closesInTime closes a group; a Close that hangs fails the test, with what it and the others wait for.
+func closesInTime(t testing.TB, g *Group) {
+	t.Helper()
+	within(t, 5*time.Second, "Close", func() { assert.NoError(t, g.Close(background)) })
+}
+
+// within waits for something that must not hang, and prints all stacks if it does.
+func within(t testing.TB, most time.Duration, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(most):
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("%s: not within %v\n%s", what, most, stacks[:runtime.Stack(stacks, true)])
+	}
+}
+
+// soon waits for a condition and returns how long it took.
+func soon(t testing.TB, what string, holds func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for !holds() {
+		if time.Since(start) > 5*time.Second {
+			t.Fatalf("not within 5 s: %s", what)
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+	return time.Since(start)
+}
+
+// bestOfThree is content with one measurement that holds: other programs share the machine, and only make it slower.
+func bestOfThree(t testing.TB, measure func() error) {
+	t.Helper()
+	var err error
+	for range 3 {
+		if err = measure(); err == nil {
+			return
+		}
+		t.Logf("again: %v", err)
+	}
+	t.Error(err)
+}
+
+func claimOn(ctx context.Context, g *Group, key, token string) (Receipt, error) {
+	return g.Ask(ctx, claimKind, &Command{
+		Bytes: setCommand(key, token, long), TTL: long, Undo: realRelease(key, token),
+	})
+}
+
+func releaseOn(ctx context.Context, g *Group, key, token string, receipt Receipt) error {
+	_, err := g.Ask(ctx, releaseKind, &Command{Bytes: realRelease(key, token), TTL: long, Receipt: receipt})
+	return err
+}
+
+func realRelease(key, token string) []byte {
+	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(releaseLua), "1", key, token)
+}
+
+// pairOn claims and releases.
+func pairOn(ctx context.Context, g *Group, key string) error {
+	receipt, err := claimOn(ctx, g, key, "t")
+	if err != nil {
+		return err
+	}
+	return releaseOn(ctx, g, key, "t", receipt)
+}
+
+// read reports whether every reply that is to be had was counted.
+func (g *Group) read() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range g.nodes {
+		if n.attached && n.answered.Load() != g.log.head {
+			return false
+		}
+	}
+	return true
+}
+
+// settled says what is not as it ought to be when no call is under way.
+func (g *Group) settled() error {
+	p := g.poller
+	switch role := p.role.Load(); {
+	case p.waiting.Load() != 0:
+		return fmt.Errorf("%d callers are counted as waiting", p.waiting.Load())
+	case role != roleFree && role != roleServer:
+		return fmt.Errorf("a caller has the role")
+	case g.claims.Load() != 0:
+		return errors.New("claims are counted as under way")
+	}
+	return nil
+}
+
+func requireSettled(t testing.TB, g *Group) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if err = g.settled(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+func (g *Group) stateOf(i int) State { return g.Nodes()[i].State }
