@@ -2,6 +2,7 @@ package multiplex
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/redmux/redmux/conn"
 )
@@ -55,6 +56,26 @@ func (g *Group) flushGathered() {
 	}
 }
 
+const (
+	// slowYield is longer than all of our own callers need to run: other goroutines compute, and a yield lets each of them
+	// use up its time slice of 10 ms.
+	slowYield = 5 * time.Millisecond
+	// sulk is for how long nobody yields then.
+	sulk = 100 * time.Millisecond
+)
+
+// yield lets others run, unless that took too long a moment ago.
+func (g *Group) yield() {
+	begun := g.now()
+	if begun < time.Duration(g.sulking.Load()) {
+		return
+	}
+	runtime.Gosched()
+	if now := g.now(); now-begun > slowYield {
+		g.sulking.Store(int64(now + sulk))
+	}
+}
+
 // unwritten reports that something waits to be written. The caller holds the mutex.
 func (g *Group) unwritten() bool { return len(g.log.buf) > 0 || len(g.gathered) > 0 || g.lanes }
 
@@ -63,7 +84,7 @@ func (g *Group) unwritten() bool { return len(g.log.buf) > 0 || len(g.gathered) 
 func (g *Group) flush() {
 	for range flushesPerCaller {
 		if g.busy {
-			runtime.Gosched()
+			g.yield()
 		}
 		if !g.flushBatch() {
 			return

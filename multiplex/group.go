@@ -142,6 +142,9 @@ type Group struct {
 	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
 	claims atomic.Int64
 
+	// sulking is until when nobody yields, on the group's clock.
+	sulking atomic.Int64
+
 	// The following are owned by whoever has the flusher's role.
 	outgoing []outgoing
 	busy     bool // several rounds are unanswered: more will come if one yields
