@@ -134,7 +134,7 @@ type Group struct {
 	lanes     bool          // some node's lane waits to be written
 	closing   bool          // Close was called: no new work but releases
 	closed    bool          // nothing is sent any more
-	tickAt    time.Duration // when the watch looks next
+	tickAt    atomic.Int64  // when the watch looks next, on the group's clock; also read without the mutex
 	timer     *time.Timer   // wakes the watch; its Reset needs the mutex
 	longest   time.Duration // TTL asked for so far, for ledgers
 	changed   chan struct{} // closed and replaced when a node's state changes
@@ -180,7 +180,7 @@ func New(config Config) (*Group, error) {
 	for i, c := range config.Nodes {
 		g.nodes = append(g.nodes, newNode(g, i, c))
 	}
-	g.tickAt = config.ProbeAfter
+	g.tickAt.Store(int64(config.ProbeAfter))
 	g.timer = time.NewTimer(config.ProbeAfter)
 	if g.poller = newPoller(g); g.poller != nil {
 		g.wg.Go(g.poller.serveOthers)

@@ -23,10 +23,9 @@ type poller struct {
 	// attached counts the connections that are polled. It grows under the group's mutex, and shrinks by whoever polls.
 	attached atomic.Int64
 	call     chan struct{} // wakes serveOthers
+	left     atomic.Int64  // when the role was last given up, on the group's clock
 
-	// The following are owned by whoever has the role.
-	left  time.Duration // when the role was last given up
-	fresh bool          // what is read now came only just, or the role was never free meanwhile
+	fresh bool // owned by whoever has the role: what is read now came only just
 }
 
 // Who has the poller's role.
@@ -98,7 +97,7 @@ func (p *poller) leave() {
 }
 
 func (p *poller) giveUp() {
-	p.left = p.group.now()
+	p.left.Store(int64(p.group.now()))
 	p.role.Store(roleFree)
 }
 
@@ -158,6 +157,9 @@ func (p *poller) read(events []conn.Event) {
 		}
 	}
 	p.fresh = true // from now on nothing lies there for long
+	if int64(now) >= p.group.tickAt.Load() {
+		p.group.tick() // see Group.slack
+	}
 }
 
 // serveOthers is the goroutine that polls while there are callers who wait, and for what nobody waits for.
@@ -228,19 +230,25 @@ func (p *poller) drain() {
 	p.leave()
 }
 
-// attend makes sure that somebody polls, and reports whether that will last: a caller may leave at any time. The watch
-// calls it.
-func (p *poller) attend() (lasting bool) {
-	who := p.role.Load()
-	if who == roleFree {
+// attend makes sure that somebody polls, and returns when to look again: a caller may leave at any time. Between two calls
+// of a busy caller the role is free for a moment, and not to be taken from it: it would have to be woken by another goroutine
+// then. The watch calls it.
+func (p *poller) attend(now time.Duration) time.Duration {
+	switch p.role.Load() {
+	case roleServer:
+		return now + p.group.config.ProbeAfter
+	case roleFree:
+		if due := time.Duration(p.left.Load()) + tickMost; now < due {
+			return due
+		}
 		p.callServer()
 	}
-	return who == roleServer
+	return now + tickMost
 }
 
 // timely reports that the answer to a round came only just, or while somebody polled: it did not lie in the socket for an
 // unknown time.
-func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.left }
+func (p *poller) timely(r *round) bool { return p.fresh || r.at >= time.Duration(p.left.Load()) }
 
 // adopt gives the node's connection to the poller, if it can be polled. The caller holds the group's mutex.
 func (p *poller) adopt(n *node) bool {

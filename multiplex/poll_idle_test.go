@@ -23,7 +23,7 @@ func TestPolledIdleGroupDoesNotTick(t *testing.T) {
 			next := func() time.Duration {
 				g.mu.Lock()
 				defer g.mu.Unlock()
-				return g.tickAt - g.now()
+				return time.Duration(g.tickAt.Load()) - g.now()
 			}
 			soon(t, "the watch rests", func() bool { return next() > 30*time.Second })
 			for end := time.Now().Add(150 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {

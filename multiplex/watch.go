@@ -61,21 +61,40 @@ func (g *Group) wakeWatch(r *round) {
 
 // wakeWatchAt makes the watch look at the given time, or before. The caller holds the mutex.
 func (g *Group) wakeWatchAt(at time.Duration) {
-	if at < g.tickAt && !g.closed {
-		g.tickAt = at
-		g.timer.Reset(max(0, at-g.now()))
+	if int64(at) < g.tickAt.Load() && !g.closed {
+		g.setTick(at, g.now())
 	}
 }
 
+// setTick makes the watch look at the given time. The caller holds the mutex.
+func (g *Group) setTick(at, now time.Duration) {
+	g.tickAt.Store(int64(at))
+	g.timer.Reset(max(0, at-now) + g.slack())
+}
+
+// slack is how much later than due the timer goes off. Where callers poll, whoever reads replies looks around when it is time:
+// a timer that goes off wakes a goroutine and that another thread, and for the next millisecond a lone caller's every reply
+// takes three times as long, since it wakes the wrong thread first. So the timer is for when nobody reads.
+func (g *Group) slack() time.Duration {
+	if g.poller == nil {
+		return 0
+	}
+	return time.Millisecond
+}
+
+// tick looks after everything, if it is time.
 func (g *Group) tick() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.now()
-	if now < g.tickAt {
-		g.timer.Reset(g.tickAt - now) // too early: it was set anew meanwhile
+	if g.closed {
 		return
 	}
-	late := now - g.tickAt
+	now, due := g.now(), time.Duration(g.tickAt.Load())
+	if now < due {
+		g.setTick(due, now) // it was set anew meanwhile
+		return
+	}
+	late := max(0, now-due-g.slack())
 	if late > lateTick {
 		g.excused = now + grace
 	}
@@ -84,11 +103,10 @@ func (g *Group) tick() {
 	for _, n := range g.nodes {
 		next = min(next, n.watch(now, late))
 	}
-	if g.poller != nil && !g.poller.attend() {
-		next = min(next, now+tickMost)
+	if g.poller != nil {
+		next = min(next, g.poller.attend(now))
 	}
-	g.tickAt = max(next, now+tickLeast)
-	g.timer.Reset(g.tickAt - now)
+	g.setTick(max(next, now+tickLeast), now)
 }
 
 // judge decides the rounds whose context has ended, and gives up votes whose time is over. It returns when to look again.
