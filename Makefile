@@ -54,9 +54,10 @@ fuzz:
 	@set -e; for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' resp/*_test.go); do \
 		(set -x; $(GO) test ./resp -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s); done
 
-## bench: ours and all peers, alternately, on real servers; writes bench/RESULTS.md and the README's chart
+## bench: ours and all peers, alternately, on real servers, for most of an hour; writes bench/RESULTS.md and the README's
+## chart. System calls are counted where the user may (root)
 bench:
-	cd bench/compare && $(GO) run ./cmd/compare
+	cd bench/compare && $(GO) run ./cmd/compare --syscalls
 
 ## quick: ours and rueidis for some seconds; fails where the engine has become slow
 quick:

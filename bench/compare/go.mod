@@ -12,6 +12,7 @@ require (
 	github.com/redis/rueidis/rueidiscompat v1.0.79
 	github.com/redmux/redmux v0.0.0
 	github.com/stretchr/testify v1.12.1
+	golang.org/x/sys v0.48.0
 )
 
 require (
@@ -21,7 +22,6 @@ require (
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/sys v0.48.0 // indirect
 )
 
 replace github.com/redmux/redmux => ../..

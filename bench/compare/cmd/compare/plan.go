@@ -53,8 +53,9 @@ func (f *flags) around(healthy report.Case) []report.Case {
 	stops := f.Stopped && healthy.Nodes >= 3 // of fewer, the rest is no quorum
 	add(report.Stopped, stops)
 	add(report.Stopping, stops && f.StopWindow > 0)
-	// With the most masters only: what is asked is whether calls are shared by callers, and these windows are long.
-	add(report.Counting, f.Syscalls && healthy.Nodes == slices.Max(f.Nodes))
+	// With the most masters and over one network only: what is asked is whether calls are shared by callers, and these
+	// windows are long.
+	add(report.Counting, f.Syscalls && healthy.Nodes == slices.Max(f.Nodes) && healthy.Network == f.Network[0])
 	return cases
 }
 

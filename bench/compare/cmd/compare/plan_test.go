@@ -30,7 +30,7 @@ func TestPlanCoversAllCases(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[report.Kind]int{
-		report.Healthy: 24, report.Stopped: 16, report.Stopping: 16, report.Counting: 8, report.Client: 4,
+		report.Healthy: 24, report.Stopped: 16, report.Stopping: 16, report.Counting: 4, report.Client: 4,
 	}, counts)
 
 	counts = map[report.Kind]int{}
