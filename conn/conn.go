@@ -24,8 +24,8 @@ type Conn struct {
 	readErr error   // came together with bytes; reported by the following Fill
 	first   [8]byte // the first bytes received, for a guess at what the peer speaks
 	nfirst  int
-	early   early // when a Poller reads
-	ended   bool  // an event said that nothing more will come
+	early   earlyRead // when a Poller reads
+	ending  bool      // an event said that nothing more will come
 
 	// pending counts the bytes of the backlog: added by Send, subtracted by the writer when they are written. While
 	// it is 0 nobody writes, so Send may.
@@ -45,7 +45,8 @@ type Conn struct {
 	done    chan struct{} // closed when broken
 	writer  sync.WaitGroup
 	freeing sync.Once
-	buffers bytebufferpool.Pool // of queue
+	// buffers is the pool of queue. A pointer, since the pool counts in 64-bit words that a 32-bit system must find aligned.
+	buffers *bytebufferpool.Pool
 }
 
 // defaultBacklog bounds what is queued for a node that does not read.
@@ -64,6 +65,7 @@ func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Co
 		limit:    int64(backlog),
 		wake:     make(chan struct{}, 1),
 		done:     make(chan struct{}),
+		buffers:  new(bytebufferpool.Pool),
 	}
 	c.writer.Go(c.writeBacklog)
 	return c

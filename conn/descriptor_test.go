@@ -4,6 +4,7 @@ package conn
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -434,4 +435,33 @@ func socketPair(t testing.TB, network string) (ours, theirs net.Conn) {
 	theirs, err = l.Accept()
 	require.NoError(t, err)
 	return ours, theirs
+}
+
+// Where the kernel refuses to abort, as it does for this socket of another kind, the end is told all the same: else nobody
+// would ever see that the connection is broken.
+func TestBreakWhereAbortIsRefused(t *testing.T) {
+	p := startPoller(t, 2)
+	ours, theirs := sockets(t, "unix")
+	c := adopt(t, ours, 0)
+	require.True(t, p.Add(c, 0))
+	c.polled.Load().tcp = true
+	c.Break(errors.New("for a test"))
+	require.Equal(t, []Event{{ID: 0, Readable: true}}, wait(t, p))
+	_, err := c.FillNow()
+	require.Error(t, err)
+	_, err = theirs.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+}
+
+// A process that is started meanwhile does not keep the sockets open.
+func TestDescriptorsAreClosedOnExec(t *testing.T) {
+	p := startPoller(t, 2)
+	ours, _ := sockets(t, "unix")
+	c := adopt(t, ours, 0)
+	require.True(t, p.Add(c, 0))
+	for what, fd := range map[string]int{"socket": c.polled.Load().fd, "epoll": p.fd, "kicker": p.kicker} {
+		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
+		require.Zero(t, errno)
+		require.NotZero(t, flags&syscall.FD_CLOEXEC, what)
+	}
 }

@@ -13,7 +13,7 @@ type Event struct {
 func (c *Conn) FillNow() (more bool, err error) {
 	c.readEarly()
 	n, space, err := c.early.n, c.early.space, c.early.err
-	c.early = early{}
+	c.early = earlyRead{}
 	if err != nil {
 		return false, c.fail("read", err)
 	}
@@ -21,11 +21,11 @@ func (c *Conn) FillNow() (more bool, err error) {
 		c.received(space[:n])
 	}
 	// The end comes behind the last bytes, and nothing will tell of it again.
-	return n == len(space) || n > 0 && c.ended, nil
+	return n == len(space) || n > 0 && c.ending, nil
 }
 
-// early is what was read before FillNow asked for it.
-type early struct {
+// An earlyRead is what was read before FillNow asked for it.
+type earlyRead struct {
 	done  bool
 	space []byte
 	n     int
@@ -39,7 +39,7 @@ func (c *Conn) readEarly() bool {
 	}
 	space := c.reader.Space()
 	n, err := c.polled.Load().readNow(space)
-	c.early = early{n > 0 || err != nil, space, n, err}
+	c.early = earlyRead{n > 0 || err != nil, space, n, err}
 	return c.early.done
 }
 

@@ -1,4 +1,4 @@
-//go:build !redmux_portable && !386 && !s390x
+//go:build !redmux_portable
 
 package conn
 
@@ -8,12 +8,15 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
 // A Poller waits for many connections at once, on behalf of one goroutine at a time. It is an epoll instance of its own,
 // whose descriptor is itself known to Go's poller: a goroutine that waits is parked as in any read from the network, no
 // thread is held, and whoever waits reads the replies without being handed them by another goroutine.
+//
+// Kick is a write to an eventfd and not a deadline in the past: it is an event like the others, and none is lost.
 //
 // Wait belongs to one goroutine at a time. Kick may be called by any, Add and Remove too, for different connections.
 type Poller struct {
@@ -25,12 +28,12 @@ type Poller struct {
 	conns []atomic.Pointer[Conn] // by ID
 
 	// The following are owned by whoever waits.
-	look   func(fd uintptr) bool // made once, so that Wait allocates nothing
-	looks  int
-	ready  []syscall.EpollEvent
-	found  int
-	events []Event
-	early  bool // the only connection was read from while we looked
+	look    func(fd uintptr) bool // made once, so that Wait allocates nothing
+	looks   int
+	ready   []syscall.EpollEvent
+	found   int
+	events  []Event
+	hasRead bool // the only connection was read from while we looked
 
 	// A Poller for a single connection need not ask which one it is, and reads at once; see lookAtOne.
 	kicks atomic.Bool  // Kick was called
@@ -42,8 +45,8 @@ const (
 	kicked = -1
 	// wanted are the events of a connection with an empty backlog. An error or the end of it is an event in any case.
 	wanted = syscall.EPOLLIN | syscall.EPOLLRDHUP
-	// ended are those of a connection that nothing more will come from.
-	ended = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR
+	// endings are those of a connection that nothing more will come from.
+	endings = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR
 )
 
 // NewPoller makes a Poller for up to n connections, with the IDs from 0 to n−1. Its error is errors.ErrUnsupported where the system has none.
@@ -74,6 +77,10 @@ func NewPoller(n int) (*Poller, error) {
 
 func (p *Poller) begin() (err error) {
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
+		return fmt.Errorf("conn: epoll instance: %w", err)
+	}
+	// Deadlines work only where Go's poller has taken the descriptor; without it nobody could wait.
+	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("conn: epoll instance: %w", err)
 	}
 	kicker, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
@@ -107,8 +114,8 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 		return nil, false, err // the Poller was closed
 	}
 	events = p.events[:0]
-	if p.early {
-		p.early = false
+	if p.hasRead {
+		p.hasRead = false
 		return append(events, Event{Readable: true}), p.looks > 1, nil
 	}
 	for i := range p.ready[:p.found] {
@@ -117,8 +124,8 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 			p.kicks.Store(false) // one that comes meanwhile need not be told again: whoever waits looks around now
 			continue
 		}
-		if c := p.conns[e.Fd].Load(); c != nil && e.Events&ended != 0 {
-			c.ended = true
+		if c := p.conns[e.Fd].Load(); c != nil && e.Events&endings != 0 {
+			c.ending = true
 		}
 		events = append(events, Event{
 			ID:       int(e.Fd),
@@ -139,12 +146,17 @@ func (p *Poller) lookNow(fd uintptr) bool {
 		}
 	}
 	// The call returns at once, so the scheduler need not know of it.
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd,
-		uintptr(unsafe.Pointer(&p.ready[0])), uintptr(len(p.ready)), 0, 0, 0)
-	if errno == 0 {
-		p.found = int(n)
+	for {
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd,
+			uintptr(unsafe.Pointer(&p.ready[0])), uintptr(len(p.ready)), 0, 0, 0)
+		if errno == syscall.EINTR {
+			continue // an event that was not looked for would not be told again
+		}
+		if errno == 0 {
+			p.found = int(n)
+		}
+		return p.found > 0
 	}
-	return p.found > 0
 }
 
 // lookAtOne is lookNow for a single connection: a read instead of the question whether there is something to read, which
@@ -153,8 +165,8 @@ func (p *Poller) lookAtOne(c *Conn) bool {
 	if p.kicks.Swap(false) {
 		return true
 	}
-	p.early = c.readEarly()
-	return p.early
+	p.hasRead = c.readEarly()
+	return p.hasRead
 }
 
 // Kick ends a Wait that is under way, or else the following one. It never waits.

@@ -1,4 +1,4 @@
-//go:build !linux || redmux_portable || 386 || s390x
+//go:build !linux || redmux_portable
 
 package conn
 

@@ -34,7 +34,7 @@ func (c *Conn) Fill() error {
 }
 
 // received gives the decoder the bytes that were read into the beginning of its
-// Space. A poller that reads a descriptor by itself would come in here.
+// Space.
 func (c *Conn) received(p []byte) {
 	c.nfirst += copy(c.first[c.nfirst:], p)
 	c.reader.Commit(len(p))

@@ -26,7 +26,7 @@ const (
 // takeFlush gives the flusher's role to the caller, unless somebody has it. That one will see what was queued, since it
 // gives the role up only under the mutex and with nothing left. The caller holds the mutex.
 func (g *Group) takeFlush() bool {
-	if g.flushing || g.gathering {
+	if g.flushing || g.holding {
 		return false
 	}
 	g.flushing = true
@@ -34,18 +34,18 @@ func (g *Group) takeFlush() bool {
 	return true
 }
 
-// gather keeps everybody from flushing, because the caller is about to hand out answers, and will flush once for all who
+// holdFlush keeps everybody from flushing, because the caller is about to hand out answers, and will flush once for all who
 // ask again: a third of the writes.
-func (g *Group) gather() {
+func (g *Group) holdFlush() {
 	g.mu.Lock()
-	g.gathering = true
+	g.holding = true
 	g.mu.Unlock()
 }
 
-// flushGathered flushes what was queued since gather.
-func (g *Group) flushGathered() {
+// flushHeld flushes what was queued since holdFlush.
+func (g *Group) flushHeld() {
 	g.mu.Lock()
-	g.gathering = false
+	g.holding = false
 	lead := g.unwritten() && g.takeFlush()
 	if lead {
 		g.busy = false // we have yielded

@@ -125,19 +125,19 @@ type Group struct {
 	poller *poller   // nil: each node's goroutine reads for itself
 	epoch  time.Time // the zero of the group's clock, which is monotonic
 
-	mu        sync.Mutex // guards the following, the nodes' guarded fields, and the log
-	log       broadcast
-	live      Set      // nodes that get new rounds
-	gathered  []*round // awaited releases that the next flush merges
-	flushing  bool
-	gathering bool          // nobody flushes: whoever hands out answers will
-	lanes     bool          // some node's lane waits to be written
-	closing   bool          // Close was called: no new work but releases
-	closed    bool          // nothing is sent any more
-	tickAt    atomic.Int64  // when the watch looks next, on the group's clock; also read without the mutex
-	timer     *time.Timer   // wakes the watch; its Reset needs the mutex
-	longest   time.Duration // TTL asked for so far, for ledgers
-	changed   chan struct{} // closed and replaced when a node's state changes
+	mu       sync.Mutex // guards the following, the nodes' guarded fields, and the log
+	log      broadcast
+	live     Set      // nodes that get new rounds
+	gathered []*round // awaited releases and extensions that the next flush merges
+	flushing bool
+	holding  bool          // nobody flushes: whoever hands out answers will
+	lanes    bool          // some node's lane waits to be written
+	closing  bool          // Close was called: no new work but releases
+	closed   bool          // nothing is sent any more
+	tickAt   atomic.Int64  // when the watch looks next, on the group's clock; also read without the mutex
+	timer    *time.Timer   // wakes the watch; its Reset needs the mutex
+	longest  time.Duration // TTL asked for so far, for ledgers
+	changed  chan struct{} // closed and replaced when a node's state changes
 
 	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
 	claims atomic.Int64

@@ -25,7 +25,9 @@ type poller struct {
 	call     chan struct{} // wakes serveOthers
 	left     atomic.Int64  // when the role was last given up, on the group's clock
 
-	fresh bool // owned by whoever has the role: what is read now came only just
+	// The following are owned by whoever has the role.
+	fresh bool          // what is read now came only just
+	since time.Duration // since when somebody is about to read, for commands that were queued from then on
 }
 
 // Who has the poller's role.
@@ -112,15 +114,14 @@ func (p *poller) callServer() {
 
 // pollFor polls until the caller's round is decided, by a reply or by anybody else: they kick us.
 func (p *poller) pollFor(r *round) {
+	p.since = r.at
 	for {
 		if r.word.Or(polling)&decided != 0 {
 			return
 		}
 		events := p.wait()
-		if r.word.And(^polling)&decided != 0 && len(events) == 0 {
-			return
-		}
-		p.read(events)
+		r.word.And(^polling)
+		p.read(events) // also when another has decided the round: nobody would be told of these events again
 		if r.word.Load()&decided != 0 {
 			return
 		}
@@ -170,7 +171,7 @@ func (p *poller) serveOthers() {
 			p.serve()
 		case <-p.group.stopped.Done():
 			for p.attached.Load() > 0 {
-				p.drain()
+				p.handAllBack()
 			}
 			return
 		}
@@ -180,6 +181,7 @@ func (p *poller) serveOthers() {
 // serve polls once, and then for as long as anybody waits.
 func (p *poller) serve() {
 	for p.take(roleServer) {
+		p.since = p.group.now()
 		for !p.stopped() {
 			p.serveOnce()
 			if p.waiting.Load() == 0 {
@@ -208,15 +210,15 @@ func (p *poller) serveOnce() {
 		return
 	}
 	g.yield()
-	g.gather()
+	g.holdFlush()
 	p.read(events)
 	g.yield()
 	g.yield()
-	g.flushGathered()
+	g.flushHeld()
 }
 
-// drain reads the ends of connections that were shut down, when the group was closed.
-func (p *poller) drain() {
+// handAllBack reads what is left and ends all polling, when the group was closed.
+func (p *poller) handAllBack() {
 	if !p.take(roleServer) {
 		<-p.call // whoever has it was kicked, and calls when it leaves
 		return
@@ -225,6 +227,9 @@ func (p *poller) drain() {
 	for _, n := range p.group.nodes {
 		if c := n.polled.Load(); c != nil {
 			n.readNow(c, now)
+		}
+		if c := n.polled.Load(); c != nil {
+			n.handBack(c, conn.ErrClosed) // it was shut down, whether or not its end shows
 		}
 	}
 	p.leave()
@@ -246,9 +251,9 @@ func (p *poller) attend(now time.Duration) time.Duration {
 	return now + tickMost
 }
 
-// timely reports that the answer to a round came only just, or while somebody polled: it did not lie in the socket for an
-// unknown time.
-func (p *poller) timely(r *round) bool { return p.fresh || r.at >= time.Duration(p.left.Load()) }
+// timely reports that the answer to a round did not lie in the socket for an unknown time: it came only just, or the round
+// was queued when somebody was about to read.
+func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.since }
 
 // adopt gives the node's connection to the poller, if it can be polled. The caller holds the group's mutex.
 func (p *poller) adopt(n *node) bool {

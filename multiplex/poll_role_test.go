@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,7 @@ func TestPolledWaitingIsCountedRight(t *testing.T) {
 					r.vote(i, Granted, nil)
 				}
 			}
+			runtime.Gosched() // where there is one processor only
 		}
 	})
 	for i := range times {
@@ -120,6 +122,54 @@ func TestPolledWaitingIsCountedRight(t *testing.T) {
 	ended.Store(true)
 	wg.Wait()
 	g.poller.leave()
+}
+
+// An answer that comes together with the kick of a caller whose round another decided is read all the same: no further event
+// would tell of it.
+func TestPolledAnswerAndKickTogether(t *testing.T) {
+	nodes := startWireNodes(t, 2)
+	g := onWire(t, nodes, patient)
+	nodes[0].behave(func(args []string, answer string) (string, bool) {
+		if args[0] == "SET" {
+			g.mu.Lock()
+			g.log.ring.Load().at(g.log.head - 1).conclude(cancelled)
+			g.mu.Unlock()
+		}
+		return answer, false
+	})
+	for i := range 2000 {
+		g.mu.Lock()
+		r := g.log.take(g)
+		g.admit(r, background, claimKind, &Command{Bytes: setCommand(fmt.Sprint(i), "t", long), TTL: long}, 2)
+		g.mu.Unlock()
+		g.flush()
+		g.await(r)
+		r.drop()
+		soon(t, "all answers are read", g.read)
+	}
+}
+
+// The replies to what undoes an attempt lie in the sockets until somebody polls again, and say nothing of the nodes (R6).
+func TestPolledUndoIsNoSample_R6(t *testing.T) {
+	nodes := startWireNodes(t, 5)
+	for _, n := range nodes {
+		n.behave(func(args []string, answer string) (string, bool) {
+			if args[0] == "SET" {
+				return "_\r\n", false
+			}
+			return ":0\r\n", false
+		})
+	}
+	g := onWire(t, nodes, patient)
+	for i := range 60 {
+		_, err := claimOn(background, g, fmt.Sprint(i), "t")
+		require.ErrorIs(t, err, ErrRefused)
+		time.Sleep(9 * time.Millisecond)
+	}
+	for i, s := range g.Nodes() {
+		t.Logf("node %d: %v", i, s.ReplyTime)
+		require.Less(t, s.ReplyTime, 2*time.Millisecond, "node %d: that is our own sleep", i)
+	}
 }
 
 // A caller that leaves with its answer while another waits calls the group's goroutine itself: nobody waits for the watch's

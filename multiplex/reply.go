@@ -50,7 +50,7 @@ func (n *node) reply(v resp.Value, now time.Duration) error {
 	if !n.sampled {
 		n.sampled = true
 		if n.polled.Load() == nil || n.group.poller.timely(r) {
-			n.sample(now - r.at)
+			n.sample(max(0, now-r.at)) // now is that of the turn, and a round may be younger
 		}
 	}
 	if err := n.count(r, v); err != nil {

@@ -1,0 +1,7 @@
+//go:build !386
+
+package conn
+
+import "syscall"
+
+const sysConnect = syscall.SYS_CONNECT
