@@ -31,10 +31,10 @@ type flags struct {
 	StopWindow time.Duration `default:"1s" help:"Length of a window that has the stop in its middle; 0: none."`
 
 	// What comes out.
-	Out      string `default:"../RESULTS.md" placeholder:"FILE" help:"The report."`
-	Chart    string `default:"../../docs/throughput.svg" placeholder:"FILE" help:"The chart."`
-	JSON     string `name:"json" placeholder:"FILE" help:"Raw data, kept up to date (default: a temporary file)."`
-	FromJSON string `name:"from-json" placeholder:"FILE" help:"Measure nothing; write both from this data."`
+	Out      string   `default:"../RESULTS.md" placeholder:"FILE" help:"The report."`
+	Chart    string   `default:"../../docs/throughput.svg" placeholder:"FILE" help:"The chart."`
+	JSON     string   `name:"json" placeholder:"FILE" help:"Raw data, kept up to date (default: a temporary file)."`
+	FromJSON []string `name:"from-json" sep:"," placeholder:"FILE" help:"Measure nothing; write both from this data. Cases of a further file take the place of those before, and the report says so."`
 
 	// The check for CI.
 	Quick  bool `help:"Only N = 5, unix, 128 callers, ours against rueidis and rueidis-tuned; no report."`
@@ -91,7 +91,7 @@ func (f *flags) validate() error {
 	switch {
 	case f.Assert && !f.Quick:
 		return errors.New("--assert goes with --quick")
-	case f.Quick && f.FromJSON != "":
+	case f.Quick && len(f.FromJSON) > 0:
 		return errors.New("--quick measures, --from-json does not")
 	case f.Rounds < 1:
 		return errors.New("--rounds must be at least 1")

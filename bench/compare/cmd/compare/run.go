@@ -19,7 +19,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	switch {
-	case f.FromJSON != "":
+	case len(f.FromJSON) > 0:
 		data, err := readData(f.FromJSON)
 		if err != nil {
 			return err
@@ -58,13 +58,25 @@ func full(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	return write(f, r.data, stdout)
 }
 
-func readData(path string) (*report.Data, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// readData reads the first file and lets the others correct it.
+func readData(paths []string) (all *report.Data, err error) {
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		data, err := report.Read(file)
+		_ = file.Close()
+		if err != nil {
+			return nil, err
+		}
+		if all == nil {
+			all = data
+		} else if err := all.Replace(data); err != nil {
+			return nil, err
+		}
 	}
-	defer file.Close()
-	return report.Read(file)
+	return all, nil
 }
 
 // write writes the report and the chart.

@@ -39,7 +39,7 @@ func TestATinyRun(t *testing.T) {
 	}, &out, io.Discard)
 	require.NoError(t, err)
 
-	data, err := readData(file("data.json"))
+	data, err := readData([]string{file("data.json")})
 	require.NoError(t, err)
 	counts := map[string]int{}
 	for _, s := range data.Samples {

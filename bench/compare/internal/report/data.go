@@ -5,8 +5,10 @@ package report
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"time"
 
@@ -22,6 +24,7 @@ type Data struct {
 	Versions []Version
 	Settings Settings
 	Samples  []Sample
+	Replaced []string `json:",omitempty"` // cases that are of a further run; see Replace
 }
 
 // schema changes when data of an earlier version could be misunderstood.
@@ -124,6 +127,24 @@ func Read(r io.Reader) (*Data, error) {
 		return nil, fmt.Errorf("report: the data has schema %d, not %d", d.Schema, schema)
 	}
 	return &d, nil
+}
+
+// Replace puts the cases of another run in the place of the same ones, all peers and rounds of each, so that no ratio is
+// taken between two runs. The report names them. Both runs must have been made in the same way.
+func (d *Data) Replace(again *Data) error {
+	mine, theirs := d.Settings, again.Settings
+	mine.Notes, theirs.Notes = nil, nil
+	if !reflect.DeepEqual(mine, theirs) || d.Machine != again.Machine || !slices.Equal(d.Versions, again.Versions) {
+		return errors.New("report: the second run was made in another way, or elsewhere")
+	}
+	var names []string
+	for _, c := range again.cases(kinds...) {
+		d.Samples = slices.DeleteFunc(d.Samples, func(s Sample) bool { return s.Case == c })
+		names = append(names, fmt.Sprintf("%s (%s)", c, c.Kind))
+	}
+	d.Samples = append(d.Samples, again.Samples...)
+	d.Replaced = append(d.Replaced, names...)
+	return nil
 }
 
 // cases are all of a kind, in order.

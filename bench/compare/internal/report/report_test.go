@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,28 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	assert.Equal(t, 1, d.gain(throughput, lone, compare.Ours, "redislock").Count, "a round without a result gives no ratio")
 	assert.False(t, d.gain(throughput, busy, compare.Ours, "nobody").Known())
 	assert.False(t, d.gain(throughput, busy, compare.Ours, "").Known())
+}
+
+// A second run takes the place of a case as a whole, all its peers and rounds, and the report says which.
+func TestReplace(t *testing.T) {
+	d, again := small(t), small(t)
+	again.Samples = slices.DeleteFunc(again.Samples, func(s Sample) bool { return s.Case != busy || s.Peer != compare.Ours })
+	require.NotEmpty(t, again.Samples)
+	for i := range again.Samples {
+		again.Samples[i].Round += 10
+	}
+	before := d.gain(throughput, lone, compare.Ours, compare.Default)
+	require.NoError(t, d.Replace(again))
+	assert.Len(t, d.windows(busy, compare.Ours), len(again.Samples))
+	assert.Contains(t, d.windows(busy, compare.Ours), 10)
+	assert.NotContains(t, d.windows(busy, compare.Ours), 0)
+	assert.Empty(t, d.windows(busy, compare.Default), "no ratio between two runs")
+	assert.Equal(t, before, d.gain(throughput, lone, compare.Ours, compare.Default))
+	assert.Contains(t, markdown(t, d), busy.String()+" (healthy)")
+
+	again.Settings.Rounds++
+	assert.ErrorContains(t, d.Replace(again), "in another way")
+	assert.NotContains(t, markdown(t, small(t)), "measured again")
 }
 
 // A window that went wrong may have figures, but of another situation than its case says.
