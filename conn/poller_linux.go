@@ -26,6 +26,8 @@ type Poller struct {
 	kicker int // an eventfd: each write to it is an event, and nobody ever reads it
 
 	conns []atomic.Pointer[Conn] // by ID
+	kicks atomic.Bool            // Kick was called
+	full  atomic.Int32           // writers that wait for room
 
 	// The following are owned by whoever waits.
 	look    func(fd uintptr) bool // made once, so that Wait allocates nothing
@@ -33,11 +35,7 @@ type Poller struct {
 	ready   []syscall.EpollEvent
 	found   int
 	events  []Event
-	hasRead bool // the only connection was read from while we looked
-
-	// A Poller for a single connection need not ask which one it is, and reads at once; see lookAtOne.
-	kicks atomic.Bool  // Kick was called
-	full  atomic.Int32 // writers that wait for room
+	hasRead bool // the only connection was read from while we looked; see lookAtOne
 }
 
 const (
@@ -49,7 +47,8 @@ const (
 	endings = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR
 )
 
-// NewPoller makes a Poller for up to n connections, with the IDs from 0 to n−1. Its error is errors.ErrUnsupported where the system has none.
+// NewPoller makes a Poller for up to n connections, with the IDs from 0 to n−1. It fails where the system has none
+// (errors.ErrUnsupported) or gives no descriptors for one. Close frees it.
 func NewPoller(n int) (*Poller, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
@@ -160,7 +159,7 @@ func (p *Poller) lookNow(fd uintptr) bool {
 }
 
 // lookAtOne is lookNow for a single connection: a read instead of the question whether there is something to read, which
-// saves a lone caller half of its system calls. The epoll instance still wakes us, though nobody takes its events.
+// saves a lone caller one of five system calls. The epoll instance still wakes us, though nobody takes its events.
 func (p *Poller) lookAtOne(c *Conn) bool {
 	if p.kicks.Swap(false) {
 		return true

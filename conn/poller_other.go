@@ -10,14 +10,22 @@ type Poller struct{}
 // NewPoller fails: there is none here, and each connection is read by Fill.
 func NewPoller(int) (*Poller, error) { return nil, errors.ErrUnsupported }
 
-// Wait, Kick, Add, Remove and Close belong to a Poller that nobody can have here.
+// Wait fails at once. Nobody can have a Poller here.
 func (*Poller) Wait() (events []Event, waited bool, err error) {
 	return nil, false, errors.ErrUnsupported
 }
-func (*Poller) Kick()               {}
+
+// Kick does nothing.
+func (*Poller) Kick() {}
+
+// Add refuses every connection, which is read with Fill then.
 func (*Poller) Add(*Conn, int) bool { return false }
-func (*Poller) Remove(*Conn)        {}
-func (*Poller) Close() error        { return nil }
+
+// Remove does nothing.
+func (*Poller) Remove(*Conn) {}
+
+// Close has nothing to free.
+func (*Poller) Close() error { return nil }
 
 // descriptor is what a Poller makes of a connection's socket.
 type descriptor struct{ link }

@@ -154,7 +154,7 @@ type Group struct {
 	stopped  context.Context
 	wg       sync.WaitGroup
 	gone     chan struct{} // closed when Close is through
-	excused  time.Duration // owned by the watch: until then it believes that we were starved, not the nodes
+	excused  time.Duration // guarded by mu: until then the watch believes that we were starved, not the nodes
 }
 
 // New starts connecting to the nodes and returns at once. It fails only for a configuration that cannot work.

@@ -128,3 +128,13 @@ func TestPolledCloseWithNobodyThere(t *testing.T) {
 		closesInTime(t, g)
 	}
 }
+
+// Whoever reads replies looks around as the watch does, and may do so when the group is closed already: no timer is left then
+// (R28).
+func TestPolledTickAfterClose_R28(t *testing.T) {
+	g := onWire(t, startWireNodes(t, 1))
+	require.NoError(t, g.Close(background))
+	g.tickAt.Store(0)
+	g.tick()
+	require.False(t, g.timer.Stop(), "a timer was set")
+}

@@ -148,6 +148,7 @@ var (
 // which would allocate: the measuring loop shall cost nobody anything.
 type pairer[L lease] struct{ locker[L] }
 
+// Pair is one TryAcquire and one Release.
 func (p pairer[L]) Pair(ctx context.Context, resource string, ttl time.Duration, held func()) (time.Duration, error) {
 	start := time.Now()
 	lease, err := p.TryAcquire(ctx, resource, ttl)

@@ -49,6 +49,7 @@ func (l redsyncLocker) Close(context.Context) error {
 // errUnlock is an Unlock that says no without a reason.
 var errUnlock = errors.New("compare: redsync did not unlock")
 
+// Release unlocks; nil when a quorum did.
 func (l redsyncLease) Release(ctx context.Context) error {
 	return unlocked(l.UnlockContext(ctx))
 }

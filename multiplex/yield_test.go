@@ -1,0 +1,38 @@
+package multiplex
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Where another goroutine computes, a yield lasts until its time slice ends. That happens once, and is not asked for again
+// for a while: claims must not wait for it each time (R6).
+func TestYieldStopsWhereOthersCompute(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var stop atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !stop.Load() {
+		}
+	}()
+	defer func() { stop.Store(true); <-done }()
+
+	g := &Group{epoch: time.Now()}
+	for g.sulking.Load() == 0 { // until a yield was slow
+		g.yield()
+		require.Less(t, g.now(), 5*time.Second, "no yield takes long")
+	}
+	begun := g.now()
+	for range 1000 {
+		g.yield()
+	}
+	require.Less(t, g.now()-begun, sulk, "a thousand yields that nobody makes")
+	g.sulking.Store(int64(g.now()))
+	require.Eventually(t, func() bool { g.yield(); return g.sulking.Load() > int64(g.now()) }, 5*time.Second, time.Millisecond,
+		"it is tried again afterwards")
+}
