@@ -38,6 +38,9 @@ type Step struct {
 	// Check judges the reply, errors included; an error of it fails the dial. The value is valid until Check returns.
 	// If zero, any reply that is no error will do.
 	Check func(v resp.Value) error
+	// Optional has a reply that is an error, or that Check finds wrong, not fail the dial: Server.Accepted tells. A node that
+	// cannot answer just now (BUSY, LOADING, MASTERDOWN) fails it all the same.
+	Optional bool
 }
 
 const (
@@ -83,6 +86,8 @@ func (cfg *Config) check() error {
 		return errors.New("protocol is neither 2 nor 3")
 	case cfg.DialTimeout < 0:
 		return errors.New("negative dial timeout")
+	case len(cfg.Prelude) > 64:
+		return errors.New("more than 64 steps in the prelude")
 	case cfg.Backlog < 0:
 		return errors.New("negative backlog")
 	}

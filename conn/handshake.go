@@ -77,13 +77,27 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	}
 	for i, step := range cfg.Prelude {
 		name := "prelude " + strconv.Itoa(i)
-		check := step.Check
-		if check == nil {
-			check = isNoError
-		}
-		list = append(list, command{name, i, step.Command, check})
+		list = append(list, command{name, i, step.Command, s.judgeStep(i, step)})
 	}
 	return list
+}
+
+// judgeStep judges a step of the prelude, and notes that it was accepted.
+func (s *Server) judgeStep(i int, step Step) func(v resp.Value) error {
+	check := step.Check
+	if check == nil {
+		check = isNoError
+	}
+	return func(v resp.Value) error {
+		err := check(v)
+		switch {
+		case err == nil:
+			s.Accepted |= 1 << i
+		case step.Optional && !unavailable(v):
+			return nil
+		}
+		return err
+	}
 }
 
 func hello(cfg *Config) []string {
@@ -178,14 +192,23 @@ func tolerate(read func(v resp.Value) error) func(v resp.Value) error {
 		read = isOK
 	}
 	return func(v resp.Value) error {
-		switch ClassOf(v) {
-		case ClassNone:
+		switch {
+		case !v.IsError():
 			return read(v)
-		case ClassBusy, ClassLoading, ClassMasterDown:
+		case unavailable(v):
 			return errRefused
 		}
 		return nil
 	}
+}
+
+// unavailable reports an error that says nothing but that the node cannot answer just now.
+func unavailable(v resp.Value) bool {
+	switch ClassOf(v) {
+	case ClassBusy, ClassLoading, ClassMasterDown:
+		return true
+	}
+	return false
 }
 
 func wrongType(v resp.Value) error {

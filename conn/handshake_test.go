@@ -349,3 +349,25 @@ func TestDialRefusesConfig(t *testing.T) {
 		}
 	}
 }
+
+func TestOptionalStepsTellWhatTheNodeAccepted(t *testing.T) {
+	network := redistest.NewNetwork()
+	node := redistest.Nodes(t, network, 1, redistest.NodeConfig{})[0]
+	cfg := Config{
+		Endpoint: Endpoint{Addr: node.Addr()}, NetDial: network.Dial,
+		Prelude: []Step{
+			{Command: resp.AppendCommand(nil, "NOSUCHCOMMAND"), Optional: true},
+			{Command: resp.AppendCommand(nil, "PING"), Optional: true},
+			{Command: resp.AppendCommand(nil, "PING"), Optional: true, Check: func(resp.Value) error { return errors.New("odd") }},
+			{Command: resp.AppendCommand(nil, "PING")},
+		},
+	}
+	c, err := Dial(context.Background(), cfg)
+	require.NoError(t, err)
+	assert.EqualValues(t, 0b1010, c.Server().Accepted)
+	require.NoError(t, c.Close())
+
+	node.Refuse("LOADING reading", "NOSUCHCOMMAND")
+	_, err = Dial(context.Background(), cfg)
+	require.Error(t, err, "what it cannot say now, it may say later")
+}

@@ -25,6 +25,8 @@ type Server struct {
 	EvictionPolicy string
 	Protocol       int // the version of RESP that is spoken
 	Uptime         time.Duration
+	// Accepted has bit i set if the node did as step i of Config.Prelude says; only an optional one can lack its own.
+	Accepted uint64
 }
 
 // readHello reads the map that answers HELLO 3.

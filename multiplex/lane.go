@@ -21,6 +21,7 @@ const (
 	load                   // a script: whatever it says, the command that follows tells
 	again                  // a round's command again, after its script was loaded
 	payment                // a debt
+	inquire                // whatever somebody wants to know of this node
 )
 
 type laneEntry struct {
@@ -28,6 +29,8 @@ type laneEntry struct {
 	pos     uint64
 	round   *round // held, for again
 	debt    *debt  // for payment
+	inquiry *inquiry
+	turn    int // of the inquiry's commands
 }
 
 const (
@@ -39,7 +42,7 @@ const (
 
 // add queues an entry; false means that the lane is full.
 func (l *lane) add(e laneEntry, commands ...[]byte) bool {
-	if len(l.queued)+len(l.awaited) >= maxLane {
+	if l.room() == 0 {
 		return false
 	}
 	for _, c := range commands {
@@ -48,6 +51,9 @@ func (l *lane) add(e laneEntry, commands ...[]byte) bool {
 	l.queued = append(l.queued, e)
 	return true
 }
+
+// room is how many more entries the lane takes.
+func (l *lane) room() int { return maxLane - len(l.queued) - len(l.awaited) }
 
 // handOut gives the bytes to be written before the round at pos, and awaits their replies there.
 func (l *lane) handOut(pos uint64) []byte {

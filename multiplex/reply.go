@@ -178,6 +178,8 @@ func (n *node) laneReply(v resp.Value) error {
 		return err
 	case payment:
 		return n.paidBy(e.debt, v)
+	case inquire:
+		return e.inquiry.answer(e.turn, v)
 	case load:
 		if v.IsError() || v.Type() == resp.BulkString {
 			return nil
@@ -199,6 +201,11 @@ func (n *node) abandonLane(why *fault) {
 			e.round.drop()
 		case payment:
 			e.debt.sent = false
+		case inquire:
+			if !e.inquiry.ended {
+				e.inquiry.ended = true
+				e.inquiry.abandoned(why)
+			}
 		}
 	}
 	n.laneNext.Store(noLane)
