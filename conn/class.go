@@ -28,6 +28,7 @@ const (
 	ClassClusterDown                 // the cluster has no quorum or lacks slots
 	ClassBusy                        // a script runs too long
 	ClassMasterDown                  // a replica without its master
+	ClassWrongType                   // the key is of another type
 	ClassNoProto                     // HELLO with a version that is not spoken
 	ClassMaxClients                  // maxclients is reached; comes before any command
 	ClassUnknownCommand              // the node has no such command
@@ -51,6 +52,7 @@ var classNames = [...]string{
 	ClassClusterDown:    "CLUSTERDOWN",
 	ClassBusy:           "BUSY",
 	ClassMasterDown:     "MASTERDOWN",
+	ClassWrongType:      "WRONGTYPE",
 	ClassNoProto:        "NOPROTO",
 	ClassMaxClients:     "max clients",
 	ClassUnknownCommand: "unknown command",

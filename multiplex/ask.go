@@ -28,7 +28,7 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 		err = ErrLate
 	}
 	if err != nil && cmd.Undo != nil {
-		g.Tell(kind.Undo, &Command{Bytes: cmd.Undo, TTL: cmd.TTL, Receipt: receipt})
+		g.Tell(kind.Undo, &Command{Bytes: cmd.Undo, Key: cmd.Key, TTL: cmd.TTL, Receipt: receipt})
 	}
 	r.drop()
 	return receipt, err
@@ -95,10 +95,10 @@ func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, h
 	g.longest = max(g.longest, cmd.TTL)
 	if kind.Release || kind.Script {
 		r.command = append(r.command[:0], cmd.Bytes...)
+		r.key = cmd.Key
 	}
 	g.wakeWatch(r)
 	if kind.Merger != nil && ctx != nil && ctx.Err() == nil {
-		r.key = cmd.Key
 		g.gathered = append(g.gathered, r)
 		return g.takeFlush()
 	}
@@ -114,6 +114,11 @@ func (g *Group) place(r *round, command []byte) bool {
 	if g.live == 0 {
 		r.drop() // the hold that the ring would have
 		return false
+	}
+	if r.form = g.formOf(r); r.form != nil {
+		g.log.push(r, nil)
+		g.log.buf = r.form.Append(g.log.buf, r.command, r.key)
+		return true
 	}
 	g.log.push(r, command)
 	return true

@@ -86,14 +86,17 @@ type Kind struct {
 	Undo *Kind
 	// Merger, for releases and extensions, merges those that are awaited and wait for the same flush. If nil, none are.
 	Merger *Merger
+	// Native, for releases, are other forms of the same command, the best first: the first that every node has which is up
+	// is what goes into the log, and merges nothing (R25). If nil, or where nodes have none in common, the command as given.
+	Native []Form
 }
 
 // A Command is what Ask and Tell send. It is read during the call only; its bytes are copied, so they may stand in the
 // caller's frame.
 type Command struct {
 	Bytes []byte
-	// Key says where in Bytes the encoded key lies, for a kind that is merged; what follows it are the command's other
-	// arguments.
+	// Key says where in Bytes, or for a claim in Undo, the encoded key lies, for a kind that is merged or has a native form;
+	// what follows it are the command's other arguments.
 	Key Part
 	// TTL is the life of the key that the command is about; it bounds vote timeouts (R6) and debts (R8).
 	TTL time.Duration
@@ -128,6 +131,7 @@ type Group struct {
 	mu       sync.Mutex // guards the following, the nodes' guarded fields, and the log
 	log      broadcast
 	live     Set      // nodes that get new rounds
+	accepted uint64   // optional steps of the handshake that all live nodes accepted; see agree
 	gathered []*round // awaited releases and extensions that the next flush merges
 	flushing bool
 	holding  bool          // nobody flushes: whoever hands out answers will

@@ -107,6 +107,7 @@ type cluster struct {
 	config  Config
 	group   *Group
 	merges  bool // releases are of the kind that is merged; see merging
+	natives bool // they have native forms as well; see native
 }
 
 // newCluster makes nodes and starts a group on them. It waits for nothing: see ready.
@@ -204,8 +205,12 @@ func (c *cluster) eventually(within time.Duration, holds func() bool, what strin
 }
 
 func (c *cluster) claim(ctx context.Context, key, token string, ttl time.Duration) (Receipt, error) {
-	return c.group.Ask(ctx, claimKind, &Command{
-		Bytes: setCommand(key, token, ttl), TTL: ttl, Undo: releaseCommand(key, token),
+	kind := claimKind
+	if c.natives {
+		kind = nativeClaimKind
+	}
+	return c.group.Ask(ctx, kind, &Command{
+		Bytes: setCommand(key, token, ttl), Key: releaseKey(key, token), TTL: ttl, Undo: releaseCommand(key, token),
 	})
 }
 
@@ -213,6 +218,9 @@ func (c *cluster) release(ctx context.Context, key, token string, ttl time.Durat
 	kind := releaseKind
 	if c.merges {
 		kind = mergingKind
+	}
+	if c.natives {
+		kind = nativeKind
 	}
 	_, err := c.group.Ask(ctx, kind, &Command{
 		Bytes: releaseCommand(key, token), Key: releaseKey(key, token), TTL: ttl, Receipt: receipt,
@@ -262,6 +270,8 @@ func story(n *redistest.Node) []string {
 				continue
 			}
 			lines = append(lines, fmt.Sprintf("%d %s %s %s", e.Conn, name, e.Args[3], e.Args[4]))
+		case "DELEX", "DELIFEQ":
+			lines = append(lines, fmt.Sprintf("%d %s %s %s", e.Conn, e.Args[0], e.Args[1], e.Args[len(e.Args)-1]))
 		case "CLIENT":
 			if e.Args[1] == "KILL" {
 				lines = append(lines, fmt.Sprintf("%d KILL %s", e.Conn, e.Args[3]))

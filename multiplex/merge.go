@@ -27,10 +27,13 @@ type Merger struct {
 }
 
 // pack gives the commands that gathered since the last flush their places in the log: a lone one as it is, several
-// merged. Which nodes they are for is settled here (engine.md, "Nodes that die and join", 1). The caller holds the mutex.
+// merged, unless there is a native form, which costs a server less than its part of a script (R25). Which nodes they are for is settled here (engine.md, "Nodes that die and join", 1). The caller holds the mutex.
 func (g *Group) pack() {
 	for rest := g.gathered; len(rest) > 0; {
-		n := alike(rest)
+		n := 1
+		if g.formOf(rest[0]) == nil {
+			n = alike(rest)
+		}
 		if n == 1 {
 			g.place(rest[0], rest[0].command)
 		} else {

@@ -231,6 +231,7 @@ func (n *node) join() (action, bool) {
 	n.attached = true
 	n.heard.Store(int64(g.now()))
 	g.live |= setOf(n.index)
+	g.agree()
 	n.adopted = g.poller != nil && g.poller.adopt(n)
 	g.wakeWatchAt(g.now() + tickMost) // to see that somebody polls, and that debts are paid that came meanwhile
 	g.trim()
@@ -299,6 +300,7 @@ func (n *node) unlive(cause error) {
 		return // shed before
 	}
 	g.live &^= setOf(n.index)
+	g.agree()
 	n.limit = g.log.head
 	n.fault = &fault{err: &downError{cause}}
 }

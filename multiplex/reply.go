@@ -43,6 +43,10 @@ func (n *node) reply(v resp.Value, now time.Duration) error {
 		return fmt.Errorf("%w: nothing was asked", ErrUnexpected)
 	}
 	r := n.group.log.ring.Load().at(n.pos)
+	if r.form != nil && v.IsError() && n.errorToNative(r, v) {
+		n.pos++ // the vote is counted, or comes with the reply to the script
+		return nil
+	}
 	if v.IsError() && conn.ClassOf(v) == conn.ClassNoScript && r.kind.Script && n.cure(r) {
 		n.pos++ // the vote comes with the reply to the repeated command
 		return nil

@@ -26,7 +26,8 @@ type round struct {
 	ttl     time.Duration
 	receipt Receipt // of the claim that this round releases
 	command []byte  // a copy, kept where it may have to be sent again: scripts and releases
-	key     Part    // of command, for merging
+	key     Part    // of command, for merging and for native forms
+	form    *Form   // in which the log has the command; nil for that of command
 	// parts are the rounds that a carrier carries, a hold on each; none for any other round.
 	parts   []*round
 	carrier bool      // goes back among the carriers, whose commands are long
@@ -195,6 +196,7 @@ func (r *round) clear() {
 		r.blamed.Store(false)
 	}
 	r.ctx, r.kind, r.receipt = nil, nil, Receipt{}
+	r.key, r.form = Part{}, nil
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}

@@ -31,6 +31,7 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 	var set, undo [commandRoom]byte
 	command := multiplex.Command{
 		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
+		Key:   c.keyPart(resource), // of the release that undoes it
 		TTL:   ttl,
 		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
 		Late:  func() bool { return c.late(ttl, elapsed(start, time.Now()), slack) },
@@ -43,7 +44,9 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 	spent := elapsed(start, time.Now())
 	c.learn(spent)
 	if c.late(ttl, spent, slack) { // much may have happened since Ask looked (R4)
-		c.group.Tell(releaseKind, &multiplex.Command{Bytes: command.Undo, TTL: ttl, Receipt: lock.receipt})
+		c.group.Tell(releaseKind, &multiplex.Command{
+			Bytes: command.Undo, Key: command.Key, TTL: ttl, Receipt: lock.receipt,
+		})
 		return Lock{}, ErrExpired
 	}
 	return lock, nil

@@ -47,7 +47,14 @@ var (
 	acquireKind = &multiplex.Kind{Mode: multiplex.Claim, Judge: judgeSet, Undo: releaseKind}
 	extendKind  = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Merger: extendMerger}
 	releaseKind = &multiplex.Kind{
-		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Merger: releaseMerger,
+		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Merger: releaseMerger, Native: releaseForms,
+	}
+
+	// releaseForms are the native commands that do what release.lua does (R25), Redis' from 8.4 on and Valkey's from 9.0 on.
+	// Extensions have none: at maxmemory the script succeeds where SET … IFEQ is refused.
+	releaseForms = []multiplex.Form{
+		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n"), Step: 0},
+		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n"), Step: 1},
 	}
 
 	releaseMerger = &multiplex.Merger{Kind: manyKind, AppendHead: appendReleaseMany}
@@ -177,16 +184,23 @@ func cure() [][]byte {
 // our keys. A user who may SET but not EVAL would leave orphans, and is refused (R22). The key of the trial is not there, so
 // that a script on trial comes no further than its GET: whether the user may do the rest is asked for by itself.
 func (c *Client) prelude() []conn.Step {
-	var steps []conn.Step
-	for i, load := range cure() {
-		steps = append(steps, conn.Step{Command: load, Check: scripts[i].loaded})
-	}
 	// A name that nobody locks: DEL is meant.
 	trial := "redlock:trial:" + rand.Text()
 	key := c.config.Prefix + trial
 	var nobody Token
+	// The native forms come first, each as the step that its Form names. A server without it, or a user who may not, refuses
+	// its trial, and gets the script (R25).
+	var steps []conn.Step
+	release := c.appendRelease(nil, trial, &nobody)
+	for i := range releaseForms {
+		native := releaseForms[i].Append(nil, release, c.keyPart(trial))
+		steps = append(steps, conn.Step{Command: native, Check: refused, Optional: true})
+	}
+	for i, load := range cure() {
+		steps = append(steps, conn.Step{Command: load, Check: scripts[i].loaded})
+	}
 	return append(steps, []conn.Step{
-		{Command: c.appendRelease(nil, trial, &nobody), Check: refused},
+		{Command: release, Check: refused},
 		{Command: c.appendExtend(nil, trial, &nobody, time.Second), Check: refused},
 		{Command: resp.AppendCommand(nil, "DEL", key)},
 		{Command: resp.AppendCommand(nil, "PTTL", key)},

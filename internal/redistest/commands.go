@@ -55,10 +55,10 @@ func (n *Node) unknown(name string) bool {
 	switch name {
 	case "HELLO":
 		return n.config.NoHello
-	case "DELEX":
-		return !n.config.DELEX
-	case "DELIFEQ":
-		return !n.config.DELIFEQ
+	case "DELEX", "DELIFEQ":
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return name == "DELEX" && !n.config.DELEX || name == "DELIFEQ" && !n.config.DELIFEQ
 	}
 	return false
 }

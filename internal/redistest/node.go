@@ -32,7 +32,7 @@ type NodeConfig struct {
 	// NoHello makes HELLO an unknown command, as before redis 6.
 	NoHello bool
 
-	// DELEX and DELIFEQ turn the native commands of release on (R25).
+	// DELEX and DELIFEQ turn the native commands of release on (R25); see Native.
 	DELEX, DELIFEQ bool
 
 	// LogLimit bounds Log; the older half is dropped when it is reached.
@@ -200,6 +200,15 @@ func (n *Node) Refuse(reply string, commands ...string) {
 			n.refusal[strings.ToUpper(c)] = "-" + strings.TrimPrefix(reply, "-")
 		}
 	}
+}
+
+// Native says from now on which of the native commands of release the node has (R25), as if another version of the server
+// ran in its place: the others are unknown.
+func (n *Node) Native(commands ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.config.DELEX = slices.Contains(commands, "DELEX")
+	n.config.DELIFEQ = slices.Contains(commands, "DELIFEQ")
 }
 
 // Pause stops execution, as SIGSTOP does: connections are accepted and
