@@ -10,3 +10,6 @@ func InMemory(n int) (dial func(ctx context.Context, network, addr string) (net.
 	m := startMemory(n)
 	return m.network.Dial, m.close
 }
+
+// ReleaseForm is what locks are given back by: "DELEX", "DELIFEQ" or "script".
+func (c *Client) ReleaseForm() string { return c.releaseForm() }

@@ -1,0 +1,215 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// program is an executable of a server and the native commands of release that it has.
+type program struct {
+	path   string
+	native []string
+}
+
+// programs are the servers that the environment names, in the list REDMUX_SERVERS or one by one, each asked what it can do
+// rather than for its version (R25).
+func programs(t *testing.T) (with, without []program) {
+	t.Helper()
+	redistest.Require(t)
+	paths := filepath.SplitList(os.Getenv("REDMUX_SERVERS"))
+	if path, ok := redistest.Find(); ok {
+		paths = append(paths, path)
+	}
+	t.Setenv("REDMUX_SERVER", "")
+	if path, ok := redistest.Find(); ok {
+		paths = append(paths, path)
+	}
+	seen := make(map[string]bool)
+	for _, path := range paths {
+		if seen[path] {
+			continue
+		}
+		seen[path] = true
+		s, err := redistest.Start(redistest.Options{Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := program{path: path}
+		for _, command := range [][]string{{"DELEX", "none", "IFEQ", "a"}, {"DELIFEQ", "none", "a"}} {
+			if v, err := s.Do(command...); err == nil && v == int64(0) {
+				p.native = append(p.native, command[0])
+			}
+		}
+		_ = s.Close()
+		if len(p.native) > 0 {
+			with = append(with, p)
+		} else {
+			without = append(without, p)
+		}
+	}
+	return with, without
+}
+
+// replaceable starts servers of a program, the first so that its next start is that of whatever become names.
+func replaceable(t *testing.T, n int, p program) (f *fleet, become func(program)) {
+	t.Helper()
+	redistest.NoLeaks(t)
+	file, err := os.CreateTemp("", "rt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(file.Name()) })
+	_ = file.Close()
+	become = func(p program) {
+		script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", p.path)
+		if err := os.WriteFile(file.Name(), []byte(script), 0o700); err != nil { //nolint:gosec // it is to be run
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file.Name(), 0o700); err != nil { //nolint:gosec // likewise
+			t.Fatal(err)
+		}
+	}
+	become(p)
+	f = &fleet{TB: t}
+	for i := range n {
+		path := p.path
+		if i == 0 {
+			path = file.Name()
+		}
+		s, err := redistest.Start(redistest.Options{Path: path, TCP: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		f.servers = append(f.servers, s)
+	}
+	return f, become
+}
+
+// commandErrors is how many commands a server answered with an error of no class since it started.
+func (f *fleet) commandErrors(server int) int {
+	f.Helper()
+	stats := f.must(server, "INFO", "errorstats").(string)
+	found := regexp.MustCompile(`errorstat_ERR:count=(\d+)`).FindStringSubmatch(stats)
+	if found == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(found[1])
+	return n
+}
+
+// R25 under load: an older server takes over the address of one of five. The group has left the native form before that one
+// gets a command, so it is never asked what it does not know; then a newer one comes back, and the form with it. Nothing
+// is left behind by either change.
+func TestFaultFormIsLeftForAnOlderServer_R25(t *testing.T) {
+	with, without := programs(t)
+	if len(with) == 0 || len(without) == 0 {
+		t.Skipf("%d servers with a native release, %d without: REDMUX_SERVERS must name one of each", len(with), len(without))
+	}
+	for _, newer := range with {
+		for _, older := range without {
+			t.Run(newer.native[0]+" and "+filepath.Base(filepath.Dir(older.path)), func(t *testing.T) {
+				takeOver(t, newer, older)
+			})
+		}
+	}
+}
+
+func takeOver(t *testing.T, newer, older program) {
+	f, become := replaceable(t, 5, newer)
+	c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
+	f.allUp(c, 10*time.Second)
+	is := func(form string) func() error {
+		return func() error {
+			if got := c.ReleaseForm(); got != form {
+				return fmt.Errorf("released by %s, not by %s", got, form)
+			}
+			return nil
+		}
+	}
+	if err := is(newer.native[0])(); err != nil {
+		t.Fatal(err)
+	}
+	l := f.load(c, workload{callers: 32})
+	l.until(300, 10*time.Second)
+
+	become(older)
+	before := c.Nodes()[0].Connects
+	if err := f.servers[0].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, is("script"))
+	l.until(300, 10*time.Second)
+	ours := c.Nodes()[0].Connects - before
+	errs := f.commandErrors(0)
+	stranger := f.client(redlock.Config{Nodes: redistest.URLs(f.servers[:1])})
+	f.allUp(stranger, 10*time.Second)
+	each := f.commandErrors(0) - errs
+	if ours != 1 || errs != each*ours {
+		t.Errorf("%d errors to %d connections, of which a handshake explains %d each", errs, ours, each)
+	}
+
+	become(newer)
+	if err := f.servers[0].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, is(newer.native[0]))
+	f.allUp(c, 10*time.Second)
+	l.until(300, 10*time.Second)
+	l.end()
+	l.fails(fewFailures, redlock.ErrNoQuorum)
+	f.noOrphans(2 * time.Second)
+	if err := is(newer.native[0])(); err != nil {
+		t.Error(err)
+	}
+}
+
+// R24, R25: the right to the native command is taken away under load. Each release that is on its way then is cured by the
+// script, nobody notices, and nothing is left behind.
+func TestFaultNativeReleaseIsTakenAwayUnderLoad_R24(t *testing.T) {
+	with, _ := programs(t)
+	if len(with) == 0 {
+		t.Skip("no server with a native release")
+	}
+	for _, p := range with {
+		t.Run(p.native[0], func(t *testing.T) {
+			f, _ := replaceable(t, 3, p)
+			c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
+			f.allUp(c, 10*time.Second)
+			if got := c.ReleaseForm(); got != p.native[0] {
+				t.Fatalf("released by %s", got)
+			}
+			l := f.load(c, workload{callers: 64})
+			l.until(300, 10*time.Second)
+			f.each([]int{0, 1, 2}, func(s *redistest.Server) error {
+				_, err := s.Do("ACL", "SETUSER", "default", "-"+p.native[0])
+				return err
+			})
+			l.until(300, 10*time.Second)
+			l.end()
+			l.fails(fewFailures, redlock.ErrNoQuorum)
+			f.noOrphans(2 * time.Second)
+			for i, n := range c.Nodes() {
+				if n.Connects != 1 || n.Debts != 0 {
+					t.Errorf("node %d was connected %d times and has %d debts", i, n.Connects, n.Debts)
+				}
+			}
+			if got := c.ReleaseForm(); got != "script" {
+				t.Errorf("released by %s", got)
+			}
+			lock := acquired(t, c, "r", time.Minute)
+			if err := lock.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
