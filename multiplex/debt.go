@@ -15,7 +15,18 @@ type debt struct {
 	repeat  bool          // an answer does not settle it: the SET may still come (R8, where CLIENT KILL is forbidden)
 	settled bool          // it was answered, and is repeated to be safe
 	index   int           // in the ledger
+
+	turn, ending int // places in the ledger's agendas
 }
+
+// byTurn and byEnd are the orders of the ledger's agendas.
+type (
+	byTurn struct{}
+	byEnd  struct{}
+)
+
+func (byTurn) of(d *debt) *int { return &d.turn }
+func (byEnd) of(d *debt) *int  { return &d.ending }
 
 // How refused debts are tried again (R8), and how those are repeated whose SET may still come (engine.md).
 const (
@@ -25,9 +36,17 @@ const (
 	repeatTimes = 4
 )
 
+// expireAtOnce bounds the debts that end in one look, so that many that end together do not hold up everybody else.
+const expireAtOnce = 512
+
 // A ledger holds the debts of one node. It is pure bookkeeping, guarded by its owner's mutex.
+//
+// Those of which no answer is awaited stand in two orders: by when they are due, and by when their keys have expired if that
+// is known. Whoever changes a debt's due, until or sent calls plan.
 type ledger struct {
 	debts []*debt
+	turns agenda[byTurn]
+	ends  agenda[byEnd]
 	known map[string]*debt // by command: releasing a lock again and again owes it once
 	safe  int              // of the debts, those that were answered already
 	limit int
@@ -45,6 +64,7 @@ func (l *ledger) full() bool { return len(l.debts)-l.safe >= l.limit }
 func (l *ledger) add(command []byte, ttl, due time.Duration) *debt {
 	if d := l.known[string(command)]; d != nil {
 		d.due, d.ttl = min(d.due, due), max(d.ttl, ttl)
+		l.plan(d)
 		return d
 	}
 	d := &debt{command: string(command), ttl: ttl, due: due, delay: retryFirst, index: len(l.debts)}
@@ -53,7 +73,29 @@ func (l *ledger) add(command []byte, ttl, due time.Duration) *debt {
 	}
 	l.known[d.command] = d
 	l.debts = append(l.debts, d)
+	l.plan(d)
 	return d
+}
+
+// plan puts a debt to where its times say.
+func (l *ledger) plan(d *debt) {
+	if d.sent || d.index < 0 {
+		l.turns.drop(d)
+		l.ends.drop(d)
+		return
+	}
+	l.turns.put(d, d.due)
+	if d.until == 0 {
+		l.ends.drop(d)
+		return
+	}
+	l.ends.put(d, d.until)
+}
+
+// recall says that no answer to a debt is awaited any more: the connection died.
+func (l *ledger) recall(d *debt) {
+	d.sent = false
+	l.plan(d)
 }
 
 func (l *ledger) remove(d *debt) {
@@ -64,11 +106,13 @@ func (l *ledger) remove(d *debt) {
 	l.debts = l.debts[:last]
 	d.index = -1
 	delete(l.known, d.command)
+	l.plan(d)
 	if d.settled {
 		l.safe--
 	}
 	if last == 0 {
 		l.debts, l.known = nil, nil // gives the room of a bad hour back
+		l.turns.entries, l.ends.entries = nil, nil
 	}
 }
 
@@ -86,19 +130,29 @@ func (l *ledger) end(d *debt, now time.Duration) time.Duration {
 	return now + l.life(max(d.ttl, l.longest))
 }
 
-// fence starts the time of the debts: from now on nothing older can be executed. certain is false where the old
-// connection could not be killed; then each release is repeated, since its SET may still come.
-func (l *ledger) fence(now time.Duration, certain bool) {
-	for _, d := range l.debts {
-		d.sent = false
-		d.due = now
-		if !certain && !d.repeat {
-			d.repeat, d.delay = true, repeatFirst
-		}
-		if d.until == 0 || !certain {
-			d.until = l.end(d, now)
-		}
+// fenceDebt starts a debt's time: from now on nothing older can be executed. certain is false where the old connection could
+// not be killed; then the release is repeated, since its SET may still come.
+func (l *ledger) fenceDebt(d *debt, now time.Duration, certain bool) {
+	d.due = now
+	if !certain && !d.repeat {
+		d.repeat, d.delay = true, repeatFirst
 	}
+	if d.until == 0 || !certain {
+		d.until = l.end(d, now)
+	}
+	l.recall(d)
+}
+
+// startDebt starts the time of a debt whose key's last command was answered or fenced before: no older command can be
+// executed any more, now that its node is connected anew.
+func (l *ledger) startDebt(d *debt, now time.Duration) {
+	if d.until != 0 && !d.sent {
+		return
+	}
+	if d.until == 0 {
+		d.until = l.end(d, now)
+	}
+	l.recall(d)
 }
 
 // settle takes a node's answer to a debt: an integer ends it, anything else is tried again after 50 ms, doubling to 1 s.
@@ -126,48 +180,43 @@ func (l *ledger) settle(d *debt, answered bool, now time.Duration) {
 	if d.until == 0 {
 		d.until = l.end(d, now)
 	}
+	l.plan(d)
 }
 
-// expire ends the debts whose keys must have expired.
+// expire ends debts whose keys must have expired, some of them if there are very many; next then says that there is more.
 func (l *ledger) expire(now time.Duration) {
-	for i := len(l.debts) - 1; i >= 0; i-- {
-		if d := l.debts[i]; d.until != 0 && now >= d.until && !d.sent {
-			l.remove(d)
+	for range expireAtOnce {
+		d, at := l.ends.first()
+		if d == nil || now < at {
+			return
 		}
+		l.remove(d)
 	}
 }
 
-// take appends up to most debts that are due to dst and marks them as sent.
+// take appends up to most debts that are due to dst, the longest due first, and marks them as sent.
 func (l *ledger) take(dst []*debt, now time.Duration, most int) []*debt {
-	for _, d := range l.debts {
-		if len(dst) == most {
+	for len(dst) < most {
+		d, at := l.turns.first()
+		if d == nil || now < at {
 			break
 		}
-		if !d.sent && now >= d.due {
-			d.sent = true
-			dst = append(dst, d)
-		}
+		d.sent = true
+		l.plan(d)
+		dst = append(dst, d)
 	}
 	return dst
 }
 
-// due is how many debts are due and not sent.
-func (l *ledger) due(now time.Duration) int {
-	due := 0
-	for _, d := range l.debts {
-		if !d.sent && now >= d.due {
-			due++
-		}
-	}
-	return due
-}
+// due is how many debts are due and not sent, but at most so many.
+func (l *ledger) due(now time.Duration, most int) int { return l.turns.count(now, most) }
 
-// next is when the earliest debt that waits is due; ok is false when none waits.
+// next is when there is something to be done: the earliest debt that waits is due, or a key has expired; ok is false when
+// none waits.
 func (l *ledger) next() (at time.Duration, ok bool) {
-	for _, d := range l.debts {
-		if !d.sent && (!ok || d.due < at) {
-			at, ok = d.due, true
-		}
+	d, at := l.turns.first()
+	if end, until := l.ends.first(); end != nil {
+		at = min(at, until)
 	}
-	return at, ok
+	return at, d != nil
 }

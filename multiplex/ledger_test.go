@@ -11,6 +11,13 @@ import (
 
 func newLedger() *ledger { return &ledger{limit: 10, drift: 0.01} }
 
+// fence is what node.fenceDebts does, with all debts at once.
+func (l *ledger) fence(now time.Duration, certain bool) {
+	for _, d := range l.debts {
+		l.fenceDebt(d, now, certain)
+	}
+}
+
 // sendTimes plays a node that answers each payment at once in the same way, and returns when the debt was sent, until it
 // is gone.
 func sendTimes(t *testing.T, l *ledger, from time.Duration, answered bool) (sent []time.Duration, gone time.Duration) {

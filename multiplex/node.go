@@ -217,7 +217,7 @@ func (n *node) join() (action, bool) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n.ledger.full() || n.ledger.due(g.now()) > paymentsAtOnce {
+	if n.ledger.full() || n.ledger.due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
 		return carryOn, false
 	}
 	act := n.stepLocked(paid)

@@ -24,9 +24,11 @@ func (n *node) owe(r *round, due time.Duration) {
 	}
 	if !g.live.Has(n.index) {
 		d.until = 0 // its time begins with the next connection, when nothing older can be executed any more
+		n.ledger.plan(d)
 		return
 	}
 	d.until = n.ledger.end(d, g.now())
+	n.ledger.plan(d)
 	g.wakeWatchAt(due)
 	if n.ledger.full() {
 		n.shed(ErrIndebted)
@@ -46,6 +48,7 @@ func (n *node) doubt(r *round) {
 	}
 	d := n.ledger.add(r.command, r.ttl, now+repeatFirst)
 	d.repeat, d.delay, d.until = true, repeatFirst*repeatTimes, max(d.until, until)
+	n.ledger.plan(d)
 	g.wakeWatchAt(d.due)
 }
 
@@ -73,14 +76,41 @@ func (n *node) fence() action {
 		}
 		certain = killed
 	}
+	n.fenceDebts(certain)
+	return n.step(fenced)
+}
+
+// fenceDebts starts the time of all debts, some at a time. Whoever owes another meanwhile must know already what became of
+// the connection before, so that is noted first.
+func (n *node) fenceDebts(certain bool) {
 	g := n.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n.ledger.fence(g.now(), certain)
 	if !certain {
+		g.mu.Lock()
 		n.previous.unfenced, n.previous.since = n.previous.end, g.now()
+		g.mu.Unlock()
 	}
-	return n.stepLocked(fenced)
+	n.eachDebt(func(d *debt, now time.Duration) { n.ledger.fenceDebt(d, now, certain) })
+}
+
+// debtsAtOnce is how many debts are gone through before others get the mutex: some hundred microseconds.
+const debtsAtOnce = 512
+
+// eachDebt calls f for every debt, with the mutex, letting others have it now and then: with very many debts they would
+// wait for milliseconds. The node is not up, so that no debt ends meanwhile; those that come stand behind the others, and
+// are met as well.
+func (n *node) eachDebt(f func(d *debt, now time.Duration)) {
+	g := n.group
+	for from := 0; ; from += debtsAtOnce {
+		g.mu.Lock()
+		now, all := g.now(), n.ledger.debts
+		for _, d := range all[min(from, len(all)):min(from+debtsAtOnce, len(all))] {
+			f(d, now)
+		}
+		g.mu.Unlock()
+		if from+debtsAtOnce >= len(all) {
+			return
+		}
+	}
 }
 
 // killCommand is the command that ends the old connection on the new one's server; nil when there is nothing to kill or
@@ -106,7 +136,7 @@ func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 // the server refuses stays owed and is tried again, here while the ledger is full, else beside the log.
 func (n *node) pay() action {
 	c := n.conn
-	n.startDebts()
+	n.eachDebt(n.ledger.startDebt)
 	for {
 		batch := n.dueDebts()
 		if len(batch) > 0 {
@@ -122,20 +152,6 @@ func (n *node) pay() action {
 		}
 		if len(batch) == 0 && !n.pause() {
 			return n.step(groupStopped)
-		}
-	}
-}
-
-// startDebts starts the time of debts whose keys' last command was answered or fenced before: no older command can be
-// executed any more, now that we are connected anew.
-func (n *node) startDebts() {
-	g := n.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, d := range n.ledger.debts {
-		d.sent = false
-		if d.until == 0 {
-			d.until = n.ledger.end(d, g.now())
 		}
 	}
 }
@@ -171,7 +187,7 @@ func (n *node) payBatch(c *conn.Conn, batch []*debt) error {
 	defer g.mu.Unlock()
 	for i, d := range batch {
 		if i >= len(answers) {
-			d.sent = false // the connection died
+			n.ledger.recall(d) // the connection died
 			continue
 		}
 		n.ledger.settle(d, answers[i], g.now())
@@ -236,7 +252,8 @@ func (n *node) payBeside(now time.Duration) {
 	n.ledger.expire(now)
 	for _, d := range n.ledger.take(nil, now, paymentsAtOnce) {
 		if !n.lane.add(laneEntry{purpose: payment, debt: d}, []byte(d.command)) {
-			d.sent, d.due = false, now+retryFirst
+			d.due = now + retryFirst
+			n.ledger.recall(d)
 			continue
 		}
 		n.group.prompt()

@@ -204,7 +204,7 @@ func (n *node) abandonLane(why *fault) {
 			n.failLocked(e.round, why)
 			e.round.drop()
 		case payment:
-			e.debt.sent = false
+			n.ledger.recall(e.debt)
 		case inquire:
 			if !e.inquiry.ended {
 				e.inquiry.ended = true

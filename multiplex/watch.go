@@ -206,7 +206,7 @@ func (n *node) watch(now, late time.Duration) time.Duration {
 	}
 	n.payBeside(now)
 	if due, ok := n.ledger.next(); ok {
-		next = min(next, max(due, now+tickMost)) // a look costs time for each debt
+		next = min(next, max(due, now+tickMost)) // so that some are sent together
 	}
 	if !n.lane.idle() {
 		next = min(next, now+tickMost)
