@@ -40,7 +40,7 @@ func BenchmarkLedger(b *testing.B) {
 			l.due(at, paymentsAtOnce)
 		}
 	})
-	b.Run("256 paid", func(b *testing.B) {
+	b.Run("256 refused", func(b *testing.B) {
 		l := indebted(manyDebts)
 		var batch []*debt
 		for b.Loop() {
@@ -58,6 +58,21 @@ func BenchmarkLedger(b *testing.B) {
 				l.fenceDebt(d, at, false)
 			}
 			from = (from + 512) % (manyDebts - 512)
+		}
+	})
+	b.Run("256 paid before the join", func(b *testing.B) {
+		l := indebted(manyDebts)
+		var batch []*debt
+		for b.Loop() {
+			l.expire(at)
+			batch = l.take(batch[:0], at, paymentsAtOnce)
+			for _, d := range batch {
+				l.settle(d, true, at)
+			}
+			l.due(at, paymentsAtOnce)
+			for _, d := range batch { // as many as before
+				l.add([]byte(d.command), d.ttl, at)
+			}
 		}
 	})
 	b.Run("owed", func(b *testing.B) {

@@ -43,12 +43,7 @@ func programs(t *testing.T) (with, without []program) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := program{path: path}
-		for _, command := range [][]string{{"DELEX", "none", "IFEQ", "a"}, {"DELIFEQ", "none", "a"}} {
-			if v, err := s.Do(command...); err == nil && v == int64(0) {
-				p.native = append(p.native, command[0])
-			}
-		}
+		p := program{path, nativeCommands(s)}
 		_ = s.Close()
 		if len(p.native) > 0 {
 			with = append(with, p)
@@ -57,6 +52,16 @@ func programs(t *testing.T) (with, without []program) {
 		}
 	}
 	return with, without
+}
+
+// nativeCommands are the native commands of release that a server has, by what it answers.
+func nativeCommands(s *redistest.Server) (all []string) {
+	for _, command := range [][]string{{"DELEX", "none", "IFEQ", "a"}, {"DELIFEQ", "none", "a"}} {
+		if v, err := s.Do(command...); err == nil && v == int64(0) {
+			all = append(all, command[0])
+		}
+	}
+	return all
 }
 
 // replaceable starts servers of a program, the first so that its next start is that of whatever become names.

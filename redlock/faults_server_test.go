@@ -364,7 +364,11 @@ func leastPrivilege(f *fleet, without string) {
 	rules = slices.DeleteFunc(rules, func(r string) bool { return r == without })
 	rules = append(rules, ">secret of the test")
 	for i := range f.servers {
-		f.must(i, append([]string{"ACL", "SETUSER", "redlock"}, rules...)...)
+		own := rules
+		for _, native := range nativeCommands(f.servers[i]) { // R25
+			own = append(own[:len(own):len(own)], "+"+native)
+		}
+		f.must(i, append([]string{"ACL", "SETUSER", "redlock"}, own...)...)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestLocksAreReleasedNatively_R25(t *testing.T) {
 	}
 }
 
-// native are the native commands that a server has, by what it answers, not by its version.
+// nativeCommands are the native commands that a server has, by what it answers, not by its version.
 func nativeCommands(t *testing.T, s *redistest.Server) []string {
 	t.Helper()
 	var all []string
