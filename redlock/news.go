@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
 )
 
 // NodeChange is news of one node: it came up, or is not up any more, or not for the same cause as before. A node that is
@@ -30,7 +33,7 @@ type NodeChange struct {
 const (
 	// newsMost bounds the news that wait for a slow listener.
 	newsMost = 256
-	// newsPatience bounds how long Close waits for a listener, and newsHaste how long when its context has ended.
+	// newsPatience bounds how long Close waits for a listener, and newsHaste how long once nothing more is told.
 	newsPatience = time.Second
 	newsHaste    = 10 * time.Millisecond
 )
@@ -189,14 +192,15 @@ func (n *news) close(ctx context.Context) {
 		return
 	case <-patience.C:
 	case <-ctx.Done():
-		patience.Reset(newsHaste)
 	}
 	n.mu.Lock()
 	n.waiting = nil
 	n.mu.Unlock()
+	haste := time.NewTimer(newsHaste) // one that does not block is through by then
+	defer haste.Stop()
 	select {
 	case <-n.done:
-	case <-patience.C:
+	case <-haste.C:
 	}
 }
 
@@ -249,10 +253,16 @@ func (n *news) log(at time.Time, level slog.Level, message string, attrs ...slog
 	_ = n.logger.Handler().Handle(ctx, record) // whom could that be told
 }
 
-// errorAttr is an error as text. Errors of this library have nothing secret in them (R27).
+// errorAttr is an error as text. Errors of this library have nothing secret in them; of a server's own words, which may name a
+// key, the log gets the class only (R27).
 func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}
 	}
-	return slog.String("error", err.Error())
+	text := err.Error()
+	var said *resp.Error
+	if errors.As(err, &said) && said.Message != "" {
+		text = strings.ReplaceAll(text, said.Message, "("+conn.ErrorClass(err).String()+")")
+	}
+	return slog.String("error", text)
 }

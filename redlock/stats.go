@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -88,10 +87,10 @@ func endingOf(err error) ending {
 	case ErrClosed:
 		return endClosed
 	}
-	if _, ok := err.(*CancelledError); ok {
+	switch err.(type) {
+	case *CancelledError:
 		return endCancelled // whatever the last attempt came to
-	}
-	if errors.Is(err, ErrNoQuorum) {
+	case *noQuorumError:
 		return endNoQuorum
 	}
 	return endInvalid
