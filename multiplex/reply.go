@@ -183,7 +183,11 @@ func (n *node) laneReply(v resp.Value) error {
 	case payment:
 		return n.paidBy(e.debt, v)
 	case inquire:
-		return e.inquiry.answer(e.turn, v)
+		err := e.inquiry.answer(e.turn, v)
+		if err != nil {
+			n.abandon(e.inquiry, &fault{err: err}) // with its last reply it has left the lane, and would never be told
+		}
+		return err
 	case load:
 		if v.IsError() || v.Type() == resp.BulkString {
 			return nil

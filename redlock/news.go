@@ -259,10 +259,23 @@ func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}
 	}
-	text := err.Error()
-	var said *resp.Error
-	if errors.As(err, &said) && said.Message != "" {
-		text = strings.ReplaceAll(text, said.Message, "("+conn.ErrorClass(err).String()+")")
+	return slog.String("error", withoutWords(err, err.Error()))
+}
+
+// withoutWords puts the class in place of what servers said, in the text of an error with all that it wraps.
+func withoutWords(err error, text string) string {
+	if said, ok := err.(*resp.Error); ok && said.Message != "" {
+		text = strings.ReplaceAll(text, said.Message, "("+conn.ErrorClass(said).String()+")")
 	}
-	return slog.String("error", text)
+	switch wrapper := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := wrapper.Unwrap(); inner != nil {
+			text = withoutWords(inner, text)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range wrapper.Unwrap() {
+			text = withoutWords(inner, text)
+		}
+	}
+	return text
 }
