@@ -57,9 +57,11 @@ func TestQueryThatFindsAnAnomalyEndsTheConnection(t *testing.T) {
 	for at := range pingAndGet {
 		inBubble(t, 3, func(t *testing.T, c *cluster) {
 			odd := errors.New("odd")
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
 			var errs []error
 			spent := took(func() {
-				errs = c.group.Query(background, pingAndGet, func(node, i int, _ resp.Value) error {
+				errs = c.group.Query(ctx, pingAndGet, func(node, i int, _ resp.Value) error {
 					if node == 1 && i == at {
 						return odd
 					}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -235,6 +236,7 @@ func TestInspectOfALiar_R16(t *testing.T) {
 				found := inspect(t, c, "r")
 				require.ErrorIs(t, found.Nodes[0].Err, multiplex.ErrUnexpected)
 				require.Equal(t, StateFree, found.State)
+				synctest.Wait()
 				require.Equal(t, map[string]uint64{"unexpected": 1}, c.Nodes()[0].Counts.Deaths)
 				require.Nil(t, c.Nodes()[1].Counts.Deaths)
 			})
