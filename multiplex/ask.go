@@ -137,7 +137,7 @@ func (g *Group) failMissing(r *round, missing Set) {
 			r.blamed.Store(true)
 		}
 	}
-	r.giveUp(missing)
+	g.countMissed(r.giveUp(missing), absent)
 }
 
 // owedBy reports whether the round is a release of a key that this node may hold.

@@ -53,7 +53,8 @@ type ledger struct {
 	drift float64
 	// longest is the longest TTL that was asked for so far: an extension may have succeeded unnoticed, so a key may live
 	// longer than its release knows.
-	longest time.Duration
+	longest             time.Duration
+	made, paid, expired uint64 // see Counts
 }
 
 // full reports that the node gets no new SETs until it has paid. The ledger still takes debts then: they stem from locks
@@ -72,6 +73,7 @@ func (l *ledger) add(command []byte, ttl, due time.Duration) *debt {
 		l.known = make(map[string]*debt)
 	}
 	l.known[d.command] = d
+	l.made++
 	l.debts = append(l.debts, d)
 	l.plan(d)
 	return d
@@ -163,11 +165,13 @@ func (l *ledger) settle(d *debt, answered bool, now time.Duration) {
 	d.sent = false
 	switch {
 	case answered && !d.repeat:
+		l.paid++
 		l.remove(d)
 	case answered:
 		if !d.settled {
 			d.settled = true
 			l.safe++
+			l.paid++
 		}
 		d.due = now + d.delay
 		d.delay *= repeatTimes
@@ -189,6 +193,9 @@ func (l *ledger) expire(now time.Duration) {
 		d, at := l.ends.first()
 		if d == nil || now < at {
 			return
+		}
+		if !d.settled {
+			l.expired++
 		}
 		l.remove(d)
 	}

@@ -37,6 +37,9 @@ type Config struct {
 	// from all plain TCP and unix sockets by themselves where that can be had (Linux); over TLS, and over what a NetDial
 	// returned, it is never so.
 	Portable bool
+	// OnChange, if not nil, is told of each change of a node's state that is news; see Change. It is called under the group's
+	// mutex: it must not wait, nor call the group.
+	OnChange func(Change)
 	// ProbeAfter is how long a connection may be idle before it is probed with PING (R26). If zero, 5 s.
 	ProbeAfter time.Duration
 }
@@ -121,12 +124,13 @@ type Receipt struct {
 
 // A Group asks N nodes at once. All its methods may be called from any goroutine.
 type Group struct {
-	config Config
-	size   int
-	quorum int
-	nodes  []*node
-	poller *poller   // nil: each node's goroutine reads for itself
-	epoch  time.Time // the zero of the group's clock, which is monotonic
+	config   Config
+	size     int
+	quorum   int
+	nodes    []*node
+	poller   *poller   // nil: each node's goroutine reads for itself
+	unpolled error     // why there is no poller, where there should be one
+	epoch    time.Time // the zero of the group's clock, which is monotonic
 
 	mu       sync.Mutex // guards the following, the nodes' guarded fields, and the log
 	log      broadcast
@@ -258,6 +262,10 @@ type Status struct {
 	// Connects counts connections that shook hands, Deaths connections that ended, Sheds those of them that were given
 	// up here for silence or a full backlog (R26).
 	Connects, Deaths, Sheds int
+	// Polled says that callers read this node's replies by themselves, not a goroutine; see Config.Portable.
+	Polled bool
+	// Counts are what happened so far.
+	Counts Counts
 	// ReplyTime is the smoothed time to a reply.
 	ReplyTime time.Duration
 	// Err is why the node is not up, nil when it is.
@@ -274,6 +282,7 @@ func (g *Group) Nodes() []Status {
 			Addr: n.addr, State: n.life.state, Server: n.server, Debts: len(n.ledger.debts),
 			Connects: n.connects, Deaths: n.deaths, Sheds: n.sheds, ReplyTime: time.Duration(n.replyTime.Load()),
 		}
+		s.Polled, s.Counts = n.polled.Load() != nil, n.counts()
 		if n.life.state != Up && n.fault != nil {
 			s.Err = n.fault.err
 		}

@@ -57,6 +57,9 @@ type node struct {
 	refusal  refusal
 	votes    [mergeMost]Vote // on the parts of a carrier
 	previous previous
+
+	counters counters // see count.go for who owns what
+	told     telling  // guarded by the group's mutex
 }
 
 // previous is what fencing needs to know of the connection before (R8).
@@ -133,6 +136,7 @@ func (n *node) stepLocked(e event) action {
 	if n.life.state == Down || n.life.state == Up {
 		n.tried = true
 	}
+	n.tell()
 	close(n.group.changed)
 	n.group.changed = make(chan struct{})
 	return act
@@ -152,6 +156,9 @@ func (n *node) rest() action {
 
 // dial connects and shakes hands, and looks whether the node may take part at all.
 func (n *node) dial() action {
+	n.group.mu.Lock()
+	n.counters.dials++
+	n.group.mu.Unlock()
 	c, err := conn.Dial(n.group.stopped, n.config)
 	if err != nil {
 		return n.dialFailed(err)
@@ -164,6 +171,7 @@ func (n *node) dial() action {
 	defer n.group.mu.Unlock()
 	if n.group.knows(c.Server().RunID, n) {
 		_ = c.Close()
+		n.counters.dialFailures++
 		n.fault = &fault{err: &downError{ErrSameNode}}
 		return n.stepLocked(dialFailed)
 	}
@@ -178,6 +186,7 @@ func (n *node) dial() action {
 func (n *node) dialFailed(err error) action {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
+	n.counters.dialFailures++
 	n.fault = &fault{err: &downError{err}}
 	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone {
 		n.life = n.life.charge()
@@ -283,6 +292,7 @@ func (n *node) bury(c *conn.Conn, cause error) action {
 	n.attached = false
 	n.conn = nil
 	n.deaths++
+	n.countDeath(cause)
 	if errors.Is(cause, conn.ErrStalled) {
 		n.sheds++ // by its backlog
 	}
@@ -317,7 +327,9 @@ func (n *node) failLocked(r *round, why *fault) {
 		if m.owedBy(n.index) {
 			n.owe(m, n.group.now())
 		}
-		m.vote(n.index, Failed, why)
+		if m.vote(n.index, Failed, why) {
+			n.counters.died++
+		}
 	}
 }
 
@@ -339,6 +351,7 @@ func (n *node) lost(c *conn.Conn, cause error) action {
 	defer n.group.mu.Unlock()
 	n.conn = nil
 	n.deaths++
+	n.countDeath(cause)
 	n.fault = &fault{err: &downError{cause}}
 	return n.stepLocked(dialFailed)
 }

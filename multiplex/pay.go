@@ -177,6 +177,9 @@ func (n *node) payBatch(c *conn.Conn, batch []*debt) error {
 	err := c.Exchange(ctx, commands, len(batch), func(_ int, v resp.Value) error {
 		forgot = forgot || conn.ClassOf(v) == conn.ClassNoScript
 		answered, err := isPayment(v)
+		if v.IsError() {
+			n.counters.countError(conn.ClassOf(v))
+		}
 		if err == nil {
 			answers = append(answers, answered)
 		}
@@ -218,6 +221,9 @@ func (n *node) paidBy(d *debt, v resp.Value) error {
 	ok, err := isPayment(v)
 	if err != nil {
 		return err
+	}
+	if !ok {
+		n.counters.countError(conn.ClassOf(v))
 	}
 	g := n.group
 	g.mu.Lock()

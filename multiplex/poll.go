@@ -45,6 +45,7 @@ func newPoller(g *Group) *poller {
 		if n.NetDial == nil && n.TLS == nil {
 			events, err := conn.NewPoller(len(g.config.Nodes))
 			if err != nil {
+				g.unpolled = err
 				return nil // every connection has a reader of its own then
 			}
 			return &poller{group: g, events: events, call: make(chan struct{}, 1)}
@@ -254,3 +255,7 @@ func (p *poller) attend(now time.Duration) time.Duration {
 // timely reports that the answer to a round did not lie in the socket for an unknown time: it came only just, or the round
 // was queued when somebody was about to read.
 func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.since }
+
+// Polls reports whether callers read replies by themselves. If they do not where the configuration and the system would
+// have it, the error says why: the system gave no descriptors.
+func (g *Group) Polls() (bool, error) { return g.poller != nil, g.unpolled }

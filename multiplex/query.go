@@ -12,7 +12,8 @@ type inquiry struct {
 	// answer is given each reply in its turn, errors too, by whoever reads the node, without the mutex. It keeps nothing of
 	// it, and must not wait. What it returns ends the connection (R16).
 	answer func(i int, v resp.Value) error
-	// abandoned is called if the connection ends before the last reply, under the mutex. It must not wait.
+	// abandoned is called once if the connection ends before the last reply, or by what answer returned, under the mutex. It
+	// must not wait.
 	abandoned func(why *fault)
 	ended     bool // guarded by the mutex
 }
@@ -28,6 +29,16 @@ func (n *node) inquire(q *inquiry, commands ...[]byte) bool {
 	}
 	n.group.prompt()
 	return true
+}
+
+// abandon ends an inquiry whose answer was no answer.
+func (n *node) abandon(q *inquiry, why *fault) {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	if !q.ended {
+		q.ended = true
+		q.abandoned(why)
+	}
 }
 
 // Query asks every node that is up the same commands, in its lane: for what is to be known of each node, not of a quorum.

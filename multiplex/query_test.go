@@ -54,19 +54,27 @@ func TestQueryNamesWhoDidNotAnswer(t *testing.T) {
 }
 
 func TestQueryThatFindsAnAnomalyEndsTheConnection(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		odd := errors.New("odd")
-		errs := c.group.Query(background, pingAndGet, func(node, i int, _ resp.Value) error {
-			if node == 1 && i == 0 {
-				return odd
-			}
-			return nil
+	for at := range pingAndGet {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			odd := errors.New("odd")
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			var errs []error
+			spent := took(func() {
+				errs = c.group.Query(ctx, pingAndGet, func(node, i int, _ resp.Value) error {
+					if node == 1 && i == at {
+						return odd
+					}
+					return nil
+				})
+			})
+			assert.Equal(t, trip, spent, "also after the last reply, when nothing is in the lane any more")
+			assert.NoError(t, errs[0])
+			require.ErrorIs(t, errs[1], odd)
+			assert.NoError(t, errs[2])
+			c.eventually(time.Second, func() bool { return c.status(1).Deaths == 1 && c.up() == 3 }, "a death and a new connection")
 		})
-		assert.NoError(t, errs[0])
-		require.ErrorIs(t, errs[1], odd)
-		assert.NoError(t, errs[2])
-		c.eventually(time.Second, func() bool { return c.status(1).Deaths == 1 && c.up() == 3 }, "a death and a new connection")
-	})
+	}
 }
 
 func TestQueryEndsWithItsConnectionsAndItsGroup(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 // nothing is ever skipped to find the place again (R16).
 func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	n.sampled = false
+	defer n.counters.publish()
 	for {
 		v, ok, err := c.Next()
 		if err != nil {
@@ -80,6 +81,7 @@ func (n *node) sample(d time.Duration) {
 func (n *node) count(r *round, v resp.Value) error {
 	if v.IsError() {
 		why := n.refusal.of(v)
+		n.counters.countError(n.refusal.class)
 		for _, m := range r.members() {
 			n.refuse(m, why)
 		}
@@ -101,7 +103,7 @@ func (n *node) confirm(r *round, vote Vote) {
 	if r.receipt.Pos < n.previous.unfenced && r.owedBy(n.index) {
 		n.doubt(r)
 	}
-	r.vote(n.index, vote, nil)
+	n.cast(r, vote, nil)
 }
 
 // refuse counts a vote that the node refused to give. A release is then owed, and tried again soon (R8).
@@ -111,7 +113,7 @@ func (n *node) refuse(r *round, why *fault) {
 		n.owe(r, n.group.now()+retryFirst)
 		n.group.mu.Unlock()
 	}
-	r.vote(n.index, Failed, why)
+	n.cast(r, Failed, why)
 }
 
 // keyFault is the cause where one key of several was refused, and the others were not.
@@ -160,6 +162,8 @@ func (n *node) cure(r *round) bool {
 		return false
 	}
 	r.hold()
+	n.counters.cured++
+	n.counters.countError(conn.ClassNoScript)
 	g.prompt()
 	return true
 }
@@ -183,7 +187,11 @@ func (n *node) laneReply(v resp.Value) error {
 	case payment:
 		return n.paidBy(e.debt, v)
 	case inquire:
-		return e.inquiry.answer(e.turn, v)
+		err := e.inquiry.answer(e.turn, v)
+		if err != nil {
+			n.abandon(e.inquiry, &fault{err: err}) // with its last reply it has left the lane, and would never be told
+		}
+		return err
 	case load:
 		if v.IsError() || v.Type() == resp.BulkString {
 			return nil

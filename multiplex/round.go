@@ -110,13 +110,13 @@ func (r *round) vote(node int, v Vote, why *fault) bool {
 }
 
 // giveUp counts the votes of nodes whose time is over, all at once: what several that end together decide must not depend
-// on the order in which they are looked at (R12).
-func (r *round) giveUp(over Set) {
+// on the order in which they are looked at (R12). It returns those that counted.
+func (r *round) giveUp(over Set) (counted Set) {
 	for {
 		w := r.word.Load()
 		over &^= votedOf(w)
 		if w&decided != 0 || over == 0 {
-			return
+			return 0
 		}
 		next := w | uint64(over)<<failedShift
 		if r.verdictOf(next) != Open {
@@ -126,7 +126,7 @@ func (r *round) giveUp(over Set) {
 			if next&decided != 0 {
 				r.rouse(w)
 			}
-			return
+			return over
 		}
 	}
 }

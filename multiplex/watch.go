@@ -166,7 +166,7 @@ func (g *Group) judgeRound(r *round, now time.Duration, unread Set) time.Duratio
 		}
 		next = min(next, deadline)
 	}
-	r.giveUp(over)
+	g.countMissed(r.giveUp(over), overdue)
 	return next
 }
 
@@ -199,6 +199,7 @@ func (n *node) watch(now, late time.Duration) time.Duration {
 	} else if idle := time.Duration(n.heard.Load()) + g.config.ProbeAfter; now >= idle {
 		n.heard.Store(int64(now))
 		if n.lane.add(laneEntry{purpose: probe}, ping) {
+			n.counters.probes++
 			g.prompt()
 		}
 	} else {

@@ -18,6 +18,11 @@ const commandRoom = 320
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed, ErrResource, ErrTTL, or a CancelledError when
 // ctx ended. With any of them no key is left behind: its release is queued for every node before TryAcquire returns (R7).
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	return c.try(ctx, resource, ttl, 1)
+}
+
+// attempt is TryAcquire, without anybody being told.
+func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	start := time.Now() // before the first byte is queued (R4)
 	ttl, err := check(resource, ttl)
 	if err != nil {
@@ -62,9 +67,18 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // and a new token for each (R3, R11). It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and
 // ErrOverloaded; when it gives up, the error is the last attempt's, and the context's if that ended.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	start, tries := startIf(c.tracer.AcquireDone != nil), 0
+	lock, err := c.acquire(ctx, resource, ttl, &tries)
+	c.acquireDone(ctx, lock, resource, ttl, tries, start, err)
+	return lock, err
+}
+
+// acquire is Acquire, without anybody being told. It counts the attempts.
+func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
 	var last error
 	for try := 1; ; try++ {
-		lock, err := c.TryAcquire(ctx, resource, ttl)
+		*tries = try
+		lock, err := c.try(ctx, resource, ttl, try)
 		if err == nil {
 			return lock, nil
 		}
@@ -132,4 +146,5 @@ func (c *Client) learn(spent time.Duration) {
 		old = int64(spent)
 	}
 	c.quorumTime.Store(old + (int64(spent)-old)/8)
+	c.stats.quorum.record(spent)
 }

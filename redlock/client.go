@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -49,6 +50,13 @@ type Config struct {
 	// Portable has a goroutine read from each node, as it is with TLS, with NetDial and on systems other than Linux. If
 	// zero, callers read their own replies from plain TCP and unix sockets where that can be had.
 	Portable bool
+	// Logger is told of changes of state: a node that came up, or is not up any more and for which class of cause, warnings
+	// about a node, and locks that were lost while they renewed themselves. It never gets a resource name, a token or a
+	// password (R27). It is called by a goroutine of the client's own: one that is slow or blocks delays nobody, but the
+	// oldest of what waits for it is dropped then, and the next record says how much. If nil, nobody is told.
+	Logger *slog.Logger
+	// Tracer is told of each attempt, extension and release; see there. Its functions are read once, by New. If nil, nobody is.
+	Tracer *Tracer
 }
 
 // A Client takes part in the locks of one deployment. All its methods may be called from any goroutine, and it is meant
@@ -58,6 +66,9 @@ type Client struct {
 	group      *multiplex.Group
 	tokens     tokens
 	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
+	stats      stats
+	tracer     Tracer // without functions, if there is none
+	news       *news  // nil if nobody listens
 }
 
 // Open is New with the nodes' URLs and everything else as zero.
@@ -82,7 +93,9 @@ func New(config Config) (*Client, error) {
 	if c.config.DriftFactor == 0 {
 		c.config.DriftFactor = defaultDriftFactor
 	}
+	onChange := c.listen()
 	c.group, err = multiplex.New(multiplex.Config{
+		OnChange:    onChange,
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
 		Drift:       c.config.DriftFactor,
@@ -92,6 +105,7 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	c.startNews()
 	c.waitForFirst()
 	return c, nil
 }
@@ -202,8 +216,13 @@ type NodeStatus struct {
 	Debts            int           // releases that it has yet to confirm (R8)
 	Connects         int           // connections so far
 	ReplyTime        time.Duration // smoothed
+	Polled           bool          // callers read its replies by themselves; see Stats.Polling
+	Counts           NodeCounts    // what happened so far
 	Err              error         // why it is not up, else nil
 }
+
+// NodeCounts are the votes, replies, errors, connections and debts of one node.
+type NodeCounts = multiplex.Counts
 
 // Nodes returns the status of each node, in the order of Config.Nodes.
 func (c *Client) Nodes() []NodeStatus {
@@ -212,6 +231,7 @@ func (c *Client) Nodes() []NodeStatus {
 		all = append(all, NodeStatus{
 			Addr: s.Addr, State: s.State.String(), Product: s.Server.Product, Version: s.Server.Version,
 			Debts: s.Debts, Connects: s.Connects, ReplyTime: s.ReplyTime, Err: s.Err,
+			Polled: s.Polled, Counts: s.Counts,
 		})
 	}
 	return all
@@ -220,4 +240,8 @@ func (c *Client) Nodes() []NodeStatus {
 // Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
 // timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
 // TTL ends. Nothing of the client is left when Close returns.
-func (c *Client) Close(ctx context.Context) error { return c.group.Close(ctx) }
+func (c *Client) Close(ctx context.Context) error {
+	err := c.group.Close(ctx)
+	c.news.close(ctx)
+	return err
+}

@@ -228,6 +228,8 @@ func TestNodesTellWhatIsKnown(t *testing.T) {
 		all := c.Nodes()
 		require.Len(t, all, 3)
 		require.Equal(t, "node0:6379", all[0].Addr, "without credentials (R27)")
+		require.Equal(t, NodeCounts{Granted: 1, Dials: 1}, all[1].Counts)
+		all[1].Counts = NodeCounts{}
 		require.Equal(t, NodeStatus{Addr: "node1:6379", State: "up", Product: "redis", Version: "7.0.15", Connects: 1, ReplyTime: 2 * ms}, all[1])
 		require.Equal(t, "node2:6379", all[2].Addr)
 		require.NotEqual(t, "up", all[2].State)

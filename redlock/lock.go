@@ -45,6 +45,17 @@ func (l Lock) Validity() time.Duration {
 // CancelledError are as for TryAcquire. After an error the old lock is valid for as long as it was, and is still to be
 // released.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
+	if l.client == nil {
+		return l.extend(ctx, ttl)
+	}
+	start := startIf(l.client.tracer.ExtendDone != nil)
+	longer, err := l.extend(ctx, ttl)
+	l.extendDone(ctx, longer, ttl, start, err)
+	return longer, err
+}
+
+// extend is Extend, without anybody being told.
+func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	start := time.Now()
 	ttl, err := checkTTL(ttl)
 	if err != nil {
@@ -81,6 +92,14 @@ func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
 	}
+	start := startIf(l.client.tracer.ReleaseDone != nil)
+	err := l.giveBack(ctx)
+	l.releaseDone(ctx, start, err)
+	return err
+}
+
+// giveBack is Release, without anybody being told.
+func (l Lock) giveBack(ctx context.Context) error {
 	c := l.client
 	var room [commandRoom]byte
 	_, err := c.group.Ask(ctx, releaseKind, &multiplex.Command{

@@ -9,6 +9,10 @@ import (
 // is not a fencing token: tokens have no order. Who knows it can release the lock, so it is not printed (R27).
 type Token [20]byte
 
+// Fingerprint is a hash of the token that may be shown: a holder finds itself by it in an Inspection. Who knows it can do
+// nothing with it.
+func (t Token) Fingerprint() string { return fingerprint(t[:]) }
+
 // tokens draws tokens from the system's cryptographic source, many at a time: one system call serves two hundred.
 type tokens struct {
 	mu   sync.Mutex // guards the following

@@ -1,0 +1,109 @@
+package redlock
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// Each time is in the bucket whose bounds it lies between; at a bound it is in the next.
+func TestBuckets(t *testing.T) {
+	for d, want := range map[time.Duration]int{
+		-1: 0, 0: 0, 1: 0, 1023: 0, 1024: 1, 2047: 1, 2048: 2,
+		time.Millisecond: 10, time.Second: 20,
+		1<<36 - 1: 26, 1 << 36: 27, time.Hour: 27, math.MaxInt64: 27,
+	} {
+		assert.Equal(t, want, bucketOf(d), "%d ns", d)
+	}
+	var h Histogram
+	for bucket := range HistogramBuckets - 1 {
+		assert.Equal(t, bucket, bucketOf(h.Bound(bucket)-1))
+		assert.Equal(t, bucket+1, bucketOf(h.Bound(bucket)))
+	}
+	assert.EqualValues(t, math.MaxInt64, h.Bound(HistogramBuckets-1))
+}
+
+func histogramOf(times ...time.Duration) Histogram {
+	var h histogram
+	for _, d := range times {
+		h.record(d)
+	}
+	return h.snapshot()
+}
+
+func TestQuantile(t *testing.T) {
+	var hundred []time.Duration // 90 of 100 µs, 9 of 1.5 ms, 1 of 3 s
+	for i := range 100 {
+		switch {
+		case i < 90:
+			hundred = append(hundred, 100*time.Microsecond)
+		case i < 99:
+			hundred = append(hundred, 1500*time.Microsecond)
+		default:
+			hundred = append(hundred, 3*time.Second)
+		}
+	}
+	h := histogramOf(hundred...)
+	for _, c := range []struct {
+		q        float64
+		from, to time.Duration // the estimate lies above the one and not above the other
+	}{
+		{-1, 1 << 16, 1 << 17}, {0, 1 << 16, 1 << 17}, {0.5, 1 << 16, 1 << 17}, {0.9, 1 << 16, 1 << 17},
+		{0.901, 1 << 20, 1 << 21}, {0.99, 1 << 20, 1 << 21},
+		{0.991, 1 << 31, 1 << 32}, {1, 1 << 31, 1 << 32}, {7, 1 << 31, 1 << 32},
+	} {
+		got := h.Quantile(c.q)
+		assert.Greater(t, got, c.from, "q=%v", c.q)
+		assert.LessOrEqual(t, got, c.to, "q=%v", c.q)
+	}
+	assert.Less(t, h.Quantile(0.1), h.Quantile(0.9), "it is spread over the bucket")
+	assert.EqualValues(t, 100, h.Total())
+	assert.Equal(t, (90*100*time.Microsecond+9*1500*time.Microsecond+3*time.Second)/100, h.Mean())
+
+	assert.Zero(t, Histogram{}.Quantile(0.5))
+	assert.Zero(t, Histogram{}.Mean())
+	assert.Zero(t, h.Quantile(math.NaN()))
+	assert.Equal(t, time.Duration(1<<36), histogramOf(time.Hour).Quantile(0.5), "of the open bucket, where it begins")
+	assert.Equal(t, time.Duration(1<<10), histogramOf(5).Quantile(1))
+}
+
+// Whatever the times, a quantile lies in the bucket of the true one, and a larger part never has a smaller quantile.
+func TestQuantileLiesInTheBucketOfTheTrueOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		times := rapid.SliceOfN(rapid.Map(rapid.Int64Range(0, 1<<40), func(n int64) time.Duration {
+			return time.Duration(n)
+		}), 1, 200).Draw(t, "times")
+		q := rapid.Float64Range(0, 1).Draw(t, "q")
+		h := histogramOf(times...)
+		slices.Sort(times)
+		rank := max(1, int(math.Ceil(q*float64(len(times)))))
+		want := bucketOf(times[rank-1])
+		got := h.Quantile(q)
+		from := time.Duration(0)
+		if want > 0 {
+			from = h.Bound(want - 1)
+		}
+		if want == HistogramBuckets-1 {
+			require.Equal(t, from, got)
+			return
+		}
+		require.Greater(t, got, from)
+		require.LessOrEqual(t, got, h.Bound(want))
+		require.LessOrEqual(t, h.Quantile(q/2), got)
+	})
+}
+
+func TestHistogramAsJSON(t *testing.T) {
+	h := histogramOf(time.Millisecond, time.Second)
+	text, err := json.Marshal(h)
+	require.NoError(t, err)
+	var back Histogram
+	require.NoError(t, json.Unmarshal(text, &back))
+	require.Equal(t, h, back)
+}

@@ -1,0 +1,240 @@
+package redlock
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// An Inspection is what the nodes say of one resource. It proves nothing: what it says may be over when it is read, and only
+// a lock is a promise. It is for people and for dashboards, and for JSON too.
+type Inspection struct {
+	Resource string // without the prefix
+	State    LockState
+	// Holder is the fingerprint of the token that a quorum has, "" unless State is StateHeld. It is compared with
+	// Token.Fingerprint, or with another inspection's; the token itself is never told (R27).
+	Holder string
+	// TTL is how long a quorum still has the holder's key, if nothing is done: of the remaining times of all the nodes that
+	// have it, the quorum-th largest. NoExpiry if a quorum has it for ever. The holder's validity is shorter (R4).
+	TTL time.Duration
+	// Agree is how many nodes say what State says: have the holder's key, or none. In StateUnclear it is zero.
+	Agree int
+	// Nodes are the answers, in the order of Config.Nodes.
+	Nodes []InspectedNode
+}
+
+// An InspectedNode is what one node says of a resource.
+type InspectedNode struct {
+	Addr string // without credentials
+	// Holder is the fingerprint of the key's value, whether or not that is a token of ours; "" if there is no key, or one that
+	// holds no string.
+	Holder string
+	// Foreign is a key that holds no string. No lock can be had from this node until it is removed.
+	Foreign bool
+	// TTL is what remains of the key, NoExpiry if it has none: then it is no lock of ours, since somebody set it by hand.
+	TTL time.Duration
+	// Err is why there is no answer, nil if there is one.
+	Err error
+}
+
+// NoExpiry stands for the TTL of a key that never expires.
+const NoExpiry time.Duration = -1
+
+// LockState is what the nodes' answers add up to.
+type LockState string
+
+const (
+	// StateFree is a resource that a quorum of nodes has no key for: nobody holds it, and an attempt now would get it. Remains
+	// on the other nodes, if any, are in their answers.
+	StateFree LockState = "free"
+	// StateHeld is a resource that a quorum of nodes has one and the same key for.
+	StateHeld LockState = "held"
+	// StateUnclear is neither: nodes that did not answer may have either, or several clients ask at this moment, or a failed
+	// attempt's release is still on its way. An attempt may have to wait until the remains expire.
+	StateUnclear LockState = "unclear"
+)
+
+// inspectTimeout bounds an inspection where neither the context nor Config.NodeTimeout does.
+const inspectTimeout = time.Second
+
+// Inspect asks all nodes who holds a resource and for how long, with GET and PTTL, and changes nothing. It waits until each
+// node has answered or failed, at most until ctx ends; where ctx has no deadline, at most for Config.NodeTimeout, or else a
+// second.
+//
+// The two questions to a node are two commands, so that a key which expires or changes hands between them shows the first
+// one's value with the second one's time. A value is fetched whole: one beyond a megabyte, which is no token, ends that
+// node's connection, as any reply of this size does (R18).
+//
+// The error is ErrNoQuorum with each silent node's cause when less than a quorum answered, CancelledError when ctx ended
+// before a quorum had, ErrClosed, or ErrResource. What is known of the nodes is returned all the same.
+func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, error) {
+	all := Inspection{Resource: resource, State: StateUnclear}
+	if len(resource) < 1 || len(resource) > 1024 {
+		return all, ErrResource
+	}
+	if ctx.Err() != nil {
+		return all, cancelledError(ctx, nil)
+	}
+	limited, cancel := c.limitInspection(ctx)
+	defer cancel()
+	answers, errs := c.askForKey(limited, resource)
+	var missing multiplex.UndecidedError
+	for i, node := range c.group.Nodes() {
+		if errs[i] != nil {
+			failed := nodeError(errs[i], i, node.Addr, ctx.Err() == nil)
+			missing.Nodes = append(missing.Nodes, failed)
+			answers[i] = InspectedNode{Err: failed}
+		}
+		answers[i].Addr = node.Addr
+		all.Nodes = append(all.Nodes, answers[i])
+	}
+	quorum := multiplex.Quorum(len(all.Nodes))
+	all.sumUp(quorum)
+	if len(all.Nodes)-len(missing.Nodes) >= quorum {
+		return all, nil
+	}
+	switch err := (&noQuorumError{&missing}); {
+	case errors.Is(err, multiplex.ErrClosed):
+		return all, ErrClosed
+	case ctx.Err() != nil:
+		return all, cancelledError(ctx, err)
+	default:
+		return all, err
+	}
+}
+
+// limitInspection gives a context without a deadline one.
+func (c *Client) limitInspection(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	limit := c.config.NodeTimeout
+	if limit == 0 {
+		limit = inspectTimeout
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// nodeError names the node that did not answer. If ours was the limit that ended the wait, the cause is the node's timeout,
+// and not a context that the caller knows nothing of.
+func nodeError(err error, node int, addr string, ours bool) *multiplex.NodeError {
+	named, ok := err.(*multiplex.NodeError)
+	if !ok {
+		named = &multiplex.NodeError{Node: node, Addr: addr, Err: err}
+	}
+	if ours && named.Err == context.DeadlineExceeded {
+		named.Err = multiplex.ErrTimeout
+	}
+	return named
+}
+
+// askForKey asks each node for the key's value and for its time. An answer is worth something only where there is no error.
+func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNode, []error) {
+	key := c.config.Prefix + resource
+	answers := make([]InspectedNode, len(c.config.Nodes))
+	refusals := make([]error, len(answers))
+	questions := [][]byte{resp.AppendCommand(nil, "GET", key), resp.AppendCommand(nil, "PTTL", key)}
+	errs := c.group.Query(ctx, questions, func(node, question int, v resp.Value) error {
+		if v.IsError() && !isWrongType(v) {
+			refusals[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)} // an answer, if no use (R24)
+			return nil
+		}
+		if question == 0 {
+			return answers[node].readValue(v)
+		}
+		return answers[node].readTTL(v)
+	})
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i] = refusals[i]
+		}
+	}
+	return answers, errs
+}
+
+// isWrongType recognises what GET answers about a key that holds no string.
+func isWrongType(v resp.Value) bool {
+	return v.IsError() && bytes.HasPrefix(v.Bytes(), []byte("WRONGTYPE "))
+}
+
+// readValue takes the answer to GET. Of the value only its fingerprint is kept.
+func (n *InspectedNode) readValue(v resp.Value) error {
+	switch {
+	case isWrongType(v):
+		n.Foreign = true
+	case v.IsNull() && v.Type() != resp.Array:
+	case v.Type() == resp.BulkString:
+		n.Holder = fingerprint(v.Bytes())
+	default:
+		return fmt.Errorf("%w: type %q to GET", multiplex.ErrUnexpected, v.Type())
+	}
+	return nil
+}
+
+// readTTL takes the answer to PTTL, after that to GET.
+func (n *InspectedNode) readTTL(v resp.Value) error {
+	ms, ok := v.Int64()
+	switch {
+	case !ok || ms < -2 || ms > math.MaxInt64/int64(time.Millisecond):
+		return fmt.Errorf("%w: no time to PTTL", multiplex.ErrUnexpected)
+	case ms == -2:
+		n.Holder, n.Foreign = "", false // it was there a moment ago
+	case n.Holder == "" && !n.Foreign: // it was not there a moment ago
+	case ms == -1:
+		n.TTL = NoExpiry
+	default:
+		n.TTL = time.Duration(ms) * time.Millisecond
+	}
+	return nil
+}
+
+// sumUp finds what a quorum of the answers agrees on.
+func (all *Inspection) sumUp(quorum int) {
+	free := 0
+	holders := make(map[string][]time.Duration)
+	for _, n := range all.Nodes {
+		switch {
+		case n.Err != nil || n.Foreign:
+		case n.Holder == "":
+			free++
+		default:
+			holders[n.Holder] = append(holders[n.Holder], n.TTL)
+		}
+	}
+	if free >= quorum {
+		all.State, all.Agree = StateFree, free
+		return
+	}
+	for holder, times := range holders {
+		if len(times) >= quorum {
+			slices.SortFunc(times, longestFirst)
+			all.State, all.Holder, all.TTL, all.Agree = StateHeld, holder, times[quorum-1], len(times)
+		}
+	}
+}
+
+// longestFirst orders remaining times; what never expires is the longest.
+func longestFirst(a, b time.Duration) int {
+	if a == NoExpiry || b == NoExpiry {
+		return cmp.Compare(a, b) // it is the only one below zero
+	}
+	return cmp.Compare(b, a)
+}
+
+// fingerprint is the beginning of a value's SHA-256: enough to compare two, and no way back to a token, which has 160 random
+// bits.
+func fingerprint(value []byte) string {
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,313 @@
+package redlock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What the answers of five nodes add up to.
+func TestSumUp(t *testing.T) {
+	key := func(holder string, seconds int) InspectedNode {
+		return InspectedNode{Holder: holder, TTL: time.Duration(seconds) * time.Second}
+	}
+	none, down := InspectedNode{}, InspectedNode{Err: multiplex.ErrDown}
+	foreign, forever := InspectedNode{Foreign: true}, InspectedNode{Holder: "a", TTL: NoExpiry}
+	for name, c := range map[string]struct {
+		nodes []InspectedNode
+		want  Inspection
+	}{
+		"nobody":                   {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
+		"nobody, two are down":     {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
+		"remains on two":           {[]InspectedNode{key("a", 1), none, none, key("b", 2), none}, Inspection{State: StateFree, Agree: 3}},
+		"remains on three":         {[]InspectedNode{key("a", 1), none, none, key("b", 2), key("c", 3)}, Inspection{State: StateUnclear}},
+		"split":                    {[]InspectedNode{key("a", 1), key("a", 2), key("b", 2), key("b", 1), none}, Inspection{State: StateUnclear}},
+		"two, and three are down":  {[]InspectedNode{key("a", 1), key("a", 2), down, down, down}, Inspection{State: StateUnclear}},
+		"two, and one is down":     {[]InspectedNode{key("a", 1), key("a", 2), none, none, down}, Inspection{State: StateUnclear}},
+		"held by all":              {[]InspectedNode{key("a", 5), key("a", 1), key("a", 4), key("a", 2), key("a", 3)}, held(3, 5)},
+		"held by three":            {[]InspectedNode{key("a", 5), none, key("a", 4), key("b", 9), key("a", 3)}, held(3, 3)},
+		"held by four":             {[]InspectedNode{key("a", 5), down, key("a", 4), key("a", 1), key("a", 3)}, held(3, 4)},
+		"for ever on one of three": {[]InspectedNode{key("a", 5), forever, key("a", 4), none, none}, held(4, 3)},
+		"for ever on two of four":  {[]InspectedNode{key("a", 5), forever, key("a", 4), forever, none}, held(5, 4)},
+		"for ever":                 {[]InspectedNode{forever, forever, forever, key("a", 1), none}, Inspection{State: StateHeld, Holder: "a", TTL: NoExpiry, Agree: 4}},
+		"of another type":          {[]InspectedNode{foreign, foreign, foreign, none, none}, Inspection{State: StateUnclear}},
+		"two of another type":      {[]InspectedNode{foreign, foreign, none, none, none}, Inspection{State: StateFree, Agree: 3}},
+	} {
+		all := Inspection{State: StateUnclear, Nodes: c.nodes}
+		all.sumUp(3)
+		c.want.Nodes = c.nodes
+		assert.Equal(t, c.want, all, name)
+	}
+}
+
+func held(seconds, agree int) Inspection {
+	return Inspection{State: StateHeld, Holder: "a", TTL: time.Duration(seconds) * time.Second, Agree: agree}
+}
+
+func inspect(t *testing.T, c *Client, resource string) Inspection {
+	t.Helper()
+	all, err := c.Inspect(context.Background(), resource)
+	require.NoError(t, err)
+	require.Equal(t, resource, all.Resource)
+	return all
+}
+
+func TestInspect(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{Prefix: "lock:"})
+		start := time.Now()
+		free := inspect(t, c, "r")
+		require.Equal(t, 2*ms, time.Since(start), "one round trip, of the slowest node")
+		require.Equal(t, StateFree, free.State)
+		require.Equal(t, 5, free.Agree)
+		require.Zero(t, free.TTL)
+
+		lock := mustAcquire(t, c, "r", 10*time.Second)
+		time.Sleep(time.Second)
+		found := inspect(t, c, "r")
+		require.Equal(t, StateHeld, found.State)
+		require.Equal(t, lock.Token().Fingerprint(), found.Holder)
+		require.Equal(t, 5, found.Agree)
+		// The SET was executed 1 ms after it was sent, and PTTL is asked 1 ms after Inspect was called.
+		require.Equal(t, 9*time.Second-2*ms, found.TTL)
+		for i, n := range found.Nodes {
+			require.Equal(t, InspectedNode{Addr: m.nodes[i].Addr(), Holder: found.Holder, TTL: found.TTL}, n)
+		}
+
+		other := m.client(t, Config{Prefix: "lock:"})
+		require.Equal(t, found.Holder, inspect(t, other, "r").Holder, "the same for everybody")
+		require.NoError(t, lock.Release(context.Background()))
+		require.Equal(t, StateFree, inspect(t, c, "r").State, "Inspect stands behind the release on every connection")
+		again := mustAcquire(t, c, "r", time.Second)
+		require.NotEqual(t, found.Holder, again.Token().Fingerprint())
+		for i := range m.nodes {
+			require.Zero(t, m.nodes[i].Calls("DEL")-m.nodes[i].Connects(), "it changes nothing")
+		}
+	})
+}
+
+// The quorum-th largest time is what a quorum agrees on, not the largest: one node whose clock stands still must not make a
+// lock look longer than it is.
+func TestInspectOfUnequalTimes(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := mustAcquire(t, c, "r", 10*time.Second)
+		time.Sleep(2 * ms)
+		for i, ttl := range []time.Duration{9, 7, 5, 3, 1} {
+			m.nodes[i].DB().Set("r", string(lock.token[:]), ttl*time.Second)
+		}
+		require.Equal(t, 5*time.Second-ms, inspect(t, c, "r").TTL)
+	})
+}
+
+// What somebody did by hand is shown as it is.
+func TestInspectOfForeignKeys(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		for _, n := range m.nodes {
+			n.DB().Set("r", "by hand", 0)
+		}
+		found := inspect(t, c, "r")
+		require.Equal(t, StateHeld, found.State)
+		require.Equal(t, NoExpiry, found.TTL)
+		require.Equal(t, fingerprint([]byte("by hand")), found.Holder)
+		require.Len(t, found.Holder, 16)
+
+		m.nodes[0].Refuse("-WRONGTYPE Operation against a key holding the wrong kind of value", "GET")
+		m.nodes[1].Refuse("-NOPERM no permissions to run the 'get' command", "GET")
+		found, err := c.Inspect(context.Background(), "r")
+		require.NoError(t, err, "two of three answered")
+		require.Equal(t, StateUnclear, found.State)
+		require.Equal(t, InspectedNode{Addr: "node0:6379", Foreign: true, TTL: NoExpiry}, found.Nodes[0])
+		var refusal *multiplex.RefusalError
+		require.ErrorAs(t, found.Nodes[1].Err, &refusal)
+		require.Equal(t, conn.ClassNoPerm, refusal.Class)
+		require.Empty(t, found.Nodes[1].Holder)
+		require.NoError(t, found.Nodes[2].Err)
+		for _, n := range c.Nodes() {
+			require.Equal(t, 1, n.Connects)
+		}
+	})
+}
+
+// A node that cannot be asked is named with its cause; below a quorum of answers that is the error (R12). It takes no longer
+// than the context, or the node's timeout.
+func TestInspectWithoutAQuorum_R12(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := mustAcquire(t, c, "r", time.Minute)
+		time.Sleep(2 * ms)
+		m.link(0).Refuse(true)
+		m.nodes[0].DropConns()
+		time.Sleep(5 * ms)
+		found := inspect(t, c, "r")
+		require.Equal(t, StateHeld, found.State)
+		require.Equal(t, 2, found.Agree)
+		require.ErrorIs(t, found.Nodes[0].Err, multiplex.ErrDown)
+
+		m.nodes[1].Pause()
+		start := time.Now()
+		found, err := c.Inspect(context.Background(), "r")
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, multiplex.ErrTimeout)
+		require.ErrorIs(t, err, multiplex.ErrDown)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller gave no deadline")
+		require.LessOrEqual(t, time.Since(start), inspectTimeout)
+		requireCauses(t, err, 2)
+		require.Equal(t, StateUnclear, found.State)
+		require.Equal(t, lock.Token().Fingerprint(), found.Nodes[2].Holder, "what is known is returned all the same")
+		require.NotContains(t, err.Error(), "\"r\"", "R27")
+
+		time.Sleep(time.Second)
+		short, cancel := context.WithTimeout(context.Background(), 30*ms)
+		defer cancel()
+		_, err = c.Inspect(short, "r")
+		require.ErrorIs(t, err, ErrNoQuorum)
+		m.nodes[1].Resume()
+		m.link(0).Refuse(false)
+	})
+}
+
+// The end of the caller's own context is told as such, with what was known (R12).
+func TestInspectIsCancelled_R12(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{NodeTimeout: 700 * ms})
+		m.nodes[0].Pause()
+		m.nodes[1].Pause()
+		short, cancel := context.WithTimeout(context.Background(), 30*ms)
+		defer cancel()
+		start := time.Now()
+		_, err := c.Inspect(short, "r")
+		require.Equal(t, 30*ms, time.Since(start))
+		var cancelled *CancelledError
+		require.ErrorAs(t, err, &cancelled)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, cancelled.Last, ErrNoQuorum)
+		_, err = c.Inspect(short, "r")
+		require.ErrorAs(t, err, &cancelled, "at once")
+
+		start = time.Now()
+		_, err = c.Inspect(context.Background(), "r")
+		require.ErrorIs(t, err, multiplex.ErrTimeout)
+		require.Equal(t, 700*ms, time.Since(start), "Config.NodeTimeout")
+		m.nodes[0].Resume()
+		m.nodes[1].Resume()
+		time.Sleep(time.Second)
+		require.Equal(t, StateFree, inspect(t, c, "r").State, "late answers are read and given to nobody")
+
+		_, err = c.Inspect(context.Background(), "")
+		require.Equal(t, ErrResource, err)
+		_, err = c.Inspect(context.Background(), strings.Repeat("r", 1025))
+		require.Equal(t, ErrResource, err)
+		closeNow(t, c)
+		_, err = c.Inspect(context.Background(), "r")
+		require.Equal(t, ErrClosed, err)
+	})
+}
+
+// A reply that cannot answer ends that node's connection, and no other (R16).
+func TestInspectOfALiar_R16(t *testing.T) {
+	for name, replies := range map[string]map[string]string{
+		"a number for the key":  {"GET": ":1\r\n"},
+		"a list for the key":    {"GET": "*0\r\n"},
+		"a null array":          {"GET": "*-1\r\n"},
+		"a text for the time":   {"PTTL": "$1\r\n1\r\n"},
+		"a time of minus three": {"PTTL": ":-3\r\n"},
+		"a time beyond all":     {"PTTL": ":9223372036854775807\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				c := m.client(t, Config{})
+				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+					reply, odd := replies[args[0]]
+					return []byte(reply), odd && args[1] == "r"
+				})
+				found := inspect(t, c, "r")
+				require.ErrorIs(t, found.Nodes[0].Err, multiplex.ErrUnexpected)
+				require.Equal(t, StateFree, found.State)
+				synctest.Wait()
+				require.Equal(t, map[string]uint64{"unexpected": 1}, c.Nodes()[0].Counts.Deaths)
+				require.Nil(t, c.Nodes()[1].Counts.Deaths)
+			})
+		})
+	}
+}
+
+// A key that comes or goes between the two questions is shown as the first found it, or as gone.
+func TestInspectOfAKeyThatGoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		ttl  string
+		want InspectedNode
+	}{
+		"gone meanwhile": {":-2\r\n", InspectedNode{}},
+		"about to go":    {":0\r\n", InspectedNode{Holder: fingerprint([]byte("x"))}},
+	} {
+		simulated(t, 1, func(t *testing.T, m *memory) {
+			client := m.client(t, Config{})
+			m.nodes[0].DB().Set("r", "x", time.Hour)
+			m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) { return []byte(c.ttl), args[0] == "PTTL" })
+			c.want.Addr = "node0:6379"
+			require.Equal(t, c.want, inspect(t, client, "r").Nodes[0], name)
+		})
+	}
+}
+
+// On real servers, with what can stand under a name there. Nothing shows a token (R27).
+func TestInspectOfRealServers_R27(t *testing.T) {
+	servers := redistest.Servers(t, 5)
+	c := openReal(t, servers, false)
+	do := func(server int, args ...string) {
+		_, err := servers[server].Do(args...)
+		require.NoError(t, err)
+	}
+	lock := mustAcquire(t, c, "r", time.Minute)
+	require.Eventually(t, func() bool { return inspect(t, c, "r").Agree == 5 }, 5*time.Second, ms, "the slower nodes come up")
+	found := inspect(t, c, "r")
+	require.Equal(t, StateHeld, found.State)
+	require.Equal(t, lock.Token().Fingerprint(), found.Holder)
+	require.InDelta(t, time.Minute, found.TTL, float64(30*time.Second))
+	text, err := json.Marshal(found)
+	require.NoError(t, err)
+	for _, shown := range []string{string(text), fmt.Sprintf("%+v", found), fmt.Sprintf("%#v", found)} {
+		requireSecret(t, shown, lock.Token(), "Inspection", found)
+	}
+
+	do(0, "PERSIST", "r")
+	do(1, "DEL", "r")
+	do(2, "SET", "r", "another")
+	found = inspect(t, c, "r")
+	require.Equal(t, StateHeld, found.State)
+	require.Equal(t, 3, found.Agree)
+	require.Equal(t, NoExpiry, found.Nodes[0].TTL)
+	require.NotEqual(t, NoExpiry, found.TTL)
+	require.Equal(t, InspectedNode{Addr: found.Nodes[1].Addr}, found.Nodes[1])
+	require.Equal(t, fingerprint([]byte("another")), found.Nodes[2].Holder)
+
+	do(3, "DEL", "r")
+	do(3, "LPUSH", "r", "x")
+	found = inspect(t, c, "r")
+	require.Equal(t, StateUnclear, found.State)
+	require.True(t, found.Nodes[3].Foreign)
+	require.Equal(t, NoExpiry, found.Nodes[3].TTL)
+	require.Zero(t, c.Nodes()[3].Counts.Deaths, "WRONGTYPE is an answer")
+
+	require.NoError(t, servers[4].Stop())
+	defer servers[4].Continue()
+	start := time.Now()
+	found, err = c.Inspect(context.Background(), "r")
+	require.NoError(t, err)
+	require.Error(t, found.Nodes[4].Err)
+	require.Less(t, time.Since(start), inspectTimeout+500*ms)
+	require.False(t, errors.Is(found.Nodes[4].Err, context.DeadlineExceeded))
+}

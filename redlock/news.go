@@ -1,0 +1,281 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// NodeChange is news of one node: it came up, or is not up any more, or not for the same cause as before. A node that is
+// dialed again and again in vain is told of once for each change of cause.
+type NodeChange struct {
+	Node  int    // index in Config.Nodes
+	Addr  string // without credentials
+	State string // "up", "down", "refused", "shed", "quarantined"
+	// Cause is the class of what keeps it from being up: "unreachable", "peer", "silent", "WRONGPASS", "not a master" …; see
+	// multiplex.Change. "" when it came up.
+	Cause string
+	Err   error // the cause itself; nil when it came up
+	At    time.Time
+	// Warnings are what ought to be changed about a node that came up. Nil if there are none, or the same as before.
+	Warnings []string
+	// Dropped are news before this one that were not told, since those who listen were too slow.
+	Dropped uint64
+}
+
+const (
+	// newsMost bounds the news that wait for a slow listener.
+	newsMost = 256
+	// newsPatience bounds how long Close waits for a listener, and newsHaste how long once nothing more is told.
+	newsPatience = time.Second
+	newsHaste    = 10 * time.Millisecond
+)
+
+// news brings what the engine has to say to those who listen, by one goroutine, which is there only if somebody does. The
+// engine, which may hold any mutex, puts its news down and never waits: where listeners are slow, the oldest are dropped.
+type news struct {
+	logger      *slog.Logger
+	nodeChanged func(NodeChange)
+	holdLost    func(HoldInfo)
+	unsaid      uint64 // dropped, and in no record yet; owned by the goroutine
+
+	wake chan struct{} // holds one token
+	done chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex // guards the following
+	waiting []item
+	dropped uint64 // before the first that waits
+	ending  bool
+}
+
+// An item is one piece of news: of one of the three kinds.
+type item struct {
+	change  *NodeChange
+	hold    *HoldInfo
+	notice  *notice
+	at      time.Time
+	dropped uint64 // right before it
+}
+
+// A notice is what only the log is told.
+type notice struct {
+	level   slog.Level
+	message string
+	attrs   []slog.Attr
+}
+
+// listen reads the configuration's Logger and Tracer, and returns what the group calls with its changes; nil if nobody
+// listens.
+func (c *Client) listen() func(multiplex.Change) {
+	if c.config.Tracer != nil {
+		c.tracer = *c.config.Tracer
+	}
+	n := &news{
+		logger: c.config.Logger, nodeChanged: c.tracer.NodeChanged, holdLost: c.tracer.HoldLost,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if n.logger == nil && n.nodeChanged == nil && n.holdLost == nil {
+		return nil
+	}
+	c.news = n
+	if n.logger == nil && n.nodeChanged == nil {
+		return nil // only holds are listened for
+	}
+	return func(m multiplex.Change) {
+		n.put(item{at: m.At, change: &NodeChange{
+			Node: m.Node, Addr: m.Addr, State: m.News.String(), Cause: m.Cause, Err: m.Err, At: m.At, Warnings: m.Warnings,
+		}})
+	}
+}
+
+// startNews starts the goroutine once nothing can fail any more.
+func (c *Client) startNews() {
+	if c.news == nil {
+		return
+	}
+	go c.news.run()
+	if _, err := c.group.Polls(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		c.notice(slog.LevelWarn, "redlock: callers cannot read their replies by themselves", slog.String("error", err.Error()))
+	}
+}
+
+// notice tells the log, if there is one. It never waits, whatever mutex the caller holds. No attribute may hold a resource
+// name, a token, a key or a password (R27).
+func (c *Client) notice(level slog.Level, message string, attrs ...slog.Attr) {
+	if c.news != nil {
+		c.news.put(item{at: time.Now(), notice: &notice{level, message, attrs}})
+	}
+}
+
+// holdLost tells the log and the tracer that a held lock was lost; the log is not told which. It never waits.
+func (c *Client) holdLost(lost HoldInfo) {
+	if c.news != nil {
+		c.news.put(item{at: time.Now(), hold: &lost})
+	}
+}
+
+// put adds a piece of news and makes room for it, if need be, by dropping the oldest.
+func (n *news) put(it item) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ending {
+		return
+	}
+	if len(n.waiting) == newsMost {
+		n.dropped += 1 + n.waiting[0].dropped
+		n.waiting[0] = item{}
+		n.waiting = n.waiting[1:]
+	}
+	n.waiting = append(n.waiting, it)
+	n.signal()
+}
+
+func (n *news) signal() {
+	select {
+	case n.wake <- struct{}{}:
+	default: // it looks anyway
+	}
+}
+
+// run tells all news, and ends when there are none left after close.
+func (n *news) run() {
+	defer close(n.done)
+	for {
+		it, there, ending := n.take()
+		switch {
+		case there:
+			n.tell(it)
+		case ending:
+			return
+		default:
+			<-n.wake
+		}
+	}
+}
+
+// take takes the oldest piece of news.
+func (n *news) take() (it item, there, ending bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) == 0 {
+		n.waiting = nil // gives the room of a bad hour back
+		return item{}, false, n.ending
+	}
+	it = n.waiting[0]
+	it.dropped, n.dropped = n.dropped, 0
+	n.waiting[0] = item{}
+	n.waiting = n.waiting[1:]
+	return it, true, n.ending
+}
+
+// close lets what waits be told, for a moment at most, and ends the goroutine. A listener that does not return keeps it, and
+// nothing more is told.
+func (n *news) close(ctx context.Context) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	n.ending = true
+	n.mu.Unlock()
+	n.signal()
+	patience := time.NewTimer(newsPatience)
+	defer patience.Stop()
+	select {
+	case <-n.done:
+		return
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	n.mu.Lock()
+	n.waiting = nil
+	n.mu.Unlock()
+	haste := time.NewTimer(newsHaste) // one that does not block is through by then
+	defer haste.Stop()
+	select {
+	case <-n.done:
+	case <-haste.C:
+	}
+}
+
+// tell tells one piece of news to those whom it concerns.
+func (n *news) tell(it item) {
+	n.unsaid += it.dropped
+	switch {
+	case it.change != nil:
+		it.change.Dropped = it.dropped
+		n.logChange(it.change)
+		if n.nodeChanged != nil {
+			n.nodeChanged(*it.change)
+		}
+	case it.hold != nil:
+		it.hold.Dropped = it.dropped
+		n.log(it.at, slog.LevelWarn, "redlock: hold lost", slog.Duration("held", it.hold.Until.Sub(it.hold.Since)), errorAttr(it.hold.Err))
+		if n.holdLost != nil {
+			n.holdLost(*it.hold)
+		}
+	case it.notice != nil:
+		n.log(it.at, it.notice.level, it.notice.message, it.notice.attrs...)
+	}
+}
+
+// logChange writes one record for a change, and one for each warning.
+func (n *news) logChange(c *NodeChange) {
+	attrs := []slog.Attr{slog.Int("node", c.Node), slog.String("addr", c.Addr), slog.String("state", c.State)}
+	if c.State == multiplex.NewsUp.String() {
+		n.log(c.At, slog.LevelInfo, "redlock: node is up", attrs...)
+	} else {
+		n.log(c.At, slog.LevelWarn, "redlock: node is not up", append(attrs, slog.String("cause", c.Cause), errorAttr(c.Err))...)
+	}
+	for _, warning := range c.Warnings {
+		n.log(c.At, slog.LevelWarn, "redlock: node needs attention", append(attrs[:len(attrs):len(attrs)], slog.String("warning", warning))...)
+	}
+}
+
+// log writes a record with the time of the event, if the logger wants it. It says how much was dropped before it.
+func (n *news) log(at time.Time, level slog.Level, message string, attrs ...slog.Attr) {
+	ctx := context.Background()
+	if n.logger == nil || !n.logger.Enabled(ctx, level) {
+		return
+	}
+	record := slog.NewRecord(at, level, message, 0)
+	record.AddAttrs(attrs...)
+	if n.unsaid > 0 {
+		record.AddAttrs(slog.Uint64("dropped", n.unsaid))
+		n.unsaid = 0
+	}
+	_ = n.logger.Handler().Handle(ctx, record) // whom could that be told
+}
+
+// errorAttr is an error as text. Errors of this library have nothing secret in them; of a server's own words, which may name a
+// key, the log gets the class only (R27).
+func errorAttr(err error) slog.Attr {
+	if err == nil {
+		return slog.Attr{}
+	}
+	return slog.String("error", withoutWords(err, err.Error()))
+}
+
+// withoutWords puts the class in place of what servers said, in the text of an error with all that it wraps.
+func withoutWords(err error, text string) string {
+	if said, ok := err.(*resp.Error); ok && said.Message != "" {
+		text = strings.ReplaceAll(text, said.Message, "("+conn.ErrorClass(said).String()+")")
+	}
+	switch wrapper := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := wrapper.Unwrap(); inner != nil {
+			text = withoutWords(inner, text)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range wrapper.Unwrap() {
+			text = withoutWords(inner, text)
+		}
+	}
+	return text
+}

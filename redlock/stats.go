@@ -1,0 +1,109 @@
+package redlock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats tell what came of the calls to a client since it was made; nothing is ever reset. Each number is exact, but they are
+// not taken at one instant: a sum over several of them may be short of calls that are returning just now. They are meant
+// for JSON too, and hold nothing secret (R27).
+type Stats struct {
+	// Attempts are those of TryAcquire, and each single one of Acquire; Extensions and Releases the calls to Extend and
+	// Release. The releases that undo a failed attempt are nobody's call and are not among them.
+	Attempts, Extensions, Releases Outcomes
+	// QuorumTime is the smoothed time from the beginning of an attempt to its quorum of grants, from which retries take
+	// their pace (R11). Zero before the first.
+	QuorumTime time.Duration
+	// Quorum are all those times.
+	Quorum Histogram
+	// Polling says that callers read replies by themselves, where a node's connection allows it (NodeStatus.Polled), and not
+	// a goroutine for each node; see Config.Portable.
+	Polling bool
+}
+
+// Outcomes are calls by what came of them (R12).
+type Outcomes struct {
+	Granted    uint64 // nil: acquired, extended, or released while it was ours
+	Refused    uint64 // ErrHeld for an attempt, ErrNotHeld otherwise: ordinary
+	NoQuorum   uint64 // ErrNoQuorum
+	Expired    uint64 // ErrExpired: a quorum, too late
+	Overloaded uint64 // ErrOverloaded: nothing was sent
+	Cancelled  uint64 // CancelledError
+	Closed     uint64 // ErrClosed
+	Invalid    uint64 // any other: the call could not be made as it was
+}
+
+// Total is how many calls there were.
+func (o Outcomes) Total() uint64 {
+	return o.Granted + o.Refused + o.NoQuorum + o.Expired + o.Overloaded + o.Cancelled + o.Closed + o.Invalid
+}
+
+// Stats returns the numbers as they are now. It asks no node and never waits.
+func (c *Client) Stats() Stats {
+	polling, _ := c.group.Polls()
+	return Stats{
+		Attempts:   c.stats.attempts.snapshot(),
+		Extensions: c.stats.extensions.snapshot(),
+		Releases:   c.stats.releases.snapshot(),
+		QuorumTime: time.Duration(c.quorumTime.Load()),
+		Quorum:     c.stats.quorum.snapshot(),
+		Polling:    polling,
+	}
+}
+
+// stats are where Stats come from. Each call adds to one number, and a grant to two more.
+type stats struct {
+	attempts, extensions, releases outcomes
+	quorum                         histogram
+}
+
+// An ending is what came of a call.
+type ending uint8
+
+const (
+	endGranted ending = iota
+	endRefused
+	endNoQuorum
+	endExpired
+	endOverloaded
+	endCancelled
+	endClosed
+	endInvalid
+	endings
+)
+
+// endingOf tells errors apart without allocating: sentinels come as they are, the others by their type.
+func endingOf(err error) ending {
+	switch err {
+	case nil:
+		return endGranted
+	case ErrHeld, ErrNotHeld:
+		return endRefused
+	case ErrExpired:
+		return endExpired
+	case ErrOverloaded:
+		return endOverloaded
+	case ErrClosed:
+		return endClosed
+	}
+	switch err.(type) {
+	case *CancelledError:
+		return endCancelled // whatever the last attempt came to
+	case *noQuorumError:
+		return endNoQuorum
+	}
+	return endInvalid
+}
+
+type outcomes [endings]atomic.Uint64
+
+func (o *outcomes) count(err error) { o[endingOf(err)].Add(1) }
+
+func (o *outcomes) snapshot() Outcomes {
+	return Outcomes{
+		Granted: o[endGranted].Load(), Refused: o[endRefused].Load(), NoQuorum: o[endNoQuorum].Load(),
+		Expired: o[endExpired].Load(), Overloaded: o[endOverloaded].Load(), Cancelled: o[endCancelled].Load(),
+		Closed: o[endClosed].Load(), Invalid: o[endInvalid].Load(),
+	}
+}

@@ -1,0 +1,133 @@
+package redlock
+
+import (
+	"context"
+	"time"
+)
+
+// A Tracer is told what a client does. Each of its functions may be nil and then costs nothing but that look.
+//
+// AttemptDone, AcquireDone, ExtendDone and ReleaseDone are called by the caller's own goroutine, right before the call
+// returns, so they delay it: what they take is lost from the lock's validity. They may be called by many goroutines at
+// once. They get resource names, and the caller's context as it came, from which a span finds its parent; spans are made
+// afterwards, from Start and Elapsed. They never get a token (R27).
+//
+// NodeChanged and HoldLost are called by a goroutine of the client's own, one at a time, and delay nobody. Where they are too
+// slow, the oldest news are dropped, and the next one says how many. They may use the client, and may be called before New
+// has returned it.
+type Tracer struct {
+	// AttemptDone is told of each single attempt, those of Acquire among them.
+	AttemptDone func(AttemptInfo)
+	// AcquireDone is told of each call to Acquire as a whole, waits included.
+	AcquireDone func(AcquireInfo)
+	// ExtendDone is told of each call to Extend.
+	ExtendDone func(ExtendInfo)
+	// ReleaseDone is told of each call to Release.
+	ReleaseDone func(ReleaseInfo)
+	// NodeChanged is told when a node comes up or is not up any more, and of each new cause of that.
+	NodeChanged func(NodeChange)
+	// HoldLost is told of a lock that renewed itself, and was lost before it was released.
+	HoldLost func(HoldInfo)
+}
+
+// AttemptInfo tells of one attempt to get a lock.
+type AttemptInfo struct {
+	Context  context.Context
+	Resource string
+	TTL      time.Duration // as it was asked for
+	Try      int           // which attempt of one Acquire, from 1
+	Start    time.Time
+	Elapsed  time.Duration
+	Validity time.Duration // of the lock; zero if there is none
+	Err      error         // as it is returned
+}
+
+// AcquireInfo tells of one whole wait for a lock.
+type AcquireInfo struct {
+	Context  context.Context
+	Resource string
+	TTL      time.Duration // as it was asked for
+	Tries    int           // how many attempts it took
+	Start    time.Time
+	Elapsed  time.Duration
+	Validity time.Duration // of the lock; zero if there is none
+	Err      error         // as it is returned
+}
+
+// ExtendInfo tells of one extension.
+type ExtendInfo struct {
+	Context  context.Context
+	Resource string
+	TTL      time.Duration // as it was asked for
+	Start    time.Time
+	Elapsed  time.Duration
+	Validity time.Duration // of the extended lock; zero if it failed
+	Err      error         // as it is returned
+}
+
+// ReleaseInfo tells of one release.
+type ReleaseInfo struct {
+	Context  context.Context
+	Resource string
+	Start    time.Time
+	Elapsed  time.Duration
+	Err      error // as it is returned
+}
+
+// HoldInfo tells of a lock that was lost.
+type HoldInfo struct {
+	Resource string
+	Since    time.Time // when it was granted
+	Until    time.Time // when its validity ended
+	Err      error     // why
+	// Dropped are news before this one that were not told.
+	Dropped uint64
+}
+
+// try is one attempt, counted and told.
+func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, try int) (Lock, error) {
+	start := startIf(c.tracer.AttemptDone != nil)
+	lock, err := c.attempt(ctx, resource, ttl)
+	c.stats.attempts.count(err)
+	if done := c.tracer.AttemptDone; done != nil {
+		done(AttemptInfo{
+			Context: ctx, Resource: resource, TTL: ttl, Try: try,
+			Start: start, Elapsed: time.Since(start), Validity: lock.Validity(), Err: err,
+		})
+	}
+	return lock, err
+}
+
+func (c *Client) acquireDone(ctx context.Context, lock Lock, resource string, ttl time.Duration, tries int, start time.Time, err error) {
+	if done := c.tracer.AcquireDone; done != nil {
+		done(AcquireInfo{
+			Context: ctx, Resource: resource, TTL: ttl, Tries: tries,
+			Start: start, Elapsed: time.Since(start), Validity: lock.Validity(), Err: err,
+		})
+	}
+}
+
+func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, start time.Time, err error) {
+	l.client.stats.extensions.count(err)
+	if done := l.client.tracer.ExtendDone; done != nil {
+		done(ExtendInfo{
+			Context: ctx, Resource: l.resource, TTL: ttl,
+			Start: start, Elapsed: time.Since(start), Validity: longer.Validity(), Err: err,
+		})
+	}
+}
+
+func (l Lock) releaseDone(ctx context.Context, start time.Time, err error) {
+	l.client.stats.releases.count(err)
+	if done := l.client.tracer.ReleaseDone; done != nil {
+		done(ReleaseInfo{Context: ctx, Resource: l.resource, Start: start, Elapsed: time.Since(start), Err: err})
+	}
+}
+
+// startIf reads the clock only where somebody will ask for it.
+func startIf(traced bool) time.Time {
+	if !traced {
+		return time.Time{}
+	}
+	return time.Now()
+}
