@@ -19,7 +19,7 @@ const commandRoom = 320
 // ctx ended. With any of them no key is left behind: its release is queued for every node before TryAcquire returns (R7).
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	start := time.Now() // before the first byte is queued (R4)
-	ttl, err := check(resource, ttl)
+	ttl, err := c.check(resource, ttl)
 	if err != nil {
 		return Lock{}, err
 	}

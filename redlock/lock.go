@@ -46,7 +46,7 @@ func (l Lock) Validity() time.Duration {
 // released.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	start := time.Now()
-	ttl, err := checkTTL(ttl)
+	ttl, err := l.client.checkTTL(ttl)
 	if err != nil {
 		return Lock{}, err
 	}
