@@ -148,23 +148,25 @@ type Group struct {
 	poller *poller   // nil: each node's goroutine reads for itself
 	epoch  time.Time // the zero of the group's clock, which is monotonic
 
-	mu   sync.Mutex // guards the following, the nodes' guarded fields, and the log
-	log  broadcast
-	live Set // nodes that get new rounds
-	// quarantined are the nodes whose grants must not make a lock (R23), whether or not they are live.
+	mu       sync.Mutex // guards the following, the nodes' guarded fields, and the log
+	log      broadcast
+	live     Set      // nodes that get new rounds
+	gathered []*round // awaited releases and extensions that the next flush merges
+	flushing bool
+	holding  bool          // nobody flushes: whoever hands out answers will
+	lanes    bool          // some node's lane waits to be written
+	closing  bool          // Close was called: no new work but releases
+	closed   bool          // nothing is sent any more
+	tickAt   atomic.Int64  // when the watch looks next, on the group's clock; also read without the mutex
+	timer    *time.Timer   // wakes the watch; its Reset needs the mutex
+	longest  time.Duration // TTL asked for so far, for ledgers
+	changed  chan struct{} // closed and replaced when a node's state changes
+
+	// quarantined are the nodes whose grants must not make a lock (R23), whether or not they are live. Guarded by mu, as
+	// the two that follow.
 	quarantined Set
 	maxTTL      time.Duration // Config.MaxTTL, or what a seal said that is longer
 	debut       debut
-	gathered    []*round // awaited releases and extensions that the next flush merges
-	flushing    bool
-	holding     bool          // nobody flushes: whoever hands out answers will
-	lanes       bool          // some node's lane waits to be written
-	closing     bool          // Close was called: no new work but releases
-	closed      bool          // nothing is sent any more
-	tickAt      atomic.Int64  // when the watch looks next, on the group's clock; also read without the mutex
-	timer       *time.Timer   // wakes the watch; its Reset needs the mutex
-	longest     time.Duration // TTL asked for so far, for ledgers
-	changed     chan struct{} // closed and replaced when a node's state changes
 
 	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
 	claims atomic.Int64
@@ -203,7 +205,7 @@ func New(config Config) (*Group, error) {
 		stopped:  ctx,
 		stop:     stop,
 		maxTTL:   config.MaxTTL,
-		debut:    debut{open: config.New && config.MaxTTL > 0},
+		debut:    newDebut(&config),
 	}
 	g.log.init()
 	for i, c := range config.Nodes {

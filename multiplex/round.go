@@ -29,11 +29,12 @@ type round struct {
 	key     Part    // of command, for merging
 	// parts are the rounds that a carrier carries, a hold on each; none for any other round.
 	parts   []*round
-	carrier bool // goes back among the carriers, whose commands are long
+	carrier bool      // goes back among the carriers, whose commands are long
+	itself  [1]*round // what members returns for any other round
+
 	// discounted are the nodes that it was sent to, and whose vote must not make a lock, since they may have forgotten another
 	// (R23). On a claim it has failed already; whatever else sets a key must look here.
 	discounted Set
-	itself     [1]*round // what members returns for any other round
 
 	// causes say why a node's vote is missing; nil with the failed bit set is a timeout.
 	causes [MaxNodes]atomic.Pointer[fault]

@@ -154,6 +154,11 @@ type debut struct {
 	clean     Set  // nodes without a seal, looked at since
 }
 
+// newDebut is open where there are seals to write: without them, whoever comes later could not tell.
+func newDebut(c *Config) debut {
+	return debut{open: c.New && c.MaxTTL > 0 && c.Seal.Read != nil && c.Seal.Write != nil}
+}
+
 // sight is a look at a node; verified says that it was begun after all nodes were connected.
 func (d debut) sight(node int, s sighting, verified bool) debut {
 	switch {
