@@ -57,9 +57,9 @@ func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, 
 		return nil, Receipt{}, false, ErrClosed
 	}
 	if !kind.Release {
-		if g.live.Len() < g.quorum {
+		if needed := g.needed(kind); needed.Len() < g.quorum {
 			// Known already, so it is said at once and nothing is sent that would have to be undone (R26).
-			return nil, Receipt{}, false, g.absent()
+			return nil, Receipt{}, false, g.absent(needed)
 		}
 		if g.fullLog() || len(g.log.buf) >= maxUnflushed {
 			return nil, Receipt{}, false, ErrOverloaded
@@ -105,10 +105,10 @@ func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, h
 	return g.place(r, cmd.Bytes) && g.takeFlush()
 }
 
-// place counts the votes of the nodes that are not there as failed, and puts the round into the log. It reports false if
-// nobody is there at all. The caller holds the mutex.
+// place counts the votes of the nodes that are not there, or do not count, as failed, and puts the round into the log. It
+// reports false if nobody is there at all. The caller holds the mutex.
 func (g *Group) place(r *round, command []byte) bool {
-	if missing := everyone(g.size) &^ g.live; missing != 0 {
+	if missing := everyone(g.size) &^ g.live; missing|g.quarantined != 0 {
 		g.failMissing(r, missing)
 	}
 	if g.live == 0 {
@@ -126,7 +126,8 @@ func (g *Group) place(r *round, command []byte) bool {
 
 // failMissing counts the votes of nodes that are not up when a round gets its place (engine.md, "Nodes that die and
 // join", 1), all at once, so that the error names each of them (R12). A release that they may have to execute becomes
-// their debt (R8).
+// their debt (R8). So are the votes on a claim of nodes that do not count (R23), but nothing of theirs is owed: they get the
+// command, and its release.
 func (g *Group) failMissing(r *round, missing Set) {
 	for i, n := range g.nodes {
 		if missing.Has(i) {
@@ -137,17 +138,24 @@ func (g *Group) failMissing(r *round, missing Set) {
 			r.blamed.Store(true)
 		}
 	}
-	g.countMissed(r.giveUp(missing), absent)
+	doubted := g.discount(r)
+	given := r.giveUp(missing | doubted)
+	g.countMissed(given&missing, absent)
+	g.countMissed(given&doubted, quarantined)
 }
 
 // owedBy reports whether the round is a release of a key that this node may hold.
 func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.Has(node) }
 
-// absent is the error of a command that cannot get a quorum since too few nodes are up. The caller holds the mutex.
-func (g *Group) absent() error {
+// absent is the error of a command that cannot get a quorum since too few nodes count for it. The caller holds the mutex.
+func (g *Group) absent(counting Set) error {
 	e := new(UndecidedError)
 	for i, n := range g.nodes {
-		if !g.live.Has(i) {
+		switch {
+		case counting.Has(i):
+		case g.live.Has(i):
+			e.Nodes = append(e.Nodes, n.blame(n.quarantine(g.now())))
+		default:
 			e.Nodes = append(e.Nodes, n.blame(n.fault))
 		}
 	}

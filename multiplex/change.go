@@ -16,9 +16,10 @@ type Change struct {
 	Addr string // without credentials
 	News News
 	// Cause is the class of Err: a server's class of error ("WRONGPASS", "LOADING"), a cause of death as in Counts.Deaths, or
-	// "unreachable", "not RESP", "TLS", "not a master", "same server". "" when the node came up.
+	// "unreachable", "not RESP", "TLS", "not a master", "same server", "MaxTTL", "permissions", or what began a quarantine, as
+	// QuarantineError.Why has it. "" when the node came up.
 	Cause string
-	Err   error // why the node is not up, nil when it is
+	Err   error // why the node is not up, or does not count; nil when it does
 	At    time.Time
 	// Warnings are what ought to be changed about a node that came up and can serve all the same. Nil if there are none, or
 	// the same as before.
@@ -63,6 +64,10 @@ func (n *node) tell() {
 	}
 	switch n.life.state {
 	case Up:
+		if n.group.quarantined.Has(n.index) {
+			n.announce(NewsQuarantined, n.trust.why, n.quarantine(n.group.now()).err)
+			return
+		}
 		n.announce(NewsUp, "", nil)
 	case Shed:
 		cause, _ := causeOf(n.fault.err)
@@ -84,21 +89,13 @@ func (n *node) announce(news News, cause string, why error) {
 		return
 	}
 	change := Change{Node: n.index, Addr: n.addr, News: news, Cause: cause, Err: why, At: time.Now()}
-	if news == NewsUp {
-		if warnings := n.warnings(); !slices.Equal(warnings, n.told.warnings) {
-			change.Warnings, n.told.warnings = warnings, warnings
+	if news == NewsUp || news == NewsQuarantined {
+		if !slices.Equal(n.warnings, n.told.warnings) {
+			change.Warnings, n.told.warnings = slices.Clone(n.warnings), n.warnings
 		}
 	}
 	n.told.news, n.told.cause = news, cause
 	listener(change)
-}
-
-// warnings are what is wrong with a node that serves all the same.
-func (n *node) warnings() []string {
-	if policy := n.server.EvictionPolicy; policy != "" && policy != "noeviction" {
-		return []string{"it may evict locks: maxmemory-policy is " + policy + ", and should be noeviction"}
-	}
-	return nil
 }
 
 // causeOf is the class of an error that keeps a node from being up. barred says that the node is there and will not take
@@ -111,6 +108,10 @@ func causeOf(err error) (class string, barred bool) {
 		return "not a master", true
 	case errors.Is(err, ErrSameNode):
 		return "same server", true
+	case errors.Is(err, ErrMaxTTL):
+		return "MaxTTL", true
+	case errors.Is(err, ErrPermissions):
+		return "permissions", true
 	}
 	switch c := conn.ErrorClass(err); c {
 	case conn.ClassNone:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,24 @@ type Config struct {
 	OnChange func(Change)
 	// ProbeAfter is how long a connection may be idle before it is probed with PING (R26). If zero, 5 s.
 	ProbeAfter time.Duration
+	// MaxTTL is the longest TTL of any claim or extension by any client of these nodes, which must all set the same: a node
+	// that may have forgotten keys is quarantined until what had so long a TTL has run out (R23). It is cut to whole
+	// milliseconds, and Command.TTL is not held against it. If zero, a node counts as soon as it is up.
+	MaxTTL time.Duration
+	// Seal says how to keep the proof that a node needs no quarantine. If zero, each client watches for itself.
+	Seal Seal
+	// Durable are nodes that forget nothing when they restart, and are never quarantined. If zero, none.
+	Durable Set
+	// New declares that no claim was ever granted by these nodes, so that they count at once. It has effect once, and only
+	// if all nodes are connected at one time and none carries a seal of any sort, before one of them was watched for long
+	// enough or restarted. What remains is a danger: if it is still set when all nodes have restarted empty at the same time,
+	// the locks from before are forgotten. If zero, they have to be watched. It needs Seal.
+	New bool
+	// Allow overrides checks on servers. If zero, all are made.
+	Allow Allow
+	// Remarks, if not nil, is asked what else to warn of about a server that shook hands. It must not wait, and keeps nothing
+	// of it.
+	Remarks func(*conn.Server) []string
 }
 
 func (c Config) withDefaults() Config {
@@ -49,6 +68,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxDebts, 65536)
 	setDefault(&c.Drift, 0.01)
 	setDefault(&c.ProbeAfter, 5*time.Second)
+	c.MaxTTL = c.MaxTTL.Truncate(time.Millisecond)
 	return c
 }
 
@@ -67,6 +87,9 @@ func (c Config) check() error {
 	}
 	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.ProbeAfter < 0 {
 		return errors.New("multiplex: a limit is negative")
+	}
+	if c.MaxTTL != 0 && (c.MaxTTL < time.Millisecond || c.MaxTTL > longestTTL) {
+		return errors.New("multiplex: MaxTTL is below a millisecond or above a hundred years")
 	}
 	return nil
 }
@@ -147,6 +170,12 @@ type Group struct {
 	longest  time.Duration // TTL asked for so far, for ledgers
 	changed  chan struct{} // closed and replaced when a node's state changes
 
+	// quarantined are the nodes whose grants must not make a lock (R23), whether or not they are live. Guarded by mu, as
+	// the two that follow.
+	quarantined Set
+	maxTTL      time.Duration // Config.MaxTTL, or what a seal said that is longer
+	debut       debut
+
 	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
 	claims atomic.Int64
 
@@ -183,6 +212,8 @@ func New(config Config) (*Group, error) {
 		outgoing: make([]outgoing, len(config.Nodes)),
 		stopped:  ctx,
 		stop:     stop,
+		maxTTL:   config.MaxTTL,
+		debut:    newDebut(&config),
 	}
 	g.log.init()
 	for i, c := range config.Nodes {
@@ -204,10 +235,10 @@ func New(config Config) (*Group, error) {
 // now is the time on the group's clock.
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
-// Ready waits until a quorum of nodes is up. When ctx ends first, the error is the context's and an *UndecidedError that
-// says what each missing node lacks; when the group is closed, ErrClosed.
+// Ready waits until a quorum of nodes counts: is up and not quarantined (R23). When ctx ends first, the error is the
+// context's and an *UndecidedError that says what each missing node lacks; when the group is closed, ErrClosed.
 func (g *Group) Ready(ctx context.Context) error {
-	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum })
+	return g.waitUntil(ctx, func() bool { return g.counting().Len() >= g.quorum })
 }
 
 // Begun waits until a quorum of nodes is up, or each node is up or has failed once.
@@ -246,11 +277,11 @@ func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// missing is an UndecidedError about the nodes that are not up.
+// missing is an UndecidedError about the nodes that do not count.
 func (g *Group) missing() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.absent()
+	return g.absent(g.counting())
 }
 
 // A Status is what is known of one node.
@@ -270,6 +301,16 @@ type Status struct {
 	ReplyTime time.Duration
 	// Err is why the node is not up, nil when it is.
 	Err error
+	// Quarantined says that the node's grants do not count yet (R23), QuarantineLeft for how long if it stays connected and
+	// no seal ends that before, and QuarantineWhy what began it. They are zero for a node that counts once it is up.
+	Quarantined    bool
+	QuarantineLeft time.Duration
+	QuarantineWhy  string
+	// Sealed says that a seal of the node's process is known to stand.
+	Sealed bool
+	// Warnings are what was remarkable about the server when it was last connected (R22), one sentence each. The slice is
+	// the caller's.
+	Warnings []string
 }
 
 // Nodes returns the status of each node, in the order of the configuration.
@@ -286,6 +327,8 @@ func (g *Group) Nodes() []Status {
 		if n.life.state != Up && n.fault != nil {
 			s.Err = n.fault.err
 		}
+		n.trust.tell(&s, g.now())
+		s.Warnings = slices.Clone(n.warnings)
 		all = append(all, s)
 	}
 	return all

@@ -56,7 +56,7 @@ func alike(rounds []*round) int {
 
 // placeMerged puts several rounds into the log as one carrier, which takes over the hold that the log would have on each.
 func (g *Group) placeMerged(parts []*round) {
-	if missing := everyone(g.size) &^ g.live; missing != 0 {
+	if missing := everyone(g.size) &^ g.live; missing|g.quarantined != 0 {
 		for _, p := range parts {
 			g.failMissing(p, missing)
 		}

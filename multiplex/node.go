@@ -39,6 +39,13 @@ type node struct {
 	deaths          int
 	sheds           int
 
+	// The same, about whether the node may have forgotten locks (R23) and is fit to keep them (R22).
+	trust     trust
+	looks     looks
+	doubted   *fault // the cause while it is quarantined, and its age
+	doubtedAt time.Duration
+	warnings  []string
+
 	// Cursors, see broadcast. answered moves after the vote (engine.md), a batch of replies at a time.
 	answered, sent atomic.Uint64
 	laneNext       atomic.Uint64 // the lane's front
@@ -81,6 +88,10 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	n.ledger = ledger{limit: g.config.MaxDebts, drift: g.config.Drift}
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
+	if need := needFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
+		n.trust.need = need
+		g.quarantined |= setOf(index) // fresh processes obey it too (R23)
+	}
 	return n
 }
 
@@ -137,8 +148,7 @@ func (n *node) stepLocked(e event) action {
 		n.tried = true
 	}
 	n.tell()
-	close(n.group.changed)
-	n.group.changed = make(chan struct{})
+	n.group.announce()
 	return act
 }
 
@@ -163,19 +173,20 @@ func (n *node) dial() action {
 	if err != nil {
 		return n.dialFailed(err)
 	}
-	if err := checkRole(c.Server()); err != nil {
+	if err := n.group.config.Allow.check(c.Server()); err != nil {
 		_ = c.Close()
 		return n.dialFailed(err)
 	}
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	if n.group.knows(c.Server().RunID, n) {
+	if twin := n.group.knows(c.Server().RunID, n); twin != nil && !n.group.config.Allow.SameServer {
 		_ = c.Close()
 		n.counters.dialFailures++
-		n.fault = &fault{err: &downError{ErrSameNode}}
+		n.fault = &fault{err: &downError{sameServer(twin.addr)}}
 		return n.stepLocked(dialFailed)
 	}
 	n.conn, n.server = c, *c.Server()
+	n.meet(n.group.now())
 	n.connects++
 	if n.server.Protocol == 2 {
 		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
@@ -199,24 +210,14 @@ func (n *node) dialFailed(err error) action {
 	return n.stepLocked(dialFailed)
 }
 
-// checkRole refuses a server whose promises are not its own to keep (R22). What may not be asked is not held against it.
-func checkRole(s *conn.Server) error {
-	switch {
-	case s.Role != "" && s.Role != "master" && s.Role != "primary",
-		s.Mode == "cluster", s.Mode == "sentinel":
-		return ErrNotMaster
-	}
-	return nil
-}
-
-// knows reports whether another node of the group is connected to this very server (R22). The caller holds the mutex.
-func (g *Group) knows(runID string, except *node) bool {
+// knows returns another node of the group that is connected to this very server (R22), or nil. The caller holds the mutex.
+func (g *Group) knows(runID string, except *node) *node {
 	for _, n := range g.nodes {
 		if n != except && n.conn != nil && runID != "" && n.server.RunID == runID {
-			return true
+			return n
 		}
 	}
-	return false
+	return nil
 }
 
 // join lets the node into the log at its head, unless it owes too much. Debts that came since the last payment go first,
@@ -239,12 +240,14 @@ func (n *node) join() (action, bool) {
 	n.skip = len(g.log.buf)
 	n.attached = true
 	n.heard.Store(int64(g.now()))
+	n.judgeTrust(g.now())
 	g.live |= setOf(n.index)
 	g.agree()
 	n.adopted = g.poller != nil && g.poller.adopt(n)
 	g.wakeWatchAt(g.now() + tickMost) // to see that somebody polls, and that debts are paid that came meanwhile
 	g.trim()
 	n.payBeside(g.now())
+	g.tryDebut()
 	return act, true
 }
 
@@ -311,6 +314,7 @@ func (n *node) unlive(cause error) {
 	}
 	g.live &^= setOf(n.index)
 	g.agree()
+	g.debut = g.debut.part()
 	n.limit = g.log.head
 	n.fault = &fault{err: &downError{cause}}
 }

@@ -137,6 +137,7 @@ func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 func (n *node) pay() action {
 	c := n.conn
 	n.eachDebt(n.ledger.startDebt)
+	inspected := false
 	for {
 		batch := n.dueDebts()
 		if len(batch) > 0 {
@@ -146,6 +147,12 @@ func (n *node) pay() action {
 		}
 		if len(batch) == paymentsAtOnce {
 			continue
+		}
+		if !inspected { // once, and after the debts: what a node owes it owes also if it is refused then
+			if err := n.inspect(c); err != nil {
+				return n.lost(c, err)
+			}
+			inspected = true
 		}
 		if act, joined := n.join(); joined {
 			return act

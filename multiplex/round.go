@@ -33,6 +33,10 @@ type round struct {
 	carrier bool      // goes back among the carriers, whose commands are long
 	itself  [1]*round // what members returns for any other round
 
+	// discounted are the nodes that it was sent to, and whose vote must not make a lock, since they may have forgotten another
+	// (R23). On a claim it has failed already; whatever else sets a key must look here.
+	discounted Set
+
 	// causes say why a node's vote is missing; nil with the failed bit set is a timeout.
 	causes [MaxNodes]atomic.Pointer[fault]
 	wake   chan struct{} // holds one wake-up
@@ -195,7 +199,7 @@ func (r *round) clear() {
 		}
 		r.blamed.Store(false)
 	}
-	r.ctx, r.kind, r.receipt = nil, nil, Receipt{}
+	r.ctx, r.kind, r.receipt, r.discounted = nil, nil, Receipt{}, 0
 	r.key, r.form = Part{}, nil
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil

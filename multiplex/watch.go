@@ -205,6 +205,7 @@ func (n *node) watch(now, late time.Duration) time.Duration {
 	} else {
 		next = min(next, idle)
 	}
+	next = min(next, n.guard(now))
 	n.payBeside(now)
 	if due, ok := n.ledger.next(); ok {
 		next = min(next, max(due, now+tickMost)) // so that some are sent together

@@ -24,7 +24,7 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 // attempt is TryAcquire, without anybody being told.
 func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	start := time.Now() // before the first byte is queued (R4)
-	ttl, err := check(resource, ttl)
+	ttl, err := c.check(resource, ttl)
 	if err != nil {
 		return Lock{}, err
 	}

@@ -57,6 +57,24 @@ type Config struct {
 	Logger *slog.Logger
 	// Tracer is told of each attempt, extension and release; see there. Its functions are read once, by New. If nil, nobody is.
 	Tracer *Tracer
+	// MaxTTL is the longest TTL that any client of this deployment asks for; all of them must set the same, and this one
+	// refuses longer ones with ErrTTL. A node that restarted may have forgotten locks, so with MaxTTL its grants do not count
+	// until every lock from before must have run out: it is quarantined (R23). That is also so for a client that has only
+	// just begun, until it finds the node's seal, a key in which clients leave word of how long they have watched the node, or
+	// has itself watched for so long. So set it well above the TTLs in use, and not much higher: it is how long a fresh
+	// deployment, and each node that restarts, has to wait. If zero, a node that restarts empty counts at once, and a lock
+	// that it had granted may be granted again.
+	MaxTTL time.Duration
+	// Durable are those of the Nodes, written in the same way, that lose nothing when they crash (appendonly yes, appendfsync
+	// always), and need no quarantine. If nil, none. It has no effect without MaxTTL.
+	Durable []string
+	// NewDeployment declares that no lock was ever asked for on these nodes, so that the first client need not wait for
+	// MaxTTL. It has effect only if all nodes can be reached, and none of them carries a seal; it then writes them. Do not
+	// leave it set: if all nodes restart empty at the same time, it makes the clients forget the locks from before. It has no
+	// effect without MaxTTL.
+	NewDeployment bool
+	// Allow overrides single checks on servers. If zero, all are made.
+	Allow Allow
 }
 
 // A Client takes part in the locks of one deployment. All its methods may be called from any goroutine, and it is meant
@@ -67,8 +85,9 @@ type Client struct {
 	tokens     tokens
 	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
 	stats      stats
-	tracer     Tracer // without functions, if there is none
-	news       *news  // nil if nobody listens
+	tracer     Tracer  // without functions, if there is none
+	news       *news   // nil if nobody listens
+	trials     []trial // steps of the prelude that may fail
 }
 
 // Open is New with the nodes' URLs and everything else as zero.
@@ -93,15 +112,18 @@ func New(config Config) (*Client, error) {
 	if c.config.DriftFactor == 0 {
 		c.config.DriftFactor = defaultDriftFactor
 	}
-	onChange := c.listen()
-	c.group, err = multiplex.New(multiplex.Config{
-		OnChange:    onChange,
+	group := multiplex.Config{
+		OnChange:    c.listen(),
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
 		Drift:       c.config.DriftFactor,
 		Cure:        cure(),
 		Portable:    config.Portable,
-	})
+	}
+	if err := c.trust(&group); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	c.group, err = multiplex.New(group)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -119,6 +141,9 @@ func (c *Client) waitForFirst() {
 	rest, cancel := context.WithTimeout(first, lastWait)
 	defer cancel()
 	_ = c.group.Tried(rest)
+	if c.config.NewDeployment && c.config.MaxTTL > 0 {
+		_ = c.group.Ready(rest) // the seals are being written
+	}
 }
 
 // nodes reads the configuration of each node.
@@ -130,10 +155,11 @@ func (c *Client) nodes() ([]conn.Config, error) {
 	if !(config.DriftFactor >= 0 && config.DriftFactor < 1) { // so that NaN is refused too
 		return nil, errors.New("DriftFactor must be at least 0 and less than 1")
 	}
-	if config.NodeTimeout < 0 || config.MinValidity < 0 || config.DialTimeout < 0 || config.MaxTries < 0 {
+	if config.NodeTimeout < 0 || config.MinValidity < 0 || config.DialTimeout < 0 || config.MaxTries < 0 ||
+		config.MaxTTL < 0 {
 		return nil, errors.New("a limit is negative")
 	}
-	prelude := c.prelude()
+	prelude := c.explained(c.prelude())
 	seen := make(map[string]bool)
 	nodes := make([]conn.Config, 0, len(config.Nodes))
 	for _, url := range config.Nodes {
@@ -197,8 +223,8 @@ func mergeTLS(base, url *tls.Config) *tls.Config {
 	return merged
 }
 
-// Ready waits until a quorum of nodes is up. If ctx ends first, the error is the context's and ErrNoQuorum, and names each
-// missing node's cause.
+// Ready waits until a quorum of nodes counts: is up, and not quarantined (Config.MaxTTL). If ctx ends first, the error is the
+// context's and ErrNoQuorum, and names each missing node's cause.
 func (c *Client) Ready(ctx context.Context) error {
 	err := c.group.Ready(ctx)
 	var missing *multiplex.UndecidedError
@@ -219,6 +245,14 @@ type NodeStatus struct {
 	Polled           bool          // callers read its replies by themselves; see Stats.Polling
 	Counts           NodeCounts    // what happened so far
 	Err              error         // why it is not up, else nil
+	// Quarantined says that the node's grants do not count, since it may have forgotten locks (R23); QuarantineLeft for how
+	// long, unless a seal ends it before or the node goes down; QuarantineWhy what began it: "first seen", "restarted",
+	// "seal vanished" …
+	Quarantined    bool
+	QuarantineLeft time.Duration
+	QuarantineWhy  string
+	Sealed         bool     // a seal of the process that runs there is known to stand
+	Warnings       []string // what was remarkable when it was last connected (R22), one sentence each
 }
 
 // NodeCounts are the votes, replies, errors, connections and debts of one node.
@@ -232,6 +266,8 @@ func (c *Client) Nodes() []NodeStatus {
 			Addr: s.Addr, State: s.State.String(), Product: s.Server.Product, Version: s.Server.Version,
 			Debts: s.Debts, Connects: s.Connects, ReplyTime: s.ReplyTime, Err: s.Err,
 			Polled: s.Polled, Counts: s.Counts,
+			Quarantined: s.Quarantined, QuarantineLeft: s.QuarantineLeft, QuarantineWhy: s.QuarantineWhy,
+			Sealed: s.Sealed, Warnings: s.Warnings,
 		})
 	}
 	return all

@@ -39,8 +39,12 @@ var (
 	releaseManyScript = newScript(releaseManySource)
 	extendManyScript  = newScript(extendManySource)
 
+	//go:embed seal.lua
+	sealSource string
+	sealScript = newScript(sealSource)
+
 	// scripts are all that a node must know.
-	scripts = []*script{&releaseScript, &extendScript, &releaseManyScript, &extendManyScript}
+	scripts = []*script{&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &sealScript}
 )
 
 // The three commands of the algorithm, and what their replies mean.

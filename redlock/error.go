@@ -27,12 +27,23 @@ var (
 // What a caller can get wrong. Nothing was sent.
 var (
 	// ErrResource is a resource name of a length other than 1 to 1,024 bytes (R19).
+	// It is also the one that is not to be had, "redlock:seal" (Config.MaxTTL).
 	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes")
-	// ErrTTL is a TTL below one millisecond, or above a hundred years, or so short that less than Config.MinValidity would
+	// ErrTTL is a TTL below one millisecond, or above a hundred years or Config.MaxTTL, or so short that less than Config.MinValidity would
 	// be left after the drift (R4).
 	ErrTTL = errors.New("redlock: TTL is too short or too long")
 	// ErrConfig is a Config that cannot work; the error says why.
 	ErrConfig = errors.New("redlock: bad configuration")
+)
+
+// Causes of a node's missing vote that a caller may want to tell apart; ErrNoQuorum and NodeStatus.Err unwrap to them.
+var (
+	// ErrQuarantined is a node that may have forgotten locks (R23). *multiplex.QuarantineError says for how long.
+	ErrQuarantined = multiplex.ErrQuarantined
+	// ErrMaxTTL is a node that clients with another MaxTTL have used (R23).
+	ErrMaxTTL = multiplex.ErrMaxTTL
+	// ErrPermissions is a node that does not let us do what locks need (R22). *multiplex.PreflightError says what.
+	ErrPermissions = multiplex.ErrPermissions
 )
 
 // A CancelledError ends a call whose context ended. It is the context's error, its cause, and what the last attempt came

@@ -57,7 +57,7 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 // extend is Extend, without anybody being told.
 func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	start := time.Now()
-	ttl, err := checkTTL(ttl)
+	ttl, err := l.client.checkTTL(ttl)
 	if err != nil {
 		return Lock{}, err
 	}

@@ -1,0 +1,163 @@
+package multiplex
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Quarantine (R23): a node that may have forgotten locks gets every command, so that its keys are set, extended and released
+// like any other's, but its grants of claims do not count before every lock from before must have run out. Its vote on a claim
+// counts as failed from the start, so that decisions fall as fast as without it.
+
+// ErrQuarantined is a node whose grants do not count yet, since it may have forgotten locks that are still valid (R23).
+var ErrQuarantined = errors.New("multiplex: node is quarantined")
+
+// A QuarantineError is ErrQuarantined with its particulars.
+type QuarantineError struct {
+	// Left is how long the node's grants do not count from now on, if no seal ends that before. It is the time from when the
+	// error was made, which can be some milliseconds before the round.
+	Left time.Duration
+	// Why is what began it: "first seen", "restarted", "seal vanished" …
+	Why string
+}
+
+func (e *QuarantineError) Error() string {
+	return fmt.Sprintf("%v for another %v: %s", ErrQuarantined, e.Left.Round(time.Millisecond), e.Why)
+}
+
+// Unwrap gives ErrQuarantined.
+func (e *QuarantineError) Unwrap() error { return ErrQuarantined }
+
+// staleAfter is how old a QuarantineError may be: rounds share one for so long, so that nothing is built for each.
+const staleAfter = 10 * time.Millisecond
+
+// quarantine is the cause of a quarantined node's missing vote. The caller holds the mutex.
+func (n *node) quarantine(now time.Duration) *fault {
+	if n.doubted == nil || now >= n.doubtedAt+staleAfter {
+		n.doubted = &fault{err: &QuarantineError{Left: n.trust.left(now), Why: n.trust.why}}
+		n.doubtedAt = now
+	}
+	return n.doubted
+}
+
+// counting are the nodes whose grants make a lock. The caller holds the mutex.
+func (g *Group) counting() Set { return g.live &^ g.quarantined }
+
+// needed are the nodes that a command of the kind can get a quorum of. An extension counts on a quarantined node as on any
+// other: it grants only where the token is. The caller holds the mutex.
+func (g *Group) needed(kind *Kind) Set {
+	if kind.Mode == Claim {
+		return g.counting()
+	}
+	return g.live
+}
+
+// discount notes in a round, when it gets its place, which of the nodes that it goes to must not make a lock, and returns
+// those whose votes on it are failed for that, with their causes in place. The caller holds the mutex.
+func (g *Group) discount(r *round) Set {
+	r.discounted = g.quarantined & g.live
+	if r.kind.Mode != Claim || r.discounted == 0 {
+		return 0
+	}
+	now := g.now()
+	for i, n := range g.nodes {
+		if r.discounted.Has(i) {
+			r.causes[i].Store(n.quarantine(now))
+			r.blamed.Store(true)
+		}
+	}
+	return r.discounted
+}
+
+// meet begins or goes on with the watch over the process that has just shaken hands. The caller holds the mutex.
+func (n *node) meet(now time.Duration) {
+	before := n.trust
+	n.trust = n.trust.meet(n.server.RunID, now)
+	if before.met && before.run != n.trust.run {
+		n.group.debut = debut{} // it is not that new any more
+	}
+	n.judgeTrust(now)
+	n.warnings = n.group.warningsOf(&n.server)
+	if n.trust.need > 0 && n.server.RunID == "" {
+		n.warnings = append(n.warnings, warnNoRunID)
+	}
+}
+
+// guard looks after a node's quarantine and seal, and returns when to do so again. The node is up, and the caller holds the
+// mutex.
+func (n *node) guard(now time.Duration) time.Duration {
+	n.judgeTrust(now)
+	next := n.tend(now)
+	if left := n.trust.left(now); left > 0 {
+		next = min(next, now+left)
+	}
+	return next
+}
+
+// judgeTrust makes the group's set follow what is known of the node. The caller holds the mutex.
+func (n *node) judgeTrust(now time.Duration) {
+	g := n.group
+	n.trust = n.trust.at(now)
+	if n.trust.trusted != g.quarantined.Has(n.index) {
+		return
+	}
+	n.doubted = nil
+	if n.trust.trusted {
+		g.quarantined &^= setOf(n.index)
+		g.debut = debut{} // there is a past that a declaration cannot do without
+		n.looks.next = now
+		g.wakeWatchAt(now) // to write the seal
+	} else {
+		g.quarantined |= setOf(n.index)
+		g.wakeWatchAt(now + n.trust.left(now))
+	}
+	n.tell()
+	g.announce()
+}
+
+// raise makes the group reckon with a longer MaxTTL, which a seal told of: somebody in this deployment may hold locks for so
+// long, on any node (Allow.OtherMaxTTL). The caller holds the mutex.
+func (g *Group) raise(maxTTL, now time.Duration) {
+	if maxTTL <= g.maxTTL {
+		return
+	}
+	g.maxTTL = maxTTL
+	need := needFor(maxTTL, g.config.Drift)
+	for _, n := range g.nodes {
+		if n.trust.need > 0 { // not a durable one
+			n.trust = n.trust.require(need, now)
+			n.judgeTrust(now)
+		}
+	}
+}
+
+// tryDebut goes on with a deployment that was declared new: see debut. The caller holds the mutex.
+func (g *Group) tryDebut() {
+	if !g.debut.open || g.live != everyone(g.size) {
+		return
+	}
+	if !g.debut.verifying {
+		g.debut.verifying, g.debut.clean = true, g.config.Durable&everyone(g.size)
+		g.eachWatched((*node).look)
+	}
+	if g.debut.clean == everyone(g.size) {
+		g.debut = debut{}
+		g.eachWatched(func(n *node) { n.writeSeal(n.trust.need) })
+	}
+}
+
+// eachWatched calls a function for each node that is not durable. The caller holds the mutex.
+func (g *Group) eachWatched(do func(n *node)) {
+	for _, n := range g.nodes {
+		if n.trust.need > 0 {
+			do(n)
+		}
+	}
+}
+
+// announce tells those who wait for a change of the nodes' states. The caller holds the mutex.
+func (g *Group) announce() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+}

@@ -1,0 +1,284 @@
+package multiplex
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/resp"
+)
+
+// A Seal says how the seal is read and written: a key on each node that says for how long the process that holds it has been
+// watched (R23), so that not every client has to watch for itself. The group knows neither the key's name nor the script.
+// The zero Seal is none; then each client watches.
+type Seal struct {
+	// Read is the command that is answered with the value, or null.
+	Read []byte
+	// Write gives the command that stores a value unless what is there says more. It is answered with 1 when a seal of the
+	// same process stands there that says at least as much, and with 0 when the key holds something else, which is left
+	// alone. A node that answers NOSCRIPT gets Config.Cure before the next try.
+	Write func(value string) []byte
+}
+
+// A seal is what the key says: that the process with this run id was watched for so long, in a deployment with this
+// MaxTTL. It is text, for those who look at it: "redlock-seal 1 run_id=… max_ttl_ms=10000 watched_ms=10105".
+type seal struct {
+	run             string
+	maxTTL, watched time.Duration
+}
+
+const sealHead = "redlock-seal 1 run_id="
+
+func (s seal) String() string {
+	return sealHead + s.run + " max_ttl_ms=" + strconv.FormatInt(s.maxTTL.Milliseconds(), 10) +
+		" watched_ms=" + strconv.FormatInt(s.watched.Milliseconds(), 10)
+}
+
+// errSeal is a value that is no seal, or one of a version that is not understood.
+var errSeal = errors.New("multiplex: not a seal")
+
+// parseSeal reads a seal, and nothing but what String writes.
+func parseSeal(text string) (seal, error) {
+	rest, ok := strings.CutPrefix(text, sealHead)
+	run, rest, ok1 := strings.Cut(rest, " max_ttl_ms=")
+	maxTTL, watched, ok2 := strings.Cut(rest, " watched_ms=")
+	if !ok || !ok1 || !ok2 || run == "" || strings.ContainsAny(run, " \r\n") {
+		return seal{}, errSeal
+	}
+	m, err1 := parseMilliseconds(maxTTL)
+	w, err2 := parseMilliseconds(watched)
+	if err1 != nil || err2 != nil || m <= 0 || w <= 0 {
+		return seal{}, errSeal
+	}
+	return seal{run, m, w}, nil
+}
+
+// parseMilliseconds reads a time that a time.Duration can hold with room to reckon: up to a hundred years.
+func parseMilliseconds(digits string) (time.Duration, error) {
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n > uint64(longestTTL.Milliseconds()) || digits[0] == '+' {
+		return 0, errSeal
+	}
+	return time.Duration(n) * time.Millisecond, nil
+}
+
+// A sighting is what a look at the key came to.
+type sighting struct {
+	what seen
+	seal seal
+}
+
+type seen uint8
+
+const (
+	unreadable  seen = iota // an error: unknown, not a fault
+	sealAbsent              // no such key
+	sealStrange             // something else is there
+	sealSeen                // a seal, of whatever process
+)
+
+// sightingOf reads the reply to Seal.Read. An error of it is no answer to the command (R16).
+func sightingOf(v resp.Value) (sighting, error) {
+	switch {
+	case v.IsError() && strings.HasPrefix(string(v.Bytes()), "WRONGTYPE "):
+		return sighting{what: sealStrange}, nil
+	case v.IsError():
+		return sighting{what: unreadable}, nil
+	case v.IsNull() && v.Type() != resp.Array:
+		return sighting{what: sealAbsent}, nil
+	case v.Type() != resp.BulkString:
+		return sighting{}, fmt.Errorf("%w: type %q to the look at the seal", ErrUnexpected, v.Type())
+	}
+	s, err := parseSeal(string(v.Bytes()[:min(len(v.Bytes()), maxSeal)]))
+	if err != nil {
+		return sighting{what: sealStrange}, nil
+	}
+	return sighting{sealSeen, s}, nil
+}
+
+// maxSeal is longer than any seal.
+const maxSeal = 512
+
+const (
+	// lookFirst is when the seal of a quarantined node is looked at again, doubling to lookOften: another process may have
+	// watched for longer. A trusted node's is looked at every lookRarely, to find out that the keys were flushed.
+	lookFirst  = 100 * time.Millisecond
+	lookOften  = time.Second
+	lookRarely = 5 * time.Second
+)
+
+// looks is when one node's seal is looked at, and what is under way. The group's mutex guards it.
+type looks struct {
+	next    time.Duration // when to look again
+	delay   time.Duration // after that, while the node is quarantined
+	asking  bool          // a look is under way
+	writing bool          // a seal is being written
+	strange bool          // the key holds something that is not ours to replace
+}
+
+// inspect looks at the node once before it joins, over its own connection: for the seal, or, on a node that was declared
+// durable, for whether it says that it is. An error ends the connection.
+func (n *node) inspect(c *conn.Conn) error {
+	g := n.group
+	command, judge := g.config.Seal.Read, n.inspectSeal
+	if g.config.MaxTTL > 0 && g.config.Durable.Has(n.index) {
+		command, judge = infoPersistence, n.inspectDurable
+	}
+	if g.config.MaxTTL == 0 || command == nil {
+		return nil
+	}
+	ctx, cancel := n.patience()
+	defer cancel()
+	return c.Exchange(ctx, command, 1, func(_ int, v resp.Value) error { return judge(v) })
+}
+
+var infoPersistence = resp.AppendCommand(nil, "INFO", "persistence")
+
+func (n *node) inspectSeal(v resp.Value) error {
+	s, err := sightingOf(v)
+	if err != nil {
+		return err
+	}
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	now := n.group.now()
+	n.looks = looks{next: now + lookFirst, delay: lookFirst}
+	return n.sight(s, false, now) // one look is not enough for a debut
+}
+
+// inspectDurable warns where a node that is said to keep everything says otherwise. What may not be asked stays unknown
+// (R22).
+func (n *node) inspectDurable(v resp.Value) error {
+	if v.IsError() || !strings.Contains(string(v.Bytes()), "aof_enabled:0") {
+		return nil
+	}
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	n.warnings = append(n.warnings, warnNotDurable)
+	return nil
+}
+
+// sight takes note of what was seen in the place of the seal. An error ends the connection: the deployment has another
+// MaxTTL. verified is as for debut.sight. The caller holds the mutex.
+func (n *node) sight(s sighting, verified bool, now time.Duration) error {
+	g := n.group
+	g.debut = g.debut.sight(n.index, s, verified)
+	n.looks.strange = s.what == sealStrange
+	if s.what == sealSeen && s.seal.maxTTL != g.maxTTL {
+		if !g.config.Allow.OtherMaxTTL {
+			return otherMaxTTL(s.seal.maxTTL, g.maxTTL)
+		}
+		g.raise(s.seal.maxTTL, now)
+	}
+	n.trust = n.trust.sight(s, now)
+	n.judgeTrust(now)
+	g.tryDebut()
+	return nil
+}
+
+// tend looks at the seal when it is time, and writes it when that is due. It returns when to come again. The node is up, and
+// the caller holds the mutex.
+func (n *node) tend(now time.Duration) time.Duration {
+	g := n.group
+	if n.trust.need == 0 || g.config.Seal.Read == nil {
+		return now + g.config.ProbeAfter
+	}
+	if now < n.looks.next {
+		return n.looks.next
+	}
+	if !n.looks.asking {
+		n.look()
+	}
+	if n.trust.trusted {
+		n.looks.delay = lookRarely
+	} else {
+		n.looks.delay = min(2*n.looks.delay, lookOften)
+	}
+	n.looks.next = now + n.looks.delay
+	return n.looks.next
+}
+
+// look asks for the seal, in the lane; what it shows is dealt with when it is there. The caller holds the mutex.
+func (n *node) look() {
+	g := n.group
+	verified := g.debut.verifying
+	q := &inquiry{abandoned: func(*fault) { n.looks.asking = false }}
+	q.answer = func(_ int, v resp.Value) error {
+		s, err := sightingOf(v)
+		if err != nil {
+			return err
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		n.looks.asking = false
+		now := g.now()
+		if err := n.sight(s, verified, now); err != nil {
+			return err
+		}
+		if s.what != unreadable {
+			n.renewSeal(s, now)
+		}
+		return nil
+	}
+	n.looks.asking = n.inquire(q, g.config.Seal.Read)
+}
+
+// renewSeal writes the seal where it is missing, or says less than was watched for. The caller holds the mutex.
+func (n *node) renewSeal(s sighting, now time.Duration) {
+	suffices := s.what == sealSeen && s.seal.run == n.trust.run && s.seal.watched >= n.trust.need && s.seal.maxTTL >= n.group.maxTTL
+	if !suffices && s.what != sealStrange && n.trust.proved(now) {
+		n.writeSeal(n.trust.watched(now))
+	}
+}
+
+// writeSeal writes that the node's process was watched for so long, over the connection to that very process. A node that
+// refuses to write (-OOM, -MISCONF …) is asked again at the next look; our own trust in it does not depend on that. The
+// caller holds the mutex.
+func (n *node) writeSeal(watched time.Duration) {
+	g := n.group
+	if g.config.Seal.Write == nil || n.trust.run == "" || n.looks.writing {
+		return
+	}
+	q := &inquiry{abandoned: func(*fault) { n.looks.writing = false }}
+	q.answer = func(_ int, v resp.Value) error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		n.looks.writing = false
+		count, ok := v.Int64()
+		switch {
+		case ok && count == 1:
+			now := g.now()
+			n.trust = n.trust.seal(watched, now)
+			n.judgeTrust(now)
+		case ok:
+			n.looks.strange = true
+		case !v.IsError():
+			return fmt.Errorf("%w: type %q to the seal", ErrUnexpected, v.Type())
+		case conn.ClassOf(v) == conn.ClassNoScript:
+			n.cureSeal()
+		}
+		return nil
+	}
+	s := seal{run: n.trust.run, maxTTL: g.maxTTL, watched: watched}
+	n.looks.writing = n.inquire(q, g.config.Seal.Write(s.String()))
+}
+
+// cureSeal makes the node know the script again that writes the seal, for the next look, which is soon. The caller holds the
+// mutex.
+func (n *node) cureSeal() {
+	g := n.group
+	if n.life.state != Up {
+		return
+	}
+	if !n.lane.loading() {
+		for _, script := range g.config.Cure {
+			n.lane.add(laneEntry{purpose: load}, script)
+		}
+		g.prompt()
+	}
+	n.looks.next = g.now() + lookFirst
+	g.wakeWatchAt(n.looks.next)
+}

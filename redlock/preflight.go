@@ -1,0 +1,113 @@
+package redlock
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// Allow overrides, one by one, the checks that a server must pass before it gets a vote (R22). What it allows is then for the
+// user to answer for. The zero value allows nothing.
+type Allow struct {
+	// SameServer lets two addresses of one server be two votes. It is for tests only, and the addresses need different
+	// databases: in one, the second finds the key that the first has set.
+	SameServer bool
+	// Replica, Cluster and Sentinel take servers that say they are one. A failover then forgets locks.
+	Replica, Cluster, Sentinel bool
+	// Eviction keeps silent about servers that may evict keys. Without it there is a warning in NodeStatus.
+	Eviction bool
+	// MissingPermissions takes servers where the trial of what locks need fails, with a warning in NodeStatus. Where a user
+	// may SET but not run the scripts, locks stay until their TTL ends.
+	MissingPermissions bool
+	// OtherMaxTTL takes nodes whose seal was written by clients with another MaxTTL; the longer one then bounds the
+	// quarantines. Set it on all clients while a longer MaxTTL is rolled out, and nowhere else.
+	OtherMaxTTL bool
+}
+
+// aclRules are the rights that a user of this package needs, on keys that begin with the prefix.
+const aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* +set +get +mget +del +pexpire +pttl +eval +evalsha +script|load " +
+	"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +time +role +select"
+
+// explained makes the steps of the prelude say what a user lacks that they are refused for (R22), and optional if that is
+// allowed. Steps that are optional by themselves are left alone.
+func (c *Client) explained(steps []conn.Step) []conn.Step {
+	for i := range steps {
+		if steps[i].Optional {
+			continue
+		}
+		name := stepName(steps[i].Command)
+		steps[i].Check = permitted(name, steps[i].Check)
+		if c.config.Allow.MissingPermissions {
+			steps[i].Optional = true
+			c.trials = append(c.trials, trial{step: i, name: name})
+		}
+	}
+	return steps
+}
+
+// A trial is a step of the prelude that may fail.
+type trial struct {
+	step int
+	name string
+}
+
+// remarks warns of what a server did not do in the prelude, though locks need it.
+func (c *Client) remarks(s *conn.Server) []string {
+	var lacking []string
+	for _, t := range c.trials {
+		if s.Accepted>>t.step&1 == 0 {
+			lacking = append(lacking, t.name)
+		}
+	}
+	if lacking == nil {
+		return nil
+	}
+	return []string{"the trial of what locks need failed: " + strings.Join(lacking, ", ") + " (" + aclRules + ")"}
+}
+
+// errStep is a step that was refused for another reason than a missing permission; conn adds the node's own words.
+var errStep = errors.New("redlock: a step of the prelude was refused")
+
+// permitted judges a step's reply, and explains a missing permission. It names the command and never a key (R27).
+func permitted(name string, check func(resp.Value) error) func(resp.Value) error {
+	return func(v resp.Value) error {
+		switch {
+		case lacksPermission(v):
+			return &multiplex.PreflightError{
+				Check: "permissions", Found: "the user may not " + name,
+				Advice: "grant what is missing: " + aclRules + "; Allow.MissingPermissions overrides this",
+				Err:    multiplex.ErrPermissions,
+			}
+		case check != nil:
+			return check(v)
+		case v.IsError():
+			return errStep
+		}
+		return nil
+	}
+}
+
+// lacksPermission reports an error for want of a permission. One that arises within a script has no class of its own on all
+// servers.
+func lacksPermission(v resp.Value) bool {
+	return conn.ClassOf(v) == conn.ClassNoPerm ||
+		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||
+		v.IsError() && bytes.Contains(v.Bytes(), []byte("can't run this command"))
+}
+
+// stepName is what a step's command is called: its first word, and for a script's the second, or what the script does.
+func stepName(command []byte) string {
+	words := bytes.Split(command, []byte("\r\n")) // *2 $6 SCRIPT $4 LOAD …
+	switch name := string(words[2]); name {
+	case "SCRIPT":
+		return name + " " + string(words[4])
+	case "EVALSHA":
+		return name + " of a script with GET"
+	default:
+		return name
+	}
+}
