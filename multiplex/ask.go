@@ -61,7 +61,7 @@ func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, 
 			// Known already, so it is said at once and nothing is sent that would have to be undone (R26).
 			return nil, Receipt{}, false, g.absent()
 		}
-		if g.fullLog() || len(g.log.buf) >= maxUnflushed {
+		if g.fullLog() || len(g.log.buf)+g.unpacked >= maxUnflushed {
 			return nil, Receipt{}, false, ErrOverloaded
 		}
 	}
@@ -92,22 +92,33 @@ func (g *Group) fullLog() bool {
 func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
 	r.begin(kind, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
+	if cmd.inbox != nil {
+		r.post(cmd)
+	}
 	g.longest = max(g.longest, cmd.TTL)
 	if kind.Release || kind.Script {
 		r.command = append(r.command[:0], cmd.Bytes...)
 	}
 	g.wakeWatch(r)
-	if kind.Merger != nil && ctx != nil && ctx.Err() == nil {
+	if kind.Merger != nil && (cmd.inbox != nil || ctx != nil && ctx.Err() == nil) {
 		r.key = cmd.Key
 		g.gathered = append(g.gathered, r)
+		if cmd.inbox != nil {
+			g.unpacked += len(cmd.Bytes)
+			return false // Flush follows
+		}
 		return g.takeFlush()
 	}
-	return g.place(r, cmd.Bytes) && g.takeFlush()
+	if kind.Behind {
+		g.pack()
+	}
+	return g.place(r, cmd.Bytes) && cmd.inbox == nil && g.takeFlush()
 }
 
 // place counts the votes of the nodes that are not there as failed, and puts the round into the log. It reports false if
 // nobody is there at all. The caller holds the mutex.
 func (g *Group) place(r *round, command []byte) bool {
+	r.discounted = g.quarantined
 	if missing := everyone(g.size) &^ g.live; missing != 0 {
 		g.failMissing(r, missing)
 	}

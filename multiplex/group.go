@@ -86,6 +86,8 @@ type Kind struct {
 	Undo *Kind
 	// Merger, for releases and extensions, merges those that are awaited and wait for the same flush. If nil, none are.
 	Merger *Merger
+	// Behind puts the command behind all that wait to be merged, which others may overtake: it undoes one of those.
+	Behind bool
 }
 
 // A Command is what Ask and Tell send. It is read during the call only; its bytes are copied, so they may stand in the
@@ -103,6 +105,9 @@ type Command struct {
 	Undo []byte
 	// Late, if not nil, is asked once a quorum granted: whether that was too late to be of use. It must not wait.
 	Late func() bool
+
+	inbox *Outcomes // of a posted command
+	tag   any
 }
 
 // A Part is a part of a command's bytes, from one offset to another.
@@ -129,6 +134,7 @@ type Group struct {
 	log      broadcast
 	live     Set      // nodes that get new rounds
 	gathered []*round // awaited releases and extensions that the next flush merges
+	unpacked int      // bytes of those among them that were posted
 	flushing bool
 	holding  bool          // nobody flushes: whoever hands out answers will
 	lanes    bool          // some node's lane waits to be written
@@ -138,6 +144,8 @@ type Group struct {
 	timer    *time.Timer   // wakes the watch; its Reset needs the mutex
 	longest  time.Duration // TTL asked for so far, for ledgers
 	changed  chan struct{} // closed and replaced when a node's state changes
+	// quarantined are the nodes that may have forgotten keys: what they grant anew does not count (R23).
+	quarantined Set
 
 	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
 	claims atomic.Int64

@@ -40,6 +40,7 @@ func (g *Group) pack() {
 	}
 	clear(g.gathered)
 	g.gathered = g.gathered[:0]
+	g.unpacked = 0
 }
 
 // alike is how many rounds, from the first on, may travel together: those with the same merger, up to the bound.
@@ -53,6 +54,9 @@ func alike(rounds []*round) int {
 
 // placeMerged puts several rounds into the log as one carrier, which takes over the hold that the log would have on each.
 func (g *Group) placeMerged(parts []*round) {
+	for _, p := range parts {
+		p.discounted = g.quarantined
+	}
 	if missing := everyone(g.size) &^ g.live; missing != 0 {
 		for _, p := range parts {
 			g.failMissing(p, missing)

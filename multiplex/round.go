@@ -31,11 +31,16 @@ type round struct {
 	parts   []*round
 	carrier bool      // goes back among the carriers, whose commands are long
 	itself  [1]*round // what members returns for any other round
+	inbox   *Outcomes // for a posted round: where it goes when it is decided
+	tag     any       // of a posted round
+
+	// discounted are the nodes that were quarantined when the round got its place in the log (R23).
+	discounted Set
 
 	// causes say why a node's vote is missing; nil with the failed bit set is a timeout.
 	causes [MaxNodes]atomic.Pointer[fault]
 	wake   chan struct{} // holds one wake-up
-	next   *round        // in a free list
+	next   *round        // in a free list, or an inbox
 }
 
 // The word, from the low end:
@@ -144,8 +149,8 @@ func (r *round) conclude(reason uint64) bool {
 	}
 }
 
-// rouse wakes the caller if it was asleep when the word was w, or waited in the poller. Only the one that decided the
-// round calls it, so the channel never holds more than one wake-up.
+// rouse wakes the caller if it was asleep when the word was w, or waited in the poller, and hands a posted round over. Only
+// the one that decided the round calls it, so the channel never holds more than one wake-up, and an inbox no round twice.
 func (r *round) rouse(w uint64) {
 	if w&(parked|polling) == 0 {
 		return
@@ -157,6 +162,10 @@ func (r *round) rouse(w uint64) {
 	}
 	if p != nil {
 		p.waiting.Add(-1)
+	}
+	if r.inbox != nil {
+		r.inbox.put(r)
+		return
 	}
 	r.wake <- struct{}{}
 }
@@ -195,6 +204,7 @@ func (r *round) clear() {
 		r.blamed.Store(false)
 	}
 	r.ctx, r.kind, r.receipt = nil, nil, Receipt{}
+	r.inbox, r.tag, r.discounted = nil, nil, 0
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}
