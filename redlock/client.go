@@ -46,6 +46,9 @@ type Config struct {
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// ClientName is what CLIENT LIST shows. If zero, none is set.
 	ClientName string
+	// ReleaseOnClose has Close release the locks that Hold and Do hold. If zero, they stay until their TTL ends, as a plain
+	// Lock does in any case (R28).
+	ReleaseOnClose bool
 	// Portable has a goroutine read from each node, as it is with TLS, with NetDial and on systems other than Linux. If
 	// zero, callers read their own replies from plain TCP and unix sockets where that can be had.
 	Portable bool
@@ -58,6 +61,7 @@ type Client struct {
 	group      *multiplex.Group
 	tokens     tokens
 	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
+	keeper     *keeper      // looks after the holds
 }
 
 // Open is New with the nodes' URLs and everything else as zero.
@@ -92,6 +96,7 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	c.keeper = newKeeper(c)
 	c.waitForFirst()
 	return c, nil
 }
@@ -219,5 +224,11 @@ func (c *Client) Nodes() []NodeStatus {
 
 // Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
 // timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
-// TTL ends. Nothing of the client is left when Close returns.
-func (c *Client) Close(ctx context.Context) error { return c.group.Close(ctx) }
+// TTL ends, unless Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with
+// ErrClosed in any case. Nothing of the client is left when Close returns.
+func (c *Client) Close(ctx context.Context) error {
+	c.keeper.wind(ctx)
+	err := c.group.Close(ctx)
+	c.keeper.halt()
+	return err
+}

@@ -33,13 +33,20 @@ var (
 	//go:embed extend_many.lua
 	extendManySource string
 
+	//go:embed heal.lua
+	healSource string
+	//go:embed shorten.lua
+	shortenSource string
+
 	releaseScript     = newScript(releaseSource)
 	extendScript      = newScript(extendSource)
 	releaseManyScript = newScript(releaseManySource)
 	extendManyScript  = newScript(extendManySource)
+	healScript        = newScript(healSource)
+	shortenScript     = newScript(shortenSource)
 
 	// scripts are all that a node must know.
-	scripts = []*script{&releaseScript, &extendScript, &releaseManyScript, &extendManyScript}
+	scripts = []*script{&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript}
 )
 
 // The three commands of the algorithm, and what their replies mean.
