@@ -147,11 +147,12 @@ func (k *keeper) turn() (more bool) {
 	now := k.clock()
 	k.mu.Lock()
 	closing := k.closing
+	k.due = k.due[:0:keeperBatch]
 	switch {
 	case closing || k.ranAhead(now):
-		k.due = k.schedule.takeAll(k.due[:0])
-	default:
-		k.due = k.schedule.take(k.due[:0:keeperBatch], k.time(now)+windowMost)
+		k.due = k.schedule.takeAll(k.due)
+	case k.schedule.first() <= k.time(now):
+		k.due = k.schedule.take(k.due, k.time(now)+windowMost)
 	}
 	k.mu.Unlock()
 	if closing {
