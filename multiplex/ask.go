@@ -61,7 +61,7 @@ func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, 
 			// Known already, so it is said at once and nothing is sent that would have to be undone (R26).
 			return nil, Receipt{}, false, g.absent(needed)
 		}
-		if g.fullLog() || len(g.log.buf) >= maxUnflushed {
+		if g.fullLog() || len(g.log.buf)+g.unpacked >= maxUnflushed {
 			return nil, Receipt{}, false, ErrOverloaded
 		}
 	}
@@ -92,17 +92,27 @@ func (g *Group) fullLog() bool {
 func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
 	r.begin(kind, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
+	if cmd.inbox != nil {
+		r.post(cmd)
+	}
 	g.longest = max(g.longest, cmd.TTL)
 	if kind.Release || kind.Script {
 		r.command = append(r.command[:0], cmd.Bytes...)
 		r.key = cmd.Key
 	}
 	g.wakeWatch(r)
-	if kind.Merger != nil && ctx != nil && ctx.Err() == nil {
+	if kind.Merger != nil && (cmd.inbox != nil || ctx != nil && ctx.Err() == nil) {
 		g.gathered = append(g.gathered, r)
+		if cmd.inbox != nil {
+			g.unpacked += len(cmd.Bytes)
+			return false // Flush follows
+		}
 		return g.takeFlush()
 	}
-	return g.place(r, cmd.Bytes) && g.takeFlush()
+	if kind.Behind {
+		g.pack()
+	}
+	return g.place(r, cmd.Bytes) && cmd.inbox == nil && g.takeFlush()
 }
 
 // place counts the votes of the nodes that are not there, or do not count, as failed, and puts the round into the log. It

@@ -36,6 +36,7 @@ func (g *Group) wind(ctx context.Context) error {
 	g.mu.Lock()
 	g.endRounds(func(r *round) bool { return !r.kind.Release })
 	g.mu.Unlock()
+	g.Flush() // what was posted and is not written yet
 	begun := g.now()
 	if err := waitFor(ctx, g.unwound, unwindMost); err != nil {
 		return err

@@ -115,6 +115,8 @@ type Kind struct {
 	// Native, for releases, are other forms of the same command, the best first: the first that every node has which is up
 	// is what goes into the log, and merges nothing (R25). If nil, or where nodes have none in common, the command as given.
 	Native []Form
+	// Behind puts the command behind all that wait to be merged, which others may overtake: it undoes one of those.
+	Behind bool
 }
 
 // A Command is what Ask and Tell send. It is read during the call only; its bytes are copied, so they may stand in the
@@ -132,6 +134,9 @@ type Command struct {
 	Undo []byte
 	// Late, if not nil, is asked once a quorum granted: whether that was too late to be of use. It must not wait.
 	Late func() bool
+
+	inbox *Outcomes // of a posted command
+	tag   any
 }
 
 // A Part is a part of a command's bytes, from one offset to another.
@@ -160,6 +165,7 @@ type Group struct {
 	live     Set      // nodes that get new rounds
 	accepted uint64   // optional steps of the handshake that all live nodes accepted; see agree
 	gathered []*round // awaited releases and extensions that the next flush merges
+	unpacked int      // bytes of those among them that were posted
 	flushing bool
 	holding  bool          // nobody flushes: whoever hands out answers will
 	lanes    bool          // some node's lane waits to be written

@@ -43,6 +43,7 @@ func (g *Group) pack() {
 	}
 	clear(g.gathered)
 	g.gathered = g.gathered[:0]
+	g.unpacked = 0
 }
 
 // alike is how many rounds, from the first on, may travel together: those with the same merger, up to the bound.

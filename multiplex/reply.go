@@ -103,7 +103,21 @@ func (n *node) confirm(r *round, vote Vote) {
 	if r.receipt.Pos < n.previous.unfenced && r.owedBy(n.index) {
 		n.doubt(r)
 	}
+	if vote == Restored {
+		vote = n.judgeRestored(r)
+	}
 	n.cast(r, vote, nil)
+}
+
+// judgeRestored says what a key that was set again means: nothing, from a node that was or is quarantined (R10, R23).
+func (n *node) judgeRestored(r *round) Vote {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if (r.discounted | g.quarantined).Has(n.index) {
+		return Refused
+	}
+	return Granted
 }
 
 // refuse counts a vote that the node refused to give. A release is then owed, and tried again soon (R8).

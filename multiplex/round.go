@@ -32,6 +32,8 @@ type round struct {
 	parts   []*round
 	carrier bool      // goes back among the carriers, whose commands are long
 	itself  [1]*round // what members returns for any other round
+	inbox   *Outcomes // for a posted round: where it goes when it is decided
+	tag     any       // of a posted round
 
 	// discounted are the nodes that it was sent to, and whose vote must not make a lock, since they may have forgotten another
 	// (R23). On a claim it has failed already; whatever else sets a key must look here.
@@ -40,7 +42,7 @@ type round struct {
 	// causes say why a node's vote is missing; nil with the failed bit set is a timeout.
 	causes [MaxNodes]atomic.Pointer[fault]
 	wake   chan struct{} // holds one wake-up
-	next   *round        // in a free list
+	next   *round        // in a free list, or an inbox
 }
 
 // The word, from the low end:
@@ -149,8 +151,8 @@ func (r *round) conclude(reason uint64) bool {
 	}
 }
 
-// rouse wakes the caller if it was asleep when the word was w, or waited in the poller. Only the one that decided the
-// round calls it, so the channel never holds more than one wake-up.
+// rouse wakes the caller if it was asleep when the word was w, or waited in the poller, and hands a posted round over. Only
+// the one that decided the round calls it, so the channel never holds more than one wake-up, and an inbox no round twice.
 func (r *round) rouse(w uint64) {
 	if w&(parked|polling) == 0 {
 		return
@@ -162,6 +164,10 @@ func (r *round) rouse(w uint64) {
 	}
 	if p != nil {
 		p.waiting.Add(-1)
+	}
+	if r.inbox != nil {
+		r.inbox.put(r)
+		return
 	}
 	r.wake <- struct{}{}
 }
@@ -201,6 +207,7 @@ func (r *round) clear() {
 	}
 	r.ctx, r.kind, r.receipt, r.discounted = nil, nil, Receipt{}, 0
 	r.key, r.form = Part{}, nil
+	r.inbox, r.tag = nil, nil
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}

@@ -35,6 +35,9 @@ const (
 	Refused
 	// Failed is neither: an error, a dead connection, a timeout (R17).
 	Failed
+	// Restored is a key that was ours, was gone, and was set again (R10, healing): a grant, except from a node that is
+	// quarantined, where it is a refusal, since somebody else may have been given what this node has forgotten (R23).
+	Restored
 )
 
 // A Mode says when a round is decided.

@@ -47,6 +47,9 @@ type Config struct {
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// ClientName is what CLIENT LIST shows. If zero, none is set.
 	ClientName string
+	// ReleaseOnClose has Close release the locks that Hold and Do hold. If zero, they stay until their TTL ends, as a plain
+	// Lock does in any case (R28).
+	ReleaseOnClose bool
 	// Portable has a goroutine read from each node, as it is with TLS, with NetDial and on systems other than Linux. If
 	// zero, callers read their own replies from plain TCP and unix sockets where that can be had.
 	Portable bool
@@ -88,6 +91,7 @@ type Client struct {
 	tracer     Tracer  // without functions, if there is none
 	news       *news   // nil if nobody listens
 	trials     []trial // steps of the prelude that may fail
+	keeper     *keeper // looks after the holds
 }
 
 // Open is New with the nodes' URLs and everything else as zero.
@@ -127,6 +131,7 @@ func New(config Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	c.keeper = newKeeper(c)
 	c.startNews()
 	c.waitForFirst()
 	return c, nil
@@ -275,9 +280,12 @@ func (c *Client) Nodes() []NodeStatus {
 
 // Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
 // timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
-// TTL ends. Nothing of the client is left when Close returns.
+// TTL ends, unless Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with
+// ErrClosed in any case. Nothing of the client is left when Close returns.
 func (c *Client) Close(ctx context.Context) error {
+	c.keeper.wind(ctx)
 	err := c.group.Close(ctx)
+	c.keeper.halt()
 	c.news.close(ctx)
 	return err
 }

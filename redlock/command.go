@@ -34,17 +34,26 @@ var (
 	//go:embed extend_many.lua
 	extendManySource string
 
+	//go:embed heal.lua
+	healSource string
+	//go:embed shorten.lua
+	shortenSource string
+
 	releaseScript     = newScript(releaseSource)
 	extendScript      = newScript(extendSource)
 	releaseManyScript = newScript(releaseManySource)
 	extendManyScript  = newScript(extendManySource)
+	healScript        = newScript(healSource)
+	shortenScript     = newScript(shortenSource)
 
 	//go:embed seal.lua
 	sealSource string
 	sealScript = newScript(sealSource)
 
 	// scripts are all that a node must know.
-	scripts = []*script{&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &sealScript}
+	scripts = []*script{
+		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript, &sealScript,
+	}
 )
 
 // The three commands of the algorithm, and what their replies mean.

@@ -31,6 +31,7 @@ func startMemory(n int) *memory {
 	for i := range n {
 		node := redistest.NewNode(redistest.NodeConfig{})
 		teach(node)
+		teachHolds(node)
 		node.Serve(m.network.Listen(fmt.Sprintf("node%d:6379", i)))
 		m.nodes = append(m.nodes, node)
 	}
@@ -136,6 +137,34 @@ func teach(n *redistest.Node) {
 			results[i] = extendOne(db, keys[i], args[2*i], args[2*i+1])
 		}
 		return results
+	})
+}
+
+// teachHolds registers what the scripts of holds do.
+func teachHolds(n *redistest.Node) {
+	n.Script(healSource, func(keys, args []string, db *redistest.DB) any {
+		if _, ok := db.Get(keys[0]); ok {
+			return extendOne(db, keys[0], args[0], args[1])
+		}
+		ttl, err := strconv.ParseInt(args[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		db.Set(keys[0], args[0], time.Duration(ttl)*time.Millisecond)
+		return 2
+	})
+	n.Script(shortenSource, func(keys, args []string, db *redistest.DB) any {
+		if value, ok := db.Get(keys[0]); !ok || value != args[0] {
+			return 0
+		}
+		want, err := strconv.ParseInt(args[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		if rest, _ := db.TTL(keys[0]); rest == 0 || rest.Milliseconds() > want {
+			db.Expire(keys[0], time.Duration(want)*time.Millisecond)
+		}
+		return 1
 	})
 }
 

@@ -35,6 +35,18 @@ func (l Lock) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String())
 // MarshalText is String.
 func (l Lock) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
+// String tells until when the hold is valid; it names neither the resource nor the token.
+func (h *Hold) String() string { return "(hold until " + h.Until().Format("15:04:05.000") + ")" }
+
+// Format prints String for every verb.
+func (h *Hold) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String()) }
+
+// MarshalText is String.
+func (h *Hold) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// String says what it is: the context that it wraps would print the values of others.
+func (c holdContext) String() string { return "(context of a hold)" }
+
 // String tells how many nodes the client has.
 func (c *Client) String() string {
 	return "(client of " + strconv.Itoa(len(c.config.Nodes)) + " nodes)"

@@ -22,6 +22,7 @@ func bothSides(t *testing.T) map[string]func(args ...string) any {
 	node := redistest.NewNode(redistest.NodeConfig{})
 	t.Cleanup(func() { _ = node.Close() })
 	teach(node)
+	teachHolds(node)
 	node.Serve(network.Listen("node0:6379"))
 	inMemory, err := network.Dial(context.Background(), "tcp", "node0:6379")
 	require.NoError(t, err)

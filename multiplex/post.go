@@ -1,0 +1,165 @@
+package multiplex
+
+import "sync/atomic"
+
+// Posting: commands whose outcome no goroutine waits for. Whoever keeps thousands of locks posts their renewals, has them
+// written all at once, and reads what came of them from one inbox. A posted round ends as any other does: by votes, by their
+// timeouts, by Close; whoever decides it puts it into the inbox instead of waking somebody.
+
+// Post queues a command as Ask does, and returns at once: nothing is written before Flush is called or somebody else writes,
+// and it waits for nothing but the group's mutex. What came of the command arrives in the inbox, together with the tag, once
+// and in any case, if Post returns no error. The errors are those for which Ask sends nothing: an *UndecidedError when too
+// few nodes are up, ErrOverloaded, ErrClosed.
+//
+// cmd is read during the call only. Undo and Late are not looked at, and a kind with an Undo cannot be posted, since nobody
+// would undo it: that panics. The receipt says which nodes a command that is not merged went to; one that is merged may go
+// to others, that join before it is written.
+func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receipt, error) {
+	if kind.Undo != nil {
+		panic("multiplex: a claim cannot be posted")
+	}
+	posted := Command{Bytes: cmd.Bytes, Key: cmd.Key, TTL: cmd.TTL, Receipt: cmd.Receipt, inbox: inbox, tag: tag}
+	_, receipt, _, err := g.enter(nil, kind, &posted)
+	return receipt, err
+}
+
+// Flush has what was posted written, by the group's own goroutine, and sees to it that somebody reads the answers. It waits
+// for nothing but the group's mutex.
+func (g *Group) Flush() {
+	g.mu.Lock()
+	if g.unwritten() && g.takeFlush() {
+		g.handover <- struct{}{} // one has the role, so there is room
+	}
+	g.mu.Unlock()
+	// Every posted round was counted as waiting before it was published. So whoever has the role now sees that when giving it
+	// up, and calls; and if nobody has it, we do (compare Group.await).
+	if p := g.poller; p != nil && p.role.Load() == roleFree && p.waiting.Load() > 0 {
+		p.callServer()
+	}
+}
+
+// Outcomes is an inbox for what came of posted commands. Any number of groups and goroutines may put into it; one goroutine
+// at a time takes out.
+type Outcomes struct {
+	ready chan struct{}
+	top   atomic.Pointer[round] // the latest; each is linked to the one before it
+
+	rest *round // taken off already, the earliest first; owned by who takes
+}
+
+// NewOutcomes makes an empty inbox.
+func NewOutcomes() *Outcomes { return &Outcomes{ready: make(chan struct{}, 1)} }
+
+// Ready receives when there is something to take. It may also when there is nothing.
+func (o *Outcomes) Ready() <-chan struct{} { return o.ready }
+
+// An Outcome is what came of a posted command.
+type Outcome struct {
+	// Tag is what Post was given.
+	Tag any
+	// Err is nil when a quorum granted; else ErrRefused, an *UndecidedError or ErrClosed, as from Ask.
+	Err error
+	// Answers are what each node had said when the round was decided, in the order of the configuration; nil when a quorum
+	// granted.
+	Answers []Answer
+}
+
+// An Answer is what one node said to a command.
+type Answer struct {
+	Node int    // index of the node in the configuration
+	Addr string // its address, without credentials (R27)
+	// Vote is Granted, Refused or Failed; zero if the round was decided before the node's answer came.
+	Vote Vote
+	// Err is why the vote failed, else nil.
+	Err error
+}
+
+// Take appends what has come to dst, in the order in which it was decided, up to dst's capacity, and returns it. If something
+// is left, Ready receives again. It never waits, and allocates only for outcomes that are not success.
+func (o *Outcomes) Take(dst []Outcome) []Outcome {
+	for len(dst) < cap(dst) {
+		if o.rest == nil {
+			o.fetch()
+		}
+		r := o.rest
+		if r == nil {
+			return dst
+		}
+		o.rest, r.next = r.next, nil
+		dst = append(dst, r.posted())
+	}
+	if o.rest != nil || o.top.Load() != nil {
+		o.signal()
+	}
+	return dst
+}
+
+// fetch takes off all that was put in, and turns it round. All are taken at once, so no ABA can happen.
+func (o *Outcomes) fetch() {
+	for r := o.top.Swap(nil); r != nil; {
+		before := r.next
+		r.next, o.rest = o.rest, r
+		r = before
+	}
+}
+
+// put hands a decided round over. It never waits: the caller may hold the group's mutex, or read a socket.
+func (o *Outcomes) put(r *round) {
+	for {
+		top := o.top.Load()
+		r.next = top // the round is in no free list, since the inbox has a hold on it
+		if o.top.CompareAndSwap(top, r) {
+			break
+		}
+	}
+	o.signal()
+}
+
+func (o *Outcomes) signal() {
+	select {
+	case o.ready <- struct{}{}:
+	default: // it is signalled already
+	}
+}
+
+// posted reads what came of a posted round, and lets go of it.
+func (r *round) posted() Outcome {
+	w := r.word.Load()
+	o := Outcome{Tag: r.tag, Err: r.outcome(w)}
+	if o.Err != nil {
+		o.Answers = r.answers(w)
+	}
+	r.drop()
+	return o
+}
+
+// answers lists what each node had said when the round was decided.
+func (r *round) answers(w uint64) []Answer {
+	all := make([]Answer, 0, r.group.size)
+	for i, n := range r.group.nodes {
+		a := Answer{Node: i, Addr: n.addr}
+		switch {
+		case grantedOf(w).Has(i):
+			a.Vote = Granted
+		case refusedOf(w).Has(i):
+			a.Vote = Refused
+		case failedOf(w).Has(i):
+			a.Vote, a.Err = Failed, ErrTimeout
+			if why := r.causes[i].Load(); why != nil {
+				a.Err = why.err
+			}
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// post readies a round whose outcome goes to an inbox. It counts as one that waits, and as asleep, before anybody can see it:
+// whoever decides it takes it off that count and hands it over (see rouse). The caller holds the mutex.
+func (r *round) post(cmd *Command) {
+	r.inbox, r.tag = cmd.inbox, cmd.tag
+	r.word.Store(parked)
+	if p := r.group.poller; p != nil {
+		p.waiting.Add(1)
+	}
+}

@@ -1,0 +1,130 @@
+//go:build linux && !redmux_portable
+
+package multiplex
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
+)
+
+func realExtend(key, token string) []byte {
+	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(extendLua), "1", key, token, "10000")
+}
+
+// takeOn waits for so many outcomes on the real clock.
+func takeOn(t testing.TB, inbox *Outcomes, n int) []Outcome {
+	t.Helper()
+	all := make([]Outcome, 0, n)
+	patience := time.After(5 * time.Second)
+	for {
+		if all = inbox.Take(all); len(all) == n {
+			return all
+		}
+		select {
+		case <-inbox.Ready():
+		case <-patience:
+			t.Fatalf("%d outcomes of %d", len(all), n)
+		}
+	}
+}
+
+// Nobody waits for a posted command, so nobody reads its answers by itself: the group's goroutine is called at once, and not
+// found missing by the watch some milliseconds later.
+func TestPolledAnswersToPostedCommandsAreReadAtOnce(t *testing.T) {
+	g := onWire(t, startWireNodes(t, 3), patient)
+	require.NotNil(t, g.poller)
+	inbox := NewOutcomes()
+	const rounds = 50
+	bestOfThree(t, func() error {
+		var spent time.Duration
+		for i := range rounds {
+			require.NoError(t, pairOn(background, g, "k")) // a caller had the role, and left
+			start := time.Now()
+			_, err := g.Post(extendKind, &Command{Bytes: realExtend("k", "t"), TTL: long}, inbox, i)
+			require.NoError(t, err)
+			g.Flush()
+			require.Equal(t, Outcome{Tag: i}, takeOn(t, inbox, 1)[0])
+			spent += time.Since(start)
+		}
+		if mean := spent / rounds; mean > tickMost/2 {
+			return fmt.Errorf("%v for each", mean)
+		}
+		return nil
+	})
+	requireSettled(t, g)
+}
+
+// Callers come and go with the poller's role while others post. A posted outcome that nobody reads would hang the test.
+func TestPolledPostedAmongCallers(t *testing.T) {
+	g := onWire(t, startWireNodes(t, 3), patient)
+	stop := make(chan struct{})
+	var callers sync.WaitGroup
+	for i := range 3 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					if err := pairOn(background, g, fmt.Sprint("c", i)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	inbox := NewOutcomes()
+	for i := range 2000 {
+		n := 1 + i%7
+		for range n {
+			_, err := g.Post(extendKind, &Command{Bytes: realExtend("k", "t"), TTL: long}, inbox, nil)
+			require.NoError(t, err)
+		}
+		g.Flush()
+		for _, o := range takeOn(t, inbox, n) {
+			require.NoError(t, o.Err)
+		}
+	}
+	close(stop)
+	callers.Wait()
+	requireSettled(t, g)
+}
+
+// Posting allocates nothing once pools and buffers have their size.
+func TestPolledPostingAllocatesNothing(t *testing.T) {
+	if poisoning {
+		t.Skip("the race detector allocates")
+	}
+	g := onServers(t, redistest.Servers(t, 3), patient)
+	_, err := claimOn(background, g, "k", "t")
+	require.NoError(t, err)
+	inbox := NewOutcomes()
+	command := Command{Bytes: realExtend("k", "t"), TTL: long}
+	room := make([]Outcome, 0, 64)
+	run := func() {
+		for range 64 {
+			if _, err := g.Post(extendKind, &command, inbox, &command); err != nil {
+				t.Error(err)
+			}
+		}
+		g.Flush()
+		for left := 64; left > 0; left -= len(inbox.Take(room)) {
+			<-inbox.Ready()
+		}
+	}
+	for range 50 {
+		run()
+	}
+	best := testing.AllocsPerRun(20, run)
+	for try := 0; try < 10 && best > 0; try++ {
+		best = min(best, testing.AllocsPerRun(20, run))
+	}
+	require.Zero(t, best, "allocations for 64 posted commands")
+}

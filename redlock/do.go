@@ -1,0 +1,70 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Do is DoHold with this TTL and no other option.
+func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn func(context.Context) error) error {
+	return c.DoHold(ctx, resource, HoldOptions{TTL: ttl}, fn)
+}
+
+// DoHold locks a resource, waiting for it as Hold does, runs fn while it holds the lock, and releases it, also if fn panics
+// (R14). fn's context ends when the hold does, as Hold.Context says, and when ctx ends; the cause is that of whichever was
+// first, and fn must return then. The release does not depend on ctx; it is waited for up to the vote timeout. fn never starts
+// with less validity than Config.MinValidity.
+//
+// The error is that of getting the lock, if fn was not called. Else it is fn's own, and why the hold had ended before fn
+// returned, and the release's, joined as far as there are several, so that errors.Is finds each. nil means that all of fn was
+// done under the lock.
+func (c *Client) DoHold(
+	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
+) (err error) {
+	h, err := c.Hold(ctx, resource, options)
+	if err != nil {
+		return err
+	}
+	run, end := h.during(ctx)
+	called := false
+	defer func() {
+		end()
+		cause := h.Err() // before the release gives it another
+		released := h.Release(context.WithoutCancel(ctx))
+		if called {
+			err = joined(err, cause, released)
+		}
+	}()
+	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
+		return ErrExpired // this goroutine was kept from running meanwhile
+	}
+	called = true
+	return fn(run)
+}
+
+// during is the hold's context, which ends with ctx too. end lets go of both.
+func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
+	inner, cancel := context.WithCancelCause(h.context)
+	free := func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		inner, free = context.WithDeadline(inner, deadline) // so that fn sees it
+	}
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return holdContext{inner, h}, func() {
+		stop()
+		free()
+		cancel(nil)
+	}
+}
+
+// joined are those of the errors that are any, and that the first is not already.
+func joined(own, cause, released error) error {
+	if cause != nil && errors.Is(own, cause) {
+		cause = nil
+	}
+	if cause == nil && released == nil {
+		return own // itself, for those who compare
+	}
+	return errors.Join(own, cause, released)
+}

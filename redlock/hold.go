@@ -1,0 +1,296 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+)
+
+// HoldOptions says how a lock is held. TTL must be set; everything else works as zero.
+type HoldOptions struct {
+	// TTL is how long the lock outlives a client that has crashed: the life of its keys, from the last renewal on. The shorter
+	// it is, the more often it is renewed: at a third of the validity.
+	TTL time.Duration
+	// MaxHold bounds how long the context lasts, from the grant on. If zero, nothing does.
+	MaxHold time.Duration
+	// MaxExtensions bounds how often the lock is renewed. If zero, nothing does.
+	MaxExtensions int
+	// NoRenewal leaves the lock as it was granted: the context ends with its validity. If zero, it is renewed.
+	NoRenewal bool
+	// MinHold keeps the lock from others for that long from the grant on, and up to the drift of clocks longer, though it be
+	// released before: so that a job that each of many schedulers starts at the same time runs once, however short it is and
+	// however their clocks differ. At most the TTL. If zero, a release takes effect at once.
+	MinHold time.Duration
+	// Heal has each renewal set the key again on nodes that have forgotten it, unless they have given it to somebody else, and
+	// count as grants where that is safe (R10): so a lock survives more restarts one after another than a quorum does. It
+	// costs the nodes a command for each renewal, where others travel together. If zero, a missing key is a refusal.
+	Heal bool
+}
+
+// ErrHoldOptions is a HoldOptions that cannot work; the error says why. Nothing was sent.
+var ErrHoldOptions = errors.New("redlock: bad options for a hold")
+
+func (o HoldOptions) check() (HoldOptions, error) {
+	ttl, err := checkTTL(o.TTL)
+	if err != nil {
+		return o, err
+	}
+	o.TTL = ttl
+	switch {
+	case o.MaxHold < 0 || o.MaxExtensions < 0 || o.MinHold < 0:
+		return o, fmt.Errorf("%w: a bound is negative", ErrHoldOptions)
+	case o.MinHold > ttl:
+		return o, fmt.Errorf("%w: MinHold is longer than the TTL", ErrHoldOptions)
+	}
+	return o, nil
+}
+
+// bound and extensions are the options as a renewal has them.
+func (o HoldOptions) bound() time.Duration {
+	if o.MaxHold == 0 {
+		return never
+	}
+	return o.MaxHold
+}
+
+func (o HoldOptions) extensions() int {
+	switch {
+	case o.NoRenewal:
+		return 0
+	case o.MaxExtensions == 0:
+		return -1
+	}
+	return o.MaxExtensions
+}
+
+// A Hold is a lock that renews itself until it is released, its bound is reached, or it is lost (R13). Work under it ends
+// with its context. All methods may be called from any goroutine.
+//
+// No goroutine and no timer belong to it: one goroutine of the client looks after all holds. It must be released, also when
+// its context has ended: a hold that is forgotten is renewed for ever.
+type Hold struct {
+	client  *Client
+	options HoldOptions
+	begun   instant // when the attempt that was granted began
+	context context.Context
+	cancel  context.CancelCauseFunc
+	ends    holdEnds
+	said    atomic.Pointer[account] // what came of the last renewal, nil after one that was granted
+
+	mu      sync.Mutex // guards the following. The group may be called while it is held, but see holdContext.Err
+	lock    Lock
+	granted instant // when the attempt or renewal began that the validity counts from
+	asked   instant // when the renewal in flight began
+	renewal renewal
+
+	// The following are guarded by the keeper's mutex.
+	at    time.Duration // when the keeper looks at it, on the keeper's clock
+	place int           // in the schedule
+	gone  bool          // not to be put into the schedule any more
+}
+
+// Hold locks a resource, waiting for it as Acquire does, and keeps it until Release. ctx bounds the waiting only; its values
+// are the hold's, but neither its cancellation nor its deadline: a deadline for waiting must not end the work. The errors are
+// those of Acquire, and ErrHoldOptions.
+func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
+	for {
+		h, slept, err := c.hold(ctx, resource, options, c.Acquire)
+		if !slept {
+			return h, err
+		}
+	}
+}
+
+// TryHold is Hold with one attempt, as TryAcquire.
+func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
+	h, _, err := c.hold(ctx, resource, options, c.TryAcquire)
+	return h, err
+}
+
+type acquirer func(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
+
+// hold acquires and keeps. slept says that the lock was granted, but that the machine slept meanwhile, for so long that it
+// may be over.
+func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acquire acquirer) (h *Hold, slept bool, err error) {
+	if o, err = o.check(); err != nil {
+		return nil, false, err
+	}
+	before := c.keeper.clock()
+	lock, err := acquire(ctx, resource, o.TTL)
+	if err != nil {
+		return nil, false, err
+	}
+	// The lock knows two clocks. If the third has moved, it is not known whether before or after the attempt began.
+	begun := instant{lock.until.Add(drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
+	h = c.newHold(ctx, lock, begun, o)
+	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
+		c.abandon(lock)
+		return nil, true, ErrExpired
+	}
+	if !c.keeper.keep(h) {
+		c.abandon(lock)
+		return nil, false, ErrClosed
+	}
+	return h, false, nil
+}
+
+// abandon gives back a lock that nobody gets (R7).
+func (c *Client) abandon(lock Lock) {
+	var room [commandRoom]byte
+	c.group.Tell(releaseKind, &multiplex.Command{
+		Bytes: c.appendRelease(room[:0], lock.resource, &lock.token), TTL: lock.ttl, Receipt: lock.receipt,
+	})
+}
+
+func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOptions) *Hold {
+	validity := o.TTL - drift(o.TTL, c.config.DriftFactor)
+	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: begun, place: unplaced}
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	h.context, h.cancel = holdContext{inner, h}, cancel
+	h.renewal = newRenewal(validity, o.bound(), o.extensions())
+	h.ends.set(c.keeper.begun, begun, validity)
+	return h
+}
+
+// Context ends when the hold does: by Release, by MaxHold, by Client.Close, or, fired a little before the end of validity and
+// by the local clocks alone, because no renewal was granted in time (R13). context.Cause says which: ErrReleased, ErrMaxHold,
+// ErrClosed, or a *LostError, which is ErrLost. It has the values of the context that Hold was called with.
+//
+// Its Err reads the clocks, so that it tells of a lost lock also where the process was stopped and no timer has gone off yet
+// (R15). That of contexts derived from it does not.
+func (h *Hold) Context() context.Context { return h.context }
+
+// Err is nil while the lock is held, and then why it is not, as Context says. It reads the clocks (R15).
+func (h *Hold) Err() error {
+	if h.context.Err() == nil {
+		return nil
+	}
+	return context.Cause(h.context)
+}
+
+// Lock is the lock as it is now. Ask it for what it is; to end the hold, release the Hold. Releasing the Lock does not end the
+// renewal, and where the hold heals may miss nodes that were healed since.
+func (h *Hold) Lock() Lock {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lock
+}
+
+// Resource is what is locked, without the prefix.
+func (h *Hold) Resource() string { return h.lock.resource } // it never changes
+
+// Until is when the validity ends, by the local clock, unless the lock is renewed before.
+func (h *Hold) Until() time.Time { return h.Lock().until }
+
+// Validity is how long the lock is still certain to be ours, as of the last renewal that was granted; zero or less when it was
+// lost or released. It reads the monotonic and the wall clock, and how long the machine has slept, and believes the worst
+// (R4, R15).
+func (h *Hold) Validity() time.Duration {
+	left := h.ends.remaining(h.client.keeper.begun, h.client.keeper.clock())
+	if cause := context.Cause(h.context); cause != nil && !errors.Is(cause, ErrMaxHold) && !errors.Is(cause, ErrClosed) {
+		return min(left, 0)
+	}
+	return left
+}
+
+// Release ends the hold: its renewal, then its context, and then the lock, as Lock.Release does, with the same errors:
+// ErrNotHeld says that the lock was lost before. With MinHold the keys are left for what remains of that time, and it waits
+// for the nodes' answers to that. Releasing twice is harmless.
+func (h *Hold) Release(ctx context.Context) error {
+	lock := h.finish(ErrReleased)
+	h.client.keeper.forget(h)
+	var room [commandRoom]byte
+	kind, command := h.undo(&lock, room[:0])
+	_, err := h.client.group.Ask(ctx, kind, &command)
+	if err == nil {
+		return nil
+	}
+	return h.client.failed(ctx, translate(err, ErrNotHeld), nil)
+}
+
+// finish ends renewal and context, and returns the lock as it was left: no renewal is queued after that.
+func (h *Hold) finish(cause error) Lock {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cancel(cause)
+	h.renewal, _ = h.renewal.on(onEnd, 0, 0)
+	return h.lock
+}
+
+// undo is the command that ends the lock, encoded into room: a release, or, while MinHold lasts, one that shortens what is
+// left of its keys' lives to the rest of that.
+func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.Kind, multiplex.Command) {
+	c := h.client
+	command := multiplex.Command{Key: c.keyPart(lock.resource), TTL: lock.ttl, Receipt: lock.receipt}
+	// By the monotonic clock, which says least after a suspend: this time is for others, who shall wait long enough.
+	if rest := h.options.MinHold - c.keeper.clock().at.Sub(h.begun.at); rest > 0 {
+		rest = rest + drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
+		command.Bytes = c.appendShorten(room, lock.resource, &lock.token, rest)
+		return shortenKind, command
+	}
+	command.Bytes = c.appendRelease(room, lock.resource, &lock.token)
+	return releaseKind, command
+}
+
+// step feeds an event to the renewal. The caller holds the mutex.
+func (h *Hold) step(e renewalEvent, now instant, jitter float64) (act renewalAction) {
+	h.renewal, act = h.renewal.on(e, now.since(h.granted), jitter)
+	if act == toProlong {
+		h.granted = h.asked
+		h.lock.until = later(h.lock.until, h.granted.at.Add(h.renewal.validity))
+		h.ends.set(h.client.keeper.begun, h.granted, h.renewal.validity)
+		h.said.Store(nil)
+	}
+	return act
+}
+
+// lose ends the context because the lock is lost. Only the first cause counts.
+func (h *Hold) lose(refused bool) {
+	h.cancel(lostError(refused, h.said.Load(), h.client.keeper.addrs))
+}
+
+// A holdContext is a hold's context.
+type holdContext struct {
+	context.Context
+	hold *Hold
+}
+
+// Err is called by whoever has the context, also from inside the group, under its mutex: it takes none of ours but that of the
+// context, and asks nothing of the group.
+func (c holdContext) Err() error {
+	if c.Context.Err() == nil {
+		k := c.hold.client.keeper
+		if c.hold.ends.remaining(k.begun, k.clock()) <= 0 {
+			c.hold.lose(false)
+		}
+	}
+	return c.Context.Err()
+}
+
+// holdEnds are when a validity ends, by each clock, from some beginning on. One who reads them while they are changed finds for
+// each clock the end before or the end after the change, both of which were granted.
+type holdEnds struct{ monotonic, wall, awake atomic.Int64 }
+
+func (e *holdEnds) set(zero, granted instant, validity time.Duration) {
+	monotonic := granted.at.Sub(zero.at)
+	wall, slept := granted.ahead(zero)
+	e.monotonic.Store(int64(monotonic + validity))
+	e.wall.Store(int64(monotonic + wall + validity))
+	e.awake.Store(int64(monotonic + slept + validity))
+}
+
+// remaining is the time until the end by the clock that says least.
+func (e *holdEnds) remaining(zero, now instant) time.Duration {
+	monotonic := now.at.Sub(zero.at)
+	wall, slept := now.ahead(zero)
+	return min(
+		time.Duration(e.monotonic.Load())-monotonic,
+		time.Duration(e.wall.Load())-monotonic-wall,
+		time.Duration(e.awake.Load())-monotonic-slept,
+	)
+}

@@ -1,0 +1,504 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Holds of these tests have a TTL of ten seconds, and so this validity from the start of the grant or renewal on.
+const (
+	holdTTL      = 10 * time.Second
+	holdValidity = holdTTL - 102*ms
+	holdMargin   = holdValidity / 1000
+	holdThird    = holdValidity / 3
+)
+
+// exactClient is a client to whom the machine never sleeps, which costs the readings of a clock their last nanoseconds.
+func exactClient(t *testing.T, m *memory, config Config) *Client {
+	t.Helper()
+	c := m.client(t, config)
+	c.keeper.clock = func() instant { return instant{at: time.Now()} }
+	c.keeper.begun = c.keeper.clock()
+	return c
+}
+
+func mustHold(t *testing.T, c *Client, resource string, o HoldOptions) *Hold {
+	t.Helper()
+	if o.TTL == 0 {
+		o.TTL = holdTTL
+	}
+	h, err := c.TryHold(context.Background(), resource, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { h.keepNoMore() })
+	return h
+}
+
+// keepNoMore ends a hold that a test left, so that simulated time can end.
+func (h *Hold) keepNoMore() { h.client.keeper.forget(h) }
+
+// extensions counts the commands by which a node was asked to extend something.
+func extensions(n *redistest.Node) int {
+	count := 0
+	for _, e := range n.Log() {
+		if e.Args[0] != "EVALSHA" || strings.HasPrefix(e.Args[3], "redlock:trial:") {
+			continue
+		}
+		switch e.Args[1] {
+		case extendScript.digest, extendManyScript.digest, healScript.digest:
+			count++
+		}
+	}
+	return count
+}
+
+// silence makes answers of all nodes take longer than any test.
+func (m *memory) silence() {
+	for i := range m.nodes {
+		m.delay(i, time.Hour)
+	}
+}
+
+// recover ends the silence, and forgets what was under way, so that the test's end need not wait for it.
+func (m *memory) recover() {
+	for i := range m.nodes {
+		m.delay(i, 2*ms)
+		m.link(i).Reset()
+	}
+}
+
+// awaitEnd waits until a context ends and returns how long it took.
+func awaitEnd(t *testing.T, ctx context.Context) time.Duration {
+	t.Helper()
+	start := time.Now()
+	select {
+	case <-ctx.Done():
+	case <-time.After(10 * time.Minute):
+		t.Fatal("the context has not ended")
+	}
+	return time.Since(start)
+}
+
+func TestAHoldRenewsItselfAtAThirdOfItsValidity(t *testing.T) { // R13
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		a, b := exactClient(t, m, Config{}), m.client(t, Config{})
+		start := time.Now()
+		h := mustHold(t, a, "r", HoldOptions{})
+		require.Equal(t, start.Add(holdValidity), h.Until())
+		require.Equal(t, "r", h.Resource())
+		for renewals := range 20 {
+			time.Sleep(time.Until(start.Add(time.Duration(renewals+1)*holdThird - ms)))
+			require.Equal(t, renewals, extensions(m.nodes[0]))
+			require.NoError(t, h.Err())
+			_, err := b.TryAcquire(context.Background(), "r", time.Second)
+			require.Equal(t, ErrHeld, err)
+			time.Sleep(4 * ms)
+			require.Equal(t, renewals+1, extensions(m.nodes[0]))
+			require.Equal(t, start.Add(time.Duration(renewals+1)*holdThird+holdValidity), h.Until(), "from its start on (R4)")
+			require.Equal(t, h.Until(), h.Lock().Until())
+			require.Equal(t, time.Until(h.Until()), h.Validity())
+		}
+		require.NoError(t, h.Release(context.Background()))
+		require.Equal(t, ErrReleased, h.Err())
+		require.Equal(t, ErrReleased, context.Cause(h.Context()))
+		require.LessOrEqual(t, h.Validity(), time.Duration(0))
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys())
+		require.Equal(t, ErrNotHeld, h.Release(context.Background()), "twice is harmless")
+		before := extensions(m.nodes[0])
+		time.Sleep(time.Minute)
+		require.Equal(t, before, extensions(m.nodes[0]), "nothing is renewed after the release")
+	})
+}
+
+// The context is the caller's in what it carries, and not in when it ends: a deadline for waiting must not end the work.
+func TestAHoldsContextHasValuesOnly(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		type key struct{}
+		ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), key{}, "value"), time.Second)
+		h, err := c.Hold(ctx, "r", HoldOptions{TTL: holdTTL})
+		require.NoError(t, err)
+		cancel()
+		time.Sleep(time.Minute)
+		require.NoError(t, h.Context().Err())
+		require.Equal(t, "value", h.Context().Value(key{}))
+		_, limited := h.Context().Deadline()
+		require.False(t, limited)
+		derived, cancelDerived := context.WithCancel(h.Context())
+		defer cancelDerived()
+		require.NoError(t, h.Release(context.Background()))
+		require.Equal(t, ErrReleased, context.Cause(derived), "at once, by no goroutine")
+	})
+}
+
+// Silence is the loss that no reply tells of: the context ends by local time alone, a thousandth of the validity before its end,
+// and says what each node said (R13).
+func TestSilenceEndsAHoldBeforeItsValidity(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		start := time.Now()
+		h := mustHold(t, c, "r", HoldOptions{})
+		m.silence()
+		awaitEnd(t, h.Context())
+		require.Equal(t, holdValidity-holdMargin, time.Since(start), "to the nanosecond")
+		requireLost(t, h, false, 5, func(err error) bool {
+			return errors.Is(err, multiplex.ErrTimeout) || errors.Is(err, multiplex.ErrDown)
+		})
+	})
+}
+
+// requireLost checks that a hold is lost and that the error names each node.
+func requireLost(t *testing.T, h *Hold, refused bool, nodes int, reason func(error) bool) *LostError {
+	t.Helper()
+	err := h.Err()
+	require.ErrorIs(t, err, ErrLost)
+	require.ErrorIs(t, h.Context().Err(), context.Canceled)
+	var lost *LostError
+	require.ErrorAs(t, err, &lost)
+	require.Equal(t, err, context.Cause(h.Context()))
+	require.Equal(t, refused, lost.Refused)
+	require.Len(t, lost.Nodes, nodes, err)
+	for i, n := range lost.Nodes {
+		require.Equal(t, i, n.Node)
+		require.Contains(t, err.Error(), fmt.Sprintf("node %d (%s): ", i, n.Addr))
+		require.True(t, reason(n.Err), "node %d: %v", i, n.Err)
+	}
+	token := h.Lock().Token()
+	require.NotContains(t, err.Error(), string(token[:]), "R27")
+	require.LessOrEqual(t, h.Validity(), time.Duration(0))
+	return lost
+}
+
+// A renewal that is in flight, and that would be waited for, does not delay the end (R13).
+func TestARenewalInFlightDoesNotDelayTheEnd(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
+		start := time.Now()
+		h := mustHold(t, c, "r", HoldOptions{})
+		m.silence()
+		awaitEnd(t, h.Context())
+		require.Equal(t, holdValidity-holdMargin, time.Since(start))
+		requireLost(t, h, false, 3, func(err error) bool { return err == errNoAnswerYet })
+		m.recover()
+	})
+}
+
+// A grant that is complete only when the validity is over counts for nothing, and one just before it does (R10).
+func TestARenewalThatComesLate(t *testing.T) {
+	for _, c := range []struct {
+		takes time.Duration
+		held  bool
+	}{
+		{holdValidity - holdMargin - holdThird - ms, true},
+		{holdValidity - holdThird + ms, false},
+	} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			client := exactClient(t, m, Config{NodeTimeout: time.Minute})
+			h := mustHold(t, client, "r", HoldOptions{})
+			for i := range m.nodes {
+				m.link(i).Latency(ms, c.takes-ms)
+			}
+			time.Sleep(holdValidity + 100*ms)
+			require.Equal(t, c.held, h.Err() == nil)
+			m.recover()
+		})
+	}
+}
+
+// One failed renewal, or several, cost nothing while there is time for another (R13).
+func TestAFailedRenewalIsTriedAgain(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		h := mustHold(t, c, "r", HoldOptions{})
+		for _, n := range m.nodes[:3] {
+			n.Refuse("-OOM command not allowed")
+		}
+		time.Sleep(holdValidity - 2*time.Second)
+		require.NoError(t, h.Err())
+		tries := extensions(m.nodes[4])
+		require.Greater(t, tries, 3)
+		require.Less(t, tries, 20, "with growing pauses")
+		for _, n := range m.nodes[:3] {
+			n.Refuse("")
+		}
+		time.Sleep(5 * time.Second)
+		require.NoError(t, h.Err())
+		require.Greater(t, h.Validity(), 3*time.Second)
+	})
+}
+
+func TestADefiniteLossEndsAHoldAtOnce(t *testing.T) { // R13
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		start := time.Now()
+		h := mustHold(t, c, "r", HoldOptions{})
+		time.Sleep(2 * ms)
+		for _, n := range m.nodes[:3] {
+			n.DB().Set("r", stranger, 0)
+		}
+		m.delay(3, 3*ms)
+		m.delay(4, 3*ms)
+		awaitEnd(t, h.Context())
+		require.Equal(t, holdThird+2*ms, time.Since(start), "one round after the renewal began")
+		lost := requireLost(t, h, true, 5, func(err error) bool { return err == ErrNotHeld || err == errNoAnswerYet })
+		require.Equal(t, ErrNotHeld, lost.Nodes[0].Err)
+		require.Equal(t, ErrNotHeld, h.Release(context.Background()))
+		time.Sleep(5 * ms)
+		require.Equal(t, 3, m.keys(), "the other's keys were not touched, and ours are gone")
+	})
+}
+
+func TestMaxHoldEndsTheContext(t *testing.T) { // R13
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		start := time.Now()
+		h := mustHold(t, c, "r", HoldOptions{MaxHold: 12 * time.Second})
+		awaitEnd(t, h.Context())
+		require.Equal(t, 12*time.Second, time.Since(start))
+		require.Equal(t, ErrMaxHold, h.Err())
+		require.NotErrorIs(t, h.Err(), ErrLost)
+		require.Positive(t, h.Validity(), "it is not lost by that")
+		require.Equal(t, 1, extensions(m.nodes[0]), "one at 3.3 s reaches to 13.2 s: others would be of no use")
+		require.NoError(t, h.Release(context.Background()))
+		require.Equal(t, ErrMaxHold, h.Err())
+	})
+}
+
+func TestMaxExtensionsAndNoRenewal(t *testing.T) { // R10, R13
+	for _, c := range []struct {
+		options HoldOptions
+		lasts   time.Duration
+	}{
+		{HoldOptions{NoRenewal: true}, holdValidity},
+		{HoldOptions{MaxExtensions: 1}, holdThird + holdValidity},
+		{HoldOptions{MaxExtensions: 3}, 3*holdThird + holdValidity},
+	} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			client := exactClient(t, m, Config{})
+			start := time.Now()
+			h := mustHold(t, client, "r", c.options)
+			awaitEnd(t, h.Context())
+			require.Equal(t, c.lasts-holdMargin, time.Since(start))
+			requireLost(t, h, false, 0, nil)
+			require.Equal(t, c.options.MaxExtensions, extensions(m.nodes[0]))
+		})
+	}
+}
+
+func TestHoldOptionsAreChecked(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		for _, o := range []HoldOptions{
+			{TTL: time.Second, MaxHold: -1}, {TTL: time.Second, MaxExtensions: -1}, {TTL: time.Second, MinHold: -1},
+			{TTL: time.Second, MinHold: time.Second + ms},
+		} {
+			_, err := c.Hold(context.Background(), "r", o)
+			require.ErrorIs(t, err, ErrHoldOptions)
+		}
+		_, err := c.Hold(context.Background(), "r", HoldOptions{})
+		require.Equal(t, ErrTTL, err)
+		require.Zero(t, m.nodes[0].Calls("SET"))
+	})
+}
+
+// Two schedulers start one job at nearly the same time. The first is through at once; the second must not begin before the
+// minimum is over, by whichever clock, and gets it then.
+func TestMinHoldKeepsOthersOut(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		a, b := exactClient(t, m, Config{}), m.client(t, Config{})
+		start := time.Now()
+		h := mustHold(t, a, "job", HoldOptions{MinHold: 5 * time.Second})
+		time.Sleep(100 * ms)
+		require.NoError(t, h.Release(context.Background()))
+		require.Equal(t, ErrReleased, h.Err())
+		for time.Since(start) < 5*time.Second {
+			_, err := b.TryAcquire(context.Background(), "job", time.Second)
+			require.Equal(t, ErrHeld, err, time.Since(start))
+			time.Sleep(100 * ms)
+		}
+		require.NoError(t, func() error { _, err := b.Acquire(context.Background(), "job", time.Second); return err }())
+		require.LessOrEqual(t, time.Since(start), 5*time.Second+52*ms+2*ms+retryMost, "and the drift, and a retry")
+		require.Equal(t, ErrNotHeld, h.Release(context.Background()), "a release after the minimum deletes, and only ours")
+	})
+}
+
+// A release while a renewal waits to be merged: were it to overtake that, the key would have its whole TTL again.
+func TestMinHoldAndARenewalThatIsQueued(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		h := mustHold(t, c, "job", HoldOptions{MinHold: 5 * time.Second})
+		other := mustHold(t, c, "other", HoldOptions{})
+		time.Sleep(10 * ms)
+		for _, h := range []*Hold{other, h} {
+			h.mu.Lock()
+			require.NoError(t, h.renew(c.keeper.clock(), nil, c.keeper.inbox)) // and no Flush
+			h.mu.Unlock()
+		}
+		require.NoError(t, h.Release(context.Background()))
+		time.Sleep(5 * ms)
+		for _, n := range m.nodes {
+			left, ok := n.DB().TTL("job")
+			require.True(t, ok)
+			require.LessOrEqual(t, left, 5*time.Second+60*ms)
+		}
+	})
+}
+
+// Each of several holds that are due within a few milliseconds goes along with the first (R13), but none by more than is small
+// beside its own validity.
+func TestRenewalsThatFallTogetherTravelTogether(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		for i := range 20 {
+			mustHold(t, c, fmt.Sprint("r", i), HoldOptions{})
+			time.Sleep(200 * time.Microsecond)
+		}
+		time.Sleep(holdThird + 50*ms)
+		require.LessOrEqual(t, extensions(m.nodes[0]), 20*2200/5000+1, "2.2 ms apart, 5 ms together")
+	})
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		validity := 100*ms - 3*ms
+		begun := time.Now()
+		mustHold(t, c, "early", HoldOptions{TTL: 100 * ms})
+		late := mustHold(t, c, "late", HoldOptions{TTL: 100 * ms})
+		require.Equal(t, begun.Add(2*ms+validity), late.Until())
+		time.Sleep(time.Until(begun.Add(validity/3 + 4*ms)))
+		require.Equal(t, 2, extensions(m.nodes[0]), "2 ms are too much for a TTL of 100 ms")
+	})
+}
+
+func TestAShortHoldLasts(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		h := mustHold(t, c, "r", HoldOptions{TTL: 50 * ms})
+		time.Sleep(20 * time.Second)
+		require.NoError(t, h.Err())
+		require.NoError(t, h.Release(context.Background()))
+	})
+}
+
+// However many locks are held: one goroutine more than with none, and none when the client is closed.
+func TestHoldsTakeOneGoroutine(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		before := runtime.NumGoroutine()
+		var holds []*Hold
+		for i := range 200 {
+			holds = append(holds, mustHold(t, c, fmt.Sprint("r", i), HoldOptions{}))
+		}
+		synctest.Wait()
+		require.Equal(t, before+1, runtime.NumGoroutine())
+		time.Sleep(time.Minute)
+		for _, h := range holds {
+			require.NoError(t, h.Err())
+			require.NoError(t, h.Release(context.Background()))
+		}
+		c.keeper.mu.Lock()
+		require.Empty(t, c.keeper.schedule, "what was released is kept no longer")
+		c.keeper.mu.Unlock()
+	})
+}
+
+func TestCloseEndsHoldsAndLeavesTheirKeys(t *testing.T) { // R28
+	for _, releases := range []bool{false, true} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			c := exactClient(t, m, Config{ReleaseOnClose: releases})
+			var holds []*Hold
+			for i := range 100 {
+				holds = append(holds, mustHold(t, c, fmt.Sprint("r", i), HoldOptions{}))
+			}
+			least := mustHold(t, c, "least", HoldOptions{MinHold: 5 * time.Second})
+			over := mustHold(t, c, "over", HoldOptions{MaxHold: ms})
+			plain := mustAcquire(t, c, "plain", holdTTL)
+			time.Sleep(10 * ms)
+			calls := m.nodes[0].Calls("EVALSHA")
+			start := time.Now()
+			require.NoError(t, c.Close(context.Background()))
+			require.LessOrEqual(t, time.Since(start), 5*ms)
+			for _, h := range holds {
+				require.Equal(t, ErrClosed, h.Err())
+			}
+			require.Equal(t, ErrMaxHold, over.Err())
+			require.Len(t, m.holders("plain", plain.Token()), 3, "a plain lock is its owner's")
+			if !releases {
+				require.Equal(t, 3*103, m.keys())
+				return
+			}
+			require.Equal(t, 3*2, m.keys())
+			left, _ := m.nodes[0].DB().TTL("least")
+			require.InDelta(t, 5*time.Second, left, float64(100*ms))
+			require.LessOrEqual(t, m.nodes[0].Calls("EVALSHA")-calls, 4, "all in one batch")
+			_, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
+			require.Equal(t, ErrClosed, err)
+			require.Equal(t, ErrClosed, least.Release(context.Background()))
+		})
+	}
+}
+
+// Close waits for silent nodes no longer than for a vote, and not at all when its context has ended (R28).
+func TestReleaseOnCloseIsBounded(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			c := exactClient(t, m, Config{ReleaseOnClose: true})
+			h := mustHold(t, c, "r", HoldOptions{})
+			m.silence()
+			ctx, cancel := context.WithCancel(context.Background())
+			if ended {
+				cancel()
+			}
+			defer cancel()
+			start := time.Now()
+			err := c.Close(ctx)
+			if ended {
+				require.ErrorIs(t, err, context.Canceled)
+				require.LessOrEqual(t, time.Since(start), 2*ms)
+			} else {
+				require.NoError(t, err)
+				require.LessOrEqual(t, time.Since(start), 120*ms)
+			}
+			require.Equal(t, ErrClosed, h.Err())
+		})
+	}
+}
+
+// A hold that was being waited for when the client was closed.
+func TestCloseEndsTheWaitForAHold(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		mustHold(t, a, "r", HoldOptions{})
+		time.AfterFunc(time.Second, func() { _ = b.Close(context.Background()) })
+		_, err := b.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
+		require.Equal(t, ErrClosed, err)
+	})
+}
+
+// What a hold prints tells no secret (R27).
+func TestAHoldPrintsNoSecret(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		h := mustHold(t, c, "secret resource", HoldOptions{})
+		token := h.Lock().Token()
+		text, err := h.MarshalText()
+		require.NoError(t, err)
+		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
+			for _, printed := range []string{fmt.Sprintf(format, h), fmt.Sprintf(format, h.Context()), string(text)} {
+				assert.NotContains(t, printed, "secret resource", format)
+				assert.NotContains(t, printed, string(token[:]), format)
+				assert.False(t, strings.Contains(printed, fmt.Sprintf("%x", token[:])), format)
+			}
+		}
+		require.Equal(t, "(hold until "+h.Until().Format("15:04:05.000")+")", h.String())
+	})
+}

@@ -1,0 +1,351 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A keeper looks after all holds of a client with one goroutine and one timer: it renews them in time, ends their contexts in
+// time, and looks at all clocks while anything is held (R13). The goroutine starts with the first hold, and Close ends it. It
+// waits for nothing but mutexes that are held for moments: renewals are posted, and their outcomes come to an inbox, so that
+// no node, no network and no caller can keep it from ending a context.
+//
+// Times are on the keeper's own clock, which is monotonic; what each hold makes of them is in renewal.go.
+type keeper struct {
+	client *Client
+	clock  func() instant // changed only by tests, before the first hold
+	begun  instant        // the zero of the keeper's clock
+	addrs  []string       // of the nodes, for errors
+
+	inbox *multiplex.Outcomes
+	wake  chan struct{} // holds one
+	stop  chan struct{} // closed by halt
+	ended chan struct{} // closed when Close has ended all holds, and what it releases is queued
+	wound chan struct{} // closed when that is released
+	halts sync.Once
+	wg    sync.WaitGroup
+
+	mu       sync.Mutex // guards the following, and each hold's place. Nothing else is called while it is held
+	schedule schedule
+	wall     time.Duration // by how much the wall clock was ahead when the schedule was made; see ranAhead
+	slept    time.Duration // the same for sleep
+	armed    time.Duration // when the goroutine looks next
+	started  bool
+	closing  bool
+
+	// The following are owned by the goroutine.
+	timer     *time.Timer
+	outcomes  []multiplex.Outcome
+	due       []*Hold
+	room      []byte
+	unwinding int  // releases that Close waits for
+	hasWound  bool // closing was seen
+}
+
+const (
+	// lookMost is the longest time between two looks at the clocks while anything is held (R13): timers stand still in suspend.
+	lookMost = 250 * time.Millisecond
+	// keeperBatch bounds the holds and the outcomes that are seen to before the clock is read again.
+	keeperBatch = 512
+	// clockLeap is how far another clock runs ahead of the monotonic one before all holds are judged anew. It is less than any
+	// margin, and more than two clocks that are read one after the other usually differ by.
+	clockLeap = 500 * time.Microsecond
+)
+
+func newKeeper(c *Client) *keeper {
+	k := &keeper{
+		client: c,
+		clock:  readClocks,
+		begun:  readClocks(),
+		inbox:  multiplex.NewOutcomes(),
+		wake:   make(chan struct{}, 1),
+		stop:   make(chan struct{}),
+		ended:  make(chan struct{}),
+		wound:  make(chan struct{}),
+		armed:  never,
+	}
+	for _, n := range c.group.Nodes() {
+		k.addrs = append(k.addrs, n.Addr)
+	}
+	return k
+}
+
+// keep takes a hold into care; false means that the client is being closed.
+func (k *keeper) keep(h *Hold) bool {
+	now := k.clock()
+	at := k.timeOf(h.renewal.alarm(), h.granted, now)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closing {
+		return false
+	}
+	if !k.started {
+		k.started = true
+		k.wg.Go(k.run)
+	}
+	k.fellBack(now)
+	k.schedule.put(h, at)
+	if at < k.armed {
+		k.nudge()
+	}
+	return true
+}
+
+// forget takes a hold out of care.
+func (k *keeper) forget(h *Hold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h.gone = true
+	k.schedule.remove(h)
+}
+
+func (k *keeper) nudge() {
+	select {
+	case k.wake <- struct{}{}:
+	default: // it is on its way
+	}
+}
+
+// timeOf is when an age will be reached, on the keeper's clock, if no clock runs ahead.
+func (k *keeper) timeOf(age time.Duration, granted, now instant) time.Duration {
+	if age == never {
+		return never
+	}
+	return k.time(now) + age - now.since(granted)
+}
+
+func (k *keeper) time(now instant) time.Duration { return now.at.Sub(k.begun.at) }
+
+// run is the goroutine.
+func (k *keeper) run() {
+	k.timer = time.NewTimer(lookMost)
+	defer k.timer.Stop()
+	k.outcomes = make([]multiplex.Outcome, 0, keeperBatch)
+	k.due = make([]*Hold, 0, keeperBatch)
+	k.room = make([]byte, 0, commandRoom)
+	for {
+		select {
+		case <-k.timer.C:
+		case <-k.wake:
+		case <-k.inbox.Ready():
+		case <-k.stop:
+			k.turn() // what has come since; the group is closed
+			return
+		}
+		for k.turn() {
+		}
+	}
+}
+
+// turn sees to some of what has happened, and to some of what is due. It reports whether there is more.
+func (k *keeper) turn() (more bool) {
+	k.settle()
+	now := k.clock()
+	k.mu.Lock()
+	closing := k.closing
+	k.due = k.due[:0:keeperBatch]
+	switch {
+	case closing || k.ranAhead(now):
+		k.due = k.schedule.takeAll(k.due)
+	case k.schedule.first() <= k.time(now):
+		k.due = k.schedule.take(k.due, k.time(now)+windowMost)
+	}
+	k.mu.Unlock()
+	if closing {
+		k.closeAll()
+		return false
+	}
+	posted := false
+	for _, h := range k.due {
+		posted = k.look(h, now) || posted
+	}
+	if posted {
+		k.client.group.Flush()
+	}
+	return k.rearm(now)
+}
+
+// ranAhead reports that the wall clock has run ahead of the monotonic one, or that the machine has slept, since the schedule was
+// made: then all holds are judged by the clock that says most. What is less than a leap is kept in mind, from the least
+// difference that was seen since. The caller holds the mutex.
+func (k *keeper) ranAhead(now instant) bool {
+	wall, slept := now.ahead(k.begun)
+	if wall > k.wall+clockLeap || slept > k.slept+clockLeap {
+		k.wall, k.slept = wall, slept
+		return true
+	}
+	k.fellBack(now)
+	return false
+}
+
+// fellBack keeps in mind that another clock is less far ahead than when the schedule was made. The caller holds the mutex.
+func (k *keeper) fellBack(now instant) {
+	wall, slept := now.ahead(k.begun)
+	k.wall, k.slept = min(k.wall, wall), min(k.slept, slept)
+}
+
+// look does for one hold what is due, and reports whether it posted a renewal.
+func (k *keeper) look(h *Hold, now instant) (posted bool) {
+	h.mu.Lock()
+	act := h.step(onLook, now, 0)
+	if act == toRenew {
+		h.said.CompareAndSwap(nil, underWay)
+		if err := h.renew(now, k.room[:0], k.inbox); err != nil {
+			h.said.Store(&account{err: err})
+			act = h.step(onFailure, now, rand.Float64())
+		} else {
+			posted = true
+		}
+	}
+	h.mu.Unlock()
+	k.act(h, act)
+	return posted
+}
+
+// act ends a hold's context, if that is what its state says.
+func (k *keeper) act(h *Hold, act renewalAction) {
+	switch act {
+	case toLose:
+		h.lose(false)
+	case toStopShort:
+		h.cancel(ErrMaxHold)
+	}
+}
+
+// rearm puts the holds that were looked at back into the schedule, and sets the timer. It reports whether something is due
+// already.
+func (k *keeper) rearm(now instant) (more bool) {
+	for _, h := range k.due {
+		k.replace(h, now)
+	}
+	clear(k.due)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first := k.schedule.first()
+	if first == never {
+		k.armed = never
+		k.timer.Stop()
+		return false
+	}
+	at := k.time(k.clock())
+	k.armed = min(first, at+lookMost)
+	if first <= at {
+		return true
+	}
+	k.timer.Reset(k.armed - at)
+	return false
+}
+
+// replace gives a hold its next time, unless nothing is left to be looked after.
+func (k *keeper) replace(h *Hold, now instant) {
+	h.mu.Lock()
+	at := k.timeOf(h.renewal.alarm(), h.granted, now)
+	h.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case h.gone:
+	case at == never:
+		h.gone = true
+		k.schedule.remove(h)
+	default:
+		k.schedule.put(h, at)
+	}
+}
+
+// settle takes outcomes from the inbox. The time at which they are judged is read after they were taken: they were complete by
+// then, and a renewal counts only if it was complete before the old validity ended (R10).
+func (k *keeper) settle() {
+	k.outcomes = k.inbox.Take(k.outcomes[:0])
+	if len(k.outcomes) == 0 {
+		return
+	}
+	now := k.clock()
+	for i, o := range k.outcomes {
+		if h, ok := o.Tag.(*Hold); ok {
+			k.settleOne(h, &o, now)
+		} else {
+			k.unwound()
+		}
+		k.outcomes[i] = multiplex.Outcome{}
+	}
+}
+
+// settleOne feeds the outcome of a renewal to its hold.
+func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
+	event := onGrant
+	if o.Err != nil {
+		h.said.Store(&account{err: o.Err, answers: o.Answers})
+		event = onFailure
+		if o.Err == multiplex.ErrRefused {
+			event = onRefusal
+		}
+	}
+	h.mu.Lock()
+	act := h.step(event, now, rand.Float64())
+	h.mu.Unlock()
+	if act == toLose {
+		h.lose(event == onRefusal)
+	}
+	if act != toDrop {
+		k.replace(h, now)
+	}
+}
+
+// closeAll ends all holds that were taken from the schedule, and releases them if that is asked for: all in one batch (R28).
+func (k *keeper) closeAll() {
+	if k.hasWound {
+		return
+	}
+	k.hasWound = true
+	for _, h := range k.due {
+		lock := h.finish(ErrClosed)
+		if !k.client.config.ReleaseOnClose {
+			continue
+		}
+		kind, command := h.undo(&lock, k.room[:0])
+		if _, err := k.client.group.Post(kind, &command, k.inbox, k); err == nil {
+			k.unwinding++
+		}
+	}
+	clear(k.due)
+	k.client.group.Flush()
+	close(k.ended)
+	k.unwinding++
+	k.unwound()
+}
+
+// unwound counts down what Close waits for.
+func (k *keeper) unwound() {
+	if k.unwinding--; k.unwinding == 0 {
+		close(k.wound)
+	}
+}
+
+// wind ends all holds, and waits until those that are to be released are, which takes no longer than the nodes' votes, or until
+// ctx ends, but in any case until it is queued. No hold is taken into care any more.
+func (k *keeper) wind(ctx context.Context) {
+	k.mu.Lock()
+	k.closing = true
+	running := k.started
+	k.mu.Unlock()
+	if !running {
+		return
+	}
+	k.nudge()
+	<-k.ended
+	select {
+	case <-k.wound:
+	case <-ctx.Done():
+	}
+}
+
+// halt ends the goroutine. The group is closed, so nothing is under way any more.
+func (k *keeper) halt() {
+	k.halts.Do(func() { close(k.stop) })
+	k.wg.Wait()
+}

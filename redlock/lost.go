@@ -1,0 +1,125 @@
+package redlock
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/redmux/redmux/multiplex"
+)
+
+// Why a hold's context ends; context.Cause tells, and Hold.Err.
+var (
+	// ErrLost is the cause when the lock is not certain to be ours any more. The error is a *LostError.
+	ErrLost = errors.New("redlock: lock was lost")
+	// ErrMaxHold is the cause when the hold has lasted for HoldOptions.MaxHold. The lock is not lost by that: nobody else can
+	// have it before it is released, or its validity has ended.
+	ErrMaxHold = errors.New("redlock: lock was held for as long as it may be")
+	// ErrReleased is the cause when Hold.Release was called.
+	ErrReleased = errors.New("redlock: lock was released")
+)
+
+// A LostError is ErrLost with what is known of how it came about: what each node said to the last renewal.
+type LostError struct {
+	// Refused says that so many nodes did not hold the lock for us that no quorum did. Else its validity ended.
+	Refused bool
+	// Nodes are the answers to the last renewal, in the order of Config.Nodes; none if nothing was asked since the last
+	// one that was granted, or since the lock was.
+	Nodes []NodeAnswer
+}
+
+// A NodeAnswer is what one node said to a renewal.
+type NodeAnswer struct {
+	Node int    // index in Config.Nodes
+	Addr string // without credentials
+	// Err is nil for a node that renewed the lock, ErrNotHeld for one that does not hold it for us, or else why there is no
+	// answer, as multiplex.ErrTimeout or multiplex.ErrDown.
+	Err error
+}
+
+// Error names every node and what it said. Keys and tokens are not in it (R27).
+func (e *LostError) Error() string {
+	var b strings.Builder
+	b.WriteString(ErrLost.Error())
+	if e.Refused {
+		b.WriteString(": it is not ours any more")
+	} else {
+		b.WriteString(": its validity ended")
+	}
+	for i, n := range e.Nodes {
+		if i == 0 {
+			b.WriteString(": ")
+		} else {
+			b.WriteString("; ")
+		}
+		said := "renewed"
+		if n.Err != nil {
+			said = n.Err.Error()
+		}
+		named := multiplex.NodeError{Node: n.Node, Addr: n.Addr, Err: errors.New(said)}
+		b.WriteString(named.Error())
+	}
+	return b.String()
+}
+
+// Unwrap gives ErrLost and each node's error, so that errors.Is finds a cause on any node.
+func (e *LostError) Unwrap() []error {
+	all := []error{ErrLost}
+	for _, n := range e.Nodes {
+		if n.Err != nil {
+			all = append(all, n.Err)
+		}
+	}
+	return all
+}
+
+var (
+	errNoAnswerYet = errors.New("redlock: node had not answered yet")
+	errNotAsked    = errors.New("redlock: node was not asked")
+)
+
+// An account is what came of the last renewal, if that was no success.
+type account struct {
+	err     error
+	answers []multiplex.Answer // none where nothing was sent
+}
+
+// underWay is the account of a renewal that nothing came of yet.
+var underWay = &account{err: errNoAnswerYet}
+
+// lostError makes an account an error. nil means that nothing was asked. addrs are the addresses of all nodes.
+func lostError(refused bool, a *account, addrs []string) *LostError {
+	e := &LostError{Refused: refused}
+	if a == nil {
+		return e
+	}
+	for i, addr := range addrs {
+		e.Nodes = append(e.Nodes, NodeAnswer{Node: i, Addr: addr, Err: a.of(i)})
+	}
+	return e
+}
+
+// of is what the account says of one node.
+func (a *account) of(node int) error {
+	if node < len(a.answers) {
+		switch answer := a.answers[node]; answer.Vote {
+		case multiplex.Granted:
+			return nil
+		case multiplex.Refused:
+			return ErrNotHeld
+		case multiplex.Failed:
+			return answer.Err
+		default:
+			return errNoAnswerYet
+		}
+	}
+	var missing *multiplex.UndecidedError
+	if !errors.As(a.err, &missing) {
+		return translate(a.err, nil) // the same for all: overloaded, closed, or no answer yet
+	}
+	for _, n := range missing.Nodes {
+		if n.Node == node {
+			return n.Err
+		}
+	}
+	return errNotAsked // too few others were up
+}
