@@ -139,6 +139,8 @@ type Group struct {
 	longest  time.Duration // TTL asked for so far, for ledgers
 	changed  chan struct{} // closed and replaced when a node's state changes
 
+	tracker tracker // tells waiters of keys that changed
+
 	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
 	claims atomic.Int64
 
