@@ -103,6 +103,9 @@ type Command struct {
 	Undo []byte
 	// Late, if not nil, is asked once a quorum granted: whether that was too late to be of use. It must not wait.
 	Late func() bool
+	// Queued, if not nil, is called by Ask once the command has its place in the log, for a kind without a Merger: whatever
+	// is asked from then on stands behind it on every connection. It must not wait.
+	Queued func()
 }
 
 // A Part is a part of a command's bytes, from one offset to another.

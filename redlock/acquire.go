@@ -55,10 +55,19 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 	return left <= 0 || left < c.config.MinValidity
 }
 
-// Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a random delay between two attempts
-// and a new token for each (R3, R11). It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and
-// ErrOverloaded; when it gives up, the error is the last attempt's, and the context's if that ended.
+// Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a new token for each attempt (R3, R11).
+// It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded; when it gives up, the
+// error is the last attempt's, and the context's if that ended.
+//
+// Callers of one client that wait for the same resource are served in the order in which they came, and only the first of
+// them asks the nodes; between clients, and towards TryAcquire, there is no order. Where others hold the lock, the nodes
+// tell the first when it is released or expires (CLIENT TRACKING, over RESP3), and it tries a millisecond later at most, or
+// within a second if it is told nothing. Where the nodes cannot tell, and after the other errors, it tries again after a
+// random delay that doubles up to 200 ms. With Config.MaxTries or Config.Poll each caller does so by itself.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	if c.config.MaxTries == 0 && !c.config.Poll {
+		return c.acquireInTurn(ctx, resource, ttl)
+	}
 	var last error
 	for try := 1; ; try++ {
 		lock, err := c.TryAcquire(ctx, resource, ttl)

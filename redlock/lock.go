@@ -83,11 +83,16 @@ func (l Lock) Release(ctx context.Context) error {
 	}
 	c := l.client
 	var room [commandRoom]byte
-	_, err := c.group.Ask(ctx, releaseKind, &multiplex.Command{
+	kind, queued := releaseKind, (func())(nil)
+	if c.queues.has(l.resource) {
+		kind, queued = handoverKind, c.handover(l.resource)
+	}
+	_, err := c.group.Ask(ctx, kind, &multiplex.Command{
 		Bytes:   c.appendRelease(room[:0], l.resource, &l.token),
 		Key:     c.keyPart(l.resource),
 		TTL:     l.ttl,
 		Receipt: l.receipt,
+		Queued:  queued,
 	})
 	if err == nil {
 		return nil
