@@ -35,6 +35,7 @@ type queue struct {
 	// we know; else 0.
 	local  time.Duration
 	streak streak
+	spent  time.Duration // what the last attempt took
 }
 
 // A waiter is one caller of Acquire in its queue.
@@ -55,14 +56,15 @@ func (qs *queues) has(resource string) bool {
 	return qs.of[resource] != nil
 }
 
-// join puts a caller at the end of its resource's queue. last is what its attempt came to; nil if it made none.
-func (qs *queues) join(resource string, last error) *waiter {
+// join puts a caller at the end of its resource's queue. last is what its attempt came to, and spent what it took; nil if it
+// made none.
+func (qs *queues) join(resource string, last error, spent time.Duration) *waiter {
 	w := &waiter{resource: resource, call: make(chan struct{}, 1)}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of[resource]
 	if q == nil {
-		q = &queue{last: last, due: last == nil, fails: 1}
+		q = &queue{last: last, due: last == nil, fails: 1, spent: spent}
 		if qs.of == nil {
 			qs.of = make(map[string]*queue)
 		}

@@ -14,6 +14,9 @@ const (
 	// after its end, but look for such keys, and push, 4 to 18 ms later. The spread is for clients that wait together.
 	expiryMargin = time.Millisecond
 	expirySpread = 4 * time.Millisecond
+	// pushedPauseMost bounds the pause before a push is believed: as many attempts in a second as there are pushes without a
+	// reason, or fifty.
+	pushedPauseMost = 20 * time.Millisecond
 	// answersLeast is when the nodes' answers to its question ought to be there.
 	answersLeast = 5 * time.Millisecond
 )
@@ -21,6 +24,7 @@ const (
 // acquireInTurn is Acquire by queue: one attempt at once, unless others wait here already, and then in turn.
 func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	var last error
+	start := time.Now()
 	if !c.queues.has(resource) {
 		var lock Lock
 		if lock, last = c.TryAcquire(ctx, resource, ttl); last == nil || !c.triesAgain(last) {
@@ -29,7 +33,7 @@ func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Du
 	} else if err := c.checkWait(ctx, resource, ttl); err != nil {
 		return Lock{}, err
 	}
-	w := c.queues.join(resource, last)
+	w := c.queues.join(resource, last, time.Since(start))
 	defer c.queues.leave(w)
 	_, err := c.doze(ctx, w, untilCalled, nil)
 	for err == nil {
@@ -62,7 +66,9 @@ func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Durati
 // tryInTurn is one attempt of the head. again says that it is to wait and try again.
 func (c *Client) tryInTurn(ctx context.Context, w *waiter, ttl time.Duration) (lock Lock, again bool, err error) {
 	q := w.queue
+	start := time.Now()
 	lock, err = c.TryAcquire(ctx, w.resource, ttl)
+	q.spent = time.Since(start)
 	switch {
 	case err == nil:
 		c.queues.granted(q, ttl)
@@ -92,19 +98,19 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	if q.local > 0 {
 		return c.awaitLocal(ctx, w)
 	}
-	pause := c.pause(q.fails)
+	pause := c.pause(q, rand.Float64())
 	if c.queues.lastOf(q) != ErrHeld || !c.ask(q, w.resource) {
 		_, err := c.doze(ctx, w, pause, nil)
 		return err
 	}
 	defer q.lookout.Rest()
 	begun := time.Now()
-	why, err := c.doze(ctx, w, pause, nil)
+	why, err := c.doze(ctx, w, min(pause, pushedPauseMost), nil)
 	if why == timeUp && err == nil {
 		why, err = c.awaitPush(ctx, w)
 	}
-	if why == called || time.Since(begun) >= 2*pause {
-		q.fails = 0 // the wait was no repetition of the one before
+	if why == called || time.Since(begun) >= 2*c.pause(q, 1) {
+		q.fails = 0 // it was not for nothing that we were told: we had to wait for it
 	}
 	return err
 }
@@ -140,14 +146,18 @@ func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
 	why, err := c.doze(ctx, w, min(fallback(), q.local+afterExpiry()), nil)
 	if err == nil && why == called && q.streak.over(time.Now()) {
 		q.streak = streak{}
-		_, err = c.doze(ctx, w, c.pause(1), nil)
+		_, err = c.doze(ctx, w, c.pause(q, rand.Float64()), nil)
 	}
 	return err
 }
 
-// pause is the time to the next attempt after so many that failed.
-func (c *Client) pause(fails int) time.Duration {
-	return retryDelay(fails, time.Duration(c.quorumTime.Load()), rand.Float64())
+// pause is the time to the next attempt after those that failed. random is uniform in [0, 1), or 1 for the longest.
+func (c *Client) pause(q *queue, random float64) time.Duration {
+	usual := time.Duration(c.quorumTime.Load())
+	if usual == 0 {
+		usual = q.spent // this client has got no lock yet
+	}
+	return retryDelay(max(1, q.fails), usual, random)
 }
 
 func fallback() time.Duration {
