@@ -20,6 +20,9 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 	if kind.Undo != nil {
 		defer g.claims.Add(-1) // after its undo is queued, see Close
 	}
+	if cmd.Queued != nil {
+		cmd.Queued()
+	}
 	if lead {
 		g.flush()
 	}

@@ -134,6 +134,9 @@ type Command struct {
 	Undo []byte
 	// Late, if not nil, is asked once a quorum granted: whether that was too late to be of use. It must not wait.
 	Late func() bool
+	// Queued, if not nil, is called by Ask once the command has its place in the log, for a kind without a Merger: whatever
+	// is asked from then on stands behind it on every connection. It must not wait.
+	Queued func()
 
 	inbox *Outcomes // of a posted command
 	tag   any
@@ -181,6 +184,7 @@ type Group struct {
 	quarantined Set
 	maxTTL      time.Duration // Config.MaxTTL, or what a seal said that is longer
 	debut       debut
+	tracker tracker // tells waiters of keys that changed
 
 	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
 	claims atomic.Int64

@@ -283,6 +283,7 @@ func (n *node) bury(c *conn.Conn, cause error) action {
 
 	owing := n.pos < n.sent.Load()
 	_ = c.Close()
+	g.tracker.lost(n)
 	for ; n.pos < end; n.pos++ {
 		n.fail(g.log.ring.Load().at(n.pos), why)
 	}

@@ -94,9 +94,14 @@ func (p *poller) take(who uint32) bool {
 // leave gives the role up, and sees to it that somebody polls for those who wait.
 func (p *poller) leave() {
 	p.giveUp()
-	if p.waiting.Load() > 0 || p.stopped() {
+	if p.awaited() || p.stopped() {
 		p.callServer()
 	}
+}
+
+// awaited reports that somebody waits for what another is to read: callers for their rounds, lookouts for pushes.
+func (p *poller) awaited() bool {
+	return p.waiting.Load() > 0 || p.group.tracker.listening.Load() > 0
 }
 
 func (p *poller) giveUp() {
@@ -179,18 +184,18 @@ func (p *poller) serveOthers() {
 	}
 }
 
-// serve polls once, and then for as long as anybody waits.
+// serve polls once, and then for as long as anybody waits, for a round or for a push.
 func (p *poller) serve() {
 	for p.take(roleServer) {
 		p.since = p.group.now()
 		for !p.stopped() {
 			p.serveOnce()
-			if p.waiting.Load() == 0 {
+			if !p.awaited() {
 				break
 			}
 		}
 		p.giveUp()
-		if p.waiting.Load() == 0 {
+		if !p.awaited() {
 			break
 		}
 	}

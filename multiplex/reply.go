@@ -29,10 +29,10 @@ func (n *node) drain(c *conn.Conn, now time.Duration) error {
 }
 
 // reply gives a reply to the command that it answers: the lane's, if the lane comes before the round at the cursor, else
-// that round's. Pushes and attributes were not asked for on this connection (R16).
+// that round's. Attributes were not asked for on this connection (R16), and pushes only where keys are tracked (track.go).
 func (n *node) reply(v resp.Value, now time.Duration) error {
 	if v.Type() == resp.Push {
-		return fmt.Errorf("%w: a push", ErrUnexpected)
+		return n.group.tracker.pushed(n, v)
 	}
 	if _, ok := v.Attributes(); ok {
 		return fmt.Errorf("%w: an attribute", ErrUnexpected)

@@ -63,9 +63,15 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 	return left <= 0 || left < c.config.MinValidity
 }
 
-// Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a random delay between two attempts
-// and a new token for each (R3, R11). It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and
-// ErrOverloaded; when it gives up, the error is the last attempt's, and the context's if that ended.
+// Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a new token for each attempt (R3, R11).
+// It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded; when it gives up, the
+// error is the last attempt's, and the context's if that ended.
+//
+// Callers of one client that wait for the same resource are served in the order in which they came, and only the first of
+// them asks the nodes; between clients, and towards TryAcquire, there is no order. Where others hold the lock, the nodes
+// tell the first when it is released or expires (CLIENT TRACKING, over RESP3), and it tries a millisecond later at most, or
+// within a second if it is told nothing. Where the nodes cannot tell, and after the other errors, it tries again after a
+// random delay that doubles up to 200 ms. With Config.MaxTries or Config.Poll each caller does so by itself.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	start, tries := startIf(c.tracer.AcquireDone != nil), 0
 	lock, err := c.acquire(ctx, resource, ttl, &tries)
@@ -75,6 +81,9 @@ func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration
 
 // acquire is Acquire, without anybody being told. It counts the attempts.
 func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
+	if c.config.MaxTries == 0 && !c.config.Poll {
+		return c.acquireInTurn(ctx, resource, ttl, tries)
+	}
 	var last error
 	for try := 1; ; try++ {
 		*tries = try
@@ -106,17 +115,18 @@ func (c *Client) triesAgain(err error) bool {
 	}
 }
 
-// check cuts the TTL to whole milliseconds and refuses what cannot be asked.
-func check(resource string, ttl time.Duration) (time.Duration, error) {
-	if len(resource) < 1 || len(resource) > 1024 {
+// check cuts the TTL to whole milliseconds and refuses what cannot be asked, the name of the seal among it.
+func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
+	if len(resource) < 1 || len(resource) > 1024 || resource == sealName {
 		return 0, ErrResource
 	}
-	return checkTTL(ttl)
+	return c.checkTTL(ttl)
 }
 
-func checkTTL(ttl time.Duration) (time.Duration, error) {
+// checkTTL also refuses a TTL that would outlast the quarantine of a node that forgot the lock (R23).
+func (c *Client) checkTTL(ttl time.Duration) (time.Duration, error) {
 	ttl = wholeMilliseconds(ttl)
-	if ttl < time.Millisecond || ttl > longestTTL {
+	if ttl < time.Millisecond || ttl > longestTTL || c.config.MaxTTL > 0 && ttl > c.config.MaxTTL {
 		return 0, ErrTTL
 	}
 	return ttl, nil

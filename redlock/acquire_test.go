@@ -200,7 +200,7 @@ func TestAContextThatEndsWhileWaiting(t *testing.T) {
 // The context ends in the middle of an attempt: what the attempt before came to is told (R12).
 func TestAContextThatEndsDuringALaterAttempt(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		c := m.client(t, Config{Poll: true})
 		m.nodes[0].DB().Set("r", stranger, 0)
 		time.AfterFunc(3*ms, func() { m.link(0).Pause(redistest.Down) })
 		ctx, cancel := context.WithTimeout(context.Background(), 30*ms)

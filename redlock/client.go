@@ -32,8 +32,11 @@ type Config struct {
 	MinValidity time.Duration
 	// FailFast makes Acquire return ErrNoQuorum at once instead of trying again. If zero, it tries again (R11).
 	FailFast bool
-	// MaxTries bounds the attempts of one Acquire. If zero, only its context does.
+	// MaxTries bounds the attempts of one Acquire, which then polls, as with Poll. If zero, only its context does.
 	MaxTries int
+	// Poll has each caller of Acquire try again and again by itself, after random delays of up to 200 ms. If zero, they wait
+	// in turn and the nodes tell when a lock may be had.
+	Poll bool
 	// DialTimeout bounds one attempt to connect and shake hands, where the URL does not say. If zero, 5 s.
 	DialTimeout time.Duration
 	// Username and Password are used for nodes whose URL names no password, the name where it names no user either. If zero,
@@ -92,6 +95,7 @@ type Client struct {
 	news       *news   // nil if nobody listens
 	trials     []trial // steps of the prelude that may fail
 	keeper     *keeper // looks after the holds
+	queues     queues       // of callers that wait
 }
 
 // Open is New with the nodes' URLs and everything else as zero.

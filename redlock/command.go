@@ -71,6 +71,10 @@ var (
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n"), Step: 1},
 	}
 
+	// handoverKind releases a lock for which others wait here. It is not merged with others, since a merged release gets its
+	// place in the log only when it is written, and the SET of whoever is next must stand behind it.
+	handoverKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Native: releaseForms}
+
 	releaseMerger = &multiplex.Merger{Kind: manyKind, AppendHead: appendReleaseMany}
 	extendMerger  = &multiplex.Merger{Kind: manyKind, AppendHead: appendExtendMany}
 	manyKind      = &multiplex.Kind{Judge: judgeOneOfMany, Script: true}

@@ -35,8 +35,8 @@ type HoldOptions struct {
 // ErrHoldOptions is a HoldOptions that cannot work; the error says why. Nothing was sent.
 var ErrHoldOptions = errors.New("redlock: bad options for a hold")
 
-func (o HoldOptions) check() (HoldOptions, error) {
-	ttl, err := checkTTL(o.TTL)
+func (o HoldOptions) check(c *Client) (HoldOptions, error) {
+	ttl, err := c.checkTTL(o.TTL)
 	if err != nil {
 		return o, err
 	}
@@ -117,7 +117,7 @@ type acquirer func(ctx context.Context, resource string, ttl time.Duration) (Loc
 // hold acquires and keeps. slept says that the lock was granted, but that the machine slept meanwhile, for so long that it
 // may be over.
 func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acquire acquirer) (h *Hold, slept bool, err error) {
-	if o, err = o.check(); err != nil {
+	if o, err = o.check(c); err != nil {
 		return nil, false, err
 	}
 	before := c.keeper.clock()
@@ -143,7 +143,8 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 func (c *Client) abandon(lock Lock) {
 	var room [commandRoom]byte
 	c.group.Tell(releaseKind, &multiplex.Command{
-		Bytes: c.appendRelease(room[:0], lock.resource, &lock.token), TTL: lock.ttl, Receipt: lock.receipt,
+		Bytes: c.appendRelease(room[:0], lock.resource, &lock.token), Key: c.keyPart(lock.resource),
+		TTL: lock.ttl, Receipt: lock.receipt,
 	})
 }
 
@@ -204,8 +205,19 @@ func (h *Hold) Validity() time.Duration {
 func (h *Hold) Release(ctx context.Context) error {
 	lock := h.finish(ErrReleased)
 	h.client.keeper.forget(h)
+	start := startIf(h.client.tracer.ReleaseDone != nil)
+	err := h.giveBack(ctx, &lock)
+	lock.releaseDone(ctx, start, err)
+	return err
+}
+
+// giveBack is the lock's part of Release, without anybody being told.
+func (h *Hold) giveBack(ctx context.Context, lock *Lock) error {
 	var room [commandRoom]byte
-	kind, command := h.undo(&lock, room[:0])
+	kind, command := h.undo(lock, room[:0])
+	if kind == releaseKind && h.client.queues.has(lock.resource) {
+		kind, command.Queued = handoverKind, h.client.handover(lock.resource)
+	}
 	_, err := h.client.group.Ask(ctx, kind, &command)
 	if err == nil {
 		return nil
@@ -249,10 +261,18 @@ func (h *Hold) step(e renewalEvent, now instant, jitter float64) (act renewalAct
 	return act
 }
 
-// lose ends the context because the lock is lost. Only the first cause counts.
+// lose ends the context because the lock is lost, and tells who listens. Only the first cause counts. It waits for nothing,
+// and calls nothing of the group's.
 func (h *Hold) lose(refused bool) {
-	h.cancel(lostError(refused, h.said.Load(), h.client.keeper.addrs))
+	why := lostError(refused, h.said.Load(), h.client.keeper.addrs)
+	h.cancel(why)
+	if context.Cause(h.context) == error(why) {
+		h.client.holdLost(HoldInfo{Resource: h.lock.resource, Since: h.begun.at, Until: h.end(), Err: why})
+	}
 }
+
+// end is when the validity ends, by the local clock. It takes no mutex.
+func (h *Hold) end() time.Time { return h.client.keeper.begun.at.Add(time.Duration(h.ends.monotonic.Load())) }
 
 // A holdContext is a hold's context.
 type holdContext struct {

@@ -46,7 +46,7 @@ func (l Lock) Validity() time.Duration {
 // released.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if l.client == nil {
-		return l.extend(ctx, ttl)
+		return Lock{}, ErrNotHeld
 	}
 	start := startIf(l.client.tracer.ExtendDone != nil)
 	longer, err := l.extend(ctx, ttl)
@@ -61,7 +61,7 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	if l.client == nil || remaining(l.until, start) <= 0 {
+	if remaining(l.until, start) <= 0 {
 		return Lock{}, ErrNotHeld // nothing that the nodes could say would make it ours without a gap (R15)
 	}
 	c := l.client
@@ -102,11 +102,16 @@ func (l Lock) Release(ctx context.Context) error {
 func (l Lock) giveBack(ctx context.Context) error {
 	c := l.client
 	var room [commandRoom]byte
-	_, err := c.group.Ask(ctx, releaseKind, &multiplex.Command{
+	kind, queued := releaseKind, (func())(nil)
+	if c.queues.has(l.resource) {
+		kind, queued = handoverKind, c.handover(l.resource)
+	}
+	_, err := c.group.Ask(ctx, kind, &multiplex.Command{
 		Bytes:   c.appendRelease(room[:0], l.resource, &l.token),
 		Key:     c.keyPart(l.resource),
 		TTL:     l.ttl,
 		Receipt: l.receipt,
+		Queued:  queued,
 	})
 	if err == nil {
 		return nil

@@ -3,7 +3,6 @@ package redlock
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
@@ -14,33 +13,6 @@ import (
 
 // sealName is where the seal lies, behind the prefix; no resource has this name.
 const sealName = "redlock:seal"
-
-// check is the function of the same name, and MaxTTL.
-func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
-	if len(resource) == len(sealName) && resource == sealName {
-		return 0, ErrResource
-	}
-	ttl, err := check(resource, ttl)
-	if err == nil && c.aboveMaxTTL(ttl) {
-		return 0, ErrTTL
-	}
-	return ttl, err
-}
-
-// checkTTL is the function of the same name, and MaxTTL.
-func (c *Client) checkTTL(ttl time.Duration) (time.Duration, error) {
-	ttl, err := checkTTL(ttl)
-	if err == nil && c.aboveMaxTTL(ttl) {
-		return 0, ErrTTL
-	}
-	return ttl, err
-}
-
-// aboveMaxTTL reports a TTL that would outlast the quarantine of a node that forgot the lock (R23). The zero Lock has no
-// client.
-func (c *Client) aboveMaxTTL(ttl time.Duration) bool {
-	return c != nil && c.config.MaxTTL > 0 && ttl > c.config.MaxTTL
-}
 
 // seal is how the nodes' seals are read and written.
 func (c *Client) seal() multiplex.Seal {

@@ -87,6 +87,7 @@ func TestWholeMilliseconds(t *testing.T) { // R4
 
 func TestCheckRefusesWhatCannotBeAsked(t *testing.T) { // R19
 	long := strings.Repeat("k", 1024)
+	client := new(Client)
 	for _, c := range []struct {
 		resource string
 		ttl      time.Duration
@@ -109,11 +110,11 @@ func TestCheckRefusesWhatCannotBeAsked(t *testing.T) { // R19
 		{"a", longestTTL + ms, 0, ErrTTL},
 		{"a", math.MaxInt64, 0, ErrTTL},
 	} {
-		got, err := check(c.resource, c.ttl)
+		got, err := client.check(c.resource, c.ttl)
 		require.Equal(t, c.err, err, "%d bytes for %v", len(c.resource), c.ttl)
 		require.Equal(t, c.want, got)
 		if len(c.resource) == 1 {
-			got, err = checkTTL(c.ttl)
+			got, err = client.checkTTL(c.ttl)
 			require.Equal(t, c.err, err)
 			require.Equal(t, c.want, got)
 		}

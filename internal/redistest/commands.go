@@ -47,6 +47,7 @@ func (n *Node) command(s *session, args []string, db *DB) []byte {
 	if len(c.args) < cmd.least {
 		return wrongNumber(strings.ToLower(args[0]))
 	}
+	defer c.track(name(args))
 	return cmd.run(c)
 }
 

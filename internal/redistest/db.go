@@ -12,6 +12,15 @@ import (
 type DB struct {
 	mu   sync.Mutex // guards the following
 	keys map[string]entry
+	// changed is told of each change, with the mutex; nil for nobody. It must not call the DB.
+	changed func(change)
+}
+
+// note tells of a change. Needs the lock.
+func (db *DB) note(c change) {
+	if db.changed != nil {
+		db.changed(c)
+	}
 }
 
 // entry is a value; the zero expires is never.
@@ -37,6 +46,7 @@ func (db *DB) Set(key, value string, ttl time.Duration) {
 		e.expires = time.Now().Add(ttl)
 	}
 	db.keys[key] = e
+	db.note(change{key: key})
 }
 
 // Delete reports whether the key lived.
@@ -45,6 +55,9 @@ func (db *DB) Delete(key string) bool {
 	defer db.mu.Unlock()
 	_, ok := db.living(key)
 	delete(db.keys, key)
+	if ok {
+		db.note(change{key: key})
+	}
 	return ok
 }
 
@@ -68,6 +81,7 @@ func (db *DB) Expire(key string, ttl time.Duration) bool {
 	if !ok {
 		return false
 	}
+	db.note(change{key: key})
 	if ttl <= 0 {
 		delete(db.keys, key)
 		return true
@@ -116,6 +130,7 @@ func (db *DB) flush() {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	clear(db.keys)
+	db.note(change{all: true})
 }
 
 // living returns a key that has not expired, and forgets one that has. Needs the
@@ -124,6 +139,7 @@ func (db *DB) living(key string) (entry, bool) {
 	e, ok := db.keys[key]
 	if ok && !e.expires.IsZero() && !time.Now().Before(e.expires) {
 		delete(db.keys, key)
+		db.note(change{key: key})
 		return entry{}, false
 	}
 	return e, ok

@@ -11,6 +11,7 @@ func (n *Node) execute() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for !n.closed {
+		n.publish()
 		s := n.choose()
 		if s == nil {
 			n.work.Wait()

@@ -118,7 +118,11 @@ func (c *call) client() []byte {
 		return ok()
 	case sub == "SETINFO" && len(c.args) == 3 && atLeast(c.node.config.Version, 7, 2):
 		return ok()
-	case sub == "TRACKING" || sub == "NO-EVICT" || sub == "NO-TOUCH":
+	case sub == "TRACKING":
+		return c.clientTracking()
+	case sub == "CACHING" && len(c.args) == 2 && strings.EqualFold(c.args[1], "YES"):
+		return c.clientCaching()
+	case sub == "NO-EVICT" || sub == "NO-TOUCH":
 		return ok()
 	case sub == "KILL":
 		return c.clientKill()

@@ -80,6 +80,7 @@ type Node struct {
 
 	scripts map[string]Script // registered, by SHA1
 	loaded  map[string]bool   // as SCRIPT LOAD left them
+	tracked tracking
 	hooks   []Hook
 	stream  func(id int, args []string) func(io.Writer) error // asked after the hooks
 	refusal map[string]string                                 // command, "SET" or "CLIENT KILL", to error reply
@@ -248,6 +249,7 @@ func (n *Node) Restart() {
 	// Not cleared but replaced: a command being executed at this moment goes
 	// to the memory of the process that died.
 	n.dbs, n.loaded = make(map[int]*DB), make(map[string]bool)
+	n.tracked = tracking{}
 	n.nextID, n.paused = 0, false
 	n.runID, n.started = newRunID(), time.Now()
 	n.changed()
@@ -259,6 +261,9 @@ func (n *Node) FlushScripts() {
 	defer n.mu.Unlock()
 	clear(n.loaded)
 }
+
+// FlushAll deletes all keys of database 0, as FLUSHALL does.
+func (n *Node) FlushAll() { n.DB().flush() }
 
 // DropConns resets all connections. What was received is still executed.
 func (n *Node) DropConns() {
@@ -348,6 +353,9 @@ func SHA1(source string) string {
 func (n *Node) database(i int) *DB {
 	if n.dbs[i] == nil {
 		n.dbs[i] = &DB{keys: make(map[string]entry)}
+		if i == 0 {
+			n.dbs[i].changed = n.noteChange
+		}
 	}
 	return n.dbs[i]
 }

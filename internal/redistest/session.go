@@ -26,6 +26,8 @@ type session struct {
 	db     int
 	authed bool
 	name   string
+	// As CLIENT TRACKING and CLIENT CACHING left them. Written by the executor, tracks under the node's lock.
+	tracks, caching bool
 
 	// Guarded by the node's mu.
 	ready    sync.Cond // outputs, room, or the end

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	goredislib "github.com/redis/go-redis/v9"
+
+	"github.com/redmux/redmux/bench"
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/redlock"
+)
+
+const ttl = 30 * time.Second
+
+// A client waits for a lock until it has it, and returns how to release it.
+type client struct {
+	acquire func(ctx context.Context, resource string) (release func() error, err error)
+	close   func()
+}
+
+// A pair is two clients of one implementation: one that holds, and one that waits.
+type pair struct {
+	name             string
+	holder, waiter   client
+	first, next      []time.Duration
+	rounds, resource int
+}
+
+func openPair(name string, urls []string) (*pair, error) {
+	p := &pair{name: name}
+	for _, c := range []*client{&p.holder, &p.waiter} {
+		var err error
+		if *c, err = open(name, urls); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *pair) close() {
+	p.holder.close()
+	p.waiter.close()
+}
+
+func open(name string, urls []string) (client, error) {
+	switch name {
+	case "push", "poll":
+		c, err := redlock.New(redlock.Config{Nodes: urls, Poll: name == "poll"})
+		if err != nil {
+			return client{}, err
+		}
+		return lockerClient[redlock.Lock](c), nil
+	case "rueidis":
+		c, err := bench.OpenRueidis(bench.RueidisConfig{Nodes: urls})
+		if err != nil {
+			return client{}, err
+		}
+		return lockerClient[bench.RueidisLease](c), nil
+	case "redsync":
+		return openRedsync(urls)
+	}
+	return client{}, fmt.Errorf("no implementation is called %q", name)
+}
+
+// lockerClient is what package bench and this module have in common.
+func lockerClient[L bench.Lease](l bench.Locker[L]) client {
+	return client{
+		acquire: func(ctx context.Context, resource string) (func() error, error) {
+			lease, err := l.Acquire(ctx, resource, ttl)
+			return func() error { return lease.Release(context.Background()) }, err
+		},
+		close: func() { _ = l.Close(context.Background()) },
+	}
+}
+
+// openRedsync has redsync on go-redis wait with its default delays, 50 to 250 ms, for as long as it takes.
+func openRedsync(urls []string) (client, error) {
+	var pools []redsyncredis.Pool
+	var closers []func() error
+	for _, url := range urls {
+		e, err := conn.ParseURL(url)
+		if err != nil {
+			return client{}, err
+		}
+		c := goredislib.NewClient(&goredislib.Options{Network: e.Network, Addr: e.Addr})
+		pools, closers = append(pools, goredis.NewPool(c)), append(closers, c.Close)
+	}
+	rs := redsync.New(pools...)
+	return client{
+		acquire: func(ctx context.Context, resource string) (func() error, error) {
+			m := rs.NewMutex(resource, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
+			err := m.LockContext(ctx)
+			return func() error { _, err := m.UnlockContext(context.Background()); return err }, err
+		},
+		close: func() {
+			for _, c := range closers {
+				_ = c()
+			}
+		},
+	}, nil
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// measure lets the implementations take turns at one case.
+func measure(ctx context.Context, f *flags, pairs []*pair, hold time.Duration, waiters int, out io.Writer) error {
+	end := time.Now().Add(f.Most)
+	for _, p := range pairs {
+		p.first, p.next, p.rounds = nil, nil, 0
+	}
+	for range f.Rounds {
+		for _, p := range pairs {
+			if err := p.round(ctx, hold, waiters); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			break
+		}
+	}
+	for _, p := range pairs {
+		fmt.Fprintf(out, "%-8s %7v %8d %7d | %10v %10v %10v | %10v %10v\n", p.name, hold, waiters, p.rounds,
+			quantile(p.first, 0.5), quantile(p.first, 0.99), quantile(p.first, 1), quantile(p.next, 0.5), quantile(p.next, 0.99))
+	}
+	return ctx.Err()
+}
+
+// round has the holder take the lock and the waiters wait for it, and writes down when each got it.
+func (p *pair) round(ctx context.Context, hold time.Duration, waiters int) error {
+	ctx, cancel := context.WithTimeout(ctx, ttl)
+	defer cancel()
+	p.resource++
+	resource := fmt.Sprintf("handover:%s:%d", p.name, p.resource)
+	release, err := p.holder.acquire(ctx, resource)
+	if err != nil {
+		return err
+	}
+	var (
+		wg       sync.WaitGroup
+		mu       sync.Mutex // guards the following
+		released time.Time
+		handed   int
+		failed   error
+	)
+	for range waiters {
+		wg.Go(func() {
+			release, err := p.waiter.acquire(ctx, resource)
+			mu.Lock()
+			took := time.Since(released)
+			switch handed++; {
+			case err != nil:
+				failed = err
+			case handed == 1:
+				p.first = append(p.first, took)
+			default:
+				p.next = append(p.next, took)
+			}
+			released = time.Now()
+			mu.Unlock()
+			if err == nil {
+				_ = release()
+			}
+		})
+	}
+	time.Sleep(hold)
+	mu.Lock()
+	released = time.Now()
+	mu.Unlock()
+	err = release()
+	wg.Wait()
+	p.rounds++
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+func quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[int(q*float64(len(all)-1))].Round(time.Microsecond)
+}

@@ -1,0 +1,252 @@
+package multiplex
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// A Lookout is kept for one key that others hold: until a quorum of nodes does not have it, or has pushed that it changed
+// (track.go). It asks each node once, and is told of what comes then, instead of asking again and again. What it says is a
+// hint, and may be wrong either way: a key that changed may only have been extended, and a push can be lost with its
+// connection. So whoever is told still has to claim the key, and whoever is told nothing has to try now and then.
+//
+// One goroutine at a time calls its methods.
+type Lookout struct {
+	group    *Group
+	key      string
+	question []byte        // PTTL of the key, encoded
+	signal   chan struct{} // holds one signal
+	asks     []inquiry     // one for each node, used again
+	next     *Lookout      // of the same key
+	stopped  bool
+
+	// The following are guarded by the tracker's mutex. A node is in none of the sets if nothing is known of it.
+	pending Set                     // nodes that have yet to answer
+	held    Set                     // nodes that have the key, and push when it changes
+	free    Set                     // nodes that do not have it, or pushed since they were asked
+	mute    Set                     // nodes that will not push, though they answer
+	expires [MaxNodes]time.Duration // when the key ends there, on the group's clock; never is noExpiry
+	// listening is set from Ask until the signal; somebody reads the sockets meanwhile.
+	listening bool
+}
+
+const (
+	// maxLookouts bounds the lookouts of a group (R26).
+	maxLookouts = 65536
+	// noExpiry is the end of a key without a TTL.
+	noExpiry time.Duration = 1<<63 - 1
+)
+
+// Lookout begins to keep a lookout for a key, which it copies; nil means that there are too many already. It asks nothing
+// yet. Stop it.
+func (g *Group) Lookout(key []byte) *Lookout {
+	l := &Lookout{
+		group:    g,
+		key:      string(key),
+		question: resp.AppendCommand(nil, "PTTL", string(key)),
+		signal:   make(chan struct{}, 1),
+		asks:     make([]inquiry, g.size),
+	}
+	for i, n := range g.nodes {
+		l.asks[i] = inquiry{
+			answer:    func(turn int, v resp.Value) error { return l.answered(n, turn, v) },
+			abandoned: func(*fault) { l.abandoned(n) },
+		}
+	}
+	if !g.tracker.add(l) {
+		return nil
+	}
+	return l
+}
+
+// Ask asks every node that is up anew and forgets what it knew. It waits for no answer. False means that fewer than a
+// quorum of nodes can be asked or will push: those that speak RESP2, do not know or allow CLIENT TRACKING or CLIENT
+// CACHING, are down, or have no room in their lanes. Then no signal comes.
+func (l *Lookout) Ask() bool {
+	g, t := l.group, &l.group.tracker
+	g.mu.Lock()
+	t.mu.Lock()
+	l.listen(false)
+	select {
+	case <-l.signal:
+	default:
+	}
+	l.held, l.free, l.mute = 0, 0, l.mute&l.pending
+	for i, n := range g.nodes {
+		// One that has yet to answer is not asked again, so that a stalled node's lane does not fill up. Its answer and what
+		// it pushes after that are as good as new ones.
+		if !g.closing && g.live.Has(i) && !l.pending.Has(i) && n.canTrack() && n.askFor(l) {
+			l.pending |= setOf(i)
+		}
+	}
+	l.listen(l.reach() >= g.quorum)
+	listening := l.listening
+	t.mu.Unlock()
+	g.mu.Unlock()
+	if listening && g.poller != nil && g.poller.role.Load() == roleFree {
+		g.poller.callServer() // whoever has the role looks for lookouts when it leaves
+	}
+	return listening
+}
+
+// Signal gets one signal after each Ask that returned true: when the nodes that do not have the key, or pushed that it
+// changed, are a quorum, or when so many died that they cannot be.
+func (l *Lookout) Signal() <-chan struct{} { return l.signal }
+
+// Expiry is when the key will have expired on a quorum of nodes, by what they said when they were asked. ok is false when
+// too few have answered, or the key does not expire.
+func (l *Lookout) Expiry() (at time.Time, ok bool) {
+	g := l.group
+	g.tracker.mu.Lock()
+	defer g.tracker.mu.Unlock()
+	var ends []time.Duration
+	for i := range g.size {
+		switch {
+		case l.free.Has(i):
+			ends = append(ends, 0)
+		case l.held.Has(i) && l.expires[i] != noExpiry:
+			ends = append(ends, l.expires[i])
+		}
+	}
+	if len(ends) < g.quorum {
+		return time.Time{}, false
+	}
+	slices.Sort(ends)
+	return g.epoch.Add(ends[g.quorum-1]), true
+}
+
+// Rest ends the listening, until the next Ask: no signal comes.
+func (l *Lookout) Rest() {
+	t := &l.group.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l.listen(false)
+}
+
+// Stop ends the lookout. Nothing may be called after it.
+func (l *Lookout) Stop() {
+	t := &l.group.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l.listen(false)
+	l.stopped = true
+	t.remove(l)
+}
+
+// The commands of one question, by their turns.
+const (
+	turnCaching = iota
+	turnQuestion
+)
+
+// answered takes one node's reply. PTTL answers -2 where the key is not there, and -1 where it does not expire; whichever
+// it is, the node has registered the question, and pushes once when the answer changes.
+func (l *Lookout) answered(n *node, turn int, v resp.Value) error {
+	g := l.group
+	t := &g.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if v.IsError() {
+		t.refused(n, v)
+		l.mute |= setOf(n.index)
+	}
+	if turn == turnCaching {
+		if !v.IsError() && !v.IsOK() {
+			return fmt.Errorf("%w: type %q to CLIENT CACHING", ErrUnexpected, v.Type())
+		}
+		return nil
+	}
+	mute := l.mute.Has(n.index)
+	l.forget(n)
+	defer l.settle()
+	ttl, ok := v.Int64()
+	switch {
+	case v.IsError():
+	case !ok || ttl < -2:
+		return fmt.Errorf("%w: type %q to PTTL", ErrUnexpected, v.Type())
+	case mute:
+	case ttl == -2:
+		l.free |= setOf(n.index)
+	default:
+		l.held |= setOf(n.index)
+		l.expires[n.index] = g.endOf(ttl)
+	}
+	return nil
+}
+
+// endOf is when a key with this many milliseconds left ends.
+func (g *Group) endOf(ttl int64) time.Duration {
+	if ttl < 0 || ttl > int64(noExpiry/2/time.Millisecond) {
+		return noExpiry
+	}
+	return g.now() + time.Duration(ttl)*time.Millisecond
+}
+
+// abandoned is an answer that will not come.
+func (l *Lookout) abandoned(n *node) {
+	t := &l.group.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l.forget(n)
+	l.settle()
+}
+
+// The following need the tracker's mutex.
+
+// changed notes that a node pushed. While its answer is on the way, that will tell.
+func (l *Lookout) changed(n *node) {
+	if l.held.Has(n.index) {
+		l.held &^= setOf(n.index)
+		l.free |= setOf(n.index)
+		l.settle()
+	}
+}
+
+// forget forgets what is known of a node.
+func (l *Lookout) forget(n *node) {
+	for _, s := range [...]*Set{&l.pending, &l.held, &l.free, &l.mute} {
+		*s &^= setOf(n.index)
+	}
+}
+
+// reach is how many nodes can be free yet.
+func (l *Lookout) reach() int { return (l.pending | l.held | l.free).Len() }
+
+// settle gives the signal when it is time.
+func (l *Lookout) settle() {
+	quorum := l.group.quorum
+	if l.listening && (l.free.Len() >= quorum || l.reach() < quorum) {
+		l.listen(false)
+		l.signal <- struct{}{} // Ask has emptied it
+	}
+}
+
+func (l *Lookout) listen(on bool) {
+	if on == l.listening {
+		return
+	}
+	l.listening = on
+	change := int64(1)
+	if !on {
+		change = -1
+	}
+	l.group.tracker.listening.Add(change)
+}
+
+// askFor queues the question to a node in its lane: CLIENT CACHING YES makes the server remember who asked the very next
+// command, so nothing may come between the two. The caller holds the group's mutex and the tracker's.
+func (n *node) askFor(l *Lookout) bool {
+	if !n.startTracking() || n.lane.room() < maxLane/2 {
+		return false // the other half is for debts and cures
+	}
+	l.asks[n.index].ended = false
+	return n.inquire(&l.asks[n.index], cachingYes, l.question)
+}
+
+var (
+	cachingYes = resp.AppendCommand(nil, "CLIENT", "CACHING", "YES")
+	trackingOn = resp.AppendCommand(nil, "CLIENT", "TRACKING", "ON", "OPTIN")
+)

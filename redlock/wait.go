@@ -1,0 +1,203 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// How the head of a queue waits. What it is told is a hint, see multiplex.Lookout, so it tries now and then without one.
+const (
+	// fallbackMost bounds the time between two attempts of a head that is told nothing; half of it is random.
+	fallbackMost = time.Second
+	// expiryMargin and expirySpread are when it tries after the key must have expired: servers forget a key a millisecond
+	// after its end, but look for such keys, and push, 4 to 18 ms later. The spread is for clients that wait together.
+	expiryMargin = time.Millisecond
+	expirySpread = 4 * time.Millisecond
+	// pushedPauseMost bounds the pause before a push is believed: as many attempts in a second as there are pushes without a
+	// reason, or fifty.
+	pushedPauseMost = 20 * time.Millisecond
+	// answersLeast is when the nodes' answers to its question ought to be there.
+	answersLeast = 5 * time.Millisecond
+)
+
+// acquireInTurn is Acquire by queue: one attempt at once, unless others wait here already, and then in turn.
+func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
+	var last error
+	start := time.Now()
+	if !c.queues.has(resource) {
+		var lock Lock
+		*tries++
+		if lock, last = c.try(ctx, resource, ttl, *tries); last == nil || !c.triesAgain(last) {
+			return lock, last
+		}
+	} else if err := c.checkWait(ctx, resource, ttl); err != nil {
+		return Lock{}, err
+	}
+	w := c.queues.join(resource, last, time.Since(start))
+	defer c.queues.leave(w)
+	_, err := c.doze(ctx, w, untilCalled, nil)
+	for err == nil {
+		if !c.queues.takeDue(w) {
+			if err = c.lookOut(ctx, w); err != nil {
+				break
+			}
+			c.queues.takeDue(w) // this attempt is for whatever is due by now
+		}
+		*tries++
+		lock, again, err := c.tryInTurn(ctx, w, ttl, *tries)
+		if !again {
+			return lock, err
+		}
+	}
+	return Lock{}, c.failed(ctx, err, c.queues.lastOf(w.queue))
+}
+
+// checkWait refuses what TryAcquire would refuse, before a caller waits for its turn to be told so.
+func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Duration) error {
+	ttl, err := c.check(resource, ttl)
+	switch {
+	case err != nil:
+		return err
+	case c.late(ttl, 0, drift(ttl, c.config.DriftFactor)):
+		return ErrTTL
+	}
+	return c.failed(ctx, ctx.Err(), nil)
+}
+
+// tryInTurn is one attempt of the head. again says that it is to wait and try again.
+func (c *Client) tryInTurn(ctx context.Context, w *waiter, ttl time.Duration, try int) (lock Lock, again bool, err error) {
+	q := w.queue
+	start := time.Now()
+	lock, err = c.try(ctx, w.resource, ttl, try)
+	q.spent = time.Since(start)
+	switch {
+	case err == nil:
+		c.queues.granted(q, ttl)
+	case c.triesAgain(err):
+		c.queues.failed(q, err)
+		return Lock{}, true, err
+	default:
+		if cancelled, ok := err.(*CancelledError); ok {
+			cancelled.Last = c.queues.lastOf(q)
+		}
+		c.queues.giveBackDue(q)
+	}
+	return lock, false, err
+}
+
+// lookOut waits, as the head, until there is a reason to try. Which one depends on what is known of the lock:
+//
+//   - It was granted in this queue: its holder is here, and calls when it releases.
+//   - Others hold it: the nodes push when that changes.
+//   - It cannot be known, or the nodes do not push: time passes (R11).
+//
+// Attempts that fail one after another come at growing and random distances, whatever else happens, so that clients that
+// were woken by the same push part, and nobody who pushes without a reason makes us try without end. Only a release of this
+// client is believed at once.
+func (c *Client) lookOut(ctx context.Context, w *waiter) error {
+	q := w.queue
+	if q.local > 0 {
+		return c.awaitLocal(ctx, w)
+	}
+	pause := c.pause(q, rand.Float64())
+	if c.queues.lastOf(q) != ErrHeld || !c.ask(q, w.resource) {
+		_, err := c.doze(ctx, w, pause, nil)
+		return err
+	}
+	defer q.lookout.Rest()
+	begun := time.Now()
+	why, err := c.doze(ctx, w, min(pause, pushedPauseMost), nil)
+	if why == timeUp && err == nil {
+		why, err = c.awaitPush(ctx, w)
+	}
+	if why == called || time.Since(begun) >= 2*c.pause(q, 1) {
+		q.fails = 0 // it was not for nothing that we were told: we had to wait for it
+	}
+	return err
+}
+
+// ask asks the nodes to push; false means that too few of them do.
+func (c *Client) ask(q *queue, resource string) bool {
+	if q.lookout == nil {
+		q.lookout = c.group.Lookout([]byte(c.config.Prefix + resource))
+	}
+	return q.lookout != nil && q.lookout.Ask()
+}
+
+// awaitPush waits until the nodes say that the lock may be had, by a push or by the end of the key that they told of, and
+// not much longer than a second.
+func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
+	q := w.queue
+	answers := max(answersLeast, 4*time.Duration(c.quorumTime.Load()))
+	why, err := c.doze(ctx, w, answers, q.lookout.Signal())
+	if err != nil || why != timeUp {
+		return why, err
+	}
+	limit := fallback()
+	if at, ok := q.lookout.Expiry(); ok {
+		limit = min(limit, max(0, time.Until(at))+afterExpiry())
+	}
+	return c.doze(ctx, w, limit, q.lookout.Signal())
+}
+
+// awaitLocal waits until the holder, who has got the lock in this queue, releases it, or it must have expired. After a long
+// streak others get the time for an attempt.
+func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
+	q := w.queue
+	why, err := c.doze(ctx, w, min(fallback(), q.local+afterExpiry()), nil)
+	if err == nil && why == called && q.streak.over(time.Now()) {
+		q.streak = streak{}
+		_, err = c.doze(ctx, w, c.pause(q, rand.Float64()), nil)
+	}
+	return err
+}
+
+// pause is the time to the next attempt after those that failed. random is uniform in [0, 1), or 1 for the longest.
+func (c *Client) pause(q *queue, random float64) time.Duration {
+	usual := time.Duration(c.quorumTime.Load())
+	if usual == 0 {
+		usual = q.spent // this client has got no lock yet
+	}
+	return retryDelay(max(1, q.fails), usual, random)
+}
+
+func fallback() time.Duration {
+	return fallbackMost/2 + rand.N(fallbackMost/2)
+}
+
+func afterExpiry() time.Duration { return expiryMargin + rand.N(expirySpread) }
+
+// A reason is why a waiter woke.
+type reason uint8
+
+const (
+	timeUp    reason = iota
+	called           // its turn has come, or the lock was released here
+	signalled        // by the lookout
+)
+
+// untilCalled stands for no time at all.
+const untilCalled time.Duration = -1
+
+// doze waits for the time given, a call, a signal, the end of ctx or Close; the last two are errors.
+func (c *Client) doze(ctx context.Context, w *waiter, d time.Duration, signal <-chan struct{}) (reason, error) {
+	var over <-chan time.Time
+	if d != untilCalled {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-over:
+		return timeUp, nil
+	case <-w.call:
+		return called, nil
+	case <-signal:
+		return signalled, nil
+	case <-ctx.Done():
+		return timeUp, ctx.Err()
+	case <-c.group.Done():
+		return timeUp, ErrClosed
+	}
+}

@@ -1,0 +1,537 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// waiting is a call of Acquire in a goroutine.
+type waiting struct {
+	lock Lock
+	err  error
+	at   time.Time
+	done chan struct{}
+}
+
+// waits starts an Acquire and lets it get as far as it can.
+func waits(ctx context.Context, c *Client, resource string) *waiting {
+	w := &waiting{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.lock, w.err = c.Acquire(ctx, resource, 10*time.Second)
+		w.at = time.Now()
+	}()
+	time.Sleep(20 * ms) // an attempt, and the nodes' answers to who wants to be told
+	return w
+}
+
+func (w *waiting) isDone() bool {
+	synctest.Wait()
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// got waits for the lock and returns when it came.
+func (w *waiting) got(t *testing.T) time.Time {
+	t.Helper()
+	<-w.done
+	require.NoError(t, w.err)
+	return w.at
+}
+
+func calls(m *memory, command string) int {
+	n := 0
+	for _, node := range m.nodes {
+		n += node.Calls(command)
+	}
+	return n
+}
+
+// A release by another client is pushed: it takes the way of the release and of the push, and one attempt.
+func TestAReleaseElsewhereIsPushed(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 5, 16} {
+		t.Run(fmt.Sprint("nodes=", n), func(t *testing.T) {
+			simulated(t, n, func(t *testing.T, m *memory) {
+				a, b := m.client(t, Config{}), m.client(t, Config{})
+				held := mustAcquire(t, a, "r", time.Minute)
+				w := waits(t.Context(), b, "r")
+				time.Sleep(100 * ms)
+				require.False(t, w.isDone())
+				before := calls(m, "SET")
+				start := time.Now()
+				require.NoError(t, held.Release(t.Context()))
+				require.Equal(t, 4*ms, w.got(t).Sub(start))
+				require.Equal(t, n, calls(m, "SET")-before, "one attempt")
+			})
+		})
+	}
+}
+
+// A release by this client calls the next one at once: its SET stands behind the release on every connection (R8).
+func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held := mustAcquire(t, c, "r", time.Minute)
+		w := waits(t.Context(), c, "r")
+		all := []*waiting{w}
+		for range 10 {
+			all = append(all, waits(t.Context(), c, "r"))
+		}
+		for _, w := range all {
+			start := time.Now()
+			require.NoError(t, held.Release(t.Context()))
+			require.Equal(t, 2*ms, w.got(t).Sub(start), "no time between the release and the SET")
+			held = w.lock
+		}
+		require.NoError(t, held.Release(t.Context()))
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+		require.Empty(t, c.queues.of)
+		require.Zero(t, c.queues.waiting.Load())
+	})
+}
+
+// The key of a holder that is gone ends; that is tried a few milliseconds later, before the servers push it.
+func TestAnExpiryIsNoticed(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		for ttl := 50 * ms; ttl < 4*time.Second; ttl *= 2 {
+			start := time.Now()
+			_, err := a.TryAcquire(t.Context(), "r", ttl)
+			require.NoError(t, err)
+			w := waits(t.Context(), b, "r")
+			late := w.got(t).Sub(start) - ttl
+			require.Positive(t, late)
+			require.LessOrEqual(t, late, 1*ms+expiryMargin+expirySpread+2*ms, "TTL %v", ttl)
+			require.NoError(t, w.lock.Release(t.Context()))
+		}
+	})
+}
+
+// The same where the holder is of this client and forgets the lock.
+func TestAnExpiryOfALockThatWasGrantedInTurnIsNoticed(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held := mustAcquire(t, c, "r", time.Minute)
+		first := make(chan time.Time)
+		go func() {
+			_, _ = c.Acquire(t.Context(), "r", 300*ms)
+			first <- time.Now()
+		}()
+		time.Sleep(ms * 20)
+		w := waits(t.Context(), c, "r")
+		require.NoError(t, held.Release(t.Context()))
+		late := w.got(t).Sub(<-first) - 300*ms
+		require.LessOrEqual(t, late, expiryMargin+expirySpread+2*ms)
+	})
+}
+
+// Callers of one client are served in the order in which they came, and those who leave lose their place only.
+func TestFirstComeFirstServed(t *testing.T) {
+	for _, poll := range []bool{false, true} { // without tracking, too
+		t.Run(fmt.Sprintf("tracking=%t", !poll), func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				if poll {
+					for _, n := range m.nodes {
+						n.Refuse("-NOPERM no", "CLIENT TRACKING")
+					}
+				}
+				a, b := m.client(t, Config{}), m.client(t, Config{})
+				held := mustAcquire(t, a, "r", time.Minute)
+				const n = 12
+				var all []*waiting
+				var cancels []context.CancelFunc
+				for range n {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					cancels = append(cancels, cancel)
+					all = append(all, waits(ctx, b, "r"))
+				}
+				for _, leaver := range []int{5, 0, 1, 11} { // in the middle, the head twice, the last
+					start := time.Now()
+					cancels[leaver]()
+					<-all[leaver].done
+					require.Zero(t, time.Since(start), "at once")
+					require.ErrorIs(t, all[leaver].err, context.Canceled)
+					require.ErrorIs(t, all[leaver].err, ErrHeld)
+					time.Sleep(20 * ms)
+				}
+				require.NoError(t, held.Release(t.Context()))
+				var order []int
+				for range n - 4 {
+					var next *waiting
+					for i, w := range all {
+						if i != 0 && i != 1 && i != 5 && i != 11 && next == nil && len(order) <= i && !contains(order, i) {
+							next = w
+							order = append(order, i)
+						}
+					}
+					next.got(t)
+					for i, w := range all {
+						if i > order[len(order)-1] && i != 5 && i != 11 {
+							require.False(t, w.isDone(), "%d came before %d", i, order[len(order)-1])
+						}
+					}
+					require.NoError(t, next.lock.Release(t.Context()))
+				}
+				require.Equal(t, []int{2, 3, 4, 6, 7, 8, 9, 10}, order)
+			})
+		})
+	}
+}
+
+func contains(all []int, i int) bool {
+	for _, x := range all {
+		if x == i {
+			return true
+		}
+	}
+	return false
+}
+
+// The head leaves; the next one is told of the release as the head would have been.
+func TestTheTurnPassesWhenTheHeadLeaves(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		held := mustAcquire(t, a, "r", time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		waits(ctx, b, "r")
+		next := waits(t.Context(), b, "r")
+		before := calls(m, "SET")
+		cancel()
+		time.Sleep(20 * ms)
+		require.Equal(t, before, calls(m, "SET"), "nothing happened that would make an attempt worth while")
+		start := time.Now()
+		require.NoError(t, held.Release(t.Context()))
+		require.Equal(t, 4*ms, next.got(t).Sub(start))
+	})
+}
+
+// Whenever the head leaves while the lock is handed over, the lock is not lost between it and the next.
+func TestTheHeadLeavesDuringTheHandover(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		for after := time.Duration(0); after < 8*ms; after += 250 * time.Microsecond {
+			held := mustAcquire(t, a, "r", time.Minute)
+			ctx, cancel := context.WithCancel(t.Context())
+			head := waits(ctx, b, "r")
+			next := waits(t.Context(), b, "r")
+			time.AfterFunc(after, cancel)
+			start := time.Now()
+			require.NoError(t, held.Release(t.Context()))
+			<-head.done
+			if head.err == nil {
+				require.NoError(t, head.lock.Release(t.Context()))
+			}
+			require.LessOrEqual(t, next.got(t).Sub(start), 25*ms, "cancelled after %v", after)
+			require.NoError(t, next.lock.Release(t.Context()))
+			cancel()
+			time.Sleep(10 * ms)
+			require.Zero(t, m.keys())
+		}
+	})
+}
+
+// FLUSHALL, and a DEL by hand: the lock is free, if not for a good reason.
+func TestKeysThatVanishAreNoticed(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		for _, vanish := range []func(*redistest.Node){
+			(*redistest.Node).FlushAll, func(n *redistest.Node) { n.DB().Delete("r") },
+		} {
+			mustAcquire(t, a, "r", time.Minute)
+			w := waits(t.Context(), b, "r")
+			start := time.Now()
+			for _, n := range m.nodes {
+				vanish(n)
+			}
+			require.Equal(t, 3*ms, w.got(t).Sub(start))
+			require.NoError(t, w.lock.Release(t.Context()))
+		}
+	})
+}
+
+// The holder's extensions are pushed too; whoever waits finds that out and waits on.
+func TestAnExtensionIsNoRelease(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		held := mustAcquire(t, a, "r", 300*ms)
+		w := waits(t.Context(), b, "r")
+		for range 10 {
+			var err error
+			time.Sleep(100 * ms)
+			held, err = held.Extend(t.Context(), 300*ms)
+			require.NoError(t, err)
+			require.False(t, w.isDone())
+		}
+		time.Sleep(30 * ms) // it was told of the extension, and has asked again
+		start := time.Now()
+		require.NoError(t, held.Release(t.Context()))
+		require.Equal(t, 4*ms, w.got(t).Sub(start))
+	})
+}
+
+// Pushes without a reason, in any number, make nobody try without end.
+func TestSpuriousPushesDoNotMakeUsSpin(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		mustAcquire(t, a, "r", time.Minute)
+		w := waits(t.Context(), b, "r")
+		before := m.nodes[0].Calls("SET")
+		const pushes = 5000
+		for range pushes {
+			for _, n := range m.nodes {
+				n.Push(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nr\r\n")
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+		tries := m.nodes[0].Calls("SET") - before
+		t.Logf("%d attempts for %d pushes in a second", tries, pushes)
+		require.LessOrEqual(t, tries, 75)
+		require.False(t, w.isDone())
+	})
+}
+
+// Nothing is told where nodes die; what was missed is found within the fallback.
+func TestNodesThatDieWhileSomebodyWaits(t *testing.T) {
+	for _, dead := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint("dead=", dead), func(t *testing.T) {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				a, b := m.client(t, Config{}), m.client(t, Config{})
+				held := mustAcquire(t, a, "r", time.Minute)
+				w := waits(t.Context(), b, "r")
+				for i := range dead {
+					m.link(i).Refuse(true)
+					m.link(i).Reset()
+				}
+				time.Sleep(100 * ms)
+				start := time.Now()
+				_ = held.Release(t.Context())
+				if dead < 3 {
+					require.Equal(t, 4*ms, w.got(t).Sub(start), "a quorum is left, and pushes")
+					return
+				}
+				time.Sleep(100 * ms)
+				require.False(t, w.isDone())
+				for i := range dead {
+					m.link(i).Refuse(false)
+				}
+				start = time.Now()
+				require.LessOrEqual(t, w.got(t).Sub(start), 1200*ms+fallbackMost)
+			})
+		})
+	}
+}
+
+// Where too few nodes push, whoever waits polls as ever.
+func TestWithoutTracking(t *testing.T) {
+	refuse := func(m *memory) {
+		for _, n := range m.nodes[:3] {
+			n.Refuse("-NOPERM this user has no permissions to run the 'client|tracking' command", "CLIENT TRACKING")
+		}
+	}
+	resp2 := func(m *memory) (urls []string) {
+		for _, url := range m.urls() {
+			urls = append(urls, url+"?protocol=2")
+		}
+		return urls
+	}
+	for name, c := range map[string]struct {
+		arrange func(*memory)
+		config  func(*memory) Config
+		asked   int
+	}{
+		"refused":        {refuse, func(*memory) Config { return Config{} }, 3},
+		"RESP2":          {func(*memory) {}, func(m *memory) Config { return Config{Nodes: resp2(m)} }, 0},
+		"switched off":   {func(*memory) {}, func(*memory) Config { return Config{Poll: true} }, 0},
+		"a few attempts": {func(*memory) {}, func(*memory) Config { return Config{MaxTries: 1000} }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				c.arrange(m)
+				a, b := m.client(t, Config{Poll: true}), m.client(t, c.config(m))
+				held := mustAcquire(t, a, "r", time.Minute)
+				before := m.nodes[0].Calls("SET")
+				w := waits(t.Context(), b, "r")
+				time.Sleep(2 * time.Second)
+				require.GreaterOrEqual(t, m.nodes[0].Calls("SET")-before, 10)
+				start := time.Now()
+				require.NoError(t, held.Release(t.Context()))
+				require.LessOrEqual(t, w.got(t).Sub(start), retryMost+4*ms)
+				tracking := 0
+				for _, n := range m.nodes[:3] {
+					tracking += n.Calls("CLIENT TRACKING")
+				}
+				require.Equal(t, c.asked, tracking, "never in vain again")
+				require.Equal(t, 1, b.Nodes()[0].Connects)
+			})
+		})
+	}
+}
+
+// A hundred waiters ask the nodes as one does.
+func TestManyWaitersAskAsOneDoes(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		mustAcquire(t, a, "r", time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var errs sync.Map
+		for i := range 100 {
+			wg.Go(func() {
+				_, err := b.Acquire(ctx, "r", time.Second)
+				errs.Store(i, err)
+			})
+		}
+		time.Sleep(100 * ms)
+		before := m.nodes[0].Calls("SET") + m.nodes[0].Calls("PTTL")
+		time.Sleep(10 * time.Second)
+		asked := m.nodes[0].Calls("SET") + m.nodes[0].Calls("PTTL") - before
+		require.LessOrEqual(t, asked, 2*21, "two commands at the end of each fallback")
+		start := time.Now()
+		cancel()
+		wg.Wait()
+		require.LessOrEqual(t, time.Since(start), 5*ms)
+		errs.Range(func(_, err any) bool {
+			require.ErrorIs(t, err.(error), context.Canceled)
+			require.ErrorIs(t, err.(error), ErrHeld)
+			return true
+		})
+		require.Empty(t, b.queues.of)
+	})
+}
+
+// Close ends all that wait, the head and the others (R28). Nothing of theirs is left: a goroutine would fail the test.
+func TestCloseEndsAllThatWait_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		mustAcquire(t, a, "r", time.Minute)
+		var all []*waiting
+		for i := range 20 {
+			all = append(all, waits(t.Context(), b, []string{"r", "r2"}[i%2]))
+		}
+		<-all[1].done // the first for r2 has it
+		require.NoError(t, b.Close(t.Context()))
+		for i, w := range all {
+			<-w.done
+			if i != 1 {
+				require.Equal(t, ErrClosed, w.err)
+			}
+		}
+		require.Empty(t, b.queues.of)
+	})
+}
+
+// A queue is no way around what a call may ask, and no call waits to be told so.
+func TestBadCallsDoNotQueue(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{MinValidity: time.Second})
+		mustAcquire(t, a, "r", time.Minute)
+		waits(t.Context(), b, "r")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		_, err := b.Acquire(t.Context(), "r", 0)
+		require.Equal(t, ErrTTL, err)
+		_, err = b.Acquire(t.Context(), "r", time.Second)
+		require.Equal(t, ErrTTL, err, "less than MinValidity would be left")
+		_, err = b.Acquire(ended, "r", time.Minute)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Zero(t, time.Since(start))
+		require.NoError(t, b.Close(t.Context()))
+	})
+}
+
+// FailFast ends each waiter when there is no quorum, one after the other (R11).
+func TestFailFastEndsAllThatWait(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{FailFast: true})
+		mustAcquire(t, a, "r", time.Minute)
+		var all []*waiting
+		for range 5 {
+			all = append(all, waits(t.Context(), b, "r"))
+		}
+		start := time.Now()
+		for i := range 2 {
+			m.link(i).Refuse(true)
+			m.link(i).Reset()
+		}
+		for _, w := range all {
+			<-w.done
+			require.ErrorIs(t, w.err, ErrNoQuorum)
+			require.LessOrEqual(t, w.at.Sub(start), 10*ms)
+		}
+	})
+}
+
+// A client whose waiters pass a lock on among themselves lets another client have it now and then.
+func TestAStreakIsInterrupted(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		stop := time.Now().Add(2 * time.Second)
+		var wg sync.WaitGroup
+		grants := make([]int, 2)
+		var mu sync.Mutex
+		for i, c := range []*Client{a, b} {
+			for range 4 {
+				wg.Go(func() {
+					for time.Now().Before(stop) {
+						lock, err := c.Acquire(t.Context(), "r", 10*time.Second)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						grants[i]++
+						mu.Unlock()
+						time.Sleep(ms)
+						_ = lock.Release(t.Context())
+					}
+				})
+			}
+		}
+		wg.Wait()
+		t.Logf("grants: %v", grants)
+		require.Greater(t, grants[0], 100)
+		require.Greater(t, grants[1], 100)
+	})
+}
+
+func TestAStreakIsOverAfterSomeGrantsAndSomeTime(t *testing.T) {
+	now := time.Now()
+	var s streak
+	require.False(t, s.over(now))
+	for range streakLeast - 1 {
+		s = s.grown(now)
+	}
+	require.False(t, s.over(now.Add(time.Hour)), "too few")
+	s = s.grown(now.Add(time.Hour))
+	require.False(t, s.over(now.Add(streakLong-1)), "too short")
+	require.True(t, s.over(now.Add(streakLong)))
+}
+
+// TryAcquire does not queue: it may be lucky, or not.
+func TestTryAcquireDoesNotQueue(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		held := mustAcquire(t, a, "r", time.Minute)
+		w := waits(t.Context(), b, "r")
+		start := time.Now()
+		_, err := b.TryAcquire(t.Context(), "r", time.Minute)
+		require.Equal(t, ErrHeld, err)
+		require.Equal(t, 2*ms, time.Since(start))
+		require.NoError(t, held.Release(t.Context()))
+		w.got(t)
+	})
+}
