@@ -184,7 +184,7 @@ type Group struct {
 	quarantined Set
 	maxTTL      time.Duration // Config.MaxTTL, or what a seal said that is longer
 	debut       debut
-	tracker tracker // tells waiters of keys that changed
+	tracker     tracker // tells waiters of keys that changed
 
 	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
 	claims atomic.Int64

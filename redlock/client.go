@@ -95,7 +95,7 @@ type Client struct {
 	news       *news   // nil if nobody listens
 	trials     []trial // steps of the prelude that may fail
 	keeper     *keeper // looks after the holds
-	queues     queues       // of callers that wait
+	queues     queues  // of callers that wait
 }
 
 // Open is New with the nodes' URLs and everything else as zero.

@@ -272,7 +272,9 @@ func (h *Hold) lose(refused bool) {
 }
 
 // end is when the validity ends, by the local clock. It takes no mutex.
-func (h *Hold) end() time.Time { return h.client.keeper.begun.at.Add(time.Duration(h.ends.monotonic.Load())) }
+func (h *Hold) end() time.Time {
+	return h.client.keeper.begun.at.Add(time.Duration(h.ends.monotonic.Load()))
+}
 
 // A holdContext is a hold's context.
 type holdContext struct {
