@@ -82,7 +82,7 @@ func TestDigestsAreTheServers(t *testing.T) {
 		require.Equal(t, []string{"SCRIPT", "LOAD"}, args[:2])
 		cured = append(cured, args[2])
 	}
-	require.Equal(t, []string{releaseSource, extendSource, releaseManySource, extendManySource}, cured)
+	require.Equal(t, []string{releaseSource, extendSource, releaseManySource, extendManySource, sealSource}, cured)
 }
 
 // Every form of reply, and what it is as an answer to SET and to a script (R16, R17).
