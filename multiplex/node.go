@@ -40,11 +40,11 @@ type node struct {
 	sheds           int
 
 	// The same, about whether the node may have forgotten locks (R23) and is fit to keep them (R22).
-	trust     trust
-	looks     looks
-	doubted   *fault // the cause while it is quarantined, and its age
-	doubtedAt time.Duration
-	warnings  []string
+	trust      trust
+	looks      looks
+	doubted    *fault        // the cause of missing votes while it is quarantined,
+	doubtStale time.Duration // and when that must be made anew
+	warnings   []string
 
 	// Cursors, see broadcast. answered moves after the vote (engine.md), a batch of replies at a time.
 	answered, sent atomic.Uint64

@@ -15,8 +15,8 @@ var ErrQuarantined = errors.New("multiplex: node is quarantined")
 
 // A QuarantineError is ErrQuarantined with its particulars.
 type QuarantineError struct {
-	// Left is how long the node's grants do not count from now on, if no seal ends that before. It is the time from when the
-	// error was made, which can be some milliseconds before the round.
+	// Left is how long the node's grants do not count from now on, if no seal ends that before. Errors share it, so it may be
+	// too long by a hundredth, or ten milliseconds.
 	Left time.Duration
 	// Why is what began it: "first seen", "restarted", "seal vanished" …
 	Why string
@@ -29,14 +29,15 @@ func (e *QuarantineError) Error() string {
 // Unwrap gives ErrQuarantined.
 func (e *QuarantineError) Unwrap() error { return ErrQuarantined }
 
-// staleAfter is how old a QuarantineError may be: rounds share one for so long, so that nothing is built for each.
+// staleAfter is the least time for which rounds share a QuarantineError, so that nothing is built for each (R12).
 const staleAfter = 10 * time.Millisecond
 
 // quarantine is the cause of a quarantined node's missing vote. The caller holds the mutex.
 func (n *node) quarantine(now time.Duration) *fault {
-	if n.doubted == nil || now >= n.doubtedAt+staleAfter {
-		n.doubted = &fault{err: &QuarantineError{Left: n.trust.left(now), Why: n.trust.why}}
-		n.doubtedAt = now
+	if n.doubted == nil || now >= n.doubtStale {
+		left := n.trust.left(now)
+		n.doubted = &fault{err: &QuarantineError{Left: left, Why: n.trust.why}}
+		n.doubtStale = now + max(staleAfter, left/100)
 	}
 	return n.doubted
 }

@@ -83,7 +83,7 @@ func TestDigestsAreTheServers(t *testing.T) {
 		cured = append(cured, args[2])
 	}
 	require.Equal(t, []string{
-		releaseSource, extendSource, releaseManySource, extendManySource, healSource, shortenSource,
+		releaseSource, extendSource, releaseManySource, extendManySource, healSource, shortenSource, sealSource,
 	}, cured)
 }
 

@@ -112,6 +112,7 @@ func tokensSent(n *redistest.Node) []string {
 
 // teach registers what the scripts do; TestScripts compares them with a real server's.
 func teach(n *redistest.Node) {
+	n.Script(sealSource, writeSeal)
 	n.Script(releaseManySource, func(keys, args []string, db *redistest.DB) any {
 		results := make([]any, len(keys))
 		for i := range keys {

@@ -41,13 +41,13 @@ func (config *Config) durable() (multiplex.Set, error) {
 // trust completes the group's configuration with all that concerns R22 and R23.
 func (c *Client) trust(group *multiplex.Config) error {
 	config := &c.config
-	config.MaxTTL = wholeMilliseconds(config.MaxTTL)
 	durable, err := config.durable()
 	if err != nil {
 		return err
 	}
-	allow := config.Allow
 	group.MaxTTL, group.Seal, group.Durable, group.New = config.MaxTTL, c.seal(), durable, config.NewDeployment
+	config.MaxTTL = wholeMilliseconds(config.MaxTTL) // the group looks at it as it was given
+	allow := config.Allow
 	group.Allow = multiplex.Allow{
 		SameServer: allow.SameServer, Replica: allow.Replica, Cluster: allow.Cluster, Sentinel: allow.Sentinel,
 		Eviction: allow.Eviction, OtherMaxTTL: allow.OtherMaxTTL,

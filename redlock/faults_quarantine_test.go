@@ -1,0 +1,295 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+const (
+	quarantineTTL = 2 * time.Second
+	// quarantineNeed is how long a node is watched for that TTL: 1 % of it and 5 ms more.
+	quarantineNeed = 2025 * time.Millisecond
+	sealKey        = "redlock:seal"
+)
+
+// quarantined waits until exactly these nodes of a client are up and quarantined.
+func (f *fleet) quarantined(c *redlock.Client, within time.Duration, nodes ...int) time.Duration {
+	f.Helper()
+	return eventually(f, within, func() error {
+		var now []int
+		for i, n := range c.Nodes() {
+			if n.Quarantined && n.State == "up" {
+				now = append(now, i)
+			}
+		}
+		if !slices.Equal(now, nodes) {
+			return fmt.Errorf("quarantined are %v, not %v", now, nodes)
+		}
+		return nil
+	})
+}
+
+// founded makes a deployment of sealed servers, and a client that trusts all of them.
+func (f *fleet) founded(config redlock.Config) *redlock.Client {
+	f.Helper()
+	config.NewDeployment = true
+	c := f.client(config)
+	f.allUp(c, 5*time.Second)
+	f.quarantined(c, 5*time.Second)
+	return c
+}
+
+// Of five masters exactly three grant; one of the three is killed and comes back empty. Neither the client that saw it nor a
+// fresh one gets a second lock before the first one's validity has ended, and soon after its quarantine the master counts
+// again. Without MaxTTL the second lock is granted: the warning in the README is about that (R23).
+func TestFaultTheDecidingVoteIsForgotten_R23(t *testing.T) {
+	for name, maxTTL := range map[string]time.Duration{"MaxTTL": quarantineTTL, "none": 0} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 5, redistest.OverTCP)
+			config := redlock.Config{MaxTTL: maxTTL}
+			ttl := quarantineTTL
+			if maxTTL == 0 {
+				ttl = 10 * time.Second // on a busy machine a restart takes its time
+			}
+			c := f.founded(config)
+			for i := range 2 { // these two have granted the resource to somebody else, who has gone
+				f.must(i, "SET", "r", "foreign", "PX", "60000")
+			}
+			first := acquired(t, c, "r", ttl)
+			if err := f.servers[4].Kill(); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 2 {
+				f.must(i, "DEL", "r")
+			}
+			if err := f.servers[4].Restart(); err != nil {
+				t.Fatal(err)
+			}
+			config.NewDeployment = false
+			fresh := f.client(config)
+			f.state(c, 4, 5*time.Second, "up")
+			up := time.Now()
+			second := false
+			for i := 0; first.Validity() > 0 && !second; i++ {
+				lock, err := []*redlock.Client{c, fresh}[i%2].TryAcquire(context.Background(), "r", ttl)
+				second = err == nil && first.Validity() > 0
+				if err == nil {
+					_ = lock.Release(context.Background())
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+			if second != (maxTTL == 0) {
+				t.Fatalf("a second grant within the validity of the first: %v", second)
+			}
+			if maxTTL == 0 {
+				return
+			}
+			f.quarantined(c, quarantineNeed+timingSlack*1500*time.Millisecond)
+			after := time.Since(up) - quarantineNeed
+			t.Logf("counts again %v after its quarantine", after)
+			// It was seen up a little after the watch had begun.
+			if after < -time.Second || after > timingSlack*1500*time.Millisecond {
+				t.Errorf("it counts again %v after its quarantine", after)
+			}
+			f.quarantined(fresh, quarantineNeed+timingSlack*1500*time.Millisecond)
+			f.stop(0, 1)
+			lock := acquired(t, c, "r", quarantineTTL)
+			f.continues(0, 1)
+			_ = lock.Release(context.Background())
+		})
+	}
+}
+
+// Keys that are flushed under a server that lives are noticed within about five seconds, and at once by a connection that is
+// made anew (R23).
+func TestFaultFlushAll_R23(t *testing.T) {
+	f := newFleet(t, 5)
+	c := f.founded(redlock.Config{MaxTTL: quarantineTTL})
+	f.must(2, "FLUSHALL")
+	t.Logf("noticed after %v", f.quarantined(c, 7*time.Second, 2))
+	if n := c.Nodes()[2]; n.QuarantineWhy != "seal vanished" || n.Connects != 1 {
+		t.Errorf("quarantined for another reason: %s, after %d connects", n.QuarantineWhy, n.Connects)
+	}
+	f.quarantined(c, quarantineNeed+timingSlack*1500*time.Millisecond)
+	eventually(t, 2*time.Second, func() error {
+		if !c.Nodes()[2].Sealed {
+			return errors.New("not sealed anew")
+		}
+		return nil
+	})
+	f.must(1, "FLUSHALL")
+	f.must(1, "CLIENT", "KILL", "TYPE", "normal")
+	f.quarantined(c, time.Second*timingSlack, 1)
+}
+
+// The seal speaks for a server to a fresh process, as long as it is about the process that runs there, and all agree on
+// MaxTTL (R23).
+func TestFaultSeals_R23(t *testing.T) {
+	const (
+		sealsTTL  = 4 * time.Second // time enough to look around before it is over
+		sealsNeed = 4045 * time.Millisecond
+	)
+	f := newFleet(t, 3)
+	f.founded(redlock.Config{MaxTTL: sealsTTL})
+	for i := range f.servers {
+		if text := f.must(i, "GET", sealKey).(string); !strings.HasSuffix(text, " max_ttl_ms=4000 watched_ms=4045") {
+			t.Fatalf("the seal of server %d is %q", i, text)
+		}
+	}
+	fresh := f.client(redlock.Config{MaxTTL: sealsTTL})
+	f.allUp(fresh, 5*time.Second)
+	f.quarantined(fresh, 0)
+	acquired(t, fresh, "at once", time.Second)
+
+	t.Run("another MaxTTL", func(t *testing.T) {
+		other := f.client(redlock.Config{MaxTTL: 6 * time.Second})
+		_, err := other.TryAcquire(context.Background(), "r", time.Second)
+		if err := undecided(err, is(redlock.ErrMaxTTL), 0, 1, 2); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a seal that was persisted", func(t *testing.T) {
+		f := &fleet{t, f.servers}
+		old := f.must(1, "GET", sealKey).(string)
+		if err := f.servers[1].Restart(); err != nil {
+			t.Fatal(err)
+		}
+		f.must(1, "SET", sealKey, old)
+		next := f.client(redlock.Config{MaxTTL: sealsTTL})
+		f.allUp(next, 5*time.Second)
+		f.quarantined(next, 0, 1)
+		f.quarantined(fresh, 3*time.Second, 1)
+		// And one server that restarted empty is no new deployment.
+		f.must(1, "DEL", sealKey)
+		declared := f.client(redlock.Config{MaxTTL: sealsTTL, NewDeployment: true})
+		f.allUp(declared, 5*time.Second)
+		f.quarantined(declared, 0, 1)
+		f.quarantined(declared, sealsNeed+timingSlack*1500*time.Millisecond)
+	})
+	t.Run("a longer MaxTTL is rolled out", func(t *testing.T) {
+		f := &fleet{t, f.servers}
+		longer := f.client(redlock.Config{MaxTTL: 6 * time.Second, Allow: redlock.Allow{OtherMaxTTL: true}})
+		f.allUp(longer, 5*time.Second)
+		f.quarantined(longer, 0, 0, 1, 2)
+		f.quarantined(longer, 6*time.Second+timingSlack*1500*time.Millisecond)
+		eventually(t, 10*time.Second, func() error {
+			for i := range f.servers {
+				if text := f.must(i, "GET", sealKey).(string); !strings.Contains(text, " max_ttl_ms=6000 ") {
+					return fmt.Errorf("the seal of server %d is %q", i, text)
+				}
+			}
+			return nil
+		})
+		short := f.client(redlock.Config{MaxTTL: time.Second, Allow: redlock.Allow{OtherMaxTTL: true}})
+		f.allUp(short, 5*time.Second)
+		f.quarantined(short, 2*time.Second)
+		for i := range f.servers {
+			if text := f.must(i, "GET", sealKey).(string); !strings.Contains(text, " max_ttl_ms=6000 ") {
+				t.Errorf("the seal of server %d was lowered: %q", i, text)
+			}
+		}
+		// Those who do not allow it are out.
+		f.state(fresh, 0, 7*time.Second, "down", "dialing", "paying")
+		if _, err := fresh.TryAcquire(context.Background(), "r", time.Second); !errors.Is(err, redlock.ErrMaxTTL) {
+			t.Errorf("not ErrMaxTTL: %v", err)
+		}
+	})
+}
+
+// A server that cannot write the seal counts all the same once it was watched, and is asked again.
+func TestFaultSealAtMaxmemory_R23(t *testing.T) {
+	f := newFleet(t, 3)
+	for i := range f.servers {
+		f.must(i, "CONFIG", "SET", "maxmemory", "1")
+	}
+	c := f.client(redlock.Config{MaxTTL: time.Second})
+	f.allUp(c, 5*time.Second)
+	f.quarantined(c, time.Second+timingSlack*1500*time.Millisecond)
+	for i := range f.servers {
+		if c.Nodes()[i].Sealed || f.must(i, "EXISTS", sealKey) != int64(0) {
+			t.Errorf("server %d is sealed", i)
+		}
+		f.must(i, "CONFIG", "SET", "maxmemory", "0")
+	}
+	eventually(t, 7*time.Second, func() error {
+		for i, n := range c.Nodes() {
+			if !n.Sealed {
+				return fmt.Errorf("server %d is not sealed", i)
+			}
+		}
+		return nil
+	})
+}
+
+// With the rights that the advice grants everything works, the seal included; without one of them the error names the
+// command, and the advice (R22).
+func TestFaultPermissions_R22(t *testing.T) {
+	for _, without := range []string{"", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pttl", "+pexpire"} {
+		t.Run("without "+without, func(t *testing.T) {
+			f := newFleet(t, 3)
+			leastPrivilege(f, without)
+			c := f.client(redlock.Config{
+				Username: "redlock", Password: "secret of the test", Prefix: "lock:", MaxTTL: time.Minute, NewDeployment: true,
+			})
+			if without == "" || without == "+eval" { // which nobody uses
+				f.allUp(c, 5*time.Second)
+				f.quarantined(c, time.Second)
+				acquired(t, c, "r", time.Second)
+				return
+			}
+			eventually(t, 5*time.Second, func() error {
+				n := c.Nodes()[0]
+				var p *multiplex.PreflightError
+				switch {
+				case !errors.Is(n.Err, redlock.ErrPermissions) || !errors.As(n.Err, &p):
+					return fmt.Errorf("not ErrPermissions: %w", n.Err)
+				case !strings.Contains(strings.ToLower(p.Found), strings.ReplaceAll(without[1:], "|", " ")):
+					return fmt.Errorf("does not name the command: %w", n.Err)
+				case !strings.Contains(p.Advice, without):
+					return fmt.Errorf("does not say what to grant: %w", n.Err)
+				case strings.Contains(n.Err.Error(), "lock:"), strings.Contains(n.Err.Error(), "secret"):
+					return fmt.Errorf("says too much: %w", n.Err)
+				}
+				return nil
+			})
+			t.Log(c.Nodes()[0].Err)
+		})
+	}
+}
+
+// The rule that the advice gives is one that the server takes.
+func TestFaultAdvisedRights_R22(t *testing.T) {
+	f := newFleet(t, 3)
+	advice := (&multiplex.PreflightError{}).Advice
+	leastPrivilege(f, "+del")
+	c := f.client(redlock.Config{Username: "redlock", Password: "secret of the test", Prefix: "lock:"})
+	eventually(t, 5*time.Second, func() error {
+		var p *multiplex.PreflightError
+		if !errors.As(c.Nodes()[0].Err, &p) {
+			return fmt.Errorf("no explanation: %w", c.Nodes()[0].Err)
+		}
+		advice = p.Advice
+		return nil
+	})
+	_, rule, _ := strings.Cut(advice, "ACL SETUSER ")
+	rule, _, _ = strings.Cut(rule, ";")
+	rule = strings.NewReplacer("<user>", "redlock", "<prefix>", "lock:").Replace(rule)
+	for i := range f.servers {
+		f.must(i, append([]string{"ACL", "SETUSER"}, strings.Fields(rule)...)...)
+	}
+	fixed := f.client(redlock.Config{Username: "redlock", Password: "secret of the test", Prefix: "lock:"})
+	f.allUp(fixed, 5*time.Second)
+	lock := acquired(t, fixed, "r", time.Second)
+	if err := lock.Release(context.Background()); err != nil {
+		t.Error(err)
+	}
+}

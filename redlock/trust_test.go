@@ -1,0 +1,204 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/stretchr/testify/require"
+)
+
+const sealForm = "redlock-seal 1 run_id=%s max_ttl_ms=%d watched_ms=%d"
+
+// sealOf is the text of a seal.
+func sealOf(run string, maxTTL, watched time.Duration) string {
+	return fmt.Sprintf(sealForm, run, maxTTL.Milliseconds(), watched.Milliseconds())
+}
+
+// readSeal takes a seal apart; ok is false for what is none.
+func readSeal(text string) (run string, maxTTL, watched int64, ok bool) {
+	n, err := fmt.Sscanf(text, sealForm, &run, &maxTTL, &watched)
+	return run, maxTTL, watched, n == 3 && err == nil
+}
+
+// writeSeal is seal.lua for the node in memory; TestSealScript compares the two.
+func writeSeal(keys, args []string, db *redistest.DB) any {
+	run, longest, watched, _ := readSeal(args[0])
+	if old, there := db.Get(keys[0]); there {
+		oldRun, oldLongest, oldWatched, ok := readSeal(old)
+		if !ok {
+			return 0
+		}
+		longest = max(longest, oldLongest)
+		if oldRun == run {
+			watched = max(watched, oldWatched)
+		}
+	}
+	db.Set(keys[0], fmt.Sprintf(sealForm, run, longest, watched), 0)
+	return 1
+}
+
+// A seal is never lowered, the time watched is of one process, and what is no seal is left alone (R23): on a real server and
+// in memory.
+func TestSealScript_R23(t *testing.T) {
+	const s = time.Second
+	sides := bothSides(t)
+	for name, c := range map[string]struct {
+		there, written, after string
+		answer                int64
+	}{
+		"nothing is there":     {"", sealOf("a", 2*s, 3*s), sealOf("a", 2*s, 3*s), 1},
+		"the same":             {sealOf("a", 2*s, 3*s), sealOf("a", 2*s, 3*s), sealOf("a", 2*s, 3*s), 1},
+		"more":                 {sealOf("a", 2*s, 3*s), sealOf("a", 4*s, 5*s), sealOf("a", 4*s, 5*s), 1},
+		"less":                 {sealOf("a", 2*s, 3*s), sealOf("a", s, 2*s), sealOf("a", 2*s, 3*s), 1},
+		"a shorter MaxTTL":     {sealOf("a", 2*s, 3*s), sealOf("a", s, 9*s), sealOf("a", 2*s, 9*s), 1},
+		"watched for less":     {sealOf("a", 2*s, 9*s), sealOf("a", 5*s, 6*s), sealOf("a", 5*s, 9*s), 1},
+		"another process":      {sealOf("b", 2*s, 9*s), sealOf("a", 2*s, 3*s), sealOf("a", 2*s, 3*s), 1},
+		"… of a longer one":    {sealOf("b", 5*s, 9*s), sealOf("a", 2*s, 3*s), sealOf("a", 5*s, 3*s), 1},
+		"a hundred years":      {sealOf("a", longestTTL, s), sealOf("a", s, longestTTL), sealOf("a", longestTTL, longestTTL), 1},
+		"no seal":              {"a token, 20 bytes in", sealOf("a", 2*s, 3*s), "a token, 20 bytes in", 0},
+		"a seal of the future": {"redlock-seal 2 x", sealOf("a", 2*s, 3*s), "redlock-seal 2 x", 0},
+	} {
+		for side, do := range sides {
+			t.Run(name+"/"+side, func(t *testing.T) {
+				do("DEL", "k")
+				if c.there != "" {
+					do("SET", "k", c.there)
+				}
+				require.Equal(t, c.answer, do("EVAL", sealSource, "1", "k", c.written))
+				require.Equal(t, c.after, do("GET", "k"))
+				require.EqualValues(t, -1, do("PTTL", "k"), "it does not expire")
+			})
+		}
+	}
+	real := sides["real"]
+	real("DEL", "k")
+	real("RPUSH", "k", "x")
+	require.EqualValues(t, 0, real("EVAL", sealSource, "1", "k", sealOf("a", s, s)), "a list is left alone")
+	require.Equal(t, "list", real("TYPE", "k"))
+}
+
+func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{MaxTTL: 2*time.Second + ms/2, NewDeployment: true, MinValidity: ms})
+		lock := mustAcquire(t, c, "r", 2*time.Second+ms/2)
+		require.Equal(t, 2*time.Second, lock.ttl, "cut to whole milliseconds, as the limit is (R4)")
+		for _, ttl := range []time.Duration{2*time.Second + ms, time.Hour} {
+			_, err := c.TryAcquire(t.Context(), "r2", ttl)
+			require.Equal(t, ErrTTL, err)
+			_, err = c.Acquire(t.Context(), "r2", ttl)
+			require.Equal(t, ErrTTL, err)
+			_, err = lock.Extend(t.Context(), ttl)
+			require.Equal(t, ErrTTL, err)
+		}
+		_, err := lock.Extend(t.Context(), 2*time.Second)
+		require.NoError(t, err)
+		_, err = Lock{}.Extend(t.Context(), time.Hour)
+		require.Equal(t, ErrNotHeld, err)
+		_, err = c.TryAcquire(t.Context(), sealName, time.Second)
+		require.Equal(t, ErrResource, err, "the seal is nobody's lock")
+		_, err = m.client(t, Config{Prefix: "p:"}).TryAcquire(t.Context(), sealName, time.Second)
+		require.Equal(t, ErrResource, err)
+	})
+}
+
+func TestConfigurationsOfTrust(t *testing.T) {
+	nodes := []string{"redis://:hunter2@a", "redis://b", "redis://c"}
+	for says, config := range map[string]Config{
+		"MaxTTL":                    {Nodes: nodes, MaxTTL: ms / 2},
+		"negative":                  {Nodes: nodes, MaxTTL: -time.Second},
+		"above a hundred years":     {Nodes: nodes, MaxTTL: longestTTL + ms},
+		"Durable[1] is none of the": {Nodes: nodes, MaxTTL: time.Second, Durable: []string{"redis://b", "redis://:hunter2@b"}},
+	} {
+		_, err := New(config)
+		require.ErrorIs(t, err, ErrConfig)
+		require.Contains(t, err.Error(), says)
+		require.NotContains(t, err.Error(), "hunter2", "R27")
+	}
+	durable, err := (&Config{Nodes: nodes, Durable: []string{"redis://c", "redis://:hunter2@a"}}).durable()
+	require.NoError(t, err)
+	require.Equal(t, multiplex.Set(0b101), durable)
+}
+
+// A fresh deployment makes its first client wait, unless it is declared new, and others find the seals, behind the prefix.
+func TestFreshDeployment_R23(t *testing.T) {
+	for name, declared := range map[string]bool{"declared new": true, "not declared": false} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				start := time.Now()
+				config := Config{MaxTTL: time.Second, NewDeployment: declared, Prefix: "lock:"}
+				c := m.client(t, config)
+				lock, err := c.TryAcquire(t.Context(), "r", time.Second)
+				if !declared {
+					require.ErrorIs(t, err, ErrNoQuorum)
+					require.ErrorIs(t, err, ErrQuarantined)
+					var q *multiplex.QuarantineError
+					require.ErrorAs(t, err, &q)
+					require.InDelta(t, time.Second, q.Left, float64(20*ms))
+					s := c.Nodes()[1]
+					require.True(t, s.Quarantined)
+					require.Equal(t, "first seen", s.QuarantineWhy)
+					require.InDelta(t, time.Second, s.QuarantineLeft, float64(20*ms))
+					lock, err = c.Acquire(t.Context(), "r", time.Second)
+				}
+				require.NoError(t, err)
+				waited := time.Since(start)
+				require.Equal(t, declared, waited < 50*ms, "%v", waited)
+				require.Less(t, waited, 1015*ms+250*ms)
+				require.NoError(t, lock.Release(t.Context()))
+				time.Sleep(time.Second)
+				for i, n := range m.nodes {
+					require.Equal(t, []string{"lock:redlock:seal"}, n.Keys())
+					require.True(t, c.Nodes()[i].Sealed)
+				}
+				config.NewDeployment = false
+				mustAcquire(t, m.client(t, config), "r", time.Second)
+				_, err = m.client(t, Config{MaxTTL: 2 * time.Second, Prefix: "lock:"}).TryAcquire(t.Context(), "r", ms*3)
+				require.ErrorIs(t, err, ErrMaxTTL)
+			})
+		})
+	}
+}
+
+// Without MaxTTL nothing of this happens: no seal is read or written (R23 is off).
+func TestWithoutMaxTTLThereIsNoSeal(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{NewDeployment: true, Durable: m.urls()[:1]})
+		mustAcquire(t, c, "r", time.Hour)
+		time.Sleep(30 * time.Second)
+		for i, n := range m.nodes {
+			require.Zero(t, n.Calls("GET"))
+			require.Equal(t, []string{"r"}, n.Keys())
+			require.Empty(t, c.Nodes()[i].Warnings)
+			require.False(t, c.Nodes()[i].Quarantined)
+		}
+	})
+}
+
+// Acquire goes on trying while nodes are quarantined, unless it is to fail fast (R11).
+func TestAcquireWaitsForTheQuarantine_R23(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t, 3)
+		ctx, cancel := context.WithTimeout(context.Background(), 500*ms)
+		defer cancel()
+		_, err := m.client(t, Config{MaxTTL: time.Second}).Acquire(ctx, "r", time.Second)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrQuarantined)
+		fast := m.client(t, Config{MaxTTL: time.Second, FailFast: true})
+		start := time.Now()
+		_, err = fast.Acquire(context.Background(), "r", time.Second)
+		require.ErrorIs(t, err, ErrQuarantined)
+		require.False(t, errors.Is(err, ErrHeld))
+		require.Zero(t, time.Since(start))
+		err = fast.Ready(ctx)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, ErrQuarantined)
+		require.NoError(t, fast.Ready(context.Background()))
+		mustAcquire(t, fast, "r", time.Second)
+	})
+}
