@@ -52,7 +52,7 @@ func TestClassOf(t *testing.T) {
 		"-ERR unknown command `DELEX`, with args\r\n":                  ClassUnknownCommand,
 		"-ERR unknown subcommand 'x'\r\n":                              ClassOther,
 		"-ERR syntax error\r\n":                                        ClassOther,
-		"-WRONGTYPE x\r\n":                                             ClassOther,
+		"-WRONGTYPE x\r\n":                                             ClassWrongType,
 		"-max clients\r\n":                                             ClassOther,
 		"-\r\n":                                                        ClassOther,
 	} {

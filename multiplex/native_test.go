@@ -183,7 +183,8 @@ func last(lines []string) string { return lines[len(lines)-1] }
 func TestFormOfWhatWaitsForAFlush_R25(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(8)
-		c.unreachable(0)
+		c.links[0].HoldDials(true) // so that it joins at once when it is let, long before the others count as silent
+		c.nodes[0].DropConns()
 		time.Sleep(2 * time.Second)
 		c.nodes[0].Native()
 		c.nodes[0].Restart()
@@ -196,8 +197,8 @@ func TestFormOfWhatWaitsForAFlush_R25(t *testing.T) {
 				Bytes: releaseCommand(key, "t"), Key: releaseKey(key, "t"), TTL: long, Receipt: l.receipts[i],
 			})
 		}
-		c.links[0].Refuse(false)
-		c.waitUp(3)
+		c.links[0].HoldDials(false)
+		c.eventually(40*ms, func() bool { return c.up() == 3 }, "joined")
 		for _, err := range flush() {
 			assert.NoError(t, err)
 		}
@@ -389,7 +390,7 @@ func TestCureOfASurpriseFails(t *testing.T) {
 		c.nodes[0].Refuse(surprises["unknown"].reply, "DELEX")
 		c.nodes[0].Refuse(noReplicas, "EVALSHA")
 		require.NoError(t, l.free(background, 0), "the two others held it")
-		time.Sleep(trip)
+		time.Sleep(2 * trip)
 		assert.Equal(t, 1, c.status(0).Debts)
 		c.nodes[0].Refuse("", "EVALSHA")
 		c.eventually(time.Second, func() bool { return c.debts() == 0 }, "paid")
