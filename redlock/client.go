@@ -239,7 +239,8 @@ func (c *Client) Nodes() []NodeStatus {
 
 // Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
 // timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
-// TTL ends. Nothing of the client is left when Close returns.
+// TTL ends. Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not return: it is
+// waited for a second, and told nothing more.
 func (c *Client) Close(ctx context.Context) error {
 	err := c.group.Close(ctx)
 	c.news.close(ctx)

@@ -13,8 +13,8 @@ import (
 // afterwards, from Start and Elapsed. They never get a token (R27).
 //
 // NodeChanged and HoldLost are called by a goroutine of the client's own, one at a time, and delay nobody. Where they are too
-// slow, the oldest news are dropped, and the next one says how many. They may use the client, and may be called before New
-// has returned it.
+// slow, the oldest news are dropped, and the next one says how many. They may use the client but not close it, and may be
+// called before New has returned it.
 type Tracer struct {
 	// AttemptDone is told of each single attempt, those of Acquire among them.
 	AttemptDone func(AttemptInfo)
