@@ -24,6 +24,11 @@
 // written enough, and one reads for those who wait while no caller does. That is N + 3 goroutines for a group, and one more
 // per connection inside package conn; none is started per command, per timeout or per lock, and Close waits for all.
 //
+// # What is told
+//
+// Counts (count.go) are numbers that whoever reads adds to once for all replies that came together, and what the mutex guards
+// anyway. A Change (change.go) is news of a node's state, told under the mutex to somebody who only puts it down.
+//
 // # What is bounded
 //
 // Rounds that wait for answers (MaxPending), bytes that wait for a socket (conn's backlog), the age of an unanswered

@@ -75,7 +75,9 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	start, tries := startIf(c.tracer.AcquireDone != nil), 0
 	lock, err := c.acquire(ctx, resource, ttl, &tries)
-	c.acquireDone(ctx, lock, resource, ttl, tries, start, err)
+	if c.tracer.AcquireDone != nil {
+		c.acquireDone(AcquireInfo{Context: ctx, Resource: resource, TTL: ttl, Tries: tries, Start: start, Err: err}, lock)
+	}
 	return lock, err
 }
 

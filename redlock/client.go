@@ -285,7 +285,8 @@ func (c *Client) Nodes() []NodeStatus {
 // Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
 // timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
 // TTL ends, unless Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with
-// ErrClosed in any case. Nothing of the client is left when Close returns.
+// ErrClosed in any case. Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not
+// return: it is waited for a second, and told nothing more.
 func (c *Client) Close(ctx context.Context) error {
 	c.keeper.wind(ctx)
 	err := c.group.Close(ctx)

@@ -47,10 +47,17 @@
 //     of the algorithm's description yet (the quarantine by a MaxTTL), so run masters with appendonly and appendfsync
 //     always, or keep one that crashed away by hand for longer than the longest TTL in use.
 //
+// # What can be seen of it
+//
+// [Client.Stats] counts calls by outcome and times to a quorum, [Client.Nodes] each node's votes, errors, connections and debts:
+// atomic numbers, read by nobody else. [Config].Logger is told of changes of state only, [Config].Tracer of each call.
+// [Client.Inspect] asks the nodes who holds a resource; a holder knows itself by [Token.Fingerprint].
+//
 // # Who owns what
 //
 // A [Client] owns a multiplex.Group and with it all connections and goroutines; [Client.Close] ends them. Its other fields
-// are a buffer of random bytes, behind a mutex, and one atomic number. A [Lock] is an immutable value that owns nothing
+// are a buffer of random bytes, behind a mutex, atomic numbers, and, where somebody listens for changes of state, one more
+// goroutine with a bounded queue. A [Lock] is an immutable value that owns nothing
 // and may be copied, kept and dropped: dropping it leaves the keys to their TTL. There is no goroutine, timer or
 // allocation per lock. Tokens and passwords are never printed.
 package redlock

@@ -244,6 +244,91 @@ func ExampleClient_Nodes() {
 	// node2:6379 up redis <nil>
 }
 
+// Inspect shows who holds a resource, as a dashboard or a person at a terminal wants to know it. Whoever holds the lock knows
+// itself by its token's fingerprint; the token is not shown.
+func ExampleClient_Inspect() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	found, err := client.Inspect(ctx, "invoice:7")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(found.State, "by us:", found.Holder == lock.Token().Fingerprint())
+	fmt.Println("for less than 10 s:", found.TTL < 10*time.Second, "on a quorum:", found.Agree >= 2)
+
+	lock.Release(ctx)
+	found, err = client.Inspect(ctx, "invoice:7")
+	fmt.Println(found.State, err)
+	// Output:
+	// held by us: true
+	// for less than 10 s: true on a quorum: true
+	// free <nil>
+}
+
+// Stats are what a metrics exporter reads from time to time.
+func ExampleClient_Stats() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	for range 3 {
+		lock, err := client.TryAcquire(ctx, "invoice:7", 10*time.Second)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		client.TryAcquire(ctx, "invoice:7", 10*time.Second)
+		lock.Release(ctx)
+	}
+	stats := client.Stats()
+	fmt.Println("acquired", stats.Attempts.Granted, "held by others", stats.Attempts.Refused)
+	fmt.Println("released", stats.Releases.Granted)
+	fmt.Println("a quorum took a time:", stats.Quorum.Quantile(0.99) > 0)
+	// Output:
+	// acquired 3 held by others 3
+	// released 3
+	// a quorum took a time: true
+}
+
+// A tracer's functions get what a span needs: the caller's context for its parent, when it began and how long it took.
+func ExampleTracer() {
+	dial, stop := redlock.InMemory(3)
+	defer stop()
+	client, err := redlock.New(redlock.Config{
+		Nodes:   []string{"redis://node0", "redis://node1", "redis://node2"},
+		NetDial: dial,
+		Tracer: &redlock.Tracer{
+			AttemptDone: func(i redlock.AttemptInfo) {
+				fmt.Println("attempt", i.Try, i.Resource, i.TTL, i.Err, i.Elapsed > 0)
+			},
+			ReleaseDone: func(i redlock.ReleaseInfo) { fmt.Println("release", i.Resource, i.Err) },
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer client.Close(ctx)
+
+	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
+	if err != nil {
+		return
+	}
+	lock.Release(ctx)
+	// Output:
+	// attempt 1 invoice:7 10s <nil> true
+	// release invoice:7 <nil>
+}
+
 // inMemory is a client of three nodes in memory.
 func inMemory() (client *redlock.Client, stop func()) {
 	dial, end := redlock.InMemory(3)

@@ -24,6 +24,7 @@ func TestSumUp(t *testing.T) {
 	}
 	none, down := InspectedNode{}, InspectedNode{Err: multiplex.ErrDown}
 	foreign, forever := InspectedNode{Foreign: true}, InspectedNode{Holder: "a", TTL: NoExpiry}
+	unclear := Inspection{State: StateUnclear}
 	for name, c := range map[string]struct {
 		nodes []InspectedNode
 		want  Inspection
@@ -31,17 +32,17 @@ func TestSumUp(t *testing.T) {
 		"nobody":                   {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
 		"nobody, two are down":     {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
 		"remains on two":           {[]InspectedNode{key("a", 1), none, none, key("b", 2), none}, Inspection{State: StateFree, Agree: 3}},
-		"remains on three":         {[]InspectedNode{key("a", 1), none, none, key("b", 2), key("c", 3)}, Inspection{State: StateUnclear}},
-		"split":                    {[]InspectedNode{key("a", 1), key("a", 2), key("b", 2), key("b", 1), none}, Inspection{State: StateUnclear}},
-		"two, and three are down":  {[]InspectedNode{key("a", 1), key("a", 2), down, down, down}, Inspection{State: StateUnclear}},
-		"two, and one is down":     {[]InspectedNode{key("a", 1), key("a", 2), none, none, down}, Inspection{State: StateUnclear}},
+		"remains on three":         {[]InspectedNode{key("a", 1), none, none, key("b", 2), key("c", 3)}, unclear},
+		"split":                    {[]InspectedNode{key("a", 1), key("a", 2), key("b", 2), key("b", 1), none}, unclear},
+		"two, and three are down":  {[]InspectedNode{key("a", 1), key("a", 2), down, down, down}, unclear},
+		"two, and one is down":     {[]InspectedNode{key("a", 1), key("a", 2), none, none, down}, unclear},
 		"held by all":              {[]InspectedNode{key("a", 5), key("a", 1), key("a", 4), key("a", 2), key("a", 3)}, held(3, 5)},
 		"held by three":            {[]InspectedNode{key("a", 5), none, key("a", 4), key("b", 9), key("a", 3)}, held(3, 3)},
 		"held by four":             {[]InspectedNode{key("a", 5), down, key("a", 4), key("a", 1), key("a", 3)}, held(3, 4)},
 		"for ever on one of three": {[]InspectedNode{key("a", 5), forever, key("a", 4), none, none}, held(4, 3)},
 		"for ever on two of four":  {[]InspectedNode{key("a", 5), forever, key("a", 4), forever, none}, held(5, 4)},
-		"for ever":                 {[]InspectedNode{forever, forever, forever, key("a", 1), none}, Inspection{State: StateHeld, Holder: "a", TTL: NoExpiry, Agree: 4}},
-		"of another type":          {[]InspectedNode{foreign, foreign, foreign, none, none}, Inspection{State: StateUnclear}},
+		"for ever":                 {[]InspectedNode{forever, forever, forever, key("a", 1), none}, held(0, 4)},
+		"of another type":          {[]InspectedNode{foreign, foreign, foreign, none, none}, unclear},
 		"two of another type":      {[]InspectedNode{foreign, foreign, none, none, none}, Inspection{State: StateFree, Agree: 3}},
 	} {
 		all := Inspection{State: StateUnclear, Nodes: c.nodes}
@@ -51,8 +52,13 @@ func TestSumUp(t *testing.T) {
 	}
 }
 
+// held is by "a", for so many seconds, 0 being for ever.
 func held(seconds, agree int) Inspection {
-	return Inspection{State: StateHeld, Holder: "a", TTL: time.Duration(seconds) * time.Second, Agree: agree}
+	all := Inspection{State: StateHeld, Holder: "a", TTL: time.Duration(seconds) * time.Second, Agree: agree}
+	if seconds == 0 {
+		all.TTL = NoExpiry
+	}
+	return all
 }
 
 func inspect(t *testing.T, c *Client, resource string) Inspection {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -215,10 +216,11 @@ func (n *news) tell(it item) {
 			n.nodeChanged(*it.change)
 		}
 	case it.hold != nil:
-		it.hold.Dropped = it.dropped
-		n.log(it.at, slog.LevelWarn, "redlock: hold lost", slog.Duration("held", it.hold.Until.Sub(it.hold.Since)), errorAttr(it.hold.Err))
+		lost := it.hold
+		lost.Dropped = it.dropped
+		n.log(it.at, slog.LevelWarn, "redlock: hold lost", slog.Duration("held", lost.Until.Sub(lost.Since)), errorAttr(lost.Err))
 		if n.holdLost != nil {
-			n.holdLost(*it.hold)
+			n.holdLost(*lost)
 		}
 	case it.notice != nil:
 		n.log(it.at, it.notice.level, it.notice.message, it.notice.attrs...)
@@ -231,10 +233,11 @@ func (n *news) logChange(c *NodeChange) {
 	if c.State == multiplex.NewsUp.String() {
 		n.log(c.At, slog.LevelInfo, "redlock: node is up", attrs...)
 	} else {
-		n.log(c.At, slog.LevelWarn, "redlock: node is not up", append(attrs, slog.String("cause", c.Cause), errorAttr(c.Err))...)
+		why := append(slices.Clone(attrs), slog.String("cause", c.Cause), errorAttr(c.Err))
+		n.log(c.At, slog.LevelWarn, "redlock: node is not up", why...)
 	}
 	for _, warning := range c.Warnings {
-		n.log(c.At, slog.LevelWarn, "redlock: node needs attention", append(attrs[:len(attrs):len(attrs)], slog.String("warning", warning))...)
+		n.log(c.At, slog.LevelWarn, "redlock: node needs attention", append(slices.Clone(attrs), slog.String("warning", warning))...)
 	}
 }
 
@@ -253,8 +256,8 @@ func (n *news) log(at time.Time, level slog.Level, message string, attrs ...slog
 	_ = n.logger.Handler().Handle(ctx, record) // whom could that be told
 }
 
-// errorAttr is an error as text. Errors of this library have nothing secret in them; of a server's own words, which may name a
-// key, the log gets the class only (R27).
+// errorAttr is an error as text. Errors of this library have nothing secret in them; of a server's own words, which may name
+// a key, the log gets the class only (R27).
 func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}

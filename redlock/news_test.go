@@ -219,7 +219,8 @@ func TestNothingSecretIsLogged_R27(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var out bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&out, nil))
-		c := m.client(t, Config{Nodes: []string{"redis://default:hunter2@node0", "redis://:hunter2@node1", "redis://node2"}, Logger: logger})
+		urls := []string{"redis://default:hunter2@node0", "redis://:hunter2@node1", "redis://node2"}
+		c := m.client(t, Config{Nodes: urls, Logger: logger})
 		lock := mustAcquire(t, c, "customer-4711", time.Minute)
 		m.nodes[0].Refuse("-WRONGPASS no, not hunter2", "HELLO")
 		m.nodes[1].Refuse("-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2'", "HELLO")

@@ -113,7 +113,8 @@ func TestStatsOfAQuorumThatCameTooLate(t *testing.T) {
 func TestStatusAsJSON_R27(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.link(2).Refuse(true)
-		c := m.client(t, Config{Nodes: []string{"redis://default:hunter2@node0", "redis://node1", "redis://node2"}, Prefix: "customer-"})
+		urls := []string{"redis://default:hunter2@node0", "redis://node1", "redis://node2"}
+		c := m.client(t, Config{Nodes: urls, Prefix: "customer-"})
 		lock := mustAcquire(t, c, "customer-4711", time.Minute)
 		inspection, err := c.Inspect(context.Background(), "customer-4711")
 		require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 // afterwards, from Start and Elapsed. They never get a token (R27).
 //
 // NodeChanged and HoldLost are called by a goroutine of the client's own, one at a time, and delay nobody. Where they are too
-// slow, the oldest news are dropped, and the next one says how many. They may use the client, and may be called before New
-// has returned it.
+// slow, the oldest news are dropped, and the next one says how many. They may use the client but not close it, and may be
+// called before New has returned it.
 type Tracer struct {
 	// AttemptDone is told of each single attempt, those of Acquire among them.
 	AttemptDone func(AttemptInfo)
@@ -98,15 +98,13 @@ func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, tr
 	return lock, err
 }
 
-func (c *Client) acquireDone(ctx context.Context, lock Lock, resource string, ttl time.Duration, tries int, start time.Time, err error) {
-	if done := c.tracer.AcquireDone; done != nil {
-		done(AcquireInfo{
-			Context: ctx, Resource: resource, TTL: ttl, Tries: tries,
-			Start: start, Elapsed: time.Since(start), Validity: lock.Validity(), Err: err,
-		})
-	}
+// acquireDone tells of a whole wait. The tracer wants to know.
+func (c *Client) acquireDone(info AcquireInfo, lock Lock) {
+	info.Elapsed, info.Validity = time.Since(info.Start), lock.Validity()
+	c.tracer.AcquireDone(info)
 }
 
+// extendDone counts an extension and tells of it.
 func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, start time.Time, err error) {
 	l.client.stats.extensions.count(err)
 	if done := l.client.tracer.ExtendDone; done != nil {
@@ -117,6 +115,7 @@ func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, st
 	}
 }
 
+// releaseDone counts a release and tells of it.
 func (l Lock) releaseDone(ctx context.Context, start time.Time, err error) {
 	l.client.stats.releases.count(err)
 	if done := l.client.tracer.ReleaseDone; done != nil {
