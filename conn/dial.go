@@ -22,6 +22,10 @@ type Config struct {
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Prelude are commands that the owner adds to the handshake, in the same write. If zero, none.
 	Prelude []Step
+	// Admit judges what the node said of itself, before any answer to the prelude is looked at: a replica refuses a prelude
+	// that writes, and that is a symptom, not the reason. An error of it fails the dial. It must not wait. If zero, any node
+	// will do.
+	Admit func(*Server) error
 	// Limits bound what the node may send. If zero, the decoder's own.
 	Limits resp.Limits
 	// Backlog bounds the bytes that wait for a node that does not read. If zero, 4 MiB.

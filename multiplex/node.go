@@ -78,6 +78,7 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	n.ledger = ledger{limit: g.config.MaxDebts, drift: g.config.Drift}
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
+	n.config.Admit = checkRole
 	return n
 }
 
@@ -150,14 +151,10 @@ func (n *node) rest() action {
 	}
 }
 
-// dial connects and shakes hands, and looks whether the node may take part at all.
+// dial connects and shakes hands, in which checkRole says whether the node may take part at all.
 func (n *node) dial() action {
 	c, err := conn.Dial(n.group.stopped, n.config)
 	if err != nil {
-		return n.dialFailed(err)
-	}
-	if err := checkRole(c.Server()); err != nil {
-		_ = c.Close()
 		return n.dialFailed(err)
 	}
 	n.group.mu.Lock()

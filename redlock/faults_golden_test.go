@@ -109,8 +109,7 @@ func (g *golden) describe(err error) string {
 		text = strings.ReplaceAll(text, s.TCPAddr(), fmt.Sprintf("address%d", i))
 	}
 	text = regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(text, "ours")
-	text = strings.ReplaceAll(text, "; node ", ";\n    node ")
-	text = strings.ReplaceAll(text, ": node ", ":\n    node ")
+	text = regexp.MustCompile(`([:;]) (node \d+ \()`).ReplaceAllString(text, "$1\n    $2")
 	return outcome(err) + "\n    " + text + "\n"
 }
 
@@ -137,10 +136,13 @@ func cause(err error) string {
 	if class := class(err); class != conn.ClassNone {
 		return class.String()
 	}
-	for _, known := range []error{multiplex.ErrTimeout, multiplex.ErrSilent, multiplex.ErrNotMaster, multiplex.ErrDown} {
-		if errors.Is(err, known) {
-			return strings.TrimPrefix(known.Error(), "multiplex: ")
-		}
+	switch {
+	case errors.Is(err, multiplex.ErrTimeout):
+		return "ErrTimeout"
+	case errors.Is(err, multiplex.ErrSilent):
+		return "ErrSilent"
+	case errors.Is(err, multiplex.ErrNotMaster):
+		return "ErrNotMaster"
 	}
 	return "unknown"
 }

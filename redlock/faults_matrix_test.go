@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ var conditions = []condition{
 	{name: "replica", about: "the master becomes a replica, and we come back to it", why: is(multiplex.ErrNotMaster), owes: true,
 		down: true, on: then(do("REPLICAOF", "127.0.0.1", "1"), kicked), off: do("REPLICAOF", "NO", "ONE")},
 	{name: "masterdown", about: "a replica without its master, that may not serve stale data",
-		why: classIs(conn.ClassMasterDown), owes: true,
+		why: classIs(conn.ClassMasterDown, conn.ClassReadOnly), owes: true, // a SET is refused for the one, a script for the other
 		on:  then(set("replica-serve-stale-data", "no"), do("REPLICAOF", "127.0.0.1", "1")),
 		off: then(do("REPLICAOF", "NO", "ONE"), set("replica-serve-stale-data", "yes"))},
 	{name: "misconf", about: "the last BGSAVE failed", why: classIs(conn.ClassMisconf), owes: true, on: failSaving, off: saveAgain},
@@ -68,12 +69,14 @@ var conditions = []condition{
 	{name: "pause-write", about: "CLIENT PAUSE WRITE", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
 		on: do("CLIENT", "PAUSE", "10000", "WRITE"), off: do("CLIENT", "UNPAUSE")},
 	{name: "pause-all", about: "CLIENT PAUSE ALL", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
-		on: do("CLIENT", "PAUSE", "1000", "ALL"), off: ended},
+		on: do("CLIENT", "PAUSE", "1200", "ALL"), off: ended},
 	{name: "sleep", about: "DEBUG SLEEP", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
-		on: func(w *ward, node int) { w.run(node, "DEBUG", "SLEEP", "1") }, off: ended},
+		on: func(w *ward, node int) { w.run(node, "DEBUG", "SLEEP", "1.2") }, off: ended},
 }
 
-func classIs(want conn.Class) func(error) bool { return func(err error) bool { return class(err) == want } }
+func classIs(classes ...conn.Class) func(error) bool {
+	return func(err error) bool { return slices.Contains(classes, class(err)) }
+}
 
 // Each state, switched on under a client at work. On one of five nodes nobody notices anything but the counters; on three
 // of five each caller is told why, node by node and in the words of testdata/errors. Meanwhile the nodes are connected to
@@ -161,17 +164,8 @@ func (m *matrix) oneOfFive() {
 	time.Sleep(100 * time.Millisecond)
 	on := l.now()
 	m.during("one of five", []int{1}, func() {
-		settled := l.now()
 		m.operations("one of five", func(err error) error { return err })
-		if m.why == nil || m.silent {
-			time.Sleep(50 * time.Millisecond)
-		}
-		l.until(200, 3*time.Second)
-		healthy, meanwhile := l.rate([]span{{0, on}}), l.rate([]span{{settled, l.now()}})
-		m.Logf("%.0f pairs/s before, %.0f meanwhile", healthy, meanwhile)
-		if meanwhile < leastMeanwhile*healthy {
-			m.Errorf("R5: the throughput collapsed from %.0f to %.0f pairs/s", healthy, meanwhile)
-		}
+		m.goesOn(l, l.rate([]span{{0, on}}))
 	})
 	l.end()
 	l.fails(fewFailures, redlock.ErrNoQuorum)
@@ -180,9 +174,28 @@ func (m *matrix) oneOfFive() {
 	}
 }
 
+// goesOn checks that the callers at work get on. Other programs share the machine and can only make it slower, so the best of
+// a few stretches counts.
+func (m *matrix) goesOn(l *load, before float64) {
+	m.Helper()
+	best := 0.0
+	for range 5 {
+		from := l.now()
+		l.until(100, 3*time.Second)
+		best = max(best, l.rate([]span{{from, l.now()}}))
+		if best >= leastMeanwhile*before {
+			break
+		}
+	}
+	m.Logf("%.0f pairs/s before, %.0f meanwhile", before, best)
+	if best < leastMeanwhile*before {
+		m.Errorf("R5: the throughput collapsed from %.0f to %.0f pairs/s", before, best)
+	}
+}
+
 // leastMeanwhile is the share of the throughput that remains with one of five nodes in some state. A script that runs for
 // ever takes a whole processor from the others, and other programs may have some of the rest.
-const leastMeanwhile = 0.1
+const leastMeanwhile = 0.2
 
 // threeOfFive switches the state on for a majority.
 func (m *matrix) threeOfFive() {

@@ -59,7 +59,9 @@ func do(args ...string) switcher { return func(w *ward, node int) { w.Helper(); 
 func set(settings ...string) switcher { return do(append([]string{"CONFIG", "SET"}, settings...)...) }
 
 // user is a switcher that changes the rules of our user.
-func user(rules ...string) switcher { return do(append([]string{"ACL", "SETUSER", "redlock"}, rules...)...) }
+func user(rules ...string) switcher {
+	return do(append([]string{"ACL", "SETUSER", "redlock"}, rules...)...)
+}
 
 // then runs several switchers in order.
 func then(steps ...switcher) switcher {
@@ -127,8 +129,8 @@ func reload(w *ward, node int) {
 	w.Helper()
 	s := w.side(node)
 	s.must("SELECT 1")
-	s.must("DEBUG POPULATE 600 filler 1100")
-	set("key-load-delay", "5000", "loading-process-events-interval-bytes", "1024")(w, node)
+	s.must("DEBUG POPULATE 1000 filler 1100")
+	set("rdbcompression", "no", "key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
 	w.run(node, "DEBUG", "RELOAD")
 	w.answers(node, "LOADING")
 }
@@ -138,6 +140,9 @@ func loaded(w *ward, node int) {
 	set("key-load-delay", "0")(w, node)
 	w.runs[node].Wait()
 	w.side(node).must("FLUSHDB")
+	if err := os.Remove(filepath.Join(w.folder(node), "dump.rdb")); err != nil { // or else a restart would not be empty
+		w.Fatal(err)
+	}
 }
 
 // side is a connection of the test's own that stays open.
