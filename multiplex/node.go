@@ -214,6 +214,9 @@ func (n *node) join() (action, bool) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if n.ledger.full() {
+		n.fault = indebted // whatever it was down for before: it is connected, and this is what keeps it out
+	}
 	if n.ledger.full() || n.ledger.due(g.now()) > paymentsAtOnce {
 		return carryOn, false
 	}
