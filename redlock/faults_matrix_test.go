@@ -352,7 +352,7 @@ func (m *matrix) fewConnects(before, after map[int]int, lasted time.Duration) {
 		made := n - before[i]
 		most := 14 + int(1.2*lasted.Seconds())
 		if m.credentials {
-			most = 3 + int(lasted.Seconds())
+			most = 2 + int(lasted.Seconds())
 		}
 		if made > most {
 			m.Errorf("R26: node %d was connected to %d times within %v", i, made, lasted)
