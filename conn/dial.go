@@ -5,8 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"github.com/redmux/redmux/resp"
@@ -22,6 +22,10 @@ type Config struct {
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Prelude are commands that the owner adds to the handshake, in the same write. If zero, none.
 	Prelude []Step
+	// Admit judges what the node said of itself, before any answer to the prelude is looked at: a replica refuses a prelude
+	// that writes, and that is a symptom, not the reason. An error of it fails the dial. It must not wait. If zero, any node
+	// will do.
+	Admit func(*Server) error
 	// Limits bound what the node may send. If zero, the decoder's own.
 	Limits resp.Limits
 	// Backlog bounds the bytes that wait for a node that does not read. If zero, 4 MiB.
@@ -56,7 +60,7 @@ const (
 // know HELLO it does the same in RESP2, over a fresh connection. It never falls
 // back from TLS to plaintext.
 //
-// The whole is bounded by DialTimeout and by ctx. A failure is an *Error; where the
+// The whole is bounded by DialTimeout, whose end is os.ErrDeadlineExceeded, and by ctx. A failure is an *Error; where the
 // node refused a command, a *StepError is in its chain, and where the peer is no
 // node at all, a *PeerError.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
@@ -65,8 +69,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
 	timeout := cmp.Or(cfg.DialTimeout, defaultDialTimeout)
-	cause := fmt.Errorf("not connected after %v: %w", timeout, context.DeadlineExceeded)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, cause)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, dialTimeout(timeout))
 	defer cancel()
 
 	c, err := open(ctx, &cfg, cmp.Or(cfg.Protocol, 3))
@@ -75,6 +78,19 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	return c, err
 }
+
+// A dialTimeout is the cause of a dial that took longer than DialTimeout. It is os.ErrDeadlineExceeded, as other timeouts of
+// the network are, and not context.DeadlineExceeded: who waits for something else altogether is told this as a node's reason,
+// and must not take it for the end of their own context.
+type dialTimeout time.Duration
+
+func (d dialTimeout) Error() string { return "not connected after " + time.Duration(d).String() }
+
+// Timeout makes it a timeout to who asks by net.Error.
+func (d dialTimeout) Timeout() bool { return true }
+
+// Is makes it os.ErrDeadlineExceeded.
+func (d dialTimeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
 func (cfg *Config) check() error {
 	switch {

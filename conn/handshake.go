@@ -28,7 +28,10 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 	answered := 0
 	err := c.exchange(ctx, "handshake", p, len(commands), func(i int, v resp.Value) error {
 		answered++
-		return c.judge(&commands[i], v)
+		if err := c.judge(&commands[i], v); err != nil || cfg.Admit == nil || !introduced(commands, i) {
+			return err
+		}
+		return cfg.Admit(&c.server)
 	})
 	var e *Error
 	switch {
@@ -39,6 +42,11 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 		return &Error{Op: "handshake", Addr: c.addr, Err: err}
 	}
 	return err
+}
+
+// introduced reports that with the reply to command i the node has said all that it says of itself.
+func introduced(commands []command, i int) bool {
+	return commands[i].prelude < 0 && (i+1 == len(commands) || commands[i+1].prelude >= 0)
 }
 
 // handshake lists the commands. The order matters: nobody is asked anything

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -179,5 +178,5 @@ func TestNodeStopped(t *testing.T) {
 	require.NoError(t, err)
 	e.TLS, e.DialTimeout = node.TLSConfig(), 50*time.Millisecond
 	_, err = Dial(t.Context(), Config{Endpoint: e})
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }

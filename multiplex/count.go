@@ -150,8 +150,7 @@ func deathOf(cause error) death {
 		{errForgot, deathForgot},
 		{conn.ErrProtocol, deathProtocol},
 		{conn.ErrClosed, deathClosed},
-		{context.Canceled, deathClosed},         // the group was closed during an exchange
-		{context.DeadlineExceeded, deathSilent}, // an exchange before the join took too long
+		{context.Canceled, deathClosed}, // the group was closed during an exchange
 	} {
 		if errors.Is(cause, known.cause) {
 			return known.death

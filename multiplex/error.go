@@ -86,7 +86,10 @@ func (e *UndecidedError) Unwrap() []error {
 // A fault is a cause that many rounds can share, so that nothing is built while a node is down or keeps refusing.
 type fault struct{ err error }
 
-var timedOut = &fault{err: ErrTimeout}
+var (
+	timedOut    = &fault{err: ErrTimeout}
+	owesTooMuch = &fault{err: &downError{ErrIndebted}}
+)
 
 // A downError is ErrDown together with the reason.
 type downError struct{ reason error }

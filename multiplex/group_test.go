@@ -424,6 +424,8 @@ func TestNotMaster(t *testing.T) {
 				c := newCluster(t, 3, func(c *cluster) {
 					other := redistest.NewNode(config)
 					t.Cleanup(func() { _ = other.Close() })
+					// What a replica or a cluster node does not do is not the reason to be told.
+					other.Refuse("-READONLY You can't write against a read only replica.", "SCRIPT")
 					other.Serve(c.network.Listen("other:6379"))
 					c.config.Nodes[1].Addr = "other:6379"
 				})

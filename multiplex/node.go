@@ -92,6 +92,7 @@ func newNode(g *Group, index int, config conn.Config) *node {
 		n.trust.need = need
 		g.quarantined |= setOf(index) // fresh processes obey it too (R23)
 	}
+	n.config.Admit = g.config.Allow.check
 	return n
 }
 
@@ -164,17 +165,13 @@ func (n *node) rest() action {
 	}
 }
 
-// dial connects and shakes hands, and looks whether the node may take part at all.
+// dial connects and shakes hands, in which Allow.check says whether the node may take part at all.
 func (n *node) dial() action {
 	n.group.mu.Lock()
 	n.counters.dials++
 	n.group.mu.Unlock()
 	c, err := conn.Dial(n.group.stopped, n.config)
 	if err != nil {
-		return n.dialFailed(err)
-	}
-	if err := n.group.config.Allow.check(c.Server()); err != nil {
-		_ = c.Close()
 		return n.dialFailed(err)
 	}
 	n.group.mu.Lock()
@@ -227,6 +224,9 @@ func (n *node) join() (action, bool) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if n.ledger.full() {
+		n.fault = owesTooMuch // whatever it was down for before: it is connected, and this is what keeps it out
+	}
 	if n.ledger.full() || n.ledger.due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
 		return carryOn, false
 	}
@@ -368,5 +368,5 @@ func (n *node) patience() (context.Context, context.CancelFunc) {
 	if limit == 0 {
 		limit = 5 * time.Second
 	}
-	return context.WithTimeout(n.group.stopped, limit)
+	return context.WithTimeoutCause(n.group.stopped, limit, ErrSilent) // who reads of it must not take it for their own deadline
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -250,7 +251,7 @@ func TestFaultWrongProtocol_R16_R26(t *testing.T) {
 					t.Errorf("it is not said that the peer hung up: %v", node.Err)
 				}
 			case tt.speaks == "silence":
-				if !errors.Is(node.Err, context.DeadlineExceeded) && !errors.As(node.Err, &peer) {
+				if !errors.Is(node.Err, os.ErrDeadlineExceeded) && !errors.As(node.Err, &peer) {
 					t.Errorf("it is not said that the peer said nothing: %v", node.Err)
 				}
 			case !errors.As(node.Err, &peer) || !strings.Contains(peer.Speaks, tt.speaks):

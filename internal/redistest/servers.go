@@ -71,6 +71,7 @@ type Server struct {
 
 	mu       sync.Mutex // guards the following
 	cmd      *exec.Cmd
+	extra    []string      // arguments of this run only, see RestartWith
 	exited   chan struct{} // closed when cmd has ended
 	user     string
 	password string
@@ -228,10 +229,17 @@ func (s *Server) Kill() error {
 
 // Restart kills the server if it runs and starts an empty one on the same
 // addresses. It waits until that answers.
-func (s *Server) Restart() error {
+func (s *Server) Restart() error { return s.RestartWith() }
+
+// RestartWith is Restart with further arguments, as "--cluster-enabled", "yes", for this run only: the next Restart is
+// without them again.
+func (s *Server) RestartWith(args ...string) error {
 	if err := s.Kill(); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.extra = args
+	s.mu.Unlock()
 	s.Authenticate("", s.opts.Password)
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.StartTimeout)
 	defer cancel()
@@ -372,7 +380,9 @@ func (s *Server) args() []string {
 	if s.opts.Password != "" {
 		args = append(args, "--requirepass", s.opts.Password)
 	}
-	return append(args, s.opts.Args...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(append(args, s.opts.Args...), s.extra...)
 }
 
 // socket has a name of one letter, see Start.

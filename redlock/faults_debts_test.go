@@ -1,0 +1,149 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// A trouble keeps one node from a release, and is over some time later.
+type trouble struct {
+	name    string
+	on, off func(d *debtors, node int)
+}
+
+// A debtors is five nodes with a proxy before each, every one of them in a trouble of its own.
+type debtors struct {
+	*ward
+	proxies []*redistest.Proxy
+	client  *redlock.Client
+}
+
+// owed is how many releases each node is made to owe: so many that they travel merged, and that one payment does not hold
+// them all.
+const owed = 300
+
+// Releases that a node refuses, or that are cut off with their connection, are paid within 1.5 s of the node's return (R26).
+// Many that were awaited at once, and so travelled as a few commands, are owed singly: each key is a debt, counted and shown,
+// none is lost and none is paid before (R8). The troubles last until a refused debt is tried once a second only, which is
+// the worst moment to return.
+func TestFaultDebtsArePaid_R8_R26(t *testing.T) {
+	switches := func(on, off switcher) (begin, end func(*debtors, int)) {
+		return func(d *debtors, i int) { on(d.ward, i) }, func(d *debtors, i int) { off(d.ward, i) }
+	}
+	refused := func(name string, on, off switcher) trouble {
+		begin, end := switches(on, off)
+		return trouble{name, begin, end}
+	}
+	for name, troubles := range map[string][]trouble{
+		"refused": {
+			refused("NOREPLICAS", set("min-replicas-to-write", "1"), set("min-replicas-to-write", "0")),
+			refused("MISCONF", failSaving, saveAgain),
+			refused("BUSY", runForever, then(do("SCRIPT", "KILL"), ended)),
+			refused("LOADING", reload, loaded),
+			refused("NOPERM", user("-evalsha"), user("+@all")),
+		},
+		"cut off": {
+			{"refused connections", func(d *debtors, i int) { d.proxies[i].Refuse(true); d.proxies[i].Reset() },
+				func(d *debtors, i int) { d.proxies[i].Refuse(false) }},
+			{"lost answers, then a reset", func(d *debtors, i int) { d.proxies[i].Pause(redistest.Down) },
+				func(d *debtors, i int) { d.proxies[i].Resume(redistest.Down); d.proxies[i].Reset() }},
+			{"half-open connection, refused afterwards", func(d *debtors, i int) { d.proxies[i].HalfOpen(); d.proxies[i].Refuse(true) },
+				func(d *debtors, i int) { d.proxies[i].Refuse(false) }},
+			{"SIGSTOP", func(d *debtors, i int) { d.stop(i) }, func(d *debtors, i int) { d.continues(i) }},
+			{"SIGSTOP, and the link restarts", func(d *debtors, i int) { d.stop(i); d.proxies[i].Reset() },
+				func(d *debtors, i int) { d.continues(i); d.proxies[i].Reset() }},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 5, redistest.OverTCP, redistest.OverUnix,
+				redistest.Args("--user", "redlock", "on", ">"+ourSecret, "~*", "&*", "+@all"))
+			d := &debtors{ward: &ward{fleet: f, sides: make(map[int]*side)}, proxies: redistest.Proxies(t, f.servers)}
+			config := credentials(false)
+			config.Nodes = redistest.URLs(d.proxies)
+			d.client = f.client(config)
+			bestOf(t, func() error { return d.runUp(troubles) })
+		})
+	}
+}
+
+// runUp makes the debts and has them paid.
+func (d *debtors) runUp(troubles []trouble) error {
+	d.allUp(d.client, 5*time.Second)
+	locks := acquireAll(d.fleet, d.client, func(i int) string { return fmt.Sprint("owed:", i) }, owed)
+	d.holdAll()
+	for i, trouble := range troubles {
+		trouble.on(d, i)
+	}
+	begun := time.Now()
+	_ = releaseAll(context.Background(), locks) // nobody can say anything
+	for i, trouble := range troubles {
+		eventually(d, 3*time.Second, func() error { return d.owes(i, trouble) })
+	}
+	time.Sleep(time.Until(begun.Add(1700 * time.Millisecond))) // tried after 50, 150, 350, 750 and 1,550 ms, then after 2,550
+	for i, trouble := range troubles {
+		if err := d.owes(i, trouble); err != nil {
+			d.Errorf("R8: before it was over: %v", err)
+		}
+	}
+	over := make([]time.Time, len(troubles))
+	for i, trouble := range troubles {
+		trouble.off(d, i)
+		over[i] = time.Now()
+	}
+	return d.pay(troubles, over)
+}
+
+// holdAll waits until the locks stand on every node, since only then does each release delete one key of each.
+func (d *debtors) holdAll() {
+	d.Helper()
+	eventually(d, time.Second, func() error {
+		for i := range d.servers {
+			if n := len(d.keys(i, nil)); n != owed {
+				return fmt.Errorf("server %d has %d keys", i, n)
+			}
+		}
+		return nil
+	})
+}
+
+// owes checks that each key is one debt of a node.
+func (d *debtors) owes(node int, trouble trouble) error {
+	if n := d.client.Nodes()[node]; n.Debts != owed {
+		return fmt.Errorf("%s: node %d owes %d releases, not %d: %v", trouble.name, node, n.Debts, owed, n.Err)
+	}
+	return nil
+}
+
+// pay measures when each node has paid, from the end of its own trouble.
+func (d *debtors) pay(troubles []trouble, over []time.Time) (late error) {
+	d.Helper()
+	paid := make([]time.Duration, len(troubles))
+	eventually(d, 10*time.Second, func() error {
+		nodes := d.client.Nodes()
+		var missing error
+		for i := range troubles {
+			switch {
+			case nodes[i].Debts > 0:
+				missing = fmt.Errorf("%s: node %d owes %d releases: %v", troubles[i].name, i, nodes[i].Debts, nodes[i].Err)
+			case paid[i] == 0:
+				paid[i] = time.Since(over[i])
+			}
+		}
+		return missing
+	})
+	if err := d.orphans(nil); err != nil {
+		d.Errorf("R8: all is paid, and there are %v", err)
+	}
+	for i, trouble := range troubles {
+		d.Logf("%s: %d debts paid %v after it was over", trouble.name, owed, paid[i])
+		if paid[i] > timingSlack*1500*time.Millisecond {
+			late = fmt.Errorf("R26: %s: paid only after %v", trouble.name, paid[i])
+		}
+	}
+	return late
+}

@@ -1,0 +1,203 @@
+package redlock_test
+
+import (
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/resp"
+)
+
+var update = flag.Bool("update", false, "write the golden files of testdata/errors anew")
+
+// A golden is the file of one state: what a caller is told, in which words. An entry is a line that says where, and the
+// error's text below it, one node a line.
+type golden struct {
+	testing.TB
+	path    string
+	about   string
+	servers *fleet
+	want    map[string]string // what the file says, by what stands before the first colon
+	got     []string
+	told    []string // everything that was shown to somebody (R27)
+}
+
+func newGolden(f *fleet, name, about string) *golden {
+	f.Helper()
+	g := &golden{TB: f, path: filepath.Join("..", "testdata", "errors", name+".txt"), about: about, servers: f}
+	g.want = make(map[string]string)
+	text, err := os.ReadFile(g.path)
+	if err != nil && !*update {
+		f.Fatal(err)
+	}
+	for _, entry := range regexp.MustCompile(`(?m)^[^#\s].*\n(?:    .*\n)*`).FindAllString(string(text), -1) {
+		where, _, _ := strings.Cut(entry, ":")
+		g.want[where] = entry
+	}
+	return g
+}
+
+// expect asks until the answer is sound and what the file says: a node that goes down may be told of in other words for a
+// moment, and a vote may come late on a busy machine. What does not become right is not noise.
+func (g *golden) expect(where string, ask func() error, sound func(error) error) {
+	g.Helper()
+	var entry string
+	var problem error
+	for start, tries := time.Now(), 1; ; tries++ {
+		err := ask()
+		g.tell(err)
+		entry = where + ": " + g.describe(err)
+		problem = sound(err)
+		settled := entry == g.want[where] || *update && tries > 2
+		if problem == nil && settled || time.Since(start) > time.Second {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if problem != nil {
+		g.Errorf("%s: %v", where, problem)
+	}
+	g.got = append(g.got, entry)
+}
+
+// check compares with the file, or writes it.
+func (g *golden) check() {
+	g.Helper()
+	if *update {
+		text := "# " + g.about + "\n# Written by: go test ./redlock -run TestErrorMatrix -update\n\n" + strings.Join(g.got, "")
+		if err := os.WriteFile(g.path, []byte(text), 0o600); err != nil {
+			g.Fatal(err)
+		}
+		return
+	}
+	for _, entry := range g.got {
+		where, _, _ := strings.Cut(entry, ":")
+		if entry != g.want[where] {
+			g.Errorf("%s says\n%snot\n%s", g.path, g.want[where], entry)
+		}
+		delete(g.want, where)
+	}
+	for where := range g.want {
+		g.Errorf("%s has %q, which was not asked", g.path, where)
+	}
+}
+
+// describe puts an error into words that are the same on each run and on each server: addresses are replaced, and of the
+// servers' own words only the first is kept.
+func (g *golden) describe(err error) string {
+	if err == nil {
+		return "done\n"
+	}
+	text := err.Error()
+	for _, e := range chain(err) {
+		if refusal, ok := e.(*resp.Error); ok {
+			text = strings.ReplaceAll(text, refusal.Message, refusal.Prefix()+" …")
+		}
+	}
+	for i, s := range g.servers.servers {
+		text = strings.ReplaceAll(text, s.TCPAddr(), fmt.Sprintf("address%d", i))
+	}
+	text = regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(text, "ours")
+	text = regexp.MustCompile(`([:;]) (node \d+ \()`).ReplaceAllString(text, "$1\n    $2")
+	return outcome(err) + "\n    " + text + "\n"
+}
+
+// outcome names what an error is by errors.Is, and the class of each node's cause.
+func outcome(err error) string {
+	var all *multiplex.UndecidedError
+	switch {
+	case errors.Is(err, redlock.ErrHeld):
+		return "ErrHeld"
+	case errors.Is(err, redlock.ErrNotHeld):
+		return "ErrNotHeld"
+	case errors.Is(err, redlock.ErrNoQuorum) && errors.As(err, &all):
+		var causes []string
+		for _, n := range all.Nodes {
+			causes = append(causes, cause(n))
+		}
+		return "ErrNoQuorum, " + strings.Join(causes, ", ")
+	}
+	return cause(err)
+}
+
+// cause names a node's reason.
+func cause(err error) string {
+	if class := class(err); class != conn.ClassNone {
+		return class.String()
+	}
+	switch {
+	case errors.Is(err, multiplex.ErrTimeout):
+		return "ErrTimeout"
+	case errors.Is(err, multiplex.ErrSilent):
+		return "ErrSilent"
+	case errors.Is(err, multiplex.ErrNotMaster):
+		return "ErrNotMaster"
+	}
+	return "unknown"
+}
+
+// class is the class of the error that a node answered with, whether in the handshake or later (R24).
+func class(err error) conn.Class {
+	var refusal *multiplex.RefusalError
+	if errors.As(err, &refusal) {
+		return refusal.Class
+	}
+	return conn.ErrorClass(err)
+}
+
+// chain is an error and all that it wraps.
+func chain(err error) (all []error) {
+	if err == nil {
+		return nil
+	}
+	all = append(all, err)
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		all = append(all, chain(e.Unwrap())...)
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			all = append(all, chain(inner)...)
+		}
+	}
+	return all
+}
+
+// tell notes all that can be printed of some values, errors with all that they wrap.
+func (g *golden) tell(values ...any) {
+	for _, v := range values {
+		g.told = append(g.told, fmt.Sprintf("%v %+v %#v", v, v, v))
+		err, _ := v.(error)
+		for _, e := range chain(err) {
+			g.told = append(g.told, fmt.Sprintf("%v %+v %#v %q", e, e, e, e))
+		}
+	}
+}
+
+// keepsSecret checks that nothing that was told contains a secret, in any usual spelling (R27).
+func (g *golden) keepsSecret(secrets ...string) {
+	g.Helper()
+	slices.Sort(g.told)
+	for _, text := range slices.Compact(g.told) {
+		for _, s := range secrets {
+			quoted := strings.Trim(fmt.Sprintf("%q", s), `"`)
+			if strings.Contains(text, s) || strings.Contains(text, quoted) || strings.Contains(text, hex.EncodeToString([]byte(s))) {
+				g.Errorf("R27: a secret is told in %q", text)
+				break
+			}
+		}
+	}
+	if len(g.told) < 10 {
+		g.Errorf("only %d texts were looked at", len(g.told))
+	}
+}

@@ -1,0 +1,361 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+// A condition is a state of a server in which it does not do what we ask.
+type condition struct {
+	name, about string
+	on, off     switcher
+	why         func(error) bool // the cause of each node that is in this state, wherever one is told
+	down        bool             // the connection cannot stay
+	owes        bool             // releases are refused or cannot be sent
+	silent      bool             // the node says nothing at all
+	anonymous   bool             // the client has no credentials
+	anew        bool             // the server is started anew
+	credentials bool             // the node refuses our credentials, so that it is asked again only after a second (R26)
+}
+
+// The last table of /work/shared/servers.md as a test: one line for each state. TestErrorMatrix says what each must come to.
+var conditions = []condition{
+	{name: "oom", about: "maxmemory is reached", why: classIs(conn.ClassOOM),
+		on: set("maxmemory", "1"), off: set("maxmemory", "0")},
+	{name: "noreplicas", about: "fewer replicas than min-replicas-to-write", why: classIs(conn.ClassNoReplicas), owes: true,
+		on: set("min-replicas-to-write", "1"), off: set("min-replicas-to-write", "0")},
+	{name: "readonly", about: "the master becomes a replica; we stay connected", why: classIs(conn.ClassReadOnly), owes: true,
+		on: do("REPLICAOF", "127.0.0.1", "1"), off: do("REPLICAOF", "NO", "ONE")},
+	{name: "replica", about: "the master becomes a replica, and we come back to it", why: is(multiplex.ErrNotMaster), owes: true,
+		down: true, on: then(do("REPLICAOF", "127.0.0.1", "1"), kicked), off: do("REPLICAOF", "NO", "ONE")},
+	{name: "masterdown", about: "a replica without its master, that may not serve stale data",
+		why: classIs(conn.ClassMasterDown, conn.ClassReadOnly), owes: true, // a SET is refused for the one, a script for the other
+		on:  then(set("replica-serve-stale-data", "no"), do("REPLICAOF", "127.0.0.1", "1")),
+		off: then(do("REPLICAOF", "NO", "ONE"), set("replica-serve-stale-data", "yes"))},
+	{name: "misconf", about: "the last BGSAVE failed", why: classIs(conn.ClassMisconf), owes: true, on: failSaving, off: saveAgain},
+	{name: "busy", about: "a script runs too long", why: classIs(conn.ClassBusy), owes: true,
+		on: runForever, off: then(do("SCRIPT", "KILL"), ended)},
+	{name: "loading", about: "the data set is being read", why: classIs(conn.ClassLoading), owes: true, on: reload, off: loaded},
+	{name: "cluster", about: "cluster mode, without slots", why: is(multiplex.ErrNotMaster), owes: true, down: true, anew: true,
+		on: restart("--cluster-enabled", "yes"), off: restart()},
+	{name: "renamed", about: "SET does not exist, and the server quotes key and token in saying so",
+		why: classIs(conn.ClassUnknownCommand), anew: true, on: restart("--rename-command", "SET", ""), off: restart()},
+	{name: "noauth", about: "a password is required, and we have none", why: classIs(conn.ClassNoAuth), owes: true, down: true,
+		anonymous: true, credentials: true, on: protect, off: unprotect},
+	{name: "wrongpass", about: "our user's password was changed", why: classIs(conn.ClassWrongPass), owes: true, down: true,
+		credentials: true, on: then(user("resetpass", ">"+otherSecret), kicked), off: user("resetpass", ">"+ourSecret)},
+	{name: "noperm-set", about: "our user may not SET any more", why: classIs(conn.ClassNoPerm), on: user("-set"), off: user("+@all")},
+	{name: "noperm-scripts", about: "our user may not run scripts any more", why: classIs(conn.ClassNoPerm), owes: true,
+		on: user("-evalsha"), off: user("+@all")},
+	{name: "noperm-keys", about: "our user may not touch our keys any more", why: classIs(conn.ClassNoPerm), owes: true,
+		on: user("resetkeys", "~other:*"), off: user("resetkeys", "~*")},
+	{name: "noperm-anew", about: "our user may SET but not run scripts, and we come back", why: classIs(conn.ClassNoPerm), owes: true,
+		down: true, credentials: true, on: then(user("-evalsha"), kicked), off: user("+@all")},
+	{name: "maxclients", about: "the server has too many clients", why: classIs(conn.ClassMaxClients), owes: true, down: true,
+		on: fill, off: empty},
+	{name: "scriptflush", about: "the scripts are gone", on: do("SCRIPT", "FLUSH"), off: rest},
+	{name: "wrongtype", about: "the keys are lists", on: retype, off: remove},
+	{name: "pause-write", about: "CLIENT PAUSE WRITE", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
+		on: do("CLIENT", "PAUSE", "10000", "WRITE"), off: do("CLIENT", "UNPAUSE")},
+	{name: "pause-all", about: "CLIENT PAUSE ALL", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
+		on: do("CLIENT", "PAUSE", "1200", "ALL"), off: ended},
+	{name: "sleep", about: "DEBUG SLEEP", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
+		on: func(w *ward, node int) { w.run(node, "DEBUG", "SLEEP", "1.2") }, off: ended},
+}
+
+func classIs(classes ...conn.Class) func(error) bool {
+	return func(err error) bool { return slices.Contains(classes, class(err)) }
+}
+
+// Each state, switched on under a client at work. On one of five nodes nobody notices anything but the counters; on three
+// of five each caller is told why, node by node and in the words of testdata/errors. Meanwhile the nodes are connected to
+// seldom; afterwards everything recovers by itself (R5, R8, R12, R22, R24, R26, R27).
+func TestErrorMatrix_R12_R24_R26_R27(t *testing.T) {
+	f := newFleet(t, 5, redistest.OverTCP, redistest.OverUnix,
+		redistest.Args("--user", "redlock", "on", ">"+ourSecret, "~*", "&*", "+@all"))
+	for _, c := range conditions {
+		t.Run(c.name, func(t *testing.T) { newMatrix(&fleet{t, f.servers}, c).run() })
+	}
+}
+
+// A matrix is the test of one condition.
+type matrix struct {
+	*ward
+	condition
+	golden *golden
+	client *redlock.Client
+	stock  []redlock.Lock // held, for extensions and releases to come
+	tokens []string
+}
+
+func newMatrix(f *fleet, c condition) *matrix {
+	f.Helper()
+	m := &matrix{ward: &ward{fleet: f, sides: make(map[int]*side)}, condition: c, golden: newGolden(f, c.name, c.about)}
+	config := credentials(c.anonymous)
+	config.Prefix = keyMark
+	config.NodeTimeout = 500 * time.Millisecond
+	if c.silent {
+		config.NodeTimeout = 100 * time.Millisecond // a node is found out after four times that
+	}
+	m.client = f.client(config)
+	f.allUp(m.client, 5*time.Second)
+	return m
+}
+
+const perPhase = 60 // locks that a phase may use
+
+func (m *matrix) run() {
+	m.Helper()
+	m.fillStock()
+	m.oneOfFive()
+	m.fillStock()
+	m.threeOfFive()
+	for _, l := range m.stock {
+		_ = l.Release(context.Background()) // as far as the state has left it to us
+	}
+	m.noOrphans(2 * time.Second)
+	acquired(m, m.client, "afterwards", 10*time.Second)
+	for i := range m.servers {
+		m.must(i, "FLUSHALL")
+	}
+	m.golden.tell(m.client, m.client.Nodes())
+	m.golden.keepsSecret(append(m.tokens, ourSecret, otherSecret, keyMark)...)
+	m.golden.check()
+}
+
+// fillStock takes locks that are released or extended when the state is on, and names what will be asked for then.
+func (m *matrix) fillStock() {
+	m.Helper()
+	for len(m.stock) < perPhase {
+		name := fmt.Sprint("stock:", len(m.tokens))
+		lock := acquired(m, m.client, name, time.Minute)
+		token := lock.Token()
+		m.stock, m.tokens = append(m.stock, lock), append(m.tokens, string(token[:]))
+		m.names = append(m.names, keyMark+name)
+	}
+	m.names = append(m.names, keyMark+"wanted")
+}
+
+func (m *matrix) take() redlock.Lock {
+	m.Helper()
+	if len(m.stock) == 0 {
+		m.Fatal("the stock is used up")
+	}
+	last := m.stock[len(m.stock)-1]
+	m.stock = m.stock[:len(m.stock)-1]
+	return last
+}
+
+// oneOfFive switches the state on for one node under load.
+func (m *matrix) oneOfFive() {
+	m.Helper()
+	l := m.load(m.client, workload{callers: 16})
+	time.Sleep(100 * time.Millisecond)
+	on := l.now()
+	m.during("one of five", []int{1}, func() {
+		m.operations("one of five", func(err error) error { return err })
+		m.goesOn(l, l.rate([]span{{0, on}}))
+	})
+	l.end()
+	l.fails(fewFailures, redlock.ErrNoQuorum)
+	for _, err := range l.first {
+		m.golden.tell(err)
+	}
+}
+
+// goesOn checks that the callers at work get on. Other programs share the machine and can only make it slower, so the best of
+// a few stretches counts.
+func (m *matrix) goesOn(l *load, before float64) {
+	m.Helper()
+	best := 0.0
+	for range 5 {
+		from := l.now()
+		l.until(100, 3*time.Second)
+		best = max(best, l.rate([]span{{from, l.now()}}))
+		if best >= leastMeanwhile*before {
+			break
+		}
+	}
+	m.Logf("%.0f pairs/s before, %.0f meanwhile", before, best)
+	if best < leastMeanwhile*before {
+		m.Errorf("R5: the throughput collapsed from %.0f to %.0f pairs/s", before, best)
+	}
+}
+
+// leastMeanwhile is the share of the throughput that remains with one of five nodes in some state. A script that runs for
+// ever takes a whole processor from the others, and other programs may have some of the rest.
+const leastMeanwhile = 0.2
+
+// threeOfFive switches the state on for a majority.
+func (m *matrix) threeOfFive() {
+	m.Helper()
+	which := []int{0, 2, 4}
+	m.during("three of five", which, func() {
+		m.operations("three of five", func(err error) error {
+			if err == nil || err == redlock.ErrHeld || err == redlock.ErrNotHeld {
+				return nil
+			}
+			return undecided(err, m.why, which...)
+		})
+	})
+}
+
+// during switches the state on, lets the nodes come into it, does what is to be done, switches it off, and sees to it that
+// everything is as before.
+func (m *matrix) during(phase string, which []int, then func()) {
+	m.Helper()
+	before := m.connects(which)
+	begun := time.Now()
+	for _, i := range which {
+		m.on(m.ward, i)
+	}
+	if m.anew {
+		clear(before)
+	}
+	if m.silent && len(which) > 2 {
+		m.golden.expect(phase+", at first, acquire", m.acquire, func(err error) error {
+			return undecided(err, is(multiplex.ErrTimeout), which...)
+		})
+	}
+	m.settle(phase, which)
+	then()
+	m.releaseMany(which)
+	m.golden.tell(m.client.Nodes())
+
+	lasted := time.Since(begun)
+	if m.anew {
+		m.fewConnects(before, m.connects(which), lasted)
+	}
+	for _, i := range which {
+		m.off(m.ward, i)
+	}
+	took := m.allUp(m.client, 5*time.Second)
+	lasted = time.Since(begun)
+	m.Logf("%s: the state lasted %v; recovered and paid %v after it", phase, lasted, took)
+	bound := 1500 * time.Millisecond
+	if m.credentials {
+		bound += 2 * time.Second // the second try with them comes after a second, the third after two more
+	}
+	if took > timingSlack*bound {
+		m.Errorf("R26: recovered and paid only after %v", took)
+	}
+	if !m.anew {
+		m.fewConnects(before, m.connects(which), lasted)
+	}
+}
+
+// settle waits until the nodes are in the state, as Nodes shows it, and notes in which words.
+func (m *matrix) settle(phase string, which []int) {
+	m.Helper()
+	if m.down {
+		eventually(m, 3*time.Second, func() error {
+			if m.silent {
+				_ = m.acquire() // what nobody asks does not fall silent
+			}
+			for _, i := range which {
+				if n := m.client.Nodes()[i]; n.State == "up" || n.Err == nil || !m.why(n.Err) {
+					return fmt.Errorf("node %d is %s: %v", i, n.State, n.Err)
+				}
+			}
+			return nil
+		})
+	} else if m.anew {
+		m.allUp(m.client, 5*time.Second)
+	}
+	for _, i := range which {
+		m.golden.expect(fmt.Sprintf("%s, node %d", phase, i), func() error { return m.client.Nodes()[i].Err }, func(err error) error {
+			if (err != nil) != m.down || m.down && !m.why(err) {
+				return fmt.Errorf("the cause that Nodes shows is %w", err)
+			}
+			return nil
+		})
+	}
+}
+
+// operations asks for each of the three and notes what came of it. The locks were granted before.
+func (m *matrix) operations(phase string, sound func(error) error) {
+	m.Helper()
+	m.golden.expect(phase+", acquire", m.acquire, sound)
+	m.golden.expect(phase+", extend", func() error {
+		_, err := m.stock[0].Extend(context.Background(), 90*time.Second)
+		return err
+	}, sound)
+	m.golden.expect(phase+", release", func() error { return m.take().Release(context.Background()) }, sound)
+}
+
+func (m *matrix) acquire() error {
+	lock, err := m.client.TryAcquire(context.Background(), "wanted", 10*time.Second)
+	if err == nil {
+		_ = lock.Release(context.Background())
+	}
+	return err
+}
+
+const many = 20
+
+// releaseMany releases many locks at once, so that they are merged, and looks for the debts that it makes (R8).
+func (m *matrix) releaseMany(which []int) {
+	m.Helper()
+	var locks []redlock.Lock
+	for range many {
+		locks = append(locks, m.take())
+	}
+	for i, err := range releaseAll(context.Background(), locks) {
+		m.golden.tell(err)
+		if len(which) == 1 && err != nil && !errors.Is(err, multiplex.ErrTimeout) {
+			m.Errorf("release %d: %v", i, err)
+		}
+	}
+	eventually(m, 2*time.Second, func() error {
+		for _, i := range which {
+			n := m.client.Nodes()[i]
+			if m.owes && n.Debts < many || !m.owes && len(which) > 1 && n.Debts > 0 {
+				return fmt.Errorf("node %d owes %d releases", i, n.Debts)
+			}
+		}
+		return nil
+	})
+}
+
+// connects is how many connections servers have seen, less those of the test, by node.
+func (m *matrix) connects(which []int) map[int]int {
+	m.Helper()
+	seen := make(map[int]int)
+	for _, i := range which {
+		stats := m.do(i, "INFO", "stats").(string)
+		for _, field := range []string{"total_connections_received", "rejected_connections"} {
+			found := regexp.MustCompile(field + `:(\d+)`).FindStringSubmatch(stats)
+			n, _ := strconv.Atoi(found[1])
+			seen[i] += n
+		}
+		seen[i] -= m.asked[i]
+	}
+	return seen
+}
+
+// fewConnects holds the connects against a budget that comes to at most 75 a minute: fourteen at once, and then one a second,
+// with a fifth for the edges. With credentials that are refused they are one, then one after a second, after two more … (R26).
+func (m *matrix) fewConnects(before, after map[int]int, lasted time.Duration) {
+	m.Helper()
+	for i, n := range after {
+		made := n - before[i]
+		most := 14 + int(1.2*lasted.Seconds())
+		if m.credentials {
+			most = 2 + int(lasted.Seconds())
+		}
+		if made > most {
+			m.Errorf("R26: node %d was connected to %d times within %v", i, made, lasted)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package redlock_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// What can be wrong with a server that goes on answering, or that only hangs, and how it is switched on and off under a
+// client that lives. Everything that is asked of a server from the side is counted, because the connects that remain are
+// the client's (R26).
+
+// A ward is the servers under test, and what switching needs to keep.
+type ward struct {
+	*fleet
+	asked [5]int            // connections of the test's own
+	names []string          // keys of the locks that the test holds or will ask for
+	sides map[int]*side     // connections that stay open
+	runs  [5]sync.WaitGroup // commands that do not return before the state ends
+}
+
+// A switcher changes the state of one server.
+type switcher func(w *ward, node int)
+
+// do runs a command on a server, and counts the connection.
+func (w *ward) do(node int, args ...string) any {
+	w.Helper()
+	w.asked[node]++
+	return w.must(node, args...)
+}
+
+// answers waits until a server answers PING with an error that begins with the given word, or with none if that is "".
+func (w *ward) answers(node int, word string) {
+	w.Helper()
+	eventually(w, 5*time.Second, func() error {
+		w.asked[node]++
+		_, err := w.servers[node].Do("PING")
+		if word == "" || err != nil && strings.HasPrefix(err.Error(), word) {
+			return nil
+		}
+		return err
+	})
+}
+
+// run starts a command that does not return before the state ends.
+func (w *ward) run(node int, args ...string) {
+	w.asked[node]++
+	w.runs[node].Go(func() { _, _ = w.servers[node].Do(args...) }) // whatever it answers: it is killed as a rule
+}
+
+// do is a switcher that runs a command.
+func do(args ...string) switcher { return func(w *ward, node int) { w.Helper(); w.do(node, args...) } }
+
+// set is a switcher that changes settings.
+func set(settings ...string) switcher { return do(append([]string{"CONFIG", "SET"}, settings...)...) }
+
+// user is a switcher that changes the rules of our user.
+func user(rules ...string) switcher {
+	return do(append([]string{"ACL", "SETUSER", "redlock"}, rules...)...)
+}
+
+// then runs several switchers in order.
+func then(steps ...switcher) switcher {
+	return func(w *ward, node int) {
+		w.Helper()
+		for _, step := range steps {
+			step(w, node)
+		}
+	}
+}
+
+// kicked ends the client's connection, so that it has to come back into the new state.
+var kicked = do("CLIENT", "KILL", "TYPE", "normal")
+
+// rest does nothing: the state is over by itself, or concerns nobody.
+func rest(*ward, int) {}
+
+// ended waits until the server works again.
+func ended(w *ward, node int) {
+	w.Helper()
+	w.answers(node, "")
+	w.runs[node].Wait()
+}
+
+// A BGSAVE that cannot rename its file, because a folder of that name is in the way, fails. From then on writes are refused
+// for as long as there are save points.
+func failSaving(w *ward, node int) {
+	w.Helper()
+	if err := os.MkdirAll(filepath.Join(w.folder(node), "dump.rdb", "in the way"), 0o700); err != nil {
+		w.Fatal(err)
+	}
+	w.do(node, "BGSAVE")
+	eventually(w, 5*time.Second, func() error {
+		if !strings.Contains(w.do(node, "INFO", "persistence").(string), "rdb_last_bgsave_status:err") {
+			return os.ErrExist
+		}
+		return nil
+	})
+	set("save", "3600 1000000")(w, node)
+}
+
+func saveAgain(w *ward, node int) {
+	w.Helper()
+	set("save", "")(w, node)
+	if err := os.RemoveAll(filepath.Join(w.folder(node), "dump.rdb")); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// folder is where a server lives.
+func (w *ward) folder(node int) string {
+	return filepath.Dir(strings.TrimPrefix(w.servers[node].UnixURL(), "unix://"))
+}
+
+// runForever keeps a server in a script that ends when it is killed.
+func runForever(w *ward, node int) {
+	w.Helper()
+	set("busy-reply-threshold", "1")(w, node)
+	w.run(node, "EVAL", "while true do end", "0")
+	w.answers(node, "BUSY")
+}
+
+// reload makes a server read its data set again, slowly: other keys in another database delay it.
+func reload(w *ward, node int) {
+	w.Helper()
+	s := w.side(node)
+	s.must("SELECT 1")
+	s.must("DEBUG POPULATE 1000 filler 1100")
+	set("rdbcompression", "no", "key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
+	w.run(node, "DEBUG", "RELOAD")
+	w.answers(node, "LOADING")
+}
+
+func loaded(w *ward, node int) {
+	w.Helper()
+	set("key-load-delay", "0")(w, node)
+	w.runs[node].Wait()
+	w.side(node).must("FLUSHDB")
+	if err := os.Remove(filepath.Join(w.folder(node), "dump.rdb")); err != nil { // or else a restart would not be empty
+		w.Fatal(err)
+	}
+}
+
+// side is a connection of the test's own that stays open.
+func (w *ward) side(node int) *side {
+	w.Helper()
+	if w.sides[node] == nil {
+		w.asked[node]++
+		w.sides[node] = newSide(w.fleet, node)
+	}
+	return w.sides[node]
+}
+
+// leave closes the connection of the test's own.
+func (w *ward) leave(node int) {
+	if s := w.sides[node]; s != nil {
+		_ = s.conn.Close()
+		delete(w.sides, node)
+	}
+}
+
+// fill lets a server have one client, which is ours.
+func fill(w *ward, node int) {
+	w.Helper()
+	s := w.side(node)
+	s.must("CONFIG SET maxclients 1")
+	s.must("CLIENT KILL TYPE normal SKIPME yes")
+}
+
+func empty(w *ward, node int) {
+	w.Helper()
+	w.side(node).must("CONFIG SET maxclients 1000")
+	w.leave(node)
+}
+
+// protect asks for a password that nobody gave us, and unprotect ends that.
+func protect(w *ward, node int) {
+	w.Helper()
+	set("requirepass", otherSecret)(w, node)
+	w.servers[node].Authenticate("", otherSecret)
+	kicked(w, node)
+}
+
+func unprotect(w *ward, node int) {
+	w.Helper()
+	set("requirepass", "")(w, node)
+	w.servers[node].Authenticate("", "")
+}
+
+// restart is a switcher that starts the server anew with some arguments; its connections are counted from zero again.
+func restart(args ...string) switcher {
+	return func(w *ward, node int) {
+		w.Helper()
+		if err := w.servers[node].RestartWith(args...); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// Keys of ours become lists.
+func retype(w *ward, node int) {
+	w.Helper()
+	for _, name := range w.names {
+		w.do(node, "DEL", name)
+		w.do(node, "RPUSH", name, "a list")
+	}
+}
+
+func remove(w *ward, node int) {
+	w.Helper()
+	w.do(node, append([]string{"DEL"}, w.names...)...)
+}
+
+// Whatever our user is called, these must never be told (R27).
+const (
+	ourSecret   = "s3cret-of-the-matrix"
+	otherSecret = "changed-in-the-night"
+	keyMark     = "whole-key-of-the-matrix:"
+)
+
+func credentials(anonymous bool) redlock.Config {
+	if anonymous {
+		return redlock.Config{}
+	}
+	return redlock.Config{Username: "redlock", Password: ourSecret}
+}
