@@ -5,7 +5,7 @@
 # was done within a week. "fetch.sh list" prints what is cached, "fetch.sh again" looks at the mirror even so.
 #
 # The cache is REDMUX_SERVERS_DIR, else redmux/servers in the user's cache folder. In it: list (a line per server: product,
-# version, path of its wrapper, suite, package's version), a folder per server, and libs, a folder per library package.
+# version, suite, the package's version, the path to start), a folder per server, and libs, a folder per library package.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -38,7 +38,7 @@ main() {
 	work=$(mktemp -d) || exit
 	trap 'rm -rf "$work"' EXIT
 	trap 'exit 1' HUP INT TERM
-	private_apt && look && fetch_all
+	private_apt && look && fetch_all && [ ! -e "$work/failed" ] && checksum >"$cache/stamp"
 	print_covered
 }
 
@@ -51,7 +51,7 @@ print_list() { cat "$cache"/*/server 2>/dev/null | sort -k1,1 -k2,2V; }
 
 print_covered() {
 	print_list >"$cache/list"
-	while read -r product version path suite package; do
+	while read -r product version suite package path; do
 		say "$product $version ($suite, $package): $path"
 	done <"$cache/list"
 	[ -s "$cache/list" ] || echo "NOT COVERED: servers of other versions: none could be fetched"
@@ -147,7 +147,6 @@ look() {
 		tail -n 3 "$work/update"
 		return 1
 	fi
-	checksum >"$cache/stamp"
 }
 
 # One build of each version will do, and that of the oldest suite needs least of the machine.
@@ -167,45 +166,48 @@ fetch_all() {
 # The package of the tools holds the server too: redis-server is redis-check-rdb by another name.
 fetch() {
 	package=$1 version=$2 suite=$3 product=${1%-tools}
-	home=$cache/$product-$(echo "$version" | sed 's/^[0-9]*://')
+	home=$cache/$product-${version#*:}
 	[ ! -e "$home/server" ] || return 0
 	rm -rf "$home"
 	say "fetching $package $version from $suite"
-	unpack "$package" "$version" "$home" || { echo "$product $version ($suite): cannot be fetched" >>"$cache/missing" && return; }
-	ln -s "$product-check-rdb" "$home/usr/bin/$product-server-as-named"
+	download "$package=$version" && dpkg-deb -x "$work"/debs/*.deb "$home" ||
+		{ echo "$product $version ($suite): cannot be fetched: $(tail -n 1 "$work/out")" | tee "$work/failed" >>"$cache/missing" && return; }
+	ln -sf "$product-check-rdb" "$home/usr/bin/$product-server"
 	wrap "$product" "$home" ""
 	if ! "$home/$product-server" --version >"$work/out" 2>&1; then
 		# Newer builds need a newer C library. It comes along, with its own loader, and all other libraries with it.
-		libraries "$package" "$version" "$suite" && wrap "$product" "$home" "$loader --library-path $path"
+		libraries "$package=$version" "$home/lib" "$suite" && wrap "$product" "$home" "$loader"
 	fi
 	if answered=$(prove "$product" "$home"); then
-		echo "$product $answered $home/$product-server $suite $version" >"$home/new" && mv "$home/new" "$home/server"
+		echo "$product $answered $suite $version $home/$product-server" >"$home/new" && mv "$home/new" "$home/server"
 	else
 		echo "$product $version ($suite): it does not start: $(tail -n 1 "$work/out")" >>"$cache/missing"
 	fi
 }
 
-# unpack downloads a package, which apt verifies, into a folder.
-unpack() {
-	rm -f "$work"/*.deb
-	(cd "$work" && timeout 300 apt-get -c "$work/apt.conf" download "$1=$2" >"$work/out" 2>&1) &&
-		dpkg-deb -x "$work"/*.deb "$3.new" && mv "$3.new" "$3"
+# download gets packages, which apt verifies, into a folder that holds nothing else.
+download() {
+	rm -rf "$work/debs"
+	mkdir "$work/debs" && (cd "$work/debs" && timeout 300 apt-get -c "$work/apt.conf" download "$@" >"$work/out" 2>&1)
 }
 
-# libraries unpacks, each once, what apt would install with a package, as far as it is libraries, and finds the loader.
+# libraries makes a folder of links to the libraries that apt would install with a package, and finds the loader among them.
+# What is no library (a system's users and services, for whatever these packages do when they are installed) stays away.
 libraries() {
-	path= loader=
-	wanted=$(apt-get -c "$work/apt.conf" -s --no-install-recommends install "$1=$2" 2>/dev/null ||
-		apt-get -c "$work/apt.conf" -s --no-install-recommends -t "$3" install "$1=$2" 2>"$work/out")
-	for library in $(echo "$wanted" | sed -n 's/^Inst \(z\{0,1\}lib[^ ]*\) (\([^ ]*\) .*/\1=\2/p'); do
-		folder=$cache/libs/$(echo "$library" | tr '=' '_')
-		[ -e "$folder" ] || unpack "${library%%=*}" "${library#*=}" "$folder" || continue
-		for lib in "$folder"/usr/lib/*-linux-* "$folder"/lib/*-linux-* "$folder"/usr/lib "$folder"/lib; do
-			[ -n "$(ls "$lib" 2>/dev/null | grep '\.so\.')" ] || continue
-			path=$path${path:+:}$lib
-			[ -n "$loader" ] || loader=$(ls "$lib"/ld-linux*.so.* "$lib"/ld64.so.* 2>/dev/null | head -n 1)
-		done
+	needed=$(for target in "" "-t$3"; do
+		apt-get -c "$work/apt.conf" $target --no-install-recommends --print-uris -y install "$1" 2>"$work/out" && break
+	done | sed -n "s/^'[^']*' \(z\{0,1\}lib[^ ]*\)_[^_ ]*\.deb .*/\1/p")
+	# Names are now as those of apt's files, NAME_VERSION, with %3a for a colon.
+	missing=$(for library in $needed; do [ -e "$cache/libs/$library" ] || echo "$library"; done)
+	[ -z "$missing" ] || download $(echo "$missing" | sed 's/_/=/; s/%3a/:/') || return
+	for library in $missing; do
+		dpkg-deb -x "$work/debs/$library"_*.deb "$work/new" && mv "$work/new" "$cache/libs/$library" || return
 	done
+	mkdir "$2" || return
+	for library in $needed; do
+		find "$cache/libs/$library" -path '*/lib*' -name '*.so.*' -exec ln -sf {} "$2" \;
+	done
+	loader=$(ls "$2"/ld-linux*.so.* "$2"/ld64.so.* 2>/dev/null | head -n 1)
 	[ -n "$loader" ]
 }
 
@@ -213,9 +215,9 @@ libraries() {
 # a test started is the server itself.
 wrap() {
 	for tool in server cli; do
-		binary=$2/usr/bin/$1-$tool
-		[ $tool = cli ] || binary=$binary-as-named
-		printf '#!/bin/sh\nexec %s "$@"\n' "${3:+$3 }$binary" >"$2/$1-$tool"
+		binary="\"$2/usr/bin/$1-$tool\""
+		[ -z "$3" ] || binary="\"$3\" --library-path \"$2/lib\" $binary"
+		printf '#!/bin/sh\nexec %s "$@"\n' "$binary" >"$2/$1-$tool"
 		chmod 755 "$2/$1-$tool"
 	done
 }
