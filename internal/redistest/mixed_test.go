@@ -63,10 +63,11 @@ func TestGroupsMixServersInTurn(t *testing.T) {
 
 func TestServerIntroducesItself(t *testing.T) {
 	redistest.NoLeaks(t)
-	s := redistest.Servers(t, 1, redistest.Password("pw"))[0]
+	redistest.Require(t)
+	path, _ := redistest.Find()
+	s := redistest.Servers(t, 1, redistest.Password("pw"), func(o *redistest.Options) { o.Path = path })[0]
 	product, version, err := s.Introduction()
 	require.NoError(t, err)
-	path, _ := redistest.Find()
 	said, err := exec.Command(path, "--version").Output() // Redis server v=7.0.15 sha=…
 	require.NoError(t, err)
 	require.Contains(t, string(said), " v="+version+" ")
