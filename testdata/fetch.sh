@@ -54,7 +54,7 @@ print_covered() {
 	while read -r product version suite package path; do
 		say "$product $version ($suite, $package): $path"
 	done <"$cache/list"
-	[ -s "$cache/list" ] || echo "NOT COVERED: servers of other versions: none could be fetched"
+	[ -s "$cache/list" ] || echo "NOT COVERED: servers of other versions: none is here"
 	while read -r why; do
 		echo "NOT COVERED: $why"
 	done <"$cache/missing" 2>/dev/null
@@ -92,7 +92,7 @@ case $(. /etc/os-release 2>/dev/null && echo "${ID:-}") in
 debian) suites="$codename $codename-backports bookworm bookworm-backports trixie trixie-backports sid experimental" ;;
 *) suites="$codename $codename-updates $codename-backports" ;;
 esac
-suites=$(printf '%s\n' $suites | awk '!seen[$0]++' | tr '\n' ' ')
+suites=$(printf '%s\n' $suites | awk '!seen[$0]++ { printf "%s ", $0 }')
 
 # The machine's entry for its own suite, with the other suites put in its place. Its keyring stays ("signed-by"), so apt
 # verifies these as it does the machine's own; a wish to trust without (trusted=yes) does not.
@@ -142,11 +142,11 @@ look() {
 		ls "$work/state/lists" | grep -q "_dists_${suite}_InRelease$" ||
 			echo "$suite: $(grep -E "^(W|E|Err)[: ].*[ /]$suite( |/|$)" "$work/update" | tail -n 1 | cut -c -200)" >>"$work/missing"
 	done
-	cp "$work/missing" "$cache/missing"
-	if [ -z "$(ls "$work/state/lists" | grep InRelease)" ]; then
-		tail -n 3 "$work/update"
+	if ! ls "$work/state/lists" | grep -q InRelease; then
+		echo "newer servers than these: no suite could be had from this machine's mirror ($(sed 's/^[^ ]*: //' "$work/missing" | head -n 1))" >"$cache/missing"
 		return 1
 	fi
+	cp "$work/missing" "$cache/missing"
 }
 
 # One build of each version will do, and that of the oldest suite needs least of the machine.
