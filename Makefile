@@ -24,7 +24,7 @@ server:
 	@sh testdata/servers.sh
 
 ## servers: the same, and fetch the servers of other products and versions that this machine's mirror has, without
-## installing them: about 35 MB, into a cache (docs/servers.md)
+## installing them: some 65 MB, into a cache (docs/servers.md)
 servers: server
 	@sh testdata/fetch.sh
 
