@@ -27,7 +27,8 @@ main() {
 	*) is_fresh && print_covered && exit ;;
 	esac
 	for tool in apt-get apt-cache dpkg dpkg-deb awk timeout flock; do
-		command -v $tool >/dev/null || not_covered "servers of other versions: they come from a Debian mirror, and there is no $tool here"
+		command -v $tool >/dev/null ||
+			not_covered "servers of other versions: they come from a Debian mirror, and there is no $tool here"
 	done
 	mkdir -p "$cache/libs" || exit
 	cache=$(cd "$cache" && pwd) || exit # wrappers name it, and they run from other folders
@@ -44,7 +45,9 @@ main() {
 
 # The script's own checksum is in the stamp, so that a change of it takes effect at once.
 checksum() { cksum <"$0"; }
-is_fresh() { [ -n "$(find "$cache/stamp" -mtime -$week 2>/dev/null)" ] && [ "$(cat "$cache/stamp")" = "$(checksum)" ]; }
+is_fresh() {
+	[ -n "$(find "$cache/stamp" -mtime -$week 2>/dev/null)" ] && [ "$(cat "$cache/stamp")" = "$(checksum)" ]
+}
 
 # A server that no suite has any more stays for as long as its folder does: old versions are worth keeping.
 print_list() { cat "$cache"/*/server 2>/dev/null | sort -k1,1 -k2,2V; }
@@ -143,7 +146,8 @@ look() {
 			echo "$suite: $(grep -E "^(W|E|Err)[: ].*[ /]$suite( |/|$)" "$work/update" | tail -n 1 | cut -c -200)" >>"$work/missing"
 	done
 	if ! ls "$work/state/lists" | grep -q InRelease; then
-		echo "newer servers than these: no suite could be had from this machine's mirror ($(sed 's/^[^ ]*: //' "$work/missing" | head -n 1))" >"$cache/missing"
+		reason=$(sed 's/^[^ ]*: //' "$work/missing" | head -n 1)
+		echo "newer servers than these: no suite could be had from this machine's mirror ($reason)" >"$cache/missing"
 		return 1
 	fi
 	cp "$work/missing" "$cache/missing"
@@ -170,8 +174,10 @@ fetch() {
 	[ ! -e "$home/server" ] || return 0
 	rm -rf "$home"
 	say "fetching $package $version from $suite"
-	download "$package=$version" && dpkg-deb -x "$work"/debs/*.deb "$home" ||
-		{ echo "$product $version ($suite): cannot be fetched: $(tail -n 1 "$work/out")" | tee "$work/failed" >>"$cache/missing" && return; }
+	if ! download "$package=$version" || ! dpkg-deb -x "$work"/debs/*.deb "$home"; then
+		echo "$product $version ($suite): cannot be fetched: $(tail -n 1 "$work/out")" | tee "$work/failed" >>"$cache/missing"
+		return
+	fi
 	ln -sf "$product-check-rdb" "$home/usr/bin/$product-server"
 	wrap "$product" "$home" ""
 	if ! "$home/$product-server" --version >"$work/out" 2>&1; then
