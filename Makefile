@@ -11,17 +11,30 @@ HAS_COMPARE = (cd bench/compare && $(GO) list -m) >/dev/null 2>&1
 NO_RACE = "NOT COVERED: the tests under the race detector, which needs a C compiler"
 NO_COMPARE = "NOT COVERED: bench/compare (redsync on the same masters), which needs Go $$(sed -n 's/^go //p' bench/compare/go.mod)"
 
-.PHONY: test servers plain race portable compare lint fuzz bench quick load
+.PHONY: test server servers test-servers plain race portable compare lint fuzz bench quick load
 .NOTPARALLEL:
 
 ## test: set up, then all tests: plainly (allocations are counted there), under the race detector, and once more without the
 ## poller, as on systems other than Linux. What this machine could not run is said again at the end
-test: servers plain race portable compare
+test: server plain race portable compare
 	@sh testdata/servers.sh check
 
-## servers: install redis-server where that is possible; say plainly what is not covered where it is not
-servers:
+## server: install redis-server where that is possible; say plainly what is not covered where it is not
+server:
 	@sh testdata/servers.sh
+
+## servers: the same, and fetch the servers of other products and versions that this machine's mirror has, without
+## installing them: some 65 MB, into a cache (docs/servers.md)
+servers: server
+	@sh testdata/fetch.sh
+
+# full or quick
+SUITE ?= full
+
+## test-servers: the tests that need real servers, over each server that was fetched and over groups that mix them; prints
+## what was covered
+test-servers: servers
+	@GO="$(GO)" sh testdata/matrix.sh $(SUITE)
 
 ## plain: all tests
 plain:

@@ -93,6 +93,10 @@ func TestHandshakeServer(t *testing.T) {
 			func(s *Server) { s.Mode = "cluster" }},
 		{"valkey", map[string]string{"INFO server": text3("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nrun_id:1\r\n")},
 			func(s *Server) { s.Product, s.Version, s.RunID, s.Uptime = "valkey", "9.1.2", "1", 0 }},
+		{"redict", map[string]string{"INFO server": text3("redict_version:7.3.6\r\nredict_mode:cluster\r\nredis_version:7.2.4\r\nrun_id:1\r\n")},
+			func(s *Server) {
+				s.Product, s.Version, s.Mode, s.RunID, s.Uptime = "redict", "7.3.6", "cluster", "1", 0
+			}},
 		{"lies", map[string]string{"INFO server": text3("run_id:" + strings.Repeat("\x00", 1000) + "\r\nuptime_in_seconds:9223372036854775807\r\nrun_idx:2\r\nno colon")},
 			func(s *Server) { s.RunID, s.Uptime = strings.Repeat("?", 64), 0 }},
 	} {

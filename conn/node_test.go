@@ -62,6 +62,8 @@ func ask(t testing.TB, c *Conn, args ...string) (reply string) {
 func TestNodeTCPUnixTLS(t *testing.T) {
 	plain := start(t, redistest.Options{TCP: true, Unix: true, Password: "hunter/2@?"})
 	secure := start(t, redistest.Options{TLS: true, Password: "hunter/2@?"})
+	product, version, err := plain.Introduction()
+	require.NoError(t, err)
 	for name, raw := range map[string]string{
 		"tcp":  plain.URL(),
 		"unix": plain.UnixURL(),
@@ -73,7 +75,8 @@ func TestNodeTCPUnixTLS(t *testing.T) {
 				s := c.Server()
 				assert.Equal(t, map[int]int{0: 3, 2: 2, 3: 3}[protocol], s.Protocol)
 				assert.Len(t, s.RunID, 40)
-				assert.Equal(t, []string{"redis", "master", "standalone", "noeviction"}, []string{s.Product, s.Role, s.Mode, s.EvictionPolicy})
+				assert.Equal(t, []string{product, "master", "standalone", "noeviction"}, []string{s.Product, s.Role, s.Mode, s.EvictionPolicy})
+				assert.Equal(t, version, s.Version)
 				assert.Regexp(t, `^\d+\.\d+`, s.Version)
 				assert.Positive(t, s.ID)
 				assert.True(t, s.AddrKnown)
@@ -123,10 +126,12 @@ func TestNodeRefusals(t *testing.T) {
 	// R22: an ACL that forbids nearly everything leaves nearly everything unknown.
 	c := connect(t, "redis://few:few2@"+node.TCPAddr())
 	s := *c.Server()
+	product, _, err := node.Introduction()
+	require.NoError(t, err)
 	assert.NotZero(t, s.ID)
 	assert.False(t, s.AddrKnown)
 	assert.True(t, strings.HasPrefix(s.ClientAddr, "127.0.0.1:"), "our own view of it")
-	assert.Equal(t, []string{"", "", "redis", "master"}, []string{s.RunID, s.EvictionPolicy, s.Product, s.Role})
+	assert.Equal(t, []string{"", "", product, "master"}, []string{s.RunID, s.EvictionPolicy, s.Product, s.Role})
 	assert.Equal(t, "0", ask(t, admin, "CLIENT", "KILL", "ID", fmt.Sprint(s.ID), "ADDR", "127.0.0.1:1", "SKIPME", "yes"))
 	assert.Equal(t, "1", ask(t, admin, "CLIENT", "KILL", "ID", fmt.Sprint(s.ID), "ADDR", s.ClientAddr, "SKIPME", "yes"))
 

@@ -127,7 +127,7 @@ func (s *Server) set(key string, value []byte) {
 	switch key {
 	case "run_id":
 		s.RunID = word(value)
-	case "redis_mode", "server_mode":
+	case "redis_mode", "server_mode", "redict_mode":
 		s.Mode = word(value)
 	case "role":
 		s.Role = role(value)

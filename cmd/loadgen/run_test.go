@@ -82,6 +82,7 @@ func TestEmbedded(t *testing.T) {
 func TestFallsBackToEmbedded(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("REDMUX_SERVER", "")
+	t.Setenv("REDMUX_SERVERS", "")
 	r := measure(t, openSystem, exitGood, "--spawn=1", "-n1", "--warmup=0s")
 	require.Equal(t, "embedded", r.Runs[0].Backend)
 

@@ -21,8 +21,8 @@
 // is what lets a test build the late SET of R8.
 //
 // Real servers are redis-server or valkey-server on PATH, or what the environment
-// variable REDMUX_SERVER names. Tests that need one skip where there is none,
-// unless REDMUX_REQUIRE_SERVERS is 1.
+// variable REDMUX_SERVER names, and in groups what REDMUX_SERVERS lists, in turn.
+// Tests that need one skip where there is none, unless REDMUX_REQUIRE_SERVERS is 1.
 //
 // Whoever makes a thing closes it: Network, Node, Proxy, HostileNode and Server
 // each have a Close that returns when their goroutines are gone. Functions that

@@ -21,7 +21,7 @@ import (
 // Options say which server to start and how it listens. The zero value works.
 type Options struct {
 	// Path of the executable, which must become the server itself (a script
-	// ends in exec). If zero, what Find finds.
+	// ends in exec). If zero, what Find finds, and for StartN what FindAll does.
 	Path string
 
 	// Unix, TCP and TLS say where the server listens; Unix goes with either of
@@ -46,9 +46,14 @@ type Options struct {
 var ErrNoServer = errors.New("redistest: no redis-server or valkey-server on PATH, and REDMUX_SERVER names none")
 
 // Find returns the server to test against: what the environment variable
-// REDMUX_SERVER names, else redis-server or valkey-server on PATH.
+// REDMUX_SERVER names, else the first of REDMUX_SERVERS (see FindAll), else
+// redis-server or valkey-server on PATH.
 func Find() (path string, ok bool) {
-	if path := os.Getenv("REDMUX_SERVER"); path != "" {
+	path = os.Getenv("REDMUX_SERVER")
+	if all := named(); path == "" && len(all) > 0 {
+		path = all[0]
+	}
+	if path != "" {
 		found, err := exec.LookPath(path)
 		return found, err == nil
 	}
@@ -113,8 +118,16 @@ func Start(opts Options) (*Server, error) {
 
 // StartN starts n servers at once. When one fails all are closed, and one reason
 // is given: it is as a rule that of all. With TLS they share one certificate
-// authority, so that one tls.Config serves all.
+// authority, so that one tls.Config serves all. Without a Path they are what
+// FindAll finds, in turn.
 func StartN(n int, opts Options) ([]*Server, error) {
+	paths := []string{opts.Path}
+	if opts.Path == "" {
+		var err error
+		if paths, err = FindAll(); err != nil {
+			return nil, err
+		}
+	}
 	if opts.TLS && opts.certs == nil {
 		certs, err := newCertificates()
 		if err != nil {
@@ -125,6 +138,8 @@ func StartN(n int, opts Options) ([]*Server, error) {
 	servers, errs := make([]*Server, n), make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
+		opts := opts
+		opts.Path = paths[i%len(paths)]
 		wg.Go(func() { servers[i], errs[i] = Start(opts) })
 	}
 	wg.Wait()
