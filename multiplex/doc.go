@@ -16,6 +16,10 @@
 // node.fence in pay.go for what happens between two connections to one server. It takes an address to lead to one server
 // for as long as that runs: where another takes the address over, the first one's debts are settled with the second.
 //
+// With Config.MaxTTL, a node that may have forgotten keys is up and gets every command, but its grants of claims do not count
+// for as long (R23): trust.go says when, as a pure function, quarantine.go what follows, and seal.go how that is told to
+// other processes.
+//
 // # Who owns what
 //
 // Commands are copied before a call returns. Rounds are recycled when the log, the caller and the lanes have let go of

@@ -138,7 +138,10 @@ func (t trust) proved(now time.Duration) bool {
 // tell puts into a status what there is to tell.
 func (t trust) tell(s *Status, now time.Duration) {
 	s.Sealed = t.sealed > 0
-	if t = t.at(now); !t.trusted {
+	if s.State != Up {
+		t = t.at(now) // it will count when it joins; one that is up counts when the watch has looked
+	}
+	if !t.trusted && t.need > 0 {
 		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, t.left(now), t.why
 	}
 }

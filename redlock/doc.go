@@ -29,8 +29,8 @@
 // At most one holder of a resource at a time within validity, as long as
 //
 //   - the clocks of clients and nodes run at nearly one rate, within [Config].DriftFactor, and do not step,
-//   - all clients name the same masters and the same prefix,
-//   - no quorum of masters forgets its keys, and nobody evicts or flushes them.
+//   - all clients name the same masters, the same prefix and the same [Config].MaxTTL,
+//   - no quorum of masters forgets its keys (see "Masters that restart"), and nobody evicts or flushes them.
 //
 // # What is not
 //
@@ -40,12 +40,32 @@
 //   - A client is paused between its check and its act, by a collection, a SIGSTOP or a sleeping machine. Ask
 //     [Lock.Validity] right before you act, and keep what you do after it short beside what is left.
 //   - A node's clock steps forward, and the lock was granted by exactly a quorum: one key that ends early is one vote less.
-//   - FLUSHALL, or an eviction policy other than noeviction.
+//   - FLUSHALL, or an eviction policy other than noeviction. With MaxTTL a flushed master is found out, but only within five
+//     seconds, and only if it had a seal.
 //   - A failover to a replica, which has not got the key yet. Use masters that nothing fails over; replicas are refused.
 //   - The set of masters is changed while locks are held, or differs between clients: two quorums need not meet.
-//   - A node restarts empty. It has forgotten its vote and gives it again. This package does not keep the delayed restart
-//     of the algorithm's description yet (the quarantine by a MaxTTL), so run masters with appendonly and appendfsync
-//     always, or keep one that crashed away by hand for longer than the longest TTL in use.
+//   - A master restarts empty, and [Config].MaxTTL is not set. It has forgotten its vote and gives it again.
+//   - A proxy before a master hides that it restarted, or the run id may not be asked.
+//
+// # Masters that restart
+//
+// With [Config].MaxTTL this package keeps the delayed restart of the algorithm's description: a master that restarted takes
+// part in no lock until every lock from before must have run out. Clients do that, each for itself. Who has watched the
+// same process, told by its run id, for MaxTTL and the drift knows that it has forgotten nothing that is still valid. Until then
+// the master is quarantined: it gets every command, and its answers to extensions and releases count, but not its grants;
+// NodeStatus and ErrQuarantined say for how long. What a client has watched it leaves in the seal, the key redlock:seal
+// behind the prefix, so that the next process need not wait.
+//
+// All clients of a deployment set the same MaxTTL; the seal shows who does not, who is then refused with [ErrMaxTTL]. To
+// change it, stop all clients and delete the seals; or, to a longer one, first set [Allow].OtherMaxTTL on all clients and then
+// roll the longer one out.
+//
+// A fresh deployment makes its first clients wait for MaxTTL, unless [Config].NewDeployment says that no lock was ever asked
+// for on it. That counts once, when all masters are there and none has a seal, and not for a master that restarts later. But
+// if all of them restart empty at one time, nothing is left that could speak against it: then a declaration that is still
+// set makes the clients forget the locks from before, so take it out again.
+//
+// Masters that lose nothing (appendonly yes, appendfsync always) need none of this: name them in [Config].Durable.
 //
 // # What can be seen of it
 //

@@ -32,8 +32,10 @@ func TestMutualExclusion(t *testing.T) {
 		{nodes: 3, skew: 0.05, drift: 0.06},
 		{nodes: 4, skew: 0},
 		{nodes: 1, skew: 0.009},
+		{nodes: 5, skew: 0.009, restarts: true, maxTTL: contestTTL},
+		{nodes: 3, skew: 0.009, restarts: true, maxTTL: contestTTL},
 	} {
-		t.Run(fmt.Sprintf("nodes=%d", c.nodes), func(t *testing.T) {
+		t.Run(fmt.Sprintf("nodes=%d restarts=%t", c.nodes, c.restarts), func(t *testing.T) {
 			c.seed = seed + uint64(i)
 			c.faults = true
 			result := c.run(t)
@@ -56,6 +58,7 @@ func TestMutualExclusionNeedsEachOfItsParts(t *testing.T) {
 		"clocks that keep to the drift": {nodes: 5, skew: 0.05},
 		"compare before delete":         {nodes: 3, deletesAny: true},
 		"extensions that only lengthen": {nodes: 3, shortens: true},
+		"the quarantine":                {nodes: 5, restarts: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for c.seed = range 20 {
@@ -75,6 +78,9 @@ type contest struct {
 	faults bool
 	skew   float64 // how much faster the nodes' clocks run
 	drift  float64 // Config.DriftFactor
+	// restarts has nodes come back empty; maxTTL is Config.MaxTTL (R23).
+	restarts bool
+	maxTTL   time.Duration
 
 	// What is broken on purpose.
 	liars      int // nodes that grant everything and keep nothing
@@ -110,9 +116,9 @@ func (c contest) run(t *testing.T) *referee {
 				urls = append(urls, "redis://"+addr)
 				links = append(links, m.network.At(addr))
 			}
-			clients = append(clients, m.client(t, Config{Nodes: urls, DriftFactor: c.drift}))
+			clients = append(clients, m.client(t, Config{Nodes: urls, DriftFactor: c.drift, MaxTTL: c.maxTTL}))
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), contestTime)
+		ctx, cancel := context.WithTimeout(t.Context(), c.time())
 		defer cancel()
 		r.stop = cancel
 		var wg sync.WaitGroup
@@ -125,6 +131,9 @@ func (c contest) run(t *testing.T) *referee {
 		}
 		if c.faults {
 			wg.Go(func() { c.misfortune(ctx, m, links, random) })
+		}
+		if c.restarts {
+			wg.Go(func() { c.forget(ctx, m) })
 		}
 		wg.Wait()
 	})

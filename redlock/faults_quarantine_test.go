@@ -19,6 +19,8 @@ const (
 	// quarantineNeed is how long a node is watched for that TTL: 1 % of it and 5 ms more.
 	quarantineNeed = 2025 * time.Millisecond
 	sealKey        = "redlock:seal"
+	// patience is a vote timeout for rounds in which every vote is needed.
+	patience = 500 * time.Millisecond
 )
 
 // quarantined waits until exactly these nodes of a client are up and quarantined.
@@ -55,7 +57,7 @@ func TestFaultTheDecidingVoteIsForgotten_R23(t *testing.T) {
 	for name, maxTTL := range map[string]time.Duration{"MaxTTL": quarantineTTL, "none": 0} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 5, redistest.OverTCP)
-			config := redlock.Config{MaxTTL: maxTTL}
+			config := redlock.Config{MaxTTL: maxTTL, NodeTimeout: patience}
 			ttl := quarantineTTL
 			if maxTTL == 0 {
 				ttl = 10 * time.Second // on a busy machine a restart takes its time
@@ -64,7 +66,7 @@ func TestFaultTheDecidingVoteIsForgotten_R23(t *testing.T) {
 			for i := range 2 { // these two have granted the resource to somebody else, who has gone
 				f.must(i, "SET", "r", "foreign", "PX", "60000")
 			}
-			first := acquired(t, c, "r", ttl)
+			first := acquired(t, c, "r", ttl) // each of the three votes is needed
 			if err := f.servers[4].Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +147,7 @@ func TestFaultSeals_R23(t *testing.T) {
 			t.Fatalf("the seal of server %d is %q", i, text)
 		}
 	}
-	fresh := f.client(redlock.Config{MaxTTL: sealsTTL})
+	fresh := f.client(redlock.Config{MaxTTL: sealsTTL, NodeTimeout: patience})
 	f.allUp(fresh, 5*time.Second)
 	f.quarantined(fresh, 0)
 	acquired(t, fresh, "at once", time.Second)
@@ -191,7 +193,7 @@ func TestFaultSeals_R23(t *testing.T) {
 		})
 		short := f.client(redlock.Config{MaxTTL: time.Second, Allow: redlock.Allow{OtherMaxTTL: true}})
 		f.allUp(short, 5*time.Second)
-		f.quarantined(short, 2*time.Second)
+		f.quarantined(short, 5*time.Second)
 		for i := range f.servers {
 			if text := f.must(i, "GET", sealKey).(string); !strings.Contains(text, " max_ttl_ms=6000 ") {
 				t.Errorf("the seal of server %d was lowered: %q", i, text)
@@ -239,10 +241,11 @@ func TestFaultPermissions_R22(t *testing.T) {
 			leastPrivilege(f, without)
 			c := f.client(redlock.Config{
 				Username: "redlock", Password: "secret of the test", Prefix: "lock:", MaxTTL: time.Minute, NewDeployment: true,
+				NodeTimeout: patience,
 			})
 			if without == "" || without == "+eval" { // which nobody uses
 				f.allUp(c, 5*time.Second)
-				f.quarantined(c, time.Second)
+				f.quarantined(c, 5*time.Second)
 				acquired(t, c, "r", time.Second)
 				return
 			}
@@ -286,7 +289,9 @@ func TestFaultAdvisedRights_R22(t *testing.T) {
 	for i := range f.servers {
 		f.must(i, append([]string{"ACL", "SETUSER"}, strings.Fields(rule)...)...)
 	}
-	fixed := f.client(redlock.Config{Username: "redlock", Password: "secret of the test", Prefix: "lock:"})
+	fixed := f.client(redlock.Config{
+		Username: "redlock", Password: "secret of the test", Prefix: "lock:", NodeTimeout: patience,
+	})
 	f.allUp(fixed, 5*time.Second)
 	lock := acquired(t, fixed, "r", time.Second)
 	if err := lock.Release(context.Background()); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,10 +111,10 @@ func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
 func TestConfigurationsOfTrust(t *testing.T) {
 	nodes := []string{"redis://:hunter2@a", "redis://b", "redis://c"}
 	for says, config := range map[string]Config{
-		"MaxTTL":                    {Nodes: nodes, MaxTTL: ms / 2},
-		"negative":                  {Nodes: nodes, MaxTTL: -time.Second},
-		"above a hundred years":     {Nodes: nodes, MaxTTL: longestTTL + ms},
-		"Durable[1] is none of the": {Nodes: nodes, MaxTTL: time.Second, Durable: []string{"redis://b", "redis://:hunter2@b"}},
+		"MaxTTL":                     {Nodes: nodes, MaxTTL: ms / 2},
+		"negative":                   {Nodes: nodes, MaxTTL: -time.Second},
+		"above a hundred years":      {Nodes: nodes, MaxTTL: longestTTL + ms},
+		"entry 1 of Durable is none": {Nodes: nodes, MaxTTL: time.Second, Durable: []string{"redis://b", "redis://:hunter2@b"}},
 	} {
 		_, err := New(config)
 		require.ErrorIs(t, err, ErrConfig)
@@ -201,4 +202,23 @@ func TestAcquireWaitsForTheQuarantine_R23(t *testing.T) {
 		require.NoError(t, fast.Ready(context.Background()))
 		mustAcquire(t, fast, "r", time.Second)
 	})
+}
+
+// contestTTL is the longest TTL in a contest.
+const contestTTL = 150 * ms
+
+// time is how long it lasts: where nodes are quarantined, less is granted in the same time.
+func (c contest) time() time.Duration {
+	if c.restarts {
+		return 3 * contestTime
+	}
+	return contestTime
+}
+
+// forget restarts one node after the other, so often that a quorum has some time without any in quarantine.
+func (c contest) forget(ctx context.Context, m *memory) {
+	random := rand.New(rand.NewPCG(c.seed, 1<<33))
+	for sleep(ctx, contestTTL+spanOf(random, 2*contestTTL), nil) == nil {
+		m.nodes[random.IntN(c.nodes)].Restart()
+	}
 }
