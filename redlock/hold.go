@@ -76,8 +76,9 @@ func (o HoldOptions) extensions() int {
 type Hold struct {
 	client  *Client
 	options HoldOptions
-	begun   instant // when the attempt that was granted began
-	context context.Context
+	begun   instant         // when the attempt that was granted began
+	inner   context.Context // as package context made it
+	context holdContext     // what others see of it
 	cancel  context.CancelCauseFunc
 	ends    holdEnds
 	said    atomic.Pointer[account] // what came of the last renewal, nil after one that was granted
@@ -152,7 +153,7 @@ func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOp
 	validity := o.TTL - drift(o.TTL, c.config.DriftFactor)
 	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: begun, place: unplaced}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	h.context, h.cancel = holdContext{inner, h}, cancel
+	h.inner, h.context, h.cancel = inner, holdContext{inner, h}, cancel
 	h.renewal = newRenewal(validity, o.bound(), o.extensions())
 	h.ends.set(c.keeper.begun, begun, validity)
 	return h
@@ -162,16 +163,14 @@ func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOp
 // by the local clocks alone, because no renewal was granted in time (R13). context.Cause says which: ErrReleased, ErrMaxHold,
 // ErrClosed, or a *LostError, which is ErrLost. It has the values of the context that Hold was called with.
 //
-// Its Err reads the clocks, so that it tells of a lost lock also where the process was stopped and no timer has gone off yet
-// (R15). That of contexts derived from it does not.
+// Its Err, and context.Cause, read the clocks, so that they tell of a lost lock also where the process was stopped and no timer
+// has gone off yet (R15). The Err of contexts derived from it does not.
 func (h *Hold) Context() context.Context { return h.context }
 
 // Err is nil while the lock is held, and then why it is not, as Context says. It reads the clocks (R15).
 func (h *Hold) Err() error {
-	if h.context.Err() == nil {
-		return nil
-	}
-	return context.Cause(h.context)
+	h.judge()
+	return context.Cause(h.inner)
 }
 
 // Lock is the lock as it is now. Ask it for what it is; to end the hold, release the Hold. Releasing the Lock does not end the
@@ -193,7 +192,7 @@ func (h *Hold) Until() time.Time { return h.Lock().until }
 // (R4, R15).
 func (h *Hold) Validity() time.Duration {
 	left := h.ends.remaining(h.client.keeper.begun, h.client.keeper.clock())
-	if cause := context.Cause(h.context); cause != nil && !errors.Is(cause, ErrMaxHold) && !errors.Is(cause, ErrClosed) {
+	if cause := context.Cause(h.inner); cause != nil && !errors.Is(cause, ErrMaxHold) && !errors.Is(cause, ErrClosed) {
 		return min(left, 0)
 	}
 	return left
@@ -285,13 +284,24 @@ type holdContext struct {
 // Err is called by whoever has the context, also from inside the group, under its mutex: it takes none of ours but that of the
 // context, and asks nothing of the group.
 func (c holdContext) Err() error {
-	if c.Context.Err() == nil {
-		k := c.hold.client.keeper
-		if c.hold.ends.remaining(k.begun, k.clock()) <= 0 {
-			c.hold.lose(false)
-		}
-	}
+	c.hold.judge()
 	return c.Context.Err()
+}
+
+// Value is how package context comes to the cause, so that context.Cause too is put to the clocks.
+func (c holdContext) Value(key any) any {
+	c.hold.judge()
+	return c.Context.Value(key)
+}
+
+// judge ends the context if the clocks say that the validity is over.
+func (h *Hold) judge() {
+	if h.inner.Err() != nil {
+		return
+	}
+	if k := h.client.keeper; h.ends.remaining(k.begun, k.clock()) <= 0 {
+		h.lose(false)
+	}
 }
 
 // holdEnds are when a validity ends, by each clock, from some beginning on. One who reads them while they are changed finds for

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -36,14 +37,18 @@ type keeper struct {
 	armed    time.Duration // when the goroutine looks next
 	started  bool
 	closing  bool
+	hurried  bool // Close has no time to wait for answers
 
 	// The following are owned by the goroutine.
-	timer     *time.Timer
-	outcomes  []multiplex.Outcome
-	due       []*Hold
-	room      []byte
-	unwinding int  // releases that Close waits for
-	hasWound  bool // closing was seen
+	timer    *time.Timer
+	outcomes []multiplex.Outcome
+	due      []*Hold
+	room     []byte
+	// unreleased are the holds whose release is still to be queued, allQueued says that none are.
+	unreleased []*Hold
+	allQueued  bool
+	unwinding  int  // releases that Close waits for
+	hasWound   bool // closing was seen
 }
 
 const (
@@ -51,6 +56,8 @@ const (
 	lookMost = 250 * time.Millisecond
 	// keeperBatch bounds the holds and the outcomes that are seen to before the clock is read again.
 	keeperBatch = 512
+	// releasesAtOnce is how many releases Close has under way.
+	releasesAtOnce = 1024
 	// clockLeap is how far another clock runs ahead of the monotonic one before all holds are judged anew. It is less than any
 	// margin, and more than two clocks that are read one after the other usually differ by.
 	clockLeap = 500 * time.Microsecond
@@ -146,7 +153,7 @@ func (k *keeper) turn() (more bool) {
 	k.settle()
 	now := k.clock()
 	k.mu.Lock()
-	closing := k.closing
+	closing, hurried := k.closing, k.hurried
 	k.due = k.due[:0:keeperBatch]
 	switch {
 	case closing || k.ranAhead(now):
@@ -157,6 +164,9 @@ func (k *keeper) turn() (more bool) {
 	k.mu.Unlock()
 	if closing {
 		k.closeAll()
+		if hurried {
+			k.releaseUpTo(math.MaxInt)
+		}
 		return false
 	}
 	posted := false
@@ -269,7 +279,7 @@ func (k *keeper) settle() {
 		if h, ok := o.Tag.(*Hold); ok {
 			k.settleOne(h, &o, now)
 		} else {
-			k.unwound()
+			k.unwound(o.Err)
 		}
 		k.outcomes[i] = multiplex.Outcome{}
 	}
@@ -303,25 +313,47 @@ func (k *keeper) closeAll() {
 	}
 	k.hasWound = true
 	for _, h := range k.due {
+		h.finish(ErrClosed)
+	}
+	if k.client.config.ReleaseOnClose {
+		k.unreleased = append(k.unreleased, k.due...)
+	}
+	clear(k.due)
+	k.unwinding++ // until the first are queued
+	k.releaseUpTo(releasesAtOnce)
+	k.unwound(nil)
+}
+
+// releaseUpTo queues releases that Close asks for, until so many are under way.
+func (k *keeper) releaseUpTo(most int) {
+	for len(k.unreleased) > 0 && k.unwinding < most {
+		h := k.unreleased[0]
+		k.unreleased = k.unreleased[1:]
 		lock := h.finish(ErrClosed)
-		if !k.client.config.ReleaseOnClose {
-			continue
-		}
 		kind, command := h.undo(&lock, k.room[:0])
 		if _, err := k.client.group.Post(kind, &command, k.inbox, k); err == nil {
 			k.unwinding++
 		}
 	}
-	clear(k.due)
 	k.client.group.Flush()
-	close(k.ended)
-	k.unwinding++
-	k.unwound()
+	if len(k.unreleased) == 0 && !k.allQueued {
+		k.allQueued = true
+		close(k.ended)
+	}
 }
 
-// unwound counts down what Close waits for.
-func (k *keeper) unwound() {
-	if k.unwinding--; k.unwinding == 0 {
+// unwound counts down what Close waits for, and goes on with the rest when half of what was queued is answered: ten thousand at
+// once are more than sockets hold, and the answers to the last would come after their vote timeout. Once one has come to no
+// answer, all the rest are queued, so that Close takes no longer than that.
+func (k *keeper) unwound(err error) {
+	k.unwinding--
+	switch {
+	case err != nil && err != multiplex.ErrRefused:
+		k.releaseUpTo(math.MaxInt)
+	case k.unwinding <= releasesAtOnce/2:
+		k.releaseUpTo(releasesAtOnce)
+	}
+	if k.unwinding == 0 {
 		close(k.wound)
 	}
 }
@@ -337,10 +369,14 @@ func (k *keeper) wind(ctx context.Context) {
 		return
 	}
 	k.nudge()
-	<-k.ended
 	select {
 	case <-k.wound:
 	case <-ctx.Done():
+		k.mu.Lock()
+		k.hurried = true
+		k.mu.Unlock()
+		k.nudge()
+		<-k.ended
 	}
 }
 

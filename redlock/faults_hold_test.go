@@ -1,0 +1,266 @@
+package redlock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+// All nodes are stopped while a lock is held: the context ends by the local clock, before the validity, and says what each node
+// said (R13).
+func TestFaultAllNodesStoppedUnderAHold_R13(t *testing.T) {
+	f := newFleet(t, 5, redistest.OverTCP)
+	c := f.client(redlock.Config{})
+	for _, ttl := range []time.Duration{time.Second, 5 * time.Second} {
+		bestOf(t, func() error { return f.stopUnder(c, ttl) })
+	}
+}
+
+// stopUnder stops all nodes under a hold, and says what was wrong about its end. When its goroutine runs that waits for that is
+// another question on a busy machine.
+func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
+	f.allUp(c, 5*time.Second)
+	h, err := c.Hold(context.Background(), "r", redlock.HoldOptions{TTL: ttl})
+	if err != nil {
+		return err
+	}
+	f.stop(0, 1, 2, 3, 4)
+	<-h.Context().Done()
+	early := time.Until(h.Until())
+	f.continues(0, 1, 2, 3, 4)
+	defer func() {
+		_ = h.Release(context.Background())
+		f.allUp(c, 5*time.Second)
+		f.noOrphans(5 * time.Second)
+	}()
+	cause := context.Cause(h.Context())
+	f.Logf("TTL %v: cancelled %v before the end of validity: %v", ttl, early, cause)
+	if early < 0 || early > ttl/100+5*time.Millisecond {
+		return fmt.Errorf("TTL %v: cancelled %v before the end of validity", ttl, early)
+	}
+	var lost *redlock.LostError
+	if !errors.Is(cause, redlock.ErrLost) || !errors.As(cause, &lost) || len(lost.Nodes) != 5 {
+		f.Fatalf("not lost with each node's answer: %v", cause)
+	}
+	for i, n := range lost.Nodes {
+		if !errors.Is(n.Err, multiplex.ErrTimeout) && !errors.Is(n.Err, multiplex.ErrDown) {
+			f.Errorf("node %d: %v", i, n.Err)
+		}
+		if n.Addr == "" || !strings.Contains(cause.Error(), n.Addr) {
+			f.Errorf("node %d is not named by its address", i)
+		}
+	}
+	return nil
+}
+
+// childNodes tells a process of this test's binary that it is the one that holds, and on which nodes.
+const childNodes = "REDMUX_TEST_HOLD_NODES"
+
+// A process that holds a lock is stopped past its validity, and another takes the lock. When it goes on, the first question it
+// puts answers: lost; and its release does not touch the next holder's keys (R9, R15).
+func TestFaultStoppedHolder_R9_R15(t *testing.T) {
+	if nodes := os.Getenv(childNodes); nodes != "" {
+		holdAsChild(strings.Split(nodes, " "))
+		return
+	}
+	f := newFleet(t, 5, redistest.OverTCP)
+	c := f.client(redlock.Config{})
+	f.allUp(c, 5*time.Second)
+	child := exec.Command(os.Args[0], "-test.run=^TestFaultStoppedHolder_R9_R15$", "-test.timeout=60s")
+	child.Env = append(os.Environ(), childNodes+"="+strings.Join(redistest.URLs(f.servers), " "))
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	told := func(want string) {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("the child is gone: %v", lines.Err())
+		}
+		if lines.Text() != want {
+			t.Fatalf("the child says %q, not %q", lines.Text(), want)
+		}
+	}
+	told("held")
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := c.Acquire(context.Background(), "r", time.Minute) // when the child's has expired
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := lock.Token()
+	// The question lies in its pipe already, so that it is put before any timer can have gone off, or right then.
+	fmt.Fprintln(in, "held?")
+	if err := child.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	told("lost: true")
+	told("released: true")
+	if n := f.on("r", string(token[:])); n < 3 {
+		t.Errorf("the next holder has %d keys left", n)
+	}
+	if err := lock.Release(context.Background()); err != nil {
+		t.Errorf("the next holder's release: %v", err)
+	}
+}
+
+// holdAsChild is what the child does. Its answers are lines.
+func holdAsChild(nodes []string) {
+	c, err := redlock.Open(nodes...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h, err := c.Hold(context.Background(), "r", redlock.HoldOptions{TTL: time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("held")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	err = h.Err()
+	fmt.Println("lost:", errors.Is(err, redlock.ErrLost))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for err = h.Release(ctx); errors.Is(err, redlock.ErrNoQuorum); { // its connections may have been shed meanwhile
+		time.Sleep(10 * time.Millisecond)
+		err = h.Release(ctx)
+	}
+	if !errors.Is(err, redlock.ErrNotHeld) {
+		fmt.Println("released:", err)
+		return
+	}
+	fmt.Println("released: true")
+	_ = c.Close(ctx)
+}
+
+// manyHolds is how long ten thousand locks are held; see TestFaultManyHolds_R13.
+const manyHolds = "REDMUX_TEST_MANY_HOLDS"
+
+// Ten thousand locks on five nodes, each renewed in time, by one goroutine (R13). It reports what that costs. For some seconds
+// as a rule; for as long as the environment says, as "1m", for the whole of it.
+func TestFaultManyHolds_R13(t *testing.T) {
+	lasts, locks := 5*time.Second, 10_000
+	if testing.Short() {
+		lasts, locks = 4*time.Second, 2_000
+	}
+	if text := os.Getenv(manyHolds); text != "" {
+		var err error
+		if lasts, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ttl := range []time.Duration{10 * time.Second, 30 * time.Second} {
+		if ttl/3 > lasts {
+			continue // nothing would be renewed
+		}
+		for _, heal := range []bool{false, true} {
+			t.Run(fmt.Sprintf("ttl=%v/heal=%t", ttl, heal), func(t *testing.T) {
+				f := newFleet(t, 5, redistest.OverUnix)
+				f.holdMany(f.client(redlock.Config{ReleaseOnClose: true}), locks, lasts, redlock.HoldOptions{TTL: ttl, Heal: heal})
+			})
+		}
+	}
+}
+
+func (f *fleet) holdMany(c *redlock.Client, n int, lasts time.Duration, o redlock.HoldOptions) {
+	f.allUp(c, 5*time.Second)
+	// One more before all, so that the goroutine that looks after them is there.
+	if err := c.Do(context.Background(), "first", time.Minute, func(context.Context) error { return nil }); err != nil {
+		f.Fatal(err)
+	}
+	goroutines := runtime.NumGoroutine()
+	validity := o.TTL - o.TTL/100 - 2*time.Millisecond
+	holds := make([]*redlock.Hold, n)
+	var wg sync.WaitGroup
+	const callers = 64
+	for i := range callers {
+		wg.Go(func() {
+			for j := i; j < n; j += callers {
+				h, err := c.Hold(context.Background(), fmt.Sprint("held:", j), o)
+				if err != nil {
+					f.Error(err)
+					return
+				}
+				holds[j] = h
+			}
+		})
+	}
+	wg.Wait()
+	if f.Failed() {
+		return
+	}
+	first := make([]time.Time, n)
+	for i, h := range holds {
+		first[i] = h.Until()
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	busy, start := processTime(f), time.Now()
+	most := 0
+	for time.Since(start) < lasts {
+		most = max(most, runtime.NumGoroutine())
+		time.Sleep(100 * time.Millisecond)
+	}
+	spent := time.Since(start)
+	busy = processTime(f) - busy
+	runtime.ReadMemStats(&after)
+	least, renewals := time.Hour, 0.0
+	for i, h := range holds {
+		if err := h.Err(); err != nil {
+			f.Fatalf("lock %d: %v", i, err)
+		}
+		least = min(least, h.Validity())
+		renewals += float64(h.Until().Sub(first[i])) / float64(validity/3) // each moves the end by a third, or a little more
+	}
+	f.Logf("%d locks for %v: none lost, %d goroutines more at most, least validity %v; %.0f renewals a second, "+
+		"%.2f allocations and %.0f bytes for each, %.1f µs of this process's CPU (%.1f %% of one)",
+		n, spent.Round(time.Millisecond), most-goroutines, least.Round(time.Millisecond), renewals/spent.Seconds(),
+		float64(after.Mallocs-before.Mallocs)/renewals, float64(after.TotalAlloc-before.TotalAlloc)/renewals,
+		float64(busy.Microseconds())/renewals, 100*busy.Seconds()/spent.Seconds())
+	if most > goroutines {
+		f.Errorf("%d goroutines before, %d while %d locks are held", goroutines, most, n)
+	}
+	begun := time.Now()
+	if err := c.Close(context.Background()); err != nil {
+		f.Errorf("Close: %v", err)
+	}
+	took := time.Since(begun)
+	// On a busy machine a node may answer too late for that; its keys are left to their TTL then.
+	f.Logf("released by Close in %v; then %v", took.Round(time.Millisecond), f.orphans(nil))
+}
+
+// processTime is the CPU time that this process has used.
+func processTime(f *fleet) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		f.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,169 @@
+package redlock
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A machine that sleeps: its monotonic clock, and with it every timer, stands still meanwhile; here that is the clock of the
+// test, and what the others say more is added to it. What turns the wall clock is tested on the real one: times of simulated
+// clocks have one reading only.
+type sleeper struct{ wall, slept atomic.Int64 }
+
+func (s *sleeper) read() instant {
+	now := time.Now()
+	if wall := time.Duration(s.wall.Load()); wall != 0 {
+		now = clocks(now, 0, wall)
+	}
+	return instant{now, time.Duration(s.slept.Load())}
+}
+
+func sleepyClient(t *testing.T, m *memory) (*Client, *sleeper) {
+	t.Helper()
+	c := m.client(t, Config{})
+	s := new(sleeper)
+	c.keeper.clock = s.read
+	c.keeper.begun = s.read()
+	return c, s
+}
+
+// wallClock is how late a look may come on the real clock of a busy machine.
+const wallClock = lookMost + time.Second
+
+// A suspend past the validity: the first question that is put tells, and, if none is, the context ends with the first look at
+// the clocks, a quarter of a second later at most, though no timer knows that its time is over (R13, R15).
+func TestASuspendEndsAHold(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, s := sleepyClient(t, m)
+		require.LessOrEqual(t, endsOfSuspended(t, c, func() { s.slept.Store(int64(time.Minute)) }), lookMost)
+		require.Zero(t, extensions(m.nodes[0]), "nothing is renewed that is over")
+	})
+}
+
+func TestASuspendThatOnlyTheWallClockTellsOf(t *testing.T) {
+	m := newMemory(t, 3)
+	c, s := sleepyClient(t, m)
+	require.LessOrEqual(t, endsOfSuspended(t, c, func() { s.wall.Store(int64(time.Minute)) }), wallClock)
+	require.Zero(t, extensions(m.nodes[0]))
+}
+
+// endsOfSuspended suspends the machine under some holds, and asks each in another way. It returns how long it took until the
+// one ended that nobody asked.
+func endsOfSuspended(t *testing.T, c *Client, suspend func()) time.Duration {
+	t.Helper()
+	hold := func(name string) *Hold { return mustHold(t, c, name, HoldOptions{TTL: 20 * time.Second}) }
+	asked, cause, read, derived, left := hold("asked"), hold("cause"), hold("context"), hold("derived"), hold("left")
+	time.Sleep(10 * ms)
+	suspend()
+	require.Negative(t, asked.Validity())
+	require.ErrorIs(t, asked.Err(), ErrLost)
+	require.ErrorIs(t, context.Cause(cause.Context()), ErrLost)
+	require.ErrorIs(t, read.Context().Err(), context.Canceled)
+	require.ErrorIs(t, read.Err(), ErrLost)
+	ctx, cancel := context.WithCancel(derived.Context())
+	defer cancel()
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "what is derived from it now has ended")
+	took := awaitEnd(t, left.Context())
+	require.ErrorIs(t, left.Err(), ErrLost)
+	return took
+}
+
+// A suspend that the lock outlives makes its renewal due at once; what is left is what the worst clock says.
+func TestAShortSuspendMakesTheRenewalDue(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, s := sleepyClient(t, m)
+		h := mustHold(t, c, "r", HoldOptions{})
+		time.Sleep(100 * ms)
+		s.slept.Store(int64(5 * time.Second))
+		require.Equal(t, holdValidity-5*time.Second-102*ms, h.Validity())
+		time.Sleep(lookMost + 2*ms)
+		require.Equal(t, 1, extensions(m.nodes[0]))
+		require.NoError(t, h.Err())
+		require.Greater(t, h.Validity(), holdValidity-lookMost)
+		time.Sleep(holdThird)
+		require.Equal(t, 2, extensions(m.nodes[0]), "and then as ever")
+	})
+}
+
+// A wall clock that is set back says nothing about a lock, and must not hide what it says when it goes forward again: neither
+// for a lock that is held, nor for the first one after a while in which nobody looked.
+func TestAWallClockThatIsSetBack(t *testing.T) {
+	m := newMemory(t, 3)
+	c, s := sleepyClient(t, m)
+	h := mustHold(t, c, "r", HoldOptions{TTL: 20 * time.Second})
+	s.wall.Store(-int64(time.Hour))
+	time.Sleep(2 * lookMost)
+	require.NoError(t, h.Err())
+	require.Positive(t, h.Validity())
+	// As if it were granted now: TryAcquire reads the real clock.
+	later := func(name string) *Hold {
+		lock := mustAcquire(t, c, name, 20*time.Second)
+		h := c.newHold(context.Background(), lock, c.keeper.clock(), HoldOptions{TTL: 20 * time.Second})
+		require.True(t, c.keeper.keep(h))
+		return h
+	}
+	second := later("second")
+	s.wall.Store(-int64(30 * time.Minute))
+	require.LessOrEqual(t, awaitEnd(t, second.Context()), wallClock, "half an hour passed")
+	require.NoError(t, h.Err(), "not since that one was granted")
+	require.NoError(t, h.Release(context.Background()))
+
+	time.Sleep(2 * lookMost)
+	s.wall.Store(-int64(2 * time.Hour))
+	third := later("third")
+	s.wall.Store(-int64(time.Hour))
+	require.LessOrEqual(t, awaitEnd(t, third.Context()), wallClock)
+}
+
+// While nothing is held, nobody looks at all.
+func TestTheKeeperRestsWhileNothingIsHeld(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, _ := sleepyClient(t, m)
+		var looks atomic.Int64
+		c.keeper.clock = func() instant { looks.Add(1); return readClocks() }
+		require.NoError(t, mustHold(t, c, "r", HoldOptions{}).Release(context.Background()))
+		time.Sleep(time.Second)
+		before := looks.Load()
+		time.Sleep(time.Hour)
+		require.Equal(t, before, looks.Load())
+		synctest.Wait()
+	})
+}
+
+// A machine that slept while somebody waited for a lock: what was granted may have been before that, so it is given back, and
+// tried again.
+func TestASuspendWhileWaitingForAHold(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		other := m.client(t, Config{})
+		held := mustAcquire(t, other, "r", time.Minute)
+		c, s := sleepyClient(t, m)
+		time.AfterFunc(time.Second, func() { s.slept.Store(int64(time.Minute)) })
+		time.AfterFunc(2*time.Second, func() { _ = held.Release(context.Background()) })
+		h, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
+		require.NoError(t, err)
+		require.Greater(t, h.Validity(), holdValidity-3*ms)
+		require.NoError(t, h.Release(context.Background()))
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+
+		time.AfterFunc(ms, func() { s.slept.Add(int64(time.Minute)) })
+		_, err = c.TryHold(context.Background(), "r", HoldOptions{TTL: holdTTL})
+		require.Equal(t, ErrExpired, err)
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+// The real clocks: nobody sleeps during this test, so the difference stays, whatever the scheduler does between two readings.
+func TestSleepIsMeasuredByTheKernel(t *testing.T) {
+	first := slept()
+	require.GreaterOrEqual(t, first, -time.Millisecond)
+	for range 1000 {
+		require.InDelta(t, first, slept(), float64(clockLeap))
+	}
+}
