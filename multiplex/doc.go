@@ -16,6 +16,8 @@
 // node.fence in pay.go for what happens between two connections to one server. It takes an address to lead to one server
 // for as long as that runs: where another takes the address over, the first one's debts are settled with the second.
 //
+// Whoever waits for a key that others hold need not ask again and again: a Lookout has the nodes push when it changes.
+//
 // # Who owns what
 //
 // Commands are copied before a call returns. Rounds are recycled when the log, the caller and the lanes have let go of
@@ -27,6 +29,6 @@
 // # What is bounded
 //
 // Rounds that wait for answers (MaxPending), bytes that wait for a socket (conn's backlog), the age of an unanswered
-// command (ShedAfter), entries of a lane, dials per minute. A node that owes MaxDebts releases gets no new claims; a debt
+// command (ShedAfter), entries of a lane, lookouts (65,536, and half of a lane), dials per minute. A node that owes MaxDebts releases gets no new claims; a debt
 // itself is never dropped before its key must have expired (R26).
 package multiplex
