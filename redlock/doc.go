@@ -51,7 +51,8 @@
 // # Who owns what
 //
 // A [Client] owns a multiplex.Group and with it all connections and goroutines; [Client.Close] ends them. Its other fields
-// are a buffer of random bytes, behind a mutex, the queues of those who wait, behind another, and one atomic number. A [Lock] is an immutable value that owns nothing
-// and may be copied, kept and dropped: dropping it leaves the keys to their TTL. There is no goroutine, timer or
-// allocation per lock. Tokens and passwords are never printed.
+// are a buffer of random bytes, behind a mutex, the queues of those who wait, behind another, and one atomic number. A
+// [Lock] is an immutable value that owns nothing and may be copied, kept and dropped: dropping it leaves the keys to their
+// TTL. There is no goroutine, timer or allocation per lock. Who waits costs a place in a queue, and the first of each queue a
+// timer. Tokens and passwords are never printed.
 package redlock

@@ -146,7 +146,8 @@ func TestAnExpiryIsNoticed(t *testing.T) {
 			w := waits(t.Context(), b, "r")
 			late := w.got(t).Sub(start) - ttl
 			require.Positive(t, late)
-			require.LessOrEqual(t, late, 1*ms+expiryMargin+expirySpread+2*ms, "TTL %v", ttl)
+			// The SET arrives after 1 ms, the answer counts from when it comes, 1 ms late, and the attempt takes 2 ms.
+			require.LessOrEqual(t, late, 1*ms+1*ms+expiryMargin+expirySpread+2*ms, "TTL %v", ttl)
 			require.NoError(t, w.lock.Release(t.Context()))
 		}
 	})
