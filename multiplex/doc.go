@@ -20,6 +20,9 @@
 // for as long (R23): trust.go says when, as a pure function, quarantine.go what follows, and seal.go how that is told to
 // other processes.
 //
+// Whoever waits for a key that others hold need not ask again and again: a Lookout has the nodes push when it changes.
+// Who keeps many locks posts their renewals (Group.Post), and one goroutine reads what came of all of them.
+//
 // # Who owns what
 //
 // Commands are copied before a call returns. Rounds are recycled when the log, the caller and the lanes have let go of
@@ -36,6 +39,6 @@
 // # What is bounded
 //
 // Rounds that wait for answers (MaxPending), bytes that wait for a socket (conn's backlog), the age of an unanswered
-// command (ShedAfter), entries of a lane, dials per minute. A node that owes MaxDebts releases gets no new claims; a debt
+// command (ShedAfter), entries of a lane, lookouts (65,536, and half of a lane), dials per minute. A node that owes MaxDebts releases gets no new claims; a debt
 // itself is never dropped before its key must have expired (R26).
 package multiplex

@@ -20,8 +20,6 @@ type Lookout struct {
 	question []byte        // PTTL of the key, encoded
 	signal   chan struct{} // holds one signal
 	asks     []inquiry     // one for each node, used again
-	next     *Lookout      // of the same key
-	stopped  bool
 
 	// The following are guarded by the tracker's mutex. A node is in none of the sets if nothing is known of it.
 	pending Set                     // nodes that have yet to answer
@@ -31,6 +29,8 @@ type Lookout struct {
 	expires [MaxNodes]time.Duration // when the key ends there, on the group's clock; never is noExpiry
 	// listening is set from Ask until the signal; somebody reads the sockets meanwhile.
 	listening bool
+	stopped   bool
+	next      *Lookout // of the same key
 }
 
 const (
@@ -69,6 +69,11 @@ func (l *Lookout) Ask() bool {
 	g, t := l.group, &l.group.tracker
 	g.mu.Lock()
 	t.mu.Lock()
+	if l.stopped {
+		t.mu.Unlock()
+		g.mu.Unlock()
+		return false
+	}
 	l.listen(false)
 	select {
 	case <-l.signal:
@@ -126,7 +131,7 @@ func (l *Lookout) Rest() {
 	l.listen(false)
 }
 
-// Stop ends the lookout. Nothing may be called after it.
+// Stop ends the lookout; Ask returns false from then on.
 func (l *Lookout) Stop() {
 	t := &l.group.tracker
 	t.mu.Lock()

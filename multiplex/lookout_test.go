@@ -256,6 +256,7 @@ func TestLookoutWithoutTracking(t *testing.T) {
 				for _, n := range c.nodes[:2] {
 					n.Refuse(refuse[0], refuse[1])
 				}
+				c.set("k")
 				l := c.lookout("k")
 				defer l.Stop()
 				require.True(t, l.Ask(), "not known yet")
@@ -416,6 +417,50 @@ func TestLookoutAsksAStalledNodeOnce(t *testing.T) {
 		c.arrive()
 		require.True(t, told(l))
 	}, withConfig(func(c *Config) { c.ShedAfter = time.Minute }))
+}
+
+// A push that overtook no answer tells of the time before the question; the answer tells of now.
+func TestLookoutBelievesNoPushBeforeTheAnswer(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		c.tracked()
+		c.set("k")
+		c.nodes[0].Pause()
+		l := c.lookout("k")
+		defer l.Stop()
+		require.True(t, l.Ask())
+		c.nodes[0].Push(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
+		c.arrive()
+		require.False(t, told(l))
+		c.nodes[0].Resume()
+		c.arrive()
+		require.False(t, told(l), "it is held")
+		c.nodes[0].DB().Delete("k")
+		c.arrive()
+		require.True(t, told(l))
+	})
+}
+
+// What is asked once Queued was called stands behind the command, though that is not written yet (R8).
+func TestQueuedComesWhenTheCommandHasItsPlace(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		next := make(chan error, 1)
+		_, err := c.group.Ask(background, releaseKind, &Command{
+			Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
+			Queued: func() {
+				go func() {
+					_, err := c.claim(background, "k", "next", long)
+					next <- err
+				}()
+				synctest.Wait()
+			},
+		})
+		require.NoError(t, err)
+		require.NoError(t, <-next)
+		for _, n := range c.nodes {
+			assert.Equal(t, []string{"1 SET k t", "1 release k t", "1 SET k next"}, story(n))
+		}
+	})
 }
 
 func TestLookoutsAreBounded(t *testing.T) {

@@ -18,8 +18,8 @@
 //     quorum ends the wait.
 //  4. The validity is the TTL less that time, less the drift: validity and drift. [Lock.Validity] asks the clocks anew.
 //  5. Otherwise unlock all masters, also those that are believed not locked: Ask queues the release for every node behind
-//     the SET, whatever the caller's context says, before TryAcquire returns. [Client.Acquire] then waits for a random time
-//     (retryDelay) and begins again at 1 with another token.
+//     the SET, whatever the caller's context says, before TryAcquire returns. [Client.Acquire] then waits until the nodes
+//     tell that the lock may be had (wait.go), or for a random time (retryDelay), and begins again at 1 with another token.
 //
 // [Lock.Release] and the release of step 5 are release.lua: delete if it is ours. [Lock.Extend] is extend.lua: lengthen if
 // it is ours; it never shortens, and creates nothing.
@@ -35,7 +35,8 @@
 // # What is not
 //
 // Nothing is promised about work done after the validity has ended, unless the protected resource itself checks a fencing
-// token, and nothing about who is served first. Two clients can hold one lock in these cases, which no client can see:
+// token, and nothing about who is served first, but for the callers of Acquire in one client, who are served in turn. Two
+// clients can hold one lock in these cases, which no client can see:
 //
 //   - A client is paused between its check and its act, by a collection, a SIGSTOP or a sleeping machine. Ask
 //     [Lock.Validity] right before you act, and keep what you do after it short beside what is left.
@@ -76,8 +77,10 @@
 // # Who owns what
 //
 // A [Client] owns a multiplex.Group and with it all connections and goroutines; [Client.Close] ends them. Its other fields
-// are a buffer of random bytes, behind a mutex, atomic numbers, and, where somebody listens for changes of state, one more
-// goroutine with a bounded queue. A [Lock] is an immutable value that owns nothing
-// and may be copied, kept and dropped: dropping it leaves the keys to their TTL. There is no goroutine, timer or
-// allocation per lock. Tokens and passwords are never printed.
+// are a buffer of random bytes behind a mutex, the queues of those who wait behind another, atomic numbers, the keeper, whose
+// one goroutine begins with the first [Hold], and, where somebody listens for changes of state, one more goroutine with a
+// bounded queue. A [Lock] is an immutable value that owns nothing and may be copied, kept and dropped: dropping it leaves the
+// keys to their TTL. There is no goroutine, timer or allocation per lock; a Hold is some allocations and a place in the
+// keeper's schedule, and who waits costs a place in a queue, the first of each queue a timer. Tokens and passwords are never
+// printed.
 package redlock
