@@ -3,6 +3,7 @@ package multiplex
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -220,5 +221,61 @@ func TestEachDebtIsMet(t *testing.T) {
 		for len(n.ledger.debts) > 0 {
 			n.ledger.remove(n.ledger.debts[0])
 		}
+	})
+}
+
+// requirePlanned requires that each debt stands in the ledger's agendas with the times that it has.
+func requirePlanned(t *testing.T, l *ledger) {
+	t.Helper()
+	for _, d := range l.debts {
+		require.Equal(t, !d.sent, d.turn > 0)
+		require.Equal(t, !d.sent && d.until != 0, d.ending > 0)
+		if d.turn > 0 {
+			require.Equal(t, d.due, l.turns.entries[d.turn-1].at)
+		}
+		if d.ending > 0 {
+			require.Equal(t, d.until, l.ends.entries[d.ending-1].at)
+		}
+	}
+}
+
+// Whoever changes a debt's times, in the lane and beside it, has it stand where they say: one that stood with an old end
+// would be dropped with its key there, and one that stood nowhere would never be paid (R8).
+func TestNodeKeepsItsDebtsPlanned_R8(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		time.Sleep(trip)
+		g, n := c.group, c.group.nodes[0]
+		r := &round{group: g, kind: releaseKind, ttl: time.Second, receipt: receipt, command: releaseCommand("k", "t")}
+		g.mu.Lock()
+		n.previous.unfenced, n.previous.since = math.MaxUint64, g.now()
+		g.mu.Unlock()
+		n.doubt(r)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		require.Len(t, n.ledger.debts, 1)
+		d := n.ledger.debts[0]
+		require.NotZero(t, d.until)
+		requirePlanned(t, &n.ledger)
+
+		d.due = g.now()
+		n.ledger.plan(d)
+		n.lane.queued = make([]laneEntry, maxLane)
+		n.payBeside(g.now())
+		require.Equal(t, g.now()+retryFirst, d.due, "no room in the lane")
+		require.False(t, d.sent)
+		requirePlanned(t, &n.ledger)
+
+		n.lane.queued = nil
+		d.due = g.now()
+		n.ledger.plan(d)
+		n.payBeside(g.now())
+		require.True(t, d.sent)
+		requirePlanned(t, &n.ledger)
+		n.abandonLane(&fault{err: ErrSilent})
+		require.False(t, d.sent)
+		requirePlanned(t, &n.ledger)
+		n.ledger.remove(d)
+		n.previous.unfenced = 0
 	})
 }
