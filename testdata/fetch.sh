@@ -2,7 +2,8 @@
 # Fetches servers to test against, and installs nothing: every redis-server, valkey-server and redict-server that the suites
 # of this machine's own Debian mirror have now, each unpacked into a cache and started once as a proof. docs/servers.md tells
 # how they are used. Prints what is there; nothing that a mirror lacks is an error, it is said ("NOT COVERED"). Quick when it
-# was done within a week. "fetch.sh list" prints what is cached, "fetch.sh again" looks at the mirror even so.
+# was done within a week. "fetch.sh list" prints what is cached, "fetch.sh missing" what was not to be had, and "fetch.sh
+# again" looks at the mirror even so.
 #
 # The cache is REDMUX_SERVERS_DIR, else redmux/servers in the user's cache folder. In it: list (a line per server: product,
 # version, suite, the package's version, the path to start), a folder per server, and libs, a folder per library package.
@@ -10,7 +11,7 @@ set -u
 LC_ALL=C
 export LC_ALL
 
-cache=${REDMUX_SERVERS_DIR:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/redmux/servers}
+cache=${REDMUX_SERVERS_DIR:-${XDG_CACHE_HOME:-${HOME:?}/.cache}/redmux/servers}
 packages="redis-tools valkey-tools redict-tools"
 week=7
 
@@ -23,6 +24,7 @@ not_covered() {
 main() {
 	case ${1:-} in
 	list) print_list && exit ;;
+	missing) print_missing && exit ;;
 	again) ;;
 	*) is_fresh && print_covered && exit ;;
 	esac
@@ -51,6 +53,7 @@ is_fresh() {
 
 # A server that no suite has any more stays for as long as its folder does: old versions are worth keeping.
 print_list() { cat "$cache"/*/server 2>/dev/null | sort -k1,1 -k2,2V; }
+print_missing() { sed 's/^/NOT COVERED: /' "$cache/missing" 2>/dev/null || true; }
 
 print_covered() {
 	print_list >"$cache/list"
@@ -58,9 +61,7 @@ print_covered() {
 		say "$product $version ($suite, $package): $path"
 	done <"$cache/list"
 	[ -s "$cache/list" ] || echo "NOT COVERED: servers of other versions: none is here"
-	while read -r why; do
-		echo "NOT COVERED: $why"
-	done <"$cache/missing" 2>/dev/null
+	print_missing
 }
 
 # private_apt makes a configuration of apt that reads the machine's own mirror, keyrings and proxy, and writes only to $work:
@@ -88,19 +89,25 @@ private_apt() {
 		not_covered "servers of other versions: apt's sources name no mirror of $codename"
 }
 
-# What a machine's own suite is called, and which suites its mirror is asked for: a release keeps the versions that it was
-# made with, so several releases are several versions. Only Debian's mirrors have Debian's suites.
+# What a machine's own suite may be called in its sources, and which suites its mirror is asked for: a release keeps the
+# versions that it was made with, so several releases are several versions. Only Debian's mirrors have Debian's suites.
 codename=$(. /etc/os-release 2>/dev/null && echo "${VERSION_CODENAME:-sid}")
 case $(. /etc/os-release 2>/dev/null && echo "${ID:-}") in
-debian) suites="$codename $codename-backports bookworm bookworm-backports trixie trixie-backports sid experimental" ;;
-*) suites="$codename $codename-updates $codename-backports" ;;
+debian)
+	own="$codename stable testing unstable sid"
+	suites="$codename $codename-backports bookworm bookworm-backports trixie trixie-backports sid experimental"
+	;;
+*)
+	own=$codename
+	suites="$codename $codename-updates $codename-backports"
+	;;
 esac
 suites=$(printf '%s\n' $suites | awk '!seen[$0]++ { printf "%s ", $0 }')
 
 # The machine's entry for its own suite, with the other suites put in its place. Its keyring stays ("signed-by"), so apt
 # verifies these as it does the machine's own; a wish to trust without (trusted=yes) does not.
 one_line_sources() {
-	awk -v own="$codename" -v suites="$suites" '
+	awk -v own="$own" -v suites="$suites" '
 		$1 != "deb" { next }
 		{
 			options = ""
@@ -109,7 +116,7 @@ one_line_sources() {
 				$0 = substr($0, 1, RSTART - 1) substr($0, RSTART + RLENGTH)
 				gsub(/(trusted|allow-insecure|arch)=[^] ]*/, "", options)
 			}
-			if ($3 != own || $2 ~ /^cdrom:/ || seen[$2]++) next
+			if (!index(" " own " ", " " $3 " ") || $2 ~ /^cdrom:/ || seen[$2]++) next
 			n = split(suites, suite, " ")
 			components = / universe/ ? "main universe" : "main"
 			for (i = 1; i <= n; i++) print "deb", options, $2, suite[i], components
@@ -119,7 +126,7 @@ one_line_sources() {
 # The same for the other format: stanzas of fields, in which a line that begins with a blank goes on with the field above
 # (a key may stand there in full).
 deb822_sources() {
-	awk -v own="$codename" -v suites="$suites" '
+	awk -v own="$own" -v suites="$suites" '
 		function flush() {
 			if (is_own && !disabled) printf "Types: deb\nSuites: %s\nComponents: %s\n%s\n", suites, components, rest
 			is_own = disabled = skip = 0; rest = ""; components = "main"
@@ -128,7 +135,7 @@ deb822_sources() {
 		/^#/ { next }
 		/^[ \t]*$/ { flush(); next }
 		/^[^ \t]/ { skip = 0 }
-		tolower($1) == "suites:" { for (i = 2; i <= NF; i++) if ($i == own) is_own = 1 }
+		tolower($1) == "suites:" { for (i = 2; i <= NF; i++) if (index(" " own " ", " " $i " ")) is_own = 1 }
 		tolower($1) == "components:" { if (/ universe/) components = "main universe" }
 		tolower($1) == "enabled:" { if (tolower($2) == "no") disabled = 1 }
 		tolower($1) ~ /^(types|suites|components|architectures|enabled|trusted|allow-insecure|languages|targets):$/ { skip = 1 }

@@ -41,8 +41,7 @@ main() {
 	[ "$suite" = quick ] || mixed "newest" "$(newest)"
 	echo
 	cat "$work/table"
-	missing=${REDMUX_SERVERS_DIR:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/redmux/servers}/missing
-	[ ! -s "$missing" ] || sed 's/^/NOT COVERED: /' "$missing"
+	sh testdata/fetch.sh missing
 	[ $failures = 0 ] || exit 1
 }
 
@@ -116,16 +115,15 @@ suite_of() {
 	count SKIP && skipped=$((skipped + counted))
 	broken=$(sed -n 's/^--- FAIL: \([^ ]*\).*/\1/p' "$work/log" | sort -u)
 	if [ $code != 0 ] && [ -z "$broken" ]; then # a panic, or out of time
-		tail -n 60 "$work/log"
+		tail -n 100 "$work/log"
 		failed="$failed $package"
 	fi
 	for test in $broken; do
-		# What it said stands before its result.
-		grep -B 8 "^--- FAIL: $test " "$work/log"
+		told | grep -B 8 "^--- FAIL: $test " # what it said stands before its result
 		for try in 1 2; do
 			tests "$package" "^$test\$" && passed=$((passed + 1)) again="$again $test" && continue 2
 		done
-		tail -n 60 "$work/log"
+		told | tail -n 100
 		failed="$failed $test"
 	done
 }
@@ -133,6 +131,9 @@ suite_of() {
 tests() {
 	(cd "$top/$1" && "$work/${1##*/}.test" -test.v -test.timeout 10m -test.run "$2" -test.skip "$about_links") >"$work/log" 2>&1
 }
+
+# told is the log without the tests that went well.
+told() { grep -vE '^ *(=== |--- PASS)' "$work/log"; }
 
 count() { counted=$(grep -c "^--- $1: " "$work/log"); }
 
