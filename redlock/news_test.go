@@ -125,6 +125,7 @@ func TestListenersDelayNobody(t *testing.T) {
 		require.Empty(t, log.all, "the handler is blocked by its first record")
 		close(free)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 
 		all := 3 + 2*flaps
 		require.Len(t, log.all, newsMost+1, "the first, and all that had room")
