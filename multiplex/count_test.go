@@ -91,6 +91,46 @@ func TestVotesOfTheAbsentAndOfTheDying_R16(t *testing.T) {
 	})
 }
 
+// Who dies with a command that was decided without it has failed nobody.
+func TestADeathAfterTheDecisionIsNoVote(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.nodes[2].Pause()
+		c.mustClaim("k")
+		c.links[2].Reset()
+		time.Sleep(trip)
+		n := c.status(2).Counts
+		assert.Equal(t, map[string]uint64{"peer": 1}, n.Deaths)
+		assert.Zero(t, n.Failed+n.Granted+n.Late)
+		c.nodes[2].Resume()
+	})
+}
+
+// Of those whose time is over, only those count whose vote was still missing (R6).
+func TestGiveUpReturnsWhatItCounted_R6(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		r := &round{group: c.group, kind: claimKind}
+		require.True(t, r.vote(0, Granted, nil))
+		assert.Equal(t, setOf(1), r.giveUp(setOf(0)|setOf(1)))
+		assert.Zero(t, r.giveUp(setOf(0)|setOf(1)))
+		assert.Equal(t, setOf(2), r.giveUp(everyone(3)), "which decides it")
+		assert.Zero(t, r.giveUp(everyone(3)))
+	})
+}
+
+// Where we broke the connection, that is its cause, whatever error the reader met with meanwhile.
+func TestADeathByOurHandKeepsItsCause(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		n := c.group.nodes[0]
+		c.group.mu.Lock()
+		defer c.group.mu.Unlock()
+		n.life.state, n.fault = Shed, &fault{err: &downError{ErrIndebted}}
+		n.countDeath(&conn.Error{Op: "read", Err: io.EOF})
+		n.life.state = Up
+		assert.EqualValues(t, 1, n.counters.deaths[deathIndebted])
+		assert.Zero(t, n.counters.deaths[deathPeer])
+	})
+}
+
 // Replies are counted by whoever reads and seen by whoever asks, also when releases travel merged: no vote is lost or counted
 // twice. Each round of a healthy group gets one reply of each node.
 func TestEachReplyIsCountedOnce(t *testing.T) {
