@@ -27,7 +27,8 @@ type quitters struct {
 		next atomic.Int64        // the attempt that is under way
 		at   [rings]atomic.Int64 // when the caller was told, by attempt, nanoseconds since the begin
 	}
-	begun time.Time
+	begun   time.Time
+	slowest time.Duration // round trip that was seen
 
 	// What came of the attempts. Cancelled are those whose context had ended when their caller was told.
 	attempts, cancelled, before, granted, released atomic.Int64
@@ -53,7 +54,8 @@ func TestFaultManyCancelledAttempts_R7_R8(t *testing.T) {
 	f.stop(4)
 	oldest = max(oldest, q.watchFor(600*time.Millisecond))
 	f.continues(4)
-	oldest = max(oldest, q.watchFor(600*time.Millisecond))
+	f.state(q.client, 4, 5*time.Second, "up")
+	oldest = max(oldest, q.watchFor(300*time.Millisecond))
 	f.stop(4)
 	oldest = max(oldest, q.watchFor(600*time.Millisecond))
 	took := time.Since(begun)
@@ -61,9 +63,13 @@ func TestFaultManyCancelledAttempts_R7_R8(t *testing.T) {
 	q.wg.Wait()
 	reachable := &fleet{t, f.servers[:4]}
 	bestOf(t, func() error { // the second look is a failure of this machine's speed only
-		time.Sleep(afterRoundTrip)
-		return reachable.orphans(nil)
+		time.Sleep(q.roundTrip() + afterRoundTrip)
+		if err := reachable.orphans(nil); err != nil {
+			return fmt.Errorf("%w: %s", err, q.standing())
+		}
+		return nil
 	})
+	f.state(q.client, 4, 5*time.Second, "down", "dialing") // until then what it has not answered is not owed
 	owed := q.client.Nodes()[4].Debts
 	f.continues(4)
 	paid := f.noOrphans(5 * time.Second)
@@ -75,15 +81,23 @@ func TestFaultManyCancelledAttempts_R7_R8(t *testing.T) {
 	t.Logf("%.0f cancelled attempts a second of %.0f; %d before they began, %d granted all the same, %d released",
 		rate, float64(q.attempts.Load())/took.Seconds(), q.before.Load(), q.granted.Load(), q.released.Load())
 	t.Logf("oldest key seen on a reachable node, after its caller was told: %v; %d debts of the stopped node, no key %v after it "+
-		"went on, all paid after %v", oldest, owed, paid, settled)
+		"went on, all paid after %v%s", oldest, owed, paid, settled, q.standing())
 	if q.cancelled.Load() < 1000 || q.granted.Load() < 100 || owed < 10 {
 		t.Error("too little happened for this test to mean anything")
 	}
 	// While it goes on, the machine is full, a server may not get to run, and a node that was given up for that has 1.5 s to
 	// pay. What is found later than that was left behind.
-	if oldest > timingSlack*1500*time.Millisecond {
+	if oldest > timingSlack*1500*time.Millisecond+q.slowest {
 		t.Errorf("R7: a key was there %v after its caller was told", oldest)
 	}
+}
+
+// standing says how each node stands, for who has to find out why a key is there.
+func (q *quitters) standing() (text string) {
+	for i, n := range q.client.Nodes() {
+		text += fmt.Sprintf("; node %d is %s after %d connects with %d debts, replies in %v", i, n.State, n.Connects, n.Debts, n.ReplyTime)
+	}
+	return text
 }
 
 // quit is one caller.
@@ -130,6 +144,7 @@ func (q *quitters) attempt(resource string) {
 // caller was told.
 func (q *quitters) watchFor(d time.Duration) (oldest time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		q.slowest = max(q.slowest, q.roundTrip())
 		for i := range 4 {
 			looked := time.Since(q.begun)
 			for _, key := range q.keys(i, nil) {
@@ -138,6 +153,15 @@ func (q *quitters) watchFor(d time.Duration) (oldest time.Duration) {
 		}
 	}
 	return oldest
+}
+
+// roundTrip is the longest to a reachable node, as the client measures it. On a machine that is full a server may be far behind
+// with what is in its socket, the releases included.
+func (q *quitters) roundTrip() (longest time.Duration) {
+	for _, n := range q.client.Nodes()[:4] {
+		longest = max(longest, n.ReplyTime)
+	}
+	return longest
 }
 
 // age is how long before the given time the caller of a key was told; 0 if it was not yet.

@@ -233,6 +233,9 @@ func (m *matrix) during(phase string, which []int, then func()) {
 	m.releaseMany(which)
 	m.golden.tell(m.client.Nodes())
 
+	if m.credentials {
+		time.Sleep(time.Until(begun.Add(barredFor))) // they are not tried again before
+	}
 	lasted := time.Since(begun)
 	if m.anew {
 		m.fewConnects(before, m.connects(which), lasted)
@@ -254,6 +257,9 @@ func (m *matrix) during(phase string, which []int, then func()) {
 		m.fewConnects(before, m.connects(which), lasted)
 	}
 }
+
+// barredFor is a little less than the time after which credentials that were refused are tried again.
+const barredFor = 900 * time.Millisecond
 
 // settle waits until the nodes are in the state, as Nodes shows it, and notes in which words.
 func (m *matrix) settle(phase string, which []int) {
