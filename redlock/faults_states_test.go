@@ -93,6 +93,7 @@ func failSaving(w *ward, node int) {
 	if err := os.MkdirAll(filepath.Join(w.folder(node), "dump.rdb", "in the way"), 0o700); err != nil {
 		w.Fatal(err)
 	}
+	w.Cleanup(func() { _ = os.RemoveAll(filepath.Join(w.folder(node), "dump.rdb")) })
 	w.do(node, "BGSAVE")
 	eventually(w, 5*time.Second, func() error {
 		if !strings.Contains(w.do(node, "INFO", "persistence").(string), "rdb_last_bgsave_status:err") {
