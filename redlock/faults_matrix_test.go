@@ -29,7 +29,7 @@ type condition struct {
 	credentials bool             // the node refuses our credentials, so that it is asked again only after a second (R26)
 }
 
-// The last table of /work/shared/servers.md as a test: one line for each state. TestErrorMatrix says what each must come to.
+// The table of what servers refuse in which state, as a test: one line for each state. TestErrorMatrix says what each must come to.
 var conditions = []condition{
 	{name: "oom", about: "maxmemory is reached", why: classIs(conn.ClassOOM),
 		on: set("maxmemory", "1"), off: set("maxmemory", "0")},
@@ -85,7 +85,14 @@ func TestErrorMatrix_R12_R24_R26_R27(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP, redistest.OverUnix,
 		redistest.Args("--user", "redlock", "on", ">"+ourSecret, "~*", "&*", "+@all"))
 	for _, c := range conditions {
-		t.Run(c.name, func(t *testing.T) { newMatrix(&fleet{t, f.servers}, c).run() })
+		t.Run(c.name, func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() { // whatever state the servers are left in, it is not the next one's
+					f.each([]int{0, 1, 2, 3, 4}, (*redistest.Server).Restart)
+				}
+			})
+			newMatrix(&fleet{t, f.servers}, c).run()
+		})
 	}
 }
 
@@ -168,7 +175,11 @@ func (m *matrix) oneOfFive() {
 		m.goesOn(l, l.rate([]span{{0, on}}))
 	})
 	l.end()
-	l.fails(fewFailures, redlock.ErrNoQuorum)
+	if m.silent {
+		l.fails(50, redlock.ErrNoQuorum) // by votes of healthy nodes that are late, since the timeout is short here
+	} else {
+		l.fails(fewFailures, redlock.ErrNoQuorum)
+	}
 	for _, err := range l.first {
 		m.golden.tell(err)
 	}

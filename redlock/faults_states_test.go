@@ -93,6 +93,7 @@ func failSaving(w *ward, node int) {
 	if err := os.MkdirAll(filepath.Join(w.folder(node), "dump.rdb", "in the way"), 0o700); err != nil {
 		w.Fatal(err)
 	}
+	w.Cleanup(func() { _ = os.RemoveAll(filepath.Join(w.folder(node), "dump.rdb")) })
 	w.do(node, "BGSAVE")
 	eventually(w, 5*time.Second, func() error {
 		if !strings.Contains(w.do(node, "INFO", "persistence").(string), "rdb_last_bgsave_status:err") {
@@ -131,6 +132,7 @@ func reload(w *ward, node int) {
 	s.must("SELECT 1")
 	s.must("DEBUG POPULATE 1000 filler 1100")
 	set("rdbcompression", "no", "key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
+	w.Cleanup(func() { _ = os.Remove(filepath.Join(w.folder(node), "dump.rdb")) }) // or else a restart would not be empty
 	w.run(node, "DEBUG", "RELOAD")
 	w.answers(node, "LOADING")
 }
@@ -140,9 +142,6 @@ func loaded(w *ward, node int) {
 	set("key-load-delay", "0")(w, node)
 	w.runs[node].Wait()
 	w.side(node).must("FLUSHDB")
-	if err := os.Remove(filepath.Join(w.folder(node), "dump.rdb")); err != nil { // or else a restart would not be empty
-		w.Fatal(err)
-	}
 }
 
 // side is a connection of the test's own that stays open.
