@@ -21,7 +21,8 @@
 //     the SET, whatever the caller's context says, before TryAcquire returns. [Client.Acquire] then waits until the nodes
 //     tell that the lock may be had (wait.go), or for a random time (retryDelay), and begins again at 1 with another token.
 //
-// [Lock.Release] and the release of step 5 are release.lua: delete if it is ours. [Lock.Extend] is extend.lua: lengthen if
+// [Lock.Release] and the release of step 5 are release.lua: delete if it is ours; or DELEX (Redis 8.4) or DELIFEQ (Valkey
+// 9.0), which do the same for less, while every node that is up has it and the user may run it. [Lock.Extend] is extend.lua: lengthen if
 // it is ours; it never shortens, and creates nothing.
 //
 // # What is promised

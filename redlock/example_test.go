@@ -209,6 +209,8 @@ func ExampleErrNoQuorum() {
 // A deployment behind TLS, with a user of its own for the locks. On each master:
 //
 //	ACL SETUSER locker on >… ~lock:* +set +get +mget +del +pttl +pexpire +evalsha +script|load +client +hello +info +ping
+//
+// and +delex (Redis 8.4) or +delifeq (Valkey 9.0) where the server knows it, which makes releases cheaper.
 func ExampleConfig() {
 	client, err := redlock.New(redlock.Config{
 		Nodes: []string{

@@ -80,6 +80,16 @@ func nativeCommands(t *testing.T, s *redistest.Server) []string {
 	return all
 }
 
+// patient is a client of real servers that waits for late votes.
+func patient(t *testing.T, servers []*redistest.Server) *Client {
+	t.Helper()
+	c, err := New(Config{Nodes: redistest.URLs(servers), NodeTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { closeNow(t, c) })
+	require.NoError(t, c.Ready(t.Context()))
+	return c
+}
+
 // R25 on real servers, of whichever version, and of several at once where REDMUX_SERVERS names some: the form is what all
 // have in common. Each kind of key answers as the script would have it (R9).
 func TestReleaseFormOnRealServers_R25(t *testing.T) {
@@ -100,7 +110,7 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 		}
 	}
 	t.Logf("covered: release by %s", want)
-	c := openReal(t, servers, false)
+	c := patient(t, servers)
 	require.Eventually(t, func() bool {
 		for _, n := range c.Nodes() {
 			if n.State != "up" {
@@ -152,7 +162,7 @@ func TestNativeReleaseIsForbiddenOnARealServer_R24(t *testing.T) {
 	}
 	form := commands[0]
 	t.Logf("covered: %s", form)
-	c := openReal(t, []*redistest.Server{server}, false)
+	c := patient(t, []*redistest.Server{server})
 	require.Equal(t, form, c.releaseForm())
 	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
 	require.NoError(t, err)
@@ -162,7 +172,7 @@ func TestNativeReleaseIsForbiddenOnARealServer_R24(t *testing.T) {
 	require.Equal(t, "script", c.releaseForm())
 	require.Zero(t, c.Nodes()[0].Debts)
 
-	late := openReal(t, []*redistest.Server{server}, false)
+	late := patient(t, []*redistest.Server{server})
 	require.Equal(t, "script", late.releaseForm(), "its handshake was told so")
 	lock, err = late.TryAcquire(context.Background(), "r", time.Minute)
 	require.NoError(t, err)
