@@ -276,7 +276,7 @@ func TestDeathOf(t *testing.T) {
 	died := func(op string, err error) error { return &conn.Error{Op: op, Addr: "a:1", Err: err} }
 	for want, causes := range map[death][]error{
 		deathPeer:       {died("read", io.EOF), died("write", errors.New("reset")), died("exchange", io.ErrUnexpectedEOF)},
-		deathSilent:     {died("break", ErrSilent), died("exchange", context.DeadlineExceeded), &downError{ErrSilent}},
+		deathSilent:     {died("break", ErrSilent), died("exchange", ErrSilent), &downError{ErrSilent}},
 		deathStalled:    {died("write", conn.ErrStalled)},
 		deathIndebted:   {died("break", ErrIndebted)},
 		deathProtocol:   {died("parse", &resp.SyntaxError{}), died("exchange", conn.ErrProtocol)},

@@ -86,15 +86,17 @@ func (g *Group) formOf(r *round) *Form {
 // node's state, the script is sent on the same connection, whoever waits for it or nobody (R24); and where the node has no
 // such command, or not for us, the whole group leaves the form at once, until this node shakes hands anew.
 func (n *node) errorToNative(r *round, v resp.Value) bool {
-	switch class := conn.ClassOf(v); class {
+	class := conn.ClassOf(v)
+	switch class {
 	case conn.ClassWrongType:
+		n.counters.countError(class)
 		n.confirm(r, Refused)
 		return true
 	case conn.ClassUnknownCommand, conn.ClassNoPerm, conn.ClassOther:
 		if class != conn.ClassOther || isSyntaxError(v) {
 			n.unlearn(r.form)
 		}
-		return n.cure(r)
+		return n.cure(r, class)
 	}
 	return false
 }

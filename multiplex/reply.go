@@ -48,7 +48,7 @@ func (n *node) reply(v resp.Value, now time.Duration) error {
 		n.pos++ // the vote is counted, or comes with the reply to the script
 		return nil
 	}
-	if v.IsError() && conn.ClassOf(v) == conn.ClassNoScript && r.kind.Script && n.cure(r) {
+	if v.IsError() && conn.ClassOf(v) == conn.ClassNoScript && r.kind.Script && n.cure(r, conn.ClassNoScript) {
 		n.pos++ // the vote comes with the reply to the repeated command
 		return nil
 	}
@@ -161,7 +161,7 @@ func (e *RefusalError) Error() string {
 
 // cure sends the scripts and then the round's command again, on the same connection, whether or not anybody waits for it
 // (R24). The round's vote waits for that reply. It reports false when the lane is full; then the vote is a failed one.
-func (n *node) cure(r *round) bool {
+func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -177,7 +177,7 @@ func (n *node) cure(r *round) bool {
 	}
 	r.hold()
 	n.counters.cured++
-	n.counters.countError(conn.ClassNoScript)
+	n.counters.countError(why)
 	g.prompt()
 	return true
 }

@@ -295,6 +295,7 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 			event = onRefusal
 		}
 	}
+	k.client.stats.extensions.count(translate(o.Err, ErrNotHeld))
 	h.mu.Lock()
 	act := h.step(event, now, rand.Float64())
 	h.mu.Unlock()

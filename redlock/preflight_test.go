@@ -172,6 +172,6 @@ func TestStepNames_R27(t *testing.T) {
 		names[stepName(step.Command)] = true
 	}
 	require.Equal(t, map[string]bool{
-		"SCRIPT LOAD": true, "EVALSHA of a script with GET": true, "DEL": true, "PTTL": true, "PEXPIRE": true,
+		"DELEX": true, "DELIFEQ": true, "SCRIPT LOAD": true, "EVALSHA of a script with GET": true, "DEL": true, "PTTL": true, "PEXPIRE": true,
 	}, names)
 }
