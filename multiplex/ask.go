@@ -139,8 +139,8 @@ func (g *Group) place(r *round, command []byte) bool {
 
 // failMissing counts the votes of nodes that are not up when a round gets its place (engine.md, "Nodes that die and
 // join", 1), all at once, so that the error names each of them (R12). A release that they may have to execute becomes
-// their debt (R8). So are the votes on a claim of nodes that do not count (R23), but nothing of theirs is owed: they get the
-// command, and its release.
+// their debt (R8). With them fail the votes on a claim of nodes that do not count (R23), which owe nothing by that: they get
+// the command, and its release.
 func (g *Group) failMissing(r *round, missing Set) {
 	for i, n := range g.nodes {
 		if missing.Has(i) {

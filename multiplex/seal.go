@@ -228,7 +228,8 @@ func (n *node) look() {
 
 // renewSeal writes the seal where it is missing, or says less than was watched for. The caller holds the mutex.
 func (n *node) renewSeal(s sighting, now time.Duration) {
-	suffices := s.what == sealSeen && s.seal.run == n.trust.run && s.seal.watched >= n.trust.need && s.seal.maxTTL >= n.group.maxTTL
+	suffices := s.what == sealSeen && s.seal.run == n.trust.run &&
+		s.seal.watched >= n.trust.need && s.seal.maxTTL >= n.group.maxTTL
 	if !suffices && s.what != sealStrange && n.trust.proved(now) {
 		n.writeSeal(n.trust.watched(now))
 	}

@@ -64,7 +64,9 @@ func TestSightings(t *testing.T) {
 		"$-1\r\n": {what: sealAbsent}, "_\r\n": {what: sealAbsent},
 		"$1\r\nx\r\n": {what: sealStrange}, "$0\r\n\r\n": {what: sealStrange},
 		"-WRONGTYPE Operation against a key\r\n": {what: sealStrange},
-		"-NOPERM no\r\n":                         {what: unreadable}, "-ERR x\r\n": {what: unreadable}, "-LOADING x\r\n": {what: unreadable},
+		"-NOPERM no\r\n":                         {what: unreadable},
+		"-ERR x\r\n":                             {what: unreadable},
+		"-LOADING x\r\n":                         {what: unreadable},
 		"$50\r\nredlock-seal 1 run_id=a max_ttl_ms=1 watched_ms=20\r\n": {sealSeen, seal{"a", ms, 20 * ms}},
 		"$600\r\n" + strings.Repeat("x", 600) + "\r\n":                  {what: sealStrange},
 	} {

@@ -223,3 +223,26 @@ func TestDebut(t *testing.T) {
 	assert.Equal(t, debut{open: true}, d.part())
 	assert.Equal(t, debut{}, debut{}.part().sight(0, none, true), "what is over is over")
 }
+
+// A status says of a node that is up what counts, and of one that is not what will count when it joins.
+func TestTrustInAStatus(t *testing.T) {
+	state := trust{need: 2 * time.Second}.meet("a", 0)
+	for _, c := range []struct {
+		state       State
+		at, left    time.Duration
+		quarantined bool
+	}{
+		{Up, time.Second, time.Second, true},
+		{Up, 3 * time.Second, 0, true}, // until the watch has looked
+		{Down, time.Second, time.Second, true},
+		{Down, 3 * time.Second, 0, false},
+	} {
+		s := Status{State: c.state}
+		state.tell(&s, c.at)
+		assert.Equal(t, c.quarantined, s.Quarantined)
+		assert.Equal(t, c.left, s.QuarantineLeft)
+	}
+	s := Status{}
+	trust{}.tell(&s, 0)
+	assert.False(t, s.Quarantined, "R23 is off")
+}

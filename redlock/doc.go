@@ -53,7 +53,7 @@
 //
 // With [Config].MaxTTL this package keeps the delayed restart of the algorithm's description: a master that restarted takes
 // part in no lock until every lock from before must have run out. Clients do that, each for itself. Who has watched the
-// same process, told by its run id, for MaxTTL and the drift knows that it has forgotten nothing that is still valid. Until then
+// same process, told by its run id, for MaxTTL and the drift knows that it has forgotten nothing that is valid. Until then
 // the master is quarantined: it gets every command, and its answers to extensions and releases count, but not its grants;
 // NodeStatus and ErrQuarantined say for how long. What a client has watched it leaves in the seal, the key redlock:seal
 // behind the prefix, so that the next process need not wait.

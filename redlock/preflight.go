@@ -29,7 +29,8 @@ type Allow struct {
 }
 
 // aclRules are the rights that a user of this package needs, on keys that begin with the prefix.
-const aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* +set +get +mget +del +pexpire +pttl +eval +evalsha +script|load " +
+const aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " +
+	"+set +get +mget +del +pexpire +pttl +eval +evalsha +script|load " +
 	"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +time +role +select"
 
 // explained makes the steps of the prelude say what a user lacks that they are refused for (R22), and optional if that is

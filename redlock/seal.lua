@@ -1,6 +1,6 @@
--- Writes the seal ARGV[1] (R23): 1 when a seal of that process stands that says at least as much, 0 when the key holds something
--- else, which is left alone. Nothing that a seal says is ever lowered: of two times the longer stands, but the time watched
--- is of one process, and a new process begins with its own. It has no TTL.
+-- Writes the seal ARGV[1] (R23): 1 when a seal of that process stands that says at least as much, 0 when the key holds
+-- something else, which is left alone. Nothing that a seal says is ever lowered: of two times the longer stands, but the
+-- time watched is of one process, and a new process begins with its own. It has no TTL.
 local form = 'redlock-seal 1 run_id=%s max_ttl_ms=%d watched_ms=%d'
 local function read(seal)
   return string.match(seal, '^redlock%-seal 1 run_id=(%S+) max_ttl_ms=(%d+) watched_ms=(%d+)$')
