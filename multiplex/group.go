@@ -106,6 +106,10 @@ type Command struct {
 	// Late, if not nil, is asked once a quorum granted: whether that was too late to be of use. It must not wait.
 	Late func() bool
 
+	// Patience is how long votes on a posted command are waited for at least, where Config.VoteTimeout says nothing: who posts
+	// may have time, and an answer that comes is better than the same question again. If zero, no longer than on others.
+	Patience time.Duration
+
 	inbox *Outcomes // of a posted command
 	tag   any
 }

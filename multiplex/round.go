@@ -33,6 +33,8 @@ type round struct {
 	itself  [1]*round // what members returns for any other round
 	inbox   *Outcomes // for a posted round: where it goes when it is decided
 	tag     any       // of a posted round
+	// patience is how long a posted round's votes are waited for at least; zero for others.
+	patience time.Duration
 
 	// discounted are the nodes that were quarantined when the round got its place in the log (R23).
 	discounted Set
@@ -204,7 +206,7 @@ func (r *round) clear() {
 		r.blamed.Store(false)
 	}
 	r.ctx, r.kind, r.receipt = nil, nil, Receipt{}
-	r.inbox, r.tag, r.discounted = nil, nil, 0
+	r.inbox, r.tag, r.discounted, r.patience = nil, nil, 0, 0
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}
