@@ -1,6 +1,9 @@
 package multiplex
 
-import "sync/atomic"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // Posting: commands whose outcome no goroutine waits for. Whoever keeps thousands of locks posts their renewals, has them
 // written all at once, and reads what came of them from one inbox. A posted round ends as any other does: by votes, by their
@@ -21,7 +24,8 @@ func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receip
 	posted := Command{
 		Bytes: cmd.Bytes, Key: cmd.Key, TTL: cmd.TTL, Receipt: cmd.Receipt, Patience: cmd.Patience, inbox: inbox, tag: tag,
 	}
-	_, receipt, _, err := g.enter(nil, kind, &posted)
+	var nobody context.Context // nil, as for every round that no caller waits for
+	_, receipt, _, err := g.enter(nobody, kind, &posted)
 	return receipt, err
 }
 

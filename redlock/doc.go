@@ -24,6 +24,16 @@
 // [Lock.Release] and the release of step 5 are release.lua: delete if it is ours. [Lock.Extend] is extend.lua: lengthen if
 // it is ours; it never shortens, and creates nothing.
 //
+// # Holding
+//
+// [Client.Hold] keeps a lock until it is released: it is renewed at a third of its validity, and tried again until the end
+// (renewal.go decides, keeper.go does, for all holds with one goroutine). Its context ends by the local clocks, a little
+// before the validity does, whatever nodes and renewals are doing, with a cause that says what each node said. [Client.Do] is
+// acquire, hold, run, release. What is worked under a hold must end with its context; and who was paused between a look at it
+// and the act that follows is in the case of the first point of the list below.
+//
+//	err := client.Do(ctx, "invoice:7", 10*time.Second, func(ctx context.Context) error { … })
+//
 // # What is promised
 //
 // At most one holder of a resource at a time within validity, as long as
@@ -52,5 +62,5 @@
 // A [Client] owns a multiplex.Group and with it all connections and goroutines; [Client.Close] ends them. Its other fields
 // are a buffer of random bytes, behind a mutex, and one atomic number. A [Lock] is an immutable value that owns nothing
 // and may be copied, kept and dropped: dropping it leaves the keys to their TTL. There is no goroutine, timer or
-// allocation per lock. Tokens and passwords are never printed.
+// allocation per lock. A [Hold] is an entry in the client's schedule until it is released; it has no goroutine or timer either. Tokens and passwords are never printed.
 package redlock
