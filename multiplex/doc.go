@@ -11,6 +11,9 @@
 // Callers read for themselves, from all nodes at once, where the system allows it: see poll.go. Over TLS, over what a
 // user's NetDial returned, on other systems than Linux and with Config.Portable, each node's goroutine reads.
 //
+// Who keeps thousands of things alive has no goroutine for each: it posts commands, and reads what came of them from an inbox.
+// See post.go.
+//
 // The package knows nothing of locks. It knows that a claim can be undone by a release, that a release must stand behind
 // its claim on every connection, and that a node which may hold a key owes the release of it (R8): see debt.go, and
 // node.fence in pay.go for what happens between two connections to one server. It takes an address to lead to one server

@@ -138,6 +138,10 @@ type Command struct {
 	// is asked from then on stands behind it on every connection. It must not wait.
 	Queued func()
 
+	// Patience is how long votes on a posted command are waited for at least, where Config.VoteTimeout says nothing: who posts
+	// may have time, and an answer that comes is better than the same question again. If zero, no longer than on others.
+	Patience time.Duration
+
 	inbox *Outcomes // of a posted command
 	tag   any
 }

@@ -1,6 +1,9 @@
 package multiplex
 
-import "sync/atomic"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // Posting: commands whose outcome no goroutine waits for. Whoever keeps thousands of locks posts their renewals, has them
 // written all at once, and reads what came of them from one inbox. A posted round ends as any other does: by votes, by their
@@ -18,8 +21,11 @@ func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receip
 	if kind.Undo != nil {
 		panic("multiplex: a claim cannot be posted")
 	}
-	posted := Command{Bytes: cmd.Bytes, Key: cmd.Key, TTL: cmd.TTL, Receipt: cmd.Receipt, inbox: inbox, tag: tag}
-	_, receipt, _, err := g.enter(nil, kind, &posted)
+	posted := Command{
+		Bytes: cmd.Bytes, Key: cmd.Key, TTL: cmd.TTL, Receipt: cmd.Receipt, Patience: cmd.Patience, inbox: inbox, tag: tag,
+	}
+	var nobody context.Context // nil, as for every round that no caller waits for
+	_, receipt, _, err := g.enter(nobody, kind, &posted)
 	return receipt, err
 }
 
@@ -158,6 +164,9 @@ func (r *round) answers(w uint64) []Answer {
 // whoever decides it takes it off that count and hands it over (see rouse). The caller holds the mutex.
 func (r *round) post(cmd *Command) {
 	r.inbox, r.tag = cmd.inbox, cmd.tag
+	if r.group.config.VoteTimeout == 0 {
+		r.patience = cmd.Patience
+	}
 	r.word.Store(parked)
 	if p := r.group.poller; p != nil {
 		p.waiting.Add(1)

@@ -123,6 +123,28 @@ func TestAPostedRoundEndsByItsVoteTimeouts(t *testing.T) {
 	})
 }
 
+// Who posts may have time; a timeout that was configured stands as it is.
+func TestAPostedRoundIsPatient(t *testing.T) {
+	for configured, want := range map[time.Duration]time.Duration{0: time.Second, 20 * time.Millisecond: 20 * time.Millisecond} {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			c.mustClaim("k")
+			time.Sleep(trip)
+			for _, l := range c.links {
+				l.Latency(time.Minute, 0)
+			}
+			inbox := NewOutcomes()
+			start := time.Now()
+			_, err := c.group.Post(extendKind, &Command{
+				Bytes: extendCommand("k", "t", long), TTL: long, Patience: time.Second,
+			}, inbox, nil)
+			require.NoError(t, err)
+			c.group.Flush()
+			require.ErrorIs(t, take(t, inbox, 1)[0].Err, ErrUndecided)
+			require.InDelta(t, want, time.Since(start), float64(tickMost))
+		}, withConfig(func(config *Config) { config.VoteTimeout, config.ShedAfter = configured, time.Minute }))
+	}
+}
+
 func TestWhatCannotBeSentIsNotPosted(t *testing.T) { // R26
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		inbox := NewOutcomes()

@@ -34,6 +34,8 @@ type round struct {
 	itself  [1]*round // what members returns for any other round
 	inbox   *Outcomes // for a posted round: where it goes when it is decided
 	tag     any       // of a posted round
+	// patience is how long a posted round's votes are waited for at least; zero for others.
+	patience time.Duration
 
 	// discounted are the nodes that it was sent to, and whose vote must not make a lock, since they may have forgotten another
 	// (R23). On a claim it has failed already; whatever else sets a key must look here.
@@ -207,7 +209,7 @@ func (r *round) clear() {
 	}
 	r.ctx, r.kind, r.receipt, r.discounted = nil, nil, Receipt{}, 0
 	r.key, r.form = Part{}, nil
-	r.inbox, r.tag = nil, nil
+	r.inbox, r.tag, r.patience = nil, nil, 0
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}

@@ -156,7 +156,7 @@ func (g *Group) judgeRound(r *round, now time.Duration, unread Set) time.Duratio
 		if votedOf(w).Has(i) {
 			continue
 		}
-		deadline := r.at + n.voteTimeout(r.ttl)
+		deadline := r.at + max(n.voteTimeout(r.ttl), r.patience)
 		if now >= deadline && unread.Has(i) && now < max(deadline+grace, g.excused) {
 			deadline = now + time.Millisecond // its bytes are here, we have only not read them (R6)
 		}

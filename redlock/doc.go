@@ -22,8 +22,18 @@
 //     tell that the lock may be had (wait.go), or for a random time (retryDelay), and begins again at 1 with another token.
 //
 // [Lock.Release] and the release of step 5 are release.lua: delete if it is ours; or DELEX (Redis 8.4) or DELIFEQ (Valkey
-// 9.0), which do the same for less, while every node that is up has it and the user may run it. [Lock.Extend] is extend.lua: lengthen if
-// it is ours; it never shortens, and creates nothing.
+// 9.0), which do the same for less, while every node that is up has it and the user may run it. [Lock.Extend] is extend.lua:
+// lengthen if it is ours; it never shortens, and creates nothing.
+//
+// # Holding
+//
+// [Client.Hold] keeps a lock until it is released: it is renewed at a third of its validity, and tried again until the end
+// (renewal.go decides, keeper.go does, for all holds with one goroutine). Its context ends by the local clocks, a little
+// before the validity does, whatever nodes and renewals are doing, with a cause that says what each node said. [Client.Do] is
+// acquire, hold, run, release. What is worked under a hold must end with its context; and who was paused between a look at it
+// and the act that follows is in the case of the first point of the list below.
+//
+//	err := client.Do(ctx, "invoice:7", 10*time.Second, func(ctx context.Context) error { … })
 //
 // # What is promised
 //

@@ -146,6 +146,42 @@ func ExampleLock_Extend() {
 }
 
 // The error of a release says whether the work was done under the lock to its end.
+func ExampleClient_Do() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	err := client.Do(ctx, "invoice:7", 10*time.Second, func(ctx context.Context) error {
+		work(ctx) // must end when ctx does: the lock may be lost
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func ExampleClient_Hold() {
+	client, stop := inMemory()
+	defer stop()
+
+	hold, err := client.Hold(context.Background(), "invoice:7", redlock.HoldOptions{
+		TTL:     10 * time.Second, // how long it outlives this process, if that dies
+		MaxHold: time.Hour,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	work(hold.Context())
+	if err := hold.Err(); err != nil {
+		fmt.Println("what was done may have been done by another too:", err)
+	}
+	fmt.Println(hold.Release(context.Background()))
+	fmt.Println(context.Cause(hold.Context()))
+	// Output:
+	// <nil>
+	// redlock: lock was released
+}
+
 func ExampleLock_Release() {
 	client, stop := inMemory()
 	defer stop()

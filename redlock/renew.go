@@ -43,7 +43,8 @@ func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest t
 func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) error {
 	c := h.client
 	h.asked = begun
-	command := multiplex.Command{Key: c.keyPart(h.lock.resource), TTL: h.lock.ttl}
+	// Nobody waits for it, so a vote has all the time that it may have at most (R6).
+	command := multiplex.Command{Key: c.keyPart(h.lock.resource), TTL: h.lock.ttl, Patience: h.lock.ttl / 10}
 	kind := extendKind
 	if h.options.Heal {
 		kind = healKind
