@@ -30,6 +30,7 @@ type pair struct {
 	holder, waiter   client
 	first, next      []time.Duration
 	rounds, resource int
+	unsure           int // releases of the holder that no quorum confirmed
 }
 
 func openPair(name string, urls []string) (*pair, error) {

@@ -72,8 +72,8 @@ func run(ctx context.Context, f *flags, out io.Writer) error {
 		defer p.close()
 		pairs = append(pairs, p)
 	}
-	fmt.Fprintf(out, "%-8s %7s %8s %7s | %10s %10s %10s | %10s %10s\n",
-		"impl", "hold", "waiters", "rounds", "first p50", "p99", "max", "next p50", "p99")
+	fmt.Fprintf(out, "%-8s %7s %8s %7s | %10s %10s %10s | %10s %10s | %6s\n",
+		"impl", "hold", "waiters", "rounds", "first p50", "p99", "max", "next p50", "p99", "unsure")
 	for _, hold := range f.Hold {
 		for _, waiters := range f.Waiters {
 			if err := measure(ctx, f, pairs, hold, waiters, out); err != nil {
