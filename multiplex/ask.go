@@ -13,7 +13,7 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 	if err := ctx.Err(); err != nil && !kind.Release {
 		return Receipt{}, err
 	}
-	r, receipt, lead, err := g.enter(ctx, kind, cmd)
+	r, receipt, lead, err := g.enter(ctx, kind, cmd, nil, nil)
 	if err != nil {
 		return receipt, err
 	}
@@ -52,8 +52,11 @@ func (g *Group) Tell(kind *Kind, cmd *Command) {
 	}
 }
 
-// enter gives a command its place in the log. lead says that the caller has got the flusher's role.
-func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, receipt Receipt, lead bool, err error) {
+// enter gives a command its place in the log. lead says that the caller has got the flusher's role. inbox and tag are those of
+// a posted command. (They are not part of Command: what is kept of a thing makes all that it points to escape.)
+func (g *Group) enter(
+	ctx context.Context, kind *Kind, cmd *Command, inbox *Outcomes, tag any,
+) (r *round, receipt Receipt, lead bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || g.closing && !kind.Release {
@@ -72,6 +75,7 @@ func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, 
 		g.claims.Add(1)
 	}
 	r = g.log.take(g)
+	r.inbox, r.tag = inbox, tag
 	receipt = Receipt{Sent: g.live, Pos: g.log.head}
 	lead = g.admit(r, ctx, kind, cmd, 2)
 	return r, receipt, lead, nil
@@ -95,7 +99,7 @@ func (g *Group) fullLog() bool {
 func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
 	r.begin(kind, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
-	if cmd.inbox != nil {
+	if r.inbox != nil {
 		r.post(cmd)
 	}
 	g.longest = max(g.longest, cmd.TTL)
@@ -104,9 +108,9 @@ func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, h
 		r.key = cmd.Key
 	}
 	g.wakeWatch(r)
-	if kind.Merger != nil && (cmd.inbox != nil || ctx != nil && ctx.Err() == nil) {
+	if kind.Merger != nil && (r.inbox != nil || ctx != nil && ctx.Err() == nil) {
 		g.gathered = append(g.gathered, r)
-		if cmd.inbox != nil {
+		if r.inbox != nil {
 			g.unpacked += len(cmd.Bytes)
 			return false // Flush follows
 		}
@@ -115,7 +119,7 @@ func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, h
 	if kind.Behind {
 		g.pack()
 	}
-	return g.place(r, cmd.Bytes) && cmd.inbox == nil && g.takeFlush()
+	return g.place(r, cmd.Bytes) && r.inbox == nil && g.takeFlush()
 }
 
 // place counts the votes of the nodes that are not there, or do not count, as failed, and puts the round into the log. It

@@ -21,11 +21,8 @@ func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receip
 	if kind.Undo != nil {
 		panic("multiplex: a claim cannot be posted")
 	}
-	posted := Command{
-		Bytes: cmd.Bytes, Key: cmd.Key, TTL: cmd.TTL, Receipt: cmd.Receipt, Patience: cmd.Patience, inbox: inbox, tag: tag,
-	}
 	var nobody context.Context // nil, as for every round that no caller waits for
-	_, receipt, _, err := g.enter(nobody, kind, &posted)
+	_, receipt, _, err := g.enter(nobody, kind, cmd, inbox, tag)
 	return receipt, err
 }
 
@@ -163,7 +160,6 @@ func (r *round) answers(w uint64) []Answer {
 // post readies a round whose outcome goes to an inbox. It counts as one that waits, and as asleep, before anybody can see it:
 // whoever decides it takes it off that count and hands it over (see rouse). The caller holds the mutex.
 func (r *round) post(cmd *Command) {
-	r.inbox, r.tag = cmd.inbox, cmd.tag
 	if r.group.config.VoteTimeout == 0 {
 		r.patience = cmd.Patience
 	}

