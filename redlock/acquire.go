@@ -69,8 +69,8 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 //
 // Callers of one client that wait for the same resource are served in the order in which they came, and only the first of
 // them asks the nodes; between clients, and towards TryAcquire, there is no order. Where others hold the lock, the nodes
-// tell the first when it is released or expires (CLIENT TRACKING, over RESP3), and it tries a millisecond later at most, or
-// within a second if it is told nothing. Where the nodes cannot tell, and after the other errors, it tries again after a
+// tell the first when it is released (CLIENT TRACKING, over RESP3) and when it will expire, and it tries then; if it is told
+// nothing, within a second. Where the nodes cannot tell, and after the other errors, it tries again after a
 // random delay that doubles up to 200 ms. With Config.MaxTries or Config.Poll each caller does so by itself.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	start, tries := startIf(c.tracer.AcquireDone != nil), 0

@@ -26,7 +26,7 @@ type session struct {
 	db     int
 	authed bool
 	name   string
-	// As CLIENT TRACKING and CLIENT CACHING left them. Written by the executor, tracks under the node's lock.
+	// As CLIENT TRACKING and CLIENT CACHING left them.
 	tracks, caching bool
 
 	// Guarded by the node's mu.
