@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -397,8 +398,16 @@ func (s *Server) args() []string {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append(append(args, s.opts.Args...), s.extra...)
+	args = append(append(args, s.opts.Args...), s.extra...)
+	if s.port != 0 && slices.Contains(args, "--cluster-enabled") {
+		args = append(args, "--cluster-port", strconv.Itoa(s.port-belowPort))
+	}
+	return args
 }
+
+// belowPort is how far below a server's port that of its cluster bus is. By default it is 10,000 above, where the kernel may
+// have given it to some client.
+const belowPort = lastPort - firstPort
 
 // socket has a name of one letter, see Start.
 func (s *Server) socket() string { return filepath.Join(s.dir, "s") }
