@@ -114,6 +114,24 @@ func TestPolledCloseBeforeACallerLeaves(t *testing.T) {
 	within(t, 5*time.Second, "Close", func() { assert.NoError(t, <-closed) })
 }
 
+// Close while somebody looks out, who is told by the ends of the connections: nobody but the group's goroutine can read those.
+func TestPolledCloseWhileSomebodyLooksOut(t *testing.T) {
+	redistest.NoLeaks(t)
+	nodes := startWireNodes(t, 3)
+	for range 20 {
+		g := onWire(t, nodes)
+		l := g.Lookout([]byte("k"))
+		require.True(t, l.Ask())
+		soon(t, "the answers", func() bool {
+			g.tracker.mu.Lock()
+			defer g.tracker.mu.Unlock()
+			return l.held.Len() == 3
+		})
+		closesInTime(t, g)
+		within(t, 5*time.Second, "the signal", func() { <-l.Signal() })
+	}
+}
+
 // Close where there never was a connection, while the watch has looked already.
 func TestPolledCloseWithNobodyThere(t *testing.T) {
 	redistest.NoLeaks(t)
