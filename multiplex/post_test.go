@@ -86,6 +86,7 @@ func TestAPostedOutcomeTellsWhatEachNodeSaid(t *testing.T) { // R13
 		c.nodes[2].Refuse("-OOM command not allowed")
 		c.nodes[3].DB().Delete("k")
 		c.nodes[4].DB().Delete("k")
+		c.links[4].Latency(5*ms, 0) // so this one decides
 		inbox := NewOutcomes()
 		require.NoError(t, c.postExtend(inbox, "k", "t", "tag"))
 		c.group.Flush()
