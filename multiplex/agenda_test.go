@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -245,6 +246,7 @@ func TestNodeKeepsItsDebtsPlanned_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
 		time.Sleep(trip)
+		synctest.Wait() // what the reader owns is ours then
 		g, n := c.group, c.group.nodes[0]
 		r := &round{group: g, kind: releaseKind, ttl: time.Second, receipt: receipt, command: releaseCommand("k", "t")}
 		g.mu.Lock()

@@ -73,7 +73,7 @@ func (n *node) cast(r *round, v Vote, why *fault) {
 	b := &n.counters.batch
 	if !r.vote(n.index, v, why) {
 		b.late++
-		if votedOf(r.word.Load()).Has(n.index) {
+		if votedOf(r.word.Load()).Has(n.index) && !(r.kind.Mode == Claim && r.discounted.Has(n.index)) {
 			b.overdue++
 		}
 		return

@@ -117,6 +117,10 @@ type Kind struct {
 	Native []Form
 	// Behind puts the command behind all that wait to be merged, which others may overtake: it undoes one of those.
 	Behind bool
+	// Creates marks a script that may set a key which was not there. It is not sent again after a node has lost it, or it would
+	// come behind the release that stood behind it, which may be native or know its script already, and leave a key that
+	// nobody undoes (R8): its vote has failed, and the node gets the script for the next time.
+	Creates bool
 }
 
 // A Command is what Ask and Tell send. It is read during the call only; its bytes are copied, so they may stand in the

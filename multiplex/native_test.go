@@ -405,6 +405,7 @@ func TestCureOfASurpriseFails(t *testing.T) {
 		c.group.mu.Lock()
 		n.lane.queued = append(n.lane.queued, make([]laneEntry, n.lane.room())...)
 		c.group.mu.Unlock()
+		synctest.Wait() // from now on we are its reader, who owns what it counts
 		r := &round{group: c.group, kind: nativeKind, ttl: long, receipt: l.receipts[1], form: &forms[0],
 			command: releaseCommand("k1", "t"), key: releaseKey("k1", "t")}
 		r.itself[0] = r

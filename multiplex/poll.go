@@ -195,8 +195,8 @@ func (p *poller) serve() {
 			}
 		}
 		p.giveUp()
-		if !p.awaited() {
-			break
+		if !p.awaited() || p.stopped() {
+			break // when the group is closed, serveOthers ends all connections, which is what lookouts wait for then
 		}
 	}
 	g := p.group

@@ -114,6 +114,86 @@ func TestPolledCloseBeforeACallerLeaves(t *testing.T) {
 	within(t, 5*time.Second, "Close", func() { assert.NoError(t, <-closed) })
 }
 
+// Close while somebody looks out, who is told by the ends of the connections: nobody but the group's goroutine can read those.
+func TestPolledCloseWhileSomebodyLooksOut(t *testing.T) {
+	redistest.NoLeaks(t)
+	nodes := startWireNodes(t, 3)
+	for range 20 {
+		g := onWire(t, nodes)
+		l := g.Lookout([]byte("k"))
+		require.True(t, l.Ask())
+		soon(t, "the answers", func() bool {
+			g.tracker.mu.Lock()
+			defer g.tracker.mu.Unlock()
+			return l.held.Len() == 3
+		})
+		closesInTime(t, g)
+		within(t, 5*time.Second, "the signal", func() { <-l.Signal() })
+	}
+}
+
+// The same while others post and look out, and leave at any time.
+func TestPolledCloseAmongAll(t *testing.T) {
+	redistest.NoLeaks(t)
+	nodes := startWireNodes(t, 3)
+	for round := range 60 {
+		g := onWire(t, nodes)
+		var wg sync.WaitGroup
+		for i := range round % 4 {
+			wg.Go(func() { callUntilClosed(t, g, i) })
+		}
+		wg.Go(func() { postUntilClosed(t, g) })
+		wg.Go(func() { lookOutUntilClosed(g) })
+		time.Sleep(rand.N(5 * time.Millisecond))
+		if round%3 == 0 {
+			nodes[round%2].drop()
+		}
+		closesInTime(t, g)
+		within(t, 5*time.Second, "the others", wg.Wait)
+		require.NoError(t, g.settled())
+		require.Zero(t, g.poller.attached.Load())
+		require.Zero(t, g.tracker.listening.Load())
+	}
+}
+
+func postUntilClosed(t testing.TB, g *Group) {
+	inbox, room := NewOutcomes(), make([]Outcome, 0, 7)
+	for {
+		posted := 0
+		for range rand.N(30) {
+			switch _, err := g.Post(extendKind, &Command{Bytes: extendCommand("k", "t", long), TTL: long}, inbox, nil); {
+			case err == nil:
+				posted++
+			case errors.Is(err, ErrClosed):
+				return // and the outcomes are for nobody
+			}
+		}
+		g.Flush()
+		for posted > 0 {
+			got := inbox.Take(room[:0])
+			if posted -= len(got); len(got) == 0 {
+				<-inbox.Ready()
+			}
+		}
+		assert.Zero(t, posted, "an outcome came twice")
+	}
+}
+
+func lookOutUntilClosed(g *Group) {
+	l := g.Lookout([]byte("k"))
+	defer l.Stop()
+	for g.stopped.Err() == nil {
+		if !l.Ask() {
+			time.Sleep(100 * time.Microsecond)
+			continue
+		}
+		select {
+		case <-l.Signal():
+		case <-time.After(rand.N(2 * time.Millisecond)):
+		}
+	}
+}
+
 // Close where there never was a connection, while the watch has looked already.
 func TestPolledCloseWithNobodyThere(t *testing.T) {
 	redistest.NoLeaks(t)

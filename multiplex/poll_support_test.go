@@ -141,13 +141,18 @@ func (n *wireNode) answer(args []string) (answer string, hangUp bool) {
 		answer = "+OK\r\n"
 	case "EVALSHA":
 		answer = ":1\r\n"
+	case "PTTL":
+		return ":100000\r\n", false
 	case "PING":
 		return "+PONG\r\n", false
 	case "HELLO":
 		return "%2\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n", false
 	case "CLIENT":
-		if args[1] == "KILL" {
+		switch args[1] {
+		case "KILL":
 			return ":1\r\n", false
+		case "TRACKING", "CACHING":
+			return "+OK\r\n", false
 		}
 		return "-ERR unknown subcommand\r\n", false
 	default:

@@ -184,6 +184,9 @@ func TestRestartedNodeIsQuarantined_R23(t *testing.T) {
 		time.Sleep(trip)
 		_, there := c.nodes[2].Get("k")
 		assert.True(t, there, "it gets the command")
+		counts := c.status(2).Counts
+		assert.EqualValues(t, 1, counts.Quarantined)
+		assert.Zero(t, counts.Overdue, "it answered as fast as the others")
 		assert.NoError(t, c.extend(background, "k", "t", 2*long))
 
 		// Its grant does not make a quorum, and as soon as the others say no that is the answer.

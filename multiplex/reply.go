@@ -160,7 +160,8 @@ func (e *RefusalError) Error() string {
 }
 
 // cure sends the scripts and then the round's command again, on the same connection, whether or not anybody waits for it
-// (R24). The round's vote waits for that reply. It reports false when the lane is full; then the vote is a failed one.
+// (R24). The round's vote waits for that reply. It reports false when the lane is full, or the command must not come behind
+// what followed it (Kind.Creates); then the vote is a failed one.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()
@@ -171,6 +172,10 @@ func (n *node) cure(r *round, why conn.Class) bool {
 				return false
 			}
 		}
+	}
+	if r.kind.Creates {
+		g.prompt()
+		return false
 	}
 	if !n.lane.add(laneEntry{purpose: again, round: r}, r.command) {
 		return false

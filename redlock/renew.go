@@ -11,7 +11,7 @@ import (
 var (
 	// healKind is an extension that may set the key again. It is not merged: a release must be owed by every node that it went
 	// to, and which those are is known at once only for a command that gets its place in the log at once (R8).
-	healKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeHeal, Script: true}
+	healKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeHeal, Script: true, Creates: true}
 	// shortenKind is the release of a lock that is to stand for a while. It stands behind every renewal that was posted, since
 	// one that came after it would give the key its whole TTL again.
 	shortenKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Behind: true}

@@ -1,0 +1,60 @@
+package multiplex
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const restoreSource = "restore"
+
+// restoreKind sets a key again that is missing, as a healing extension does.
+var restoreKind = &Kind{Mode: Confirm, Judge: judgeInteger, Script: true, Creates: true}
+
+func withRestore(c *cluster) {
+	c.config.Cure = append(c.config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", restoreSource))
+	for _, n := range c.nodes {
+		n.Script(restoreSource, func(keys, args []string, db *redistest.DB) any {
+			db.Set(keys[0], args[0], long)
+			return 1
+		})
+	}
+}
+
+func restoreCommand(key, token string) []byte {
+	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(restoreSource), "1", key, token)
+}
+
+// What sets a key is not sent again where its script was lost: it would come behind its own release, which is native and
+// needs no script, or finds one that another client has loaded meanwhile, and nobody would undo it (R8, R24).
+func TestNoCureOvertakesTheRelease_R8(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) { // the handshake does not load this script
+		receipt := c.mustClaim("k")
+		time.Sleep(trip)
+		inbox := NewOutcomes()
+		post := func() {
+			_, err := c.group.Post(restoreKind, &Command{Bytes: restoreCommand("k", "t"), TTL: long}, inbox, nil)
+			require.NoError(t, err)
+		}
+		post()
+		require.NoError(t, c.release(background, "k", "t", long, receipt)) // native, and right behind
+		time.Sleep(10 * trip)
+		assert.Empty(t, c.keys(), "what was released stays released")
+		assert.Zero(t, c.debts())
+		o := take(t, inbox, 1)[0]
+		assert.ErrorIs(t, o.Err, ErrUndecided)
+		var why *RefusalError
+		require.ErrorAs(t, o.Err, &why)
+		assert.Equal(t, conn.ClassNoScript, why.Class)
+
+		post() // and the next one finds its script
+		c.group.Flush()
+		assert.NoError(t, take(t, inbox, 1)[0].Err)
+		c.healthy()
+	}, native("DELEX"), withRestore)
+}
