@@ -140,13 +140,14 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	return h, false, nil
 }
 
-// abandon gives back a lock that nobody gets (R7).
+// abandon gives back a lock that nobody gets (R7), and calls who waits for it here: its SET stands behind that.
 func (c *Client) abandon(lock Lock) {
 	var room [commandRoom]byte
 	c.group.Tell(releaseKind, &multiplex.Command{
 		Bytes: c.appendRelease(room[:0], lock.resource, &lock.token), Key: c.keyPart(lock.resource),
 		TTL: lock.ttl, Receipt: lock.receipt,
 	})
+	c.queues.released(lock.resource)
 }
 
 func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOptions) *Hold {
@@ -266,7 +267,11 @@ func (h *Hold) lose(refused bool) {
 	why := lostError(refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
 	if context.Cause(h.context) == error(why) {
-		h.client.holdLost(HoldInfo{Resource: h.lock.resource, Since: h.begun.at, Until: h.end(), Err: why})
+		until := h.client.keeper.clock().at
+		if end := h.end(); end.Before(until) {
+			until = end
+		}
+		h.client.holdLost(HoldInfo{Resource: h.lock.resource, Since: h.begun.at, Until: until, Err: why})
 	}
 }
 

@@ -140,7 +140,8 @@ func (k *keeper) run() {
 		case <-k.wake:
 		case <-k.inbox.Ready():
 		case <-k.stop:
-			k.turn() // what has come since; the group is closed
+			for k.settle() { // all that has come since: the group is closed, and whoever closes again waits for these answers
+			}
 			return
 		}
 		for k.turn() {
@@ -268,11 +269,11 @@ func (k *keeper) replace(h *Hold, now instant) {
 }
 
 // settle takes outcomes from the inbox. The time at which they are judged is read after they were taken: they were complete by
-// then, and a renewal counts only if it was complete before the old validity ended (R10).
-func (k *keeper) settle() {
+// then, and a renewal counts only if it was complete before the old validity ended (R10). It reports whether there were any.
+func (k *keeper) settle() bool {
 	k.outcomes = k.inbox.Take(k.outcomes[:0])
 	if len(k.outcomes) == 0 {
-		return
+		return false
 	}
 	now := k.clock()
 	for i, o := range k.outcomes {
@@ -283,6 +284,7 @@ func (k *keeper) settle() {
 		}
 		k.outcomes[i] = multiplex.Outcome{}
 	}
+	return true
 }
 
 // settleOne feeds the outcome of a renewal to its hold.
