@@ -207,6 +207,7 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 		h.said.CompareAndSwap(nil, underWay)
 		if err := h.renew(now, k.room[:0], k.inbox); err != nil {
 			h.said.Store(&account{err: err})
+			k.client.stats.extensions.count(translate(err, ErrNotHeld))
 			act = h.step(onFailure, now, rand.Float64())
 		} else {
 			posted = true
@@ -297,10 +298,14 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 			event = onRefusal
 		}
 	}
-	k.client.stats.extensions.count(translate(o.Err, ErrNotHeld))
+	said := translate(o.Err, ErrNotHeld)
 	h.mu.Lock()
+	if said == nil && now.since(h.granted) >= h.renewal.validity {
+		said = ErrExpired
+	}
 	act := h.step(event, now, rand.Float64())
 	h.mu.Unlock()
+	k.client.stats.extensions.count(said)
 	if act == toLose {
 		h.lose(event == onRefusal)
 	}
