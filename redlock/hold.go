@@ -215,8 +215,12 @@ func (h *Hold) Release(ctx context.Context) error {
 func (h *Hold) giveBack(ctx context.Context, lock *Lock) error {
 	var room [commandRoom]byte
 	kind, command := h.undo(lock, room[:0])
-	if kind == releaseKind && h.client.queues.has(lock.resource) {
-		kind, command.Queued = handoverKind, h.client.handover(lock.resource)
+	if h.client.queues.has(lock.resource) {
+		if kind == releaseKind {
+			kind = handoverKind
+		}
+		// Where MinHold lets the keys stand, who waits finds that out, and asks the nodes when they end.
+		command.Queued = h.client.handover(lock.resource)
 	}
 	_, err := h.client.group.Ask(ctx, kind, &command)
 	if err == nil {
