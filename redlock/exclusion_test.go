@@ -82,6 +82,7 @@ type contest struct {
 	restarts bool
 	maxTTL   time.Duration
 	holds    bool // half of the locks renew themselves; see hold_exclusion_test.go
+	upgrades bool // nodes get a native command of release, and lose it again (R25)
 
 	// What is broken on purpose.
 	liars      int // nodes that grant everything and keep nothing
@@ -133,6 +134,9 @@ func (c contest) run(t *testing.T) *referee {
 		}
 		if c.faults {
 			wg.Go(func() { c.misfortune(ctx, m, links, random) })
+		}
+		if c.upgrades {
+			wg.Go(func() { c.upgrade(ctx, m) })
 		}
 		if c.restarts {
 			wg.Go(func() { c.forget(ctx, m) })

@@ -28,7 +28,9 @@ type HoldOptions struct {
 	MinHold time.Duration
 	// Heal has each renewal set the key again on nodes that have forgotten it, unless they have given it to somebody else, and
 	// count as grants where that is safe (R10): so a lock survives more restarts one after another than a quorum does. It
-	// costs the nodes a command for each renewal, where others travel together. If zero, a missing key is a refusal.
+	// costs the nodes a command for each renewal, where others travel together. Set Config.MaxTTL with it: otherwise a hold
+	// does not notice that so many nodes restarted empty at once that others could have had the lock meanwhile. If zero, a
+	// missing key is a refusal.
 	Heal bool
 }
 
