@@ -59,6 +59,8 @@ func TestMutualExclusionNeedsEachOfItsParts(t *testing.T) {
 		"compare before delete":         {nodes: 3, deletesAny: true},
 		"extensions that only lengthen": {nodes: 3, shortens: true},
 		"the quarantine":                {nodes: 5, restarts: true},
+		"a quorum, for holds":           {nodes: 3, liars: 1, onlyHolds: true},
+		"the quarantine, for holds":     {nodes: 5, restarts: true, onlyHolds: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for c.seed = range 20 {
@@ -82,7 +84,9 @@ type contest struct {
 	restarts bool
 	maxTTL   time.Duration
 	holds    bool // half of the locks renew themselves; see hold_exclusion_test.go
-	upgrades bool // nodes get a native command of release, and lose it again (R25)
+	// onlyHolds has all of them do so.
+	onlyHolds bool
+	upgrades  bool // nodes get a native command of release, and lose it again (R25)
 
 	// What is broken on purpose.
 	liars      int // nodes that grant everything and keep nothing
@@ -129,7 +133,7 @@ func (c contest) run(t *testing.T) *referee {
 				id: i, client: clients[i/contestWorkers], referee: r,
 				random: rand.New(rand.NewPCG(c.seed, uint64(i))),
 			}
-			w.holds = c.holds
+			w.holds, w.onlyHolds = c.holds, c.onlyHolds
 			wg.Go(func() { w.work(ctx) })
 		}
 		if c.faults {
@@ -245,7 +249,8 @@ type contestant struct {
 	client  *Client
 	referee *referee
 	random  *rand.Rand
-	holds   bool
+
+	holds, onlyHolds bool
 }
 
 func (w *contestant) work(ctx context.Context) {
@@ -260,7 +265,7 @@ func (w *contestant) span(most time.Duration) time.Duration { return spanOf(w.ra
 func (w *contestant) ttl() time.Duration { return 50*ms + w.span(100*ms) }
 
 func (w *contestant) once(ctx context.Context, resource string) {
-	if w.holds && w.random.IntN(2) == 0 {
+	if w.onlyHolds || w.holds && w.random.IntN(2) == 0 {
 		w.onceHeld(ctx, resource)
 		return
 	}
