@@ -56,7 +56,7 @@ func (g *Group) Tell(kind *Kind, cmd *Command) {
 func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, receipt Receipt, lead bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || g.closing && !kind.Release {
+	if g.closed || g.refusing && !kind.Release {
 		return nil, Receipt{}, false, ErrClosed
 	}
 	if !kind.Release {

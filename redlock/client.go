@@ -289,6 +289,7 @@ func (c *Client) Nodes() []NodeStatus {
 // ErrClosed in any case. Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not
 // return: it is waited for a second, and told nothing more.
 func (c *Client) Close(ctx context.Context) error {
+	c.group.Refuse() // what is released now is for others
 	c.keeper.wind(ctx)
 	err := c.group.Close(ctx)
 	c.keeper.halt()

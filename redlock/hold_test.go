@@ -490,6 +490,40 @@ func TestReleaseOnCloseIsBounded(t *testing.T) {
 	}
 }
 
+// What Close releases is for others: it refuses new work from its first moment on, also while it waits for those answers, or
+// a caller of this client would get a lock that nobody can release any more (R28).
+func TestCloseTakesNoNewLocks(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{ReleaseOnClose: true})
+		mustHold(t, c, "r", HoldOptions{})
+		var wg sync.WaitGroup
+		for i := range 2 * releasesAtOnce {
+			wg.Go(func() {
+				_, err := c.TryHold(context.Background(), fmt.Sprint("r", i), HoldOptions{TTL: holdTTL})
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		w := waits(t.Context(), c, "r")
+		for i := range m.nodes {
+			m.delay(i, 10*ms)
+		}
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			assert.NoError(t, c.Close(context.Background()))
+		}()
+		time.Sleep(ms)
+		_, err := c.TryAcquire(t.Context(), "other", holdTTL)
+		require.Equal(t, ErrClosed, err)
+		<-w.done
+		require.Equal(t, ErrClosed, w.err)
+		<-closed
+		time.Sleep(20 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
 // A Close that has no time leaves answers unread, more than the keeper takes at once: who closes again must not wait for them.
 func TestCloseAfterAHastyClose(t *testing.T) { // R28
 	simulated(t, 3, func(t *testing.T, m *memory) {
