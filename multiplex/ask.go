@@ -59,7 +59,7 @@ func (g *Group) enter(
 ) (r *round, receipt Receipt, lead bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || g.closing && !kind.Release {
+	if g.closed || g.refusing && !kind.Release {
 		return nil, Receipt{}, false, ErrClosed
 	}
 	if !kind.Release {

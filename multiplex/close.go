@@ -11,7 +11,7 @@ import (
 func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
 	again := g.closing
-	g.closing = true
+	g.refusing, g.closing = true, true
 	g.mu.Unlock()
 	if again {
 		<-g.gone
@@ -21,6 +21,14 @@ func (g *Group) Close(ctx context.Context) error {
 	g.halt()
 	close(g.gone)
 	return err
+}
+
+// Refuse is what Close does first: from now on everything but releases is refused with ErrClosed. It is for who has to release
+// much before closing, and waits for nothing.
+func (g *Group) Refuse() {
+	g.mu.Lock()
+	g.refusing = true
+	g.mu.Unlock()
 }
 
 // Done is closed when the group is, for those who wait to ask again.

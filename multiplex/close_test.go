@@ -40,6 +40,21 @@ func TestCloseIdle(t *testing.T) {
 	})
 }
 
+// Who releases much before closing has nothing new let in meanwhile, and Close has still all to do.
+func TestRefuse_R28(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		c.group.Refuse()
+		_, err := c.claim(background, "k2", "t", long)
+		assert.Equal(t, ErrClosed, err)
+		assert.Equal(t, ErrClosed, c.extend(background, "k", "t", long))
+		assert.NoError(t, c.release(background, "k", "t", long, receipt))
+		assert.NoError(t, c.group.Close(background))
+		c.closed()
+		assert.Empty(t, c.keys())
+	})
+}
+
 // Close in every state of a node's life.
 func TestCloseInEveryState(t *testing.T) {
 	states := map[State]func(c *cluster){

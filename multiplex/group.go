@@ -177,7 +177,8 @@ type Group struct {
 	flushing bool
 	holding  bool          // nobody flushes: whoever hands out answers will
 	lanes    bool          // some node's lane waits to be written
-	closing  bool          // Close was called: no new work but releases
+	refusing bool          // no new work but releases
+	closing  bool          // Close was called
 	closed   bool          // nothing is sent any more
 	tickAt   atomic.Int64  // when the watch looks next, on the group's clock; also read without the mutex
 	timer    *time.Timer   // wakes the watch; its Reset needs the mutex

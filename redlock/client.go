@@ -50,8 +50,9 @@ type Config struct {
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// ClientName is what CLIENT LIST shows. If zero, none is set.
 	ClientName string
-	// ReleaseOnClose has Close release the locks that Hold and Do hold. If zero, they stay until their TTL ends, as a plain
-	// Lock does in any case (R28).
+	// ReleaseOnClose has Close release the locks that Hold and Do hold, right when their contexts end: wait for the work under
+	// them before, or others have the lock while it comes to its end. If zero, they stay until their TTL ends, as a plain Lock
+	// does in any case (R28).
 	ReleaseOnClose bool
 	// Portable has a goroutine read from each node, as it is with TLS, with NetDial and on systems other than Linux. If
 	// zero, callers read their own replies from plain TCP and unix sockets where that can be had.
@@ -288,6 +289,7 @@ func (c *Client) Nodes() []NodeStatus {
 // ErrClosed in any case. Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not
 // return: it is waited for a second, and told nothing more.
 func (c *Client) Close(ctx context.Context) error {
+	c.group.Refuse() // what is released now is for others
 	c.keeper.wind(ctx)
 	err := c.group.Close(ctx)
 	c.keeper.halt()

@@ -59,6 +59,8 @@ func TestMutualExclusionNeedsEachOfItsParts(t *testing.T) {
 		"compare before delete":         {nodes: 3, deletesAny: true},
 		"extensions that only lengthen": {nodes: 3, shortens: true},
 		"the quarantine":                {nodes: 5, restarts: true},
+		"a quorum, for holds":           {nodes: 3, liars: 1, onlyHolds: true},
+		"the quarantine, for holds":     {nodes: 5, restarts: true, onlyHolds: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for c.seed = range 20 {
@@ -81,6 +83,10 @@ type contest struct {
 	// restarts has nodes come back empty; maxTTL is Config.MaxTTL (R23).
 	restarts bool
 	maxTTL   time.Duration
+	holds    bool // half of the locks renew themselves; see hold_exclusion_test.go
+	// onlyHolds has all of them do so.
+	onlyHolds bool
+	upgrades  bool // nodes get a native command of release, and lose it again (R25)
 
 	// What is broken on purpose.
 	liars      int // nodes that grant everything and keep nothing
@@ -127,10 +133,14 @@ func (c contest) run(t *testing.T) *referee {
 				id: i, client: clients[i/contestWorkers], referee: r,
 				random: rand.New(rand.NewPCG(c.seed, uint64(i))),
 			}
+			w.holds, w.onlyHolds = c.holds, c.onlyHolds
 			wg.Go(func() { w.work(ctx) })
 		}
 		if c.faults {
 			wg.Go(func() { c.misfortune(ctx, m, links, random) })
+		}
+		if c.upgrades {
+			wg.Go(func() { c.upgrade(ctx, m) })
 		}
 		if c.restarts {
 			wg.Go(func() { c.forget(ctx, m) })
@@ -239,6 +249,8 @@ type contestant struct {
 	client  *Client
 	referee *referee
 	random  *rand.Rand
+
+	holds, onlyHolds bool
 }
 
 func (w *contestant) work(ctx context.Context) {
@@ -253,6 +265,10 @@ func (w *contestant) span(most time.Duration) time.Duration { return spanOf(w.ra
 func (w *contestant) ttl() time.Duration { return 50*ms + w.span(100*ms) }
 
 func (w *contestant) once(ctx context.Context, resource string) {
+	if w.onlyHolds || w.holds && w.random.IntN(2) == 0 {
+		w.onceHeld(ctx, resource)
+		return
+	}
 	var lock Lock
 	var err error
 	if w.random.IntN(2) == 0 {
@@ -297,12 +313,22 @@ type referee struct {
 	grants     int
 	extensions int
 	refusals   int
+	renewals   int // holds that were renewed at least once
+	lost       int
 	violations []string
 }
 
 type hold struct {
 	by    int
 	until time.Time
+	hold  *Hold // of a lock that renews itself
+}
+
+func (h hold) isHeld(now time.Time) bool {
+	if h.hold != nil {
+		return h.hold.Err() == nil
+	}
+	return h.until.After(now)
 }
 
 func (r *referee) granted(resource string, by int, lock Lock) {
@@ -310,10 +336,10 @@ func (r *referee) granted(resource string, by int, lock Lock) {
 	defer r.mu.Unlock()
 	now := time.Now()
 	r.grants++
-	if h, ok := r.held[resource]; ok && h.until.After(now) {
+	if h, ok := r.held[resource]; ok && h.isHeld(now) {
 		r.violated("%s: granted to %d while %d holds it for another %v", resource, by, h.by, h.until.Sub(now))
 	}
-	r.held[resource] = hold{by, lock.Until()}
+	r.held[resource] = hold{by: by, until: lock.Until()}
 }
 
 func (r *referee) extended(resource string, by int, lock Lock) {
@@ -323,7 +349,7 @@ func (r *referee) extended(resource string, by int, lock Lock) {
 	if h, ok := r.held[resource]; !ok || h.by != by {
 		r.violated("%s: extended by %d, and %d holds it", resource, by, h.by)
 	}
-	r.held[resource] = hold{by, lock.Until()}
+	r.held[resource] = hold{by: by, until: lock.Until()}
 }
 
 // gaveUp comes before the release, from when on others may hold the lock.

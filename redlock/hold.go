@@ -28,7 +28,9 @@ type HoldOptions struct {
 	MinHold time.Duration
 	// Heal has each renewal set the key again on nodes that have forgotten it, unless they have given it to somebody else, and
 	// count as grants where that is safe (R10): so a lock survives more restarts one after another than a quorum does. It
-	// costs the nodes a command for each renewal, where others travel together. If zero, a missing key is a refusal.
+	// costs the nodes a command for each renewal, where others travel together. Set Config.MaxTTL with it: otherwise a hold
+	// does not notice that so many nodes restarted empty at once that others could have had the lock meanwhile. If zero, a
+	// missing key is a refusal.
 	Heal bool
 }
 
@@ -140,13 +142,14 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	return h, false, nil
 }
 
-// abandon gives back a lock that nobody gets (R7).
+// abandon gives back a lock that nobody gets (R7), and calls who waits for it here: its SET stands behind that.
 func (c *Client) abandon(lock Lock) {
 	var room [commandRoom]byte
 	c.group.Tell(releaseKind, &multiplex.Command{
 		Bytes: c.appendRelease(room[:0], lock.resource, &lock.token), Key: c.keyPart(lock.resource),
 		TTL: lock.ttl, Receipt: lock.receipt,
 	})
+	c.queues.released(lock.resource)
 }
 
 func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOptions) *Hold {
@@ -214,8 +217,12 @@ func (h *Hold) Release(ctx context.Context) error {
 func (h *Hold) giveBack(ctx context.Context, lock *Lock) error {
 	var room [commandRoom]byte
 	kind, command := h.undo(lock, room[:0])
-	if kind == releaseKind && h.client.queues.has(lock.resource) {
-		kind, command.Queued = handoverKind, h.client.handover(lock.resource)
+	if h.client.queues.has(lock.resource) {
+		if kind == releaseKind {
+			kind = handoverKind
+		}
+		// Where MinHold lets the keys stand, who waits finds that out, and asks the nodes when they end.
+		command.Queued = h.client.handover(lock.resource)
 	}
 	_, err := h.client.group.Ask(ctx, kind, &command)
 	if err == nil {
@@ -266,7 +273,11 @@ func (h *Hold) lose(refused bool) {
 	why := lostError(refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
 	if context.Cause(h.context) == error(why) {
-		h.client.holdLost(HoldInfo{Resource: h.lock.resource, Since: h.begun.at, Until: h.end(), Err: why})
+		until := h.client.keeper.clock().at
+		if end := h.end(); end.Before(until) {
+			until = end
+		}
+		h.client.holdLost(HoldInfo{Resource: h.lock.resource, Since: h.begun.at, Until: until, Err: why})
 	}
 }
 

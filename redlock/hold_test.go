@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -259,6 +260,22 @@ func TestADefiniteLossEndsAHoldAtOnce(t *testing.T) { // R13
 	})
 }
 
+// A hold that is lost before its validity is over has not lasted until then.
+func TestALossBeforeTheEndIsToldAsSuch(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		var told []HoldInfo
+		c := exactClient(t, m, Config{Tracer: &Tracer{HoldLost: func(i HoldInfo) { told = append(told, i) }}})
+		h := mustHold(t, c, "r", HoldOptions{})
+		for _, n := range m.nodes {
+			n.DB().Delete("r")
+		}
+		awaitEnd(t, h.Context())
+		time.Sleep(ms)
+		require.Len(t, told, 1)
+		require.LessOrEqual(t, told[0].Until.Sub(time.Now()), time.Duration(0))
+	})
+}
+
 func TestMaxHoldEndsTheContext(t *testing.T) { // R13
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -471,6 +488,72 @@ func TestReleaseOnCloseIsBounded(t *testing.T) {
 			require.Equal(t, ErrClosed, h.Err())
 		})
 	}
+}
+
+// What Close releases is for others: it refuses new work from its first moment on, also while it waits for those answers, or
+// a caller of this client would get a lock that nobody can release any more (R28).
+func TestCloseTakesNoNewLocks(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{ReleaseOnClose: true})
+		mustHold(t, c, "r", HoldOptions{})
+		var wg sync.WaitGroup
+		for i := range 2 * releasesAtOnce {
+			wg.Go(func() {
+				_, err := c.TryHold(context.Background(), fmt.Sprint("r", i), HoldOptions{TTL: holdTTL})
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		w := waits(t.Context(), c, "r")
+		for i := range m.nodes {
+			m.delay(i, 10*ms)
+		}
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			assert.NoError(t, c.Close(context.Background()))
+		}()
+		time.Sleep(ms)
+		_, err := c.TryAcquire(t.Context(), "other", holdTTL)
+		require.Equal(t, ErrClosed, err)
+		<-w.done
+		require.Equal(t, ErrClosed, w.err)
+		<-closed
+		time.Sleep(20 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+// A Close that has no time leaves answers unread, more than the keeper takes at once: who closes again must not wait for them.
+func TestCloseAfterAHastyClose(t *testing.T) { // R28
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{ReleaseOnClose: true})
+		k, real := c.keeper, c.keeper.clock
+		k.clock = func() instant {
+			select {
+			case <-k.ended:
+				time.Sleep(10 * ms) // its goroutine is kept from running while the group is closed
+			default:
+			}
+			return real()
+		}
+		var wg sync.WaitGroup
+		for i := range 8 * keeperBatch {
+			wg.Go(func() {
+				_, err := c.TryHold(context.Background(), fmt.Sprint("r", i), HoldOptions{TTL: holdTTL})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		m.silence()
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.ErrorIs(t, c.Close(ended), context.Canceled)
+		require.NoError(t, c.Close(context.Background()))
+		m.recover()
+	})
 }
 
 // A hold that was being waited for when the client was closed.

@@ -140,7 +140,8 @@ func (k *keeper) run() {
 		case <-k.wake:
 		case <-k.inbox.Ready():
 		case <-k.stop:
-			k.turn() // what has come since; the group is closed
+			for k.settle() { // all that has come since: the group is closed, and whoever closes again waits for these answers
+			}
 			return
 		}
 		for k.turn() {
@@ -206,6 +207,7 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 		h.said.CompareAndSwap(nil, underWay)
 		if err := h.renew(now, k.room[:0], k.inbox); err != nil {
 			h.said.Store(&account{err: err})
+			k.client.stats.extensions.count(translate(err, ErrNotHeld))
 			act = h.step(onFailure, now, rand.Float64())
 		} else {
 			posted = true
@@ -268,11 +270,11 @@ func (k *keeper) replace(h *Hold, now instant) {
 }
 
 // settle takes outcomes from the inbox. The time at which they are judged is read after they were taken: they were complete by
-// then, and a renewal counts only if it was complete before the old validity ended (R10).
-func (k *keeper) settle() {
+// then, and a renewal counts only if it was complete before the old validity ended (R10). It reports whether there were any.
+func (k *keeper) settle() bool {
 	k.outcomes = k.inbox.Take(k.outcomes[:0])
 	if len(k.outcomes) == 0 {
-		return
+		return false
 	}
 	now := k.clock()
 	for i, o := range k.outcomes {
@@ -283,6 +285,7 @@ func (k *keeper) settle() {
 		}
 		k.outcomes[i] = multiplex.Outcome{}
 	}
+	return true
 }
 
 // settleOne feeds the outcome of a renewal to its hold.
@@ -295,10 +298,14 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 			event = onRefusal
 		}
 	}
-	k.client.stats.extensions.count(translate(o.Err, ErrNotHeld))
+	said := translate(o.Err, ErrNotHeld)
 	h.mu.Lock()
+	if said == nil && now.since(h.granted) >= h.renewal.validity {
+		said = ErrExpired
+	}
 	act := h.step(event, now, rand.Float64())
 	h.mu.Unlock()
+	k.client.stats.extensions.count(said)
 	if act == toLose {
 		h.lose(event == onRefusal)
 	}

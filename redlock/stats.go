@@ -9,8 +9,9 @@ import (
 // not taken at one instant: a sum over several of them may be short of calls that are returning just now. They are meant
 // for JSON too, and hold nothing secret (R27).
 type Stats struct {
-	// Attempts are those of TryAcquire, and each single one of Acquire; Extensions and Releases the calls to Extend and
-	// Release. The releases that undo a failed attempt are nobody's call and are not among them.
+	// Attempts are those of TryAcquire, and each single one of Acquire; Extensions the calls to Extend and the renewals of
+	// holds; Releases the calls to Release. What undoes a failed attempt, and what Close releases, is nobody's call and not
+	// among them.
 	Attempts, Extensions, Releases Outcomes
 	// QuorumTime is the smoothed time from the beginning of an attempt to its quorum of grants, from which retries take
 	// their pace (R11). Zero before the first.

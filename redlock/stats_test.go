@@ -109,6 +109,35 @@ func TestStatsOfAQuorumThatCameTooLate(t *testing.T) {
 	})
 }
 
+// Renewals are extensions, also those that came too late, and those for which too few nodes were there to be asked.
+func TestStatsOfRenewals(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
+		mustHold(t, c, "r", HoldOptions{})
+		time.Sleep(holdThird + 10*ms)
+		assert.Equal(t, Outcomes{Granted: 1}, c.Stats().Extensions)
+		for i := range m.nodes {
+			m.delay(i, holdValidity)
+		}
+		time.Sleep(2 * holdValidity)
+		assert.Equal(t, Outcomes{Granted: 1, Expired: 1}, c.Stats().Extensions)
+		m.recover()
+	})
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		h := mustHold(t, c, "r", HoldOptions{})
+		time.Sleep(10 * ms)
+		for i := range m.nodes {
+			m.link(i).Refuse(true)
+			m.link(i).Reset()
+		}
+		awaitEnd(t, h.Context())
+		failed := c.Stats().Extensions.NoQuorum
+		assert.Greater(t, failed, uint64(3))
+		assert.Equal(t, Outcomes{NoQuorum: failed}, c.Stats().Extensions)
+	})
+}
+
 // What is shown of nodes and calls can be shown as JSON, errors as their text, and has no secret in it (R27).
 func TestStatusAsJSON_R27(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

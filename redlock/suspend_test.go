@@ -159,6 +159,34 @@ func TestASuspendWhileWaitingForAHold(t *testing.T) {
 	})
 }
 
+// What is given back so is offered to the next who waits here, who is told of it by nobody else.
+func TestASuspendWhileWaitingForAHoldDelaysNobody(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		other := m.client(t, Config{})
+		held := mustAcquire(t, other, "r", time.Minute)
+		c, s := sleepyClient(t, m)
+		time.AfterFunc(time.Second, func() { s.slept.Store(int64(time.Minute)) })
+		got := make(chan *Hold, 1)
+		go func() {
+			h, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
+			if err != nil {
+				t.Error(err)
+			}
+			got <- h
+		}()
+		time.Sleep(20 * ms)
+		w := waits(t.Context(), c, "r")
+		time.Sleep(2 * time.Second)
+		start := time.Now()
+		require.NoError(t, held.Release(t.Context()))
+		took := w.got(t).Sub(start)
+		require.NoError(t, w.lock.Release(t.Context()))
+		h := <-got
+		require.NoError(t, h.Release(t.Context()))
+		require.LessOrEqual(t, took, 10*ms)
+	})
+}
+
 // The real clocks: nobody sleeps during this test, so the difference stays, whatever the scheduler does between two readings.
 func TestSleepIsMeasuredByTheKernel(t *testing.T) {
 	first := slept()

@@ -78,7 +78,7 @@ type ReleaseInfo struct {
 type HoldInfo struct {
 	Resource string
 	Since    time.Time // when it was granted
-	Until    time.Time // when its validity ended
+	Until    time.Time // when its validity ended, or it was lost before that
 	Err      error     // why
 	// Dropped are news before this one that were not told.
 	Dropped uint64

@@ -1,0 +1,140 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A hold that was granted in turn and lets its keys stand for a while: the next in turn is not left to find that out by itself.
+func TestMinHoldAndThoseWhoWaitHere(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held := mustAcquire(t, c, "r", time.Minute)
+		got := make(chan *Hold)
+		go func() {
+			h, err := c.Hold(context.Background(), "r", HoldOptions{TTL: time.Minute, MinHold: 100 * ms})
+			assert.NoError(t, err)
+			got <- h
+		}()
+		time.Sleep(20 * ms)
+		next := waits(t.Context(), c, "r")
+		require.NoError(t, held.Release(t.Context()))
+		h := <-got
+		begun := h.begun.at
+		require.NoError(t, h.Release(t.Context()))
+		lasted := next.got(t).Sub(begun)
+		require.GreaterOrEqual(t, lasted, 100*ms)
+		require.LessOrEqual(t, lasted, 100*ms+4*ms+expiryMargin+expirySpread+4*ms, "the drift, the wait for the end, and the ways")
+	})
+}
+
+// Clients whose callers come and go, wait or do not, and let go of one lock in every way. While any of them waits, nobody has
+// the lock for no longer than its keys stand.
+func TestNobodySleepsWhileALockIsFree(t *testing.T) {
+	for seed := range uint64(4) {
+		simulated(t, 5, func(t *testing.T, m *memory) {
+			s := &sleepers{stop: time.Now().Add(20 * time.Second), gaps: make(map[string]time.Duration)}
+			clients := []*Client{m.client(t, Config{}), m.client(t, Config{}), m.client(t, Config{})}
+			var wg sync.WaitGroup
+			for i := range 3 * len(clients) {
+				r := rand.New(rand.NewPCG(seed, uint64(i)))
+				wg.Go(func() {
+					for time.Now().Before(s.stop) {
+						s.once(t, clients[i%len(clients)], r)
+					}
+				})
+			}
+			wg.Wait()
+			t.Log(s.gaps)
+			for after, gap := range s.gaps {
+				require.LessOrEqual(t, gap, map[string]time.Duration{"released": 200 * ms, "forgotten": 200 * ms, "kept": 300 * ms}[after], after)
+			}
+			require.Len(t, s.gaps, 3)
+		})
+	}
+}
+
+// sleepers note for how long at most nobody had the lock, though somebody waited, by what had become of it.
+type sleepers struct {
+	stop time.Time
+
+	mu      sync.Mutex // guards the following
+	waiters int
+	freeAt  time.Time
+	after   string
+	gaps    map[string]time.Duration
+}
+
+// wait counts those who wait until they get the lock.
+func (s *sleepers) wait(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiters += n
+}
+
+func (s *sleepers) got() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiters > 1 && s.after != "" {
+		s.gaps[s.after] = max(s.gaps[s.after], time.Since(s.freeAt))
+	}
+}
+
+func (s *sleepers) letGo(how string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.freeAt, s.after = time.Now(), how
+}
+
+func (s *sleepers) once(t *testing.T, c *Client, r *rand.Rand) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if r.IntN(4) == 0 {
+		ctx, cancel = context.WithTimeout(ctx, spanOf(r, 100*ms))
+	} else {
+		s.wait(1)
+		defer s.wait(-1)
+	}
+	defer cancel()
+	switch r.IntN(3) {
+	case 0:
+		lock, err := c.Acquire(ctx, "r", time.Duration(1+r.IntN(3))*300*ms)
+		if err != nil {
+			return
+		}
+		s.got()
+		time.Sleep(spanOf(r, 20*ms))
+		if r.IntN(10) == 0 {
+			time.Sleep(lock.Validity())
+			s.letGo("forgotten")
+			return
+		}
+		s.letGo("released")
+		assert.NoError(t, lock.Release(context.Background()))
+	case 1:
+		o, how := HoldOptions{TTL: 20 * time.Second}, "released"
+		if r.IntN(8) == 0 {
+			o.MinHold, how = 100*ms, "kept"
+		}
+		h, err := c.Hold(ctx, "r", o)
+		if err != nil {
+			return
+		}
+		s.got()
+		time.Sleep(spanOf(r, 20*ms))
+		s.letGo(how)
+		assert.NoError(t, h.Release(context.Background()))
+	default:
+		if lock, err := c.TryAcquire(ctx, "r", time.Second); err == nil {
+			s.got()
+			s.letGo("released")
+			assert.NoError(t, lock.Release(context.Background()))
+		}
+		time.Sleep(spanOf(r, 50*ms))
+	}
+}
