@@ -28,10 +28,12 @@ type Allow struct {
 	OtherMaxTTL bool
 }
 
-// aclRules are the rights that a user of this package needs, on keys that begin with the prefix.
-const aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " +
-	"+set +get +mget +del +pexpire +pttl +eval +evalsha +script|load " +
-	"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +time +role +select"
+const (
+	// aclRights are what a user of this package needs, on keys that begin with the prefix; aclRules is how to give it.
+	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
+		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +select"
+	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
+)
 
 // explained makes the steps of the prelude say what a user lacks that they are refused for (R22), and optional if that is
 // allowed. Steps that are optional by themselves are left alone.
