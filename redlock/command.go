@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"cmp"
 	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
 	_ "embed"
@@ -79,10 +78,6 @@ var (
 	extendMerger  = &multiplex.Merger{Kind: manyKind, AppendHead: appendExtendMany}
 	manyKind      = &multiplex.Kind{Judge: judgeOneOfMany, Script: true}
 )
-
-// releaseForm is what locks are given back by at this moment: "DELEX" or "DELIFEQ" while every node that is up has it, else
-// "script" (R25).
-func (c *Client) releaseForm() string { return cmp.Or(c.group.FormOf(releaseKind), "script") }
 
 // judgeSet takes +OK as a grant and null as a refusal; nothing else answers SET (R16, R17).
 func judgeSet(v resp.Value) multiplex.Vote {

@@ -13,6 +13,3 @@ func InMemory(n int) (dial func(ctx context.Context, network, addr string) (net.
 
 // ACLRights are what the least privileged user has.
 const ACLRights = aclRights
-
-// ReleaseForm is what locks are given back by: "DELEX", "DELIFEQ" or "script".
-func (c *Client) ReleaseForm() string { return c.releaseForm() }

@@ -206,6 +206,7 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 		h.said.CompareAndSwap(nil, underWay)
 		if err := h.renew(now, k.room[:0], k.inbox); err != nil {
 			h.said.Store(&account{err: err})
+			k.client.stats.extensions.count(translate(err, nil))
 			act = h.step(onFailure, now, rand.Float64())
 		} else {
 			posted = true
@@ -295,10 +296,14 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 			event = onRefusal
 		}
 	}
-	k.client.stats.extensions.count(translate(o.Err, ErrNotHeld))
 	h.mu.Lock()
 	act := h.step(event, now, rand.Float64())
 	h.mu.Unlock()
+	came := translate(o.Err, ErrNotHeld)
+	if came == nil && act != toProlong {
+		came = ErrExpired
+	}
+	k.client.stats.extensions.count(came)
 	if act == toLose {
 		h.lose(event == onRefusal)
 	}
