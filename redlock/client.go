@@ -57,11 +57,12 @@ type Config struct {
 	// zero, callers read their own replies from plain TCP and unix sockets where that can be had.
 	Portable bool
 	// Logger is told of changes of state: a node that came up, or is not up any more and for which class of cause, warnings
-	// about a node, and locks that were lost while they renewed themselves. It never gets a resource name, a token or a
-	// password (R27). It is called by a goroutine of the client's own: one that is slow or blocks delays nobody, but the
-	// oldest of what waits for it is dropped then, and the next record says how much. If nil, nobody is told.
+	// about a node, and holds that were lost. It never gets a resource name, a token or a password (R27). It is called by a
+	// goroutine of the client's own: one that is slow or blocks delays nobody, but the oldest of what waits for it is dropped
+	// then, and the next record says how much. If nil, nobody is told.
 	Logger *slog.Logger
-	// Tracer is told of each attempt, extension and release; see there. Its functions are read once, by New. If nil, nobody is.
+	// Tracer is told of each attempt, extension and release, and of changes of state; see there. Its functions are read once,
+	// by New. If nil, nobody is told.
 	Tracer *Tracer
 	// MaxTTL is the longest TTL that any client of this deployment asks for; all of them must set the same, and this one
 	// refuses longer ones with ErrTTL. A node that restarted may have forgotten locks, so with MaxTTL its grants do not count
@@ -232,8 +233,8 @@ func mergeTLS(base, url *tls.Config) *tls.Config {
 	return merged
 }
 
-// Ready waits until a quorum of nodes counts: is up, and not quarantined (Config.MaxTTL). If ctx ends first, the error is the
-// context's and ErrNoQuorum, and names each missing node's cause.
+// Ready waits until a quorum of nodes counts: is up, and not quarantined (Config.MaxTTL). If ctx ends first, the error is a
+// CancelledError, which is also ErrNoQuorum and names each missing node's cause; ErrClosed says that the client is closed.
 func (c *Client) Ready(ctx context.Context) error {
 	err := c.group.Ready(ctx)
 	var missing *multiplex.UndecidedError
@@ -243,7 +244,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	return translate(err, nil)
 }
 
-// A NodeStatus is what is known of one node.
+// A NodeStatus is what is known of one node. It holds nothing secret, and is meant for JSON too (R27).
 type NodeStatus struct {
 	Addr             string        // without credentials
 	State            string        // "up", "down", "dialing", "fencing", "paying", "shed", "stopped"
@@ -286,7 +287,8 @@ func (c *Client) Nodes() []NodeStatus {
 // timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
 // TTL ends, unless Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with
 // ErrClosed in any case. Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not
-// return: it is waited for a second, and told nothing more.
+// return: it is waited for a second, and told nothing more. The error is the context's where that cut the wait for answers
+// short; further calls wait for the first.
 func (c *Client) Close(ctx context.Context) error {
 	c.keeper.wind(ctx)
 	err := c.group.Close(ctx)

@@ -72,7 +72,9 @@ var (
 
 	// handoverKind releases a lock for which others wait here. It is not merged with others, since a merged release gets its
 	// place in the log only when it is written, and the SET of whoever is next must stand behind it.
-	handoverKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Native: releaseForms}
+	handoverKind = &multiplex.Kind{
+		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Native: releaseForms,
+	}
 
 	releaseMerger = &multiplex.Merger{Kind: manyKind, AppendHead: appendReleaseMany}
 	extendMerger  = &multiplex.Merger{Kind: manyKind, AppendHead: appendExtendMany}

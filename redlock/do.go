@@ -6,7 +6,9 @@ import (
 	"time"
 )
 
-// Do is DoHold with this TTL and no other option.
+// Do locks a resource, waiting for it as Acquire does, and runs fn while the lock, which renews itself, is held; then it
+// releases it. The TTL is how long the lock outlives a process that dies, and not how long fn may take. It is DoHold without
+// other options, which see for fn's context and for the error.
 func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn func(context.Context) error) error {
 	return c.DoHold(ctx, resource, HoldOptions{TTL: ttl}, fn)
 }
@@ -16,9 +18,9 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 // first, and fn must return then. The release does not depend on ctx; it is waited for up to the vote timeout. fn never starts
 // with less validity than Config.MinValidity.
 //
-// The error is that of getting the lock, if fn was not called. Else it is fn's own, and why the hold had ended before fn
-// returned, and the release's, joined as far as there are several, so that errors.Is finds each. nil means that all of fn was
-// done under the lock.
+// The error is Hold's, if fn was not called. Else it is fn's own, and why the hold had ended before fn returned (ErrLost,
+// ErrMaxHold, ErrClosed), and that of Lock.Release, joined as far as there are several, so that errors.Is finds each. nil means
+// that all of fn was done under the lock.
 func (c *Client) DoHold(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
 ) (err error) {
