@@ -45,18 +45,40 @@ func (c *Client) DoHold(
 	return fn(run)
 }
 
-// during is the hold's context, which ends with ctx too. end lets go of both.
+// during is ctx, which ends with the hold too. end lets go of both.
 func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
-	inner, cancel := context.WithCancelCause(h.context)
-	free := func() {}
-	if deadline, ok := ctx.Deadline(); ok {
-		inner, free = context.WithDeadline(inner, deadline) // so that fn sees it
-	}
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	return holdContext{inner, h}, func() {
+	inner, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.context, func() { cancel(context.Cause(h.inner)) })
+	return runContext{inner, cancel, h}, func() {
 		stop()
-		free()
 		cancel(nil)
+	}
+}
+
+// A runContext is what fn runs under. It is the caller's, so that it and what is derived from it have that one's deadline, and
+// end as that ends; and, like a holdContext, it puts each question to the clocks.
+type runContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	hold   *Hold
+}
+
+// Err does not wait for the goroutine that passes the hold's end on.
+func (c runContext) Err() error {
+	c.judge()
+	return c.Context.Err()
+}
+
+// Value is how package context comes to the cause.
+func (c runContext) Value(key any) any {
+	c.judge()
+	return c.Context.Value(key)
+}
+
+func (c runContext) judge() {
+	c.hold.judge()
+	if cause := context.Cause(c.hold.inner); cause != nil {
+		c.cancel(cause)
 	}
 }
 
