@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/redmux/redmux/multiplex"
 )
@@ -85,7 +86,11 @@ func (e *CancelledError) Unwrap() []error {
 // A noQuorumError is ErrNoQuorum with each node's cause.
 type noQuorumError struct{ nodes error }
 
-func (e *noQuorumError) Error() string   { return ErrNoQuorum.Error() + ": " + e.nodes.Error() }
+// Error names the nodes, and does not say a second time that they are too few.
+func (e *noQuorumError) Error() string {
+	return ErrNoQuorum.Error() + strings.TrimPrefix(e.nodes.Error(), multiplex.ErrUndecided.Error())
+}
+
 func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.nodes} }
 
 // translate gives an outcome of package multiplex its name here. refused is what a refusal means to this command.
