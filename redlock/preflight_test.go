@@ -103,6 +103,25 @@ func TestPreflight_R22(t *testing.T) {
 	}
 }
 
+// Whoever lacks a right is connected as seldom as whoever has the wrong password, whichever way the server says so: within a
+// script, Redis 7.0 has no class for it (R26).
+func TestMissingRightsAreTriedSeldom_R26(t *testing.T) {
+	for _, says := range []string{noEvalsha, "-ERR The user executing the script can't run this command or subcommand", "-WRONGPASS no"} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			command := "EVALSHA"
+			if strings.HasPrefix(says, "-WRONGPASS") {
+				command = "HELLO"
+			}
+			m.nodes[2].Refuse(says, command)
+			c := m.client(t, Config{})
+			time.Sleep(time.Minute)
+			dials := c.Nodes()[2].Counts.Dials
+			require.LessOrEqual(t, dials, uint64(7), "%s: after 1, 2, 4, 8, 16 and 30 seconds", says)
+			require.GreaterOrEqual(t, dials, uint64(6), says)
+		})
+	}
+}
+
 // Two addresses of one server are two votes if the user says so; in two databases, since the keys must not meet (R22).
 func TestSameServerIsAllowed_R22(t *testing.T) {
 	simulated(t, 2, func(t *testing.T, m *memory) {
