@@ -48,7 +48,7 @@ var conditions = []condition{
 		on: runForever, off: then(do("SCRIPT", "KILL"), ended)},
 	{name: "loading", about: "the data set is being read", why: classIs(conn.ClassLoading), owes: true, on: reload, off: loaded},
 	{name: "cluster", about: "cluster mode, without slots", why: is(multiplex.ErrNotMaster), owes: true, down: true, anew: true,
-		on: restart("--cluster-enabled", "yes"), off: restart()},
+		on: restartInCluster, off: restart()},
 	{name: "renamed", about: "SET does not exist, and the server quotes key and token in saying so",
 		why: classIs(conn.ClassUnknownCommand), anew: true, on: restart("--rename-command", "SET", ""), off: restart()},
 	{name: "noauth", about: "a password is required, and we have none", why: classIs(conn.ClassNoAuth), owes: true, down: true,

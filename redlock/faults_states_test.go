@@ -1,8 +1,10 @@
 package redlock_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -198,6 +200,18 @@ func restart(args ...string) switcher {
 			w.Fatal(err)
 		}
 	}
+}
+
+// restartInCluster names a port for the cluster's own talk that no client is given. The usual one is 10,000 above the server's,
+// where the kernel may have put a connection of ours.
+func restartInCluster(w *ward, node int) {
+	w.Helper()
+	_, port, _ := net.SplitHostPort(w.servers[node].TCPAddr())
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		w.Fatal(err)
+	}
+	restart("--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(n-12000))(w, node)
 }
 
 // Keys of ours become lists.
