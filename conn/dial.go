@@ -37,6 +37,8 @@ type Config struct {
 // Step is one command of the handshake. On a node without HELLO it is sent twice,
 // the second time over the connection that stays.
 type Step struct {
+	// Name is what errors call the step, without anything secret. If zero, "prelude" and its index.
+	Name string
 	// Command is the command, encoded.
 	Command []byte
 	// Check judges the reply, errors included; an error of it fails the dial. The value is valid until Check returns.

@@ -35,7 +35,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // StepError says which command of the handshake failed. Where the node refused
 // it, Err unwraps to the *resp.Error.
 type StepError struct {
-	Step    string // the command's name: "HELLO", "SELECT", "SCRIPT LOAD" …
+	Step    string // the command's name, "HELLO", "SELECT", "CLIENT INFO" …, or Step.Name
 	Prelude int    // its index in Config.Prelude; -1 for the commands of the handshake itself
 	Class   Class  // of the node's error; ClassNone when the reply was none
 	Err     error

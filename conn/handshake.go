@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 		add(tolerate(s.readInfo), "INFO", section)
 	}
 	for i, step := range cfg.Prelude {
-		name := "prelude " + strconv.Itoa(i)
+		name := cmp.Or(step.Name, "prelude "+strconv.Itoa(i))
 		list = append(list, command{name, i, step.Command, s.judgeStep(i, step)})
 	}
 	return list

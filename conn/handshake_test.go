@@ -138,6 +138,7 @@ func TestHandshakeFails(t *testing.T) {
 		}
 		return failing
 	}
+	named := Config{Prelude: []Step{{Command: resp.AppendCommand(nil, "PING")}, {Name: "the trial", Command: resp.AppendCommand(nil, "SCRIPT", "LOAD", "return 1")}}}
 	prelude := func(check func(resp.Value) error) Config {
 		return Config{Prelude: []Step{
 			{Command: resp.AppendCommand(nil, "PING")},
@@ -178,6 +179,7 @@ func TestHandshakeFails(t *testing.T) {
 		{"attributes", Config{}, &script{answers: map[string]string{"INFO server": "|1\r\n+a\r\n+b\r\n" + defaults["INFO server"]}}, "", ClassNone, ErrProtocol, "attributes"},
 		{"surplus", Config{}, &script{answers: map[string]string{"INFO memory": defaults["INFO memory"] + "+"}}, "", ClassNone, ErrProtocol, "surplus"},
 		{"prelude refused", prelude(nil), &script{answers: map[string]string{"SCRIPT LOAD": "-NOPERM no\r\n"}}, "prelude 1", ClassNoPerm, nil, "prelude 1 refused (NOPERM)"},
+		{"a step with a name", named, &script{answers: map[string]string{"SCRIPT LOAD": "-NOPERM no\r\n"}}, "the trial", ClassNoPerm, nil, "the trial refused (NOPERM)"},
 		{"prelude unknown, which is no lack of HELLO", prelude(nil), &script{answers: map[string]string{"SCRIPT LOAD": "-ERR unknown command 'SCRIPT'\r\n"}}, "prelude 1", ClassUnknownCommand, nil, "unknown command"},
 		{"prelude's check, refused", prelude(check), &script{answers: map[string]string{"SCRIPT LOAD": "-NOSCRIPT no\r\n"}}, "prelude 1", ClassNoScript, failing, "NOSCRIPT no"},
 		{"prelude's check, answered", prelude(check), &script{answers: map[string]string{"SCRIPT LOAD": ":1\r\n"}}, "prelude 1", ClassNone, failing, failing.Error()},
@@ -206,7 +208,7 @@ func TestHandshakeFails(t *testing.T) {
 				if c.step != "" && assert.ErrorAs(t, err, &step) {
 					assert.Equal(t, c.step, step.Step)
 					assert.Equal(t, c.class, step.Class)
-					assert.Equal(t, c.step == "prelude 1", step.Prelude == 1)
+					assert.Equal(t, c.step == "prelude 1" || c.step == "the trial", step.Prelude == 1)
 					var refusal *resp.Error
 					assert.Equal(t, c.class != ClassNone, errors.As(err, &refusal))
 				}

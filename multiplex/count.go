@@ -16,8 +16,8 @@ type Counts struct {
 	// Granted, Refused and Failed are the votes that counted, each before its round was decided (R17).
 	Granted, Refused, Failed uint64
 	// TimedOut, Absent and Quarantined tell of the failed votes: given up for want of an answer in time (R6), of a node
-	// that was not up when the command was queued, or discounted since the node had restarted (R23). The others are errors
-	// that the node answered, and connections that died.
+	// that was not up when the command was queued, or discounted since the node may have forgotten keys (R23). The others are
+	// errors that the node answered, and connections that died.
 	TimedOut, Absent, Quarantined uint64
 	// Late are replies that did not count, since the round was decided without them. That is ordinary: a quorum was faster
 	// (R5). Overdue are those of them whose own vote had been given up: this node was too slow.

@@ -11,9 +11,6 @@
 // Callers read for themselves, from all nodes at once, where the system allows it: see poll.go. Over TLS, over what a
 // user's NetDial returned, on other systems than Linux and with Config.Portable, each node's goroutine reads.
 //
-// Who keeps thousands of things alive has no goroutine for each: it posts commands, and reads what came of them from an inbox.
-// See post.go.
-//
 // The package knows nothing of locks. It knows that a claim can be undone by a release, that a release must stand behind
 // its claim on every connection, and that a node which may hold a key owes the release of it (R8): see debt.go, and
 // node.fence in pay.go for what happens between two connections to one server. It takes an address to lead to one server
@@ -23,16 +20,18 @@
 // for as long (R23): trust.go says when, as a pure function, quarantine.go what follows, and seal.go how that is told to
 // other processes.
 //
-// Whoever waits for a key that others hold need not ask again and again: a Lookout has the nodes push when it changes.
-// Who keeps many locks posts their renewals (Group.Post), and one goroutine reads what came of all of them.
+// Whoever waits for a key that others hold need not ask again and again: a Lookout has the nodes push when it changes. Who
+// keeps thousands of keys alive has no goroutine for each: it posts commands (Group.Post) and reads what came of all of them
+// from one inbox. What is to be known of each node, and not of a quorum, is asked by Group.Query.
 //
 // # Who owns what
 //
 // Commands are copied before a call returns. Rounds are recycled when the log, the caller and the lanes have let go of
 // them. One goroutine owns a node: it dials, fences, pays, reads (or waits while others read) and buries; life.go says what
-// comes next, as a pure function. One goroutine, the watch, has the only timer. One goroutine writes for callers that have
-// written enough, and one reads for those who wait while no caller does. That is N + 3 goroutines for a group, and one more
-// per connection inside package conn; none is started per command, per timeout or per lock, and Close waits for all.
+// comes next, as a pure function. One goroutine, the watch, has the only timer of all commands and votes. One goroutine writes
+// for callers that have written enough, and one, where callers read for themselves, reads for those who wait while no caller
+// does. That is N + 3 goroutines for a group, and one more per connection inside package conn; none is started per command,
+// per timeout or per lock, and Close waits for all.
 //
 // # What is told
 //
@@ -41,7 +40,8 @@
 //
 // # What is bounded
 //
-// Rounds that wait for answers (MaxPending), bytes that wait for a socket (conn's backlog), the age of an unanswered
-// command (ShedAfter), entries of a lane, lookouts (65,536, and half of a lane), dials per minute. A node that owes MaxDebts releases gets no new claims; a debt
-// itself is never dropped before its key must have expired (R26).
+// Rounds that wait for answers (MaxPending), bytes that wait for the next flush (a megabyte) and for a socket (conn's
+// backlog), the age of an unanswered command (ShedAfter), entries of a lane, lookouts (65,536, and half of a lane), dials per
+// minute. A node that owes MaxDebts releases gets no new claims; a debt itself is never dropped before its key must have
+// expired (R26).
 package multiplex

@@ -115,7 +115,8 @@ type Kind struct {
 	// Native, for releases, are other forms of the same command, the best first: the first that every node has which is up
 	// is what goes into the log, and merges nothing (R25). If nil, or where nodes have none in common, the command as given.
 	Native []Form
-	// Behind puts the command behind all that wait to be merged, which others may overtake: it undoes one of those.
+	// Behind gives the command its place behind all that wait to be merged, which it would overtake otherwise: it may undo one
+	// of those.
 	Behind bool
 	// Creates marks a script that may set a key which was not there. It is not sent again after a node has lost it, or it would
 	// come behind the release that stood behind it, which may be native or know its script already, and leave a key that

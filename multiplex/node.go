@@ -204,6 +204,9 @@ func (n *node) dialFailed(err error) action {
 	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
 		return n.stepLocked(dialBarred)
 	}
+	if errors.Is(err, ErrPermissions) { // said otherwise, as by Redis 7.0 of what a script may not do
+		return n.stepLocked(dialBarred)
+	}
 	return n.stepLocked(dialFailed)
 }
 

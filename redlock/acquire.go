@@ -12,8 +12,8 @@ import (
 // commandRoom holds a command with a resource name of usual length without allocating.
 const commandRoom = 320
 
-// TryAcquire tries once to lock a resource for the TTL. It waits until a quorum of nodes granted the lock or cannot any
-// more (R5), at most for the vote timeout of the slowest node (R6).
+// TryAcquire tries once to lock a resource for the TTL, which is cut to whole milliseconds. It waits until a quorum of nodes
+// granted the lock or cannot any more (R5), at most for the vote timeout of the slowest node (R6).
 //
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed, ErrResource, ErrTTL, or a CancelledError when
 // ctx ended. With any of them no key is left behind: its release is queued for every node before TryAcquire returns (R7).
@@ -64,8 +64,9 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 }
 
 // Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a new token for each attempt (R3, R11).
-// It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded; when it gives up, the
-// error is the last attempt's, and the context's if that ended.
+// It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded; after ErrClosed,
+// ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
+// attempt's; when the tries are used up, it is the last attempt's. As with TryAcquire, an error leaves no key behind.
 //
 // Callers of one client that wait for the same resource are served in the order in which they came, and only the first of
 // them asks the nodes; between clients, and towards TryAcquire, there is no order. Where others hold the lock, the nodes

@@ -58,11 +58,12 @@ type Config struct {
 	// zero, callers read their own replies from plain TCP and unix sockets where that can be had.
 	Portable bool
 	// Logger is told of changes of state: a node that came up, or is not up any more and for which class of cause, warnings
-	// about a node, and locks that were lost while they renewed themselves. It never gets a resource name, a token or a
-	// password (R27). It is called by a goroutine of the client's own: one that is slow or blocks delays nobody, but the
-	// oldest of what waits for it is dropped then, and the next record says how much. If nil, nobody is told.
+	// about a node, and holds that were lost. It never gets a resource name, a token or a password (R27). It is called by a
+	// goroutine of the client's own: one that is slow or blocks delays nobody, but the oldest of what waits for it is dropped
+	// then, and the next record says how much. If nil, nobody is told.
 	Logger *slog.Logger
-	// Tracer is told of each attempt, extension and release; see there. Its functions are read once, by New. If nil, nobody is.
+	// Tracer is told of each attempt, extension and release, and of changes of state; see there. Its functions are read once,
+	// by New. If nil, nobody is told.
 	Tracer *Tracer
 	// MaxTTL is the longest TTL that any client of this deployment asks for; all of them must set the same, and this one
 	// refuses longer ones with ErrTTL. A node that restarted may have forgotten locks, so with MaxTTL its grants do not count
@@ -233,8 +234,8 @@ func mergeTLS(base, url *tls.Config) *tls.Config {
 	return merged
 }
 
-// Ready waits until a quorum of nodes counts: is up, and not quarantined (Config.MaxTTL). If ctx ends first, the error is the
-// context's and ErrNoQuorum, and names each missing node's cause.
+// Ready waits until a quorum of nodes counts: is up, and not quarantined (Config.MaxTTL). If ctx ends first, the error is a
+// CancelledError, which is also ErrNoQuorum and names each missing node's cause; ErrClosed says that the client is closed.
 func (c *Client) Ready(ctx context.Context) error {
 	err := c.group.Ready(ctx)
 	var missing *multiplex.UndecidedError
@@ -244,50 +245,12 @@ func (c *Client) Ready(ctx context.Context) error {
 	return translate(err, nil)
 }
 
-// A NodeStatus is what is known of one node.
-type NodeStatus struct {
-	Addr             string        // without credentials
-	State            string        // "up", "down", "dialing", "fencing", "paying", "shed", "stopped"
-	Product, Version string        // what it said of itself
-	Debts            int           // releases that it has yet to confirm (R8)
-	Connects         int           // connections so far
-	ReplyTime        time.Duration // smoothed
-	Polled           bool          // callers read its replies by themselves; see Stats.Polling
-	Counts           NodeCounts    // what happened so far
-	Err              error         // why it is not up, else nil
-	// Quarantined says that the node's grants do not count, since it may have forgotten locks (R23); QuarantineLeft for how
-	// long, unless a seal ends it before or the node goes down; QuarantineWhy what began it: "first seen", "restarted",
-	// "seal vanished" …
-	Quarantined    bool
-	QuarantineLeft time.Duration
-	QuarantineWhy  string
-	Sealed         bool     // a seal of the process that runs there is known to stand
-	Warnings       []string // what was remarkable when it was last connected (R22), one sentence each
-}
-
-// NodeCounts are the votes, replies, errors, connections and debts of one node.
-type NodeCounts = multiplex.Counts
-
-// Nodes returns the status of each node, in the order of Config.Nodes.
-func (c *Client) Nodes() []NodeStatus {
-	var all []NodeStatus
-	for _, s := range c.group.Nodes() {
-		all = append(all, NodeStatus{
-			Addr: s.Addr, State: s.State.String(), Product: s.Server.Product, Version: s.Server.Version,
-			Debts: s.Debts, Connects: s.Connects, ReplyTime: s.ReplyTime, Err: s.Err,
-			Polled: s.Polled, Counts: s.Counts,
-			Quarantined: s.Quarantined, QuarantineLeft: s.QuarantineLeft, QuarantineWhy: s.QuarantineWhy,
-			Sealed: s.Sealed, Warnings: s.Warnings,
-		})
-	}
-	return all
-}
-
 // Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
 // timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
 // TTL ends, unless Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with
 // ErrClosed in any case. Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not
-// return: it is waited for a second, and told nothing more.
+// return: it is waited for a second, and told nothing more. The error is the context's where that cut the wait for answers
+// short; further calls wait for the first.
 func (c *Client) Close(ctx context.Context) error {
 	c.group.Refuse() // what is released now is for others
 	c.keeper.wind(ctx)

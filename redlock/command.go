@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"cmp"
 	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
 	_ "embed"
@@ -73,16 +72,14 @@ var (
 
 	// handoverKind releases a lock for which others wait here. It is not merged with others, since a merged release gets its
 	// place in the log only when it is written, and the SET of whoever is next must stand behind it.
-	handoverKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Native: releaseForms}
+	handoverKind = &multiplex.Kind{
+		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Native: releaseForms,
+	}
 
 	releaseMerger = &multiplex.Merger{Kind: manyKind, AppendHead: appendReleaseMany}
 	extendMerger  = &multiplex.Merger{Kind: manyKind, AppendHead: appendExtendMany}
 	manyKind      = &multiplex.Kind{Judge: judgeOneOfMany, Script: true}
 )
-
-// releaseForm is what locks are given back by at this moment: "DELEX" or "DELIFEQ" while every node that is up has it, else
-// "script" (R25).
-func (c *Client) releaseForm() string { return cmp.Or(c.group.FormOf(releaseKind), "script") }
 
 // judgeSet takes +OK as a grant and null as a refusal; nothing else answers SET (R16, R17).
 func judgeSet(v resp.Value) multiplex.Vote {

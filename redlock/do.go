@@ -6,7 +6,9 @@ import (
 	"time"
 )
 
-// Do is DoHold with this TTL and no other option.
+// Do locks a resource, waiting for it as Acquire does, and runs fn while the lock, which renews itself, is held; then it
+// releases it. The TTL is how long the lock outlives a process that dies, and not how long fn may take. It is DoHold without
+// other options, which see for fn's context and for the error.
 func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn func(context.Context) error) error {
 	return c.DoHold(ctx, resource, HoldOptions{TTL: ttl}, fn)
 }
@@ -16,9 +18,9 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 // first (of a deadline, context.DeadlineExceeded, whatever else ctx says), and fn must return then. The release does not depend on ctx; it is waited for up to the vote timeout. fn never starts
 // with less validity than Config.MinValidity.
 //
-// The error is that of getting the lock, if fn was not called. Else it is fn's own, and why the hold had ended before fn
-// returned, and the release's, joined as far as there are several, so that errors.Is finds each. nil means that all of fn was
-// done under the lock.
+// The error is Hold's, if fn was not called. Else it is fn's own, and why the hold had ended before fn returned (ErrLost,
+// ErrMaxHold, ErrClosed), and that of Lock.Release, joined as far as there are several, so that errors.Is finds each. nil means
+// that all of fn was done under the lock.
 func (c *Client) DoHold(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
 ) (err error) {
@@ -43,18 +45,40 @@ func (c *Client) DoHold(
 	return fn(run)
 }
 
-// during is the hold's context, which ends with ctx too. end lets go of both.
+// during is ctx, which ends with the hold too. end lets go of both.
 func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
-	inner, cancel := context.WithCancelCause(h.context)
-	free := func() {}
-	if deadline, ok := ctx.Deadline(); ok {
-		inner, free = context.WithDeadline(inner, deadline) // so that fn sees it
-	}
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	return holdContext{inner, h}, func() {
+	inner, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.context, func() { cancel(context.Cause(h.inner)) })
+	return runContext{inner, cancel, h}, func() {
 		stop()
-		free()
 		cancel(nil)
+	}
+}
+
+// A runContext is what fn runs under. It is the caller's, so that it and what is derived from it have that one's deadline, and
+// end as that ends; and, like a holdContext, it puts each question to the clocks.
+type runContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	hold   *Hold
+}
+
+// Err does not wait for the goroutine that passes the hold's end on.
+func (c runContext) Err() error {
+	c.judge()
+	return c.Context.Err()
+}
+
+// Value is how package context comes to the cause.
+func (c runContext) Value(key any) any {
+	c.judge()
+	return c.Context.Value(key)
+}
+
+func (c runContext) judge() {
+	c.hold.judge()
+	if cause := context.Cause(c.hold.inner); cause != nil {
+		c.cancel(cause)
 	}
 }
 

@@ -122,6 +122,49 @@ func TestDoReleasesThoughItsContextEnded(t *testing.T) {
 	})
 }
 
+// What ended fn's context is what ended the caller's, deadline or not, and with the cause that was given for it.
+func TestDoEndsAsItsContextDid(t *testing.T) {
+	errBudget := errors.New("the budget is used up")
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		for range 50 {
+			limited, cancel := context.WithTimeoutCause(context.Background(), time.Second, errBudget)
+			err := c.Do(limited, "r", 10*time.Second, func(ctx context.Context) error {
+				<-ctx.Done()
+				require.Equal(t, errBudget, context.Cause(ctx))
+				return ctx.Err()
+			})
+			require.Equal(t, context.DeadlineExceeded, err)
+			cancel()
+		}
+	})
+}
+
+// fn's context is put to the clocks too: who was stopped past the validity is told so by the first question (R15).
+func TestDoTellsOfASuspendAtOnce_R15(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		real := c.keeper.clock
+		var slept atomic.Int64
+		c.keeper.clock = func() instant {
+			now := real()
+			now.slept += time.Duration(slept.Load())
+			return now
+		}
+		for _, ask := range []func(context.Context) error{context.Context.Err, context.Cause} {
+			slept.Store(0)
+			err := c.Do(context.Background(), "r", 10*time.Second, func(ctx context.Context) error {
+				require.NoError(t, ask(ctx))
+				slept.Store(int64(11 * time.Second))
+				require.Error(t, ask(ctx))
+				require.ErrorIs(t, context.Cause(ctx), ErrLost)
+				return nil
+			})
+			require.ErrorIs(t, err, ErrLost)
+		}
+	})
+}
+
 // A panic, and runtime.Goexit, go on, and leave no lock behind.
 func TestDoReleasesThoughItPanics(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

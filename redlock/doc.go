@@ -9,7 +9,7 @@
 //
 // # The five steps
 //
-//  1. Get the current time: the first line of [Client.TryAcquire], before a byte is queued.
+//  1. Get the current time: the first line of Client.attempt, before a byte is queued.
 //  2. Ask all N masters, with the same key and a random value: appendAcquire encodes SET key token NX PX ttl once, and
 //     multiplex.Group.Ask sends it to all at once instead of one after the other. A vote is waited for a time that is
 //     small beside the TTL.

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/redmux/redmux/multiplex"
 )
@@ -26,24 +27,30 @@ var (
 
 // What a caller can get wrong. Nothing was sent.
 var (
-	// ErrResource is a resource name of a length other than 1 to 1,024 bytes (R19).
-	// It is also the one that is not to be had, "redlock:seal" (Config.MaxTTL).
-	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes")
-	// ErrTTL is a TTL below one millisecond, or above a hundred years or Config.MaxTTL, or so short that less than Config.MinValidity would
-	// be left after the drift (R4).
+	// ErrResource is a resource name of a length other than 1 to 1,024 bytes (R19), or "redlock:seal", which is the key that
+	// clients with Config.MaxTTL keep for themselves.
+	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal")
+	// ErrTTL is a TTL below one millisecond, or above a hundred years or Config.MaxTTL, or so short that less than
+	// Config.MinValidity would be left after the drift (R4).
 	ErrTTL = errors.New("redlock: TTL is too short or too long")
 	// ErrConfig is a Config that cannot work; the error says why.
 	ErrConfig = errors.New("redlock: bad configuration")
 )
 
-// Causes of a node's missing vote that a caller may want to tell apart; ErrNoQuorum and NodeStatus.Err unwrap to them.
+// Causes of a node's missing vote that call for a change of the deployment. ErrNoQuorum unwraps to them; so does
+// NodeStatus.Err, but for ErrQuarantined, of which NodeStatus.Quarantined tells. What was found, and what to change, is in the
+// text, and in a *multiplex.PreflightError.
 var (
-	// ErrQuarantined is a node that may have forgotten locks (R23). *multiplex.QuarantineError says for how long.
-	ErrQuarantined = multiplex.ErrQuarantined
+	// ErrNotMaster is a replica, a cluster node or a sentinel (R22).
+	ErrNotMaster = multiplex.ErrNotMaster
+	// ErrSameNode is a server that has a vote under another address already (R22).
+	ErrSameNode = multiplex.ErrSameNode
+	// ErrPermissions is a node that does not let us do what locks need (R22).
+	ErrPermissions = multiplex.ErrPermissions
 	// ErrMaxTTL is a node that clients with another MaxTTL have used (R23).
 	ErrMaxTTL = multiplex.ErrMaxTTL
-	// ErrPermissions is a node that does not let us do what locks need (R22). *multiplex.PreflightError says what.
-	ErrPermissions = multiplex.ErrPermissions
+	// ErrQuarantined is a node that may have forgotten locks (R23). *multiplex.QuarantineError says for how long.
+	ErrQuarantined = multiplex.ErrQuarantined
 )
 
 // A CancelledError ends a call whose context ended. It is the context's error, its cause, and what the last attempt came
@@ -79,7 +86,11 @@ func (e *CancelledError) Unwrap() []error {
 // A noQuorumError is ErrNoQuorum with each node's cause.
 type noQuorumError struct{ nodes error }
 
-func (e *noQuorumError) Error() string   { return ErrNoQuorum.Error() + ": " + e.nodes.Error() }
+// Error names the nodes, and does not say a second time that they are too few.
+func (e *noQuorumError) Error() string {
+	return ErrNoQuorum.Error() + strings.TrimPrefix(e.nodes.Error(), multiplex.ErrUndecided.Error())
+}
+
 func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.nodes} }
 
 // translate gives an outcome of package multiplex its name here. refused is what a refusal means to this command.

@@ -39,7 +39,7 @@ func TestTranslate(t *testing.T) { // R12
 	var one *multiplex.NodeError
 	require.ErrorAs(t, err, &one)
 	require.Equal(t, 1, one.Node)
-	require.Equal(t, "redlock: no quorum of nodes answered: multiplex: too few nodes answered: "+
+	require.Equal(t, "redlock: no quorum of nodes answered: "+
 		"node 1 (b:6379): multiplex: node did not answer in time; node 2 (c:6379): unexpected EOF", err.Error())
 }
 

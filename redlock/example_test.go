@@ -14,8 +14,9 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// work stands for what a lock is for.
-func work(context.Context) {}
+// work and build stand for what a lock is for.
+func work(context.Context)        {}
+func build(context.Context) error { return nil }
 
 // The quick start of the README.
 func Example() {
@@ -145,20 +146,20 @@ func ExampleLock_Extend() {
 	// <nil> true
 }
 
-// The error of a release says whether the work was done under the lock to its end.
+// No error means that all of the work was done under the lock.
 func ExampleClient_Do() {
 	client, stop := inMemory()
 	defer stop()
 	ctx := context.Background()
 
-	err := client.Do(ctx, "invoice:7", 10*time.Second, func(ctx context.Context) error {
-		work(ctx) // must end when ctx does: the lock may be lost
-		return ctx.Err()
+	err := client.Do(ctx, "report:2026", 30*time.Second, func(ctx context.Context) error {
+		return build(ctx) // ctx ends when the lock is lost, by the local clock, before anybody else can have it
 	})
 	fmt.Println(err)
 	// Output: <nil>
 }
 
+// A hold is for work that is no function: it is renewed until it is released, and its context ends if it is lost before.
 func ExampleClient_Hold() {
 	client, stop := inMemory()
 	defer stop()
@@ -182,6 +183,7 @@ func ExampleClient_Hold() {
 	// redlock: lock was released
 }
 
+// The error of a release says whether the work was done under the lock to its end.
 func ExampleLock_Release() {
 	client, stop := inMemory()
 	defer stop()
@@ -242,11 +244,7 @@ func ExampleErrNoQuorum() {
 	// 2 node2:6379 true
 }
 
-// A deployment behind TLS, with a user of its own for the locks. On each master:
-//
-//	ACL SETUSER locker on >… ~lock:* +set +get +mget +del +pttl +pexpire +evalsha +script|load +client +hello +info +ping
-//
-// and +delex (Redis 8.4) or +delifeq (Valkey 9.0) where the server knows it, which makes releases cheaper.
+// A deployment behind TLS, with a user of its own for the locks; the README says what rights that must have.
 func ExampleConfig() {
 	client, err := redlock.New(redlock.Config{
 		Nodes: []string{
@@ -267,6 +265,54 @@ func ExampleConfig() {
 		log.Fatal(err)
 	}
 	defer client.Close(context.Background())
+}
+
+// With MaxTTL no master that restarted empty gives away again what it had granted. The first client of a deployment that no
+// lock was ever asked for on says so, or it would wait for MaxTTL; whoever comes later finds the seals.
+func ExampleConfig_maxTTL() {
+	dial, stop := redlock.InMemory(3)
+	defer stop()
+	ctx := context.Background()
+
+	config := redlock.Config{
+		Nodes:         []string{"redis://node0", "redis://node1", "redis://node2"},
+		NetDial:       dial,
+		MaxTTL:        time.Minute, // the same for all clients
+		NewDeployment: true,        // to be taken out again after the first start
+	}
+	first, err := redlock.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer first.Close(ctx)
+	fmt.Println("the first:", first.Ready(ctx))
+	_, err = first.TryAcquire(ctx, "invoice:7", time.Hour)
+	fmt.Println("for an hour:", err)
+
+	config.NewDeployment = false
+	second, err := redlock.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer second.Close(ctx)
+	fmt.Println("the second:", second.Ready(ctx))
+
+	config.MaxTTL = time.Hour
+	odd, err := redlock.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer odd.Close(ctx)
+	_, err = odd.TryAcquire(ctx, "invoice:7", time.Minute)
+	fmt.Println("one with another MaxTTL:", errors.Is(err, redlock.ErrMaxTTL))
+	// Output:
+	// the first: <nil>
+	// for an hour: redlock: TTL is too short or too long
+	// the second: <nil>
+	// one with another MaxTTL: true
 }
 
 // Nodes tells what a health check wants to know.

@@ -11,5 +11,5 @@ func InMemory(n int) (dial func(ctx context.Context, network, addr string) (net.
 	return m.network.Dial, m.close
 }
 
-// ReleaseForm is what locks are given back by: "DELEX", "DELIFEQ" or "script".
-func (c *Client) ReleaseForm() string { return c.releaseForm() }
+// ACLRights are what the least privileged user has.
+const ACLRights = aclRights

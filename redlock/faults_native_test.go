@@ -135,7 +135,7 @@ func takeOver(t *testing.T, newer, older program) {
 	f.allUp(c, 10*time.Second)
 	is := func(form string) func() error {
 		return func() error {
-			if got := c.ReleaseForm(); got != form {
+			if got := c.Stats().ReleaseForm; got != form {
 				return fmt.Errorf("released by %s, not by %s", got, form)
 			}
 			return nil
@@ -190,7 +190,7 @@ func TestFaultNativeReleaseIsTakenAwayUnderLoad_R24(t *testing.T) {
 			f, _ := replaceable(t, 3, p)
 			c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
 			f.allUp(c, 10*time.Second)
-			if got := c.ReleaseForm(); got != p.native[0] {
+			if got := c.Stats().ReleaseForm; got != p.native[0] {
 				t.Fatalf("released by %s", got)
 			}
 			l := f.load(c, workload{callers: 64})
@@ -208,7 +208,7 @@ func TestFaultNativeReleaseIsTakenAwayUnderLoad_R24(t *testing.T) {
 					t.Errorf("node %d was connected %d times and has %d debts", i, n.Connects, n.Debts)
 				}
 			}
-			if got := c.ReleaseForm(); got != "script" {
+			if got := c.Stats().ReleaseForm; got != "script" {
 				t.Errorf("released by %s", got)
 			}
 			lock := acquired(t, c, "r", time.Minute)

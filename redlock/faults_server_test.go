@@ -359,8 +359,7 @@ func TestFaultConnectsAreFew_R26(t *testing.T) {
 // leastPrivilege makes the user redlock with exactly what is needed, but for what is taken away.
 func leastPrivilege(f *fleet, without string) {
 	f.Helper()
-	rules := strings.Fields("reset on resetchannels ~lock:* +set +get +mget +del +pexpire +pttl +eval +evalsha +script|load " +
-		"+hello +auth +client|setname +client|id +client|kill +client|tracking +ping +info +time +role +select")
+	rules := strings.Fields("reset on resetchannels ~lock:* " + redlock.ACLRights)
 	rules = slices.DeleteFunc(rules, func(r string) bool { return r == without })
 	rules = append(rules, ">secret of the test")
 	for i := range f.servers {

@@ -14,7 +14,7 @@ import (
 // HoldOptions says how a lock is held. TTL must be set; everything else works as zero.
 type HoldOptions struct {
 	// TTL is how long the lock outlives a client that has crashed: the life of its keys, from the last renewal on. The shorter
-	// it is, the more often it is renewed: at a third of the validity.
+	// it is, the more often it is renewed: at a third of the validity. It must be set; ErrTTL says what it may not be.
 	TTL time.Duration
 	// MaxHold bounds how long the context lasts, from the grant on. If zero, nothing does.
 	MaxHold time.Duration
@@ -99,7 +99,7 @@ type Hold struct {
 
 // Hold locks a resource, waiting for it as Acquire does, and keeps it until Release. ctx bounds the waiting only; its values
 // are the hold's, but neither its cancellation nor its deadline: a deadline for waiting must not end the work. The errors are
-// those of Acquire, and ErrHoldOptions.
+// those of Acquire, and ErrHoldOptions. The Hold is the caller's to release.
 func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
 	for {
 		h, slept, err := c.hold(ctx, resource, options, c.Acquire)
@@ -109,7 +109,7 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 	}
 }
 
-// TryHold is Hold with one attempt, as TryAcquire.
+// TryHold is Hold with one attempt, as TryAcquire. The errors are those of TryAcquire, and ErrHoldOptions.
 func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
 	h, _, err := c.hold(ctx, resource, options, c.TryAcquire)
 	return h, err

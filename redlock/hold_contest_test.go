@@ -16,7 +16,7 @@ import (
 
 // A hold that renews and heals itself, clients that come and go, and masters that forget: still at most one holds within its
 // validity (R10, R13, R23).
-func TestMutualExclusionOfHolds(t *testing.T) {
+func TestMutualExclusionOfHoldsOfFreshProcesses(t *testing.T) {
 	seed := *exclusionSeed
 	if seed == 0 {
 		seed = rand.Uint64()

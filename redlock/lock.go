@@ -40,10 +40,11 @@ func (l Lock) Validity() time.Duration {
 }
 
 // Extend makes the lock last for the TTL from now on, and never shortens it (R10). It waits as TryAcquire does. The new
-// lock counts only if a quorum granted it before the old validity ended; ErrExpired says that they came too late,
-// ErrNotHeld that the lock is not ours any more, ErrNoQuorum that it cannot be known; ErrTTL, ErrOverloaded, ErrClosed and
-// CancelledError are as for TryAcquire. After an error the old lock is valid for as long as it was, and is still to be
-// released.
+// lock counts only if a quorum granted it before the old validity ended.
+//
+// ErrExpired says that they came too late, ErrNotHeld that the lock is not ours any more (where its validity is over, no node is
+// asked), ErrNoQuorum that it cannot be known; ErrTTL, ErrOverloaded, ErrClosed and CancelledError are as for TryAcquire. After
+// an error the old lock is valid for as long as it was, and is still to be released.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if l.client == nil {
 		return Lock{}, ErrNotHeld

@@ -50,7 +50,7 @@ func TestLocksAreReleasedNatively_R25(t *testing.T) {
 			c := m.client(t, Config{})
 			require.NoError(t, c.Ready(t.Context()))
 			time.Sleep(time.Second)
-			require.Equal(t, form, c.releaseForm())
+			require.Equal(t, form, c.Stats().ReleaseForm)
 			trials, scripts := m.nodes[0].Calls(form), m.nodes[0].Calls("EVALSHA")
 			lock, err := c.TryAcquire(t.Context(), "r", 10*time.Second)
 			require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 		}
 		return true
 	}, 5*time.Second, ms)
-	require.Equal(t, want, c.releaseForm())
+	require.Equal(t, want, c.Stats().ReleaseForm)
 	for _, kind := range [][]string{{"list", "RPUSH", "r", "x"}, {"hash", "HSET", "r", "f", "x"}, {"string", "SET", "r", "x"}} {
 		lock, err := c.TryAcquire(t.Context(), "r", time.Minute)
 		require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 			_, err = s.Do("DEL", "r")
 			require.NoError(t, err)
 		}
-		require.Equal(t, want, c.releaseForm(), "a key is no reason to leave the form")
+		require.Equal(t, want, c.Stats().ReleaseForm, "a key is no reason to leave the form")
 	}
 	for i := range 50 {
 		lock, err := c.TryAcquire(t.Context(), fmt.Sprint("r", i), time.Minute)
@@ -163,17 +163,17 @@ func TestNativeReleaseIsForbiddenOnARealServer_R24(t *testing.T) {
 	form := commands[0]
 	t.Logf("covered: %s", form)
 	c := patient(t, []*redistest.Server{server})
-	require.Equal(t, form, c.releaseForm())
+	require.Equal(t, form, c.Stats().ReleaseForm)
 	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
 	require.NoError(t, err)
 	_, err = server.Do("ACL", "SETUSER", "default", "-"+form)
 	require.NoError(t, err)
 	require.NoError(t, lock.Release(context.Background()), "cured by the script")
-	require.Equal(t, "script", c.releaseForm())
+	require.Equal(t, "script", c.Stats().ReleaseForm)
 	require.Zero(t, c.Nodes()[0].Debts)
 
 	late := patient(t, []*redistest.Server{server})
-	require.Equal(t, "script", late.releaseForm(), "its handshake was told so")
+	require.Equal(t, "script", late.Stats().ReleaseForm, "its handshake was told so")
 	lock, err = late.TryAcquire(context.Background(), "r", time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, lock.Release(context.Background()))

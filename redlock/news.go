@@ -218,7 +218,8 @@ func (n *news) tell(it item) {
 	case it.hold != nil:
 		lost := it.hold
 		lost.Dropped = it.dropped
-		n.log(it.at, slog.LevelWarn, "redlock: hold lost", slog.Duration("held", lost.Until.Sub(lost.Since)), errorAttr(lost.Err))
+		held := slog.Duration("held", lost.Until.Sub(lost.Since))
+		n.log(it.at, slog.LevelWarn, "redlock: hold lost", held, errorAttr(lost.Err))
 		if n.holdLost != nil {
 			n.holdLost(*lost)
 		}
@@ -237,7 +238,8 @@ func (n *news) logChange(c *NodeChange) {
 		n.log(c.At, slog.LevelWarn, "redlock: node is not up", why...)
 	}
 	for _, warning := range c.Warnings {
-		n.log(c.At, slog.LevelWarn, "redlock: node needs attention", append(slices.Clone(attrs), slog.String("warning", warning))...)
+		what := append(slices.Clone(attrs), slog.String("warning", warning))
+		n.log(c.At, slog.LevelWarn, "redlock: node needs attention", what...)
 	}
 }
 

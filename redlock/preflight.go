@@ -28,10 +28,12 @@ type Allow struct {
 	OtherMaxTTL bool
 }
 
-// aclRules are the rights that a user of this package needs, on keys that begin with the prefix.
-const aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " +
-	"+set +get +mget +del +pexpire +pttl +eval +evalsha +script|load " +
-	"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +time +role +select"
+const (
+	// aclRights are what a user of this package needs, on keys that begin with the prefix; aclRules is how to give it.
+	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
+		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +select"
+	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
+)
 
 // explained makes the steps of the prelude say what a user lacks that they are refused for (R22), and optional if that is
 // allowed. Steps that are optional by themselves are left alone.
@@ -41,7 +43,7 @@ func (c *Client) explained(steps []conn.Step) []conn.Step {
 			continue
 		}
 		name := stepName(steps[i].Command)
-		steps[i].Check = permitted(name, steps[i].Check)
+		steps[i].Name, steps[i].Check = name, permitted(name, steps[i].Check)
 		if c.config.Allow.MissingPermissions {
 			steps[i].Optional = true
 			c.trials = append(c.trials, trial{step: i, name: name})
@@ -71,7 +73,7 @@ func (c *Client) remarks(s *conn.Server) []string {
 }
 
 // errStep is a step that was refused for another reason than a missing permission; conn adds the node's own words.
-var errStep = errors.New("redlock: a step of the prelude was refused")
+var errStep = errors.New("redlock: locks need it")
 
 // permitted judges a step's reply, and explains a missing permission. It names the command and never a key (R27).
 func permitted(name string, check func(resp.Value) error) func(resp.Value) error {
@@ -79,14 +81,14 @@ func permitted(name string, check func(resp.Value) error) func(resp.Value) error
 		switch {
 		case lacksPermission(v):
 			return &multiplex.PreflightError{
-				Check: "permissions", Found: "the user may not " + name,
+				Check: "permissions", Found: "the user may not run " + name,
 				Advice: "grant what is missing: " + aclRules + "; Allow.MissingPermissions overrides this",
 				Err:    multiplex.ErrPermissions,
 			}
-		case check != nil:
-			return check(v)
 		case v.IsError():
 			return errStep
+		case check != nil:
+			return check(v)
 		}
 		return nil
 	}

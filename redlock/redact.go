@@ -47,6 +47,9 @@ func (h *Hold) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 // String says what it is: the context that it wraps would print the values of others.
 func (c holdContext) String() string { return "(context of a hold)" }
 
+// String says what it is.
+func (c runContext) String() string { return "(context of a hold)" }
+
 // String tells how many nodes the client has.
 func (c *Client) String() string {
 	return "(client of " + strconv.Itoa(len(c.config.Nodes)) + " nodes)"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -333,10 +334,10 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// What ExampleConfig gives a user is enough for all that a client does, its fence included, and no more than that is used.
+// What the README gives a user is enough for all that a client does, its fence included, and no less will do.
 func TestAUserForLocksOnly(t *testing.T) {
 	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
-	rights := []string{"+set", "+get", "+del", "+pttl", "+pexpire", "+evalsha", "+script|load", "+client", "+hello", "+info", "+ping"}
+	rights := strings.Fields(aclRights)
 	for i, dropped := range append([]string{""}, "+set", "+get", "+del", "+pttl", "+pexpire", "+evalsha", "+script|load") {
 		user := []string{"ACL", "SETUSER", fmt.Sprintf("locker%d", i), "on", ">hunter2", "~lock:*"}
 		for _, right := range rights {

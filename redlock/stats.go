@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 )
@@ -9,15 +10,18 @@ import (
 // not taken at one instant: a sum over several of them may be short of calls that are returning just now. They are meant
 // for JSON too, and hold nothing secret (R27).
 type Stats struct {
-	// Attempts are those of TryAcquire, and each single one of Acquire; Extensions the calls to Extend and the renewals of
-	// holds; Releases the calls to Release. What undoes a failed attempt, and what Close releases, is nobody's call and not
-	// among them.
+	// Attempts are those of TryAcquire, and each single one of Acquire; Extensions the calls to Extend, and each renewal of a
+	// hold; Releases the calls to Release, of locks and of holds. The releases that undo a failed attempt, and those of Close,
+	// are nobody's call and are not among them.
 	Attempts, Extensions, Releases Outcomes
 	// QuorumTime is the smoothed time from the beginning of an attempt to its quorum of grants, from which retries take
 	// their pace (R11). Zero before the first.
 	QuorumTime time.Duration
 	// Quorum are all those times.
 	Quorum Histogram
+	// ReleaseForm is what locks are given back by at this moment: "DELEX" or "DELIFEQ" while every node that is up has it, else
+	// "script" (R25).
+	ReleaseForm string
 	// Polling says that callers read replies by themselves, where a node's connection allows it (NodeStatus.Polled), and not
 	// a goroutine for each node; see Config.Portable.
 	Polling bool
@@ -25,7 +29,7 @@ type Stats struct {
 
 // Outcomes are calls by what came of them (R12).
 type Outcomes struct {
-	Granted    uint64 // nil: acquired, extended, or released while it was ours
+	Granted    uint64 // nil: acquired, extended or renewed, or released while it was ours
 	Refused    uint64 // ErrHeld for an attempt, ErrNotHeld otherwise: ordinary
 	NoQuorum   uint64 // ErrNoQuorum
 	Expired    uint64 // ErrExpired: a quorum, too late
@@ -40,16 +44,17 @@ func (o Outcomes) Total() uint64 {
 	return o.Granted + o.Refused + o.NoQuorum + o.Expired + o.Overloaded + o.Cancelled + o.Closed + o.Invalid
 }
 
-// Stats returns the numbers as they are now. It asks no node and never waits.
+// Stats returns the numbers as they are now. It asks no node, and waits for nothing but a mutex.
 func (c *Client) Stats() Stats {
 	polling, _ := c.group.Polls()
 	return Stats{
-		Attempts:   c.stats.attempts.snapshot(),
-		Extensions: c.stats.extensions.snapshot(),
-		Releases:   c.stats.releases.snapshot(),
-		QuorumTime: time.Duration(c.quorumTime.Load()),
-		Quorum:     c.stats.quorum.snapshot(),
-		Polling:    polling,
+		Attempts:    c.stats.attempts.snapshot(),
+		Extensions:  c.stats.extensions.snapshot(),
+		Releases:    c.stats.releases.snapshot(),
+		QuorumTime:  time.Duration(c.quorumTime.Load()),
+		Quorum:      c.stats.quorum.snapshot(),
+		ReleaseForm: cmp.Or(c.group.FormOf(releaseKind), "script"),
+		Polling:     polling,
 	}
 }
 

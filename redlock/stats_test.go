@@ -96,6 +96,35 @@ func TestStatsCountEachCall_R12(t *testing.T) {
 	})
 }
 
+// Renewals are extensions, whatever comes of them: also those that nothing was sent for, and those that came too late (R13).
+func TestStatsCountRenewals_R13(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
+		mustHold(t, c, "r", HoldOptions{})
+		time.Sleep(2*holdThird + 10*ms)
+		require.Equal(t, Outcomes{Granted: 2}, c.Stats().Extensions)
+
+		for i := range m.nodes {
+			m.link(i).Latency(ms, holdValidity-ms)
+		}
+		time.Sleep(holdThird + holdValidity)
+		require.Equal(t, Outcomes{Granted: 2, Expired: 1}, c.Stats().Extensions)
+		m.recover()
+	})
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		mustHold(t, c, "r", HoldOptions{})
+		for i, n := range m.nodes[:2] {
+			m.link(i).Refuse(true)
+			n.DropConns()
+		}
+		time.Sleep(holdValidity)
+		failed := c.Stats().Extensions
+		require.Greater(t, failed.NoQuorum, uint64(3), "tried again and again")
+		require.Equal(t, Outcomes{NoQuorum: failed.NoQuorum}, failed)
+	})
+}
+
 // A quorum that came too late is an attempt that expired, and its time is known all the same.
 func TestStatsOfAQuorumThatCameTooLate(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

@@ -20,13 +20,13 @@ type Tracer struct {
 	AttemptDone func(AttemptInfo)
 	// AcquireDone is told of each call to Acquire as a whole, waits included.
 	AcquireDone func(AcquireInfo)
-	// ExtendDone is told of each call to Extend.
+	// ExtendDone is told of each call to Extend, and not of renewals, which are nobody's calls; Stats counts them.
 	ExtendDone func(ExtendInfo)
-	// ReleaseDone is told of each call to Release.
+	// ReleaseDone is told of each call to Release, of locks and of holds.
 	ReleaseDone func(ReleaseInfo)
 	// NodeChanged is told when a node comes up or is not up any more, and of each new cause of that.
 	NodeChanged func(NodeChange)
-	// HoldLost is told of a lock that renewed itself, and was lost before it was released.
+	// HoldLost is told of each hold that is lost before it is released.
 	HoldLost func(HoldInfo)
 }
 
@@ -74,12 +74,12 @@ type ReleaseInfo struct {
 	Err      error // as it is returned
 }
 
-// HoldInfo tells of a lock that was lost.
+// HoldInfo tells of a hold that was lost.
 type HoldInfo struct {
 	Resource string
-	Since    time.Time // when it was granted
-	Until    time.Time // when its validity ended, or it was lost before that
-	Err      error     // why
+	Since    time.Time // when the attempt that was granted began
+	Until    time.Time // when its validity ends by the local clock, or when it was lost before that
+	Err      error     // why: a *LostError
 	// Dropped are news before this one that were not told.
 	Dropped uint64
 }
