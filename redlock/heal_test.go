@@ -91,6 +91,26 @@ func TestAHealedNodeOwesTheRelease(t *testing.T) {
 	}
 }
 
+// A healing whose script is lost on all nodes fails, and the next one, soon after, finds it again (R13, R24).
+func TestHealingOutlivesLostScripts(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		h := mustHold(t, c, "r", HoldOptions{Heal: true})
+		until := h.Until()
+		for _, n := range m.nodes {
+			n.FlushScripts()
+		}
+		m.nodes[0].DB().Delete("r")
+		time.Sleep(holdThird + 100*ms)
+		require.NoError(t, h.Err())
+		require.True(t, h.Until().After(until), "renewed")
+		require.Len(t, m.holders("r", h.Lock().Token()), 3)
+		require.NoError(t, h.Release(context.Background()))
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
 // The scripts of holds on a real server, and what memory_test.go makes of them for the node in memory.
 func TestScriptsOfHolds(t *testing.T) {
 	const mine, others = "mine, 20 bytes long.", "somebody else's token"
