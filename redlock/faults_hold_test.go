@@ -24,7 +24,7 @@ import (
 func TestFaultAllNodesStoppedUnderAHold_R13(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{})
-	for _, ttl := range []time.Duration{time.Second, 5 * time.Second} {
+	for _, ttl := range []time.Duration{time.Second, 2 * time.Second} {
 		bestOf(t, func() error { return f.stopUnder(c, ttl) })
 	}
 }
@@ -167,9 +167,9 @@ const manyHolds = "REDMUX_TEST_MANY_HOLDS"
 // Ten thousand locks on five nodes, each renewed in time, by one goroutine (R13). It reports what that costs. For some seconds
 // as a rule; for as long as the environment says, as "1m", for the whole of it.
 func TestFaultManyHolds_R13(t *testing.T) {
-	lasts, locks := 5*time.Second, 10_000
+	lasts, locks := 4*time.Second, 10_000
 	if testing.Short() {
-		lasts, locks = 4*time.Second, 2_000
+		locks = 2_000
 	}
 	if text := os.Getenv(manyHolds); text != "" {
 		var err error
