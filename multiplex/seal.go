@@ -116,7 +116,6 @@ type looks struct {
 	delay   time.Duration // after that, while the node is quarantined
 	asking  bool          // a look is under way
 	writing bool          // a seal is being written
-	strange bool          // the key holds something that is not ours to replace
 }
 
 // inspect looks at the node once before it joins, over its own connection: for the seal, or, on a node that was declared
@@ -166,7 +165,6 @@ func (n *node) inspectDurable(v resp.Value) error {
 func (n *node) sight(s sighting, verified bool, now time.Duration) error {
 	g := n.group
 	g.debut = g.debut.sight(n.index, s, verified)
-	n.looks.strange = s.what == sealStrange
 	if s.what == sealSeen && s.seal.maxTTL != g.maxTTL {
 		if !g.config.Allow.OtherMaxTTL {
 			return otherMaxTTL(s.seal.maxTTL, g.maxTTL)
@@ -254,8 +252,7 @@ func (n *node) writeSeal(watched time.Duration) {
 			now := g.now()
 			n.trust = n.trust.seal(watched, now)
 			n.judgeTrust(now)
-		case ok:
-			n.looks.strange = true
+		case ok: // the key holds something that is not ours to replace
 		case !v.IsError():
 			return fmt.Errorf("%w: type %q to the seal", ErrUnexpected, v.Type())
 		case conn.ClassOf(v) == conn.ClassNoScript:
