@@ -63,6 +63,16 @@ func user(rules ...string) switcher {
 	return do(append([]string{"ACL", "SETUSER", "redlock"}, rules...)...)
 }
 
+// scriptsOnly takes the commands from our user by which newer servers release (R25): where these are refused for another
+// reason than scripts, or not at all, callers would be told something else.
+func scriptsOnly(w *ward, node int) {
+	w.Helper()
+	w.asked[node] += 2
+	for _, native := range nativeCommands(w.servers[node]) {
+		user("-"+native)(w, node)
+	}
+}
+
 // then runs several switchers in order.
 func then(steps ...switcher) switcher {
 	return func(w *ward, node int) {
