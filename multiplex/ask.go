@@ -13,7 +13,7 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 	if err := ctx.Err(); err != nil && !kind.Release {
 		return Receipt{}, err
 	}
-	r, receipt, lead, err := g.enter(ctx, kind, cmd)
+	r, receipt, lead, err := g.enter(ctx, kind, cmd, posting{})
 	if err != nil {
 		return receipt, err
 	}
@@ -45,7 +45,7 @@ func (g *Group) Tell(kind *Kind, cmd *Command) {
 		return
 	}
 	r := g.log.take(g)
-	lead := g.admit(r, nil, kind, cmd, 1)
+	lead := g.admit(r, nil, kind, cmd, posting{}, 1)
 	g.mu.Unlock()
 	if lead {
 		g.flush()
@@ -53,7 +53,9 @@ func (g *Group) Tell(kind *Kind, cmd *Command) {
 }
 
 // enter gives a command its place in the log. lead says that the caller has got the flusher's role.
-func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, receipt Receipt, lead bool, err error) {
+func (g *Group) enter(
+	ctx context.Context, kind *Kind, cmd *Command, to posting,
+) (r *round, receipt Receipt, lead bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || g.refusing && !kind.Release {
@@ -73,7 +75,7 @@ func (g *Group) enter(ctx context.Context, kind *Kind, cmd *Command) (r *round, 
 	}
 	r = g.log.take(g)
 	receipt = Receipt{Sent: g.live, Pos: g.log.head}
-	lead = g.admit(r, ctx, kind, cmd, 2)
+	lead = g.admit(r, ctx, kind, cmd, to, 2)
 	return r, receipt, lead, nil
 }
 
@@ -91,12 +93,15 @@ func (g *Group) fullLog() bool {
 }
 
 // admit readies a round and puts it into the log, or among those that the next flush merges. It reports whether the caller
-// has got the flusher's role. The caller holds the mutex.
-func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
+// has got the flusher's role. Nothing that the command refers to is kept: its bytes and its functions lie in the caller's
+// frame (see posting). The caller holds the mutex.
+func (g *Group) admit(
+	r *round, ctx context.Context, kind *Kind, cmd *Command, to posting, holders int32,
+) (lead bool) {
 	r.begin(kind, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
-	if cmd.inbox != nil {
-		r.post(cmd)
+	if to.inbox != nil {
+		r.post(to)
 	}
 	g.longest = max(g.longest, cmd.TTL)
 	if kind.Release || kind.Script {
@@ -104,9 +109,9 @@ func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, h
 		r.key = cmd.Key
 	}
 	g.wakeWatch(r)
-	if kind.Merger != nil && (cmd.inbox != nil || ctx != nil && ctx.Err() == nil) {
+	if kind.Merger != nil && (to.inbox != nil || ctx != nil && ctx.Err() == nil) {
 		g.gathered = append(g.gathered, r)
-		if cmd.inbox != nil {
+		if to.inbox != nil {
 			g.unpacked += len(cmd.Bytes)
 			return false // Flush follows
 		}
@@ -115,7 +120,7 @@ func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, h
 	if kind.Behind {
 		g.pack()
 	}
-	return g.place(r, cmd.Bytes) && cmd.inbox == nil && g.takeFlush()
+	return g.place(r, cmd.Bytes) && to.inbox == nil && g.takeFlush()
 }
 
 // place counts the votes of the nodes that are not there, or do not count, as failed, and puts the round into the log. It

@@ -141,9 +141,6 @@ type Command struct {
 	// Patience is how long votes on a posted command are waited for at least, where Config.VoteTimeout says nothing: who posts
 	// may have time, and an answer that comes is better than the same question again. If zero, no longer than on others.
 	Patience time.Duration
-
-	inbox *Outcomes // of a posted command
-	tag   any
 }
 
 // A Part is a part of a command's bytes, from one offset to another.

@@ -66,7 +66,7 @@ func TestReleaseBetweenShedAndBurialIsOwedOnce(t *testing.T) {
 		r := g.log.take(g)
 		g.admit(r, nil, releaseKind, &Command{
 			Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
-		}, 1)
+		}, posting{}, 1)
 		g.mu.Unlock()
 		g.flush()
 		time.Sleep(10 * ms)

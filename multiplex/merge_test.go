@@ -537,7 +537,7 @@ func TestCarrierIsAsOldAsItsOldestPart(t *testing.T) {
 		for range 3 {
 			r := c.group.log.take(c.group)
 			cmd := &Command{Bytes: releaseCommand("k", "t"), Key: releaseKey("k", "t"), TTL: long}
-			c.group.admit(r, background, mergingKind, cmd, 1)
+			c.group.admit(r, background, mergingKind, cmd, posting{}, 1)
 			time.Sleep(ms)
 		}
 		oldest := c.group.gathered[0].at

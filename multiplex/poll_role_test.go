@@ -140,7 +140,7 @@ func TestPolledAnswerAndKickTogether(t *testing.T) {
 	for i := range 2000 {
 		g.mu.Lock()
 		r := g.log.take(g)
-		g.admit(r, background, claimKind, &Command{Bytes: setCommand(fmt.Sprint(i), "t", long), TTL: long}, 2)
+		g.admit(r, background, claimKind, &Command{Bytes: setCommand(fmt.Sprint(i), "t", long), TTL: long}, posting{}, 2)
 		g.mu.Unlock()
 		g.flush()
 		g.await(r)

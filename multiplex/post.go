@@ -3,6 +3,7 @@ package multiplex
 import (
 	"context"
 	"sync/atomic"
+	"time"
 )
 
 // Posting: commands whose outcome no goroutine waits for. Whoever keeps thousands of locks posts their renewals, has them
@@ -21,12 +22,17 @@ func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receip
 	if kind.Undo != nil {
 		panic("multiplex: a claim cannot be posted")
 	}
-	posted := Command{
-		Bytes: cmd.Bytes, Key: cmd.Key, TTL: cmd.TTL, Receipt: cmd.Receipt, Patience: cmd.Patience, inbox: inbox, tag: tag,
-	}
 	var nobody context.Context // nil, as for every round that no caller waits for
-	_, receipt, _, err := g.enter(nobody, kind, &posted)
+	_, receipt, _, err := g.enter(nobody, kind, cmd, posting{inbox, tag, cmd.Patience})
 	return receipt, err
+}
+
+// A posting says where the outcome of a posted command goes; zero for others. It is no part of the Command: a round keeps it,
+// and the compiler would put all that a Command refers to on the heap if one thing of it were kept.
+type posting struct {
+	inbox    *Outcomes
+	tag      any
+	patience time.Duration
 }
 
 // Flush has what was posted written, by the group's own goroutine, and sees to it that somebody reads the answers. It waits
@@ -162,10 +168,10 @@ func (r *round) answers(w uint64) []Answer {
 
 // post readies a round whose outcome goes to an inbox. It counts as one that waits, and as asleep, before anybody can see it:
 // whoever decides it takes it off that count and hands it over (see rouse). The caller holds the mutex.
-func (r *round) post(cmd *Command) {
-	r.inbox, r.tag = cmd.inbox, cmd.tag
+func (r *round) post(to posting) {
+	r.inbox, r.tag = to.inbox, to.tag
 	if r.group.config.VoteTimeout == 0 {
-		r.patience = cmd.Patience
+		r.patience = to.patience
 	}
 	r.word.Store(parked)
 	if p := r.group.poller; p != nil {
