@@ -136,7 +136,10 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	}
 	limit := fallback()
 	if at, ok := q.lookout.Expiry(); ok {
-		limit = min(limit, max(0, time.Until(at))+afterExpiry())
+		// An attempt shortly before the end would fail, and the pause after it outlast the end: better none.
+		if end := max(0, time.Until(at)) + afterExpiry(); end < limit+2*pushedPauseMost {
+			limit = end
+		}
 	}
 	return c.doze(ctx, w, limit, q.lookout.Signal())
 }

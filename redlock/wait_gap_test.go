@@ -53,7 +53,7 @@ func TestNobodySleepsWhileALockIsFree(t *testing.T) {
 			wg.Wait()
 			t.Log(s.gaps)
 			for after, gap := range s.gaps {
-				require.LessOrEqual(t, gap, map[string]time.Duration{"released": 200 * ms, "forgotten": 200 * ms, "kept": 300 * ms}[after], after)
+				require.LessOrEqual(t, gap, 300*ms, after) // far below the fallback, kept ones 100 ms included
 			}
 			require.Len(t, s.gaps, 3)
 		})

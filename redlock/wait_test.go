@@ -196,7 +196,11 @@ func TestFirstComeFirstServed(t *testing.T) {
 					start := time.Now()
 					cancels[leaver]()
 					<-all[leaver].done
-					require.Zero(t, time.Since(start), "at once")
+					if poll { // the head may be in the middle of an attempt, whose end the watch notices
+						require.LessOrEqual(t, time.Since(start), 5*ms)
+					} else {
+						require.Zero(t, time.Since(start), "at once")
+					}
 					require.ErrorIs(t, all[leaver].err, context.Canceled)
 					require.ErrorIs(t, all[leaver].err, ErrHeld)
 					time.Sleep(20 * ms)
