@@ -45,7 +45,7 @@ func TestFaultDebtsArePaid_R8_R26(t *testing.T) {
 			refused("MISCONF", failSaving, saveAgain),
 			refused("BUSY", runForever, then(do("SCRIPT", "KILL"), ended)),
 			refused("LOADING", reload, loaded),
-			refused("NOPERM", user("-evalsha"), user("+@all")),
+			refused("NOPERM", then(scriptsOnly, user("-evalsha")), user("+@all")),
 		},
 		"cut off": {
 			{"refused connections", func(d *debtors, i int) { d.proxies[i].Refuse(true); d.proxies[i].Reset() },
