@@ -158,6 +158,13 @@ func (l *load) note(op string, err error) {
 	}
 }
 
+// noted is how often something was noted so far.
+func (l *load) noted(kind string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.errs[kind]
+}
+
 // fails checks after the end that there were only errors of the kinds given, and of each at most so many for a thousand
 // grants, or any number if that is negative.
 func (l *load) fails(perThousand int, allowed ...error) {
