@@ -263,8 +263,8 @@ func TestADefiniteLossEndsAHoldAtOnce(t *testing.T) { // R13
 // A hold that is lost before its validity is over has not lasted until then.
 func TestALossBeforeTheEndIsToldAsSuch(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		var told []HoldInfo
-		c := exactClient(t, m, Config{Tracer: &Tracer{HoldLost: func(i HoldInfo) { told = append(told, i) }}})
+		told := make(chan HoldInfo, 2)
+		c := exactClient(t, m, Config{Tracer: &Tracer{HoldLost: func(i HoldInfo) { told <- i }}})
 		h := mustHold(t, c, "r", HoldOptions{})
 		for _, n := range m.nodes {
 			n.DB().Delete("r")
@@ -272,7 +272,7 @@ func TestALossBeforeTheEndIsToldAsSuch(t *testing.T) {
 		awaitEnd(t, h.Context())
 		time.Sleep(ms)
 		require.Len(t, told, 1)
-		require.LessOrEqual(t, time.Until(told[0].Until), time.Duration(0))
+		require.LessOrEqual(t, time.Until((<-told).Until), time.Duration(0))
 	})
 }
 

@@ -65,8 +65,9 @@ const (
 	StateUnclear LockState = "unclear"
 )
 
-// inspectTimeout bounds an inspection where neither the context nor Config.NodeTimeout does.
-const inspectTimeout = time.Second
+// inspectTimeout bounds an inspection where neither the context nor Config.NodeTimeout does. It is less than the second after
+// which a node is given up that does not answer what it alone was asked, so that its answer is told to be late, and not it dead.
+const inspectTimeout = 900 * time.Millisecond
 
 // Inspect asks all nodes who holds a resource and for how long, with GET and PTTL, and changes nothing. It waits until each
 // node has answered or failed, at most until ctx ends; where ctx has no deadline, at most for Config.NodeTimeout, or else a
