@@ -70,8 +70,8 @@ const (
 const inspectTimeout = 900 * time.Millisecond
 
 // Inspect asks all nodes who holds a resource and for how long, with GET and PTTL, and changes nothing. It waits until each
-// node has answered or failed, at most until ctx ends; where ctx has no deadline, at most for Config.NodeTimeout, or else a
-// second.
+// node has answered or failed, at most until ctx ends; where ctx has no deadline, at most for Config.NodeTimeout, or else for
+// nine tenths of a second.
 //
 // The two questions to a node are two commands, so that a key which expires or changes hands between them shows the first
 // one's value with the second one's time. A value is fetched whole: one beyond a megabyte, which is no token, ends that
