@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -81,6 +82,7 @@ func TestTracer(t *testing.T) {
 			Start: start, Elapsed: waited, Validity: lock.Validity(),
 		}}, all.acquires)
 		time.Sleep(2 * ms) // the lock is ours as soon as it is released; its release has yet to be answered
+		synctest.Wait()
 		require.Len(t, all.releases, 1)
 		require.Equal(t, 2*ms, all.releases[0].Elapsed)
 		require.NoError(t, all.releases[0].Err)
