@@ -2,8 +2,6 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 20s
-# CI tries tests that measure again: testdata/again.sh.
-TEST ?= $(GO) test -count=1
 DURATION ?= 3s
 
 # What this machine's Go can do. The race detector needs cgo, which is off where there is no C compiler. bench/compare is a
@@ -40,16 +38,16 @@ test-servers: servers
 
 ## plain: all tests
 plain:
-	$(TEST) ./...
+	$(GO) test -count=1 ./...
 
 ## race: all tests under the race detector
 race:
-	@if $(HAS_RACE); then set -x; $(TEST) -race ./...; else echo $(NO_RACE); fi
+	@if $(HAS_RACE); then set -x; $(GO) test -count=1 -race ./...; else echo $(NO_RACE); fi
 
 ## portable: the tests of the library without the poller, where each connection has a reader of its own
 portable:
 	@race=; if $(HAS_RACE); then race=-race; fi; set -x; \
-	$(TEST) $$race -tags redmux_portable ./conn ./multiplex ./redlock
+	$(GO) test -count=1 $$race -tags redmux_portable ./conn ./multiplex ./redlock
 
 ## compare: other implementations against the same masters, under the race detector where it is there
 compare:
