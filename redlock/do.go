@@ -15,8 +15,8 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 
 // DoHold locks a resource, waiting for it as Hold does, runs fn while it holds the lock, and releases it, also if fn panics
 // (R14). fn's context ends when the hold does, as Hold.Context says, and when ctx ends; the cause is that of whichever was
-// first (of a deadline, context.DeadlineExceeded, whatever else ctx says), and fn must return then. The release does not depend on ctx; it is waited for up to the vote timeout. fn never starts
-// with less validity than Config.MinValidity.
+// first (of a deadline, what ctx says of it), and fn must return then. The release does not depend on ctx; it is waited for up
+// to the vote timeout. fn never starts with less validity than Config.MinValidity.
 //
 // The error is Hold's, if fn was not called. Else it is fn's own, and why the hold had ended before fn returned (ErrLost,
 // ErrMaxHold, ErrClosed), and that of Lock.Release, joined as far as there are several, so that errors.Is finds each. nil means
