@@ -1,0 +1,43 @@
+package pure
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+// seeded is a source of random numbers that the log can repeat.
+func seeded(t testing.TB, seed uint64) *rand.Rand {
+	t.Helper()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// clocks is the reading of both clocks when the monotonic one has gone on by mono and the wall by wall. No function of
+// package time makes one, since only a suspend or a step of the clock does. It relies on the layout of time.Time: a word
+// whose lowest 30 bits are nanoseconds and the next 33 seconds, and then the monotonic reading.
+func clocks(start time.Time, mono, wall time.Duration) time.Time {
+	type layout struct {
+		wall uint64
+		ext  int64
+	}
+	t := start.Add(wall)
+	(*layout)(unsafe.Pointer(&t)).ext += int64(mono - wall)
+	return t
+}
+
+func TestClocks(t *testing.T) {
+	start := time.Now()
+	for _, c := range []struct{ mono, wall time.Duration }{
+		{0, 0}, {time.Second, time.Second}, {5 * ms, time.Hour}, {time.Hour, -time.Hour}, {0, time.Nanosecond},
+	} {
+		now := clocks(start, c.mono, c.wall)
+		require.Equal(t, c.mono, now.Sub(start), "%+v", c)
+		require.Equal(t, c.wall, now.Round(0).Sub(start.Round(0)), "%+v", c)
+	}
+}

@@ -1,0 +1,226 @@
+package pure
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A ledgerModel is a ledger as a list that is searched from one end to the other, and the times that R8 gives each debt.
+type ledgerModel struct {
+	ledger *Ledger
+	now    time.Duration
+	debts  []*modelDebt
+	gone   map[string]string // why a debt is no more
+}
+
+type modelDebt struct {
+	command         string
+	ttl, due, until time.Duration
+	delay           time.Duration
+	sent, repeat    bool
+	settled         bool
+	real            *Debt
+}
+
+// A ledger is that list: what is due, when there is something to do, when a debt ends. No debt is gone but by an integer or
+// by its end, and its end is never before TTL × (1 + drift) after the moment from which no older command could come (R8).
+func TestLedgerIsAList_R8(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &ledgerModel{ledger: &Ledger{Limit: 6, Drift: 0.01}, gone: make(map[string]string)}
+		t.Repeat(map[string]func(*rapid.T){
+			"add":    m.add,
+			"take":   m.take,
+			"settle": m.settle,
+			"recall": m.recall,
+			"fence":  m.fence,
+			"start":  m.start,
+			"wait":   m.wait,
+			"extend": func(t *rapid.T) {
+				m.ledger.Longest = max(m.ledger.Longest, time.Duration(rapid.IntRange(1, 9000).Draw(t, "longest"))*ms)
+			},
+			"": m.check,
+		})
+	})
+}
+
+func (m *ledgerModel) find(command string) *modelDebt {
+	for _, d := range m.debts {
+		if d.command == command {
+			return d
+		}
+	}
+	return nil
+}
+
+func (m *ledgerModel) remove(d *modelDebt, why string) {
+	m.debts = slices.DeleteFunc(m.debts, func(o *modelDebt) bool { return o == d })
+	m.gone[d.command] = why
+}
+
+func (m *ledgerModel) add(t *rapid.T) {
+	command := fmt.Sprint("release ", rapid.IntRange(0, 20).Draw(t, "command"))
+	ttl := time.Duration(rapid.IntRange(1, 5000).Draw(t, "ttl")) * ms
+	due := m.now + time.Duration(rapid.IntRange(0, 100).Draw(t, "due"))*ms
+	d := m.find(command)
+	if d == nil {
+		d = &modelDebt{command: command, ttl: ttl, due: due, delay: RefusedFirst}
+		m.debts = append(m.debts, d)
+		delete(m.gone, command)
+	}
+	d.ttl, d.due = max(d.ttl, ttl), min(d.due, due)
+	real := m.ledger.Add([]byte(command), ttl, due)
+	require.True(t, d.real == nil || d.real == real, "a release is owed once")
+	d.real = real
+}
+
+// take wants the debts that are due longest.
+func (m *ledgerModel) take(t *rapid.T) {
+	most := rapid.IntRange(1, 5).Draw(t, "most")
+	var due []time.Duration
+	for _, d := range m.debts {
+		if !d.sent && d.due <= m.now {
+			due = append(due, d.due)
+		}
+	}
+	slices.Sort(due)
+	var got []time.Duration
+	for _, real := range m.ledger.Take(nil, m.now, most) {
+		d := m.find(real.Command)
+		require.NotNil(t, d)
+		require.False(t, d.sent, "sent twice")
+		d.sent = true
+		got = append(got, d.due)
+	}
+	require.True(t, slices.Equal(due[:min(len(due), most)], got), "%v, and %v were taken", due, got)
+}
+
+// sentOnes are the debts whose answer is awaited.
+func (m *ledgerModel) sentOnes() (sent []*modelDebt) {
+	for _, d := range m.debts {
+		if d.sent {
+			sent = append(sent, d)
+		}
+	}
+	return sent
+}
+
+func (m *ledgerModel) settle(t *rapid.T) {
+	sent := m.sentOnes()
+	if len(sent) == 0 {
+		t.Skip()
+	}
+	d := rapid.SampledFrom(sent).Draw(t, "debt")
+	answered := rapid.Bool().Draw(t, "answered")
+	m.ledger.Settle(d.real, answered, m.now)
+	d.sent = false
+	switch {
+	case answered && !d.repeat:
+		m.remove(d, "an integer")
+		return
+	case answered:
+		d.settled = true
+		d.due = m.now + d.delay
+		d.delay *= RepeatTimes
+	case d.repeat:
+		d.due = m.now + min(d.delay, time.Second)
+	default:
+		d.due = m.now + d.delay
+		d.delay = min(2*d.delay, time.Second)
+	}
+	m.begin(d)
+}
+
+// begin starts the time of a debt, if it has not begun.
+func (m *ledgerModel) begin(d *modelDebt) {
+	if d.until == 0 {
+		d.until = m.end(d)
+	}
+}
+
+func (m *ledgerModel) end(d *modelDebt) time.Duration {
+	ttl := max(d.ttl, m.ledger.Longest)
+	if d.repeat {
+		ttl = d.ttl
+	}
+	return m.now + ttl + time.Duration(float64(ttl)*0.01) + 2*ms
+}
+
+func (m *ledgerModel) recall(t *rapid.T) {
+	for _, d := range m.sentOnes() {
+		d.sent = false
+		m.ledger.Recall(d.real)
+	}
+}
+
+func (m *ledgerModel) fence(t *rapid.T) {
+	certain := rapid.Bool().Draw(t, "certain")
+	for _, d := range m.debts {
+		d.due, d.sent = m.now, false
+		if !certain || d.repeat {
+			d.repeat, d.delay = true, RepeatFirst
+		}
+		if !certain || d.until == 0 {
+			d.until = m.end(d)
+		}
+		m.ledger.FenceDebt(d.real, m.now, certain)
+	}
+}
+
+func (m *ledgerModel) start(t *rapid.T) {
+	for _, d := range m.debts {
+		m.begin(d)
+		d.sent = false
+		m.ledger.StartDebt(d.real, m.now)
+	}
+}
+
+func (m *ledgerModel) wait(t *rapid.T) {
+	m.now += time.Duration(rapid.IntRange(1, 3000).Draw(t, "wait")) * ms
+	m.ledger.Expire(m.now)
+	for _, d := range slices.Clone(m.debts) {
+		if !d.sent && d.until != 0 && d.until <= m.now {
+			m.remove(d, "its end")
+		}
+	}
+}
+
+func (m *ledgerModel) check(t *rapid.T) {
+	require.Nil(t, m.ledger.Misplaced())
+	require.Len(t, m.ledger.Debts, len(m.debts))
+	owed, due, next, waits := 0, 0, time.Duration(0), false
+	for i, real := range m.ledger.Debts {
+		require.Equal(t, i, real.Index)
+		d := m.find(real.Command)
+		require.NotNil(t, d, "%s is gone by %s", real.Command, m.gone[real.Command])
+		require.Equal(t, modelDebt{d.command, d.ttl, d.due, d.until, d.delay, d.sent, d.repeat, d.settled, real},
+			modelDebt{real.Command, real.ttl, real.Due, real.Until, real.Delay, real.Sent, real.Repeat, real.settled, real})
+		if !d.settled {
+			owed++
+		}
+		if d.sent {
+			continue
+		}
+		if d.due <= m.now {
+			due++
+		}
+		if !waits || d.due < next {
+			next, waits = d.due, true
+		}
+		if d.until != 0 {
+			next = min(next, d.until)
+		}
+	}
+	require.Equal(t, due, m.ledger.Due(m.now, 1000))
+	at, ok := m.ledger.Next()
+	require.Equal(t, waits, ok)
+	if ok {
+		require.Equal(t, next, at)
+	}
+	require.Equal(t, owed >= 6, m.ledger.Full())
+	require.Equal(t, uint64(owed), m.ledger.Made-m.ledger.Paid-m.ledger.Expired, "what was made is owed, paid or expired")
+}

@@ -1,0 +1,251 @@
+package pure
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func newLedger() *Ledger { return &Ledger{Limit: 10, Drift: 0.01} }
+
+// fence is what node.fenceDebts does, with all debts at once.
+func (l *Ledger) fence(now time.Duration, certain bool) {
+	for _, d := range l.Debts {
+		l.FenceDebt(d, now, certain)
+	}
+}
+
+// sendTimes plays a node that answers each payment at once in the same way, and returns when the debt was sent, until it
+// is gone.
+func sendTimes(t *testing.T, l *Ledger, from time.Duration, answered bool) (sent []time.Duration, gone time.Duration) {
+	t.Helper()
+	for now := from; now < from+time.Minute; now += ms {
+		l.Expire(now)
+		if len(l.Debts) == 0 {
+			return sent, now
+		}
+		for _, d := range l.Take(nil, now, 10) {
+			sent = append(sent, now-from)
+			l.Settle(d, answered, now)
+		}
+	}
+	t.Fatal("the debt is never gone")
+	return nil, 0
+}
+
+func TestDebtEndsWithAnInteger(t *testing.T) {
+	l := newLedger()
+	l.Add([]byte("release"), time.Second, 0)
+	sent, gone := sendTimes(t, l, 0, true)
+	assert.Equal(t, []time.Duration{0}, sent)
+	assert.Equal(t, ms, gone)
+}
+
+func TestRefusedDebtIsTriedAgain(t *testing.T) {
+	l := newLedger()
+	d := l.Add([]byte("release"), 5*time.Second, 0)
+	l.fence(0, true)
+	sent, gone := sendTimes(t, l, 0, false)
+	// R8: 50 ms doubling to 1 s.
+	assert.Equal(t, []time.Duration{0, 50 * ms, 150 * ms, 350 * ms, 750 * ms, 1550 * ms, 2550 * ms, 3550 * ms, 4550 * ms}, sent)
+	// TTL × (1 + drift) after the fence, and not before.
+	assert.Equal(t, 5052*ms, gone)
+	assert.Equal(t, 5052*ms, d.Until)
+}
+
+func TestDebtIsNotDroppedBeforeItsKeyIsGone(t *testing.T) {
+	l := newLedger()
+	l.Add([]byte("release"), time.Second, 0)
+
+	// The node is down: what was sent before may be executed at any time, so no time runs.
+	l.Expire(time.Hour)
+	require.Len(t, l.Debts, 1, "before the fence a debt has no end")
+
+	fenced := 2 * time.Hour
+	l.fence(fenced, true)
+	l.Expire(fenced + 1011*ms)
+	require.Len(t, l.Debts, 1)
+	l.Expire(fenced + 1012*ms)
+	require.Empty(t, l.Debts)
+}
+
+// An extension may have been executed of which nobody knows, so a debt lasts for the longest TTL that was asked for (R8).
+func TestDebtOutlastsWhatAnExtensionMayHaveGiven_R8(t *testing.T) {
+	l := newLedger()
+	l.Longest = 5 * time.Second
+	l.Add([]byte("release"), time.Second, 0)
+	l.fence(0, true)
+	l.Expire(5051 * ms)
+	require.Len(t, l.Debts, 1)
+	l.Expire(5052 * ms)
+	require.Empty(t, l.Debts)
+}
+
+// Only a fence begins the time of a debt; a second fence does not begin it again, since from the first on nothing older
+// can be executed.
+func TestFenceBeginsTheTimeOnce(t *testing.T) {
+	l := newLedger()
+	d := l.Add([]byte("release"), time.Second, 0)
+	l.fence(time.Second, true)
+	l.fence(1500*ms, true)
+	assert.Equal(t, time.Second+1012*ms, d.Until)
+	// Where the old connection could not be killed, it begins anew: its SET may come now.
+	l.fence(1600*ms, false)
+	assert.Equal(t, 1600*ms+1012*ms, d.Until)
+}
+
+func TestUnfencedDebtIsRepeated(t *testing.T) {
+	l := newLedger()
+	l.Add([]byte("release"), 10*time.Second, 0)
+	l.fence(0, false)
+	sent, gone := sendTimes(t, l, 0, true)
+	// docs/design.md: at once, then 250 ms, 1 s, 4 s apart, whatever is answered, until the key is gone.
+	assert.Equal(t, []time.Duration{0, 250 * ms, 1250 * ms, 5250 * ms}, sent)
+	assert.Equal(t, 10*time.Second+102*ms, gone)
+}
+
+// Each uncertain fence has the repetitions begin anew, however many there were before: what the connection before carried may come
+// at once, and so may what an older one did. (The pauses went on to grow with each of them, to the years after which a
+// time.Duration ends, and then to nothing.)
+func TestRepetitionsBeginAnewWithEachFence(t *testing.T) {
+	for _, certain := range []bool{false, true} {
+		l := newLedger()
+		d := l.Add([]byte("release"), 10*time.Second, 0)
+		l.fence(0, false)
+		for i := range 40 {
+			now := time.Duration(i) * 100 * ms
+			l.fence(now, certain)
+			require.Len(t, l.Take(nil, now, 10), 1)
+			l.Settle(d, true, now)
+		}
+		l.fence(5*time.Second, certain)
+		sent, _ := sendTimes(t, l, 5*time.Second, true)
+		assert.Equal(t, []time.Duration{0, 250 * ms, 1250 * ms}, sent[:3])
+	}
+}
+
+// A repeated release that the node refuses did nothing: the next try comes within a second, as for any refused debt.
+func TestRefusedRepetitionIsTriedWithinASecond(t *testing.T) {
+	l := newLedger()
+	l.Add([]byte("release"), 30*time.Second, 0)
+	l.fence(0, false)
+	sent, _ := sendTimes(t, l, 0, false)
+	require.Greater(t, len(sent), 20)
+	for i := 1; i < len(sent); i++ {
+		assert.LessOrEqual(t, sent[i]-sent[i-1], refusedMost)
+	}
+}
+
+func TestExpireWaitsForAnAnswer(t *testing.T) {
+	l := newLedger()
+	d := l.Add([]byte("release"), time.Second, 0)
+	l.fence(0, true)
+	require.Equal(t, []*Debt{d}, l.Take(nil, 0, 10))
+	l.Expire(time.Hour)
+	require.Len(t, l.Debts, 1, "its answer will look for it")
+	l.Settle(d, true, time.Hour)
+	require.Empty(t, l.Debts)
+	l.Settle(d, true, time.Hour) // a second answer finds nothing and does nothing
+	require.Empty(t, l.Debts)
+}
+
+func TestTakeGivesWhatIsDueOnce(t *testing.T) {
+	l := newLedger()
+	for i := range 5 {
+		l.Add(fmt.Append(nil, "release ", i), time.Second, time.Duration(i)*ms)
+	}
+	assert.Len(t, l.Take(nil, 2*ms, 2), 2)
+	assert.Len(t, l.Take(nil, 2*ms, 10), 1)
+	assert.Empty(t, l.Take(nil, 2*ms, 10))
+	at, ok := l.Next()
+	assert.True(t, ok)
+	assert.Equal(t, 3*ms, at)
+	assert.Len(t, l.Take(nil, time.Second, 10), 2)
+	_, ok = l.Next()
+	assert.False(t, ok, "all are on their way")
+}
+
+func TestLedgerFullStillTakes(t *testing.T) {
+	l := newLedger()
+	for i := range l.Limit {
+		require.False(t, l.Full())
+		l.Add(fmt.Append(nil, "release ", i), time.Second, 0)
+	}
+	require.True(t, l.Full())
+	l.Add([]byte("release"), time.Second, 0)
+	require.Len(t, l.Debts, l.Limit+1, "a debt is never dropped (R8)")
+}
+
+// Whoever releases a lock again and again owes it once: what can be owed is bounded by the locks there were (R26).
+func TestOneReleaseIsOwedOnce(t *testing.T) {
+	l := newLedger()
+	first := l.Add([]byte("release"), time.Second, 50*ms)
+	first.Sent = true
+	again := l.Add([]byte("release"), 2*time.Second, 20*ms)
+	require.Same(t, first, again)
+	require.Len(t, l.Debts, 1)
+	require.Equal(t, 20*ms, again.Due, "the earlier time counts")
+	require.Equal(t, 2*time.Second, again.ttl, "and the longer life")
+	l.Settle(again, true, 0)
+	require.Empty(t, l.Debts)
+	require.NotSame(t, first, l.Add([]byte("release"), time.Second, 0), "once paid, it can be owed anew")
+}
+
+// What was answered and is repeated only to be safe keeps no node out (R8, where CLIENT KILL is forbidden).
+func TestRepetitionsDoNotFillTheLedger(t *testing.T) {
+	l := newLedger()
+	for i := range l.Limit {
+		l.Add(fmt.Append(nil, "release ", i), time.Second, 0)
+	}
+	l.fence(0, false)
+	require.True(t, l.Full())
+	for _, d := range l.Take(nil, 0, l.Limit) {
+		l.Settle(d, true, 0)
+	}
+	require.False(t, l.Full())
+	require.Len(t, l.Debts, l.Limit)
+	l.Expire(time.Minute)
+	require.Empty(t, l.Debts)
+	require.Zero(t, l.safe)
+}
+
+// Removing in any order leaves each debt's index right.
+func TestLedgerRemoves(t *testing.T) {
+	rng := seeded(t, 1)
+	for range 100 {
+		l := newLedger()
+		for i := range rng.IntN(20) {
+			l.Add(fmt.Append(nil, "release ", i), time.Second, 0)
+		}
+		for len(l.Debts) > 0 {
+			l.Remove(l.Debts[rng.IntN(len(l.Debts))])
+			for i, d := range l.Debts {
+				require.Equal(t, i, d.Index)
+			}
+		}
+	}
+}
+
+func TestDebtCopiesItsCommand(t *testing.T) {
+	command := []byte("release")
+	d := newLedger().Add(command, time.Second, 0)
+	command[0] = 'x'
+	assert.Equal(t, "release", string(d.Command))
+}
+
+// A release that is repeated to be safe is paid with the first answer, and counted no more when it ends.
+func TestADebtThatIsRepeatedIsPaidOnce(t *testing.T) {
+	l := Ledger{Limit: 10, Drift: 0.01}
+	d := l.Add([]byte("release"), time.Second, 0)
+	l.fence(0, false)
+	for now := time.Duration(0); len(l.Debts) > 0; now += 50 * ms {
+		for range l.Take(nil, now, 10) {
+			l.Settle(d, true, now)
+		}
+		l.Expire(now)
+	}
+	assert.Equal(t, []uint64{1, 1, 0}, []uint64{l.Made, l.Paid, l.Expired})
+}

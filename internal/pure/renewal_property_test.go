@@ -1,0 +1,113 @@
+package pure
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A holding is a renewal with the moments that its ages stand for.
+type holding struct {
+	renewal Renewal
+	now     time.Duration
+	base    time.Duration // the moment of age 0
+	asked   time.Duration // of the renewal in flight
+	flying  bool
+	bound   time.Duration // the moment at which the hold ends; Never if none
+	left    int           // extensions; negative: any number
+	told    bool          // the context has ended
+	toldAt  time.Duration
+	over    bool
+	starved bool // an answer was read before anybody looked at the clocks, although it was time
+}
+
+func (h *holding) age() time.Duration { return h.now - h.base }
+
+// end is the moment at which the validity ends.
+func (h *holding) end() time.Duration { return h.base + h.renewal.Validity }
+
+// Whatever becomes of a lock's renewals, and whenever their answers come: the end of validity never moves back, and only to
+// what a renewal that was asked for in time gives (R4, R10); its holder is told before the end, by its own alarm (R13); one
+// renewal is in flight at a time, none after the last that is allowed, and none after the end.
+func TestRenewalUnderAnyAnswers_R10_R13(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		validity := time.Duration(rapid.IntRange(2, 20_000).Draw(t, "validity")) * ms
+		h := &holding{bound: Never, left: rapid.IntRange(-1, 6).Draw(t, "extensions")}
+		if rapid.Bool().Draw(t, "bounded") {
+			h.bound = validity / 10 * time.Duration(rapid.IntRange(1, 60).Draw(t, "bound"))
+		}
+		h.renewal = NewRenewal(validity, h.bound, h.left)
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			h.step(t)
+			if h.over {
+				break
+			}
+		}
+		require.Equal(t, h.over, h.renewal.Alarm() == Never)
+	})
+}
+
+// step is the following event: the alarm, or an answer before it.
+func (h *holding) step(t *rapid.T) {
+	alarm := h.base + h.renewal.Alarm()
+	if h.flying {
+		answer := h.asked + time.Duration(rapid.IntRange(0, int(2*h.renewal.Validity/ms)).Draw(t, "answer"))*ms
+		late := answer >= alarm && rapid.IntRange(0, 3).Draw(t, "late") == 0
+		if h.starved = h.starved || late; late || answer < alarm {
+			h.now = max(h.now, answer)
+			h.answer(t)
+			return
+		}
+	}
+	if wait := int(alarm-h.now) / int(ms); wait > 0 && rapid.Bool().Draw(t, "look") { // somebody looks before it is time (R13)
+		h.now += time.Duration(rapid.IntRange(0, wait).Draw(t, "early")) * ms
+	} else {
+		h.now = max(h.now, alarm)
+	}
+	h.act(t, OnLook)
+}
+
+func (h *holding) answer(t *rapid.T) {
+	h.flying = false
+	h.act(t, rapid.SampledFrom([]RenewalEvent{OnGrant, OnGrant, OnGrant, OnFailure, OnFailure, OnRefusal, OnEnd}).Draw(t, "event"))
+}
+
+// act feeds an event and holds what comes of it against the rules.
+func (h *holding) act(t *rapid.T, e RenewalEvent) {
+	end := h.end()
+	after, act := h.renewal.On(e, h.age(), rapid.Float64Range(0, 0.999).Draw(t, "jitter"))
+	h.renewal = after
+	switch act {
+	case ToRenew:
+		require.False(t, h.flying, "one at a time")
+		require.NotZero(t, h.left, "no more are allowed")
+		require.Less(t, h.now, end)
+		h.flying, h.asked = true, h.now
+	case ToProlong:
+		require.Equal(t, OnGrant, e)
+		require.Less(t, h.now, end, "an extension after the end counts for nothing")
+		h.base = h.asked
+		if h.left > 0 {
+			h.left--
+		}
+	case ToLose, ToStopShort:
+		require.False(t, h.told, "told once")
+		h.told, h.toldAt = true, h.now
+		require.True(t, h.starved || e == OnRefusal || h.toldAt < end, "told before the end")
+		require.True(t, h.starved || act == ToLose || h.toldAt == h.bound, "stopped at the bound")
+		h.over = act == ToLose
+	case ToDrop:
+		h.over = true
+	}
+	require.GreaterOrEqual(t, h.end(), end, "the end moves back")
+	require.Equal(t, e == OnGrant && act == ToProlong, h.end() == h.asked+h.renewal.Validity && e == OnGrant)
+	if !h.told && !h.over && !h.starved {
+		require.Less(t, h.now, min(h.end(), h.bound), "nobody was told")
+	}
+	h.starved = h.starved && e != OnLook
+	if e == OnLook && act == CarryOn && !h.over {
+		require.Greater(t, h.base+h.renewal.Alarm(), h.now, "the same alarm again, without end")
+	}
+}

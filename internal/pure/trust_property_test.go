@@ -1,0 +1,133 @@
+package pure
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A trustModel is a server, what it truly remembers, and what a client that sees only answers believes of it.
+type trustModel struct {
+	trust  Trust
+	now    time.Duration
+	run    string        // of the process
+	hidden bool          // the run id may not be asked
+	memory time.Duration // since when nothing was forgotten
+	seal   Seal          // in the server's memory; zero if there is none
+	known  time.Duration // since when this client watches without a doubt
+}
+
+// Whatever a server does, a node that is trusted has forgotten nothing for as long as any lock can live, and what we would
+// write into a seal for others is true; and whoever was watched for long enough is trusted (R23). What the need is only
+// grows.
+func TestTrustIsDeserved_R23(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &trustModel{run: "run0", hidden: rapid.IntRange(0, 4).Draw(t, "hidden") == 0}
+		m.trust.Need = NeedFor(time.Duration(rapid.IntRange(1, 2000).Draw(t, "maxTTL"))*ms, 0.01)
+		m.meet(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"wait": func(t *rapid.T) {
+				m.now += time.Duration(rapid.IntRange(1, 1500).Draw(t, "wait")) * ms
+				m.trust = m.trust.At(m.now)
+			},
+			"reconnect": m.meet,
+			"restart":   m.restart,
+			"look":      m.look,
+			"flush":     m.flush,
+			"write":     m.write,
+			"other":     m.other,
+			"require": func(t *rapid.T) {
+				before := m.trust.Need
+				m.trust = m.trust.Require(time.Duration(rapid.IntRange(1, 3000).Draw(t, "need"))*ms, m.now)
+				require.GreaterOrEqual(t, m.trust.Need, before)
+			},
+			"": m.check,
+		})
+	})
+}
+
+// meet is a handshake with the process.
+func (m *trustModel) meet(t *rapid.T) {
+	run := m.run
+	if m.hidden {
+		run = ""
+	}
+	if run == "" || run != m.trust.Run || !m.trust.Met {
+		m.known = m.now
+	}
+	m.trust = m.trust.Meet(run, m.now)
+}
+
+// restart is a new process and the connection to it. It remembers nothing, or an old snapshot, which has the seal of another.
+func (m *trustModel) restart(t *rapid.T) {
+	m.run = fmt.Sprint("run of ", m.now, rapid.IntRange(0, 1<<30).Draw(t, "run"))
+	m.memory = m.now
+	if rapid.Bool().Draw(t, "empty") {
+		m.seal = Seal{}
+	}
+	m.meet(t)
+}
+
+// look reads the seal, or fails to.
+func (m *trustModel) look(t *rapid.T) {
+	s := Sighting{What: SealSeen, Seal: m.seal}
+	if m.seal == (Seal{}) {
+		s = Sighting{What: SealAbsent}
+	}
+	if rapid.IntRange(0, 5).Draw(t, "unreadable") == 0 {
+		s = Sighting{}
+	}
+	if m.trust.Sealed > 0 && s.What == SealAbsent {
+		m.known = m.now
+	}
+	m.trust = m.trust.Sight(s, m.now)
+}
+
+// flush forgets all keys, the seal among them, under an unchanged run id. It can be found out only if there was a seal, by
+// the following look; until then nobody can know.
+func (m *trustModel) flush(t *rapid.T) {
+	if m.trust.Sealed == 0 {
+		t.Skip()
+	}
+	m.memory, m.seal, m.known = m.now, Seal{}, m.now
+	m.trust = m.trust.Sight(Sighting{What: SealAbsent}, m.now)
+	require.False(t, m.trust.Trusted)
+}
+
+// write is our own seal, which never lowers another.
+func (m *trustModel) write(t *rapid.T) {
+	if !m.trust.Proved(m.now) {
+		t.Skip()
+	}
+	watched := m.trust.Watched(m.now)
+	if watched > m.seal.Watched || m.seal.Run != m.run {
+		m.seal = Seal{Run: m.run, Watched: watched}
+	}
+	m.trust = m.trust.Seal(watched, m.now)
+}
+
+// other is another client that has watched for at most as long as the process remembers, and writes its seal.
+func (m *trustModel) other(t *rapid.T) {
+	watched := (m.now - m.memory).Truncate(ms) - time.Duration(rapid.IntRange(0, 5).Draw(t, "less"))*ms
+	if watched > 0 && (watched > m.seal.Watched || m.seal.Run != m.run) { // they never lower one
+		m.seal = Seal{Run: m.run, Watched: watched}
+	}
+}
+
+func (m *trustModel) check(t *rapid.T) {
+	remembers := m.now - m.memory
+	if m.trust.Trusted {
+		require.GreaterOrEqual(t, remembers, m.trust.Need, "trusted, and it has forgotten")
+	}
+	require.LessOrEqual(t, m.trust.Watched(m.now), remembers, "a seal would lie")
+	if m.now-m.known >= m.trust.Need {
+		require.True(t, m.trust.At(m.now).Trusted, "watched for long enough")
+	}
+	require.Equal(t, m.trust.Trusted, m.trust.Left(m.now) == 0)
+	if m.trust.Proved(m.now) {
+		require.True(t, m.trust.Trusted && m.trust.Run != "")
+	}
+}
