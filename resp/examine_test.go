@@ -1,0 +1,211 @@
+package resp_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// An examiner holds the Reader against the reference: the values, what their accessors say, the error and its offset, what
+// stays in the buffer, and what memory is held after each piece. It keeps its readers, so that a state which Reset leaves
+// behind shows as a difference.
+type examiner struct {
+	limits   resp.Limits // as given
+	complete resp.Limits
+	want     reference
+	whole    *resp.Reader
+	cut      *resp.Reader
+}
+
+func newExaminer(limits resp.Limits) *examiner {
+	complete := limits
+	for field, standard := range map[*int]int{
+		&complete.Line: 64 << 10, &complete.Bulk: 1 << 20, &complete.Elements: 1 << 20, &complete.Depth: 32,
+	} {
+		if *field == 0 {
+			*field = standard
+		}
+	}
+	if complete.Size == 0 {
+		complete.Size = max(4<<20, 4*complete.Bulk)
+	}
+	return &examiner{limits: limits, complete: complete, whole: resp.NewReader(limits), cut: resp.NewReader(limits)}
+}
+
+// wholeMost bounds what is sent at once: a Reader that is not asked for values takes no more than a value and 40 KiB.
+const wholeMost = 32 << 10
+
+// examine sends wire whole, and once more in pieces whose sizes the source decides. A nil source cuts after every byte.
+func (e *examiner) examine(wire []byte, cuts *rand.Rand) error {
+	e.want.decode(wire, e.complete)
+	if len(wire) < wholeMost {
+		e.whole.Reset()
+		push(e.whole, wire)
+		if err := e.compare(e.whole, 0, len(wire)); err != nil {
+			return fmt.Errorf("whole: %w", err)
+		}
+	}
+	e.cut.Reset()
+	values := 0
+	for sent := 0; sent < len(wire); {
+		n := 1
+		if cuts != nil {
+			n = min(len(wire)-sent, 1+cuts.IntN(1+cuts.IntN(max(40, len(wire)/8))))
+		}
+		push(e.cut, wire[sent:sent+n])
+		sent += n
+		if err := e.compare(e.cut, values, sent); err != nil {
+			return fmt.Errorf("cut, after %d bytes: %w", sent, err)
+		}
+		for values < len(e.want.ends) && e.want.ends[values].byte <= sent {
+			values++
+		}
+	}
+	return e.compareEnd(e.cut)
+}
+
+// compare takes out what the Reader has, of which the first values were taken before, and wants every value that was
+// complete after sent bytes, no more and no less.
+func (e *examiner) compare(r *resp.Reader, taken, sent int) error {
+	if held := resp.Held(r); held > sent+allowance {
+		return fmt.Errorf("%d bytes are held after %d", held, sent)
+	}
+	for ; taken < len(e.want.ends) && e.want.ends[taken].byte <= sent; taken++ {
+		v, ok, err := r.Next()
+		if err != nil || !ok {
+			return fmt.Errorf("value %d is missing: %t, %v", taken, ok, err)
+		}
+		if err := e.sameValue(v, taken); err != nil {
+			return fmt.Errorf("value %d: %w", taken, err)
+		}
+	}
+	_, ok, err := r.Next()
+	switch {
+	case ok:
+		return errors.New("a value that nobody sent")
+	case err != nil && e.want.fault == "":
+		return fmt.Errorf("refused without a reason: %w", err)
+	}
+	if held := resp.Held(r); held > sent+allowance {
+		return fmt.Errorf("%d bytes are held after %d and Next", held, sent)
+	}
+	if sent == len(e.want.wire) {
+		return e.compareEnd(r)
+	}
+	return nil
+}
+
+// compareEnd wants the Reader to end where the reference does, and to say so again when it is asked again.
+func (e *examiner) compareEnd(r *resp.Reader) error {
+	_, ok, err := r.Next()
+	var syntax *resp.SyntaxError
+	switch {
+	case ok:
+		return errors.New("one more value")
+	case e.want.fault == "" && err != nil, e.want.fault != "" && !errors.As(err, &syntax):
+		return fmt.Errorf("error %v, wanted %q", err, e.want.fault)
+	case syntax != nil && (syntax.Reason != e.want.fault || syntax.Offset != int64(e.want.offset)):
+		return fmt.Errorf("error %v, wanted %q at %d", err, e.want.fault, e.want.offset)
+	case r.Buffered() != e.want.rest():
+		return fmt.Errorf("%d bytes are left, wanted %d", r.Buffered(), e.want.rest())
+	}
+	return nil
+}
+
+// sameValue compares the top-level value i with its items.
+func (e *examiner) sameValue(v resp.Value, i int) error {
+	var from ending
+	if i > 0 {
+		from = e.want.ends[i-1]
+	}
+	to := e.want.ends[i]
+	if raw := e.want.wire[from.byte:to.byte]; !bytes.Equal(v.Raw(), raw) {
+		return fmt.Errorf("encoding %q, wanted %q", v.Raw(), raw)
+	}
+	rest, err := sameItems(v, e.want.said[from.item:to.item])
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d items too few", len(rest))
+	}
+	return err
+}
+
+var errDifferent = errors.New("the value is another")
+
+// sameItems compares a value, the attributes before it and all in it, with the items that begin items, and returns those
+// behind them.
+func sameItems(v resp.Value, items []item) (rest []item, err error) {
+	if attribute, ok := v.Attributes(); ok {
+		if items, err = sameItems(attribute, items); err != nil {
+			return nil, err
+		}
+	}
+	if len(items) == 0 {
+		return nil, errors.New("more items than were sent")
+	}
+	i := &items[0]
+	if !sameOwn(v, i) {
+		return nil, fmt.Errorf("%w: %q, wanted %q %q", errDifferent, v.Raw(), i.typ, i.text)
+	}
+	items = items[1:]
+	n := 0
+	for element := range v.Elements() {
+		if items, err = sameItems(element, items); err != nil {
+			return nil, err
+		}
+		n++
+	}
+	if n != i.len {
+		return nil, fmt.Errorf("%w: %d elements", errDifferent, n)
+	}
+	return items, nil
+}
+
+// sameOwn compares what the accessors say of a value without its elements; those of other types have to say nothing.
+func sameOwn(v resp.Value, i *item) bool {
+	if v.Type() != i.typ || v.IsNull() != (i.null || i.typ == resp.Null) || v.Len() != i.len {
+		return false
+	}
+	integer, isInteger := v.Int64()
+	boolean, isBoolean := v.Bool()
+	double, isDouble := v.Float64()
+	if isInteger != (i.typ == resp.Integer) || isBoolean != (i.typ == resp.Boolean) || isDouble && i.typ != resp.Double {
+		return false
+	}
+	var text, format []byte
+	switch i.typ {
+	case resp.Integer:
+		return integer == i.integer
+	case resp.Boolean:
+		return boolean == (i.text[0] == 't')
+	case resp.Double:
+		return sameDouble(double, isDouble, i.text)
+	case resp.VerbatimString:
+		format, text = i.text[:3], i.text[4:]
+	case resp.SimpleString, resp.BulkString, resp.BigNumber, resp.SimpleError, resp.BulkError:
+		text = i.text
+	}
+	isError := i.typ == resp.SimpleError || i.typ == resp.BulkError
+	return bytes.Equal(v.Bytes(), text) && (v.Bytes() == nil) == (text == nil) && bytes.Equal(v.Format(), format) &&
+		v.IsError() == isError && v.IsOK() == (i.typ == resp.SimpleString && string(text) == "OK") &&
+		(!isError || samePrefix(v.ErrorPrefix(), text))
+}
+
+func sameDouble(f float64, ok bool, text []byte) bool {
+	want, err := strconv.ParseFloat(string(text), 64)
+	return ok == (err == nil) && (f == want || math.IsNaN(f) && math.IsNaN(want))
+}
+
+var prefixOf = regexp.MustCompile(`\A([A-Z0-9_]{1,32})(?: |\z)`)
+
+func samePrefix(prefix, text []byte) bool {
+	if m := prefixOf.FindSubmatch(text); m != nil {
+		return bytes.Equal(prefix, m[1])
+	}
+	return string(prefix) == "ERR"
+}
