@@ -79,9 +79,9 @@ func (c *call) quit() []byte {
 	return ok()
 }
 
-// time is seconds and microseconds, on simulated time in a bubble.
+// time is seconds and microseconds of the node's clock.
 func (c *call) time() []byte {
-	now := time.Now()
+	now := c.node.clock.Now()
 	b := resp.AppendArray(nil, 2)
 	b = resp.AppendBulkString(b, strconv.FormatInt(now.Unix(), 10))
 	return resp.AppendBulkString(b, strconv.Itoa(now.Nanosecond()/1000))

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// DB is the keys of a Node: strings with a TTL, which end by time.Now. Methods
+// DB is the keys of a Node: strings with a TTL, which end by the NodeClock. Methods
 // are safe for concurrent use; a script sees no other command between its calls,
 // because the node executes one at a time.
 type DB struct {
+	clock *NodeClock
+
 	mu   sync.Mutex // guards the following
 	keys map[string]entry
 	// changed is told of each change, with the mutex; nil for nobody. It must not call the DB.
@@ -43,7 +45,7 @@ func (db *DB) Set(key, value string, ttl time.Duration) {
 	defer db.mu.Unlock()
 	e := entry{value: value}
 	if ttl > 0 {
-		e.expires = time.Now().Add(ttl)
+		e.expires = db.clock.Now().Add(ttl)
 	}
 	db.keys[key] = e
 	db.note(change{key: key})
@@ -69,7 +71,7 @@ func (db *DB) TTL(key string) (ttl time.Duration, ok bool) {
 	if !ok || e.expires.IsZero() {
 		return 0, ok
 	}
-	return time.Until(e.expires), true
+	return e.expires.Sub(db.clock.Now()), true
 }
 
 // Expire sets what remains and reports whether the key lives. As on a real
@@ -86,7 +88,7 @@ func (db *DB) Expire(key string, ttl time.Duration) bool {
 		delete(db.keys, key)
 		return true
 	}
-	e.expires = time.Now().Add(ttl)
+	e.expires = db.clock.Now().Add(ttl)
 	db.keys[key] = e
 	return true
 }
@@ -137,7 +139,7 @@ func (db *DB) flush() {
 // lock.
 func (db *DB) living(key string) (entry, bool) {
 	e, ok := db.keys[key]
-	if ok && !e.expires.IsZero() && !time.Now().Before(e.expires) {
+	if ok && !e.expires.IsZero() && !db.clock.Now().Before(e.expires) {
 		delete(db.keys, key)
 		db.note(change{key: key})
 		return entry{}, false

@@ -11,7 +11,7 @@ import (
 )
 
 // doTimeout is long, because what it bounds is a test that would hang.
-const doTimeout = 5 * time.Second
+const doTimeout = 30 * time.Second
 
 // Do sends one command over a connection of its own and returns the reply: a
 // string (simple, bulk, verbatim), int64, nil, or []any of these. A server's
@@ -62,6 +62,12 @@ func (s *Server) dial() (net.Conn, error) {
 type serverError struct{ text string }
 
 func (e *serverError) Error() string { return e.text }
+
+// IsReply reports whether an error is a server's reply: the command has arrived.
+func IsReply(err error) bool {
+	var reply *serverError
+	return errors.As(err, &reply)
+}
 
 // exchange sends a command and waits for its reply.
 func exchange(conn net.Conn, args ...string) (any, error) {

@@ -2,6 +2,9 @@
 // module stand on: servers to talk to, and ways to make them fail.
 //
 //	Servers, Start   real servers, started, stopped, killed, restarted
+//	OwnClock, Clock  a real server's clock: its rate, and steps
+//	Side             a connection to a real server that stays open beside the clients'
+//	Spawn            processes that die with this one, as the servers do
 //	Network          an in-memory network for testing/synctest: latency,
 //	                 silence, cuts, resets on simulated time
 //	Node             a node in memory: keys with a TTL, scripts as Go
@@ -11,7 +14,8 @@
 //	NoLeaks          goroutines and descriptors that a test left behind
 //
 // It knows nothing of redlock, multiplex and conn: it imports resp and the
-// standard library, and nothing but tests and mains imports it.
+// standard library, and nothing but tests, mains and package redlocktest, which
+// gives others a part of it for their own tests, imports it.
 //
 // A Link is the one idea behind Network and Proxy: the settings of all
 // connections to one address, changeable while they are open. A pipe carries

@@ -3,6 +3,8 @@ package redistest
 import (
 	"strings"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // execute is the node's only thread, as in a real server. It takes one command
@@ -76,7 +78,7 @@ func (n *Node) wakeAt(d time.Duration) {
 	if n.timer != nil {
 		n.timer.Stop()
 	}
-	n.timer = time.AfterFunc(d, func() {
+	n.timer = time.AfterFunc(max(pure.Soon, d), func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.work.Signal()

@@ -250,7 +250,7 @@ func (c *call) role() []byte {
 func (c *call) info() []byte {
 	n, cfg := c.node, c.node.config
 	n.mu.Lock()
-	runID, uptime, clients := n.runID, int(time.Since(n.started).Seconds()), len(n.sessions)
+	runID, uptime, clients := n.runID, int(n.clock.Now().Sub(n.started).Seconds()), len(n.sessions)
 	n.mu.Unlock()
 
 	server := fmt.Sprintf("redis_version:%s\r\n", cfg.Version)

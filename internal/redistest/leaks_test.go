@@ -11,23 +11,26 @@ import (
 func TestNoLeaksSeesGoroutinesAndDescriptors(t *testing.T) {
 	warmUp()
 	g, d := goroutines(), descriptors()
-	require.NoError(t, awaitNoLeaks(g, d, 0))
+	require.NoError(t, awaitNoLeaks(g, d, 1))
 
 	stop := make(chan struct{})
 	done := make(chan struct{})
 	go leakedGoroutine(stop, done)
-	require.ErrorContains(t, awaitNoLeaks(g, d, 10*time.Millisecond), "leakedGoroutine")
+	require.ErrorContains(t, awaitNoLeaks(g, d, 3), "leakedGoroutine")
+	ends := time.AfterFunc(15*time.Second, func() { close(stop) }) // as a timer of the program would
+	require.ErrorContains(t, awaitNoLeaks(g, d, leaksLooks), "leakedGoroutine")
+	require.True(t, ends.Stop())
 	time.AfterFunc(20*time.Millisecond, func() { close(stop) })
-	require.NoError(t, awaitNoLeaks(g, d, 2*time.Second), "it waits for those that are about to end")
+	require.NoError(t, awaitNoLeaks(g, d, leaksLooks), "it waits for those that are about to end")
 
 	if d == nil {
 		t.Skip("skipped: descriptors cannot be listed here")
 	}
 	f, err := os.Open(os.DevNull)
 	require.NoError(t, err)
-	require.ErrorContains(t, awaitNoLeaks(g, d, 10*time.Millisecond), "→ "+os.DevNull)
+	require.ErrorContains(t, awaitNoLeaks(g, d, 3), "→ "+os.DevNull)
 	f.Close()
-	require.NoError(t, awaitNoLeaks(g, d, 0))
+	require.NoError(t, awaitNoLeaks(g, d, 1))
 }
 
 func leakedGoroutine(stop, done chan struct{}) {

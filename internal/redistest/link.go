@@ -6,6 +6,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // Direction says which way of a connection a setting concerns.
@@ -109,6 +111,17 @@ func (l *Link) Reset() {
 	}
 }
 
+// Break ends every open connection for its client, which is told at once. What the
+// client had sent and what has not arrived goes on, and arrives that much later than it
+// would have, with the end behind it: the server may get a command of the old
+// connection after those of a new one (R8).
+func (l *Link) Break(late time.Duration) {
+	for _, pr := range l.open() {
+		pr.up.breakLate(late)
+		pr.down.reset()
+	}
+}
+
 // HalfOpen makes every open connection one whose server vanished and whose
 // client was not told: the server's end is reset, the client's end sees nothing
 // at all and writes into the void.
@@ -167,7 +180,7 @@ func (l *Link) connect(ctx context.Context) (*pair, error) {
 		}
 	}
 	if trip > 0 {
-		timer := time.NewTimer(trip)
+		timer := time.NewTimer(max(pure.Soon, trip))
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -178,23 +191,24 @@ func (l *Link) connect(ctx context.Context) (*pair, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// Judged last: the answer comes from what is there when the SYN arrives.
-	if l.isRefused() {
-		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
-	}
-	return l.add(), nil
-}
-
-func (l *Link) isRefused() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.refused
+	// Judged last: the answer comes from what is there when the SYN arrives. And at once with the pair, so that a Reset after
+	// Refuse misses none.
+	if l.refused {
+		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	}
+	return l.addLocked(), nil
 }
 
 // add makes the two pipes of a new connection.
 func (l *Link) add() *pair {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.addLocked()
+}
+
+func (l *Link) addLocked() *pair {
 	pr := &pair{link: l, ends: 2}
 	pr.up = newPipe(pr, Up, l.ways[0])
 	pr.down = newPipe(pr, Down, l.ways[1])

@@ -177,6 +177,29 @@ func TestNetworkReset(t *testing.T) {
 	})
 }
 
+// What was sent before a break comes after what is sent over a new connection: the late SET of R8.
+func TestNetworkBreakIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := redistest.NewNetwork()
+		n.At("a").Latency(time.Millisecond, 0)
+		client, server := connect(t, n)
+		send(t, client, "late")
+		n.At("a").Break(50 * time.Millisecond)
+		require.ErrorIs(t, readError(client), syscall.ECONNRESET, "the client is told at once")
+		_, err := client.Write([]byte("x"))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+
+		start := time.Now()
+		again, other := connect(t, n)
+		send(t, again, "soon")
+		receive(t, other, "soon")
+		require.Equal(t, 2*time.Millisecond, time.Since(start))
+		receive(t, server, "late")
+		require.Equal(t, 51*time.Millisecond, time.Since(start))
+		require.ErrorIs(t, readError(server), syscall.ECONNRESET)
+	})
+}
+
 func TestNetworkCut(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -54,11 +54,12 @@ const (
 )
 
 // Node is a server in memory: it executes commands one at a time, in one
-// goroutine, as a real one does. Keys expire by time.Now, so that simulated time
-// works. It serves any net.Listener. Methods are safe for concurrent use; hooks
+// goroutine, as a real one does. Keys expire by its NodeClock, which unless it is set is
+// time.Now, so that simulated time works. It serves any net.Listener. Methods are safe for concurrent use; hooks
 // and scripts may call them too, except Close.
 type Node struct {
 	config NodeConfig
+	clock  NodeClock
 
 	wg sync.WaitGroup // listeners, the executor, two per connection
 
@@ -122,6 +123,7 @@ func NewNode(config NodeConfig) *Node {
 		runID:    newRunID(),
 		started:  time.Now(),
 	}
+	n.clock.told = n.recheckExpiry
 	n.work.L = &n.mu
 	n.wg.Go(n.execute)
 	return n
@@ -158,15 +160,21 @@ func (n *Node) Addr() string {
 	return n.addr
 }
 
+// Clock is the node's own, to be set.
+func (n *Node) Clock() *NodeClock { return &n.clock }
+
 // URL is redis:// and the address of the first listener.
 func (n *Node) URL() string { return "redis://" + n.Addr() }
 
 // Script registers what a script does. It must still be loaded or sent by EVAL,
 // as on a real server.
-func (n *Node) Script(source string, f Script) {
+func (n *Node) Script(source string, f Script) { n.ScriptSHA1(SHA1(source), f) }
+
+// ScriptSHA1 is Script for who knows a script only by the name that the servers give it.
+func (n *Node) ScriptSHA1(digest string, f Script) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.scripts[SHA1(source)] = f
+	n.scripts[digest] = f
 }
 
 // Handle adds a hook. The one added last is asked first.
@@ -243,15 +251,30 @@ func (n *Node) SetOrder(o Order) {
 func (n *Node) Restart() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	// Not cleared but replaced: a command being executed at this moment goes
+	// to the memory of the process that died.
+	n.dbs = make(map[int]*DB)
+	n.begin()
+}
+
+// RestartDurably is Restart with a persistence that loses nothing (appendonly yes,
+// appendfsync always): the keys are there again, with the rest of their lives.
+// Scripts are not part of it.
+func (n *Node) RestartDurably() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.begin()
+}
+
+// begin makes a new process of the node, but for its keys. Needs the lock.
+func (n *Node) begin() {
 	for _, s := range n.sessions {
 		n.kill(s)
 	}
-	// Not cleared but replaced: a command being executed at this moment goes
-	// to the memory of the process that died.
-	n.dbs, n.loaded = make(map[int]*DB), make(map[string]bool)
+	n.loaded = make(map[string]bool)
 	n.tracked = tracking{}
 	n.nextID, n.paused = 0, false
-	n.runID, n.started = newRunID(), time.Now()
+	n.runID, n.started = newRunID(), n.clock.Now()
 	n.changed()
 }
 
@@ -352,7 +375,7 @@ func SHA1(source string) string {
 // database needs the lock.
 func (n *Node) database(i int) *DB {
 	if n.dbs[i] == nil {
-		n.dbs[i] = &DB{keys: make(map[string]entry)}
+		n.dbs[i] = &DB{keys: make(map[string]entry), clock: &n.clock}
 		if i == 0 {
 			n.dbs[i].changed = n.noteChange
 		}

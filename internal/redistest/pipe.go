@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // pipe carries the bytes of one direction of one connection:
@@ -173,6 +175,20 @@ func (p *pipe) reset() {
 	p.cond.Broadcast()
 }
 
+// breakLate tells the writer that the connection is gone. The reader is told behind what was under way, which is late.
+func (p *pipe) breakLate(late time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken != nil || p.shut || p.void {
+		return
+	}
+	for i := range p.wire {
+		p.wire[i].at = p.wire[i].at.Add(late)
+		p.last = p.wire[i].at
+	}
+	p.fail(p.pair.link.way(p.dir))
+}
+
 // swallow tells the reader that the connection is gone, and not the writer.
 func (p *pipe) swallow() {
 	p.mu.Lock()
@@ -299,7 +315,7 @@ func (p *pipe) pump(w way) {
 		return
 	}
 	p.armed = true
-	p.delivery = time.AfterFunc(p.wire[0].at.Sub(now), func() {
+	p.delivery = time.AfterFunc(max(pure.Soon, p.wire[0].at.Sub(now)), func() {
 		p.mu.Lock()
 		p.armed = false
 		p.mu.Unlock()
@@ -354,7 +370,7 @@ func (d *deadline) set(t time.Time, wake func()) {
 	d.stop()
 	d.at = t
 	if wait := time.Until(t); !t.IsZero() && wait > 0 {
-		d.timer = time.AfterFunc(wait, wake)
+		d.timer = time.AfterFunc(max(pure.Soon, wait), wake)
 	}
 }
 

@@ -65,7 +65,8 @@ func (p *Proxy) URL() string {
 func (p *Proxy) Addr() string { return p.addr }
 
 // Refuse closes the listening socket, so that the kernel refuses connections, or
-// opens it again on the same port. Open connections stay.
+// opens it again on the same port. Open connections stay, those that are just
+// coming about do not.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,6 +77,13 @@ func (p *Proxy) Refuse(on bool) {
 		p.listener = nil
 	case !on && p.listener == nil:
 		l, err := net.Listen("tcp", p.addr)
+		for range 500 { // somebody may have the port for a moment
+			if err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+			l, err = net.Listen("tcp", p.addr)
+		}
 		if err != nil {
 			panic("redistest: proxy cannot listen again: " + err.Error())
 		}
@@ -122,7 +130,7 @@ func (p *Proxy) serveLocked(l net.Listener) {
 
 // relay serves one connection to its end.
 func (p *Proxy) relay(client *net.TCPConn) {
-	server, err := net.DialTimeout(p.network, p.address, 5*time.Second)
+	server, err := net.DialTimeout(p.network, p.address, doTimeout)
 	if err != nil {
 		client.SetLinger(0)
 		client.Close()
@@ -130,7 +138,8 @@ func (p *Proxy) relay(client *net.TCPConn) {
 	}
 	r := &relay{client: client, server: server, pair: p.add()}
 	p.mu.Lock()
-	if p.closed {
+	// Who refuses, and then resets what is open, looks for it in the link: what was not there yet by then must not go on.
+	if p.closed || p.listener == nil {
 		r.abort()
 	}
 	p.relays[r] = struct{}{}
@@ -149,7 +158,8 @@ type relay struct {
 	pair           *pair
 }
 
-// run moves bytes until both directions have ended.
+// run moves bytes until both directions have ended. Until then the connection is one of the link's, also when both ends have
+// closed: what is on its way, or held back, is to be reached by Resume.
 func (r *relay) run() {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -157,15 +167,13 @@ func (r *relay) run() {
 		if r.pair.isHalfOpen() {
 			r.pair.down.abandon() // nothing else will wake its reader
 		}
-		r.pair.leave()
 	})
 	wg.Go(func() { spit(r.server, r.pair.up) })
-	wg.Go(func() {
-		suck(r.pair.down, r.server)
-		r.pair.leave()
-	})
+	wg.Go(func() { suck(r.pair.down, r.server) })
 	wg.Go(func() { spit(r.client, r.pair.down) })
 	wg.Wait()
+	r.pair.leave() // both its ends
+	r.pair.leave()
 	r.client.Close()
 	r.server.Close()
 }

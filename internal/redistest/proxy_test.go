@@ -15,6 +15,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
+// patience bounds how long is waited for what must come.
+const patience = 30 * time.Second
+
 // proxied is a real server behind a proxy.
 func proxied(t *testing.T) (*redistest.Server, *redistest.Proxy) {
 	t.Helper()
@@ -27,7 +30,7 @@ func through(t *testing.T, p *redistest.Proxy) *client {
 	conn, err := net.Dial("tcp", p.Addr())
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	return &client{t, conn, resp.NewReader(resp.Limits{})}
 }
 
@@ -41,7 +44,7 @@ func TestProxyRelays(t *testing.T) {
 	require.Equal(t, "+OK\r\n", c.do("QUIT"))
 	require.ErrorIs(t, readError(c), io.EOF, "the server's end is passed on")
 	c.Close()
-	require.Eventually(t, func() bool { return p.Conns() == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Conns() == 0 }, patience, time.Millisecond)
 	require.Equal(t, 1, p.Dials())
 }
 
@@ -68,7 +71,7 @@ func TestProxyIsSilentOneWay(t *testing.T) {
 	c.do("PING")
 	p.Pause(redistest.Down)
 	c.send("SET", "k", "v")
-	require.Eventually(t, func() bool { v, _ := s.Do("GET", "k"); return v == "v" }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { v, _ := s.Do("GET", "k"); return v == "v" }, patience, time.Millisecond)
 	c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	require.ErrorContains(t, readError(c), "timeout")
 	c.SetReadDeadline(time.Time{})
@@ -83,16 +86,34 @@ func TestProxyHoldsWhatADeadClientSent(t *testing.T) { // R8
 	c.do("PING")
 	p.Pause(redistest.Up)
 	c.send("SET", "k", "v")
-	// RST at once could throw away what the proxy's kernel has not read yet.
-	time.Sleep(20 * time.Millisecond)
+	// RST at once could throw away what the proxy has not read yet.
+	require.Eventually(t, func() bool { return p.Held(redistest.Up) > 0 }, patience, time.Millisecond)
 	c.Conn.(*net.TCPConn).SetLinger(0)
 	c.Close()
 	v, err := s.Do("GET", "k")
 	require.NoError(t, err)
 	require.Nil(t, v)
 	p.Resume(redistest.Up)
-	require.Eventually(t, func() bool { v, _ := s.Do("GET", "k"); return v == "v" }, time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return p.Conns() == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { v, _ := s.Do("GET", "k"); return v == "v" }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Conns() == 0 }, patience, time.Millisecond)
+}
+
+// What was held back is let go also where both ends have closed meanwhile: nothing of the connection is left, though the proxy
+// goes on.
+func TestProxyLetsGoWhatBothEndsHaveLeft(t *testing.T) { // R28
+	_, p := proxied(t)
+	through(t, p).do("PING") // what the first connection starts for good
+	redistest.NoLeaks(t)
+	for range 5 {
+		c := through(t, p)
+		c.do("PING")
+		p.Pause(redistest.Down)
+		c.send("PING")
+		require.Eventually(t, func() bool { return p.Held(redistest.Down) > 0 }, patience, time.Millisecond)
+		c.Close()
+		time.Sleep(20 * time.Millisecond) // the server has closed its end too, as a rule
+		p.Resume(redistest.Down)
+	}
 }
 
 func TestProxyCutsAndResets(t *testing.T) {
@@ -119,12 +140,12 @@ func TestProxyHalfOpens(t *testing.T) {
 	require.Eventually(t, func() bool {
 		list, err := s.Do("CLIENT", "LIST")
 		return err == nil && !strings.Contains(list.(string), "name=victim")
-	}, time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	c.send("PING")
 	c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	require.ErrorContains(t, readError(c), "timeout")
 	c.Close()
-	require.Eventually(t, func() bool { return p.Conns() == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Conns() == 0 }, patience, time.Millisecond)
 }
 
 func TestProxyRefuses(t *testing.T) {

@@ -36,8 +36,11 @@ type Options struct {
 	// over what stands before them.
 	Args []string
 
-	// StartTimeout bounds the time until the server answers. If zero, 10 s.
+	// StartTimeout bounds the time until the server answers. If zero, a minute.
 	StartTimeout time.Duration
+
+	// OwnClock gives the server a Clock, where ClocksAvailable returns nil.
+	OwnClock bool
 
 	// certs is shared by the servers of one StartN.
 	certs *certificates
@@ -74,6 +77,8 @@ type Server struct {
 	opts Options
 	dir  string
 	port int // 0: no TCP
+	// clock is nil without Options.OwnClock.
+	clock *Clock
 
 	mu       sync.Mutex // guards the following
 	cmd      *exec.Cmd
@@ -101,7 +106,7 @@ func Start(opts Options) (*Server, error) {
 		opts.certs = certs
 	}
 	opts.Unix = opts.Unix || !opts.TCP && !opts.TLS
-	opts.StartTimeout = cmp.Or(opts.StartTimeout, 10*time.Second)
+	opts.StartTimeout = cmp.Or(opts.StartTimeout, time.Minute)
 
 	// The folder's name is short because a unix socket's path may have about
 	// 100 bytes, of which a test's own temporary folder can use up most.
@@ -110,6 +115,12 @@ func Start(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
 	s := &Server{opts: opts, dir: dir, password: opts.Password}
+	if opts.OwnClock {
+		if s.clock, err = newClock(dir); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
 	if err := s.startFirst(); err != nil {
 		s.Close()
 		return nil, err
@@ -275,7 +286,20 @@ func (s *Server) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	err := s.Kill()
-	return errors.Join(err, os.RemoveAll(s.dir))
+	if s.clock != nil {
+		err = errors.Join(err, s.clock.close())
+	}
+	return errors.Join(err, s.removeFolder())
+}
+
+// removeFolder takes the folder's name away first, so that nobody puts anything into it while it is emptied: a Restart that has
+// begun, or whoever gives the socket its name back (loadgen's faults, which a second interrupt does not wait for).
+func (s *Server) removeFolder() error {
+	gone := s.dir + ".gone"
+	if err := os.Rename(s.dir, gone); err != nil { // closed before, or a system where it is not possible
+		gone = s.dir
+	}
+	return os.RemoveAll(gone)
 }
 
 var errAddressTaken = errors.New("redistest: the address is taken")
@@ -290,7 +314,7 @@ func (s *Server) startFirst() error {
 	defer cancel()
 	for {
 		if s.opts.TCP || s.opts.TLS {
-			port, err := freePort()
+			port, err := FreePort()
 			if err != nil {
 				return err
 			}
@@ -315,6 +339,9 @@ func (s *Server) launch(ctx context.Context) error {
 	cmd := exec.Command(s.opts.Path, s.args()...)
 	// A file, not a buffer: exec would copy to a buffer in a goroutine.
 	cmd.Stdout, cmd.Stderr = out, out
+	if s.clock != nil {
+		cmd.Env = s.clock.environ()
+	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -335,6 +362,11 @@ func (s *Server) launch(ctx context.Context) error {
 	if err := s.await(ctx, exited); err != nil {
 		s.Kill()
 		return err
+	}
+	// The loader goes on without a library that it cannot use, as under a server for another C library, and only says so.
+	if s.clock != nil && strings.Contains(s.Log(), "clock.so' from LD_PRELOAD cannot be preloaded") {
+		s.Kill()
+		return fmt.Errorf("%w: %s", ErrNoClocks, strings.TrimSpace(s.Log()))
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestServers(t *testing.T) {
 		require.Equal(t, "OK", v)
 		v, err = s.Do("PTTL", "k")
 		require.NoError(t, err)
-		require.InDelta(t, 60000, v, 1000)
+		require.InDelta(t, 60000, v, 30000)
 		v, err = s.Do("GET", "nothing")
 		require.NoError(t, err)
 		require.Nil(t, v)
@@ -93,6 +93,32 @@ func TestServerStopsAndContinues(t *testing.T) {
 	// A stopped server can be closed.
 	require.NoError(t, s.Stop())
 	require.NoError(t, s.Close())
+}
+
+// A fault may be healed while the server is closed, and change the folder; nothing of it stays.
+func TestCloseBesideAChangeOfItsFolder(t *testing.T) {
+	redistest.Require(t)
+	redistest.NoLeaks(t)
+	for range 20 {
+		s, err := redistest.Start(redistest.Options{Unix: true})
+		require.NoError(t, err)
+		u, err := url.Parse(s.UnixURL())
+		require.NoError(t, err)
+		one, other := u.Path, u.Path+".off"
+		began, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			close(began)
+			for os.Rename(one, other) == nil || os.WriteFile(other, nil, 0o600) == nil {
+				one, other = other, one
+			}
+		}()
+		<-began
+		require.NoError(t, s.Close())
+		<-ended
+		require.NoDirExists(t, filepath.Dir(u.Path))
+		require.NoDirExists(t, filepath.Dir(u.Path)+".gone")
+	}
 }
 
 func TestServerOverTLS(t *testing.T) {
@@ -204,7 +230,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	})
 	require.NoError(t, parent.Process.Kill())
 	parent.Wait()
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	err = readError(conn) // EOF or reset
 	require.Error(t, err)
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -40,7 +41,13 @@ func Servers(tb testing.TB, n int, options ...Option) []*Server {
 	if opts.Path == "" {
 		Require(tb)
 	}
+	if opts.OwnClock {
+		requireClocks(tb)
+	}
 	servers, err := StartN(n, opts)
+	if errors.Is(err, ErrNoClocks) { // these servers cannot load the library
+		tb.Skipf("skipped: it needs servers with clocks of their own. %v", err)
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -58,10 +58,8 @@ func (c *call) track(command string) {
 		return
 	}
 	key := c.args[0]
-	if ttl, _ := c.db.TTL(key); ttl > 0 {
-		time.AfterFunc(ttl+expiryLag, func() { c.db.Get(key) }) // which finds that it has expired, if it has
-	}
 	n := c.node
+	n.awaitExpiry(c.db, key)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.tracked.keys == nil {
@@ -71,6 +69,28 @@ func (c *call) track(command string) {
 		n.tracked.keys[key] = make(map[*session]struct{})
 	}
 	n.tracked.keys[key][c.s] = struct{}{}
+}
+
+// awaitExpiry looks for a key right after its end, if it has one.
+func (n *Node) awaitExpiry(db *DB, key string) {
+	if ttl, _ := db.TTL(key); ttl > 0 {
+		time.AfterFunc(n.clock.Lasts(ttl)+expiryLag, func() { db.Get(key) }) // which finds that it has expired, if it has
+	}
+}
+
+// recheckExpiry is told that the node's clock was set, so that tracked keys end at other times than was thought.
+func (n *Node) recheckExpiry() {
+	n.mu.Lock()
+	db := n.database(0)
+	var keys []string
+	for key := range n.tracked.keys {
+		keys = append(keys, key)
+	}
+	n.mu.Unlock()
+	for _, key := range keys {
+		n.awaitExpiry(db, key)
+		time.AfterFunc(expiryLag, func() { db.Get(key) })
+	}
 }
 
 // noteChange is told of each change of database 0, by commands, scripts and tests.
