@@ -90,6 +90,7 @@ func (d *descriptor) readNow(p []byte) (int, error) {
 // errPolled is what waiting for bytes is met with: they would be read twice.
 var errPolled = errors.New("conn: the connection is polled")
 
+// Read refuses: whoever polls reads, and a second reader would take bytes from between.
 func (d *descriptor) Read([]byte) (int, error) { return 0, errPolled }
 
 func (d *descriptor) tryWrite(p []byte) (int, error) {

@@ -86,6 +86,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 // and must not take it for the end of their own context.
 type dialTimeout time.Duration
 
+// Error names the time that was allowed.
 func (d dialTimeout) Error() string { return "not connected after " + time.Duration(d).String() }
 
 // Timeout makes it a timeout to who asks by net.Error.

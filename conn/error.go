@@ -27,6 +27,7 @@ type Error struct {
 	Err  error
 }
 
+// Error names what was done, to which address, and the cause.
 func (e *Error) Error() string { return "conn: " + e.Op + " " + e.Addr + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -41,6 +42,7 @@ type StepError struct {
 	Err     error
 }
 
+// Error names the command and, where the node refused it, the class of the refusal.
 func (e *StepError) Error() string {
 	switch e.Class {
 	case ClassNone:
@@ -61,6 +63,7 @@ type PeerError struct {
 	Err    error
 }
 
+// Error names the protocol where it is known: as a rule it tells which port was meant.
 func (e *PeerError) Error() string {
 	if e.Speaks == "" {
 		return "peer does not speak RESP: " + e.Err.Error()

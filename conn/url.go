@@ -154,6 +154,11 @@ func parseUnix(e *Endpoint, u *url.URL) error {
 	if u.Opaque != "" || u.Host != "" || strings.Contains(u.RawQuery+u.EscapedFragment(), "@") {
 		return errURLSyntax
 	}
+	// As in parseTCP: behind a user, it may be the end of a password of which the path is a part. A path that has one can
+	// say %40.
+	if u.User != nil && strings.Contains(u.EscapedPath(), "@") {
+		return errURLSyntax
+	}
 	if len(u.Path) < 2 {
 		return errors.New("the path of the unix socket is missing")
 	}

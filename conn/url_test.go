@@ -151,7 +151,7 @@ func TestParseURLNeverShowsThePassword(t *testing.T) {
 		"redis://u:%s%%zz@a", "redis://u:%s /@a", "redis://u:%s@a:port", "redis://u:%s@a/x", "redis://u:%s@a?x=y",
 		"redis://u:1/%s@a", "redis://u:1?%s@a", "redis://u:1?%s=x@a", "redis://u:1#%s@a", "redis://u:%s/x@a", "redis://u:%s?x@a",
 		"redis://u:1?client_name=%s@a", "redis://u:%s[@a", "redis://u:%s@[::1", "unix://u:%s/x@/s", "unix://u:%s@x/s",
-		"unix://u:1?%s@/s", "u:%s@a:6379", "http://u:%s@a", "://u:%s@a", "redis:u:%s@a", "\x00redis://u:%s@a", "%s", "%s:x",
+		"unix://u:1?%s@/s", "unix://u:@/%s@/s", "u:%s@a:6379", "http://u:%s@a", "://u:%s@a", "redis:u:%s@a", "\x00redis://u:%s@a", "%s", "%s:x",
 	} {
 		_, err := ParseURL(fmt.Sprintf(format, "hunter2"))
 		if assert.Error(t, err, format) {
@@ -160,6 +160,19 @@ func TestParseURLNeverShowsThePassword(t *testing.T) {
 			assert.False(t, errors.As(err, &quoting), format)
 		}
 	}
+}
+
+// An @ in the path of a unix socket is one of its bytes, unless it may be the end of a password (R27).
+func TestParseURLUnixPathWithAt(t *testing.T) {
+	for raw, path := range map[string]string{
+		"unix:///run/a@b": "/run/a@b", "unix:///run/a%40b": "/run/a@b", "unix://u:p@/run/a%40b": "/run/a@b",
+	} {
+		e, err := ParseURL(raw)
+		require.NoError(t, err, raw)
+		assert.Equal(t, path, e.Addr, raw)
+	}
+	_, err := ParseURL("unix://u:@/hunter2@/s")
+	assert.ErrorIs(t, err, errURLSyntax)
 }
 
 func TestEndpointNeverShowsThePassword(t *testing.T) {

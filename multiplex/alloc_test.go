@@ -91,14 +91,14 @@ func onSockets(t *testing.T, addrs ...string) *Group {
 
 // allocations counts what f allocates per call, whoever does it, in the best of several runs: whenever a node's reader
 // falls further behind than ever before, the log needs a few more rounds than it ever had, and a dial of a node that is
-// down allocates once in a while.
-func allocations(calls int, f func()) float64 {
+// down allocates once in a while. There are more runs while none is below enough: on a slow machine a dial falls into each.
+func allocations(calls int, enough float64, f func()) float64 {
 	for range calls {
 		f() // until buffers have their sizes
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	best := math.Inf(1)
-	for range 8 {
+	for run := 0; run < 8 || run < 60 && best >= enough; run++ {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range calls {
@@ -110,14 +110,8 @@ func allocations(calls int, f func()) float64 {
 	return best
 }
 
-// nobody is an address that refuses connections.
-func nobody(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
+// nobody is an address that refuses connections. A port that was just given back might be another test's by now.
+const nobody = "127.0.0.1:1"
 
 func TestAskAllocatesNothing(t *testing.T) {
 	const granted, refused = "+OK\r\n", "_\r\n"
@@ -140,7 +134,7 @@ func TestAskAllocatesNothing(t *testing.T) {
 			var addrs []string
 			for _, answer := range c.sets {
 				if answer == "" {
-					addrs = append(addrs, nobody(t))
+					addrs = append(addrs, nobody)
 					continue
 				}
 				addrs = append(addrs, frugal(t, answer).Addr().String())
@@ -160,7 +154,8 @@ func TestAskAllocatesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			require.Less(t, allocations(500, pair), 0.1, "allocations per attempt and release")
+			const few = 0.1
+			require.Less(t, allocations(500, few, pair), few, "allocations per attempt and release")
 		})
 	}
 }

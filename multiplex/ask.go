@@ -76,7 +76,7 @@ func (g *Group) enter(
 	}
 	r = g.log.take(g)
 	r.inbox, r.tag = inbox, tag
-	receipt = Receipt{Sent: g.live, Pos: g.log.head}
+	receipt = Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantined & g.live}
 	lead = g.admit(r, ctx, kind, cmd, 2)
 	return r, receipt, lead, nil
 }
@@ -141,7 +141,7 @@ func (g *Group) place(r *round, command []byte) bool {
 	return true
 }
 
-// failMissing counts the votes of nodes that are not up when a round gets its place (engine.md, "Nodes that die and
+// failMissing counts the votes of nodes that are not up when a round gets its place (docs/design.md, "Nodes that die and
 // join", 1), all at once, so that the error names each of them (R12). A release that they may have to execute becomes
 // their debt (R8). With them fail the votes on a claim of nodes that do not count (R23), which owe nothing by that: they get
 // the command, and its release.

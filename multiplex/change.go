@@ -44,6 +44,7 @@ const (
 
 var newsNames = [...]string{"", "up", "down", "refused", "shed", "quarantined"}
 
+// String is one word; empty when nothing was told yet.
 func (n News) String() string { return newsNames[n] }
 
 // A telling is what was told last of a node.
@@ -62,10 +63,10 @@ func (n *node) tell() {
 	if n.group.config.OnChange == nil {
 		return
 	}
-	switch n.life.state {
+	switch n.life.State {
 	case Up:
 		if n.group.quarantined.Has(n.index) {
-			n.announce(NewsQuarantined, n.trust.why, n.quarantine(n.group.now()).err)
+			n.announce(NewsQuarantined, n.trust.Why, n.quarantine(n.group.now()).err)
 			return
 		}
 		n.announce(NewsUp, "", nil)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -115,7 +116,7 @@ func (c *chaos) call(rng *rand.Rand, token string) {
 	key := fmt.Sprint("k", rng.IntN(c.names))
 	ctx, cancel := context.WithTimeout(background, time.Duration(1+rng.IntN(80))*ms)
 	if rng.IntN(4) == 0 {
-		time.AfterFunc(time.Duration(rng.IntN(5))*ms, cancel)
+		time.AfterFunc(max(pure.Soon, time.Duration(rng.IntN(5))*ms), cancel)
 	}
 	defer cancel()
 	var receipt Receipt
@@ -178,18 +179,18 @@ func (c *chaos) disturb(i int) {
 		link.Reset()
 	case 3, 4:
 		n.Pause()
-		time.AfterFunc(time.Duration(rng.IntN(600))*ms, n.Resume)
+		time.AfterFunc(max(pure.Soon, time.Duration(rng.IntN(600))*ms), n.Resume)
 	case 5:
 		link.Refuse(true)
 		n.DropConns()
-		time.AfterFunc(time.Duration(rng.IntN(500))*ms, func() { link.Refuse(false) })
+		time.AfterFunc(max(pure.Soon, time.Duration(rng.IntN(500))*ms), func() { link.Refuse(false) })
 	case 6, 7:
 		n.FlushScripts()
 	case 8:
 		n.Restart()
 	case 9:
 		n.Refuse("-NOREPLICAS Not enough good replicas to write.")
-		time.AfterFunc(time.Duration(rng.IntN(300))*ms, func() { n.Refuse("") })
+		time.AfterFunc(max(pure.Soon, time.Duration(rng.IntN(300))*ms), func() { n.Refuse("") })
 	case 10:
 		link.Latency(time.Duration(rng.IntN(20))*ms, time.Duration(rng.IntN(20))*ms)
 		time.AfterFunc(100*ms, func() { link.Latency(oneWay, oneWay) })
@@ -202,7 +203,7 @@ func (c *chaos) disturb(i int) {
 		link.HalfOpen()
 	case 14:
 		link.Pause(redistest.Both)
-		time.AfterFunc(time.Duration(rng.IntN(400))*ms, func() { link.Resume(redistest.Both) })
+		time.AfterFunc(max(pure.Soon, time.Duration(rng.IntN(400))*ms), func() { link.Resume(redistest.Both) })
 	case 15:
 		n.SetOrder(redistest.Order(rng.IntN(3)))
 	}

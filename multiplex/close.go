@@ -3,6 +3,8 @@ package multiplex
 import (
 	"context"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // Close refuses new work, lets attempts under way queue what undoes them, writes what is queued, and waits for the
@@ -56,7 +58,7 @@ func (g *Group) wind(ctx context.Context) error {
 
 // waitFor asks again and again until the condition holds or the time is over. Its error is the context's.
 func waitFor(ctx context.Context, holds func() bool, most time.Duration) error {
-	patience := time.NewTimer(most)
+	patience := time.NewTimer(max(pure.Soon, most))
 	defer patience.Stop()
 	look := time.NewTicker(tickLeast)
 	defer look.Stop()

@@ -216,6 +216,23 @@ func TestCloseWithSilentNodes(t *testing.T) {
 	})
 }
 
+// R28: who awaits a release when Close is called gets its nodes' answer, as long as that comes within the vote timeout.
+func TestCloseLetsReleasesComeToTheirEnd_R28(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		for _, link := range c.links {
+			link.Latency(10*ms, 10*ms)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, c.release(background, "k", "t", long, receipt)) })
+		time.Sleep(5 * ms)
+		assert.NoError(t, c.group.Close(background))
+		wg.Wait()
+		c.closed()
+		assert.Empty(t, c.keys())
+	})
+}
+
 func TestCloseIsCutShort(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Pause()

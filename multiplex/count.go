@@ -73,7 +73,7 @@ func (n *node) cast(r *round, v Vote, why *fault) {
 	b := &n.counters.batch
 	if !r.vote(n.index, v, why) {
 		b.late++
-		if votedOf(r.word.Load()).Has(n.index) && !(r.kind.Mode == Claim && r.discounted.Has(n.index)) {
+		if votedOf(r.word.Load()).Has(n.index) && !r.void().Has(n.index) {
 			b.overdue++
 		}
 		return
@@ -169,7 +169,7 @@ func deathOf(cause error) death {
 // countDeath counts the end of a connection. Where we broke it, the reader may have met with another error meanwhile. The
 // caller holds the mutex, and the node's life has not learned of the end yet.
 func (n *node) countDeath(cause error) {
-	if n.life.state == Shed {
+	if n.life.State == Shed {
 		cause = n.fault.err
 	}
 	n.counters.deaths[deathOf(cause)]++
@@ -183,7 +183,7 @@ func (n *node) counts() Counts {
 		TimedOut: c.missed[overdue], Absent: c.missed[absent], Quarantined: c.missed[quarantined],
 		Late: c.late.Load(), Overdue: c.overdue.Load(),
 		Dials: c.dials, DialFailures: c.dialFailures, Probes: c.probes, Cures: c.cured,
-		DebtsMade: l.made, DebtsPaid: l.paid, DebtsExpired: l.expired,
+		DebtsMade: l.Made, DebtsPaid: l.Paid, DebtsExpired: l.Expired,
 	}
 	for _, missed := range c.missed {
 		all.Failed += missed

@@ -123,9 +123,9 @@ func TestADeathByOurHandKeepsItsCause(t *testing.T) {
 		n := c.group.nodes[0]
 		c.group.mu.Lock()
 		defer c.group.mu.Unlock()
-		n.life.state, n.fault = Shed, &fault{err: &downError{ErrIndebted}}
+		n.life.State, n.fault = Shed, &fault{err: &downError{ErrIndebted}}
 		n.countDeath(&conn.Error{Op: "read", Err: io.EOF})
-		n.life.state = Up
+		n.life.State = Up
 		assert.EqualValues(t, 1, n.counters.deaths[deathIndebted])
 		assert.Zero(t, n.counters.deaths[deathPeer])
 	})
@@ -207,20 +207,6 @@ func TestDebtsAreCounted_R8(t *testing.T) {
 
 func debtsOf(s Status) []uint64 {
 	return []uint64{s.Counts.DebtsMade, s.Counts.DebtsPaid, s.Counts.DebtsExpired}
-}
-
-// A release that is repeated to be safe is paid with the first answer, and counted no more when it ends.
-func TestADebtThatIsRepeatedIsPaidOnce(t *testing.T) {
-	l := ledger{limit: 10, drift: 0.01}
-	d := l.add([]byte("release"), time.Second, 0)
-	l.fence(0, false)
-	for now := time.Duration(0); len(l.debts) > 0; now += 50 * ms {
-		for range l.take(nil, now, 10) {
-			l.settle(d, true, now)
-		}
-		l.expire(now)
-	}
-	assert.Equal(t, []uint64{1, 1, 0}, []uint64{l.made, l.paid, l.expired})
 }
 
 // Each end of a connection has a cause, and the sum of them is Status.Deaths.

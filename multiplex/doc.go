@@ -12,23 +12,26 @@
 // user's NetDial returned, on other systems than Linux and with Config.Portable, each node's goroutine reads.
 //
 // The package knows nothing of locks. It knows that a claim can be undone by a release, that a release must stand behind
-// its claim on every connection, and that a node which may hold a key owes the release of it (R8): see debt.go, and
-// node.fence in pay.go for what happens between two connections to one server. It takes an address to lead to one server
+// its claim on every connection, and that a node which may hold a key owes the release of it (R8): see pay.go, with
+// node.fence for what happens between two connections to one server. It takes an address to lead to one server
 // for as long as that runs: where another takes the address over, the first one's debts are settled with the second.
 //
 // With Config.MaxTTL, a node that may have forgotten keys is up and gets every command, but its grants of claims do not count
-// for as long (R23): trust.go says when, as a pure function, quarantine.go what follows, and seal.go how that is told to
+// for as long, nor its extensions of keys that it was given meanwhile (R23): pure.Trust says when, quarantine.go what follows, and seal.go how that is told to
 // other processes.
 //
 // Whoever waits for a key that others hold need not ask again and again: a Lookout has the nodes push when it changes. Who
 // keeps thousands of keys alive has no goroutine for each: it posts commands (Group.Post) and reads what came of all of them
 // from one inbox. What is to be known of each node, and not of a quorum, is asked by Group.Query.
 //
+// Decisions are pure and stand in internal/pure: the life of a node, its debts, and whether it may have forgotten keys. What
+// is here feeds them.
+//
 // # Who owns what
 //
 // Commands are copied before a call returns. Rounds are recycled when the log, the caller and the lanes have let go of
-// them. One goroutine owns a node: it dials, fences, pays, reads (or waits while others read) and buries; life.go says what
-// comes next, as a pure function. One goroutine, the watch, has the only timer of all commands and votes. One goroutine writes
+// them. One goroutine owns a node: it dials, fences, pays, reads (or waits while others read) and buries; pure.Life says what
+// comes next. One goroutine, the watch, has the only timer of all commands and votes. One goroutine writes
 // for callers that have written enough, and one, where callers read for themselves, reads for those who wait while no caller
 // does. That is N + 3 goroutines for a group, and one more per connection inside package conn; none is started per command,
 // per timeout or per lock, and Close waits for all.

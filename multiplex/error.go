@@ -48,6 +48,7 @@ type NodeError struct {
 	Err  error
 }
 
+// Error names the node by index and address.
 func (e *NodeError) Error() string { return fmt.Sprintf("node %d (%s): %v", e.Node, e.Addr, e.Err) }
 
 // Unwrap gives the cause.
@@ -59,6 +60,7 @@ type UndecidedError struct {
 	Nodes []*NodeError
 }
 
+// Error says of every node why its vote is missing, so that one line of a log is enough.
 func (e *UndecidedError) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrUndecided.Error())

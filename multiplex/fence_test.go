@@ -137,6 +137,32 @@ func TestForbiddenKillRepeatsReleases(t *testing.T) {
 	}
 }
 
+// R8: each connection that ends in this way has the repetitions begin anew. The pause behind each of them is longer than the one
+// before, and a join that sent the release once more took one of them away: after a few connections, a SET that came a moment
+// later was left to its TTL.
+func TestForbiddenKillRepeatsReleasesOnEachConnection(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.nodes[0].Refuse(noPerm, "CLIENT KILL")
+		const late = 3 * time.Second
+		begun := time.Now()
+		// loses ends a connection on which a SET is under way, and releases its key behind that.
+		loses := func(key string, after time.Duration) {
+			receipt := c.lateSet(0, key, after)
+			c.eventually(time.Second, func() bool { return c.status(0).State != Up }, "shed")
+			assert.NoError(t, c.release(background, key, "t", long, receipt))
+			c.waitUp(3)
+		}
+		loses("k", late)
+		for i := range 4 {
+			loses(fmt.Sprint("other", i), 300*ms)
+		}
+		require.Less(t, time.Since(begun), late, "the SET has not come yet")
+		time.Sleep(late + 10*ms - time.Since(begun))
+		require.Equal(t, 5, c.nodes[0].Calls("SET"), "the SET came late, as it was meant to")
+		c.eventually(4*time.Second, func() bool { return len(c.keys()) == 0 }, "no key without a holder")
+	})
+}
+
 // A release that the node refuses after an uncertain fence is not settled by the first answer either.
 func TestForbiddenKillAndRefusedRelease(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -153,6 +179,30 @@ func TestForbiddenKillAndRefusedRelease(t *testing.T) {
 		require.Equal(t, 1, c.nodes[0].Calls("SET"))
 		assert.Empty(t, c.keys())
 		c.eventually(11*time.Second, func() bool { return c.debts() == 0 }, "the repetitions end with the TTL")
+	})
+}
+
+// R8: where the node tells neither its run id nor which address it sees, the address is a guess, and a kill that hits nothing
+// proves nothing: the SET may still come, and the release is repeated.
+func TestAKillThatMissesIsNoFence_R8(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.nodes[0].Refuse(noPerm, "INFO", "CLIENT INFO")
+		c.nodes[0].DropConns()
+		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected anew")
+		c.group.mu.Lock()
+		said := &c.group.nodes[0].server
+		assert.Empty(t, said.RunID)
+		assert.False(t, said.AddrKnown)
+		said.ClientAddr = "192.0.2.1:4711" // ours, before something on the way translates it
+		c.group.mu.Unlock()
+		receipt := c.lateSet(0, "k", 2*time.Second)
+		c.eventually(time.Second, func() bool { return c.status(0).State != Up }, "shed")
+		assert.NoError(t, c.release(background, "k", "t", long, receipt))
+		c.waitUp(3)
+		assert.Positive(t, c.nodes[0].Calls("CLIENT KILL"))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 1, c.nodes[0].Calls("SET"), "the SET came late, as it was meant to")
+		c.eventually(6*time.Second, func() bool { return len(c.keys()) == 0 }, "no key without a holder")
 	})
 }
 

@@ -16,7 +16,7 @@ const (
 	// answer may be there already, and under load there is always another batch.
 	flushesPerCaller = 4
 	// crowdedAt is the number of unanswered rounds from which yielding once gathers more of them than it delays: the
-	// largest single gain that was measured (design.md, "The engine", 1). A lone caller never yields.
+	// largest single gain that was measured (docs/design.md, "The engine", 1). A lone caller never yields.
 	crowdedAt = 2
 )
 
@@ -114,7 +114,7 @@ func (g *Group) flushBatch() bool {
 	g.lanes = false
 	out := g.outgoing[:0]
 	for _, n := range g.nodes {
-		if n.life.state == Up {
+		if n.life.State == Up {
 			// The cursor moves before the bytes go out, so that no reply can be early (R16).
 			if len(n.lane.awaited) == 0 && len(n.lane.queued) > 0 {
 				n.asked = g.now()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -24,8 +25,10 @@ type Config struct {
 	// for what concerns this node alone. If zero, 100 ms or four times the vote timeout, whichever is larger, and five
 	// times that for a node that no other is ahead of, or that still answers.
 	ShedAfter time.Duration
-	// MaxPending is how many rounds may wait for answers before new claims and extensions are refused with
-	// ErrOverloaded (R26). If zero, 32,768.
+	// MaxPending is how many rounds may wait for answers before new claims and extensions are refused with ErrOverloaded
+	// (R26). If zero, 32,768. A node that is half as many rounds behind another is given up when three quarters of them are
+	// taken, and one that is 8,192 behind when it is overdue, for 25 ms and twice its reply time: under very high load both come
+	// before ShedAfter. What waits for a node, and what it owes then, is half a KiB for each round.
 	MaxPending int
 	// MaxDebts is how many releases a node may owe before it gets no new claims (R8). If zero, 65,536.
 	MaxDebts int
@@ -88,7 +91,7 @@ func (c Config) check() error {
 	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.ProbeAfter < 0 {
 		return errors.New("multiplex: a limit is negative")
 	}
-	if c.MaxTTL != 0 && (c.MaxTTL < time.Millisecond || c.MaxTTL > longestTTL) {
+	if c.MaxTTL != 0 && (c.MaxTTL < time.Millisecond || c.MaxTTL > pure.LongestTTL) {
 		return errors.New("multiplex: MaxTTL is below a millisecond or above a hundred years")
 	}
 	return nil
@@ -133,7 +136,8 @@ type Command struct {
 	Key Part
 	// TTL is the life of the key that the command is about; it bounds vote timeouts (R6) and debts (R8).
 	TTL time.Duration
-	// Receipt is, for a release, what Ask returned for the claim that it undoes.
+	// Receipt is, for a release, what Ask returned for the claim that it undoes, and for an extension, for the claim that it
+	// lengthens: see Receipt.Doubted.
 	Receipt Receipt
 	// Undo, for a claim, is the release that goes to every node if the round ends without a quorum of grants, or Late (R7).
 	Undo []byte
@@ -155,6 +159,10 @@ type Part struct{ From, To int }
 type Receipt struct {
 	// Sent are the nodes that the claim was queued for.
 	Sent Set
+	// Doubted are those of them that were quarantined then. A key that was set there proves nothing about what such a node
+	// forgot before, so an extension of it does not count while the node is quarantined (R10, R23). Nor does it in another
+	// quarantine later, though the key is older than that, unless whoever keeps the receipt ends the doubt.
+	Doubted Set
 	// Pos is its place in the log.
 	Pos uint64
 }
@@ -190,7 +198,7 @@ type Group struct {
 	// the two that follow.
 	quarantined Set
 	maxTTL      time.Duration // Config.MaxTTL, or what a seal said that is longer
-	debut       debut
+	debut       pure.Debut
 	tracker     tracker // tells waiters of keys that changed
 
 	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
@@ -230,14 +238,14 @@ func New(config Config) (*Group, error) {
 		stopped:  ctx,
 		stop:     stop,
 		maxTTL:   config.MaxTTL,
-		debut:    newDebut(&config),
+		debut:    pure.Debut{Open: config.isNew()},
 	}
 	g.log.init()
 	for i, c := range config.Nodes {
 		g.nodes = append(g.nodes, newNode(g, i, c))
 	}
 	g.tickAt.Store(int64(config.ProbeAfter))
-	g.timer = time.NewTimer(config.ProbeAfter)
+	g.timer = time.NewTimer(max(pure.Soon, config.ProbeAfter))
 	if g.poller = newPoller(g); g.poller != nil {
 		g.wg.Go(g.poller.serveOthers)
 	}
@@ -337,14 +345,14 @@ func (g *Group) Nodes() []Status {
 	all := make([]Status, 0, g.size)
 	for _, n := range g.nodes {
 		s := Status{
-			Addr: n.addr, State: n.life.state, Server: n.server, Debts: len(n.ledger.debts),
+			Addr: n.addr, State: n.life.State, Server: n.server, Debts: len(n.ledger.Debts),
 			Connects: n.connects, Deaths: n.deaths, Sheds: n.sheds, ReplyTime: time.Duration(n.replyTime.Load()),
 		}
 		s.Polled, s.Counts = n.polled.Load() != nil, n.counts()
-		if n.life.state != Up && n.fault != nil {
+		if n.life.State != Up && n.fault != nil {
 			s.Err = n.fault.err
 		}
-		n.trust.tell(&s, g.now())
+		tellTrust(n.trust, &s, g.now())
 		s.Warnings = slices.Clone(n.warnings)
 		all = append(all, s)
 	}

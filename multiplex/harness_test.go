@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const ms = time.Millisecond
+
 // The tests play the part of package redlock: a claim is a SET, a release and an extension are scripts. The nodes run
 // them as Go functions that go by these names.
 const (

@@ -1,6 +1,10 @@
 package multiplex
 
-import "math"
+import (
+	"math"
+
+	"github.com/redmux/redmux/internal/pure"
+)
 
 // A lane carries what concerns one node alone: cures, debts and probes. Its entries are written between whole commands of
 // the log, and their replies come in that place: an entry with position p is answered before the round at p.
@@ -27,8 +31,9 @@ const (
 type laneEntry struct {
 	purpose purpose
 	pos     uint64
-	round   *round // held, for again
-	debt    *debt  // for payment
+	round   *round     // held, for again
+	debt    *pure.Debt // for payment
+	cured   bool       // it is sent again, behind the scripts
 	inquiry *inquiry
 	turn    int // of the inquiry's commands
 }

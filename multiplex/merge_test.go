@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
@@ -495,7 +496,7 @@ func TestCarriersAreRecycled(t *testing.T) {
 					assert.NoError(t, err)
 					ctx, cancel := context.WithCancel(background)
 					if (i+j)%5 == 0 {
-						time.AfterFunc(time.Duration(j%7)*ms, cancel)
+						time.AfterFunc(max(pure.Soon, time.Duration(j%7)*ms), cancel)
 					}
 					err = c.release(ctx, key, token, long, receipt)
 					if err != context.Canceled {

@@ -417,8 +417,8 @@ func TestCureOfASurpriseFails(t *testing.T) {
 		require.NoError(t, n.count(r, v))
 		c.group.mu.Lock()
 		n.lane.queued = nil
-		require.Len(t, n.ledger.debts, 1)
-		require.Equal(t, releaseCommand("k1", "t"), []byte(n.ledger.debts[0].command))
+		require.Len(t, n.ledger.Debts, 1)
+		require.Equal(t, releaseCommand("k1", "t"), []byte(n.ledger.Debts[0].Command))
 		c.group.mu.Unlock()
 		synctest.Wait()
 	}, native("DELEX"))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // A node is one server of the group, through all its connections. One goroutine owns it: it dials, fences, pays, reads,
@@ -21,16 +22,17 @@ type node struct {
 	protocol int
 
 	// The following are guarded by the group's mutex.
-	life     life
+	life     pure.Life
 	fault    *fault // why the node is not up
 	conn     *conn.Conn
 	server   conn.Server
-	ledger   ledger
+	ledger   pure.Ledger
 	lane     lane
 	skip     int           // bytes of the log's buffer that were queued before the node joined
 	attached bool          // its cursors pin rounds; from the join until it is buried
 	limit    uint64        // rounds from this position on are not for this connection; set when it stops being live
 	excused  time.Duration // until then its silence is our own: there were bytes that we had not read
+	usual    time.Duration // its reply time when it was last not far behind the others
 	asked    time.Duration // since when the oldest awaited entry of the lane waits
 	// away is how late the watch was, all in all, since awaySince, when the oldest unanswered command began to wait.
 	away, awaySince time.Duration
@@ -40,13 +42,13 @@ type node struct {
 	sheds           int
 
 	// The same, about whether the node may have forgotten locks (R23) and is fit to keep them (R22).
-	trust      trust
+	trust      pure.Trust
 	looks      looks
 	doubted    *fault        // the cause of missing votes while it is quarantined,
 	doubtStale time.Duration // and when that must be made anew
 	warnings   []string
 
-	// Cursors, see broadcast. answered moves after the vote (engine.md), a batch of replies at a time.
+	// Cursors, see broadcast. answered moves after the vote (docs/design.md), a batch of replies at a time.
 	answered, sent atomic.Uint64
 	laneNext       atomic.Uint64 // the lane's front
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
@@ -83,13 +85,13 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	n := &node{
 		group: g, index: index, config: config,
 		addr: config.Endpoint.String(), protocol: config.Endpoint.Protocol,
-		life: newLife(), fault: &fault{err: ErrConnecting},
+		life: pure.NewLife(), fault: &fault{err: ErrConnecting},
 	}
-	n.ledger = ledger{limit: g.config.MaxDebts, drift: g.config.Drift}
+	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.Drift}
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
-	if need := needFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
-		n.trust.need = need
+	if need := pure.NeedFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
+		n.trust.Need = need
 		g.quarantined |= setOf(index) // fresh processes obey it too (R23)
 	}
 	n.config.Admit = g.config.Allow.check
@@ -102,18 +104,18 @@ func (n *node) blame(f *fault) *NodeError {
 
 // run lives the node's life until the group is closed.
 func (n *node) run() {
-	act := n.step(started)
+	act := n.step(pure.Started)
 	for {
 		switch act {
-		case toDial:
+		case pure.ToDial:
 			act = n.dial()
-		case toFence:
+		case pure.ToFence:
 			act = n.fence()
-		case toPay:
+		case pure.ToPay:
 			act = n.pay()
-		case toServe:
+		case pure.ToServe:
 			act = n.serve()
-		case toWait:
+		case pure.ToWait:
 			act = n.rest()
 		default:
 			n.leave()
@@ -133,19 +135,19 @@ func (n *node) leave() {
 }
 
 // step feeds an event to the node's life and tells those who wait for a change.
-func (n *node) step(e event) action {
+func (n *node) step(e pure.LifeEvent) pure.LifeAction {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	return n.stepLocked(e)
 }
 
-func (n *node) stepLocked(e event) action {
+func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
 	if n.group.closed {
-		e = groupStopped
+		e = pure.GroupStopped
 	}
-	var act action
-	n.life, act = n.life.on(e, n.group.now(), rand.Float64())
-	if n.life.state == Down || n.life.state == Up {
+	var act pure.LifeAction
+	n.life, act = n.life.On(e, n.group.now(), rand.Float64())
+	if n.life.State == Down || n.life.State == Up {
 		n.tried = true
 	}
 	n.tell()
@@ -154,19 +156,19 @@ func (n *node) stepLocked(e event) action {
 }
 
 // rest waits until the next attempt may begin.
-func (n *node) rest() action {
-	timer := time.NewTimer(n.life.wait)
+func (n *node) rest() pure.LifeAction {
+	timer := time.NewTimer(max(pure.Soon, n.life.Wait))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return n.step(waited)
+		return n.step(pure.Waited)
 	case <-n.group.stopped.Done():
-		return n.step(groupStopped)
+		return n.step(pure.GroupStopped)
 	}
 }
 
 // dial connects and shakes hands, in which Allow.check says whether the node may take part at all.
-func (n *node) dial() action {
+func (n *node) dial() pure.LifeAction {
 	n.group.mu.Lock()
 	n.counters.dials++
 	n.group.mu.Unlock()
@@ -180,7 +182,7 @@ func (n *node) dial() action {
 		_ = c.Close()
 		n.counters.dialFailures++
 		n.fault = &fault{err: &downError{sameServer(twin.addr)}}
-		return n.stepLocked(dialFailed)
+		return n.stepLocked(pure.DialFailed)
 	}
 	n.conn, n.server = c, *c.Server()
 	n.meet(n.group.now())
@@ -188,26 +190,26 @@ func (n *node) dial() action {
 	if n.server.Protocol == 2 {
 		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
 	}
-	return n.stepLocked(dialed)
+	return n.stepLocked(pure.Dialed)
 }
 
-func (n *node) dialFailed(err error) action {
+func (n *node) dialFailed(err error) pure.LifeAction {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	n.counters.dialFailures++
 	n.fault = &fault{err: &downError{err}}
 	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone {
-		n.life = n.life.charge()
+		n.life = n.life.Charge()
 	}
 	n.config.Endpoint.Protocol = n.protocol // it may be another server by now
 	switch conn.ErrorClass(err) {
 	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
-		return n.stepLocked(dialBarred)
+		return n.stepLocked(pure.DialBarred)
 	}
 	if errors.Is(err, ErrPermissions) { // said otherwise, as by Redis 7.0 of what a script may not do
-		return n.stepLocked(dialBarred)
+		return n.stepLocked(pure.DialBarred)
 	}
-	return n.stepLocked(dialFailed)
+	return n.stepLocked(pure.DialFailed)
 }
 
 // knows returns another node of the group that is connected to this very server (R22), or nil. The caller holds the mutex.
@@ -223,18 +225,18 @@ func (g *Group) knows(runID string, except *node) *node {
 // join lets the node into the log at its head, unless it owes too much. Debts that came since the last payment go first,
 // in the lane: waiting until there are none would keep a node out for as long as others release what it may hold. It
 // gets no command that was queued before, flushed or not: those rounds have its vote as failed.
-func (n *node) join() (action, bool) {
+func (n *node) join() (pure.LifeAction, bool) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n.ledger.full() {
+	if n.ledger.Full() {
 		n.fault = owesTooMuch // whatever it was down for before: it is connected, and this is what keeps it out
 	}
-	if n.ledger.full() || n.ledger.due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
-		return carryOn, false
+	if n.ledger.Full() || n.ledger.Due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
+		return pure.Stay, false
 	}
-	act := n.stepLocked(paid)
-	if act != toServe {
+	act := n.stepLocked(pure.Paid)
+	if act != pure.ToServe {
 		return act, true
 	}
 	n.pos = g.log.head
@@ -255,7 +257,7 @@ func (n *node) join() (action, bool) {
 }
 
 // serve reads replies until the connection dies, or waits for that while others read, and buries it.
-func (n *node) serve() action {
+func (n *node) serve() pure.LifeAction {
 	c := n.conn
 	if n.adopted {
 		return n.bury(c, <-n.ended)
@@ -274,9 +276,9 @@ func (n *node) serve() action {
 }
 
 // bury ends a connection's part in the log, in two steps: first it gets no new rounds, but still pins those that it has;
-// then each of them has its failed vote, and it lets go (engine.md, "Nodes that die and join", 4). Everything in flight
+// then each of them has its failed vote, and it lets go (docs/design.md, "Nodes that die and join", 4). Everything in flight
 // fails as unknown, each exactly once (R16).
-func (n *node) bury(c *conn.Conn, cause error) action {
+func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	g := n.group
 	why := &fault{err: cause}
 	g.mu.Lock()
@@ -304,10 +306,10 @@ func (n *node) bury(c *conn.Conn, cause error) action {
 		n.sheds++ // by its backlog
 	}
 	if !owing {
-		return n.stepLocked(died)
+		return n.stepLocked(pure.Died)
 	}
 	n.previous.server, n.previous.end = n.server, end
-	return n.stepLocked(diedOwing)
+	return n.stepLocked(pure.DiedOwing)
 }
 
 // unlive stops giving the node new rounds; those that it has already end at its limit. The caller holds the mutex.
@@ -318,7 +320,7 @@ func (n *node) unlive(cause error) {
 	}
 	g.live &^= setOf(n.index)
 	g.agree()
-	g.debut = g.debut.part()
+	g.debut = g.debut.Part()
 	n.limit = g.log.head
 	n.fault = &fault{err: &downError{cause}}
 }
@@ -343,17 +345,17 @@ func (n *node) failLocked(r *round, why *fault) {
 
 // shed breaks the connection from here; its reader will bury it. The caller holds the mutex.
 func (n *node) shed(cause error) {
-	if n.life.state != Up {
+	if n.life.State != Up {
 		return
 	}
 	n.unlive(cause)
 	n.sheds++
-	n.stepLocked(shed)
+	n.stepLocked(pure.Broke)
 	n.conn.Break(cause)
 }
 
 // lost ends a connection that died before it joined.
-func (n *node) lost(c *conn.Conn, cause error) action {
+func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -361,7 +363,7 @@ func (n *node) lost(c *conn.Conn, cause error) action {
 	n.deaths++
 	n.countDeath(cause)
 	n.fault = &fault{err: &downError{cause}}
-	return n.stepLocked(dialFailed)
+	return n.stepLocked(pure.DialFailed)
 }
 
 // patience bounds each exchange before the join, so that a server that shook hands and then stopped does not hold the

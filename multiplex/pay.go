@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -17,45 +18,45 @@ const paymentsAtOnce = 256
 // out until it has paid (R8). The caller holds the mutex.
 func (n *node) owe(r *round, due time.Duration) {
 	g := n.group
-	n.ledger.longest = g.longest
-	d := n.ledger.add(r.command, r.ttl, due)
+	n.ledger.Longest = g.longest
+	d := n.ledger.Add(r.command, r.ttl, due)
 	if r.receipt.Pos < n.previous.unfenced {
-		d.repeat, d.delay = true, repeatFirst // its SET may still come
+		d.Repeat, d.Delay = true, pure.RepeatFirst // its SET may still come
 	}
 	if !g.live.Has(n.index) {
-		d.until = 0 // its time begins with the next connection, when nothing older can be executed any more
-		n.ledger.plan(d)
+		d.Until = 0 // its time begins with the next connection, when nothing older can be executed any more
+		n.ledger.Plan(d)
 		return
 	}
-	d.until = n.ledger.end(d, g.now())
-	n.ledger.plan(d)
+	d.Until = n.ledger.End(d, g.now())
+	n.ledger.Plan(d)
 	g.wakeWatchAt(due)
-	if n.ledger.full() {
+	if n.ledger.Full() {
 		n.shed(ErrIndebted)
 	}
 }
 
 // doubt notes a release that was answered, but whose SET was written to a connection that could not be killed and may
-// still execute it: the release is repeated until the key must be gone (R8; engine.md, "The SET that comes late").
+// still execute it: the release is repeated until the key must be gone (R8; docs/design.md, "The SET that comes late").
 func (n *node) doubt(r *round) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	until := n.previous.since + n.ledger.life(r.ttl)
+	until := n.previous.since + n.ledger.Life(r.ttl)
 	now := g.now()
 	if now >= until {
 		return
 	}
-	d := n.ledger.add(r.command, r.ttl, now+repeatFirst)
-	d.repeat, d.delay, d.until = true, repeatFirst*repeatTimes, max(d.until, until)
-	n.ledger.plan(d)
-	g.wakeWatchAt(d.due)
+	d := n.ledger.Add(r.command, r.ttl, now+pure.RepeatFirst)
+	d.Repeat, d.Delay, d.Until = true, pure.RepeatFirst*pure.RepeatTimes, max(d.Until, until)
+	n.ledger.Plan(d)
+	g.wakeWatchAt(d.Due)
 }
 
 // fence makes sure that nothing which the connection before carried is executed any more: the server itself is asked to
 // end it, and only its answer counts, since a stopped server goes on with the old socket's commands even after FIN or
 // RST (R8).
-func (n *node) fence() action {
+func (n *node) fence() pure.LifeAction {
 	c := n.conn
 	command, certain := killCommand(&n.previous.server, c.Server())
 	if command != nil {
@@ -77,7 +78,7 @@ func (n *node) fence() action {
 		certain = killed
 	}
 	n.fenceDebts(certain)
-	return n.step(fenced)
+	return n.step(pure.Fenced)
 }
 
 // fenceDebts starts the time of all debts, some at a time. Whoever owes another meanwhile must know already what became of
@@ -89,7 +90,7 @@ func (n *node) fenceDebts(certain bool) {
 		n.previous.unfenced, n.previous.since = n.previous.end, g.now()
 		g.mu.Unlock()
 	}
-	n.eachDebt(func(d *debt, now time.Duration) { n.ledger.fenceDebt(d, now, certain) })
+	n.eachDebt(func(d *pure.Debt, now time.Duration) { n.ledger.FenceDebt(d, now, certain) })
 }
 
 // debtsAtOnce is how many debts are gone through before others get the mutex: some hundred microseconds.
@@ -98,11 +99,11 @@ const debtsAtOnce = 512
 // eachDebt calls f for every debt, with the mutex, letting others have it now and then: with very many debts they would
 // wait for milliseconds. The node is not up, so that no debt ends meanwhile; those that come stand behind the others, and
 // are met as well.
-func (n *node) eachDebt(f func(d *debt, now time.Duration)) {
+func (n *node) eachDebt(f func(d *pure.Debt, now time.Duration)) {
 	g := n.group
 	for from := 0; ; from += debtsAtOnce {
 		g.mu.Lock()
-		now, all := g.now(), n.ledger.debts
+		now, all := g.now(), n.ledger.Debts
 		for _, d := range all[min(from, len(all)):min(from+debtsAtOnce, len(all))] {
 			f(d, now)
 		}
@@ -134,9 +135,9 @@ func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 
 // pay sends what is owed before the node joins, so that every debt is executed before the first new command (R8). What
 // the server refuses stays owed and is tried again, here while the ledger is full, else beside the log.
-func (n *node) pay() action {
+func (n *node) pay() pure.LifeAction {
 	c := n.conn
-	n.eachDebt(n.ledger.startDebt)
+	n.eachDebt(n.ledger.StartDebt)
 	inspected := false
 	for {
 		batch := n.dueDebts()
@@ -158,24 +159,24 @@ func (n *node) pay() action {
 			return act
 		}
 		if len(batch) == 0 && !n.pause() {
-			return n.step(groupStopped)
+			return n.step(pure.GroupStopped)
 		}
 	}
 }
 
-func (n *node) dueDebts() []*debt {
+func (n *node) dueDebts() []*pure.Debt {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n.ledger.expire(g.now())
-	return n.ledger.take(nil, g.now(), paymentsAtOnce)
+	n.ledger.Expire(g.now())
+	return n.ledger.Take(nil, g.now(), paymentsAtOnce)
 }
 
 // payBatch sends some debts and settles each by its reply, all at once: under load the mutex is waited for each time.
-func (n *node) payBatch(c *conn.Conn, batch []*debt) error {
+func (n *node) payBatch(c *conn.Conn, batch []*pure.Debt) error {
 	var commands []byte
 	for _, d := range batch {
-		commands = append(commands, d.command...)
+		commands = append(commands, d.Command...)
 	}
 	ctx, cancel := n.patience()
 	defer cancel()
@@ -197,12 +198,12 @@ func (n *node) payBatch(c *conn.Conn, batch []*debt) error {
 	defer g.mu.Unlock()
 	for i, d := range batch {
 		if i >= len(answers) {
-			n.ledger.recall(d) // the connection died
+			n.ledger.Recall(d) // the connection died
 			continue
 		}
-		n.ledger.settle(d, answers[i], g.now())
-		if d.index >= 0 {
-			g.wakeWatchAt(d.due)
+		n.ledger.Settle(d, answers[i], g.now())
+		if d.Index >= 0 {
+			g.wakeWatchAt(d.Due)
 		}
 	}
 	if forgot && err == nil {
@@ -223,8 +224,10 @@ func isPayment(v resp.Value) (bool, error) {
 	return ok, nil
 }
 
-// paidBy settles a debt that was sent in the lane.
-func (n *node) paidBy(d *debt, v resp.Value) error {
+// paidBy settles a debt that was sent in the lane. A node that has lost the script gets it and, behind it, the same debt again,
+// once: the pause after a refusal may have grown to a second by then, and this was none (R24, R26).
+func (n *node) paidBy(e laneEntry, v resp.Value) error {
+	d := e.debt
 	ok, err := isPayment(v)
 	if err != nil {
 		return err
@@ -235,22 +238,28 @@ func (n *node) paidBy(d *debt, v resp.Value) error {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n.ledger.settle(d, ok, g.now())
-	if d.index >= 0 {
-		g.wakeWatchAt(d.due)
-	}
-	if conn.ClassOf(v) == conn.ClassNoScript && n.life.state == Up && !n.lane.loading() {
-		for _, script := range g.config.Cure {
-			n.lane.add(laneEntry{purpose: load}, script)
+	if conn.ClassOf(v) == conn.ClassNoScript && n.life.State == Up {
+		if !n.lane.loading() {
+			for _, script := range g.config.Cure {
+				n.lane.add(laneEntry{purpose: load}, script)
+			}
 		}
 		g.prompt()
+		if !e.cured && n.lane.add(laneEntry{purpose: payment, debt: d, cured: true}, []byte(d.Command)) {
+			n.counters.cured++
+			return nil // an answer to it is awaited still
+		}
+	}
+	n.ledger.Settle(d, ok, g.now())
+	if d.Index >= 0 {
+		g.wakeWatchAt(d.Due)
 	}
 	return nil
 }
 
 // pause waits a moment while the node owes too much to join; false when the group was closed.
 func (n *node) pause() bool {
-	timer := time.NewTimer(retryFirst)
+	timer := time.NewTimer(pure.RefusedFirst)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -262,11 +271,11 @@ func (n *node) pause() bool {
 
 // payBeside sends the debts that are due on a node that is up, in its lane. The caller holds the mutex.
 func (n *node) payBeside(now time.Duration) {
-	n.ledger.expire(now)
-	for _, d := range n.ledger.take(nil, now, paymentsAtOnce) {
-		if !n.lane.add(laneEntry{purpose: payment, debt: d}, []byte(d.command)) {
-			d.due = now + retryFirst
-			n.ledger.recall(d)
+	n.ledger.Expire(now)
+	for _, d := range n.ledger.Take(nil, now, paymentsAtOnce) {
+		if !n.lane.add(laneEntry{purpose: payment, debt: d}, []byte(d.Command)) {
+			d.Due = now + pure.RefusedFirst
+			n.ledger.Recall(d)
 			continue
 		}
 		n.group.prompt()

@@ -29,24 +29,34 @@ func TestPolledLoneCallerReadsForItself(t *testing.T) {
 	require.NotNil(t, p)
 	require.NoError(t, pairOn(background, g, "k"))
 	// When the watch has given the role to the group's goroutine, a call goes through that one; the next is on its own.
-	for _, n := range nodes {
-		n.behave(func(_ []string, answer string) (string, bool) {
-			time.Sleep(5 * time.Millisecond)
-			return answer, false
-		})
-	}
-	bestOfThree(t, func() error {
-		_ = pairOn(background, g, "k")
+	atBest(t, func() error {
+		require.NoError(t, pairOn(background, g, "k"))
+		answers := make(chan struct{})
+		answer := sync.OnceFunc(func() { close(answers) })
+		defer answer()
+		for _, n := range nodes {
+			n.behave(func(_ []string, answer string) (string, bool) {
+				<-answers
+				return answer, false
+			})
+		}
 		done := make(chan error, 2)
-		go func() { _, err := claimOn(background, g, "k", "t"); done <- err }()
-		time.Sleep(time.Millisecond)
-		first := p.role.Load()
-		go func() { _, err := claimOn(background, g, "k", "t"); done <- err }()
-		time.Sleep(time.Millisecond)
-		waiting := p.waiting.Load()
+		call := func() { _, err := claimOn(background, g, "k", "t"); done <- err }
+		go call()
+		soon(t, "the first polls or sleeps", func() bool { return p.role.Load() == roleCaller || p.waiting.Load() == 1 })
+		first, asleep := p.role.Load(), p.waiting.Load()
+		go call()
+		if first == roleCaller {
+			require.Zero(t, asleep, "who polls is counted as waiting")
+			soon(t, "the second sleeps", func() bool { return p.waiting.Load() == 1 })
+		}
+		answer()
 		require.NoError(t, errors.Join(<-done, <-done))
-		if first != roleCaller || waiting != 1 {
-			return fmt.Errorf("role %d, %d waiting", first, waiting)
+		for _, n := range nodes {
+			n.behave(nil)
+		}
+		if first != roleCaller {
+			return fmt.Errorf("role %d, %d waiting", first, asleep)
 		}
 		return nil
 	})
@@ -161,15 +171,20 @@ func TestPolledUndoIsNoSample_R6(t *testing.T) {
 		})
 	}
 	g := onWire(t, nodes, patient)
-	for i := range 60 {
-		_, err := claimOn(background, g, fmt.Sprint(i), "t")
-		require.ErrorIs(t, err, ErrRefused)
-		time.Sleep(9 * time.Millisecond)
-	}
-	for i, s := range g.Nodes() {
-		t.Logf("node %d: %v", i, s.ReplyTime)
-		require.Less(t, s.ReplyTime, 2*time.Millisecond, "node %d: that is our own sleep", i)
-	}
+	atBest(t, func() error {
+		for i := range 60 {
+			_, err := claimOn(background, g, fmt.Sprint(i), "t")
+			require.ErrorIs(t, err, ErrRefused)
+			time.Sleep(9 * time.Millisecond)
+		}
+		for i, s := range g.Nodes() {
+			t.Logf("node %d: %v", i, s.ReplyTime)
+			if s.ReplyTime >= 2*time.Millisecond {
+				return fmt.Errorf("node %d: %v, which is our own sleep", i, s.ReplyTime)
+			}
+		}
+		return nil
+	})
 }
 
 // A caller that leaves with its answer while another waits calls the group's goroutine itself: nobody waits for the watch's
@@ -184,7 +199,7 @@ func TestPolledLeaverCallsForThoseWhoWait(t *testing.T) {
 		case err := <-done:
 			g.mu.Unlock()
 			require.NoError(t, err)
-		case <-time.After(2 * time.Second):
+		case <-time.After(patience):
 			g.mu.Unlock()
 			t.Fatal("who waited was left alone")
 		}
@@ -192,7 +207,7 @@ func TestPolledLeaverCallsForThoseWhoWait(t *testing.T) {
 	requireSettled(t, g)
 }
 
-// What a caller leaves unread is read soon, though nobody calls again (design.md, "The engine", 3).
+// What a caller leaves unread is read soon, though nobody calls again (docs/design.md, "The engine", 3).
 func TestPolledLeftoversAreRead(t *testing.T) {
 	nodes := startWireNodes(t, 3)
 	g := onWire(t, nodes, patient)
@@ -200,7 +215,7 @@ func TestPolledLeftoversAreRead(t *testing.T) {
 		time.Sleep(10 * time.Millisecond) // later than the quorum
 		return answer, false
 	})
-	bestOfThree(t, func() error {
+	atBest(t, func() error {
 		_, err := claimOn(background, g, "k", "t")
 		require.NoError(t, err)
 		took := soon(t, "the last reply is counted", g.read)
@@ -216,7 +231,7 @@ func TestPolledLeftoversAreRead(t *testing.T) {
 // While a caller has the role the watch looks again and again, though nothing is owed: when that one leaves, nobody else
 // would see to it that somebody waits for the end of connections.
 func TestPolledWatchFindsSomebody(t *testing.T) {
-	g := onWire(t, startWireNodes(t, 3), patient, func(c *Config) { c.ProbeAfter = time.Minute })
+	g := onWire(t, startWireNodes(t, 3), patient)
 	require.NoError(t, pairOn(background, g, "k"))
 	soon(t, "all is read", g.read)
 	for range 5 {
@@ -230,7 +245,7 @@ func TestPolledWatchFindsSomebody(t *testing.T) {
 // The time in which a reply lies in its socket because nobody reads is not the node's: reply times, and with them vote
 // timeouts, must not grow by it (R6).
 func TestPolledReplyTimesAreTheNodesOwn(t *testing.T) {
-	g := onWire(t, startWireNodes(t, 3), patient)
+	g := onWire(t, startWireNodes(t, 3), patient) // a probe's answer would be a sample, too
 	times := func() (all [3]time.Duration) {
 		for i, s := range g.Nodes() {
 			all[i] = s.ReplyTime
@@ -270,7 +285,7 @@ func TestPolledNodeThatReadsLate(t *testing.T) {
 	key := string(bytes.Repeat([]byte("k"), 128<<10))
 	for round := range 3 {
 		deaf.Lock()
-		within(t, 5*time.Second, "claims", func() {
+		within(t, "claims", func() {
 			for range 36 { // 4.5 MiB are more than the sockets' buffers hold, and less than a connection's backlog and they
 				_, err := claimOn(background, g, key, "t")
 				assert.NoError(t, err)
@@ -286,38 +301,45 @@ func TestPolledNodeThatReadsLate(t *testing.T) {
 // Who polls for itself must be told when another decides its round: here the watch.
 func TestPolledCallerIsKicked(t *testing.T) {
 	nodes := startWireNodes(t, 5)
-	g := onWire(t, nodes, func(c *Config) { c.VoteTimeout, c.ShedAfter = 30*time.Millisecond, time.Minute })
+	// So far behind the cancellation that one which nobody notices, and which ends by its timeout, is late on any machine.
+	const timeout, givenUp = 300 * time.Millisecond, 10 * time.Millisecond
+	g := onWire(t, nodes, patient, func(c *Config) { c.VoteTimeout = timeout })
 	for _, n := range nodes[:3] {
 		n.silent.Store(true)
 	}
 	for _, callers := range []int{1, 2, 32} {
-		bestOfThree(t, func() error {
-			var late atomic.Int64
+		atBest(t, func() error {
+			// Beside each caller somebody only sleeps as long: what the machine's other work costs those is nobody's fault.
+			var late, asleep atomic.Int64
 			var wg sync.WaitGroup
 			for i := range callers {
 				wg.Go(func() {
-					ctx, end, want := background, 30*time.Millisecond, ErrUndecided
+					ctx, end, want := background, timeout, ErrUndecided
 					if i%2 == 1 {
-						end, want = 10*time.Millisecond, context.DeadlineExceeded
+						end, want = givenUp, context.DeadlineExceeded
 						timed, cancel := context.WithTimeout(ctx, end)
 						defer cancel()
 						ctx = timed
 					}
 					start := time.Now()
 					_, err := claimOn(ctx, g, fmt.Sprint("k", i), "t")
-					assert.ErrorIs(t, err, want)
-					for over := int64(time.Since(start) - end); ; {
-						most := late.Load()
-						if over <= most || late.CompareAndSwap(most, over) {
-							return
-						}
+					if time.Since(start) >= timeout && errors.Is(err, ErrUndecided) {
+						err = want // the watch came so late that both times were over, which the bound below judges
 					}
+					assert.ErrorIs(t, err, want)
+					raise(&late, time.Since(start)-end)
+				})
+				wg.Go(func() {
+					start, end := time.Now(), []time.Duration{timeout, givenUp}[i%2]
+					time.Sleep(end)
+					raise(&asleep, time.Since(start)-end)
 				})
 			}
-			within(t, 10*time.Second, "calls", wg.Wait)
-			t.Logf("%d callers: answered at most %v late", callers, time.Duration(late.Load()))
-			if late := time.Duration(late.Load()); late > 15*time.Millisecond {
-				return fmt.Errorf("answered %v late", late)
+			within(t, "calls", wg.Wait)
+			most, others := time.Duration(late.Load()), time.Duration(asleep.Load())
+			t.Logf("%d callers: answered at most %v late; who slept was woken %v late", callers, most, others)
+			if most > 15*time.Millisecond+2*others {
+				return fmt.Errorf("answered %v late", most)
 			}
 			return nil
 		})
@@ -337,37 +359,55 @@ func TestPolledHandOverUnderStress(t *testing.T) {
 func handOver(t *testing.T, size, volleys int) {
 	redistest.NoLeaks(t)
 	const timeout = 50 * time.Millisecond
-	// A lost wake-up is for ever; this tells one from a machine that does other things.
-	const most = 20 * timeout
 	servers := redistest.Servers(t, size, redistest.OverTCP)
-	g := onServers(t, servers, func(c *Config) { c.VoteTimeout = timeout })
+	g := onServers(t, servers, func(c *Config) { c.VoteTimeout, c.ProbeAfter = timeout, 2*patience })
 	random := seeded(t, rand.Uint64())
 
 	s := &stress{group: g, outcomes: make(map[string]int)}
 	stop := make(chan struct{})
 	var disruptor sync.WaitGroup
 	disruptor.Go(func() { disrupt(t, servers, stop) })
-	for range volleys {
+	var asleep time.Duration // how late somebody who only sleeps is woken at worst: what the machine's other work costs anyone
+	disruptor.Go(func() { asleep = sleepUntil(stop) })
+	// While servers are down calls end at once, without a grant: a machine with bad luck needs more volleys, and a busy one time.
+	const enough = 100
+	start := time.Now()
+	for i := 0; i < volleys || s.granted() <= enough && time.Since(start) < 4*patience; i++ {
 		callers := 1 + random.IntN(1+random.IntN(64)) // often few
 		var wg sync.WaitGroup
 		for range callers {
 			own := rand.New(rand.NewPCG(random.Uint64(), 0))
 			wg.Go(func() { s.call(t, own, 1+own.IntN(30)) })
 		}
-		within(t, 20*time.Second, fmt.Sprintf("%d callers", callers), wg.Wait)
+		within(t, fmt.Sprintf("%d callers", callers), wg.Wait)
 	}
 	close(stop)
 	disruptor.Wait()
-	t.Logf("%v; the longest call %v", s.outcomes, time.Duration(s.longest.Load()))
-	assert.Less(t, time.Duration(s.longest.Load()), most)
-	assert.Greater(t, s.outcomes["granted"], 100)
+	longest := time.Duration(s.longest.Load())
+	t.Logf("%v; the longest call %v; who slept was woken %v late", s.outcomes, longest, asleep)
+	assert.Less(t, longest, 20*timeout+4*asleep, "a wake-up was lost")
+	assert.Greater(t, s.granted(), enough)
 	requireSettled(t, g)
-	soon(t, "all up", func() bool {
-		return !slices.ContainsFunc(g.Nodes(), func(s Status) bool { return s.State != Up })
+	soon(t, "all up", func() bool { // a connection that was killed at last may pass for one that is up for a moment
+		return !slices.ContainsFunc(g.Nodes(), func(s Status) bool { return s.State != Up }) &&
+			g.poller.attached.Load() == int64(len(servers))
 	})
-	assert.EqualValues(t, len(servers), g.poller.attached.Load())
 	soon(t, "a lock", func() bool { return pairOn(background, g, "in the end") == nil })
 	soon(t, "all is read", g.read)
+}
+
+// sleepUntil sleeps again and again and returns by how much one sleep was too long, at worst.
+func sleepUntil(stop <-chan struct{}) (late time.Duration) {
+	const nap = 5 * time.Millisecond
+	for {
+		start := time.Now()
+		select {
+		case <-stop:
+			return late
+		case <-time.After(nap):
+			late = max(late, time.Since(start)-nap)
+		}
+	}
 }
 
 // stress counts what came of calls.
@@ -390,7 +430,7 @@ func (s *stress) call(t testing.TB, random *rand.Rand, attempts int) {
 			ctx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
 		case 1:
 			ctx, cancel = context.WithCancel(ctx)
-			time.AfterFunc(time.Duration(random.IntN(3000))*time.Microsecond, cancel)
+			time.AfterFunc(time.Duration(1+random.IntN(3000))*time.Microsecond, cancel)
 		}
 		key := fmt.Sprint("stress:", s.keys.Add(1))
 		receipt, err := timed(s, func() (Receipt, error) { return claimOn(ctx, s.group, key, "t") })
@@ -414,10 +454,20 @@ func (s *stress) call(t testing.TB, random *rand.Rand, attempts int) {
 func timed[T any](s *stress, f func() (T, error)) (T, error) {
 	start := time.Now()
 	v, err := f()
-	took := int64(time.Since(start))
-	for most := s.longest.Load(); took > most && !s.longest.CompareAndSwap(most, took); most = s.longest.Load() {
-	}
+	raise(&s.longest, time.Since(start))
 	return v, err
+}
+
+// raise makes the longest time that was seen no less than this one.
+func raise(longest *atomic.Int64, took time.Duration) {
+	for most := longest.Load(); int64(took) > most && !longest.CompareAndSwap(most, int64(took)); most = longest.Load() {
+	}
+}
+
+func (s *stress) granted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.outcomes["granted"]
 }
 
 func (s *stress) note(err error) {
@@ -458,7 +508,7 @@ func disrupt(t testing.TB, servers []*redistest.Server, stop <-chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case <-time.After(rand.N(50 * time.Millisecond)):
+		case <-time.After(1 + rand.N(50*time.Millisecond)):
 		}
 	}
 }

@@ -62,6 +62,8 @@ type Outcome struct {
 	Tag any
 	// Err is nil when a quorum granted; else ErrRefused, an *UndecidedError or ErrClosed, as from Ask.
 	Err error
+	// Granted are the nodes that had granted when the round was decided.
+	Granted Set
 	// Answers are what each node had said when the round was decided, in the order of the configuration; nil when a quorum
 	// granted.
 	Answers []Answer
@@ -128,7 +130,7 @@ func (o *Outcomes) signal() {
 // posted reads what came of a posted round, and lets go of it.
 func (r *round) posted() Outcome {
 	w := r.word.Load()
-	o := Outcome{Tag: r.tag, Err: r.outcome(w)}
+	o := Outcome{Tag: r.tag, Err: r.outcome(w), Granted: grantedOf(w)}
 	if o.Err != nil {
 		o.Answers = r.answers(w)
 	}

@@ -4,6 +4,7 @@ package multiplex
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,14 +22,14 @@ func realExtend(key, token string) []byte {
 func takeOn(t testing.TB, inbox *Outcomes, n int) []Outcome {
 	t.Helper()
 	all := make([]Outcome, 0, n)
-	patience := time.After(5 * time.Second)
+	late := time.After(patience)
 	for {
 		if all = inbox.Take(all); len(all) == n {
 			return all
 		}
 		select {
 		case <-inbox.Ready():
-		case <-patience:
+		case <-late:
 			t.Fatalf("%d outcomes of %d", len(all), n)
 		}
 	}
@@ -41,19 +42,23 @@ func TestPolledAnswersToPostedCommandsAreReadAtOnce(t *testing.T) {
 	require.NotNil(t, g.poller)
 	inbox := NewOutcomes()
 	const rounds = 50
-	bestOfThree(t, func() error {
-		var spent time.Duration
+	atBest(t, func() error {
+		var spent []time.Duration
 		for i := range rounds {
 			require.NoError(t, pairOn(background, g, "k")) // a caller had the role, and left
 			start := time.Now()
 			_, err := g.Post(extendKind, &Command{Bytes: realExtend("k", "t"), TTL: long}, inbox, i)
 			require.NoError(t, err)
 			g.Flush()
-			require.Equal(t, Outcome{Tag: i}, takeOn(t, inbox, 1)[0])
-			spent += time.Since(start)
+			o := takeOn(t, inbox, 1)[0]
+			require.Equal(t, Outcome{Tag: i, Granted: o.Granted}, o)
+			require.GreaterOrEqual(t, o.Granted.Len(), g.quorum)
+			spent = append(spent, time.Since(start))
 		}
-		if mean := spent / rounds; mean > tickMost/2 {
-			return fmt.Errorf("%v for each", mean)
+		slices.Sort(spent)
+		t.Logf("median %v", spent[rounds/2])
+		if median := spent[rounds/2]; median > tickMost/2 {
+			return fmt.Errorf("half of them took more than %v", median)
 		}
 		return nil
 	})

@@ -66,7 +66,8 @@ func TestPostedCommandsTravelTogether(t *testing.T) {
 		require.Equal(t, trip, time.Since(start))
 		seen := make(map[any]bool)
 		for _, o := range all {
-			require.Equal(t, Outcome{Tag: o.Tag}, o)
+			require.Equal(t, Outcome{Tag: o.Tag, Granted: o.Granted}, o)
+			require.GreaterOrEqual(t, o.Granted.Len(), c.group.quorum)
 			seen[o.Tag] = true
 		}
 		require.Len(t, seen, 100)

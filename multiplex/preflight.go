@@ -44,6 +44,7 @@ type PreflightError struct {
 	Err    error
 }
 
+// Error has the finding and what to change, for who starts the service and reads nothing else.
 func (e *PreflightError) Error() string {
 	return fmt.Sprintf("%v: %s (%s)", e.Err, e.Found, e.Advice)
 }

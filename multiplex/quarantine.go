@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // Quarantine (R23): a node that may have forgotten locks gets every command, so that its keys are set, extended and released
-// like any other's, but its grants of claims do not count before every lock from before must have run out. Its vote on a claim
-// counts as failed from the start, so that decisions fall as fast as without it.
+// like any other's, but before every lock from before must have run out its grants of claims do not count, nor its extensions of
+// keys that it was given meanwhile. Such votes count as failed from the start, so that decisions fall as fast as without it.
 
 // ErrQuarantined is a node whose grants do not count yet, since it may have forgotten locks that are still valid (R23).
 var ErrQuarantined = errors.New("multiplex: node is quarantined")
@@ -22,6 +24,7 @@ type QuarantineError struct {
 	Why string
 }
 
+// Error has the time left, to the millisecond, and what began it.
 func (e *QuarantineError) Error() string {
 	return fmt.Sprintf("%v for another %v: %s", ErrQuarantined, e.Left.Round(time.Millisecond), e.Why)
 }
@@ -35,8 +38,8 @@ const staleAfter = 10 * time.Millisecond
 // quarantine is the cause of a quarantined node's missing vote. The caller holds the mutex.
 func (n *node) quarantine(now time.Duration) *fault {
 	if n.doubted == nil || now >= n.doubtStale {
-		left := n.trust.left(now)
-		n.doubted = &fault{err: &QuarantineError{Left: left, Why: n.trust.why}}
+		left := n.trust.Left(now)
+		n.doubted = &fault{err: &QuarantineError{Left: left, Why: n.trust.Why}}
 		n.doubtStale = now + max(staleAfter, left/100)
 	}
 	return n.doubted
@@ -45,8 +48,8 @@ func (n *node) quarantine(now time.Duration) *fault {
 // counting are the nodes whose grants make a lock. The caller holds the mutex.
 func (g *Group) counting() Set { return g.live &^ g.quarantined }
 
-// needed are the nodes that a command of the kind can get a quorum of. An extension counts on a quarantined node as on any
-// other: it grants only where the token is. The caller holds the mutex.
+// needed are the nodes that a command of the kind can get a quorum of. An extension may count on a quarantined node, if the
+// key is older than the quarantine: see void. The caller holds the mutex.
 func (g *Group) needed(kind *Kind) Set {
 	if kind.Mode == Claim {
 		return g.counting()
@@ -58,29 +61,44 @@ func (g *Group) needed(kind *Kind) Set {
 // those whose votes on it are failed for that, with their causes in place. The caller holds the mutex.
 func (g *Group) discount(r *round) Set {
 	r.discounted = g.quarantined & g.live
-	if r.kind.Mode != Claim || r.discounted == 0 {
+	void := r.void()
+	if void == 0 {
 		return 0
 	}
 	now := g.now()
 	for i, n := range g.nodes {
-		if r.discounted.Has(i) {
+		if void.Has(i) {
 			r.causes[i].Store(n.quarantine(now))
 			r.blamed.Store(true)
 		}
 	}
-	return r.discounted
+	return void
+}
+
+// void are the nodes whose grants do not count, of those that were quarantined when the round got its place: for a claim all;
+// for an extension those that were quarantined also when the key was set. Such a node may have forgotten somebody's vote
+// before that, and who was granted it may still be waiting for the last one that a quorum needs. Where the key is older than
+// the quarantine, it proves that the node has forgotten nothing since. A release counts in any case: it makes no lock.
+func (r *round) void() Set {
+	switch {
+	case r.kind.Mode == Claim:
+		return r.discounted
+	case r.kind.Release:
+		return 0
+	}
+	return r.discounted & r.receipt.Doubted
 }
 
 // meet begins or goes on with the watch over the process that has just shaken hands. The caller holds the mutex.
 func (n *node) meet(now time.Duration) {
 	before := n.trust
-	n.trust = n.trust.meet(n.server.RunID, now)
-	if before.met && before.run != n.trust.run {
-		n.group.debut = debut{} // it is not that new any more
+	n.trust = n.trust.Meet(n.server.RunID, now)
+	if before.Met && before.Run != n.trust.Run {
+		n.group.debut = pure.Debut{} // it is not that new any more
 	}
 	n.judgeTrust(now)
 	n.warnings = n.group.warningsOf(&n.server)
-	if n.trust.need > 0 && n.server.RunID == "" {
+	if n.trust.Need > 0 && n.server.RunID == "" {
 		n.warnings = append(n.warnings, warnNoRunID)
 	}
 }
@@ -90,7 +108,7 @@ func (n *node) meet(now time.Duration) {
 func (n *node) guard(now time.Duration) time.Duration {
 	n.judgeTrust(now)
 	next := n.tend(now)
-	if left := n.trust.left(now); left > 0 {
+	if left := n.trust.Left(now); left > 0 {
 		next = min(next, now+left)
 	}
 	return next
@@ -99,19 +117,19 @@ func (n *node) guard(now time.Duration) time.Duration {
 // judgeTrust makes the group's set follow what is known of the node. The caller holds the mutex.
 func (n *node) judgeTrust(now time.Duration) {
 	g := n.group
-	n.trust = n.trust.at(now)
-	if n.trust.trusted != g.quarantined.Has(n.index) {
+	n.trust = n.trust.At(now)
+	if n.trust.Trusted != g.quarantined.Has(n.index) {
 		return
 	}
 	n.doubted = nil
-	if n.trust.trusted {
+	if n.trust.Trusted {
 		g.quarantined &^= setOf(n.index)
-		g.debut = debut{} // there is a past that a declaration cannot do without
+		g.debut = pure.Debut{} // there is a past that a declaration cannot do without
 		n.looks.next = now
 		g.wakeWatchAt(now) // to write the seal
 	} else {
 		g.quarantined |= setOf(n.index)
-		g.wakeWatchAt(now + n.trust.left(now))
+		g.wakeWatchAt(now + n.trust.Left(now))
 	}
 	n.tell()
 	g.announce()
@@ -124,36 +142,53 @@ func (g *Group) raise(maxTTL, now time.Duration) {
 		return
 	}
 	g.maxTTL = maxTTL
-	need := needFor(maxTTL, g.config.Drift)
+	need := pure.NeedFor(maxTTL, g.config.Drift)
 	for _, n := range g.nodes {
-		if n.trust.need > 0 { // not a durable one
-			n.trust = n.trust.require(need, now)
+		if n.trust.Need > 0 { // not a durable one
+			n.trust = n.trust.Require(need, now)
 			n.judgeTrust(now)
 		}
 	}
 }
 
-// tryDebut goes on with a deployment that was declared new: see debut. The caller holds the mutex.
+// isNew is the declaration that the deployment is new, where there are seals to write: without them, whoever comes later could
+// not tell.
+func (c *Config) isNew() bool {
+	return c.New && c.MaxTTL > 0 && c.Seal.Read != nil && c.Seal.Write != nil
+}
+
+// tryDebut goes on with a deployment that was declared new: see pure.Debut. The caller holds the mutex.
 func (g *Group) tryDebut() {
-	if !g.debut.open || g.live != everyone(g.size) {
+	if !g.debut.Open || g.live != everyone(g.size) {
 		return
 	}
-	if !g.debut.verifying {
-		g.debut.verifying, g.debut.clean = true, g.config.Durable&everyone(g.size)
+	if !g.debut.Verifying {
+		g.debut.Verifying, g.debut.Clean = true, uint16(g.config.Durable&everyone(g.size))
 		g.eachWatched((*node).look)
 	}
-	if g.debut.clean == everyone(g.size) {
-		g.debut = debut{}
-		g.eachWatched(func(n *node) { n.writeSeal(n.trust.need) })
+	if Set(g.debut.Clean) == everyone(g.size) {
+		g.debut = pure.Debut{}
+		g.eachWatched(func(n *node) { n.writeSeal(n.trust.Need) })
 	}
 }
 
 // eachWatched calls a function for each node that is not durable. The caller holds the mutex.
 func (g *Group) eachWatched(do func(n *node)) {
 	for _, n := range g.nodes {
-		if n.trust.need > 0 {
+		if n.trust.Need > 0 {
 			do(n)
 		}
+	}
+}
+
+// tellTrust puts into a node's status what there is to tell.
+func tellTrust(t pure.Trust, s *Status, now time.Duration) {
+	s.Sealed = t.Sealed > 0
+	if s.State != Up {
+		t = t.At(now) // it will count when it joins; one that is up counts when the watch has looked
+	}
+	if !t.Trusted && t.Need > 0 {
+		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, t.Left(now), t.Why
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
@@ -42,18 +43,18 @@ func withTrust(c *cluster) {
 
 // writeSeal is what the script does: nothing is lowered.
 func writeSeal(keys, args []string, db *redistest.DB) any {
-	s, err := parseSeal(args[0])
+	s, err := pure.ParseSeal(args[0])
 	if err != nil {
 		return err
 	}
 	if old, there := db.Get(keys[0]); there {
-		o, err := parseSeal(old)
+		o, err := pure.ParseSeal(old)
 		if err != nil {
 			return 0
 		}
-		s.maxTTL = max(s.maxTTL, o.maxTTL)
-		if o.run == s.run {
-			s.watched = max(s.watched, o.watched)
+		s.MaxTTL = max(s.MaxTTL, o.MaxTTL)
+		if o.Run == s.Run {
+			s.Watched = max(s.Watched, o.Watched)
 		}
 	}
 	db.Set(keys[0], s.String(), 0)
@@ -63,7 +64,7 @@ func writeSeal(keys, args []string, db *redistest.DB) any {
 // sealed puts sufficient seals on nodes, as if somebody else had watched them.
 func (c *cluster) sealed(nodes ...int) {
 	for _, i := range nodes {
-		c.nodes[i].DB().Set(sealKey, seal{c.nodes[i].RunID(), maxTTL, fullNeed}.String(), 0)
+		c.nodes[i].DB().Set(sealKey, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}.String(), 0)
 	}
 }
 
@@ -74,9 +75,9 @@ func sealedAll(c *cluster) {
 }
 
 // sealOn is the seal on a node; the zero seal for none.
-func (c *cluster) sealOn(i int) seal {
+func (c *cluster) sealOn(i int) pure.Seal {
 	text, _ := c.nodes[i].Get(sealKey)
-	s, _ := parseSeal(text)
+	s, _ := pure.ParseSeal(text)
 	return s
 }
 
@@ -115,7 +116,7 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		assert.Zero(t, took(func() { _, err = c.claim(background, "k", "t", ms) }))
 		assert.Equal(t, []int{0, 1, 2}, undecided(t, err))
 		q := quarantineOf(t, err, 1)
-		assert.Equal(t, whyFirst, q.Why)
+		assert.Equal(t, pure.WhyFirst, q.Why)
 		assert.Greater(t, q.Left, fullNeed-20*ms)
 		assert.LessOrEqual(t, q.Left, fullNeed)
 		assert.Contains(t, err.Error(), "node1:6379): multiplex: node is quarantined for another 2.0")
@@ -124,7 +125,7 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		assert.Equal(t, 3, c.up(), "it is up, and gets every command")
 		s := c.status(0)
 		assert.True(t, s.Quarantined)
-		assert.Equal(t, whyFirst, s.QuarantineWhy)
+		assert.Equal(t, pure.WhyFirst, s.QuarantineWhy)
 		assert.False(t, s.Sealed)
 
 		require.NoError(t, c.group.Ready(background))
@@ -135,10 +136,10 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		time.Sleep(5 * trip)
 		for i, n := range c.nodes {
 			s := c.sealOn(i)
-			assert.Equal(t, n.RunID(), s.run)
-			assert.Equal(t, maxTTL, s.maxTTL)
-			assert.GreaterOrEqual(t, s.watched, fullNeed)
-			assert.Less(t, s.watched, fullNeed+50*ms)
+			assert.Equal(t, n.RunID(), s.Run)
+			assert.Equal(t, maxTTL, s.MaxTTL)
+			assert.GreaterOrEqual(t, s.Watched, fullNeed)
+			assert.Less(t, s.Watched, fullNeed+50*ms)
 			assert.True(t, c.status(i).Sealed)
 			assert.False(t, c.status(i).Quarantined)
 			assert.Zero(t, c.status(i).QuarantineLeft)
@@ -177,7 +178,7 @@ func TestRestartedNodeIsQuarantined_R23(t *testing.T) {
 		restarted := time.Now()
 		c.eventually(time.Second, func() bool { return c.status(2).Connects == 2 && c.up() == 3 }, "connected again")
 		assert.Equal(t, []int{2}, c.quarantined())
-		assert.Equal(t, whyRestart, c.status(2).QuarantineWhy)
+		assert.Equal(t, pure.WhyRestart, c.status(2).QuarantineWhy)
 
 		receipt := c.mustClaim("k")
 		assert.Equal(t, everyone(3), receipt.Sent)
@@ -278,7 +279,7 @@ func TestReconnectsOfAWatchedNode_R23(t *testing.T) {
 				c.nodes[0].DropConns()
 				c.eventually(time.Second, func() bool { return c.status(0).Connects == 3 && c.up() == 1 }, "connected again")
 				assert.Equal(t, []int{0}, c.quarantined(), "it could have restarted")
-				assert.Equal(t, whyUnknown, c.status(0).QuarantineWhy)
+				assert.Equal(t, pure.WhyUnknown, c.status(0).QuarantineWhy)
 			})
 		})
 	}
@@ -299,8 +300,8 @@ func TestTheWatchBeginsWithTheReply_R23(t *testing.T) {
 // A seal that was left by another process, one that says too little, and what is no seal prove nothing (R23).
 func TestSealsThatProveNothing_R23(t *testing.T) {
 	for name, value := range map[string]func(run string) string{
-		"another process":    func(string) string { return seal{"0123", maxTTL, time.Hour}.String() },
-		"watched too little": func(run string) string { return seal{run, maxTTL, fullNeed - ms}.String() },
+		"another process":    func(string) string { return pure.Seal{Run: "0123", MaxTTL: maxTTL, Watched: time.Hour}.String() },
+		"watched too little": func(run string) string { return pure.Seal{Run: run, MaxTTL: maxTTL, Watched: fullNeed - ms}.String() },
 		"another version":    func(run string) string { return "redlock-seal 2 run_id=" + run },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -316,8 +317,8 @@ func TestSealsThatProveNothing_R23(t *testing.T) {
 					assert.Equal(t, before, after, "it is not ours to replace")
 					return
 				}
-				assert.Equal(t, c.nodes[0].RunID(), c.sealOn(0).run)
-				assert.GreaterOrEqual(t, c.sealOn(0).watched, fullNeed)
+				assert.Equal(t, c.nodes[0].RunID(), c.sealOn(0).Run)
+				assert.GreaterOrEqual(t, c.sealOn(0).Watched, fullNeed)
 			}, withTrust, func(c *cluster) { c.nodes[0].DB().Set(sealKey, value(c.nodes[0].RunID()), 0) })
 		})
 	}
@@ -352,7 +353,7 @@ func TestFlushedKeysAreNoticed_R23(t *testing.T) {
 					}
 					c.eventually(lookRarely+10*ms, func() bool { return len(c.quarantined()) == 1 }, "quarantined")
 					noticed := time.Since(flushed)
-					assert.Equal(t, whyVanished, c.status(0).QuarantineWhy)
+					assert.Equal(t, pure.WhyVanished, c.status(0).QuarantineWhy)
 					assert.False(t, c.status(0).Sealed)
 					if reconnect {
 						assert.Less(t, noticed, 200*ms)
@@ -381,7 +382,7 @@ func TestSealThatIsRefused_R23(t *testing.T) {
 		c.nodes[0].FlushScripts()
 		c.nodes[0].Refuse("", "EVALSHA")
 		c.eventually(lookRarely+200*ms, func() bool { return c.status(0).Sealed }, "sealed")
-		assert.GreaterOrEqual(t, c.sealOn(0).watched, 12*time.Second)
+		assert.GreaterOrEqual(t, c.sealOn(0).Watched, 12*time.Second)
 		assert.Zero(t, c.status(0).Deaths)
 	}, withTrust)
 }
@@ -424,7 +425,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 		require.ErrorIs(t, err, ErrMaxTTL)
 		assert.Equal(t, 3, c.up())
 
-		c.nodes[1].DB().Set(sealKey, seal{c.nodes[1].RunID(), 3 * time.Second, time.Hour}.String(), 0)
+		c.nodes[1].DB().Set(sealKey, pure.Seal{Run: c.nodes[1].RunID(), MaxTTL: 3 * time.Second, Watched: time.Hour}.String(), 0)
 		c.eventually(lookRarely+10*ms, func() bool { return c.up() == 2 }, "out")
 		assert.ErrorIs(t, c.status(1).Err, ErrMaxTTL)
 	}, withTrust, sealedAll)
@@ -433,7 +434,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 // With the override the longer MaxTTL applies, on all nodes, and is never lowered (R23).
 func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 	const longer = 3 * time.Second
-	longerNeed := needFor(longer, 0.01)
+	longerNeed := pure.NeedFor(longer, 0.01)
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		start := c.group.now()
 		assert.Equal(t, []int{1, 2}, c.quarantined(), "what sufficed for two seconds does not for three")
@@ -441,8 +442,8 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 		assert.GreaterOrEqual(t, c.group.now()-start, longerNeed-20*ms)
 		time.Sleep(lookRarely + time.Second)
 		for i := range c.nodes {
-			assert.Equal(t, longer, c.sealOn(i).maxTTL, "node %d", i)
-			assert.GreaterOrEqual(t, c.sealOn(i).watched, longerNeed)
+			assert.Equal(t, longer, c.sealOn(i).MaxTTL, "node %d", i)
+			assert.GreaterOrEqual(t, c.sealOn(i).Watched, longerNeed)
 		}
 		// One that allows it too and has a shorter one lowers nothing.
 		short := c.config
@@ -453,10 +454,10 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 		require.NoError(t, g.Ready(background))
 		time.Sleep(2 * lookRarely)
 		for i := range c.nodes {
-			assert.Equal(t, longer, c.sealOn(i).maxTTL)
+			assert.Equal(t, longer, c.sealOn(i).MaxTTL)
 		}
 	}, withTrust, withConfig(func(c *Config) { c.Allow.OtherMaxTTL = true }), sealedAll, func(c *cluster) {
-		c.nodes[0].DB().Set(sealKey, seal{c.nodes[0].RunID(), longer, longerNeed}.String(), 0)
+		c.nodes[0].DB().Set(sealKey, pure.Seal{Run: c.nodes[0].RunID(), MaxTTL: longer, Watched: longerNeed}.String(), 0)
 	})
 }
 
@@ -467,7 +468,7 @@ func TestNewDeployment_R23(t *testing.T) {
 		require.NoError(t, c.group.Ready(background))
 		assert.Less(t, c.group.now(), 50*ms)
 		for _, i := range c.trusted() {
-			assert.Equal(t, seal{c.nodes[i].RunID(), maxTTL, fullNeed}, c.sealOn(i), "nobody counts without a seal")
+			assert.Equal(t, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}, c.sealOn(i), "nobody counts without a seal")
 		}
 		c.eventually(50*ms, func() bool { return len(c.trusted()) == 5 }, "all count")
 
@@ -499,8 +500,10 @@ func (c *cluster) trusted() (nodes []int) {
 // Whatever speaks against a new deployment makes the declaration void (R23).
 func TestNewDeploymentIsVoid_R23(t *testing.T) {
 	for name, arrange := range map[string]func(c *cluster){
-		"a seal":                      func(c *cluster) { c.sealed(1) },
-		"a seal of another process":   func(c *cluster) { c.nodes[1].DB().Set(sealKey, seal{"x", maxTTL, ms}.String(), 0) },
+		"a seal": func(c *cluster) { c.sealed(1) },
+		"a seal of another process": func(c *cluster) {
+			c.nodes[1].DB().Set(sealKey, pure.Seal{Run: "x", MaxTTL: maxTTL, Watched: ms}.String(), 0)
+		},
 		"what is no seal":             func(c *cluster) { c.nodes[1].DB().Set(sealKey, "x", 0) },
 		"a node whose seal is hidden": func(c *cluster) { c.nodes[1].Refuse("-NOPERM no", "GET") },
 		"a node that is down":         func(c *cluster) { c.links[1].Refuse(true) },
@@ -570,7 +573,7 @@ func TestDebtsArePaidBeforeTheSealIsLookedAt_R8(t *testing.T) {
 		c.nodes[0].DropConns()
 		c.eventually(time.Second, func() bool { return c.up() == 2 }, "down")
 		require.NoError(t, c.release(background, "k", "t", long, receipt))
-		c.nodes[0].DB().Set(sealKey, seal{"x", time.Hour, ms}.String(), 0)
+		c.nodes[0].DB().Set(sealKey, pure.Seal{Run: "x", MaxTTL: time.Hour, Watched: ms}.String(), 0)
 		c.links[0].Refuse(false)
 		c.eventually(2*time.Second, func() bool { return errors.Is(c.status(0).Err, ErrMaxTTL) }, "refused")
 		_, there := c.nodes[0].Get("k")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -61,7 +62,7 @@ func (n *node) reply(v resp.Value, now time.Duration) error {
 	if err := n.count(r, v); err != nil {
 		return err
 	}
-	// The vote came before the cursor moves: until then the slot is ours (engine.md, "Nodes that die and join", 5).
+	// The vote came before the cursor moves: until then the slot is ours (docs/design.md, "Nodes that die and join", 5).
 	n.pos++
 	return nil
 }
@@ -124,7 +125,7 @@ func (n *node) judgeRestored(r *round) Vote {
 func (n *node) refuse(r *round, why *fault) {
 	if r.owedBy(n.index) {
 		n.group.mu.Lock()
-		n.owe(r, n.group.now()+retryFirst)
+		n.owe(r, n.group.now()+pure.RefusedFirst)
 		n.group.mu.Unlock()
 	}
 	n.cast(r, Failed, why)
@@ -155,6 +156,7 @@ type RefusalError struct {
 	Class conn.Class
 }
 
+// Error names the class alone.
 func (e *RefusalError) Error() string {
 	return "multiplex: node answered with the error " + e.Class.String()
 }
@@ -204,7 +206,7 @@ func (n *node) laneReply(v resp.Value) error {
 		e.round.drop()
 		return err
 	case payment:
-		return n.paidBy(e.debt, v)
+		return n.paidBy(e, v)
 	case inquire:
 		err := e.inquiry.answer(e.turn, v)
 		if err != nil {
@@ -231,7 +233,7 @@ func (n *node) abandonLane(why *fault) {
 			n.failLocked(e.round, why)
 			e.round.drop()
 		case payment:
-			n.ledger.recall(e.debt)
+			n.ledger.Recall(e.debt)
 		case inquire:
 			if !e.inquiry.ended {
 				e.inquiry.ended = true

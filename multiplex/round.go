@@ -24,7 +24,7 @@ type round struct {
 	ctx     context.Context // nil for a detached round
 	at      time.Duration   // when it was queued, on the group's clock
 	ttl     time.Duration
-	receipt Receipt // of the claim that this round releases
+	receipt Receipt // of the claim that this round releases or lengthens
 	command []byte  // a copy, kept where it may have to be sent again: scripts and releases
 	key     Part    // of command, for merging and for native forms
 	form    *Form   // in which the log has the command; nil for that of command
@@ -38,7 +38,7 @@ type round struct {
 	patience time.Duration
 
 	// discounted are the nodes that it was sent to, and whose vote must not make a lock, since they may have forgotten another
-	// (R23). On a claim it has failed already; whatever else sets a key must look here.
+	// (R23). Of those in void it has failed already; whatever else sets a key must look here.
 	discounted Set
 
 	// causes say why a node's vote is missing; nil with the failed bit set is a timeout.
@@ -81,13 +81,13 @@ func bitOf(v Vote, node int) uint64 {
 }
 
 func (r *round) verdictOf(w uint64) Verdict {
-	t := tally{
-		nodes:   r.group.size,
-		granted: grantedOf(w).Len(),
-		refused: refusedOf(w).Len(),
-		failed:  failedOf(w).Len(),
+	t := Tally{
+		Nodes:   r.group.size,
+		Granted: grantedOf(w).Len(),
+		Refused: refusedOf(w).Len(),
+		Failed:  failedOf(w).Len(),
 	}
-	return t.verdict(r.group.quorum, r.kind.Mode)
+	return t.Verdict(r.group.quorum, r.kind.Mode)
 }
 
 // vote counts one node's answer and reports whether it was counted: a vote that comes after the decision, or after this

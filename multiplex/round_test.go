@@ -205,6 +205,7 @@ func TestRecycledRoundsStartClean(t *testing.T) {
 		require.Same(t, r, again)
 		require.Zero(t, again.word.Load())
 		require.Nil(t, again.ctx)
+		require.Zero(t, again.discounted)
 		require.Empty(t, again.command)
 		require.Empty(t, again.wake)
 		require.False(t, again.blamed.Load())
@@ -212,7 +213,7 @@ func TestRecycledRoundsStartClean(t *testing.T) {
 			require.Nil(t, again.causes[i].Load())
 		}
 		again.begin(claimKind, 0, long, Receipt{}, 1)
-		again.ctx = context.Background()
+		again.ctx, again.discounted = context.Background(), everyone(3)
 	}
 	require.Equal(t, 1, g.log.live)
 }

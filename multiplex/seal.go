@@ -1,13 +1,12 @@
 package multiplex
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -23,80 +22,23 @@ type Seal struct {
 	Write func(value string) []byte
 }
 
-// A seal is what the key says: that the process with this run id was watched for so long, in a deployment with this
-// MaxTTL. It is text, for those who look at it: "redlock-seal 1 run_id=… max_ttl_ms=10000 watched_ms=10105".
-type seal struct {
-	run             string
-	maxTTL, watched time.Duration
-}
-
-const sealHead = "redlock-seal 1 run_id="
-
-func (s seal) String() string {
-	return sealHead + s.run + " max_ttl_ms=" + strconv.FormatInt(s.maxTTL.Milliseconds(), 10) +
-		" watched_ms=" + strconv.FormatInt(s.watched.Milliseconds(), 10)
-}
-
-// errSeal is a value that is no seal, or one of a version that is not understood.
-var errSeal = errors.New("multiplex: not a seal")
-
-// parseSeal reads a seal, and nothing but what String writes.
-func parseSeal(text string) (seal, error) {
-	rest, ok := strings.CutPrefix(text, sealHead)
-	run, rest, ok1 := strings.Cut(rest, " max_ttl_ms=")
-	maxTTL, watched, ok2 := strings.Cut(rest, " watched_ms=")
-	if !ok || !ok1 || !ok2 || run == "" || strings.ContainsAny(run, " \r\n") {
-		return seal{}, errSeal
-	}
-	m, err1 := parseMilliseconds(maxTTL)
-	w, err2 := parseMilliseconds(watched)
-	if err1 != nil || err2 != nil || m <= 0 || w <= 0 {
-		return seal{}, errSeal
-	}
-	return seal{run, m, w}, nil
-}
-
-// parseMilliseconds reads a time that a time.Duration can hold with room to reckon: up to a hundred years.
-func parseMilliseconds(digits string) (time.Duration, error) {
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || n > uint64(longestTTL.Milliseconds()) || digits[0] == '+' {
-		return 0, errSeal
-	}
-	return time.Duration(n) * time.Millisecond, nil
-}
-
-// A sighting is what a look at the key came to.
-type sighting struct {
-	what seen
-	seal seal
-}
-
-type seen uint8
-
-const (
-	unreadable  seen = iota // an error: unknown, not a fault
-	sealAbsent              // no such key
-	sealStrange             // something else is there
-	sealSeen                // a seal, of whatever process
-)
-
 // sightingOf reads the reply to Seal.Read. An error of it is no answer to the command (R16).
-func sightingOf(v resp.Value) (sighting, error) {
+func sightingOf(v resp.Value) (pure.Sighting, error) {
 	switch {
 	case v.IsError() && strings.HasPrefix(string(v.Bytes()), "WRONGTYPE "):
-		return sighting{what: sealStrange}, nil
+		return pure.Sighting{What: pure.SealStrange}, nil
 	case v.IsError():
-		return sighting{what: unreadable}, nil
+		return pure.Sighting{What: pure.Unreadable}, nil
 	case v.IsNull() && v.Type() != resp.Array:
-		return sighting{what: sealAbsent}, nil
+		return pure.Sighting{What: pure.SealAbsent}, nil
 	case v.Type() != resp.BulkString:
-		return sighting{}, fmt.Errorf("%w: type %q to the look at the seal", ErrUnexpected, v.Type())
+		return pure.Sighting{}, fmt.Errorf("%w: type %q to the look at the seal", ErrUnexpected, v.Type())
 	}
-	s, err := parseSeal(string(v.Bytes()[:min(len(v.Bytes()), maxSeal)]))
+	s, err := pure.ParseSeal(string(v.Bytes()[:min(len(v.Bytes()), maxSeal)]))
 	if err != nil {
-		return sighting{what: sealStrange}, nil
+		return pure.Sighting{What: pure.SealStrange}, nil
 	}
-	return sighting{sealSeen, s}, nil
+	return pure.Sighting{What: pure.SealSeen, Seal: s}, nil
 }
 
 // maxSeal is longer than any seal.
@@ -162,16 +104,16 @@ func (n *node) inspectDurable(v resp.Value) error {
 
 // sight takes note of what was seen in the place of the seal. An error ends the connection: the deployment has another
 // MaxTTL. verified is as for debut.sight. The caller holds the mutex.
-func (n *node) sight(s sighting, verified bool, now time.Duration) error {
+func (n *node) sight(s pure.Sighting, verified bool, now time.Duration) error {
 	g := n.group
-	g.debut = g.debut.sight(n.index, s, verified)
-	if s.what == sealSeen && s.seal.maxTTL != g.maxTTL {
+	g.debut = g.debut.Sight(n.index, s, verified)
+	if s.What == pure.SealSeen && s.Seal.MaxTTL != g.maxTTL {
 		if !g.config.Allow.OtherMaxTTL {
-			return otherMaxTTL(s.seal.maxTTL, g.maxTTL)
+			return otherMaxTTL(s.Seal.MaxTTL, g.maxTTL)
 		}
-		g.raise(s.seal.maxTTL, now)
+		g.raise(s.Seal.MaxTTL, now)
 	}
-	n.trust = n.trust.sight(s, now)
+	n.trust = n.trust.Sight(s, now)
 	n.judgeTrust(now)
 	g.tryDebut()
 	return nil
@@ -181,7 +123,7 @@ func (n *node) sight(s sighting, verified bool, now time.Duration) error {
 // the caller holds the mutex.
 func (n *node) tend(now time.Duration) time.Duration {
 	g := n.group
-	if n.trust.need == 0 || g.config.Seal.Read == nil {
+	if n.trust.Need == 0 || g.config.Seal.Read == nil {
 		return now + g.config.ProbeAfter
 	}
 	if now < n.looks.next {
@@ -190,7 +132,7 @@ func (n *node) tend(now time.Duration) time.Duration {
 	if !n.looks.asking {
 		n.look()
 	}
-	if n.trust.trusted {
+	if n.trust.Trusted {
 		n.looks.delay = lookRarely
 	} else {
 		n.looks.delay = min(2*n.looks.delay, lookOften)
@@ -202,7 +144,7 @@ func (n *node) tend(now time.Duration) time.Duration {
 // look asks for the seal, in the lane; what it shows is dealt with when it is there. The caller holds the mutex.
 func (n *node) look() {
 	g := n.group
-	verified := g.debut.verifying
+	verified := g.debut.Verifying
 	q := &inquiry{abandoned: func(*fault) { n.looks.asking = false }}
 	q.answer = func(_ int, v resp.Value) error {
 		s, err := sightingOf(v)
@@ -216,7 +158,7 @@ func (n *node) look() {
 		if err := n.sight(s, verified, now); err != nil {
 			return err
 		}
-		if s.what != unreadable {
+		if s.What != pure.Unreadable {
 			n.renewSeal(s, now)
 		}
 		return nil
@@ -225,11 +167,11 @@ func (n *node) look() {
 }
 
 // renewSeal writes the seal where it is missing, or says less than was watched for. The caller holds the mutex.
-func (n *node) renewSeal(s sighting, now time.Duration) {
-	suffices := s.what == sealSeen && s.seal.run == n.trust.run &&
-		s.seal.watched >= n.trust.need && s.seal.maxTTL >= n.group.maxTTL
-	if !suffices && s.what != sealStrange && n.trust.proved(now) {
-		n.writeSeal(n.trust.watched(now))
+func (n *node) renewSeal(s pure.Sighting, now time.Duration) {
+	suffices := s.What == pure.SealSeen && s.Seal.Run == n.trust.Run &&
+		s.Seal.Watched >= n.trust.Need && s.Seal.MaxTTL >= n.group.maxTTL
+	if !suffices && s.What != pure.SealStrange && n.trust.Proved(now) {
+		n.writeSeal(n.trust.Watched(now))
 	}
 }
 
@@ -238,7 +180,7 @@ func (n *node) renewSeal(s sighting, now time.Duration) {
 // caller holds the mutex.
 func (n *node) writeSeal(watched time.Duration) {
 	g := n.group
-	if g.config.Seal.Write == nil || n.trust.run == "" || n.looks.writing {
+	if g.config.Seal.Write == nil || n.trust.Run == "" || n.looks.writing {
 		return
 	}
 	q := &inquiry{abandoned: func(*fault) { n.looks.writing = false }}
@@ -250,7 +192,7 @@ func (n *node) writeSeal(watched time.Duration) {
 		switch {
 		case ok && count == 1:
 			now := g.now()
-			n.trust = n.trust.seal(watched, now)
+			n.trust = n.trust.Seal(watched, now)
 			n.judgeTrust(now)
 		case ok: // the key holds something that is not ours to replace
 		case !v.IsError():
@@ -260,7 +202,7 @@ func (n *node) writeSeal(watched time.Duration) {
 		}
 		return nil
 	}
-	s := seal{run: n.trust.run, maxTTL: g.maxTTL, watched: watched}
+	s := pure.Seal{Run: n.trust.Run, MaxTTL: g.maxTTL, Watched: watched}
 	n.looks.writing = n.inquire(q, g.config.Seal.Write(s.String()))
 }
 
@@ -268,7 +210,7 @@ func (n *node) writeSeal(watched time.Duration) {
 // mutex.
 func (n *node) cureSeal() {
 	g := n.group
-	if n.life.state != Up {
+	if n.life.State != Up {
 		return
 	}
 	if !n.lane.loading() {

@@ -65,35 +65,35 @@ const (
 	Undecided
 )
 
-// A tally counts the votes of one round. It is pure: a table tests it.
-type tally struct {
-	nodes, granted, refused, failed int
+// A Tally counts the votes of one round. It is pure: a table tests it, and a simulation drives it.
+type Tally struct {
+	Nodes, Granted, Refused, Failed int
 }
 
-// verdict judges the votes counted so far, for a round that needs the given quorum. No further vote opens it again or
+// Verdict judges the votes counted so far, for a round that needs the given quorum. No further vote opens it again or
 // makes a quorum of one that was out of reach, which is why the first to reach a verdict may wake the caller (R5). Failures
 // that come after a refusal could still turn Lost into Undecided; the round's word keeps the verdict of the moment of
 // decision (R12).
-func (t tally) verdict(quorum int, mode Mode) Verdict {
-	if t.granted >= quorum {
+func (t Tally) Verdict(quorum int, mode Mode) Verdict {
+	if t.Granted >= quorum {
 		return Won
 	}
-	pending := t.nodes - t.granted - t.refused - t.failed
+	pending := t.Nodes - t.Granted - t.Refused - t.Failed
 	// So many nodes are enough to keep any quorum from forming.
-	blocking := t.nodes - quorum + 1
-	if mode == Confirm && t.refused >= blocking {
+	blocking := t.Nodes - quorum + 1
+	if mode == Confirm && t.Refused >= blocking {
 		return Lost
 	}
-	if t.granted+pending >= quorum {
+	if t.Granted+pending >= quorum {
 		return Open
 	}
 	if mode == Confirm {
-		if t.refused+pending >= blocking {
+		if t.Refused+pending >= blocking {
 			return Open
 		}
 		return Undecided
 	}
-	if t.failed >= blocking {
+	if t.Failed >= blocking {
 		return Undecided
 	}
 	return Lost

@@ -19,48 +19,48 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// possible lists every final tally that the missing votes can lead to.
-func possible(t tally) []tally {
-	pending := t.nodes - t.granted - t.refused - t.failed
-	var all []tally
+// possible lists every final Tally that the missing votes can lead to.
+func possible(t Tally) []Tally {
+	pending := t.Nodes - t.Granted - t.Refused - t.Failed
+	var all []Tally
 	for g := 0; g <= pending; g++ {
 		for r := 0; g+r <= pending; r++ {
-			all = append(all, tally{t.nodes, t.granted + g, t.refused + r, t.failed + pending - g - r})
+			all = append(all, Tally{t.Nodes, t.Granted + g, t.Refused + r, t.Failed + pending - g - r})
 		}
 	}
 	return all
 }
 
 // bruteVerdict says the same as verdict in the words of the rules: by looking at every way in which the round can end.
-func bruteVerdict(t tally, mode Mode) Verdict {
-	majority := t.nodes/2 + 1
-	keepsMajorityAway := t.nodes - majority + 1
+func bruteVerdict(t Tally, mode Mode) Verdict {
+	majority := t.Nodes/2 + 1
+	keepsMajorityAway := t.Nodes - majority + 1
 	canWin, canLose, mustLose := false, false, true
 	for _, end := range possible(t) {
-		canWin = canWin || end.granted >= majority
-		canLose = canLose || end.refused >= keepsMajorityAway
-		mustLose = mustLose && end.refused >= keepsMajorityAway
+		canWin = canWin || end.Granted >= majority
+		canLose = canLose || end.Refused >= keepsMajorityAway
+		mustLose = mustLose && end.Refused >= keepsMajorityAway
 	}
 	switch {
-	case t.granted >= majority:
+	case t.Granted >= majority:
 		return Won
 	case mode == Confirm && mustLose: // R9: a quorum says otherwise
 		return Lost
 	case canWin, mode == Confirm && canLose:
 		return Open
-	case mode == Confirm, t.failed >= keepsMajorityAway: // R12: failures alone made it impossible
+	case mode == Confirm, t.Failed >= keepsMajorityAway: // R12: failures alone made it impossible
 		return Undecided
 	}
 	return Lost
 }
 
 // everyTally lists every combination of votes of up to five nodes.
-func everyTally(f func(tally)) {
+func everyTally(f func(Tally)) {
 	for n := 1; n <= 5; n++ {
 		for g := 0; g <= n; g++ {
 			for r := 0; g+r <= n; r++ {
 				for x := 0; g+r+x <= n; x++ {
-					f(tally{n, g, r, x})
+					f(Tally{n, g, r, x})
 				}
 			}
 		}
@@ -69,10 +69,10 @@ func everyTally(f func(tally)) {
 
 func TestVerdictIsWhatTheRulesSay(t *testing.T) {
 	cases := 0
-	everyTally(func(votes tally) {
+	everyTally(func(votes Tally) {
 		for _, mode := range []Mode{Claim, Confirm} {
 			cases++
-			got := votes.verdict(Quorum(votes.nodes), mode)
+			got := votes.Verdict(Quorum(votes.Nodes), mode)
 			require.Equal(t, bruteVerdict(votes, mode), got, "%+v, mode %d", votes, mode)
 		}
 	})
@@ -83,21 +83,21 @@ func TestVerdictIsWhatTheRulesSay(t *testing.T) {
 // change remains, which the round's word forbids: a claim that was refused, and whose other nodes fail as well, has lost,
 // whoever counts on.
 func TestVerdictIsMonotonic(t *testing.T) {
-	everyTally(func(votes tally) {
+	everyTally(func(votes Tally) {
 		for _, mode := range []Mode{Claim, Confirm} {
-			q := Quorum(votes.nodes)
-			before := votes.verdict(q, mode)
-			if before == Open || votes.granted+votes.refused+votes.failed == votes.nodes {
+			q := Quorum(votes.Nodes)
+			before := votes.Verdict(q, mode)
+			if before == Open || votes.Granted+votes.Refused+votes.Failed == votes.Nodes {
 				continue
 			}
-			for _, next := range []tally{
-				{votes.nodes, votes.granted + 1, votes.refused, votes.failed},
-				{votes.nodes, votes.granted, votes.refused + 1, votes.failed},
-				{votes.nodes, votes.granted, votes.refused, votes.failed + 1},
+			for _, next := range []Tally{
+				{votes.Nodes, votes.Granted + 1, votes.Refused, votes.Failed},
+				{votes.Nodes, votes.Granted, votes.Refused + 1, votes.Failed},
+				{votes.Nodes, votes.Granted, votes.Refused, votes.Failed + 1},
 			} {
-				after := next.verdict(q, mode)
+				after := next.Verdict(q, mode)
 				if mode == Claim && before == Lost && after == Undecided {
-					require.Greater(t, next.failed, votes.failed)
+					require.Greater(t, next.Failed, votes.Failed)
 					continue
 				}
 				require.Equal(t, before, after, "%+v then %+v, mode %d", votes, next, mode)
@@ -112,8 +112,8 @@ func TestEveryRoundTerminates(t *testing.T) {
 		for g := 0; g <= n; g++ {
 			for r := 0; g+r <= n; r++ {
 				for _, mode := range []Mode{Claim, Confirm} {
-					full := tally{n, g, r, n - g - r}
-					require.NotEqual(t, Open, full.verdict(Quorum(n), mode), "%+v", full)
+					full := Tally{n, g, r, n - g - r}
+					require.NotEqual(t, Open, full.Verdict(Quorum(n), mode), "%+v", full)
 				}
 			}
 		}
@@ -123,27 +123,27 @@ func TestEveryRoundTerminates(t *testing.T) {
 func TestVerdictTable(t *testing.T) {
 	table := []struct {
 		name    string
-		votes   tally
+		votes   Tally
 		mode    Mode
 		verdict Verdict
 	}{
-		{"third grant of five decides", tally{5, 3, 0, 0}, Claim, Won},
-		{"two are not enough", tally{5, 2, 0, 0}, Claim, Open},
-		{"a split vote is lost", tally{5, 2, 3, 0}, Claim, Lost},
-		{"2/2/1 is lost, not undecided", tally{5, 0, 2, 1}, Claim, Lost},
-		{"three failures alone", tally{5, 2, 0, 3}, Claim, Undecided},
-		{"three failures beside a refusal", tally{5, 0, 1, 3}, Claim, Undecided},
-		{"half of four is no quorum", tally{4, 2, 0, 0}, Claim, Open},
-		{"half of four refused", tally{4, 2, 2, 0}, Claim, Lost},
-		{"one of one", tally{1, 1, 0, 0}, Claim, Won},
-		{"a release may still be refused", tally{3, 0, 1, 1}, Confirm, Open},
-		{"a release that a quorum refused", tally{3, 0, 2, 0}, Confirm, Lost},
-		{"a release that nobody can judge", tally{3, 1, 1, 1}, Confirm, Undecided},
-		{"a release that one of one lost", tally{1, 0, 0, 1}, Confirm, Undecided},
+		{"third grant of five decides", Tally{5, 3, 0, 0}, Claim, Won},
+		{"two are not enough", Tally{5, 2, 0, 0}, Claim, Open},
+		{"a split vote is lost", Tally{5, 2, 3, 0}, Claim, Lost},
+		{"2/2/1 is lost, not undecided", Tally{5, 0, 2, 1}, Claim, Lost},
+		{"three failures alone", Tally{5, 2, 0, 3}, Claim, Undecided},
+		{"three failures beside a refusal", Tally{5, 0, 1, 3}, Claim, Undecided},
+		{"half of four is no quorum", Tally{4, 2, 0, 0}, Claim, Open},
+		{"half of four refused", Tally{4, 2, 2, 0}, Claim, Lost},
+		{"one of one", Tally{1, 1, 0, 0}, Claim, Won},
+		{"a release may still be refused", Tally{3, 0, 1, 1}, Confirm, Open},
+		{"a release that a quorum refused", Tally{3, 0, 2, 0}, Confirm, Lost},
+		{"a release that nobody can judge", Tally{3, 1, 1, 1}, Confirm, Undecided},
+		{"a release that one of one lost", Tally{1, 0, 0, 1}, Confirm, Undecided},
 	}
 	for _, c := range table {
 		t.Run(c.name, func(t *testing.T) {
-			assert.Equal(t, c.verdict, c.votes.verdict(Quorum(c.votes.nodes), c.mode))
+			assert.Equal(t, c.verdict, c.votes.Verdict(Quorum(c.votes.Nodes), c.mode))
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -88,7 +89,7 @@ func allAtOnce(t *testing.T, random *rand.Rand) {
 			}
 			select {
 			case <-l.Signal():
-			case <-time.After(upTo(r, 30*ms)):
+			case <-time.After(max(pure.Soon, upTo(r, 30*ms))):
 			case <-c.group.Done():
 				return
 			}

@@ -3,12 +3,13 @@ package multiplex
 import (
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 )
 
 const (
 	// tickMost is the longest time between two looks while anything is unanswered: a cancelled context is noticed so late
-	// at most. A timer for each command would cost 7–20 % of the throughput (engine.md).
+	// at most. A timer for each command would cost 7–20 % of the throughput (docs/design.md).
 	tickMost  = 5 * time.Millisecond
 	tickLeast = 500 * time.Microsecond
 	// grace is how much longer a vote is waited for when its node's bytes are there and we have not read them (R6).
@@ -22,6 +23,11 @@ const (
 	lenience = 5
 	// lagLeast is the least number of commands by which a node must be behind another to be given up for its lag.
 	lagLeast = 16
+	// lagCostly is a lag that is not waited with until the log is nearly full, if the node is overdue, too: each command costs
+	// half a KiB until the node is given up, and each release of them another half from then on (R26).
+	lagCostly = 8192
+	// overdueLeast is the least age of an unanswered command that makes a node overdue.
+	overdueLeast = shedLeast / 4
 )
 
 var ping = resp.AppendCommand(nil, "PING")
@@ -69,7 +75,7 @@ func (g *Group) wakeWatchAt(at time.Duration) {
 // setTick makes the watch look at the given time. The caller holds the mutex.
 func (g *Group) setTick(at, now time.Duration) {
 	g.tickAt.Store(int64(at))
-	g.timer.Reset(max(0, at-now) + g.slack())
+	g.timer.Reset(max(pure.Soon, at-now) + g.slack())
 }
 
 // slack is how much later than due the timer goes off. Where callers poll, whoever reads replies looks around when it is time,
@@ -186,7 +192,7 @@ func (g *Group) unread() Set {
 // returns when to look again.
 func (n *node) watch(now, late time.Duration) time.Duration {
 	g := n.group
-	if n.life.state != Up {
+	if n.life.State != Up {
 		return now + g.config.ProbeAfter
 	}
 	next := now + g.config.ProbeAfter
@@ -207,7 +213,7 @@ func (n *node) watch(now, late time.Duration) time.Duration {
 	}
 	next = min(next, n.guard(now))
 	n.payBeside(now)
-	if due, ok := n.ledger.next(); ok {
+	if due, ok := n.ledger.Next(); ok {
 		next = min(next, max(due, now+tickMost)) // so that some are sent together
 	}
 	if !n.lane.idle() {
@@ -250,13 +256,25 @@ func (n *node) awayFor(since, late time.Duration) time.Duration {
 	return n.away
 }
 
-// holdsUp reports that this node lags so far behind another that commands would soon be refused for want of room, though
-// it has sent nothing that we have not read: then it is given up before others suffer (R26). Where all are equally far
-// behind, nobody would gain by it.
+// holdsUp reports that this node lags so far behind another that commands would soon be refused for want of room, or that it
+// costs much memory and is overdue, though it has sent nothing that we have not read: then it is given up before others suffer
+// (R26). Where all are equally far behind, nobody would gain by it.
 func (n *node) holdsUp(now time.Duration) bool {
 	g := n.group
 	lag := int(g.fastest() - n.answered.Load())
-	return g.log.waiting() >= g.config.MaxPending/4*3 && lag >= max(g.config.MaxPending/2, lagLeast) && n.excused < now
+	if lag < lagCostly/2 {
+		n.usual = time.Duration(n.replyTime.Load())
+	}
+	full := g.log.waiting() >= g.config.MaxPending/4*3 && lag >= max(g.config.MaxPending/2, lagLeast)
+	return (full || lag >= lagCostly && n.overdue(now)) && n.excused < now
+}
+
+// overdue reports that the oldest command has waited for much longer than this node's answers took before it fell behind. One
+// that is only far away is not overdue, however many commands are on the way to it; one whose answers drip is, though each
+// makes its reply time longer.
+func (n *node) overdue(now time.Duration) bool {
+	since, _, ok := n.oldest()
+	return ok && now-since >= max(overdueLeast, 2*n.usual)
 }
 
 // oldest is since when the oldest unanswered command waits, and for how long it may. The caller holds the mutex.

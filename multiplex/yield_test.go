@@ -25,14 +25,15 @@ func TestYieldStopsWhereOthersCompute(t *testing.T) {
 	g := &Group{epoch: time.Now()}
 	for g.sulking.Load() == 0 { // until a yield was slow
 		g.yield()
-		require.Less(t, g.now(), 5*time.Second, "no yield takes long")
+		require.Less(t, g.now(), 30*time.Second, "no yield takes long")
 	}
 	begun := g.now()
 	for range 1000 {
 		g.yield()
 	}
-	require.Less(t, g.now()-begun, sulk, "a thousand yields that nobody makes")
+	// Each that is made takes the other's time slice, of which a thousand are ten seconds.
+	require.Less(t, g.now()-begun, 2*time.Second, "a thousand yields that nobody makes")
 	g.sulking.Store(int64(g.now()))
-	require.Eventually(t, func() bool { g.yield(); return g.sulking.Load() > int64(g.now()) }, 5*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { g.yield(); return g.sulking.Load() > int64(g.now()) }, 30*time.Second, time.Millisecond,
 		"it is tried again afterwards")
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
 
@@ -28,7 +29,7 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	if err != nil {
 		return Lock{}, err
 	}
-	slack := drift(ttl, c.config.DriftFactor)
+	slack := pure.Drift(ttl, c.config.DriftFactor)
 	if c.late(ttl, 0, slack) {
 		return Lock{}, ErrTTL // not even an answer in no time would leave enough
 	}
@@ -39,14 +40,14 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 		Key:   c.keyPart(resource), // of the release that undoes it
 		TTL:   ttl,
 		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
-		Late:  func() bool { return c.late(ttl, elapsed(start, time.Now()), slack) },
+		Late:  func() bool { return c.late(ttl, pure.Elapsed(start, time.Now()), slack) },
 	}
 	lock.receipt, err = c.group.Ask(ctx, acquireKind, &command)
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
 	}
 	lock.until = start.Add(ttl - slack)
-	spent := elapsed(start, time.Now())
+	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
 	if c.late(ttl, spent, slack) { // much may have happened since Ask looked (R4)
 		c.group.Tell(releaseKind, &multiplex.Command{
@@ -59,7 +60,7 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 
 // late reports whether what is left of an attempt's validity is not worth having.
 func (c *Client) late(ttl, spent, slack time.Duration) bool {
-	left := validity(ttl, spent, slack)
+	left := pure.Validity(ttl, spent, slack)
 	return left <= 0 || left < c.config.MinValidity
 }
 
@@ -101,7 +102,7 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 			return Lock{}, err
 		}
 		last = err
-		if err := sleep(ctx, retryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64()), c.group.Done()); err != nil {
+		if err := sleep(ctx, pure.RetryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64()), c.group.Done()); err != nil {
 			return Lock{}, c.failed(ctx, err, last)
 		}
 	}
@@ -128,8 +129,8 @@ func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error
 
 // checkTTL also refuses a TTL that would outlast the quarantine of a node that forgot the lock (R23).
 func (c *Client) checkTTL(ttl time.Duration) (time.Duration, error) {
-	ttl = wholeMilliseconds(ttl)
-	if ttl < time.Millisecond || ttl > longestTTL || c.config.MaxTTL > 0 && ttl > c.config.MaxTTL {
+	ttl = pure.WholeMilliseconds(ttl)
+	if ttl < time.Millisecond || ttl > pure.LongestTTL || c.config.MaxTTL > 0 && ttl > c.config.MaxTTL {
 		return 0, ErrTTL
 	}
 	return ttl, nil

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
@@ -40,7 +41,7 @@ func TestAcquireWaitsUntilTheLockIsReleased(t *testing.T) { // R11
 		require.NoError(t, err)
 		waited := time.Since(start)
 		require.Greater(t, waited, time.Second)
-		require.LessOrEqual(t, waited, time.Second+retryMost+4*ms, "one delay and one round after the release")
+		require.LessOrEqual(t, waited, time.Second+pure.RetryMost+4*ms, "one delay and one round after the release")
 		require.Equal(t, 10*time.Second-102*ms-2*ms, lock.Validity(), "elapsed counts from the last attempt")
 		synctest.Wait()
 		require.Equal(t, []int{0, 1}, m.holders("r", lock.Token())[:2])
@@ -137,7 +138,7 @@ func TestAcquireTriesAgainWithoutAQuorum(t *testing.T) { // R11
 		_, err := c.Acquire(context.Background(), "r", 10*time.Second)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, time.Since(start), 3*time.Second)
-		require.LessOrEqual(t, time.Since(start), 3*time.Second+1200*ms+retryMost, "R26: it counts again within 1.2 s")
+		require.LessOrEqual(t, time.Since(start), 3*time.Second+1200*ms+pure.RetryMost, "R26: it counts again within 1.2 s")
 	})
 }
 

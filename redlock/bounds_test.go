@@ -52,7 +52,7 @@ func TestStarvedCallerShedsNobody_R26(t *testing.T) {
 // nothing without waiting, as TLS.
 func TestBurstOfLongNamesCostsNoConnection_R26(t *testing.T) {
 	m := newMemory(t, 3)
-	c := m.client(t, Config{NodeTimeout: 5 * time.Second})
+	c := m.client(t, Config{NodeTimeout: time.Minute})
 	require.NoError(t, c.Ready(context.Background()))
 	start := make(chan struct{})
 	var callers sync.WaitGroup

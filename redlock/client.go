@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
 
@@ -74,12 +75,13 @@ type Config struct {
 	// that it had granted may be granted again.
 	MaxTTL time.Duration
 	// Durable are those of the Nodes, written in the same way, that lose nothing when they crash (appendonly yes, appendfsync
-	// always), and need no quarantine. If nil, none. It has no effect without MaxTTL.
+	// always, no-appendfsync-on-rewrite no), and need no quarantine. If nil, none. It has no effect without MaxTTL.
 	Durable []string
 	// NewDeployment declares that no lock was ever asked for on these nodes, so that the first client need not wait for
 	// MaxTTL. It has effect only if all nodes can be reached, and none of them carries a seal; it then writes them. Do not
-	// leave it set: if all nodes restart empty at the same time, it makes the clients forget the locks from before. It has no
-	// effect without MaxTTL.
+	// leave it set: if nodes restart empty and none carries a seal any more (all at one time, or one after another within
+	// MaxTTL, or a single node at any restart), it makes the clients forget the locks from before. It has no effect without
+	// MaxTTL.
 	NewDeployment bool
 	// Allow overrides single checks on servers. If zero, all are made.
 	Allow Allow
@@ -120,7 +122,7 @@ func New(config Config) (*Client, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if c.config.DriftFactor == 0 {
-		c.config.DriftFactor = defaultDriftFactor
+		c.config.DriftFactor = pure.DefaultDriftFactor
 	}
 	group := multiplex.Config{
 		OnChange:    c.listen(),

@@ -1,6 +1,10 @@
 package redlock
 
-import "time"
+import (
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+)
 
 // An instant is a reading of all clocks at once: the wall clock, the monotonic one, which may stand still while the machine
 // sleeps, and how long it has slept, where the system tells (R4, R13).
@@ -13,7 +17,7 @@ func readClocks() instant { return instant{time.Now(), slept()} }
 
 // since is the time from one reading to another by the clock that says most. Being wrong this way can only cost a lock.
 func (i instant) since(start instant) time.Duration {
-	return max(elapsed(start.at, i.at), i.at.Sub(start.at)+i.slept-start.slept)
+	return max(pure.Elapsed(start.at, i.at), i.at.Sub(start.at)+i.slept-start.slept)
 }
 
 // ahead is by how much the other clocks have run ahead of the monotonic one since the start: what timers know nothing of.

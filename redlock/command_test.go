@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
@@ -30,7 +31,7 @@ func TestCommandsCarryAnyNameWhole(t *testing.T) { // R19
 				want []string
 			}{
 				{c.appendAcquire(nil, name, &token, 1500*ms), []string{"SET", key, value, "NX", "PX", "1500"}},
-				{c.appendAcquire(nil, name, &token, longestTTL), []string{"SET", key, value, "NX", "PX", "3153600000000"}},
+				{c.appendAcquire(nil, name, &token, pure.LongestTTL), []string{"SET", key, value, "NX", "PX", "3153600000000"}},
 				{c.appendRelease(nil, name, &token), []string{"EVALSHA", releaseScript.digest, "1", key, value}},
 				{c.appendExtend(nil, name, &token, ms), []string{"EVALSHA", extendScript.digest, "1", key, value, "1"}},
 			} {

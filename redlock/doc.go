@@ -28,12 +28,15 @@
 // # Holding
 //
 // [Client.Hold] keeps a lock until it is released: it is renewed at a third of its validity, and tried again until the end
-// (renewal.go decides, keeper.go does, for all holds with one goroutine). Its context ends by the local clocks, a little
+// (pure.Renewal decides, keeper.go does, for all holds with one goroutine). Its context ends by the local clocks, a little
 // before the validity does, whatever nodes and renewals are doing, with a cause that says what each node said. [Client.Do] is
 // acquire, hold, run, release. What is worked under a hold must end with its context; and who was paused between a look at it
 // and the act that follows is in the case of the first point of the list below.
 //
 //	err := client.Do(ctx, "invoice:7", 10*time.Second, func(ctx context.Context) error { … })
+//
+// A lock that was acquired in one process may be extended and released by another, which is handed the token and the end of
+// the validity: [Client.Adopt].
 //
 // # What is promised
 //
@@ -64,9 +67,9 @@
 // With [Config].MaxTTL this package keeps the delayed restart of the algorithm's description: a master that restarted takes
 // part in no lock until every lock from before must have run out. Clients do that, each for itself. Who has watched the
 // same process, told by its run id, for MaxTTL and the drift knows that it has forgotten nothing that is valid. Until then
-// the master is quarantined: it gets every command, and its answers to extensions and releases count, but not its grants;
-// NodeStatus and ErrQuarantined say for how long. What a client has watched it leaves in the seal, the key redlock:seal
-// behind the prefix, so that the next process need not wait.
+// the master is quarantined: it gets every command, and its answers to releases count, and to extensions of keys that are
+// older than the quarantine, but not its grants; NodeStatus and ErrQuarantined say for how long. What a client has watched it
+// leaves in the seal, the key redlock:seal behind the prefix, so that the next process need not wait.
 //
 // All clients of a deployment set the same MaxTTL; the seal shows who does not, who is then refused with [ErrMaxTTL]. To
 // change it, stop all clients and delete the seals; or, to a longer one, first set [Allow].OtherMaxTTL on all clients and then
@@ -74,10 +77,12 @@
 //
 // A fresh deployment makes its first clients wait for MaxTTL, unless [Config].NewDeployment says that no lock was ever asked
 // for on it. That counts once, when all masters are there and none has a seal, and not for a master that restarts later. But
-// if all of them restart empty at one time, nothing is left that could speak against it: then a declaration that is still
-// set makes the clients forget the locks from before, so take it out again.
+// if they restart empty until none carries a seal any more, all at one time or one after another within MaxTTL, nothing is left
+// that could speak against it: then a declaration that is still set makes the clients forget the locks from before, so take it
+// out again.
 //
-// Masters that lose nothing (appendonly yes, appendfsync always) need none of this: name them in [Config].Durable.
+// Masters that lose nothing (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no) need none of this: name them in
+// [Config].Durable.
 //
 // # What can be seen of it
 //

@@ -61,6 +61,7 @@ type CancelledError struct {
 	Last    error // what the last whole attempt came to, or what Ready waited for; nil when there was none
 }
 
+// Error begins with the context's error; the cause and what the last attempt came to follow where there are such.
 func (e *CancelledError) Error() string {
 	text := "redlock: " + e.Context.Error()
 	if e.Cause != nil {

@@ -6,19 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlocktest"
 )
 
 // work and build stand for what a lock is for.
 func work(context.Context)        {}
 func build(context.Context) error { return nil }
 
-// The quick start of the README.
+// A lock, for as long as its validity.
 func Example() {
 	ctx := context.Background()
 
@@ -37,17 +38,21 @@ func Example() {
 	work(ctx) // for less than lock.Validity()
 }
 
-// The further examples run against nodes in memory, which NetDial leads to.
+// The further examples run against nodes in memory, of package redlocktest.
 func ExampleNew() {
-	dial, stop := redlock.InMemory(5)
-	defer stop()
+	d, err := redlocktest.Start(5)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
 
 	client, err := redlock.New(redlock.Config{
 		Nodes: []string{
 			"redis://node0:6379", "redis://node1:6379", "redis://node2:6379", "redis://node3:6379", "redis://node4:6379",
 		},
 		Prefix:  "lock:",
-		NetDial: dial,
+		NetDial: d.Config().NetDial, // only since these nodes are in memory
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -94,7 +99,7 @@ func ExampleClient_Acquire() {
 		return
 	}
 
-	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	_, err = client.Acquire(short, "invoice:7", 10*time.Second)
 	fmt.Println(err)
@@ -213,17 +218,17 @@ func ExampleLock_Release() {
 
 // Without a quorum the error names each node and its own cause.
 func ExampleErrNoQuorum() {
-	dial, stop := redlock.InMemory(3)
-	defer stop()
-	client, err := redlock.New(redlock.Config{
-		Nodes: []string{"redis://node0", "redis://node1", "redis://node2"},
-		NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if addr != "node0:6379" {
-				return nil, syscall.EHOSTUNREACH
-			}
-			return dial(ctx, network, addr)
-		},
-	})
+	d, err := redlocktest.Start(3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	d.Node(1).Stop()
+	d.Node(2).Stop()
+	config := d.Config()
+	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	client, err := redlock.New(config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -235,7 +240,7 @@ func ExampleErrNoQuorum() {
 	var undecided *multiplex.UndecidedError
 	if errors.As(err, &undecided) {
 		for _, n := range undecided.Nodes {
-			fmt.Println(n.Node, n.Addr, errors.Is(n, syscall.EHOSTUNREACH))
+			fmt.Println(n.Node, n.Addr, errors.Is(n, syscall.ECONNREFUSED))
 		}
 	}
 	// Output:
@@ -270,16 +275,17 @@ func ExampleConfig() {
 // With MaxTTL no master that restarted empty gives away again what it had granted. The first client of a deployment that no
 // lock was ever asked for on says so, or it would wait for MaxTTL; whoever comes later finds the seals.
 func ExampleConfig_maxTTL() {
-	dial, stop := redlock.InMemory(3)
-	defer stop()
+	d, err := redlocktest.Start(3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
 	ctx := context.Background()
 
-	config := redlock.Config{
-		Nodes:         []string{"redis://node0", "redis://node1", "redis://node2"},
-		NetDial:       dial,
-		MaxTTL:        time.Minute, // the same for all clients
-		NewDeployment: true,        // to be taken out again after the first start
-	}
+	config := d.Config()
+	config.MaxTTL = time.Minute // the same for all clients
+	config.NewDeployment = true // to be taken out again after the first start
 	first, err := redlock.New(config)
 	if err != nil {
 		fmt.Println(err)
@@ -384,18 +390,21 @@ func ExampleClient_Stats() {
 
 // A tracer's functions get what a span needs: the caller's context for its parent, when it began and how long it took.
 func ExampleTracer() {
-	dial, stop := redlock.InMemory(3)
-	defer stop()
-	client, err := redlock.New(redlock.Config{
-		Nodes:   []string{"redis://node0", "redis://node1", "redis://node2"},
-		NetDial: dial,
-		Tracer: &redlock.Tracer{
-			AttemptDone: func(i redlock.AttemptInfo) {
-				fmt.Println("attempt", i.Try, i.Resource, i.TTL, i.Err, i.Elapsed > 0)
-			},
-			ReleaseDone: func(i redlock.ReleaseInfo) { fmt.Println("release", i.Resource, i.Err) },
+	d, err := redlocktest.Start(3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	config := d.Config()
+	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.Tracer = &redlock.Tracer{
+		AttemptDone: func(i redlock.AttemptInfo) {
+			fmt.Println("attempt", i.Try, i.Resource, i.TTL, i.Err, i.Elapsed > 0)
 		},
-	})
+		ReleaseDone: func(i redlock.ReleaseInfo) { fmt.Println("release", i.Resource, i.Err) },
+	}
+	client, err := redlock.New(config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -413,18 +422,29 @@ func ExampleTracer() {
 	// release invoice:7 <nil>
 }
 
+// up is whether all nodes of a client are.
+func up(client *redlock.Client) bool {
+	return !slices.ContainsFunc(client.Nodes(), func(n redlock.NodeStatus) bool { return n.State != "up" })
+}
+
 // inMemory is a client of three nodes in memory.
 func inMemory() (client *redlock.Client, stop func()) {
-	dial, end := redlock.InMemory(3)
-	client, err := redlock.New(redlock.Config{
-		Nodes:   []string{"redis://node0", "redis://node1", "redis://node2"},
-		NetDial: dial,
-	})
+	d, err := redlocktest.Start(3)
 	if err != nil {
 		log.Fatal(err)
 	}
+	config := d.Config()
+	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	if client, err = redlock.New(config); err != nil {
+		log.Fatal(err)
+	}
+	for begun := time.Now(); !up(client); time.Sleep(time.Millisecond) { // New does not wait for the last
+		if time.Since(begun) > 30*time.Second {
+			log.Fatalf("not up: %+v", client.Nodes())
+		}
+	}
 	return client, func() {
 		_ = client.Close(context.Background())
-		end()
+		_ = d.Close()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,8 +25,8 @@ const there, back = 30 * time.Millisecond, 20 * time.Millisecond
 func TestFaultCancelledAcquisition_R7(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers)
-	c := f.client(redlock.Config{Nodes: redistest.URLs(proxies), NodeTimeout: 200 * time.Millisecond})
-	f.allUp(c, 5*time.Second)
+	c := f.client(redlock.Config{Nodes: redistest.URLs(proxies), NodeTimeout: unhurried})
+	f.allUp(c, inTheEnd)
 	const trip = there + back
 	// Two nodes are near, so that their keys are set and no quorum is; the others' SETs are under way.
 	for _, p := range proxies[2:] {
@@ -43,14 +44,16 @@ func TestFaultCancelledAcquisition_R7(t *testing.T) {
 
 func (f *fleet) cancelAfter(c *redlock.Client, callers int, after, trip time.Duration) error {
 	var wg sync.WaitGroup
+	var granted atomic.Int64
 	for i := range callers {
 		wg.Go(func() {
 			cause := errors.New("the user went away")
 			ctx, cancel := context.WithTimeoutCause(context.Background(), after, cause)
 			defer cancel()
 			lock, err := c.TryAcquire(ctx, fmt.Sprint("cancelled:", i), 30*time.Second)
-			if err == nil && after+15*time.Millisecond > trip {
-				// The quorum came before the cancellation was noticed, which may take 15 ms.
+			if err == nil && after > 0 {
+				// The quorum came before the cancellation was noticed.
+				granted.Add(1)
 				if err := lock.Release(context.Background()); err != nil {
 					f.Errorf("Release: %v", err)
 				}
@@ -64,42 +67,50 @@ func (f *fleet) cancelAfter(c *redlock.Client, callers int, after, trip time.Dur
 	wg.Wait()
 	time.Sleep(trip + afterRoundTrip)
 	err := f.orphans(nil)
-	f.noOrphans(time.Second) // if late, then at least some time
+	f.noOrphans(unprompted) // if late, then at least some time
+	// It is to be noticed within 15 ms, and before that only those are granted that this machine was slow to tell.
+	if n := int(granted.Load()); err == nil && n > callers/2 && after+15*time.Millisecond <= trip {
+		return fmt.Errorf("%d of %d callers were not cancelled", n, callers)
+	}
 	return err
 }
 
 // The same at random moments of many attempts at once, without any delay but the machine's own.
 func TestFaultCancelledAtRandom_R7(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
-	c := f.client(redlock.Config{})
-	f.allUp(c, 5*time.Second)
+	c := f.client(redlock.Config{NodeTimeout: unhurried})
+	f.allUp(c, inTheEnd)
+	bestOf(t, func() error { return f.cancelAtRandom(c) })
+}
+
+func (f *fleet) cancelAtRandom(c *redlock.Client) error {
 	l := f.load(c, workload{callers: 64, fresh: true, context: func() (context.Context, context.CancelFunc) {
 		ctx, cancel := context.WithCancel(context.Background())
-		timer := time.AfterFunc(rand.N(4*time.Millisecond), cancel)
+		timer := time.AfterFunc(1+rand.N(4*time.Millisecond), cancel)
 		return ctx, func() { timer.Stop(); cancel() }
 	}})
 	const enough = 100
 	time.Sleep(time.Second)
-	for patience := 10 * time.Second; l.noted("acquire: context canceled") < enough && l.now() < patience; {
+	for patience := 30 * time.Second; l.noted("acquire: context canceled") < enough && l.now() < patience; {
 		time.Sleep(10 * time.Millisecond) // on an idle machine most have their answer before anybody looks at their context
 	}
 	l.end()
-	bestOf(t, func() error { // the second look is a failure of this machine's speed only
-		time.Sleep(afterRoundTrip)
-		return f.orphans(nil)
-	})
+	time.Sleep(afterRoundTrip)
+	err := f.orphans(nil)
+	f.noOrphans(unprompted) // if late, then at least some time
 	l.fails(-1, context.Canceled)
 	if l.errs["acquire: context canceled"] < enough {
-		t.Errorf("too few were cancelled for this test to mean anything: %v", l.errs)
+		f.Errorf("too few were cancelled for this test to mean anything: %v", l.errs)
 	}
+	return err
 }
 
 // An attempt that lost, because another holds a quorum, takes back the keys that it got (R7).
 func TestFaultLostAttempt_R7(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers)
-	c := f.client(redlock.Config{Nodes: redistest.URLs(proxies), NodeTimeout: 200 * time.Millisecond})
-	f.allUp(c, 5*time.Second)
+	c := f.client(redlock.Config{Nodes: redistest.URLs(proxies), NodeTimeout: unhurried})
+	f.allUp(c, inTheEnd)
 	held := map[string]bool{"taken": true}
 	for i := range 3 {
 		f.must(i, "SET", "taken", "by another")

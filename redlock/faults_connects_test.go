@@ -20,9 +20,12 @@ func TestFaultConnectsToASilentListener_R26(t *testing.T) {
 	var accepted atomic.Int64
 	addr := listenSilently(t, &accepted)
 	begun := time.Now()
-	c := f.client(redlock.Config{
-		Nodes: append(redistest.URLs(f.servers), "redis://"+addr), DialTimeout: 20 * time.Millisecond,
+	c := f.client(redlock.Config{ // the four others may take their time
+		Nodes: append(redistest.URLs(f.servers), "redis://"+addr+"?dial_timeout=20ms"), NodeTimeout: unhurried,
 	})
+	for i := range f.servers {
+		f.state(c, i, inTheEnd, "up")
+	}
 	l := f.load(c, workload{callers: 4})
 	time.Sleep(time.Until(begun.Add(2 * time.Second)))
 	made, lasted := accepted.Load(), time.Since(begun)
@@ -32,7 +35,7 @@ func TestFaultConnectsToASilentListener_R26(t *testing.T) {
 	}
 	l.end()
 	l.fails(fewFailures, redlock.ErrNoQuorum)
-	f.noOrphans(time.Second)
+	f.noOrphans(unprompted)
 }
 
 // listenSilently takes connections and whatever comes over them, and says nothing.

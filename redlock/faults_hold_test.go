@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,7 +33,7 @@ func TestFaultAllNodesStoppedUnderAHold_R13(t *testing.T) {
 // stopUnder stops all nodes under a hold, and says what was wrong about its end. When its goroutine runs that waits for that is
 // another question on a busy machine.
 func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
-	f.allUp(c, 5*time.Second)
+	f.allUp(c, inTheEnd)
 	h, err := c.Hold(context.Background(), "r", redlock.HoldOptions{TTL: ttl})
 	if err != nil {
 		return err
@@ -48,23 +49,29 @@ func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 	}()
 	cause := context.Cause(h.Context())
 	f.Logf("TTL %v: cancelled %v before the end of validity: %v", ttl, early, cause)
-	if early < 0 || early > ttl/100+5*time.Millisecond {
+	// It is a millisecond or two before the end; the race detector's factor makes more of the way from there to this goroutine.
+	if late := -early; late > (timingSlack-1)*10*time.Millisecond || early > ttl/100+5*time.Millisecond {
 		return fmt.Errorf("TTL %v: cancelled %v before the end of validity", ttl, early)
 	}
 	var lost *redlock.LostError
 	if !errors.Is(cause, redlock.ErrLost) || !errors.As(cause, &lost) || len(lost.Nodes) != 5 {
 		f.Fatalf("not lost with each node's answer: %v", cause)
 	}
+	var unheard error
 	for i, n := range lost.Nodes {
 		silent := errors.Is(n.Err, multiplex.ErrTimeout) || errors.Is(n.Err, multiplex.ErrSilent)
-		if !silent && !errors.Is(n.Err, multiplex.ErrDown) {
+		switch {
+		case silent, errors.Is(n.Err, multiplex.ErrDown), strings.Contains(n.Err.Error(), "not asked"):
+		case strings.Contains(n.Err.Error(), "not answered yet"): // on a busy machine, which sheds late
+			unheard = fmt.Errorf("TTL %v: node %d: %w", ttl, i, n.Err)
+		default:
 			f.Errorf("node %d: %v", i, n.Err)
 		}
 		if n.Addr == "" || !strings.Contains(cause.Error(), n.Addr) {
 			f.Errorf("node %d is not named by its address", i)
 		}
 	}
-	return nil
+	return unheard
 }
 
 // childNodes tells a process of this test's binary that it is the one that holds, and on which nodes.
@@ -78,8 +85,8 @@ func TestFaultStoppedHolder_R9_R15(t *testing.T) {
 		return
 	}
 	f := newFleet(t, 5, redistest.OverTCP)
-	c := f.client(redlock.Config{})
-	f.allUp(c, 5*time.Second)
+	c := f.client(redlock.Config{NodeTimeout: unhurried})
+	f.allUp(c, inTheEnd)
 	child := exec.Command(os.Args[0], "-test.run=^TestFaultStoppedHolder_R9_R15$", "-test.timeout=60s")
 	child.Env = append(os.Environ(), childNodes+"="+strings.Join(redistest.URLs(f.servers), " "))
 	in, err := child.StdinPipe()
@@ -191,7 +198,7 @@ func TestFaultManyHolds_R13(t *testing.T) {
 }
 
 func (f *fleet) holdMany(c *redlock.Client, n int, lasts time.Duration, o redlock.HoldOptions) {
-	f.allUp(c, 5*time.Second)
+	f.allUp(c, inTheEnd)
 	// One more before all, so that the goroutine that looks after them is there.
 	if err := c.Do(context.Background(), "first", time.Minute, func(context.Context) error { return nil }); err != nil {
 		f.Fatal(err)
@@ -224,11 +231,8 @@ func (f *fleet) holdMany(c *redlock.Client, n int, lasts time.Duration, o redloc
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	busy, start := processTime(f), time.Now()
-	most := 0
-	for time.Since(start) < lasts {
-		most = max(most, runtime.NumGoroutine())
-		time.Sleep(100 * time.Millisecond)
-	}
+	connects := c.Nodes()
+	most, usual := f.countGoroutines(c, connects, start.Add(lasts))
 	spent := time.Since(start)
 	busy = processTime(f) - busy
 	runtime.ReadMemStats(&after)
@@ -244,13 +248,14 @@ func (f *fleet) holdMany(c *redlock.Client, n int, lasts time.Duration, o redloc
 		least = min(least, h.Validity())
 		renewals += float64(h.Until().Sub(first[i])) / float64(validity/3) // each moves the end by a third, or a little more
 	}
-	f.Logf("%d locks for %v: %d lost, %d goroutines more at most, least validity %v; %.0f renewals a second, "+
+	f.Logf("%d locks for %v: %d lost, %d goroutines more, %d at most, least validity %v; %.0f renewals a second, "+
 		"%.2f allocations and %.0f bytes for each, %.1f µs of this process's CPU (%.1f %% of one)",
-		n, spent.Round(time.Millisecond), lost, most-goroutines, least.Round(time.Millisecond), renewals/spent.Seconds(),
+		n, spent.Round(time.Millisecond), lost, usual-goroutines, most-goroutines, least.Round(time.Millisecond), renewals/spent.Seconds(),
 		float64(after.Mallocs-before.Mallocs)/renewals, float64(after.TotalAlloc-before.TotalAlloc)/renewals,
 		float64(busy.Microseconds())/renewals, 100*busy.Seconds()/spent.Seconds())
-	if most > goroutines {
-		f.Errorf("%d goroutines before, %d while %d locks are held", goroutines, most, n)
+	// At most one of the runtime's may be among them for a moment.
+	if usual > goroutines || most > goroutines+1 {
+		f.Errorf("%d goroutines before, %d as a rule and %d at most while %d locks are held", goroutines, usual, most, n)
 	}
 	begun := time.Now()
 	if err := c.Close(context.Background()); err != nil {
@@ -260,6 +265,26 @@ func (f *fleet) holdMany(c *redlock.Client, n int, lasts time.Duration, o redloc
 	// On a busy machine a node may answer too late for that; its keys are left to their TTL then.
 	f.Logf("released by Close in %v; then %v", took.Round(time.Millisecond), f.orphans(nil))
 }
+
+// countGoroutines counts them again and again until the given time: the most that there were, and those that there are as a
+// rule. A node that a busy machine starves is connected anew, and a dial has goroutines of its own, which are not counted.
+func (f *fleet) countGoroutines(c *redlock.Client, before []redlock.NodeStatus, end time.Time) (most, usual int) {
+	var counted []int
+	for time.Now().Before(end) {
+		n := runtime.NumGoroutine()
+		for i, node := range c.Nodes() {
+			if node.State != "up" || node.Connects != before[i].Connects {
+				n -= perDial
+			}
+		}
+		counted = append(counted, n)
+		time.Sleep(2 * time.Millisecond) // a renewal lasts no longer than that
+	}
+	slices.Sort(counted)
+	return counted[len(counted)-1], counted[len(counted)/2]
+}
+
+const perDial = 3 // goroutines
 
 // processTime is the CPU time that this process has used.
 func processTime(f *fleet) time.Duration {

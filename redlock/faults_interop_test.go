@@ -30,11 +30,11 @@ func TestFaultInteropByHand_R1_R2_R9(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &fleet{t, f.servers}
 			other := &byHand{f.servers, run}
-			c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
-			f.allUp(c, 5*time.Second)
+			c := f.client(redlock.Config{NodeTimeout: unhurried})
+			f.allUp(c, inTheEnd)
 			f.excludeInTurn(c, other)
 			f.excludeInTheRace(c, other)
-			f.noOrphans(time.Second)
+			f.noOrphans(unprompted)
 		})
 	}
 }
@@ -98,6 +98,7 @@ func (f *fleet) excludeInTurn(c *redlock.Client, other *byHand) {
 	if err := ours.Release(context.Background()); err != nil {
 		f.Errorf("Release: %v", err)
 	}
+	f.noOrphans(unprompted) // a release returns with a quorum of answers
 	token, ok := other.acquire("turn", 30*time.Second)
 	if !ok {
 		f.Fatal("the other did not get what we released")
@@ -129,7 +130,7 @@ func (f *fleet) excludeInTheRace(c *redlock.Client, other *byHand) {
 		time.Sleep(500 * time.Microsecond)
 		inside.Add(-1)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	begun := time.Now()
 	enough := func() { // for the time, and until both have had it
@@ -141,7 +142,7 @@ func (f *fleet) excludeInTheRace(c *redlock.Client, other *byHand) {
 	for range 2 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				lock, err := c.Acquire(ctx, "race", 10*time.Second)
+				lock, err := c.Acquire(ctx, "race", time.Minute)
 				if err != nil {
 					continue
 				}
@@ -157,7 +158,7 @@ func (f *fleet) excludeInTheRace(c *redlock.Client, other *byHand) {
 	}
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			token, ok := other.acquire("race", 10*time.Second)
+			token, ok := other.acquire("race", time.Minute)
 			if !ok {
 				continue
 			}

@@ -131,8 +131,8 @@ func TestFaultFormIsLeftForAnOlderServer_R25(t *testing.T) {
 
 func takeOver(t *testing.T, newer, older program) {
 	f, become := replaceable(t, 5, newer)
-	c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
-	f.allUp(c, 10*time.Second)
+	c := f.client(redlock.Config{NodeTimeout: unhurried})
+	f.allUp(c, 2*inTheEnd)
 	is := func(form string) func() error {
 		return func() error {
 			if got := c.Stats().ReleaseForm; got != form {
@@ -145,19 +145,19 @@ func takeOver(t *testing.T, newer, older program) {
 		t.Fatal(err)
 	}
 	l := f.load(c, workload{callers: 32})
-	l.until(300, 10*time.Second)
+	l.until(300, 2*inTheEnd)
 
 	become(older)
 	before := c.Nodes()[0].Connects
 	if err := f.servers[0].Restart(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, is("script"))
-	l.until(300, 10*time.Second)
+	eventually(t, 2*inTheEnd, is("script"))
+	l.until(300, 2*inTheEnd)
 	ours := c.Nodes()[0].Connects - before
 	errs := f.commandErrors(0)
 	stranger := f.client(redlock.Config{Nodes: redistest.URLs(f.servers[:1])})
-	f.allUp(stranger, 10*time.Second)
+	f.allUp(stranger, 2*inTheEnd)
 	each := f.commandErrors(0) - errs
 	if ours != 1 || errs != each*ours {
 		t.Errorf("%d errors to %d connections, of which a handshake explains %d each", errs, ours, each)
@@ -167,12 +167,12 @@ func takeOver(t *testing.T, newer, older program) {
 	if err := f.servers[0].Restart(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, is(newer.native[0]))
-	f.allUp(c, 10*time.Second)
-	l.until(300, 10*time.Second)
+	eventually(t, 2*inTheEnd, is(newer.native[0]))
+	f.allUp(c, 2*inTheEnd)
+	l.until(300, 2*inTheEnd)
 	l.end()
 	l.fails(fewFailures, redlock.ErrNoQuorum)
-	f.noOrphans(2 * time.Second)
+	f.noOrphans(unprompted)
 	if err := is(newer.native[0])(); err != nil {
 		t.Error(err)
 	}
@@ -188,21 +188,21 @@ func TestFaultNativeReleaseIsTakenAwayUnderLoad_R24(t *testing.T) {
 	for _, p := range with {
 		t.Run(p.native[0], func(t *testing.T) {
 			f, _ := replaceable(t, 3, p)
-			c := f.client(redlock.Config{NodeTimeout: 500 * time.Millisecond})
-			f.allUp(c, 10*time.Second)
+			c := f.client(redlock.Config{NodeTimeout: unhurried})
+			f.allUp(c, 2*inTheEnd)
 			if got := c.Stats().ReleaseForm; got != p.native[0] {
 				t.Fatalf("released by %s", got)
 			}
 			l := f.load(c, workload{callers: 64})
-			l.until(300, 10*time.Second)
+			l.until(300, 2*inTheEnd)
 			f.each([]int{0, 1, 2}, func(s *redistest.Server) error {
 				_, err := s.Do("ACL", "SETUSER", "default", "-"+p.native[0])
 				return err
 			})
-			l.until(300, 10*time.Second)
+			l.until(300, 2*inTheEnd)
 			l.end()
 			l.fails(fewFailures, redlock.ErrNoQuorum)
-			f.noOrphans(2 * time.Second)
+			f.noOrphans(unprompted)
 			for i, n := range c.Nodes() {
 				if n.Connects != 1 || n.Debts != 0 {
 					t.Errorf("node %d was connected %d times and has %d debts", i, n.Connects, n.Debts)

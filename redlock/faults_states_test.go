@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/redmux/redmux/redlock"
 )
@@ -36,7 +35,7 @@ func (w *ward) do(node int, args ...string) any {
 // answers waits until a server answers PING with an error that begins with the given word, or with none if that is "".
 func (w *ward) answers(node int, word string) {
 	w.Helper()
-	eventually(w, 5*time.Second, func() error {
+	eventually(w, inTheEnd, func() error {
 		w.asked[node]++
 		_, err := w.servers[node].Do("PING")
 		if word == "" || err != nil && strings.HasPrefix(err.Error(), word) {
@@ -105,7 +104,7 @@ func failSaving(w *ward, node int) {
 	}
 	w.Cleanup(func() { _ = os.RemoveAll(filepath.Join(w.folder(node), "dump.rdb")) })
 	w.do(node, "BGSAVE")
-	eventually(w, 5*time.Second, func() error {
+	eventually(w, inTheEnd, func() error {
 		if !strings.Contains(w.do(node, "INFO", "persistence").(string), "rdb_last_bgsave_status:err") {
 			return os.ErrExist
 		}
@@ -140,7 +139,7 @@ func reload(w *ward, node int) {
 	w.Helper()
 	s := w.side(node)
 	s.must("SELECT 1")
-	s.must("DEBUG POPULATE 1000 filler 1100")
+	s.must("DEBUG POPULATE 5000 filler 1100") // fifteen seconds; they are cut short
 	set("rdbcompression", "no", "key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
 	w.Cleanup(func() { _ = os.Remove(filepath.Join(w.folder(node), "dump.rdb")) }) // or else a restart would not be empty
 	w.run(node, "DEBUG", "RELOAD")

@@ -21,9 +21,9 @@ func TestFaultOneOfFiveStoppedUnderLoad_R5_R26(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 5, over)
 			c := f.client(redlock.Config{})
-			f.allUp(c, 5*time.Second)
+			f.allUp(c, inTheEnd)
 			bestOf(t, func() error { return f.compareStopped(c) })
-			f.noOrphans(2 * time.Second)
+			f.noOrphans(unprompted)
 		})
 	}
 }
@@ -48,10 +48,9 @@ func (f *fleet) compareStopped(c *redlock.Client) error {
 		stopped = append(stopped, span{stop, l.now()})
 		gap = max(gap, l.gap(stop-stretch/2, stop+stretch/2))
 		f.continues(4)
-		f.allUp(c, 3*time.Second)
+		f.allUp(c, inTheEnd)
 	}
 	l.end()
-	l.fails(fewFailures, redlock.ErrNoQuorum)
 	ratio := l.rate(stopped) / l.rate(healthy)
 	before, after := l.p99(healthy), l.p99(stopped)
 	f.Logf("healthy %.0f pairs/s, stopped %.0f (%.2f); p99 %v → %v; longest without a grant %v",
@@ -64,7 +63,7 @@ func (f *fleet) compareStopped(c *redlock.Client) error {
 	case gap >= timingSlack*100*time.Millisecond:
 		return fmt.Errorf("no grant for %v", gap)
 	}
-	return nil
+	return l.fewFail(fewFailures, redlock.ErrNoQuorum)
 }
 
 // A stopped server has thousands of SETs in its socket and executes them when it goes on, though that connection was
@@ -77,20 +76,24 @@ func TestFaultStoppedWithSETsInItsSocket_R8(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 5, over)
 			c := f.client(redlock.Config{})
-			f.allUp(c, 5*time.Second)
+			f.allUp(c, inTheEnd)
 			for _, how := range []string{"released", "cancelled"} {
-				t.Run(how, func(t *testing.T) { (&fleet{t, f.servers}).stopWithSETs(c, how == "cancelled") })
+				t.Run(how, func(t *testing.T) {
+					f := &fleet{t, f.servers}
+					bestOf(t, func() error { return f.stopWithSETs(c, how == "cancelled") })
+				})
 			}
 		})
 	}
 }
 
-func (f *fleet) stopWithSETs(c *redlock.Client, cancelled bool) {
-	f.Cleanup(func() { // whatever happens, the next one begins with empty servers
+// stopWithSETs says whether too little happened, or too late.
+func (f *fleet) stopWithSETs(c *redlock.Client, cancelled bool) error {
+	defer func() { // whatever happens, the next one begins with empty servers
 		for i := range f.servers {
 			f.must(i, "FLUSHALL")
 		}
-	})
+	}()
 	held := make(map[string]bool)
 	var locks []redlock.Lock
 	w := workload{callers: 128, fresh: true}
@@ -107,35 +110,44 @@ func (f *fleet) stopWithSETs(c *redlock.Client, cancelled bool) {
 	for i := range 20 {
 		key := fmt.Sprintf("held:%d", i)
 		held[key] = true
-		lock, err := c.Acquire(context.Background(), key, 30*time.Second)
+		lock, err := c.Acquire(context.Background(), key, 2*time.Minute)
 		if err != nil {
 			f.Fatal(err)
 		}
 		locks = append(locks, lock)
 	}
-	f.state(c, 2, 3*time.Second, "down", "dialing")
+	f.state(c, 2, inTheEnd, "down", "dialing")
 	time.Sleep(300 * time.Millisecond)
 	debts := c.Nodes()[2].Debts
 	f.continues(2)
-	back := f.state(c, 2, 5*time.Second, "up")
+	back := f.state(c, 2, inTheEnd, "up")
 	l.end()
-	f.allUp(c, 3*time.Second)
+	f.allUp(c, inTheEnd)
 	f.Logf("%d debts; counts again %v after it went on", debts, back)
-	if debts < leastInTheSocket {
-		f.Errorf("only %d releases were owed: too few SETs were in the socket for this test to mean anything", debts)
-	}
-	if bound := 1500 * time.Millisecond; back > bound {
-		f.Errorf("R26: debts were paid only %v after it went on, not within %v", back, bound)
-	}
-	eventually(f, time.Second, func() error { return f.orphans(held) })
+	eventually(f, inTheEnd, func() error { return f.orphans(held) })
 	l.fails(-1, redlock.ErrNoQuorum, context.DeadlineExceeded)
 	for _, lock := range locks {
-		if err := lock.Release(context.Background()); err != nil {
+		token := lock.Token()
+		if n := f.on(lock.Resource(), string(token[:])); n < 3 {
+			f.Errorf("a held lock was lost: it stands on %d servers", n)
+		}
+		// The answers may come late on a busy machine.
+		if err := lock.Release(context.Background()); err != nil && !errors.Is(err, multiplex.ErrTimeout) {
 			f.Errorf("a held lock was lost: %v", err)
 		}
 	}
-	f.noOrphans(time.Second)
+	f.noOrphans(unprompted)
+	if debts < leastInTheSocket {
+		return fmt.Errorf("only %d releases were owed: too few SETs were in the socket for this test to mean anything", debts)
+	}
+	if bound := 1500 * time.Millisecond; back > bound {
+		return fmt.Errorf("R26: debts were paid only %v after it went on, not within %v", back, bound)
+	}
+	return nil
 }
+
+// repeatedWithin is how long the second repetition of a release may take, after 1.25 s. The third comes after 5.25 s.
+const repeatedWithin = min(timingSlack*2*time.Second, unprompted)
 
 // The bytes of the connection before arrive after its successor has shaken hands, fenced, paid and joined: the network
 // held them back, not the server. Where CLIENT KILL is forbidden the releases are repeated after 250 ms, 1 s, 4 s … (R8).
@@ -149,22 +161,37 @@ func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
 				Nodes:    append(redistest.URLs(f.servers[1:]), proxies[0].URL()),
 				Username: "redlock", Password: "secret of the test", Prefix: "lock:",
 			})
-			f.allUp(c, 5*time.Second)
-			l := f.load(c, workload{callers: 64, fresh: true})
-			time.Sleep(50 * time.Millisecond)
-			proxies[0].Latency(500*time.Millisecond, 0) // for what is sent now
-			f.state(c, 4, 3*time.Second, "shed", "down", "dialing")
-			proxies[0].Latency(0, 0) // for the connection that comes next
-			f.state(c, 4, 3*time.Second, "up")
-			l.end()
-			l.fails(fewFailures, redlock.ErrNoQuorum)
-			time.Sleep(600 * time.Millisecond) // so that there is something to be undone
-			if without == "" {
-				f.noOrphans(500 * time.Millisecond)
-				f.allUp(c, time.Second)
-			} else {
-				t.Logf("no orphan after %v more", f.noOrphans(2*time.Second))
-			}
+			f.allUp(c, inTheEnd)
+			var slow error
+			nothing := 0
+			bestOf(t, func() error {
+				l := f.load(c, workload{callers: 64, fresh: true})
+				time.Sleep(50 * time.Millisecond)
+				proxies[0].Latency(500*time.Millisecond, 0) // for what is sent now
+				f.state(c, 4, inTheEnd, "shed", "down", "dialing")
+				proxies[0].Latency(0, 0) // for the connection that comes next
+				f.state(c, 4, inTheEnd, "up")
+				l.end()
+				late := false // something was there to be undone
+				for begun := time.Now(); time.Since(begun) < 600*time.Millisecond; time.Sleep(2 * time.Millisecond) {
+					late = late || f.orphans(nil) != nil
+				}
+				took := f.noOrphans(inTheEnd)
+				t.Logf("late SETs: %t; no orphan after %v more", late, took)
+				if without == "" { // else its releases are repeated for as long as a late SET can harm
+					f.allUp(c, inTheEnd)
+				}
+				if took > repeatedWithin {
+					slow = fmt.Errorf("no orphan only after %v more", took)
+					return slow
+				}
+				if without != "" && !late { // this try says nothing, above all not that a slow one before it was noise
+					if nothing++; slow != nil || nothing < 4 {
+						return errors.Join(errors.New("no SET came late"), slow)
+					}
+				}
+				return l.fewFail(fewFailures, redlock.ErrNoQuorum)
+			})
 		})
 	}
 }
@@ -176,7 +203,7 @@ func TestFaultThreeOfFiveStopped_R12_R26(t *testing.T) {
 		t.Run(fmt.Sprintf("callers=%d", callers), func(t *testing.T) {
 			f := newFleet(t, 5, redistest.OverTCP)
 			c := f.client(redlock.Config{NodeTimeout: timeout})
-			f.allUp(c, 5*time.Second)
+			f.allUp(c, inTheEnd)
 			bestOf(t, func() error {
 				l := f.load(c, workload{callers: callers}) // so that connections are in use and reply times known
 				time.Sleep(50 * time.Millisecond)
@@ -187,8 +214,8 @@ func TestFaultThreeOfFiveStopped_R12_R26(t *testing.T) {
 					err = f.threeDown(c, callers)
 				}
 				f.continues(0, 2, 4)
-				f.allUp(c, 3*time.Second)
-				f.noOrphans(time.Second)
+				f.allUp(c, inTheEnd)
+				f.noOrphans(unprompted)
 				return err
 			})
 		})
@@ -214,7 +241,7 @@ func (f *fleet) threeSilent(c *redlock.Client, callers int, timeout time.Duratio
 // threeDown asks when it is known already that there is no quorum.
 func (f *fleet) threeDown(c *redlock.Client, callers int) error {
 	for _, node := range []int{0, 2, 4} {
-		f.state(c, node, 3*time.Second, "down", "dialing")
+		f.state(c, node, inTheEnd, "down", "dialing")
 	}
 	took, errs := volley(c, callers)
 	for _, err := range errs {
@@ -240,7 +267,7 @@ func volley(c *redlock.Client, callers int) ([]time.Duration, []error) {
 		wg.Go(func() {
 			<-start
 			begun := time.Now()
-			_, errs[i] = c.TryAcquire(context.Background(), fmt.Sprint("volley:", i), 10*time.Second)
+			_, errs[i] = c.TryAcquire(context.Background(), fmt.Sprint("volley:", i), time.Minute)
 			took[i] = time.Since(begun)
 		})
 	}
@@ -253,23 +280,24 @@ func volley(c *redlock.Client, callers int) ([]time.Duration, []error) {
 func TestFaultStoppedNodeCountsAgainSoon_R26(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{})
-	f.allUp(c, 5*time.Second)
-	l := f.load(c, workload{callers: 4})
+	f.allUp(c, inTheEnd)
 	bestOf(t, func() error {
+		l := f.load(c, workload{callers: 4})
+		time.Sleep(100 * time.Millisecond)
 		f.stop(3)
-		f.state(c, 3, 3*time.Second, "down", "dialing")
+		f.state(c, 3, inTheEnd, "down", "dialing")
 		time.Sleep(100 * time.Millisecond)
 		f.continues(3)
-		took := f.state(c, 3, 3*time.Second, "up")
+		took := f.state(c, 3, inTheEnd, "up")
+		l.end()
+		f.allUp(c, inTheEnd)
 		t.Logf("counts again %v after it went on", took)
 		if took > timingSlack*200*time.Millisecond {
 			return fmt.Errorf("it counted again only after %v", took)
 		}
-		return nil
+		return l.fewFail(fewFailures, redlock.ErrNoQuorum)
 	})
-	l.end()
-	l.fails(fewFailures, redlock.ErrNoQuorum)
-	f.noOrphans(time.Second)
+	f.noOrphans(unprompted)
 }
 
 // A TLS connection cannot be written to without waiting, so that a stopped TLS node is the one that could hold up the
@@ -278,7 +306,7 @@ func TestFaultStalledTLSNodesAndClose_R26_R28(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTLS)
 	bestOf(t, func() error {
 		c := f.client(redlock.Config{})
-		f.allUp(c, 5*time.Second)
+		f.allUp(c, inTheEnd)
 		l := f.load(c, workload{callers: 64, fresh: true})
 		time.Sleep(100 * time.Millisecond)
 		f.stop(1)

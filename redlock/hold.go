@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
 
@@ -55,7 +56,7 @@ func (o HoldOptions) check(c *Client) (HoldOptions, error) {
 // bound and extensions are the options as a renewal has them.
 func (o HoldOptions) bound() time.Duration {
 	if o.MaxHold == 0 {
-		return never
+		return pure.Never
 	}
 	return o.MaxHold
 }
@@ -89,7 +90,8 @@ type Hold struct {
 	lock    Lock
 	granted instant // when the attempt or renewal began that the validity counts from
 	asked   instant // when the renewal in flight began
-	renewal renewal
+	renewal pure.Renewal
+	unsure  multiplex.Set // nodes that the renewal in flight was the first to reach since they were quarantined
 
 	// The following are guarded by the keeper's mutex.
 	at    time.Duration // when the keeper looks at it, on the keeper's clock
@@ -129,7 +131,7 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 		return nil, false, err
 	}
 	// The lock knows two clocks. If the third has moved, it is not known whether before or after the attempt began.
-	begun := instant{lock.until.Add(drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
+	begun := instant{lock.until.Add(pure.Drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
 	h = c.newHold(ctx, lock, begun, o)
 	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
 		c.abandon(lock)
@@ -153,11 +155,11 @@ func (c *Client) abandon(lock Lock) {
 }
 
 func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOptions) *Hold {
-	validity := o.TTL - drift(o.TTL, c.config.DriftFactor)
+	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
 	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: begun, place: unplaced}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.inner, h.context, h.cancel = inner, holdContext{inner, h}, cancel
-	h.renewal = newRenewal(validity, o.bound(), o.extensions())
+	h.renewal = pure.NewRenewal(validity, o.bound(), o.extensions())
 	h.ends.set(c.keeper.begun, begun, validity)
 	return h
 }
@@ -181,7 +183,11 @@ func (h *Hold) Err() error {
 func (h *Hold) Lock() Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lock
+	lock := h.lock
+	if h.options.Heal {
+		lock.receipt.Doubted = ^multiplex.Set(0) // it does not hear of nodes that are healed later (R23)
+	}
+	return lock
 }
 
 // Resource is what is locked, without the prefix.
@@ -236,7 +242,7 @@ func (h *Hold) finish(cause error) Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cancel(cause)
-	h.renewal, _ = h.renewal.on(onEnd, 0, 0)
+	h.renewal, _ = h.renewal.On(pure.OnEnd, 0, 0)
 	return h.lock
 }
 
@@ -247,7 +253,7 @@ func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.Kind, multiplex.Command
 	command := multiplex.Command{Key: c.keyPart(lock.resource), TTL: lock.ttl, Receipt: lock.receipt}
 	// By the monotonic clock, which says least after a suspend: this time is for others, who shall wait long enough.
 	if rest := h.options.MinHold - c.keeper.clock().at.Sub(h.begun.at); rest > 0 {
-		rest = rest + drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
+		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
 		command.Bytes = c.appendShorten(room, lock.resource, &lock.token, rest)
 		return shortenKind, command
 	}
@@ -256,12 +262,12 @@ func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.Kind, multiplex.Command
 }
 
 // step feeds an event to the renewal. The caller holds the mutex.
-func (h *Hold) step(e renewalEvent, now instant, jitter float64) (act renewalAction) {
-	h.renewal, act = h.renewal.on(e, now.since(h.granted), jitter)
-	if act == toProlong {
+func (h *Hold) step(e pure.RenewalEvent, now instant, jitter float64) (act pure.RenewalAction) {
+	h.renewal, act = h.renewal.On(e, now.since(h.granted), jitter)
+	if act == pure.ToProlong {
 		h.granted = h.asked
-		h.lock.until = later(h.lock.until, h.granted.at.Add(h.renewal.validity))
-		h.ends.set(h.client.keeper.begun, h.granted, h.renewal.validity)
+		h.lock.until = pure.Later(h.lock.until, h.granted.at.Add(h.renewal.Validity))
+		h.ends.set(h.client.keeper.begun, h.granted, h.renewal.Validity)
 		h.said.Store(nil)
 	}
 	return act

@@ -24,11 +24,16 @@ func TestMutualExclusionOfHoldsOfFreshProcesses(t *testing.T) {
 	t.Logf("-exclusion.seed=%d", seed)
 	for _, nodes := range []int{5, 3} {
 		c := holdContest{contest{seed: seed, nodes: nodes, faults: true, skew: 0.009, restarts: true, maxTTL: contestTTL}}
-		r := c.run(t)
-		require.Empty(t, r.violations)
-		require.Greater(t, r.grants, 40, "too little happened to prove anything")
-		require.Greater(t, r.outlived, 5, "hardly any hold was renewed")
-		t.Logf("nodes=%d: %d grants, %d outlived their first validity", nodes, r.grants, r.outlived)
+		grants, outlived := 0, 0
+		for try := 0; try < 2 && (grants <= 40 || outlived <= 5); try++ { // one seed may leave little
+			r := c.run(t)
+			require.Empty(t, r.violations, "-exclusion.seed=%d", c.seed)
+			grants, outlived = grants+r.grants, outlived+r.outlived
+			t.Logf("nodes=%d: %d grants, %d outlived their first validity", nodes, r.grants, r.outlived)
+			c.seed += 1000
+		}
+		require.Greater(t, grants, 40, "too little happened to prove anything")
+		require.Greater(t, outlived, 5, "hardly any hold was renewed")
 	}
 }
 

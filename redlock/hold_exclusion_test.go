@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,7 +58,7 @@ func (w *contestant) onceHeld(ctx context.Context, resource string) {
 	begun := h.Until()
 	select {
 	case <-h.Context().Done():
-	case <-time.After(w.span(400 * ms)):
+	case <-time.After(max(pure.Soon, w.span(400*ms))):
 	case <-ctx.Done():
 	}
 	w.referee.letGo(resource, w.id, h, begun)

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/assert"
@@ -345,7 +346,7 @@ func TestMinHoldKeepsOthersOut(t *testing.T) {
 			time.Sleep(100 * ms)
 		}
 		require.NoError(t, func() error { _, err := b.Acquire(context.Background(), "job", time.Second); return err }())
-		require.LessOrEqual(t, time.Since(start), 5*time.Second+52*ms+2*ms+retryMost, "and the drift, and a retry")
+		require.LessOrEqual(t, time.Since(start), 5*time.Second+52*ms+2*ms+pure.RetryMost, "and the drift, and a retry")
 		require.Equal(t, ErrNotHeld, h.Release(context.Background()), "a release after the minimum deletes, and only ours")
 	})
 }
@@ -410,13 +411,20 @@ func TestAShortHoldLasts(t *testing.T) {
 func TestHoldsTakeOneGoroutine(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
+		synctest.Wait()
 		before := runtime.NumGoroutine()
 		var holds []*Hold
 		for i := range 200 {
 			holds = append(holds, mustHold(t, c, fmt.Sprint("r", i), HoldOptions{}))
 		}
 		synctest.Wait()
-		require.Equal(t, before+1, runtime.NumGoroutine())
+		now := runtime.NumGoroutine() // of the whole process: the runtime's that runs finalizers may be among them for a moment
+		// No clock runs meanwhile: what is started for a renewal stays.
+		for try := 0; try < 1_000_000 && now > before+1; try++ {
+			runtime.Gosched()
+			now = runtime.NumGoroutine()
+		}
+		require.LessOrEqual(t, now, before+1)
 		time.Sleep(time.Minute)
 		for _, h := range holds {
 			require.NoError(t, h.Err())

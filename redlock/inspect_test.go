@@ -277,7 +277,7 @@ func TestInspectOfRealServers_R27(t *testing.T) {
 		require.NoError(t, err)
 	}
 	lock := mustAcquire(t, c, "r", time.Minute)
-	require.Eventually(t, func() bool { return inspect(t, c, "r").Agree == 5 }, 5*time.Second, ms, "the slower nodes come up")
+	require.Eventually(t, func() bool { return inspect(t, c, "r").Agree == 5 }, 15*time.Second, ms, "the slower nodes come up")
 	found := inspect(t, c, "r")
 	require.Equal(t, StateHeld, found.State)
 	require.Equal(t, lock.Token().Fingerprint(), found.Holder)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
 
@@ -15,7 +16,7 @@ import (
 // waits for nothing but mutexes that are held for moments: renewals are posted, and their outcomes come to an inbox, so that
 // no node, no network and no caller can keep it from ending a context.
 //
-// Times are on the keeper's own clock, which is monotonic; what each hold makes of them is in renewal.go.
+// Times are on the keeper's own clock, which is monotonic; what each hold makes of them is in pure.Renewal.
 type keeper struct {
 	client *Client
 	clock  func() instant // changed only by tests, before the first hold
@@ -73,7 +74,7 @@ func newKeeper(c *Client) *keeper {
 		stop:   make(chan struct{}),
 		ended:  make(chan struct{}),
 		wound:  make(chan struct{}),
-		armed:  never,
+		armed:  pure.Never,
 	}
 	for _, n := range c.group.Nodes() {
 		k.addrs = append(k.addrs, n.Addr)
@@ -84,7 +85,7 @@ func newKeeper(c *Client) *keeper {
 // keep takes a hold into care; false means that the client is being closed.
 func (k *keeper) keep(h *Hold) bool {
 	now := k.clock()
-	at := k.timeOf(h.renewal.alarm(), h.granted, now)
+	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closing {
@@ -119,8 +120,8 @@ func (k *keeper) nudge() {
 
 // timeOf is when an age will be reached, on the keeper's clock, if no clock runs ahead.
 func (k *keeper) timeOf(age time.Duration, granted, now instant) time.Duration {
-	if age == never {
-		return never
+	if age == pure.Never {
+		return pure.Never
 	}
 	return k.time(now) + age - now.since(granted)
 }
@@ -160,7 +161,7 @@ func (k *keeper) turn() (more bool) {
 	case closing || k.ranAhead(now):
 		k.due = k.schedule.takeAll(k.due)
 	case k.schedule.first() <= k.time(now):
-		k.due = k.schedule.take(k.due, k.time(now)+windowMost)
+		k.due = k.schedule.take(k.due, k.time(now)+pure.WindowMost)
 	}
 	k.mu.Unlock()
 	if closing {
@@ -202,13 +203,13 @@ func (k *keeper) fellBack(now instant) {
 // look does for one hold what is due, and reports whether it posted a renewal.
 func (k *keeper) look(h *Hold, now instant) (posted bool) {
 	h.mu.Lock()
-	act := h.step(onLook, now, 0)
-	if act == toRenew {
+	act := h.step(pure.OnLook, now, 0)
+	if act == pure.ToRenew {
 		h.said.CompareAndSwap(nil, underWay)
 		if err := h.renew(now, k.room[:0], k.inbox); err != nil {
 			h.said.Store(&account{err: err})
 			k.client.stats.extensions.count(translate(err, ErrNotHeld))
-			act = h.step(onFailure, now, rand.Float64())
+			act = h.step(pure.OnFailure, now, rand.Float64())
 		} else {
 			posted = true
 		}
@@ -219,11 +220,11 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 }
 
 // act ends a hold's context, if that is what its state says.
-func (k *keeper) act(h *Hold, act renewalAction) {
+func (k *keeper) act(h *Hold, act pure.RenewalAction) {
 	switch act {
-	case toLose:
+	case pure.ToLose:
 		h.lose(false)
-	case toStopShort:
+	case pure.ToStopShort:
 		h.cancel(ErrMaxHold)
 	}
 }
@@ -238,8 +239,8 @@ func (k *keeper) rearm(now instant) (more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := k.schedule.first()
-	if first == never {
-		k.armed = never
+	if first == pure.Never {
+		k.armed = pure.Never
 		k.timer.Stop()
 		return false
 	}
@@ -248,20 +249,20 @@ func (k *keeper) rearm(now instant) (more bool) {
 	if first <= at {
 		return true
 	}
-	k.timer.Reset(k.armed - at)
+	k.timer.Reset(max(pure.Soon, k.armed-at))
 	return false
 }
 
 // replace gives a hold its next time, unless nothing is left to be looked after.
 func (k *keeper) replace(h *Hold, now instant) {
 	h.mu.Lock()
-	at := k.timeOf(h.renewal.alarm(), h.granted, now)
+	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
 	h.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case h.gone:
-	case at == never:
+	case at == pure.Never:
 		h.gone = true
 		k.schedule.remove(h)
 	default:
@@ -290,26 +291,27 @@ func (k *keeper) settle() bool {
 
 // settleOne feeds the outcome of a renewal to its hold.
 func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
-	event := onGrant
+	event := pure.OnGrant
 	if o.Err != nil {
 		h.said.Store(&account{err: o.Err, answers: o.Answers})
-		event = onFailure
+		event = pure.OnFailure
 		if o.Err == multiplex.ErrRefused {
-			event = onRefusal
+			event = pure.OnRefusal
 		}
 	}
 	said := translate(o.Err, ErrNotHeld)
 	h.mu.Lock()
-	if said == nil && now.since(h.granted) >= h.renewal.validity {
+	if said == nil && now.since(h.granted) >= h.renewal.Validity {
 		said = ErrExpired
 	}
+	h.lock.receipt.Doubted &^= h.unsure & o.Granted // the key was there: it is older than their quarantine
 	act := h.step(event, now, rand.Float64())
 	h.mu.Unlock()
 	k.client.stats.extensions.count(said)
-	if act == toLose {
-		h.lose(event == onRefusal)
+	if act == pure.ToLose {
+		h.lose(event == pure.OnRefusal)
 	}
-	if act != toDrop {
+	if act != pure.ToDrop {
 		k.replace(h, now)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
 
@@ -36,14 +37,14 @@ func (l Lock) Validity() time.Duration {
 	if l.client == nil {
 		return 0
 	}
-	return remaining(l.until, time.Now())
+	return pure.Remaining(l.until, time.Now())
 }
 
 // Extend makes the lock last for the TTL from now on, and never shortens it (R10). It waits as TryAcquire does. The new
 // lock counts only if a quorum granted it before the old validity ended.
 //
 // ErrExpired says that they came too late, ErrNotHeld that the lock is not ours any more (where its validity is over, no node is
-// asked), ErrNoQuorum that it cannot be known; ErrTTL, ErrOverloaded, ErrClosed and CancelledError are as for TryAcquire. After
+// asked), ErrNoQuorum that it cannot be known, also while nodes are quarantined that were when the key was set (R23); ErrTTL, ErrOverloaded, ErrClosed and CancelledError are as for TryAcquire. After
 // an error the old lock is valid for as long as it was, and is still to be released.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if l.client == nil {
@@ -62,7 +63,7 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	if remaining(l.until, start) <= 0 {
+	if pure.Remaining(l.until, start) <= 0 {
 		return Lock{}, ErrNotHeld // nothing that the nodes could say would make it ours without a gap (R15)
 	}
 	c := l.client
@@ -71,13 +72,15 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 		Bytes: c.appendExtend(room[:0], l.resource, &l.token, ttl),
 		Key:   c.keyPart(l.resource),
 		TTL:   max(l.ttl, ttl), // the life of the keys, whichever of the two it will be
+
+		Receipt: l.receipt, // a node that forgot votes before it got the key does not count yet (R23)
 	})
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrNotHeld), nil)
 	}
 	longer := l
 	longer.ttl = max(l.ttl, ttl)
-	longer.until = later(l.until, start.Add(ttl-drift(ttl, c.config.DriftFactor)))
+	longer.until = pure.Later(l.until, start.Add(ttl-pure.Drift(ttl, c.config.DriftFactor)))
 	if l.Validity() <= 0 {
 		return Lock{}, ErrExpired
 	}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -131,7 +132,7 @@ func TestExtendChecksItsTTL(t *testing.T) {
 		c := m.client(t, Config{})
 		lock := mustAcquire(t, c, "r", time.Second)
 		calls := m.nodes[0].Calls("EVALSHA")
-		for _, ttl := range []time.Duration{0, -1, ms - 1, longestTTL + ms} {
+		for _, ttl := range []time.Duration{0, -1, ms - 1, pure.LongestTTL + ms} {
 			_, err := lock.Extend(context.Background(), ttl)
 			require.Equal(t, ErrTTL, err)
 		}

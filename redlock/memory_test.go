@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const ms = time.Millisecond
+
 // memory is a deployment in memory: nodes that know our scripts, and the network before them. Inside testing/synctest
 // all of it runs on simulated time.
 type memory struct {
@@ -20,13 +22,6 @@ type memory struct {
 
 func newMemory(tb testing.TB, n int) *memory {
 	tb.Helper()
-	m := startMemory(n)
-	tb.Cleanup(m.close)
-	return m
-}
-
-// startMemory is for examples, which have no testing.TB.
-func startMemory(n int) *memory {
 	m := &memory{network: redistest.NewNetwork()}
 	for i := range n {
 		node := redistest.NewNode(redistest.NodeConfig{})
@@ -35,6 +30,7 @@ func startMemory(n int) *memory {
 		node.Serve(m.network.Listen(fmt.Sprintf("node%d:6379", i)))
 		m.nodes = append(m.nodes, node)
 	}
+	tb.Cleanup(m.close)
 	return m
 }
 

@@ -118,7 +118,7 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 			}
 		}
 		return true
-	}, 5*time.Second, ms)
+	}, 15*time.Second, ms)
 	require.Equal(t, want, c.Stats().ReleaseForm)
 	for _, kind := range [][]string{{"list", "RPUSH", "r", "x"}, {"hash", "HSET", "r", "f", "x"}, {"string", "SET", "r", "x"}} {
 		lock, err := c.TryAcquire(t.Context(), "r", time.Minute)
@@ -131,7 +131,7 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 		}
 		require.Equal(t, ErrNotHeld, lock.Release(t.Context()))
 		for i, s := range servers {
-			require.Eventually(t, func() bool { return c.Nodes()[i].Debts == 0 }, 5*time.Second, ms)
+			require.Eventually(t, func() bool { return c.Nodes()[i].Debts == 0 }, 15*time.Second, ms)
 			found, err := s.Do("TYPE", "r")
 			require.NoError(t, err)
 			require.Equal(t, kind[0], found)
@@ -147,7 +147,7 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 		require.Equal(t, ErrNotHeld, lock.Release(t.Context()))
 	}
 	for i, s := range servers {
-		require.Eventually(t, func() bool { n, err := s.Do("DBSIZE"); return err == nil && n == int64(0) }, 5*time.Second, ms)
+		require.Eventually(t, func() bool { n, err := s.Do("DBSIZE"); return err == nil && n == int64(0) }, 15*time.Second, ms)
 		require.Equal(t, 1, c.Nodes()[i].Connects)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
@@ -334,7 +335,7 @@ func (p *player) ask() {
 	case p.cancels && p.cancelAfter == 0:
 		cancel()
 	case p.cancels:
-		timer := time.AfterFunc(p.cancelAfter, cancel)
+		timer := time.AfterFunc(max(pure.Soon, p.cancelAfter), cancel)
 		defer timer.Stop()
 	}
 	p.cancels = false

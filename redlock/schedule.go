@@ -3,6 +3,8 @@ package redlock
 import (
 	"container/heap"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // A schedule is the holds by the time at which the keeper must look at each, the earliest first: a heap, as package
@@ -55,7 +57,7 @@ func (s *schedule) remove(h *Hold) {
 // first is the time of the earliest; never if there is none.
 func (s schedule) first() time.Duration {
 	if len(s) == 0 {
-		return never
+		return pure.Never
 	}
 	return s[0].at
 }

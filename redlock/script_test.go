@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
@@ -67,7 +68,7 @@ func TestScripts(t *testing.T) {
 		"extend: another's, longer": {[]string{"SET", "k", others, "PX", "60000"}, extendSource, []string{mine, "90000"}, 0, 60000, others},
 		"extend: missing":           {nil, extendSource, []string{mine, "90000"}, 0, -2, ""},
 		"extend: expired":           {[]string{"SET", "k", mine, "PX", "1"}, extendSource, []string{mine, "90000"}, 0, -2, ""},
-		"extend: the longest TTL":   {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, strconv.FormatInt(longestTTL.Milliseconds(), 10)}, 1, longestTTL.Milliseconds(), mine},
+		"extend: the longest TTL":   {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, strconv.FormatInt(pure.LongestTTL.Milliseconds(), 10)}, 1, pure.LongestTTL.Milliseconds(), mine},
 	} {
 		for side, do := range sides {
 			t.Run(name+"/"+side, func(t *testing.T) {
@@ -256,9 +257,7 @@ func extendManyAmongOddKeys(t *testing.T, do func(...string) any) {
 // What is set and extended is what a real server makes of the encoded commands, names of any bytes included (R19).
 func TestCommandsOnARealServer(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
-	c, err := Open(server.URL())
-	require.NoError(t, err)
-	defer closeNow(t, c)
+	c := realClient(t, []*redistest.Server{server}, false)
 	for _, name := range hostileNames {
 		lock, err := c.TryAcquire(context.Background(), name, time.Minute)
 		require.NoError(t, err, "%.40q", name)
@@ -278,7 +277,7 @@ func TestCommandsOnARealServer(t *testing.T) {
 		keys, _ = server.Do("DBSIZE")
 		require.EqualValues(t, 0, keys)
 	}
-	lock, err := c.TryAcquire(context.Background(), "r", longestTTL)
+	lock, err := c.TryAcquire(context.Background(), "r", pure.LongestTTL)
 	require.NoError(t, err, "a hundred years")
 	require.NoError(t, lock.Release(context.Background()))
 }
@@ -286,9 +285,7 @@ func TestCommandsOnARealServer(t *testing.T) {
 // A list where the lock's key should be: nobody can hold it, and it stays.
 func TestAKeyOfAnotherTypeIsNobodysLock(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
-	c, err := Open(server.URL())
-	require.NoError(t, err)
-	defer closeNow(t, c)
+	c := realClient(t, []*redistest.Server{server}, false)
 	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
 	require.NoError(t, err)
 	_, err = server.Do("DEL", "r")
@@ -311,7 +308,7 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	for _, s := range servers {
 		urls = append(urls, "rediss://"+s.TCPAddr()+"/3")
 	}
-	c, err := New(Config{Nodes: urls, Password: "hunter2", TLS: servers[0].TLSConfig()})
+	c, err := New(Config{Nodes: urls, Password: "hunter2", TLS: servers[0].TLSConfig(), NodeTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer closeNow(t, c)
 	lock, err := c.Acquire(context.Background(), "r", time.Minute)
@@ -321,6 +318,7 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	stranger, err := New(Config{Nodes: urls, Password: "hunter2"})
 	require.NoError(t, err)
 	defer closeNow(t, stranger)
+	require.Eventually(t, func() bool { return strings.Contains(fmt.Sprint(stranger.Nodes()[0].Err), "certificate") }, 15*time.Second, ms)
 	_, err = stranger.TryAcquire(context.Background(), "r", time.Minute)
 	require.ErrorIs(t, err, ErrNoQuorum, "TLS verifies by default (R27)")
 	require.ErrorContains(t, err, "certificate")
@@ -347,7 +345,10 @@ func TestAUserForLocksOnly(t *testing.T) {
 		}
 		_, err := server.Do(user...)
 		require.NoError(t, err)
-		c, err := New(Config{Nodes: []string{"redis://" + server.TCPAddr()}, Username: user[2], Password: "hunter2", Prefix: "lock:"})
+		c, err := New(Config{
+			Nodes: []string{"redis://" + server.TCPAddr()}, Username: user[2], Password: "hunter2", Prefix: "lock:",
+			NodeTimeout: 200 * ms, // a node that is alone is given up after twenty times that
+		})
 		require.NoError(t, err)
 		defer closeNow(t, c)
 		lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
@@ -364,7 +365,7 @@ func TestAUserForLocksOnly(t *testing.T) {
 		require.NoError(t, server.Stop())
 		_, err = c.TryAcquire(context.Background(), "r2", 10*time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
-		require.Eventually(t, func() bool { return c.Nodes()[0].State != "up" }, 5*time.Second, ms, "it was not shed")
+		require.Eventually(t, func() bool { return c.Nodes()[0].State != "up" }, 30*time.Second, ms, "it was not shed")
 		require.NoError(t, server.Continue())
 		require.NoError(t, c.Ready(context.Background()))
 		require.NoError(t, lock.Release(context.Background()))

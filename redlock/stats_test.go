@@ -215,7 +215,7 @@ func TestStatsOfRealServers(t *testing.T) {
 				n := c.Nodes()[i]
 				require.Equal(t, s.Polling, n.Polled)
 				return n.Counts.Granted+n.Counts.Late == 2*pairs
-			}, 5*time.Second, ms, "%+v", c.Nodes()[i])
+			}, 15*time.Second, ms, "%+v", c.Nodes()[i])
 		}
 	}
 }
@@ -233,6 +233,6 @@ func realClient(t *testing.T, servers []*redistest.Server, portable bool) *Clien
 			}
 		}
 		return true
-	}, 5*time.Second, ms)
+	}, 15*time.Second, ms)
 	return c
 }

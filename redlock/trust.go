@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -46,7 +47,7 @@ func (c *Client) trust(group *multiplex.Config) error {
 		return err
 	}
 	group.MaxTTL, group.Seal, group.Durable, group.New = config.MaxTTL, c.seal(), durable, config.NewDeployment
-	config.MaxTTL = wholeMilliseconds(config.MaxTTL) // the group looks at it as it was given
+	config.MaxTTL = pure.WholeMilliseconds(config.MaxTTL) // the group looks at it as it was given
 	allow := config.Allow
 	group.Allow = multiplex.Allow{
 		SameServer: allow.SameServer, Replica: allow.Replica, Cluster: allow.Cluster, Sentinel: allow.Sentinel,

@@ -30,10 +30,10 @@ func TestNothingIsAllocatedInQuarantine(t *testing.T) {
 			return count == n
 		}
 	}
-	require.Eventually(t, counting(5), 5*time.Second, ms)
+	require.Eventually(t, counting(5), 15*time.Second, ms)
 	require.NoError(t, servers[3].Restart())
-	require.Eventually(t, func() bool { return c.Nodes()[3].Quarantined && c.Nodes()[3].State == "up" }, 5*time.Second, ms)
-	require.True(t, counting(4)())
+	require.Eventually(t, func() bool { return c.Nodes()[3].Quarantined && c.Nodes()[3].State == "up" }, 15*time.Second, ms)
+	require.Eventually(t, counting(4), 15*time.Second, ms)
 	require.NoError(t, c.Ready(context.Background()))
 	requireNoAllocs(t, c)
 }

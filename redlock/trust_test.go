@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
@@ -61,7 +62,7 @@ func TestSealScript_R23(t *testing.T) {
 		"watched for less":     {sealOf("a", 2*s, 9*s), sealOf("a", 5*s, 6*s), sealOf("a", 5*s, 9*s), 1},
 		"another process":      {sealOf("b", 2*s, 9*s), sealOf("a", 2*s, 3*s), sealOf("a", 2*s, 3*s), 1},
 		"… of a longer one":    {sealOf("b", 5*s, 9*s), sealOf("a", 2*s, 3*s), sealOf("a", 5*s, 3*s), 1},
-		"a hundred years":      {sealOf("a", longestTTL, s), sealOf("a", s, longestTTL), sealOf("a", longestTTL, longestTTL), 1},
+		"a hundred years":      {sealOf("a", pure.LongestTTL, s), sealOf("a", s, pure.LongestTTL), sealOf("a", pure.LongestTTL, pure.LongestTTL), 1},
 		"no seal":              {"a token, 20 bytes in", sealOf("a", 2*s, 3*s), "a token, 20 bytes in", 0},
 		"a seal of the future": {"redlock-seal 2 x", sealOf("a", 2*s, 3*s), "redlock-seal 2 x", 0},
 	} {
@@ -113,7 +114,7 @@ func TestConfigurationsOfTrust(t *testing.T) {
 	for says, config := range map[string]Config{
 		"MaxTTL":                     {Nodes: nodes, MaxTTL: ms / 2},
 		"negative":                   {Nodes: nodes, MaxTTL: -time.Second},
-		"above a hundred years":      {Nodes: nodes, MaxTTL: longestTTL + ms},
+		"above a hundred years":      {Nodes: nodes, MaxTTL: pure.LongestTTL + ms},
 		"entry 1 of Durable is none": {Nodes: nodes, MaxTTL: time.Second, Durable: []string{"redis://b", "redis://:hunter2@b"}},
 	} {
 		_, err := New(config)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // How the head of a queue waits. What it is told is a hint, see multiplex.Lookout, so it tries now and then without one.
@@ -59,7 +61,7 @@ func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Durati
 	switch {
 	case err != nil:
 		return err
-	case c.late(ttl, 0, drift(ttl, c.config.DriftFactor)):
+	case c.late(ttl, 0, pure.Drift(ttl, c.config.DriftFactor)):
 		return ErrTTL
 	}
 	return c.failed(ctx, ctx.Err(), nil)
@@ -162,7 +164,7 @@ func (c *Client) pause(q *queue, random float64) time.Duration {
 	if usual == 0 {
 		usual = q.spent // this client has got no lock yet
 	}
-	return retryDelay(max(1, q.fails), usual, random)
+	return pure.RetryDelay(max(1, q.fails), usual, random)
 }
 
 func fallback() time.Duration {
@@ -187,7 +189,7 @@ const untilCalled time.Duration = -1
 func (c *Client) doze(ctx context.Context, w *waiter, d time.Duration, signal <-chan struct{}) (reason, error) {
 	var over <-chan time.Time
 	if d != untilCalled {
-		timer := time.NewTimer(d)
+		timer := time.NewTimer(max(pure.Soon, d))
 		defer timer.Stop()
 		over = timer.C
 	}

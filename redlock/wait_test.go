@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -121,7 +122,7 @@ func TestTheHeadLeavesDuringAHandoverHere(t *testing.T) {
 			require.NoError(t, held.Release(t.Context()))
 			first.got(t)
 			start := time.Now()
-			time.AfterFunc(after, cancel)
+			time.AfterFunc(max(pure.Soon, after), cancel)
 			require.NoError(t, first.lock.Release(t.Context()))
 			<-head.done
 			if head.err == nil {
@@ -265,7 +266,7 @@ func TestTheHeadLeavesDuringTheHandover(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			head := waits(ctx, b, "r")
 			next := waits(t.Context(), b, "r")
-			time.AfterFunc(after, cancel)
+			time.AfterFunc(max(pure.Soon, after), cancel)
 			start := time.Now()
 			require.NoError(t, held.Release(t.Context()))
 			<-head.done
@@ -406,7 +407,7 @@ func TestWithoutTracking(t *testing.T) {
 				require.GreaterOrEqual(t, m.nodes[0].Calls("SET")-before, 10)
 				start := time.Now()
 				require.NoError(t, held.Release(t.Context()))
-				require.LessOrEqual(t, w.got(t).Sub(start), retryMost+4*ms)
+				require.LessOrEqual(t, w.got(t).Sub(start), pure.RetryMost+4*ms)
 				tracking := 0
 				for _, n := range m.nodes[:3] {
 					tracking += n.Calls("CLIENT TRACKING")

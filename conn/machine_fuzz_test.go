@@ -1,0 +1,280 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzMachine lets a script of bytes play both ends of a connection: it sends, lets the peer read a little, answers rightly,
+// in pieces, by halves or with garbage, ends the stream, fails a write, breaks and closes, each at any point. Whatever the
+// script, and after each step:
+//
+//   - what the peer got is a beginning of what was sent, without a gap; while the connection lives, nothing of it is lost;
+//   - the values that come out are those that a decoder makes of what came in, in that order, up to the first fault, and
+//     none after it (R16);
+//   - a Send is refused with ErrStalled only when the backlog is over its bound, and always then (R26);
+//   - after the end, every method tells the first cause, and the link was shut once;
+//   - the writer never meets another writer, nor the reader another reader;
+//   - after Close nothing is left: the bubble waits for every goroutine (R28).
+func FuzzMachine(f *testing.F) {
+	for _, script := range machineScripts {
+		f.Add([]byte(script), uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, script []byte, window uint8) {
+		if len(script) > 400 {
+			return
+		}
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine(t, int(window))
+			for len(script) > 0 {
+				op := script[0]
+				arg := byte(0)
+				if script = script[1:]; len(script) > 0 {
+					arg = script[0]
+					script = script[1:]
+				}
+				m.step(op, arg)
+				synctest.Wait()
+				m.check()
+			}
+			m.finish()
+		})
+	})
+}
+
+// machineScripts are letters for steps, each with its argument; see step.
+var machineScripts = []string{
+	"s\x05r\x02r\x02a\x01s\x10r\xff",
+	"s\x40s\x40s\x40s\x40r\x20r\xffs\x01r\xff", // until it stalls
+	"s\xf0r\x20s\x01", "s\x30s\x30r\xffr\xffs\x30", "s\x30r\x20s\x30r\xffs\x30",
+	"a\x01a\x05h\x00t\x00a\x02p\x01a\x07a\x03",                  // by halves, then byte by byte
+	"a\x02g\x05a\x03s\x02", "a\x02g\x08a\x01", "g\x03", "g\x06", // garbage: nothing after it
+	"h\x00e\x00", "a\x01j\x00a\x02s\x01", "e\x00a\x01", // the end, alone and with the last bytes
+	"s\x30w\x00r\xffs\x01a\x01", "w\x00s\x01", // a write that fails, at once or in the writer
+	"s\x30b\x00a\x01s\x01b\x00", "a\x03b\x00", "c\x00s\x01", "s\x30k\x00",
+	"s\x03a\x01z\x01s\x03a\x01r\xff", "u\x00a\x01u\x00",
+}
+
+// A machine is a connection, its peer, and what is known of both.
+type machine struct {
+	t    testing.TB
+	c    *Conn
+	link *scriptLink
+
+	sent     []byte // by Sends that returned nil
+	tried    []byte // by all: of a Send that failed, a part may have been written
+	got      []byte // by the peer
+	incoming []byte // that the peer wrote
+	half     []byte // of a reply, still to be written
+	replies  int
+
+	mu     sync.Mutex // guards the following
+	values []string
+	ended  error // what the reader met
+	cause  error // the first that was seen
+}
+
+const machineBacklog = 100
+
+func newMachine(t testing.TB, window int) *machine {
+	m := &machine{t: t, link: newScriptLink(window)}
+	m.c = newConn(m.link, "a:1", "hunter2", resp.Limits{}, machineBacklog)
+	require.NoError(t, m.c.opened())
+	go m.read()
+	return m
+}
+
+// read is the owner of the read side.
+func (m *machine) read() {
+	for {
+		v, ok, err := m.c.Next()
+		if err == nil && !ok {
+			err = m.c.Fill()
+		}
+		m.mu.Lock()
+		if ok {
+			m.values = append(m.values, string(v.Raw()))
+		}
+		m.mu.Unlock()
+		if err != nil {
+			assert.NoError(m.t, m.c.Close(), "the owner of the read side closes")
+			m.mu.Lock()
+			m.ended = err
+			m.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (m *machine) step(op, arg byte) {
+	switch op {
+	case 's':
+		m.send(int(arg))
+	case 'r': // the peer reads
+		m.got = append(m.got, m.link.peerTakes(int(arg))...)
+	case 'a': // it answers
+		for range arg % 8 {
+			m.replies++
+			m.write(fmt.Appendf(nil, "$%d\r\n%d\r\n", len(fmt.Sprint(m.replies)), m.replies))
+		}
+	case 'h': // half of an answer, and then the rest
+		m.half = []byte("*2\r\n:1\r\n$4\r\nhalf\r\n")
+		m.write(m.half[:int(arg)%len(m.half)])
+		m.half = m.half[int(arg)%len(m.half):]
+	case 't':
+		m.write(m.half)
+		m.half = nil
+	case 'g':
+		m.write([]byte([]string{"OK\r\n", "\n", "$-2\r\n", ":x\r\n", "$1\r\nab\r\n", "\x00", ">1\r\n*1\r\n>0\r\n", "|1\r\n", "$?\r\n"}[arg%9]))
+	case 'x':
+		m.write([]byte{arg})
+	case 'p':
+		m.link.change(func() { m.link.piece = 1 + int(arg) })
+	case 'e':
+		m.link.change(func() { m.link.endWith = io.EOF })
+	case 'j': // the end comes with the last bytes
+		m.replies++
+		m.write(fmt.Appendf(nil, ":%d\r\n", m.replies), func() { m.link.endWith, m.link.joined = io.EOF, true })
+	case 'w':
+		m.link.change(func() { m.link.refuse = errRefusedWrite })
+	case 'b':
+		m.c.Break(errTest)
+	case 'k':
+		m.c.Break(nil)
+	case 'c':
+		assert.NoError(m.t, m.c.Shutdown())
+	case 'u':
+		assert.False(m.t, m.c.Unread(), "the reader has read it all")
+	case 'z':
+		time.Sleep(time.Duration(arg) * time.Second)
+	}
+}
+
+var errRefusedWrite = errors.New("write refused")
+
+// send sends n bytes that are told from all others, and holds the answer against the bound.
+func (m *machine) send(n int) {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(len(m.tried)+i) ^ byte((len(m.tried)+i)>>8)
+	}
+	before := m.c.Err()
+	pending := int(m.c.pending.Load())
+	err := m.c.Send(p)
+	m.tried = append(m.tried, p...)
+	if err == nil {
+		m.sent = append(m.sent, p...)
+	}
+	switch {
+	case before != nil && n > 0:
+		assert.Error(m.t, err, "the connection has ended")
+	case before != nil:
+	case pending > 0 && pending+n > machineBacklog:
+		assert.ErrorIs(m.t, err, ErrStalled)
+	case pending == 0 && n > 0 && m.link.refuse != nil:
+		assert.ErrorIs(m.t, err, errRefusedWrite)
+	default:
+		assert.NoError(m.t, err, "there is room")
+	}
+	clear(p) // Send keeps nothing of it
+}
+
+// write is the peer's, and what else happens at the same time.
+func (m *machine) write(p []byte, besides ...func()) {
+	m.link.change(func() {
+		if m.link.endWith != nil || m.link.closed {
+			return
+		}
+		m.link.in = append(m.link.in, p...)
+		m.incoming = append(m.incoming, p...)
+		for _, f := range besides {
+			f()
+		}
+	})
+}
+
+// check is what holds whenever everybody waits.
+func (m *machine) check() {
+	m.link.mu.Lock()
+	defer m.link.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.t
+	assert.Empty(t, m.link.fault)
+
+	all := append(append([]byte(nil), m.got...), m.link.out...)
+	require.LessOrEqual(t, len(all), len(m.tried))
+	assert.Equal(t, string(m.tried[:len(all)]), string(all), "lost, doubled or mixed up on the way out")
+
+	want, fault := decodeAll(m.incoming[:len(m.incoming)-len(m.link.in)])
+	require.LessOrEqual(t, len(m.values), len(want))
+	assert.True(t, slices.Equal(want[:len(m.values)], m.values), "lost, doubled or mixed up on the way in")
+
+	err := m.c.Err()
+	if err == nil {
+		assert.Nil(t, m.ended, "the reader was told of an end that is none")
+		assert.NoError(t, fault, "what is no RESP has to end the connection (R16)")
+		assert.Equal(t, len(want), len(m.values), "a reply that came was not returned")
+		assert.False(t, m.link.refused, "a write failed, and nobody was told")
+		assert.True(t, len(all) == len(m.sent) || len(m.link.out) >= m.link.window || m.link.refuse != nil,
+			"bytes lie about that could be written")
+		pending := int(m.c.pending.Load())
+		assert.LessOrEqual(t, len(m.sent)-len(all), pending, "more waits than is counted")
+		assert.Equal(t, len(all) == len(m.sent), pending == 0)
+		assert.Zero(t, m.link.shuts)
+		return
+	}
+	if m.cause == nil {
+		m.cause = err
+	}
+	assert.Same(t, m.cause, err, "the first cause is the one")
+	assert.Equal(t, 1, m.link.shuts)
+	if m.ended != nil {
+		assert.Equal(t, m.cause, m.ended)
+	}
+	assert.NotContains(t, err.Error(), "hunter2")
+	if errors.Is(err, io.EOF) || fault != nil && m.ended != nil && errors.Is(err, fault) {
+		assert.Equal(t, len(want), len(m.values), "what came before the end is still a reply")
+	}
+}
+
+// decodeAll returns the values of a stream up to its first fault.
+func decodeAll(wire []byte) (values []string, fault error) {
+	r := resp.NewReader(resp.Limits{})
+	for len(wire) > 0 {
+		n := copy(r.Space(), wire)
+		r.Commit(n)
+		wire = wire[n:]
+	}
+	for {
+		v, ok, err := r.Next()
+		if err != nil || !ok {
+			return values, err
+		}
+		values = append(values, string(v.Raw()))
+	}
+}
+
+// finish ends the connection, if nothing has, and closes it as its owner does.
+func (m *machine) finish() {
+	_ = m.c.Shutdown()
+	synctest.Wait()
+	m.check()
+	require.Error(m.t, m.ended, "the reader is still there")
+	assert.NoError(m.t, m.c.Close())
+	for _, err := range []error{m.c.Err(), m.c.Fill(), m.c.Send([]byte("x"))} {
+		assert.Equal(m.t, m.cause, err, "every method tells the first cause")
+	}
+	assert.Equal(m.t, 1, m.link.shuts)
+	assert.Equal(m.t, 1, m.link.frees)
+}

@@ -1,0 +1,32 @@
+package multiplex
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/stretchr/testify/assert"
+)
+
+// A status says of a node that is up what counts, and of one that is not what will count when it joins.
+func TestTrustInAStatus(t *testing.T) {
+	state := pure.Trust{Need: 2 * time.Second}.Meet("a", 0)
+	for _, c := range []struct {
+		state       State
+		at, left    time.Duration
+		quarantined bool
+	}{
+		{Up, time.Second, time.Second, true},
+		{Up, 3 * time.Second, 0, true}, // until the watch has looked
+		{Down, time.Second, time.Second, true},
+		{Down, 3 * time.Second, 0, false},
+	} {
+		s := Status{State: c.state}
+		tellTrust(state, &s, c.at)
+		assert.Equal(t, c.quarantined, s.Quarantined)
+		assert.Equal(t, c.left, s.QuarantineLeft)
+	}
+	s := Status{}
+	tellTrust(pure.Trust{}, &s, 0)
+	assert.False(t, s.Quarantined, "R23 is off")
+}

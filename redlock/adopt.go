@@ -1,0 +1,59 @@
+package redlock
+
+import (
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// ErrToken is a text that is no token. The error does not show it (R27).
+var ErrToken = errors.New("redlock: a token is 40 hexadecimal digits")
+
+// ParseToken reads a token from 40 hexadecimal digits, which hex.EncodeToString(token[:]) makes: the one way to show a token is
+// one that says so.
+func ParseToken(text string) (Token, error) {
+	var token Token
+	if len(text) != hex.EncodedLen(len(token)) {
+		return Token{}, ErrToken
+	}
+	if _, err := hex.Decode(token[:], []byte(text)); err != nil {
+		return Token{}, ErrToken
+	}
+	return token, nil
+}
+
+// Adopt makes a Lock of what another process was granted, or has extended, and handed over: the resource, the token, the TTL
+// and the end of the validity. It asks nobody: what the nodes think of it is told by Extend and Release. The errors are
+// ErrResource and ErrTTL.
+//
+// until is believed, so it must come from a clock that this process shares: never from another machine. A time that was parsed
+// has only the wall clock, and a lock with it looks valid for too long after that clock was stepped back (R4). Where the two
+// processes have another clock in common, as CLOCK_BOOTTIME on one machine, add what is left by the clock that says least to
+// time.Now, and hand that in. Later than the TTL allows is not believed: then, and where until is zero, the lock has no
+// validity, and can be released only.
+//
+// An adopted lock is extended as any other: before its validity has ended (R10). Since it is not known which nodes were
+// quarantined when they got their key, no extension counts on a node that is quarantined now (R23): with Config.MaxTTL it may
+// take a fresh client some time to count the nodes; see Ready.
+//
+// A release goes to every node and may reach one before the SET does, if that node did not answer and the first process has
+// ended since: the key then stays there until its TTL ends (R8). The first process may go on to use its own Lock; its validity
+// is as it was, also after the adopted one was extended. It knows nothing of a release.
+func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
+	ttl, err := c.check(resource, ttl)
+	if err != nil {
+		return Lock{}, err
+	}
+	if longest := ttl - pure.Drift(ttl, c.config.DriftFactor); pure.Remaining(until, time.Now()) > longest {
+		until = time.Time{}
+	}
+	// Any node may have the key, and any may have got it when it was quarantined. It stands first in the log, so that a
+	// release is repeated where a connection ends under it.
+	anywhere := multiplex.Receipt{Sent: everyNode(len(c.config.Nodes)), Doubted: ^multiplex.Set(0)}
+	return Lock{client: c, resource: resource, token: token, ttl: ttl, until: until, receipt: anywhere}, nil
+}
+
+func everyNode(n int) multiplex.Set { return multiplex.Set(1)<<n - 1 }

@@ -1,0 +1,48 @@
+package redlock_test
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// One process acquires, another one of the same machine extends and releases.
+func ExampleClient_Adopt() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := client.Acquire(ctx, "deploy", time.Minute)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	token := lock.Token()
+	secret, until := hex.EncodeToString(token[:]), lock.Until().Format(time.RFC3339Nano)
+
+	// The other process gets the two texts, in a file that nobody else may read.
+	token, err = redlock.ParseToken(secret)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	end, err := time.Parse(time.RFC3339Nano, until)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	adopted, err := client.Adopt("deploy", token, time.Minute, end)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	longer, err := adopted.Extend(ctx, time.Minute)
+	fmt.Println("extended:", err == nil)
+	fmt.Println("released:", longer.Release(ctx) == nil)
+	// Output:
+	// extended: true
+	// released: true
+}

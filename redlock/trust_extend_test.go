@@ -1,0 +1,86 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+	"github.com/stretchr/testify/require"
+)
+
+// A node that restarted empty may have forgotten a vote for somebody whose attempt is still under way. A key that was set
+// there since is no proof against that, so its extension does not make a lock while the node is quarantined (R10, R23). The
+// model of issue 5 found it (docs/safety.md, "Found by the model").
+func TestExtensionOfAKeySetInQuarantineDoesNotCount_R23(t *testing.T) {
+	for _, heal := range []bool{false, true} {
+		t.Run(fmt.Sprintf("heal=%t", heal), func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) { testForgottenVote(t, m, heal) })
+		})
+	}
+}
+
+func testForgottenVote(t *testing.T, m *memory, heal bool) {
+	const maxTTL, short = 10 * time.Second, 300 * ms
+	var urls []string // the other client has ways of its own, which are slow to two of the nodes
+	for i, n := range m.nodes {
+		addr := fmt.Sprintf("node%d.slow:6379", i)
+		n.Serve(m.network.Listen(addr))
+		urls = append(urls, "redis://"+addr)
+	}
+	quick := exactClient(t, m, Config{MaxTTL: maxTTL})
+	slow := m.client(t, Config{MaxTTL: maxTTL, Nodes: urls, NodeTimeout: 2 * time.Second})
+	time.Sleep(maxTTL + time.Second) // until both trust all nodes
+	m.network.At("node0.slow:6379").Latency(250*ms, ms)
+	m.network.At("node1.slow:6379").Latency(500*ms, ms)
+
+	type result struct {
+		lock Lock
+		err  error
+	}
+	slowly := make(chan result, 1)
+	go func() {
+		lock, err := slow.TryAcquire(context.Background(), "r", maxTTL)
+		slowly <- result{lock, err}
+	}()
+	time.Sleep(5 * ms)
+	_, voted := m.nodes[2].Get("r")
+	require.True(t, voted)
+	if heal {
+		// The lock is there before the restart, but not on the node: somebody's vote is.
+		lockedThenHealed(t, m, quick, short)
+	} else {
+		m.nodes[2].Restart()
+		time.Sleep(150 * ms) // it is connected anew
+		lock := mustAcquire(t, quick, "r", short)
+		require.Equal(t, []int{0, 1, 2}, m.holders("r", lock.Token()), "a quarantined node has the key, too")
+		m.network.At(m.nodes[1].Addr()).Latency(time.Hour, ms)
+		time.Sleep(200 * ms)
+		longer, err := lock.Extend(context.Background(), short)
+		if err == nil {
+			lock = longer // this was the mistake
+		}
+		r := <-slowly
+		require.NoError(t, r.err, "the vote from before the restart counts, and so does that of node 1, where the lock has ended")
+		require.Positive(t, r.lock.Validity())
+		require.LessOrEqual(t, lock.Validity(), time.Duration(0), "two holders")
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, multiplex.ErrQuarantined)
+		return
+	}
+	r := <-slowly
+	require.NoError(t, r.err)
+}
+
+// lockedThenHealed is a hold on two nodes, whose healing sets the key again on the third after that restarted.
+func lockedThenHealed(t *testing.T, m *memory, quick *Client, short time.Duration) {
+	h := mustHold(t, quick, "r", HoldOptions{TTL: short, Heal: true})
+	m.nodes[2].Restart()
+	time.Sleep(80 * ms) // connected anew before the first renewal, which is due at a third of the validity
+	m.network.At(m.nodes[1].Addr()).Latency(time.Hour, ms)
+	time.Sleep(100 * ms)
+	require.Contains(t, m.holders("r", h.Lock().Token()), 2, "it was healed")
+	time.Sleep(150 * ms) // past the first validity; renewals were tried again meanwhile
+	require.ErrorIs(t, h.Err(), ErrLost)
+}
