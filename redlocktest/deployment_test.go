@@ -1,0 +1,373 @@
+package redlocktest_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlocktest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+// patience is how long a real machine may take for what happens in milliseconds.
+const patience = 30 * time.Second
+
+// patient clients are for tests that await answers, and not their absence: a busy machine may take longer for them than a vote
+// is usually waited for.
+func patient(c *redlock.Config) { c.NodeTimeout = patience }
+
+// everywhere runs a test on nodes in memory in real time, on simulated time, and on real servers.
+func everywhere(t *testing.T, nodes int, test func(t *testing.T, d *redlocktest.Deployment)) {
+	t.Run("in memory", func(t *testing.T) {
+		redistest.NoLeaks(t)
+		test(t, redlocktest.New(t, nodes))
+	})
+	t.Run("simulated", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, redlocktest.New(t, nodes)) })
+	})
+	t.Run("real", func(t *testing.T) {
+		redistest.Require(t)
+		redistest.NoLeaks(t)
+		test(t, redlocktest.New(t, nodes, redlocktest.Real()))
+	})
+}
+
+func TestLockExtendRelease(t *testing.T) {
+	everywhere(t, 5, func(t *testing.T, d *redlocktest.Deployment) {
+		ctx := t.Context()
+		c, other := d.Client(t, patient), d.Client(t, patient)
+		lock, err := c.Acquire(ctx, "r", time.Minute)
+		require.NoError(t, err)
+		awaitKeys(t, d.Nodes(), "r")
+		_, err = other.TryAcquire(ctx, "r", time.Minute)
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		lock, err = lock.Extend(ctx, time.Hour)
+		require.NoError(t, err)
+		require.Greater(t, lock.Validity(), 50*time.Minute)
+		require.NoError(t, lock.Release(ctx))
+		awaitKeys(t, d.Nodes())
+		require.NoError(t, other.Do(ctx, "r", time.Minute, func(context.Context) error { return nil }))
+	})
+}
+
+func TestHoldsWithAllTheyCanDo(t *testing.T) {
+	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
+		ctx := t.Context()
+		c := d.Client(t, patient, func(c *redlock.Config) { c.MaxTTL, c.NewDeployment, c.Prefix = time.Minute, true, "lock:" })
+		require.NoError(t, c.Ready(ctx))
+		hold, err := c.Hold(ctx, "r", redlock.HoldOptions{TTL: 6 * time.Second, Heal: true, MinHold: 500 * ms})
+		require.NoError(t, err)
+		awaitKeys(t, d.Nodes(), "lock:r", "redlock:seal", "lock:redlock:seal")
+
+		d.Node(0).RestartEmpty()
+		// The first renewal that follows its return heals it.
+		await(t, func() bool { return slices.Contains(d.Node(0).Keys(), "lock:r") }, "the key was not set again")
+		require.NoError(t, hold.Err())
+		require.NoError(t, hold.Release(ctx))
+		await(t, func() bool { return !slices.Contains(d.Node(1).Keys(), "lock:r") }, "MinHold has no end")
+	})
+}
+
+func TestAMinorityThatStops(t *testing.T) {
+	everywhere(t, 5, func(t *testing.T, d *redlocktest.Deployment) {
+		c := d.Client(t, patient)
+		d.Node(0).Stop()
+		d.Node(0).Stop() // harmless
+		d.Node(4).Stop()
+		require.Empty(t, d.Node(0).Keys())
+		lock, err := c.Acquire(t.Context(), "r", time.Minute)
+		require.NoError(t, err)
+
+		d.Node(0).Start()
+		d.Node(0).Start()
+		d.Node(4).Start()
+		awaitState(t, c, 0, "up")
+		awaitState(t, c, 4, "up")
+		require.NotContains(t, d.Node(0).Keys(), "r", "it was away")
+		require.NoError(t, lock.Release(t.Context()))
+		awaitKeys(t, d.Nodes())
+	})
+}
+
+func TestAQuorumThatStopsIsMissed(t *testing.T) {
+	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
+		c := d.Client(t)
+		hold, err := c.Hold(t.Context(), "r", redlock.HoldOptions{TTL: time.Second})
+		require.NoError(t, err)
+		defer func() { require.ErrorIs(t, hold.Release(context.Background()), redlock.ErrNoQuorum) }()
+		d.Node(0).Stop()
+		d.Node(2).Stop()
+		_, err = c.TryAcquire(t.Context(), "another", time.Minute)
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		<-hold.Context().Done()
+		require.ErrorIs(t, hold.Err(), redlock.ErrLost)
+	})
+}
+
+// A quorum that forgot gives the lock to somebody else: what Config.MaxTTL is for.
+func TestRestartEmpty(t *testing.T) {
+	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
+		first, second := d.Client(t, patient), d.Client(t, patient)
+		_, err := first.Acquire(t.Context(), "r", time.Minute)
+		require.NoError(t, err)
+		_, err = second.TryAcquire(t.Context(), "r", time.Minute)
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		d.Node(0).RestartEmpty()
+		d.Node(1).RestartEmpty()
+		require.Empty(t, d.Node(0).Keys())
+		_, err = second.Acquire(t.Context(), "r", time.Minute)
+		require.NoError(t, err)
+	})
+}
+
+func TestPause(t *testing.T) {
+	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
+		c := d.Client(t)
+		for _, n := range d.Nodes()[:2] {
+			n.Pause()
+			n.Pause()
+		}
+		_, err := c.TryAcquire(t.Context(), "r", time.Minute)
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		for _, n := range d.Nodes()[:2] {
+			n.Continue()
+			n.Continue()
+		}
+		require.NoError(t, c.Ready(t.Context()))
+		lock, err := d.Client(t, patient).Acquire(t.Context(), "r", time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+		awaitKeys(t, d.Nodes()) // what it executed late was undone behind it
+
+		d.Node(0).Pause()
+		d.Node(0).Stop() // kills what is frozen
+		d.Node(0).Continue()
+		d.Node(0).Start()
+		awaitState(t, c, 0, "up")
+	})
+}
+
+func TestDelay(t *testing.T) {
+	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
+		const slow = 60 * ms
+		c := d.Client(t, patient)
+		for _, n := range d.Nodes() {
+			n.Delay(slow)
+		}
+		begun := time.Now()
+		lock, err := c.Acquire(t.Context(), "r", time.Hour)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(begun), slow)
+		for _, n := range d.Nodes() {
+			n.Delay(-1)
+		}
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+func TestRefuse(t *testing.T) {
+	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
+		c := d.Client(t, patient) // one that sheds nobody, who then would not have the key
+		_, err := c.Acquire(t.Context(), "r", time.Hour)
+		require.NoError(t, err)
+		awaitKeys(t, d.Nodes(), "r")
+		d.Node(1).Refuse(true)
+		awaitState(t, c, 1, "down")
+		require.Equal(t, []string{"r"}, d.Node(1).Keys(), "it keeps its keys")
+		d.Node(1).Stop()
+		d.Node(1).Start() // which does not lift the refusal
+		await(t, func() bool { return c.Nodes()[1].Counts.DialFailures >= 3 }, "it was not dialed")
+		require.NotEqual(t, "up", c.Nodes()[1].State)
+
+		d.Node(1).Stop()
+		d.Node(1).Refuse(false) // which does not start it
+		failures := c.Nodes()[1].Counts.DialFailures
+		await(t, func() bool { return c.Nodes()[1].Counts.DialFailures > failures }, "it was not dialed")
+		d.Node(1).Start()
+		awaitState(t, c, 1, "up")
+		require.Empty(t, d.Node(1).Keys())
+	})
+}
+
+// A whole day, in some hundred milliseconds: a process that dies leaves its lock to the TTL, and one that comes in the night
+// waits for it.
+func TestAWholeDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 5)
+		begun := time.Now()
+		morning := d.Client(t)
+		_, err := morning.Acquire(t.Context(), "r", 24*time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, morning.Close(t.Context()))
+
+		time.Sleep(24*time.Hour - 5*time.Minute)
+		d.Node(3).RestartEmpty()
+		night := d.Client(t)
+		_, err = night.TryAcquire(t.Context(), "r", time.Minute)
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		_, err = night.Acquire(t.Context(), "r", time.Minute)
+		require.NoError(t, err)
+		require.InDelta(t, 24*time.Hour, time.Since(begun), float64(5*time.Second))
+	})
+}
+
+func TestPasswordIsAskedForAndInNoURL(t *testing.T) {
+	everywhereWith(t, []redlocktest.Option{redlocktest.Password("hunter2")}, func(t *testing.T, d *redlocktest.Deployment) {
+		require.Equal(t, "hunter2", d.Config().Password)
+		require.NotContains(t, strings.Join(d.URLs(), " "), "hunter2")
+		require.NoError(t, d.Client(t).Ready(t.Context()))
+		stranger := d.Client(t, func(c *redlock.Config) { c.Password = "" })
+		_, err := stranger.TryAcquire(t.Context(), "r", time.Minute)
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		d.Node(0).RestartEmpty()
+		require.Empty(t, d.Node(0).Keys())
+	})
+}
+
+func everywhereWith(t *testing.T, options []redlocktest.Option, test func(t *testing.T, d *redlocktest.Deployment)) {
+	t.Run("in memory", func(t *testing.T) { test(t, redlocktest.New(t, 3, options...)) })
+	t.Run("real", func(t *testing.T) {
+		redistest.Require(t)
+		test(t, redlocktest.New(t, 3, append(options, redlocktest.RealOrSkip())...))
+	})
+}
+
+func TestStartSaysWhatItCannot(t *testing.T) {
+	for _, n := range []int{-1, 0, 17} {
+		_, err := redlocktest.Start(n)
+		require.ErrorContains(t, err, "1 to 16 nodes")
+	}
+	d, err := redlocktest.Start(16)
+	require.NoError(t, err)
+	require.Len(t, d.Nodes(), 16)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { assert.NoError(t, d.Close(), "twice is harmless, also at once") })
+	}
+	wg.Wait()
+
+	t.Setenv("REDMUX_SERVER", "/nowhere/redis-server")
+	_, err = redlocktest.Start(1, redlocktest.Real())
+	require.Error(t, err)
+	t.Setenv("REDMUX_SERVER", "")
+	t.Setenv("REDMUX_SERVERS", "")
+	t.Setenv("PATH", t.TempDir())
+	_, err = redlocktest.Start(1, redlocktest.Real())
+	require.ErrorIs(t, err, redlocktest.ErrNoServer)
+}
+
+// Without a server Real fails a test and RealOrSkip skips it: seen from outside, in a process of its own.
+func TestWithoutAServer(t *testing.T) {
+	if os.Getenv("REDLOCKTEST_WITHOUT") == "1" {
+		t.Run("fails", func(t *testing.T) { redlocktest.New(t, 1, redlocktest.Real()) })
+		t.Run("skips", func(t *testing.T) { redlocktest.New(t, 1, redlocktest.RealOrSkip()) })
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWithoutAServer$", "-test.v")
+	cmd.Env = append(os.Environ(), "REDLOCKTEST_WITHOUT=1", "REDMUX_SERVER=", "REDMUX_SERVERS=", "PATH="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	require.True(t, errors.As(err, &exit), "%v", err)
+	require.Contains(t, string(out), "--- FAIL: TestWithoutAServer/fails")
+	require.Contains(t, string(out), "--- SKIP: TestWithoutAServer/skips")
+	require.Contains(t, string(out), "no redis-server or valkey-server")
+}
+
+// What a node cannot do is said by the method, since it has nobody to return it to.
+func TestAPausedServerCannotBeAsked(t *testing.T) {
+	redistest.Require(t)
+	d, err := redlocktest.Start(1, redlocktest.Real())
+	require.NoError(t, err)
+	defer d.Close()
+	d.Node(0).Pause()
+	require.PanicsWithError(t, "redlocktest: cannot list the keys of the node at "+d.Node(0).URL()+
+		": it is paused, and cannot answer", func() { d.Node(0).Keys() })
+	d.Node(0).Continue()
+	require.Empty(t, d.Node(0).Keys())
+}
+
+// Importing this package brings in nothing that importing redlock does not, but for test helpers of this module.
+func TestTinyImportGraph(t *testing.T) {
+	list := func(pkg string) map[string]bool {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg).Output()
+		require.NoError(t, err)
+		all := make(map[string]bool)
+		for name := range strings.FieldsSeq(string(out)) {
+			all[name] = true
+		}
+		return all
+	}
+	library := list("github.com/redmux/redmux/redlock")
+	require.NotEmpty(t, library)
+	for name := range list("github.com/redmux/redmux/redlocktest") {
+		if !library[name] {
+			require.Contains(t, []string{
+				"github.com/redmux/redmux/redlocktest", "github.com/redmux/redmux/internal/redistest",
+			}, name)
+		}
+	}
+}
+
+// awaitKeys waits until no node has other keys than these.
+func awaitKeys(t *testing.T, nodes []*redlocktest.Node, allowed ...string) {
+	t.Helper()
+	await(t, func() bool {
+		for _, n := range nodes {
+			keys := n.Keys()
+			if len(allowed) > 0 && !slices.Contains(keys, allowed[0]) {
+				return false
+			}
+			for _, key := range keys {
+				if !slices.Contains(allowed, key) {
+					return false
+				}
+			}
+		}
+		return true
+	}, "the nodes do not have the keys %q", allowed)
+}
+
+func awaitState(t *testing.T, c *redlock.Client, node int, state string) {
+	t.Helper()
+	await(t, func() bool { return c.Nodes()[node].State == state }, "node %d is not %s", node, state)
+}
+
+// await polls by hand: require.Eventually has goroutines of its own, which simulated time does not like.
+func await(t *testing.T, is func() bool, otherwise string, args ...any) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(ms) {
+		if time.Now().After(deadline) {
+			require.FailNow(t, "too long", append([]any{otherwise}, args...)...)
+		}
+	}
+}
+
+// A connection that is just coming about when a node leaves the network does not outlive that.
+func TestRefuseWhatIsJustComing(t *testing.T) {
+	redistest.Require(t)
+	n := redlocktest.New(t, 1, redlocktest.Real()).Node(0)
+	for range 30 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL(), "redis://"))
+		require.NoError(t, err)
+		n.Refuse(true)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		_, err = conn.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is still there")
+		require.NoError(t, conn.Close())
+		n.Refuse(false)
+	}
+}

@@ -1,0 +1,147 @@
+package redlocktest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlocktest"
+)
+
+// nightly stands for what a user tests: it does its work under a lock, and leaves it to whoever is faster.
+func nightly(ctx context.Context, client *redlock.Client, report func()) error {
+	lock, err := client.TryAcquire(ctx, "nightly-report", time.Minute)
+	if errors.Is(err, redlock.ErrHeld) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Release(ctx)
+	report()
+	return nil
+}
+
+// In a test of one's own, New ends the nodes and Client the client by themselves.
+func ExampleNew() {
+	_ = func(t *testing.T) { // func TestNightly(t *testing.T) {
+		d := redlocktest.New(t, 5)
+		client := d.Client(t)
+
+		d.Node(0).Stop() // a minority
+		if err := nightly(t.Context(), client, func() {}); err != nil {
+			t.Error(err)
+		}
+		d.Node(1).Stop()
+		d.Node(2).Stop() // a quorum
+		if err := nightly(t.Context(), client, func() {}); !errors.Is(err, redlock.ErrNoQuorum) {
+			t.Error("it went on without a lock:", err)
+		}
+	}
+}
+
+// On simulated time a lock of an hour costs no hour, and what happens at one instant always happens in that order.
+func ExampleNew_simulatedTime() {
+	_ = func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d := redlocktest.New(t, 3) // in the bubble, as the client
+			client := d.Client(t)
+			if _, err := client.Acquire(t.Context(), "invoice:7", time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			for _, node := range d.Nodes() {
+				if keys := node.Keys(); len(keys) > 0 {
+					t.Error("a key outlived its lock:", keys)
+				}
+			}
+		})
+	}
+}
+
+// Where no test is at hand, as in TestMain, a deployment is started and closed by hand.
+func ExampleStart() {
+	d, err := redlocktest.Start(5)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	config := d.Config()
+	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	client, err := redlock.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer client.Close(ctx)
+
+	fmt.Println("all up:", nightly(ctx, client, func() { fmt.Println("reporting") }))
+	for _, node := range d.Nodes()[:3] {
+		node.Stop()
+	}
+	err = nightly(ctx, client, func() { fmt.Println("reporting") })
+	fmt.Println("without a quorum:", errors.Is(err, redlock.ErrNoQuorum))
+	// Output:
+	// reporting
+	// all up: <nil>
+	// without a quorum: true
+}
+
+// Masters that restart empty forget their votes; with Config.MaxTTL theirs do not count until the locks from before are over.
+func ExampleNode_RestartEmpty() {
+	d, err := redlocktest.Start(3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	config := d.Config()
+	config.MaxTTL, config.NewDeployment = time.Hour, true
+	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	client, err := redlock.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer client.Close(ctx)
+
+	_, err = client.Acquire(ctx, "invoice:7", time.Minute)
+	fmt.Println("granted:", err == nil)
+	d.Node(0).RestartEmpty()
+	d.Node(1).RestartEmpty()
+	_, err = client.TryAcquire(ctx, "invoice:7", time.Minute)
+	fmt.Println("granted to another:", err == nil)
+	// Output:
+	// granted: true
+	// granted to another: false
+}
+
+// Each round trip to the node takes so much longer; a quorum of the others does not wait for it.
+func ExampleNode_Delay() {
+	d, err := redlocktest.Start(3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	client, err := redlock.New(d.Config())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	defer client.Close(ctx)
+
+	d.Node(2).Delay(time.Hour)
+	begun := time.Now()
+	_, err = client.Acquire(ctx, "invoice:7", 10*time.Hour)
+	fmt.Println(err, "in less than an hour:", time.Since(begun) < time.Hour)
+	// Output: <nil> in less than an hour: true
+}

@@ -1,0 +1,60 @@
+package redlocktest
+
+import (
+	"fmt"
+
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// beginInMemory starts nodes that are goroutines, at node0:6379, node1:6379, … of a network of their own.
+func (d *Deployment) beginInMemory(nodes int) error {
+	network := redistest.NewNetwork()
+	d.ends = append(d.ends, network.Close)
+	d.dial = network.Dial
+	for i := range nodes {
+		node := redistest.NewNode(redistest.NodeConfig{Password: d.settings.password, LogLimit: logLimit})
+		d.ends = append(d.ends, node.Close)
+		teach(node)
+		node.Serve(network.Listen(fmt.Sprintf("node%d:6379", i)))
+		link := network.At(node.Addr())
+		d.nodes = append(d.nodes, &Node{url: node.URL(), link: link, server: memory{node, link}})
+	}
+	return nil
+}
+
+// logLimit is small, since nobody reads here what a node has executed, and days may be simulated.
+const logLimit = 16
+
+// memory is a node in this process.
+type memory struct {
+	node *redistest.Node
+	link *redistest.Link
+}
+
+// stop leaves a node that is frozen until start makes another of it: a connection that was on its way when new ones were
+// refused finds nobody who answers.
+func (m memory) stop() error {
+	m.link.Refuse(true)
+	m.node.Pause()
+	return nil
+}
+
+// start ends such connections too, and the pause.
+func (m memory) start() error {
+	m.node.Restart()
+	return nil
+}
+
+func (m memory) refuse(on bool) { m.link.Refuse(on) }
+
+func (m memory) pause() error {
+	m.node.Pause()
+	return nil
+}
+
+func (m memory) proceed() error {
+	m.node.Resume()
+	return nil
+}
+
+func (m memory) keys() ([]string, error) { return m.node.Keys(), nil }

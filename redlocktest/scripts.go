@@ -1,0 +1,120 @@
+package redlocktest
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// A node in memory runs no Lua. What each script of package redlock does stands here once more, in Go, under the digest by
+// which servers know the script: who changes the Lua must look at the Go, and TestScripts, which compares both on a real server,
+// tells the new digest.
+const (
+	releaseSHA1     = "0304084ffd9c744bc64c9b6fe3a21351cbe38804"
+	releaseManySHA1 = "304bcb451d2301f11bb33e9e9b5fa1616fb7e23c"
+	extendSHA1      = "7339c6a49a9471279ae7f4af599d941f77d62b81"
+	extendManySHA1  = "43315fd960854b4e99b4ce522958c9b4fb721ee7"
+	healSHA1        = "f1a6e90619890c347de5667e628820d233e34537"
+	shortenSHA1     = "32e880fef270abd4570bf5a878111831a8c40fb4"
+	sealSHA1        = "50cf24afaff890fde2084af2f71f3d9d4c82be5b"
+)
+
+// teach has a node know the scripts.
+func teach(n *redistest.Node) {
+	n.ScriptSHA1(releaseSHA1, func(keys, args []string, db *redistest.DB) any {
+		return digit(db.DeleteIf(keys[0], args[0]))
+	})
+	n.ScriptSHA1(releaseManySHA1, func(keys, args []string, db *redistest.DB) any {
+		return each(keys, func(i int) any { return digit(db.DeleteIf(keys[i], args[i])) })
+	})
+	n.ScriptSHA1(extendSHA1, func(keys, args []string, db *redistest.DB) any {
+		return extend(db, keys[0], args[0], args[1])
+	})
+	n.ScriptSHA1(extendManySHA1, func(keys, args []string, db *redistest.DB) any {
+		return each(keys, func(i int) any { return extend(db, keys[i], args[2*i], args[2*i+1]) })
+	})
+	n.ScriptSHA1(healSHA1, heal)
+	n.ScriptSHA1(shortenSHA1, shorten)
+	n.ScriptSHA1(sealSHA1, seal)
+}
+
+// extend lengthens, and never shortens (R10).
+func extend(db *redistest.DB, key, token, ttl string) any {
+	want, err := milliseconds(ttl)
+	if err != nil {
+		return err
+	}
+	return digit(db.ExtendIf(key, token, want))
+}
+
+// heal extends, or sets again what is missing.
+func heal(keys, args []string, db *redistest.DB) any {
+	if _, there := db.Get(keys[0]); there {
+		return extend(db, keys[0], args[0], args[1])
+	}
+	ttl, err := milliseconds(args[1])
+	if err != nil {
+		return err
+	}
+	db.Set(keys[0], args[0], ttl)
+	return 2
+}
+
+// shorten is a release that lets the key stand for a while.
+func shorten(keys, args []string, db *redistest.DB) any {
+	if value, there := db.Get(keys[0]); !there || value != args[0] {
+		return 0
+	}
+	want, err := milliseconds(args[1])
+	if err != nil {
+		return err
+	}
+	if rest, _ := db.TTL(keys[0]); rest == 0 || rest > want {
+		db.Expire(keys[0], want)
+	}
+	return 1
+}
+
+// seal never lowers what a seal says of one process (R23).
+func seal(keys, args []string, db *redistest.DB) any {
+	written, err := pure.ParseSeal(args[0])
+	if err != nil {
+		return err
+	}
+	if text, there := db.Get(keys[0]); there {
+		old, err := pure.ParseSeal(text)
+		if err != nil {
+			return 0
+		}
+		written.MaxTTL = max(written.MaxTTL, old.MaxTTL)
+		if written.Run == old.Run {
+			written.Watched = max(written.Watched, old.Watched)
+		}
+	}
+	db.Set(keys[0], written.String(), 0)
+	return 1
+}
+
+// each is one result for each key.
+func each(keys []string, result func(i int) any) []any {
+	results := make([]any, len(keys))
+	for i := range keys {
+		results[i] = result(i)
+	}
+	return results
+}
+
+// digit is how scripts say yes and no.
+func digit(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func milliseconds(text string) (time.Duration, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return time.Duration(n) * time.Millisecond, err
+}
