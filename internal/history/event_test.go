@@ -1,0 +1,212 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// The line is the one that scripts read.
+func TestLine(t *testing.T) {
+	line := string(Event{T: 1005, Client: 3, Resource: "k1", Attempt: 17, Ev: Grant, Token: "de47c9b2", Until: 1009}.AppendLine(nil))
+	require.Equal(t, `{"t":1005,"client":3,"resource":"k1","attempt":17,"ev":"grant","token":"de47c9b2","until":1009}`+"\n", line)
+	line = string(Event{T: 1005, Resource: "k\"\\\n\xff1", Attempt: 17, Ev: Held}.AppendLine(nil))
+	require.Equal(t, `{"t":1005,"client":0,"resource":"k\"\\\u000a`+"\ufffd"+`1","attempt":17,"ev":"held"}`+"\n", line)
+}
+
+// What is written is what is read, and what encoding/json reads.
+func TestLinesAreReadAsWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := Event{
+			T:        rapid.Int64().Draw(t, "t"),
+			Client:   rapid.Int().Draw(t, "client"),
+			Resource: rapid.String().Draw(t, "resource"),
+			Attempt:  rapid.Uint64().Draw(t, "attempt"),
+			Ev:       rapid.SampledFrom(slices.Sorted(maps.Values(kinds))).Draw(t, "ev"),
+			Token:    rapid.SampledFrom([]string{"", "00c0ffee"}).Draw(t, "token"),
+			Until:    rapid.Int64().Draw(t, "until"),
+		}
+		line := e.AppendLine(nil)
+		require.True(t, utf8.Valid(line))
+		var plain Event
+		require.NoError(t, json.Unmarshal(line, &plain))
+		require.Equal(t, e, plain)
+		events, err := all(Read(bytes.NewReader(append(line, line...))))
+		require.NoError(t, err)
+		require.Equal(t, []Event{e, e}, events)
+	})
+}
+
+// all reads to the first error.
+func all(stream func(func(Event, error) bool)) (events []Event, err error) {
+	for e, err := range stream {
+		if err != nil {
+			return events, err
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+const goodLine = `{"t":1,"client":0,"resource":"k","attempt":1,"ev":"start"}` + "\n"
+
+func TestLinesThatCannotBeRead(t *testing.T) {
+	for _, c := range []struct{ text, err string }{
+		{"nonsense\n", "history: line 1: "},
+		{goodLine + "\n", "history: line 2: "},
+		{goodLine + goodLine + `{"t":1,"ev":"won"}` + "\n", `history: line 3: no event is called "won"`},
+		{goodLine + `{"t":1}` + "\n", `line 2: no event is called ""`},
+		{goodLine + `{"t":"1","ev":"start"}` + "\n", "line 2: "},
+		{goodLine + `{"t":1,"client":-1,"attempt":-1,"ev":"start"}` + "\n", "line 2: "},
+		{goodLine + `{"t":1,"resource":"` + strings.Repeat("k", maxLine) + "\"}\n", "line 2: longer than 65536 bytes"},
+	} {
+		events, err := all(Read(strings.NewReader(c.text)))
+		require.ErrorContains(t, err, c.err)
+		require.NotErrorIs(t, err, ErrCut)
+		require.Len(t, events, strings.Count(c.text, goodLine))
+	}
+	events, err := all(Read(iotest.ErrReader(io.ErrClosedPipe)))
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	require.Empty(t, events)
+}
+
+// A process that is killed may leave half a line.
+func TestTheLastLineIsCut(t *testing.T) {
+	for n := 1; n < len(goodLine); n++ {
+		events, err := all(Read(strings.NewReader(goodLine + goodLine[:n])))
+		require.ErrorIs(t, err, ErrCut)
+		require.ErrorContains(t, err, "line 2")
+		require.Len(t, events, 1)
+	}
+	events, err := all(Read(strings.NewReader("")))
+	require.NoError(t, err)
+	require.Empty(t, events)
+}
+
+// A later version's lines have more in them.
+func TestUnknownMembersAreIgnored(t *testing.T) {
+	events, err := all(Read(strings.NewReader(`{"t":1,"node":4,"resource":"k","ev":"start"}` + "\n")))
+	require.NoError(t, err)
+	require.Equal(t, []Event{{T: 1, Resource: "k", Ev: Start}}, events)
+}
+
+func TestReadStopsWhenAsked(t *testing.T) {
+	for range Read(strings.NewReader(goodLine + goodLine)) {
+		break
+	}
+	name := filepath.Join(t.TempDir(), "history")
+	require.NoError(t, os.WriteFile(name, []byte(goodLine+goodLine), 0o600))
+	events, err := all(Open(name))
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+	_, err = all(Open(name + "not there"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// One string is kept for each resource, and not very many.
+func TestNamesAreKeptOnce(t *testing.T) {
+	n := make(names)
+	for i := range 3 * maxNames {
+		n.one(strconv.Itoa(i))
+	}
+	require.LessOrEqual(t, len(n), maxNames)
+}
+
+// Merged, all are in order, each stream's own order is kept for equal times, and the sources are told.
+func TestMerge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const disorder = 20
+		var streams []iterator
+		var want []Event
+		for source := range rapid.IntRange(0, 4).Draw(t, "streams") {
+			var events []Event
+			now := rapid.Int64Range(-50, 50).Draw(t, "begin")
+			for i := range rapid.IntRange(0, 30).Draw(t, "events") {
+				now += rapid.Int64Range(0, 10).Draw(t, "later")
+				events = append(events, Event{T: now - rapid.Int64Range(0, disorder).Draw(t, "late"), Attempt: uint64(i), Source: source})
+			}
+			want = append(want, events...)
+			streams = append(streams, stored(events, nil))
+		}
+		got, err := all(Merge(disorder, streams...))
+		require.NoError(t, err)
+		require.ElementsMatch(t, want, got)
+		require.True(t, slices.IsSortedFunc(got, func(a, b Event) int { return int(a.T - b.T) }))
+		for i := 1; i < len(got); i++ {
+			if got[i].T == got[i-1].T && got[i].Source == got[i-1].Source {
+				require.Greater(t, got[i].Attempt, got[i-1].Attempt)
+			}
+		}
+	})
+}
+
+type iterator = iter.Seq2[Event, error]
+
+// stored is a stream of events whose sources it does not tell, and of an error at its end.
+func stored(events []Event, err error) iterator {
+	return func(yield func(Event, error) bool) {
+		for _, e := range events {
+			e.Source = 0
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// The end of one stream, however it comes, does not end the others.
+func TestMergeGoesOnAfterAnError(t *testing.T) {
+	broken := errors.New("broken")
+	var got []int64
+	var errs []error
+	for e, err := range Merge(0, stored([]Event{{T: 1}, {T: 5}}, broken), stored([]Event{{T: 2}, {T: 9}}, nil)) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		got = append(got, e.T)
+	}
+	require.Equal(t, []int64{1, 2, 5, 9}, got)
+	require.Len(t, errs, 1)
+	require.ErrorIs(t, errs[0], broken)
+	require.ErrorContains(t, errs[0], "stream 0")
+
+	for range Merge(0, stored([]Event{{T: 1}, {T: 5}}, nil), stored([]Event{{T: 2}}, nil)) {
+		break // which stops both
+	}
+}
+
+// A line that comes later than was allowed is told, and left out: what was given out stays in order.
+func TestMergeTellsOfTooMuchDisorder(t *testing.T) {
+	var got []int64
+	var errs []error
+	for e, err := range Merge(3, stored([]Event{{T: 10}, {T: 20}, {T: 17}, {T: 16}, {T: 9}, {T: 30}}, nil)) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		got = append(got, e.T)
+	}
+	require.Equal(t, []int64{10, 16, 17, 20, 30}, got)
+	require.Len(t, errs, 1)
+	require.ErrorIs(t, errs[0], ErrDisorder)
+	require.Equal(t, int64(math.MaxInt64), (&merger{}).certain())
+}

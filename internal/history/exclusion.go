@@ -1,0 +1,219 @@
+package history
+
+import "time"
+
+// An Exclusion finds out whether a resource had two holders at one time. Events are added in order of time, as Merge gives
+// them; memory is bounded by the locks that are held at one moment and by the number of clients, not by the length of the
+// history.
+//
+// A hold lasts from its grant to the earliest of its release, its loss and its `until`, which an extension moves. Both ends
+// are the client's own view and lie within what it could rely on, so two holds that overlap are a violation of exclusion,
+// however late anybody wrote anything down. It also finds what should never be seen: see Fault.
+//
+// The zero value is ready for use.
+type Exclusion struct {
+	// What was seen, to be read at any time.
+	Events, Grants, Extensions int
+	// Empty counts grants that were over when they were told, as those of a client that was stopped: it held nothing.
+	Empty int
+	// Overdue counts locks whose validity was over when they were released, or that nobody ever released.
+	Overdue int
+
+	now       int64
+	holds     map[attempt]*hold  // from the grant to the release, or until nobody will ask any more
+	holders   map[string][]*hold // of each resource, those that may be valid; as a rule one
+	released  recent
+	tokens    reuse
+	sweepAt   int // size of holds at which those that are long over are forgotten
+	found     []accusation
+	uncounted int
+}
+
+// attempt names an attempt over all merged histories.
+type attempt struct {
+	source, client int
+	number         uint64
+}
+
+func attemptOf(e Event) attempt { return attempt{e.Source, e.Client, e.Attempt} }
+
+// hold is a lock that was granted.
+type hold struct {
+	grant Event
+	end   int64 // when its validity ends, or the time of its release
+	over  bool  // lost: what comes later changes nothing
+	after *hold // who was granted it after its validity; nil if nobody was
+}
+
+func (h *hold) validAt(t int64) bool { return t < h.end }
+
+// overdueFor is for how long a hold is remembered after its validity ended: a client that was stopped may yet release it.
+const overdueFor = int64(10 * time.Minute)
+
+// Repeated is how many grants had a token that looked like that of another: 16 in a million do by chance, and only what is
+// too many for chance is a violation (TokenReused).
+func (x *Exclusion) Repeated() int { return x.tokens.repeated }
+
+// Add takes the next event.
+func (x *Exclusion) Add(e Event) {
+	if x.holds == nil {
+		x.holds, x.holders, x.released = make(map[attempt]*hold), make(map[string][]*hold), make(recent)
+		x.now = e.T
+	}
+	x.Events++
+	if e.T < x.now {
+		// Nothing that this check finds is worth anything then.
+		x.accuse(Disorder, nil, &hold{grant: e}, e)
+		return
+	}
+	x.now = e.T
+	switch e.Ev {
+	case Grant:
+		x.grant(e)
+	case Extend:
+		x.extend(e)
+	case Release, Lost:
+		x.end(e)
+	case Released:
+		x.known(e)
+	}
+	x.sweep()
+}
+
+func (x *Exclusion) grant(e Event) {
+	x.Grants++
+	id := attemptOf(e)
+	if h := x.holds[id]; h != nil {
+		x.accuse(GrantedTwice, h, &hold{grant: e}, e)
+		return
+	}
+	if x.released.has(id) {
+		x.accuse(GrantedTwice, nil, &hold{grant: e}, e)
+		return
+	}
+	h := &hold{grant: e, end: e.Until}
+	x.holds[id] = h
+	if e.Until <= e.T {
+		x.Empty++
+		h.end = e.T
+	} else {
+		x.join(h, e)
+	}
+	if first, reused := x.tokens.add(e); reused {
+		x.accuse(TokenReused, &hold{grant: first}, h, e)
+	}
+}
+
+// join makes a hold one of its resource's holders, and accuses it where others are.
+func (x *Exclusion) join(h *hold, by Event) {
+	valid := x.holders[h.grant.Resource][:0]
+	for _, other := range x.holders[h.grant.Resource] {
+		if other.validAt(x.now) {
+			x.accuse(TwoHolders, other, h, by)
+			valid = append(valid, other)
+		} else {
+			other.after = h
+		}
+	}
+	x.holders[h.grant.Resource] = append(valid, h)
+}
+
+func (x *Exclusion) extend(e Event) {
+	x.Extensions++
+	h := x.known(e)
+	switch {
+	case h == nil:
+	case h.over:
+		x.accuse(ExtendedAfterLoss, h, &hold{grant: e}, e)
+	case e.Until < h.end:
+		x.accuse(Shortened, h, &hold{grant: e}, e)
+	case h.validAt(e.T):
+		h.end = e.Until
+	case e.Until > e.T:
+		// A quorum may have extended it in time and told it late: the client can rely on it again only now, but the lock
+		// was held without a gap, so that nobody else can have been granted it.
+		if h.after != nil {
+			x.accuse(ExtendedOver, h.after, &hold{grant: e}, e)
+		}
+		h.end = e.Until
+		x.leave(h)
+		x.join(h, e)
+	}
+}
+
+// end takes a release or a loss. After a release nothing is asked of the hold any more, and after a loss it may yet be
+// released.
+func (x *Exclusion) end(e Event) {
+	h := x.known(e)
+	if h == nil {
+		return
+	}
+	if !h.validAt(e.T) && !h.over {
+		x.Overdue++
+	}
+	h.end, h.over = min(h.end, e.T), true
+	x.leave(h)
+	if e.Ev == Release {
+		delete(x.holds, attemptOf(e))
+		x.released.add(attemptOf(e))
+	}
+}
+
+// known is the hold that an event is about; nil where it was released before, which is harmless (R9), or never granted.
+func (x *Exclusion) known(e Event) *hold {
+	id := attemptOf(e)
+	h := x.holds[id]
+	switch {
+	case h != nil && (h.grant.Resource != e.Resource || e.Token != "" && e.Token != h.grant.Token):
+		x.accuse(OtherLock, h, &hold{grant: e}, e)
+	case h == nil && !x.released.has(id):
+		x.accuse(NoGrant, nil, &hold{grant: e}, e)
+	}
+	return h
+}
+
+// leave takes a hold from its resource's holders.
+func (x *Exclusion) leave(h *hold) {
+	rest := x.holders[h.grant.Resource][:0]
+	for _, other := range x.holders[h.grant.Resource] {
+		if other != h {
+			rest = append(rest, other)
+		}
+	}
+	if len(rest) == 0 {
+		delete(x.holders, h.grant.Resource)
+		return
+	}
+	x.holders[h.grant.Resource] = rest
+}
+
+// sweep forgets holds that ended long ago and that nobody released: their clients are gone. It looks at all of them each
+// time that their number has doubled.
+func (x *Exclusion) sweep() {
+	if len(x.holds) <= x.sweepAt {
+		return
+	}
+	for id, h := range x.holds {
+		if h.end+overdueFor < x.now {
+			if !h.over {
+				x.Overdue++
+			}
+			x.leave(h)
+			delete(x.holds, id)
+		}
+	}
+	x.sweepAt = max(2*len(x.holds), 1024)
+}
+
+// recent is the last attempt of each client that was released, so that an event which comes after a release is not taken for
+// one of a lock that was never granted. One is enough, however long a client is stopped between its release and what it hears
+// of that: a client makes its attempts one after another, with growing numbers, and what follows a release is of the same
+// call. The keys have no number.
+type recent map[attempt]uint64
+
+func (r recent) has(a attempt) bool {
+	last, ok := r[attempt{a.source, a.client, 0}]
+	return ok && last == a.number
+}
+
+func (r recent) add(a attempt) { r[attempt{a.source, a.client, 0}] = a.number }

@@ -1,0 +1,93 @@
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+)
+
+// maxLine bounds a line. A resource has at most 1,024 bytes and its prefix not many more, and a byte may take six in JSON.
+const maxLine = 64 << 10
+
+// ErrCut is what Read ends with when the last line has no end, as that of a process which was killed while it wrote. What
+// stood before it was read.
+var ErrCut = errors.New("history: the last line is cut")
+
+// Read reads a history. An error, which says the line's number and is the last thing that is yielded, comes without an
+// event.
+func Read(r io.Reader) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		lines := bufio.NewReaderSize(r, maxLine)
+		names := make(names)
+		for number := 1; ; number++ {
+			line, err := lines.ReadSlice('\n')
+			if err == io.EOF && len(line) == 0 {
+				return
+			}
+			var e Event
+			switch err {
+			case nil:
+				e, err = parse(line, names)
+			case io.EOF:
+				err = ErrCut
+			case bufio.ErrBufferFull:
+				err = fmt.Errorf("longer than %d bytes", maxLine)
+			}
+			if err != nil {
+				yield(Event{}, fmt.Errorf("history: line %d: %w", number, err))
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Open is Read for a file, which it opens when the reading begins and closes when it ends.
+func Open(name string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		file, err := os.Open(name)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer file.Close()
+		Read(file)(yield)
+	}
+}
+
+// names keeps one string for each resource, so that millions of events do not hold as many copies. It is emptied when it has
+// become large, as with resources that occur once only.
+type names map[string]string
+
+const maxNames = 1 << 16
+
+func (n names) one(s string) string {
+	if known, ok := n[s]; ok {
+		return known
+	}
+	if len(n) >= maxNames {
+		clear(n)
+	}
+	n[s] = s
+	return s
+}
+
+// parse reads one line. Members it does not know are ignored: a later version may have more.
+func parse(line []byte, names names) (Event, error) {
+	var e Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return Event{}, err
+	}
+	kind, ok := kinds[string(e.Ev)]
+	if !ok {
+		return Event{}, fmt.Errorf("no event is called %.20q", e.Ev)
+	}
+	e.Ev, e.Resource = kind, names.one(e.Resource)
+	return e, nil
+}

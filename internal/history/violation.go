@@ -1,0 +1,108 @@
+package history
+
+import (
+	"fmt"
+	"time"
+)
+
+// Fault is what is wrong with a history.
+type Fault string
+
+// The faults. TwoHolders is the one that matters; the others are violations of a rule by themselves, or show that whoever
+// recorded it did so wrongly.
+//
+// A history has only a part of each token's hash. A single TokenReused after few grants may therefore be chance, though chance
+// makes it seen in less than one history in ten thousand: run it again.
+const (
+	TwoHolders        Fault = "two holders at a time"
+	TokenReused       Fault = "a token was granted twice" // R3
+	GrantedTwice      Fault = "an attempt was granted twice"
+	NoGrant           Fault = "extended or released, but never granted"
+	OtherLock         Fault = "another resource or token than was granted"
+	Shortened         Fault = "an extension that ends earlier"           // R10
+	ExtendedAfterLoss Fault = "extended after it was told lost"          // R10
+	ExtendedOver      Fault = "extended although another was granted it" // R10
+	Disorder          Fault = "events out of order: nothing else is certain"
+)
+
+// A Violation is a fault and the events that show it.
+type Violation struct {
+	Fault Fault
+	// First and Second are the two grants, or the grant and the event that is wrong. First is empty where there is none.
+	First, Second Event
+	// From is when the two began to overlap, Overlap for how long both were valid.
+	From    int64
+	Overlap time.Duration
+}
+
+// String names the resource, shortened, and who did what when.
+func (v Violation) String() string {
+	s := fmt.Sprintf("%s: %s: ", v.Second.shown(), v.Fault)
+	if v.First.Ev != "" {
+		s += v.First.who() + ", then "
+	}
+	s += v.Second.who()
+	if v.Overlap > 0 {
+		s += fmt.Sprintf("; both valid for %v from t=%d on", v.Overlap, v.From)
+	}
+	return s
+}
+
+// shownBytes of a resource's name are told.
+const shownBytes = 12
+
+// shown is a resource's name, cut where it is long: whole keys do not belong into what is printed (R27).
+func (e Event) shown() string {
+	if len(e.Resource) <= shownBytes {
+		return fmt.Sprintf("%q", e.Resource)
+	}
+	return fmt.Sprintf("%q…", e.Resource[:shownBytes])
+}
+
+func (e Event) who() string {
+	s := fmt.Sprintf("client %d.%d attempt %d %s at t=%d", e.Source, e.Client, e.Attempt, e.Ev, e.T)
+	if e.Until != 0 {
+		s += fmt.Sprintf(" until %+v", time.Duration(e.Until-e.T))
+	}
+	return s
+}
+
+// accusation is a violation whose overlap is not known before both holds have ended.
+type accusation struct {
+	fault         Fault
+	first, second *hold // first may be nil
+	by            Event
+	from          int64
+}
+
+// maxFound bounds what is kept of a history that is wrong all over.
+const maxFound = 1000
+
+func (x *Exclusion) accuse(f Fault, first, second *hold, by Event) {
+	if len(x.found) == maxFound {
+		x.uncounted++
+		return
+	}
+	x.found = append(x.found, accusation{f, first, second, by, by.T})
+}
+
+// Violations is what was found so far, in order. Of very many only the first are kept; More says how many were not.
+func (x *Exclusion) Violations() (all []Violation) {
+	for _, a := range x.found {
+		v := Violation{Fault: a.fault, Second: a.by, From: a.from}
+		if a.first != nil {
+			v.First = a.first.grant
+		}
+		if a.fault == TwoHolders {
+			v.Overlap = time.Duration(min(a.first.end, a.second.end) - a.from)
+			if v.Overlap <= 0 {
+				continue // the first was released at the very time of the second's grant
+			}
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// More is how many violations were found beyond those that are kept.
+func (x *Exclusion) More() int { return x.uncounted }
