@@ -1,0 +1,53 @@
+package machines
+
+// Broken is what is broken on purpose, to see that the referee finds it. Each is one rule that is not kept, by the simulator's
+// own part of the work or by its servers; the pure machines themselves are broken by testdata/mutants.
+type Broken uint8
+
+func (b Broken) is(other Broken) bool { return b == other }
+
+// What can be broken.
+const (
+	Nothing              Broken = iota
+	QuorumLessOne               // R1
+	QuorumOfLive                // R1: of those that are up, and not of those that are configured
+	WithoutNX                   // R2
+	TokenReused                 // R3: by a retry
+	ElapsedIgnored              // R4: validity counts from the return
+	StartReadLate               // R4: elapsed starts when the answer is there
+	NoDrift                     // R4
+	WallIgnored                 // R4: only the monotonic clock is asked
+	NoReleaseOnFailure          // R7
+	ReleaseOnContext            // R7: none where the caller's context has ended
+	ReleaseOnlyIfGranted        // R7: none where no vote was seen
+	ReleaseOvertakes            // R8: the SET that it undoes
+	NoFence                     // R8
+	FenceUnheard                // R8: a refused CLIENT KILL is taken for a kill
+	FenceLate                   // R8: debts are paid and commands are sent before it
+	DebtForgotten               // R8
+	ErrorsSettle                // R8: an error ends a debt
+	PlainDEL                    // R9
+	ShorteningExtension         // R10
+	LateExtension               // R10: counts although the old validity has ended
+	HealingIsProof              // R10: on a quarantined node
+	RenewalFromReply            // R10: the validity counts from the reply to the renewal
+	ContextLate                 // R13: ends 20 ms after the validity, as by somebody's reply
+	ClocksUnread                // R15: a hold is asked, and does not read the clocks
+	NullIsOK                    // R17
+	LateVotesCount              // R17: after the decision
+	NoQuarantine                // R23
+	ShortQuarantine             // R23: half as long
+	SealOfAnother               // R23: a seal counts whatever process it is of
+	brokenEnd
+)
+
+var brokenNames = [...]string{
+	"nothing", "quorum less one", "quorum of those that are up", "no NX", "token reused", "elapsed ignored", "start read late",
+	"no drift", "wall clock ignored", "no release on failure", "release on the caller's context", "release only where granted",
+	"release overtakes the SET", "no fence", "fence unheard", "late fence", "debt forgotten", "an error settles",
+	"plain DEL", "extension shortens", "late extension counts", "healing is proof", "renewal counts from its reply",
+	"context ends late", "clocks unread", "null is OK", "late votes count", "no quarantine", "short quarantine",
+	"seal of another process",
+}
+
+func (b Broken) String() string { return brokenNames[b] }

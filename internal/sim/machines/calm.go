@@ -1,0 +1,101 @@
+package machines
+
+import (
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// calm ends all faults, and has everybody come to an end with what they are about.
+func (w *world) calm() {
+	if w.stopping {
+		return
+	}
+	w.stopping = true
+	w.step("all faults are over")
+	for _, m := range w.mends {
+		m.now()
+	}
+	for i, p := range w.processes {
+		if p == nil {
+			newProcess(w, i, false).start() // it would have begun later
+			continue
+		}
+		for _, k := range p.workers {
+			if k.letGo != nil {
+				k.letGo()
+			}
+		}
+	}
+	// A node that was out has to wait a second, and two more if it has used up its dials; a watch lasts as long as a lock and
+	// its drift, on the slowest clock; and so does a key that nobody released, on a server that was turned back.
+	rest := 4*time.Second + w.plan.dialTimeout
+	lives := w.plan.ttl + w.plan.ttl/50 + 50*ms
+	for _, s := range w.servers {
+		lives += s.turnedBack
+	}
+	w.after(rest+2*lives, w.atRest)
+}
+
+// atRest is liveness: some time after the last fault every node counts for everybody, nothing is owed, and locks are granted.
+func (w *world) atRest() {
+	for _, p := range w.processes {
+		for _, m := range p.members {
+			switch {
+			case m.life.State != pure.Up:
+				w.violate("liveness", "node %d of process %d is %v", m.index, p.index, m.life.State)
+			case m.trust.Need > 0 && !m.trust.Trusted:
+				w.violate("liveness", "node %d of process %d is quarantined: %s", m.index, p.index, m.trust.Why)
+			case len(m.ledger.Debts) > 0:
+				w.violate("liveness", "node %d of process %d owes %d releases", m.index, p.index, len(m.ledger.Debts))
+			}
+		}
+		if len(p.open) > 0 {
+			w.violate("R28", "process %d has %d rounds that were never decided", p.index, len(p.open))
+		}
+	}
+	w.probe(0)
+}
+
+// probe has each process get each lock once, one after the other.
+func (w *world) probe(n int) {
+	if w.over {
+		return
+	}
+	if n == len(w.processes)*w.plan.resources {
+		w.after(time.Second, w.last)
+		return
+	}
+	p := w.processes[n%len(w.processes)]
+	k := p.workers[0]
+	t := &wish{resource: n / len(w.processes), ttl: w.plan.ttl, ends: pure.Never, slept: p.slept, triesMax: 1}
+	t.probe = func(granted bool) {
+		if !granted {
+			w.violate("liveness", "process %d does not get resource %d, which nobody has", p.index, t.resource)
+			w.over = true // though only another rule is judged
+			return
+		}
+		w.after(100*ms, func() { w.probe(n + 1) })
+	}
+	k.try(t)
+}
+
+// last is R28: nothing is left.
+func (w *world) last() {
+	for _, s := range w.servers {
+		for resource := range s.keys {
+			if a := s.look(resource); a != nil {
+				w.violate("R28", "server %d has the key of attempt %d at the end", s.index, a.index)
+			}
+		}
+	}
+	for _, p := range w.processes {
+		p.closed = true
+		for _, m := range p.members {
+			if len(m.ledger.Debts)+len(p.open) > 0 {
+				w.violate("R28", "process %d has something left to do at the end", p.index)
+			}
+		}
+	}
+	w.over = true
+}

@@ -1,0 +1,98 @@
+package machines
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// What a process can ask of a server.
+type operation uint8
+
+const (
+	hello     operation = iota // the handshake
+	kill                       // CLIENT KILL of an older connection
+	set                        // SET NX PX
+	release                    // compare and delete
+	extend                     // compare and lengthen
+	heal                       // the same, or set again
+	load                       // SCRIPT LOAD
+	lookSeal                   // GET of the seal
+	writeSeal                  // the script that writes it
+)
+
+// script reports that the command names a script.
+func (o operation) script() bool { return o == release || o == extend || o == heal || o == writeSeal }
+
+// A command is what goes over the wire. All servers share it, and the referee writes down what they did with it.
+type command struct {
+	op      operation
+	attempt *attempt // whose token it is
+	ttl     time.Duration
+	target  *wire // of kill
+	seal    pure.Seal
+
+	// For the referee.
+	sent    instant       // when it was first put on a wire, by the process' clocks
+	granted multiplex.Set // where the key was set or lengthened for it
+}
+
+// An attempt is one try to get a lock, with its token. The referee knows all of it.
+type attempt struct {
+	index    int // in world.attempts
+	token    uint64
+	resource int
+	process  *process
+	started  time.Duration // true time
+	asks     []*command    // SETs, extensions and healings
+	over     bool          // it ended without the lock, or the lock was released or given up
+	ended    time.Duration // when
+	released multiplex.Set // servers that executed a release of it
+	due      time.Duration // until when keys were to live that it was given, if nobody turned a clock
+	kept     bool          // it was given up without a release: its keys may stay for their TTL
+}
+
+func (w *world) newAttempt(p *process, resource int, token uint64) *attempt {
+	a := &attempt{index: len(w.attempts), token: token, resource: resource, process: p, started: w.now}
+	w.attempts = append(w.attempts, a)
+	return a
+}
+
+// newToken is one that was never used.
+func (w *world) newToken() uint64 {
+	w.tokens++
+	return w.tokens
+}
+
+// encoded is a release as a ledger has it.
+func (a *attempt) encoded() []byte { return binary.BigEndian.AppendUint64(nil, uint64(a.index)) }
+
+func (w *world) decoded(release string) *attempt {
+	return w.attempts[binary.BigEndian.Uint64([]byte(release))]
+}
+
+// A reply is what a server says.
+type reply struct {
+	kind replyKind
+	n    int
+	run  int64
+	seal pure.Sighting
+}
+
+type replyKind uint8
+
+const (
+	isOK       replyKind = iota // +OK, and whatever else answers a command that has one good answer
+	isNull                      // null
+	isInteger                   // n
+	isError                     // -OOM, -BUSY, -NOPERM …
+	isNoScript                  // -NOSCRIPT
+)
+
+// bit is the set of one node.
+func bit(node int) multiplex.Set { return 1 << uint(node) }
+
+// all is the set of all n nodes.
+func all(n int) multiplex.Set { return 1<<uint(n) - 1 }

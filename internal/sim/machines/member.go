@@ -1,0 +1,545 @@
+package machines
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A member is one node as a process sees it: what multiplex's node is. Its life, its ledger and its trust are the real ones;
+// that they are fed in the right order is re-stated here.
+type member struct {
+	process *process
+	server  *server
+	index   int
+
+	life   pure.Life
+	ledger pure.Ledger
+	trust  pure.Trust
+	looks  looks
+
+	wire      *wire
+	run       string     // what the process there said its name is; "" where it may not be asked
+	awaited   []expected // reply k belongs to command k (R16)
+	exchanges int        // before the join: each has a time
+	inspected bool       // the seal was looked at, once for each connection
+	batch     []*pure.Debt
+	answers   []bool
+	forgot    bool // the node lost its scripts
+	loading   bool // and gets them again
+
+	previous  previous
+	replyTime time.Duration // smoothed
+	excused   time.Duration // until then its silence is our own
+	armed     time.Duration // when the watch looks next
+	upSince   time.Duration // true time, for the referee
+	fencedAt  time.Duration // true time of the last fence, whatever came of it, for the referee
+	dials     int
+}
+
+// previous is what fencing needs to know of the connection before (R8).
+type previous struct {
+	wire          *wire
+	run           string
+	end, unfenced uint64
+	since         time.Duration
+}
+
+// A purpose says what a command on a wire is for, and so what its reply means.
+type purpose uint8
+
+const (
+	shake     purpose = iota // the handshake
+	fence                    // CLIENT KILL
+	owed                     // a debt, before the join
+	inspect                  // the seal, before the join
+	vote                     // a round's
+	again                    // a round's, after its script was loaded
+	payment                  // a debt, beside the log
+	look                     // the seal
+	tell                     // the seal, written
+	loadAgain                // the scripts
+)
+
+type expected struct {
+	purpose  purpose
+	cmd      *command
+	round    *round
+	debt     *pure.Debt
+	at       time.Duration
+	watched  time.Duration // of tell
+	verified bool          // of look
+	cured    bool          // of payment: it was sent again, behind the scripts
+}
+
+func newMember(p *process, index int, s *server) *member {
+	m := &member{process: p, server: s, index: index, life: pure.NewLife(), armed: pure.Never}
+	m.ledger = pure.Ledger{Limit: p.world.plan.debtsMost, Drift: drift}
+	need := pure.NeedFor(p.maxTTL, drift)
+	switch {
+	case p.world.broken.is(NoQuarantine):
+		need = 0
+	case p.world.broken.is(ShortQuarantine):
+		need /= 2
+	}
+	if need > 0 && !s.durable {
+		m.trust.Need = need
+		p.quarantined |= bit(index) // fresh processes obey it too (R23)
+	}
+	return m
+}
+
+// step feeds an event to the node's life, and does what it says.
+func (m *member) step(e pure.LifeEvent) {
+	p := m.process
+	var act pure.LifeAction
+	m.life, act = m.life.On(e, p.now(), p.jitter())
+	p.world.step("process %d node %d: life event %d, now in state %d", int64(p.index), int64(m.index), int64(e), int64(m.life.State))
+	switch act {
+	case pure.ToDial:
+		m.dial()
+	case pure.ToFence:
+		m.fence()
+	case pure.ToPay:
+		m.pay()
+	case pure.ToWait:
+		p.after(m.life.Wait, func() { m.step(pure.Waited) })
+	}
+}
+
+// send puts a command on the wire, and its reply among those that are awaited.
+func (m *member) send(e expected) {
+	if e.cmd.sent == (instant{}) {
+		e.cmd.sent = m.process.clocks()
+	}
+	m.awaited = append(m.awaited, e)
+	if m.process.world.broken.is(ReleaseOvertakes) && e.purpose == vote && e.cmd.op == release {
+		m.wire.overtake(e.cmd)
+		return
+	}
+	m.wire.send(e.cmd)
+}
+
+func (m *member) dial() {
+	p, w := m.process, m.process.world
+	m.dials++
+	c := &wire{link: p.link(m.index), process: p, server: m.server, member: m}
+	m.wire, m.awaited = c, nil
+	m.patience()
+	if c.link.refused > 0 || m.server.down > 0 {
+		w.after(2*c.link.travel(), func() { p.run(func() { m.died(c) }) })
+		return
+	}
+	m.send(expected{purpose: shake, cmd: &command{op: hello}})
+}
+
+// patience bounds each exchange before the join.
+func (m *member) patience() {
+	m.exchanges++
+	c, n := m.wire, m.exchanges
+	m.process.after(m.process.world.plan.dialTimeout, func() {
+		if m.wire == c && m.exchanges == n && m.life.State != pure.Up {
+			m.lost()
+		}
+	})
+}
+
+// lost ends a connection that died before it joined.
+func (m *member) lost() {
+	m.wire.breakOff()
+	for _, d := range m.batch {
+		m.ledger.Recall(d)
+	}
+	m.wire, m.awaited, m.batch, m.loading = nil, nil, nil, false
+	m.exchanges++
+	m.step(pure.DialFailed)
+}
+
+// died is the end of a connection, as the process learns of it.
+func (m *member) died(c *wire) {
+	switch {
+	case m.wire != c:
+	case m.life.State == pure.Up:
+		m.bury()
+	default:
+		m.lost()
+	}
+}
+
+// shook is the end of a handshake.
+func (m *member) shook(r reply) {
+	m.run = ""
+	if r.run != 0 {
+		m.run = strconv.FormatInt(r.run, 10)
+	}
+	before := m.trust
+	m.trust = m.trust.Meet(m.run, m.process.now())
+	if before.Met && before.Run != m.trust.Run {
+		m.process.debut = pure.Debut{} // it is not that new any more
+	}
+	m.judgeTrust()
+	m.step(pure.Dialed)
+}
+
+// fence makes sure that nothing which the connection before carried is executed any more (R8).
+func (m *member) fence() {
+	broken := m.process.world.broken
+	switch {
+	case m.previous.run != "" && m.run != "" && m.previous.run != m.run, broken.is(NoFence):
+		m.fenced(true) // that process is dead
+		return
+	case broken.is(FenceLate):
+		m.fenceLate()
+		return
+	}
+	m.send(expected{purpose: fence, cmd: &command{op: kill, target: m.previous.wire}})
+	m.patience()
+	m.process.world.report.Count("fences", 1)
+}
+
+// fenceLate is what must not be: to pay debts and to join while older commands may still be executed.
+func (m *member) fenceLate() {
+	c, target := m.wire, m.previous.wire
+	m.process.after(100*ms, func() {
+		if m.wire == c && m.life.State == pure.Up {
+			m.send(expected{purpose: loadAgain, cmd: &command{op: kill, target: target}, at: m.process.now()})
+		}
+	})
+	m.fenced(true)
+}
+
+func (m *member) fenced(certain bool) {
+	p := m.process
+	m.fencedAt = p.world.now
+	if c := m.previous.wire; c.fenced == 0 {
+		c.fenced = p.world.now
+	}
+	certain = certain || p.world.broken.is(FenceUnheard)
+	if !certain {
+		m.previous.unfenced, m.previous.since = m.previous.end, p.now()
+		p.world.report.Count("fences refused", 1)
+	}
+	for _, d := range m.ledger.Debts {
+		m.ledger.FenceDebt(d, p.now(), certain)
+	}
+	m.step(pure.Fenced)
+}
+
+// paymentsAtOnce is how many debts travel together.
+const paymentsAtOnce = 256
+
+func (m *member) releaseOf(d *pure.Debt) *command {
+	return &command{op: release, attempt: m.process.world.decoded(d.Command), ttl: 0}
+}
+
+// pay sends what is owed before the node joins.
+func (m *member) pay() {
+	for _, d := range m.ledger.Debts {
+		m.ledger.StartDebt(d, m.process.now())
+	}
+	m.inspected = false
+	m.payMore()
+}
+
+func (m *member) payMore() {
+	p := m.process
+	m.ledger.Expire(p.now())
+	m.batch = m.ledger.Take(nil, p.now(), paymentsAtOnce)
+	m.answers, m.forgot = nil, false
+	if len(m.batch) == 0 {
+		m.payEnds(true)
+		return
+	}
+	for _, d := range m.batch {
+		m.send(expected{purpose: owed, debt: d, cmd: m.releaseOf(d)})
+	}
+	m.patience()
+}
+
+// owedAnswer is the reply to one of a batch; they are settled all at once.
+func (m *member) owedAnswer(r reply) {
+	m.answers = append(m.answers, m.settles(r))
+	m.forgot = m.forgot || r.kind == isNoScript
+	if len(m.answers) < len(m.batch) {
+		return
+	}
+	for i, d := range m.batch {
+		m.ledger.Settle(d, m.answers[i], m.process.now())
+	}
+	m.process.world.report.Count("debts paid before the join", len(m.batch))
+	m.batch = nil
+	if m.forgot {
+		m.lost() // the next handshake loads them again (R24)
+		return
+	}
+	m.payEnds(false)
+}
+
+// awaitsReleaseOf reports that a release of an attempt is under way, or its answer is.
+func (m *member) awaitsReleaseOf(a *attempt) bool {
+	return slices.ContainsFunc(m.awaited, func(e expected) bool { return e.cmd.op == release && e.cmd.attempt == a })
+}
+
+// settles reports that a reply ends a debt: an integer (R8).
+func (m *member) settles(r reply) bool {
+	return r.kind == isInteger || m.process.world.broken.is(ErrorsSettle)
+}
+
+// payEnds looks at the seal, once, and joins; or waits and pays again.
+func (m *member) payEnds(idle bool) {
+	p := m.process
+	if !m.inspected {
+		m.inspected = true
+		if m.trust.Need > 0 {
+			m.send(expected{purpose: inspect, cmd: &command{op: lookSeal}})
+			m.patience()
+			return
+		}
+	}
+	switch {
+	case m.join():
+	case idle:
+		c := m.wire
+		p.after(pure.RefusedFirst, func() {
+			if m.wire == c && m.life.State == pure.Paying {
+				m.payMore()
+			}
+		})
+	default:
+		m.payMore()
+	}
+}
+
+// join lets the node into the log at its head, unless it owes too much.
+func (m *member) join() bool {
+	p := m.process
+	if m.ledger.Full() || m.ledger.Due(p.now(), paymentsAtOnce+1) > paymentsAtOnce {
+		return false
+	}
+	m.step(pure.Paid)
+	m.upSince = p.world.now
+	m.judgeTrust()
+	p.live |= bit(m.index)
+	m.arm(p.now() + 5*ms)
+	m.payBeside()
+	p.tryDebut()
+	return true
+}
+
+// reply is what came over a wire; it belongs to the oldest command there.
+func (m *member) reply(c *wire, cmd *command, r reply) {
+	if m.wire != c {
+		return
+	}
+	e := m.awaited[0]
+	if e.cmd != cmd && m.process.world.broken != ReleaseOvertakes {
+		panic("machines: a reply in another's place") // of the simulator's own order
+	}
+	m.awaited = m.awaited[1:]
+	switch e.purpose {
+	case shake:
+		m.shook(r)
+	case fence:
+		m.fenced(r.kind == isInteger)
+	case owed:
+		m.owedAnswer(r)
+	case inspect:
+		m.looks = looks{next: m.process.now() + lookFirst, delay: lookFirst}
+		m.sight(r, false)
+		m.payEnds(false)
+	case vote:
+		m.voteReply(e.round, r)
+	case again:
+		m.count(e.round, r)
+	case payment:
+		m.paidBy(e, r)
+	case look:
+		m.looked(e, r)
+	case tell:
+		m.told(e, r)
+	case loadAgain:
+		m.loading = false
+	}
+}
+
+// voteReply is the reply to a round's command.
+func (m *member) voteReply(r *round, got reply) {
+	if got.kind == isNoScript && m.cure(r) {
+		return // the vote comes with the reply to the repeated command
+	}
+	spent := m.process.now() - r.at
+	if m.replyTime == 0 {
+		m.replyTime = spent
+	}
+	m.replyTime += (spent - m.replyTime) / 8
+	m.count(r, got)
+}
+
+// cure sends the scripts and then the command again, on the same connection (R24).
+func (m *member) cure(r *round) bool {
+	m.cureScripts()
+	if r.cmd.op == heal {
+		return false // it must not come behind the release that stood behind it
+	}
+	m.send(expected{purpose: again, round: r, cmd: r.cmd, at: m.process.now()})
+	m.process.world.report.Count("cures", 1)
+	return true
+}
+
+func (m *member) cureScripts() {
+	if !m.loading {
+		m.loading = true
+		m.send(expected{purpose: loadAgain, cmd: &command{op: load}, at: m.process.now()})
+	}
+	m.arm(m.process.now() + 5*ms)
+}
+
+// count turns a reply into this node's vote. A release that an integer did not answer is owed (R8).
+func (m *member) count(r *round, got reply) {
+	v := judgeReply(r.cmd.op, got)
+	if v == multiplex.Refused && r.cmd.op == set && m.process.world.broken.is(NullIsOK) {
+		v = multiplex.Granted
+	}
+	if v == multiplex.Failed {
+		if r.owedBy(m.index) {
+			m.owe(r, m.process.now()+pure.RefusedFirst)
+		}
+		r.vote(m.index, v)
+		return
+	}
+	if r.receipt.pos < m.previous.unfenced && r.owedBy(m.index) {
+		m.doubt(r)
+	}
+	if v == multiplex.Restored {
+		v = multiplex.Granted
+		if (r.discounted | m.process.quarantined).Has(m.index) && !m.process.world.broken.is(HealingIsProof) {
+			v = multiplex.Refused // somebody else may have been given what it has forgotten (R10, R23)
+		}
+	}
+	r.vote(m.index, v)
+}
+
+// judgeReply is what a reply means, as redlock's judges say (R16, R17).
+func judgeReply(op operation, r reply) multiplex.Vote {
+	switch {
+	case op == set && r.kind == isOK, r.kind == isInteger && r.n == 1:
+		return multiplex.Granted
+	case op == set && r.kind == isNull, r.kind == isInteger && r.n == 0:
+		return multiplex.Refused
+	case r.kind == isInteger && r.n == 2:
+		return multiplex.Restored
+	default:
+		return multiplex.Failed
+	}
+}
+
+// owe notes a release that this node has not confirmed.
+func (m *member) owe(r *round, due time.Duration) {
+	p := m.process
+	if p.world.broken.is(DebtForgotten) {
+		return
+	}
+	m.ledger.Longest = p.longest
+	d := m.ledger.Add(r.cmd.attempt.encoded(), r.ttl, due)
+	p.world.report.Count("debts", 1)
+	if r.receipt.pos < m.previous.unfenced {
+		d.Repeat, d.Delay = true, pure.RepeatFirst // its SET may still come
+	}
+	if !p.live.Has(m.index) {
+		d.Until = 0 // its time begins with the next connection
+		m.ledger.Plan(d)
+		return
+	}
+	d.Until = m.ledger.End(d, p.now())
+	m.ledger.Plan(d)
+	m.arm(due)
+	if m.ledger.Full() {
+		m.shed()
+	}
+}
+
+// doubt notes a release that was answered, but whose SET was written to a connection that could not be killed and may still
+// execute it.
+func (m *member) doubt(r *round) {
+	p := m.process
+	until := m.previous.since + m.ledger.Life(r.ttl)
+	if p.now() >= until {
+		return
+	}
+	d := m.ledger.Add(r.cmd.attempt.encoded(), r.ttl, p.now()+pure.RepeatFirst)
+	d.Repeat, d.Delay, d.Until = true, pure.RepeatFirst*pure.RepeatTimes, max(d.Until, until)
+	m.ledger.Plan(d)
+	m.arm(d.Due)
+}
+
+// payBeside sends the debts that are due on a node that is up.
+func (m *member) payBeside() {
+	m.ledger.Expire(m.process.now())
+	for _, d := range m.ledger.Take(nil, m.process.now(), paymentsAtOnce) {
+		m.send(expected{purpose: payment, debt: d, cmd: m.releaseOf(d), at: m.process.now()})
+	}
+}
+
+// paidBy is the reply to a debt that was sent beside the log.
+func (m *member) paidBy(e expected, r reply) {
+	d := e.debt
+	if r.kind == isNoScript && m.life.State == pure.Up {
+		m.cureScripts()
+		if !e.cured {
+			m.send(expected{purpose: payment, debt: d, cmd: m.releaseOf(d), at: m.process.now(), cured: true})
+			return
+		}
+	}
+	m.ledger.Settle(d, m.settles(r), m.process.now())
+	if d.Index >= 0 {
+		m.arm(d.Due)
+		return
+	}
+	m.process.world.report.Count("debts paid beside", 1)
+}
+
+// unlive stops giving the node new rounds.
+func (m *member) unlive() {
+	m.process.live &^= bit(m.index)
+	m.process.debut = m.process.debut.Part()
+}
+
+// shed breaks the connection from here (R26).
+func (m *member) shed() {
+	if m.life.State != pure.Up {
+		return
+	}
+	m.process.world.report.Count("sheds", 1)
+	m.unlive()
+	m.step(pure.Broke)
+	m.bury()
+}
+
+// bury ends a connection's part in the log: everything in flight fails as unknown, each exactly once (R16).
+func (m *member) bury() {
+	m.unlive()
+	m.wire.breakOff()
+	c, unanswered := m.wire, m.awaited
+	m.wire, m.awaited, m.loading = nil, nil, false
+	m.looks.asking, m.looks.writing = false, false
+	for _, e := range unanswered {
+		switch e.purpose {
+		case vote, again:
+			if e.round.owedBy(m.index) {
+				m.owe(e.round, m.process.now())
+			}
+			e.round.vote(m.index, multiplex.Failed)
+		case payment:
+			m.ledger.Recall(e.debt)
+		}
+	}
+	if len(unanswered) == 0 {
+		m.step(pure.Died)
+		return
+	}
+	m.previous.wire, m.previous.run, m.previous.end = c, m.run, m.process.head
+	m.step(pure.DiedOwing)
+}

@@ -1,0 +1,209 @@
+package machines
+
+import (
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A process is one client with its group of connections: what a redlock.Client and its multiplex.Group are, re-stated around
+// the pure machines, and what can happen to a process: it is stopped, suspended, killed, and its wall clock is turned.
+type process struct {
+	world      *world
+	index      int
+	mono, wall clock
+	slept      time.Duration // all in all
+	dead       bool          // killed: whatever was to run in it does not
+	closed     bool
+	frozen     int       // faults that keep it from running
+	backlog    []waiting // what it does when it goes on
+	goesSince  time.Duration
+
+	// What multiplex.Group has.
+	members     []*member
+	size        int
+	quorum      int
+	live        multiplex.Set
+	quarantined multiplex.Set // whether or not they are live
+	head        uint64        // position of the next round in the log
+	longest     time.Duration // TTL asked for so far
+	maxTTL      time.Duration
+	debut       pure.Debut
+
+	quorumTime time.Duration // smoothed, for retries
+	workers    []*worker
+	open       []*round // undecided
+}
+
+// A waiting thing is to be done when the process goes on: a reply to be read, or a timer to be seen to.
+type waiting struct {
+	do    func()
+	timer bool
+}
+
+func newProcess(w *world, index int, declaredNew bool) *process {
+	p := &process{world: w, index: index, size: w.plan.nodes, quorum: multiplex.Quorum(w.plan.nodes), goesSince: w.now}
+	rate := w.plan.rate(w.random)
+	p.mono = clock{ppm: rate, base: w.span(time.Minute), since: w.now}
+	p.wall = clock{ppm: rate, base: w.span(time.Hour), since: w.now}
+	if w.plan.quarantine {
+		p.maxTTL = w.plan.ttl
+		p.debut.Open = declaredNew
+	}
+	for i, s := range w.servers {
+		p.members = append(p.members, newMember(p, i, s))
+	}
+	w.processes[index] = p
+	for i := range w.plan.workers {
+		p.workers = append(p.workers, &worker{process: p, index: i})
+	}
+	return p
+}
+
+// start begins to connect, and to work.
+func (p *process) start() {
+	for i, m := range p.members {
+		p.world.disturb(p.link(i))
+		m.step(pure.Started)
+	}
+	for _, k := range p.workers {
+		k.rest()
+	}
+}
+
+func (p *process) link(node int) *link { return p.world.links[p.index][node] }
+
+// now is the process' monotonic clock, from which all its timers count.
+func (p *process) now() time.Duration { return p.mono.at(p.world.now) }
+
+// clocks is a reading of all its clocks.
+func (p *process) clocks() instant {
+	return instant{timeOf(p.now(), p.wall.at(p.world.now)), p.slept}
+}
+
+// run has the process do something now, or when it goes on.
+func (p *process) run(do func()) { p.runAs(do, false) }
+
+func (p *process) runAs(do func(), timer bool) {
+	switch {
+	case p.dead:
+	case p.frozen > 0:
+		p.backlog = append(p.backlog, waiting{do, timer})
+	default:
+		do()
+	}
+}
+
+// after is a timer, on the monotonic clock.
+func (p *process) after(d time.Duration, do func()) { p.wake(p.now()+d, do) }
+
+func (p *process) wake(due time.Duration, do func()) {
+	if p.mono.still {
+		p.backlog = append(p.backlog, waiting{func() { p.wake(due, do) }, true})
+		return
+	}
+	p.world.at(p.mono.when(due, p.world.now), func() {
+		if p.now() < due { // it was suspended meanwhile
+			p.wake(due, do)
+			return
+		}
+		p.runAs(do, true)
+	})
+}
+
+// freeze is SIGSTOP: nothing runs, clocks go on. What comes waits, in the sockets and in the timers.
+func (p *process) freeze() { p.frozen++ }
+
+// thaw lets it go on, and everything that has waited happens at once. Replies that are there are read before timers are seen
+// to, or not: who runs first is the scheduler's choice.
+func (p *process) thaw() {
+	p.frozen--
+	if p.frozen > 0 || p.dead {
+		return
+	}
+	p.goesSince = p.world.now
+	p.world.referee.firstQuestion(p)
+	for _, m := range p.members {
+		m.excused = p.now()
+	}
+	all := p.backlog
+	p.backlog = nil
+	if p.world.oneIn(2) {
+		all = repliesFirst(all)
+	}
+	for _, next := range all {
+		p.runAs(next.do, next.timer)
+	}
+}
+
+func repliesFirst(all []waiting) []waiting {
+	ordered := make([]waiting, 0, len(all))
+	for _, timers := range [...]bool{false, true} {
+		for _, next := range all {
+			if next.timer == timers {
+				ordered = append(ordered, next)
+			}
+		}
+	}
+	return ordered
+}
+
+// die is SIGKILL: the kernel ends its connections, and its keys stay for their TTL.
+func (p *process) die() {
+	p.dead, p.backlog = true, nil
+	for _, m := range p.members {
+		if m.wire != nil {
+			m.wire.breakOff()
+		}
+	}
+	for _, a := range p.world.attempts {
+		if a.process == p && !a.over {
+			a.over, a.kept, a.ended = true, true, p.world.now
+		}
+	}
+	p.world.referee.died(p)
+}
+
+// counting are the nodes whose grants make a lock.
+func (p *process) counting() multiplex.Set { return p.live &^ p.quarantined }
+
+// jitter is uniform in [0, 1).
+func (p *process) jitter() float64 { return p.world.random.Float64() }
+
+// learn smooths the time to a quorum, from which retries take their pace.
+func (p *process) learn(spent time.Duration) {
+	if p.quorumTime == 0 {
+		p.quorumTime = spent
+	}
+	p.quorumTime += (spent - p.quorumTime) / 8
+}
+
+// eachWatched calls a function for each node that is not durable.
+func (p *process) eachWatched(do func(*member)) {
+	for _, m := range p.members {
+		if m.trust.Need > 0 {
+			do(m)
+		}
+	}
+}
+
+// tryDebut goes on with a deployment that was declared new.
+func (p *process) tryDebut() {
+	if !p.debut.Open || p.live != all(p.size) {
+		return
+	}
+	if !p.debut.Verifying {
+		p.debut.Verifying, p.debut.Clean = true, 0
+		for _, m := range p.members {
+			if m.server.durable {
+				p.debut.Clean |= uint16(bit(m.index))
+			}
+		}
+		p.eachWatched((*member).look)
+	}
+	if p.debut.Clean == uint16(all(p.size)) {
+		p.debut = pure.Debut{}
+		p.eachWatched(func(m *member) { m.writeSeal(m.trust.Need) })
+	}
+}

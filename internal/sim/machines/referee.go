@@ -1,0 +1,323 @@
+package machines
+
+import (
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A referee sees everything: true time, what each server did with each command, and what each process believes. It judges what
+// is promised, and nothing else; what processes do to keep it is none of its business.
+type referee struct {
+	world  *world
+	claims [][]*claim // by resource: who believes to hold it, or did
+}
+
+// A claim is one lock or hold in the eyes of its holder.
+type claim struct {
+	worker  *worker
+	attempt *attempt
+	holder  holder
+	hold    *hold // nil for a plain lock
+	gaveUp  bool  // or its process is dead: nobody works under it any more
+}
+
+// A holder says how long its lock is still certain to be its own, by its own clocks.
+type holder interface{ left() time.Duration }
+
+// granted is a new claim.
+func (r *referee) granted(c *claim) {
+	resource := c.attempt.resource
+	r.claims[resource] = append(r.claims[resource], c)
+	r.validity(c, false)
+	r.exclusion(resource)
+	r.willBeTold(c)
+}
+
+// extended is a plain lock that was extended. late says that its old validity was over by then.
+func (r *referee) extended(a *attempt, longer *lock, late bool) {
+	if late {
+		r.world.violate("R10", "an extension counts that came after the old validity had ended")
+	}
+	if c := r.claimOf(a); c != nil {
+		c.holder = longer
+		r.validity(c, true)
+		r.exclusion(a.resource)
+	}
+}
+
+// prolonged is a hold that was renewed. late says that its old validity was over by then.
+func (r *referee) prolonged(h *hold, late bool) {
+	if late {
+		r.world.violate("R10", "a renewal of attempt %d counts that came after the old validity had ended", h.attempt.index)
+	}
+	if c := r.claimOf(h.attempt); c != nil {
+		r.validity(c, true)
+		r.exclusion(h.attempt.resource)
+		r.willBeTold(c)
+	}
+}
+
+func (r *referee) claimOf(a *attempt) *claim {
+	for _, c := range r.claims[a.resource] {
+		if c.attempt == a && !c.gaveUp {
+			return c
+		}
+	}
+	return nil
+}
+
+// gaveUp comes before the release, from when on others may hold the lock.
+func (r *referee) gaveUp(a *attempt) {
+	for _, c := range r.claims[a.resource] {
+		c.gaveUp = c.gaveUp || c.attempt == a
+	}
+}
+
+func (r *referee) died(p *process) {
+	for _, claims := range r.claims {
+		for _, c := range claims {
+			c.gaveUp = c.gaveUp || c.worker.process == p
+		}
+	}
+}
+
+// exclusion is the one property that matters: at most one holder at a time. Two validities that overlap overlap from the
+// moment on at which the later of them began, or was prolonged, so it is asked then.
+func (r *referee) exclusion(resource int) {
+	claims := r.claims[resource]
+	kept := claims[:0]
+	for _, c := range claims {
+		if !c.gaveUp && c.holder.left() > 0 {
+			kept = append(kept, c)
+		}
+	}
+	clear(claims[len(kept):])
+	r.claims[resource] = kept
+	if len(kept) > 1 {
+		a, b := kept[0], kept[1]
+		r.world.violate("exclusion", "attempt %d of process %d has resource %d for another %v, and attempt %d of process %d for %v",
+			a.attempt.index, a.worker.process.index, resource, a.holder.left(),
+			b.attempt.index, b.worker.process.index, b.holder.left())
+	}
+}
+
+// validity is R4: the claim must rest on a command that a quorum executed, and must not reach further than that command's TTL
+// less the drift, from when its first byte was sent. And what is granted must be valid when the caller gets it.
+func (r *referee) validity(c *claim, prolonged bool) {
+	w := r.world
+	p := c.worker.process
+	if c.holder.left() <= 0 && !prolonged {
+		w.violate("R4", "attempt %d was granted with a validity of %v", c.attempt.index, c.holder.left())
+		return
+	}
+	now := p.clocks()
+	left := c.holder.left()
+	for _, ask := range c.attempt.asks {
+		if ask.granted.Len() < multiplex.Quorum(p.size) {
+			continue
+		}
+		end := ask.sent.add(ask.ttl - time.Duration(drift*float64(ask.ttl)) - 2*ms)
+		if left <= end.left(now, c.hold != nil) {
+			return
+		}
+	}
+	w.violate("R4", "attempt %d is believed to be valid for %v, and no command that a quorum executed is reason to",
+		c.attempt.index, left)
+}
+
+// willBeTold is R13: by the end of the validity at the latest a hold's context has ended, if its process runs. What the clock
+// says then is known now, unless it is turned; see turned.
+func (r *referee) willBeTold(c *claim) {
+	h := c.hold
+	if h == nil {
+		return
+	}
+	w, p := r.world, c.worker.process
+	ends := h.ends
+	end := p.now() + ends.at.Sub(p.clocks().at)
+	if p.mono.still {
+		return
+	}
+	w.at(p.mono.when(end, w.now), func() {
+		if h.ends == ends && !h.over && !h.attempt.over && p.frozen == 0 && !p.dead && p.now() >= end {
+			w.violate("R13", "the validity of attempt %d has ended, and its context has not", h.attempt.index)
+		}
+	})
+}
+
+// turned is R13 where another clock than the monotonic one has run ahead: it is seen within a quarter of a second.
+func (r *referee) turned(p *process) {
+	w := r.world
+	w.after(260*ms, func() {
+		if p.dead || p.frozen > 0 || w.now-p.goesSince < 255*ms {
+			return
+		}
+		r.eachClaim(p, func(c *claim) {
+			h := c.hold
+			if h == nil || h.over || h.attempt.over {
+				return
+			}
+			if left := h.ends.left(p.clocks(), true); left <= -260*ms {
+				w.violate("R13", "the validity of attempt %d has been over for %v, and its context has not ended", h.attempt.index, -left)
+			}
+		})
+	})
+	for resource := range r.claims {
+		r.exclusion(resource)
+	}
+}
+
+// firstQuestion is R15: after a pause, the first question put to a lock tells that it is lost, before anything else has run.
+func (r *referee) firstQuestion(p *process) {
+	now := p.clocks()
+	r.eachClaim(p, func(c *claim) {
+		switch h := c.hold; {
+		case h != nil && h.ends.left(now, true) <= 0 && r.world.oneIn(2) && h.isHeld(),
+			h == nil && c.holder.(*lock).until.left(now, false) <= 0 && c.holder.left() > 0:
+			r.world.violate("R15", "attempt %d is over, and says that it is held", c.attempt.index)
+		}
+	})
+}
+
+func (r *referee) eachClaim(p *process, do func(*claim)) {
+	for _, claims := range r.claims {
+		for _, c := range claims {
+			if c != nil && c.worker.process == p && !c.gaveUp {
+				do(c)
+			}
+		}
+	}
+}
+
+// isWell reports that nothing is wrong between a process and a server, and since when.
+func (r *referee) isWell(p *process, node int) bool {
+	s, l := r.world.servers[node], p.link(node)
+	return !p.dead && !p.closed && p.frozen == 0 && l.isWell() &&
+		s.down+s.stopped+s.refusesSets+s.refusesScript == 0
+}
+
+// ended is R7: an attempt is over, or a lock was released, and where nothing is wrong, no key of it is older than a round trip
+// and 20 ms.
+func (r *referee) ended(a *attempt) {
+	w := r.world
+	var longest time.Duration
+	for _, l := range w.links[a.process.index] {
+		longest = max(longest, l.longest())
+	}
+	w.after(2*longest+20*ms, func() {
+		for i, s := range w.servers {
+			l, m := a.process.link(i), a.process.members[i]
+			if !r.isWell(a.process, i) || l.since >= a.started || m.life.State != pure.Up || m.upSince >= a.started {
+				continue
+			}
+			if there := s.look(a.resource); there == a {
+				w.violate("R7", "server %d has the key of attempt %d, %v after it ended", i, a.index, w.now-a.ended)
+			}
+		}
+	})
+}
+
+// calmed is R8 and R26: nothing has been wrong between a process and a server for a while, so the node counts, its debts are
+// paid, and nothing of what is over is left on it.
+func (r *referee) calmed(l *link) {
+	w := r.world
+	for _, p := range w.processes {
+		for i, s := range w.servers {
+			if p == nil || p.link(i) != l || !r.isWell(p, i) || w.now-l.since < promptly {
+				continue
+			}
+			r.mustBeUp(p, p.members[i])
+			r.orphans(p, s)
+		}
+	}
+}
+
+// dialsInPlenty is how many dials a node's budget is good for at once; with more, it may have to wait.
+const dialsInPlenty = 12
+
+func (r *referee) mustBeUp(p *process, m *member) {
+	w := r.world
+	if m.dials > dialsInPlenty || w.now-p.goesSince < promptly {
+		return
+	}
+	if m.life.State != pure.Up {
+		w.violate("R26", "node %d of process %d is %v, %v after what was wrong with it", m.index, p.index, m.life.State, promptly)
+	}
+	for _, d := range m.ledger.Debts {
+		if !d.Repeat {
+			w.violate("R26", "node %d of process %d owes a release, %v after what was wrong with it", m.index, p.index, promptly)
+			return
+		}
+	}
+}
+
+// orphans are keys of what is over on a server with which nothing is wrong.
+func (r *referee) orphans(p *process, s *server) {
+	w := r.world
+	for resource := range s.keys {
+		a := s.look(resource)
+		if a == nil || a.process != p || !a.over || a.kept || p.members[s.index].dials > dialsInPlenty {
+			continue
+		}
+		k := &s.keys[resource]
+		patience := r.patience(a, p.members[s.index], k)
+		since := max(a.ended, p.link(s.index).since, k.set, p.goesSince)
+		if w.now-since < patience {
+			w.at(since+patience, func() { r.orphanStays(p, s, a) })
+			continue
+		}
+		if w.now-k.set > k.ttl {
+			continue // the server was turned back
+		}
+		w.violate("R8", "server %d has the key of attempt %d, which was over %v ago", s.index, a.index, w.now-a.ended)
+	}
+}
+
+// patience is how long a key may outlive what it is for. Where CLIENT KILL is forbidden, a SET may come late, and the release is
+// repeated for that after 0.25, 1 and 4 s (R8), as long as the TTL lasts. These times begin anew with each fence, and with the
+// end of the attempt if that is later: until then there is nothing to repeat.
+func (r *referee) patience(a *attempt, m *member, k *key) time.Duration {
+	if fenced := k.wire.fenced; !m.server.forbidsKill || fenced == 0 || k.set < fenced {
+		return promptly
+	}
+	begun := max(m.fencedAt, a.ended)
+	age := k.set - begun
+	pause, next := pure.RepeatFirst, pure.RepeatFirst
+	for next <= age+age/100 {
+		pause *= pure.RepeatTimes
+		next += pause
+	}
+	if begun+next+promptly > k.wire.fenced+k.asked {
+		return 2 * k.ttl // no repetition is left, so it stays until its TTL has ended by the server's clock
+	}
+	return promptly + pause
+}
+
+// repeats is R8 where CLIENT KILL is forbidden: a SET came behind its release, so that release must be yet to be repeated. Two
+// cases are legal. The answer to the release is still on its way: nobody knows by then that it deleted nothing, so it is asked
+// again when it is there. And the SET came later than its TTL after the fence: for so long it is repeated, and no longer.
+func (r *referee) repeats(a *attempt, s *server, c *wire, ttl time.Duration) {
+	p, m := a.process, a.process.members[s.index]
+	switch {
+	case p.dead || m.life.State != pure.Up || s.look(a.resource) != a || r.world.now-c.fenced > ttl:
+		return
+	case m.awaitsReleaseOf(a):
+		r.world.after(10*ms, func() { r.repeats(a, s, c, ttl) })
+		return
+	}
+	for _, d := range m.ledger.Debts {
+		if d.Command == string(a.encoded()) {
+			return
+		}
+	}
+	r.world.violate("R8", "server %d executed the SET of attempt %d after its release, which nobody will repeat", s.index, a.index)
+}
+
+// orphanStays looks again at a key that was too young to be judged.
+func (r *referee) orphanStays(p *process, s *server, a *attempt) {
+	if s.look(a.resource) == a && r.isWell(p, s.index) {
+		r.orphans(p, s)
+	}
+}

@@ -1,0 +1,226 @@
+package machines
+
+import (
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A round is one command asked of all nodes and their votes, as in package multiplex, where one atomic word holds what is
+// plain fields here.
+type round struct {
+	process    *process
+	cmd        *command
+	mode       multiplex.Mode
+	ttl        time.Duration
+	at         time.Duration // when it was queued
+	pos        uint64        // its place in the log
+	receipt    receipt       // of the claim that it releases, or lengthens
+	patience   time.Duration
+	discounted multiplex.Set // its vote must not make a lock (R23)
+
+	granted, refused, failed multiplex.Set
+	verdict                  multiplex.Verdict
+	cancelled                bool // its caller's context ended, or the group was closed
+	done                     func(*round)
+	late                     func() // for Broken: a quorum, after the decision
+}
+
+// A receipt says to which nodes a claim went, where its place in the log is, and which of the nodes were quarantined then.
+type receipt struct {
+	sent    multiplex.Set
+	pos     uint64
+	doubted multiplex.Set
+}
+
+func (r *round) isRelease() bool { return r.cmd.op == release }
+
+// owedBy reports that the round is a release of a key that the node may hold.
+func (r *round) owedBy(node int) bool { return r.isRelease() && r.receipt.sent.Has(node) }
+
+// ask queues a command for all nodes. done is called when the round is decided, which may be at once. It returns nil where
+// nothing is sent, since no quorum could come of it.
+func (p *process) ask(cmd *command, ttl time.Duration, of receipt, patience time.Duration, done func(*round)) (*round, receipt) {
+	mode := multiplex.Confirm
+	if cmd.op == set {
+		mode = multiplex.Claim
+	}
+	if cmd.op != release {
+		needed := p.live
+		if mode == multiplex.Claim {
+			needed = p.counting()
+		}
+		if needed.Len() < p.quorumNeeded() {
+			return nil, receipt{}
+		}
+	}
+	r := &round{process: p, cmd: cmd, mode: mode, ttl: ttl, at: p.now(), pos: p.head, receipt: of, patience: patience, done: done}
+	sent := receipt{p.live, p.head, p.quarantined & p.live}
+	p.head++
+	p.longest = max(p.longest, ttl)
+	r.place()
+	if r.verdict == multiplex.Open {
+		p.open = append(p.open, r)
+		r.rearm()
+	}
+	return r, sent
+}
+
+// place counts the votes of nodes that are not there, or do not count, as failed, and puts the command on its way to those
+// that are.
+func (r *round) place() {
+	p := r.process
+	missing := all(p.size) &^ p.live
+	for i, m := range p.members {
+		if missing.Has(i) && r.owedBy(i) {
+			m.owe(r, p.now())
+		}
+	}
+	r.discounted = p.quarantined & p.live
+	live := p.live // a node that owes too much by this is shed meanwhile
+	for i, m := range p.members {
+		if live.Has(i) && p.live.Has(i) {
+			m.send(expected{purpose: vote, round: r, cmd: r.cmd, at: p.now()})
+		}
+	}
+	r.giveUp(missing | r.void())
+}
+
+// void are the quarantined nodes whose grants do not count: for an extension, those that were quarantined also when the key was
+// set there, which proves nothing about what they forgot before (R10, R23).
+func (r *round) void() multiplex.Set {
+	switch {
+	case r.mode == multiplex.Claim:
+		return r.discounted
+	case r.isRelease():
+		return 0
+	}
+	return r.discounted & r.receipt.doubted
+}
+
+// quorumNeeded is R1's quorum, or what is left of it.
+func (p *process) quorumNeeded() int {
+	switch {
+	case p.world.broken.is(QuorumLessOne):
+		return max(1, p.quorum-1)
+	case p.world.broken.is(QuorumOfLive):
+		return multiplex.Quorum(p.live.Len())
+	}
+	return p.quorum
+}
+
+func (r *round) judge() multiplex.Verdict {
+	t := multiplex.Tally{Nodes: r.process.size, Granted: r.granted.Len(), Refused: r.refused.Len(), Failed: r.failed.Len()}
+	return t.Verdict(r.process.quorumNeeded(), r.mode)
+}
+
+func (r *round) voted() multiplex.Set { return r.granted | r.refused | r.failed }
+
+// isOpen reports that a further vote can change something.
+func (r *round) isOpen() bool { return r.verdict == multiplex.Open && !r.cancelled }
+
+// vote counts one node's answer, unless the round is decided, or this node's vote was given up (R17).
+func (r *round) vote(node int, v multiplex.Vote) {
+	if !r.isOpen() {
+		r.voteLate(node, v)
+		return
+	}
+	if r.voted().Has(node) {
+		return
+	}
+	switch v {
+	case multiplex.Granted:
+		r.granted |= bit(node)
+	case multiplex.Refused:
+		r.refused |= bit(node)
+	default:
+		r.failed |= bit(node)
+	}
+	r.decide()
+}
+
+// giveUp counts the votes of nodes whose time is over, all at once.
+func (r *round) giveUp(over multiplex.Set) {
+	over &^= r.voted()
+	if r.isOpen() && over != 0 {
+		r.failed |= over
+		r.decide()
+	}
+}
+
+func (r *round) decide() {
+	if r.verdict = r.judge(); r.verdict != multiplex.Open {
+		r.end()
+	}
+}
+
+// cancel ends it from outside.
+func (r *round) cancel() {
+	if r.isOpen() {
+		r.cancelled = true
+		r.end()
+	}
+}
+
+func (r *round) end() {
+	open := r.process.open
+	for i, other := range open {
+		if other == r {
+			r.process.open = append(open[:i], open[i+1:]...)
+			break
+		}
+	}
+	if r.done != nil {
+		r.done(r)
+	}
+}
+
+// voteLate is what nobody must do: to count what comes after the decision.
+func (r *round) voteLate(node int, v multiplex.Vote) {
+	if !r.process.world.broken.is(LateVotesCount) || v != multiplex.Granted || r.verdict == multiplex.Won || r.late == nil {
+		return
+	}
+	r.granted |= bit(node)
+	if r.granted.Len() >= r.process.quorum {
+		r.verdict = multiplex.Won
+		r.late()
+	}
+}
+
+// rearm sets a timer for the next vote whose time will be over.
+func (r *round) rearm() {
+	p := r.process
+	next := time.Duration(-1)
+	for i := range p.members {
+		if at := r.deadline(i); !r.voted().Has(i) && (next < 0 || at < next) {
+			next = at
+		}
+	}
+	p.wake(max(next, p.now()+500*us), r.timeout)
+}
+
+func (r *round) deadline(node int) time.Duration {
+	return r.at + max(voteTimeout(r.ttl, r.process.members[node].replyTime), r.patience)
+}
+
+func (r *round) timeout() {
+	if !r.isOpen() {
+		return
+	}
+	var over multiplex.Set
+	for i := range r.process.members {
+		if r.process.now() >= r.deadline(i) {
+			over |= bit(i)
+		}
+	}
+	r.giveUp(over)
+	if r.isOpen() {
+		r.rearm()
+	}
+}
+
+// voteTimeout is R6.
+func voteTimeout(ttl, replyTime time.Duration) time.Duration {
+	usual := min(max(ttl/200, 5*ms), 50*ms)
+	return min(max(usual, 4*replyTime), ttl/10)
+}

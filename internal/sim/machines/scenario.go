@@ -1,0 +1,204 @@
+package machines
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// A scenario is what a seed draws before anything happens: how large the world is, how its people behave, and which faults
+// there are at all. Most seeds have few kinds of faults, so that each meets the others in all combinations, and what only one
+// of them shows is not drowned by the rest.
+type scenario struct {
+	nodes, processes, workers, resources int
+
+	ttl         time.Duration // of most locks; the longest
+	quarantine  bool          // with MaxTTL
+	declaredNew bool
+	durable     bool // some nodes are
+	forbidKill  bool // on some nodes
+	hideRun     bool // on some nodes
+	debtsMost   int
+	dialTimeout time.Duration
+	ppm         int64         // how much clocks may be off
+	latency     time.Duration // half of the longest time for one way
+	lateness    time.Duration // how late comes what was under way on a broken connection
+	starved     time.Duration // how late a caller gets to run
+	startSpread time.Duration
+
+	holds, cancels int // of a hundred
+	greedy         bool
+	think          time.Duration
+
+	faults     []fault
+	faultEvery time.Duration
+	burst      int // so many come at about one time
+	faultLasts time.Duration
+
+	calmFrom        time.Duration // when all faults are over
+	eventsUntilCalm int           // or after so many events
+}
+
+func (s scenario) String() string {
+	return fmt.Sprintf("nodes=%d processes=%d workers=%d resources=%d ttl=%v quarantine=%t new=%t durable=%t "+
+		"forbidKill=%t hideRun=%t "+
+		"debts=%d ppm=%d latency=%v holds=%d cancels=%d greedy=%t starved=%v faults=%v, %d every %v for %v, until %v",
+		s.nodes, s.processes, s.workers, s.resources, s.ttl, s.quarantine, s.declaredNew, s.durable,
+		s.forbidKill, s.hideRun,
+		s.debtsMost, s.ppm, s.latency, s.holds, s.cancels, s.greedy, s.starved, s.faults, s.burst, s.faultEvery, s.faultLasts, s.calmFrom)
+}
+
+// drift is Config.DriftFactor of all clients, and rateMost what clocks may be off so that any two of them keep to it: one that
+// is 4,900 millionths fast and one as slow differ by 0.985 %.
+const (
+	drift    = 0.01
+	rateMost = 4900
+)
+
+func draw(r *rand.Rand) scenario {
+	pick := func(of ...int) int { return of[r.IntN(len(of))] }
+	times := func(of ...time.Duration) time.Duration { return of[r.IntN(len(of))] }
+	chance := func(percent int) bool { return r.IntN(100) < percent }
+	s := scenario{
+		nodes:       pick(1, 3, 3, 3, 4, 5, 5, 5, 7),
+		processes:   pick(1, 2, 2, 3, 4),
+		workers:     pick(1, 1, 2, 3),
+		resources:   pick(1, 1, 1, 2, 3),
+		ttl:         times(50*ms, 100*ms, 200*ms, 300*ms, 500*ms, time.Second, time.Second, 3*time.Second, 10*time.Second),
+		quarantine:  chance(60),
+		forbidKill:  chance(10),
+		hideRun:     chance(7),
+		debtsMost:   pick(3, 20, 65536, 65536),
+		dialTimeout: times(300*ms, time.Second, 5*time.Second),
+		ppm:         int64(pick(0, 50, rateMost, rateMost)),
+		latency:     times(50*us, 200*us, 500*us, ms),
+		lateness:    times(2*ms, 50*ms, 600*ms),
+		starved:     times(50*us, 50*us, 2*ms, 20*ms),
+		holds:       pick(0, 30, 50, 100),
+		cancels:     pick(0, 0, 10, 50),
+		greedy:      chance(25),
+		burst:       pick(1, 1, 1, 3),
+		faultLasts:  times(20*ms, 100*ms, 400*ms, 2*time.Second),
+	}
+	s.startSpread = times(0, 10*ms, s.ttl)
+	// How many things are wrong at one time on average; each lasts for half of its longest time.
+	s.faultEvery = s.faultLasts * times(1, 2, 4, 8, 32) / 8
+	s.declaredNew = s.quarantine && chance(40)
+	s.drawFaults(r, chance)
+	s.durable = s.quarantine && chance(15)
+	if s.forbidKill {
+		s.ttl = times(500*ms, 3*time.Second, 10*time.Second) // a release is repeated for that long
+	}
+	s.think = times(s.ttl/100, s.ttl/10, s.ttl)
+	s.calmFrom = max(2*time.Second, 4*s.ttl)
+	if s.quarantine && !s.declaredNew {
+		s.calmFrom += s.ttl
+	}
+	s.eventsUntilCalm = 6000
+	return s
+}
+
+// A theme is kinds of faults that make trouble together, and the world in which they do.
+type theme struct {
+	faults []fault
+	suits  func(s *scenario, r *rand.Rand)
+}
+
+var themes = [...]theme{
+	// Connections that end with commands under way.
+	{[]fault{stop, closeAll, closeOne, holdUp, holdWire, loseTouch, resetLink, refuseLink}, (*scenario).loses},
+	{[]fault{loseTouch}, (*scenario).loses},
+	// Restarts, with memory and without.
+	{[]fault{crash, forget, forgetSome, resetLink, freeze, killProcess, cutOff}, (*scenario).restarts},
+	{[]fault{forget, forgetSome, forget}, (*scenario).restarts},
+	// Silence.
+	{[]fault{stop, slowLink, holdUp, holdDown, cutOff, freeze}, nil},
+	// Clocks.
+	{[]fault{clockBack, clockAhead, clockLeap, freeze, suspend, wallAhead, wallBack, forget}, nil},
+	// Refusals.
+	{[]fault{refuseSets, refuseScripts, flushScripts, resetLink, closeAll}, (*scenario).refuses},
+}
+
+// drawFaults draws which kinds of faults there are, and which exclude each other.
+func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
+	if chance(50) {
+		density := r.IntN(60) // some seeds have hardly any
+		for f := range faultKinds {
+			if chance(density) {
+				s.faults = append(s.faults, f)
+			}
+		}
+	} else {
+		theme := themes[r.IntN(len(themes))]
+		for _, f := range theme.faults {
+			if chance(75) {
+				s.faults = append(s.faults, f)
+			}
+		}
+		if theme.suits != nil {
+			theme.suits(s, r)
+		}
+	}
+	drop := func(f fault) { s.faults = slices.DeleteFunc(s.faults, func(g fault) bool { return f == g }) }
+	if !s.quarantine {
+		drop(forget) // nobody promises anything then
+		drop(forgetSome)
+	}
+	if slices.Contains(s.faults, suspend) {
+		drop(wallBack) // both clocks at once would say too little, and no third is asked by a plain lock
+	}
+}
+
+// loses suits what ends connections: one that was lost is replaced in a twentieth of a second, if that does not happen too often;
+// where others hold the lock, a SET that comes late does nothing; and what is left behind shall live long enough to be found.
+func (s *scenario) loses(r *rand.Rand) {
+	s.faultEvery, s.faultLasts = 50*ms<<r.IntN(4), 100*ms<<r.IntN(5)
+	s.forbidKill = s.forbidKill || r.IntN(3) == 0
+	s.processes, s.workers, s.resources = min(s.processes, 2), 1, 3
+	s.ttl = max(s.ttl, 3*time.Second)
+}
+
+// restarts suits what forgets: several servers at about one time, and then none for about as long as a lock lives and a watch
+// takes, with others who want the lock all the time.
+func (s *scenario) restarts(r *rand.Rand) {
+	s.quarantine = true
+	s.declaredNew = r.IntN(3) > 0
+	s.faultEvery, s.faultLasts = s.ttl/4<<r.IntN(4), 5*ms<<r.IntN(5)
+	s.burst = 1 + r.IntN(4)
+	s.greedy = r.IntN(3) > 0
+	s.resources = 1
+	s.hideRun = s.hideRun || r.IntN(5) == 0
+	s.startSpread = s.ttl * time.Duration(r.IntN(3))
+}
+
+// refuses suits what is not done when it is asked for.
+func (s *scenario) refuses(r *rand.Rand) {
+	s.faultEvery, s.faultLasts = 50*ms<<r.IntN(4), 50*ms<<r.IntN(4)
+	s.ttl = max(s.ttl, 3*time.Second)
+}
+
+// burstSpread is how far the faults of one burst lie apart.
+func (s *scenario) burstSpread() time.Duration {
+	if s.burst == 1 {
+		return 0
+	}
+	return s.faultEvery / 10
+}
+
+// rate draws how many millionths a clock is off: often as many as it may.
+func (s *scenario) rate(r *rand.Rand) int64 {
+	switch r.IntN(3) {
+	case 0:
+		return s.ppm
+	case 1:
+		return -s.ppm
+	default:
+		return r.Int64N(2*s.ppm+1) - s.ppm
+	}
+}
+
+const (
+	us = time.Microsecond
+	ms = time.Millisecond
+)

@@ -1,0 +1,292 @@
+package machines
+
+import (
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// A server is one master: keys with an expiry by its own clock, a seal, and what can go wrong with it.
+type server struct {
+	world *world
+	index int
+	clock clock
+	run   int64 // the process' name; another one after each start
+	keys  []key // by resource
+	seal  pure.Sighting
+
+	down          int // faults that keep it down
+	stopped       int // faults that keep it stopped
+	refusesSets   int // faults for which it refuses to write
+	refusesScript int // faults for which it refuses scripts
+	knowsScripts  bool
+	forbidsKill   bool // CLIENT KILL is not permitted
+	hidesRun      bool // nor is INFO
+	durable       bool // it loses nothing in a crash, and the clients know
+	turnedBack    time.Duration
+	forgot        time.Duration // when it last came to forget something
+	sealedAt      time.Duration // when its seal was written
+	steppedAt     time.Duration // when its clock was last stepped forward within the drift
+	wires         []*wire       // to the running process, the oldest first
+}
+
+// A key is one resource's; nil attempt: there is none.
+type key struct {
+	attempt *attempt
+	ends    time.Duration // by the server's clock, in whole milliseconds
+	ttl     time.Duration // that it was last given
+	set     time.Duration // true time, of that
+	wire    *wire         // that brought the SET, or the healing,
+	asked   time.Duration // and the TTL in it, for the referee
+}
+
+func newServer(w *world, index int) *server {
+	s := &server{world: w, index: index, keys: make([]key, w.plan.resources), knowsScripts: true}
+	s.clock = clock{ppm: w.plan.rate(w.random), base: w.span(time.Hour)}
+	s.forbidsKill = w.plan.forbidKill && w.oneIn(2)
+	s.hidesRun = w.plan.hideRun && w.oneIn(2)
+	s.durable = w.plan.durable && w.oneIn(2)
+	s.steppedAt, s.forgot = -time.Hour, -time.Hour
+	s.seal.What = pure.SealAbsent
+	s.begin()
+	return s
+}
+
+func (s *server) begin() {
+	s.world.runs++
+	s.run = s.world.runs
+	s.knowsScripts = true
+}
+
+// ms is the server's clock as it reckons expiry with it.
+func (s *server) ms() time.Duration { return s.clock.at(s.world.now).Truncate(time.Millisecond) }
+
+// look is a resource's key, if there is one. A key ends up to a millisecond early: what the server's clock is cut by.
+func (s *server) look(resource int) *attempt {
+	k := &s.keys[resource]
+	if k.attempt != nil && s.ms() >= k.ends {
+		*k = key{}
+	}
+	return k.attempt
+}
+
+// keeps reports that a resource's key is of that token, and will live for as long as its holder may believe.
+func (s *server) keeps(a *attempt) bool {
+	there := s.look(a.resource)
+	left := a.due - s.world.now
+	return there != nil && there.token == a.token && s.keys[a.resource].ends-s.ms() >= left-left/100-2*ms
+}
+
+// receive is a command that arrives.
+func (s *server) receive(c *wire, cmd *command) {
+	switch {
+	case c.closed:
+	case s.down > 0:
+		c.close()
+	case c.run != 0 && c.run != s.run:
+		c.close()
+	case s.stopped > 0 || c.unread:
+		c.stalled = append(c.stalled, cmd)
+		if c.run == 0 {
+			c.run = s.run // the kernel has accepted it
+			s.wires = append(s.wires, c)
+		}
+	default:
+		s.execute(c, cmd)
+	}
+}
+
+// goOn has the server run again. It comes to read each connection in any order, and to some of them a little later than to
+// others, so that what is new may be executed before what has waited (R8).
+func (s *server) goOn() {
+	waiting := slices.DeleteFunc(slices.Clone(s.wires), func(c *wire) bool { return len(c.stalled) == 0 })
+	s.world.random.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
+	for _, c := range waiting {
+		c.unread = true
+		if s.world.oneIn(2) {
+			s.world.after(s.world.span(5*ms), func() { s.read(c) })
+			continue
+		}
+		s.read(c)
+	}
+}
+
+// read executes what a connection has brought while the server was stopped.
+func (s *server) read(c *wire) {
+	if s.stopped > 0 {
+		return // again, and it will be read then
+	}
+	c.unread = false
+	commands := c.stalled
+	c.stalled = nil
+	for _, cmd := range commands {
+		if c.closed || c.run != s.run {
+			return
+		}
+		s.execute(c, cmd)
+	}
+	c.closed = c.closed || c.broken
+}
+
+// execute does what a command says.
+func (s *server) execute(c *wire, cmd *command) {
+	if cmd.op == hello && c.run == 0 {
+		c.run = s.run
+		s.wires = slices.DeleteFunc(s.wires, func(c *wire) bool { return c.closed })
+		s.wires = append(s.wires, c)
+	}
+	r := s.result(cmd)
+	if c.broken && !c.process.dead {
+		s.world.report.Count("executed after the end of their connection", 1)
+	}
+	if a := cmd.attempt; a != nil {
+		s.world.step("server %d: operation %d of attempt %d: %d %d",
+			int64(s.index), int64(cmd.op), int64(a.index), int64(r.kind), int64(r.n))
+	} else {
+		s.world.step("server %d: operation %d: %d %d", int64(s.index), int64(cmd.op), int64(r.kind), int64(r.n))
+	}
+	s.judge(c, cmd, r)
+	c.answer(cmd, r)
+}
+
+// judge notes for the referee what became of a command about a lock.
+func (s *server) judge(c *wire, cmd *command, r reply) {
+	a := cmd.attempt
+	if a == nil {
+		return
+	}
+	w := s.world
+	granted := r.kind == isOK && cmd.op == set || r.kind == isInteger && r.n > 0
+	restored := cmd.op == heal && r.n == 2
+	if cmd.op == set && granted || restored {
+		k := &s.keys[a.resource]
+		k.wire, k.asked = c, cmd.ttl
+	}
+	switch {
+	case cmd.op == release:
+		if r.kind == isInteger {
+			a.released |= bit(s.index)
+		}
+	case restored && w.plan.quarantine && w.now-s.forgot < w.plan.ttl:
+		// It may have forgotten that somebody else has the lock, so it is no proof of anything (R10, R23).
+	case granted:
+		cmd.granted |= bit(s.index)
+		switch {
+		case cmd.op != set || !a.released.Has(s.index):
+		case s.forbidsKill:
+			w.report.Count("SETs behind their release, where CLIENT KILL is forbidden", 1)
+			w.referee.repeats(a, s, c, cmd.ttl)
+		default:
+			w.violate("R8", "server %d executed the SET of attempt %d after the release that undoes it", s.index, a.index)
+		}
+	}
+}
+
+func (s *server) result(cmd *command) reply {
+	writes := cmd.op == set || cmd.op == heal || cmd.op == writeSeal
+	switch {
+	case cmd.op.script() && !s.knowsScripts:
+		return reply{kind: isNoScript}
+	case s.refusesSets > 0 && writes, s.refusesScript > 0 && cmd.op.script():
+		return reply{kind: isError}
+	case cmd.op == kill && s.forbidsKill:
+		return reply{kind: isError}
+	}
+	switch cmd.op {
+	case hello:
+		s.knowsScripts = true // the handshake loads them (R21)
+		if s.hidesRun {
+			return reply{kind: isOK}
+		}
+		return reply{kind: isOK, run: s.run}
+	case load:
+		s.knowsScripts = true
+		return reply{kind: isOK}
+	case kill:
+		return s.kill(cmd.target)
+	case lookSeal:
+		return reply{kind: isOK, seal: s.seal}
+	case writeSeal:
+		return s.writeSeal(cmd.seal)
+	case set:
+		return s.set(cmd)
+	default:
+		return s.script(cmd)
+	}
+}
+
+func (s *server) kill(target *wire) reply {
+	if target.closed || target.run != s.run {
+		return reply{kind: isInteger}
+	}
+	target.closed, target.stalled = true, nil
+	return reply{kind: isInteger, n: 1}
+}
+
+func (s *server) set(cmd *command) reply {
+	a := cmd.attempt
+	if s.look(a.resource) != nil && !s.world.broken.is(WithoutNX) {
+		return reply{kind: isNull}
+	}
+	s.put(cmd)
+	return reply{kind: isOK}
+}
+
+func (s *server) put(cmd *command) {
+	s.keys[cmd.attempt.resource] = key{attempt: cmd.attempt, ends: s.ms() + cmd.ttl, ttl: cmd.ttl, set: s.world.now}
+	cmd.attempt.due = max(cmd.attempt.due, s.world.now+cmd.ttl)
+}
+
+// script is what the Lua scripts of package redlock do.
+func (s *server) script(cmd *command) reply {
+	a := cmd.attempt
+	there := s.look(a.resource)
+	ours := there != nil && there.token == a.token
+	switch {
+	case cmd.op == release && (ours || there != nil && s.world.broken.is(PlainDEL)):
+		s.keys[a.resource] = key{}
+		return reply{kind: isInteger, n: 1}
+	case cmd.op == heal && there == nil:
+		s.put(cmd)
+		return reply{kind: isInteger, n: 2}
+	case !ours || cmd.op == release:
+		return reply{kind: isInteger}
+	}
+	k := &s.keys[a.resource]
+	there.due = max(there.due, s.world.now+cmd.ttl)
+	if k.ends-s.ms() < cmd.ttl || s.world.broken.is(ShorteningExtension) {
+		k.ends, k.ttl, k.set = s.ms()+cmd.ttl, cmd.ttl, s.world.now
+	}
+	return reply{kind: isInteger, n: 1}
+}
+
+// writeSeal is seal.lua: nothing that a seal says is ever lowered.
+func (s *server) writeSeal(new pure.Seal) reply {
+	if old := s.seal; old.What == pure.SealSeen {
+		new.MaxTTL = max(new.MaxTTL, old.Seal.MaxTTL)
+		if old.Seal.Run == new.Run {
+			new.Watched = max(new.Watched, old.Seal.Watched)
+		}
+	}
+	s.seal, s.sealedAt = pure.Sighting{What: pure.SealSeen, Seal: new}, s.world.now
+	return reply{kind: isInteger, n: 1}
+}
+
+// crash ends the process with all connections. It comes back without what was written since the given time.
+func (s *server) crash(since time.Duration) {
+	for _, c := range s.wires {
+		c.close()
+	}
+	s.wires = nil
+	for resource := range s.keys {
+		if k := &s.keys[resource]; k.attempt != nil && k.set >= since {
+			*k = key{}
+			s.forgot = s.world.now
+		}
+	}
+	if s.seal.What == pure.SealSeen && s.sealedAt >= since {
+		s.seal = pure.Sighting{What: pure.SealAbsent}
+	}
+	s.begin()
+}

@@ -1,0 +1,138 @@
+package machines
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// quiet is a world in which nothing happens by itself.
+func quiet(seed uint64) *world {
+	const nodes = 1
+	w := newWorld(seed, Options{})
+	w.queue, w.servers, w.processes, w.links = nil, nil, nil, nil
+	w.plan = scenario{
+		nodes: nodes, processes: 1, workers: 1, resources: 2, ttl: time.Second, latency: ms, lateness: 100 * ms,
+		dialTimeout: time.Second, debtsMost: 100, calmFrom: time.Hour, faultLasts: time.Second,
+	}
+	row := []*link(nil)
+	for i := range nodes {
+		w.servers = append(w.servers, newServer(w, i))
+		row = append(row, newLink(w))
+	}
+	w.links = [][]*link{row}
+	w.referee = referee{world: w, claims: make([][]*claim, w.plan.resources)}
+	w.processes = []*process{nil}
+	newProcess(w, 0, false)
+	return w
+}
+
+// pass lets time pass, with all that happens in it.
+func (w *world) pass(d time.Duration) {
+	until := w.now + d
+	for len(w.queue) > 0 && w.queue[0].at <= until {
+		e := w.queue.pop()
+		w.now = e.at
+		e.do()
+	}
+	w.now = until
+}
+
+// The servers do what Redis does with the commands of the algorithm.
+func TestServer(t *testing.T) {
+	w := quiet(1)
+	s, p := w.servers[0], w.processes[0]
+	a, b := w.newAttempt(p, 0, 1), w.newAttempt(p, 0, 2)
+	do := func(op operation, of *attempt, ttl time.Duration) reply {
+		return s.result(&command{op: op, attempt: of, ttl: ttl})
+	}
+	require.Equal(t, reply{kind: isOK}, do(set, a, 100*ms))
+	require.Equal(t, reply{kind: isNull}, do(set, b, 100*ms), "NX")
+	require.Equal(t, reply{kind: isInteger}, do(release, b, 0), "it is not its own")
+	require.Equal(t, reply{kind: isInteger, n: 1}, do(extend, a, 10*ms))
+	w.pass(50 * ms)
+	require.Same(t, a, s.look(0), "an extension never shortens")
+	require.Equal(t, reply{kind: isInteger, n: 1}, do(extend, a, 100*ms))
+	w.pass(90 * ms)
+	require.Same(t, a, s.look(0))
+	w.pass(11 * ms)
+	require.Nil(t, s.look(0), "it has expired")
+	require.Equal(t, reply{kind: isInteger, n: 2}, do(heal, a, 100*ms))
+	require.Equal(t, reply{kind: isInteger}, do(heal, b, 100*ms))
+	require.Equal(t, reply{kind: isInteger, n: 1}, do(release, a, 0))
+	s.knowsScripts = false
+	require.Equal(t, reply{kind: isNoScript}, do(release, a, 0))
+	s.refusesSets++
+	require.Equal(t, reply{kind: isError}, do(set, a, 100*ms))
+}
+
+// What is under way on a connection that ended may be executed later, in its order and from no command on that was lost; after
+// a kill, none of it is (R8).
+func TestWire(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		executed, lost := 0, 0
+		for seed := range uint64(200) {
+			w := quiet(seed)
+			p, s := w.processes[0], w.servers[0]
+			c := &wire{link: p.link(0), process: p, server: s, member: p.members[0], run: s.run}
+			s.wires = append(s.wires, c)
+			c.held++
+			a := w.newAttempt(p, 0, 1)
+			c.send(&command{op: set, attempt: a, ttl: time.Second})
+			c.send(&command{op: release, attempt: a})
+			w.pass(5 * ms)
+			require.Nil(t, s.look(0), "it is held")
+			c.breakOff()
+			if killed {
+				require.Equal(t, 1, s.kill(c).n)
+			}
+			c.held--
+			c.link.releaseUp()
+			w.pass(time.Second / 2)
+			switch {
+			case s.look(0) != nil:
+				executed++ // and its release was lost
+			case a.released == 0:
+				lost++
+			}
+		}
+		if killed {
+			require.Zero(t, executed)
+			require.Equal(t, 200, lost)
+			continue
+		}
+		require.Positive(t, executed)
+		require.Positive(t, lost)
+	}
+}
+
+// A process that was stopped does at once what has waited, and tells of a lock that is over before anything else (R15).
+func TestFreeze(t *testing.T) {
+	w := quiet(1)
+	p := w.processes[0]
+	var done []string
+	p.after(10*ms, func() { done = append(done, "timer") })
+	p.freeze()
+	p.run(func() { done = append(done, "reply") })
+	w.pass(20 * ms)
+	require.Empty(t, done)
+	p.thaw()
+	require.ElementsMatch(t, []string{"reply", "timer"}, done)
+
+	undo := w.suspend(p)
+	before := p.clocks()
+	p.after(10*ms, func() { done = append(done, "late") })
+	w.pass(time.Second)
+	now := p.clocks()
+	require.Zero(t, now.at.Sub(before.at), "the monotonic clock stands still")
+	undo()
+	now = p.clocks()
+	require.InDelta(t, time.Second, now.since(before), float64(6*ms))
+	wall, slept := now.ahead(before)
+	require.InDelta(t, time.Second, wall, float64(6*ms))
+	require.Equal(t, time.Second, slept)
+	require.Len(t, done, 2)
+	w.pass(11 * ms)
+	require.Len(t, done, 3)
+}

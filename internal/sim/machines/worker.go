@@ -1,0 +1,344 @@
+package machines
+
+import (
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A worker is one caller in a process, who wants one lock after the other and does with it what people do. What
+// redlock.Client does between a caller and a group is re-stated here: attempt, Acquire, Extend, Release.
+type worker struct {
+	process *process
+	index   int
+	turn    int    // counts what it does, so that a timer of what is over does nothing
+	letGo   func() // ends what it is about, when all shall end
+}
+
+// A wish is one call of Acquire, or of Hold.
+type wish struct {
+	resource int
+	ttl      time.Duration
+	tries    int
+	triesMax int
+	hold     bool
+	ends     time.Duration // when its context ends, on the process' clock
+	slept    time.Duration // before it began
+	token    uint64        // for Broken
+	probe    func(granted bool)
+}
+
+// A lock is what a worker was granted.
+type lock struct {
+	worker  *worker
+	attempt *attempt
+	ttl     time.Duration // the longest that the keys were given
+	until   instant
+	receipt receipt
+}
+
+// left is the validity as Lock.Validity says it.
+func (l *lock) left() time.Duration {
+	return l.until.left(l.worker.process.clocks(), false)
+}
+
+func (k *worker) world() *world { return k.process.world }
+
+// soon is when a caller gets to run.
+func (k *worker) soon(do func()) {
+	delay := k.world().span(20 * us)
+	if k.world().oneIn(10) {
+		delay = k.world().span(k.world().plan.starved)
+	}
+	k.process.after(delay, do)
+}
+
+// then has the worker do something later, unless it has been called to something else by then.
+func (k *worker) then(d time.Duration, do func()) {
+	k.turn++
+	turn := k.turn
+	k.process.after(d, func() {
+		if k.turn == turn {
+			do()
+		}
+	})
+}
+
+// rest is between two wishes.
+func (k *worker) rest() {
+	k.letGo = nil
+	if k.world().stopping {
+		return
+	}
+	k.then(k.world().span(k.world().plan.think), k.begin)
+}
+
+func (k *worker) begin() {
+	w, p := k.world(), k.process
+	if w.stopping || p.closed {
+		return
+	}
+	t := &wish{resource: w.random.IntN(w.plan.resources), ttl: w.plan.ttl, ends: pure.Never, slept: p.slept}
+	if w.oneIn(3) {
+		t.ttl = pure.WholeMilliseconds(w.plan.ttl/2 + w.span(w.plan.ttl/2))
+	}
+	t.hold = w.random.IntN(100) < w.plan.holds
+	t.triesMax = 1 + w.random.IntN(5)
+	if w.plan.greedy {
+		t.triesMax = 30
+	}
+	if w.random.IntN(100) < w.plan.cancels {
+		t.ends = p.now() + w.span(4*w.plan.latency) + w.span(w.plan.latency)
+		if w.oneIn(2) {
+			t.ends += w.span(w.plan.ttl)
+		}
+	}
+	k.try(t)
+}
+
+// try is one attempt: Client.attempt in redlock.
+func (k *worker) try(t *wish) {
+	w, p := k.world(), k.process
+	if w.stopping && t.probe == nil || p.now() >= t.ends {
+		k.rest()
+		return
+	}
+	t.tries++
+	start := p.clocks() // before the first byte is queued (R4)
+	if pure.Validity(t.ttl, 0, k.slack(t.ttl)) <= 0 {
+		k.rest() // ErrTTL
+		return
+	}
+	if w.oneIn(8) {
+		k.soon(func() { k.send(t, start) })
+		return
+	}
+	k.send(t, start)
+}
+
+// slack is the drift of a TTL (R4).
+func (k *worker) slack(ttl time.Duration) time.Duration {
+	if k.world().broken.is(NoDrift) {
+		return 0
+	}
+	return pure.Drift(ttl, drift)
+}
+
+func (k *worker) send(t *wish, start instant) {
+	w, p := k.world(), k.process
+	if t.token == 0 || !w.broken.is(TokenReused) {
+		t.token = w.newToken() // new for each attempt (R3)
+	}
+	a := w.newAttempt(p, t.resource, t.token)
+	cmd := &command{op: set, attempt: a, ttl: t.ttl}
+	a.asks = append(a.asks, cmd)
+	var own receipt
+	r, own := p.ask(cmd, t.ttl, receipt{}, 0, func(r *round) {
+		decided := p.clocks()
+		k.soon(func() {
+			if w.broken.is(StartReadLate) {
+				start = decided
+			}
+			k.decided(t, a, r, own, start)
+		})
+	})
+	if r == nil {
+		w.report.Count("no quorum at once", 1)
+		a.over, a.ended = true, w.now
+		t.tries += 3 // it will take a while
+		k.then(w.plan.ttl/20, func() { k.again(t) })
+		return
+	}
+	if t.ends != pure.Never {
+		p.wake(t.ends, r.cancel)
+	}
+	r.late = func() { k.grantedLate(t, a, own, start) }
+}
+
+// decided is what the caller does with a round that was decided, when it gets to run.
+func (k *worker) decided(t *wish, a *attempt, r *round, own receipt, start instant) {
+	w, p := k.world(), k.process
+	now := p.clocks()
+	spent := pure.Elapsed(start.at, now.at)
+	switch {
+	case w.broken.is(ElapsedIgnored):
+		start, spent = now, 0
+	case w.broken.is(WallIgnored):
+		spent = now.at.Sub(start.at)
+	}
+	switch {
+	case r.cancelled:
+		w.report.Count("cancelled", 1)
+	case r.verdict == multiplex.Won && pure.Validity(t.ttl, spent, k.slack(t.ttl)) > 0:
+		p.learn(spent)
+		k.granted(t, a, own, start)
+		return
+	case r.verdict == multiplex.Won:
+		w.report.Count("expired", 1)
+	case r.verdict == multiplex.Lost:
+		w.report.Count("held", 1)
+	default:
+		w.report.Count("no quorum", 1)
+	}
+	k.undo(t, a, r, own)
+	k.again(t)
+}
+
+// undo is what an attempt that ended without the lock leaves: a release for every node, detached from its caller (R7).
+func (k *worker) undo(t *wish, a *attempt, r *round, own receipt) {
+	w := k.world()
+	a.over, a.ended = true, w.now
+	w.referee.ended(a)
+	switch {
+	case w.broken.is(NoReleaseOnFailure),
+		w.broken.is(ReleaseOnContext) && r.cancelled,
+		w.broken.is(ReleaseOnlyIfGranted) && r.granted == 0:
+		return
+	}
+	k.tell(a, t.ttl, own)
+}
+
+func (k *worker) tell(a *attempt, ttl time.Duration, of receipt) {
+	k.process.ask(&command{op: release, attempt: a, ttl: ttl}, ttl, of, 0, nil)
+}
+
+// again tries again after a random delay, or gives up (R11).
+func (k *worker) again(t *wish) {
+	if t.probe != nil {
+		t.probe(false)
+		return
+	}
+	p := k.process
+	if t.tries >= t.triesMax {
+		k.rest()
+		return
+	}
+	k.then(pure.RetryDelay(t.tries, p.quorumTime, p.jitter()), func() { k.try(t) })
+}
+
+// granted is a lock.
+func (k *worker) granted(t *wish, a *attempt, own receipt, start instant) {
+	w := k.world()
+	l := &lock{worker: k, attempt: a, ttl: t.ttl, until: start.add(t.ttl - k.slack(t.ttl)), receipt: own}
+	if w.broken.is(WallIgnored) {
+		p := k.process
+		end := p.now() + l.until.at.Sub(p.clocks().at)
+		l.until = instant{timeOf(end, p.wall.at(w.now)+time.Hour), l.until.slept}
+	}
+	w.report.Count("grants", 1)
+	w.step("process %d worker %d: granted attempt %d", int64(k.process.index), int64(k.index), int64(a.index))
+	if t.hold {
+		k.hold(t, l, start)
+		return
+	}
+	w.referee.granted(&claim{worker: k, attempt: a, holder: l})
+	if t.probe != nil {
+		k.giveBack(l)
+		t.probe(true)
+		return
+	}
+	k.use(l)
+}
+
+// grantedLate is what nobody must do: to take a lock after its attempt was given up.
+func (k *worker) grantedLate(t *wish, a *attempt, own receipt, start instant) {
+	l := &lock{worker: k, attempt: a, ttl: t.ttl, until: start.add(t.ttl - k.slack(t.ttl)), receipt: own}
+	if l.left() > 0 {
+		k.world().referee.granted(&claim{worker: k, attempt: a, holder: l})
+	}
+}
+
+// use is the work under a lock: for a while, often until the very end, and then more of it, or a release, or nothing.
+func (k *worker) use(l *lock) {
+	w := k.world()
+	k.letGo = func() { k.release(l) }
+	if w.stopping {
+		k.letGo()
+		return
+	}
+	left := max(l.left(), 0)
+	d := w.span(left + left/4)
+	switch w.random.IntN(4) {
+	case 0:
+		d = left
+	case 1:
+		d = w.span(5 * ms)
+	}
+	k.then(d, func() {
+		switch n := w.random.IntN(20); {
+		case n < 9:
+			k.extend(l)
+		case n < 17:
+			k.release(l)
+		default:
+			k.abandon(l)
+		}
+	})
+}
+
+// abandon leaves the keys to their TTL, as who has crashed does, or has forgotten.
+func (k *worker) abandon(l *lock) {
+	l.attempt.kept = true
+	k.rest()
+}
+
+// giveBack ends a lock (R9): from now on others may hold it.
+func (k *worker) giveBack(l *lock) {
+	w := k.world()
+	l.attempt.over, l.attempt.ended = true, w.now
+	w.referee.gaveUp(l.attempt)
+	w.referee.ended(l.attempt)
+	k.tell(l.attempt, l.ttl, l.receipt)
+	w.report.Count("releases", 1)
+}
+
+func (k *worker) release(l *lock) {
+	k.giveBack(l)
+	k.rest()
+}
+
+// extend is Lock.Extend (R10).
+func (k *worker) extend(l *lock) {
+	w, p := k.world(), k.process
+	start := p.clocks()
+	ttl := w.plan.ttl
+	if w.oneIn(3) {
+		ttl = pure.WholeMilliseconds(w.plan.ttl/4 + w.span(w.plan.ttl/2))
+	}
+	if l.left() <= 0 && !w.broken.is(LateExtension) {
+		k.use(l) // ErrNotHeld
+		return
+	}
+	cmd := &command{op: extend, attempt: l.attempt, ttl: ttl}
+	l.attempt.asks = append(l.attempt.asks, cmd)
+	k.turn++
+	turn := k.turn
+	r, _ := p.ask(cmd, max(l.ttl, ttl), l.receipt, 0, func(r *round) {
+		k.soon(func() {
+			if k.turn == turn {
+				k.extended(l, r, start, ttl)
+			}
+		})
+	})
+	if r == nil {
+		k.use(l)
+	}
+}
+
+func (k *worker) extended(l *lock, r *round, start instant, ttl time.Duration) {
+	w := k.world()
+	over := l.left() <= 0
+	if r.verdict != multiplex.Won || over && !w.broken.is(LateExtension) {
+		w.report.Count("extensions refused", 1)
+		k.use(l)
+		return
+	}
+	longer := *l
+	longer.ttl = max(l.ttl, ttl)
+	end := start.add(ttl - k.slack(ttl))
+	longer.until = instant{pure.Later(l.until.at, end.at), end.slept}
+	w.report.Count("extensions", 1)
+	w.referee.extended(l.attempt, &longer, over)
+	k.use(&longer)
+}

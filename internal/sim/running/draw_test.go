@@ -1,0 +1,213 @@
+package running
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+const ms = time.Millisecond
+
+// A draw is what a seed decides before anything happens.
+type draw struct {
+	seed  uint64
+	nodes int
+	// contest is how long faults strike and clients compete.
+	contest time.Duration
+
+	processes, workers, resources int
+	shortest, longest             time.Duration // TTL
+	nodeTimeout, minValidity      time.Duration // as in redlock.Config
+	driftFactor                   float64       // as in redlock.Config; 0 for its default
+	maxTTL                        time.Duration // as in redlock.Config (R23)
+	newDeployment                 bool
+	prefix                        string
+	restless                      bool // processes end by themselves, and others begin
+	native                        bool // masters begin with a native release (R25)
+
+	rates   []float64       // of the masters' clocks
+	offsets []time.Duration // of the masters' clocks, from the clients'
+	durable []bool          // masters that lose nothing when they crash
+	latency time.Duration   // at most, one way
+
+	kinds       []kind // of the faults that are on
+	misfortunes int    // so many faults may last at a time
+	gap         time.Duration
+
+	broken broken
+}
+
+// A broken is what is wrong on purpose, so that it must be found out: see weakened_test.go.
+type broken struct {
+	only        string // the rule by which it is to be found out; others are not looked at
+	liars       int    // masters that grant every SET and keep nothing
+	withoutNX   bool   // SET overwrites
+	deletesAny  bool   // a release does not compare
+	shortens    bool   // an extension sets the TTL, whatever it was
+	fast        bool   // the masters' clocks are faster than the drift allows
+	noMaxTTL    bool   // masters forget, and no client knows about that
+	keeps       bool   // a master says that it released, and did not
+	deafToKill  bool   // CLIENT KILL says that it killed, and did not
+	staysAway   bool   // a master does not come back
+	forgetsTTL  bool   // keys stay for ever
+	grantsShort bool   // SET gives less than the TTL asked for
+}
+
+// newDraw draws from a seed.
+func newDraw(seed uint64) *draw {
+	r := rand.New(rand.NewPCG(seed, 1))
+	d := &draw{
+		seed:        seed,
+		nodes:       pick(r, 1, 3, 3, 5, 5, 5, 4),
+		contest:     5 * time.Second,
+		processes:   2 + r.IntN(3),
+		workers:     1 + r.IntN(3),
+		resources:   1 + r.IntN(3),
+		shortest:    50 * ms,
+		longest:     pick(r, 100*ms, 150*ms, 300*ms, 600*ms),
+		nodeTimeout: pick(r, 0, 0, 20*ms, 80*ms),
+		minValidity: pick(r, 0, 0, 5*ms),
+		driftFactor: pick(r, 0, 0, 0.06),
+		prefix:      pick(r, "", "lock:"),
+		restless:    r.IntN(2) == 0,
+		native:      r.IntN(3) == 0,
+		latency:     pick(r, ms, 2*ms, 2*ms),
+		misfortunes: 1 + r.IntN(3),
+		gap:         pick(r, 10*ms, 30*ms, 100*ms),
+	}
+	if d.longest >= 300*ms && r.IntN(2) == 0 {
+		d.latency = 6 * ms // votes must come within a tenth of a TTL (R6)
+	}
+	theme := r.IntN(10)
+	if theme < 2 {
+		d.nodes = pick(r, 1, 1, 3, 5)
+	}
+	d.drawMasters(r)
+	d.drawKinds(r)
+	switch theme {
+	case 0, 1:
+		d.beForgetful(r)
+	case 2:
+		d.beInDebt()
+	}
+	return d
+}
+
+// beForgetful has masters lose their keys while locks are in use that a bare quorum has, and others are after these locks:
+// few of the other draws come so far, and the quarantine keeps off what happens then (R23). Locks live nearly as long as
+// MaxTTL, so that a quarantine that is too short shows, and masters have the time to get out of it.
+func (d *draw) beForgetful(r *rand.Rand) {
+	d.longest = pick(r, 150*ms, 300*ms, 600*ms)
+	d.shortest = d.longest * 3 / 4
+	d.maxTTL, d.newDeployment = d.longest, true
+	for i := range d.durable {
+		d.durable[i] = false
+	}
+	d.processes, d.resources = 3+r.IntN(2), 1
+	d.contest = 10 * time.Second
+	d.kinds = []kind{kindNamed(forgetting)}
+	if d.nodes == 1 {
+		d.misfortunes, d.gap = 1, d.longest*3/2
+		return
+	}
+	for _, name := range []string{forgetting, "lane refused", "lane held", "master cut off"} {
+		d.kinds = append(d.kinds, kindNamed(name))
+	}
+	d.misfortunes, d.gap = 2+r.IntN(2), pick(r, d.longest/4, d.longest)
+}
+
+// beInDebt has masters refuse releases of locks whose TTL is long, and little else: where much else is wrong, or the key is
+// soon gone by itself, nobody can tell that a debt was forgotten (R8).
+func (d *draw) beInDebt() {
+	d.shortest, d.longest, d.maxTTL, d.newDeployment = 400*ms, 600*ms, 0, false
+	d.kinds = []kind{kindNamed("releases refused"), kindNamed("master stopped")}
+	d.misfortunes, d.gap = 1, 100*ms
+}
+
+// drawMasters decides on clocks, and on which masters lose nothing.
+func (d *draw) drawMasters(r *rand.Rand) {
+	// Nine tenths of what the clients reckon with: the drift bounds the relative rate (R4).
+	most := 0.9 * d.drift()
+	allDurable := r.IntN(3) == 0
+	for range d.nodes {
+		rate := 1.0
+		if r.IntN(4) > 0 {
+			rate += most * (2*r.Float64() - 1)
+		}
+		d.rates = append(d.rates, rate)
+		d.offsets = append(d.offsets, time.Duration(r.Int64N(int64(2*time.Hour)))-time.Hour)
+		d.durable = append(d.durable, allDurable || r.IntN(4) == 0)
+	}
+	if !allDurable && r.IntN(3) > 0 {
+		d.maxTTL = d.longest
+		d.newDeployment = r.IntN(2) == 0
+	}
+}
+
+// drawKinds turns some kinds of faults on: a third of them, or most. Without MaxTTL no master may forget.
+func (d *draw) drawKinds(r *rand.Rand) {
+	often := pick(r, 0.3, 0.8)
+	for _, k := range kinds {
+		if k.forgets && (d.maxTTL == 0 || !slices.Contains(d.durable, false)) {
+			continue
+		}
+		if r.Float64() < often {
+			d.kinds = append(d.kinds, k)
+		}
+	}
+}
+
+// drift is Config.DriftFactor as it counts.
+func (d *draw) drift() float64 {
+	if d.driftFactor == 0 {
+		return 0.01
+	}
+	return d.driftFactor
+}
+
+// slack is what a lock's validity lacks to its TTL (R4).
+func (d *draw) slack(ttl time.Duration) time.Duration {
+	return time.Duration(float64(ttl)*d.drift()) + 2*ms
+}
+
+// quarantine is how long a master may not count after it was met (R23).
+func (d *draw) quarantine() time.Duration {
+	if d.maxTTL == 0 {
+		return 0
+	}
+	return d.maxTTL + time.Duration(float64(d.maxTTL)*d.drift()) + 6*ms
+}
+
+func (d *draw) quorum() int { return d.nodes/2 + 1 }
+
+// has says whether a kind of fault is on.
+func (d *draw) has(name string) bool {
+	return slices.ContainsFunc(d.kinds, func(k kind) bool { return k.name == name })
+}
+
+// random is a source of its own for each who needs one, so that they do not depend on each other's turns.
+func (d *draw) random(who ...uint64) *rand.Rand {
+	stream := uint64(2)
+	for _, n := range who {
+		stream = stream*1_000_003 + n + 1
+	}
+	return rand.New(rand.NewPCG(d.seed, stream))
+}
+
+func (d *draw) String() string {
+	var names []string
+	for _, k := range d.kinds {
+		names = append(names, k.name)
+	}
+	return fmt.Sprintf("%d masters, %d processes of %d, %d resources, TTL to %v, drift %g, MaxTTL %v, %d faults at a time: %s",
+		d.nodes, d.processes, d.workers, d.resources, d.longest, d.drift(), d.maxTTL, d.misfortunes, strings.Join(names, ", "))
+}
+
+func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
+
+// span is a random time below most.
+func span(r *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(r.Int64N(int64(max(most, time.Microsecond))))
+}

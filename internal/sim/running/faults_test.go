@@ -1,0 +1,391 @@
+package running
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// A misfortune breaks one thing after the other, and mends it again.
+type misfortune struct {
+	world  *world
+	random *rand.Rand
+}
+
+// A kind of fault. strike begins it; mend ends it, and nil means that it is over at once. linger is for how long its
+// consequences may last beyond that.
+type kind struct {
+	name    string
+	forgets bool // a master loses its keys, which needs MaxTTL
+	strike  func(m *misfortune) (mend func())
+}
+
+// How long consequences may last.
+const (
+	// brief is how long what is under way at the end of a fault takes at most to arrive.
+	brief = 50 * ms
+	// redial is how long it may take until a connection that is known to be lost is there again (R26).
+	redial = 1200 * ms
+	// unnoticed is how long it may take besides until a connection that died silently is known to be lost.
+	unnoticed = 300*ms + dialTimeout
+	// retry is how long it may take until each client has found out what release a master knows.
+	retry = 1500 * ms
+)
+
+// killForbidden is the fault without which no release may ever overtake its SET.
+const killForbidden = "CLIENT KILL forbidden"
+
+// forgetting is the fault after which a valid lock need not be known to a quorum any more.
+const forgetting = "master crashed and forgot"
+
+// kinds are all faults that there are.
+var kinds = []kind{
+	{name: "master stopped", strike: (*misfortune).stopMaster},
+	{name: "master crashed", strike: (*misfortune).crash},
+	{name: forgetting, forgets: true, strike: (*misfortune).crashEmpty},
+	{name: "master cut off", strike: (*misfortune).cutOff},
+	{name: "connections dropped", strike: (*misfortune).dropConnections},
+	{name: "scripts flushed", strike: (*misfortune).flushScripts},
+	{name: "clock stepped back", strike: (*misfortune).stepBack},
+	{name: "release form changed", strike: (*misfortune).changeForm},
+	{name: "slow command", strike: (*misfortune).slow},
+	{name: "order of connections", strike: (*misfortune).reorder},
+	{name: "OOM", strike: refuse("-OOM command not allowed when used memory > 'maxmemory'.", "SET")},
+	{name: "MISCONF", strike: refuse("-MISCONF Errors writing to the AOF file", "SET", "EVALSHA", "DELEX", "DELIFEQ")},
+	{name: "NOREPLICAS", strike: refuse("-NOREPLICAS Not enough good replicas to write.", "SET", "EVALSHA", "DELEX", "DELIFEQ")},
+	{name: "BUSY", strike: refuse("-BUSY Redis is busy.", "SET", "EVALSHA", "DELEX", "DELIFEQ", "SCRIPT LOAD", "GET")},
+	{name: "LOADING", strike: refuse("-LOADING Redis is loading.", "SET", "EVALSHA", "DELEX", "DELIFEQ", "GET", "PTTL")},
+	{name: "releases refused", strike: refuse("-MISCONF Errors writing to the AOF file", "EVALSHA", "DELEX", "DELIFEQ")},
+	{name: "NOPERM on SET", strike: refuse("-NOPERM this user has no permissions to run the 'set' command", "SET")},
+	{name: "NOPERM on scripts", strike: refuse("-NOPERM this user has no permissions to run the 'evalsha' command", "EVALSHA")},
+	{name: killForbidden, strike: refuse("-NOPERM this user has no permissions to run the 'client|kill' command", "CLIENT KILL")},
+	{name: "latency", strike: (*misfortune).delay},
+	{name: "lane held up", strike: holdLane(func(l *lane) []*toggle { return []*toggle{&l.holdUp} })},
+	{name: "lane held down", strike: holdLane(func(l *lane) []*toggle { return []*toggle{&l.holdDown} })},
+	{name: "lane held", strike: holdLane(func(l *lane) []*toggle { return []*toggle{&l.holdUp, &l.holdDown} })},
+	{name: "dials held", strike: holdLane(func(l *lane) []*toggle { l.link.Reset(); return []*toggle{&l.holdDials} })},
+	{name: "lane reset", strike: (*misfortune).reset},
+	{name: "lane refused", strike: holdLane(func(l *lane) []*toggle { l.link.Reset(); return []*toggle{&l.refuse} })},
+	{name: "half-open", strike: (*misfortune).halfOpen},
+	{name: "break, delivered late", strike: (*misfortune).breakLate},
+	{name: "cut after bytes up", strike: cut(redistest.Up)},
+	{name: "cut after bytes down", strike: cut(redistest.Down)},
+	{name: "drip", strike: (*misfortune).drip},
+	{name: "one byte at a time", strike: (*misfortune).chunk},
+	{name: "narrow window", strike: (*misfortune).narrow},
+	{name: "process stopped", strike: (*misfortune).stopProcess},
+	{name: "process crashed", strike: (*misfortune).crashProcess},
+}
+
+// strike goes on until the contest is over. What is broken then is mended first.
+func (m *misfortune) strike() {
+	w := m.world
+	for len(w.draw.kinds) > 0 && w.sleep(span(m.random, 2*w.draw.gap)) {
+		k := w.draw.kinds[m.random.IntN(len(w.draw.kinds))]
+		mend := k.strike(m)
+		if mend == nil {
+			continue // there was nothing to strike at
+		}
+		w.fault(k.name)
+		w.sleep(span(m.random, pick(m.random, 10*ms, 100*ms, 100*ms, 300*ms)))
+		mend()
+	}
+}
+
+// master chooses one.
+func (m *misfortune) master() *master {
+	return m.world.masters[m.random.IntN(len(m.world.masters))]
+}
+
+// process chooses one that runs; there may be none.
+func (m *misfortune) process() *process {
+	all := m.world.running()
+	if len(all) == 0 {
+		return nil
+	}
+	return all[m.random.IntN(len(all))]
+}
+
+// lane chooses a lane of a process that runs.
+func (m *misfortune) lane() *lane {
+	p := m.process()
+	if p == nil {
+		return nil
+	}
+	return p.lanes[m.random.IntN(len(p.lanes))]
+}
+
+// lasting is a trouble of a master or a lane.
+func lasting(c *calm, linger time.Duration, mend func()) func() {
+	c.begin()
+	return func() {
+		mend()
+		c.end(linger)
+	}
+}
+
+func (m *misfortune) stopMaster() func() {
+	master := m.master()
+	master.pause.on()
+	return lasting(&master.calm, brief, master.pause.off)
+}
+
+// crash has a master's process die and come back with its keys.
+func (m *misfortune) crash() func() {
+	master := m.master()
+	master.absent.on()
+	master.node.RestartDurably()
+	return lasting(&master.calm, brief, master.absent.off)
+}
+
+// crashEmpty has a master come back without its keys.
+func (m *misfortune) crashEmpty() func() {
+	master := m.master()
+	if m.world.draw.durable[master.index] {
+		return nil
+	}
+	master.absent.on()
+	master.forget()
+	mend := lasting(&master.calm, brief, master.absent.off)
+	if m.random.IntN(2) == 0 {
+		mend() // it is started again at once, so that what it forgot is still in use
+		return func() {}
+	}
+	return mend
+}
+
+func (m *master) forget() {
+	m.mu.Lock()
+	m.forgot = time.Now()
+	m.mu.Unlock()
+	m.node.Restart()
+}
+
+// cutOff holds all lanes to one master, in one direction or both: a part of the network is away.
+func (m *misfortune) cutOff() func() {
+	master := m.master()
+	up, down := m.random.IntN(3) > 0, m.random.IntN(3) > 0
+	var held []*toggle
+	for _, p := range m.world.running() {
+		if up {
+			held = append(held, &p.lanes[master.index].holdUp)
+		}
+		if down {
+			held = append(held, &p.lanes[master.index].holdDown)
+		}
+	}
+	return lasting(&master.calm, brief, hold(held))
+}
+
+// hold turns toggles on; the function that it returns turns them off.
+func hold(all []*toggle) func() {
+	for _, s := range all {
+		s.on()
+	}
+	return func() {
+		for _, s := range all {
+			s.off()
+		}
+	}
+}
+
+// dropConnections resets all connections of a master; what it had received is executed.
+func (m *misfortune) dropConnections() func() {
+	master := m.master()
+	mend := lasting(&master.calm, brief, func() {})
+	master.node.DropConns()
+	return mend
+}
+
+// flushScripts is SCRIPT FLUSH: whoever sends the next script has to load it again, which takes round trips (R24).
+func (m *misfortune) flushScripts() func() {
+	master := m.master()
+	master.mu.Lock()
+	defer master.mu.Unlock()
+	if !master.flushed {
+		master.flushed = true
+		master.calm.begin() // until they are loaded
+	}
+	master.node.FlushScripts()
+	return func() {}
+}
+
+// stepBack lets keys live longer. A step forward ends them early, and nothing is promised then.
+func (m *misfortune) stepBack() func() {
+	master := m.master()
+	master.mu.Lock()
+	master.stepped = time.Now()
+	master.mu.Unlock()
+	master.node.Clock().Step(-span(m.random, 200*ms))
+	return func() {}
+}
+
+// changeForm has another version of the server run in the master's place, by a restart or under open connections (R25).
+func (m *misfortune) changeForm() func() {
+	master := m.master()
+	mend := lasting(&master.calm, retry, func() {})
+	master.node.Native(pick(m.random, []string{"DELEX"}, []string{"DELIFEQ"}, []string{"DELEX", "DELIFEQ"}, nil)...)
+	if m.random.IntN(2) == 0 {
+		master.node.DropConns()
+	}
+	return mend
+}
+
+// slow lets one command wait, and what is behind it on its connection, while other connections go on.
+func (m *misfortune) slow() func() {
+	master, command := m.master(), pick(m.random, "SET", "EVALSHA", "CLIENT KILL", "HELLO")
+	master.node.Delay(command, span(m.random, 30*ms))
+	return lasting(&master.calm, brief, func() { master.node.Delay(command, 0) })
+}
+
+// reorder says which of several connections are served first, which counts after a pause.
+func (m *misfortune) reorder() func() {
+	m.master().node.SetOrder(redistest.Order(m.random.IntN(3)))
+	return func() {}
+}
+
+// refuse has a master answer some of the commands with an error (R24).
+func refuse(reply string, commands ...string) func(*misfortune) func() {
+	return func(m *misfortune) func() {
+		master := m.master()
+		these := commands
+		if m.random.IntN(2) == 0 {
+			these = []string{pick(m.random, commands...)}
+		}
+		master.node.Refuse(reply, these...)
+		return lasting(&master.calm, brief, func() { master.node.Refuse("", these...) })
+	}
+}
+
+// holdLane turns something on at one lane.
+func holdLane(which func(*lane) []*toggle) func(*misfortune) func() {
+	return func(m *misfortune) func() {
+		l := m.lane()
+		if l == nil {
+			return nil
+		}
+		return lasting(&l.calm, brief, hold(which(l)))
+	}
+}
+
+func (m *misfortune) delay() func() {
+	l := m.lane()
+	if l == nil {
+		return nil
+	}
+	l.link.Latency(span(m.random, 20*ms), span(m.random, 20*ms))
+	return lasting(&l.calm, brief, func() { l.link.Latency(l.up, l.down) })
+}
+
+func (m *misfortune) reset() func() {
+	l := m.lane()
+	if l == nil {
+		return nil
+	}
+	mend := lasting(&l.calm, brief, func() {})
+	l.link.Reset()
+	return mend
+}
+
+// halfOpen is a connection that only the master knows to be dead.
+func (m *misfortune) halfOpen() func() {
+	l := m.lane()
+	if l == nil {
+		return nil
+	}
+	mend := lasting(&l.calm, unnoticed+brief, func() {})
+	l.link.HalfOpen()
+	return mend
+}
+
+// breakLate has what was under way arrive after a new connection has begun (R8).
+func (m *misfortune) breakLate() func() {
+	l := m.lane()
+	if l == nil {
+		return nil
+	}
+	mend := lasting(&l.calm, brief, func() {})
+	l.holdUp.on() // so that there is something under way
+	m.world.sleep(span(m.random, 20*ms))
+	l.link.Break(span(m.random, 300*ms))
+	l.holdUp.off()
+	return mend
+}
+
+// cut resets connections as soon as they have carried so many bytes: in the middle of a handshake, of a command, of a reply.
+func cut(d redistest.Direction) func(*misfortune) func() {
+	return func(m *misfortune) func() {
+		l := m.lane()
+		if l == nil {
+			return nil
+		}
+		set := l.link.Cut
+		if m.random.IntN(2) == 0 {
+			set = l.link.CutOnce
+		}
+		set(d, m.random.Int64N(3000))
+		return lasting(&l.calm, brief, func() { l.link.Cut(d, -1) })
+	}
+}
+
+// drip lets bytes trickle. What is under way at its end trickles on.
+func (m *misfortune) drip() func() {
+	l := m.lane()
+	if l == nil {
+		return nil
+	}
+	d := pick(m.random, redistest.Up, redistest.Down, redistest.Both)
+	l.link.Drip(d, span(m.random, 100*time.Microsecond))
+	return lasting(&l.calm, unnoticed+brief, func() { l.link.Drip(d, 0) })
+}
+
+// chunk splits what is read at every byte, which takes no time and is no trouble.
+func (m *misfortune) chunk() func() {
+	l := m.lane()
+	if l == nil {
+		return nil
+	}
+	d := pick(m.random, redistest.Up, redistest.Down, redistest.Both)
+	l.link.Chunk(d, 1)
+	return func() { l.link.Chunk(d, 0) }
+}
+
+// narrow has writes wait for what was sent before them to be read, as behind full socket buffers.
+func (m *misfortune) narrow() func() {
+	l := m.lane()
+	if l == nil {
+		return nil
+	}
+	d := pick(m.random, redistest.Up, redistest.Down, redistest.Both)
+	l.link.Window(d, 1+m.random.IntN(200))
+	return lasting(&l.calm, unnoticed+brief, func() { l.link.Window(d, 0) })
+}
+
+// stopProcess is SIGSTOP of a client.
+func (m *misfortune) stopProcess() func() {
+	p := m.process()
+	if p == nil {
+		return nil
+	}
+	for _, l := range p.lanes {
+		l.calm.begin()
+	}
+	p.stopped.on()
+	return func() {
+		p.stopped.off()
+		for _, l := range p.lanes {
+			l.calm.end(brief)
+		}
+	}
+}
+
+// crashProcess ends one client for good; another begins in its place.
+func (m *misfortune) crashProcess() func() {
+	p := m.process()
+	if p == nil || p.ctx.Err() != nil {
+		return nil
+	}
+	p.crash(m.random.IntN(2) == 0)
+	return func() {}
+}

@@ -1,0 +1,289 @@
+package running
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// A process is a client with those who use it, from its first connection to its close, or to its crash.
+type process struct {
+	world  *world
+	name   string // as CLIENT LIST shows it
+	random *rand.Rand
+	client *redlock.Client
+	lanes  []*lane // to each master
+	config redlock.Config
+
+	ctx     context.Context // ends with the process
+	end     context.CancelFunc
+	workers []*worker
+	stopped toggle // as by SIGSTOP
+
+	mu   sync.Mutex      // guards the following
+	dead bool            // it crashed; what its client still does is nobody's
+	left []redlock.Token // of holds that Close is to end
+
+	closed bool
+}
+
+// A lane is the way from one process to one master.
+type lane struct {
+	link     *redistest.Link
+	calm     calm
+	up, down time.Duration
+	// What several faults may do to it at a time.
+	holdUp, holdDown, refuse, holdDials toggle
+}
+
+func (l *lane) roundTrip() time.Duration { return l.up + l.down }
+
+// occupy runs one process after the other in one place, until the contest is over. The last one stays.
+func (w *world) occupy(place int) {
+	for life := 0; ; life++ {
+		p := w.newProcess(place, life)
+		p.work()
+		if w.ctx.Err() != nil && !p.isDead() && !p.hasLeft() {
+			return
+		}
+		if !p.isDead() {
+			p.close()
+		}
+		if w.ctx.Err() != nil {
+			w.newProcess(place, life+1) // for what comes after the contest
+			return
+		}
+	}
+}
+
+func (w *world) newProcess(place, life int) *process {
+	p := &process{world: w, name: fmt.Sprintf("p%d.%d", place, life), random: w.draw.random(1, uint64(place), uint64(life))}
+	var urls []string
+	for _, m := range w.masters {
+		addr := fmt.Sprintf("node%d.%s:6379", m.index, p.name)
+		m.node.Serve(w.network.Listen(addr))
+		p.lanes = append(p.lanes, newLane(w.network.At(addr), span(p.random, w.draw.latency), span(p.random, w.draw.latency)))
+		urls = append(urls, "redis://"+addr)
+	}
+	p.stopped.turn = p.stopOrContinue
+	p.ctx, p.end = context.WithCancel(w.ctx)
+	p.config = p.configure(urls, life)
+	client, err := redlock.New(p.config)
+	if err != nil {
+		panic(err) // the simulation is wrong
+	}
+	p.client = client
+	for i := range w.draw.workers {
+		p.workers = append(p.workers, &worker{
+			process: p, index: i, random: w.draw.random(2, uint64(place), uint64(life), uint64(i)),
+		})
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lives = append(w.lives, p)
+	w.places[place] = p
+	return p
+}
+
+func newLane(link *redistest.Link, up, down time.Duration) *lane {
+	l := &lane{link: link, up: up, down: down}
+	hold := func(d redistest.Direction) func(bool) {
+		return func(on bool) {
+			if on {
+				link.Pause(d)
+			} else {
+				link.Resume(d)
+			}
+		}
+	}
+	l.holdUp.turn, l.holdDown.turn = hold(redistest.Up), hold(redistest.Down)
+	l.refuse.turn, l.holdDials.turn = link.Refuse, link.HoldDials
+	link.Latency(up, down)
+	return l
+}
+
+// configure draws what may differ between the clients of a deployment, and sets what may not.
+func (p *process) configure(urls []string, life int) redlock.Config {
+	w := p.world
+	c := redlock.Config{
+		Nodes: urls, NetDial: w.dial, ClientName: p.name, DialTimeout: dialTimeout, Prefix: w.draw.prefix,
+		NodeTimeout: w.draw.nodeTimeout, DriftFactor: w.draw.driftFactor, MinValidity: w.draw.minValidity,
+		MaxTTL: w.draw.maxTTL, FailFast: p.random.IntN(4) == 0, Poll: p.random.IntN(3) == 0,
+		ReleaseOnClose: p.random.IntN(2) == 0,
+		Tracer:         &redlock.Tracer{AttemptDone: w.tokens.attemptDone},
+	}
+	if p.random.IntN(6) == 0 {
+		c.MaxTries = 1 + p.random.IntN(4)
+	}
+	if w.draw.broken.noMaxTTL {
+		c.MaxTTL = 0
+	}
+	// The declaration holds for the first use only: later it would make the clients forget the locks from before.
+	c.NewDeployment = w.draw.newDeployment && life == 0
+	for i, durable := range w.draw.durable {
+		if durable {
+			c.Durable = append(c.Durable, urls[i])
+		}
+	}
+	return c
+}
+
+// dialTimeout is short, so that a handshake over a connection that is half-open does not take all of the time after the faults.
+const dialTimeout = 500 * ms
+
+// work has all workers work until the process or the contest ends.
+func (p *process) work() {
+	lifetime := p.world.draw.contest
+	if p.world.draw.restless {
+		lifetime = 200*ms + span(p.random, 2*time.Second)
+	}
+	timer := time.AfterFunc(max(pure.Soon, lifetime), p.end)
+	defer timer.Stop()
+	var wg sync.WaitGroup
+	for _, w := range p.workers {
+		wg.Go(w.work)
+	}
+	wg.Wait()
+}
+
+// closeMost is how long Close may take: a second for our own callers, which wait for nothing here, and the vote timeout (R28).
+const closeMost = time.Second + 60*ms
+
+// close ends the process as it should be.
+func (p *process) close() {
+	w := p.world
+	w.tally(p)
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	p.mu.Lock()
+	if p.config.ReleaseOnClose {
+		w.tokens.overNow(p.left, p.connects())
+	}
+	p.mu.Unlock()
+	err := p.client.Close(ctx)
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	if took := time.Since(start); took > closeMost || err != nil {
+		w.violate("R28", "%s: Close took %v: %v", p.name, took, err)
+	}
+	if _, err := p.client.TryAcquire(context.Background(), "r", w.draw.longest); err != redlock.ErrClosed {
+		w.violate("R28", "%s: an attempt after Close: %v", p.name, err)
+	}
+	w.leave(p)
+	w.count("closes", 1)
+}
+
+// crash ends the process at once: its client gets no chance to say anything. With an audible crash the system closes the
+// sockets, so that what was written still arrives, and then the end; else the machine is gone, and the masters are not told.
+func (p *process) crash(audibly bool) {
+	w := p.world
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	w.leave(p)
+	for _, l := range p.lanes {
+		l.refuse.on()
+		if audibly {
+			l.link.Break(0)
+		} else {
+			l.holdUp.on()
+			l.holdDown.on()
+		}
+	}
+	p.end()
+}
+
+// leave takes the process out of its place.
+func (w *world) leave(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if place := slices.Index(w.places, p); place >= 0 {
+		w.places[place] = nil
+	}
+}
+
+// running are the processes that run now.
+func (w *world) running() []*process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []*process
+	for _, p := range w.places {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// leave leaves a hold as it is, for Close to end it.
+func (p *process) leave(h *redlock.Hold) {
+	token := h.Lock().Token()
+	p.world.tokens.drop(token)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left = append(p.left, token)
+}
+
+func (p *process) hasLeft() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.left) > 0
+}
+
+func (p *process) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// stopOrContinue is SIGSTOP and SIGCONT, as far as they can be simulated: nothing comes in, nothing goes out, and nobody acts;
+// but the client's own timers go on.
+func (p *process) stopOrContinue(stop bool) {
+	for _, l := range p.lanes {
+		if stop {
+			l.holdUp.on()
+			l.holdDown.on()
+		} else {
+			l.holdUp.off()
+			l.holdDown.off()
+		}
+	}
+}
+
+// awake waits while the process is stopped.
+func (p *process) awake() {
+	for p.stopped.isOn() {
+		time.Sleep(ms)
+	}
+}
+
+// tally counts what the client itself says of what it did.
+func (w *world) tally(p *process) {
+	s := p.client.Stats()
+	for name, n := range map[string]uint64{
+		"attempts": s.Attempts.Total(), "held": s.Attempts.Refused, "no quorum": s.Attempts.NoQuorum,
+		"expired": s.Attempts.Expired, "cancelled": s.Attempts.Cancelled,
+	} {
+		w.count(name, int(n))
+	}
+	w.count("extensions and renewals", int(s.Extensions.Granted))
+	for _, n := range p.client.Nodes() {
+		w.count("connects", n.Connects)
+		w.count("debts", int(n.Counts.DebtsMade))
+	}
+}

@@ -1,0 +1,174 @@
+package running
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// A referee knows who holds what, on the simulated clock, which all clients share.
+type referee struct {
+	world *world
+
+	mu   sync.Mutex           // guards the following
+	held map[string][]*tenure // by resource
+}
+
+// A tenure is a lock in somebody's hands, from the moment at which the call returned until it is given up. One that was
+// dropped, and that of a process which crashed, lasts until its validity ends.
+type tenure struct {
+	of       *worker
+	resource string
+	since    time.Time // not after the beginning of the attempt that was granted
+	lock     redlock.Lock
+	hold     *redlock.Hold   // of one that renews itself
+	context  context.Context // of one whose holder sees nothing else (Do)
+}
+
+// isHeld asks what its holder would ask.
+func (t *tenure) isHeld(now time.Time) bool {
+	switch {
+	case t.context != nil:
+		return t.context.Err() == nil
+	case t.hold != nil:
+		return t.hold.Err() == nil
+	default:
+		return t.lock.Until().After(now)
+	}
+}
+
+// until is when the validity ends, as far as it is known now.
+func (t *tenure) until() time.Time {
+	if t.hold != nil {
+		return t.hold.Until()
+	}
+	return t.lock.Until()
+}
+
+// granted begins a tenure.
+func (r *referee) granted(k *worker, resource string, start time.Time, lock redlock.Lock, h *redlock.Hold) *tenure {
+	r.world.count("grants", 1)
+	r.world.tokens.granted(lock.Token())
+	t := &tenure{of: k, resource: resource, since: start, lock: lock, hold: h}
+	r.begin(t)
+	return t
+}
+
+// began is granted where only the context is known.
+func (r *referee) began(k *worker, resource string, ctx context.Context) *tenure {
+	r.world.count("grants", 1)
+	t := &tenure{of: k, resource: resource, since: time.Now(), context: ctx}
+	r.begin(t)
+	return t
+}
+
+func (r *referee) begin(t *tenure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[t.resource] = append(r.held[t.resource], t)
+	r.judge(t.resource)
+}
+
+// extended gives a tenure its longer lock.
+func (r *referee) extended(t *tenure, longer redlock.Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.lock = longer
+	r.judge(t.resource)
+}
+
+// gaveUp comes before the release, from when on others may hold the lock.
+func (r *referee) gaveUp(t *tenure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.held[t.resource]
+	for i, other := range all {
+		if other == t {
+			r.held[t.resource] = append(all[:i:i], all[i+1:]...)
+			return
+		}
+	}
+}
+
+// look judges all resources; holds are renewed without anybody being told.
+func (r *referee) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for resource := range r.held {
+		r.judge(resource)
+	}
+}
+
+// judge is the one property that matters: one holder at a time within validity. It needs the lock.
+func (r *referee) judge(resource string) {
+	now := time.Now()
+	var holders []*tenure
+	for _, t := range r.held[resource] {
+		if t.isHeld(now) {
+			holders = append(holders, t)
+			r.judgeKeys(t, now)
+		}
+	}
+	if len(holders) > 1 {
+		a, b := holders[0], holders[1]
+		r.world.violate("exclusion", "%s: held by %s, until %v from now, and by %s, until %v from now", resource,
+			a.of.process.name, a.left(now), b.of.process.name, b.left(now))
+	}
+	// What is not held any more will not be again.
+	r.held[resource] = holders
+}
+
+// judgeKeys looks at what a validity stands on: a quorum of masters has the key for at least as long, but for those that have
+// forgotten it since (R4). A hold's end must not lie behind us.
+func (r *referee) judgeKeys(t *tenure, now time.Time) {
+	if t.context != nil {
+		return
+	}
+	w, until := r.world, t.until()
+	if t.hold != nil && !until.After(now) && t.hold.Err() == nil {
+		w.violate("R13", "%s: a hold of %s goes on %v after its validity", t.resource, t.of.process.name, now.Sub(until))
+	}
+	token := t.lock.Token()
+	key, covered := w.draw.prefix+t.resource, 0
+	for _, m := range w.masters {
+		end, ok := m.holdsUntil(key, string(token[:]))
+		if ok && !end.Before(until) || m.forgotSince(t.since) {
+			covered++
+		}
+	}
+	if covered < w.draw.quorum() {
+		w.violate("R4", "%s: %s holds it for another %v, and only %d of %d masters have the key for so long",
+			t.resource, t.of.process.name, until.Sub(now), covered, w.draw.nodes)
+	}
+}
+
+// left is for messages only.
+func (t *tenure) left(now time.Time) any {
+	if t.context != nil {
+		return "its context ends"
+	}
+	return t.until().Sub(now)
+}
+
+// watchEnd looks at how a hold's context ends: by the local clock, no later than the validity, with a cause that is known
+// (R13).
+func (t *tenure) watchEnd(h *redlock.Hold, o redlock.HoldOptions, granted time.Time) {
+	w := t.of.process.world
+	context.AfterFunc(h.Context(), func() {
+		now, cause := time.Now(), context.Cause(h.Context())
+		var lost *redlock.LostError
+		switch {
+		case now.After(h.Until()):
+			w.violate("R13", "%s: a hold's context ended %v after its validity: %v", t.resource, now.Sub(h.Until()), cause)
+		case o.MaxHold > 0 && now.After(granted.Add(o.MaxHold)):
+			w.violate("R13", "%s: a hold's context ended %v after MaxHold: %v", t.resource, now.Sub(granted.Add(o.MaxHold)), cause)
+		case errors.As(cause, &lost) && lost.Refused && h.Until().After(now) && !w.draw.has(forgetting):
+			w.violate("R13", "%s: a hold is lost %v before its validity ends: %v", t.resource, h.Until().Sub(now), cause)
+		case !isOneOf(cause, []error{redlock.ErrReleased, redlock.ErrMaxHold, redlock.ErrClosed, redlock.ErrLost}):
+			w.violate("R13", "%s: a hold's context ended, and nobody says why: %v", t.resource, cause)
+		}
+	})
+}

@@ -1,0 +1,226 @@
+package running
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// settle is what follows when all faults are over: masters count again and locks are granted within the bounds of R26, and
+// every debt is paid.
+func (w *world) settle() {
+	if len(w.report.Violations) > 0 {
+		return // one is enough, and what comes of it proves nothing
+	}
+	if w.draw.broken.staysAway {
+		w.masters[0].absent.on()
+		w.masters[0].node.DropConns()
+	}
+	start := time.Now()
+	var wg sync.WaitGroup
+	for _, p := range w.running() {
+		wg.Go(func() { w.awaitHealth(p, start) })
+	}
+	wg.Wait()
+	w.awaitExpiry()
+	for _, p := range w.running() {
+		w.awaitGrant(p)
+	}
+	w.awaitExpiry()
+}
+
+// extra is what some kinds of faults may add to the bounds of R26, which are for masters that were stopped or refused
+// connections.
+func (d *draw) extra() (all time.Duration) {
+	if d.has("half-open") || d.has("drip") || d.has("dials held") || d.has("narrow window") {
+		all += dialTimeout // a handshake hangs until its time is over
+	}
+	return all + 20*d.latency
+}
+
+// repeated is for how long a release may be repeated since its SET may still come (R8).
+func (d *draw) repeated() time.Duration {
+	if d.has(killForbidden) {
+		return d.longest + d.slack(d.longest)
+	}
+	return 0
+}
+
+// barred is the longest delay that refused credentials can have come to in a contest: 1 s, 2 s, 4 s. It is granted only to
+// processes that wait for it.
+const barred = 4 * time.Second
+
+// isBarred reports that a master is asked again only after a while, since it refused the process by its rights.
+func (p *process) isBarred() bool {
+	return slices.ContainsFunc(p.client.Nodes(), func(n redlock.NodeStatus) bool {
+		return n.State != "up" && n.Err != nil && strings.Contains(n.Err.Error(), "NOPERM")
+	})
+}
+
+// paidWithin is how long it may take until nothing is owed (R8, R26).
+const paidWithin = 1500 * ms
+
+// steady is how long all must have been well: a connection that nobody knows to be dead is given up before.
+const steady = unnoticed
+
+// lenient is for how long a connection that died silently may besides seem well, where no other master is any faster (R26):
+// whoever starves is not to give up all that it has.
+const lenient = 1500 * ms
+
+// awaitHealth waits until all masters count for a process and nothing is owed to any of them. It asks for a lock of its own
+// meanwhile, as a process does: who asks for nothing need not notice that a connection is dead.
+func (w *world) awaitHealth(p *process, start time.Time) {
+	counts, paid := redial+w.draw.extra()+w.draw.quarantine(), paidWithin+w.draw.extra()+w.draw.repeated()
+	counted, settled := start, start // since then all masters count, and nothing is owed
+	waits, answered := false, true
+	for {
+		if !waits && p.isBarred() {
+			waits, counts, paid = true, counts+barred, paid+barred
+			w.count("processes barred at the end", 1)
+		}
+		missing, owing, now := p.missing(), p.owing(), time.Now()
+		if missing != "" {
+			counted = now
+		}
+		if owing > 0 {
+			settled = now
+		}
+		switch since := now.Sub(start); {
+		case now.Sub(counted) > steady && now.Sub(settled) > steady && (answered || since > counts+lenient):
+			w.slowest("ms until all masters count", int(counted.Sub(start)/ms))
+			w.slowest("ms until nothing is owed", int(settled.Sub(start)/ms))
+			return
+		case missing != "" && since > counts:
+			w.violate("R26", "%s: %v after the last fault: %s", p.name, since, missing)
+			return
+		case owing > 0 && since > paid:
+			w.violate("R26", "%s: %v after the last fault %d debts", p.name, since, owing)
+			return
+		}
+		lock, err := p.client.TryAcquire(context.Background(), "probe of "+p.name, w.draw.shortest+signature*ms)
+		answered = !errors.Is(err, redlock.ErrNoQuorum)
+		if err == nil {
+			err = lock.Release(context.Background())
+		}
+		if err != nil && !isOneOf(err, append(attemptErrors, redlock.ErrNotHeld)) {
+			w.violate("R12", "%s: an error that is not documented: %v", p.name, err)
+			return
+		}
+		time.Sleep(10 * ms)
+	}
+}
+
+// slowest keeps the largest of some numbers.
+func (w *world) slowest(what string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := slowestPrefix + what
+	w.report.Count(name, max(0, n-w.report.Counts[name]))
+}
+
+// slowestPrefix marks what is not added up.
+const slowestPrefix = "slowest "
+
+// missing says which masters do not count for the process, and why.
+func (p *process) missing() (text string) {
+	for i, n := range p.client.Nodes() {
+		if n.State != "up" || n.Quarantined {
+			text += fmt.Sprintf("node %d is %s, quarantined %t (%s): %v; ", i, n.State, n.Quarantined, n.QuarantineWhy, n.Err)
+		}
+	}
+	return text
+}
+
+func (p *process) owing() (debts int) {
+	for _, n := range p.client.Nodes() {
+		debts += n.Debts
+	}
+	return debts
+}
+
+// awaitExpiry waits until what may outlive its owner must have run out, and looks that nothing else is left (R8).
+func (w *world) awaitExpiry() {
+	time.Sleep(2*w.draw.latency + goneMost) // releases may be under way
+	for _, m := range w.masters {
+		for _, key := range m.keys() {
+			if value, _ := m.node.Get(key); !w.tokens.stays(value) {
+				w.violate("R8", "%s: its key is on node %d, though nothing is owed", key, m.index)
+			}
+		}
+	}
+	time.Sleep(w.draw.longest + w.draw.slack(w.draw.longest) + 200*ms) // a clock may have stepped back
+	for _, m := range w.masters {
+		if keys := m.keys(); len(keys) > 0 {
+			w.violate("R8", "node %d has keys whose time is over: %q", m.index, keys)
+		}
+	}
+}
+
+// awaitGrant looks that a lock is granted: at once, since by now nobody holds any.
+func (w *world) awaitGrant(p *process) {
+	lock, err := p.client.TryAcquire(context.Background(), "r0", w.draw.longest)
+	if err != nil {
+		w.violate("liveness", "%s: no lock is granted, though nobody holds it: %v", p.name, err)
+		return
+	}
+	if err := lock.Release(context.Background()); err != nil {
+		w.violate("R9", "%s: a release: %v", p.name, err)
+	}
+}
+
+// end closes all clients; then nothing is left of them (R28). Who leaks a goroutine keeps the bubble from ending.
+func (w *world) end() {
+	var wg sync.WaitGroup
+	for _, p := range w.running() {
+		wg.Go(func() { w.closeHolding(p) })
+	}
+	wg.Wait()
+	time.Sleep(50 * ms)
+	w.mu.Lock()
+	lives := slices.Clone(w.lives)
+	w.mu.Unlock()
+	for _, p := range lives {
+		if p.isDead() {
+			wg.Go(func() { p.bury() })
+			continue
+		}
+		for i, l := range p.lanes {
+			if n := l.link.Conns(); n > 0 {
+				w.violate("R28", "%s is closed, and has %d connections to node %d", p.name, n, i)
+			}
+		}
+	}
+	wg.Wait()
+}
+
+// closeHolding closes a process that holds a lock. Nothing is in the way any more, so that what ReleaseOnClose promises must be
+// true of every master.
+func (w *world) closeHolding(p *process) {
+	resource := "held by " + p.name
+	_, err := p.client.TryHold(context.Background(), resource, redlock.HoldOptions{TTL: w.draw.longest})
+	p.close()
+	if err != nil || !p.config.ReleaseOnClose {
+		return
+	}
+	w.count("closes that release", 1)
+	time.Sleep(2*w.draw.latency + goneMost)
+	for _, m := range w.masters {
+		if _, there := m.node.Get(w.draw.prefix + resource); there {
+			w.violate("R28", "%s: Close left a hold's key on node %d", p.name, m.index)
+		}
+	}
+}
+
+// bury ends the client of a process that crashed. It has nothing to say, and no one who listens.
+func (p *process) bury() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	p.world.tally(p)
+	_ = p.client.Close(ctx)
+}

@@ -1,0 +1,319 @@
+package running
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// Tokens are what the masters saw of each attempt. A token that an attempt did not get its lock with is told to nobody, so
+// what is known of it is what stands in the commands: the connection says which process sent it, the TTL which worker.
+type tokens struct {
+	world *world
+
+	mu   sync.Mutex // guards the following
+	seen map[string]*token
+}
+
+// A token is one attempt's.
+type token struct {
+	of       *worker
+	key      string
+	first    time.Time // it was executed somewhere
+	set      uint16    // the masters that executed its SET
+	released uint16    // the masters that executed a release of it
+	state    tokenState
+	over     time.Time // from when on no key must have it
+	// stand is how much before that the masters were told: keys that MinHold lets stand are not deleted, but given a rest.
+	stand time.Duration
+	// connects tell the connections to the masters apart over which the release went; 0 where there was none.
+	connects []int
+	looked   bool
+}
+
+// nobody is what handshakes try the scripts with.
+var nobody = string(make([]byte, len(redlock.Token{})))
+
+type tokenState uint8
+
+const (
+	asking  tokenState = iota // an attempt is under way
+	inUse                     // the lock was granted
+	dropped                   // it is left to its TTL
+	isOver                    // it is to be gone
+)
+
+func newTokens(w *world) *tokens { return &tokens{world: w, seen: make(map[string]*token)} }
+
+// watch sees every command before a master executes it.
+func (s *tokens) watch(m *master) redistest.Hook {
+	return func(conn int, args []string) ([]byte, bool) {
+		switch name := strings.ToUpper(args[0]); {
+		case name == "HELLO":
+			if i := slices.Index(args, "SETNAME"); i > 0 && i+1 < len(args) {
+				m.name(conn, args[i+1])
+			}
+		case name == "SET" && len(args) >= 6:
+			s.executed(m, conn, args)
+		case name == "SCRIPT" && strings.EqualFold(args[1], "LOAD") && args[2] == releaseSource:
+			m.loaded()
+		case name == "EVALSHA" && args[1] == releaseDigest, name == "DELEX" && len(args) == 4, name == "DELIFEQ":
+			s.released(m, args[len(args)-1])
+		case name == "EVALSHA" && args[1] == releaseManyDigest:
+			n, _ := strconv.Atoi(args[2])
+			for _, t := range args[3+n:] {
+				s.released(m, t)
+			}
+		case name == "EVALSHA" && args[1] == healDigest:
+			s.healed(m, args[4])
+		}
+		return nil, false
+	}
+}
+
+func (m *master) name(conn int, name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.names[conn] = name
+}
+
+func (m *master) nameOf(conn int) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.names[conn]
+}
+
+// executed notes a SET. A token is one attempt's, which sends it once to each master (R3); and its release never comes first
+// (R8), unless the fence is forbidden.
+func (s *tokens) executed(m *master, conn int, args []string) {
+	ttl, _ := strconv.Atoi(args[len(args)-1])
+	k := s.world.workerOf(m.nameOf(conn), ttl%signature)
+	if k == nil {
+		return // the contest is over
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, bit := s.seen[args[2]], uint16(1)<<m.index
+	if t == nil {
+		t = &token{}
+		s.seen[args[2]] = t
+	}
+	if t.of == nil { // some master may have seen its release before
+		t.of, t.key, t.first = k, args[1], time.Now()
+	}
+	switch {
+	case t.of != k || t.key != args[1] || t.set&bit != 0:
+		s.world.violate("R3", "%s: a token came again, by %s", args[1], k.process.name)
+	case t.released&bit != 0 && !s.world.draw.has(killForbidden):
+		s.world.violate("R8", "%s: a release by %s overtook its SET on node %d", args[1], k.process.name, m.index)
+	}
+	t.set |= bit
+}
+
+// healed notes a healing, which may create the key anew, and comes before the release as the SET does. An extension behind it
+// does no harm.
+func (s *tokens) healed(m *master, value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.seen[value]; t != nil && t.of != nil && t.released&(1<<m.index) != 0 && !s.world.draw.has(killForbidden) {
+		s.world.violate("R8", "%s: a release by %s overtook a healing on node %d", t.key, t.of.process.name, m.index)
+	}
+}
+
+func (s *tokens) released(m *master, value string) {
+	if value == nobody {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.seen[value]; t != nil {
+		t.released |= 1 << m.index
+		return
+	}
+	// It may be that this master sees the release first of all that there is to see of the token.
+	s.seen[value] = &token{released: 1 << m.index, state: isOver, over: time.Now()}
+}
+
+// attemptDone is the tracer's function: an attempt that failed is over, and has queued its release.
+func (s *tokens) attemptDone(a redlock.AttemptInfo) {
+	if k, ok := a.Context.Value(workerKey{}).(*worker); ok && a.Err != nil {
+		s.over(k, 0)
+	}
+}
+
+// over says that whatever a worker asked for or used is to be gone now, or after some time.
+func (s *tokens) over(k *worker, stand time.Duration) {
+	connects := k.process.connects()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for value, t := range s.seen {
+		switch {
+		case t.of == k && (t.state == asking || t.state == inUse):
+			t.state, t.over, t.stand, t.connects = isOver, now.Add(stand), stand, connects
+		case t.state == isOver && now.Sub(t.over) > tokenMemory:
+			delete(s.seen, value)
+		}
+	}
+}
+
+// tokenMemory is how long a token is remembered that is over: longer than any command may be late.
+const tokenMemory = 2 * time.Second
+
+// granted, drop and overNow are told what became of a lock.
+func (s *tokens) granted(t redlock.Token) { s.become(t, inUse, nil) }
+func (s *tokens) drop(t redlock.Token)    { s.become(t, dropped, nil) }
+
+func (s *tokens) overNow(all []redlock.Token, connects []int) {
+	for _, t := range all {
+		s.become(t, isOver, connects)
+	}
+}
+
+func (s *tokens) become(value redlock.Token, state tokenState, connects []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.seen[string(value[:])]; t != nil {
+		t.state, t.over, t.connects = state, time.Now(), connects
+	}
+}
+
+// goneMost is how old a key may be, beyond a round trip, whose attempt or lock is over (R7).
+const goneMost = 20 * ms
+
+// look finds orphans: keys whose attempt or lock is over for longer than a round trip and 20 ms, on masters and over lanes to
+// which nothing was done meanwhile.
+func (s *tokens) look() {
+	for _, m := range s.world.masters {
+		for _, key := range m.keys() {
+			value, _ := m.node.Get(key)
+			t, ok := s.orphan(value)
+			if !ok || t.stand > 0 && m.steppedSince(t.first) {
+				continue // a clock that steps back lets a key live longer that MinHold lets stand
+			}
+			if age := time.Since(t.over); age > t.of.process.lanes[m.index].roundTrip()+goneMost {
+				s.judge(m, key, &t, age, m.history(value))
+			}
+		}
+	}
+	s.countLooked()
+}
+
+// judge tells what an orphan breaks. Where the connection that the release went over is still the one, or the client was closed
+// meanwhile, the release must have been executed by now (R7, R28). Where there is another connection, the client owes the
+// release, and the master counts only when that is paid, so that a key without a debt was forgotten (R8).
+func (s *tokens) judge(m *master, key string, t *token, age time.Duration, history string) {
+	p, l := t.of.process, t.of.process.lanes[m.index]
+	calmSince := func(since time.Time) bool { return m.calm.isSince(since) && l.calm.isSince(since) }
+	told := t.over.Add(-t.stand - l.roundTrip())
+	if s.world.draw.has(killForbidden) {
+		told = told.Add(-tokenMemory) // a SET may come late
+	}
+	now, closed := p.client.Nodes()[m.index], p.isClosed()
+	then := 0
+	if t.connects != nil {
+		then = t.connects[m.index]
+	}
+	switch {
+	case calmSince(told) && then > 0 && (closed || now.State == "up" && now.Connects == then):
+		s.world.violate("R7", "%s: a key of %s is on node %d, %v after it was over: the node was told %s",
+			key, p.name, m.index, age, history)
+	case s.world.draw.has(killForbidden) || closed || t.stand > 0: // then there are debts that are paid, and some that are late
+	case age > s.world.draw.shortest && m.steppedSince(t.first): // a debt ends when its key must have expired, by a clock that runs
+	case calmSince(time.Now().Add(-l.roundTrip()-goneMost)) && now.State == "up" && now.Debts == 0:
+		s.world.violate("R8", "%s: a key of %s is on node %d, %v after it was over, and no debt: the node was told %s",
+			key, p.name, m.index, age, history)
+	}
+}
+
+// history is what a master was told of a token, and when, without the token itself (R27).
+func (m *master) history(value string) string {
+	var all []string
+	for _, e := range m.node.Log() {
+		if slices.Contains(e.Args, value) {
+			ago := time.Since(e.At).Round(10 * time.Microsecond)
+			all = append(all, fmt.Sprintf("%s %v ago over %d: %.20q", e.Args[0], ago, e.Conn, e.Reply))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// orphan is a token that is over, and which somebody should have released. A process that crashed leaves its keys to their
+// TTL.
+func (s *tokens) orphan(value string) (token, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.seen[value]
+	if t == nil || t.of == nil || t.state != isOver || t.of.process.isDead() {
+		return token{}, false
+	}
+	return *t, true
+}
+
+// countLooked counts the tokens on masters of which an orphan would have been noticed, had there been one: it says what the
+// look is worth.
+func (s *tokens) countLooked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.seen {
+		if t.of == nil || t.state != isOver || t.looked || time.Since(t.over) <= 2*s.world.draw.latency+goneMost {
+			continue
+		}
+		t.looked = true
+		for i, m := range s.world.masters {
+			l := t.of.process.lanes[i]
+			since := t.over.Add(-t.stand - l.roundTrip())
+			if t.connects != nil && t.connects[i] > 0 && m.calm.isSince(since) && l.calm.isSince(since) {
+				s.world.count("keys looked for in vain", 1)
+			}
+		}
+	}
+}
+
+// connects are numbers of the connections to all masters, 0 where there is none that counts.
+func (p *process) connects() []int {
+	var all []int
+	for _, n := range p.client.Nodes() {
+		if n.State != "up" {
+			n.Connects = 0
+		}
+		all = append(all, n.Connects)
+	}
+	return all
+}
+
+// loaded is told that somebody has loaded the scripts.
+func (m *master) loaded() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.flushed {
+		m.flushed = false
+		m.calm.end(brief)
+	}
+}
+
+// stays reports whether a key may stay until its TTL ends.
+func (s *tokens) stays(value string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.seen[value]
+	return t != nil && t.of != nil && (t.state == dropped || t.of.process.isDead())
+}
+
+// workerOf finds a worker by its process' name and its place there.
+func (w *world) workerOf(name string, index int) *worker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := len(w.lives) - 1; i >= 0; i-- {
+		if p := w.lives[i]; p.name == name && index < len(p.workers) {
+			return p.workers[index]
+		}
+	}
+	return nil
+}

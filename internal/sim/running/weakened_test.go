@@ -1,0 +1,102 @@
+package running
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// weakenedSeeds is how many seeds each weakness may take until it is found.
+const weakenedSeeds = 60
+
+// The checks find what they are there for: with one part of the algorithm taken away, or with masters that break one
+// promise, the rule that speaks of it is violated within some tens of seeds.
+func TestEachPartIsNeeded(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule   string
+		broken broken
+		draw   func(d *draw)
+	}{
+		// A master that grants to everybody is worth a quorum that is smaller by one.
+		"a quorum less one":             {"exclusion", broken{liars: 1}, of(3)},
+		"a quorum of five less one":     {"exclusion", broken{liars: 1}, of(5)},
+		"NX":                            {"exclusion", broken{withoutNX: true}, of(5)},
+		"compare before delete":         {"exclusion", broken{deletesAny: true}, of(3)},
+		"clocks that keep to the drift": {"exclusion", broken{fast: true}, of(5)},
+		"the quarantine":                {"exclusion", broken{noMaxTTL: true}, forgetful},
+		"extensions that only lengthen": {"exclusion", broken{shortens: true}, of(3)},
+		"keys for as long as asked":     {"R4", broken{grantsShort: true}, of(3)},
+		"releases that are executed":    {"R7", broken{keeps: true}, of(3)},
+		"the fence":                     {"R8", broken{deafToKill: true}, lateLanes},
+		"masters that come back":        {"R26", broken{staysAway: true}, of(3)},
+		"keys that expire":              {"R8", broken{forgetsTTL: true}, of(3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(weakenedSeeds) {
+				d := newDraw(seed + 1)
+				c.draw(d)
+				d.weaken(c.broken)
+				d.broken.only = c.rule
+				if found := run(t, d).Violations; len(found) > 0 {
+					t.Logf("after %d seeds: %v", seed+1, found[0])
+					return
+				}
+			}
+			require.Fail(t, "it was not found out", "in %d seeds", weakenedSeeds)
+		})
+	}
+}
+
+// of has so many masters, none of which ever forgets.
+func of(nodes int) func(*draw) {
+	return func(d *draw) { d.resize(nodes) }
+}
+
+// forgetful has masters restart empty all the time.
+func forgetful(d *draw) {
+	d.resize(5)
+	d.maxTTL, d.newDeployment = d.longest, true
+	for i := range d.durable {
+		d.durable[i] = false
+	}
+	d.kinds, d.misfortunes, d.gap = []kind{kindNamed(forgetting)}, 2, 30*ms
+}
+
+// lateLanes has connections break with commands under way.
+func lateLanes(d *draw) {
+	d.resize(3)
+	d.kinds = []kind{kindNamed("break, delivered late"), kindNamed("master stopped"), kindNamed("order of connections")}
+	d.misfortunes = 3
+}
+
+func kindNamed(name string) kind {
+	for _, k := range kinds {
+		if k.name == name {
+			return k
+		}
+	}
+	panic(name)
+}
+
+// resize gives the draw another number of masters, with many clients for few locks.
+func (d *draw) resize(nodes int) {
+	for len(d.rates) < nodes {
+		d.rates, d.offsets, d.durable = append(d.rates, 1), append(d.offsets, 0), append(d.durable, true)
+	}
+	d.nodes, d.rates, d.offsets, d.durable = nodes, d.rates[:nodes], d.offsets[:nodes], d.durable[:nodes]
+	d.processes, d.workers, d.resources = 4, 2, 1
+}
+
+// weaken takes a part away.
+func (d *draw) weaken(b broken) {
+	d.broken = b
+	if b.fast {
+		for i := range d.rates {
+			d.rates[i] = 1.1 + d.drift()
+		}
+	}
+	if b.deletesAny || b.keeps {
+		d.native = false
+	}
+}

@@ -1,0 +1,381 @@
+package running
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/redlock"
+)
+
+// A worker wants one lock after the other, and does with it what people do.
+type worker struct {
+	process *process
+	index   int
+	random  *rand.Rand
+}
+
+// signature tells workers of one process apart by their TTLs: SET says nothing else that would.
+const signature = 8
+
+type workerKey struct{}
+
+func (k *worker) work() {
+	for k.process.ctx.Err() == nil {
+		k.once(fmt.Sprintf("r%d", k.random.IntN(k.process.world.draw.resources)))
+		k.pause(span(k.random, 20*ms))
+	}
+}
+
+// once is one lock from the wish to the end.
+func (k *worker) once(resource string) {
+	switch k.random.IntN(10) {
+	case 0, 1, 2, 3:
+		k.lock(resource)
+	case 4, 5, 6, 7:
+		k.hold(resource)
+	case 8:
+		k.do(resource)
+	case 9:
+		k.inspect(resource)
+	}
+	// Whatever it was has come to its end, but for locks that were dropped: those were taken note of.
+	k.process.world.tokens.over(k, 0)
+}
+
+// pause lets time pass; a process that was stopped does nothing afterwards.
+func (k *worker) pause(d time.Duration) {
+	timer := time.NewTimer(max(pure.Soon, d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-k.process.ctx.Done():
+	}
+	k.process.awake()
+}
+
+// ttl is a random one with the worker's signature.
+func (k *worker) ttl() time.Duration {
+	d := k.process.world.draw
+	steps := int((d.longest - d.shortest) / ms / signature)
+	return d.shortest.Truncate(signature*ms) + time.Duration(k.random.IntN(steps)*signature+k.index)*ms
+}
+
+// patience is a context that ends by chance, now or later, or with the process.
+func (k *worker) patience(most time.Duration) (context.Context, context.CancelFunc) {
+	ctx := context.WithValue(k.process.ctx, workerKey{}, k)
+	switch k.random.IntN(4) {
+	case 0:
+		return context.WithCancel(ctx)
+	case 1: // cancelled by somebody else, at a time that suits nobody
+		ctx, cancel := context.WithCancel(ctx)
+		timer := time.AfterFunc(max(pure.Soon, span(k.random, 4*k.process.world.draw.latency)), cancel)
+		return ctx, func() { timer.Stop(); cancel() }
+	default:
+		return context.WithTimeout(ctx, span(k.random, most))
+	}
+}
+
+// detached has nothing of the process' end.
+func (k *worker) detached() (context.Context, context.CancelFunc) {
+	ctx := context.WithValue(context.Background(), workerKey{}, k)
+	if k.random.IntN(4) == 0 {
+		return context.WithTimeout(ctx, span(k.random, 2*ms))
+	}
+	return context.WithCancel(ctx)
+}
+
+// lock is a plain lock: extended or not, released sooner, later, or never.
+func (k *worker) lock(resource string) {
+	w, p := k.process.world, k.process
+	ttl := k.ttl()
+	ctx, cancel := k.patience(300 * ms)
+	defer cancel()
+	var lock redlock.Lock
+	var err error
+	start := time.Now()
+	if k.random.IntN(2) == 0 {
+		err = k.call("TryAcquire", 0, ctx, attemptErrors, func() (err error) {
+			lock, err = p.client.TryAcquire(ctx, resource, ttl)
+			return err
+		})
+		if latest := start.Add(ttl - w.draw.slack(ttl)); err == nil && lock.Until().After(latest) {
+			w.violate("R4", "%s: valid for %v more than is left of a TTL of %v", p.name, lock.Until().Sub(latest), ttl)
+		}
+	} else {
+		err = k.call("Acquire", waitForCtx, ctx, acquireErrors, func() (err error) {
+			lock, err = p.client.Acquire(ctx, resource, ttl)
+			return err
+		})
+	}
+	if err != nil {
+		return
+	}
+	t := w.referee.granted(k, resource, start, lock, nil)
+	p.awake()
+	for k.random.IntN(3) == 0 {
+		if k.random.IntN(3) == 0 {
+			k.pause(lock.Validity() - span(k.random, 4*w.draw.latency)) // right before the end, when the answers come too late
+		} else {
+			k.pause(span(k.random, lock.Validity()/time.Duration(1+k.random.IntN(4))))
+		}
+		lock = k.extend(t, lock)
+	}
+	switch k.random.IntN(4) {
+	case 0: // it is left to its TTL
+		k.pause(span(k.random, lock.Validity()))
+		w.tokens.drop(lock.Token())
+		return
+	case 1:
+		k.pause(lock.Validity())
+	case 2:
+		k.pause(span(k.random, lock.Validity()))
+	}
+	k.expectHeld("Release", lock, k.release(t, 0, lock.Release))
+}
+
+// expectHeld looks at what masters say of a lock that is valid still: as long as none of them forgot it, a quorum has it (R9).
+func (k *worker) expectHeld(name string, lock redlock.Lock, err error) {
+	w := k.process.world
+	if errors.Is(err, redlock.ErrNotHeld) && lock.Validity() > 0 && !w.draw.has(forgetting) {
+		w.violate("R9", "%s: %s says that a lock is not held that is valid for another %v", k.process.name, name, lock.Validity())
+	}
+}
+
+// extend is one extension.
+func (k *worker) extend(t *tenure, lock redlock.Lock) redlock.Lock {
+	w := k.process.world
+	ttl := k.ttl()
+	ctx, cancel := k.patience(50 * ms)
+	defer cancel()
+	var longer redlock.Lock
+	start := time.Now()
+	err := k.call("Extend", 0, ctx, extendErrors, func() (err error) {
+		longer, err = lock.Extend(ctx, ttl)
+		return err
+	})
+	if err != nil {
+		k.expectHeld("Extend", lock, err)
+		return lock
+	}
+	w.count("extensions", 1)
+	switch latest := start.Add(ttl - w.draw.slack(ttl)); {
+	case longer.Until().Before(lock.Until()):
+		w.violate("R10", "%s: an extension shortened the lock by %v", k.process.name, lock.Until().Sub(longer.Until()))
+	case longer.Until().After(latest) && longer.Until().After(lock.Until()):
+		w.violate("R4", "%s: an extension is valid for %v more than is left", k.process.name, longer.Until().Sub(latest))
+	case !time.Now().Before(lock.Until()):
+		w.violate("R10", "%s: an extension was complete only after the lock's end", k.process.name)
+	}
+	w.referee.extended(t, longer)
+	return longer
+}
+
+// release gives something back. The masters get word of that before the call returns; where keys are to stand for a while
+// (MinHold), only afterwards are they to be gone.
+func (k *worker) release(t *tenure, stand time.Duration, release func(context.Context) error) error {
+	w, p := k.process.world, k.process
+	if p.isDead() {
+		return nil // nobody is there who could
+	}
+	ctx, cancel := k.detached()
+	defer cancel()
+	w.referee.gaveUp(t)
+	w.tokens.over(k, stand)
+	w.count("releases", 1)
+	return k.call("Release", 0, ctx, releaseErrors, func() error { return release(ctx) })
+}
+
+// hold is a lock that renews itself.
+func (k *worker) hold(resource string) {
+	w, p := k.process.world, k.process
+	o := k.holdOptions()
+	ctx, cancel := k.patience(300 * ms)
+	defer cancel()
+	var h *redlock.Hold
+	var err error
+	start := time.Now()
+	if k.random.IntN(2) == 0 {
+		err = k.call("TryHold", 0, ctx, attemptErrors, func() (err error) {
+			h, err = p.client.TryHold(ctx, resource, o)
+			return err
+		})
+	} else {
+		err = k.call("Hold", waitForCtx, ctx, acquireErrors, func() (err error) {
+			h, err = p.client.Hold(ctx, resource, o)
+			return err
+		})
+	}
+	if err != nil {
+		return
+	}
+	granted := time.Now()
+	first := h.Until()
+	t := w.referee.granted(k, resource, start, h.Lock(), h)
+	t.watchEnd(h, o, granted)
+	p.awake()
+	k.underHold(h, span(k.random, pick(k.random, 30*ms, 150*ms, 600*ms)))
+	if h.Until().After(first) {
+		w.count("renewed holds", 1)
+	}
+	if errors.Is(h.Err(), redlock.ErrLost) {
+		w.count("lost holds", 1)
+	}
+	if o.MinHold == 0 && p.ctx.Err() != nil && k.random.IntN(2) == 0 {
+		p.leave(h) // to Close
+		return
+	}
+	stand := time.Duration(0)
+	if rest := time.Until(granted.Add(o.MinHold)); o.MinHold > 0 && rest > 0 {
+		stand = rest + 2*w.draw.slack(rest) // the keys' lives are lengthened by the drift, and so may their clocks
+	}
+	_ = k.release(t, stand, h.Release)
+}
+
+func (k *worker) holdOptions() redlock.HoldOptions {
+	o := redlock.HoldOptions{TTL: k.ttl(), Heal: k.random.IntN(2) == 0, NoRenewal: k.random.IntN(8) == 0}
+	if k.random.IntN(4) == 0 {
+		o.MinHold = span(k.random, o.TTL).Truncate(ms)
+	}
+	if k.random.IntN(4) == 0 {
+		o.MaxHold = span(k.random, 400*ms)
+	}
+	if k.random.IntN(4) == 0 {
+		o.MaxExtensions = 1 + k.random.IntN(3)
+	}
+	return o
+}
+
+// underHold works until the hold or the work ends.
+func (k *worker) underHold(h *redlock.Hold, work time.Duration) {
+	timer := time.NewTimer(max(pure.Soon, work))
+	defer timer.Stop()
+	select {
+	case <-h.Context().Done():
+	case <-timer.C:
+	case <-k.process.ctx.Done():
+	}
+	k.process.awake()
+}
+
+var errWork = errors.New("the work failed")
+
+// do is all of it in one call.
+func (k *worker) do(resource string) {
+	w, p := k.process.world, k.process
+	ctx, cancel := k.patience(400 * ms)
+	defer cancel()
+	work, ran := span(k.random, pick(k.random, 30*ms, 300*ms)), false
+	o := k.holdOptions()
+	o.MinHold = 0 // hold has that
+	err := p.client.DoHold(ctx, resource, o, func(ctx context.Context) error {
+		ran = true
+		t := w.referee.began(k, resource, ctx)
+		defer w.referee.gaveUp(t)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(max(pure.Soon, work)):
+			return errWork
+		}
+	})
+	switch {
+	case p.isDead():
+	case ran && errors.Is(err, errWork), ran && errors.Is(err, context.Canceled), ran && errors.Is(err, context.DeadlineExceeded):
+		w.count("done", 1)
+	case ran:
+		w.violate("R14", "%s: Do lost the error of its function: %v", p.name, err)
+	case !isOneOf(err, acquireErrors):
+		w.violate("R12", "%s: Do: an error that is not documented: %v", p.name, err)
+	}
+}
+
+func (k *worker) inspect(resource string) {
+	ctx, cancel := k.patience(200 * ms)
+	most := time.Duration(waitForCtx)
+	if k.random.IntN(2) == 0 {
+		// Without a deadline, a bound of its own stands for it.
+		ctx, most = context.Background(), 900*ms
+		if k.process.config.NodeTimeout > 0 {
+			most = k.process.config.NodeTimeout
+		}
+	}
+	defer cancel()
+	_ = k.call("Inspect", most, ctx, inspectErrors, func() error {
+		_, err := k.process.client.Inspect(ctx, resource)
+		return err
+	})
+	k.process.world.count("inspections", 1)
+}
+
+// What each call may come to, as its documentation says.
+var (
+	attemptErrors = []error{
+		redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrExpired, redlock.ErrOverloaded, context.Canceled, context.DeadlineExceeded,
+	}
+	acquireErrors = attemptErrors
+	extendErrors  = []error{
+		redlock.ErrNotHeld, redlock.ErrNoQuorum, redlock.ErrExpired, redlock.ErrOverloaded,
+		context.Canceled, context.DeadlineExceeded,
+	}
+	releaseErrors = []error{redlock.ErrNotHeld, redlock.ErrNoQuorum, context.Canceled, context.DeadlineExceeded}
+	inspectErrors = []error{redlock.ErrNoQuorum, context.Canceled, context.DeadlineExceeded}
+)
+
+func isOneOf(err error, known []error) bool {
+	for _, e := range known {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitForCtx marks calls that only their context ends.
+const waitForCtx = -1
+
+// late is what a call may take beyond its bound.
+const late = 5 * ms
+
+// call makes a call and looks whether it came back in time, with an error that is documented. What a process that crashed
+// gets to hear does not matter. at least is how long it may take beside the vote timeout.
+func (k *worker) call(name string, atLeast time.Duration, ctx context.Context, known []error, f func() error) error {
+	w := k.process.world
+	start := time.Now()
+	err := f()
+	if k.process.isDead() {
+		if err == nil {
+			err = errDead
+		}
+		return err
+	}
+	now := time.Now()
+	switch deadline, ok := ctx.Deadline(); {
+	case atLeast != waitForCtx && now.Sub(start) > max(atLeast, w.draw.voteTimeout())+late:
+		w.violate("R26", "%s: %s came back after %v: %v", k.process.name, name, now.Sub(start), err)
+	case ok && now.Sub(deadline) > late && now.Sub(start) > late:
+		w.violate("R12", "%s: %s came back %v after its context had ended: %v", k.process.name, name, now.Sub(deadline), err)
+	}
+	switch {
+	case err == nil:
+	case !isOneOf(err, known):
+		w.violate("R12", "%s: %s: an error that is not documented: %v", k.process.name, name, err)
+	default:
+		w.count("refusals", 1)
+	}
+	return err
+}
+
+// errDead is what is left of a grant to a process that crashed meanwhile.
+var errDead = errors.New("the process is dead")
+
+// voteTimeout bounds the time for which a vote is waited (R6).
+func (d *draw) voteTimeout() time.Duration {
+	if d.nodeTimeout > 0 {
+		return d.nodeTimeout
+	}
+	return d.longest / 10
+}

@@ -1,0 +1,228 @@
+#!/bin/sh
+# Checks the rules in the models beside this script with spin: every state of each bounded world, and for every rule that is
+# dropped a counterexample. Prints a table and compares it with that of docs/safety.md: a run that was complete there must be
+# complete, and the numbers of states must be the same if spin is of the same version.
+#
+#   run.sh             all of it; MODEL=quick leaves out the long runs
+#   run.sh show NAME   the counterexample of one run, step by step
+#
+# Installs spin and gcc where the system's packages allow it. Where they cannot be had it says what is not covered and
+# succeeds, unless REDMUX_REQUIRE_MODEL=1. LIMIT is the time in seconds that one run may take, JOBS how many run at once.
+set -u
+LC_ALL=C
+export LC_ALL
+
+here=$(cd "$(dirname "$0")" && pwd) || exit
+document=$here/../../docs/safety.md
+limit=${LIMIT:-900}
+
+# name | model | how it is searched | what for | clients and attempts | macros | suite
+# "complete" visits every state; "counterexample" looks for the shortest, breadth first; "bits" is bit-state hashing, which
+# may miss states. Suite: quick is in both.
+runs() {
+	sed 's/ *| */|/g' <<'END'
+acquire            | exclusion | complete       | exclusion | 2, 2 and 2 attempts       | -DTRIES0=2 -DTRIES1=2                                     | full
+acquire-longer     | exclusion | complete       | exclusion | 2, 2 and 1 attempts       | -DTRIES0=2 -DTTL0=4 -DTTL1=4                              | quick
+restart            | exclusion | complete       | exclusion | 2, 2 and 1 attempts       | -DTRIES0=2 -DCRASHES=1                                    | full
+restart-longer     | exclusion | complete       | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DCRASHES=1 -DTTL0=4 -DTTL1=4                  | quick
+restart-twice      | exclusion | complete       | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DCRASHES=2 -DTTL0=3 -DTTL1=3                  | quick
+extend             | exclusion | complete       | exclusion, no gap | 2, 1 attempt each | -DTRIES0=1 -DEXTENDS=1                                    | quick
+extend-other-ttl   | exclusion | complete       | exclusion, no gap | 2, 1 attempt each | -DTRIES0=1 -DEXTENDS=1 -DTTL0=5 -DTTL1=3 -DTTLX=2         | quick
+extend-restart     | exclusion | complete       | exclusion, no gap | 2, 1 attempt each | -DTRIES0=1 -DEXTENDS=1 -DCRASHES=1 -DTTL0=3 -DTTL1=4      | quick
+heal-restart       | exclusion | complete       | exclusion, no gap | 2, 1 attempt each | -DTRIES0=1 -DEXTENDS=2 -DHEAL -DCRASHES=1                 | full
+five               | exclusion | complete       | exclusion | 2, 1 attempt each         | -DN=5 -DTRIES0=1                                          | quick
+five-restart       | exclusion | complete       | exclusion | 2, 1 attempt each         | -DN=5 -DTRIES0=1 -DCRASHES=1                              | full
+one-holds          | orphans   | complete       | orphans   | 1, 2 attempts             | -DTRIES=2                                                 | quick
+one-breaks         | orphans   | complete       | orphans   | 1, 2 attempts             | -DTRIES=2 -DBREAKS=3 -DREFUSALS=2                         | full
+quorum-less        | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DQUORUM=1                                     | quick
+no-nx              | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DNO_NX                                        | quick
+refusal-counted    | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DREFUSAL_COUNTED                              | quick
+plain-del          | exclusion | counterexample | exclusion | 2, 2 and 1 attempts       | -DTRIES0=2 -DPLAIN_DEL -DTTL0=2 -DTTL1=2                  | quick
+same-token         | exclusion | counterexample | exclusion | 2, 2 and 1 attempts       | -DTRIES0=2 -DSAME_TOKEN -DTTL0=2 -DTTL1=2                 | quick
+no-elapsed         | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DNO_ELAPSED                                   | quick
+elapsed-read-early | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DREAD_EARLY                                   | quick
+no-drift           | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DNO_DRIFT                                     | quick
+late-counted       | exclusion | counterexample | exclusion | 2, 2 and 1 attempts       | -DTRIES0=2 -DLATE_COUNTED                                 | quick
+no-quarantine      | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DCRASHES=1 -DNO_QUARANTINE                    | quick
+short-quarantine   | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DCRASHES=1 -DWATCH=2                          | quick
+extend-expired     | exclusion | counterexample | no gap    | 2, 1 attempt each         | -DTRIES0=1 -DEXTENDS=1 -DEXTEND_EXPIRED                   | quick
+extend-shortens    | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DEXTENDS=1 -DSHORTENS -DTTL0=5 -DTTL1=3 -DTTLX=2 | quick
+extend-quarantined | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DEXTENDS=1 -DCRASHES=1 -DEXTEND_BARRED -DTTL0=3 -DTTL1=4 | quick
+heal-quarantined   | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DEXTENDS=1 -DHEAL -DCRASHES=1 -DHEAL_BARRED   | quick
+key-lost           | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DLOSSES=1                                     | quick
+unfenced-work      | exclusion | counterexample | work      | 2, 1 attempt each         | -DTRIES0=1 -DUNFENCED_WORK                                | quick
+no-fence           | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DNO_FENCE                                      | quick
+paid-before-fence  | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DPAID_BEFORE_FENCE                             | quick
+kill-forbidden     | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DKILL_FORBIDDEN                                | quick
+debt-forgotten     | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DDEBT_FORGOTTEN                                | quick
+debt-timed-early   | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DDEBT_TIMED_EARLY                              | quick
+debt-without-drift | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DDRIFT_FORGOTTEN                               | quick
+error-settles      | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DERROR_SETTLES                                 | quick
+no-release         | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DNO_RELEASE                                    | quick
+voters-released    | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DVOTERS_RELEASED                               | quick
+heal-not-owed      | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DHEAL_NOT_OWED                                 | quick
+END
+}
+
+main() {
+	tools || exit
+	work=$(mktemp -d) || exit
+	trap 'stop; rm -rf "$work"' EXIT
+	trap 'exit 130' HUP INT TERM
+	version=$(spin -V | sed -n 's/Spin Version \([0-9.]*\).*/\1/p')
+	case ${1:-} in
+	show) show "${2:?a name of the table}"; exit ;;
+	esac
+	runs | if [ "${MODEL:-full}" = quick ]; then grep '|quick *$'; else cat; fi >"$work/runs"
+	all
+	echo
+	echo "spin $version"
+	echo
+	{
+		echo "| run | N | clients | property | states | transitions | depth | memory | seconds | result |"
+		echo "|---|---|---|---|---|---|---|---|---|---|"
+		cut -d '|' -f 1 "$work/runs" | while read -r name; do cat "$work/$name.row"; done
+	} | tee "$work/table"
+	echo
+	judge
+}
+
+# tools sees to it that there is something to run. It fails only where the model is required.
+tools() {
+	have && return
+	if command -v apt-get >/dev/null; then
+		if [ "$(id -u)" = 0 ]; then
+			install
+		elif [ "${REDMUX_REQUIRE_MODEL:-}" = 1 ] && sudo -n true 2>/dev/null; then
+			install sudo -n
+		fi
+	fi
+	have && return
+	echo "NOT COVERED: the models of the rules (exclusion, orphans), as spin and gcc are not both here and could not be installed."
+	[ "${REDMUX_REQUIRE_MODEL:-}" != 1 ] && exit 0
+	return 1
+}
+
+have() { command -v spin >/dev/null && command -v gcc >/dev/null && spin -V 2>/dev/null | grep -q '^Spin'; }
+
+install() {
+	echo "model: installing spin"
+	set -- "$@" env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::http::Timeout=20 -o Acquire::Retries=1 -o DPkg::Lock::Timeout=600
+	packages="install -y --no-install-recommends spin gcc libc6-dev"
+	# Lists of packages may be old or missing, and one broken source among several does not matter here. Where it is required, a
+	# mirror that is away for a moment is asked once more.
+	"$@" $packages >/dev/null 2>&1 || { "$@" update; "$@" $packages; } >/dev/null 2>&1 ||
+		{ [ "${REDMUX_REQUIRE_MODEL:-}" = 1 ] && sleep 30 && { "$@" update; "$@" $packages; }; } >/dev/null 2>&1
+}
+
+# all runs what $work/runs lists, several at once. Each leaves its row and its process's id in $work.
+all() {
+	cut -d '|' -f 1 "$work/runs" >"$work/names"
+	lanes=${JOBS:-2} lane=0
+	while [ $lane -lt "$lanes" ]; do
+		awk -v l=$lane -v n="$lanes" 'NR % n == l' "$work/names" | while read -r name; do one "$name"; done &
+		lane=$((lane + 1))
+	done
+	wait
+}
+
+stop() {
+	for file in "$work"/*.pid; do
+		[ -e "$file" ] && kill "$(cat "$file")" 2>/dev/null
+	done
+}
+
+# field prints what stands in a column of a run's line.
+field() { runs | awk -F '|' -v name="$1" -v f="$2" '$1 == name { print $f }'; }
+
+# one searches one model, and leaves a row of the table.
+one() {
+	name=$1 how=$(field "$1" 3) macros=$(field "$1" 6)
+	mkdir "$work/$name" && cd "$work/$name" || return
+	cp "$here/$(field "$name" 2).pml" model.pml
+	compile=-DCOLLAPSE arguments="-m200000 -w24"
+	case $how in
+	counterexample) compile=-DBFS ;;
+	bits) compile=-DBITSTATE arguments="-m200000 -w28 -k2" ;;
+	esac
+	spin -a $(symmetry "$name") $macros model.pml >spin.out 2>&1 &&
+		gcc -O2 -w -DSAFETY -DMEMLIM=4000 $compile -o pan pan.c >>spin.out 2>&1 || { cat spin.out >&2; echo failed >out; }
+	if [ ! -e out ]; then
+		timeout -k 5 "$limit" ./pan $arguments >out 2>&1 &
+		echo $! >"$work/$name.pid"
+		wait $!
+		code=$?
+		rm "$work/$name.pid"
+		[ "$code" = 0 ] || echo "ended with $code" >>out
+	fi
+	row >"$work/$name.row"
+	echo "$name: $(sed 's/.*| \([^|]*\) |$/\1/' "$work/$name.row")" >&2
+}
+
+# In the model of exclusion nodes are interchangeable; a story is told without that, as they keep their numbers then.
+symmetry() { [ "$(field "$1" 2)" = exclusion ] && echo -DSYMMETRY; }
+
+# row makes a line of the table of what pan said.
+row() {
+	nodes=$(echo "$macros" | sed -n 's/.*-DN=\([0-9]*\).*/\1/p')
+	[ "$(field "$name" 2)" = orphans ] && nodes=1
+	awk -v name="$name" -v how="$how" -v n="${nodes:-3}" -v clients="$(field "$name" 5)" -v property="$(field "$name" 4)" '
+		/errors:/ { depth = $6 + 0; errors = $NF + 0; ended = 1 }
+		/states, stored/ { states = $1 }
+		/transitions/ { transitions = $1 }
+		/total actual memory usage/ { memory = $1 }
+		/pan: elapsed time/ { seconds = $4 }
+		/Search not completed|search depth too small|ended with|out of memory|failed/ { cut = 1 }
+		/assertion violated/ { violated = 1; split($0, at, "at depth "); steps = at[2] + 0 }
+		END {
+			result = "not complete"
+			if (violated) result = "counterexample of " steps " steps"
+			else if (ended && !cut && errors == 0) result = how == "bits" ? "bounded: bit-state, no violation" : "complete"
+			printf "| %s | %s | %s | %s | %s | %s | %s | %d MB | %s | %s |\n", name, n, clients, property,
+				states, transitions, depth, memory, seconds, result
+		}' out
+}
+
+# judge says whether each run came out as it should, and as the document says.
+judge() {
+	recorded=$(sed -n 's/^spin \([0-9.]*\).*/\1/p' "$document" 2>/dev/null | head -n 1)
+	[ "$recorded" = "$version" ] || echo "states are not compared: docs/safety.md has those of spin ${recorded:-(none)}"
+	{ cat "$work/runs"; echo ===; cat "$work/table"; echo ===; cat "$document" 2>/dev/null; } | awk -F '|' -v same="$([ "$recorded" = "$version" ] && echo 1)" '
+		function trim(s) { gsub(/^ +| +$/, "", s); return s }
+		function wrong(text) { print "model: " text; bad = 1 }
+		/^===$/ { part++; next }
+		part == 0 { how[$1] = $3; next }
+		NF < 11 { next }
+		{ name = trim($2) }
+		!(name in how) { next }
+		part == 1 { states[name] = trim($6); result[name] = trim($11) }
+		part == 2 { was[name] = trim($6); came[name] = trim($11) }
+		END {
+			for (name in how) {
+				count++
+				if (how[name] == "complete" && result[name] != "complete") wrong(name ": " result[name] ", and should be complete")
+				if (how[name] == "bits" && result[name] !~ /^bounded/) wrong(name ": " result[name])
+				if (how[name] == "counterexample" && result[name] !~ /^counterexample/)
+					wrong(name ": the rule was dropped, and nothing was found: " result[name])
+				if (!(name in was)) { wrong(name ": is not in docs/safety.md"); continue }
+				if (same && how[name] != "bits" && (states[name] != was[name] || result[name] != came[name]))
+					wrong(name ": " states[name] " states, " result[name] "; docs/safety.md says " was[name] ", " came[name])
+			}
+			if (!bad) print "model: " count " runs, all as docs/safety.md says"
+			exit bad
+		}'
+}
+
+# show tells the counterexample of a run.
+show() {
+	[ -n "$(field "$1" 2)" ] || { echo "model: the table has no run $1" >&2; return 2; }
+	mkdir "$work/show" && cd "$work/show" || return
+	cp "$here/$(field "$1" 2).pml" model.pml || return
+	macros=$(field "$1" 6)
+	spin -a $macros model.pml >/dev/null && gcc -O2 -w -DSAFETY -DMEMLIM=8000 -DBFS -o pan pan.c || return
+	timeout -k 5 "$limit" ./pan -m200000 -w24 >out 2>&1
+	[ -e model.pml.trail ] || { tail -n 20 out; return 1; }
+	spin -t $macros model.pml | sed -n 's/^ *\(client\|node\|tick\|.*assert\)/\1/p'
+}
+
+main "$@"
