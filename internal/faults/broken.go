@@ -1,0 +1,86 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/resp"
+)
+
+// Ways to be wrong on purpose, so that the checks can be seen to find them. They are for tests of this package: a run
+// with one of them must end with violations.
+const (
+	// brokenQuorum has each process ask one node only, not the same ones.
+	brokenQuorum = "no-quorum"
+	// brokenRelease has the key deleted, whoever it belongs to by then, some time after the lock was released.
+	brokenRelease = "plain-del"
+	// brokenOrphan has a key stay behind after each hundredth release.
+	brokenOrphan = "orphan"
+	// brokenReplies has two replies of different kinds change places now and then.
+	brokenReplies = "swapped-replies"
+)
+
+// Broken lists them.
+func Broken() []string { return []string{brokenQuorum, brokenRelease, brokenOrphan, brokenReplies} }
+
+// breakConfig makes a client wrong that is wrong in its configuration.
+func (w *worker) breakConfig(config *redlock.Config) {
+	switch w.Broken {
+	case brokenQuorum:
+		config.Nodes = config.Nodes[w.Name%len(config.Nodes):][:1]
+	case brokenReplies:
+		config.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			c, err := d.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return swapper{c}, nil
+		}
+	}
+}
+
+// breakRelease is called before each release.
+func (w *worker) breakRelease(lock redlock.Lock) {
+	var command []byte
+	var after time.Duration
+	token, key := lock.Token(), prefix+lock.Resource()
+	switch {
+	case w.Broken == brokenRelease:
+		command, after = resp.AppendCommand(nil, "DEL", key), 2*time.Millisecond
+	case w.Broken == brokenOrphan && w.broken.Add(1)%100 == 0:
+		command = resp.AppendCommand(nil, "SET", key, string(token[:]), "PX", fmt.Sprint(w.maxTTL.Milliseconds()))
+		after = 10 * time.Millisecond
+	default:
+		return
+	}
+	time.AfterFunc(after, func() {
+		for _, path := range w.Direct {
+			c, err := net.DialTimeout("unix", path, lookTimeout)
+			if err != nil {
+				continue
+			}
+			_ = c.SetDeadline(time.Now().Add(lookTimeout))
+			_, _ = lastReply(c, append(resp.AppendCommand(nil, "AUTH", userName, w.Password), command...), 1)
+			_ = c.Close()
+		}
+	})
+}
+
+// A swapper is a connection on which a grant and a refusal that arrive together change places.
+type swapper struct{ net.Conn }
+
+func (s swapper) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	grant, refusal := []byte("+OK\r\n_\r\n"), []byte("_\r\n+OK\r\n")
+	if i := bytes.Index(b[:n], grant); i >= 0 {
+		copy(b[i:], refusal)
+	} else if i := bytes.Index(b[:n], refusal); i >= 0 {
+		copy(b[i:], grant)
+	}
+	return n, err
+}
