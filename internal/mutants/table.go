@@ -1,0 +1,72 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"text/template"
+)
+
+// The table is docs/mutants.md: its prose stands in mutants.md.tmpl, its rows come from the patches and from the run.
+
+//go:embed mutants.md.tmpl
+var tableText string
+
+var tableTemplate = template.Must(template.New("mutants.md").Parse(tableText))
+
+// A row is one mutant in the table.
+type row struct{ Name, Rule, Breaks, Killers string }
+
+// writeTable writes the table, if there is a full one to write: what could not be run is not listed as if it had been.
+func writeTable(path string, results []*result, seeds int) error {
+	rows, err := rowsOf(results)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	data := struct {
+		Rows  []row
+		Seeds int
+	}{rows, seeds}
+	if err := tableTemplate.Execute(&b, data); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+func rowsOf(results []*result) ([]row, error) {
+	var rows []row
+	for _, r := range results {
+		if !r.killed() {
+			return nil, errors.New("the table is of mutants that were all killed, and " + r.name + " was not")
+		}
+		var killers []string
+		for i, v := range r.verdicts {
+			killers = append(killers, r.killers[i].cell(v))
+		}
+		rows = append(rows, row{r.name, r.rule, cell(r.breaks), strings.Join(killers, "<br>")})
+	}
+	return rows, nil
+}
+
+// cell says what killed a mutant: the test that was the first to fail, or the simulation and its seed.
+func (k killer) cell(v verdict) string {
+	switch {
+	case k.sim != "" && v.seed != 0:
+		return "simulation " + v.sim + ", seed " + strconv.Itoa(v.seed)
+	case k.sim != "":
+		return "simulation " + v.sim
+	case v.ending == hung:
+		return strings.TrimPrefix(k.pkg, "./") + " " + cell(k.tests) + ", which does not end"
+	}
+	name := strings.TrimPrefix(k.pkg, "./") + " " + v.test
+	for _, f := range k.flags {
+		name += " (" + f + ")"
+	}
+	return cell(name)
+}
+
+// cell makes text fit for a cell of a Markdown table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

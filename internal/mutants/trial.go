@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A bench is a copy of the tree and what tests need around it, for one worker.
+type bench struct {
+	tree    string // the copy
+	scratch string // for binaries, and the tests' own temporary files. Its path is short: there are unix sockets in it
+	env     []string
+	raceful bool // the race detector can be had
+}
+
+// wantsRace is what lines that name -race need.
+const wantsRace = "the race detector, and so cgo"
+
+// findRace looks whether the race detector can be had: Go turns cgo off by itself where there is no C compiler.
+func (b *bench) findRace(ctx context.Context) error {
+	out, err := b.command(ctx, "go", "env", "CGO_ENABLED").Output()
+	if err != nil {
+		return fmt.Errorf("go env: %w", err)
+	}
+	b.raceful = strings.TrimSpace(string(out)) == "1"
+	return nil
+}
+
+// A simulation is a test of the tree that takes many seeds, and names the one that found something.
+type simulation struct {
+	pkg, tests string
+	// first is the flag for the seed to begin with, of a simulation that goes through all its seeds whatever it finds: it takes
+	// few of them at first, and more only if these found nothing. "" for one that ends early by itself.
+	first string
+}
+
+// An ending is what came of the tests of one line.
+type ending uint8
+
+const (
+	passed  ending = iota
+	failed         // at least one did
+	skipped        // all that matched did, or they could not be run here: see verdict.wants
+	missing        // there is no such test
+	hung           // the time was over
+	unbuilt
+)
+
+// A verdict is an ending with its particulars.
+type verdict struct {
+	ending ending
+	wants  string // what is not here, of those that are skipped; "" is a server
+	test   string // the first that failed
+	sim    string // the simulation that was run, "" for other tests
+	seed   int    // the first that a simulation failed with, 0 where it names none
+	took   time.Duration
+	output string // the end of what was printed
+}
+
+// try runs the tests of one line on the bench's tree as it stands. Binaries are built first, by themselves, so that a limit
+// is about the tests alone, and what does not compile is told from what fails.
+func (b *bench) try(ctx context.Context, k killer, o *options) verdict {
+	if !b.raceful && slices.Contains(k.flags, "-race") {
+		return verdict{ending: skipped, wants: wantsRace}
+	}
+	if k.sim == simAny {
+		v := b.try(ctx, killer{sim: "machines"}, o)
+		if v.ending == passed { // so many more than the others cost the same
+			v = b.try(ctx, killer{sim: "running"}, o)
+		}
+		return v
+	}
+	if k.sim == "" {
+		return b.run(ctx, k, o.limit)
+	}
+	s := simulations[k.sim]
+	k.pkg, k.tests = s.pkg, s.tests
+	if s.first == "" {
+		return b.run(ctx, k, o.simLimit, "-sim.seeds="+strconv.Itoa(o.seeds))
+	}
+	v := verdict{}
+	for next, size := 1, fewSeeds; next <= o.seeds && v.ending == passed; next, size = next+size, 4*size {
+		size = min(size, o.seeds-next+1)
+		v = b.run(ctx, k, o.simLimit, "-sim.seeds="+strconv.Itoa(size), s.first+strconv.Itoa(next))
+	}
+	return v
+}
+
+// fewSeeds is how many seeds find most of what is found at all.
+const fewSeeds = 50
+
+// run builds a package's tests and runs those of one line, with further arguments.
+func (b *bench) run(ctx context.Context, k killer, limit time.Duration, args ...string) verdict {
+	// One binary for each package, so that what has not changed is not linked again.
+	binary := filepath.Join(b.scratch, strings.Map(nameOnly, strings.Join(k.flags, "")+k.pkg)+".test")
+	// Trimmed paths make one build cache serve all copies.
+	build := append([]string{"test", "-c", "-trimpath", "-vet=off", "-ldflags=-s -w", "-o", binary}, k.flags...)
+	if out, err := b.command(ctx, "go", append(build, k.pkg)...).CombinedOutput(); err != nil {
+		return verdict{ending: unbuilt, output: tail(out)}
+	}
+	begun := time.Now()
+	flags := []string{"-test.v", "-test.failfast", "-test.run=" + whole(k.tests), "-test.timeout=" + limit.String()}
+	patience, cancel := context.WithTimeout(ctx, limit+10*time.Second) // the test binary itself ends before that, and says more
+	defer cancel()
+	cmd := b.command(patience, binary, append(flags, args...)...)
+	cmd.Dir = filepath.Join(b.tree, k.pkg)
+	out, err := cmd.CombinedOutput()
+	v := judge(out, err == nil)
+	v.took = time.Since(begun)
+	if v.sim = k.sim; k.sim == "" {
+		v.seed = 0 // the seeds of other tests say nothing to who runs this
+	}
+	if patience.Err() != nil {
+		v.ending = hung
+	}
+	return v
+}
+
+// nameOnly keeps of a text what may stand in the name of a file.
+func nameOnly(r rune) rune {
+	if r == '/' || r == '.' {
+		return '-'
+	}
+	return r
+}
+
+func (b *bench) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = b.tree, b.env
+	cmd.WaitDelay = 5 * time.Second // a grandchild may have the output still
+	ownGroup(cmd)
+	return cmd
+}
+
+// environment is ours, with temporary files in the scratch folder.
+func environment(scratch string) []string {
+	return append(os.Environ(), "TMPDIR="+scratch)
+}
+
+var (
+	failLine = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+	passLine = regexp.MustCompile(`(?m)^--- PASS: `)
+	skipLine = regexp.MustCompile(`(?m)^--- SKIP: `)
+	runLine  = regexp.MustCompile(`(?m)^=== RUN +([^/\s]+)`)
+	// A simulation names the seed with each violation, or in the name of the subtest that failed.
+	seedText = regexp.MustCompile(`(?m)\bseed (\d+): |^ +--- FAIL: \S*seed=(\d+)`)
+)
+
+// judge reads the output of a test binary with -test.v.
+func judge(out []byte, ok bool) verdict {
+	v := verdict{output: tail(out)}
+	switch {
+	case !ok && bytes.Contains(out, []byte("panic: test timed out after")):
+		v.ending = hung
+	case !ok:
+		v.ending = failed
+		if m := failLine.FindSubmatch(out); m != nil {
+			v.test = string(m[1])
+		} else if m := runLine.FindAllSubmatch(out, -1); m != nil {
+			v.test = string(m[len(m)-1][1]) // a panic of another goroutine names no test
+		}
+		v.seed = firstSeed(out)
+	case passLine.Match(out):
+		v.ending = passed
+	case skipLine.Match(out):
+		v.ending = skipped
+	default:
+		v.ending = missing
+	}
+	return v
+}
+
+// firstSeed is the lowest seed that an output says something went wrong with, 0 if it names none.
+func firstSeed(out []byte) int {
+	first := 0
+	for _, m := range seedText.FindAllSubmatch(out, -1) {
+		seed, err := strconv.Atoi(string(m[1]) + string(m[2])) // one of the two is empty
+		if err == nil && (first == 0 || seed < first) {
+			first = seed
+		}
+	}
+	return first
+}
+
+// tail is the end of an output, enough to see why.
+func tail(out []byte) string {
+	const most = 4 << 10
+	out = bytes.TrimSpace(out)
+	return strings.ToValidUTF8(string(out[max(0, len(out)-most):]), "?")
+}
+
+// String says what an ending means for who named the line.
+func (v verdict) String() string {
+	switch v.ending {
+	case passed:
+		return "survived"
+	case failed:
+		if v.seed != 0 {
+			return fmt.Sprintf("%s (seed %d)", v.test, v.seed)
+		}
+		return cmp.Or(v.test, "the tests ended before any failed")
+	case skipped:
+		return "not covered: it needs " + cmp.Or(v.wants, "a real server")
+	case missing:
+		return "no such test"
+	case hung:
+		return "did not end"
+	default:
+		return "does not build"
+	}
+}
