@@ -30,6 +30,8 @@ var (
 	benchNetwork = flag.String("network", "tcp", "tcp or unix")
 )
 
+const benchTTL = 10 * time.Second
+
 // BenchmarkAcquireRelease acquires and releases a lock; an operation is one
 // pair. Each caller has a resource of its own. Implementations take turns for
 // the same nodes and callers, so that what the machine does meanwhile hits all.
@@ -159,7 +161,7 @@ func share[L Lease](callers []*pairs[L], n int) {
 
 func (p *pairs[L]) do() {
 	start := time.Now()
-	lease, err := p.locker.TryAcquire(context.Background(), p.resource, testTTL)
+	lease, err := p.locker.TryAcquire(context.Background(), p.resource, benchTTL)
 	if err != nil {
 		p.failed++
 		return

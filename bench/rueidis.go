@@ -303,6 +303,7 @@ func (l *Rueidis) milliseconds(ttl time.Duration) string {
 // failed.
 type RueidisError struct{ Causes []error }
 
+// Error lists the causes, one a line, as errors.Join does.
 func (e *RueidisError) Error() string {
 	return redlock.ErrNoQuorum.Error() + ": " + errors.Join(e.Causes...).Error()
 }

@@ -2,13 +2,17 @@ package compare_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/bench/compare"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
 )
 
 // A pair is worth comparing only if it is a lock: what any peer holds is held for every other, and free afterwards. That
@@ -24,7 +28,7 @@ func TestPeersExcludeOneAnother(t *testing.T) {
 			pairers := openAll(t, urls)
 			for holder, p := range pairers {
 				for other, q := range pairers {
-					t.Run(network+"/"+holder+" against "+other, func(t *testing.T) { requireExclusion(t, p, q) })
+					t.Run(network+"/"+holder+" against "+other, func(t *testing.T) { requireExclusion(t, holder, p, other, q) })
 				}
 			}
 		}
@@ -47,7 +51,11 @@ func openAll(t *testing.T, urls []string) map[string]compare.Pairer {
 		if p.Bound || !p.Fits(len(urls), 2) {
 			continue
 		}
-		pairer, err := p.Open(urls)
+		open := p.Open
+		if p.Ours { // a busy machine shall not cost it votes, so that each of its errors says what it means (see late)
+			open = compare.OpenOurs(redlock.Config{Portable: p.Name == compare.Portable, NodeTimeout: 5 * time.Second})
+		}
+		pairer, err := open(urls)
 		require.NoError(t, err, p.Name)
 		t.Cleanup(func() { _ = pairer.Close(context.Background()) })
 		all[p.Name] = pairer
@@ -55,14 +63,46 @@ func openAll(t *testing.T, urls []string) map[string]compare.Pairer {
 	return all
 }
 
-func requireExclusion(t *testing.T, holder, other compare.Pairer) {
-	ctx, resource := context.Background(), t.Name()
-	entered := false
-	acquired, err := holder.Pair(ctx, resource, ttl, func() {
-		entered = true
-		_, err := other.Pair(ctx, resource, ttl, func() { t.Error("two hold one resource") })
-		require.Error(t, err)
-		assert.Equal(t, "acquire: held", compare.Kind(err))
+// late reports that votes came too late for a peer, as a busy machine may have it: that says nothing of who holds what. Ours has
+// the time that it needs, and would be wrong to say so (R12).
+func late(peer string, err error) bool {
+	switch {
+	case err == nil || peer == compare.Ours || peer == compare.Portable:
+		return false
+	case slices.Contains([]string{"acquire: no quorum", "acquire: timeout", "release: no quorum", "release: timeout"}, compare.Kind(err)):
+		return true
+	}
+	return false
+}
+
+// tryLate tries again what came too late for a peer, until it does not or the time is over.
+func tryLate(t *testing.T, peer string, most time.Duration, try func() error) error {
+	t.Helper()
+	for start := time.Now(); ; {
+		err := try()
+		if !late(peer, err) || time.Since(start) > most {
+			return err
+		}
+		t.Logf("%s again: %v", peer, err)
+	}
+}
+
+func requireExclusion(t *testing.T, holderName string, holder compare.Pairer, otherName string, other compare.Pairer) {
+	ctx := context.Background()
+	resource, entered, tries, acquired := "", false, 0, time.Duration(0)
+	err := tryLate(t, holderName, patience/2, func() (err error) {
+		tries++
+		resource, entered = fmt.Sprint(t.Name(), " ", tries), false
+		acquired, err = holder.Pair(ctx, resource, ttl, func() {
+			entered = true
+			err := tryLate(t, otherName, patience/2, func() error { // less than the TTL
+				_, err := other.Pair(ctx, resource, ttl, func() { t.Error("two hold one resource") })
+				return err
+			})
+			require.Error(t, err)
+			assert.Equal(t, "acquire: held", compare.Kind(err))
+		})
+		return err
 	})
 	require.NoError(t, err)
 	require.True(t, entered, "held was not called")
@@ -84,9 +124,15 @@ func TestALostLockIsNoPair(t *testing.T) {
 	servers := redistest.Servers(t, 1, redistest.OverTCP)
 	for name, p := range openAll(t, []string{urlOf(servers[0], "tcp")}) {
 		t.Run(name, func(t *testing.T) {
-			_, err := p.Pair(t.Context(), "lost "+name, ttl, func() {
-				_, err := servers[0].Do("DEL", "lost "+name)
-				require.NoError(t, err)
+			tries := 0
+			err := tryLate(t, name, patience/2, func() error {
+				tries++
+				resource := fmt.Sprint("lost ", name, tries)
+				_, err := p.Pair(t.Context(), resource, ttl, func() {
+					_, err := servers[0].Do("DEL", resource)
+					require.NoError(t, err)
+				})
+				return err
 			})
 			require.Error(t, err)
 			assert.Equal(t, "release: not held", compare.Kind(err))

@@ -34,7 +34,7 @@ func TestATinyRun(t *testing.T) {
 	var out strings.Builder
 	err := run(t.Context(), []string{
 		"--peers", "redlock,redsync", "--nodes", "3", "--callers", "4", "--network", "unix", "--rounds", "2",
-		"--window", "50ms", "--warmup", "50ms", "--settle", "50ms", "--stop-window", "300ms",
+		"--window", "200ms", "--warmup", "50ms", "--settle", "1s", "--stop-window", "300ms", // a busy machine stops a master late
 		"--json", file("data.json"), "--out", file("R.md"), "--chart", file("c.svg"),
 	}, &out, io.Discard)
 	require.NoError(t, err)
@@ -95,5 +95,5 @@ func TestAnInterruptedRunKeepsNothingRunning(t *testing.T) {
 	start := time.Now()
 	err := run(ctx, []string{"--nodes", "1", "--callers", "1", "--window", "1m", "--json", filepath.Join(t.TempDir(), "d"), "--no-client"}, io.Discard, io.Discard)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Less(t, time.Since(start), 20*time.Second)
+	assert.Less(t, time.Since(start), 50*time.Second, "the window is a minute")
 }

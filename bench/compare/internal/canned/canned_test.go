@@ -45,7 +45,7 @@ func dial(t testing.TB, raw string) net.Conn {
 	conn, err := net.Dial(network, addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
 	return conn
 }
 

@@ -101,7 +101,7 @@ func (c *crew) end() time.Duration {
 func (c *crew) wait(d time.Duration) int {
 	select {
 	case <-c.idle:
-	case <-time.After(d):
+	case <-time.After(max(1, d)): // see pure.Soon
 	}
 	return c.job.Callers - int(c.back.Load())
 }

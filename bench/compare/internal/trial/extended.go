@@ -1,0 +1,146 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Extended is what whoever lost a lock hears when it extends and releases it.
+type Extended struct {
+	Trials int
+	// SaidHeld is in how many the extension of a lost lock was reported as a success, SaidReleased its release.
+	SaidHeld, SaidReleased int
+	// Disturbed is in how many a key of the new holder was not the same afterwards.
+	Disturbed int
+	// Learned is how long an extension took to fail while a majority of the masters was stopped.
+	Learned Spread
+	// SaidExtended is how many of those were reported as a success.
+	SaidExtended int
+}
+
+// Extend has a lock run out, another client acquire it, and the first extend and release it. After that, it stops a majority
+// of the masters for a while and extends a lock that is held.
+func Extend(ctx context.Context, s *Subject, trials, stops int) (Extended, error) {
+	f, err := newField(s.Nodes)
+	if err != nil {
+		return Extended{}, err
+	}
+	defer f.close()
+	var clients [2]Client
+	for i := range clients {
+		if clients[i], err = f.open(s, 0); err != nil {
+			return Extended{}, err
+		}
+		defer clients[i].Close()
+		if err := warmUp(ctx, clients[i], 0); err != nil {
+			return Extended{}, err
+		}
+	}
+	var result Extended
+	for i := range trials {
+		if err := f.extendLost(ctx, clients[0], clients[1], fmt.Sprint("extended-", i), &result); err != nil {
+			return Extended{}, err
+		}
+	}
+	var learned []time.Duration
+	for i := range stops {
+		took, err := f.extendStopped(ctx, clients[0], fmt.Sprint("stopped-", i), &result)
+		if err != nil {
+			return Extended{}, err
+		}
+		learned = append(learned, took)
+	}
+	result.Learned = spreadOf(learned)
+	return result, nil
+}
+
+func (f *field) extendLost(ctx context.Context, loser, winner Client, resource string, result *Extended) error {
+	const ttl = 300 * time.Millisecond
+	lost, err := persist(ctx, loser, resource, ttl)
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Until(lost.Until()) + 50*time.Millisecond)
+	if _, err := persist(ctx, winner, resource, mostTTL); err != nil {
+		return err
+	}
+	before := f.taken(resource)
+	result.Trials++
+	if lost.Extend(ctx, ttl) == nil {
+		result.SaidHeld++
+	}
+	if lost.Release(ctx) == nil {
+		result.SaidReleased++
+	}
+	if disturbed(before, f.values(resource)) {
+		result.Disturbed++
+	}
+	return nil
+}
+
+// taken is what a resource holds on each server once all have it from the same holder: whoever returns at the quorum lets the
+// rest follow. Some implementations never ask the rest again, so there is an end to that wait.
+func (f *field) taken(resource string) []string {
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		values := f.values(resource)
+		alike := values[0] != absent && count(values, values[0]) == len(values)
+		if alike || time.Since(begun) > mostTTL/5 {
+			return values
+		}
+	}
+}
+
+// disturbed reports that a key of the holder is not what it was. The holder is whoever has most of them; a key of another that
+// runs out, and one of the holder that comes late, are no disturbance.
+func disturbed(before, after []string) bool {
+	holder, most := "", 0
+	for _, v := range before {
+		if n := count(before, v); v != absent && n > most {
+			holder, most = v, n
+		}
+	}
+	for i, v := range before {
+		if v == holder && after[i] != holder {
+			return true
+		}
+	}
+	return false
+}
+
+func count(values []string, value string) (n int) {
+	for _, v := range values {
+		if v == value {
+			n++
+		}
+	}
+	return n
+}
+
+// extendStopped is how long an extension takes while a majority is stopped, for 8 s at most.
+func (f *field) extendStopped(ctx context.Context, c Client, resource string, result *Extended) (time.Duration, error) {
+	const ttl = 2 * time.Second
+	lock, err := persist(ctx, c, resource, ttl)
+	if err != nil {
+		return 0, err
+	}
+	quorum := len(f.servers)/2 + 1
+	for _, s := range f.servers[:quorum] {
+		if err := s.Stop(); err != nil {
+			return 0, err
+		}
+	}
+	goOn := func() {
+		for _, s := range f.servers[:quorum] {
+			_ = s.Continue()
+		}
+	}
+	defer goOn()
+	timer := time.AfterFunc(8*time.Second, goOn)
+	defer timer.Stop()
+	start := time.Now()
+	if lock.Extend(ctx, ttl) == nil {
+		result.SaidExtended++
+	}
+	return time.Since(start), nil
+}

@@ -1,0 +1,102 @@
+package trial
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// A field is the servers of one trial of one subject.
+type field struct {
+	servers []*redistest.Server
+	addrs   []string
+}
+
+// newField starts servers that nobody has used.
+func newField(n int) (*field, error) {
+	servers, err := redistest.StartN(n, redistest.Options{TCP: true})
+	if err != nil {
+		return nil, err
+	}
+	f := &field{servers: servers}
+	for _, s := range servers {
+		f.addrs = append(f.addrs, s.TCPAddr())
+	}
+	return f, nil
+}
+
+func (f *field) close() {
+	for _, s := range f.servers {
+		_ = s.Close()
+	}
+}
+
+// open opens a client of the subject.
+func (f *field) open(s *Subject, maxTTL time.Duration) (Client, error) {
+	return s.open(f.addrs, maxTTL)
+}
+
+// occupy sets a key of somebody else on some servers, so that whoever asks gets none of their votes. It has no TTL.
+func (f *field) occupy(resource string, servers ...int) error {
+	return f.each(servers, "SET", resource, "somebody else")
+}
+
+// vacate takes such keys away.
+func (f *field) vacate(resource string, servers ...int) error {
+	return f.each(servers, "DEL", resource)
+}
+
+func (f *field) each(servers []int, args ...string) error {
+	for _, i := range servers {
+		if _, err := f.servers[i].Do(args...); err != nil {
+			return fmt.Errorf("server %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// keys is how many keys with a prefix there are, on all servers together.
+func (f *field) keys(prefix string) (n int, err error) {
+	for i, s := range f.servers {
+		answer, err := s.Do("KEYS", prefix+"*")
+		if err != nil {
+			return 0, fmt.Errorf("server %d: %w", i, err)
+		}
+		list, ok := answer.([]any)
+		if !ok {
+			return 0, fmt.Errorf("server %d: KEYS was answered with %T", i, answer)
+		}
+		n += len(list)
+	}
+	return n, nil
+}
+
+// absent is the value of a key that is not there.
+var absent = fmt.Sprint(nil, error(nil))
+
+// values is what a key holds on each server.
+func (f *field) values(key string) []string {
+	values := make([]string, len(f.servers))
+	for i, s := range f.servers {
+		answer, err := s.Do("GET", key)
+		values[i] = fmt.Sprint(answer, err)
+	}
+	return values
+}
+
+// A Spread is what times came to.
+type Spread struct {
+	Count            int
+	Median, P99, Max time.Duration
+}
+
+func spreadOf(times []time.Duration) Spread {
+	if len(times) == 0 {
+		return Spread{}
+	}
+	slices.Sort(times)
+	n := len(times)
+	return Spread{Count: n, Median: times[n/2], P99: times[min(n-1, n*99/100)], Max: times[n-1]}
+}

@@ -1,0 +1,132 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Restarted is what came of a master that was killed and came back empty while its vote was one of just a quorum.
+type Restarted struct {
+	Trials int
+	// Second is in how many of them a second client was granted the lock while the first held it, and Left how much of the
+	// first's validity was left then, at most.
+	Second int
+	Left   time.Duration
+	// Free is how long after the end of the first's validity another got the lock, where no second holder came before.
+	Free Spread
+}
+
+// Restart grants a lock by just a quorum, kills one of the masters that granted it (SIGKILL), has it come back empty, and lets
+// two others try: a client that was there before, and one that is opened afterwards.
+func Restart(ctx context.Context, s *Subject, trials int, ttl time.Duration) (Restarted, error) {
+	f, err := newField(s.Nodes)
+	if err != nil {
+		return Restarted{}, err
+	}
+	defer f.close()
+	var result Restarted
+	var free []time.Duration
+	first, err := f.open(s, ttl)
+	if err != nil {
+		return Restarted{}, err
+	}
+	defer first.Close()
+	second, err := f.open(s, ttl)
+	if err != nil {
+		return Restarted{}, err
+	}
+	defer second.Close()
+	for _, c := range []Client{first, second} {
+		if err := warmUp(ctx, c, ttl); err != nil {
+			return Restarted{}, err
+		}
+	}
+	for i := range trials {
+		left, late, err := f.restartOnce(ctx, s, first, second, fmt.Sprint("restarted-", i), ttl)
+		if err != nil {
+			return Restarted{}, err
+		}
+		result.Trials++
+		if left > 0 {
+			result.Second++
+			result.Left = max(result.Left, left)
+		} else {
+			free = append(free, late)
+		}
+	}
+	result.Free = spreadOf(free)
+	return result, nil
+}
+
+// restartOnce is one trial. left is how much of the first's validity was left when another was granted the lock, or late how
+// long after its end that was.
+func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Client, resource string, ttl time.Duration) (left, late time.Duration, err error) {
+	quorum := len(f.servers)/2 + 1
+	rest := make([]int, 0, len(f.servers)-quorum)
+	for i := quorum; i < len(f.servers); i++ {
+		rest = append(rest, i)
+	}
+	if err := f.occupy(resource, rest...); err != nil {
+		return 0, 0, err
+	}
+	lock, err := persist(ctx, first, resource, ttl)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := f.vacate(resource, rest...); err != nil {
+		return 0, 0, err
+	}
+	decider := f.servers[quorum-1]
+	if err := decider.Kill(); err != nil {
+		return 0, 0, err
+	}
+	if err := decider.Restart(); err != nil {
+		return 0, 0, err
+	}
+	fresh, err := f.open(s, ttl)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer fresh.Close()
+	for time.Until(lock.Until()) > -5*ttl {
+		for _, c := range []Client{second, fresh} {
+			other, err := c.TryAcquire(ctx, resource, ttl)
+			left := time.Until(lock.Until())
+			if err == nil {
+				_ = other.Release(ctx) // how well it releases is another question
+				return max(left, 0), max(-left, 0), nil
+			}
+		}
+		if !pause(ctx, 2*time.Millisecond) {
+			return 0, 0, ctx.Err()
+		}
+	}
+	return 0, 0, fmt.Errorf("trial: nobody was granted the lock within %v after its end", 5*ttl)
+}
+
+// persist tries until a lock is granted: where masters are quarantined that takes up to the TTL.
+func persist(ctx context.Context, c Client, resource string, ttl time.Duration) (Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*ttl)
+	defer cancel()
+	for {
+		lock, err := c.TryAcquire(ctx, resource, ttl)
+		if err == nil {
+			return lock, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("trial: the lock could not be acquired: %w", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// pause waits. It reports false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
