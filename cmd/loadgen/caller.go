@@ -15,6 +15,9 @@ import (
 type system interface {
 	// drive lets the phase's callers work until it ends.
 	drive(p *phase, d time.Duration) *totals
+	// nodes is what the implementation knows of its nodes; nil where it tells
+	// nothing. It may be called while others drive.
+	nodes() []redlock.NodeStatus
 	close(ctx context.Context) error
 }
 
@@ -23,6 +26,13 @@ type system interface {
 type driver[L bench.Lease] struct{ locker bench.Locker[L] }
 
 func (d driver[L]) close(ctx context.Context) error { return d.locker.Close(ctx) }
+
+func (d driver[L]) nodes() []redlock.NodeStatus {
+	if l, ok := any(d.locker).(interface{ Nodes() []redlock.NodeStatus }); ok {
+		return l.Nodes()
+	}
+	return nil
+}
 
 // drive has every caller ready behind a gate before the clock and the counting
 // of allocations start, so that their making is not measured.
@@ -55,7 +65,9 @@ func (d driver[L]) drive(p *phase, length time.Duration) *totals {
 
 // totals is what one caller, or all together, have seen.
 type totals struct {
-	outcomes          [outcomes]int64
+	outcomes          tally
+	late              int64   // attempts of an open loop that began later than lateness
+	cut               int64   // attempts that the end of the phase cut short
 	acquired, release latency // of grants; of releases that succeeded
 	causes            causes
 }
@@ -69,6 +81,8 @@ func (t *totals) merge(from *totals) {
 	for i, n := range from.outcomes {
 		t.outcomes[i] += n
 	}
+	t.late += from.late
+	t.cut += from.cut
 	t.acquired.Merge(from.acquired.Histogram)
 	t.release.Merge(from.release.Histogram)
 	for cause, n := range from.causes {
@@ -76,7 +90,8 @@ func (t *totals) merge(from *totals) {
 	}
 }
 
-// caller acquires and releases in a closed loop. Its goroutine owns it.
+// caller acquires and releases, in a closed loop again and again, in an open one
+// when the pacer says. Its goroutine owns it.
 type caller[L bench.Lease] struct {
 	totals
 	*phase
@@ -85,6 +100,8 @@ type caller[L bench.Lease] struct {
 	ctx      context.Context // parent of the attempts' contexts
 	cancel   context.CancelFunc
 	random   *rand.Rand
+	choose   func() int  // of shared resources; nil where each caller has its own
+	recent   *shard      // for those who watch while it goes on
 	sleeper  *time.Timer // one for all sleeps; stopped between them
 	attempts int64       // the number of the latest, from the session's start
 	line     []byte      // of the history
@@ -101,6 +118,10 @@ func newCaller[L bench.Lease](locker bench.Locker[L], p *phase, id int) *caller[
 		attempts: p.attempts[id],
 	}
 	c.sleeper.Stop()
+	c.recent = p.recent.of(id)
+	if p.flags.Keys > 0 {
+		c.choose = p.flags.Dist.chooser(c.random, p.flags.Keys)
+	}
 	// A context of its own that can end, as a request has: a shared one would
 	// make the callers meet in it.
 	c.ctx, c.cancel = context.WithCancel(p.waits)
@@ -111,29 +132,52 @@ func newCaller[L bench.Lease](locker bench.Locker[L], p *phase, id int) *caller[
 func (c *caller[L]) work() {
 	defer c.cancel()
 	for c.next() {
-		if !c.attempt() {
+		due, ok := c.due()
+		if !ok || !c.attempt(due) {
 			c.giveBack()
 		}
 	}
 }
 
-// attempt acquires and, if that succeeds, holds and releases.
-func (c *caller[L]) attempt() (ok bool) {
+// lateness is by how much an attempt of an open loop may begin after it was meant
+// to without being counted as late: what a sleep is wrong by, and more.
+const lateness = time.Millisecond
+
+// due waits for the intended start of the next attempt, which in a closed loop is
+// now; false when the phase is over before.
+func (c *caller[L]) due() (time.Duration, bool) {
+	if c.pacer == nil {
+		return c.clock.now(), true
+	}
+	return c.pacer.next()
+}
+
+// attempt acquires and, if that succeeds, holds and releases. Latency counts from
+// due, the intended start.
+func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 	i := c.id
-	if c.flags.Keys > 0 {
-		i = c.random.IntN(len(c.resources))
+	if c.choose != nil {
+		i = c.choose()
 	}
 	c.attempts++
-	start := c.clock.now()
+	start := due
+	if c.pacer != nil {
+		if start = c.clock.now(); start-due > lateness {
+			c.late++
+		}
+	}
 	c.note(start, evStart, i)
+	c.busy(true)
 	lease, err := c.acquire(c.resources[i])
 	done := c.clock.now() // before anything else: what follows is not the lock's time
+	c.busy(false)
 	if err != nil {
 		c.refused(done, i, err)
 		return false
 	}
 	c.outcomes[granted]++
-	c.acquired.record(done - start)
+	c.acquired.record(done - due)
+	c.recent.add(granted, done-due)
 	until := c.clock.at(lease.Until())
 	c.noteLease(done, evGrant, i, lease, until)
 
@@ -182,12 +226,21 @@ func (c *caller[L]) refused(at time.Duration, resource int, err error) {
 	o := judge(err)
 	c.note(at, outcomeEvents[o], resource)
 	if c.waits.Err() != nil {
-		return // cut by the end of the phase, so no outcome of its own
+		// Cut by the end of the phase, so no outcome of its own; but it would hide
+		// nodes that are down from a run which is shorter than --wait.
+		c.cut++
+		if errors.Is(err, redlock.ErrNoQuorum) {
+			c.causes.count(cutWithoutQuorum, 1)
+		}
+		return
 	}
 	c.outcomes[o]++
+	c.recent.add(o, 0)
 	if o == noQuorum || o == failed {
 		c.causes.add(err)
-		c.sleep(failurePause)
+		if c.pacer == nil {
+			c.sleep(failurePause) // an open loop has its own pace
+		}
 	}
 }
 
@@ -197,12 +250,14 @@ func (c *caller[L]) refused(at time.Duration, resource int, err error) {
 func (c *caller[L]) giveUp(resource int, lease L, until time.Duration) {
 	start := c.clock.now()
 	c.noteLease(start, evRelease, resource, lease, until)
+	c.busy(true)
 	err := lease.Release(context.Background())
 	done := c.clock.now()
+	c.busy(false)
 	switch {
 	case err == nil:
 		c.release.record(done - start)
-		c.pairs[c.id].Add(1)
+		c.callers[c.id].pairs.Add(1)
 		c.noteLease(done, evReleased, resource, lease, until)
 	case errors.Is(err, redlock.ErrNotHeld):
 		c.causes.count("lost before its release", 1)
@@ -211,6 +266,15 @@ func (c *caller[L]) giveUp(resource int, lease L, until time.Duration) {
 		c.causes.add(err)
 		c.noteLease(done, evError, resource, lease, until)
 	}
+}
+
+// busy tells whether a call of this caller is under way.
+func (c *caller[L]) busy(yes bool) {
+	n := int64(0)
+	if yes {
+		n = 1
+	}
+	c.callers[c.id].busy.Store(n)
 }
 
 // sleep returns early when the phase is halted.

@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	records "github.com/redmux/redmux/internal/history"
+)
 
 // clock tells the time since the process started: the cheapest reading of the
 // monotonic clock there is, and the one that every latency, validity and
@@ -15,7 +19,7 @@ type clock struct {
 // processes may be apart.
 func newClock() clock {
 	c := clock{base: time.Now()}
-	c.offset = monotonic() - int64(time.Since(c.base))
+	c.offset = records.Monotonic() - int64(time.Since(c.base))
 	return c
 }
 

@@ -16,7 +16,7 @@ type ownerWord struct {
 	_ [56]byte
 }
 
-// A caller keeps two histograms of 16 KB, so the most callers need 2 GB.
+// A caller keeps two histograms of 30 KB, so the most callers need 4 GB.
 const (
 	callerBits = 16
 	maxCallers = 1<<callerBits - 1

@@ -20,7 +20,7 @@ import (
 type flags struct {
 	// Where: nodes that run already, servers to start, or in-process ones.
 	Nodes    []string `env:"REDLOCK_NODES" sep:"," placeholder:"URL" help:"Masters to use. Without it servers are started."`
-	Spawn    int      `default:"5" placeholder:"N" help:"How many servers to start (default ${default})."`
+	Spawn    *int     `placeholder:"N" help:"How many servers to start (default 5)."`
 	Server   string   `placeholder:"PATH" help:"The server to start (default: redis-server or valkey-server on PATH)."`
 	Embedded bool     `help:"Use in-process servers, as where none is installed."`
 
@@ -28,19 +28,23 @@ type flags struct {
 	Duration time.Duration `short:"d" default:"10s" help:"How long a run lasts."`
 	Ops      int64         `short:"n" placeholder:"N" help:"End a run after N acquisitions, if that is sooner."`
 	Clients  int           `short:"c" default:"64" help:"Callers working at once."`
+	Rate     float64       `short:"r" placeholder:"N" help:"Open loop: attempts per second, begun by the clock; latencies count from the intended start. 0: closed loop, each caller begins when it is done."`
 	Runs     int           `default:"1" help:"Runs of each implementation, which take turns."`
 	Warmup   time.Duration `default:"1s" help:"Unmeasured time before each run; the history shows it."`
 	Impl     []string      `sep:"," default:"redlock" placeholder:"NAME" help:"What is measured: redlock, redlock-portable (without the poller), rueidis, rueidis-all, rueidis-tuned."`
 
 	// What the callers do.
 	Keys        int           `placeholder:"M" help:"Resources the callers compete for. 0: each has its own."`
+	Dist        dist          `default:"uniform" placeholder:"DIST" help:"How callers choose among --keys: uniform (default), or zipf:1.1 with that exponent."`
 	Prefix      string        `help:"What the names of resources begin with."`
 	TTL         time.Duration `name:"ttl" default:"10s" help:"Of the locks."`
 	Hold        hold          `default:"0s" help:"How long a lock is held; exp:5ms is a random time with that mean."`
 	Wait        time.Duration `default:"0s" help:"How long an attempt may retry. 0: one try."`
 	NodeTimeout time.Duration `default:"0s" help:"How long a node's vote is waited for. 0: as the implementation sees fit."`
+	MaxTTL      time.Duration `name:"max-ttl" default:"0s" help:"The longest TTL of the deployment, which makes redlock keep nodes that restarted out for so long; rueidis knows no such thing. 0: none."`
 	CancelAfter time.Duration `default:"0s" help:"Cancel each attempt's context after this time."`
 	Seed        uint64        `help:"Of the choice of resources and random times. 0: a random one."`
+	Fault       []fault       `sep:"none" placeholder:"AT:KIND:NODE:FOR" help:"What is done to a started server while a run goes on, as 3s:stop:2:1s; may be repeated. Nodes count from 0. Kinds: ${faults}."`
 
 	// Credentials for nodes whose URL has none.
 	User        string `help:"User name for nodes whose URL has none."`
@@ -48,10 +52,18 @@ type flags struct {
 
 	// What comes out.
 	History string `placeholder:"FILE" help:"Write one JSON line per event to this file."`
-	Output  string `short:"o" enum:"text,json" default:"text" help:"Form of the result: ${enum}."`
+	Stats   string `placeholder:"FILE" help:"Write one JSON line a second to this file: goroutines, descriptors, memory, calls in flight, debts, states of nodes."`
+	Output  string `short:"o" enum:"text,json,csv,bench" default:"text" help:"Form of the result: ${enum} (bench is for benchstat)."`
+	HTML    string `name:"html" placeholder:"FILE" help:"Write a page of charts to this file, which needs nothing else to be shown; with --compare the earlier runs are on it, too."`
 	Quiet   bool   `short:"q" help:"No progress on standard error."`
 
-	password string // from PasswordEnv; printed nowhere (R27)
+	// Against an earlier result.
+	Compare string      `placeholder:"FILE" help:"Compare with this earlier result of -o json."`
+	FailIf  []condition `sep:"none" placeholder:"CONDITION" help:"Exit with 99 if a figure changed too much against --compare, as 'p99>+10%' or 'pairs_per_s<-5%'; may be repeated. Medians of all runs are compared. Metrics: ${metrics}."`
+
+	password string  // from PasswordEnv; printed nowhere (R27)
+	backend  string  // of the target, once that is open
+	earlier  *result // from Compare
 }
 
 // usageError is a command line that makes no sense: exit code 2.
@@ -60,13 +72,30 @@ type usageError struct{ error }
 // errHelp is returned when help was asked for and printed.
 var errHelp = errors.New("help was printed")
 
+const description = `Acquires and releases distributed locks, as fast as it can or at a given rate, and counts.
+
+Examples:
+
+  loadgen -d 3s                                      servers of its own, closed loop
+  loadgen --nodes redis://a,redis://b,redis://c
+  loadgen --impl redlock,rueidis --runs 5 -c 128     compared, alternating
+  loadgen -r 5000 --fault 3s:stop:2:1s --html p.html an open loop, one node stopped
+  loadgen --keys 100 --dist zipf:1.1 --hold exp:5ms --wait 1s
+  loadgen -o json >before.json; loadgen --compare before.json --fail-if 'p99>+10%'
+
+Exit codes: 0 good; 1 a run failed; 2 usage; 3 exclusion was violated; 99 a --fail-if was missed; 130 interrupted.`
+
 // parse reads the command line and refuses what cannot be meant.
 func parse(args []string, stdout io.Writer) (*flags, error) {
 	f := &flags{}
 	helped := false
 	parser, err := kong.New(f,
 		kong.Name("loadgen"),
-		kong.Description("Acquires and releases distributed locks as fast as it can, and counts."),
+		kong.Description(description),
+		kong.Vars{
+			"faults":  "stop (the process, which goes on afterwards), kill (another comes afterwards, empty), pause (by CLIENT PAUSE), refuse (connections, and cut those that are there)",
+			"metrics": strings.Join(metricNames(), ", ") + " (latencies without release_ are of acquisitions)",
+		},
 		kong.Writers(stdout, io.Discard),
 		kong.Exit(func(int) { helped = true }),
 	)
@@ -96,8 +125,10 @@ func (f *flags) validate() error {
 		return errors.New("--embedded and --server exclude one another")
 	case f.Server != "" && len(f.Nodes) > 0:
 		return errors.New("--server and --nodes (or REDLOCK_NODES) exclude one another")
-	case f.Spawn < 1 || f.Spawn > maxNodes:
-		return fmt.Errorf("--spawn %d: 1 to %d servers can be started", f.Spawn, maxNodes)
+	case f.Spawn != nil && len(f.Nodes) > 0:
+		return errors.New("--spawn and --nodes (or REDLOCK_NODES) exclude one another")
+	case f.spawned() < 1 || f.spawned() > maxNodes:
+		return fmt.Errorf("--spawn %d: 1 to %d servers can be started", f.spawned(), maxNodes)
 	case f.Clients < 1 || f.Clients > maxCallers:
 		return fmt.Errorf("--clients %d: 1 to %d callers", f.Clients, maxCallers)
 	case f.Runs < 1:
@@ -108,13 +139,33 @@ func (f *flags) validate() error {
 		return errors.New("--ttl must be at least 1ms")
 	case f.Ops < 0 || f.Keys < 0:
 		return errors.New("--ops and --keys cannot be negative")
-	case f.Warmup < 0 || f.Wait < 0 || f.NodeTimeout < 0 || f.CancelAfter < 0:
+	case !(f.Rate >= 0 && f.Rate <= maxRate): // NaN neither
+		return fmt.Errorf("--rate %v: 0 to %d a second", f.Rate, int(maxRate))
+	case f.Dist.exponent > 0 && f.Keys == 0:
+		return errors.New("--dist needs --keys: without it each caller has a resource of its own")
+	case f.MaxTTL > 0 && f.TTL > f.MaxTTL:
+		return fmt.Errorf("--ttl %v is longer than --max-ttl %v", f.TTL, f.MaxTTL)
+	case f.Warmup < 0 || f.Wait < 0 || f.NodeTimeout < 0 || f.CancelAfter < 0 || f.MaxTTL < 0:
 		return errors.New("a time on the command line is negative")
 	case f.User != "" && f.PasswordEnv == "":
 		return errors.New("--user needs --password-env")
 	}
-	return errors.Join(f.validateNodes(), f.validateImpl(), f.readPassword())
+	if err := errors.Join(f.validateNodes(), f.validateImpl(), f.validateFaults(), f.readPassword()); err != nil {
+		return err
+	}
+	return f.readEarlier()
 }
+
+// spawned is how many servers are started.
+func (f *flags) spawned() int {
+	if f.Spawn == nil {
+		return 5
+	}
+	return *f.Spawn
+}
+
+// maxRate is beyond what one process can begin.
+const maxRate = 1e7
 
 // maxNodes is how many masters one lock may have (R1).
 const maxNodes = 16

@@ -22,6 +22,7 @@ func TestUsageErrors(t *testing.T) {
 		{"exclude", []string{"--embedded", "--nodes", "redis://127.0.0.1:1"}},
 		{"exclude", []string{"--embedded", "--server", "redis-server"}},
 		{"exclude", []string{"--server", "redis-server", "--nodes", "redis://127.0.0.1:1"}},
+		{"exclude", []string{"--spawn", "5", "--nodes", "redis://127.0.0.1:1"}},
 		{"--spawn 0", []string{"--spawn", "0"}},
 		{"--spawn 17", []string{"--spawn", "17"}},
 		{"--clients 0", []string{"-c", "0"}},
@@ -31,6 +32,14 @@ func TestUsageErrors(t *testing.T) {
 		{"--ttl", []string{"--ttl", "1us"}},
 		{"negative", []string{"--keys=-1"}},
 		{"negative", []string{"--wait=-1s"}},
+		{"--rate -1", []string{"--rate=-1"}},
+		{"--rate NaN", []string{"--rate=NaN"}},
+		{"--rate +Inf", []string{"-rInf"}},
+		{"--dist needs --keys", []string{"--dist=zipf:1.1"}},
+		{"zipf:1.1", []string{"--keys=5", "--dist=zipf:1"}},
+		{"longer than --max-ttl", []string{"--ttl=10s", "--max-ttl=9s"}},
+		{"negative", []string{"--max-ttl=-1s"}},
+		{"p99>+10%", []string{"--fail-if=p99"}},
 		{"exp:5ms", []string{"--hold", "zipf:5ms"}},
 		{"--output", []string{"-o", "xml"}},
 		{"--password-env", []string{"--user", "me"}},
@@ -54,7 +63,8 @@ func TestHelp(t *testing.T) {
 	require.Equal(t, exitGood, run([]string{"--help"}, &stdout, &stderr, nil))
 	for _, flag := range []string{
 		"--nodes", "REDLOCK_NODES", "--spawn", "--server", "--embedded", "-d,", "-n,", "-c,", "--keys", "--ttl", "--hold", "--wait", "--node-timeout",
-		"--cancel-after", "--impl", "--runs", "--warmup", "--seed", "--password-env", "--user", "--history", "-o,", "-q,",
+		"--cancel-after", "--impl", "--runs", "--warmup", "--seed", "--password-env", "--user", "--history", "-o,", "-q,", "-r,", "--dist", "--max-ttl", "--fault",
+		"--prefix", "--stats", "--html", "--compare", "--fail-if", "release_p999", "CLIENT PAUSE", "99",
 	} {
 		require.Contains(t, stdout.String(), flag)
 	}

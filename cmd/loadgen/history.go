@@ -1,33 +1,27 @@
 package main
 
 import (
-	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"os"
-	"strconv"
-	"sync"
 	"time"
 
+	records "github.com/redmux/redmux/internal/history"
 	"github.com/redmux/redmux/redlock"
 )
 
 // event is what a history line tells of.
-type event string
+type event = records.Kind
 
 // Extensions are not made yet, so "extend" does not occur.
 const (
-	evStart    event = "start"
-	evGrant    event = "grant" // written after the call returned
-	evHeld     event = "held"
-	evNoQuorum event = "noquorum"
-	evExpired  event = "expired"
-	evCancel   event = "cancel"
-	evError    event = "error"
-	evLost     event = "lost"    // a release found that the lock was no longer ours
-	evRelease  event = "release" // written before the call
-	evReleased event = "released"
+	evStart    = records.Start
+	evGrant    = records.Grant // written after the call returned
+	evHeld     = records.Held
+	evNoQuorum = records.NoQuorum
+	evExpired  = records.Expired
+	evCancel   = records.Cancel
+	evError    = records.Error
+	evLost     = records.Lost    // a release found that the lock was no longer ours
+	evRelease  = records.Release // written before the call
+	evReleased = records.Released
 )
 
 // history writes one JSON line per event, for a checker to read. Lines of one
@@ -35,19 +29,16 @@ const (
 // nil history is one that nobody asked for.
 type history struct {
 	clock clock
-	file  *os.File
-	mu    sync.Mutex // guards the following
-	w     *bufio.Writer
+	file  *records.Writer
 }
 
-// createHistory replaces the file of that name. The buffer is large, so that
-// callers seldom wait for the file.
+// createHistory replaces the file of that name.
 func createHistory(name string, c clock) (*history, error) {
-	file, err := os.Create(name)
+	file, err := records.Create(name)
 	if err != nil {
 		return nil, err
 	}
-	return &history{clock: c, file: file, w: bufio.NewWriterSize(file, 1<<20)}, nil
+	return &history{clock: c, file: file}, nil
 }
 
 // entry is one line.
@@ -62,57 +53,28 @@ type entry struct {
 }
 
 // write appends a line that was made in the caller's own buffer, which it does not
-// keep.
-func (h *history) write(line []byte) {
-	h.mu.Lock()
-	h.w.Write(line) // an error stays in the writer until close
-	h.mu.Unlock()
-}
+// keep: only the writing is done under a lock that callers share.
+func (h *history) write(line []byte) { h.file.AddLine(line) }
 
-// append makes a line by hand: encoding/json would cost more than a lock does, and
-// the callers whose turns are to be shown would take them in another order.
+// append makes a line on the clock that processes share.
 func (h *history) append(b []byte, e entry) []byte {
-	b = append(b, `{"t":`...)
-	b = strconv.AppendInt(b, h.clock.system(e.at), 10)
-	b = append(b, `,"client":`...)
-	b = strconv.AppendInt(b, int64(e.client), 10)
-	b = append(b, `,"resource":`...)
-	b = appendJSONString(b, e.resource)
-	b = append(b, `,"attempt":`...)
-	b = strconv.AppendInt(b, e.attempt, 10)
-	b = append(b, `,"ev":"`...)
-	b = append(b, e.event...)
-	b = append(b, '"')
-	if e.token != nil {
-		// A part of a hash tells tokens apart and gives none away (R27).
-		sum := sha256.Sum256(e.token[:])
-		b = append(b, `,"token":"`...)
-		b = hex.AppendEncode(b, sum[:4])
-		b = append(b, '"')
+	line := records.Event{
+		T:        h.clock.system(e.at),
+		Client:   e.client,
+		Resource: e.resource,
+		Attempt:  uint64(e.attempt),
+		Ev:       e.event,
 	}
 	if e.until != 0 {
-		b = append(b, `,"until":`...)
-		b = strconv.AppendInt(b, h.clock.system(e.until), 10)
+		line.Until = h.clock.system(e.until)
 	}
-	return append(b, "}\n"...)
-}
-
-// appendJSONString quotes s. Resources are named here, of plain characters and
-// the prefix from the command line.
-func appendJSONString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r < ' ':
-			b = append(b, `\u00`...)
-			b = append(b, "0123456789abcdef"[r>>4], "0123456789abcdef"[r&15])
-		default:
-			b = append(b, string(r)...)
-		}
+	if e.token == nil {
+		return line.AppendLine(b)
 	}
-	return append(b, '"')
+	// A part of a hash tells tokens apart and gives none away (R27).
+	digits := records.Digest(e.token[:])
+	line.Token = string(digits[:])
+	return line.AppendLine(b)
 }
 
 // close writes what is buffered and reports whether all could be written.
@@ -120,7 +82,5 @@ func (h *history) close() error {
 	if h == nil {
 		return nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return errors.Join(h.w.Flush(), h.file.Close())
+	return h.file.Close()
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	records "github.com/redmux/redmux/internal/history"
 )
 
 // line is what a checker reads.
@@ -45,9 +47,11 @@ func TestHistory(t *testing.T) {
 	for _, impl := range implementations() {
 		t.Run(impl, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "history")
-			before := monotonic()
-			r := measure(t, openSystem, exitGood, nodes, "-n200", "--warmup=0s", "-c6", "--keys=2", "--wait=1s", "--hold=exp:100us", "--impl="+impl, "--history", name).Runs[0]
-			after := monotonic()
+			before := records.Monotonic()
+			// The times are for a loaded machine: a release that is not answered in
+			// time ends otherwise.
+			r := measure(t, openSystem, exitGood, nodes, "-n200", untilDone, patient, "--warmup=0s", "-c6", "--keys=2", "--wait=1s", "--hold=exp:100us", "--impl="+impl, "--history", name).Runs[0]
+			after := records.Monotonic()
 			lines := readHistory(t, name)
 
 			type attempt struct {
@@ -82,7 +86,10 @@ func TestHistory(t *testing.T) {
 				require.Equal(t, grant.Token, release.Token)
 				require.False(t, tokens[grant.Token], "R3: every attempt has its own token")
 				tokens[grant.Token] = true
-				require.InDelta(t, float64(9898*time.Millisecond), float64(grant.Until-grant.T), float64(time.Second))
+				// R4: never more than the TTL less the drift, of which what it took to be granted is gone, on a busy machine much.
+				left := time.Duration(grant.Until - grant.T)
+				require.LessOrEqual(t, left, 9898*time.Millisecond)
+				require.Greater(t, left, 4898*time.Millisecond)
 				holds[grant.Resource] = append(holds[grant.Resource], [2]int64{grant.T, min(release.T, grant.Until)})
 			}
 			require.Len(t, tokens, 200)

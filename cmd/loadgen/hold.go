@@ -24,6 +24,14 @@ func (h *hold) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// String is what UnmarshalText reads.
+func (h hold) String() string {
+	if h.random {
+		return "exp:" + h.mean.String()
+	}
+	return h.mean.String()
+}
+
 // next is the time to hold the next lock. A random time is exponential, as the
 // lengths of many kinds of work nearly are: most short, a few long.
 func (h hold) next(random *rand.Rand) time.Duration {

@@ -11,13 +11,23 @@ import (
 // are named with it, so that all lock the same keys.
 func openSystem(f *flags, name string, urls []string) (system, error) {
 	if name == "redlock" || name == "redlock-portable" {
-		c, err := redlock.New(redlock.Config{
+		cfg := redlock.Config{
 			Portable:    name == "redlock-portable",
 			Nodes:       urls,
 			Username:    f.User,
 			Password:    f.password,
 			NodeTimeout: f.NodeTimeout,
-		})
+			MaxTTL:      f.MaxTTL,
+		}
+		if f.MaxTTL > 0 {
+			// On servers of our own nobody has ever locked anything; and those in
+			// this process, which cannot say when they were started, never restart.
+			cfg.NewDeployment = f.backend != "remote"
+			if f.backend == "embedded" {
+				cfg.Durable = urls
+			}
+		}
+		c, err := redlock.New(cfg)
 		if err != nil {
 			return nil, usageError{err} // nodes that are down are no error, so this is about what was asked for
 		}

@@ -50,6 +50,12 @@ func TestMain(m *testing.M) {
 // start starts the command and waits until its first run is under way.
 func start(t *testing.T, cmd *exec.Cmd) (stdout *bytes.Buffer) {
 	t.Helper()
+	return startUntil(t, cmd, "run 1 of 1")
+}
+
+// startUntil starts the command and waits until it says something.
+func startUntil(t *testing.T, cmd *exec.Cmd, said string) (stdout *bytes.Buffer) {
+	t.Helper()
 	stdout = &bytes.Buffer{}
 	cmd.Stdout = stdout
 	stderr, err := cmd.StderrPipe()
@@ -57,7 +63,7 @@ func start(t *testing.T, cmd *exec.Cmd) (stdout *bytes.Buffer) {
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill() })
 	for s := bufio.NewScanner(stderr); s.Scan(); {
-		if strings.Contains(s.Text(), "run 1 of 1") {
+		if strings.Contains(s.Text(), said) {
 			go func() {
 				for s.Scan() {
 				}
@@ -69,12 +75,16 @@ func start(t *testing.T, cmd *exec.Cmd) (stdout *bytes.Buffer) {
 	return nil
 }
 
+// patience is how long a busy machine may take for what comes at once on another. It is less than what is interrupted
+// would take by itself.
+const patience = 30 * time.Second
+
 func interrupted(t *testing.T, cmd *exec.Cmd, stdout *bytes.Buffer) runResult {
 	t.Helper()
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	at := time.Now()
 	err := cmd.Wait()
-	require.Less(t, time.Since(at), 10*time.Second)
+	require.Less(t, time.Since(at), patience)
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
 	require.Equal(t, exitInterrupted, exit.ExitCode())
@@ -87,13 +97,14 @@ func interrupted(t *testing.T, cmd *exec.Cmd, stdout *bytes.Buffer) runResult {
 func TestInterruptReleasesWhatIsHeld(t *testing.T) {
 	servers, nodes := servers(t, 3)
 	for _, impl := range []string{"redlock", "rueidis"} {
-		cmd := command(t, nodes, "-d1m", "--warmup=0s", "-c4", "--hold=1h", "--ttl=2h", "-ojson", "--impl="+impl)
+		cmd := command(t, nodes, "-d1m", patient, "--warmup=0s", "-c4", "--hold=1h", "--ttl=2h", "-ojson", "--impl="+impl)
 		stdout := start(t, cmd)
-		require.Eventually(t, func() bool { return keys(t, servers[0]) == 4 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return keys(t, servers[0]) == 4 }, patience, time.Millisecond)
 		r := interrupted(t, cmd, stdout)
 		require.EqualValues(t, 4, r.Pairs)
 		for _, s := range servers {
-			require.Zero(t, keys(t, s))
+			// A release counts with a quorum; who is slower has been told, too, or would have the key for hours.
+			require.Eventually(t, func() bool { return keys(t, s) == 0 }, patience, time.Millisecond)
 		}
 	}
 }
@@ -140,7 +151,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	for _, pair := range [][2]syscall.Signal{{syscall.SIGINT, syscall.SIGTERM}, {syscall.SIGHUP, syscall.SIGINT}} {
 		cmd := started(command(t, "-d1m", "--spawn=2", "-c2"))
 		// The first folder is there, the servers are not.
-		require.Eventually(t, func() bool { return len(entries(t, dir)) > 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(entries(t, dir)) > 0 }, patience, time.Millisecond)
 		require.NoError(t, cmd.Process.Signal(pair[0]))
 		cmd.Process.Signal(pair[1])
 		require.ErrorAs(t, cmd.Wait(), &exit)

@@ -6,13 +6,13 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// latency records how long something took, from 64 ns to a minute, within one
-// per cent. Two digits and not three: a thousand callers with two histograms
+// latency records how long something took, from 64 ns to an hour, within one
+// per cent. That long an attempt of an open loop may have waited for its turn. Two digits and not three: a thousand callers with two histograms
 // each would else keep hundreds of megabytes alive, and a heap of that size
 // hides what garbage costs.
 type latency struct{ *hdrhistogram.Histogram }
 
-const longest = time.Minute
+const longest = time.Hour
 
 func newLatency() latency { return latency{hdrhistogram.New(64, int64(longest), 2)} }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -26,6 +27,32 @@ const (
 
 // outcomeEvents are the words of the history for them.
 var outcomeEvents = [outcomes]event{evGrant, evHeld, evNoQuorum, evExpired, evCancel, evError}
+
+// outcomeNames are the words of results for them.
+var outcomeNames = [outcomes]string{"granted", "held", "noquorum", "expired", "cancelled", "error"}
+
+// tally is how often each outcome was.
+type tally [outcomes]int64
+
+// String lists what has happened at all.
+func (t tally) String() string {
+	var parts []string
+	for o, n := range t {
+		if n > 0 {
+			parts = append(parts, outcomeNames[o]+" "+thousands(float64(n)))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// byName has all outcomes, also those that never were.
+func (t tally) byName() map[string]int64 {
+	all := make(map[string]int64, outcomes)
+	for o, n := range t {
+		all[outcomeNames[o]] = n
+	}
+	return all
+}
 
 // judge classifies an attempt's error. A deadline that ended the retrying is
 // not what the attempt is about: then the last try's outcome counts.
@@ -58,6 +85,10 @@ const (
 
 // causes counts why attempts and releases failed.
 type causes map[string]int64
+
+// cutWithoutQuorum is the cause of an attempt that was to retry for longer than
+// its phase lasted.
+const cutWithoutQuorum = "no quorum until the end of the run"
 
 // classes say of an error what kind it is; beside the errors that say why, they
 // would only count the same again.
@@ -101,11 +132,20 @@ func causeText(err error) string {
 		text = e.Message
 	}
 	class, _, ok := strings.Cut(text, " ")
-	if ok && len(class) > len("ERR") && strings.ToUpper(class) == class {
-		return class
+	if ok && len(class) > len("ERR") && len(class) <= maxCause && strings.ToUpper(class) == class {
+		return printable(class)
 	}
-	if len(text) > maxCause {
-		text = strings.ToValidUTF8(text[:maxCause], "")
-	}
-	return text
+	return printable(text)
+}
+
+// printable is text from elsewhere as it may stand on a terminal: short, and
+// without the control characters by which a server could write anywhere on it.
+func printable(text string) string {
+	text = strings.ToValidUTF8(text[:min(len(text), maxCause)], "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, text)
 }

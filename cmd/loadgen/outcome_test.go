@@ -74,6 +74,15 @@ func TestCausesAreBounded(t *testing.T) {
 	}
 }
 
+// What a server says is not written to a terminal as it came.
+func TestServersWordsArePrintable(t *testing.T) {
+	c := causes{}
+	c.add(&resp.Error{Message: "ERR \x1b]0;title\a no\u009b2J"})
+	c.add(&resp.Error{Message: "NO\x1bAUTH needed"})
+	c.add(&resp.Error{Message: strings.Repeat("X", 1000) + " y"})
+	require.Equal(t, causes{"ERR ]0;title no2J": 1, "NOAUTH": 1, strings.Repeat("X", maxCause): 1}, c)
+}
+
 func TestHold(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var h hold

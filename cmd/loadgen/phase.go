@@ -29,17 +29,21 @@ type phase struct {
 	halt       func()
 	limited    bool
 	left       atomic.Int64 // acquisitions to go, where limited
-	pairs      []counter    // per caller, read while they work
+	callers    []counters   // per caller, read while they work
+	recent     *recent
+	pacer      *pacer // nil in a closed loop
 	violations atomic.Int64
 
-	timer        *time.Timer // halts the phase when its time is over
-	before, cost cost        // at the beginning; between beginning and end
+	began        chan struct{} // closed when before is set and the callers start
+	timer        *time.Timer   // halts the phase when its time is over
+	before, cost cost          // at the beginning; between beginning and end
 }
 
-// counter is one caller's; it fills a cache line.
-type counter struct {
-	atomic.Int64
-	_ [56]byte
+// counters are one caller's; they fill a cache line.
+type counters struct {
+	pairs atomic.Int64
+	busy  atomic.Int64 // 1 while a call is under way
+	_     [48]byte
 }
 
 // newPhase prepares a phase that begins with begin.
@@ -52,7 +56,12 @@ func newPhase(f *flags, c clock, h *history, resources []string, attempts []int6
 		owners:    make([]ownerWord, len(resources)),
 		attempts:  attempts,
 		quit:      make(chan struct{}),
-		pairs:     make([]counter, f.Clients),
+		callers:   make([]counters, f.Clients),
+		recent:    newRecent(f.Clients),
+		began:     make(chan struct{}),
+	}
+	if f.Rate > 0 {
+		p.pacer = newPacer(f.Rate, p.quit)
 	}
 	p.waits, p.cancel = context.WithCancel(context.Background())
 	p.halt = sync.OnceFunc(func() {
@@ -75,15 +84,27 @@ func (p *phase) limit(n int64) {
 // length of a phase is what it took, the last releases included, and not what was
 // asked for.
 func (p *phase) begin(d time.Duration) {
-	p.timer = time.AfterFunc(d, p.halt)
 	p.before = readCost(p.clock)
+	start := p.clock.now() // after the reading, which may take a while
+	p.timer = time.AfterFunc(d, p.halt)
+	close(p.began)
+	if p.pacer != nil {
+		go p.pacer.run(p.clock, start)
+	}
 }
 
 func (p *phase) end() {
 	p.cost = readCost(p.clock).since(p.before)
 	p.timer.Stop()
+	ran := p.halted.Load()
 	p.halt()
 	p.cancel()
+	if p.pacer != nil {
+		<-p.pacer.ended
+		if !ran {
+			p.pacer.notBegun = 0 // the callers had their number, so nothing was missed
+		}
+	}
 }
 
 // next reports whether a caller may make another attempt. Where acquisitions
@@ -111,10 +132,30 @@ func (p *phase) giveBack() {
 	}
 }
 
+// pause waits, and returns false when the phase is halted before that.
+func (p *phase) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.quit:
+		return false
+	}
+}
+
 // pairsSoFar is the number of acquisitions whose release succeeded.
 func (p *phase) pairsSoFar() (n int64) {
-	for i := range p.pairs {
-		n += p.pairs[i].Load()
+	for i := range p.callers {
+		n += p.callers[i].pairs.Load()
+	}
+	return n
+}
+
+// inFlight is the number of calls that have not returned.
+func (p *phase) inFlight() (n int64) {
+	for i := range p.callers {
+		n += p.callers[i].busy.Load()
 	}
 	return n
 }

@@ -4,83 +4,111 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 )
 
 // progress tells on standard error what goes on: on a terminal a line that is
-// written over, elsewhere one line per run.
+// written over, elsewhere now and then a line of its own.
 type progress struct {
-	w    io.Writer
-	live bool
-	dim  bool
+	live     bool
+	dim      bool
+	width    func() int    // of the terminal
+	interval time.Duration // between lines
+
+	mu sync.Mutex // guards the following: faults are told from goroutines of their own
+	w  io.Writer
 }
+
+// liveInterval is often enough to look alive and long enough for a rate,
+// plainInterval seldom enough for a log.
+const (
+	liveInterval  = 250 * time.Millisecond
+	plainInterval = 5 * time.Second
+)
 
 // newProgress is silent when quiet. NO_COLOR takes the colour away, which is
 // a dim line: the result below is what matters.
 func newProgress(w io.Writer, quiet bool) *progress {
+	p := &progress{w: w, interval: plainInterval}
 	if quiet {
-		w = io.Discard
+		p.w = io.Discard
 	}
-	live := isTerminal(w)
-	return &progress{w: w, live: live, dim: live && os.Getenv("NO_COLOR") == ""}
+	if f, ok := p.w.(*os.File); ok && os.Getenv("TERM") != "dumb" && terminalWidth(f) > 0 {
+		p.live, p.interval = true, liveInterval
+		p.width = func() int { return terminalWidth(f) }
+		p.dim = os.Getenv("NO_COLOR") == ""
+	}
+	return p
 }
 
-// isTerminal guesses as most programs do: a character device that is not dumb.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
+// clearLine goes to the line's beginning and empties it.
+const clearLine = "\r\x1b[K"
 
 // say writes one plain line.
 func (p *progress) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.live {
+		io.WriteString(p.w, clearLine)
+	}
 	fmt.Fprintf(p.w, "loadgen: "+format+"\n", args...)
 }
 
-// liveInterval is often enough to look alive and long enough for a rate.
-const liveInterval = 250 * time.Millisecond
-
 // watch shows the phase until the returned function is called, which waits for
 // the last writing.
-func (p *progress) watch(title string, ph *phase) (stop func()) {
-	if !p.live {
-		p.say("%s", title)
-		return func() {}
-	}
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		p.show(title, ph, end)
-	}()
+func (p *progress) watch(title string, ph *phase, s *sampler) (stop func()) {
+	p.say("%s", title)
+	end := make(chan struct{})
+	var working sync.WaitGroup
+	working.Go(func() { p.show(ph, s, end) })
 	return func() {
 		close(end)
-		<-ended
+		working.Wait()
 	}
 }
 
-// show writes the line over until the end, with the rate since the last time.
-func (p *progress) show(title string, ph *phase, end <-chan struct{}) {
-	tick := time.NewTicker(liveInterval)
+// show tells how the phase goes on until the end, with the rate since the last
+// time.
+func (p *progress) show(ph *phase, s *sampler, end <-chan struct{}) {
+	tick := time.NewTicker(p.interval)
 	defer tick.Stop()
-	const clear = "\r\x1b[K"
-	start, last, lastPairs := ph.clock.now(), ph.clock.now(), int64(0)
+	start := ph.clock.now()
+	last, lastPairs := start, int64(0)
 	for {
 		select {
 		case <-end:
-			fmt.Fprint(p.w, clear)
+			p.overwrite("")
 			return
 		case <-tick.C:
 		}
 		now, pairs := ph.clock.now(), ph.pairsSoFar()
-		rate := float64(pairs-lastPairs) / (now - last).Seconds()
-		last, lastPairs = now, pairs
-		line := fmt.Sprintf("%s  %4.1fs  %s pairs/s", title, (now - start).Seconds(), thousands(rate))
-		if p.dim {
-			line = "\x1b[2m" + line + "\x1b[0m"
+		line := fmt.Sprintf("%5.1fs  %s pairs/s", (now - start).Seconds(), thousands(float64(pairs-lastPairs)/(now-last).Seconds()))
+		if latest, total, ok := s.latest(); ok {
+			line += "  p99 " + latest.p99.Round(time.Microsecond).String() + "  " + total.String()
 		}
-		fmt.Fprint(p.w, clear+line)
+		last, lastPairs = now, pairs
+		if p.live {
+			p.overwrite(line)
+		} else {
+			p.say("%s", line)
+		}
 	}
+}
+
+// overwrite puts the text in the place of the live line, cut where it would wrap:
+// what has wrapped cannot be written over.
+func (p *progress) overwrite(text string) {
+	if !p.live {
+		return
+	}
+	if width := p.width(); width > 0 && len([]rune(text)) >= width {
+		text = string([]rune(text)[:width-1])
+	}
+	if p.dim && text != "" {
+		text = "\x1b[2m" + text + "\x1b[0m"
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	io.WriteString(p.w, clearLine+text)
 }

@@ -3,15 +3,26 @@ package main
 import (
 	"encoding/json"
 	"io"
+
+	"github.com/redmux/redmux/redlock"
 )
+
+// schema is raised when a script that reads results would misunderstand them.
+const schema = 1
 
 // result is what is printed with -o json. Scripts read it: fields are added,
 // never renamed.
 type result struct {
-	Schema int         `json:"schema"`
-	Seed   uint64      `json:"seed"` // that --seed repeats
-	Runs   []runResult `json:"runs"`
+	Schema   int          `json:"schema"`
+	Seed     uint64       `json:"seed"` // that --seed repeats
+	Runs     []runResult  `json:"runs"`
+	Compared []comparison `json:"compared,omitempty"` // with --compare
+
+	// Interrupted says that runs are missing or the last one was cut short.
+	Interrupted bool `json:"interrupted,omitempty"`
 }
+
+const interruptedRemark = "Interrupted: runs are missing, or the last one was cut short."
 
 // runResult is one run of one implementation. What is "per pair" is divided by
 // the acquisitions whose release succeeded, and 0 where there was none.
@@ -21,6 +32,12 @@ type runResult struct {
 	N             int              `json:"n"`
 	Nodes         []nodeResult     `json:"nodes"`
 	Clients       int              `json:"clients"`
+	Loop          string           `json:"loop"`                // "open" or "closed"
+	Rate          float64          `json:"rate,omitempty"`      // attempts per second that an open loop was to make
+	Late          int64            `json:"late,omitempty"`      // of them, begun more than a millisecond late
+	NotBegun      int64            `json:"not_begun,omitempty"` // due, but all callers were busy until the end
+	Cut           int64            `json:"cut,omitempty"`       // attempts that the run's end cut short, which have no outcome
+	Work          *work            `json:"work,omitempty"`      // what the callers were to do; nil in a result from before there was this field
 	DurationS     float64          `json:"duration_s"`
 	Pairs         int64            `json:"pairs"`
 	PairsPerS     float64          `json:"pairs_per_s"`
@@ -32,6 +49,14 @@ type runResult struct {
 	BytesPerPair  float64          `json:"bytes_per_pair"`
 	CPUUSPerPair  float64          `json:"cpu_us_per_pair"`
 	Violations    int64            `json:"violations"`
+	Faults        []faultResult    `json:"faults,omitempty"`          // that were made, by time
+	FaultsNotMade []string         `json:"faults_not_made,omitempty"` // because the run was over before, as --fault has them
+
+	// What no script is told: the distributions behind the quantiles, and what the
+	// page shows besides.
+	acquired, released latency
+	samples            []sample
+	states             []redlock.NodeStatus
 }
 
 // nodeResult is a node as it introduced itself; Server and Version are empty
@@ -53,36 +78,48 @@ type outcomeCounts struct {
 	Error     int64 `json:"error"`
 }
 
+func countsOf(t tally) outcomeCounts {
+	return outcomeCounts{t[granted], t[held], t[noQuorum], t[expired], t[cancelled], t[failed]}
+}
+
+func (c outcomeCounts) tally() tally {
+	return tally{granted: c.Granted, held: c.Held, noQuorum: c.NoQuorum, expired: c.Expired, cancelled: c.Cancelled, failed: c.Error}
+}
+
 // newRunResult sums up a phase that has ended.
 func newRunResult(p *phase, t *totals) runResult {
 	pairs := p.pairsSoFar()
-	per := func(x float64) float64 {
-		if pairs == 0 {
-			return 0
-		}
-		return x / float64(pairs)
-	}
-	return runResult{
-		Clients:   p.flags.Clients,
-		DurationS: p.cost.at.Seconds(),
-		Pairs:     pairs,
-		PairsPerS: float64(pairs) / p.cost.at.Seconds(),
-		AcquireUS: t.acquired.quantiles(),
-		ReleaseUS: t.release.quantiles(),
-		Outcomes: outcomeCounts{
-			Granted:   t.outcomes[granted],
-			Held:      t.outcomes[held],
-			NoQuorum:  t.outcomes[noQuorum],
-			Expired:   t.outcomes[expired],
-			Cancelled: t.outcomes[cancelled],
-			Error:     t.outcomes[failed],
-		},
+	r := runResult{
+		Clients:       p.flags.Clients,
+		Loop:          "closed",
+		Work:          p.flags.work(),
+		DurationS:     p.cost.at.Seconds(),
+		Pairs:         pairs,
+		PairsPerS:     float64(pairs) / p.cost.at.Seconds(),
+		AcquireUS:     t.acquired.quantiles(),
+		ReleaseUS:     t.release.quantiles(),
+		Outcomes:      countsOf(t.outcomes),
 		Errors:        t.causes,
-		AllocsPerPair: per(float64(p.cost.allocs)),
-		BytesPerPair:  per(float64(p.cost.bytes)),
-		CPUUSPerPair:  per(float64(p.cost.cpu.Nanoseconds()) / 1e3),
+		AllocsPerPair: per(float64(p.cost.allocs), pairs),
+		BytesPerPair:  per(float64(p.cost.bytes), pairs),
+		CPUUSPerPair:  per(float64(p.cost.cpu.Nanoseconds())/1e3, pairs),
 		Violations:    p.violations.Load(),
+		Cut:           t.cut,
+		acquired:      t.acquired,
+		released:      t.release,
 	}
+	if p.pacer != nil {
+		r.Loop, r.Rate, r.Late, r.NotBegun = "open", p.flags.Rate, t.late, p.pacer.notBegun
+	}
+	return r
+}
+
+// per is 0 where there was no pair.
+func per(x float64, pairs int64) float64 {
+	if pairs == 0 {
+		return 0
+	}
+	return x / float64(pairs)
 }
 
 // failed reports a run in which nothing was granted though nobody else was in
@@ -91,6 +128,12 @@ func newRunResult(p *phase, t *totals) runResult {
 func (r runResult) failed() bool {
 	o := r.Outcomes
 	return o.Granted == 0 && o.NoQuorum+o.Expired+o.Error > 0
+}
+
+// fruitless reports a failed run, also one that was over before any attempt was:
+// those retry for --wait.
+func (r runResult) fruitless() bool {
+	return r.failed() || r.Outcomes.Granted == 0 && r.Errors[cutWithoutQuorum] > 0
 }
 
 // writeJSON prints the result for scripts, indented, for people who look too.

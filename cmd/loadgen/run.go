@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// The exit codes. 99 is kept for a comparison that was missed.
+// The exit codes.
 const (
 	exitGood        = 0
 	exitFailed      = 1
 	exitUsage       = 2
 	exitViolated    = 3
+	exitMissed      = 99
 	exitInterrupted = 130
 )
 
@@ -38,7 +39,7 @@ func runWith(open opener, args []string, stdout, stderr io.Writer, signals <-cha
 	if err != nil {
 		return explain(stderr, err)
 	}
-	s := &session{flags: f, open: open, clock: newClock(), stdout: stdout, progress: newProgress(stderr, f.Quiet)}
+	s := &session{flags: f, title: titleOf(args), open: open, clock: newClock(), stdout: stdout, progress: newProgress(stderr, f.Quiet)}
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	done := make(chan error, 1)
@@ -81,6 +82,8 @@ func explain(stderr io.Writer, err error) int {
 		return exitViolated
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
+	case errors.Is(err, errMissed):
+		return exitMissed
 	default:
 		return exitFailed
 	}
@@ -89,6 +92,7 @@ func explain(stderr io.Writer, err error) int {
 // session is all runs of one command.
 type session struct {
 	flags    *flags
+	title    string // the command line, without secrets
 	open     opener
 	clock    clock
 	stdout   io.Writer
@@ -98,6 +102,8 @@ type session struct {
 	// run. Attempts are numbered on over all runs, so that a client and a number
 	// name one attempt in the history.
 	history   *history
+	stats     *stats
+	pageFile  *pageFile
 	nodes     []nodeResult
 	resources []string
 	attempts  []int64
@@ -118,10 +124,20 @@ func (s *session) run(ctx context.Context) (err error) {
 	if err := s.prepare(t); err != nil {
 		return err
 	}
-	s.result.Schema = 1
+	s.result.Schema = schema
 	s.result.Runs = []runResult{}
-	runErr := s.runAll(ctx, t)
-	err = errors.Join(runErr, s.history.close(), s.print(t))
+	err = s.runAll(ctx, t)
+	if s.flags.earlier != nil && ctx.Err() == nil {
+		s.result.Compared = compare(s.flags, s.result.Runs)
+		if text := otherwise(s.flags, s.result.Runs); text != "" && s.flags.Output != "text" { // there it stands in the result
+			s.progress.say("--compare: %s", text)
+		}
+		if err == nil { // a run that failed has no figures
+			err = judgeComparison(s.result.Compared)
+		}
+	}
+	s.result.Interrupted = ctx.Err() != nil
+	err = errors.Join(err, s.history.close(), s.stats.close(), s.print(t), s.pageFile.write(s.page()))
 	for _, r := range s.result.Runs {
 		if r.Violations > 0 {
 			return errors.Join(err, errViolated)
@@ -133,18 +149,19 @@ func (s *session) run(ctx context.Context) (err error) {
 	return err
 }
 
-// prepare asks the nodes, names the resources and opens the history.
+// prepare asks the nodes, names the resources and opens the files.
 func (s *session) prepare(t *target) error {
 	f := s.flags
+	f.backend = t.backend
 	infos, err := t.probe(f)
 	if err != nil {
 		return err
 	}
 	for _, n := range infos {
 		if n.Err != nil {
-			s.progress.say("%s does not answer: %v", n.Addr, n.Err)
+			s.progress.say("%s does not answer: %s", n.Addr, printable(n.Err.Error()))
 		}
-		s.nodes = append(s.nodes, nodeResult{n.Addr, n.Product, n.Version})
+		s.nodes = append(s.nodes, nodeResult{n.Addr, printable(n.Product), printable(n.Version)})
 	}
 	if t.remark != "" && f.Output != "text" { // there it stands in the result
 		s.progress.say("%s", t.remark)
@@ -155,8 +172,29 @@ func (s *session) prepare(t *target) error {
 	s.result.Seed = f.Seed
 	s.resources = resourceNames(f)
 	s.attempts = make([]int64, f.Clients)
+	return s.openFiles()
+}
+
+// openFiles opens what is written to, so that a name that cannot be written is
+// known before anything is measured.
+func (s *session) openFiles() (err error) {
+	f := s.flags
 	if f.History != "" {
-		s.history, err = createHistory(f.History, s.clock)
+		if s.history, err = createHistory(f.History, s.clock); err != nil {
+			return err
+		}
+	}
+	if f.Stats != "" {
+		var addrs []string
+		for _, n := range s.nodes {
+			addrs = append(addrs, n.Addr)
+		}
+		if s.stats, err = createStats(f.Stats, s.clock, addrs); err != nil {
+			return err
+		}
+	}
+	if f.HTML != "" {
+		s.pageFile, err = openPage(f.HTML)
 	}
 	return err
 }
@@ -216,7 +254,7 @@ func (s *session) runOne(ctx context.Context, t *target, impl string, i int) err
 		return err
 	}
 	title := fmt.Sprintf("run %d of %d: %s, %s, %s", i+1, s.flags.Runs, impl, count(s.flags.Clients, "caller"), count(len(t.urls), t.backend+" node"))
-	r, measured, err := s.measure(ctx, sys, title)
+	r, measured, err := s.measure(ctx, sys, t, title)
 
 	closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -228,6 +266,9 @@ func (s *session) runOne(ctx context.Context, t *target, impl string, i int) err
 		r.Impl, r.Backend, r.N, r.Nodes = impl, t.backend, len(t.urls), s.nodes
 		s.result.Runs = append(s.result.Runs, r)
 	}
+	if len(s.flags.Fault) > 0 && ctx.Err() == nil {
+		err = errors.Join(err, t.settle(ctx))
+	}
 	return err
 }
 
@@ -236,11 +277,13 @@ func (s *session) runOne(ctx context.Context, t *target, impl string, i int) err
 // nodes come back asks for no warm-up. measured is false when an interrupt came
 // before the run: then there is nothing worth printing, unless exclusion was
 // violated already.
-func (s *session) measure(ctx context.Context, sys system, title string) (r runResult, measured bool, err error) {
+func (s *session) measure(ctx context.Context, sys system, t *target, title string) (r runResult, measured bool, err error) {
 	violations := int64(0)
 	if s.flags.Warmup > 0 {
 		p := s.newPhase()
+		stop := s.stats.watch(p, sys)
 		r = newRunResult(p, s.drive(ctx, sys, p, s.flags.Warmup))
+		stop()
 		switch {
 		case r.failed():
 			return r, true, fmt.Errorf("%w in the warm-up", errNothing)
@@ -251,15 +294,31 @@ func (s *session) measure(ctx context.Context, sys system, title string) (r runR
 	}
 	p := s.newPhase()
 	p.limit(s.flags.Ops)
-	stop := s.progress.watch(title, p)
-	totals := s.drive(ctx, sys, p, s.flags.Duration)
-	stop()
-	r = newRunResult(p, totals)
+	r, err = s.observe(ctx, sys, t, p, title)
 	r.Violations += violations
-	if r.failed() {
-		err = errNothing
+	if r.fruitless() {
+		err = errors.Join(err, errNothing)
 	}
 	return r, true, err
+}
+
+// observe drives the measured phase while samples are taken, progress is told
+// and faults are made.
+func (s *session) observe(ctx context.Context, sys system, t *target, p *phase, title string) (runResult, error) {
+	sampler := startSampler(p, sys)
+	stopProgress := s.progress.watch(title, p, sampler)
+	stopStats := s.stats.watch(p, sys)
+	faults := startInflictor(p, t.servers, s.progress.say)
+	totals := s.drive(ctx, sys, p, s.flags.Duration)
+	stopStats()
+	samples := sampler.stop()
+	err := faults.stop()
+	stopProgress()
+
+	r := newRunResult(p, totals)
+	r.samples, r.states = samples, sys.nodes()
+	r.Faults, r.FaultsNotMade = faults.done, faults.notMade
+	return r, err
 }
 
 // newPhase is a phase of this session: owners of resources are not carried over,
@@ -276,8 +335,13 @@ func (s *session) drive(ctx context.Context, sys system, p *phase, d time.Durati
 
 // print writes the result, also that of an interrupted session.
 func (s *session) print(t *target) error {
-	if s.flags.Output == "json" {
+	switch s.flags.Output {
+	case "json":
 		return s.result.writeJSON(s.stdout)
+	case "csv":
+		return s.result.writeCSV(s.stdout)
+	case "bench":
+		return s.result.writeBench(s.stdout)
 	}
 	return s.result.writeText(s.stdout, s.flags, t.remark)
 }

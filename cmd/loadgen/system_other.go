@@ -2,11 +2,18 @@
 
 package main
 
-import "time"
-
-// monotonic stands in for CLOCK_MONOTONIC: comparable between processes as long
-// as nobody sets the clock.
-func monotonic() int64 { return time.Now().UnixNano() }
+import (
+	"os"
+	"time"
+)
 
 // cpuTime is not known here.
 func cpuTime() time.Duration { return 0 }
+
+// terminalWidth guesses: a character device is a terminal of the usual width.
+func terminalWidth(f *os.File) int {
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return 0
+	}
+	return 80
+}

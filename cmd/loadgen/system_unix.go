@@ -3,20 +3,11 @@
 package main
 
 import (
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// monotonic reads CLOCK_MONOTONIC, which all processes of a machine share and
-// nobody sets.
-func monotonic() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return time.Now().UnixNano()
-	}
-	return ts.Nano()
-}
 
 // cpuTime is the processor time this process has used, in user and kernel mode.
 // Servers are processes of their own and not in it, unless they are embedded.
@@ -26,4 +17,17 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// terminalWidth is the number of columns of a terminal, at least one; 0 if the
+// file is none.
+func terminalWidth(f *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	if size.Col == 0 {
+		return 80 // a terminal that does not say
+	}
+	return int(size.Col)
 }

@@ -17,8 +17,9 @@ import (
 type target struct {
 	backend string // remote, spawned or embedded
 	urls    []string
-	remark  string // what the user should know about them; may be empty
-	close   func() // ends those that were started
+	remark  string              // what the user should know about them; may be empty
+	servers []*redistest.Server // those that were spawned, in the order of urls
+	close   func()              // ends those that were started
 }
 
 // openTarget takes the given nodes or starts servers. Only where there is none
@@ -33,6 +34,9 @@ func openTarget(f *flags) (*target, error) {
 	}
 	t, err := spawn(f)
 	if errors.Is(err, redistest.ErrNoServer) && f.Server == "" {
+		if len(f.Fault) > 0 {
+			return nil, usageError{fmt.Errorf("--fault needs real servers: %w", err)}
+		}
 		return embed(f)
 	}
 	return t, err
@@ -43,11 +47,11 @@ func openTarget(f *flags) (*target, error) {
 func spawn(f *flags) (*target, error) {
 	// Unix sockets: they take no port, nobody else can connect to them, and
 	// they are faster, so that more of what is measured is the client.
-	servers, err := redistest.StartN(f.Spawn, redistest.Options{Path: f.Server, Unix: true})
+	servers, err := redistest.StartN(f.spawned(), redistest.Options{Path: f.Server, Unix: true})
 	if err != nil {
 		return nil, err
 	}
-	t := &target{backend: "spawned", close: func() {
+	t := &target{backend: "spawned", servers: servers, close: func() {
 		for _, s := range servers {
 			s.Close()
 		}
@@ -70,6 +74,7 @@ func requirePassword(s *redistest.Server, f *flags) error {
 		return nil
 	}
 	_, err := s.Do("ACL", "SETUSER", userName(f.User), "reset", "on", ">"+f.password, "~*", "+@all")
+	s.Authenticate(f.User, f.password)
 	return err
 }
 
@@ -84,7 +89,7 @@ func embed(f *flags) (*target, error) {
 			s.Close()
 		}
 	}
-	for range f.Spawn {
+	for range f.spawned() {
 		s := miniredis.NewMiniRedis()
 		s.ClockTTL(true)
 		if f.password != "" {

@@ -14,13 +14,19 @@ import (
 func (r result) writeText(w io.Writer, f *flags, remark string) error {
 	out := &strings.Builder{}
 	if len(r.Runs) > 0 {
-		fmt.Fprintf(out, "%s\n%s\n", describeNodes(r.Runs[0]), describeWork(f))
+		fmt.Fprintf(out, "%s\n%s\n%s\n", describeNodes(r.Runs[0]), describeWork(f), describeLoop(f))
 		if remark != "" {
 			fmt.Fprintln(out, remark)
 		}
+		if r.Interrupted {
+			fmt.Fprintln(out, interruptedRemark)
+		}
 		writeTables(out, r.Runs)
 		writeErrors(out, r.Runs)
+		writeFaults(out, r.Runs)
+		writePlots(out, r.Runs)
 		writeRatios(out, f.Impl, r.Runs)
+		writeComparison(out, f, r)
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -47,8 +53,14 @@ func describeWork(f *flags) string {
 	what := "each its own resource"
 	if f.Keys > 0 {
 		what = count(f.Keys, "resource") + " for all"
+		if f.Dist.exponent > 0 {
+			what += " (" + f.Dist.String() + ")"
+		}
 	}
 	s := fmt.Sprintf("%s in a closed loop, %s, TTL %v", count(f.Clients, "caller"), what, f.TTL)
+	if f.Rate > 0 {
+		s = fmt.Sprintf("%s in an open loop of %s attempts/s, %s, TTL %v", count(f.Clients, "caller"), plain(f.Rate), what, f.TTL)
+	}
 	if f.Hold.mean > 0 {
 		s += fmt.Sprintf(", held for %v", f.Hold.mean)
 		if f.Hold.random {
@@ -61,10 +73,22 @@ func describeWork(f *flags) string {
 	if f.CancelAfter > 0 {
 		s += fmt.Sprintf(", cancelled after %v", f.CancelAfter)
 	}
+	if f.MaxTTL > 0 {
+		s += fmt.Sprintf(", at most %v", f.MaxTTL)
+	}
 	if f.Keys > 1 || f.Hold.random {
 		s += fmt.Sprintf(", seed %d", f.Seed)
 	}
 	return s
+}
+
+// describeLoop says from when latencies count, which is what makes figures of the
+// two kinds of loop incomparable.
+func describeLoop(f *flags) string {
+	if f.Rate > 0 {
+		return "Open loop: latencies count from the intended start of each attempt, so waiting for a free caller is in them. Attempts that were not granted have none."
+	}
+	return "Closed loop: a caller that waits begins nothing else, so latencies do not count what would have had to wait with it; --rate makes an open loop. Attempts that were not granted have none."
 }
 
 // writeTables prints throughput, latencies and outcomes in a table each: a run
@@ -75,16 +99,18 @@ func writeTables(out io.Writer, runs []runResult) {
 
 	row("\nrun", "implementation", "pairs/s", "CPU µs/pair", "allocs/pair", "bytes/pair")
 	for i, r := range runs {
-		row(fmt.Sprint(i+1), r.Impl, thousands(r.PairsPerS), number(r.CPUUSPerPair), number(r.AllocsPerPair), number(r.BytesPerPair))
+		ok := somePair(r)
+		row(fmt.Sprint(i+1), r.Impl, thousands(r.PairsPerS), known(ok, r.CPUUSPerPair), known(ok, r.AllocsPerPair), known(ok, r.BytesPerPair))
 	}
 	t.Flush()
 	row("\nrun", "latency in µs", "p50", "p90", "p99", "p99.9", "max")
 	for i, r := range runs {
 		for _, l := range []struct {
 			name string
+			ok   bool
 			quantiles
-		}{{"acquire", r.AcquireUS}, {"release", r.ReleaseUS}} {
-			row(fmt.Sprint(i+1), r.Impl+" "+l.name, number(l.P50), number(l.P90), number(l.P99), number(l.P999), number(l.Max))
+		}{{"acquire", someGrant(r), r.AcquireUS}, {"release", somePair(r), r.ReleaseUS}} {
+			row(fmt.Sprint(i+1), r.Impl+" "+l.name, known(l.ok, l.P50), known(l.ok, l.P90), known(l.ok, l.P99), known(l.ok, l.P999), known(l.ok, l.Max))
 		}
 	}
 	t.Flush()
@@ -107,6 +133,39 @@ func writeErrors(out io.Writer, runs []runResult) {
 		if len(r.Errors) > 0 {
 			fmt.Fprintln(out)
 		}
+	}
+}
+
+// writeFaults tells what was done to the servers, and where an open loop fell
+// behind.
+func writeFaults(out io.Writer, runs []runResult) {
+	for i, r := range runs {
+		for _, f := range r.Faults {
+			fmt.Fprintf(out, "\nrun %d: fault: after %.3fs %s of node %d for %.3fs", i+1, f.AtS, f.Kind, f.Node, f.LengthS)
+		}
+		if r.Late+r.NotBegun > 0 {
+			fmt.Fprintf(out, "\nrun %d: of the attempts of the open loop %d began more than %v late", i+1, r.Late, lateness)
+			if r.NotBegun > 0 {
+				fmt.Fprintf(out, ", %d not at all, so no latency counts these", r.NotBegun)
+			}
+			fmt.Fprint(out, ": the callers were busy, or the machine was")
+		}
+		for _, f := range r.FaultsNotMade {
+			fmt.Fprintf(out, "\nrun %d: --fault %s was not made: the run was over before", i+1, f)
+		}
+		if len(r.Faults)+len(r.FaultsNotMade) > 0 || r.Late+r.NotBegun > 0 {
+			fmt.Fprintln(out)
+		}
+	}
+}
+
+// writePlots draws the latencies of acquisitions, run by run.
+func writePlots(out io.Writer, runs []runResult) {
+	for i, r := range runs {
+		if r.acquired.Histogram == nil {
+			continue // a result that was read has no distribution
+		}
+		writePlot(out, fmt.Sprintf("run %d: %s: acquire", i+1, r.Impl), r.acquired)
 	}
 }
 
@@ -155,13 +214,7 @@ func runsOf(runs []runResult, impl string) (of []runResult) {
 // ratios of runs that were neighbours in time, which the machine's moods
 // disturb less.
 func ratio(a, b []runResult, figure func(runResult) float64) string {
-	of := func(runs []runResult) (all []float64) {
-		for _, r := range runs {
-			all = append(all, figure(r))
-		}
-		return all
-	}
-	x, y := of(a), of(b)
+	x, y := figures(a, figure), figures(b, figure)
 	if slices.Contains(x, 0) || slices.Contains(y, 0) {
 		return "?" // a run without a pair
 	}
@@ -170,6 +223,13 @@ func ratio(a, b []runResult, figure func(runResult) float64) string {
 		least, greatest = min(least, x[i]/y[i]), max(greatest, x[i]/y[i])
 	}
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", median(x)/median(y), least, greatest)
+}
+
+func figures(runs []runResult, figure func(runResult) float64) (all []float64) {
+	for _, r := range runs {
+		all = append(all, figure(r))
+	}
+	return all
 }
 
 // median is the middle, or the mean of the two in the middle.
@@ -198,6 +258,14 @@ func number(x float64) string {
 	default:
 		return fmt.Sprintf("%.2f", x)
 	}
+}
+
+// known prints a dash where there is no figure: a latency of 0 would be the best.
+func known(ok bool, x float64) string {
+	if !ok {
+		return "–"
+	}
+	return number(x)
 }
 
 // thousands prints a whole number with commas.

@@ -38,7 +38,7 @@ func TestText(t *testing.T) {
 	require.NoError(t, r.writeText(&b, f, "a remark"))
 	for _, want := range []string{
 		"2 remote nodes: valkey 9.1.2\n", "3 callers in a closed loop, 1 resource for all, TTL 1s, held for 1ms on average, tries for 1m0s, cancelled after 1h0m0s, seed 17\n", "a remark\n",
-		"20,000", "1.23  12.3   123   1234  12345", "run 2: 5 × often\nrun 2: 1 × rare\n", "redlock to rueidis: pairs/s × 2.00 (2.00–2.00)",
+		"20,000", "1.23  12.3  123   1234  12345", "run 2: 5 × often\nrun 2: 1 × rare\n", "redlock to rueidis: pairs/s × 2.00 (2.00–2.00)",
 	} {
 		require.Contains(t, b.String(), want)
 	}

@@ -1,0 +1,204 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+func TestFaultIsRead(t *testing.T) {
+	var f fault
+	require.NoError(t, f.UnmarshalText([]byte("3s:stop:2:1.5s")))
+	require.Equal(t, fault{3 * time.Second, "stop", 2, 1500 * time.Millisecond}, f)
+	require.Equal(t, "3s:stop:2:1.5s", f.String())
+	for _, bad := range []string{"", "3s:stop:2", "3s:stop:2:1s:", "3:stop:2:1s", "3s:drop:2:1s", "3s:stop:-1:1s", "3s:stop:x:1s", "-1s:stop:2:1s", "3s:stop:2:0s", "3s:stop:2:1us", "3s:stop:2:-1s"} {
+		require.ErrorIs(t, f.UnmarshalText([]byte(bad)), errFault, bad)
+	}
+}
+
+func TestFaultsThatCannotBe(t *testing.T) {
+	t.Setenv("REDLOCK_NODES", "")
+	t.Setenv("SECRET", "s3cret")
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"AT:KIND:NODE:FOR", []string{"--fault=3s:drop:2:1s"}},
+		{"started here", []string{"--fault=1s:stop:0:1s", "--embedded"}},
+		{"started here", []string{"--fault=1s:stop:0:1s", "--nodes=redis://127.0.0.1:1"}},
+		{"numbered from 0 to 4", []string{"--fault=1s:stop:5:1s"}},
+		{"after the run's end", []string{"--fault=10s:stop:0:1s"}},
+		{"hit one node", []string{"--fault=1s:stop:0:2s", "--fault=2s:kill:0:1s"}},
+		{"forgets --user", []string{"--fault=1s:kill:0:1s", "--user=me", "--password-env=SECRET"}},
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitUsage, run(c.args, &stdout, &stderr, nil), "%q: %s", c.args, &stderr)
+		require.Contains(t, stderr.String(), c.says)
+	}
+	// In-process servers take the place of real ones only where nothing needs those.
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("REDMUX_SERVER", "")
+	t.Setenv("REDMUX_SERVERS", "")
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitUsage, run([]string{"--fault=1s:stop:0:1s"}, &stdout, &stderr, nil))
+	require.Contains(t, stderr.String(), "--fault needs real servers")
+}
+
+// Each kind keeps the only node from voting for its time, in each run, and
+// afterwards everything is as it was.
+func TestFaultsOfEachKind(t *testing.T) {
+	redistest.Require(t)
+	t.Setenv("SECRET", "s3cret")
+	for _, c := range []struct{ kind, cause string }{
+		{"stop", "answer"}, {"pause", "answer"}, {"kill", "refused"}, {"refuse", "no such file"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			t.Parallel() // each has its server
+			var stdout, stderr bytes.Buffer
+			// A second before the fault, one of it, and two after, in which it may end late. Votes have a timeout of
+			// their own: that by default grows with the times in which a busy machine's servers answer.
+			args := []string{"-ojson", "--spawn=1", "-c2", "-r200", "-d4s", "--node-timeout=50ms", "--warmup=0s", "--password-env=SECRET", "--fault=1s:" + c.kind + ":0:1s", "--runs=2"}
+			require.Equal(t, exitGood, run(args, &stdout, &stderr, nil), &stderr)
+			var r result
+			require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+			require.Len(t, r.Runs, 2)
+			for _, run := range r.Runs {
+				require.Len(t, run.Faults, 1)
+				f := run.Faults[0]
+				require.Equal(t, c.kind, f.Kind)
+				require.GreaterOrEqual(t, f.AtS, 1.0)
+				require.GreaterOrEqual(t, f.LengthS, 1.0)
+				require.Positive(t, run.Pairs)
+				require.Positive(t, run.Outcomes.NoQuorum)
+				require.Contains(t, strings.Join(sortedCauses(run.Errors), "\n"), c.cause)
+			}
+			require.Equal(t, 2, strings.Count(stderr.String(), c.kind+" of node 0 for 1s"))
+			require.Equal(t, 2, strings.Count(stderr.String(), c.kind+" of node 0 is over"))
+		})
+	}
+}
+
+// A fault of a node among three is marked in the text; it costs no quorum.
+func TestFaultInTheText(t *testing.T) {
+	redistest.Require(t)
+	var stdout, stderr bytes.Buffer
+	args := []string{"-q", "--spawn=3", "-c2", "-r200", "-d4s", "--warmup=0s", "--fault=500ms:stop:1:100ms", "--fault=2s:stop:2:100ms"}
+	require.Equal(t, exitGood, run(args, &stdout, &stderr, nil), &stderr)
+	require.Regexp(t, `run 1: fault: after \d\.\d+s stop of node 1 for \d\.\d+s\nrun 1: fault: after \d\.\d+s stop of node 2 for \d\.\d+s\n`, stdout.String())
+}
+
+// A run that ends before its faults ends them.
+func TestFaultEndsWithItsRun(t *testing.T) {
+	redistest.Require(t)
+	redistest.NoLeaks(t)
+	for _, kind := range []string{"stop", "kill", "pause", "refuse"} {
+		r := measure(t, openSystem, exitGood, "--spawn=3", "-c2", "-r100", "-n100", "-d1h", "--warmup=0s", "--runs=2", "--fault=0s:"+kind+":0:1h", "--fault=1m:stop:1:1h").Runs
+		require.Len(t, r, 2)
+		for _, run := range r {
+			require.Len(t, run.Faults, 1, "the other one never came")
+			require.Less(t, run.Faults[0].LengthS, 600.0)
+		}
+	}
+}
+
+// A server that comes in the place of another wants the password, too.
+func TestKilledServerWantsItsPassword(t *testing.T) {
+	redistest.Require(t)
+	f := &flags{Spawn: new(int), password: "s3cret"}
+	*f.Spawn = 1
+	target, err := spawn(f)
+	require.NoError(t, err)
+	defer target.close()
+	s := target.servers[0]
+	heal, err := killServer(s, f, 0)
+	require.NoError(t, err)
+	require.NoError(t, heal(false))
+	require.NoError(t, target.settle(t.Context()))
+	s.Authenticate("", "")
+	_, err = s.Do("PING")
+	require.ErrorContains(t, err, "NOAUTH")
+}
+
+// The names of what was locked before a run with a fault are free after it.
+func TestSettle(t *testing.T) {
+	redistest.Require(t)
+	f, err := parse([]string{"--spawn=2"}, os.Stdout)
+	require.NoError(t, err)
+	target, err := spawn(f)
+	require.NoError(t, err)
+	defer target.close()
+	_, err = target.servers[1].Do("SET", "k", "v")
+	require.NoError(t, err)
+	require.NoError(t, target.settle(t.Context()))
+	require.Zero(t, keys(t, target.servers[1]))
+}
+
+// With --max-ttl a node that comes back empty is kept out by redlock; that a fresh
+// deployment may be used at once shows that our own servers are known to be fresh.
+func TestMaxTTL(t *testing.T) {
+	remote, _ := servers(t, 1)
+	r := measure(t, openSystem, exitGood, "--spawn=1", "-c2", "-r200", "-d5s", "--warmup=0s", "--ttl=1s", "--node-timeout=1s", "--max-ttl=1h", "--fault=1s:kill:0:10ms").Runs[0]
+	require.Positive(t, r.Pairs)
+	require.Positive(t, r.Errors[redlock.ErrQuarantined.Error()])
+	r = measure(t, openSystem, exitGood, "--embedded", "--spawn=3", "-n10", "--warmup=0s", "--max-ttl=1h").Runs[0]
+	require.EqualValues(t, 10, r.Outcomes.Granted)
+	measure(t, openSystem, exitFailed, "--nodes="+remote[0].URL(), awhile, "--warmup=0s", "--max-ttl=1h") // first seen
+}
+
+// However much is stopped, an interrupt ends the command and what it started.
+func TestInterruptUnderAFault(t *testing.T) {
+	redistest.Require(t)
+	dir, err := os.MkdirTemp("", "lg") // short, for the sockets in it
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	cmd := command(t, "-d1m", "--warmup=0s", "--spawn=2", "-c2", "-ojson", "--fault=0s:stop:0:50s", "--fault=0s:stop:1:50s")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	stdout := startUntil(t, cmd, "stop of node 1 for 50s")
+	interrupted(t, cmd, stdout)
+	require.Contains(t, stdout.String(), `"interrupted": true`)
+	require.Empty(t, entries(t, dir))
+
+	// A second one does not wait for what is stopped, or on its way back.
+	for _, kind := range []string{"stop", "kill", "refuse"} {
+		cmd := command(t, "-d1m", "--warmup=0s", "--spawn=2", "-c2", "--fault=0s:"+kind+":0:50s", "--fault=0s:"+kind+":1:50s")
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+		startUntil(t, cmd, kind+" of node 1 for 50s")
+		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		cmd.Process.Signal(syscall.SIGTERM) // it may have gone already
+		var exit *exec.ExitError
+		require.ErrorAs(t, cmd.Wait(), &exit)
+		require.Equal(t, exitInterrupted, exit.ExitCode(), kind)
+		require.Empty(t, entries(t, dir), kind)
+	}
+}
+
+// A run that -n ended before its fault did not stand it, and says so.
+func TestFaultThatWasNotMade(t *testing.T) {
+	redistest.Require(t)
+	for _, form := range []string{"json", "text"} {
+		var stdout, stderr bytes.Buffer
+		args := []string{"-o", form, "--spawn=1", "-c1", "-n5", "-d1h", "--warmup=0s", "--fault=59m:stop:0:1s"}
+		require.Equal(t, exitGood, run(args, &stdout, &stderr, nil), &stderr)
+		require.Contains(t, stderr.String(), "--fault 59m0s:stop:0:1s was not made")
+		if form == "text" {
+			require.Contains(t, stdout.String(), "run 1: --fault 59m0s:stop:0:1s was not made")
+			continue
+		}
+		var r result
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+		require.Empty(t, r.Runs[0].Faults)
+		require.Equal(t, []string{"59m0s:stop:0:1s"}, r.Runs[0].FaultsNotMade)
+	}
+}

@@ -1,0 +1,225 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A view is the page as the template writes it down: every figure is text by
+// now, and every question whether to show something is answered.
+type view struct {
+	assets
+	Title    string
+	Made     string
+	Facts    []fact
+	Warnings []string
+	Runs     []style // in the order of the page; index i is run i of the charts
+	Sections []section
+	Data     chartData
+}
+
+func (v view) with(a assets) view {
+	v.assets = a
+	return v
+}
+
+// A fact is a line of what was measured, and how.
+type fact struct{ Name, Text, Note string }
+
+// A section is a heading with what belongs under it. Where there is no figure it
+// says so in Empty.
+type section struct {
+	ID, Title, Note string
+	Table           *table
+	Charts          []chart
+	Empty           string
+}
+
+// A chart is drawn by the script from view.Data, which it finds by Kind and Run.
+// Everything that it shows is in the table, too.
+type chart struct {
+	Kind, Title string
+	Run         int    // -1: all runs in one picture
+	Summary     string // for who cannot see it
+	Latency     bool   // of the vertical axis; it may be logarithmic
+	Table       *table
+}
+
+// newView has the same sections in the same order whatever was measured, so that
+// two pages can be laid side by side.
+func newView(p Page) view {
+	v := view{Title: clip(p.Title, 2000), Facts: facts(p), Warnings: warnings(p), Runs: styles(p.Runs)}
+	if !p.Made.IsZero() {
+		v.Made = p.Made.UTC().Format("2 January 2006, 15:04:05 UTC")
+	}
+	v.Data = newChartData(p.Runs, v.Runs)
+	v.Sections = []section{
+		comparison(p.Runs, v.Runs),
+		throughput(p.Runs, v.Runs),
+		percentiles(p.Runs, v.Runs),
+		latencies(p.Runs, v.Runs),
+		outcomes(p.Runs, v.Runs),
+		causes(p.Runs, v.Runs),
+		nodes(p.Runs, v.Runs),
+		faults(p.Runs, v.Runs),
+	}
+	return v
+}
+
+// A style is how a run is called and drawn. An implementation has its colour in
+// all of its runs, and each run a pattern of dashes, by which lines can be told
+// apart on paper, or without seeing colours.
+type style struct {
+	Name        string
+	Color, Dash int
+}
+
+// There are so many of each in page.css and charts.js.
+const (
+	colors = 6
+	dashes = 5
+)
+
+func styles(runs []Run) (all []style) {
+	var kinds []string
+	for i, r := range runs {
+		name, kind := clip(r.Impl, 60), r.Impl
+		if name == "" {
+			name = "run"
+		}
+		name += fmt.Sprintf(" #%d", r.Number)
+		if r.Earlier {
+			name, kind = name+" (earlier)", kind+" (earlier)"
+		}
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+		all = append(all, style{name, slices.Index(kinds, kind) % colors, i % dashes})
+	}
+	return all
+}
+
+// facts say what the figures can be compared with, and what not.
+func facts(p Page) []fact {
+	backends := map[string]string{
+		"remote": "The masters named on the command line, over the network between them and this program.",
+		"spawned": "Servers that loadgen started on its own machine for this measurement: no network, " +
+			"and the processor is shared with them.",
+		"embedded": "Stand-ins inside the measuring process, no servers: the figures say nothing about real ones.",
+	}
+	f := []fact{
+		{"Backend", clip(p.Backend, 80), backends[p.Backend]},
+		{"Loop", clip(p.Loop, 80), loopNote(p.Loop)},
+	}
+	var now []Run // an earlier run may have been made with other settings
+	for _, r := range p.Runs {
+		if !r.Earlier {
+			now = append(now, r)
+		}
+	}
+	if len(now) == 0 {
+		return append(f, fact{"Runs", "none", "Nothing was measured."})
+	}
+	f = append(f,
+		fact{"Runs", distinct(now, func(r Run) string { return clip(r.Impl, 60) }), count(len(now), "run") + earlierNote(len(p.Runs)-len(now))},
+		fact{"Clients", distinct(now, func(r Run) string { return whole(int64(r.Clients)) }), "Callers that worked at once."},
+		fact{"Duration", distinct(now, func(r Run) string { return seconds(r.Duration) }), "Of each run, without its warm-up."})
+	if products := distinct(now, productsOf); products != "" {
+		f = append(f, fact{"Nodes", products, "The masters of a lock."})
+	}
+	return f
+}
+
+// earlierNote keeps runs of another day from being taken for some of these.
+func earlierNote(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d read from an earlier result", n)
+}
+
+// loopNote says what a latency of such a loop leaves out.
+func loopNote(loop string) string {
+	switch {
+	case strings.HasPrefix(loop, "closed"):
+		return "A caller starts its next attempt when the last has ended, so a slow answer delays those behind it " +
+			"and is counted once. Latencies are of the attempts that were made."
+	case strings.HasPrefix(loop, "open"):
+		return "Attempts start at a fixed rate, whatever came of those before. Latency counts from the intended start, " +
+			"waiting included."
+	}
+	return ""
+}
+
+// productsOf counts a run's servers by what they are: "5 × valkey 9.1.2".
+func productsOf(r Run) string {
+	var kinds []string
+	of := map[string]int{}
+	for _, n := range r.Nodes {
+		kind := clip(strings.TrimSpace(n.Product+" "+n.Version), 60)
+		if kind == "" {
+			kind = "unknown"
+		}
+		if of[kind]++; of[kind] == 1 {
+			kinds = append(kinds, kind)
+		}
+	}
+	for i, kind := range kinds {
+		kinds[i] = fmt.Sprintf("%d × %s", of[kind], kind)
+	}
+	return strings.Join(kinds, ", ")
+}
+
+// distinct lists what runs have, each once; after some it only says how many
+// more there are.
+func distinct(runs []Run, text func(Run) string) string {
+	var all []string
+	for _, r := range runs {
+		if s := text(r); s != "" && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	const most = 12
+	if len(all) > most {
+		all = append(all[:most], fmt.Sprintf("%d more", len(all)-most))
+	}
+	return strings.Join(all, ", ")
+}
+
+// warnings are what nobody may miss.
+func warnings(p Page) (all []string) {
+	for _, r := range p.Remarks {
+		all = append(all, clip(r, 300))
+	}
+	runs := p.Runs
+	for i, r := range runs {
+		if r.Violations > 0 {
+			all = append(all, fmt.Sprintf("Mutual exclusion was violated in %s: %s.", styles(runs)[i].Name, times(r.Violations)))
+		}
+		if r.NotBegun > 0 {
+			all = append(all, fmt.Sprintf("In %s %s of the open loop were due and had not begun at the end: no latency counts them.",
+				styles(runs)[i].Name, count(int(r.NotBegun), "attempt")))
+		}
+	}
+	return all
+}
+
+func times(n int64) string {
+	if n == 1 {
+		return "once"
+	}
+	return whole(n) + " times"
+}
+
+// axisTime is where a sample stands on the axis of time: in its middle.
+func axisTime(s Sample) num { return num((s.At - s.Length/2).Seconds()) }
+
+// faultName is what was done to which node: "stop node 2".
+func faultName(f Fault) string {
+	return fmt.Sprintf("%s node %d", clip(f.Kind, 40), f.Node)
+}
+
+// until is where a fault ends; one without a length is a moment.
+func (f Fault) until() time.Duration { return f.At + max(0, f.Length) }

@@ -1,0 +1,224 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFigures(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 ns", 999: "999 ns", 1000: "1.00 µs", 1234: "1.23 µs", 12_345: "12.3 µs", 999_499: "999 µs", 999_500: "1.00 ms",
+		1_500_000: "1.50 ms", 12_345_000_000: "12.3 s", 5_000_000_000_000: "5,000 s",
+	} {
+		require.Equal(t, want, latency(d))
+	}
+	require.Equal(t, unknown, known(0))
+	for x, want := range map[float64]string{
+		0: "0", 0.0123456: "0.0123", 0.00001234: "1.2e-05", 1.234: "1.23", 9.996: "10.0", 12.34: "12.3", 99.96: "100", 1234.5: "1,235",
+		1e9: "1,000,000,000", -1234: "−1,234", math.NaN(): unknown, math.Inf(-1): unknown,
+	} {
+		require.Equal(t, want, digits(x))
+	}
+	require.Equal(t, unknown, thousands(math.NaN()))
+	require.Equal(t, "2.5 s", seconds(2_500*time.Millisecond))
+	require.Equal(t, "1 run, 2 runs", count(1, "run")+", "+count(2, "run"))
+	require.Equal(t, "a b� …", clip("a\nb\xff\tc", 5))
+	require.Equal(t, "äöü", clip("äöü", 3))
+}
+
+func TestNumbersOfChartsAreJSON(t *testing.T) {
+	b, err := json.Marshal([]num{1, 1234567, 0.1234567, num(math.Inf(1)), gap(), micros(0), micros(1500), rate(5, 0), rate(5, 2*time.Second)})
+	require.NoError(t, err)
+	require.Equal(t, "[1,1234570,0.123457,null,null,null,1.5,null,2.5]", string(b))
+}
+
+func TestQuantileIsOfAPointCloseBy(t *testing.T) {
+	q := Quantiles{[]float64{0, 50, 90, 99.1, 99.9, 100}, []time.Duration{1, 50, 90, 991, 999, 1000}}
+	for percentile, want := range map[float64]time.Duration{0: 1, 50: 50, 90: 90, 99: 991, 99.9: 999, 100: 1000, 75: -1, 95: -1, 99.99: -1} {
+		d, ok := q.at(percentile)
+		require.Equal(t, want >= 0, ok, percentile)
+		if ok {
+			require.Equal(t, want, d, percentile)
+		}
+	}
+	_, ok := Quantiles{}.at(50)
+	require.False(t, ok)
+	broken := Quantiles{[]float64{math.NaN(), -1, 50, 40, 60, 101, 70}, []time.Duration{1, 2, 3, 4, -5}}
+	require.Equal(t, []point{{50, 3}}, broken.points(), "what makes no sense is left out")
+}
+
+func TestCurveEndsAtOneInN(t *testing.T) {
+	q := Quantiles{[]float64{0, 50, 90, 99, 99.9, 100}, []time.Duration{1000, 2000, 3000, 4000, 5000, 6000}}
+	for n, want := range map[int64]curve{
+		1000:    {X: []num{1, 2, 10, 100, 1000}, Y: []num{1, 2, 3, 4, 6}},
+		50:      {X: []num{1, 2, 10, 50}, Y: []num{1, 2, 3, 6}},
+		100_000: {X: []num{1, 2, 10, 100, 1000, 100_000}, Y: []num{1, 2, 3, 4, 5, 6}},
+		0:       {X: []num{1, 2, 10, 100, 1000, 2000}, Y: []num{1, 2, 3, 4, 5, 6}},
+	} {
+		c := newCurve(q, n)
+		require.Len(t, c.X, len(want.X), n)
+		for i := range want.X {
+			require.InEpsilon(t, float64(want.X[i]), float64(c.X[i]), 1e-9, n)
+		}
+		require.Equal(t, want.Y, c.Y, n)
+	}
+	require.Empty(t, newCurve(Quantiles{[]float64{50}, []time.Duration{0}}, 10).X, "a logarithmic axis has no zero")
+}
+
+func TestThinKeepsSumsAndSpikes(t *testing.T) {
+	var all []Sample
+	for i := range 100 {
+		all = append(all, Sample{At: time.Duration(i + 1), Length: 1, Pairs: 2, P50: 1, Outcomes: map[string]int64{"held": 1}})
+	}
+	all[57].Max, all[58].P99, all[59].ReplyTimes = 1000, 900, []time.Duration{0, 7}
+	thinned := thin(all, 7)
+	require.LessOrEqual(t, len(thinned), 7)
+	var sum Sample
+	for _, s := range thinned {
+		sum.Pairs, sum.Length, sum.Max, sum.P99 = sum.Pairs+s.Pairs, sum.Length+s.Length, max(sum.Max, s.Max), max(sum.P99, s.P99)
+	}
+	require.Equal(t, Sample{Pairs: 200, Length: 100, Max: 1000, P99: 900}, sum)
+	require.Equal(t, Sample{At: 2, Length: 2, Pairs: 4, P50: 1, Outcomes: map[string]int64{"held": 2}}, thin(all, 50)[0])
+	require.Equal(t, 2, nodesIn(thinned))
+	require.Equal(t, all, thin(all, 100))
+	require.Equal(t, map[string]int64{"held": 1}, all[0].Outcomes, "the samples themselves stay as they were")
+}
+
+func TestTableOverTimeJoinsRuns(t *testing.T) {
+	pairs := func(s Sample) string { return fmt.Sprint(s.Pairs) }
+	second := func(at time.Duration, pairs int64) Sample { return Sample{At: at, Length: time.Second, Pairs: pairs} }
+	a := []Sample{second(1001*time.Millisecond, 1), second(1999*time.Millisecond, 2), second(3*time.Second, 3)}
+	b := []Sample{second(time.Second, 4), second(2500*time.Millisecond, 5)}
+	got := overTime("x", column{text("a"), a, pairs}, column{text("b"), b, pairs})
+	var rows []string
+	for _, row := range got.Rows {
+		rows = append(rows, row[0].Text+":"+row[1].Text+":"+row[2].Text)
+	}
+	require.Equal(t, []string{"1 s:1:4", "2 s:2:", "2.5 s::5", "3 s:3:"}, rows)
+	long := overTime("x", column{text("a"), make([]Sample, 200), pairs})
+	require.Contains(t, long.Caption, "up to 4 samples")
+}
+
+func TestRatiosSayWhichWayIsBetter(t *testing.T) {
+	for _, c := range []struct {
+		x        float64
+		moreGood bool
+		note     string
+		class    string
+	}{
+		{1, true, "× 1.00", ""}, {1.04, true, "× 1.04", ""}, {2, true, "× 2.00 ▲", "better"}, {2, false, "× 2.00 △", "worse"},
+		{0.5, true, "× 0.5 ▽", "worse"}, {0.5, false, "× 0.5 ▼", "better"},
+	} {
+		note, class := ratio(c.x, c.moreGood)
+		require.Equal(t, c.note+c.class, note+class)
+	}
+	runs := []Run{{Impl: "a", PerSec: 0}, {Impl: "b", PerSec: 5}}
+	row := metrics[0].row(runs, styles(runs))
+	require.Equal(t, []string{"pairs/s", "0", "5", ""}, []string{row[0].Text, row[1].Text, row[2].Text, row[2].Note}, "there is no ratio to nothing")
+	require.Equal(t, []int{0, 100}, []int{row[1].Bar.Percent, row[2].Bar.Percent})
+}
+
+func TestRunsAreToldApart(t *testing.T) {
+	got := styles([]Run{{Impl: "redlock", Number: 1}, {Impl: "rueidis", Number: 1}, {Impl: "redlock", Number: 2}, {Impl: "redlock", Number: 1, Earlier: true}, {}})
+	require.Equal(t, []style{{"redlock #1", 0, 0}, {"rueidis #1", 1, 1}, {"redlock #2", 0, 2}, {"redlock #1 (earlier)", 2, 3}, {"run #0", 3, 4}}, got)
+}
+
+func TestOutcomesInOrder(t *testing.T) {
+	require.Equal(t, []string{"granted", "noquorum", "error", "a", "b"},
+		outcomeNames(map[string]int64{"b": 1, "error": 1, "held": 0}, map[string]int64{"a": 1, "granted": 7, "noquorum": 1}))
+	runs := []Run{{Outcomes: map[string]int64{"granted": 3, "zzz": 1}}}
+	var rows []string
+	for _, row := range outcomeTable(runs, styles(runs), []string{"granted", "zzz"}).Rows {
+		rows = append(rows, row[0].Text+" "+row[1].Text+" "+row[1].Note)
+	}
+	require.Equal(t, []string{"granted 3 75.0 %", "held 0 ", "no quorum 0 ", "expired 0 ", "cancelled 0 ", "error 0 ", "zzz 1 25.0 %"}, rows)
+}
+
+func TestPageSaysWhatWasMeasured(t *testing.T) {
+	p := examplePage()
+	p.Runs[1].Violations = 2
+	page := written(t, p)
+	for _, want := range []string{
+		"Mutual exclusion was violated in rueidis #1: 2 times.", "<strong>spawned</strong>", "Servers that loadgen started on its own machine",
+		"<strong>closed</strong>", "<strong>5 × redis 7.0.15</strong>", "<strong>redlock, rueidis</strong> <span>4 runs</span>", "stop node 2", "22 November 2026, 03:30:00 UTC",
+	} {
+		require.Contains(t, page, want)
+	}
+	p.Backend, p.Loop, p.Runs = "embedded", "open, 5000/s", append(p.Runs, Run{Impl: "redlock", Number: 1, Earlier: true})
+	page = written(t, p)
+	for _, want := range []string{"no servers", "counts from the intended start", "4 runs, and 1 read from an earlier result", "redlock #1 (earlier)"} {
+		require.Contains(t, page, want)
+	}
+	require.NotContains(t, written(t, examplePage()), "violated in")
+}
+
+func TestCausesAreBounded(t *testing.T) {
+	errors := map[string]int64{"often": 100}
+	for i := range 1000 {
+		errors[fmt.Sprintf("invented %d %s", i, strings.Repeat("x", 10_000))] = 1
+	}
+	runs := []Run{{Impl: "redlock", Errors: errors}}
+	s := causes(runs, styles(runs))
+	require.Len(t, s.Table.Rows, mostCauses)
+	require.Equal(t, "often", s.Table.Rows[0][0].Text, "the most frequent comes first")
+	require.Contains(t, s.Table.Caption, "961 more are left out")
+	require.Less(t, len(written(t, Page{Runs: runs})), 200_000)
+}
+
+// TestChartsHaveTablesAndWords is for those who do not see the pictures.
+func TestChartsHaveTablesAndWords(t *testing.T) {
+	for _, s := range newView(examplePage()).Sections {
+		for _, c := range s.Charts {
+			require.NotEmpty(t, c.Title, s.ID)
+			require.NotEmpty(t, c.Summary, c.Title)
+			require.NotEmpty(t, c.Table.Rows, c.Title)
+		}
+	}
+}
+
+func TestNodesAreNamedByAddressWhereRunsAgree(t *testing.T) {
+	runs := []Run{
+		{Impl: "a", Nodes: []Node{{Addr: "x:1", Product: "redis", Version: "8", State: "up", ReplyTime: 1000}, {Addr: "y:1"}, {Addr: "z:1"}}},
+		{Impl: "b", Nodes: []Node{{Addr: "x:1"}, {Addr: "y:2"}}},
+	}
+	var rows []string
+	for _, row := range nodeTable(runs, styles(runs)).Rows {
+		rows = append(rows, row[0].Text+"|"+row[1].Text+"|"+row[1].Note+"|"+row[2].Text)
+	}
+	require.Equal(t, []string{"node 0, x:1|1.00 µs|redis 8 up|–", "node 1|–||–", "node 2, z:1|–||–"}, rows)
+	require.Nil(t, nodeTable([]Run{{}}, styles([]Run{{}})))
+}
+
+// What an open loop did not get to begin is missing in its latencies, which look
+// better for it: nobody may miss that.
+func TestAttemptsThatWereNotBegun(t *testing.T) {
+	run := Run{Impl: "redlock", Number: 1, Late: 7, NotBegun: 1234}
+	v := newView(Page{Remarks: []string{"Beware."}, Runs: []Run{run, {Impl: "rueidis"}}})
+	require.Equal(t, []string{"Beware.", "In redlock #1 1,234 attempts of the open loop were due and had not begun at the end: no latency counts them."}, v.Warnings)
+	rows := map[string]string{}
+	for _, row := range v.Sections[0].Table.Rows {
+		rows[row[0].Text] = row[1].Text + ", " + row[2].Text
+	}
+	require.Equal(t, "7, 0", rows["attempts begun late"])
+	require.Equal(t, "1,234, 0", rows["attempts not begun"])
+
+	run.Late, run.NotBegun = 0, 0
+	v = newView(Page{Runs: []Run{run}})
+	require.Empty(t, v.Warnings)
+	for _, row := range v.Sections[0].Table.Rows {
+		require.NotContains(t, row[0].Text, "attempts")
+	}
+}
+
+// Grants whose releases failed are no pairs, but latencies there are.
+func TestCurveOfGrantsWithoutPairs(t *testing.T) {
+	q := Quantiles{[]float64{50, 90, 99, 100}, []time.Duration{1000, 2000, 3000, 4000}}
+	d := newChartData([]Run{{Pairs: 5, Outcomes: map[string]int64{"granted": 1000}, Acquire: q}}, make([]style, 1))
+	require.Equal(t, newCurve(q, 1000), d.Runs[0].Acquire)
+}

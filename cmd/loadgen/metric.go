@@ -1,0 +1,61 @@
+package main
+
+// metric is a figure of a run by which runs are compared.
+type metric struct {
+	name   string
+	figure func(runResult) float64
+	// known tells whether a run has the figure at all: the 0 of a run without a
+	// grant must not be taken for a latency. If nil, every run has it.
+	known func(runResult) bool
+}
+
+func (m metric) of(r runResult) bool { return m.known == nil || m.known(r) }
+
+// counted tells a number of events, which grows with the run, from a figure of it.
+func (m metric) counted() bool { return m.known == nil && m.name != "pairs_per_s" }
+
+func someGrant(r runResult) bool { return r.Outcomes.Granted > 0 }
+func somePair(r runResult) bool  { return r.Pairs > 0 }
+
+// runMetrics are the figures that --fail-if can name and that CSV has as columns.
+var runMetrics = []metric{
+	{"pairs_per_s", func(r runResult) float64 { return r.PairsPerS }, nil},
+	{"p50", func(r runResult) float64 { return r.AcquireUS.P50 }, someGrant},
+	{"p90", func(r runResult) float64 { return r.AcquireUS.P90 }, someGrant},
+	{"p99", func(r runResult) float64 { return r.AcquireUS.P99 }, someGrant},
+	{"p999", func(r runResult) float64 { return r.AcquireUS.P999 }, someGrant},
+	{"max", func(r runResult) float64 { return r.AcquireUS.Max }, someGrant},
+	{"release_p50", func(r runResult) float64 { return r.ReleaseUS.P50 }, somePair},
+	{"release_p90", func(r runResult) float64 { return r.ReleaseUS.P90 }, somePair},
+	{"release_p99", func(r runResult) float64 { return r.ReleaseUS.P99 }, somePair},
+	{"release_p999", func(r runResult) float64 { return r.ReleaseUS.P999 }, somePair},
+	{"release_max", func(r runResult) float64 { return r.ReleaseUS.Max }, somePair},
+	{"allocs_per_pair", func(r runResult) float64 { return r.AllocsPerPair }, somePair},
+	{"bytes_per_pair", func(r runResult) float64 { return r.BytesPerPair }, somePair},
+	{"cpu_us_per_pair", func(r runResult) float64 { return r.CPUUSPerPair }, somePair},
+	{"granted", func(r runResult) float64 { return float64(r.Outcomes.Granted) }, nil},
+	{"held", func(r runResult) float64 { return float64(r.Outcomes.Held) }, nil},
+	{"noquorum", func(r runResult) float64 { return float64(r.Outcomes.NoQuorum) }, nil},
+	{"expired", func(r runResult) float64 { return float64(r.Outcomes.Expired) }, nil},
+	{"cancelled", func(r runResult) float64 { return float64(r.Outcomes.Cancelled) }, nil},
+	{"error", func(r runResult) float64 { return float64(r.Outcomes.Error) }, nil},
+	{"violations", func(r runResult) float64 { return float64(r.Violations) }, nil},
+	{"late", func(r runResult) float64 { return float64(r.Late) }, nil},
+	{"not_begun", func(r runResult) float64 { return float64(r.NotBegun) }, nil},
+}
+
+func metricNames() (names []string) {
+	for _, m := range runMetrics {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+func findMetric(name string) (metric, bool) {
+	for _, m := range runMetrics {
+		if m.name == name {
+			return m, true
+		}
+	}
+	return metric{}, false
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// What is given on the command line or in the environment is what is measured:
+// one test for each option that has none of its own elsewhere.
+
+func TestNodesFromTheEnvironment(t *testing.T) {
+	nodes := redistest.Servers(t, 2)
+	t.Setenv("REDLOCK_NODES", strings.Join(redistest.URLs(nodes), ","))
+	r := measure(t, openSystem, exitGood, "-n10", "--warmup=0s").Runs[0]
+	require.Equal(t, "remote", r.Backend)
+	require.Equal(t, 2, r.N)
+}
+
+func TestServer(t *testing.T) {
+	redistest.Require(t)
+	path, _ := redistest.Find()
+	used := filepath.Join(t.TempDir(), "used")
+	wrapper := filepath.Join(t.TempDir(), "server")
+	require.NoError(t, os.WriteFile(wrapper, []byte("#!/bin/sh\n: >'"+used+"'\nexec '"+path+"' \"$@\"\n"), 0o700))
+	r := measure(t, openSystem, exitGood, "--server", wrapper, "--spawn=2", "-n10", "--warmup=0s").Runs[0]
+	require.FileExists(t, used)
+	require.Equal(t, "spawned", r.Backend)
+	require.Equal(t, 2, r.N)
+}
+
+// TLS comes with the URL, for every implementation, and is verified.
+func TestTLS(t *testing.T) {
+	nodes := redistest.Servers(t, 1, redistest.OverTLS)
+	u := nodes[0].URL()
+	require.True(t, strings.HasPrefix(u, "rediss://"), u)
+	separator := "?"
+	if strings.Contains(u, "?") {
+		separator = "&"
+	}
+	trusting := u + separator + "tls_ca_file=" + url.QueryEscape(nodes[0].CAFile())
+	for _, run := range measure(t, openSystem, exitGood, "--nodes", trusting, "-n10", "-c2", "--warmup=0s", "--impl=redlock,rueidis").Runs {
+		require.EqualValues(t, 10, run.Outcomes.Granted, run.Impl)
+	}
+	r := measure(t, openSystem, exitFailed, "--nodes", u, awhile, "-c2", "--warmup=0s").Runs[0]
+	require.Zero(t, r.Outcomes.Granted)
+}
+
+// A node that is stopped is waited for as long as was asked for, and not as short
+// as by default, after which it would soon be taken for stalled and attempts would
+// fail at once, by the hundred.
+func TestNodeTimeout(t *testing.T) {
+	redistest.Require(t)
+	r := measure(t, openSystem, exitGood, "--spawn=1", "-c1", "-d1900ms", "--warmup=0s", "--ttl=10s", "--node-timeout=1s", "--fault=1s:stop:0:1h").Runs[0]
+	require.Positive(t, r.Pairs)
+	require.LessOrEqual(t, r.Outcomes.NoQuorum, int64(2))
+}
+
+func TestDurationAndWarmup(t *testing.T) {
+	began := time.Now()
+	f := &fakeLocker{ttl: time.Hour}
+	r := measure(t, f.opens, exitGood, "--embedded", "--spawn=1", "-c1", "--hold=1ms", "-d100ms", "--warmup=200ms").Runs[0]
+	require.GreaterOrEqual(t, r.DurationS, 0.1)
+	require.Less(t, r.DurationS, time.Since(began).Seconds()-0.2, "the warm-up is not in it")
+}
+
+// --ttl is what locks are asked for, and --clients how many callers there are.
+func TestTTLAndClients(t *testing.T) {
+	_, nodes := servers(t, 1)
+	name := filepath.Join(t.TempDir(), "history")
+	measure(t, openSystem, exitGood, nodes, "-n30", "-c3", "--warmup=0s", "--ttl=1h", "--history", name)
+	clients := map[int]bool{}
+	for _, l := range readHistory(t, name) {
+		clients[l.Client] = true
+		if l.Event == evGrant {
+			require.InDelta(t, time.Hour.Seconds()*0.99, time.Duration(l.Until-l.T).Seconds(), 60)
+		}
+	}
+	require.LessOrEqual(t, len(clients), 3)
+	require.Equal(t, 3, measure(t, openSystem, exitGood, nodes, "-n30", "-c3", "--warmup=0s").Runs[0].Clients)
+}

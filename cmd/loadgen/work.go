@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// work is what the callers of a run were to do, as the command line has it: runs
+// that differ in it say nothing about one another's speed. What is absent was
+// left as it is by default.
+type work struct {
+	Keys        int      `json:"keys,omitempty"` // 0: each caller has a resource of its own
+	Dist        string   `json:"dist,omitempty"` // among the keys
+	TTL         string   `json:"ttl"`
+	Hold        string   `json:"hold"`
+	Wait        string   `json:"wait,omitempty"`
+	NodeTimeout string   `json:"node_timeout,omitempty"`
+	MaxTTL      string   `json:"max_ttl,omitempty"`
+	CancelAfter string   `json:"cancel_after,omitempty"`
+	Faults      []string `json:"faults,omitempty"` // that were asked for
+}
+
+func (f *flags) work() *work {
+	w := &work{
+		TTL: f.TTL.String(), Hold: f.Hold.String(), Wait: given(f.Wait),
+		NodeTimeout: given(f.NodeTimeout), MaxTTL: given(f.MaxTTL), CancelAfter: given(f.CancelAfter),
+	}
+	if f.Keys > 0 {
+		w.Keys, w.Dist = f.Keys, f.Dist.String()
+	}
+	for _, a := range f.Fault {
+		w.Faults = append(w.Faults, a.String())
+	}
+	return w
+}
+
+// given is empty for a time that was left at 0.
+func given(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// String is for people who look why two runs differ.
+func (w *work) String() string {
+	s := fmt.Sprintf("TTL %s, hold %s", w.TTL, w.Hold)
+	if w.Keys > 0 {
+		s += fmt.Sprintf(", %s %s", count(w.Keys, "key"), w.Dist)
+	}
+	for _, part := range []struct{ name, value string }{
+		{"wait", w.Wait}, {"node timeout", w.NodeTimeout}, {"max TTL", w.MaxTTL}, {"cancelled after", w.CancelAfter},
+		{"faults", strings.Join(w.Faults, " ")},
+	} {
+		if part.value != "" {
+			s += ", " + part.name + " " + part.value
+		}
+	}
+	return s
+}
