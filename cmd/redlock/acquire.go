@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// acquireCommand takes a lock that outlives this process.
+type acquireCommand struct {
+	waiting
+	lifetime
+	TokenFile string `placeholder:"FILE" help:"Write the token to this file, which only its owner may read. Without it the token is written to standard output."`
+	Quiet     bool   `short:"q" help:"Say nothing where somebody else holds the lock."`
+
+	Resource string `arg:"" help:"What is locked: 1 to 1,024 bytes."`
+}
+
+// Help is what --help shows below the first line.
+func (*acquireCommand) Help() string {
+	return `The lock is not renewed: it ends with its TTL unless it is extended or released before. Where a command can be run under it, redlock run is the better choice, which stops the command when the lock is lost.
+
+The token is one word. Who knows it can release the lock. It also holds the end of the validity, so that redlock extend knows whether the lock is still ours; that counts on this machine only, and until it is started anew.
+
+Exit code: 75 held by somebody else, 69 no quorum. With any but 0 nothing is locked.
+
+Examples:
+
+    redlock acquire -n --ttl 5m --token-file deploy.token deploy
+    REDLOCK_TOKEN=$(redlock acquire -w 10s deploy) && export REDLOCK_TOKEN
+`
+}
+
+// Run is the command. A lock whose token nobody gets to know is released.
+func (c *acquireCommand) Run(p *process, d *deployment) error {
+	if err := checkResource(c.Resource); err != nil {
+		return err
+	}
+	client, err := d.openFor(p, c.TTL)
+	if err != nil {
+		return err
+	}
+	defer shut(client)
+	sink, err := openTokenSink(p, c.TokenFile)
+	if err != nil {
+		return err
+	}
+	defer sink.discard()
+	var lock redlock.Lock
+	try := func(ctx context.Context) (err error) {
+		lock, err = client.TryAcquire(ctx, c.Resource, c.TTL)
+		return err
+	}
+	err = c.wait(p, d, &contest{client: client, resource: c.Resource, try: try},
+		func(ctx context.Context) (err error) {
+			lock, err = client.Acquire(ctx, c.Resource, c.TTL)
+			return err
+		})
+	if err == nil {
+		err = sink.write(handoverOf(lock, c.TTL))
+	}
+	if err != nil {
+		_ = release(lock) // of none, if there is none
+		return held(err, exitHeld, c.Quiet)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line. A further command is a further field.
+type cli struct {
+	deployment `group:"Deployment:"`
+
+	Version kong.VersionFlag `help:"Print the version and exit."`
+
+	Run     runCommand     `cmd:"" help:"Run a command under a lock that renews itself."`
+	Acquire acquireCommand `cmd:"" help:"Take a lock and write its token."`
+	Extend  extendCommand  `cmd:"" help:"Lengthen a lock that redlock acquire took."`
+	Release releaseCommand `cmd:"" help:"Release a lock that redlock acquire took, or by force any."`
+
+	Status statusCommand `cmd:"" help:"Show who holds a resource, node by node."`
+	Nodes  nodesCommand  `cmd:"" help:"Show what the masters are and how they do."`
+	Doctor doctorCommand `cmd:"" help:"Check the deployment against what the algorithm demands."`
+
+	Completion completionCommand `cmd:"" help:"Write what a shell needs to complete command lines."`
+	Man        manCommand        `cmd:"" help:"Write the manual page."`
+}
+
+// Help is what --help shows below the list of commands.
+func (*cli) Help() string { return "" }
+
+const description = `Distributed locks over N independent Redis or Valkey masters (the Redlock algorithm), for shells, cron and operators.
+
+The masters are named by --nodes or REDLOCK_NODES. All clients of a deployment name the same masters, prefix and MaxTTL.
+
+Exit codes: 0 done, 2 redlock doctor found the deployment unsafe, 64 bad command line, 69 no quorum of masters, 70 the lock is or was lost, 75 somebody else holds it, 1 anything else, 128 + N ended by signal N.`
+
+// run is the program: it parses the arguments, runs the command that they name and returns the exit code. Signals that end or
+// concern the process arrive by the channel; a command that wants more of them asks package os/signal to send them there, too.
+// What is wrong is said on stderr, in one line.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer, signals chan os.Signal) int {
+	var line cli
+	ended := false // by --help or --version, which package kong prints
+	parser, err := kong.New(&line,
+		kong.Name("redlock"),
+		kong.Description(description),
+		kong.Writers(stdout, io.Discard),
+		kong.Exit(func(int) { ended = true }),
+		kong.Vars{"version": version()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+	)
+	if err != nil {
+		panic(fmt.Sprintf("redlock: the grammar of the command line: %v", err))
+	}
+	p := &process{stdin: stdin, stdout: stdout, stderr: stderr, signals: signals, parser: parser}
+	chosen, err := parser.Parse(args)
+	if ended {
+		return exitOK
+	}
+	if err != nil {
+		return p.fail(&exitError{exitUsage, fmt.Errorf("%w (see redlock --help)", err)})
+	}
+	return p.fail(chosen.Run(p, &line.deployment))
+}
+
+// A process is what a command gets of the process that it runs in.
+type process struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	signals        chan os.Signal
+	parser         *kong.Kong // for what is made from the grammar
+}
+
+// fail says what is wrong, if anything is and is worth a word, and returns the exit code.
+func (p *process) fail(err error) int {
+	code := exitCode(err)
+	var quiet *exitError
+	if err != nil && !(errors.As(err, &quiet) && quiet.err == nil) {
+		fmt.Fprintf(p.stderr, "redlock: %s\n", strings.TrimPrefix(err.Error(), "redlock: ")) // the library's and ours are one name
+	}
+	return code
+}
+
+// version is that of the module, or the commit that was built.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "redlock (unknown version)"
+	}
+	return fmt.Sprintf("redlock %s (%s)", info.Main.Version, info.GoVersion)
+}

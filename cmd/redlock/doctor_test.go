@@ -1,0 +1,352 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/doctor"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+// A TTL so long that a machine which stands still for a second does not make a sound deployment look bad.
+var patient = []string{"--max-ttl=2m", "--ttl=1m", "--observe=0"}
+
+// examine runs the doctor as a program would.
+func examine(t *testing.T, code int, args ...string) doctor.Report {
+	t.Helper()
+	got := within(append([]string{"doctor", "--json"}, args...)...)
+	require.Equal(t, code, got.code, got)
+	var r doctor.Report
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
+	return r
+}
+
+// requireFound requires exactly these findings, as "level check".
+func requireFound(t *testing.T, r doctor.Report, want ...string) {
+	t.Helper()
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, string(f.Level)+" "+f.Check)
+	}
+	require.Equal(t, want, got, "%+v", r)
+}
+
+// do has servers carry out a command.
+func do(t *testing.T, servers []*redistest.Server, args ...string) {
+	t.Helper()
+	for _, s := range servers {
+		_, err := s.Do(args...)
+		require.NoError(t, err, args[0])
+	}
+}
+
+func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers, nodes := masters(t, 3)
+	got := within(append([]string{"doctor", nodes, "--strict"}, patient...)...)
+	assert.Equal(t, exitOK, got.code, got.stdout)
+	assert.Regexp(t, `^3 nodes, \d+ checks: nothing found\n$`, got.stdout)
+	assert.Empty(t, got.stderr)
+
+	// The same where nothing is ever forgotten, and no MaxTTL is needed.
+	do(t, servers, "CONFIG", "SET", "appendonly", "yes")
+	do(t, servers, "CONFIG", "SET", "appendfsync", "always")
+	got = within("doctor", nodes, "--strict", "--ttl=1m", "--observe=0")
+	assert.Equal(t, exitOK, got.code, got.stdout)
+	assert.Regexp(t, `: nothing found\n$`, got.stdout)
+
+	for _, s := range servers {
+		keys, err := s.Do("DBSIZE")
+		require.NoError(t, err)
+		assert.Zero(t, keys, "the doctor leaves nothing behind")
+	}
+	// And with a user who may do what locks need, and no more: there is less to know, and nothing to find.
+	do(t, servers, "ACL", "SETUSER", "locks", "on", ">pw", "resetchannels", "~lock:*", "+set", "+get", "+mget", "+del", "+pexpire",
+		"+pttl", "+evalsha", "+script|load", "+hello", "+auth", "+client|setname", "+client|id", "+client|kill", "+client|tracking",
+		"+client|caching", "+client|info", "+ping", "+info", "+select", "+time")
+	t.Setenv("PW", "pw")
+	args := append([]string{"doctor", nodes, "--user=locks", "--password-env=PW", "--prefix=lock:", "--strict"}, patient...)
+	got = within(args...)
+	assert.Equal(t, exitOK, got.code, got.stdout)
+	assert.Contains(t, got.stdout, "nothing found, 2 unknown")
+	assert.Contains(t, got.stdout, "unknown: CONFIG may not be asked")
+	assert.Contains(t, got.stdout, "unknown: PUBSUB may not be asked")
+}
+
+// One fault after the other is planted in a deployment of real servers, found, and mended.
+func TestDoctorFindsPlantedFaults(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers, nodes := masters(t, 3, redistest.OverTCP)
+	config := func(some []*redistest.Server, name, value string) func(*testing.T) {
+		return func(t *testing.T) { do(t, some, "CONFIG", "SET", name, value) }
+	}
+	nothing := func(*testing.T) {}
+	one, two := servers[:1], servers[:2]
+	var side *redistest.Side
+	for _, c := range []struct {
+		name        string
+		plant, mend func(t *testing.T)
+		flags       []string // more of them
+		code        int
+		want        []string
+	}{
+		{"no MaxTTL and no persistence", nothing, nothing, []string{"--max-ttl=0"}, exitUnsafe, []string{"unsafe persistence"}},
+		{"appendfsync always, but not while it saves", func(t *testing.T) {
+			config(servers, "appendonly", "yes")(t)
+			config(servers, "appendfsync", "always")(t)
+			config(one, "no-appendfsync-on-rewrite", "yes")(t)
+		}, func(t *testing.T) {
+			config(one, "no-appendfsync-on-rewrite", "no")(t)
+			config(servers, "appendonly", "no")(t)
+		}, []string{"--max-ttl=0"}, exitUnsafe, []string{"unsafe persistence"}},
+		{"eviction", func(t *testing.T) {
+			config(one, "maxmemory", "256mb")(t)
+			config(one, "maxmemory-policy", "allkeys-lru")(t)
+		}, func(t *testing.T) {
+			config(one, "maxmemory", "0")(t)
+			config(one, "maxmemory-policy", "noeviction")(t)
+		}, nil, exitUnsafe, []string{"unsafe eviction"}},
+		{"memory full", func(t *testing.T) {
+			do(t, one, "SET", "filler", strings.Repeat("x", 1<<20), "EX", "1000")
+			config(one, "maxmemory", "1mb")(t)
+		}, func(t *testing.T) {
+			config(one, "maxmemory", "0")(t)
+			do(t, one, "DEL", "filler")
+		}, nil, exitOK, []string{"warning writes", "warning memory"}},
+		{"memory full on a quorum", config(two, "maxmemory", "1kb"), config(two, "maxmemory", "0"), nil, exitUnsafe,
+			[]string{"unsafe writes", "warning memory"}},
+		{"min-replicas", config(one, "min-replicas-to-write", "1"), config(one, "min-replicas-to-write", "0"), nil, exitOK,
+			[]string{"warning writes", "warning min-replicas"}},
+		{"idle timeout", config(one, "timeout", "5"), config(one, "timeout", "0"), nil, exitOK, []string{"warning idle-timeout"}},
+		{"maxclients", func(t *testing.T) {
+			// With the probe there are a hundred of at most 120: nearly all that may be, and room for the client that looks, too,
+			// also while a busy server has not noticed yet who has gone.
+			for range 99 {
+				another := servers[0].Side()
+				t.Cleanup(func() { another.Close() })
+				_, err := another.Do("PING")
+				require.NoError(t, err)
+			}
+			config(one, "maxclients", "120")(t)
+		}, config(one, "maxclients", "1000"), nil, exitOK, []string{"warning clients"}},
+		{"seal of another MaxTTL", func(t *testing.T) {
+			do(t, one, "SET", "redlock:seal", "redlock-seal 1 run_id=x max_ttl_ms=5000 watched_ms=6000")
+		}, func(t *testing.T) { do(t, one, "DEL", "redlock:seal") }, nil, exitUnsafe, []string{"unsafe seals", "unsafe restarts"}},
+		{"something in the seal's place", func(t *testing.T) { do(t, one, "LPUSH", "redlock:seal", "x") },
+			func(t *testing.T) { do(t, one, "DEL", "redlock:seal") }, nil, exitOK, []string{"warning seals"}},
+		{"other keys", func(t *testing.T) { do(t, one, "SET", "x", "y") }, func(t *testing.T) { do(t, one, "DEL", "x") }, nil, exitOK, []string{"note other-keys"}},
+		{"password", func(t *testing.T) {
+			side = servers[0].Side()
+			t.Cleanup(func() { side.Close() })
+			_, err := side.Do("CONFIG", "SET", "requirepass", "pw")
+			require.NoError(t, err)
+		}, func(t *testing.T) {
+			_, err := side.Do("CONFIG", "SET", "requirepass", "")
+			require.NoError(t, err)
+		}, nil, exitOK, []string{"warning reachable"}},
+		{"TTL too long", nothing, nothing, []string{"--ttl=1h"}, exitUnsafe, []string{"unsafe max-ttl"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.plant(t)
+			defer c.mend(t)
+			r := examine(t, c.code, append(append([]string{nodes}, patient...), c.flags...)...)
+			requireFound(t, r, c.want...)
+			strict := within(append(append([]string{"doctor", nodes, "--strict"}, patient...), c.flags...)...)
+			switch {
+			case c.code == exitUnsafe:
+				assert.Equal(t, exitUnsafe, strict.code)
+			case strings.HasPrefix(c.want[0], "warning"):
+				assert.Equal(t, exitWarned, strict.code)
+			default:
+				assert.Equal(t, exitOK, strict.code)
+			}
+			assert.Contains(t, strict.stdout, "Change: ")
+		})
+	}
+	requireFound(t, examine(t, exitOK, append([]string{nodes}, patient...)...))
+}
+
+func TestDoctorFindsMissingRights(t *testing.T) {
+	servers, nodes := masters(t, 3)
+	do(t, servers, "ACL", "SETUSER", "locks", "on", ">pw", "~*", "+@all", "-config")
+	do(t, servers[:1], "ACL", "SETUSER", "locks", "-evalsha")
+	do(t, servers[1:2], "ACL", "SETUSER", "locks", "-client|kill")
+	t.Setenv("PW", "pw")
+	flags := append([]string{nodes, "--user=locks", "--password-env=PW"}, patient...)
+	r := examine(t, exitOK, flags...)
+	requireFound(t, r, "warning rights", "warning rights")
+	assert.Contains(t, r.Findings[0].Seen[0].What, "EVALSHA is forbidden")
+	assert.Contains(t, r.Findings[1].Seen[0].What, "CLIENT KILL is forbidden")
+	do(t, servers[:2], "ACL", "SETUSER", "locks", "-script|load")
+	requireFound(t, examine(t, exitUnsafe, flags...), "unsafe rights", "warning rights")
+	do(t, servers, "ACL", "SETUSER", "locks", "on", "+@all")
+	requireFound(t, examine(t, exitOK, flags...), "note broad-rights")
+	// The scripts do without MGET, and the library gives such nodes their votes.
+	do(t, servers, "ACL", "SETUSER", "locks", "-mget", "-config")
+	r = examine(t, exitOK, flags...)
+	requireFound(t, r, "warning rights")
+	assert.Contains(t, r.Findings[0].Seen[0].What, "MGET is forbidden")
+}
+
+func TestDoctorFindsRenamedCommands(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	require.NoError(t, servers[0].RestartWith("--rename-command", "EVALSHA", ""))
+	r := examine(t, exitOK, append([]string{nodes}, patient...)...)
+	requireFound(t, r, "warning rights")
+	assert.Contains(t, r.Findings[0].Seen[0].What, "EVALSHA is unknown")
+}
+
+func TestDoctorFindsTheSameServerTwice(t *testing.T) {
+	servers := redistest.Servers(t, 2, func(o *redistest.Options) { o.TCP, o.Unix = true, true })
+	nodes := fmt.Sprintf("--nodes=%s,%s,%s", servers[0].URL(), servers[0].UnixURL(), servers[1].URL())
+	requireFound(t, examine(t, exitUnsafe, append([]string{nodes}, patient...)...), "unsafe same-server")
+}
+
+func TestDoctorFindsReplicas(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 4, redistest.OverTCP)
+	host, port, _ := strings.Cut(servers[0].TCPAddr(), ":")
+	do(t, servers[3:], "REPLICAOF", host, port)
+	others := "--nodes=" + strings.Join(redistest.URLs(servers[:3]), ",")
+	eventually(t, "the replica attaches", func() bool {
+		reply, err := servers[0].Do("INFO", "replication")
+		return err == nil && strings.Contains(reply.(string), "connected_slaves:1")
+	})
+	requireFound(t, examine(t, exitOK, append([]string{others}, patient...)...), "warning replicas")
+	r := examine(t, exitUnsafe, append([]string{nodes}, patient...)...)
+	requireFound(t, r, "unsafe role", "warning size", "warning replicas")
+
+	// A sentinel of somebody's listens where all sentinels do.
+	side := servers[1].Side()
+	defer side.Close()
+	_, err := side.Do("SUBSCRIBE", "__sentinel__:hello")
+	require.NoError(t, err)
+	requireFound(t, examine(t, exitUnsafe, append([]string{others}, patient...)...), "unsafe sentinels", "warning replicas")
+}
+
+func TestDoctorFindsClusterNodes(t *testing.T) {
+	servers, nodes := masters(t, 3)
+	require.NoError(t, servers[0].RestartWith("--cluster-enabled", "yes", "--port", "0"))
+	requireFound(t, examine(t, exitUnsafe, append([]string{nodes}, patient...)...), "unsafe cluster")
+}
+
+func TestDoctorOfNodesThatAreDown(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	flags := append([]string{nodes, "--timeout=4s"}, patient...)
+	require.NoError(t, servers[0].Kill())
+	r := examine(t, exitOK, flags...)
+	requireFound(t, r, "warning reachable")
+	require.Len(t, r.Findings[0].Seen, 1)
+	require.NoError(t, servers[1].Stop())
+	requireFound(t, examine(t, exitUnsafe, flags...), "unsafe reachable")
+}
+
+func TestDoctorFindsLongRoundTrips(t *testing.T) {
+	t.Parallel()
+	servers, _ := masters(t, 3)
+	proxies := redistest.Proxies(t, servers)
+	nodes := "--nodes=" + strings.Join(redistest.URLs(proxies), ",")
+	proxies[0].Latency(100*time.Millisecond, 100*time.Millisecond)
+	// A tenth of the TTL is 150 ms: less than the slow one's round trip, and far more than the others'.
+	r := examine(t, exitOK, nodes, "--max-ttl=2m", "--ttl=1500ms", "--observe=0")
+	require.NotEmpty(t, r.Findings)
+	assert.Equal(t, "round-trip", r.Findings[0].Check)
+	assert.Contains(t, r.Findings[0].Seen[0].Addr, proxies[0].Addr())
+	proxies[1].Latency(100*time.Millisecond, 100*time.Millisecond)
+	r = examine(t, exitUnsafe, nodes, "--max-ttl=2m", "--ttl=1500ms", "--observe=0")
+	assert.Equal(t, doctor.Unsafe, r.Findings[0].Level)
+}
+
+// A client that is still connecting is waited for: it has refused nobody.
+func TestSettled(t *testing.T) {
+	up, connecting, down := redlock.NodeStatus{State: "up"}, redlock.NodeStatus{State: "dialing", Err: multiplex.ErrConnecting},
+		redlock.NodeStatus{State: "down", Err: multiplex.ErrDown}
+	for _, c := range []struct {
+		nodes        []redlock.NodeStatus
+		done, quorum bool
+	}{
+		{[]redlock.NodeStatus{up, up, down}, true, true},
+		{[]redlock.NodeStatus{up, down, down}, true, false},
+		{[]redlock.NodeStatus{up, up, connecting}, false, true},
+		{[]redlock.NodeStatus{up, connecting}, false, false},
+		{[]redlock.NodeStatus{{State: "dialing"}}, false, false},
+	} {
+		done, quorum := settled(c.nodes)
+		assert.Equal(t, c.done, done, c.nodes)
+		assert.Equal(t, c.quorum, quorum, c.nodes)
+	}
+}
+
+func TestDoctorFindsClocks(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3, redistest.OwnClock)
+	servers[0].Clock().Jump(time.Hour) // else it depends on the machine whether it gets ahead by enough to be told of
+	servers[0].Clock().SetRate(1.5)
+	servers[1].Clock().Jump(-time.Hour)
+	r := examine(t, exitUnsafe, nodes, "--max-ttl=2m", "--ttl=1m", "--observe=1s")
+	requireFound(t, r, "unsafe clock-rate", "note clock-offset")
+	require.Len(t, r.Findings[0].Seen, 1)
+	assert.Contains(t, r.Findings[0].Seen[0].What, "%")
+	require.Len(t, r.Findings[1].Seen, 2)
+	assert.Regexp(t, `^\+36\d\d\.\d s$`, r.Findings[1].Seen[0].What)
+	assert.Regexp(t, `^-(3600\.\d|3599\.[5-9]) s$`, r.Findings[1].Seen[1].What, "half of a round trip may be missing, or too much")
+}
+
+// A MaxTTL below the usual TTL is no fault: nobody uses the usual one then.
+func TestDoctorWithAShortMaxTTL(t *testing.T) {
+	_, nodes := masters(t, 3)
+	for _, f := range examine(t, exitOK, nodes, "--max-ttl=9s", "--observe=0").Findings {
+		assert.Equal(t, doctor.Warning, f.Level, "%+v", f) // a busy machine may have made a round trip long
+	}
+}
+
+func TestDoctorOfFewNodes(t *testing.T) {
+	_, nodes := masters(t, 2)
+	requireFound(t, examine(t, exitOK, append([]string{nodes}, patient...)...), "warning size")
+	assert.Equal(t, exitWarned, within(append([]string{"doctor", nodes, "--strict"}, patient...)...).code)
+}
+
+func TestDoctorUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"doctor"}, {"doctor", "--nodes=http://:secret@a"}, {"doctor", "--nodes=unix:///x,unix:///x"}, {"doctor", "--nodes=unix:///x", "--ttl=0"},
+		{"doctor", "--nodes=unix:///x", "--observe=-1s"}, {"nodes", "--nodes=unix:///x", "--observe=-1s"},
+	} {
+		got := within(args...)
+		assert.Equal(t, exitUsage, got.code, args)
+		assert.NotContains(t, got.stderr, "secret")
+	}
+}
+
+// Other products and versions answer differently, and are as sound.
+func TestDoctorOfOtherProducts(t *testing.T) {
+	t.Parallel()
+	home, err := os.UserHomeDir()
+	require.NoError(t, err)
+	found, err := filepath.Glob(filepath.Join(home, ".cache/redmux/servers/*/*-server"))
+	require.NoError(t, err)
+	if len(found) == 0 {
+		t.Skip("no servers were fetched (make servers)")
+	}
+	for _, path := range found {
+		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
+			t.Parallel()
+			_, nodes := masters(t, 3, func(o *redistest.Options) { o.Path = path })
+			got := within(append([]string{"doctor", nodes, "--strict"}, patient...)...)
+			assert.Equal(t, exitOK, got.code, got.stdout)
+			assert.Regexp(t, `: nothing found\n$`, got.stdout)
+			assert.Equal(t, 3, nodesOf(t, exitOK, nodes, "--observe=0").Up)
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// The exit codes. A command that runs another passes on that one's code instead where nothing went wrong with the lock.
+const (
+	exitOK            = 0
+	exitFailed        = 1   // anything that has no code of its own
+	exitUnsafe        = 2   // doctor: the deployment is unsafe
+	exitUsage         = 64  // EX_USAGE: the command line, or what it names, makes no sense; nothing was asked of any node
+	exitNoQuorum      = 69  // EX_UNAVAILABLE: too few nodes answered to know
+	exitLost          = 70  // EX_SOFTWARE: the lock was ours and is not, or is not certain to be
+	exitHeld          = 75  // EX_TEMPFAIL: somebody else holds the lock
+	exitTooLong       = 124 // as timeout(1) has it: --max-hold was reached
+	exitNotExecutable = 126 // as shells have it
+	exitNotFound      = 127 // as shells have it
+	exitSignal        = 128 // plus the number of the signal that ended it
+)
+
+// An exitError is an error with an exit code of its own. Without an error inside nothing is printed.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef is an error of who wrote the command line.
+func usagef(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// errInterrupted is the cause of a context that a signal ended.
+type errInterrupted struct{ signal os.Signal }
+
+func (e *errInterrupted) Error() string { return fmt.Sprintf("ended by signal: %v", e.signal) }
+
+// exitCode is what an error means to a shell. The order counts: an error of a wait that was cut short is also the last
+// attempt's.
+func exitCode(err error) int {
+	var own *exitError
+	var interrupted *errInterrupted
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &own):
+		return own.code
+	case errors.As(err, &interrupted):
+		return signalCode(interrupted.signal)
+	case isOneOf(err, redlock.ErrConfig, redlock.ErrTTL, redlock.ErrResource, redlock.ErrHoldOptions):
+		return exitUsage
+	case isOneOf(err, redlock.ErrNoQuorum, redlock.ErrOverloaded):
+		return exitNoQuorum
+	case errors.Is(err, redlock.ErrHeld):
+		return exitHeld
+	case isOneOf(err, redlock.ErrLost, redlock.ErrNotHeld, redlock.ErrExpired):
+		return exitLost
+	case errors.Is(err, context.DeadlineExceeded):
+		return exitNoQuorum // without a word of the last attempt: nobody has answered in time
+	default:
+		return exitFailed
+	}
+}
+
+func isOneOf(err error, targets ...error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// signalCode is what shells make of a process that a signal ended.
+func signalCode(s os.Signal) int {
+	if number, ok := s.(syscall.Signal); ok {
+		return exitSignal + int(number)
+	}
+	return exitFailed
+}

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/resp"
+)
+
+// forcing are the flags of a release by whoever is not the holder.
+type forcing struct {
+	Force bool `xor:"source" help:"Take the lock from whoever holds it: show the keys, ask, and delete what was shown."`
+	Yes   bool `help:"With --force: do not ask. For scripts."`
+}
+
+// Validate refuses what makes no sense. Package kong calls it.
+func (f *forcing) Validate() error {
+	if f.Yes && !f.Force {
+		return errors.New("--yes needs --force")
+	}
+	return nil
+}
+
+// forceHelp is what --help says of it.
+const forceHelp = `With --force no token is needed: for a lock whose holder is dead and will not come back before the TTL ends. Each master's key is shown with its fingerprint and TTL, and after a yes those keys are deleted that still have the value that was shown; what somebody else got meanwhile is left alone, and said to be. The holder, if it lives, is not told: it works on until its next renewal. Exit code: 0 deleted, 1 the answer was not yes, 69 less than a quorum answered, 75 a key was left alone.
+`
+
+// forceRelease takes a lock from whoever holds it: it shows who has the resource's key on each node, asks, and deletes what it
+// showed and nothing else. A key that has changed in between is left alone, since it is somebody else's, who got the lock as
+// it should be. No value is printed, nor kept longer than that (R27).
+//
+// The holder is not told. It finds out with its next renewal, and until then believes in its lock. That is what the question
+// says.
+func forceRelease(p *process, d *deployment, resource string, yes bool) error {
+	if len(resource) < 1 || len(resource) > maxResource || resource == "redlock:seal" {
+		return usagef("a resource has 1 to %d bytes, and is not redlock:seal", maxResource)
+	}
+	if !yes && !onTerminal(p.stdin) {
+		return usagef("release --force asks before it deletes, and nobody is there to ask: use --yes in scripts")
+	}
+	probes, err := d.probes(p)
+	if err != nil {
+		return err
+	}
+	defer closeAll(probes)
+	ctx, stop := p.interruptible(context.Background())
+	defer stop()
+	f := &forced{key: d.Prefix + resource, nodes: make([]forcedNode, len(probes))}
+	d.forEach(ctx, probes, f.read)
+	if err := interrupted(ctx); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(p.stdout, "%s:\n\n%s\n", quoted(resource), f.found(probes)); err != nil {
+		return err
+	}
+	if f.count(shown) == 0 {
+		return f.nothing(p.stdout)
+	}
+	if !yes {
+		if err := confirm(ctx, p, f.count(shown)); err != nil {
+			return err
+		}
+	}
+	// From here on it is done, whatever happens: half a deletion leaves less to be sure of than a whole one. An interrupt only
+	// ends the wait for nodes that hang.
+	deleting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(closeTimeout, cancel) })()
+	d.forEach(deleting, probes, f.delete)
+	if _, err := fmt.Fprint(p.stdout, f.outcome(probes)); err != nil {
+		return err
+	}
+	return f.verdict()
+}
+
+// maxResource is as long as a resource may be (R19).
+const maxResource = 1024
+
+// forced is a resource's key on all nodes.
+type forced struct {
+	key   string
+	nodes []forcedNode
+}
+
+// A forcedNode is what is known of the key on one node, and what came of its deletion.
+type forcedNode struct {
+	state forcedState
+	value string // as it was read
+	ttl   time.Duration
+	never bool // it has no TTL
+	err   error
+}
+
+type forcedState string
+
+const (
+	absent  forcedState = "no key"
+	shown   forcedState = "shown"
+	foreign forcedState = "a key that is no lock: left alone"
+	unread  forcedState = "no answer"
+	refused forcedState = "refused"
+
+	deleted  forcedState = "deleted"
+	gone     forcedState = "gone before"
+	changed  forcedState = "changed since it was shown: left alone"
+	unproven forcedState = "no answer: it may be deleted or not"
+)
+
+// read asks for the key. The two commands run one after the other, so that a key which changes in between shows the first
+// one's value with the second one's time; only the value counts.
+func (f *forced) read(ctx context.Context, i int, node *probe.Probe) {
+	n := &f.nodes[i]
+	n.state = absent
+	err := node.Ask(ctx,
+		probe.Question{Command: resp.AppendCommand(nil, "GET", f.key), Take: func(v resp.Value) error {
+			switch {
+			case v.IsError() && string(v.ErrorPrefix()) == "WRONGTYPE":
+				n.state = foreign
+			case v.IsError():
+				n.state, n.err = refused, node.ServerError(v)
+			case v.Type() == resp.BulkString && !v.IsNull():
+				n.state, n.value = shown, string(v.Bytes())
+			}
+			return nil
+		}},
+		probe.Question{Command: resp.AppendCommand(nil, "PTTL", f.key), Take: func(v resp.Value) error {
+			ms, ok := v.Int64()
+			n.never = ok && ms == -1
+			n.ttl = time.Duration(max(0, min(ms, int64(longestShown/time.Millisecond)))) * time.Millisecond
+			return nil
+		}})
+	if err != nil {
+		*n = forcedNode{state: unread, err: err}
+	}
+}
+
+// longestShown bounds the TTL that a node can claim.
+const longestShown = 100 * 365 * 24 * time.Hour
+
+var (
+	//go:embed force.lua
+	forceScript string
+	forceDigest = func() string {
+		sum := sha1.Sum([]byte(forceScript))
+		return hex.EncodeToString(sum[:])
+	}()
+)
+
+// delete deletes the key if it still has the value that was shown. Loading the script each time costs nothing, and saves a
+// second round trip where it is unknown; EVAL, which would do both, is not among the rights that locks need.
+func (f *forced) delete(ctx context.Context, i int, node *probe.Probe) {
+	n := &f.nodes[i]
+	if n.state != shown {
+		return
+	}
+	n.state = unproven
+	// The question may have stood for longer than the node leaves an idle connection open.
+	node.Close()
+	err := node.Ask(ctx,
+		probe.Question{Command: resp.AppendCommand(nil, "SCRIPT", "LOAD", forceScript), Take: func(resp.Value) error { return nil }},
+		probe.Question{Command: resp.AppendCommand(nil, "EVALSHA", forceDigest, "1", f.key, n.value), Take: func(v resp.Value) error {
+			switch answer, ok := v.Int64(); {
+			case v.IsError():
+				n.state, n.err = refused, node.ServerError(v)
+			case ok && answer == 1:
+				n.state = deleted
+			case ok && answer == 0:
+				n.state = gone
+			case ok && answer == -1:
+				n.state = changed
+			}
+			return nil
+		}})
+	if err != nil {
+		n.state, n.err = unproven, err
+	}
+	n.value = "" // nobody needs it any more
+}
+
+// found is the table of what is there.
+func (f *forced) found(probes []*probe.Probe) string {
+	rows := [][]string{{"NODE", "HOLDER", "TTL"}}
+	for i, n := range f.nodes {
+		row := []string{probes[i].Addr(), "", ""}
+		switch n.state {
+		case shown:
+			row[1], row[2] = fingerprint(n.value), n.ttl.String()
+			if n.never {
+				row[2] = "none"
+			}
+		case foreign:
+			row[1] = string(n.state)
+		case unread, refused:
+			row[1] = n.err.Error()
+		}
+		rows = append(rows, row)
+	}
+	return table(rows)
+}
+
+// fingerprint is that of package redlock, so that a holder finds itself.
+func fingerprint(value string) string {
+	sum := sha256.Sum256([]byte(value))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (f *forced) count(states ...forcedState) (n int) {
+	for _, node := range f.nodes {
+		if slices.Contains(states, node.state) {
+			n++
+		}
+	}
+	return n
+}
+
+// nothing is what to say where no key was found.
+func (f *forced) nothing(out io.Writer) error {
+	if silent := f.count(unread, refused); len(f.nodes)-silent < len(f.nodes)/2+1 {
+		return &exitError{exitNoQuorum, fmt.Errorf("no answer of %d of %s, so that nothing is known", silent, count(len(f.nodes), "node"))}
+	}
+	if _, err := fmt.Fprintln(out, "Nothing to delete."); err != nil {
+		return err
+	}
+	return f.verdict() // what is no lock may be there, and keeps the lock from everybody
+}
+
+// outcome says node by node what was done.
+func (f *forced) outcome(probes []*probe.Probe) string {
+	rows := [][]string{{"NODE", "OUTCOME"}}
+	for i, n := range f.nodes {
+		text := string(n.state)
+		if n.err != nil {
+			text += ": " + n.err.Error()
+		}
+		rows = append(rows, []string{probes[i].Addr(), text})
+	}
+	return table(rows)
+}
+
+// verdict is the exit code: whether the lock is free now, as far as is known.
+func (f *forced) verdict() error {
+	left, silent := f.count(changed, foreign), f.count(unread, refused, unproven)
+	quorum := len(f.nodes)/2 + 1
+	switch {
+	case len(f.nodes)-silent < quorum:
+		return &exitError{exitNoQuorum, fmt.Errorf("no answer of %d of %s: look again with redlock status", silent, count(len(f.nodes), "node"))}
+	case left > 0:
+		return &exitError{exitHeld, fmt.Errorf("left alone on %s: look again with redlock status", count(left, "node"))}
+	}
+	return nil
+}
+
+// errRefused is an answer other than yes.
+var errRefused = errors.New("nothing was deleted")
+
+// confirm asks whoever sits at the terminal, and waits for an answer or a signal. Only the whole word counts.
+//
+// A read from a terminal cannot be cut short, so the goroutine that waits for it is left behind when a signal comes. It ends with
+// the process, which is right after.
+func confirm(ctx context.Context, p *process, keys int) error {
+	const question = "The holder is not told, and works on until its next renewal: stop it first, or be sure that it is dead.\n" +
+		"Delete these keys on %s? Type yes: "
+	if _, err := fmt.Fprintf(p.stdout, question, count(keys, "node")); err != nil {
+		return err
+	}
+	answer := make(chan string, 1)
+	go func() {
+		// A line longer than any answer is none.
+		line, err := bufio.NewReader(io.LimitReader(p.stdin, 64)).ReadString('\n')
+		if err != nil {
+			line = "" // nor is what was cut off
+		}
+		answer <- line
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(p.stdout)
+		return interrupted(ctx)
+	case line := <-answer:
+		if err := interrupted(ctx); err != nil {
+			return err // it came with the answer, and counts more
+		}
+		if strings.ToLower(strings.TrimSpace(line)) != "yes" {
+			return &exitError{exitFailed, errRefused}
+		}
+		return nil
+	}
+}

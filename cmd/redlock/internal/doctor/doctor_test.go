@@ -1,0 +1,314 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/conn"
+)
+
+// sound is a deployment of n masters with nothing to say about.
+func sound(n int) *Deployment {
+	d := &Deployment{TTL: 10 * time.Second, MaxTTL: time.Minute}
+	for i := range n {
+		d.Nodes = append(d.Nodes, Node{
+			Facts: probe.Facts{
+				Addr: fmt.Sprintf("10.0.0.%d:6379", i), TLS: true, Secret: true, User: "redlock",
+				Server: conn.Server{RunID: fmt.Sprintf("run%d", i), Product: "valkey", Version: "8.1.1", Role: "master",
+					Mode: "standalone", EvictionPolicy: "noeviction", Uptime: time.Hour},
+				Info: probe.Lines{
+					"run_id": fmt.Sprintf("run%d", i), "uptime_in_seconds": "3600", "role": "master", "connected_slaves": "0",
+					"cluster_enabled": "0", "maxmemory_policy": "noeviction", "maxmemory": "1000000", "used_memory": "1000",
+					"total_system_memory": "100000000", "aof_enabled": "0", "aof_last_write_status": "ok",
+					"rdb_last_bgsave_status": "ok", "connected_clients": "3", "maxclients": "10000", "evicted_keys": "0",
+				},
+				Rights: rights(), Seal: probe.Seal{State: probe.SealAbsent},
+				// Not an operator's user, or its rights would be a note; the one who set this up has told us the rest.
+				Config: nil,
+			},
+			ClockKnown: true, Clock: probe.Clock{Span: 2 * time.Second, RoundTrip: time.Millisecond},
+		})
+	}
+	return d
+}
+
+func rights() (all []probe.Right) {
+	for _, name := range needed {
+		all = append(all, probe.Right{Name: name})
+	}
+	for _, w := range wanted {
+		all = append(all, probe.Right{Name: w.name})
+	}
+	return all
+}
+
+// with changes what is known of the first few nodes.
+func with(k int, change func(n *Node)) func(d *Deployment) {
+	return func(d *Deployment) {
+		for i := range k {
+			change(&d.Nodes[i])
+		}
+	}
+}
+
+func info(k int, name, value string) func(d *Deployment) {
+	return with(k, func(n *Node) { n.Info[name] = value })
+}
+
+func refuses(k int, name string, class conn.Class) func(d *Deployment) {
+	return with(k, func(n *Node) {
+		for i := range n.Rights {
+			if n.Rights[i].Name == name {
+				n.Rights[i].Class = class
+			}
+		}
+	})
+}
+
+func seal(k int, run string, longest time.Duration) func(d *Deployment) {
+	return with(k, func(n *Node) {
+		n.Seal = probe.Seal{State: probe.SealThere, RunID: run, MaxTTL: longest, Watched: longest}
+	})
+}
+
+func clock(k int, c probe.Clock) func(d *Deployment) {
+	return with(k, func(n *Node) { n.Clock = c })
+}
+
+func config(k int, name, value string) func(d *Deployment) {
+	return with(k, func(n *Node) {
+		n.User, n.Local = "default", true // whom nobody blames for what it may do
+		if n.Config == nil {
+			n.Config = probe.Lines{}
+		}
+		n.Config[name] = value
+	})
+}
+
+func all(changes ...func(d *Deployment)) func(d *Deployment) {
+	return func(d *Deployment) {
+		for _, change := range changes {
+			change(d)
+		}
+	}
+}
+
+func noMaxTTL(d *Deployment) { d.MaxTTL = 0 }
+
+const second, ms = time.Second, time.Millisecond
+
+// Each fault by itself, in a sound deployment of five, is the only thing that is found.
+func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
+	down := func(n *Node) {
+		n.Facts = probe.Facts{Addr: n.Addr, Err: errors.New("connection refused")}
+		n.ClockKnown = false
+	}
+	for _, c := range []struct {
+		name   string
+		change func(d *Deployment)
+		want   []string // "level check", the findings
+	}{
+		{"nothing", func(*Deployment) {}, nil},
+		{"one node down", with(1, down), []string{"warning reachable"}},
+		{"two nodes down", with(2, down), []string{"warning reachable"}},
+		{"three nodes down", with(3, down), []string{"unsafe reachable"}},
+		{"all nodes down", with(5, down), []string{"unsafe reachable"}},
+		{"two down and one full", all(refuses(5, "SET", conn.ClassNone), with(2, down), func(d *Deployment) {
+			d.Nodes[4].Rights = []probe.Right{{Name: "SET", Class: conn.ClassOOM}}
+		}), []string{"unsafe reachable", "unsafe writes"}},
+		{"same server twice", with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"] = "run", "run" }), []string{"unsafe same-server"}},
+		{"same server twice, and the library says so", all(with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"] = "run", "run" }),
+			with(1, func(n *Node) { n.Refused = errors.New("same") })), []string{"unsafe same-server"}},
+		{"two masters on one machine", with(2, func(n *Node) { n.Addr = "10.9.9.9:" + n.Server.RunID }), []string{"warning placement"}},
+		{"a replica", info(1, "role", "slave"), []string{"unsafe role"}},
+		{"a sentinel", with(1, func(n *Node) { n.Server.Mode = "sentinel" }), []string{"unsafe role"}},
+		{"a cluster node", info(1, "cluster_enabled", "1"), []string{"unsafe cluster"}},
+		{"a cluster node by mode", with(1, func(n *Node) { n.Server.Mode = "cluster" }), []string{"unsafe cluster"}},
+		{"a replica attached", info(1, "connected_slaves", "1"), []string{"warning replicas"}},
+		{"sentinels", with(1, func(n *Node) { n.Watchers = 3 }), []string{"unsafe sentinels"}},
+		{"allkeys-lru", info(1, "maxmemory_policy", "allkeys-lru"), []string{"unsafe eviction"}},
+		{"volatile-ttl without a limit", all(info(1, "maxmemory_policy", "volatile-ttl"), info(1, "maxmemory", "0")), []string{"warning eviction"}},
+		{"evicted before", info(1, "evicted_keys", "7"), []string{"note eviction"}},
+		{"forgetful without MaxTTL", noMaxTTL, []string{"unsafe persistence"}},
+		{"everysec without MaxTTL", all(noMaxTTL, info(5, "aof_enabled", "1"), config(5, "appendfsync", "everysec")), []string{"unsafe persistence"}},
+		{"always without MaxTTL", all(noMaxTTL, info(5, "aof_enabled", "1"), config(5, "appendfsync", "always")), nil},
+		{"always, but not while it saves", all(noMaxTTL, info(5, "aof_enabled", "1"), config(5, "appendfsync", "always"),
+			config(1, "no-appendfsync-on-rewrite", "yes")), []string{"unsafe persistence"}},
+		{"declared, but not while it saves", all(with(1, func(n *Node) { n.Declared = true }), info(1, "aof_enabled", "1"),
+			config(1, "appendfsync", "always"), config(1, "no-appendfsync-on-rewrite", "yes")), []string{"unsafe declared-durable"}},
+		{"one forgets without MaxTTL", all(noMaxTTL, info(5, "aof_enabled", "1"), config(5, "appendfsync", "always"),
+			info(1, "aof_enabled", "0")), []string{"unsafe persistence"}},
+		{"declared and forgetful", with(1, func(n *Node) { n.Declared = true }), []string{"unsafe declared-durable"}},
+		{"declared and durable", all(with(1, func(n *Node) { n.Declared = true }), info(1, "aof_enabled", "1"), config(1, "appendfsync", "always")), nil},
+		{"disk full", info(1, "aof_last_write_status", "err"), []string{"warning disk"}},
+		{"save failed", info(1, "rdb_last_bgsave_status", "err"), []string{"warning disk"}},
+		{"TTL above MaxTTL", func(d *Deployment) { d.TTL = time.Hour }, []string{"unsafe max-ttl"}},
+		{"seals of ours", all(seal(1, "run0", time.Minute), func(d *Deployment) { d.Nodes[1].Seal = d.Nodes[0].Seal; d.Nodes[1].Seal.RunID = "run1" }), nil},
+		{"another MaxTTL", seal(1, "run0", time.Hour), []string{"unsafe seals"}},
+		{"two MaxTTLs", all(noMaxTTL, seal(2, "run", time.Hour), seal(1, "run", time.Minute)), []string{"unsafe persistence", "unsafe seals"}},
+		{"seals without MaxTTL", all(noMaxTTL, seal(5, "run", time.Hour)), []string{"unsafe persistence", "warning seals"}},
+		{"a seal from long ago without MaxTTL", all(noMaxTTL, seal(1, "run", time.Hour)), []string{"unsafe persistence", "warning seals"}},
+		{"seals without MaxTTL, and durable", all(noMaxTTL, seal(5, "run", time.Hour), info(5, "aof_enabled", "1"),
+			config(5, "appendfsync", "always")), []string{"warning seals"}},
+		{"no seal", with(1, func(n *Node) { n.Seal.State = probe.SealStrange }), []string{"warning seals"}},
+		{"restarted", all(seal(1, "another", time.Minute), info(1, "uptime_in_seconds", "9")), []string{"note restarts"}},
+		{"restarted and lost its seal", all(seal(3, "run0", time.Minute), with(1, func(n *Node) { n.Seal = probe.Seal{State: probe.SealAbsent} }),
+			info(1, "uptime_in_seconds", "9")), []string{"note restarts"}},
+		{"no seals yet", info(5, "uptime_in_seconds", "9"), nil},
+		{"a quorum restarted", all(seal(3, "another", time.Minute), info(3, "uptime_in_seconds", "9")), []string{"unsafe restarts"}},
+		{"one restarted while two are down", all(seal(3, "another", time.Minute), info(3, "uptime_in_seconds", "9"), with(2, down)),
+			[]string{"unsafe reachable", "unsafe restarts"}},
+		{"restarted long ago", seal(1, "another", time.Minute), nil},
+		{"fast", clock(1, probe.Clock{Span: second, Gained: 30 * ms, GainedError: 10 * ms}), []string{"unsafe clock-rate"}},
+		{"slow", clock(1, probe.Clock{Span: second, Gained: -30 * ms, GainedError: 10 * ms}), []string{"unsafe clock-rate"}},
+		{"perhaps fast", clock(1, probe.Clock{Span: 2 * second, Gained: 18 * ms, GainedError: 18 * ms}), nil},
+		{"a little fast", clock(1, probe.Clock{Span: second, Gained: 6 * ms, GainedError: ms}), []string{"warning clock-rate"}},
+		{"stepped", clock(1, probe.Clock{Span: second, Gained: 200 * ms, GainedError: ms, Stepped: true}), []string{"unsafe clock-rate"}},
+		{"stepped a little", clock(1, probe.Clock{Span: second, Gained: 20 * ms, GainedError: ms, Stepped: true}), []string{"warning clock-rate"}},
+		{"stepped by nothing", clock(1, probe.Clock{Span: second, Gained: ms, GainedError: ms, Stepped: true}), nil},
+		{"ours is fast", clock(5, probe.Clock{Span: second, Gained: -30 * ms}), []string{"unsafe clock-rate"}},
+		{"another time of day", clock(1, probe.Clock{Ahead: -time.Hour, AheadError: ms}), []string{"note clock-offset"}},
+		{"may not EVALSHA", refuses(1, "EVALSHA", conn.ClassNoPerm), []string{"warning rights"}},
+		{"may not EVALSHA on a quorum", refuses(3, "EVALSHA", conn.ClassNoPerm), []string{"unsafe rights"}},
+		{"renamed", refuses(1, "SCRIPT LOAD", conn.ClassUnknownCommand), []string{"warning rights"}},
+		{"runs no scripts", refuses(1, "EVALSHA", conn.ClassNoScript), []string{"warning rights"}},
+		{"may not MGET, which scripts do without", refuses(5, "MGET", conn.ClassNoPerm), []string{"warning rights"}},
+		{"may not be fenced", refuses(1, "CLIENT KILL", conn.ClassNoPerm), []string{"warning rights"}},
+		{"an operator", with(1, func(n *Node) { n.Config = probe.Lines{} }), []string{"note broad-rights"}},
+		{"the default user", with(1, func(n *Node) { n.Config, n.User = probe.Lines{}, "default" }), []string{"note broad-rights"}},
+		{"the default user here", with(1, func(n *Node) { n.Config, n.User, n.Local = probe.Lines{}, "default", true }), nil},
+		{"OOM", refuses(1, "SET", conn.ClassOOM), []string{"warning writes"}},
+		{"MISCONF on a quorum", refuses(3, "SET", conn.ClassMisconf), []string{"unsafe writes"}},
+		{"NOREPLICAS", all(refuses(1, "SET", conn.ClassNoReplicas), config(1, "min-replicas-to-write", "1")), []string{"warning writes", "warning min-replicas"}},
+		{"nearly full", info(1, "used_memory", "850000"), []string{"warning memory"}},
+		{"machine nearly full", all(info(1, "maxmemory", "0"), info(1, "used_memory", "90000000")), []string{"warning memory"}},
+		{"more than there is", info(1, "maxmemory", "200000000"), []string{"warning memory"}},
+		{"long round trip", clock(1, probe.Clock{RoundTrip: 300 * ms}), []string{"warning round-trip"}},
+		{"too long a round trip", clock(2, probe.Clock{RoundTrip: second}), []string{"warning round-trip"}},
+		{"too long a round trip to a quorum", clock(3, probe.Clock{RoundTrip: second}), []string{"unsafe round-trip"}},
+		{"KEYS", with(1, func(n *Node) { n.Slow = []probe.Slow{{Command: "KEYS", Took: 2 * second, Ago: time.Minute}} }), []string{"warning slow-commands"}},
+		{"KEYS long ago", with(1, func(n *Node) { n.Slow = []probe.Slow{{Command: "KEYS", Took: 2 * second, Ago: 2 * time.Hour}} }), nil},
+		{"slow fork", info(1, "latest_fork_usec", "1500000"), []string{"warning slow-commands"}},
+		{"many clients", info(1, "connected_clients", "9000"), []string{"warning clients"}},
+		{"closes idle connections", config(1, "timeout", "3"), []string{"warning idle-timeout"}},
+		{"closes idle connections late", config(1, "timeout", "300"), nil},
+		{"old", with(1, func(n *Node) { n.Server.Product, n.Server.Version = "redis", "6.2.1" }), []string{"warning version"}},
+		{"mixed", with(1, func(n *Node) { n.Server.Product, n.Server.Version = "redis", "8.2" }), nil},
+		{"strange product", with(1, func(n *Node) { n.Server.Product = "keydb" }), []string{"note version"}},
+		{"no TLS", with(1, func(n *Node) { n.TLS = false }), []string{"warning encryption"}},
+		{"no TLS here", with(1, func(n *Node) { n.TLS, n.Local = false, true }), nil},
+		{"unverified", with(1, func(n *Node) { n.Unverified = true }), []string{"warning encryption"}},
+		{"no password", with(1, func(n *Node) { n.Secret = false }), []string{"warning password"}},
+		{"other keys", info(1, "db0", "keys=7,expires=3,avg_ttl=1"), []string{"note other-keys"}},
+		{"only a seal", all(info(1, "db0", "keys=4,expires=3,avg_ttl=1"), seal(1, "run0", time.Minute)), nil},
+		{"flushed", with(1, func(n *Node) { n.Flushes = 2 }), []string{"note flushes"}},
+		{"refused by the library", with(1, func(n *Node) { n.Refused = errors.New("because") }), []string{"warning client"}},
+		{"refused by the library on a quorum", with(3, func(n *Node) { n.Refused = errors.New("because") }), []string{"unsafe client"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := sound(5)
+			c.change(d)
+			r := Examine(*d)
+			var got []string
+			for _, f := range r.Findings {
+				got = append(got, string(f.Level)+" "+f.Check)
+				assert.NotEmpty(t, f.Found)
+				assert.NotEmpty(t, f.Why)
+				assert.NotEmpty(t, f.Change)
+				if f.Check != "max-ttl" {
+					assert.NotEmpty(t, f.Seen)
+				}
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for n, want := range map[int]string{1: "there is one master", 2: "there are 2 masters", 3: "", 4: "an even number", 5: "", 6: "an even number", 7: ""} {
+		r := Examine(*sound(n))
+		if want == "" {
+			assert.Empty(t, r.Findings, n)
+			continue
+		}
+		if assert.Len(t, r.Findings, 1, n) {
+			assert.Contains(t, r.Findings[0].Found, want)
+			assert.Equal(t, Warning, r.Findings[0].Level)
+		}
+	}
+}
+
+// What may not be asked is unknown, and no finding: nothing is held against a node that says nothing of itself (R22).
+func TestWhatMayNotBeAskedIsUnknown(t *testing.T) {
+	d := sound(3)
+	d.MaxTTL = 0
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		n.Facts = probe.Facts{Addr: n.Addr, TLS: true, Secret: true, Info: probe.Lines{}, Flushes: -1, Watchers: -1, Rights: rights()}
+		n.ClockKnown = false
+	}
+	r := Examine(*d)
+	assert.Empty(t, r.Findings)
+	var got []string
+	for _, u := range r.Unknown {
+		got = append(got, u.Check)
+		assert.Len(t, u.Seen, 3)
+	}
+	assert.Equal(t, []string{"same-server", "eviction", "idle-timeout", "sentinels", "seals", "clock-rate", "persistence"}, got)
+	assert.False(t, r.Has(Unsafe) || r.Has(Warning) || r.Has(Note))
+
+	d = sound(3)
+	d.MaxTTL, d.Watched = time.Minute, true
+	d.Nodes[0].Declared, d.Nodes[0].Info["aof_enabled"] = true, "1"
+	d.Nodes[1].Clock.Span = 0
+	r = Examine(*d)
+	assert.Empty(t, r.Findings)
+	for check, addr := range map[string]string{"declared-durable": d.Nodes[0].Addr, "clock-rate": d.Nodes[1].Addr} {
+		i := slices.IndexFunc(r.Unknown, func(u Unknown) bool { return u.Check == check })
+		if assert.GreaterOrEqual(t, i, 0, check) && assert.Len(t, r.Unknown[i].Seen, 1) {
+			assert.Equal(t, addr, r.Unknown[i].Seen[0].Addr)
+		}
+	}
+
+	d = sound(3)
+	d.Nodes[0].Clock.GainedError = 100 * ms
+	r = Examine(*d)
+	assert.True(t, slices.ContainsFunc(r.Unknown, func(u Unknown) bool { return u.Check == "clock-rate" }), "too coarse to tell")
+}
+
+// Whatever order faults have, the worst are told of first.
+func TestTheWorstComesFirst(t *testing.T) {
+	d := sound(4)
+	all(with(1, func(n *Node) { n.Flushes = 1 }), info(1, "role", "slave"), info(2, "connected_slaves", "2"))(d)
+	var levels []Level
+	r := Examine(*d)
+	for _, f := range r.Findings {
+		levels = append(levels, f.Level)
+	}
+	assert.Equal(t, []Level{Unsafe, Warning, Warning, Note}, levels)
+	assert.True(t, r.Has(Unsafe) && r.Has(Warning) && r.Has(Note))
+	assert.Equal(t, 4, r.Nodes)
+	assert.Equal(t, 3, r.Quorum)
+	assert.Equal(t, len(checks), r.Checks)
+}
+
+func TestCheckNamesAreUnique(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, c := range checks {
+		assert.False(t, seen[c.name], c.name)
+		assert.Regexp(t, `^[a-z-]+$`, c.name)
+		seen[c.name] = true
+	}
+}
+
+func TestSize(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0.0 B", 1023: "1023.0 B", 1024: "1.0 KiB", 5 << 30: "5.0 GiB", 1 << 62: "4194304.0 TiB"} {
+		assert.Equal(t, want, size(bytes))
+	}
+}

@@ -1,0 +1,242 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+)
+
+// checkEviction wants nodes that delete no key before its time (R22).
+func (d *Deployment) checkEviction() []Finding {
+	limited := false
+	seen := d.seen(func(n *Node) string {
+		policy := n.Policy()
+		if policy == "" || policy == "noeviction" {
+			return ""
+		}
+		if max, known := n.Info.Number("maxmemory"); known && max == 0 {
+			return "maxmemory-policy " + policy + ", no maxmemory yet"
+		}
+		limited = true
+		return "maxmemory-policy " + policy
+	})
+	f := Finding{Level: Warning, Seen: seen, Found: "a master may evict keys when a memory limit is set",
+		Why:    "an evicted lock is granted again while its holder works on",
+		Change: "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file"}
+	if limited {
+		f.Level, f.Found = Unsafe, "a master evicts keys when its memory is full"
+	}
+	evicted := d.seen(func(n *Node) string {
+		if keys, _ := n.Info.Number("evicted_keys"); keys > 0 && len(seen) == 0 {
+			return plural(keys, "key") + " evicted since it started"
+		}
+		return ""
+	})
+	return append(finding(f), finding(Finding{Level: Note, Seen: evicted, Found: "a master has evicted keys before",
+		Why: "locks may have been among them", Change: "nothing, if it was before the policy became noeviction"})...)
+}
+
+// durable reports that a crash loses nothing of what was answered; known is false where that may not be asked. While a child
+// saves, no-appendfsync-on-rewrite leaves out the fsync of appendfsync always, too.
+func durable(n *Node) (yes, known bool) {
+	aof, fsync := n.Info["aof_enabled"], n.Config["appendfsync"]
+	switch {
+	case aof == "0" || fsync != "" && fsync != "always" || n.Config["no-appendfsync-on-rewrite"] == "yes":
+		return false, true
+	case aof == "1" && fsync == "always":
+		return true, true
+	default:
+		return false, false
+	}
+}
+
+// maxTTL is what clients keep restarted masters out for: as it was given, or else as the seals have it.
+func (d *Deployment) maxTTL() time.Duration {
+	longest := d.MaxTTL
+	for i := range d.Nodes {
+		if d.MaxTTL == 0 {
+			longest = max(longest, d.Nodes[i].Seal.MaxTTL)
+		}
+	}
+	return longest
+}
+
+// checkPersistence wants masters that forget no lock in a crash, or clients that wait until it cannot matter (R23). A seal is
+// no proof of the latter: it outlives the clients that wrote it, and one client without MaxTTL is enough for two holders.
+func (d *Deployment) checkPersistence() []Finding {
+	if d.MaxTTL > 0 {
+		return nil
+	}
+	seen := d.seen(func(n *Node) string {
+		yes, known := durable(n)
+		switch {
+		case yes || !known:
+			return ""
+		case n.Info["aof_enabled"] == "0":
+			return "appendonly no"
+		case n.Config["appendfsync"] == "always":
+			return "no-appendfsync-on-rewrite yes"
+		default:
+			return "appendfsync " + n.Config["appendfsync"]
+		}
+	})
+	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a master that restarts forgets locks, and counts again at once",
+		Why: "a lock that was granted by just a quorum is granted again when one of these masters crashes and comes back; with " +
+			"appendfsync everysec that is so for the locks of the last second, and with no-appendfsync-on-rewrite yes for those " +
+			"of as long as a background save takes",
+		Change: "have all clients keep a delayed restart (--max-ttl, redlock.Config.MaxTTL: somewhat above the longest TTL in " +
+			"use), or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no on every master"})
+}
+
+// checkDeclared holds what clients are told to be durable against what the node says.
+func (d *Deployment) checkDeclared() []Finding {
+	seen := d.seen(func(n *Node) string {
+		if yes, known := durable(n); n.Declared && known && !yes {
+			return "declared durable, but appendonly is off, appendfsync is not always, or no-appendfsync-on-rewrite is yes"
+		}
+		return ""
+	})
+	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a master is declared durable and is not",
+		Why: "clients trust it at once after a restart, when it has forgotten locks",
+		Change: "take it out of --durable (redlock.Config.Durable), or set appendonly yes, appendfsync always and " +
+			"no-appendfsync-on-rewrite no there"})
+}
+
+// checkDisk looks for persistence that fails, whereupon a server refuses to write.
+func (d *Deployment) checkDisk() []Finding {
+	seen := d.seen(func(n *Node) string {
+		switch {
+		case bad(n.Info["aof_last_write_status"]):
+			return "its last write to the append-only file failed"
+		case bad(n.Info["rdb_last_bgsave_status"]):
+			return "its last background save failed"
+		}
+		return ""
+	})
+	return finding(Finding{Level: d.byQuorum(), Seen: seen, Found: "a master cannot write to its disk",
+		Why:    "it refuses every lock with MISCONF until it can, unless told otherwise, and a restart loses what it has not written",
+		Change: "make room on its disk, or mend the rights of its folder; its log says which"})
+}
+
+func bad(status string) bool { return status != "" && status != "ok" }
+
+// checkMaxTTL holds the TTL that is asked for against what clients allow.
+func (d *Deployment) checkMaxTTL() []Finding {
+	if d.MaxTTL > 0 && d.TTL > d.MaxTTL {
+		return []Finding{{Level: Unsafe, Found: fmt.Sprintf("the TTL %v is above MaxTTL, %v", d.TTL, d.MaxTTL),
+			Why:    "clients refuse such a lock, since a restarted master is kept out for MaxTTL only",
+			Change: "use a shorter TTL, or roll a longer MaxTTL out to all clients"}}
+	}
+	return nil
+}
+
+// checkSeals wants all seals to tell of one MaxTTL, and of the one that was named (R23).
+func (d *Deployment) checkSeals() []Finding {
+	times := make(map[time.Duration]bool)
+	seals := d.seen(func(n *Node) string {
+		if n.Seal.State != probe.SealThere {
+			return ""
+		}
+		times[n.Seal.MaxTTL] = true
+		return fmt.Sprintf("MaxTTL %v", n.Seal.MaxTTL)
+	})
+	strange := d.seen(func(n *Node) string {
+		if n.Seal.State == probe.SealStrange {
+			return "something that is no seal"
+		}
+		return ""
+	})
+	found := finding(Finding{Level: Warning, Seen: strange, Found: "the key redlock:seal holds something else",
+		Why:    "clients leave it alone, so that each must watch that master for MaxTTL by itself before it counts",
+		Change: "delete the key, if nothing else needs it"})
+	f := Finding{Level: Unsafe, Seen: seals,
+		Why: "all clients of a deployment must set the same MaxTTL; clients refuse masters whose seal says another",
+		Change: "set the same MaxTTL everywhere. To change it, stop all clients and delete the seals, or roll a longer one out " +
+			"with redlock.Allow.OtherMaxTTL"}
+	switch {
+	case len(times) > 1:
+		f.Found = "the seals tell of clients with different MaxTTL"
+	case len(times) == 1 && d.MaxTTL > 0 && !times[d.MaxTTL]:
+		f.Found = fmt.Sprintf("the seals tell of clients with another MaxTTL than %v", d.MaxTTL)
+	case len(times) == 1 && d.MaxTTL == 0:
+		f.Level, f.Found = Warning, "clients set a MaxTTL, and here none was given"
+		f.Why = "a client without MaxTTL counts restarted masters at once, and spoils it for those that set it"
+		f.Change = "set it for every client: --max-ttl, REDLOCK_MAX_TTL, redlock.Config.MaxTTL"
+	default:
+		return found
+	}
+	return append(found, f)
+}
+
+// checkRestarts tells of masters that clients keep out at this moment, which is no fault unless too few are left.
+func (d *Deployment) checkRestarts() []Finding {
+	f := Finding{Level: Note, Seen: d.seen(d.keptOut), Found: "a master has restarted, and is kept out for MaxTTL",
+		Why:    "its answers do not count until every lock from before must have run out; the others serve",
+		Change: "nothing, if it was meant; do not restart another one meanwhile"}
+	if d.byQuorum() == Unsafe {
+		f.Level = Unsafe
+		f.Why = "its answers do not count until every lock from before must have run out, and without it there is no quorum: " +
+			"nobody gets any lock meanwhile"
+		f.Change = "wait, and mend what else is found; restart masters one at a time, with MaxTTL in between"
+	}
+	return finding(f)
+}
+
+// keptOut is why clients with MaxTTL give a node no vote yet, "" if they do as far as is known. A restart without persistence
+// takes the seal with it; where no node has one, perhaps nobody has set MaxTTL so far, and nothing can be said.
+func (d *Deployment) keptOut(n *Node) string {
+	yes, _ := durable(n)
+	up, _ := n.Uptime()
+	if n.RunID() == "" || yes && n.Declared || up >= d.maxTTL() {
+		return ""
+	}
+	switch {
+	case n.Seal.State == probe.SealThere && n.Seal.RunID != n.RunID():
+		return fmt.Sprintf("started %v ago, with another process's seal", up)
+	case n.Seal.State == probe.SealAbsent && d.sealed():
+		return fmt.Sprintf("started %v ago, and has no seal as others have", up)
+	}
+	return ""
+}
+
+// sealed reports that there are seals at all.
+func (d *Deployment) sealed() bool {
+	return slices.ContainsFunc(d.Nodes, func(n Node) bool { return n.Err == nil && n.Seal.State == probe.SealThere })
+}
+
+// checkOtherKeys looks for what lives beside the locks.
+func (d *Deployment) checkOtherKeys() []Finding {
+	seen := d.seen(func(n *Node) string {
+		keys, expiring, ok := n.Keyspace(n.DB)
+		if !ok {
+			return ""
+		}
+		others := keys - expiring
+		if n.Seal.State == probe.SealThere || n.Seal.State == probe.SealStrange {
+			others-- // the seal has no TTL
+		}
+		if others <= 0 {
+			return ""
+		}
+		return plural(others, "key") + " without a TTL"
+	})
+	return finding(Finding{Level: Note, Seen: seen, Found: "a master holds keys that never expire, so no locks",
+		Why: "what shares a server with locks shares its memory, its slow commands and its FLUSHALL; and a key of a lock's name " +
+			"that never expires keeps that lock from everybody",
+		Change: "give locks servers of their own, or look whether `redlock status` shows a TTL of \"none\" for a resource"})
+}
+
+// checkFlushes looks for who deletes everything.
+func (d *Deployment) checkFlushes() []Finding {
+	seen := d.seen(func(n *Node) string {
+		if n.Flushes > 0 {
+			return plural(n.Flushes, "call") + " of FLUSHALL or FLUSHDB since it started"
+		}
+		return ""
+	})
+	return finding(Finding{Level: Note, Seen: seen, Found: "all keys of a master were deleted",
+		Why:    "the locks that were held at that moment were deleted too, and could be granted again",
+		Change: "find out who does that, and take FLUSHALL and FLUSHDB from every user by ACL"})
+}

@@ -1,0 +1,195 @@
+package doctor
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// checkSize wants three masters or more, and an odd number of them.
+func (d *Deployment) checkSize() []Finding {
+	n := len(d.Nodes)
+	switch {
+	case n == 1:
+		return []Finding{{Level: Warning, Found: "there is one master",
+			Why:    "while it is away nobody gets a lock, and all locks are lost when it loses its memory",
+			Change: "run 3 or 5 masters on machines that fail independently"}}
+	case n == 2:
+		return []Finding{{Level: Warning, Found: "there are 2 masters",
+			Why:    "both are needed for a quorum, so that locks depend on two machines instead of one",
+			Change: "add a third master"}}
+	case n%2 == 0:
+		return []Finding{{Level: Warning, Found: fmt.Sprintf("there are %d masters, an even number", n),
+			Why: fmt.Sprintf("a quorum is %d, so that %d may fail, as of %d masters: the last one adds cost and no safety",
+				d.quorum(), n-d.quorum(), n-1),
+			Change: fmt.Sprintf("use %d or %d", n-1, n+1)}}
+	}
+	return nil
+}
+
+// checkReachable wants an answer of each node.
+func (d *Deployment) checkReachable() []Finding {
+	var silent []Sight
+	for i := range d.Nodes {
+		if err := d.Nodes[i].Err; err != nil {
+			silent = append(silent, Sight{d.Nodes[i].Addr, err.Error()})
+		}
+	}
+	f := Finding{Level: d.byQuorum(), Seen: silent,
+		Found:  fmt.Sprintf("%d of %d masters did not answer, or turned us away", len(silent), len(d.Nodes)),
+		Why:    fmt.Sprintf("a lock needs %d masters; the others still serve, but fewer of them may fail now", d.quorum()),
+		Change: "start what is down, or mend the network, the address or the credentials that the error names"}
+	if f.Level == Unsafe {
+		f.Why = fmt.Sprintf("a lock needs %d masters, and so many cannot be had: nobody gets any lock", d.quorum())
+	}
+	return finding(f)
+}
+
+// checkSameServer wants each server to have one vote (R22).
+func (d *Deployment) checkSameServer() []Finding {
+	first := make(map[string]string)
+	seen := d.seen(func(n *Node) string {
+		run := n.RunID()
+		if run == "" {
+			return ""
+		}
+		if other, ok := first[run]; ok {
+			return "the same server as " + other
+		}
+		first[run] = n.Addr
+		return ""
+	})
+	return finding(Finding{Level: Unsafe, Seen: seen, Found: "one server is named by several addresses",
+		Why:    "one server would have several votes, so that a quorum of votes is no quorum of servers; clients refuse that",
+		Change: "name each server once, and as many servers as there are to be votes"})
+}
+
+// checkPlacement looks for masters that share a machine. What is all on this machine is somebody's trial and not worth it.
+func (d *Deployment) checkPlacement() []Finding {
+	hosts := make(map[string][]string)
+	for i := range d.Nodes {
+		host, port, err := net.SplitHostPort(d.Nodes[i].Addr)
+		if err == nil && !d.Nodes[i].Local {
+			hosts[host] = append(hosts[host], port)
+		}
+	}
+	var shared []Sight
+	for host, ports := range hosts {
+		if len(ports) > 1 {
+			shared = append(shared, Sight{host, "has the masters at " + strings.Join(ports, ", ")})
+		}
+	}
+	slices.SortFunc(shared, func(a, b Sight) int { return strings.Compare(a.Addr, b.Addr) })
+	return finding(Finding{Level: Warning, Seen: shared, Found: "masters share a machine",
+		Why:    "they fail together, and then count as one",
+		Change: "give each master a machine, a disk and a power supply of its own, in different racks or zones"})
+}
+
+// isMaster reports that nothing says otherwise.
+func isMaster(n *Node) bool {
+	r := n.Role()
+	return (r == "" || r == "master" || r == "primary") && n.Server.Mode != "sentinel"
+}
+
+// checkRole wants masters.
+func (d *Deployment) checkRole() []Finding {
+	seen := d.seen(func(n *Node) string {
+		switch {
+		case n.Server.Mode == "sentinel":
+			return "a sentinel"
+		case !isMaster(n):
+			return "its role is " + n.Role()
+		}
+		return ""
+	})
+	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a node is no master",
+		Why:    "a replica holds what another server granted, and a sentinel no keys at all; clients refuse both",
+		Change: "name masters that nothing fails over; REPLICAOF NO ONE makes one of a replica"})
+}
+
+// checkCluster wants no cluster nodes.
+func (d *Deployment) checkCluster() []Finding {
+	seen := d.seen(func(n *Node) string {
+		if n.Clustered() {
+			return "cluster mode is on"
+		}
+		return ""
+	})
+	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a node belongs to a cluster",
+		Why:    "its keys may move to another node, and a failover there forgets locks; clients refuse it",
+		Change: "run the masters on their own, with cluster-enabled no"})
+}
+
+// checkReplicas wants masters that nobody copies.
+func (d *Deployment) checkReplicas() []Finding {
+	seen := d.seen(func(n *Node) string {
+		if replicas, _ := n.Info.Number("connected_slaves"); replicas > 0 {
+			return plural(replicas, "replica")
+		}
+		return ""
+	})
+	return finding(Finding{Level: Warning, Seen: seen, Found: "a master has replicas",
+		Why: "a replica gets each key a moment later. If one is ever made the master, by hand, by a sentinel or by an operator " +
+			"of the platform, it does not have the newest locks, and they are granted again",
+		Change: "detach the replicas (REPLICAOF NO ONE there), and see that nothing fails the master over"})
+}
+
+// checkSentinels wants masters that no sentinel fails over. Sentinels find one another by a channel of the master's.
+func (d *Deployment) checkSentinels() []Finding {
+	seen := d.seen(func(n *Node) string {
+		if n.Watchers > 0 {
+			return plural(n.Watchers, "sentinel") + " watching"
+		}
+		return ""
+	})
+	return finding(Finding{Level: Unsafe, Seen: seen, Found: "sentinels watch a master",
+		Why:    "they make a replica the master when this one is away for long, and the replica lacks the newest locks",
+		Change: "run SENTINEL REMOVE for these masters, and let a supervisor restart them in their place"})
+}
+
+// checkVersion looks for what no longer gets fixes, and for what nobody has tried. Versions that differ are fine.
+func (d *Deployment) checkVersion() []Finding {
+	old := d.seen(func(n *Node) string {
+		major, _, _ := strings.Cut(n.Server.Version, ".")
+		number, err := strconv.Atoi(major)
+		if n.Server.Product == "redis" && err == nil && number < 7 {
+			return "redis " + n.Server.Version
+		}
+		return ""
+	})
+	strange := d.seen(func(n *Node) string {
+		if p := n.Server.Product; p != "" && !slices.Contains([]string{"redis", "valkey", "redict"}, p) {
+			return p + " " + n.Server.Version
+		}
+		return ""
+	})
+	return append(
+		finding(Finding{Level: Warning, Seen: old, Found: "a master is of a version before 7.0",
+			Why:    "it no longer gets fixes, those of security holes included",
+			Change: "upgrade one master after the other; masters of different versions and products work together"}),
+		finding(Finding{Level: Note, Seen: strange, Found: "a master is of a product that this program is not tested with",
+			Why:    "scripts, expiry and replies may differ in what locks depend on",
+			Change: "prefer Redis, Valkey or Redict, or test what you rely on"})...)
+}
+
+// checkClient makes sure that nothing was overlooked: a node that the library refuses has a finding, whatever the reason.
+func (d *Deployment) checkClient() []Finding {
+	seen := d.seen(func(n *Node) string {
+		explained := !isMaster(n) || n.Clustered() || len(lacking(n, needed)) > 0 || blocked(n) != ""
+		if n.Refused == nil || explained || len(d.checkSameServer()) > 0 {
+			return ""
+		}
+		return n.Refused.Error()
+	})
+	return finding(Finding{Level: d.byQuorum(), Seen: seen, Found: "clients give a node no vote",
+		Why: "it answers, but not as a lock needs it", Change: "see what is said of the node"})
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.FormatInt(n, 10) + " " + what + "s"
+}

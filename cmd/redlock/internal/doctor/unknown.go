@@ -1,0 +1,61 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+)
+
+// unknown lists what could not be found out, so that silence about it is not taken for health.
+func (d *Deployment) unknown() []Unknown {
+	all := []Unknown{
+		{Check: "same-server", Why: "INFO may not be asked for the run id; clients cannot see a restart either",
+			Seen: d.seen(unless("no run id", func(n *Node) bool { return n.RunID() != "" }))},
+		{Check: "eviction", Why: "INFO may not be asked for the eviction policy",
+			Seen: d.seen(unless("no policy", func(n *Node) bool { return n.Policy() != "" }))},
+		{Check: "idle-timeout", Why: "CONFIG may not be asked for timeout and min-replicas-to-write; an operator's user could tell",
+			Seen: d.seen(unless("no CONFIG", func(n *Node) bool { return n.Config != nil }))},
+		{Check: "sentinels", Why: "PUBSUB may not be asked whether sentinels are there; an operator's user could tell",
+			Seen: d.seen(unless("no PUBSUB", func(n *Node) bool { return n.Watchers >= 0 }))},
+		{Check: "seals", Why: "the key redlock:seal may not be read",
+			Seen: d.seen(unless("no seal", func(n *Node) bool { return n.Seal.State != probe.SealUnknown }))},
+		{Check: "clock-rate", Why: "TIME may not be asked, or the connection was lost",
+			Seen: d.seen(unless("no time", func(n *Node) bool { return n.ClockKnown }))},
+		{Check: "clock-rate", Why: "the clock was looked at only once, since the connection was lost",
+			Seen: d.seen(unless("no rate", func(n *Node) bool { return !d.Watched || !n.ClockKnown || n.Clock.Span > 0 }))},
+		{Check: "clock-rate", Why: "the answers took too long beside the time that the clocks were watched: watch them longer",
+			Seen: d.seen(inexact)},
+	}
+	settled := func(n *Node) bool { _, known := durable(n); return known }
+	if d.MaxTTL == 0 {
+		all = append(all, Unknown{Check: "persistence", Why: "CONFIG may not be asked for appendfsync, and no MaxTTL is given",
+			Seen: d.seen(unless("not known to be durable", settled))})
+	} else {
+		all = append(all, Unknown{Check: "declared-durable", Why: "CONFIG may not be asked for appendfsync",
+			Seen: d.seen(unless("declared durable, and not known to be", func(n *Node) bool { return !n.Declared || settled(n) }))})
+	}
+	var some []Unknown
+	for _, u := range all {
+		if len(u.Seen) > 0 {
+			some = append(some, u)
+		}
+	}
+	return some
+}
+
+func unless(what string, known func(n *Node) bool) func(n *Node) string {
+	return func(n *Node) string {
+		if known(n) {
+			return ""
+		}
+		return what
+	}
+}
+
+// inexact is a rate that was watched and could be beyond what locks allow for without showing it.
+func inexact(n *Node) string {
+	if _, wrong := n.Clock.Rate(); n.ClockKnown && wrong > drift {
+		return fmt.Sprintf("± %.1f %%", wrong*100)
+	}
+	return ""
+}

@@ -1,0 +1,187 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/resp"
+)
+
+// A Probe asks one node. Close it.
+type Probe struct {
+	endpoint conn.Endpoint
+	prefix   string
+	made     time.Time
+	c        *conn.Conn // nil, or broken, when the node must be dialed
+
+	// dial is how to connect, for tests; the network's own way if nil.
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	origin time.Time // the node's time of the first sample; zero before
+}
+
+// New prepares to ask the node at an endpoint. The prefix is what stands before the keys of locks. Nothing is asked yet.
+func New(endpoint conn.Endpoint, prefix string) *Probe {
+	return &Probe{endpoint: endpoint, prefix: prefix, made: time.Now()}
+}
+
+// Addr is the node's address without credentials.
+func (p *Probe) Addr() string { return p.endpoint.String() }
+
+// Close ends the connection. The Probe may be used again, and then dials.
+func (p *Probe) Close() {
+	if p.c != nil {
+		p.c.Close()
+		p.c = nil
+	}
+}
+
+// limits bound what a node may send: more than its INFO, and far less than what could hurt.
+var limits = resp.Limits{Bulk: 1 << 20, Elements: 1 << 14, Size: 2 << 20}
+
+// connect dials unless there is a connection.
+func (p *Probe) connect(ctx context.Context) error {
+	if p.c != nil && p.c.Err() == nil {
+		return nil
+	}
+	p.Close()
+	c, err := conn.Dial(ctx, conn.Config{Endpoint: p.endpoint, NetDial: p.dial, Limits: limits})
+	if err != nil {
+		return err
+	}
+	p.c = c
+	return nil
+}
+
+// A Question is a command with what takes its reply, errors included. An error of Take ends the connection.
+type Question struct {
+	Command []byte
+	Take    func(v resp.Value) error
+}
+
+// Ask sends all questions at once and waits for their answers, or until ctx ends. After an error the connection is gone, and
+// the next call dials anew.
+func (p *Probe) Ask(ctx context.Context, questions ...Question) error {
+	if err := p.connect(ctx); err != nil {
+		return err
+	}
+	var bytes []byte
+	for _, q := range questions {
+		bytes = append(bytes, q.Command...)
+	}
+	return p.c.Exchange(ctx, bytes, len(questions), func(i int, v resp.Value) error { return questions[i].Take(v) })
+}
+
+// ServerError is an error reply in a form that may be shown; nil when v is none.
+func (p *Probe) ServerError(v resp.Value) error {
+	if err := p.c.ServerError(v); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Look asks for everything but the clock, and waits for the answers, or until ctx ends.
+func (p *Probe) Look(ctx context.Context) Facts {
+	f := Facts{
+		Addr: p.endpoint.String(), Local: local(p.endpoint), DB: p.endpoint.DB, Secret: p.endpoint.Password != "",
+		Info: Lines{}, Flushes: -1, Watchers: -1,
+	}
+	if t := p.endpoint.TLS; t != nil {
+		f.TLS, f.Unverified, f.Secret = true, t.InsecureSkipVerify, f.Secret || len(t.Certificates) > 0
+	}
+	if f.Err = p.connect(ctx); f.Err != nil {
+		return f
+	}
+	f.Server = *p.c.Server()
+	f.Err = p.Ask(ctx, append(f.questions(p.prefix), f.trials(p.prefix)...)...)
+	return f
+}
+
+// local reports that nobody but this machine is on the way to an endpoint. A name other than localhost may lead anywhere.
+func local(e conn.Endpoint) bool {
+	host, _, err := net.SplitHostPort(e.Addr)
+	if e.Network == "unix" || err == nil && strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// errTime is a reply to TIME that tells no time.
+var errTime = errors.New("TIME answered something that is no time")
+
+// Clock takes n samples of the node's clock, one after the other, or returns why it cannot.
+func (p *Probe) Clock(ctx context.Context, n int) ([]Sample, error) {
+	if err := p.connect(ctx); err != nil { // so that the first round trip is one
+		return nil, err
+	}
+	var burst []Sample
+	for range n {
+		s, err := p.sample(ctx)
+		if err != nil {
+			return burst, err
+		}
+		burst = append(burst, s)
+	}
+	return burst, nil
+}
+
+var askTime = resp.AppendCommand(nil, "TIME")
+
+func (p *Probe) sample(ctx context.Context) (Sample, error) {
+	var now time.Time
+	var refused error
+	sent := time.Now()
+	err := p.Ask(ctx, Question{askTime, func(v resp.Value) error {
+		if v.IsError() {
+			refused = fmt.Errorf("TIME: %w", p.ServerError(v))
+			return nil
+		}
+		var ok bool
+		if now, ok = readTime(v); !ok {
+			return errTime
+		}
+		return nil
+	}})
+	received := time.Now()
+	if err = errors.Join(err, refused); err != nil {
+		return Sample{}, err
+	}
+	if p.origin.IsZero() {
+		p.origin = now
+	}
+	// Without their monotonic part, since both are to be times of day.
+	middle := sent.Add(received.Sub(sent) / 2).Round(0)
+	return Sample{
+		Sent: sent.Sub(p.made), Received: received.Sub(p.made), Ahead: now.Sub(middle), Elapsed: now.Sub(p.origin),
+	}, nil
+}
+
+// lastSecond is some time in the year 2286: no clock is meant to show more, and differences of what is below it are no
+// problem.
+const lastSecond = 10_000_000_000
+
+// readTime reads the two numbers that answer TIME.
+func readTime(v resp.Value) (time.Time, bool) {
+	if v.Type() != resp.Array || v.Len() != 2 {
+		return time.Time{}, false
+	}
+	var numbers []int64
+	for e := range v.Elements() {
+		n, err := strconv.ParseInt(string(e.Bytes()), 10, 64)
+		if err != nil || n < 0 {
+			return time.Time{}, false
+		}
+		numbers = append(numbers, n)
+	}
+	if numbers[0] > lastSecond || numbers[1] >= 1_000_000 {
+		return time.Time{}, false
+	}
+	return time.Unix(numbers[0], numbers[1]*int64(time.Microsecond)), true
+}

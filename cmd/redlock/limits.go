@@ -1,0 +1,51 @@
+package main
+
+import "time"
+
+// limits say when a command is stopped, counted back from the end of its lock's validity:
+//
+//	granted or renewed                     TERM            KILL   validity ends
+//	|--- renewals, tried again and again ---|-- killAfter --|-- margin --|
+//
+// A hold is renewed at a third of its validity. TERM must come when that has failed for long, and not before.
+type limits struct {
+	killAfter time.Duration // from TERM to KILL
+	margin    time.Duration // what dying may take: a signal to be sent and taken on a busy machine
+}
+
+// mostMargin bounds the margin: with a long TTL it need not grow further.
+const mostMargin = time.Second
+
+// newLimits fits what the user wants into the validity of a TTL. A third of it is left for TERM at most, so that renewals
+// have a third for their retries.
+func newLimits(killAfter, ttl time.Duration) limits {
+	return limits{killAfter: min(killAfter, ttl/3), margin: min(ttl/20, mostMargin)}
+}
+
+// A measure is what is done to a command.
+type measure int
+
+const (
+	toGoOn measure = iota
+	toTerm
+	toKill
+)
+
+// judge says what is to be done to a command with so much validity left; termed is how long ago it got TERM, negative
+// if it did not. next is when to ask again if nothing happens.
+func (l limits) judge(left, termed time.Duration) (do measure, next time.Duration) {
+	live := left - l.margin
+	if termed >= 0 {
+		live = min(live, l.killAfter-termed)
+	}
+	switch {
+	case live <= 0:
+		return toKill, 0
+	case termed >= 0:
+		return toGoOn, live
+	case live <= l.killAfter:
+		return toTerm, live
+	default:
+		return toGoOn, live - l.killAfter
+	}
+}

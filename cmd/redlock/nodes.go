@@ -1,0 +1,288 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/redlock"
+)
+
+// nodesCommand shows what the masters are and how they do.
+type nodesCommand struct {
+	watching
+	Observe time.Duration `default:"1s" help:"How long clocks are watched for their rate; 0 for not at all (${default})."`
+}
+
+// Help is what --help shows below the first line.
+func (*nodesCommand) Help() string {
+	return `Shows of each master:
+
+    STATE        as a client of the library has it: up, or why not
+    ROLE         master, or what it is instead
+    SERVER       product and version
+    UPTIME       since it was started
+    RTT          the usual time until it answers
+    OFFSET       how far its time of day is ahead of ours, and how wrong that may be; harmless to locks by itself
+    RATE         by how much its clock runs faster than ours, and how wrong that may be; locks allow for 1 %
+    EVICTION     the policy; anything but noeviction may delete locks
+    PERSISTENCE  what a crash leaves: "aof always" loses nothing
+    QUARANTINE   for how long its grants do not count yet, and why; with --max-ttl only
+
+A question mark is what this user may not ask. With --max-ttl this is a client that keeps the delayed restart as any other: it reads the masters' seals, and writes them when it has watched for so long. So give the one that all clients set, or none.
+
+Exit code: 0, or 69 if less than a quorum is up. With --watch an interrupt ends with 0.
+
+Examples:
+
+    redlock nodes --watch
+    redlock nodes --max-ttl 60s
+    redlock nodes --json | jq '.nodes[] | select(.state != "up")'
+`
+}
+
+// Validate refuses what makes no sense. Package kong calls it.
+func (c *nodesCommand) Validate() error {
+	if c.Observe < 0 {
+		return fmt.Errorf("--observe is negative")
+	}
+	return c.watching.Validate()
+}
+
+// Run is the command.
+func (c *nodesCommand) Run(p *process, d *deployment) error {
+	ctx, stop := p.interruptible(context.Background())
+	defer stop()
+	probes, err := d.probes(p)
+	if err != nil {
+		return err
+	}
+	defer closeAll(probes)
+	client, err := d.open(p)
+	if err != nil {
+		return err
+	}
+	defer shut(client)
+	clocks := newClocks(len(probes))
+	if c.Observe > 0 {
+		clocks.look(ctx, d, probes)
+		pause(ctx, c.Observe)
+	}
+	d.settle(ctx, client, d.Timeout)
+	place := screenOf(p.stdout)
+	return c.show(ctx, p, func(ctx context.Context) (view, error) {
+		facts := clocks.look(ctx, d, probes)
+		v, up := nodesView(place, facts, client.Nodes(), clocks)
+		if quorum := len(probes)/2 + 1; up < quorum {
+			return v, &exitError{exitNoQuorum, fmt.Errorf("%d of %s up, a quorum is %d", up, count(len(probes), "node"), quorum)}
+		}
+		return v, nil
+	})
+}
+
+// pause waits, unless the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// clocks are the samples of all nodes' clocks. Only the first burst and the newest ones are kept: the rate is known the better
+// the longer it was watched, and a step is seen soon.
+type clocks struct {
+	bursts [][][]probe.Sample // by node
+}
+
+const (
+	// burst is how many samples are taken at once. The quickest counts.
+	burst = 8
+	// keptBursts bounds what a long watch keeps of each node.
+	keptBursts = 32
+)
+
+func newClocks(n int) *clocks { return &clocks{make([][][]probe.Sample, n)} }
+
+// look takes a burst of samples of each node, and asks it for all the rest.
+func (c *clocks) look(ctx context.Context, d *deployment, probes []*probe.Probe) []probe.Facts {
+	facts := make([]probe.Facts, len(probes))
+	d.forEach(ctx, probes, func(ctx context.Context, i int, node *probe.Probe) {
+		// On a slow way a burst is cut short, so that there is time for the rest.
+		quick, cancel := context.WithTimeout(ctx, d.Timeout/3)
+		defer cancel()
+		c.sample(quick, i, node)
+		facts[i] = node.Look(ctx)
+	})
+	return facts
+}
+
+// sample takes a burst of one node, or as much of it as there is time for. What is wrong with a node shows elsewhere.
+func (c *clocks) sample(ctx context.Context, i int, node *probe.Probe) {
+	samples, _ := node.Clock(ctx, burst)
+	if len(samples) == 0 {
+		return
+	}
+	if all := c.bursts[i]; len(all) == keptBursts {
+		c.bursts[i] = append(all[:1:1], all[2:]...)
+	}
+	c.bursts[i] = append(c.bursts[i], samples)
+}
+
+func (c *clocks) of(i int) (probe.Clock, bool) { return probe.Estimate(c.bursts[i]) }
+
+// nodeView is one node, for programs. What is unknown is missing.
+type nodeView struct {
+	Addr          string   `json:"addr"`
+	State         string   `json:"state"`
+	Role          string   `json:"role,omitempty"`
+	Product       string   `json:"product,omitempty"`
+	Version       string   `json:"version,omitempty"`
+	RunID         string   `json:"run_id,omitempty"`
+	UptimeS       *float64 `json:"uptime_s,omitempty"`
+	RoundTripMS   *float64 `json:"round_trip_ms,omitempty"`
+	OffsetMS      *float64 `json:"clock_offset_ms,omitempty"`
+	OffsetErrMS   *float64 `json:"clock_offset_error_ms,omitempty"`
+	Rate          *float64 `json:"clock_rate,omitempty"` // 0.01 is one percent fast
+	RateErr       *float64 `json:"clock_rate_error,omitempty"`
+	Eviction      string   `json:"eviction,omitempty"`
+	Persistence   string   `json:"persistence,omitempty"`
+	Quarantined   bool     `json:"quarantined"`
+	QuarantineS   *float64 `json:"quarantine_left_s,omitempty"`
+	QuarantineWhy string   `json:"quarantine_why,omitempty"`
+	Sealed        bool     `json:"sealed"`
+	Debts         int      `json:"debts"` // releases that it has yet to confirm
+	Warnings      []string `json:"warnings,omitempty"`
+	Error         string   `json:"error,omitempty"`
+}
+
+// nodesReport are all nodes, for programs.
+type nodesReport struct {
+	At     time.Time  `json:"at"`
+	Quorum int        `json:"quorum"`
+	Up     int        `json:"up"`
+	Nodes  []nodeView `json:"nodes"`
+}
+
+// nodesView shows the nodes, and counts those that are up.
+func nodesView(place screen, facts []probe.Facts, status []redlock.NodeStatus, c *clocks) (view, int) {
+	r := nodesReport{At: time.Now(), Quorum: len(facts)/2 + 1}
+	rows := [][]string{{"NODE", "STATE", "ROLE", "SERVER", "UPTIME", "RTT", "OFFSET", "RATE", "EVICTION", "PERSISTENCE", "QUARANTINE"}}
+	var remarks strings.Builder
+	for i := range facts {
+		n, row := nodeViewOf(&facts[i], &status[i], c, i)
+		r.Nodes, rows = append(r.Nodes, n), append(rows, row)
+		if n.State == "up" {
+			r.Up++
+		}
+		if n.Error != "" {
+			fmt.Fprintf(&remarks, "%s %s\n", place.paint(red, plain(n.Addr)+":"), n.Error)
+		}
+		for _, w := range n.Warnings {
+			fmt.Fprintf(&remarks, "%s %s\n", place.paint(yellow, plain(n.Addr)+":"), plain(w))
+		}
+	}
+	page := table(rows)
+	if remarks.Len() > 0 {
+		page += "\n" + remarks.String()
+	}
+	return view{page: page, line: nodesLine(r), json: r}, r.Up
+}
+
+// nodesLine says in a line who is not well.
+func nodesLine(r nodesReport) string {
+	line := fmt.Sprintf("%d of %s up", r.Up, count(len(r.Nodes), "node"))
+	for _, n := range r.Nodes {
+		switch {
+		case n.State != "up":
+			line += fmt.Sprintf("; %s %s", plain(n.Addr), n.State)
+		case n.Quarantined:
+			line += fmt.Sprintf("; %s quarantined", plain(n.Addr))
+		}
+	}
+	return line
+}
+
+// nodeViewOf shows one node, for programs and as a row of the table.
+func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, i int) (nodeView, []string) {
+	n := nodeView{
+		Addr: s.Addr, State: s.State, Debts: s.Debts, Quarantined: s.Quarantined, QuarantineWhy: s.QuarantineWhy,
+		Sealed: s.Sealed, Warnings: s.Warnings, Error: errorText(cmp.Or(s.Err, f.Err)),
+	}
+	unknown := "?"
+	if f.Err != nil {
+		unknown = ""
+	}
+	row := []string{n.Addr, n.State, unknown, unknown, unknown, "", "", "", unknown, unknown, ""}
+	if f.Err == nil {
+		n.Role, n.Product, n.Version, n.RunID = roleOf(f), f.Server.Product, f.Server.Version, f.RunID()
+		n.Eviction, n.Persistence = f.Policy(), persistence(f)
+		row[2], row[3] = cmp.Or(n.Role, "?"), cmp.Or(strings.TrimSpace(n.Product+" "+n.Version), "?")
+		row[8], row[9] = cmp.Or(n.Eviction, "?"), cmp.Or(n.Persistence, "?")
+		if up, ok := f.Uptime(); ok {
+			n.UptimeS = number(up.Seconds())
+			row[4] = up.String()
+		}
+	}
+	if clock, ok := c.of(i); ok && f.Err == nil {
+		row[5], row[6], row[7] = n.showClock(clock)
+	}
+	if n.Quarantined {
+		n.QuarantineS = number(s.QuarantineLeft.Seconds())
+		row[10] = fmt.Sprintf("%v, %s", s.QuarantineLeft.Round(100*time.Millisecond), s.QuarantineWhy)
+	}
+	return n, row
+}
+
+// showClock shows the round trip, the offset and the rate, and what that may be wrong by.
+func (n *nodeView) showClock(c probe.Clock) (trip, offset, rate string) {
+	n.RoundTripMS, n.OffsetMS, n.OffsetErrMS =
+		number(milliseconds(c.RoundTrip)), number(milliseconds(c.Ahead)), number(milliseconds(c.AheadError))
+	trip = fmt.Sprintf("%.2fms", milliseconds(c.RoundTrip))
+	offset = fmt.Sprintf("%+.2fms ±%.2f", milliseconds(c.Ahead), milliseconds(c.AheadError))
+	if c.Span > 0 {
+		difference, wrong := c.Rate()
+		n.Rate, n.RateErr = &difference, &wrong
+		rate = fmt.Sprintf("%+.3f%% ±%.3f", difference*100, wrong*100)
+	}
+	// What is less is one that is corrected by a time server, and not set.
+	if c.Stepped && max(c.Gained, -c.Gained) >= time.Millisecond {
+		rate = fmt.Sprintf("stepped %v", c.Gained.Round(time.Millisecond))
+	}
+	return trip, offset, rate
+}
+
+// roleOf is what the node is, in a word.
+func roleOf(f *probe.Facts) string {
+	switch {
+	case f.Server.Mode == "sentinel":
+		return "sentinel"
+	case f.Clustered():
+		return "cluster " + f.Role()
+	default:
+		return f.Role()
+	}
+}
+
+// persistence is what a crash leaves of the keys: the append-only file by when it is written, snapshots, or nothing.
+func persistence(f *probe.Facts) string {
+	save, asked := f.Config["save"]
+	switch {
+	case f.Info["aof_enabled"] == "1" && f.Config["appendfsync"] == "always" && f.Config["no-appendfsync-on-rewrite"] == "yes":
+		return "aof always but in saves"
+	case f.Info["aof_enabled"] == "1":
+		return strings.TrimSpace("aof " + f.Config["appendfsync"])
+	case f.Info["aof_enabled"] == "":
+		return ""
+	case !asked:
+		return "no aof"
+	case save != "":
+		return "snapshots"
+	default:
+		return "none"
+	}
+}
+
+func number(f float64) *float64 { return &f }

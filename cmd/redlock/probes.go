@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+)
+
+// probes prepares to ask each node by itself, with the credentials that a client would use. The caller closes them.
+func (d *deployment) probes(p *process) ([]*probe.Probe, error) {
+	config, err := d.config(p)
+	if err != nil {
+		return nil, err
+	}
+	var all []*probe.Probe
+	for i, url := range config.Nodes {
+		e, err := conn.ParseURL(url)
+		if err != nil {
+			return nil, usagef("--nodes: number %d: %w", i+1, err) // the error shows no password (R27)
+		}
+		if e.Password == "" {
+			e.Password = config.Password
+			if e.Username == "" {
+				e.Username = config.Username
+			}
+		}
+		if e.ClientName == "" {
+			e.ClientName = config.ClientName
+		}
+		if e.DialTimeout == 0 {
+			e.DialTimeout = config.DialTimeout
+		}
+		all = append(all, probe.New(e, config.Prefix))
+	}
+	return all, nil
+}
+
+// forEach asks all nodes at once, each in a goroutine of its own, and returns when all are done. Each has the time that
+// --timeout allows: a node that hangs delays the answer, and does not prevent it.
+func (d *deployment) forEach(ctx context.Context, probes []*probe.Probe, ask func(context.Context, int, *probe.Probe)) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, node := range probes {
+		wg.Go(func() { ask(ctx, i, node) })
+	}
+	wg.Wait()
+}
+
+func closeAll(probes []*probe.Probe) {
+	for _, node := range probes {
+		node.Close()
+	}
+}
+
+// settle waits until each node of a client is up, or has failed once, at most for --timeout: a look that is taken earlier
+// would show nodes as down that nobody has reached yet. Once a quorum is up it waits for the rest no longer than for grace.
+func (d *deployment) settle(ctx context.Context, client *redlock.Client, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	var enough <-chan time.Time // nil until a quorum is up
+	for {
+		done, quorum := settled(client.Nodes())
+		switch {
+		case done:
+			return
+		case quorum && enough == nil:
+			enough = time.After(grace)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-enough:
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// settled reports that none of the nodes is still in its first attempt to connect, and that a quorum is up.
+func settled(nodes []redlock.NodeStatus) (done, quorum bool) {
+	up, connecting := 0, 0
+	for _, n := range nodes {
+		switch {
+		case n.State == "up":
+			up++
+		case n.Err == nil || errors.Is(n.Err, multiplex.ErrConnecting):
+			connecting++
+		}
+	}
+	return connecting == 0, up > len(nodes)/2
+}

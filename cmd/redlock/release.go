@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// releaseCommand releases a lock.
+type releaseCommand struct {
+	tokenSource
+	forcing
+
+	Resource string `arg:"" help:"What is locked."`
+}
+
+// Help is what --help shows below the first line.
+func (*releaseCommand) Help() string {
+	return `The file with the token, unless it is a link, is removed when the lock is released, and where it is not ours any more.
+
+Exit code: 70 the lock was not ours any more, so that work may have been done unlocked; 69 no quorum: masters that did not answer keep the lock until its TTL ends, and the file is kept to try again.
+
+` + forceHelp + `
+Examples:
+
+    redlock release --token-file deploy.token deploy
+    redlock acquire deploy | redlock release --token-file - deploy
+    redlock release --force deploy
+`
+}
+
+// Run is the command.
+func (c *releaseCommand) Run(p *process, d *deployment) error {
+	if c.Force {
+		return forceRelease(p, d, c.Resource, c.Yes)
+	}
+	old, err := c.read(p)
+	if err != nil {
+		return err
+	}
+	client, err := d.openFor(p, old.ttl)
+	if err != nil {
+		return err
+	}
+	defer shut(client)
+	lock, err := old.adopt(client, c.Resource)
+	if err != nil {
+		return err
+	}
+	ctx, stop := p.interruptible(context.Background())
+	defer stop()
+	// Whoever is there may be told at once, but a node that is just being connected would keep its key.
+	_ = d.ready(ctx, client)
+	err = release(lock)
+	if err == nil || isOneOf(err, redlock.ErrNotHeld) {
+		return errors.Join(err, c.remove())
+	}
+	return err
+}
+
+// A releaser is a lock or a hold.
+type releaser interface {
+	Release(ctx context.Context) error
+}
+
+// releaseTimeout bounds how long the answers to a release are waited for.
+const releaseTimeout = 2 * time.Second
+
+// release gives a lock back, whatever signals say.
+func release(lock releaser) error {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	return lock.Release(ctx)
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// runCommand runs a command under a lock.
+type runCommand struct {
+	waiting
+	lifetime
+	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code where somebody else holds the lock (${default})."`
+	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least so long, also after a command that ended sooner: for a job that several machines start at once. At most the TTL."`
+	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
+	KillAfter        time.Duration `default:"5s" placeholder:"DURATION" help:"How long after TERM a command that is to be stopped is killed (${default}); shorter where the lock's validity ends before, and at most a third of that."`
+	Heal             bool          `help:"Set the key again on masters that restarted empty. Use it with --max-ttl."`
+	Quiet            bool          `short:"q" help:"Say nothing where somebody else holds the lock."`
+
+	Resource string   `arg:"" help:"What is locked: 1 to 1,024 bytes."`
+	Command  []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
+}
+
+// Help is what --help shows below the first line.
+func (*runCommand) Help() string {
+	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT as redlock gets them. Standard input, output and error are its own. REDLOCK_RESOURCE and REDLOCK_UNTIL are in its environment: what is locked, and until when (RFC 3339) if it is not renewed; that is done later, and the variable does not tell. REDLOCK_RUN there marks what the command starts: a random id, behind those of the runs that this one is under.
+
+When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and KILL so early that it is dead within the validity that is left. If redlock itself is stopped or killed (also with KILL), a guard, which is a second process, kills the group at once, or at the end of the validity. If the command makes itself the leader of another group or session, as timeout and setsid do, that is treated in the same way. On Linux so is what else has left the group, also deep within a script, found in /proc by REDLOCK_RUN in its environment; it gets the signals that stop, and not those that are passed on.
+
+Not caught is a process that has cleared its environment or written over it (some daemons do for their title), that may not be looked at or runs as another user (run redlock under sudo, and not sudo under redlock), and what a service does on request, as docker, at and systemd-run have it; elsewhere than on Linux, and without /proc, all that leaves the group. What is to live on is started with env -u REDLOCK_RUN setsid. What a command that ended leaves running in the background is left alone, unless the lock was lost or --max-hold was reached.
+
+On a terminal, where standard input and output are one, the command is in the foreground, so that it can read and Ctrl-C reaches it. Ctrl-Z stops redlock with it: the lock is not renewed then, and a command that is continued after the end of its validity is killed.
+
+Exit code: that of the command, 128 + N where signal N ended it; 70 where the lock was lost, however the command ended; 75 held by somebody else, 69 no quorum, 124 --max-hold was reached, 64 usage, 126 the command cannot be executed, 127 it was not found.
+
+Examples:
+
+    redlock run -n -q --min-hold 20s nightly-report -- ./report.sh
+    redlock run -w 30s --ttl 15s deploy -- make deploy
+    redlock run invoices -- sh -c 'fetch | book'
+`
+}
+
+// lifetime is the flag that all locks have.
+type lifetime struct {
+	TTL time.Duration `name:"ttl" default:"30s" placeholder:"DURATION" help:"How long the lock outlives one who does not renew it (${default})."`
+}
+
+// Validate refuses what cannot be meant. Package kong calls it.
+func (c *runCommand) Validate() error {
+	switch {
+	case c.ConflictExitCode < 0 || c.ConflictExitCode > 255:
+		return errors.New("--conflict-exit-code is between 0 and 255")
+	case c.MinHold < 0 || c.MaxHold < 0 || c.KillAfter < 0:
+		return errors.New("a time on the command line is negative")
+	case c.MinHold > c.TTL:
+		return errors.New("--min-hold is longer than --ttl")
+	}
+	return c.waiting.Validate()
+}
+
+// Run is the command. What can be found out to be wrong without the lock is found out before it is taken.
+func (c *runCommand) Run(p *process, d *deployment) error {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	if len(c.Command) == 0 {
+		return usagef("no command to run")
+	}
+	if err := checkResource(c.Resource); err != nil {
+		return err
+	}
+	path, err := look(c.Command[0])
+	if err != nil {
+		return err
+	}
+	client, err := d.openFor(p, c.TTL)
+	if err != nil {
+		return err
+	}
+	defer shut(client)
+	g, err := c.startGuard(p)
+	if err != nil {
+		return fmt.Errorf("the guard could not be started: %w", err)
+	}
+	defer g.end()
+	hold, err := c.hold(p, d, client)
+	if err != nil {
+		return held(err, c.ConflictExitCode, c.Quiet)
+	}
+	end, err := c.supervise(p, hold, path, g)
+	g.end() // what the command left running is none of its business, however long the release takes
+	return c.verdict(p, hold, end, err)
+}
+
+// look finds the program of a command as a shell does.
+func look(name string) (path string, err error) {
+	path, err = exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "", &exitError{exitNotFound, err}
+	default:
+		return "", &exitError{exitNotExecutable, err}
+	}
+}
+
+// hold waits for the lock. A signal ends the wait.
+func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (hold *redlock.Hold, err error) {
+	options := redlock.HoldOptions{TTL: c.TTL, MinHold: c.MinHold, Heal: c.Heal}
+	try := func(ctx context.Context) (err error) {
+		hold, err = client.TryHold(ctx, c.Resource, options)
+		return err
+	}
+	err = c.wait(p, d, &contest{client: client, resource: c.Resource, try: try, most: c.MinHold / 2},
+		func(ctx context.Context) (err error) {
+			hold, err = client.Hold(ctx, c.Resource, options)
+			return err
+		})
+	if err != nil && hold != nil {
+		_ = release(hold) // a signal came right behind it
+	}
+	return hold, err
+}
+
+// An ending is how a command under a lock came to its end.
+type ending struct {
+	code    int  // as a shell has it
+	lost    bool // the lock was lost, or about to be
+	tooLong bool // --max-hold was reached
+}
+
+// verdict releases the lock and says what has come of it all. What was lost is told however the command ended: it may have
+// worked unlocked.
+func (c *runCommand) verdict(p *process, hold *redlock.Hold, end ending, err error) error {
+	lost := errors.Is(hold.Err(), redlock.ErrLost)
+	released := release(hold)
+	switch {
+	case err != nil:
+		return err
+	case end.lost:
+		return &exitError{code: exitLost} // it was told when it happened
+	case lost:
+		return &exitError{exitLost, errors.New("the lock was lost as the command ended, which may have worked unlocked")}
+	case errors.Is(released, redlock.ErrNotHeld):
+		return &exitError{exitLost, errors.New("the lock was gone before it was released: the command may have worked unlocked")}
+	case released != nil:
+		// The command has ended within the validity, so that this is no failure of its.
+		fmt.Fprintf(p.stderr, "redlock: the lock could not be released everywhere, and ends with its TTL there: %v\n", released)
+	}
+	if end.tooLong {
+		return &exitError{code: exitTooLong}
+	}
+	return &exitError{code: end.code}
+}

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// A job is a folder with a script that leaves the command's process group in several ways, and what its processes write there.
+// Each of them names the folder in its arguments, by which the test finds it, mark or not.
+type job struct {
+	t   *testing.T
+	dir string
+}
+
+// scripts are what a job's processes run; each gets the folder as its only argument. They end with the folder.
+var scripts = map[string]string{
+	// tick writes the time to the file that its second argument names, and its pid. It does not care for TERM.
+	"tick": `trap '' TERM
+echo $$ >"$1/$2.pid.new"; mv "$1/$2.pid.new" "$1/$2.pid"
+while test -d "$1"; do date +%s%N >>"$1/$2"; sleep 0.005; done`,
+	// leave starts what leaves: a group of timeout's, a session whose first process has ended, one that stands still.
+	"leave": `timeout 1h sh "$1/tick" "$1" timeout &
+(setsid sh -c 'sh "$1/tick" "$1" setsid &' sh "$1" &)
+setsid sh -c 'trap "" TERM; echo $$ >"$1/still.new"; mv "$1/still.new" "$1/still"; kill -STOP $$; touch "$1/went-on"; while test -d "$1"; do sleep 0.02; done' sh "$1" &`,
+	// deep leaves from within a script, and waits.
+	"deep": `trap '' TERM; sh "$1/leave" "$1"; while test -d "$1"; do sleep 0.02; done`,
+	"wait": `while test -d "$1"; do sleep 0.02; done`,
+	// chain is a process that starts the next one and ends, and so on. A function that called itself would end with the shell's
+	// bound of that.
+	"chain": `trap "" TERM; test -d "$1" || exit 0; echo >>"$1/links"; sh "$1/chain" "$1" & exit 0`,
+}
+
+func newJob(t *testing.T) *job {
+	t.Helper()
+	for _, tool := range []string{"timeout", "setsid"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("needs ", tool)
+		}
+	}
+	j := &job{t, t.TempDir()}
+	for name, script := range scripts {
+		j.write(name, script)
+	}
+	t.Cleanup(func() {
+		for _, pid := range j.living() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return j
+}
+
+func (j *job) write(name, text string) {
+	j.t.Helper()
+	require.NoError(j.t, os.WriteFile(filepath.Join(j.dir, name), []byte(text), 0o644))
+}
+
+// run starts "redlock run FLAGS r -- sh -c SCRIPT" with the folder as $1.
+func (j *job) run(nodes string, flags []string, script string) *exec.Cmd {
+	j.t.Helper()
+	cmd := runs(j.t, nodes, flags, shell(script, j.dir)...)
+	return spawned(j.t, cmd) // without a pipe that a stray could keep open
+}
+
+func (j *job) appears(name string) {
+	j.t.Helper()
+	appears(j.t, filepath.Join(j.dir, name))
+}
+
+// pid is what a process of the job has written.
+func (j *job) pid(name string) (pid int) {
+	j.t.Helper()
+	j.appears(name)
+	data, err := os.ReadFile(filepath.Join(j.dir, name))
+	require.NoError(j.t, err)
+	_, err = fmt.Sscan(string(data), &pid)
+	require.NoError(j.t, err)
+	return pid
+}
+
+// left waits until those who leave are at work outside of the group.
+func (j *job) left() {
+	j.t.Helper()
+	for _, name := range []string{"timeout", "setsid"} {
+		j.pid(name + ".pid")
+		j.tick(name)
+	}
+	still := j.pid("still")
+	eventually(j.t, "it does not stop", func() bool { return strings.Contains(processState(still), ") T ") })
+}
+
+func (j *job) tick(name string) time.Time {
+	j.t.Helper()
+	var last time.Time
+	eventually(j.t, name+" does not tick", func() bool {
+		data, err := os.ReadFile(filepath.Join(j.dir, name))
+		lines := bytes.Split(data, []byte("\n"))
+		if err != nil || len(lines) < 2 {
+			return false
+		}
+		ns, err := strconv.ParseInt(string(lines[len(lines)-2]), 10, 64)
+		last = time.Unix(0, ns)
+		return err == nil
+	})
+	return last
+}
+
+// lastTick is when anybody last did something.
+func (j *job) lastTick() time.Time {
+	j.t.Helper()
+	timeout, setsid := j.tick("timeout"), j.tick("setsid")
+	if timeout.After(setsid) {
+		return timeout
+	}
+	return setsid
+}
+
+// requireStill asserts that nobody does anything any more.
+func (j *job) requireStill() {
+	j.t.Helper()
+	last := j.lastTick()
+	time.Sleep(100 * time.Millisecond)
+	require.Equal(j.t, last, j.lastTick(), "something goes on")
+}
+
+// requireDead waits until nobody is there.
+func (j *job) requireDead() {
+	j.t.Helper()
+	eventually(j.t, "somebody lives", func() bool { return len(j.living()) == 0 })
+}
+
+// requireNotWokenUp asserts that who stood still was killed as it stood.
+func (j *job) requireNotWokenUp() {
+	j.t.Helper()
+	require.False(j.t, exists(filepath.Join(j.dir, "went-on")))
+}
+
+// living are the processes that name the folder in their arguments, but for wrappers and guards.
+func (j *job) living() (pids []int) {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(j.t, err)
+	for _, path := range all {
+		arguments, _ := os.ReadFile(path)
+		if !bytes.Contains(arguments, []byte(j.dir)) || bytes.HasPrefix(arguments, []byte(buildDir)) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// processState is what /proc says of a process, or nothing.
+func processState(pid int) string {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return string(data)
+}
+
+// takeAway gives the lock to somebody else, so that it is lost at once.
+func takeAway(t *testing.T, servers []*redistest.Server) {
+	t.Helper()
+	for _, s := range servers {
+		_, err := s.Do("SET", "r", "another's")
+		require.NoError(t, err)
+	}
+}
+
+// When the lock cannot be renewed, those who have left the group are dead within its validity, too.
+func TestRunOfALostLockCatchesStrays_R13(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	j := newJob(t)
+	const ttl = 10 * time.Second
+	cmd := j.run(nodes, []string{"--ttl", ttl.String(), "--kill-after=300ms"}, `sh "$1/deep" "$1"; true`)
+	j.left()
+	for _, s := range servers {
+		require.NoError(t, s.Stop())
+	}
+	stopped := time.Now()
+	require.Equal(t, exitLost, await(t, cmd))
+	j.requireStill()
+	require.Less(t, j.lastTick(), stopped.Add(ttl-ttl/100), "it worked unlocked")
+	j.requireDead()
+}
+
+// The guard catches them where the wrapper is killed …
+func TestRunThatIsKilledCatchesStrays(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	j := newJob(t)
+	cmd := j.run(nodes, nil, `sh "$1/deep" "$1"; true`)
+	j.left()
+	require.NoError(t, cmd.Process.Kill())
+	require.Equal(t, 137, await(t, cmd))
+	j.requireDead()
+	j.requireNotWokenUp()
+}
+
+// … and where it stands still.
+func TestRunWithAStoppedWrapperCatchesStrays_R15(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	j := newJob(t)
+	const ttl = 10 * time.Second
+	cmd := j.run(nodes, []string{"--ttl", ttl.String()}, `sh "$1/deep" "$1"; true`)
+	j.left()
+	require.NoError(t, redistest.StopProcess(cmd.Process))
+	stopped := time.Now()
+	time.Sleep(time.Until(stopped.Add(ttl))) // what was last renewed before the stop is over
+	j.requireStill()
+	require.Less(t, j.lastTick(), stopped.Add(ttl-ttl/100), "it worked unlocked")
+	j.requireDead()
+	j.requireNotWokenUp()
+	require.NoError(t, redistest.ContinueProcess(cmd.Process))
+	require.Equal(t, exitLost, await(t, cmd))
+}
+
+func TestRunThatTakesTooLongCatchesStrays(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	j := newJob(t)
+	cmd := j.run(nodes, []string{"--max-hold=5s", "--kill-after=100ms"}, `sh "$1/deep" "$1"; true`)
+	require.Equal(t, exitTooLong, await(t, cmd))
+	j.requireDead()
+}
+
+// Who has left the group is asked first, too, also where it stands still, and is killed when the command has ended.
+func TestStraysOfALostLockAreAskedFirst(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	j := newJob(t)
+	j.write("tidy", `trap 'touch "$1/tidied"; exit' TERM; echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; kill -STOP $$
+while test -d "$1"; do sleep 0.02; done`)
+	cmd := j.run(nodes, []string{"--ttl=1m", "--kill-after=20s"}, `trap : TERM; setsid sh "$1/tidy" "$1" & sh "$1/leave" "$1"
+while test -d "$1" && ! test -e "$1/tidied"; do sleep 0.02; done; exit 9`)
+	j.left()
+	pid := j.pid("pid")
+	eventually(t, "it does not stop", func() bool { return strings.Contains(processState(pid), ") T ") })
+	takeAway(t, servers)
+	require.Equal(t, exitLost, await(t, cmd))
+	require.True(t, exists(filepath.Join(j.dir, "tidied")))
+	j.requireDead()
+}
+
+// A signal that is forwarded is the group's, and what a command that ended by itself leaves behind is left alone, mark or not.
+func TestRunLeavesStraysOfACommandThatEndedAlone(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
+	j := newJob(t)
+	j.write("stray", `trap 'touch "$1/asked"' TERM INT USR1; echo $$ >"$1/stray.pid.new"; mv "$1/stray.pid.new" "$1/stray.pid"
+while test -d "$1"; do sleep 0.02; done`)
+	cmd := j.run(nodes, nil, `setsid sh "$1/stray" "$1" & trap 'touch "$1/USR1"' USR1; trap 'exit 9' TERM; while test -d "$1"; do sleep 0.02; done`)
+	stray := j.pid("stray.pid")
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", stray))
+	require.NoError(t, err)
+	require.True(t, strings.Contains(string(environ), markVariable+"="), "it is not marked") // an environment is not shown
+	require.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
+	j.appears("USR1")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 9, await(t, cmd))
+	require.Equal(t, redlock.StateFree, state(t, c))
+	time.Sleep(100 * time.Millisecond)
+	require.Equal(t, []int{stray}, j.living())
+	require.False(t, exists(filepath.Join(j.dir, "asked")))
+}
+
+// Whoever has no mark is nobody's stray, whatever else he has in common with those that are killed.
+func TestRunOfALostLockLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	j := newJob(t)
+	plain := sleeps(t, os.Environ()...)
+	stranger := sleeps(t, append(os.Environ(), markVariable+"="+newID())...)
+	cmd := j.run(nodes, []string{"--ttl=6s", "--kill-after=100ms"},
+		`env -u `+markVariable+` setsid sh "$1/tick" "$1" unmarked & sh "$1/leave" "$1"; sh "$1/wait" "$1"`)
+	j.left()
+	unmarked := j.pid("unmarked.pid")
+	takeAway(t, servers)
+	require.Equal(t, exitLost, await(t, cmd))
+	eventually(t, "a stray lives", func() bool { return len(j.living()) == 1 })
+	require.Contains(t, j.living(), unmarked)
+	require.True(t, plain.lives())
+	require.True(t, stranger.lives())
+}
+
+// A process that starts another one and ends, and that one as well, is not outrun by starting.
+func TestRunOfALostLockCatchesChains(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	j := newJob(t)
+	cmd := j.run(nodes, []string{"--ttl=20s", "--kill-after=0s"},
+		`i=0; while test $i -lt 10; do setsid sh "$1/chain" "$1" & i=$((i+1)); done; sh "$1/wait" "$1"`)
+	links := func() int64 {
+		info, err := os.Stat(filepath.Join(j.dir, "links"))
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	eventually(t, "they do not run", func() bool { return links() > 100 })
+	takeAway(t, servers)
+	require.Equal(t, exitLost, await(t, cmd))
+	last := links()
+	time.Sleep(100 * time.Millisecond)
+	require.Equal(t, last, links(), "a chain goes on")
+	j.requireDead()
+}

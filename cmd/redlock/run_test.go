@@ -1,0 +1,580 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// runs prepares "redlock run FLAGS r -- command".
+func runs(t *testing.T, nodes string, flags []string, command ...string) *exec.Cmd {
+	t.Helper()
+	args := append([]string{"run", nodes}, flags...)
+	return program(t, append(append(args, "r", "--"), command...)...)
+}
+
+// shell is a command for runs.
+func shell(script string, args ...string) []string {
+	return append([]string{"sh", "-c", script, "sh"}, args...)
+}
+
+// spawned starts a prepared process, which dies with the test's.
+func spawned(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	require.NoError(t, redistest.Spawn(cmd))
+	return cmd
+}
+
+// appears waits for a file that a command writes.
+func appears(t *testing.T, path string) {
+	t.Helper()
+	eventually(t, "no "+filepath.Base(path), func() bool { return exists(path) })
+}
+
+func TestRunPassesOnExitCodes(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
+	for _, test := range []struct {
+		name    string
+		command []string
+		code    int
+	}{
+		{"success", shell("exit 0"), 0},
+		{"failure", shell("exit 7"), 7},
+		{"one of ours", shell("exit 75"), 75},
+		{"terminated", shell("kill -TERM $$"), 143},
+		{"killed", shell("kill -KILL $$"), 137},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := finish(t, runs(t, nodes, []string{"-n"}, test.command...))
+			require.Equal(t, result{code: test.code}, r)
+			require.Equal(t, redlock.StateFree, state(t, c), "it is released")
+		})
+	}
+}
+
+// What cannot be run is found out before anything is locked.
+func TestRunOfWhatCannotBeRun(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	dir := t.TempDir()
+	plain, broken := filepath.Join(dir, "plain"), filepath.Join(dir, "broken")
+	require.NoError(t, os.WriteFile(plain, nil, 0o644))
+	require.NoError(t, os.WriteFile(broken, []byte("#!/there/is/no/such/interpreter\n"), 0o755))
+	for _, test := range []struct {
+		command string
+		code    int
+		late    bool // only the start shows it
+	}{
+		{"there-is-no-such-command", exitNotFound, false},
+		{filepath.Join(dir, "nothing"), exitNotFound, false},
+		{plain, exitNotExecutable, false},
+		{dir, exitNotExecutable, false},
+		{broken, exitNotFound, true},
+	} {
+		r := finish(t, runs(t, nodes, nil, test.command))
+		require.Equal(t, test.code, r.code, r.stderr)
+		require.NotEmpty(t, r.stderr)
+		if !test.late {
+			// Even where no master is there.
+			r = finish(t, runs(t, "--nodes=unix:///nowhere", nil, test.command))
+			require.Equal(t, test.code, r.code, r.stderr)
+		}
+	}
+	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+}
+
+func TestRunGivesTheCommandItsEnvironment(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	cmd := runs(t, nodes, []string{"--ttl=20s"}, shell(`echo "$REDLOCK_RESOURCE"; echo "$REDLOCK_UNTIL"; echo "$OTHER"`)...)
+	cmd.Env = append(os.Environ(), "OTHER=kept")
+	before := time.Now()
+	r := finish(t, cmd)
+	require.Equal(t, 0, r.code, r.stderr)
+	lines := strings.Split(r.stdout, "\n")
+	require.Len(t, lines, 4)
+	require.Equal(t, "r", lines[0])
+	require.Equal(t, "kept", lines[2])
+	until, err := time.Parse(time.RFC3339Nano, lines[1])
+	require.NoError(t, err)
+	require.Greater(t, until, before.Add(15*time.Second))
+	require.Less(t, until, time.Now().Add(20*time.Second))
+}
+
+// One lock under another: the inner command knows the inner one.
+func TestRunWithinRun(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	outer := runs(t, nodes, nil, binary(t), "run", nodes, "inner", "--", "env")
+	r := finish(t, outer)
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Contains(t, r.stdout, "REDLOCK_RESOURCE=inner\n")
+	require.Equal(t, 1, strings.Count(r.stdout, "REDLOCK_RESOURCE="))
+	require.Equal(t, 1, strings.Count(r.stdout, "REDLOCK_UNTIL="))
+}
+
+// A standard error that nobody reads is no reason to let a command work on.
+func TestRunWhoseMessagesNobodyReads(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close()
+	defer write.Close()
+	require.NoError(t, write.SetWriteDeadline(time.Now().Add(time.Second)))
+	for err == nil { // until it is full
+		_, err = write.Write(make([]byte, 4096))
+	}
+	cmd := runs(t, nodes, []string{"--max-hold=300ms", "--kill-after=100ms"}, shell("trap '' TERM; while :; do sleep 0.02; done")...)
+	cmd.Stderr = write
+	spawned(t, cmd)
+	require.Equal(t, exitTooLong, await(t, cmd))
+}
+
+// Every byte of standard input and output is the command's own.
+func TestRunLeavesInputAndOutputAlone(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	data := make([]byte, 1<<20)
+	random := rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(data)
+	cmd := runs(t, nodes, nil, "cat")
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(data), &out
+	r := finish(t, cmd)
+	require.Equal(t, 0, r.code, r.stderr)
+	require.Equal(t, sha256.Sum256(data), sha256.Sum256(out.Bytes()))
+
+	r = finish(t, runs(t, nodes, nil, shell("echo out; echo err >&2")...))
+	require.Equal(t, result{0, "out\n", "err\n"}, r)
+}
+
+// A command must not find signals ignored that we ignore: "yes | head" would never end.
+func TestRunLeavesSignalDispositionsAlone(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("needs /proc")
+	}
+	_, nodes := masters(t, 3)
+	script := []string{"grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"}
+	plain, err := exec.Command(script[0], script[1:]...).Output()
+	require.NoError(t, err)
+	r := finish(t, runs(t, nodes, nil, script...))
+	require.Equal(t, string(plain), r.stdout)
+}
+
+func TestRunWhereTheLockIsHeld(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	lock, err := client(t, servers).TryAcquire(context.Background(), "r", time.Minute)
+	require.NoError(t, err)
+	never := filepath.Join(t.TempDir(), "never")
+	for _, flags := range [][]string{{"-n"}, {"-w", "200ms"}, {"-w", "0s"}} {
+		r := finish(t, runs(t, nodes, flags, "touch", never))
+		require.Equal(t, result{exitHeld, "", "redlock: resource is held\n"}, r, flags)
+	}
+	r := finish(t, runs(t, nodes, []string{"-nq", "-E", "3"}, "touch", never))
+	require.Equal(t, result{code: 3}, r)
+
+	cmd := runs(t, nodes, []string{"-w", "1m"}, "echo", "mine")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	spawned(t, cmd)
+	time.Sleep(200 * time.Millisecond) // it makes no difference if it has not begun to wait yet
+	require.NoError(t, lock.Release(context.Background()))
+	require.Equal(t, 0, await(t, cmd))
+	require.Equal(t, "mine\n", out.String())
+	require.False(t, exists(never))
+}
+
+// A signal ends the wait, and nothing is left of it.
+func TestRunInterruptedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
+	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
+	require.NoError(t, err)
+	cmd := spawned(t, runs(t, nodes, nil, "true"))
+	eventually(t, "it does not ask", func() bool {
+		clients, err := servers[0].Do("CLIENT", "LIST")
+		require.NoError(t, err)
+		return strings.Contains(clients.(string), "name=redlock")
+	})
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 143, await(t, cmd))
+	require.NoError(t, lock.Release(context.Background()))
+	require.Equal(t, redlock.StateFree, state(t, c))
+}
+
+func TestRunWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	for _, s := range servers[1:] {
+		require.NoError(t, s.Kill())
+	}
+	for _, flags := range [][]string{{"-n"}, {"-w", "1m"}, {}} {
+		r := finish(t, runs(t, nodes, append(flags, "--timeout=200ms"), "true"))
+		require.Equal(t, exitNoQuorum, r.code, r.stderr)
+		require.Contains(t, r.stderr, "no quorum")
+	}
+}
+
+func TestRunKeepsTheLockForMinHold(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
+	r := finish(t, runs(t, nodes, []string{"--min-hold=20s"}, "true"))
+	require.Equal(t, 0, r.code, r.stderr)
+	all, err := c.Inspect(context.Background(), "r")
+	require.NoError(t, err)
+	require.Equal(t, redlock.StateHeld, all.State)
+	require.LessOrEqual(t, all.TTL, 21*time.Second, "and no longer")
+	r = finish(t, runs(t, nodes, []string{"-n"}, "true"))
+	require.Equal(t, exitHeld, r.code)
+}
+
+func TestRunStopsACommandAfterMaxHold(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	r := finish(t, runs(t, nodes, []string{"--max-hold=300ms"}, "sleep", "1000"))
+	require.Equal(t, exitTooLong, r.code)
+	require.Contains(t, r.stderr, "--max-hold was reached")
+	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	// One who does not listen is killed.
+	r = finish(t, runs(t, nodes, []string{"--max-hold=300ms", "--kill-after=100ms"}, shell("trap '' TERM; sleep 1000 & wait; sleep 1000")...))
+	require.Equal(t, exitTooLong, r.code)
+}
+
+// The command gets what its wrapper gets, is waited for, and then the lock is released.
+func TestRunForwardsSignals(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
+	dir := t.TempDir()
+	const script = `cd "$1"
+for s in INT HUP QUIT USR1 USR2 WINCH; do trap "touch $s" $s; done
+trap 'touch TERM; exit 9' TERM
+touch ready
+while :; do sleep 0.02; done`
+	cmd := spawned(t, runs(t, nodes, nil, shell(script, dir)...))
+	appears(t, filepath.Join(dir, "ready"))
+	for _, s := range []struct {
+		name   string
+		signal syscall.Signal
+	}{
+		{"INT", syscall.SIGINT}, {"HUP", syscall.SIGHUP}, {"QUIT", syscall.SIGQUIT}, {"USR1", syscall.SIGUSR1},
+		{"USR2", syscall.SIGUSR2}, {"WINCH", syscall.SIGWINCH},
+	} {
+		if signal.Ignored(s.signal) {
+			continue // as under nohup: then it is so for all that we start
+		}
+		require.NoError(t, cmd.Process.Signal(s.signal))
+		appears(t, filepath.Join(dir, s.name))
+	}
+	require.Equal(t, redlock.StateHeld, state(t, c))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 9, await(t, cmd))
+	require.True(t, exists(filepath.Join(dir, "TERM")))
+	require.Equal(t, redlock.StateFree, state(t, c))
+}
+
+// ticking is a script that appends the time in nanoseconds to a file every few milliseconds, in a grandchild that does not care
+// for TERM, either. It ends with the test's directory, also where the program under test fails to end it.
+const ticking = `trap '' TERM
+(trap '' TERM; while test -d "$1"; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
+touch "$1/ready"
+wait
+while test -d "$1"; do wait; done`
+
+// ticks waits for the first time that a ticking command wrote.
+func ticks(t *testing.T, dir string) {
+	t.Helper()
+	eventually(t, "it does not tick", func() bool {
+		data, err := os.ReadFile(filepath.Join(dir, "ticks"))
+		return err == nil && bytes.Contains(data, []byte("\n"))
+	})
+}
+
+// lastTick is when a ticking command last did something.
+func lastTick(t *testing.T, dir string) time.Time {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "ticks"))
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	var ns int64
+	_, err = fmt.Sscan(lines[len(lines)-1], &ns)
+	require.NoError(t, err)
+	return time.Unix(0, ns)
+}
+
+// requireStill asserts that nothing ticks any more. The file may still grow by what was at the point of being written when its
+// writer was killed: what is written counts by the time that stands there.
+func requireStill(t *testing.T, dir string) {
+	t.Helper()
+	now := time.Now()
+	time.Sleep(100 * time.Millisecond)
+	require.False(t, lastTick(t, dir).After(now), "something goes on")
+}
+
+// A command whose lock cannot be renewed is dead before the validity has ended, grandchildren and all, by its own clock. When the
+// servers stop, the last renewal was at that time at the latest.
+func TestRunOfALostLockEndsWithinItsValidity_R13(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	dir := t.TempDir()
+	const ttl = 10 * time.Second
+	cmd := runs(t, nodes, []string{"--ttl", ttl.String(), "--kill-after=300ms"}, shell(ticking, dir)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	spawned(t, cmd)
+	ticks(t, dir)
+	for _, s := range servers {
+		require.NoError(t, s.Stop())
+	}
+	stopped := time.Now()
+	require.Equal(t, exitLost, await(t, cmd), stderr.String())
+	requireStill(t, dir)
+	require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
+	require.Contains(t, stderr.String(), "stopping the command")
+}
+
+// One who listens to TERM has the time to clean up. What he leaves running is killed then, and the exit code tells who waits.
+func TestRunOfALostLockAsksFirst(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	dir := t.TempDir()
+	cmd := spawned(t, runs(t, nodes, []string{"--ttl=9s"},
+		shell(`(trap '' TERM; while :; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
+trap 'touch "$1/cleaned"; exit 0' TERM; while :; do sleep 0.02; done`, dir)...))
+	ticks(t, dir)
+	for _, s := range servers {
+		require.NoError(t, s.Stop())
+	}
+	require.Equal(t, exitLost, await(t, cmd))
+	require.True(t, exists(filepath.Join(dir, "cleaned")))
+	requireStill(t, dir)
+}
+
+// A lock that the masters say is somebody else's is lost at once, long before its validity would end.
+func TestRunOfALockThatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	dir := t.TempDir()
+	cmd := runs(t, nodes, []string{"--ttl=6s", "--kill-after=100ms"}, shell(ticking, dir)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	spawned(t, cmd)
+	ticks(t, dir)
+	for _, s := range servers {
+		_, err := s.Do("SET", "r", "another's")
+		require.NoError(t, err)
+	}
+	require.Equal(t, exitLost, await(t, cmd))
+	requireStill(t, dir)
+	require.Contains(t, stderr.String(), "it is not ours any more")
+}
+
+// With a stopped wrapper nobody renews. Its guard ends the command in time; the wrapper tells when it goes on.
+func TestRunWithAStoppedWrapperEndsWithinTheValidity_R15(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	const ttl = 10 * time.Second
+	cmd := spawned(t, runs(t, nodes, []string{"--ttl", ttl.String()}, shell(ticking, dir)...))
+	ticks(t, dir)
+	require.NoError(t, redistest.StopProcess(cmd.Process))
+	stopped := time.Now()
+	time.Sleep(time.Until(stopped.Add(ttl))) // what was last renewed before the stop is over
+	requireStill(t, dir)
+	require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
+	require.NoError(t, redistest.ContinueProcess(cmd.Process))
+	require.Equal(t, exitLost, await(t, cmd))
+}
+
+// All may be stopped together, guard included: what goes on too late is killed then, before it can do anything.
+func TestRunThatIsContinuedTooLateIsKilled_R15(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	const ttl = 3 * time.Second // so that a busy machine stops all of them before the lock is lost for another reason
+	cmd := spawned(t, runs(t, nodes, []string{"--ttl", ttl.String()},
+		shell(`echo $$ >"$1/pid"; while :; do date +%s%N >>"$1/ticks"; done`, dir)...))
+	ticks(t, dir)
+	group := groupOf(t, dir)
+	require.NoError(t, redistest.StopProcess(cmd.Process))
+	require.NoError(t, syscall.Kill(-group, syscall.SIGSTOP))
+	time.Sleep(ttl)
+	require.True(t, alive(group), "nobody was there to kill it")
+	last := lastTick(t, dir)
+	require.NoError(t, redistest.ContinueProcess(cmd.Process))
+	require.Equal(t, exitLost, await(t, cmd))
+	eventually(t, "the group is there", func() bool { return !alive(group) })
+	require.Equal(t, last, lastTick(t, dir), "it went on")
+}
+
+// groupOf is the process group of a command that wrote its pid.
+func groupOf(t *testing.T, dir string) int {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "pid"))
+	require.NoError(t, err)
+	var pid int
+	_, err = fmt.Sscan(string(data), &pid)
+	require.NoError(t, err)
+	group, err := syscall.Getpgid(pid)
+	require.NoError(t, err)
+	return group
+}
+
+// alive tells whether a process group has anybody in it.
+func alive(group int) bool { return syscall.Kill(-group, 0) == nil }
+
+// A wrapper that is killed leaves neither the command behind nor what that has started.
+func TestRunThatIsKilledLeavesNoCommandBehind(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	cmd := spawned(t, runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; `+ticking, dir)...))
+	ticks(t, dir)
+	group := groupOf(t, dir)
+	require.NoError(t, cmd.Process.Kill())
+	require.Equal(t, 137, await(t, cmd))
+	eventually(t, "the group is there", func() bool { return !alive(group) })
+	requireStill(t, dir)
+}
+
+// The same while it stands still, which a pipe's end does not wake.
+func TestRunThatIsKilledWithAStoppedCommand(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	cmd := spawned(t, runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; kill -STOP $$; touch "$1/went-on"; sleep 1000`, dir)...))
+	appears(t, filepath.Join(dir, "pid"))
+	group := groupOf(t, dir)
+	require.NoError(t, cmd.Process.Kill())
+	require.Equal(t, 137, await(t, cmd))
+	eventually(t, "the group is there", func() bool { return !alive(group) })
+	require.False(t, exists(filepath.Join(dir, "went-on")))
+}
+
+// Without its guard a command goes on under its lock, and who reads what is printed knows.
+func TestRunWhoseGuardDies(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	cmd := runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; while ! test -e "$1/end"; do sleep 0.02; done`, dir)...)
+	stderr := &lockedBuffer{}
+	cmd.Stderr = stderr
+	spawned(t, cmd)
+	appears(t, filepath.Join(dir, "pid"))
+	require.NoError(t, syscall.Kill(groupOf(t, dir), syscall.SIGKILL)) // the guard leads the group
+	eventually(t, "it is not told", func() bool { return strings.Contains(stderr.String(), "the guard has died") })
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o644))
+	require.Equal(t, 0, await(t, cmd))
+}
+
+// What a command starts in the background is not waited for, and left alone.
+func TestRunLeavesTheBackgroundAlone(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	cmd := runs(t, nodes, nil, shell(`(sleep 1000 >/dev/null 2>&1 & echo $! >"$1/pid")`, dir)...)
+	require.Equal(t, 0, finish(t, cmd).code)
+	var pid int
+	data, err := os.ReadFile(filepath.Join(dir, "pid"))
+	require.NoError(t, err)
+	_, err = fmt.Sscan(string(data), &pid)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), "it is there, until now")
+}
+
+// Commands as timeout and setsid lead a group of their own, and are stopped with all that is in it nevertheless.
+func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
+	t.Parallel()
+	for _, leave := range []string{"timeout", "setsid"} {
+		if _, err := exec.LookPath(leave); err != nil {
+			t.Skip("needs ", leave)
+		}
+	}
+	_, nodes := masters(t, 3)
+	const ttl = 10 * time.Second // with a shorter one the guard's margin is less than a busy machine may keep it waiting
+	for _, leave := range [][]string{{"timeout", "1000"}, {"setsid"}} {
+		start := func(t *testing.T, flags ...string) (cmd *exec.Cmd, dir string) {
+			dir = t.TempDir()
+			args := append([]string{"run", nodes, "--ttl", ttl.String(), "--kill-after=100ms"}, flags...)
+			args = append(append(append(args, t.Name(), "--"), leave...), shell(ticking, dir)...)
+			cmd = spawned(t, program(t, args...))
+			ticks(t, dir)
+			return cmd, dir
+		}
+		t.Run(leave[0]+" that takes too long", func(t *testing.T) {
+			cmd, dir := start(t, "--max-hold=1s")
+			require.Equal(t, exitTooLong, await(t, cmd))
+			requireStill(t, dir)
+		})
+		t.Run(leave[0]+" of a wrapper that is killed", func(t *testing.T) {
+			cmd, dir := start(t)
+			require.NoError(t, cmd.Process.Kill())
+			require.Equal(t, 137, await(t, cmd))
+			eventually(t, "it goes on", func() bool {
+				last := lastTick(t, dir)
+				time.Sleep(100 * time.Millisecond)
+				return last.Equal(lastTick(t, dir))
+			})
+		})
+		t.Run(leave[0]+" of a wrapper that is stopped", func(t *testing.T) {
+			cmd, dir := start(t)
+			require.NoError(t, redistest.StopProcess(cmd.Process))
+			stopped := time.Now()
+			time.Sleep(time.Until(stopped.Add(ttl)))
+			requireStill(t, dir)
+			require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
+			require.NoError(t, redistest.ContinueProcess(cmd.Process))
+			require.Equal(t, exitLost, await(t, cmd))
+		})
+	}
+}
+
+// A lock that is lost before the command begins is none to begin with.
+func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
+	t.Parallel()
+	_, err := build()
+	require.NoError(t, err)
+	servers, _ := masters(t, 3)
+	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Second})
+	require.NoError(t, err)
+	for _, s := range servers {
+		_, err := s.Do("SET", "r", "another's")
+		require.NoError(t, err)
+	}
+	<-hold.Context().Done()
+	never := filepath.Join(t.TempDir(), "never")
+	c := &runCommand{Command: []string{"touch", never}, Resource: "r", lifetime: lifetime{time.Second}}
+	p := &process{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, signals: make(chan os.Signal, 64)}
+	path, err := look("touch")
+	require.NoError(t, err)
+	g, err := c.startGuard(p)
+	require.NoError(t, err)
+	defer g.end()
+	end, err := c.supervise(p, hold, path, g)
+	require.Equal(t, exitLost, exitCode(c.verdict(p, hold, end, err)))
+	require.False(t, exists(never))
+}

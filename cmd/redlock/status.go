@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// statusCommand shows who holds a resource.
+type statusCommand struct {
+	watching
+	Resource string `arg:"" help:"What is locked: 1 to 1,024 bytes."`
+}
+
+// Help is what --help shows below the first line.
+func (*statusCommand) Help() string {
+	return `Each master is asked for the resource's key. A holder is shown by its fingerprint, from which nobody can make the token; it is the one of redlock.Token.Fingerprint. The verdict is one of
+
+    held      a quorum of masters has one holder's key
+    free      a quorum has no key: an attempt now would get the lock
+    remains   neither, and nobody can hold it, whatever the missing answers are: remains of failed attempts, several clients that ask
+              right now, or keys that are no locks
+    unclear   the masters that did not answer decide whether it is held
+    unknown   less than a quorum answered
+
+What is shown may be over when it is read; only a lock is a promise. Nothing is changed, and --max-ttl makes no difference.
+
+Exit code: 0 whatever is shown, 69 for unknown. With --watch an interrupt ends with 0.
+
+Examples:
+
+    redlock status nightly
+    redlock status --watch nightly
+    redlock status --json nightly | jq -r .verdict
+`
+}
+
+// Run is the command.
+func (c *statusCommand) Run(p *process, d *deployment) error {
+	ctx, stop := p.interruptible(context.Background())
+	defer stop()
+	config, err := d.config(p)
+	if err != nil {
+		return err
+	}
+	// To look is no reason to keep seals or to quarantine anybody.
+	config.MaxTTL, config.Durable, config.NewDeployment = 0, nil, false
+	client, err := redlock.New(config)
+	if err != nil {
+		return err
+	}
+	defer shut(client)
+	d.settle(ctx, client, time.Second)
+	place := screenOf(p.stdout)
+	return c.show(ctx, p, func(ctx context.Context) (view, error) {
+		found, err := client.Inspect(ctx, c.Resource)
+		if errors.Is(err, redlock.ErrResource) {
+			return view{}, err
+		}
+		return statusView(place, found, err), err
+	})
+}
+
+// A verdict is what the nodes' answers come to, in a word.
+type verdict string
+
+const (
+	verdictHeld    verdict = "held"
+	verdictFree    verdict = "free"
+	verdictRemains verdict = "remains"
+	verdictUnclear verdict = "unclear"
+	verdictUnknown verdict = "unknown"
+)
+
+// judge finds the verdict. An unclear state is remains where no holder can have a quorum, whatever is not known.
+func judge(found redlock.Inspection) verdict {
+	missing, most := 0, 0
+	holders := make(map[string]int)
+	for _, n := range found.Nodes {
+		switch {
+		case n.Err != nil:
+			missing++
+		case n.Holder != "":
+			holders[n.Holder]++
+			most = max(most, holders[n.Holder])
+		}
+	}
+	quorum := len(found.Nodes)/2 + 1
+	switch {
+	case len(found.Nodes)-missing < quorum:
+		return verdictUnknown
+	case found.State == redlock.StateHeld:
+		return verdictHeld
+	case found.State == redlock.StateFree:
+		return verdictFree
+	case most+missing >= quorum:
+		return verdictUnclear
+	default:
+		return verdictRemains
+	}
+}
+
+// nodeReport is what one node says of a resource, for programs.
+type nodeReport struct {
+	Addr    string   `json:"addr"`
+	Holder  string   `json:"holder,omitempty"`
+	Foreign bool     `json:"foreign,omitempty"` // the key holds no string
+	TTL     *float64 `json:"ttl_ms,omitempty"`  // -1 for a key that never expires
+	Error   string   `json:"error,omitempty"`
+}
+
+// statusReport is what the nodes say of a resource, for programs.
+type statusReport struct {
+	At       time.Time    `json:"at"`
+	Resource string       `json:"resource"`
+	Verdict  verdict      `json:"verdict"`
+	Holder   string       `json:"holder,omitempty"`
+	TTL      *float64     `json:"ttl_ms,omitempty"` // how long a quorum has the holder's key
+	Agree    int          `json:"agree"`
+	Quorum   int          `json:"quorum"`
+	Nodes    []nodeReport `json:"nodes"`
+	Error    string       `json:"error,omitempty"`
+}
+
+// statusView shows an inspection.
+func statusView(place screen, found redlock.Inspection, err error) view {
+	v := judge(found)
+	r := statusReport{
+		At: time.Now(), Resource: found.Resource, Verdict: v, Holder: found.Holder, Agree: found.Agree,
+		Quorum: len(found.Nodes)/2 + 1, TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
+	}
+	rows := [][]string{{"NODE", "HOLDER", "TTL"}}
+	for _, n := range found.Nodes {
+		r.Nodes = append(r.Nodes, nodeReport{
+			Addr: n.Addr, Holder: n.Holder, Foreign: n.Foreign, TTL: ttlNumber(n.TTL, n.Holder != "" || n.Foreign),
+			Error: errorText(n.Err),
+		})
+		rows = append(rows, []string{n.Addr, holderText(n), ttlText(n)})
+	}
+	line := fmt.Sprintf("%s: %s", quoted(found.Resource), verdictText(v, found))
+	head := fmt.Sprintf("%s: %s\n\n", quoted(found.Resource), paintVerdict(place, v, verdictText(v, found)))
+	return view{page: head + table(rows), line: line, json: r}
+}
+
+func paintVerdict(place screen, v verdict, text string) string {
+	switch v {
+	case verdictHeld, verdictFree:
+		return place.paint(green, text)
+	case verdictUnknown:
+		return place.paint(red, text)
+	default:
+		return place.paint(yellow, text)
+	}
+}
+
+// verdictText is the verdict in a sentence.
+func verdictText(v verdict, found redlock.Inspection) string {
+	n, keys, foreign, missing := len(found.Nodes), 0, 0, 0
+	for _, node := range found.Nodes {
+		switch {
+		case node.Err != nil:
+			missing++
+		case node.Foreign:
+			keys, foreign = keys+1, foreign+1
+		case node.Holder != "":
+			keys++
+		}
+	}
+	switch v {
+	case verdictHeld:
+		left := "for ever: somebody set its keys by hand"
+		if found.TTL != redlock.NoExpiry {
+			left = "for " + found.TTL.Round(time.Millisecond).String() + " unless it is extended or released"
+		}
+		return fmt.Sprintf("held by %s on %d of %s, %s", found.Holder, found.Agree, count(n, "node"), left)
+	case verdictFree:
+		if keys > 0 {
+			return fmt.Sprintf("free on %d of %s, with remains on %d", found.Agree, count(n, "node"), keys)
+		}
+		return fmt.Sprintf("free on %d of %s", found.Agree, count(n, "node"))
+	case verdictRemains:
+		if foreign > 0 {
+			return fmt.Sprintf("keys on %d of %s, %d of them no locks: these have to be removed", keys, count(n, "node"), foreign)
+		}
+		return fmt.Sprintf("remains of failed attempts on %d of %s, or several clients are asking", keys, count(n, "node"))
+	case verdictUnclear:
+		return fmt.Sprintf("unclear: keys on %d of %s, and no answer of %d", keys, count(n, "node"), missing)
+	default:
+		return fmt.Sprintf("unknown: no answer of %d of %s", missing, count(n, "node"))
+	}
+}
+
+func holderText(n redlock.InspectedNode) string {
+	switch {
+	case n.Err != nil:
+		return n.Err.Error()
+	case n.Foreign:
+		return "a key that is no lock"
+	default:
+		return n.Holder
+	}
+}
+
+func ttlText(n redlock.InspectedNode) string {
+	switch {
+	case n.Err != nil || n.Holder == "" && !n.Foreign:
+		return ""
+	case n.TTL == redlock.NoExpiry:
+		return "none"
+	default:
+		return n.TTL.String()
+	}
+}
+
+// ttlNumber is a TTL for programs: nothing where there is no key, -1 where there is no TTL.
+func ttlNumber(ttl time.Duration, key bool) *float64 {
+	if !key {
+		return nil
+	}
+	ms := milliseconds(ttl)
+	if ttl == redlock.NoExpiry {
+		ms = -1
+	}
+	return &ms
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return plain(err.Error())
+}
+
+// quoted is a name that a user gave, for people.
+func quoted(name string) string { return `"` + strings.ReplaceAll(plain(name), `"`, `\"`) + `"` }

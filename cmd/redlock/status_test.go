@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// statusOf asks for the status of a resource as a program would.
+func statusOf(t *testing.T, nodes, resource string, code int) statusReport {
+	t.Helper()
+	got := within("status", nodes, "--json", resource)
+	require.Equal(t, code, got.code, got)
+	var r statusReport
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
+	return r
+}
+
+func TestStatus(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers, nodes := masters(t, 3)
+
+	r := statusOf(t, nodes, "job", exitOK)
+	assert.Equal(t, verdictFree, r.Verdict)
+	assert.Equal(t, 3, r.Agree)
+	assert.Nil(t, r.TTL)
+	assert.Contains(t, within("status", nodes, "job").stdout, `"job": free on 3 of 3 nodes`)
+
+	c := opened(t, servers)
+	defer shut(c)
+	lock, err := c.TryAcquire(t.Context(), "job", time.Minute)
+	require.NoError(t, err)
+	// The last of the keys may be set after the lock was granted.
+	eventually(t, "a key on all nodes", func() bool { return statusOf(t, nodes, "job", exitOK).Agree == 3 })
+	r = statusOf(t, nodes, "job", exitOK)
+	assert.Equal(t, verdictHeld, r.Verdict)
+	assert.Equal(t, lock.Token().Fingerprint(), r.Holder)
+	assert.Equal(t, 2, r.Quorum)
+	require.NotNil(t, r.TTL)
+	assert.Greater(t, *r.TTL, 0.0)
+	assert.LessOrEqual(t, *r.TTL, 60_000.0)
+	for _, n := range r.Nodes {
+		assert.Equal(t, r.Holder, n.Holder)
+	}
+	text := within("status", nodes, "job").stdout
+	assert.Contains(t, text, `"job": held by `+r.Holder+" on 3 of 3 nodes, for ")
+	token := lock.Token()
+	assert.NotContains(t, text, string(token[:]), "R27")
+	require.NoError(t, lock.Release(t.Context()))
+	// So may the last of them be deleted after the release.
+	eventually(t, "no key on any node", func() bool {
+		r := statusOf(t, nodes, "job", exitOK)
+		return r.Verdict == verdictFree && r.Agree == 3
+	})
+
+	// What two clients that got in one another's way have left.
+	for i, value := range []string{"one", "another"} {
+		_, err := servers[i].Do("SET", "job", value, "PX", "600000")
+		require.NoError(t, err)
+	}
+	assert.Equal(t, verdictRemains, statusOf(t, nodes, "job", exitOK).Verdict)
+	assert.Contains(t, within("status", nodes, "job").stdout, "remains of failed attempts on 2 of 3 nodes")
+
+	_, err = servers[1].Do("DEL", "job")
+	require.NoError(t, err)
+	r = statusOf(t, nodes, "job", exitOK)
+	assert.Equal(t, verdictFree, r.Verdict)
+	assert.Equal(t, 2, r.Agree)
+	assert.Contains(t, within("status", nodes, "job").stdout, "free on 2 of 3 nodes, with remains on 1")
+
+	require.NoError(t, servers[2].Kill())
+	r = statusOf(t, nodes, "job", exitOK)
+	assert.Equal(t, verdictUnclear, r.Verdict, "the one that is away may hold the key")
+	assert.NotEmpty(t, r.Nodes[2].Error)
+	require.NoError(t, servers[1].Kill())
+	r = statusOf(t, nodes, "job", exitNoQuorum)
+	assert.Equal(t, verdictUnknown, r.Verdict)
+	assert.NotEmpty(t, r.Error)
+}
+
+func TestStatusOfStrangeKeys(t *testing.T) {
+	servers, nodes := masters(t, 1)
+	_, err := servers[0].Do("SET", "app:job", "somebody")
+	require.NoError(t, err)
+	got := within("status", nodes, "--prefix=app:", "job")
+	assert.Equal(t, exitOK, got.code)
+	assert.Contains(t, got.stdout, "for ever")
+	assert.Contains(t, got.stdout, "none")
+	assert.NotContains(t, strings.ReplaceAll(got.stdout, "somebody set", ""), "somebody", "R27")
+	_, err = servers[0].Do("LPUSH", "list", "x")
+	require.NoError(t, err)
+	got = within("status", nodes, "list")
+	assert.Contains(t, got.stdout, "a key that is no lock")
+	assert.Contains(t, got.stdout, "keys on 1 of 1 node, 1 of them no locks: these have to be removed")
+
+	got = within("status", nodes, "\x1b[2J\u202eevil\n")
+	assert.Equal(t, exitOK, got.code)
+	assert.Contains(t, got.stdout, `"?[2J?evil?": free`)
+	assert.NotContains(t, got.stdout, "\x1b")
+	assert.Equal(t, exitUsage, within("status", nodes, strings.Repeat("x", 1025)).code)
+	assert.Equal(t, exitUsage, within("status", nodes, "--watch", strings.Repeat("x", 1025)).code, "it does not wait for that to change")
+	assert.Equal(t, exitUsage, within("status", nodes, "--every=1ms", "x").code)
+}
+
+func TestVerdicts(t *testing.T) {
+	down := redlock.InspectedNode{Err: errors.New("down")}
+	free := redlock.InspectedNode{}
+	held := func(by string) redlock.InspectedNode { return redlock.InspectedNode{Holder: by} }
+	for _, c := range []struct {
+		state redlock.LockState
+		nodes []redlock.InspectedNode
+		want  verdict
+	}{
+		{redlock.StateHeld, []redlock.InspectedNode{held("a"), held("a"), free}, verdictHeld},
+		{redlock.StateFree, []redlock.InspectedNode{free, free, held("a")}, verdictFree},
+		{redlock.StateUnclear, []redlock.InspectedNode{free, held("a"), held("b")}, verdictRemains},
+		{redlock.StateUnclear, []redlock.InspectedNode{free, held("a"), down}, verdictUnclear},
+		{redlock.StateUnclear, []redlock.InspectedNode{free, held("a"), held("b"), down, free}, verdictRemains},
+		{redlock.StateUnclear, []redlock.InspectedNode{free, held("a"), held("a"), down, free}, verdictUnclear},
+		{redlock.StateUnclear, []redlock.InspectedNode{free, free, down, down}, verdictUnknown},
+		{redlock.StateUnclear, []redlock.InspectedNode{down}, verdictUnknown},
+	} {
+		assert.Equal(t, c.want, judge(redlock.Inspection{State: c.state, Nodes: c.nodes}), "%v", c.nodes)
+	}
+}
+
+// A watch that goes to a file or a pipe is plain lines. It sees changes, outlives a lost quorum, and an interrupt ends it well.
+func TestStatusWatch(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 1)
+	cmd := program(t, "status", nodes, "--watch", "--every=100ms", "job")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, redistest.Spawn(cmd))
+	lines := bufio.NewScanner(out)
+	until := func(what string) {
+		t.Helper()
+		for lines.Scan() {
+			assert.NotContains(t, lines.Text(), "\x1b")
+			if strings.Contains(lines.Text(), what) {
+				return
+			}
+		}
+		require.FailNow(t, "it ended", "before it said %q", what)
+	}
+	until(`"job": free`)
+	c := client(t, servers)
+	lock, err := c.TryAcquire(context.Background(), "job", time.Minute)
+	require.NoError(t, err)
+	until(`"job": held by ` + lock.Token().Fingerprint())
+	require.NoError(t, servers[0].Kill())
+	until(`"job": unknown`)
+	require.NoError(t, servers[0].Restart())
+	until(`"job": free`)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_, err = io.Copy(io.Discard, out)
+	require.NoError(t, err)
+	assert.Equal(t, exitOK, await(t, cmd))
+}
+
+// An interrupt while a node is waited for ends a look as an interrupt does, and a watch as it should be ended.
+func TestStatusInterrupted(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 1)
+	require.NoError(t, servers[0].Stop())
+	for command, want := range map[string]int{
+		"status --watch x": exitOK, "status --json x": signalCode(syscall.SIGTERM),
+		"nodes --watch": exitOK, "nodes": signalCode(syscall.SIGTERM), "doctor": signalCode(syscall.SIGTERM),
+		"release --force --yes x": signalCode(syscall.SIGTERM),
+	} {
+		signals := make(chan os.Signal, 1)
+		signals <- syscall.SIGTERM
+		var stdout, stderr bytes.Buffer
+		code := run(append(strings.Fields(command), nodes, "--timeout=1h"), strings.NewReader(""), &stdout, &stderr, signals)
+		assert.Equal(t, want, code, command)
+		assert.Empty(t, stdout.String())
+	}
+}
+
+// To look is allowed with another MaxTTL, or with one while the masters are quarantined: nothing is granted, and nothing kept.
+func TestStatusDoesNotMindMaxTTL(t *testing.T) {
+	servers, nodes := masters(t, 1)
+	do(t, servers, "SET", "redlock:seal", "redlock-seal 1 run_id=x max_ttl_ms=5000 watched_ms=6000")
+	assert.Equal(t, verdictFree, statusOf(t, nodes, "job", exitOK).Verdict)
+	got := within("status", nodes, "--max-ttl=1h", "--new-deployment", "job")
+	assert.Equal(t, exitOK, got.code, got)
+}
+
+func TestWatchAsJSON(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 1)
+	signals := make(chan os.Signal, 1)
+	out := &tell{until: 3, done: func() { signals <- os.Interrupt }}
+	var stderr bytes.Buffer
+	code := run([]string{"status", nodes, "--watch", "--json", "--every=100ms", "x"}, strings.NewReader(""), out, &stderr, signals)
+	assert.Equal(t, exitOK, code, stderr.String())
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.GreaterOrEqual(t, len(lines), 3)
+	for _, line := range lines {
+		var r statusReport
+		require.NoError(t, json.Unmarshal([]byte(line), &r))
+	}
+}
+
+// tell is a writer that says when it has got so many writes.
+type tell struct {
+	bytes.Buffer
+	until int
+	done  func()
+}
+
+func (w *tell) Write(p []byte) (int, error) {
+	if w.until--; w.until == 0 {
+		w.done()
+	}
+	return w.Buffer.Write(p)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// patience is how long a condition is waited for that comes within milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+var buildDir string
+
+func TestMain(m *testing.M) {
+	if id, ok := guardOf(os.Args); ok {
+		beGuard(id) // of a command that a test runs without the program
+		os.Exit(exitFailed)
+	}
+	os.Exit(func() int {
+		var err error
+		if buildDir, err = os.MkdirTemp("", "redlock"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(buildDir)
+		// What the user's shell names is not what the tests are about.
+		for _, setting := range os.Environ() {
+			if name, _, _ := strings.Cut(setting, "="); strings.HasPrefix(name, "REDLOCK_") {
+				os.Unsetenv(name)
+			}
+		}
+		return m.Run()
+	}())
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(buildDir, "redlock")
+	args := append([]string{"build", "-o", path}, buildFlags...)
+	out, err := exec.Command("go", append(args, ".")...).CombinedOutput()
+	if err != nil {
+		err = errors.New(string(out))
+	}
+	return path, err
+})
+
+// binary is the program, built once, under the race detector where the tests are.
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := build()
+	require.NoError(t, err)
+	return path
+}
+
+// program prepares to run the program as a process of its own. It is killed with the test.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(binary(t), args...)
+	t.Cleanup(func() {
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill()
+		}
+	})
+	return cmd
+}
+
+// A result is what a process left.
+type result struct {
+	code           int // as a shell has it
+	stdout, stderr string
+}
+
+// finish runs a prepared process to its end.
+func finish(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout = &stdout
+	}
+	cmd.Stderr = &stderr
+	require.NoError(t, redistest.Spawn(cmd))
+	return result{await(t, cmd), stdout.String(), stderr.String()}
+}
+
+// await waits for a process that was started, and returns its exit code as a shell has it.
+func await(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		_ = cmd.Process.Kill()
+		<-ended
+		require.FailNow(t, "it does not end", "%s", cmd.Args)
+	}
+	return stateCode(cmd.ProcessState)
+}
+
+// within runs the program inside of the test, without a process.
+func within(args ...string) result {
+	var stdout, stderr bytes.Buffer
+	code := run(args, strings.NewReader(""), &stdout, &stderr, make(chan os.Signal, 1))
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// masters starts n servers and returns them, and the flag that names them.
+func masters(t *testing.T, n int, options ...redistest.Option) (servers []*redistest.Server, nodes string) {
+	t.Helper()
+	servers = redistest.Servers(t, n, options...)
+	return servers, "--nodes=" + strings.Join(redistest.URLs(servers), ",")
+}
+
+// client is one of the library's, beside the program.
+func client(t *testing.T, servers []*redistest.Server) *redlock.Client {
+	t.Helper()
+	c := opened(t, servers)
+	t.Cleanup(func() { shut(c) })
+	return c
+}
+
+// opened is a client that the test itself shuts. It waits for votes with patience: by default those of a short TTL are
+// waited for as short as 5 ms, for which a busy machine may be away.
+func opened(t *testing.T, servers []*redistest.Server) *redlock.Client {
+	t.Helper()
+	c, err := redlock.New(redlock.Config{Nodes: redistest.URLs(servers), NodeTimeout: patience})
+	require.NoError(t, err)
+	return c
+}
+
+// A lockedBuffer may be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex // guards the following
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// exists tells whether a file is there.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// state is what the masters say of the resource.
+func state(t *testing.T, c *redlock.Client) redlock.LockState {
+	t.Helper()
+	all, err := c.Inspect(context.Background(), "r")
+	require.NoError(t, err)
+	return all.State
+}
+
+// eventually waits for what comes soon.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, patience, 2*time.Millisecond, what)
+}

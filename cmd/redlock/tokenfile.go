@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// tokenSource is where a token comes from. It is no argument: other users of the machine can read command lines.
+type tokenSource struct {
+	TokenFile string `xor:"source" placeholder:"FILE" help:"File that redlock acquire has written; - is standard input. Without it the token is taken from the environment variable REDLOCK_TOKEN."`
+}
+
+// tokenVariable is the environment variable that may hold a token.
+const tokenVariable = "REDLOCK_TOKEN"
+
+// mostToken bounds what is read: a token is far shorter.
+const mostToken = 1024
+
+// read returns the token.
+func (s *tokenSource) read(p *process) (handover, error) {
+	text, err := s.text(p)
+	if err != nil {
+		return handover{}, err
+	}
+	h, err := parseHandover(strings.TrimSpace(text))
+	if err != nil {
+		return handover{}, &exitError{exitUsage, err}
+	}
+	return h, nil
+}
+
+func (s *tokenSource) text(p *process) (string, error) {
+	from := p.stdin
+	switch s.TokenFile {
+	case "":
+		if text := os.Getenv(tokenVariable); text != "" {
+			return text, nil
+		}
+		return "", usagef("no token: name a file with --token-file, or set %s", tokenVariable)
+	case "-":
+	default:
+		file, err := os.Open(s.TokenFile)
+		if err != nil {
+			return "", usagef("%w", err)
+		}
+		defer file.Close()
+		from = file
+	}
+	data, err := io.ReadAll(io.LimitReader(from, mostToken))
+	return string(data), err
+}
+
+// remove removes the file with the token, if it is in one of that name: a link, as /dev/stdin is, is not the command's to remove.
+func (s *tokenSource) remove() error {
+	if info, err := os.Lstat(s.TokenFile); err != nil || !info.Mode().IsRegular() || s.TokenFile == "-" {
+		return nil
+	}
+	if err := os.Remove(s.TokenFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// A tokenSink is where a token goes: a file that only its owner may read, or standard output. The file is made before anything
+// is locked, so that a folder that cannot be written to is no reason to have a lock that nobody can release.
+type tokenSink struct {
+	stdout io.Writer
+	file   *os.File // beside the one that it is to replace; nil for standard output
+	path   string
+}
+
+func openTokenSink(p *process, path string) (*tokenSink, error) {
+	if path == "" || path == "-" {
+		return &tokenSink{stdout: p.stdout}, nil
+	}
+	// What is replaced is a file, and not the link that leads to it, and nothing like /dev/null or the pipe behind /dev/stdout.
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, usagef("--token-file: %s is no regular file", path)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return nil, fmt.Errorf("--token-file: %w", err)
+	}
+	return &tokenSink{file: file, path: path}, nil
+}
+
+// write writes the token: whoever reads the file sees the old one or the new one, and never a part.
+func (s *tokenSink) write(h handover) error {
+	if s.file == nil {
+		_, err := fmt.Fprintln(s.stdout, h.reveal())
+		return err
+	}
+	_, err := fmt.Fprintln(s.file, h.reveal())
+	// Without it an empty file may be what is left after a crash, and with it the lock until its TTL ends.
+	err = errors.Join(err, s.file.Sync(), s.file.Close())
+	if err == nil {
+		err = os.Rename(s.file.Name(), s.path)
+	}
+	if err != nil {
+		return fmt.Errorf("the token could not be written: %w", err)
+	}
+	s.file = nil
+	return nil
+}
+
+// discard removes what was not written. It may be called in any case.
+func (s *tokenSink) discard() {
+	if s.file != nil {
+		_ = s.file.Close()
+		_ = os.Remove(s.file.Name())
+	}
+}
