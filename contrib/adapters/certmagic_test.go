@@ -1,0 +1,170 @@
+package adapters
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/redmux/redmux/contrib/certmagiclock"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlocktest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+)
+
+// storage is any storage with our locks, as the documentation of certmagiclock has it, and with all that the Locker can do.
+type storage struct {
+	certmagic.Storage
+	locks *certmagiclock.Locker
+}
+
+func (s storage) Lock(ctx context.Context, name string) error   { return s.locks.Lock(ctx, name) }
+func (s storage) Unlock(ctx context.Context, name string) error { return s.locks.Unlock(ctx, name) }
+func (s storage) TryLock(ctx context.Context, name string) (bool, error) {
+	return s.locks.TryLock(ctx, name)
+}
+func (s storage) RenewLockLease(ctx context.Context, name string, d time.Duration) error {
+	return s.locks.RenewLockLease(ctx, name, d)
+}
+
+var (
+	_ certmagic.Storage          = storage{}
+	_ certmagic.Locker           = (*certmagiclock.Locker)(nil)
+	_ certmagic.TryLocker        = (*certmagiclock.Locker)(nil)
+	_ certmagic.LockLeaseRenewer = (*certmagiclock.Locker)(nil)
+)
+
+// issuer is a certificate authority that counts, and that is never asked twice at once where the locks hold.
+type issuer struct {
+	running, most, issued atomic.Int32
+}
+
+func (i *issuer) IssuerKey() string { return "test" }
+
+func (i *issuer) Issue(_ context.Context, csr *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	now := i.running.Add(1)
+	defer i.running.Add(-1)
+	for m := i.most.Load(); now > m && !i.most.CompareAndSwap(m, now); m = i.most.Load() {
+	}
+	time.Sleep(20 * time.Millisecond) // an authority takes its time
+	i.issued.Add(1)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: csr.DNSNames,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(90 * 24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, csr.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	return &certmagic.IssuedCertificate{
+		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+	}, nil
+}
+
+func newConfig(t *testing.T, s certmagic.Storage, authority certmagic.Issuer) (config *certmagic.Config) {
+	t.Helper()
+	cache := certmagic.NewCache(certmagic.CacheOptions{
+		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return config, nil },
+		Logger:           zap.NewNop(),
+	})
+	t.Cleanup(cache.Stop)
+	return certmagic.New(cache, certmagic.Config{
+		Storage: s, Issuers: []certmagic.Issuer{authority}, Logger: zap.NewNop(),
+		OCSP: certmagic.OCSPConfig{DisableStapling: true},
+	})
+}
+
+// Five processes of a cluster want a certificate for one name at the same time: one asks the authority, the others wait and
+// find it in the storage.
+func TestCertmagicObtainsACertificateOnce(t *testing.T) {
+	redistest.NoLeaks(t)
+	d := redlocktest.New(t, 3)
+	files := &certmagic.FileStorage{Path: t.TempDir()}
+	var authority issuer
+	var wg sync.WaitGroup
+	errs := make([]error, 5)
+	for i := range errs {
+		locks, err := certmagiclock.New(d.Client(t, patient), certmagiclock.Options{})
+		require.NoError(t, err)
+		config := newConfig(t, storage{files, locks}, &authority)
+		wg.Go(func() { errs[i] = config.ObtainCertSync(t.Context(), "example.com") })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 1, authority.issued.Load())
+	require.EqualValues(t, 1, authority.most.Load())
+	for _, n := range d.Nodes() {
+		require.Eventually(t, func() bool { return len(n.Keys()) == 0 }, patience, time.Millisecond, "a lock was left")
+	}
+}
+
+// losing is a storage whose first lock is lost right after it was had. It counts what certmagic asks of its lease.
+type losing struct {
+	storage
+	lose           func()
+	asked, refused *atomic.Int32
+}
+
+func (s losing) Lock(ctx context.Context, name string) error {
+	err := s.storage.Lock(ctx, name)
+	s.lose()
+	return err
+}
+
+func (s losing) RenewLockLease(ctx context.Context, name string, d time.Duration) error {
+	s.asked.Add(1)
+	err := s.storage.RenewLockLease(ctx, name, d)
+	if err != nil {
+		s.refused.Add(1)
+	}
+	return err
+}
+
+// A lock that is lost before certmagic begins, or between two of its attempts, costs no certificate: certmagic asks for its
+// lease first, and would do so in vain for thirty days. It is had at the first question: after a refusal certmagic rests for a
+// minute.
+func TestCertmagicGoesOnAfterALoss(t *testing.T) {
+	redistest.NoLeaks(t)
+	d := redlocktest.New(t, 3)
+	lost := make(chan struct{}, 1)
+	client := d.Client(t, patient, func(c *redlock.Config) {
+		c.Tracer = &redlock.Tracer{HoldLost: func(redlock.HoldInfo) { lost <- struct{}{} }}
+	})
+	locks, err := certmagiclock.New(client, certmagiclock.Options{TTL: 10 * time.Second})
+	require.NoError(t, err)
+	lose := sync.OnceFunc(func() {
+		for _, n := range d.Nodes() {
+			n.RestartEmpty()
+		}
+		<-lost
+		assert.NoError(t, client.Ready(t.Context()))
+	})
+	var authority issuer
+	var asked, refused atomic.Int32
+	files := &certmagic.FileStorage{Path: t.TempDir()}
+	config := newConfig(t, losing{storage{files, locks}, lose, &asked, &refused}, &authority)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // that what is asserted below is seen, and not that time ended
+	defer cancel()
+	require.NoError(t, config.ObtainCertAsync(ctx, "example.com"))
+	require.EqualValues(t, 1, authority.issued.Load())
+	require.EqualValues(t, 1, asked.Load(), "it asks before each attempt, of which there was one")
+	require.Zero(t, refused.Load())
+}

@@ -1,0 +1,168 @@
+// Package redlockotel makes OpenTelemetry spans of what a redlock.Client does.
+//
+//	client, err := redlock.New(redlock.Config{
+//		Nodes:  nodes,
+//		Tracer: redlockotel.NewTracer(redlockotel.Options{}),
+//	})
+//
+// The spans, each a child of the one in the context of the call, if there is one:
+//
+//	redlock.attempt   each single attempt, those of Acquire among them
+//	redlock.acquire   each call to Acquire, Hold or Do until it has the lock or gives up, with redlock.tries
+//	redlock.extend    each call to Extend; renewals of holds are nobody's call and have none
+//	redlock.release   each call to Release
+//	redlock.lost      a hold that was lost, from its grant to its end; it has no parent
+//
+// Attributes are redlock.outcome ("granted", "released", "held", "not_held", "no_quorum", "expired", "overloaded", "cancelled",
+// "closed", "invalid", "lost"), redlock.ttl_ms, redlock.validity_ms where there is a lock afterwards, redlock.try and
+// redlock.tries, and only where Options.Resources asks for it redlock.resource. Tokens and passwords are never in a span.
+//
+// A lock that another holds is an outcome like others. A span's status is an error where something is wrong: no_quorum,
+// not_held, expired, overloaded, closed, invalid and lost; error.type says so once more. Attempts, extensions and releases are
+// spans of kind client, the others are internal.
+package redlockotel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Options of a tracer. The zero value works.
+type Options struct {
+	// Provider makes the spans. If nil, OpenTelemetry's global one, as it is when NewTracer is called.
+	Provider trace.TracerProvider
+	// Attributes are added to each span. If nil, none.
+	Attributes []attribute.KeyValue
+	// Resources adds the names of resources. Do not set it where a name can tell more than may be kept: of a customer, say. If
+	// zero, no name is in any span.
+	Resources bool
+}
+
+// name is that of the instrumentation, as OpenTelemetry wants it.
+const name = "github.com/redmux/redmux/contrib/otel"
+
+// NewTracer makes a tracer for redlock.Config. It may serve several clients, and owns nothing that needs an end. A span is made
+// and ended right before the call that it tells of returns, so a provider whose processors take long delays the caller: use a
+// batching one. Its NodeChanged is free for the caller to set.
+func NewTracer(options Options) *redlock.Tracer {
+	if options.Provider == nil {
+		options.Provider = otel.GetTracerProvider()
+	}
+	s := &spans{tracer: options.Provider.Tracer(name), options: options}
+	return &redlock.Tracer{
+		AttemptDone: s.attempt, AcquireDone: s.acquire, ExtendDone: s.extend, ReleaseDone: s.release, HoldLost: s.lost,
+	}
+}
+
+// spans makes them.
+type spans struct {
+	tracer  trace.Tracer
+	options Options
+}
+
+func (s *spans) attempt(i redlock.AttemptInfo) {
+	s.span(i.Context, "redlock.attempt", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
+		i.TTL, i.Validity, attribute.Int("redlock.try", i.Try))...)
+}
+
+func (s *spans) acquire(i redlock.AcquireInfo) {
+	s.span(i.Context, "redlock.acquire", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
+		i.TTL, i.Validity, attribute.Int("redlock.tries", i.Tries))...)
+}
+
+func (s *spans) extend(i redlock.ExtendInfo) {
+	s.span(i.Context, "redlock.extend", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err,
+		lockAttributes(i.TTL, i.Validity)...)
+}
+
+func (s *spans) release(i redlock.ReleaseInfo) {
+	s.span(i.Context, "redlock.release", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "released"), i.Err)
+}
+
+func (s *spans) lost(i redlock.HoldInfo) {
+	s.span(context.Background(), "redlock.lost", i.Resource, i.Since, i.Until.Sub(i.Since), "lost", i.Err)
+}
+
+func lockAttributes(ttl, validity time.Duration, more ...attribute.KeyValue) []attribute.KeyValue {
+	more = append(more, attribute.Int64("redlock.ttl_ms", ttl.Milliseconds()))
+	if validity > 0 {
+		more = append(more, attribute.Int64("redlock.validity_ms", validity.Milliseconds()))
+	}
+	return more
+}
+
+// span makes one that is over already.
+func (s *spans) span(
+	ctx context.Context, name, resource string, start time.Time, elapsed time.Duration,
+	outcome string, err error, attributes ...attribute.KeyValue,
+) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	_, span := s.tracer.Start(ctx, name, trace.WithTimestamp(start), trace.WithSpanKind(kindOf(name)))
+	defer span.End(trace.WithTimestamp(start.Add(elapsed)))
+	if !span.IsRecording() {
+		return // nobody wants to know
+	}
+	span.SetAttributes(s.options.Attributes...)
+	span.SetAttributes(attributes...)
+	span.SetAttributes(attribute.String("redlock.outcome", outcome))
+	if s.options.Resources {
+		span.SetAttributes(attribute.String("redlock.resource", resource))
+	}
+	if text := description(outcome, err); text != "" {
+		span.SetStatus(codes.Error, text)
+		span.SetAttributes(attribute.String("error.type", outcome)) // as the semantic conventions have it
+	}
+}
+
+// kindOf tells what asked the nodes and waited for their answers from what is mostly waiting: an acquisition's requests are
+// its attempts', and a lost hold's nobody's.
+func kindOf(name string) trace.SpanKind {
+	switch name {
+	case "redlock.acquire", "redlock.lost":
+		return trace.SpanKindInternal
+	}
+	return trace.SpanKindClient
+}
+
+// outcomeOf tells what a call came to; success is what it is if there is no error.
+func outcomeOf(err error, success string) string {
+	var cancelled *redlock.CancelledError
+	switch {
+	case err == nil:
+		return success
+	case errors.As(err, &cancelled):
+		return "cancelled" // whatever the last attempt came to
+	case errors.Is(err, redlock.ErrHeld):
+		return "held"
+	case errors.Is(err, redlock.ErrNotHeld):
+		return "not_held"
+	case errors.Is(err, redlock.ErrNoQuorum):
+		return "no_quorum"
+	case errors.Is(err, redlock.ErrExpired):
+		return "expired"
+	case errors.Is(err, redlock.ErrOverloaded):
+		return "overloaded"
+	case errors.Is(err, redlock.ErrClosed):
+		return "closed"
+	}
+	return "invalid"
+}
+
+// description is the text of what is wrong; "" where nothing is. The errors of package redlock name nodes and causes, never a
+// key, a token or a password (R27). A cancellation's also has the text of the caller's own cause, which is not ours to keep.
+func description(outcome string, err error) string {
+	switch outcome {
+	case "granted", "released", "held", "cancelled":
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,163 @@
+// Package redlockprometheus shows a redlock.Client to Prometheus: what came of its calls, how long a quorum took, and how each
+// node does.
+//
+//	prometheus.MustRegister(redlockprometheus.NewCollector(client, redlockprometheus.Options{}))
+//
+// Everything is read from Client.Stats and Client.Nodes when Prometheus asks, so that nothing is paid in between, and nothing
+// is kept here. Labels are of bounded number: outcomes, causes, and the nodes' addresses without credentials. The name of a
+// resource is in none of them, nor is a token or a password.
+//
+// Counters begin at zero with each client. Those of one scrape are exact, but not taken at one instant.
+package redlockprometheus
+
+import (
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redmux/redmux/redlock"
+)
+
+// Options of a Collector. The zero value works.
+type Options struct {
+	// Namespace stands before the name of each metric. If zero, "redlock".
+	Namespace string
+	// Labels are added to each metric; they must tell the clients of one registry apart. call, outcome, node, vote, cause, class
+	// and fate are taken. If nil, none.
+	Labels prometheus.Labels
+}
+
+// A Collector is a prometheus.Collector of one client, which is the caller's, and may be closed: its last numbers then stay.
+// It may be used from any goroutine.
+type Collector struct {
+	client source
+	of     metrics
+}
+
+// source is what a Collector reads: a *redlock.Client.
+type source interface {
+	Stats() redlock.Stats
+	Nodes() []redlock.NodeStatus
+}
+
+// NewCollector makes a Collector, to be registered: that is where an Options that cannot work is an error.
+func NewCollector(client *redlock.Client, options Options) *Collector {
+	return newCollector(client, options)
+}
+
+func newCollector(client source, options Options) *Collector {
+	if options.Namespace == "" {
+		options.Namespace = "redlock"
+	}
+	return &Collector{client, newMetrics(options)}
+}
+
+// Describe sends what Collect may send.
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range c.of.all {
+		to <- d
+	}
+}
+
+// Collect reads the client's numbers. It asks no node, and waits for nothing but a mutex of the client's.
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	stats, nodes := c.client.Stats(), c.client.Nodes()
+	send := sender{to}
+	c.calls(send, "attempt", stats.Attempts)
+	c.calls(send, "extension", stats.Extensions)
+	c.calls(send, "release", stats.Releases)
+	to <- quorumSeconds(c.of.quorumSeconds, stats.Quorum)
+	send.gauge(c.of.quorum, float64(len(nodes)/2+1))
+	for _, n := range nodes {
+		if !utf8.ValidString(n.Addr) {
+			n.Addr = strconv.Quote(n.Addr) // a socket's path may be any bytes, a label's value may not
+		}
+		c.state(send, n)
+		c.votes(send, n)
+		c.connections(send, n)
+	}
+}
+
+func (c *Collector) calls(send sender, call string, o redlock.Outcomes) {
+	for _, of := range []struct {
+		outcome string
+		n       uint64
+	}{
+		{"granted", o.Granted}, {"refused", o.Refused}, {"no_quorum", o.NoQuorum}, {"expired", o.Expired},
+		{"overloaded", o.Overloaded}, {"cancelled", o.Cancelled}, {"closed", o.Closed}, {"invalid", o.Invalid},
+	} {
+		send.counter(c.of.calls, of.n, call, of.outcome)
+	}
+}
+
+// state is how a node is at this moment.
+func (c *Collector) state(send sender, n redlock.NodeStatus) {
+	send.gauge(c.of.up, digit(n.State == "up"), n.Addr)
+	send.gauge(c.of.quarantined, digit(n.Quarantined), n.Addr)
+	send.gauge(c.of.quarantineLeft, n.QuarantineLeft.Seconds(), n.Addr)
+	send.gauge(c.of.debts, float64(n.Debts), n.Addr)
+	send.gauge(c.of.replyTime, n.ReplyTime.Seconds(), n.Addr)
+	send.gauge(c.of.warnings, float64(len(n.Warnings)), n.Addr)
+}
+
+// votes are what a node answered, and why it did not.
+func (c *Collector) votes(send sender, n redlock.NodeStatus) {
+	counts := &n.Counts
+	send.counter(c.of.votes, counts.Granted, n.Addr, "granted")
+	send.counter(c.of.votes, counts.Refused, n.Addr, "refused")
+	send.counter(c.of.votes, counts.Failed, n.Addr, "failed")
+	send.counter(c.of.missed, counts.TimedOut, n.Addr, "timed_out")
+	send.counter(c.of.missed, counts.Absent, n.Addr, "absent")
+	send.counter(c.of.missed, counts.Quarantined, n.Addr, "quarantined")
+	send.counter(c.of.late, counts.Late, n.Addr)
+	send.counter(c.of.overdue, counts.Overdue, n.Addr)
+	for class, count := range counts.Errors {
+		send.counter(c.of.errors, count, n.Addr, class)
+	}
+}
+
+// connections are those to a node, and what they left behind.
+func (c *Collector) connections(send sender, n redlock.NodeStatus) {
+	counts := &n.Counts
+	send.counter(c.of.connects, uint64(max(n.Connects, 0)), n.Addr)
+	send.counter(c.of.dials, counts.Dials, n.Addr)
+	send.counter(c.of.dialFailures, counts.DialFailures, n.Addr)
+	for cause, count := range counts.Deaths {
+		send.counter(c.of.deaths, count, n.Addr, cause)
+	}
+	send.counter(c.of.probes, counts.Probes, n.Addr)
+	send.counter(c.of.cures, counts.Cures, n.Addr)
+	send.counter(c.of.debtsTotal, counts.DebtsMade, n.Addr, "made")
+	send.counter(c.of.debtsTotal, counts.DebtsPaid, n.Addr, "paid")
+	send.counter(c.of.debtsTotal, counts.DebtsExpired, n.Addr, "expired")
+}
+
+// quorumSeconds is a histogram as Prometheus has it: cumulative, in seconds, and without the last bucket, which is open. The
+// counts are of one snapshot, so that they add up.
+func quorumSeconds(d *prometheus.Desc, h redlock.Histogram) prometheus.Metric {
+	buckets := make(map[float64]uint64, redlock.HistogramBuckets-1)
+	var below uint64
+	for i, n := range h.Counts[:redlock.HistogramBuckets-1] {
+		below += n
+		buckets[h.Bound(i).Seconds()] = below
+	}
+	return prometheus.MustNewConstHistogram(d, h.Total(), h.Sum.Seconds(), buckets)
+}
+
+func digit(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// sender makes metrics of numbers.
+type sender struct{ to chan<- prometheus.Metric }
+
+func (s sender) counter(d *prometheus.Desc, n uint64, labels ...string) {
+	s.to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func (s sender) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s.to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
