@@ -53,7 +53,7 @@ build() {
 		$go test -c -o "$work/$name.test" "./$package" || return
 		(
 			cd "$package" && export REDMUX_SERVERS= REDMUX_SERVER="$work/none" REDMUX_REQUIRE_SERVERS=
-			"$work/$name.test" -test.v -test.timeout 5m
+			"$work/$name.test" -test.v -test.timeout 10m
 		) | sed -n 's|^ *--- SKIP: \([^ /]*\).*|\1|p' | sort -u >"$work/$name.names"
 		[ -s "$work/$name.names" ] || { echo "matrix: no test of $package needs a server?" && return 1; }
 	done
@@ -129,7 +129,7 @@ suite_of() {
 }
 
 tests() {
-	(cd "$top/$1" && "$work/${1##*/}.test" -test.v -test.timeout 10m -test.run "$2" -test.skip "$about_links") >"$work/log" 2>&1
+	(cd "$top/$1" && "$work/${1##*/}.test" -test.v -test.timeout 20m -test.run "$2" -test.skip "$about_links") >"$work/log" 2>&1
 }
 
 # told is the log without the tests that went well.

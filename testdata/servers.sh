@@ -25,10 +25,13 @@ install_redis() {
 	trap 'exit 1' HUP INT TERM
 	[ -e "$policy" ] || { ours=$policy; printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"; }
 	export DEBIAN_FRONTEND=noninteractive
-	set -- -o Acquire::http::Timeout=20 -o Acquire::Retries=1 -o DPkg::Lock::Timeout=60
+	set -- -o Acquire::http::Timeout=20 -o Acquire::Retries=1 -o DPkg::Lock::Timeout=600
 	install="apt-get $* install -y --no-install-recommends redis-server"
-	# Lists of packages may be old or missing, and one broken source among several does not matter here.
-	$install >"$log" 2>&1 || { apt-get "$@" update; $install; } >"$log" 2>&1 || echo "servers: apt-get: $(tail -n 1 "$log")"
+	# Lists of packages may be old or missing, and one broken source among several does not matter here. Where it is required, a
+	# mirror that is away for a moment is asked once more.
+	$install >"$log" 2>&1 || { apt-get "$@" update; $install; } >"$log" 2>&1 ||
+		{ [ "${REDMUX_REQUIRE_SERVERS:-}" = 1 ] && sleep 30 && { apt-get "$@" update; $install; }; } >>"$log" 2>&1 ||
+		echo "servers: apt-get: $(tail -n 1 "$log")"
 	{ systemctl disable --now redis-server || update-rc.d redis-server disable; } >/dev/null 2>&1
 }
 

@@ -1,0 +1,122 @@
+//go:build unix
+
+package doctest
+
+import (
+	"fmt"
+	"go/format"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// given is what a fragment takes for granted: what a reader of the text around it has in mind. A fragment that needs more
+// says so itself.
+const given = `
+	ctx context.Context, t *testing.T, client *redlock.Client, lock redlock.Lock, config redlock.Config,
+	work func(context.Context), build func(context.Context) error,
+`
+
+// imports are of the packages that fragments may name.
+var imports = map[string]string{
+	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "net": "net", "os": "os",
+	"testing": "testing", "time": "time", "tls": "crypto/tls", "http": "net/http", "synctest": "testing/synctest",
+	"multiplex": "github.com/redmux/redmux/multiplex", "redlock": "github.com/redmux/redmux/redlock",
+	"redlocktest": "github.com/redmux/redmux/redlocktest",
+	"redsync":     "github.com/go-redsync/redsync/v4", "goredis": "github.com/go-redsync/redsync/v4/redis/goredis/v9",
+	"redislock": "github.com/bsm/redislock", "redis": "github.com/redis/go-redis/v9",
+}
+
+// peers are packages that only the module bench/compare knows.
+var peers = regexp.MustCompile(`\b(redsync|goredis|redislock|redis)\.`)
+
+// TestFragmentsCompile compiles each block of Go that is no whole file, as the body of a function, or as declarations where
+// it has some, and runs what is a test. Those about other libraries are compiled in the module that knows these.
+func TestFragmentsCompile(t *testing.T) {
+	ours, theirs := map[string]string{}, map[string]string{}
+	for _, d := range documents(t) {
+		for _, b := range d.blocks {
+			if b.kind != "go" || strings.HasPrefix(b.text, "// ") && strings.HasSuffix(firstLine(b.text), ".go") {
+				continue
+			}
+			name := fmt.Sprintf("%s_%d", regexp.MustCompile(`\W`).ReplaceAllString(d.name, "_"), b.line)
+			source := fragment(t, name, b.text)
+			if peers.MatchString(b.text) {
+				theirs[name] = source
+			} else {
+				ours[name] = source
+			}
+		}
+	}
+	compile(t, copied(t), ours)
+	if len(theirs) == 0 {
+		return
+	}
+	compare := filepath.Join(copied(t), "bench", "compare")
+	list := exec.Command("go", "list", "-m")
+	list.Dir = compare
+	if out, err := list.CombinedOutput(); err != nil {
+		t.Skipf("NOT COVERED: %d blocks about other libraries, which need a newer Go: %s", len(theirs), out)
+	}
+	compile(t, compare, theirs)
+}
+
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return first
+}
+
+// fragment makes a file of a block.
+func fragment(t *testing.T, name, text string) string {
+	t.Helper()
+	formatted, err := format.Source([]byte(text))
+	require.NoError(t, err, name)
+	require.Equal(t, string(formatted), text, "%s is not gofmt-ed", name)
+	used := map[string]string{"context": "context", "testing": "testing", "redlock": imports["redlock"]}
+	for short, path := range imports {
+		if regexp.MustCompile(`\b` + short + `\.`).MatchString(text) {
+			used[short] = path
+		}
+	}
+	var b strings.Builder
+	b.WriteString("package fragments\n\nimport (\n")
+	for _, short := range slices.Sorted(maps.Keys(used)) {
+		fmt.Fprintf(&b, "\t%s %q\n", short, used[short])
+	}
+	b.WriteString(")\n\n")
+	if regexp.MustCompile(`(?m)^(func|type|var|const) `).MatchString(text) {
+		// What every file imports is used by the declaration below.
+		fmt.Fprintf(&b, "%s\nfunc %s(%s) {}\n", text, name, given)
+	} else {
+		// In a block of its own, what a fragment declares may hide what is given.
+		fmt.Fprintf(&b, "func %s(%s) (failed error) {\n{\n%s}\nreturn\n}\n", name, given, text)
+	}
+	return b.String()
+}
+
+// compile builds a package of these files, which is made for them in the copy of a module.
+func compile(t *testing.T, module string, sources map[string]string) {
+	t.Helper()
+	dir := filepath.Join(module, "internal", "fragments")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	commands := []string{"build"}
+	for name, source := range sources {
+		if strings.Contains(source, "\nfunc Test") {
+			name, commands = name+"_test", []string{"build", "test"}
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".go"), []byte(source), 0o644))
+	}
+	for _, command := range commands {
+		cmd := exec.Command("go", command, "./internal/fragments")
+		cmd.Dir = module
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+}

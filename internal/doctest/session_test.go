@@ -1,0 +1,315 @@
+//go:build unix
+
+package doctest
+
+import (
+	"errors"
+	"fmt"
+	"go/format"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// TestDocuments goes through each document as a reader would who does all that it says.
+func TestDocuments(t *testing.T) {
+	for _, d := range documents(t) {
+		if len(d.blocks) == 0 {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			redistest.Require(t)
+			s := newSession(t)
+			for _, b := range d.blocks {
+				s.do(t, d, b)
+			}
+		})
+	}
+}
+
+// do runs one block. A document's blocks build upon each other, so the first that fails ends it.
+func (s *session) do(t *testing.T, d document, b block) {
+	t.Helper()
+	where := fmt.Sprintf("%s:%d", d.name, b.line)
+	switch b.kind {
+	case "go":
+		s.goFile(t, where, b.text)
+	case "sh":
+		s.shell(t, where, b.text)
+	case "console":
+		s.console(t, where, b.text)
+	case "redis":
+		s.configuration(t, where, b.text)
+	case "acl":
+		rule(t, where, b.text)
+	case "ini":
+		s.unit(t, where, b.text)
+	case "yaml":
+		s.yaml(t, where, b.text)
+	}
+}
+
+// A session is what the blocks of one document share.
+type session struct {
+	etc   string            // stands for /etc/redis
+	units string            // stands for /etc/systemd/system
+	bin   string            // first on PATH: the server that tests use, by its usual names, and what go install made
+	env   []string          // what was exported
+	ports map[string]string // the documents' to free ones
+}
+
+// commandTimeout bounds one block. Some build what they run, under a race detector's load beside other tests.
+const commandTimeout = 4 * time.Minute
+
+func newSession(t *testing.T) *session {
+	t.Helper()
+	dir := t.TempDir()
+	s := &session{
+		etc: filepath.Join(dir, "etc"), bin: filepath.Join(dir, "bin"),
+		units: filepath.Join(dir, "units"), ports: map[string]string{},
+	}
+	t.Cleanup(func() { s.ended(t) }) // after those that end the processes
+	for _, sub := range []string{s.etc, s.bin, s.units} {
+		require.NoError(t, os.Mkdir(sub, 0o755))
+	}
+	server, _ := redistest.Find()
+	server, err := exec.LookPath(server)
+	require.NoError(t, err)
+	server, err = filepath.Abs(server)
+	require.NoError(t, err)
+	// By a script and not by a link, since a server may be a script itself that looks at where it lies.
+	script := fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", server)
+	require.NoError(t, os.WriteFile(filepath.Join(s.bin, "redis-server"), []byte(script), 0o755))
+	return s
+}
+
+// tree is a copy of the repository. All sessions share it, so that what one has built need not be built again.
+var tree = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "redmux-doctest")
+	if err != nil {
+		return "", err
+	}
+	return dir, copyTree(top, dir)
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := tree(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// copied is where the copy is.
+func copied(t *testing.T) string {
+	t.Helper()
+	dir, err := tree()
+	require.NoError(t, err)
+	return dir
+}
+
+// copyTree leaves out what is hidden, what is built, and the planted bugs.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(from, name)
+		if err != nil || relative == "." {
+			return err
+		}
+		if entry.IsDir() {
+			if strings.HasPrefix(entry.Name(), ".") || entry.Name() == "mutants" || entry.Name() == "bin" {
+				return fs.SkipDir
+			}
+			return os.Mkdir(filepath.Join(to, relative), 0o755)
+		}
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, relative), text, 0o644)
+	})
+}
+
+var documentedPort = regexp.MustCompile(`\b700[1-9]\b`)
+
+// local puts this session's ports and folders in the place of the documents'.
+func (s *session) local(t *testing.T, text string) string {
+	text = strings.ReplaceAll(text, "/etc/redis", s.etc)
+	return documentedPort.ReplaceAllStringFunc(text, func(port string) string {
+		if s.ports[port] == "" {
+			s.ports[port] = s.freePort(t)
+		}
+		return s.ports[port]
+	})
+}
+
+// freePort is one that nobody takes before it is used, which may be after a build.
+func (s *session) freePort(t *testing.T) string {
+	t.Helper()
+	port, err := redistest.FreePort()
+	require.NoError(t, err)
+	return fmt.Sprint(port)
+}
+
+// goFile writes a file that names its path in the first line; whether it works shows when a later command runs it. All
+// other blocks of Go are for fragments_test.go.
+func (s *session) goFile(t *testing.T, where, text string) {
+	t.Helper()
+	first, _, _ := strings.Cut(text, "\n")
+	name, isFile := strings.CutPrefix(first, "// ")
+	if !isFile || !strings.HasSuffix(name, ".go") {
+		return
+	}
+	formatted, err := format.Source([]byte(text))
+	require.NoError(t, err, where)
+	require.Equal(t, string(formatted), text, "%s is not gofmt-ed", where)
+	name = filepath.Join(copied(t), filepath.FromSlash(name))
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	require.NoError(t, os.WriteFile(name, []byte(s.local(t, text)), 0o644))
+}
+
+// shell runs a block, without the lines that are not for here. Servers that it starts answer when it returns.
+func (s *session) shell(t *testing.T, where, text string) {
+	t.Helper()
+	var lines []string
+	for _, line := range strings.Split(text, "\n") {
+		if _, known := notRun[bare(line)]; !known {
+			lines = append(lines, line)
+		}
+	}
+	script := s.local(t, strings.Join(lines, "\n"))
+	if strings.TrimSpace(script) == "" {
+		return
+	}
+	output, err := s.run(t, script)
+	require.NoError(t, err, "%s:\n%s\n%s", where, script, output)
+	if strings.Contains(script, "redis-server") {
+		for documented, port := range s.ports {
+			if strings.Contains(text, documented) {
+				s.answers(t, where, port)
+			}
+		}
+	}
+}
+
+// bare is a command without the remark behind it.
+func bare(line string) string {
+	line, _, _ = strings.Cut(line, " #")
+	return strings.TrimSpace(line)
+}
+
+// console runs the commands behind "$ " and compares what they print.
+func (s *session) console(t *testing.T, where, text string) {
+	t.Helper()
+	for _, part := range strings.Split("\n"+text, "\n$ ")[1:] {
+		command, want, _ := strings.Cut(part, "\n")
+		if settings, exports := strings.CutPrefix(command, "export "); exports {
+			s.env = append(s.env, strings.Fields(s.local(t, settings))...) // for the commands that follow
+			continue
+		}
+		output, err := s.run(t, s.local(t, command))
+		require.NoError(t, err, "%s: %s\n%s", where, command, output)
+		require.Regexp(t, expected(want), strings.TrimSpace(output), "%s: %s", where, command)
+	}
+}
+
+// expected is a regular expression for an output in which … stands for anything.
+func expected(want string) string {
+	lines := regexp.QuoteMeta(strings.TrimSpace(want))
+	return "(?s)^" + strings.ReplaceAll(lines, "…", ".*") + "$"
+}
+
+// run gives a script to sh, and ends what it left running with the test. The output goes to a file and not through a pipe:
+// a server in the background would keep that open.
+func (s *session) run(t *testing.T, script string) (output string, err error) {
+	t.Helper()
+	file, err := os.CreateTemp(t.TempDir(), "output")
+	require.NoError(t, err)
+	defer file.Close()
+	cmd := exec.Command("sh", "-eu", "-c", script)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = copied(t), file, file
+	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "GOBIN="+s.bin, "NO_COLOR=1", "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(cmd.Env, s.env...)
+	require.NoError(t, redistest.Spawn(cmd))
+	// The group outlives sh only if something was left in the background, and its number is not given away before.
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	timeout := time.AfterFunc(commandTimeout, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer timeout.Stop()
+	err = cmd.Wait()
+	text, readErr := os.ReadFile(file.Name())
+	return string(text), errors.Join(err, readErr)
+}
+
+// ended waits until nobody listens any more where the session's servers did. Their processes are init's by then, so they
+// cannot be waited for.
+func (s *session) ended(t *testing.T) {
+	t.Helper()
+	for _, port := range s.ports {
+		closed := func() bool {
+			c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
+			if err == nil {
+				_ = c.Close()
+			}
+			return errors.Is(err, syscall.ECONNREFUSED)
+		}
+		require.Eventually(t, closed, time.Minute, 10*time.Millisecond, "a server on port %s does not end", port)
+	}
+}
+
+// answers waits until somebody listens and says something.
+func (s *session) answers(t *testing.T, where, port string) {
+	t.Helper()
+	ok := func() bool {
+		c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Second))
+		_, _ = c.Write([]byte("PING\r\n"))
+		n, _ := c.Read(make([]byte, 1))
+		return n == 1
+	}
+	require.Eventually(t, ok, time.Minute, 10*time.Millisecond, "%s: nobody answers on port %s", where, port)
+}
+
+// Every command that is listed as not run here stands in some document, else the reason would outlive it.
+func TestNotRunIsUpToDate(t *testing.T) {
+	var all []string
+	for _, d := range documents(t) {
+		for _, b := range d.blocks {
+			for _, line := range strings.Split(b.text, "\n") {
+				all = append(all, bare(line))
+			}
+		}
+	}
+	for command := range notRun {
+		if !slices.Contains(all, command) {
+			t.Errorf("%q stands nowhere any more", command)
+		}
+	}
+}
+
+func TestExpected(t *testing.T) {
+	require.Regexp(t, expected("a … c\n"), "a b\n c")
+	require.NotRegexp(t, expected("a … c"), "a b c d")
+	require.NotRegexp(t, expected("a.c"), "abc")
+}
