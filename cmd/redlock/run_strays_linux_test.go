@@ -274,7 +274,7 @@ while test -d "$1"; do sleep 0.02; done`)
 	require.Equal(t, 9, await(t, cmd))
 	require.Equal(t, redlock.StateFree, state(t, c))
 	time.Sleep(100 * time.Millisecond)
-	require.Equal(t, []int{stray}, j.living())
+	require.Contains(t, j.living(), stray) // and what it is about to execute, now and then
 	require.False(t, exists(filepath.Join(j.dir, "asked")))
 }
 

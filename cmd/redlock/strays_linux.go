@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"slices"
@@ -132,7 +133,7 @@ func (h *hunt) round(judge func(pid int) sight, signals ...syscall.Signal) (quie
 }
 
 // marked judges by the environment. It is empty while a program is being executed, too, from when the old memory is gone until
-// the new one is filled: then there are no arguments, either. Kernel threads and zombies have no program.
+// the new one is filled. Kernel threads and zombies have no program.
 func (h *hunt) marked(pid int, id string) sight {
 	dir := h.proc + "/" + strconv.Itoa(pid)
 	for range 2 {
@@ -152,12 +153,35 @@ func (h *hunt) marked(pid int, id string) sight {
 		if _, err := unix.Readlink(dir+"/exe", link[:]); err != nil {
 			return innocent
 		}
-		if arguments, _ := readSome(dir+"/cmdline", h.environ[:0]); len(arguments) == 0 {
+		if !h.executed(dir) {
 			return unsettled
 		}
-		// It has its arguments, so the environment is there now if it has one.
+		// The environment is there now if it has one.
 	}
 	return innocent
+}
+
+// executed reports whether a process has all that its program begins with. The kernel fills in first the arguments, then the
+// environment, which took up to 20 ms after the arguments where it was large and the machine busy, and then where the code is.
+// Kernels in user space may never tell where that is, not even of ourselves; there the arguments have to do.
+func (h *hunt) executed(dir string) bool {
+	if h.knowsCode(dir) {
+		return true
+	}
+	if h.knowsCode(h.proc + "/self") {
+		return false
+	}
+	arguments, _ := readSome(dir+"/cmdline", h.environ[:0])
+	return len(arguments) > 0
+}
+
+// knowsCode reports whether /proc says where the code of a process ends: field 27 of its stat, proc_pid_stat(5). The name of the
+// program, which may have spaces and brackets of its own, is the second.
+func (h *hunt) knowsCode(dir string) bool {
+	stat, _ := readSome(dir+"/stat", h.environ[:0])
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const codeEnd = 27 - 3 // the state, field 3, is the first one after the name
+	return len(fields) > codeEnd && string(fields[codeEnd]) != "0"
 }
 
 // shoot sends signals to a process, and never to another that has got its number since: what a descriptor of a process stands for

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,7 +39,7 @@ func sleeps(t testing.TB, environ ...string) *sleeper {
 	pid := s.cmd.Process.Pid
 	require.Eventually(t, func() bool { // it executes its program soon
 		arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		return err == nil && strings.HasPrefix(string(arguments), "sleep\x00")
+		return err == nil && strings.HasPrefix(string(arguments), "sleep\x00") && newHunt().executed(fmt.Sprintf("/proc/%d", pid))
 	}, patience, time.Millisecond)
 	return s
 }
@@ -224,6 +225,69 @@ func TestHugeEnvironments(t *testing.T) {
 	killStrays(id)
 	first.requireDead(t)
 	require.True(t, last.lives())
+}
+
+// Between two programs a process has no environment for a while, and all the same it is not one that has none. A shell with a
+// large environment executes itself again and again; whoever looks meanwhile is not to take it for innocent once.
+func TestAProcessIsMarkedWhileItExecutes(t *testing.T) {
+	t.Parallel()
+	id := newID()
+	cmd := exec.Command("sh", "-c", `n=$((n+1)); test $n -lt 300 && exec sh -c "$0" "$0"; exec sleep 1000`)
+	cmd.Args = append(cmd.Args, cmd.Args[2])
+	cmd.Env = []string{"REDLOCK_RUN=" + id, "PATH=" + os.Getenv("PATH"), "n=0"}
+	for i := range 12 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("V%d=%s", i, strings.Repeat("x", 100<<10)))
+	}
+	require.NoError(t, redistest.Spawn(cmd))
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	h, pid := newHunt(), cmd.Process.Pid
+	eventually(t, "it does not begin", func() bool { return h.marked(pid, id) == wanted })
+	seen := map[sight]int{}
+	for slept := false; !slept; {
+		arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		require.NoError(t, err)
+		slept = strings.HasPrefix(string(arguments), "sleep\x00")
+		seen[h.marked(pid, id)]++
+	}
+	require.Zero(t, seen[innocent], seen)
+	if seen[unsettled] == 0 { // with a single processor, say
+		t.Skip("it was never met between two programs")
+	}
+}
+
+// What /proc has shown of processes between two programs, and what it shows where the kernel tells less.
+func TestExecuted(t *testing.T) {
+	t.Parallel()
+	const (
+		knows = "1 (a) 0 (b) 0) S 1 1 1 0 -1 4194560 84 0 0 0 0 0 0 0 20 0 1 0 1143 5529600 512 18446744073709551615 94 95 140 0 0"
+		not   = "1 (a) 0 (b) 0) S 1 1 1 0 -1 4194560 84 0 0 0 0 0 0 0 20 0 1 0 1143 5529600 512 18446744073709551615 0 0 140 0 0"
+	)
+	for _, test := range []struct {
+		stat, self, arguments string
+		want                  sight
+	}{
+		{knows, knows, "sleep\x001000\x00", innocent},
+		{knows, knows, "", innocent},
+		{not, knows, "sleep\x001000\x00", unsettled}, // the environment is being filled in
+		{not, knows, "", unsettled},
+		{not, not, "sleep\x001000\x00", innocent},
+		{not, not, "", unsettled},
+		{"", "", "sleep\x00", innocent},
+		{"1 (a", "1 (a)", "", unsettled},
+	} {
+		h := newHunt()
+		h.proc = t.TempDir()
+		for name, text := range map[string]string{"7/environ": "", "7/stat": test.stat, "7/cmdline": test.arguments, "self/stat": test.self} {
+			path := filepath.Join(h.proc, name)
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		}
+		require.NoError(t, os.Symlink("/bin/sleep", filepath.Join(h.proc, "7/exe")))
+		require.Equal(t, test.want, h.marked(7, newID()), test)
+	}
 }
 
 // The dead that nobody has waited for keep nobody busy, and those who have cleared their environment are not in the midst of
