@@ -135,6 +135,7 @@ var deathNames = [deathCauses]string{
 	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "closed",
 }
 
+// String is the name that Stats has for it.
 func (d death) String() string { return deathNames[d] }
 
 // deathOf tells causes apart. What neither we nor the protocol explain was done by the peer, or the way there.

@@ -96,5 +96,8 @@ var (
 // A downError is ErrDown together with the reason.
 type downError struct{ reason error }
 
-func (e *downError) Error() string   { return ErrDown.Error() + ": " + e.reason.Error() }
+// Error names both.
+func (e *downError) Error() string { return ErrDown.Error() + ": " + e.reason.Error() }
+
+// Unwrap has errors.Is find both.
 func (e *downError) Unwrap() []error { return []error{ErrDown, e.reason} }

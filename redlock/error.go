@@ -92,6 +92,7 @@ func (e *noQuorumError) Error() string {
 	return ErrNoQuorum.Error() + strings.TrimPrefix(e.nodes.Error(), multiplex.ErrUndecided.Error())
 }
 
+// Unwrap has errors.Is find ErrNoQuorum and the cause of each node.
 func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.nodes} }
 
 // translate gives an outcome of package multiplex its name here. refused is what a refusal means to this command.
