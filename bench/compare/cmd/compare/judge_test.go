@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +72,7 @@ func TestQuickMeasuresAgain(t *testing.T) {
 		{"good", []*report.Data{good}, true, 1, ""},
 		{"slow once", []*report.Data{slow, good}, true, 2, ""},
 		{"slow twice", []*report.Data{slow, slow, good}, true, 3, ""},
-		{"slow", append(slices.Repeat([]*report.Data{slow}, quickTries), good), true, quickTries, "at least 5"},
+		{"slow", []*report.Data{slow, slow, slow, good}, true, 3, "at least 5"},
 		{"slow, not asserted", []*report.Data{slow}, false, 1, ""},
 		{"dead", []*report.Data{dead, good}, true, 1, "nothing was measured"},
 		{"failed", []*report.Data{nil, good}, true, 1, "no masters"},

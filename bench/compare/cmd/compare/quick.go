@@ -23,9 +23,8 @@ const (
 )
 
 // quickTries is how often a quick run is made at most: what the code can do shows in one that nothing else on the machine
-// spoiled, and code that has become slow falls short in each. A virtual machine whose host was busy (a tenth of its time was
-// stolen) gave medians from 4.5 to 6.9, of this code and of one that had 8.7 on another day.
-const quickTries = 5
+// spoiled, and code that has become slow falls short in each.
+const quickTries = 3
 
 // quick compares ours with two baselines in one case and prints the ratios.
 func quick(ctx context.Context, f *flags, stdout io.Writer) error {
