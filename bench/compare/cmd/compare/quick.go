@@ -22,52 +22,26 @@ const (
 	mostAllocations  = 0.05
 )
 
-// quickTries is how often a quick run is made at most: what the code can do shows in one that nothing else on the machine
-// spoiled, and code that has become slow falls short in each.
-const quickTries = 3
-
 // quick compares ours with two baselines in one case and prints the ratios.
 func quick(ctx context.Context, f *flags, stdout io.Writer) error {
 	f.Rounds, f.Window, f.Warmup = 7, 400*time.Millisecond, 200*time.Millisecond
 	// Seven windows of each, so that a median outlives three that something else on the machine spoiled; together with the
 	// children's starts they end well within half a minute.
 	f.Nodes, f.Peers = []int{quickCase.Nodes}, []string{compare.Ours, compare.Default, compare.Tuned}
-	return insist(func() (*report.Data, error) { return measureQuick(ctx, f) }, f.Assert, stdout)
-}
-
-func measureQuick(ctx context.Context, f *flags) (*report.Data, error) {
 	r, err := newRunner(f, io.Discard)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer r.close()
 	if err := r.measure(ctx, []block{{[]report.Case{quickCase}}}, func() error { return nil }); err != nil {
-		return nil, err
+		return err
 	}
 	if f.JSON != "" {
 		if err := r.saver(f.JSON)(); err != nil {
-			return nil, err
-		}
-	}
-	return r.data, nil
-}
-
-// errUnmeasured is what no other run mends: that one of them did not work is not to be hidden.
-var errUnmeasured = errors.New("nothing was measured")
-
-// insist measures, and where something falls short of what is asserted it says so and measures anew, all of it.
-func insist(measure func() (*report.Data, error), asserted bool, stdout io.Writer) error {
-	for try := 1; ; try++ {
-		data, err := measure()
-		if err != nil {
 			return err
 		}
-		err = judge(data, asserted, stdout)
-		if err == nil || errors.Is(err, errUnmeasured) || try == quickTries {
-			return err
-		}
-		fmt.Fprintf(stdout, "%v\nanother run, %d of at most %d\n", err, try+1, quickTries)
 	}
+	return judge(r.data, f.Assert, stdout)
 }
 
 // judge prints what was measured and, where asserted, returns what falls short.
@@ -93,7 +67,7 @@ func judge(data *report.Data, asserted bool, stdout io.Writer) error {
 func atLeast(name string, s report.Spread, least float64) error {
 	switch {
 	case !s.Known():
-		return fmt.Errorf("%s: %w", name, errUnmeasured)
+		return fmt.Errorf("%s: nothing was measured", name)
 	case s.Median < least:
 		return fmt.Errorf("%s: %s, but at least %v is asked for", name, s, least)
 	}
@@ -105,7 +79,7 @@ func atLeast(name string, s report.Spread, least float64) error {
 func lessThan(name string, s report.Spread, most float64) error {
 	switch {
 	case !s.Known():
-		return fmt.Errorf("%s: %w", name, errUnmeasured)
+		return fmt.Errorf("%s: nothing was measured", name)
 	case s.Least >= most:
 		return fmt.Errorf("%s: %s, but less than %v is asked for in one round at least", name, s, most)
 	}
