@@ -19,7 +19,10 @@ type (
 	releaseError struct{ error }
 )
 
+// Unwrap has errors.Is find what the peer returned.
 func (e *acquireError) Unwrap() error { return e.error }
+
+// Unwrap has errors.Is find what the peer returned.
 func (e *releaseError) Unwrap() error { return e.error }
 
 // Kind is a short name for what went wrong, the same for all peers where they mean the same, so that errors can be
