@@ -3,7 +3,7 @@
 // lies below the root's.
 //
 //	go run ./cmd/compare                   measure everything, write bench/RESULTS.md and docs/throughput.svg
-//	go run ./cmd/compare --quick --assert  half a minute's check for CI
+//	go run ./cmd/compare --quick --assert  the check for CI, most of a minute
 //
 // This package holds the peers: each implementation behind one call, [Pairer], which acquires a lock and releases it.
 // Package internal/window lets one peer work for a short time in a process of its own, internal/report turns what was

@@ -5,7 +5,7 @@
 //	go run ./cmd/compare                              everything; about an hour
 //	go run ./cmd/compare --nodes 5 --network tcp      some cases only
 //	go run ./cmd/compare --from-json data.json        the report again, nothing measured
-//	go run ./cmd/compare --quick --assert             for CI: less than half a minute
+//	go run ./cmd/compare --quick --assert             for CI: most of a minute
 //
 // It exits with 0 when all went well, 1 when something could not be measured or an assertion failed, 2 when the command
 // line makes no sense. An interrupt ends it and the servers; what was measured until then is kept where --json names a file.

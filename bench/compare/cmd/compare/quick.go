@@ -24,9 +24,9 @@ const (
 
 // quick compares ours with two baselines in one case and prints the ratios.
 func quick(ctx context.Context, f *flags, stdout io.Writer) error {
-	f.Rounds, f.Window, f.Warmup = 7, 400*time.Millisecond, 200*time.Millisecond
-	// Seven windows of each, so that a median outlives three that something else on the machine spoiled; together with the
-	// children's starts they end well within half a minute.
+	f.Rounds, f.Window, f.Warmup = 21, 400*time.Millisecond, 200*time.Millisecond
+	// So many windows of each that a median outlives ten that something else on the machine spoiled. With seven, a virtual machine
+	// whose host took a tenth of its time had medians from 4.5 to 6.9 within half an hour.
 	f.Nodes, f.Peers = []int{quickCase.Nodes}, []string{compare.Ours, compare.Default, compare.Tuned}
 	r, err := newRunner(f, io.Discard)
 	if err != nil {

@@ -78,7 +78,7 @@ func read(t *testing.T, path string) string {
 func TestQuickRun(t *testing.T) {
 	redistest.Require(t)
 	if testing.Short() {
-		t.Skip("skipped: it takes twenty seconds")
+		t.Skip("skipped: it takes most of a minute")
 	}
 	var out strings.Builder
 	start := time.Now()
