@@ -9,6 +9,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
 )
 
 // A node is one server of the group, through all its connections. One goroutine owns it: it dials, fences, pays, reads,
@@ -62,6 +63,7 @@ type node struct {
 	// The following are owned by whoever reads: the node's goroutine, or from adopt to handBack the one with the poller's
 	// role. (previous is written under the mutex, since owe reads it.)
 	pos      uint64 // the round whose reply comes next; answered, or ahead of it
+	replies  uint64 // how many have come on this connection
 	sampled  bool   // the reply time of this batch was taken
 	refusal  refusal
 	votes    [mergeMost]Vote // on the parts of a carrier
@@ -81,6 +83,10 @@ type previous struct {
 	since    time.Duration
 }
 
+// openingLimits bound what a node may send before it joins: the handshake, INFO and the scripts' digests among it (R32). A HELLO
+// names the server's modules, and INFO its replicas.
+var openingLimits = resp.Limits{Elements: 4096, Depth: 8, Size: 2 << 20}
+
 func newNode(g *Group, index int, config conn.Config) *node {
 	n := &node{
 		group: g, index: index, config: config,
@@ -95,6 +101,9 @@ func newNode(g *Group, index int, config conn.Config) *node {
 		g.quarantined |= setOf(index) // fresh processes obey it too (R23)
 	}
 	n.config.Admit = g.config.Allow.check
+	if n.config.Limits == (resp.Limits{}) {
+		n.config.Limits = openingLimits
+	}
 	return n
 }
 
@@ -239,7 +248,8 @@ func (n *node) join() (pure.LifeAction, bool) {
 	if act != pure.ToServe {
 		return act, true
 	}
-	n.pos = g.log.head
+	n.pos, n.replies = g.log.head, 0
+	n.conn.SetLimits(g.config.Replies)
 	n.answered.Store(g.log.head)
 	n.sent.Store(g.log.head)
 	n.skip = len(g.log.buf)

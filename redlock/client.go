@@ -14,6 +14,7 @@ import (
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
 )
 
 // Config describes a deployment and how to use it. Nodes must be set; everything else works as zero.
@@ -124,6 +125,7 @@ func New(config Config) (*Client, error) {
 	if c.config.DriftFactor == 0 {
 		c.config.DriftFactor = pure.DefaultDriftFactor
 	}
+	replyMost := 4<<10 + len(c.config.Prefix) // an invalidation names a key (R32)
 	group := multiplex.Config{
 		OnChange:    c.listen(),
 		Nodes:       nodes,
@@ -131,6 +133,7 @@ func New(config Config) (*Client, error) {
 		Drift:       c.config.DriftFactor,
 		Cure:        cure(),
 		Portable:    config.Portable,
+		Replies:     resp.Limits{Bulk: replyMost, Size: replyMost},
 	}
 	if err := c.trust(&group); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
