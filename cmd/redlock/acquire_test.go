@@ -161,7 +161,7 @@ func TestAcquireOfALargeValue_R32(t *testing.T) {
 		_, err := s.Do("SET", "r", strings.Repeat("x", 3<<20))
 		require.NoError(t, err)
 	}
-	for _, args := range [][]string{{"acquire", nodes, "r"}, {"run", nodes, "-n", "r", "--", "true"}} {
+	for _, args := range [][]string{{"acquire", nodes, "-n", "r"}, {"run", nodes, "-n", "r", "--", "true"}} {
 		r := within(args...)
 		require.Equal(t, exitHeld, r.code, "%v: %s", args, r.stderr)
 	}
