@@ -90,7 +90,7 @@ func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, erro
 	limited, cancel := c.limitInspection(ctx)
 	defer cancel()
 	answers, errs := c.askForKey(limited, resource)
-	var missing multiplex.UndecidedError
+	missing := multiplex.UndecidedError{Of: len(c.config.Nodes)}
 	for i, node := range c.group.Nodes() {
 		if errs[i] != nil {
 			failed := nodeError(errs[i], i, node.Addr, ctx.Err() == nil)
