@@ -64,6 +64,7 @@ type node struct {
 	// role. (previous is written under the mutex, since owe reads it.)
 	pos      uint64 // the round whose reply comes next; answered, or ahead of it
 	sampled  bool   // the reply time of this batch was taken
+	guessed  bool   // replyTime is the handshake's: the first that is measured replaces it
 	refusal  refusal
 	votes    [mergeMost]Vote // on the parts of a carrier
 	previous previous
@@ -191,6 +192,10 @@ func (n *node) dial() pure.LifeAction {
 	}
 	n.conn, n.server = c, *c.Server()
 	n.meet(n.group.now())
+	if n.replyTime.Load() == 0 { // else the first votes of a node that is far away would all come too late (R6)
+		n.replyTime.Store(int64(c.RoundTrip()))
+		n.guessed = true
+	}
 	n.connects++
 	if n.server.Protocol == 2 {
 		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)

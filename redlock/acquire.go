@@ -49,12 +49,19 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
 	}
-	lock.until = start.Add(ttl - slack)
+	return c.granted(lock, &command, start)
+}
+
+// granted makes a lock of a claim that a quorum granted. It reads the clocks again, since much may have happened since Ask
+// looked (R4): a lock that has too little validity left is given back, and the error is ErrExpired.
+func (c *Client) granted(lock Lock, claim *multiplex.Command, start time.Time) (Lock, error) {
+	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
+	lock.until = start.Add(lock.ttl - slack)
 	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
-	if c.late(ttl, spent, slack) { // much may have happened since Ask looked (R4)
+	if c.late(lock.ttl, spent, slack) {
 		c.group.Tell(releaseKind, &multiplex.Command{
-			Bytes: command.Undo, Key: command.Key, TTL: ttl, Receipt: lock.receipt,
+			Bytes: claim.Undo, Key: claim.Key, TTL: lock.ttl, Receipt: lock.receipt,
 		})
 		return Lock{}, ErrExpired
 	}

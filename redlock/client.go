@@ -273,11 +273,16 @@ func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
 }
 
 // Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
-// timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
-// TTL ends, unless Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with
-// ErrClosed in any case. Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not
-// return: it is waited for a second, and told nothing more. The error is the context's where that cut the wait for answers
-// short; further calls wait for the first.
+// timeout, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their TTL ends, unless
+// Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with ErrClosed in any case.
+// Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not return: it is waited
+// for a second, and told nothing more. Further calls wait for the first.
+//
+// ctx may have ended before the call, as with signal.NotifyContext and "defer client.Close(ctx)": no key of an attempt that
+// failed is left for that. It only cuts short the wait for answers, where Config.NodeTimeout or very many releases would
+// make that long; the error is the context's then. Close outlasts ctx by 50 ms at most, or by four times the reply time of
+// the slowest node that is up, if that is more, but no more than a second; by twice as much with ReleaseOnClose; and by
+// another second where goroutines of this process are so starved that they do not come to undo their attempts.
 func (c *Client) Close(ctx context.Context) error {
 	c.group.Refuse() // what is released now is for others
 	c.keeper.wind(ctx)
