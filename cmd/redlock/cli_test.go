@@ -65,7 +65,7 @@ func TestEveryCommandHasExamples(t *testing.T) {
 	for _, command := range parser.Model.Leaves(true) {
 		t.Run(command.FullPath(), func(t *testing.T) {
 			require.NotEmpty(t, command.Help)
-			require.Contains(t, command.Detail, "Examples:\n\n    "+command.FullPath()+" ")
+			require.Contains(t, command.Detail, "Examples:\n\n    "+command.FullPath())
 		})
 	}
 }

@@ -119,7 +119,7 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		var client *redlock.Client
-		if client, err = redlock.New(config); err == nil {
+		if client, err = d.openWithin(config, d.Timeout); err == nil {
 			defer shut(client)
 			d.settle(ctx, client, d.Timeout)
 			status = client.Nodes()

@@ -189,9 +189,10 @@ func TestRunWhereTheLockIsHeld(t *testing.T) {
 	lock, err := client(t, servers).TryAcquire(context.Background(), "r", time.Minute)
 	require.NoError(t, err)
 	never := filepath.Join(t.TempDir(), "never")
-	for _, flags := range [][]string{{"-n"}, {"-w", "200ms"}, {"-w", "0s"}} {
+	for _, flags := range [][]string{{"-n"}, {"-w", "2"}, {"-w", "0s"}} {
 		r := finish(t, runs(t, nodes, flags, "touch", never))
-		require.Equal(t, result{exitHeld, "", "redlock: resource is held\n"}, r, flags)
+		require.Equal(t, result{exitHeld, "", r.stderr}, r, flags)
+		require.Contains(t, r.stderr, `redlock: resource "r" is held`, flags)
 	}
 	r := finish(t, runs(t, nodes, []string{"-nq", "-E", "3"}, "touch", never))
 	require.Equal(t, result{code: 3}, r)

@@ -49,7 +49,7 @@ func (c *statusCommand) Run(p *process, d *deployment) error {
 	}
 	// To look is no reason to keep seals or to quarantine anybody.
 	config.MaxTTL, config.Durable, config.NewDeployment = 0, nil, false
-	client, err := redlock.New(config)
+	client, err := d.openWithin(config, d.Timeout)
 	if err != nil {
 		return err
 	}
