@@ -31,6 +31,9 @@ func hanging(t *testing.T, n int) string {
 func TestFlagsBoundEveryCommandWithoutMasters_R26(t *testing.T) {
 	const refusing = "--nodes=unix:///nowhere/0,unix:///nowhere/1,unix:///nowhere/2"
 	token := handover{ttl: time.Hour, until: now().add(time.Hour)}
+	for i := range token.token {
+		token.token[i] = 'A'
+	}
 	token.boot, _ = bootID()
 	t.Setenv(tokenVariable, token.reveal())
 	silent := hanging(t, 3)

@@ -132,11 +132,15 @@ func (c *contest) run(ctx context.Context) error {
 	}
 }
 
-// decided says that a quorum of nodes names one holder. What the nodes do not answer in time is not waited for.
+// decided says that a quorum of nodes names one holder, or that keys of another kind are in the way. What the nodes do not answer in time is not waited for.
 func (c *contest) decided(ctx context.Context, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return c.look(ctx) && c.found.State == redlock.StateHeld
+	if !c.look(ctx) {
+		return false
+	}
+	v := judge(*c.found, nil)
+	return v == verdictHeld || v == verdictForeign
 }
 
 // look asks the nodes who holds the resource, and reports that a quorum has
@@ -191,7 +195,17 @@ func (c *contest) describe() string {
 	if c.found == nil {
 		return name
 	}
-	return name + ": " + verdictText(judge(*c.found), *c.found)
+	v := judge(*c.found, nil)
+	switch text := verdictText(v, *c.found, nil); v {
+	case verdictHeld:
+		return name + " is " + text
+	case verdictFree: // released in between
+		return name + " is held by another client"
+	case verdictForeign:
+		return name + " is held: " + text + " (see redlock status)"
+	default:
+		return name + " is held: " + text
+	}
 }
 
 // held gives the error of a lock that was not had the exit code of who asked for it, and says which lock and how it is held. That
@@ -202,11 +216,9 @@ func (c *contest) held(err error, code int, quiet bool) error {
 		return err
 	case quiet:
 		return &exitError{code: code}
-	case c.found == nil || judge(*c.found) == verdictFree: // released in between
-		return &exitError{code, fmt.Errorf("resource %s is held by another client", quoted(c.resource))}
-	case c.found.State == redlock.StateHeld:
-		return &exitError{code, fmt.Errorf("resource %s is %s", quoted(c.resource), verdictText(verdictHeld, *c.found))}
+	case c.found == nil:
+		return &exitError{code, errors.New(c.describe() + " is held by another client")}
 	default:
-		return &exitError{code, fmt.Errorf("resource %s is held: %s", quoted(c.resource), verdictText(judge(*c.found), *c.found))}
+		return &exitError{code, errors.New(c.describe())}
 	}
 }
