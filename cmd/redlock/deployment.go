@@ -89,16 +89,13 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 	return config, nil
 }
 
-// open makes a client, which the caller closes with shut. It asks nothing of the nodes but to be there: see ready.
-func (d *deployment) open(p *process) (*redlock.Client, error) {
-	config, err := d.config(p)
-	if err != nil {
-		return nil, err
-	}
-	return d.openWithin(config, d.Timeout)
+// open makes a client, which the caller closes with shut. It asks nothing of the nodes but to be there: see settle.
+func (d *deployment) open(config redlock.Config) (*redlock.Client, error) {
+	d.opened = time.Now()
+	return redlock.New(config)
 }
 
-// openFor is open for locks of a TTL, where connecting may take so long. A node's vote is waited for longer than a service would,
+// openFor makes a client for locks of a TTL, where connecting may take so long. A node's vote is waited for longer than a service would,
 // which has the next request to look after: who takes one lock has time, and a fresh connection to a busy machine is slow (R6).
 func (d *deployment) openFor(p *process, ttl, most time.Duration) (*redlock.Client, error) {
 	config, err := d.config(p)

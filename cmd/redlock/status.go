@@ -59,12 +59,12 @@ func (c *statusCommand) Run(p *process, d *deployment) error {
 	}
 	// To look is no reason to keep seals or to quarantine anybody.
 	config.MaxTTL, config.Durable, config.NewDeployment = 0, nil, false
-	client, err := d.openWithin(config, d.Timeout)
+	client, err := d.open(config)
 	if err != nil {
 		return err
 	}
 	defer shut(client)
-	d.settle(ctx, client, time.Second)
+	d.settle(ctx, client, time.Second, nil)
 	place := screenOf(p.stdout)
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
 		found, err := client.Inspect(ctx, c.Resource)

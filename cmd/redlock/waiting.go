@@ -174,7 +174,7 @@ func (c *contest) lookWhileWaiting(ctx context.Context, p *process, verbose bool
 		c.look(limited)
 		cancel()
 		if ctx.Err() == nil {
-			fmt.Fprintf(p.stderr, "redlock: waiting for %s\n", c.describe())
+			fmt.Fprintf(p.stderr, "redlock: waiting: %s\n", c.describe())
 		}
 		c.found = nil // it gets old
 	}
