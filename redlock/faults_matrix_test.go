@@ -111,7 +111,7 @@ func newMatrix(f *fleet, c condition) *matrix {
 	m := &matrix{ward: &ward{fleet: f, sides: make(map[int]*side)}, condition: c, golden: newGolden(f, c.name, c.about)}
 	config := credentials(c.anonymous)
 	config.Prefix = keyMark
-	config.NodeTimeout = 500 * time.Millisecond
+	config.NodeTimeout = unhurried
 	if c.silent {
 		config.NodeTimeout = 100 * time.Millisecond // a node is found out after four times that
 	}
