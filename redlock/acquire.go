@@ -76,6 +76,17 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
 // attempt's; when the tries are used up, it is the last attempt's. As with TryAcquire, an error leaves no key behind.
 //
+// A call that finds no quorum for half a second reports that as a warning, with
+// the cause for each node, to Config.Logger, or to slog.Default without one; one
+// report a minute stands for all calls of the client (R31). Waiting ends with
+// ErrNoQuorum when it cannot help: so many nodes refused us that no quorum is
+// left, for wrong credentials, a missing permission, not being an independent
+// master, another MaxTTL, a certificate that does not verify, or another
+// protocol such as TLS on one side only. Only what was tried since the call began
+// counts, so a cause that was removed does not end it. A node that refuses the
+// credentials is tried again after 1 to 30 seconds, so that is how long it may
+// take to know. A node that refuses connections may come back, and is waited for.
+//
 // Callers of one client that wait for the same resource are served in the order in which they came, and only the first of
 // them asks the nodes; between clients, and towards TryAcquire, there is no order. Where others hold the lock, the nodes
 // tell the first when it is released (CLIENT TRACKING, over RESP3) and when it will expire, and it tries then; if it is told
@@ -96,6 +107,7 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 		return c.acquireInTurn(ctx, resource, ttl, tries)
 	}
 	var last error
+	p := patience{begun: time.Now()}
 	for try := 1; ; try++ {
 		*tries = try
 		lock, err := c.try(ctx, resource, ttl, try)
@@ -106,6 +118,9 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 			cancelled.Last = last
 		}
 		if !c.triesAgain(err) || try == c.config.MaxTries {
+			return Lock{}, err
+		}
+		if err := c.impatient(&p, err); err != nil {
 			return Lock{}, err
 		}
 		last = err
