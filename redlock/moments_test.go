@@ -10,7 +10,6 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/multiplex"
-	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -178,30 +177,6 @@ func TestAHoldIsHandedOverWithOneAttempt_R11(t *testing.T) {
 		require.Equal(t, before+1, m.nodes[0].Calls("SET"))
 		require.NoError(t, w.lock.Release(t.Context()))
 	})
-}
-
-// A key may come and go between GET and PTTL. What the second answer says of it counts.
-func TestInspectOfAKeyThatChangesMeanwhile_R12(t *testing.T) {
-	for name, c := range map[string]struct {
-		node InspectedNode // after GET
-		pttl string
-		want InspectedNode
-	}{
-		"expires":           {InspectedNode{Holder: "h"}, ":-2\r\n", InspectedNode{}},
-		"a list expires":    {InspectedNode{Foreign: true}, ":-2\r\n", InspectedNode{}},
-		"comes":             {InspectedNode{}, ":500\r\n", InspectedNode{}},
-		"comes for ever":    {InspectedNode{}, ":-1\r\n", InspectedNode{}},
-		"stays":             {InspectedNode{Holder: "h"}, ":500\r\n", InspectedNode{Holder: "h", TTL: 500 * ms}},
-		"stays for ever":    {InspectedNode{Holder: "h"}, ":-1\r\n", InspectedNode{Holder: "h", TTL: NoExpiry}},
-		"a list that lasts": {InspectedNode{Foreign: true}, ":-1\r\n", InspectedNode{Foreign: true, TTL: NoExpiry}},
-	} {
-		r := resp.NewReader(resp.Limits{})
-		r.Commit(copy(r.Space(), c.pttl))
-		v, ok, err := r.Next()
-		require.True(t, ok && err == nil)
-		require.NoError(t, c.node.readTTL(v), name)
-		require.Equal(t, c.want, c.node, name)
-	}
 }
 
 // The context ends while only the slowest node has not answered yet: what a quorum has said is the result.

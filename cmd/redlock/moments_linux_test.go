@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,7 +120,7 @@ func TestACommandThatEndsWithTheValidityIsLost_R15(t *testing.T) {
 		var stderr bytes.Buffer
 		s := &supervision{
 			process: &process{stderr: &stderr}, hold: hold, limits: limits{margin: margin},
-			guard: &guard{id: newID(), group: pid}, child: &child{pid: pid, code: 3}, told: hold.Until(), named: true,
+			guard: &guard{id: newID(), group: pid}, child: &child{pid: pid, code: 3}, told: hold.Until(), named: true, hunt: killStrays,
 		}
 		s.buryGroup()
 		require.Equal(t, ending{code: 3, lost: margin == time.Hour}, s.end)
@@ -129,5 +130,38 @@ func TestACommandThatEndsWithTheValidityIsLost_R15(t *testing.T) {
 		}
 		left.requireDead(t)
 		require.Contains(t, stderr.String(), "the lock was over, or nearly")
+	}
+}
+
+// On a busy machine a hunt may end before it has found all. The hunts go on while the validity lasts, so that the exit code is
+// not told while they live.
+func TestHuntsGoOnWhileTheValidityLasts_R13(t *testing.T) {
+	t.Parallel()
+	servers, _ := masters(t, 3)
+	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Minute})
+	require.NoError(t, err)
+	defer release(hold)
+	for name, c := range map[string]struct {
+		margin  time.Duration
+		goneBy  int // the hunt that finds them all
+		hunts   int
+		warning bool
+	}{
+		"at once":                      {time.Second, 1, 1, false},
+		"by the third":                 {time.Second, 3, 3, false},
+		"never":                        {time.Second, mostHunts + 1, mostHunts, true},
+		"not while the validity lasts": {time.Hour, 3, 1, true},
+	} {
+		pid := sleeps(t).cmd.Process.Pid // the command's group
+		var stderr bytes.Buffer
+		hunts := 0
+		s := &supervision{
+			process: &process{stderr: &stderr}, hold: hold, limits: limits{margin: c.margin}, termed: time.Now(),
+			guard: &guard{group: pid}, child: &child{pid: pid}, told: hold.Until(), named: true,
+			hunt: func(string) bool { hunts++; return hunts == c.goneBy },
+		}
+		s.buryGroup()
+		require.Equal(t, c.hunts, hunts, name)
+		require.Equal(t, c.warning, strings.Contains(stderr.String(), "may go on"), name)
 	}
 }
