@@ -68,7 +68,7 @@ func TestAcquireExtendReleaseByPipeAndEnvironment(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	r := within("acquire", nodes, "r")
 	require.Equal(t, exitOK, r.code, r.stderr)
-	require.Regexp(t, `^redlock1\.[0-9a-f]{40}\.30000\.\d+\.\d+\.\S*\n$`, r.stdout)
+	require.Regexp(t, `^redlock2\.[0-9A-Za-z_-]{27}\.30000\.\d+\.\d+\.\S*\n$`, r.stdout)
 
 	t.Setenv(tokenVariable, strings.TrimSpace(r.stdout))
 	r = within("extend", nodes, "r")
