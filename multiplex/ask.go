@@ -186,7 +186,7 @@ func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.
 
 // absent is the error of a command that cannot get a quorum since too few nodes count for it. The caller holds the mutex.
 func (g *Group) absent(counting Set) error {
-	e := new(UndecidedError)
+	e := &UndecidedError{Of: g.size}
 	for i, n := range g.nodes {
 		switch {
 		case counting.Has(i):
@@ -219,7 +219,7 @@ func (r *round) outcome(w uint64) error {
 
 // undecided names the nodes whose votes were missing at the moment of decision, each with its own cause (R12).
 func (r *round) undecided(failed Set) error {
-	e := new(UndecidedError)
+	e := &UndecidedError{Of: r.group.size}
 	for i, n := range r.group.nodes {
 		if !failed.Has(i) {
 			continue

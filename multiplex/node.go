@@ -61,7 +61,8 @@ type node struct {
 	// polled is the connection that whoever polls reads; nil when the node's goroutine does, or nobody. ended gives it back.
 	polled  atomic.Pointer[conn.Conn]
 	ended   chan error
-	adopted bool // owned by the node's goroutine
+	adopted bool          // owned by the node's goroutine
+	dialed  time.Duration // when the last attempt to connect began; owned by the node's goroutine
 
 	// The following are owned by whoever reads: the node's goroutine, or from adopt to handBack the one with the poller's
 	// role. (previous is written under the mutex, since owe reads it.)
@@ -106,7 +107,10 @@ func newNode(g *Group, index int, config conn.Config) *node {
 }
 
 func (n *node) blame(f *fault) *NodeError {
-	return &NodeError{Node: n.index, Addr: n.addr, Err: f.err}
+	return &NodeError{
+		Node: n.index, Addr: n.addr, Err: f.err,
+		tried: n.group.epoch.Add(f.tried), replicas: n.group.config.Allow.Replica,
+	}
 }
 
 // run lives the node's life until the group is closed.
@@ -179,6 +183,7 @@ func (n *node) dial() pure.LifeAction {
 	n.group.mu.Lock()
 	n.counters.dials++
 	n.group.mu.Unlock()
+	n.dialed = n.group.now()
 	c, err := conn.Dial(n.group.stopped, n.config)
 	if err != nil {
 		return n.dialFailed(err)
@@ -192,7 +197,7 @@ func (n *node) dial() pure.LifeAction {
 	if apart != nil {
 		_ = c.Close()
 		n.counters.dialFailures++
-		n.fault = &fault{err: &downError{apart}}
+		n.fault = &fault{err: &downError{apart}, tried: n.dialed}
 		return n.stepLocked(pure.DialFailed)
 	}
 	n.learnIdleness(n.server.RunID == c.Server().RunID)
@@ -210,7 +215,7 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	n.counters.dialFailures++
-	n.fault = &fault{err: &downError{err}}
+	n.fault = &fault{err: &downError{err}, tried: n.dialed}
 	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone {
 		n.life = n.life.Charge()
 	}
@@ -375,7 +380,7 @@ func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
 	n.conn = nil
 	n.deaths++
 	n.countDeath(cause)
-	n.fault = &fault{err: &downError{cause}}
+	n.fault = &fault{err: &downError{cause}, tried: n.dialed}
 	return n.stepLocked(pure.DialFailed)
 }
 

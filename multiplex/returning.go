@@ -91,7 +91,7 @@ func (g *Group) awaitReturn(ctx context.Context, kind *Kind, ttl, since time.Dur
 // must not have told the node's life and its lane of the end yet.
 func (n *node) noteEnd(unanswered bool, cause error) {
 	n.idled = 0
-	if n.life.State != Up || unanswered || !errors.Is(cause, io.EOF) && !errors.Is(cause, syscall.ECONNRESET) {
+	if n.life.State != Up || unanswered || !endedByPeer(cause) {
 		return
 	}
 	idled := n.group.now() - time.Duration(n.heard.Load())
@@ -102,6 +102,11 @@ func (n *node) noteEnd(unanswered bool, cause error) {
 		return
 	}
 	n.idled = idled
+}
+
+// endedByPeer reports an end that the peer made, as it shows to a read, or to a probe that is written behind it.
+func endedByPeer(cause error) bool {
+	return errors.Is(cause, io.EOF) || errors.Is(cause, syscall.ECONNRESET) || errors.Is(cause, syscall.EPIPE)
 }
 
 // learnIdleness makes the node be probed earlier than after the time for which its last connection had been idle when the

@@ -100,8 +100,9 @@ type Client struct {
 	tokens     tokens
 	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
 	stats      stats
-	tracer     Tracer  // without functions, if there is none
-	news       *news   // nil if nobody listens
+	tracer     Tracer // without functions, if there is none
+	news       *news
+	stalls     stalls  // of calls that find no quorum
 	trials     []trial // steps of the prelude that may fail
 	keeper     *keeper // looks after the holds
 	queues     queues  // of callers that wait
@@ -242,15 +243,39 @@ func mergeTLS(base, url *tls.Config) *tls.Config {
 	return merged
 }
 
-// Ready waits until a quorum of nodes counts: is up, and not quarantined (Config.MaxTTL). If ctx ends first, the error is a
-// CancelledError, which is also ErrNoQuorum and names each missing node's cause; ErrClosed says that the client is closed.
+// Ready waits until a quorum of nodes counts: is up, and not quarantined
+// (Config.MaxTTL). If ctx ends first, the error is a CancelledError, which is
+// also ErrNoQuorum and names each missing node's cause. It is ErrNoQuorum alone
+// when waiting cannot help, as for Acquire; a wait is reported to the log, also
+// as for Acquire (R31). ErrClosed says that the client is closed.
 func (c *Client) Ready(ctx context.Context) error {
-	err := c.group.Ready(ctx)
-	var missing *multiplex.UndecidedError
-	if errors.As(err, &missing) {
-		return cancelledError(ctx, &noQuorumError{missing})
+	p := patience{begun: time.Now()}
+	for {
+		err := c.readyWithin(ctx, readyGlance)
+		var missing *multiplex.UndecidedError
+		switch {
+		case err == nil:
+			c.stalls.over()
+			return nil
+		case !errors.As(err, &missing):
+			return translate(err, nil)
+		case ctx.Err() != nil:
+			return cancelledError(ctx, &noQuorumError{nodes: missing})
+		}
+		if err := c.impatient(&p, missing); err != nil {
+			return err
+		}
 	}
-	return translate(err, nil)
+}
+
+// readyGlance is how often Ready looks at why it waits.
+const readyGlance = 50 * time.Millisecond
+
+// readyWithin is the group's Ready for a limited time.
+func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return c.group.Ready(limited)
 }
 
 // Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote

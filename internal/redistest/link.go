@@ -27,6 +27,7 @@ type Link struct {
 	mu      sync.Mutex // guards the following
 	ways    [2]way     // Up, Down
 	refused bool
+	lossy   bool          // see AbortsLose
 	held    chan struct{} // open while dials are held; nil when they are not
 	idle    time.Duration // after which connections are closed; 0: never
 	pairs   map[*pair]struct{}
@@ -146,6 +147,26 @@ func (l *Link) Refuse(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refused = on
+}
+
+// AbortsLose makes an end that is closed by an abort lose what it sent and what
+// has not arrived, as a kernel throws away what it has not sent, or not got
+// acknowledged. So it does with an end that is closed with bytes that it has not
+// read, which a kernel answers with RST too. What has arrived can still be read.
+// Without it every byte that was written arrives, which is the worse case for
+// what must not be executed late (R8), and hides what is lost (R28). It concerns
+// Network only: behind a Proxy are real sockets.
+func (l *Link) AbortsLose(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lossy = on
+}
+
+// abortsLose is asked by an end that is closed.
+func (l *Link) abortsLose() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lossy
 }
 
 // HoldDials makes dials wait until it is called with false or their context

@@ -163,6 +163,21 @@ func (p *pipe) abandon() {
 	p.cond.Broadcast()
 }
 
+// lose loses what is under way.
+func (p *pipe) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dropWire()
+	p.last = time.Time{} // nothing is left that the end could overtake
+}
+
+// unread reports that bytes have arrived and were not read.
+func (p *pipe) unread() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.inbox) > 0
+}
+
 // reset loses what is under way and tells both sides.
 func (p *pipe) reset() {
 	p.mu.Lock()
