@@ -95,11 +95,13 @@ func (n *node) noteEnd(unanswered bool, cause error) {
 		return
 	}
 	idled := n.group.now() - time.Duration(n.heard.Load())
-	switch awaited := n.lane.awaited; {
-	case len(awaited) == 1 && awaited[0].purpose == probe:
-		idled += n.probeAfter() // from which the time counts that heard has
-	case len(awaited) > 0:
-		return
+	for _, entries := range [...][]laneEntry{n.lane.awaited, n.lane.queued} {
+		for _, e := range entries {
+			if e.purpose != probe {
+				return
+			}
+			idled += n.probeAfter() // the node counts as heard since the probe
+		}
 	}
 	n.idled = idled
 }
