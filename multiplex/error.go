@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Causes of a node's missing vote. A NodeError unwraps to one of these, or to an error of package conn.
@@ -46,6 +47,9 @@ type NodeError struct {
 	Node int    // index of the node in the configuration
 	Addr string // its address, without credentials (R27)
 	Err  error
+
+	tried    time.Time // when the attempt to connect began that Err is of; see Lasting
+	replicas bool      // Allow.Replica
 }
 
 // Error names the node by index and address.
@@ -86,7 +90,10 @@ func (e *UndecidedError) Unwrap() []error {
 }
 
 // A fault is a cause that many rounds can share, so that nothing is built while a node is down or keeps refusing.
-type fault struct{ err error }
+type fault struct {
+	err   error
+	tried time.Duration // when the attempt to connect began that failed for it, on the group's clock; zero for other causes
+}
 
 var (
 	timedOut    = &fault{err: ErrTimeout}

@@ -71,8 +71,9 @@ func (n *node) reply(v resp.Value, now time.Duration) error {
 // from the caller's start, so it holds what our own queue costs.
 func (n *node) sample(d time.Duration) {
 	old := n.replyTime.Load()
-	if old == 0 {
+	if old == 0 || n.guessed {
 		n.replyTime.Store(int64(d))
+		n.guessed = false
 		return
 	}
 	n.replyTime.Store(old + (int64(d)-old)/8)

@@ -46,12 +46,19 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
 	}
-	lock.until = start.Add(ttl - slack)
+	return c.granted(lock, &command, start)
+}
+
+// granted makes a lock of a claim that a quorum granted. It reads the clocks again, since much may have happened since Ask
+// looked (R4): a lock that has too little validity left is given back, and the error is ErrExpired.
+func (c *Client) granted(lock Lock, claim *multiplex.Command, start time.Time) (Lock, error) {
+	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
+	lock.until = start.Add(lock.ttl - slack)
 	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
-	if c.late(ttl, spent, slack) { // much may have happened since Ask looked (R4)
+	if c.late(lock.ttl, spent, slack) {
 		c.group.Tell(releaseKind, &multiplex.Command{
-			Bytes: command.Undo, Key: command.Key, TTL: ttl, Receipt: lock.receipt,
+			Bytes: claim.Undo, Key: claim.Key, TTL: lock.ttl, Receipt: lock.receipt,
 		})
 		return Lock{}, ErrExpired
 	}
@@ -68,6 +75,17 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded; after ErrClosed,
 // ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
 // attempt's; when the tries are used up, it is the last attempt's. As with TryAcquire, an error leaves no key behind.
+//
+// A call that finds no quorum for half a second reports that as a warning, with
+// the cause for each node, to Config.Logger, or to slog.Default without one; one
+// report a minute stands for all calls of the client (R31). Waiting ends with
+// ErrNoQuorum when it cannot help: so many nodes refused us that no quorum is
+// left, for wrong credentials, a missing permission, not being an independent
+// master, another MaxTTL, a certificate that does not verify, or another
+// protocol such as TLS on one side only. Only what was tried since the call began
+// counts, so a cause that was removed does not end it. A node that refuses the
+// credentials is tried again after 1 to 30 seconds, so that is how long it may
+// take to know. A node that refuses connections may come back, and is waited for.
 //
 // Callers of one client that wait for the same resource are served in the order in which they came, and only the first of
 // them asks the nodes; between clients, and towards TryAcquire, there is no order. Where others hold the lock, the nodes
@@ -89,6 +107,7 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 		return c.acquireInTurn(ctx, resource, ttl, tries)
 	}
 	var last error
+	p := patience{begun: time.Now()}
 	for try := 1; ; try++ {
 		*tries = try
 		lock, err := c.try(ctx, resource, ttl, try)
@@ -99,6 +118,9 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 			cancelled.Last = last
 		}
 		if !c.triesAgain(err) || try == c.config.MaxTries {
+			return Lock{}, err
+		}
+		if err := c.impatient(&p, err); err != nil {
 			return Lock{}, err
 		}
 		last = err

@@ -85,11 +85,18 @@ func (e *CancelledError) Unwrap() []error {
 }
 
 // A noQuorumError is ErrNoQuorum with each node's cause.
-type noQuorumError struct{ nodes error }
+type noQuorumError struct {
+	nodes   error
+	lasting bool // waiting cannot fix it (R31)
+}
 
 // Error names the nodes, and does not say a second time that they are too few.
 func (e *noQuorumError) Error() string {
-	return ErrNoQuorum.Error() + strings.TrimPrefix(e.nodes.Error(), multiplex.ErrUndecided.Error())
+	text := ErrNoQuorum.Error() + strings.TrimPrefix(e.nodes.Error(), multiplex.ErrUndecided.Error())
+	if e.lasting {
+		text += "; waiting cannot fix this"
+	}
+	return text
 }
 
 // Unwrap has errors.Is find ErrNoQuorum and the cause of each node.
@@ -110,7 +117,7 @@ func translate(err, refused error) error {
 		return ErrClosed
 	}
 	if errors.Is(err, multiplex.ErrUndecided) {
-		return &noQuorumError{err}
+		return &noQuorumError{nodes: err}
 	}
 	return err // the context's
 }

@@ -105,7 +105,7 @@ func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, erro
 	if len(all.Nodes)-len(missing.Nodes) >= quorum {
 		return all, nil
 	}
-	switch err := (&noQuorumError{&missing}); {
+	switch err := (&noQuorumError{nodes: &missing}); {
 	case errors.Is(err, multiplex.ErrClosed):
 		return all, ErrClosed
 	case ctx.Err() != nil:

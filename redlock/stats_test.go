@@ -17,7 +17,7 @@ import (
 func TestEndingOf(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	nobody := &noQuorumError{&multiplex.UndecidedError{}}
+	nobody := &noQuorumError{nodes: &multiplex.UndecidedError{}}
 	for want, errs := range map[ending][]error{
 		endGranted:    {nil},
 		endRefused:    {ErrHeld, ErrNotHeld},

@@ -112,6 +112,6 @@ func TestTracerWithoutFunctions(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(context.Background()))
 		assert.Len(t, all.releases, 1)
-		assert.Nil(t, c.news, "nobody listens for news, so no goroutine is there for it")
+		assert.False(t, c.news.running, "nothing was to be told, so no goroutine is there for it")
 	})
 }

@@ -46,7 +46,19 @@ func (c *acquireCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	defer sink.discard()
-	var lock redlock.Lock
+	lock, err := c.take(p, d, client)
+	if err != nil {
+		return held(err, exitHeld, c.Quiet)
+	}
+	if err := sink.write(handoverOf(lock, c.TTL)); err != nil {
+		_ = release(lock)
+		return err
+	}
+	return nil
+}
+
+// take waits for the lock. A signal ends the wait.
+func (c *acquireCommand) take(p *process, d *deployment, client *redlock.Client) (lock redlock.Lock, err error) {
 	try := func(ctx context.Context) (err error) {
 		lock, err = client.TryAcquire(ctx, c.Resource, c.TTL)
 		return err
@@ -56,12 +68,8 @@ func (c *acquireCommand) Run(p *process, d *deployment) error {
 			lock, err = client.Acquire(ctx, c.Resource, c.TTL)
 			return err
 		})
-	if err == nil {
-		err = sink.write(handoverOf(lock, c.TTL))
-	}
 	if err != nil {
-		_ = release(lock) // of none, if there is none
-		return held(err, exitHeld, c.Quiet)
+		_ = release(lock) // the grant may have come right before a signal
 	}
-	return nil
+	return lock, err
 }

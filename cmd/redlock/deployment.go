@@ -55,6 +55,7 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 		Nodes: d.Nodes, Prefix: d.Prefix, Username: d.User, Password: password, DialTimeout: d.Timeout,
 		MaxTTL: d.MaxTTL, Durable: d.Durable, NewDeployment: d.NewDeployment, ClientName: "redlock",
 	}
+	config.Logger = slog.New(slog.DiscardHandler) // what a wait is for is told by its error
 	if d.Verbose {
 		config.Logger = slog.New(slog.NewTextHandler(p.stderr, nil))
 	}

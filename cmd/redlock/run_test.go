@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -204,6 +205,33 @@ func TestRunWhereTheLockIsHeld(t *testing.T) {
 	require.Equal(t, 0, await(t, cmd))
 	require.Equal(t, "mine\n", out.String())
 	require.False(t, exists(never))
+}
+
+// A lock that was gone before its release is reported by the exit code,
+// although no renewal was due: the command may have worked unlocked.
+func TestRunWhoseLockWasGoneBeforeItsRelease_R9(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	for _, code := range []int{0, 7} {
+		dir := t.TempDir()
+		cmd := runs(t, nodes, []string{"--ttl=1h"},
+			shell(`touch "$1/ready"; while ! test -e "$1/end"; do sleep 0.02; done; exit $2`, dir, strconv.Itoa(code))...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		spawned(t, cmd)
+		appears(t, filepath.Join(dir, "ready"))
+		for _, s := range servers {
+			// The SET of the slowest master may come after the grant.
+			eventually(t, "the key is on every node", func() bool {
+				n, err := s.Do("DEL", "r")
+				require.NoError(t, err)
+				return n == int64(1)
+			})
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o644))
+		require.Equal(t, exitLost, await(t, cmd), stderr.String())
+		require.Contains(t, stderr.String(), "the lock was gone before it was released")
+	}
 }
 
 // A signal ends the wait, and nothing is left of it.

@@ -22,6 +22,7 @@ type Options struct {
 
 // Run simulates one seed. The hash is of all events: two runs of one seed have the same, on every machine.
 func Run(seed uint64, o Options) (report *sim.Report, hash uint64) {
+	defer sim.Watchdog(seed, sim.Patience)()
 	w := newWorld(seed, o)
 	w.run()
 	return &w.report, w.hash

@@ -55,6 +55,7 @@ type master struct {
 func run(t *testing.T, d *draw) *sim.Report {
 	report := &sim.Report{Seeds: 1}
 	start := time.Now()
+	defer sim.Watchdog(d.seed, sim.Patience)() // outside the bubble, where time is real
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(d, report)
 		defer w.close()
