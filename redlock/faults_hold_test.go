@@ -1,18 +1,14 @@
 package redlock_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -73,179 +69,6 @@ func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 		}
 	}
 	return unheard
-}
-
-// childNodes tells a process of this test's binary that it is the one that holds, and on which nodes.
-const childNodes = "REDMUX_TEST_HOLD_NODES"
-
-// A process that holds a lock is stopped past its validity, and another takes the lock. When it goes on, the first question it
-// puts answers: lost; and its release does not touch the next holder's keys (R9, R15).
-func TestFaultStoppedHolder_R9_R15(t *testing.T) {
-	if nodes := os.Getenv(childNodes); nodes != "" {
-		holdAsChild(strings.Split(nodes, " "))
-		return
-	}
-	f := newFleet(t, 5, redistest.OverTCP)
-	c := f.client(redlock.Config{NodeTimeout: unhurried})
-	f.allUp(c, inTheEnd)
-	child, in, told := f.startChild("TestFaultStoppedHolder_R9_R15")
-	told("held")
-	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	lock, err := c.Acquire(context.Background(), "r", time.Minute) // when the child's has expired
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := lock.Token()
-	// The question lies in its pipe already, so that it is put before any timer can have gone off, or right then.
-	fmt.Fprintln(in, "held?")
-	if err := child.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	told("lost: true")
-	told("released: true")
-	if n := f.on("r", string(token[:])); n < 3 {
-		t.Errorf("the next holder has %d keys left", n)
-	}
-	if err := lock.Release(context.Background()); err != nil {
-		t.Errorf("the next holder's release: %v", err)
-	}
-}
-
-// startChild runs a test of this binary as another process, which gets the nodes'
-// URLs. told waits for the next line that the child prints.
-func (f *fleet) startChild(test string) (child *exec.Cmd, in io.Writer, told func(want string)) {
-	f.Helper()
-	child = exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=300s")
-	child.Env = append(os.Environ(), childNodes+"="+strings.Join(redistest.URLs(f.servers), " "))
-	in, err := child.StdinPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
-	out, err := child.StdoutPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() {
-		_ = child.Process.Kill()
-		_ = child.Wait()
-	})
-	lines := bufio.NewScanner(out)
-	return child, in, func(want string) {
-		f.Helper()
-		if !lines.Scan() {
-			f.Fatalf("the child is gone: %v", lines.Err())
-		}
-		if lines.Text() != want {
-			f.Fatalf("the child says %q, not %q", lines.Text(), want)
-		}
-	}
-}
-
-// Work that asks its context over and over, in a process that is stopped past
-// the validity, finds Done closed at the first question after SIGCONT: when the
-// clock says that the validity is over, Done must not be open (R15).
-func TestFaultStoppedWorkAsksDone_R15(t *testing.T) {
-	if nodes := os.Getenv(childNodes); nodes != "" {
-		workAsChild(strings.Split(nodes, " "))
-		return
-	}
-	f := newFleet(t, 1, redistest.OverTCP)
-	child, _, told := f.startChild("TestFaultStoppedWorkAsksDone_R15")
-	for round := range stoppedRounds {
-		told(fmt.Sprint("works ", round))
-		if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		eventually(f, inTheEnd, func() error { return f.orphans(nil) }) // the key has expired
-		if err := child.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		told("done")
-	}
-}
-
-const stoppedRounds = 6
-
-// workAsChild is what the child of TestFaultStoppedWorkAsksDone_R15 does, by
-// turns with the contexts of a Hold and of Do.
-func workAsChild(nodes []string) {
-	runtime.GOMAXPROCS(1) // so that the work goes on before the goroutine that the timers wake
-	c, err := redlock.Open(nodes...)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	work := func(round int, h *redlock.Hold, ctx context.Context) {
-		fmt.Println("works", round)
-		for {
-			over := time.Now().After(h.Until())
-			select {
-			case <-ctx.Done():
-				fmt.Println("done")
-				return
-			default:
-			}
-			if over {
-				fmt.Println("open; Err says", h.Err())
-				return
-			}
-		}
-	}
-	options := redlock.HoldOptions{TTL: time.Second, NoRenewal: true}
-	for round := range stoppedRounds {
-		key := fmt.Sprint("r", round)
-		if round%2 == 0 {
-			err = c.DoHold(context.Background(), key, options, func(ctx context.Context) error {
-				h, _ := redlock.FromContext(ctx)
-				work(round, h, ctx)
-				return nil
-			})
-		} else if h, holdErr := c.Hold(context.Background(), key, options); holdErr != nil {
-			fmt.Println(holdErr)
-		} else {
-			work(round, h, h.Context())
-			err = h.Release(context.Background())
-		}
-		if err != nil && !errors.Is(err, redlock.ErrLost) && !errors.Is(err, redlock.ErrNotHeld) &&
-			!errors.Is(err, redlock.ErrNoQuorum) {
-			fmt.Println(err)
-		}
-	}
-}
-
-// holdAsChild is what the child does. Its answers are lines.
-func holdAsChild(nodes []string) {
-	c, err := redlock.Open(nodes...)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	h, err := c.Hold(context.Background(), "r", redlock.HoldOptions{TTL: time.Second})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("held")
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
-	err = h.Err()
-	fmt.Println("lost:", errors.Is(err, redlock.ErrLost))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	for err = h.Release(ctx); errors.Is(err, redlock.ErrNoQuorum); { // its connections may have been shed meanwhile
-		time.Sleep(10 * time.Millisecond)
-		err = h.Release(ctx)
-	}
-	if !errors.Is(err, redlock.ErrNotHeld) {
-		fmt.Println("released:", err)
-		return
-	}
-	fmt.Println("released: true")
-	_ = c.Close(ctx)
 }
 
 // manyHolds is how long ten thousand locks are held; see TestFaultManyHolds_R13.
@@ -365,12 +188,3 @@ func (f *fleet) countGoroutines(c *redlock.Client, before []redlock.NodeStatus, 
 }
 
 const perDial = 3 // goroutines
-
-// processTime is the CPU time that this process has used.
-func processTime(f *fleet) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		f.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}

@@ -61,7 +61,7 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	longer, err := l.extend(ctx, ttl)
 	l.extendDone(ctx, longer, ttl, start, err)
 	if err != nil {
-		return l, err
+		return l, named(l.resource, err)
 	}
 	return longer, nil
 }
@@ -109,7 +109,7 @@ func (l Lock) Release(ctx context.Context) error {
 	start := startIf(l.client.tracer.ReleaseDone != nil)
 	err := l.giveBack(ctx)
 	l.releaseDone(ctx, start, err)
-	return err
+	return named(l.resource, err)
 }
 
 // giveBack is Release, without anybody being told.
