@@ -117,3 +117,23 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 		require.Zero(t, m.keys())
 	})
 }
+
+// Drain ends after the release of the last hold, so that a Close that follows
+// at once cuts none short.
+func TestDrainWaitsForTheReleaseToo_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		h := mustHold(t, c, "r", HoldOptions{})
+		for i := range m.nodes {
+			m.delay(i, 20*ms)
+		}
+		drained := make(chan time.Time, 1)
+		go func() {
+			_ = c.Drain(t.Context())
+			drained <- time.Now()
+		}()
+		synctest.Wait()
+		require.NoError(t, h.Release(t.Context()))
+		require.False(t, (<-drained).Before(time.Now()))
+	})
+}
