@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,41 @@ func TestADebtThatFindsNoRoomIsTriedAgain_R8(t *testing.T) {
 		c.eventually(3*time.Second, func() bool { return c.debts() == 0 }, "it is paid")
 		assert.Empty(t, c.keys())
 	}, withConfig(func(config *Config) { config.ShedAfter = time.Minute }))
+}
+
+// A reply that cannot be the answer to a release ends the connection, and counts
+// for nothing: the release is owed, though it was the one at the cursor (R8, R16).
+// So it is with a release that was sent again behind its script, and has left the
+// lane when its reply is looked at.
+func TestAReleaseWhoseReplyIsNoAnswerIsOwed_R8(t *testing.T) {
+	for name, cured := range map[string]bool{"in the log": false, "in the lane": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				receipt := c.mustClaim("k")
+				time.Sleep(trip)
+				if cured {
+					c.flushScripts()
+				}
+				var answered atomic.Bool
+				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+					known := c.nodes[0].Calls("SCRIPT LOAD") > len(scripts())
+					if args[0] != "EVALSHA" || answered.Load() || cured && !known {
+						return nil, false
+					}
+					answered.Store(true)
+					return []byte("+what\r\n"), true
+				})
+				require.NoError(t, c.release(background, "k", "t", long, receipt))
+				time.Sleep(5 * trip)
+				require.True(t, answered.Load())
+				require.Equal(t, 1, c.status(0).Deaths)
+				require.EqualValues(t, 1, c.status(0).Counts.DebtsMade)
+				c.waitUp(3)
+				assert.Zero(t, c.debts())
+				assert.Empty(t, c.keys())
+			})
+		})
+	}
 }
 
 // A look at a seal that was asked for before all nodes of a new deployment were
