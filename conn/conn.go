@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redmux/redmux/resp"
 	"github.com/valyala/bytebufferpool"
@@ -26,6 +27,8 @@ type Conn struct {
 	nfirst  int
 	early   earlyRead // when a Poller reads
 	ending  bool      // an event said that nothing more will come
+	// roundTrip is the least time from a write to the first reply to it, of the handshake and of each Exchange.
+	roundTrip time.Duration
 
 	// pending counts the bytes of the backlog: added by Send, subtracted by the writer when they are written. While
 	// it is 0 nobody writes, so Send may.
@@ -80,6 +83,11 @@ func (c *Conn) String() string { return c.addr }
 
 // Format prints String for every verb.
 func (c *Conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.addr) }
+
+// RoundTrip returns the least time that a first reply took, in the handshake and in
+// each Exchange. The time to connect is not in it, nor that of TLS's handshake. The
+// owner of the read side may call it.
+func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
 
 // Addr returns the node's address as it stands in errors.
 func (c *Conn) Addr() string { return c.addr }

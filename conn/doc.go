@@ -14,6 +14,7 @@
 //	Fill, Next   the owner of the read side, one goroutine; Fill is the only method that waits for the node
 //	FillNow      the same owner, in place of Fill, when a Poller has the connection
 //	Exchange     Send, Fill and Next, while nothing else is in flight
+//	RoundTrip    the owner of the read side
 //	Close        the owner of the read side, at the end
 //	Break, Shutdown, Err, Unread, Server, ServerError    any goroutine
 //

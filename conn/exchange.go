@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/redmux/redmux/resp"
 )
@@ -22,6 +23,7 @@ func (c *Conn) exchange(ctx context.Context, op string, p []byte, n int, each fu
 	// Breaking is all that a cancellation can do: replies are on their way that nobody would match to a command.
 	stop := context.AfterFunc(ctx, func() { c.end(op, context.Cause(ctx), true) })
 	defer stop()
+	begun := time.Now()
 	if err := c.Send(p); err != nil && !c.isOpening() {
 		return err
 	}
@@ -29,6 +31,9 @@ func (c *Conn) exchange(ctx context.Context, op string, p []byte, n int, each fu
 		v, err := c.await()
 		if err != nil {
 			return err
+		}
+		if spent := time.Since(begun); i == 0 && (c.roundTrip == 0 || spent < c.roundTrip) {
+			c.roundTrip = spent
 		}
 		if err := unasked(v); err != nil {
 			return c.fail(op, err)

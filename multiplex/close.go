@@ -8,8 +8,12 @@ import (
 )
 
 // Close refuses new work, lets attempts under way queue what undoes them, writes what is queued, and waits for the
-// answers to releases up to the vote timeout or until ctx ends (R28). Then every waiter fails with ErrClosed, and no
-// goroutine or descriptor is left when it returns. Further calls wait for the first and return nil.
+// answers to releases up to the vote timeout (R28). Then every waiter fails with ErrClosed, and no goroutine or
+// descriptor is left when it returns. Further calls wait for the first and return nil.
+//
+// ctx may have ended before the call: it cuts short only what a configured vote timeout allows beyond Patience, and
+// Close then returns the context's error. So Close outlasts ctx by Patience at most, and by another second where
+// callers of this process that have to undo a claim are starved.
 func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
 	again := g.closing
@@ -39,25 +43,55 @@ func (g *Group) Done() <-chan struct{} { return g.stopped.Done() }
 // unwindMost bounds the wait for our own callers, who may be many and starved.
 const unwindMost = time.Second
 
-// wind ends what may be ended and waits until all rounds are through: first until whoever was cut short has queued what
-// undoes its claim and that is written, which depends on nobody but us; then until it is answered, at most for the vote
-// timeout. Its error is the context's, when that cut it short.
+// Patience is how long Close waits for the answers to releases although its context has ended: 50 ms, or four times the
+// reply time of the slowest node that is up, at most a second; less if the configured vote timeout is less. Releases
+// that were written but not answered may be lost: closing a socket on which answers arrive aborts it, and with it what
+// the kernel has not sent yet.
+func (g *Group) Patience() time.Duration {
+	patience := g.answerTime(0)
+	if configured := g.config.VoteTimeout; configured > 0 {
+		patience = min(patience, configured)
+	}
+	return patience
+}
+
+// answerTime is the vote timeout of the slowest node that is up, for a long TTL.
+func (g *Group) answerTime(configured time.Duration) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var slowest int64
+	for _, n := range g.nodes {
+		if g.live.Has(n.index) {
+			slowest = max(slowest, n.replyTime.Load())
+		}
+	}
+	return voteTimeout(configured, 10*time.Second, time.Duration(slowest))
+}
+
+// wind ends what may be ended and waits until all rounds are through: first until each caller that was cut short has
+// queued what undoes its claim and that is written, which depends on this process alone and so is never cut short by
+// ctx; then until it is answered, at most for the vote timeout, or when ctx has ended, for Patience. It returns the
+// context's error if ctx cut the second wait short.
 func (g *Group) wind(ctx context.Context) error {
 	g.mu.Lock()
 	g.endRounds(func(r *round) bool { return !r.kind.Release })
 	g.mu.Unlock()
 	g.Flush() // what was posted and is not written yet
 	begun := g.now()
-	if err := waitFor(ctx, g.unwound, unwindMost); err != nil {
-		return err
-	}
+	waitFor(nil, g.unwound, unwindMost)
 	// The whole takes the vote timeout, unless our own callers were so slow that the nodes would get less than half of it.
-	limit := voteTimeout(g.config.VoteTimeout, 10*time.Second, 0)
-	return waitFor(ctx, g.quiet, max(limit-(g.now()-begun), limit/2))
+	limit := g.answerTime(g.config.VoteTimeout)
+	limit = max(limit-(g.now()-begun), limit/2)
+	least := min(limit, g.Patience())
+	if waitFor(nil, g.quiet, least) || least == limit || waitFor(ctx.Done(), g.quiet, limit-least) {
+		return nil
+	}
+	return ctx.Err()
 }
 
-// waitFor asks again and again until the condition holds or the time is over. Its error is the context's.
-func waitFor(ctx context.Context, holds func() bool, most time.Duration) error {
+// waitFor asks again and again until the condition holds, the time is over, or cut is closed. It reports whether the
+// condition holds.
+func waitFor(cut <-chan struct{}, holds func() bool, most time.Duration) bool {
 	patience := time.NewTimer(max(pure.Soon, most))
 	defer patience.Stop()
 	look := time.NewTicker(tickLeast)
@@ -66,12 +100,12 @@ func waitFor(ctx context.Context, holds func() bool, most time.Duration) error {
 		select {
 		case <-look.C:
 		case <-patience.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+			return false
+		case <-cut:
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // unwound reports that no claim is under way any more, and that all that was queued is written.

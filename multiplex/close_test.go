@@ -233,17 +233,64 @@ func TestCloseLetsReleasesComeToTheirEnd_R28(t *testing.T) {
 	})
 }
 
+// The context cuts short what a configured vote timeout allows beyond the usual time, and nothing before that.
 func TestCloseIsCutShort(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		c.nodes[0].Pause()
-		c.mustClaim("k")
-		ctx, cancel := context.WithTimeout(background, 10*ms)
-		defer cancel()
-		spent := took(func() { assert.Equal(t, context.DeadlineExceeded, c.group.Close(ctx)) })
-		assert.Equal(t, 10*ms, spent)
-		c.nodes[0].Resume()
-		c.closed()
-	})
+	table := []struct{ timeout, limit, spent time.Duration }{
+		{0, 0, longTimeout},
+		{0, 10 * ms, longTimeout},
+		{10 * ms, 0, 10 * ms},
+		{time.Second, 0, longTimeout},
+		{time.Second, 200 * ms, 200 * ms},
+	}
+	for _, tt := range table {
+		t.Run(fmt.Sprint(tt.timeout, "/", tt.limit), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				c.nodes[0].Pause()
+				c.mustClaim("k")
+				ctx, cancel := context.WithTimeout(background, tt.limit)
+				defer cancel()
+				spent := took(func() {
+					if err := c.group.Close(ctx); tt.timeout > longTimeout {
+						assert.Equal(t, context.DeadlineExceeded, err)
+					}
+				})
+				assert.InDelta(t, tt.spent, spent, float64(ms))
+				c.nodes[0].Resume()
+				c.closed()
+			}, withConfig(func(c *Config) { c.VoteTimeout = tt.timeout }))
+		})
+	}
+}
+
+// A context that has ended already (signal.NotifyContext and "defer client.Close(ctx)") neither keeps attempts under way from
+// queueing what undoes them, nor cuts short the wait for the answers.
+func TestCloseWithAnEndedContext_R7_R28(t *testing.T) {
+	for _, latency := range []time.Duration{ms, 10 * ms, 100 * ms} {
+		t.Run(latency.String(), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				for i, link := range c.links {
+					link.Latency(latency, latency)
+					c.group.nodes[i].replyTime.Store(int64(2 * latency))
+				}
+				ctx, cancel := context.WithCancel(background)
+				var wg sync.WaitGroup
+				for i := range 20 {
+					wg.Go(func() {
+						_, err := c.claim(ctx, fmt.Sprint("k", i), "t", long)
+						assert.True(t, err == context.Canceled || err == ErrClosed, "%v", err)
+					})
+				}
+				time.Sleep(latency / 2)
+				cancel()
+				spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
+				assert.Less(t, spent, 2*latency+5*ms, "the answers are awaited, and nothing else is")
+				wg.Wait()
+				time.Sleep(latency) // until the end of the connections is there
+				c.closed()
+				assert.Empty(t, c.keys())
+			})
+		})
+	}
 }
 
 // A release that waits for its script is waited for.
@@ -283,14 +330,19 @@ func TestCloseTwiceAndConcurrently(t *testing.T) {
 	})
 }
 
-// Close waits longer than the vote timeout for a caller of ours that has yet to queue what undoes its claim (R7, R28).
+// Close waits longer than the vote timeout for a caller of ours that has yet to queue what undoes its claim, also when its
+// context has ended (R7, R28).
 func TestCloseWaitsForCallersThatHaveToUndo(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		c.group.claims.Add(1) // a caller inside Ask that is not scheduled
-		time.AfterFunc(6*longTimeout, func() { c.group.claims.Add(-1) })
-		spent := took(func() { assert.NoError(t, c.group.Close(background)) })
-		assert.GreaterOrEqual(t, spent, 6*longTimeout)
-		assert.LessOrEqual(t, spent, 6*longTimeout+ms)
-		c.closed()
-	})
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	for _, ctx := range []context.Context{background, ended} {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			c.group.claims.Add(1) // a caller inside Ask that is not scheduled
+			time.AfterFunc(6*longTimeout, func() { c.group.claims.Add(-1) })
+			spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
+			assert.GreaterOrEqual(t, spent, 6*longTimeout)
+			assert.LessOrEqual(t, spent, 6*longTimeout+ms)
+			c.closed()
+		})
+	}
 }

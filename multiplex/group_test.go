@@ -253,6 +253,9 @@ func TestTimeoutFollowsTTL(t *testing.T) {
 	for ttl, timeout := range table {
 		t.Run(ttl.String(), func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				for _, n := range c.group.nodes {
+					n.replyTime.Store(0)
+				}
 				c.nodes[0].Pause()
 				c.nodes[1].Pause()
 				spent := took(func() { _, err := c.claim(background, "k", "t", ttl); undecided(t, err) })
@@ -280,6 +283,50 @@ func TestTimeoutFollowsReplyTime(t *testing.T) {
 		spent := took(func() { _, err := c.claim(background, "k", "t", long); undecided(t, err) })
 		assert.InDelta(t, 160*ms, spent, float64(5*ms))
 	})
+}
+
+// The first claim of a fresh group gets the votes of nodes that are far away: the handshake has told how far, at most to a
+// tenth of the TTL (R6).
+func TestFirstVotesFromAfar_R6(t *testing.T) {
+	table := []struct {
+		trip, ttl time.Duration
+		granted   bool
+	}{
+		{trip, long, true},
+		{200 * ms, long, true},
+		{20 * ms, time.Second, true},
+		{99 * ms, time.Second, true},
+		{101 * ms, time.Second, false}, // four times as much or not, a tenth of the TTL is the most
+	}
+	for _, tt := range table {
+		t.Run(fmt.Sprint(tt.trip, "/", tt.ttl), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				assert.InDelta(t, tt.trip, c.status(0).ReplyTime, float64(ms))
+				_, err := c.claim(background, "k", "t", tt.ttl)
+				if tt.granted {
+					assert.NoError(t, err)
+				} else {
+					undecided(t, err)
+				}
+			}, func(c *cluster) {
+				for _, link := range c.links {
+					link.Latency(tt.trip/2, tt.trip/2)
+				}
+			})
+		})
+	}
+}
+
+// What the handshake took counts only until a reply was measured: it may have waited for a server that was busy.
+func TestHandshakesRoundTripIsAGuess_R6(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		assert.Equal(t, 3*time.Second+trip, c.status(0).ReplyTime)
+		c.nodes[0].Delay("HELLO", 0)
+		c.mustClaim("k")
+		time.Sleep(trip)
+		synctest.Wait()
+		assert.Equal(t, trip, c.status(0).ReplyTime)
+	}, func(c *cluster) { c.nodes[0].Delay("HELLO", 3*time.Second) })
 }
 
 // A failed attempt's release is not a sample of how slow a node is: it was queued only when the attempt had failed.

@@ -605,7 +605,7 @@ func TestCloseFailsEachPart(t *testing.T) {
 				}
 				c.closed()
 				c.conserved()
-			})
+			}, withConfig(func(c *Config) { c.VoteTimeout = time.Second })) // else Close would wait for its end
 		})
 	}
 }

@@ -36,10 +36,14 @@ type node struct {
 	asked    time.Duration // since when the oldest awaited entry of the lane waits
 	// away is how late the watch was, all in all, since awaySince, when the oldest unanswered command began to wait.
 	away, awaySince time.Duration
-	tried           bool // one attempt to connect has ended
-	connects        int
-	deaths          int
-	sheds           int
+	// idled is for how long the last connection was idle when the peer closed it; probe is what was learned from that, until
+	// probeUntil. Zero: nothing. See returning.go.
+	idled, probe, probeUntil time.Duration
+
+	tried    bool // one attempt to connect has ended
+	connects int
+	deaths   int
+	sheds    int
 
 	// The same, about whether the node may have forgotten locks (R23) and is fit to keep them (R22).
 	trust      pure.Trust
@@ -57,12 +61,14 @@ type node struct {
 	// polled is the connection that whoever polls reads; nil when the node's goroutine does, or nobody. ended gives it back.
 	polled  atomic.Pointer[conn.Conn]
 	ended   chan error
-	adopted bool // owned by the node's goroutine
+	adopted bool          // owned by the node's goroutine
+	dialed  time.Duration // when the last attempt to connect began; owned by the node's goroutine
 
 	// The following are owned by whoever reads: the node's goroutine, or from adopt to handBack the one with the poller's
 	// role. (previous is written under the mutex, since owe reads it.)
 	pos      uint64 // the round whose reply comes next; answered, or ahead of it
 	sampled  bool   // the reply time of this batch was taken
+	guessed  bool   // replyTime is the handshake's: the first that is measured replaces it
 	refusal  refusal
 	votes    [mergeMost]Vote // on the parts of a carrier
 	previous previous
@@ -99,7 +105,10 @@ func newNode(g *Group, index int, config conn.Config) *node {
 }
 
 func (n *node) blame(f *fault) *NodeError {
-	return &NodeError{Node: n.index, Addr: n.addr, Err: f.err}
+	return &NodeError{
+		Node: n.index, Addr: n.addr, Err: f.err,
+		tried: n.group.epoch.Add(f.tried), replicas: n.group.config.Allow.Replica,
+	}
 }
 
 // run lives the node's life until the group is closed.
@@ -172,6 +181,7 @@ func (n *node) dial() pure.LifeAction {
 	n.group.mu.Lock()
 	n.counters.dials++
 	n.group.mu.Unlock()
+	n.dialed = n.group.now()
 	c, err := conn.Dial(n.group.stopped, n.config)
 	if err != nil {
 		return n.dialFailed(err)
@@ -181,11 +191,16 @@ func (n *node) dial() pure.LifeAction {
 	if twin := n.group.knows(c.Server().RunID, n); twin != nil && !n.group.config.Allow.SameServer {
 		_ = c.Close()
 		n.counters.dialFailures++
-		n.fault = &fault{err: &downError{sameServer(twin.addr)}}
+		n.fault = &fault{err: &downError{sameServer(twin.addr)}, tried: n.dialed}
 		return n.stepLocked(pure.DialFailed)
 	}
+	n.learnIdleness(n.server.RunID == c.Server().RunID)
 	n.conn, n.server = c, *c.Server()
 	n.meet(n.group.now())
+	if n.replyTime.Load() == 0 { // else the first votes of a node that is far away would all come too late (R6)
+		n.replyTime.Store(int64(c.RoundTrip()))
+		n.guessed = true
+	}
 	n.connects++
 	if n.server.Protocol == 2 {
 		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
@@ -197,7 +212,7 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	n.counters.dialFailures++
-	n.fault = &fault{err: &downError{err}}
+	n.fault = &fault{err: &downError{err}, tried: n.dialed}
 	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone {
 		n.life = n.life.Charge()
 	}
@@ -295,6 +310,7 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	n.noteEnd(owing, cause)
 	owing = owing || len(n.lane.awaited) > 0
 	n.abandonLane(why)
 	n.answered.Store(end)
@@ -362,7 +378,7 @@ func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	n.conn = nil
 	n.deaths++
 	n.countDeath(cause)
-	n.fault = &fault{err: &downError{cause}}
+	n.fault = &fault{err: &downError{cause}, tried: n.dialed}
 	return n.stepLocked(pure.DialFailed)
 }
 

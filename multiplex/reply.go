@@ -71,8 +71,9 @@ func (n *node) reply(v resp.Value, now time.Duration) error {
 // from the caller's start, so it holds what our own queue costs.
 func (n *node) sample(d time.Duration) {
 	old := n.replyTime.Load()
-	if old == 0 {
+	if old == 0 || n.guessed {
 		n.replyTime.Store(int64(d))
+		n.guessed = false
 		return
 	}
 	n.replyTime.Store(old + (int64(d)-old)/8)
@@ -158,7 +159,7 @@ type RefusalError struct {
 
 // Error names the class alone.
 func (e *RefusalError) Error() string {
-	return "multiplex: node answered with the error " + e.Class.String()
+	return "multiplex: answered with the error " + e.Class.String()
 }
 
 // cure sends the scripts and then the round's command again, on the same connection, whether or not anybody waits for it

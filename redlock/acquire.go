@@ -3,9 +3,11 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
@@ -19,7 +21,8 @@ const commandRoom = 320
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed, ErrResource, ErrTTL, or a CancelledError when
 // ctx ended. With any of them no key is left behind: its release is queued for every node before TryAcquire returns (R7).
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	return c.try(ctx, resource, ttl, 1)
+	lock, err := c.try(ctx, resource, ttl, 1)
+	return lock, named(resource, err)
 }
 
 // attempt is TryAcquire, without anybody being told.
@@ -31,7 +34,7 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	}
 	slack := pure.Drift(ttl, c.config.DriftFactor)
 	if c.late(ttl, 0, slack) {
-		return Lock{}, ErrTTL // not even an answer in no time would leave enough
+		return Lock{}, c.tooShort(ttl) // not even an answer in no time would leave enough
 	}
 	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
 	var set, undo [commandRoom]byte
@@ -46,12 +49,19 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
 	}
-	lock.until = start.Add(ttl - slack)
+	return c.granted(lock, &command, start)
+}
+
+// granted makes a lock of a claim that a quorum granted. It reads the clocks again, since much may have happened since Ask
+// looked (R4): a lock that has too little validity left is given back, and the error is ErrExpired.
+func (c *Client) granted(lock Lock, claim *multiplex.Command, start time.Time) (Lock, error) {
+	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
+	lock.until = start.Add(lock.ttl - slack)
 	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
-	if c.late(ttl, spent, slack) { // much may have happened since Ask looked (R4)
+	if c.late(lock.ttl, spent, slack) {
 		c.group.Tell(releaseKind, &multiplex.Command{
-			Bytes: command.Undo, Key: command.Key, TTL: ttl, Receipt: lock.receipt,
+			Bytes: claim.Undo, Key: claim.Key, TTL: lock.ttl, Receipt: lock.receipt,
 		})
 		return Lock{}, ErrExpired
 	}
@@ -69,6 +79,17 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
 // attempt's; when the tries are used up, it is the last attempt's. As with TryAcquire, an error leaves no key behind.
 //
+// A call that finds no quorum for half a second reports that as a warning, with
+// the cause for each node, to Config.Logger, or to slog.Default without one; one
+// report a minute stands for all calls of the client (R31). Waiting ends with
+// ErrNoQuorum when it cannot help: so many nodes refused us that no quorum is
+// left, for wrong credentials, a missing permission, not being an independent
+// master, another MaxTTL, a certificate that does not verify, or another
+// protocol such as TLS on one side only. Only what was tried since the call began
+// counts, so a cause that was removed does not end it. A node that refuses the
+// credentials is tried again after 1 to 30 seconds, so that is how long it may
+// take to know. A node that refuses connections may come back, and is waited for.
+//
 // Callers of one client that wait for the same resource are served in the order in which they came, and only the first of
 // them asks the nodes; between clients, and towards TryAcquire, there is no order. Where others hold the lock, the nodes
 // tell the first when it is released (CLIENT TRACKING, over RESP3) and when it will expire, and it tries then; if it is told
@@ -80,7 +101,7 @@ func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration
 	if c.tracer.AcquireDone != nil {
 		c.acquireDone(AcquireInfo{Context: ctx, Resource: resource, TTL: ttl, Tries: tries, Start: start, Err: err}, lock)
 	}
-	return lock, err
+	return lock, named(resource, err)
 }
 
 // acquire is Acquire, without anybody being told. It counts the attempts.
@@ -89,6 +110,7 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 		return c.acquireInTurn(ctx, resource, ttl, tries)
 	}
 	var last error
+	p := patience{begun: time.Now()}
 	for try := 1; ; try++ {
 		*tries = try
 		lock, err := c.try(ctx, resource, ttl, try)
@@ -99,6 +121,9 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 			cancelled.Last = last
 		}
 		if !c.triesAgain(err) || try == c.config.MaxTries {
+			return Lock{}, err
+		}
+		if err := c.impatient(&p, err); err != nil {
 			return Lock{}, err
 		}
 		last = err
@@ -121,19 +146,46 @@ func (c *Client) triesAgain(err error) bool {
 
 // check cuts the TTL to whole milliseconds and refuses what cannot be asked, the name of the seal among it.
 func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
-	if len(resource) < 1 || len(resource) > 1024 || resource == sealName {
-		return 0, ErrResource
+	if err := checkResource(resource); err != nil {
+		return 0, err
+	}
+	if resource == sealName {
+		return 0, errtext.Wrap("redlock: "+sealName+" is not for use as a resource: clients keep their seal there", ErrResource)
 	}
 	return c.checkTTL(ttl)
 }
 
+func checkResource(resource string) error {
+	if n := len(resource); n < 1 || n > maxResource {
+		return errtext.Wrap(fmt.Sprintf("redlock: a resource of %d bytes: it must have 1 to %d", n, maxResource), ErrResource)
+	}
+	return nil
+}
+
+const maxResource = 1024
+
 // checkTTL also refuses a TTL that would outlast the quarantine of a node that forgot the lock (R23).
-func (c *Client) checkTTL(ttl time.Duration) (time.Duration, error) {
-	ttl = pure.WholeMilliseconds(ttl)
-	if ttl < time.Millisecond || ttl > pure.LongestTTL || c.config.MaxTTL > 0 && ttl > c.config.MaxTTL {
-		return 0, ErrTTL
+func (c *Client) checkTTL(given time.Duration) (time.Duration, error) {
+	ttl := pure.WholeMilliseconds(given)
+	switch {
+	case ttl < time.Millisecond:
+		return 0, ttlError(given, "it must be at least 1ms")
+	case ttl > pure.LongestTTL:
+		return 0, ttlError(given, fmt.Sprint("it must be at most ", pure.LongestTTL))
+	case c.config.MaxTTL > 0 && ttl > c.config.MaxTTL:
+		return 0, ttlError(given, fmt.Sprint("Config.MaxTTL is ", c.config.MaxTTL))
 	}
 	return ttl, nil
+}
+
+// tooShort is the error of a TTL that leaves too little after the drift.
+func (c *Client) tooShort(ttl time.Duration) error {
+	return ttlError(ttl, fmt.Sprintf("%v of it are for the drift of clocks, and Config.MinValidity is %v",
+		pure.Drift(ttl, c.config.DriftFactor), c.config.MinValidity))
+}
+
+func ttlError(ttl time.Duration, why string) error {
+	return errtext.Wrap(fmt.Sprintf("redlock: a TTL of %v cannot be used: %s", ttl, why), ErrTTL)
 }
 
 // failed gives an error its context, if it is the context's.

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"encoding/hex"
 	"errors"
 	"time"
 
@@ -9,19 +8,22 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// ErrToken is a text that is no token. The error does not show it (R27).
-var ErrToken = errors.New("redlock: a token is 40 hexadecimal digits")
+// ErrToken is a text that is not a token. The error does not show the text (R27).
+var ErrToken = errors.New("redlock: a token is 27 characters of base64url (A-Z, a-z, 0-9, - and _)")
 
-// ParseToken reads a token from 40 hexadecimal digits, which hex.EncodeToString(token[:]) makes: the one way to show a token is
-// one that says so.
+// ParseToken reads a token from its 27 characters, which string(token[:])
+// returns. The error is ErrToken.
 func ParseToken(text string) (Token, error) {
 	var token Token
-	if len(text) != hex.EncodedLen(len(token)) {
+	if len(text) != len(token) {
 		return Token{}, ErrToken
 	}
-	if _, err := hex.Decode(token[:], []byte(text)); err != nil {
+	// The decoder skips line breaks, so the number of bytes is checked too.
+	var random [tokenBytes]byte
+	if n, err := tokenText.Decode(random[:], []byte(text)); err != nil || n != len(random) {
 		return Token{}, ErrToken
 	}
+	copy(token[:], text)
 	return token, nil
 }
 

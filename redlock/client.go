@@ -38,6 +38,11 @@ type Config struct {
 	// Poll has each caller of Acquire try again and again by itself, after random delays of up to 200 ms. If zero, they wait
 	// in turn and the nodes tell when a lock may be had.
 	Poll bool
+	// ProbeAfter is how long a connection may be idle before it is probed with PING. Where a server or a proxy closes idle
+	// connections earlier, that is learned from the first that it closes: from then on they are probed after a third of that
+	// time, but not more often than every 250 ms. So it has to be set only where even one such end is too many. If
+	// zero, 5 s.
+	ProbeAfter time.Duration
 	// DialTimeout bounds one attempt to connect and shake hands, where the URL does not say. If zero, 5 s.
 	DialTimeout time.Duration
 	// Username and Password are used for nodes whose URL names no password, the name where it names no user either. If zero,
@@ -95,8 +100,9 @@ type Client struct {
 	tokens     tokens
 	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
 	stats      stats
-	tracer     Tracer  // without functions, if there is none
-	news       *news   // nil if nobody listens
+	tracer     Tracer // without functions, if there is none
+	news       *news
+	stalls     stalls  // of calls that find no quorum
 	trials     []trial // steps of the prelude that may fail
 	keeper     *keeper // looks after the holds
 	queues     queues  // of callers that wait
@@ -128,6 +134,7 @@ func New(config Config) (*Client, error) {
 		OnChange:    c.listen(),
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
+		ProbeAfter:  config.ProbeAfter,
 		Drift:       c.config.DriftFactor,
 		Cure:        cure(),
 		Portable:    config.Portable,
@@ -169,7 +176,7 @@ func (c *Client) nodes() ([]conn.Config, error) {
 		return nil, errors.New("DriftFactor must be at least 0 and less than 1")
 	}
 	if config.NodeTimeout < 0 || config.MinValidity < 0 || config.DialTimeout < 0 || config.MaxTries < 0 ||
-		config.MaxTTL < 0 {
+		config.MaxTTL < 0 || config.ProbeAfter < 0 {
 		return nil, errors.New("a limit is negative")
 	}
 	prelude := c.explained(c.prelude())
@@ -236,23 +243,52 @@ func mergeTLS(base, url *tls.Config) *tls.Config {
 	return merged
 }
 
-// Ready waits until a quorum of nodes counts: is up, and not quarantined (Config.MaxTTL). If ctx ends first, the error is a
-// CancelledError, which is also ErrNoQuorum and names each missing node's cause; ErrClosed says that the client is closed.
+// Ready waits until a quorum of nodes counts: is up, and not quarantined
+// (Config.MaxTTL). If ctx ends first, the error is a CancelledError, which is
+// also ErrNoQuorum and names each missing node's cause. It is ErrNoQuorum alone
+// when waiting cannot help, as for Acquire; a wait is reported to the log, also
+// as for Acquire (R31). ErrClosed says that the client is closed.
 func (c *Client) Ready(ctx context.Context) error {
-	err := c.group.Ready(ctx)
-	var missing *multiplex.UndecidedError
-	if errors.As(err, &missing) {
-		return cancelledError(ctx, &noQuorumError{missing})
+	p := patience{begun: time.Now()}
+	for {
+		err := c.readyWithin(ctx, readyGlance)
+		var missing *multiplex.UndecidedError
+		switch {
+		case err == nil:
+			c.stalls.over()
+			return nil
+		case !errors.As(err, &missing):
+			return translate(err, nil)
+		case ctx.Err() != nil:
+			return cancelledError(ctx, &noQuorumError{nodes: missing})
+		}
+		if err := c.impatient(&p, missing); err != nil {
+			return err
+		}
 	}
-	return translate(err, nil)
+}
+
+// readyGlance is how often Ready looks at why it waits.
+const readyGlance = 50 * time.Millisecond
+
+// readyWithin is the group's Ready for a limited time.
+func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return c.group.Ready(limited)
 }
 
 // Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
-// timeout or until ctx ends, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their
-// TTL ends, unless Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with
-// ErrClosed in any case. Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not
-// return: it is waited for a second, and told nothing more. The error is the context's where that cut the wait for answers
-// short; further calls wait for the first.
+// timeout, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their TTL ends, unless
+// Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with ErrClosed in any case.
+// Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not return: it is waited
+// for a second, and told nothing more. Further calls wait for the first.
+//
+// ctx may have ended before the call, as with signal.NotifyContext and "defer client.Close(ctx)": no key of an attempt that
+// failed is left for that. It only cuts short the wait for answers, where Config.NodeTimeout or very many releases would
+// make that long; the error is the context's then. Close outlasts ctx by 50 ms at most, or by four times the reply time of
+// the slowest node that is up, if that is more, but no more than a second; by twice as much with ReleaseOnClose; and by
+// another second where goroutines of this process are so starved that they do not come to undo their attempts.
 func (c *Client) Close(ctx context.Context) error {
 	c.group.Refuse() // what is released now is for others
 	c.keeper.wind(ctx)

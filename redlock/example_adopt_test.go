@@ -2,7 +2,6 @@ package redlock_test
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -21,7 +20,7 @@ func ExampleClient_Adopt() {
 		return
 	}
 	token := lock.Token()
-	secret, until := hex.EncodeToString(token[:]), lock.Until().Format(time.RFC3339Nano)
+	secret, until := string(token[:]), lock.Until().Format(time.RFC3339Nano)
 
 	// The other process gets the two texts, in a file that nobody else may read.
 	token, err = redlock.ParseToken(secret)

@@ -140,6 +140,51 @@ func TestFaultFailedAttemptThenClose_R7_R28(t *testing.T) {
 	}
 }
 
+// The same where a service ends as most do: the context of its callers ends, and Close is given that same context
+// (signal.NotifyContext, "defer client.Close(ctx)").
+func TestFaultCloseWithAnEndedContext_R7_R28(t *testing.T) {
+	f := newFleet(t, 3)
+	rounds := 60
+	if testing.Short() {
+		rounds = 20
+	}
+	for round := range rounds {
+		c, err := redlock.New(redlock.Config{Nodes: redistest.URLs(f.servers), NodeTimeout: unhurried})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var mu sync.Mutex
+		kept := make(map[string]bool) // held when the caller left, or perhaps
+		var wg sync.WaitGroup
+		for i := range []int{1, 8, 64}[round%3] {
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					key := fmt.Sprintf("c:%d:%d", i, n)
+					lock, err := c.TryAcquire(ctx, key, time.Minute)
+					if err != nil {
+						return
+					}
+					if lock.Release(ctx) != nil || ctx.Err() != nil {
+						mu.Lock()
+						kept[key] = true
+						mu.Unlock()
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(time.Millisecond + time.Duration(round%20)*100*time.Microsecond)
+		cancel()
+		_ = c.Close(ctx)
+		wg.Wait()
+		eventually(t, inTheEnd, func() error { return f.orphans(kept) })
+		for i := range f.servers {
+			f.must(i, "FLUSHALL")
+		}
+	}
+}
+
 // Close under load: every caller gets its lock or an error, and what remains on the servers is what somebody was not let
 // release any more (R28: held locks stay).
 func TestFaultCloseUnderLoad_R28(t *testing.T) {

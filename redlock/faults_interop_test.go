@@ -29,7 +29,7 @@ func TestFaultInteropByHand_R1_R2_R9(t *testing.T) {
 	for name, run := range commands {
 		t.Run(name, func(t *testing.T) {
 			f := &fleet{t, f.servers}
-			other := &byHand{f.servers, run}
+			other := &byHand{f.servers, run, hex.EncodeToString}
 			c := f.client(redlock.Config{NodeTimeout: unhurried})
 			f.allUp(c, inTheEnd)
 			f.excludeInTurn(c, other)
@@ -39,10 +39,23 @@ func TestFaultInteropByHand_R1_R2_R9(t *testing.T) {
 	}
 }
 
+// Clients of this module whose tokens were 20 raw bytes, as they once were,
+// and those of today exclude each other: whole values are compared.
+func TestFaultInteropWithRawTokens_R3(t *testing.T) {
+	f := newFleet(t, 5)
+	older := &byHand{f.servers, byDo, func(random []byte) string { return string(random) }}
+	c := f.client(redlock.Config{NodeTimeout: unhurried})
+	f.allUp(c, inTheEnd)
+	f.excludeInTurn(c, older)
+	f.excludeInTheRace(c, older)
+	f.noOrphans(unprompted)
+}
+
 // byHand is the algorithm as it stands in the description, one server after the other.
 type byHand struct {
 	servers []*redistest.Server
 	run     func(s *redistest.Server, args ...string) (string, error)
+	text    func(random []byte) string // what a token of random bytes is
 }
 
 func byDo(s *redistest.Server, args ...string) (string, error) {
@@ -64,7 +77,7 @@ const releaseByHand = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis
 func (b *byHand) acquire(key string, ttl time.Duration) (token string, ok bool) {
 	random := make([]byte, 20)
 	_, _ = rand.Read(random)
-	token = hex.EncodeToString(random)
+	token = b.text(random)
 	start, granted := time.Now(), 0
 	for _, s := range b.servers {
 		if v, err := b.run(s, "SET", key, token, "NX", "PX", fmt.Sprint(ttl.Milliseconds())); err == nil && v == "OK" {

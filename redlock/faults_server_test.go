@@ -119,6 +119,7 @@ func (f *fleet) flushScripts() error {
 func (f *fleet) curedInPlace(c *redlock.Client, l *load) (late error) {
 	f.Helper()
 	f.noOrphans(unprompted)
+	f.allUp(c, inTheEnd) // a node that was given up may still be paying, and gets no command before it has
 	f.allAnswer(c)
 	whole := []span{{0, l.now()}}
 	grants, p99 := l.granted(0, l.now()), l.p99(whole)

@@ -101,7 +101,8 @@ func TestHealingOutlivesLostScripts(t *testing.T) {
 			n.FlushScripts()
 		}
 		m.nodes[0].DB().Delete("r")
-		time.Sleep(holdThird + 100*ms)
+		// Two round trips of 2 ms, and between them a pause: random, and 100 ms at most with this TTL.
+		time.Sleep(holdThird + 2*ms + 100*ms + 2*ms + ms)
 		require.NoError(t, h.Err())
 		require.True(t, h.Until().After(until), "renewed")
 		require.Len(t, m.holders("r", h.Lock().Token()), 3)

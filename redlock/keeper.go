@@ -368,8 +368,9 @@ func (k *keeper) unwound(err error) {
 	}
 }
 
-// wind ends all holds, and waits until those that are to be released are, which takes no longer than the nodes' votes, or until
-// ctx ends, but in any case until it is queued. No hold is taken into care any more.
+// wind ends all holds, and waits until those that are to be released are, which takes no longer than the nodes' votes. When
+// ctx has ended and the group's patience is over, it waits only until all releases are queued. No hold is taken into care
+// any more.
 func (k *keeper) wind(ctx context.Context) {
 	k.mu.Lock()
 	k.closing = true
@@ -379,6 +380,13 @@ func (k *keeper) wind(ctx context.Context) {
 		return
 	}
 	k.nudge()
+	patience := time.NewTimer(max(pure.Soon, k.client.group.Patience()))
+	defer patience.Stop()
+	select {
+	case <-k.wound:
+		return
+	case <-patience.C:
+	}
 	select {
 	case <-k.wound:
 	case <-ctx.Done():

@@ -39,8 +39,10 @@ const (
 	newsHaste    = 10 * time.Millisecond
 )
 
-// news brings what the engine has to say to those who listen, by one goroutine, which is there only if somebody does. The
-// engine, which may hold any mutex, puts its news down and never waits: where listeners are slow, the oldest are dropped.
+// news brings what the engine has to say to those who listen, by one goroutine,
+// which is there once there is something to tell. The engine, which may hold any
+// mutex, puts its news down and never waits: where listeners are slow, the oldest
+// are dropped.
 type news struct {
 	logger      *slog.Logger
 	nodeChanged func(NodeChange)
@@ -53,6 +55,8 @@ type news struct {
 	mu      sync.Mutex // guards the following
 	waiting []item
 	dropped uint64 // before the first that waits
+	ready   bool   // the client is made: the goroutine may run
+	running bool
 	ending  bool
 }
 
@@ -70,6 +74,7 @@ type notice struct {
 	level   slog.Level
 	message string
 	attrs   []slog.Attr
+	always  bool // slog's default is told where there is no Logger
 }
 
 // listen reads the configuration's Logger and Tracer, and returns what the group calls with its changes; nil if nobody
@@ -82,12 +87,9 @@ func (c *Client) listen() func(multiplex.Change) {
 		logger: c.config.Logger, nodeChanged: c.tracer.NodeChanged, holdLost: c.tracer.HoldLost,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	if n.logger == nil && n.nodeChanged == nil && n.holdLost == nil {
-		return nil
-	}
 	c.news = n
 	if n.logger == nil && n.nodeChanged == nil {
-		return nil // only holds are listened for
+		return nil
 	}
 	return func(m multiplex.Change) {
 		n.put(item{at: m.At, change: &NodeChange{
@@ -96,12 +98,12 @@ func (c *Client) listen() func(multiplex.Change) {
 	}
 }
 
-// startNews starts the goroutine once nothing can fail any more.
+// startNews lets the goroutine start once nothing can fail any more.
 func (c *Client) startNews() {
-	if c.news == nil {
-		return
-	}
-	go c.news.run()
+	c.news.mu.Lock()
+	c.news.ready = true
+	c.news.start()
+	c.news.mu.Unlock()
 	if _, err := c.group.Polls(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		c.notice(slog.LevelWarn, "redlock: callers cannot read their replies by themselves", slog.String("error", err.Error()))
 	}
@@ -110,14 +112,14 @@ func (c *Client) startNews() {
 // notice tells the log, if there is one. It never waits, whatever mutex the caller holds. No attribute may hold a resource
 // name, a token, a key or a password (R27).
 func (c *Client) notice(level slog.Level, message string, attrs ...slog.Attr) {
-	if c.news != nil {
-		c.news.put(item{at: time.Now(), notice: &notice{level, message, attrs}})
+	if c.news.logger != nil {
+		c.news.put(item{at: time.Now(), notice: &notice{level: level, message: message, attrs: attrs}})
 	}
 }
 
 // holdLost tells the log and the tracer that a held lock was lost; the log is not told which. It never waits.
 func (c *Client) holdLost(lost HoldInfo) {
-	if c.news != nil {
+	if c.news.logger != nil || c.news.holdLost != nil {
 		c.news.put(item{at: time.Now(), hold: &lost})
 	}
 }
@@ -135,7 +137,17 @@ func (n *news) put(it item) {
 		n.waiting = n.waiting[1:]
 	}
 	n.waiting = append(n.waiting, it)
+	n.start()
 	n.signal()
+}
+
+// start starts the goroutine if there is something to tell. The caller must hold
+// the mutex.
+func (n *news) start() {
+	if n.ready && !n.running && len(n.waiting) > 0 {
+		n.running = true
+		go n.run()
+	}
 }
 
 func (n *news) signal() {
@@ -179,12 +191,13 @@ func (n *news) take() (it item, there, ending bool) {
 // close lets what waits be told, for a moment at most, and ends the goroutine. A listener that does not return keeps it, and
 // nothing more is told.
 func (n *news) close(ctx context.Context) {
-	if n == nil {
-		return
-	}
 	n.mu.Lock()
 	n.ending = true
+	running := n.running
 	n.mu.Unlock()
+	if !running {
+		return
+	}
 	n.signal()
 	patience := time.NewTimer(newsPatience)
 	defer patience.Stop()
@@ -219,12 +232,16 @@ func (n *news) tell(it item) {
 		lost := it.hold
 		lost.Dropped = it.dropped
 		held := slog.Duration("held", lost.Until.Sub(lost.Since))
-		n.log(it.at, slog.LevelWarn, "redlock: hold lost", held, errorAttr(lost.Err))
+		n.log(n.logger, it.at, slog.LevelWarn, "redlock: hold lost", held, errorAttr(lost.Err))
 		if n.holdLost != nil {
 			n.holdLost(*lost)
 		}
 	case it.notice != nil:
-		n.log(it.at, it.notice.level, it.notice.message, it.notice.attrs...)
+		logger := n.logger
+		if logger == nil && it.notice.always {
+			logger = slog.Default() // as it is by now
+		}
+		n.log(logger, it.at, it.notice.level, it.notice.message, it.notice.attrs...)
 	}
 }
 
@@ -232,21 +249,21 @@ func (n *news) tell(it item) {
 func (n *news) logChange(c *NodeChange) {
 	attrs := []slog.Attr{slog.Int("node", c.Node), slog.String("addr", c.Addr), slog.String("state", c.State)}
 	if c.State == multiplex.NewsUp.String() {
-		n.log(c.At, slog.LevelInfo, "redlock: node is up", attrs...)
+		n.log(n.logger, c.At, slog.LevelInfo, "redlock: node is up", attrs...)
 	} else {
 		why := append(slices.Clone(attrs), slog.String("cause", c.Cause), errorAttr(c.Err))
-		n.log(c.At, slog.LevelWarn, "redlock: node is not up", why...)
+		n.log(n.logger, c.At, slog.LevelWarn, "redlock: node is not up", why...)
 	}
 	for _, warning := range c.Warnings {
 		what := append(slices.Clone(attrs), slog.String("warning", warning))
-		n.log(c.At, slog.LevelWarn, "redlock: node needs attention", what...)
+		n.log(n.logger, c.At, slog.LevelWarn, "redlock: node needs attention", what...)
 	}
 }
 
 // log writes a record with the time of the event, if the logger wants it. It says how much was dropped before it.
-func (n *news) log(at time.Time, level slog.Level, message string, attrs ...slog.Attr) {
+func (n *news) log(logger *slog.Logger, at time.Time, level slog.Level, message string, attrs ...slog.Attr) {
 	ctx := context.Background()
-	if n.logger == nil || !n.logger.Enabled(ctx, level) {
+	if logger == nil || !logger.Enabled(ctx, level) {
 		return
 	}
 	record := slog.NewRecord(at, level, message, 0)
@@ -255,11 +272,12 @@ func (n *news) log(at time.Time, level slog.Level, message string, attrs ...slog
 		record.AddAttrs(slog.Uint64("dropped", n.unsaid))
 		n.unsaid = 0
 	}
-	_ = n.logger.Handler().Handle(ctx, record) // whom could that be told
+	_ = logger.Handler().Handle(ctx, record) // whom could that be told
 }
 
-// errorAttr is an error as text. Errors of this library have nothing secret in them; of a server's own words, which may name
-// a key, the log gets the class only (R27).
+// errorAttr is an error as text. Errors of this library have nothing secret in
+// them but a resource's name, which the log does not get; of a server's own
+// words, which may name a key, it gets the class only (R27).
 func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}
@@ -269,8 +287,13 @@ func errorAttr(err error) slog.Attr {
 
 // withoutWords puts the class in place of what servers said, in the text of an error with all that it wraps.
 func withoutWords(err error, text string) string {
-	if said, ok := err.(*resp.Error); ok && said.Message != "" {
-		text = strings.ReplaceAll(text, said.Message, "("+conn.ErrorClass(said).String()+")")
+	switch e := err.(type) {
+	case *resp.Error:
+		if e.Message != "" {
+			text = strings.ReplaceAll(text, e.Message, "("+conn.ErrorClass(e).String()+")")
+		}
+	case *ResourceError:
+		text = strings.ReplaceAll(text, quoted(e.Resource)+": ", "")
 	}
 	switch wrapper := err.(type) {
 	case interface{ Unwrap() error }:

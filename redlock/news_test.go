@@ -246,7 +246,7 @@ func TestNothingSecretIsLogged_R27(t *testing.T) {
 
 // News may come while the client is being closed, from any goroutine.
 func TestNewsAtTheEnd(t *testing.T) {
-	n := &news{wake: make(chan struct{}, 1), done: make(chan struct{}), holdLost: func(HoldInfo) {}}
+	n := &news{wake: make(chan struct{}, 1), done: make(chan struct{}), running: true, holdLost: func(HoldInfo) {}}
 	go n.run()
 	var wg sync.WaitGroup
 	for range 4 {

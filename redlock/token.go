@@ -2,25 +2,47 @@ package redlock
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"sync"
 )
 
-// A Token is the value of a lock's key: 20 random bytes, new for each attempt (R3). It proves ownership to the nodes and
-// is not a fencing token: tokens have no order. Who knows it can release the lock, so it is not printed (R27).
-type Token [20]byte
+// A Token is the value of a lock's keys, new for each attempt (R3): 20 random
+// bytes in the 27 characters of base64url without padding. It is printable,
+// because clients in other languages decode the values that they read as text,
+// and some fail on raw bytes.
+//
+// The token proves ownership to the nodes, and a client that knows it can
+// release the lock, so no method and no verb of package fmt prints it (R27);
+// string(token[:]) does. It is not a fencing token: tokens have no order.
+type Token [27]byte
+
+// tokenBytes is how many random bytes a token encodes: 160 bits.
+const tokenBytes = 20
+
+// tokenText refuses texts whose last character encodes bits that no token has,
+// so that a token has one text only.
+var tokenText = base64.RawURLEncoding.Strict()
 
 // Fingerprint is a hash of the token that may be shown: a holder finds itself by it in an Inspection. Who knows it can do
 // nothing with it.
 func (t Token) Fingerprint() string { return fingerprint(t[:]) }
 
-// tokens draws tokens from the system's cryptographic source, many at a time: one system call serves two hundred.
+// tokens draws random bytes from the system's cryptographic source, enough for
+// two hundred tokens in one system call.
 type tokens struct {
 	mu   sync.Mutex // guards the following
-	pool [200 * len(Token{})]byte
+	pool [200 * tokenBytes]byte
 	left int
 }
 
 func (t *tokens) next() (token Token) {
+	random := t.draw()
+	tokenText.Encode(token[:], random[:])
+	return token
+}
+
+// draw returns the random bytes of one token.
+func (t *tokens) draw() (random [tokenBytes]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.left == 0 {
@@ -28,9 +50,9 @@ func (t *tokens) next() (token Token) {
 		_, _ = rand.Read(t.pool[:])
 		t.left = len(t.pool)
 	}
-	t.left -= len(token)
-	fresh := t.pool[t.left : t.left+len(token)]
-	copy(token[:], fresh)
+	t.left -= len(random)
+	fresh := t.pool[t.left : t.left+len(random)]
+	copy(random[:], fresh)
 	clear(fresh) // a token is given out once, and nowhere else
-	return token
+	return random
 }

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -39,24 +40,49 @@ func TestTokensAreUnique(t *testing.T) { // R3
 func TestTokensLeaveNothingInTheBuffer(t *testing.T) { // R3: each byte is used once
 	var source tokens
 	for range 450 { // more than two buffers
-		token := source.next()
-		require.NotContains(t, string(source.pool[:]), string(token[:]), "a token that was given out is still there")
+		random := source.draw()
+		require.NotContains(t, string(source.pool[:]), string(random[:]), "a token that was given out is still there")
 	}
 }
 
-func TestTokensUseAllTheirBits(t *testing.T) {
+// A token is 160 random bits, whatever its characters are (R3).
+func TestTokensUseAllTheirBits_R3(t *testing.T) {
 	var source tokens
-	var ones [len(Token{}) * 8]int
+	var ones [160]int
 	const n = 4000
 	for range n {
 		token := source.next()
+		random, err := base64.RawURLEncoding.Strict().DecodeString(string(token[:]))
+		require.NoError(t, err)
+		require.Len(t, random, len(ones)/8)
 		for i := range ones {
-			ones[i] += int(token[i/8] >> (i % 8) & 1)
+			ones[i] += int(random[i/8] >> (i % 8) & 1)
 		}
 	}
 	for i, count := range ones {
 		require.InDelta(t, n/2, count, n/10, "bit %d", i) // 12 standard deviations
 	}
+}
+
+// Clients that decode every value as UTF-8 text can read the value of a lock's
+// key, and so can a person with redis-cli.
+func TestTokensArePrintable_R3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		h := mustHold(t, c, "held", HoldOptions{Heal: true})
+		for range 100 {
+			mustAcquire(t, c, "r", time.Second)
+			value, _ := m.nodes[0].Get("r")
+			require.Regexp(t, "^[A-Za-z0-9_-]{27}$", value)
+			token, err := ParseToken(value)
+			require.NoError(t, err)
+			require.Equal(t, value, string(token[:]))
+			time.Sleep(time.Second)
+		}
+		require.NoError(t, h.Release(t.Context()))
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys(), "renewals and releases send the same characters")
+	})
 }
 
 // What holds a secret shows it with no verb, alone or inside something (R27).

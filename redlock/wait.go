@@ -27,11 +27,15 @@ const (
 func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
 	var last error
 	start := time.Now()
+	p := patience{begun: start}
 	if !c.queues.has(resource) {
 		var lock Lock
 		*tries++
 		if lock, last = c.try(ctx, resource, ttl, *tries); last == nil || !c.triesAgain(last) {
 			return lock, last
+		}
+		if err := c.impatient(&p, last); err != nil {
+			return Lock{}, err
 		}
 	} else if err := c.checkWait(ctx, resource, ttl); err != nil {
 		return Lock{}, err
@@ -47,7 +51,7 @@ func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Du
 			c.queues.takeDue(w) // this attempt is for whatever is due by now
 		}
 		*tries++
-		lock, again, err := c.tryInTurn(ctx, w, ttl, *tries)
+		lock, again, err := c.tryInTurn(ctx, w, &p, ttl, *tries)
 		if !again {
 			return lock, err
 		}
@@ -62,13 +66,15 @@ func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Durati
 	case err != nil:
 		return err
 	case c.late(ttl, 0, pure.Drift(ttl, c.config.DriftFactor)):
-		return ErrTTL
+		return c.tooShort(ttl)
 	}
 	return c.failed(ctx, ctx.Err(), nil)
 }
 
 // tryInTurn is one attempt of the head. again says that it is to wait and try again.
-func (c *Client) tryInTurn(ctx context.Context, w *waiter, ttl time.Duration, try int) (lock Lock, again bool, err error) {
+func (c *Client) tryInTurn(
+	ctx context.Context, w *waiter, p *patience, ttl time.Duration, try int,
+) (lock Lock, again bool, err error) {
 	q := w.queue
 	start := time.Now()
 	lock, err = c.try(ctx, w.resource, ttl, try)
@@ -78,6 +84,10 @@ func (c *Client) tryInTurn(ctx context.Context, w *waiter, ttl time.Duration, tr
 		c.queues.granted(q, ttl)
 	case c.triesAgain(err):
 		c.queues.failed(q, err)
+		if err := c.impatient(p, err); err != nil {
+			c.queues.giveBackDue(q) // the next one finds that out by itself, and at once
+			return Lock{}, false, err
+		}
 		return Lock{}, true, err
 	default:
 		if cancelled, ok := err.(*CancelledError); ok {

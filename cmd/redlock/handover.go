@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,7 @@ import (
 
 // A handover is what one process tells the next of a lock, as one word without spaces, which a shell calls its token:
 //
-//	redlock1.<token>.<TTL in ms>.<end of validity: wall clock>.<boot time>.<boot id>
+//	redlock2.<token>.<TTL in ms>.<end of validity: wall clock>.<boot time>.<boot id>
 //
 // Who has it can release the lock, so it is a secret (R27). The end of the validity counts on the machine where it was written
 // only, and until that is started anew: nobody else can compare the times.
@@ -31,12 +30,12 @@ func handoverOf(lock redlock.Lock, ttl time.Duration) handover {
 	return handover{token: lock.Token(), ttl: ttl, until: now().add(lock.Validity()), boot: boot}
 }
 
-const handoverVersion = "redlock1"
+const handoverVersion = "redlock2"
 
 // reveal is the word. It is not called String, since nothing may print it in passing.
 func (h handover) reveal() string {
 	return strings.Join([]string{
-		handoverVersion, hex.EncodeToString(h.token[:]), strconv.FormatInt(h.ttl.Milliseconds(), 10),
+		handoverVersion, string(h.token[:]), strconv.FormatInt(h.ttl.Milliseconds(), 10),
 		strconv.FormatInt(h.until.wall, 10), strconv.FormatInt(h.until.boot, 10), h.boot,
 	}, ".")
 }

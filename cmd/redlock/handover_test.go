@@ -11,23 +11,32 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
+// tokenOf repeats a text to the length of a token.
+func tokenOf(text string) redlock.Token {
+	token, err := redlock.ParseToken(strings.Repeat(text, 27)[:26] + "A")
+	if err != nil {
+		panic(err)
+	}
+	return token
+}
+
 func TestHandover(t *testing.T) {
 	for _, h := range []handover{
-		{redlock.Token{0, 1, 254, 255}, 30 * time.Second, moment{1, 2}, "abc"},
-		{redlock.Token{}, time.Millisecond, moment{-1, 1 << 62}, "host.example.org"},
-		{redlock.Token{9}, time.Hour, moment{0, 0}, ""},
+		{tokenOf("A"), 30 * time.Second, moment{1, 2}, "abc"},
+		{tokenOf("-_"), time.Millisecond, moment{-1, 1 << 62}, "host.example.org"},
+		{tokenOf("z9"), time.Hour, moment{0, 0}, ""},
 	} {
 		got, err := parseHandover(h.reveal())
 		require.NoError(t, err)
 		require.Equal(t, h, got)
 		require.NotContains(t, h.reveal(), " ")
 	}
-	good := handover{redlock.Token{9}, time.Hour, moment{5, 6}, "x"}.reveal()
+	good := handover{tokenOf("z9"), time.Hour, moment{5, 6}, "x"}.reveal()
 	for _, bad := range []string{
-		"", "redlock1", strings.Repeat(".", 6), "x" + good, strings.Replace(good, "redlock1", "redlock2", 1),
-		strings.Replace(good, "09", "0g", 1), strings.Replace(good, ".3600000.", ".0.", 1),
+		"", "redlock2", strings.Repeat(".", 6), "x" + good, strings.Replace(good, "redlock2", "redlock1", 1),
+		strings.Replace(good, "z9", "z+", 1), strings.Replace(good, ".3600000.", ".0.", 1),
 		strings.Replace(good, ".3600000.", ".-1.", 1), strings.Replace(good, ".3600000.", ".99999999999999999999.", 1),
-		strings.Replace(good, ".5.", ".5s.", 1), strings.Replace(good, ".6.", "..", 1), "redlock1 " + good,
+		strings.Replace(good, ".5.", ".5s.", 1), strings.Replace(good, ".6.", "..", 1), "redlock2 " + good,
 	} {
 		_, err := parseHandover(bad)
 		require.ErrorIs(t, err, errHandover, "%q", bad)
@@ -36,7 +45,7 @@ func TestHandover(t *testing.T) {
 
 // Nothing shows a token in passing (R27).
 func TestHandoverIsNotPrinted_R27(t *testing.T) {
-	h := handover{redlock.Token{0xab, 0xcd}, time.Hour, moment{5, 6}, "x"}
+	h := handover{tokenOf("abcd"), time.Hour, moment{5, 6}, "x"}
 	for _, verb := range []string{"%v", "%+v", "%s", "%x"} {
 		require.NotContains(t, strings.ToLower(fmt.Sprintf(verb, h)), "abcd", verb)
 	}

@@ -29,6 +29,7 @@ type Link struct {
 	refused bool
 	lossy   bool          // see AbortsLose
 	held    chan struct{} // open while dials are held; nil when they are not
+	idle    time.Duration // after which connections are closed; 0: never
 	pairs   map[*pair]struct{}
 	dials   int
 }
@@ -121,6 +122,15 @@ func (l *Link) Break(late time.Duration) {
 		pr.up.breakLate(late)
 		pr.down.reset()
 	}
+}
+
+// IdleTimeout closes each connection that is opened from now on as soon as no byte
+// was sent over it for so long, in either direction, as proxies and servers do: both
+// ends are sent FIN. Zero ends it.
+func (l *Link) IdleTimeout(after time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = after
 }
 
 // HalfOpen makes every open connection one whose server vanished and whose
@@ -230,11 +240,14 @@ func (l *Link) add() *pair {
 }
 
 func (l *Link) addLocked() *pair {
-	pr := &pair{link: l, ends: 2}
+	pr := &pair{link: l, ends: 2, idle: l.idle}
 	pr.up = newPipe(pr, Up, l.ways[0])
 	pr.down = newPipe(pr, Down, l.ways[1])
 	l.pairs[pr] = struct{}{}
 	l.dials++
+	if pr.idle > 0 {
+		pr.timer = time.AfterFunc(max(pure.Soon, pr.idle), pr.hangUp)
+	}
 	return pr
 }
 
@@ -308,6 +321,8 @@ func (l *Link) way(d Direction) way {
 type pair struct {
 	link     *Link
 	up, down *pipe
+	idle     time.Duration
+	timer    *time.Timer // until it was idle for too long; nil: it may be for ever
 
 	mu   sync.Mutex // guards the following
 	ends int
@@ -321,8 +336,24 @@ func (pr *pair) leave() {
 	last := pr.ends == 0
 	pr.mu.Unlock()
 	if last {
+		if pr.timer != nil {
+			pr.timer.Stop()
+		}
 		pr.link.remove(pr)
 	}
+}
+
+// touch is called for all that is sent.
+func (pr *pair) touch() {
+	if pr.timer != nil && pr.timer.Stop() {
+		pr.timer.Reset(max(pure.Soon, pr.idle))
+	}
+}
+
+// hangUp is FIN to both ends.
+func (pr *pair) hangUp() {
+	pr.up.hangUp()
+	pr.down.hangUp()
 }
 
 // reset is RST to both ends.

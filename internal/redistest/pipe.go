@@ -190,6 +190,18 @@ func (p *pipe) reset() {
 	p.cond.Broadcast()
 }
 
+// hangUp ends the direction as if its writer had closed it, without being asked.
+func (p *pipe) hangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken != nil || p.shut || p.void {
+		return
+	}
+	p.broken = syscall.EPIPE
+	p.launch(p.pair.link.way(p.dir), segment{end: io.EOF})
+	p.cond.Broadcast()
+}
+
 // breakLate tells the writer that the connection is gone. The reader is told behind what was under way, which is late.
 func (p *pipe) breakLate(late time.Duration) {
 	p.mu.Lock()
@@ -282,6 +294,7 @@ func (p *pipe) send(w way, b []byte) {
 	if len(b) == 0 {
 		return
 	}
+	p.pair.touch()
 	data := append([]byte(nil), b...)
 	if w.drip <= 0 {
 		p.launch(w, segment{data: data})

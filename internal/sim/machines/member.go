@@ -33,6 +33,8 @@ type member struct {
 
 	previous  previous
 	replyTime time.Duration // smoothed
+	guessed   bool          // replyTime is the handshake's
+	dialedAt  time.Duration // on the process's clock
 	excused   time.Duration // until then its silence is our own
 	armed     time.Duration // when the watch looks next
 	upSince   time.Duration // true time, for the referee
@@ -128,6 +130,7 @@ func (m *member) dial() {
 	m.dials++
 	c := &wire{link: p.link(m.index), process: p, server: m.server, member: m}
 	m.wire, m.awaited = c, nil
+	m.dialedAt = p.now()
 	m.patience()
 	if c.link.refused > 0 || m.server.down > 0 {
 		w.after(2*c.link.travel(), func() { p.run(func() { m.died(c) }) })
@@ -181,6 +184,9 @@ func (m *member) shook(r reply) {
 		m.process.debut = pure.Debut{} // it is not that new any more
 	}
 	m.judgeTrust()
+	if m.replyTime == 0 {
+		m.replyTime, m.guessed = m.process.now()-m.dialedAt, true
+	}
 	m.step(pure.Dialed)
 }
 
@@ -371,8 +377,8 @@ func (m *member) voteReply(r *round, got reply) {
 		return // the vote comes with the reply to the repeated command
 	}
 	spent := m.process.now() - r.at
-	if m.replyTime == 0 {
-		m.replyTime = spent
+	if m.replyTime == 0 || m.guessed {
+		m.replyTime, m.guessed = spent, false
 	}
 	m.replyTime += (spent - m.replyTime) / 8
 	m.count(r, got)

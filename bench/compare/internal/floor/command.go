@@ -21,16 +21,16 @@ var releaseDigest = func() string {
 
 // token has the length of redlock's. Its beginning is random and its end counts, which makes it unique at no cost; a client
 // must do more, since a token should be hard to guess, too.
-type token [20]byte
+type token [27]byte
 
 func newToken() (t token) {
-	rand.Read(t[:12]) // never fails: it ends the program where it cannot be served
+	rand.Read(t[:19]) // never fails: it ends the program where it cannot be served
 	return t
 }
 
 // next makes a token that no other pair of this or any other process has.
 func (t *token) next() {
-	binary.NativeEndian.PutUint64(t[12:], binary.NativeEndian.Uint64(t[12:])+1)
+	binary.NativeEndian.PutUint64(t[19:], binary.NativeEndian.Uint64(t[19:])+1)
 }
 
 // appendSet appends what redlock sends, byte for byte but for the token: the masters must have the same work to do as for

@@ -1,0 +1,114 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The tests of this file look at the moment between two steps of a connection's life.
+
+// closings counts how often a connection was closed. A descriptor that is only forgotten is closed by the garbage collector
+// at some time, so that a count of open descriptors shows nothing.
+type closings struct {
+	net.Conn
+	count atomic.Int32
+}
+
+func (c *closings) Close() error {
+	c.count.Add(1)
+	return c.Conn.Close()
+}
+
+// Dial closes what NetDial returned if it returns an error, at whichever step it failed.
+func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
+	certs := newCertificates(t)
+	overTLS := func(c *tls.Config) Config { return Config{Endpoint: Endpoint{TLS: c}} }
+	refusing := func(cfg Config) Config {
+		cfg.Admit = func(*Server) error { return errTest }
+		return cfg
+	}
+	noHello := map[string]string{"HELLO": "-ERR unknown command 'HELLO'\r\n"}
+	for name, c := range map[string]struct {
+		cfg    Config
+		secure bool // the node speaks TLS
+		node   *script
+		dials  int32
+	}{
+		"no TLS":               {overTLS(certs.client()), false, &script{greet: "-ERR max number of clients reached\r\n"}, 1},
+		"no TLS, and hung up":  {overTLS(certs.client()), false, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n", hangUp: true}, 1},
+		"unknown authority":    {overTLS(&tls.Config{}), true, &script{}, 1},
+		"silent instead of it": {overTLS(certs.client()), false, &script{}, 1},
+		"refused over TLS":     {refusing(overTLS(certs.client())), true, &script{}, 1},
+		"refused":              {refusing(Config{}), false, &script{}, 1},
+		"no RESP":              {Config{}, false, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n"}, 1},
+		"silent":               {Config{}, false, &script{answers: map[string]string{"HELLO": ""}}, 1},
+		"a surplus byte":       {Config{}, false, &script{answers: map[string]string{"INFO memory": defaults["INFO memory"] + "+"}}, 1},
+		"RESP2, then refused":  {refusing(Config{}), false, &script{answers: noHello}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := redistest.NewNetwork()
+				l := network.Listen("node.test:1")
+				defer network.Close()
+				c.node.conns = make([][]string, 1)
+				go func() {
+					for theirs, err := l.Accept(); err == nil; theirs, err = l.Accept() {
+						if c.secure {
+							theirs = tls.Server(theirs, certs.server())
+						}
+						go c.node.serve(theirs, 0)
+					}
+				}()
+				var dialed []*closings
+				c.cfg.Addr = "node.test:1"
+				c.cfg.NetDial = func(ctx context.Context, name, addr string) (net.Conn, error) {
+					nc, err := network.Dial(ctx, name, addr)
+					dialed = append(dialed, &closings{Conn: nc})
+					return dialed[len(dialed)-1], err
+				}
+				_, err := Dial(t.Context(), c.cfg)
+				require.Error(t, err)
+				require.Len(t, dialed, int(c.dials))
+				for i, nc := range dialed {
+					require.EqualValues(t, 1, nc.count.Load(), "connection %d", i)
+				}
+			})
+		})
+	}
+}
+
+// The writer is woken for bytes that are queued already: woken before, it might look, find nothing, and sleep beside them.
+func TestTheWriterIsWokenForWhatIsQueued_R26(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 0)
+		defer peer.Close()
+		synctest.Wait()
+		writers := c.wake // on which it sleeps
+		c.wake = make(chan struct{}, 1)
+		c.mu.Lock() // so that nothing can be queued
+		go func() { assert.NoError(t, c.Send([]byte("+x\r\n"))) }()
+		for c.pending.Load() == 0 {
+			runtime.Gosched()
+		}
+		for range 1000 { // as far as Send gets
+			runtime.Gosched()
+			assert.Empty(t, c.wake)
+		}
+		c.mu.Unlock()
+		writers <- <-c.wake
+		got := make([]byte, 4)
+		_, err := io.ReadFull(peer, got)
+		require.NoError(t, err)
+		assert.Equal(t, "+x\r\n", string(got))
+	})
+}
