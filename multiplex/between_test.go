@@ -150,3 +150,29 @@ func TestWhatWasSeenBeforeAPartingDoesNotCount_R23(t *testing.T) {
 		assert.Equal(t, []int{0, 1, 2}, c.quarantined())
 	})
 }
+
+// A round that is decided does not hide an older one that is not: the votes on
+// that are given up in their time (R6).
+func TestAYoungerRoundThatIsDecidedHidesNoOlder_R6(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		for _, n := range c.nodes {
+			n.Pause()
+		}
+		done := make(chan time.Duration)
+		go func() {
+			done <- took(func() {
+				_, err := c.claim(background, "older", "t", long)
+				assert.ErrorIs(t, err, ErrUndecided)
+			})
+		}()
+		time.Sleep(ms)
+		_, err := c.claim(background, "younger", "t", time.Second) // its votes have 5 ms
+		require.ErrorIs(t, err, ErrUndecided)
+		spent := <-done
+		assert.GreaterOrEqual(t, spent, longTimeout)
+		assert.LessOrEqual(t, spent, longTimeout+tickMost)
+		for _, n := range c.nodes {
+			n.Resume()
+		}
+	})
+}
