@@ -75,6 +75,8 @@ type node struct {
 	votes    [mergeMost]Vote // on the parts of a carrier
 	previous previous
 
+	proofs [MaxNodes]*proof // that twins are other servers; owned by the node's goroutine
+
 	counters counters // see count.go for who owns what
 	told     telling  // guarded by the group's mutex
 }
@@ -195,12 +197,16 @@ func (n *node) dial() pure.LifeAction {
 	if err != nil {
 		return n.dialFailed(err)
 	}
+	if c.Server().Protocol == 2 {
+		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
+	}
+	apart := n.tellApart(c)
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	if twin := n.group.knows(c.Server().RunID, n); twin != nil && !n.group.config.Allow.SameServer {
+	if apart != nil {
 		_ = c.Close()
 		n.counters.dialFailures++
-		n.fault = &fault{err: &downError{sameServer(twin.addr)}, tried: n.dialed}
+		n.fault = &fault{err: &downError{apart}, tried: n.dialed}
 		return n.stepLocked(pure.DialFailed)
 	}
 	n.learnIdleness(n.server.RunID == c.Server().RunID)
@@ -211,9 +217,6 @@ func (n *node) dial() pure.LifeAction {
 		n.guessed = true
 	}
 	n.connects++
-	if n.server.Protocol == 2 {
-		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
-	}
 	return n.stepLocked(pure.Dialed)
 }
 
@@ -236,16 +239,6 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	return n.stepLocked(pure.DialFailed)
 }
 
-// knows returns another node of the group that is connected to this very server (R22), or nil. The caller holds the mutex.
-func (g *Group) knows(runID string, except *node) *node {
-	for _, n := range g.nodes {
-		if n != except && n.conn != nil && runID != "" && n.server.RunID == runID {
-			return n
-		}
-	}
-	return nil
-}
-
 // join lets the node into the log at its head, unless it owes too much. Debts that came since the last payment go first,
 // in the lane: waiting until there are none would keep a node out for as long as others release what it may hold. It
 // gets no command that was queued before, flushed or not: those rounds have its vote as failed.
@@ -258,6 +251,9 @@ func (n *node) join() (pure.LifeAction, bool) {
 	}
 	if n.ledger.Full() || n.ledger.Due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
 		return pure.Stay, false
+	}
+	if twin := n.twinOf(&n.server); twin != nil { // it has joined since the handshake: the next one tells them apart
+		return n.lostLocked(n.conn, sameServer(twin.addr)), true
 	}
 	act := n.stepLocked(pure.Paid)
 	if act != pure.ToServe {
@@ -385,6 +381,12 @@ func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
+	return n.lostLocked(c, cause)
+}
+
+// lostLocked is lost for a connection that may be open. The caller must hold the mutex.
+func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
+	_ = c.Close()
 	n.conn = nil
 	n.deaths++
 	n.countDeath(cause)
