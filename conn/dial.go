@@ -30,6 +30,8 @@ type Config struct {
 	Limits resp.Limits
 	// Backlog bounds the bytes that wait for a node that does not read. If zero, 4 MiB.
 	Backlog int
+	// Conceal is what keys begin with: what a node quotes in an error and begins with it is not shown (R27). If zero, none.
+	Conceal string
 	// LibVersion is told the node with CLIENT SETINFO. If zero, "dev".
 	LibVersion string
 }
@@ -67,7 +69,7 @@ const (
 // node at all, a *PeerError.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	cfg.Network = cmp.Or(cfg.Network, "tcp")
-	if err := cfg.check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
 	timeout := cmp.Or(cfg.DialTimeout, defaultDialTimeout)
@@ -95,7 +97,9 @@ func (d dialTimeout) Timeout() bool { return true }
 // Is makes it os.ErrDeadlineExceeded.
 func (d dialTimeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
-func (cfg *Config) check() error {
+// Check returns what is wrong with a configuration that Dial refuses without
+// trying, or nil.
+func (cfg *Config) Check() error {
 	switch {
 	case cfg.Addr == "":
 		return errors.New("no address")
@@ -123,6 +127,7 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
 	c := newConn(newLink(nc), cfg.String(), cfg.Password, cfg.Limits, cfg.Backlog)
+	c.username, c.conceal = cfg.Username, cfg.Conceal
 	if err := c.shakeHands(ctx, cfg, protocol); err != nil {
 		_ = c.Close() // it is broken already; this waits for the writer
 		return nil, err

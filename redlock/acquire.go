@@ -76,7 +76,7 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 
 // Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a new token for each attempt (R3, R11).
 // It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded; after ErrClosed,
-// ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
+// ErrNested, ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
 // attempt's; when the tries are used up, it is the last attempt's. As with TryAcquire, an error leaves no key behind.
 //
 // A call that finds no quorum for half a second reports that as a warning, with
@@ -106,6 +106,9 @@ func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration
 
 // acquire is Acquire, without anybody being told. It counts the attempts.
 func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
+	if c.nested(ctx, resource) {
+		return Lock{}, ErrNested
+	}
 	if c.config.MaxTries == 0 && !c.config.Poll {
 		return c.acquireInTurn(ctx, resource, ttl, tries)
 	}

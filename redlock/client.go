@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
@@ -49,7 +51,7 @@ type Config struct {
 	// NetDial connects to a node, by network ("tcp" or "unix") and address; TLS is laid over what it returns. If nil, a
 	// net.Dialer.
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// ClientName is what CLIENT LIST shows. If zero, none is set.
+	// ClientName is what CLIENT LIST shows: printable ASCII without blanks. If zero, none is set.
 	ClientName string
 	// ReleaseOnClose has Close release the locks that Hold and Do hold, right when their contexts end: wait for the work under
 	// them before, or others have the lock while it comes to its end. If zero, they stay until their TTL ends, as a plain Lock
@@ -120,7 +122,7 @@ func New(config Config) (*Client, error) {
 	c := &Client{config: config}
 	nodes, err := c.nodes()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, configError(err)
 	}
 	if c.config.DriftFactor == 0 {
 		c.config.DriftFactor = pure.DefaultDriftFactor
@@ -134,11 +136,11 @@ func New(config Config) (*Client, error) {
 		Portable:    config.Portable,
 	}
 	if err := c.trust(&group); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, configError(err)
 	}
 	c.group, err = multiplex.New(group)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, configError(err)
 	}
 	c.keeper = newKeeper(c)
 	c.startNews()
@@ -166,27 +168,23 @@ func (c *Client) nodes() ([]conn.Config, error) {
 	if n := len(config.Nodes); n < 1 || n > multiplex.MaxNodes {
 		return nil, fmt.Errorf("1 to %d nodes are needed, not %d", multiplex.MaxNodes, n)
 	}
-	if !(config.DriftFactor >= 0 && config.DriftFactor < 1) { // so that NaN is refused too
-		return nil, errors.New("DriftFactor must be at least 0 and less than 1")
-	}
-	if config.NodeTimeout < 0 || config.MinValidity < 0 || config.DialTimeout < 0 || config.MaxTries < 0 ||
-		config.MaxTTL < 0 {
-		return nil, errors.New("a limit is negative")
+	if err := config.checkLimits(); err != nil {
+		return nil, err
 	}
 	prelude := c.explained(c.prelude())
 	seen := make(map[string]bool)
 	nodes := make([]conn.Config, 0, len(config.Nodes))
-	for _, url := range config.Nodes {
-		node, err := config.node(url)
+	for i, raw := range config.Nodes {
+		node, err := config.node(raw)
 		if err != nil {
-			return nil, err
+			return nil, errtext.Wrap(fmt.Sprintf("Nodes[%d]%s: %s", i, hostOf(raw), errtext.Text(err)), err)
 		}
 		place := node.Network + " " + node.Addr
 		if node.Network == "tcp" {
 			place = strings.ToLower(place) // names of hosts have no case
 		}
 		if seen[place] {
-			return nil, fmt.Errorf("the node %s is named twice", node.Endpoint)
+			return nil, fmt.Errorf("Nodes[%d]: the node %s is named twice", i, node.Endpoint)
 		}
 		seen[place] = true
 		node.Prelude = prelude
@@ -195,8 +193,8 @@ func (c *Client) nodes() ([]conn.Config, error) {
 	return nodes, nil
 }
 
-func (config *Config) node(url string) (conn.Config, error) {
-	endpoint, err := conn.ParseURL(url)
+func (config *Config) node(raw string) (conn.Config, error) {
+	endpoint, err := conn.ParseURL(raw)
 	if err != nil {
 		return conn.Config{}, err
 	}
@@ -215,7 +213,44 @@ func (config *Config) node(url string) (conn.Config, error) {
 	if endpoint.TLS != nil {
 		endpoint.TLS = mergeTLS(config.TLS, endpoint.TLS)
 	}
-	return conn.Config{Endpoint: endpoint, NetDial: config.NetDial}, nil
+	node := conn.Config{Endpoint: endpoint, NetDial: config.NetDial, Conceal: config.Prefix}
+	return node, node.Check()
+}
+
+// checkLimits refuses numbers that cannot be meant.
+func (config *Config) checkLimits() error {
+	if f := config.DriftFactor; !(f >= 0 && f < 1) { // so that NaN is refused too
+		return fmt.Errorf("DriftFactor is %v: it must be at least 0 and less than 1", f)
+	}
+	for _, limit := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"NodeTimeout", config.NodeTimeout}, {"MinValidity", config.MinValidity}, {"DialTimeout", config.DialTimeout},
+		{"MaxTTL", config.MaxTTL},
+	} {
+		if limit.value < 0 {
+			return fmt.Errorf("%s is negative: %v", limit.name, limit.value)
+		}
+	}
+	if config.MaxTries < 0 {
+		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)
+	}
+	return nil
+}
+
+// hostOf is the host of a URL that is wrong, for its error, where that is certain
+// to be no part of a password: " (host:port)", or nothing (R27).
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
+		return ""
+	}
+	return " (" + u.Host + ")"
+}
+
+func configError(err error) error {
+	return errtext.Wrap(ErrConfig.Error()+": "+errtext.Text(err), ErrConfig, err)
 }
 
 // mergeTLS lays what a URL's parameters say over the configuration.

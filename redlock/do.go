@@ -73,6 +73,9 @@ func (c runContext) Err() error {
 
 // Value is how package context comes to the cause.
 func (c runContext) Value(key any) any {
+	if key == (holdKey{}) {
+		return c.hold
+	}
 	c.judge()
 	return c.Context.Value(key)
 }

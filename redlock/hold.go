@@ -308,6 +308,9 @@ func (c holdContext) Err() error {
 
 // Value is how package context comes to the cause, so that context.Cause too is put to the clocks.
 func (c holdContext) Value(key any) any {
+	if key == (holdKey{}) {
+		return c.hold
+	}
 	c.hold.judge()
 	return c.Context.Value(key)
 }
