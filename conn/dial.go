@@ -80,7 +80,10 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if cfg.Protocol == 0 && lacksHello(err) {
 		c, err = open(ctx, &cfg, 2)
 	}
-	return c, err
+	if err != nil {
+		return nil, cfg.orProxy(ctx, err)
+	}
+	return c, nil
 }
 
 // A dialTimeout is the cause of a dial that took longer than DialTimeout. It is os.ErrDeadlineExceeded, as other timeouts of

@@ -243,7 +243,7 @@ func (config *Config) checkLimits() error {
 // to be no part of a password: " (host:port)", or nothing (R27).
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
+	if err != nil || u.Host == "" || strings.Contains(u.Host, ",") || strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
 		return ""
 	}
 	return " (" + u.Host + ")"
