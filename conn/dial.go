@@ -141,8 +141,8 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 	return c, nil
 }
 
-// dial returns a connection on which nothing was sent but TLS's handshake.
-func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
+// reach returns a connection on which nothing was sent.
+func (cfg *Config) reach(ctx context.Context) (net.Conn, error) {
 	netDial := cfg.NetDial
 	if netDial == nil {
 		d := net.Dialer{KeepAlive: -1} // tune sets it, here as for a NetDial's connections
@@ -157,6 +157,15 @@ func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
 	}
 	if tcp, ok := below(nc).(*net.TCPConn); ok {
 		cfg.tune(tcp)
+	}
+	return nc, nil
+}
+
+// dial returns a connection on which nothing was sent but TLS's handshake.
+func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
+	nc, err := cfg.reach(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if cfg.TLS == nil {
 		return nc, nil
@@ -194,9 +203,13 @@ func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 		}
 	}
 	t := tls.Client(nc, config)
+	ctx, ended := cfg.suspectPlain(ctx)
 	err := t.HandshakeContext(ctx)
+	ended()
 	var record tls.RecordHeaderError
-	if errors.As(err, &record) {
+	if err != nil && context.Cause(ctx) == errPlain {
+		err = &PeerError{Speaks: speaksNoTLS, Err: errPlain}
+	} else if errors.As(err, &record) {
 		err = &PeerError{Speaks: cmp.Or(speaks(record.RecordHeader[:]), speaksNoTLS), Err: err}
 	}
 	return t, err

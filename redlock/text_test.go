@@ -61,7 +61,7 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 				`WRONGPASS invalid username-password pair or user is disabled.; waiting cannot fix this`},
 		"TLS to a plain port": {redlock.Config{Nodes: urls("rediss://", addrs...)}, acquire,
 			`redlock: "invoice:7": no quorum of nodes answered: all 3 nodes (A, A, A): peer speaks no TLS ` +
-				`(use redis://, or the port that has TLS): tls: first record does not look like a TLS handshake; waiting cannot fix this`},
+				`(use redis://, or the port that has TLS): it answers plaintext; waiting cannot fix this`},
 		"another prefix than the user may use": {redlock.Config{Nodes: urls("redis://alice:hunter2@", addrs...), Prefix: "other:"}, acquire,
 			`redlock: "invoice:7": no quorum of nodes answered: all 3 nodes (A, A, A): EVALSHA of a script with GET refused: ` +
 				`what locks need is forbidden: the user may not run EVALSHA of a script with GET (grant what is missing: ` +
