@@ -3,12 +3,15 @@ package conn
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -82,4 +85,30 @@ func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The writer is woken for bytes that are queued already: woken before, it might look, find nothing, and sleep beside them.
+func TestTheWriterIsWokenForWhatIsQueued_R26(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 0)
+		defer peer.Close()
+		synctest.Wait()
+		writers := c.wake // on which it sleeps
+		c.wake = make(chan struct{}, 1)
+		c.mu.Lock() // so that nothing can be queued
+		go func() { assert.NoError(t, c.Send([]byte("+x\r\n"))) }()
+		for c.pending.Load() == 0 {
+			runtime.Gosched()
+		}
+		for range 1000 { // as far as Send gets
+			runtime.Gosched()
+			assert.Empty(t, c.wake)
+		}
+		c.mu.Unlock()
+		writers <- <-c.wake
+		got := make([]byte, 4)
+		_, err := io.ReadFull(peer, got)
+		require.NoError(t, err)
+		assert.Equal(t, "+x\r\n", string(got))
+	})
 }

@@ -40,6 +40,11 @@ type Config struct {
 	// Poll has each caller of Acquire try again and again by itself, after random delays of up to 200 ms. If zero, they wait
 	// in turn and the nodes tell when a lock may be had.
 	Poll bool
+	// ProbeAfter is how long a connection may be idle before it is probed with PING. Where a server or a proxy closes idle
+	// connections earlier, that is learned from the first that it closes: from then on they are probed after a third of that
+	// time, but not more often than every 250 ms. So it has to be set only where even one such end is too many. If
+	// zero, 5 s.
+	ProbeAfter time.Duration
 	// DialTimeout bounds one attempt to connect and shake hands, where the URL does not say. If zero, 5 s.
 	DialTimeout time.Duration
 	// Username and Password are used for nodes whose URL names no password, the name where it names no user either. If zero,
@@ -131,6 +136,7 @@ func New(config Config) (*Client, error) {
 		OnChange:    c.listen(),
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
+		ProbeAfter:  config.ProbeAfter,
 		Drift:       c.config.DriftFactor,
 		Cure:        cure(),
 		Portable:    config.Portable,
@@ -227,7 +233,7 @@ func (config *Config) checkLimits() error {
 		value time.Duration
 	}{
 		{"NodeTimeout", config.NodeTimeout}, {"MinValidity", config.MinValidity}, {"DialTimeout", config.DialTimeout},
-		{"MaxTTL", config.MaxTTL},
+		{"MaxTTL", config.MaxTTL}, {"ProbeAfter", config.ProbeAfter},
 	} {
 		if limit.value < 0 {
 			return fmt.Errorf("%s is negative: %v", limit.name, limit.value)

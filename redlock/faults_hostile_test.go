@@ -28,6 +28,9 @@ func TestFaultHostileNode_R16_R18(t *testing.T) {
 			c := f.client(redlock.Config{
 				Nodes: append(redistest.URLs(f.servers), node.URL()), NodeTimeout: unhurried,
 			})
+			for i := range f.servers { // who asks before is told at once that there is no quorum, many times within a moment
+				f.state(c, i, inTheEnd, "up")
+			}
 			l := f.load(c, workload{callers: 8, fresh: true})
 			time.Sleep(25 * time.Millisecond)
 			l.until(50, inTheEnd)

@@ -523,6 +523,7 @@ func TestReleaseOnCloseWithAnEndedContext_R28(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, c.Close(ended))
 		require.Zero(t, m.keys(), "all is answered when Close returns")
+		require.False(t, c.keeper.hurried, "no more releases at once than sockets hold")
 		require.LessOrEqual(t, time.Since(start), 102*ms)
 	})
 }

@@ -2,10 +2,13 @@ package redlock
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -86,4 +89,111 @@ func TestAHoldsContextEndsBeforeItsReleaseIsSent_R13_R14(t *testing.T) {
 			require.Zero(t, m.keys())
 		})
 	}
+}
+
+// The keeper has found that a renewal is due, and the hold is released before it gets to that: nothing goes out behind the
+// release, where it would lengthen the life of keys that MinHold lets stand.
+func TestNoRenewalFollowsTheRelease_R13(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		h := mustHold(t, c, "r", HoldOptions{MinHold: 5 * time.Second})
+		time.Sleep(5 * ms)
+		require.NoError(t, h.Release(context.Background()))
+		require.False(t, c.keeper.look(h, instant{at: time.Now().Add(holdThird)}))
+		c.group.Flush()
+		time.Sleep(5 * ms)
+		require.Zero(t, extensions(m.nodes[0]))
+	})
+}
+
+// The first look at the clocks that finds the loss tells of it. The keeper, whose look comes a moment later, does not.
+func TestALossIsToldOnce_R13(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		var told atomic.Int32
+		c := m.client(t, Config{Tracer: &Tracer{HoldLost: func(HoldInfo) { told.Add(1) }}})
+		s := new(sleeper)
+		c.keeper.clock = s.read
+		c.keeper.begun = s.read()
+		h := mustHold(t, c, "r", HoldOptions{})
+		s.slept.Store(int64(holdTTL))
+		require.ErrorIs(t, h.Err(), ErrLost)
+		time.Sleep(2 * lookMost)
+		require.EqualValues(t, 1, told.Load())
+	})
+}
+
+// What a loss says of the nodes is what they said to the last renewal that they have answered, and nothing where that was
+// granted.
+func TestALossTellsOfTheLastRenewalOnly_R13(t *testing.T) {
+	for name, granted := range map[string]bool{"granted": true, "under way": false} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				c, s := sleepyClient(t, m)
+				h := mustHold(t, c, "r", HoldOptions{})
+				for _, n := range m.nodes {
+					n.Refuse("-OOM command not allowed")
+				}
+				time.Sleep(holdThird + 10*ms)
+				require.NoError(t, h.Err())
+				if granted {
+					for _, n := range m.nodes {
+						n.Refuse("")
+					}
+				} else {
+					m.silence()
+				}
+				time.Sleep(200 * ms) // the second try is granted, or under way
+				s.slept.Store(int64(holdTTL))
+				var lost *LostError
+				require.ErrorAs(t, h.Err(), &lost)
+				if granted {
+					require.Empty(t, lost.Nodes)
+					return
+				}
+				require.Len(t, lost.Nodes, 3)
+				refusals := 0 // the second of them decided, and the third node had not answered by then
+				for _, n := range lost.Nodes {
+					var refusal *multiplex.RefusalError
+					if errors.As(n.Err, &refusal) && refusal.Class == conn.ClassOOM {
+						refusals++
+					}
+				}
+				require.GreaterOrEqual(t, refusals, 2, lost)
+				m.recover()
+			})
+		})
+	}
+}
+
+// The next caller that waits here sends its SET right behind the release of the hold, and not before it.
+func TestAHoldIsHandedOverWithOneAttempt_R11(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		h := mustHold(t, c, "r", HoldOptions{})
+		w := waits(t.Context(), c, "r")
+		before, start := m.nodes[0].Calls("SET"), time.Now()
+		require.NoError(t, h.Release(context.Background()))
+		require.Equal(t, 2*ms, w.got(t).Sub(start), "one round trip for both")
+		require.Equal(t, before+1, m.nodes[0].Calls("SET"))
+		require.NoError(t, w.lock.Release(t.Context()))
+	})
+}
+
+// The context ends while only the slowest node has not answered yet: what a quorum has said is the result.
+func TestInspectThatAQuorumAnsweredIsNotCancelled_R12(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := mustAcquire(t, c, "r", time.Minute)
+		time.Sleep(5 * ms)
+		m.nodes[2].Pause()
+		defer m.nodes[2].Resume()
+		ctx, cancel := context.WithTimeout(context.Background(), 30*ms)
+		defer cancel()
+		found, err := c.Inspect(ctx, "r")
+		require.Error(t, ctx.Err())
+		require.NoError(t, err)
+		require.Equal(t, StateHeld, found.State)
+		require.Equal(t, lock.Token().Fingerprint(), found.Holder)
+		require.Error(t, found.Nodes[2].Err)
+	})
 }

@@ -27,7 +27,7 @@ import (
 const (
 	mostEnviron = 1 << 20                // bytes of an environment that are looked at: ours is the first setting of a command's
 	mostRounds  = 500                    // of a hunt: a hundred times what is needed
-	huntTakes   = time.Second            // a hunt at most; who forks faster than we look must not keep us
+	huntTakes   = time.Second            // a hunt at most; buryAll goes on with others while the validity lasts
 	askTakes    = 100 * time.Millisecond // is how long a single round is waited for, which then goes on by itself
 	roundPause  = time.Millisecond       // for who was shot to be gone, and for a program to be executed
 	quietRounds = 2                      // end a hunt: in a single one somebody may have slipped past
@@ -46,9 +46,10 @@ func askStrays(id string, groups []int, within time.Duration, signals ...syscall
 	})
 }
 
-// killStrays kills the marked processes, until nobody is left or it has taken too long.
-func killStrays(id string) {
-	withPatience(huntTakes, func(h *hunt) { h.kill(id) })
+// killStrays kills the marked processes, until none is left or it has taken too long. It reports whether none is left.
+func killStrays(id string) (gone bool) {
+	none := false
+	return withPatience(huntTakes, func(h *hunt) { none = h.kill(id) }) && none
 }
 
 // killGroupButUs kills those of our own process group one by one, for who has more to do than to die with them. It reads nobody's
@@ -65,8 +66,8 @@ func killGroupButUs() {
 }
 
 // withPatience waits for a hunt, but not for ever: to read another's environment is to wait for a lock of its memory, which it
-// may have for as long as a disk does not answer.
-func withPatience(patience time.Duration, do func(*hunt)) {
+// may have for as long as a disk does not answer. It reports whether the hunt has ended.
+func withPatience(patience time.Duration, do func(*hunt)) (ended bool) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -74,7 +75,9 @@ func withPatience(patience time.Duration, do func(*hunt)) {
 	}()
 	select {
 	case <-over:
+		return true
 	case <-time.After(patience):
+		return false
 	}
 }
 
@@ -103,17 +106,19 @@ func newHunt() *hunt {
 
 func (h *hunt) late() bool { return time.Now().After(h.deadline) }
 
-func (h *hunt) kill(id string) {
+// kill reports whether none was left.
+func (h *hunt) kill(id string) (gone bool) {
 	quiet := 0
 	for range mostRounds {
 		if quiet++; !h.round(func(pid int) sight { return h.marked(pid, id) }, syscall.SIGKILL) {
 			quiet = 0
 		}
 		if quiet == quietRounds || h.late() {
-			return
+			break
 		}
 		time.Sleep(roundPause)
 	}
+	return quiet >= quietRounds
 }
 
 // round sends signals to all who are wanted, and reports whether there was nobody, for certain.

@@ -31,7 +31,8 @@ type supervision struct {
 	limits  limits
 	guard   *guard
 	child   *child
-	tty     *terminal // nil where there is none
+	tty     *terminal                   // nil where there is none
+	hunt    func(id string) (gone bool) // killStrays; changed only by tests
 
 	told   time.Time // the end of validity that the guard knows
 	named  bool      // the guard knows the command
@@ -46,7 +47,7 @@ func (c *runCommand) supervise(p *process, hold *redlock.Hold, path string, g *g
 	if err != nil {
 		return ending{}, err
 	}
-	s := &supervision{process: p, hold: hold, limits: newLimits(c.KillAfter, c.TTL), guard: g, tty: openTerminal(g.group)}
+	s := &supervision{process: p, hold: hold, limits: newLimits(c.KillAfter, c.TTL), guard: g, tty: openTerminal(g.group), hunt: killStrays}
 	defer s.tty.close()
 	listen(p.signals, forwarded...)
 	if err := s.mayStart(); err != nil {
@@ -233,14 +234,32 @@ func (s *supervision) buryGroup() {
 		s.say("the lock was over, or nearly, when the command ended")
 	}
 	if s.end.lost || !s.termed.IsZero() {
-		s.killAll()
+		s.buryAll()
 	}
 }
 
-// killAll kills the group first: that is done at once, and then there are fewer who could start something.
-func (s *supervision) killAll() {
+// mostHunts bounds the hunts for what a command has left, each of which takes a second at most.
+const mostHunts = 10
+
+// buryAll kills until nobody is left. On a busy machine processes may start others faster than one hunt finds them; while the
+// validity lasts there is time for another, and to return would tell that they are dead.
+func (s *supervision) buryAll() {
+	for range mostHunts {
+		if s.killAll() {
+			return
+		}
+		if s.left() <= s.limits.margin {
+			break
+		}
+	}
+	s.say("what the command has started may go on: it starts processes faster than these are found")
+}
+
+// killAll kills the group first: that is done at once, and then there are fewer that could start something. It reports whether
+// none is left.
+func (s *supervision) killAll() (gone bool) {
 	s.signal(syscall.SIGKILL)
-	killStrays(s.guard.id)
+	return s.hunt(s.guard.id)
 }
 
 // forward passes a signal on to the command.
