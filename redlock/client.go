@@ -68,7 +68,8 @@ type Config struct {
 	// Logger is told of changes of state: a node that came up, or is not up any more and for which class of cause, warnings
 	// about a node, and holds that were lost. It never gets a resource name, a token or a password (R27). It is called by a
 	// goroutine of the client's own: one that is slow or blocks delays nobody, but the oldest of what waits for it is dropped
-	// then, and the next record says how much. If nil, nobody is told.
+	// then, and the next record says how much. If nil, slog.Default is told why
+	// calls wait for nodes that do not count (R31), and of nothing else.
 	Logger *slog.Logger
 	// Tracer is told of each attempt, extension and release, and of changes of state; see there. Its functions are read once,
 	// by New. If nil, nobody is told.
