@@ -69,7 +69,7 @@ type Config struct {
 	// ClientName is what CLIENT LIST shows: printable ASCII without blanks. If zero, none is set.
 	ClientName string
 	// ReleaseOnClose has Close release the locks that Hold and Do hold, right when their contexts end: wait for the work under
-	// them before, or others have the lock while it comes to its end. If zero, they stay until their TTL ends, as a plain Lock
+	// them before, with Drain, or others have the lock while it comes to its end. If zero, they stay until their TTL ends, as a plain Lock
 	// does in any case (R28).
 	ReleaseOnClose bool
 	// Portable has a goroutine read from each node, as it is with TLS, with NetDial and on systems other than Linux. If

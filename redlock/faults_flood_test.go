@@ -29,8 +29,8 @@ func TestFaultFloodingNode_R32(t *testing.T) {
 				}
 				defer hold.Release(context.Background())
 				defer f.waiter(c)()
-				var grants atomic.Int64
-				stop := f.flow(c, 4, &grants)
+				var grants, failures atomic.Int64
+				stop := f.flow(c, 4, &grants, &failures)
 				defer stop()
 				for i := range f.servers { // the key that is waited for changes, so that it is asked for again
 					f.must(i, "SET", "taken", fmt.Sprint(i), "PX", "60000")
@@ -55,6 +55,7 @@ func TestFaultFloodingNode_R32(t *testing.T) {
 					}
 					return nil
 				})
+				t.Logf("%d grants, %d failures, the node's connection was ended %d times", grants.Load(), failures.Load(), deaths())
 				if err := hold.Err(); err != nil {
 					t.Errorf("the hold: %v", err)
 				}
@@ -82,17 +83,20 @@ func (f *fleet) waiter(c *redlock.Client) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// flow has callers acquire and release, each a resource of its own, and counts the grants.
-func (f *fleet) flow(c *redlock.Client, callers int, grants *atomic.Int64) (stop func()) {
+// flow has callers acquire and release, each a resource of its own, and counts what came of it.
+func (f *fleet) flow(c *redlock.Client, callers int, grants, failures *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, callers)
 	for i := range callers {
 		go func() {
 			for ctx.Err() == nil {
-				if lock, err := c.TryAcquire(ctx, fmt.Sprint("own", i), 6*time.Second); err == nil {
-					grants.Add(1)
-					_ = lock.Release(ctx)
+				lock, err := c.TryAcquire(ctx, fmt.Sprint("own", i), 6*time.Second)
+				if err != nil {
+					failures.Add(1)
+					continue
 				}
+				grants.Add(1)
+				_ = lock.Release(ctx)
 			}
 			done <- struct{}{}
 		}()
