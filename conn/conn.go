@@ -14,11 +14,12 @@ import (
 // Conn is one connection to one node, after its handshake. The package comment
 // says who may call what.
 type Conn struct {
-	addr     string
-	password string                     // to be kept out of what the server says
-	link     link                       // changed by relink only
-	polled   atomic.Pointer[descriptor] // the same, when a Poller has it
-	server   Server
+	addr string
+	// What is to be kept out of what the server says.
+	password, username, conceal string
+	link                        link                       // changed by relink only
+	polled                      atomic.Pointer[descriptor] // the same, when a Poller has it
+	server                      Server
 
 	// Owned by the read side.
 	reader  *resp.Reader
@@ -96,9 +97,11 @@ func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
 func (c *Conn) Addr() string { return c.addr }
 
 // ServerError returns the error reply v in a form that may be kept and shown: the
-// password replaced, without arguments, printable, at most 200 bytes (R27). It is
-// nil when v is no error. ClassOf is cheaper where only the class matters.
-func (c *Conn) ServerError(v resp.Value) *resp.Error { return serverError(v, c.password) }
+// password, the user and what begins as Config.Conceal does replaced, without
+// arguments, printable, at most 200 bytes (R27). It is nil when v is no error. ClassOf is cheaper where only the class matters.
+func (c *Conn) ServerError(v resp.Value) *resp.Error {
+	return serverError(v, c.password, c.username, c.conceal)
+}
 
 // Unread reports whether the kernel holds bytes that Fill has not read. It never
 // waits, and is false where that cannot be known: for a net.Conn with no socket

@@ -30,6 +30,8 @@ type Config struct {
 	Limits resp.Limits
 	// Backlog bounds the bytes that wait for a node that does not read. If zero, 4 MiB.
 	Backlog int
+	// Conceal is what keys begin with: what a node quotes in an error and begins with it is not shown (R27). If zero, none.
+	Conceal string
 	// LibVersion is told the node with CLIENT SETINFO. If zero, "dev".
 	LibVersion string
 }
@@ -67,7 +69,7 @@ const (
 // node at all, a *PeerError.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	cfg.Network = cmp.Or(cfg.Network, "tcp")
-	if err := cfg.check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
 	timeout := cmp.Or(cfg.DialTimeout, defaultDialTimeout)
@@ -78,7 +80,10 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if cfg.Protocol == 0 && lacksHello(err) {
 		c, err = open(ctx, &cfg, 2)
 	}
-	return c, err
+	if err != nil {
+		return nil, cfg.orProxy(ctx, err)
+	}
+	return c, nil
 }
 
 // A dialTimeout is the cause of a dial that took longer than DialTimeout. It is os.ErrDeadlineExceeded, as other timeouts of
@@ -95,7 +100,9 @@ func (d dialTimeout) Timeout() bool { return true }
 // Is makes it os.ErrDeadlineExceeded.
 func (d dialTimeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
-func (cfg *Config) check() error {
+// Check returns what is wrong with a configuration that Dial refuses without
+// trying, or nil.
+func (cfg *Config) Check() error {
 	switch {
 	case cfg.Addr == "":
 		return errors.New("no address")
@@ -123,6 +130,7 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
 	c := newConn(newLink(nc), cfg.String(), cfg.Password, cfg.Limits, cfg.Backlog)
+	c.username, c.conceal = cfg.Username, cfg.Conceal
 	if err := c.shakeHands(ctx, cfg, protocol); err != nil {
 		_ = c.Close() // it is broken already; this waits for the writer
 		return nil, err
@@ -133,8 +141,8 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 	return c, nil
 }
 
-// dial returns a connection on which nothing was sent but TLS's handshake.
-func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
+// reach returns a connection on which nothing was sent.
+func (cfg *Config) reach(ctx context.Context) (net.Conn, error) {
 	netDial := cfg.NetDial
 	if netDial == nil {
 		d := net.Dialer{KeepAlive: -1} // tune sets it, here as for a NetDial's connections
@@ -149,6 +157,15 @@ func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
 	}
 	if tcp, ok := below(nc).(*net.TCPConn); ok {
 		cfg.tune(tcp)
+	}
+	return nc, nil
+}
+
+// dial returns a connection on which nothing was sent but TLS's handshake.
+func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
+	nc, err := cfg.reach(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if cfg.TLS == nil {
 		return nc, nil
@@ -186,9 +203,13 @@ func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 		}
 	}
 	t := tls.Client(nc, config)
+	ctx, ended := cfg.suspectPlain(ctx)
 	err := t.HandshakeContext(ctx)
+	ended()
 	var record tls.RecordHeaderError
-	if errors.As(err, &record) {
+	if err != nil && context.Cause(ctx) == errPlain {
+		err = &PeerError{Speaks: speaksNoTLS, Err: errPlain}
+	} else if errors.As(err, &record) {
 		err = &PeerError{Speaks: cmp.Or(speaks(record.RecordHeader[:]), speaksNoTLS), Err: err}
 	}
 	return t, err

@@ -117,17 +117,50 @@ func speaks(first []byte) string {
 const maxMessage = 200
 
 // scrub makes a server's error text fit to be shown (R27): the password is
-// replaced, what an "unknown command" quotes of its arguments is cut off (they
-// are keys, tokens and, for HELLO, the password), and what remains is at most 200
-// bytes of printable ASCII.
-func scrub(message, password string) string {
-	// Both are made printable first: a server may do so with what it quotes.
+// replaced, and each word that is the user's name, or begins as keys do; what an
+// "unknown command" quotes of its arguments is cut off (they are keys, tokens
+// and, for HELLO, the password); and what remains is at most 200 bytes of
+// printable ASCII.
+func scrub(message, password, username, keys string) string {
+	// All are made printable first: a server may do so with what it quotes.
 	message = conceal(printable(message), printable(password))
+	message = concealWords(message, printable(username), printable(keys))
 	if i := strings.Index(message, "with args beginning"); i >= 0 {
 		message = strings.TrimRight(message[:i], ", ")
 	}
 	return message[:min(len(message), maxMessage)]
 }
+
+// concealWords replaces words, but for the first, which is the error's class.
+func concealWords(message, username, keys string) string {
+	if username == "" && keys == "" {
+		return message
+	}
+	var b strings.Builder
+	begun := 0 // of the word at hand
+	flush := func(end int) {
+		switch word := message[begun:end]; {
+		case begun == 0 || strings.TrimRight(word, ",.:") == "":
+			b.WriteString(word)
+		case strings.TrimRight(word, ",.:") == username || keys != "" && strings.HasPrefix(word, keys):
+			b.WriteString("***")
+		default:
+			b.WriteString(word)
+		}
+	}
+	for i := range len(message) {
+		if strings.IndexByte(wordEnds, message[i]) >= 0 {
+			flush(i)
+			b.WriteByte(message[i])
+			begun = i + 1
+		}
+	}
+	flush(len(message))
+	return b.String()
+}
+
+// wordEnds are what stands around the words that a server quotes.
+const wordEnds = " '`\""
 
 func conceal(message, password string) string {
 	if password == "" {
@@ -148,9 +181,9 @@ func printable(s string) string {
 }
 
 // serverError is v's error with its text scrubbed; nil when v is no error.
-func serverError(v resp.Value, password string) *resp.Error {
+func serverError(v resp.Value, password, username, keys string) *resp.Error {
 	if !v.IsError() {
 		return nil
 	}
-	return &resp.Error{Message: scrub(string(v.Bytes()), password)}
+	return &resp.Error{Message: scrub(string(v.Bytes()), password, username, keys)}
 }

@@ -59,7 +59,7 @@ func TestClassOf(t *testing.T) {
 		v := value(t, wire)
 		assert.Equal(t, want, ClassOf(v), wire)
 		if v.IsError() {
-			assert.Equal(t, want, ErrorClass(fmt.Errorf("x: %w", serverError(v, ""))), wire)
+			assert.Equal(t, want, ErrorClass(fmt.Errorf("x: %w", serverError(v, "", "", ""))), wire)
 		}
 	}
 	assert.Equal(t, ClassNone, ErrorClass(io.EOF))
@@ -77,13 +77,18 @@ func TestScrub(t *testing.T) {
 		{"ERR unknown command `HELLO`, with args beginning with: `3` `AUTH` `u` `hunter2`", "other", "ERR unknown command `HELLO`"},
 		{"ERR line\nnext\x1b[31m\xff", "", "ERR line?next?[31m?"},
 		{"ERR p\xc3\xa4ss", "p\xc3\xa4ss", "ERR ***"},
+		{"NOPERM User alice has no permissions to run the 'set' command", "", "NOPERM User *** has no permissions to run the 'set' command"},
+		{"NOPERM User 'alice' may not access the 'lock:invoice 7' key", "", "NOPERM User '***' may not access the '*** 7' key"},
+		{"NOPERM alice's malice, lock:a \"lock:b\" unlock:", "", "NOPERM ***'s malice, *** \"***\" unlock:"},
+		{"alice lock:", "", "alice ***"},
+		{"ERR no, alice.", "", "ERR no, ***"},
 		{"ERR p??ss", "p\xc3\xa4ss", "ERR ***"},
 		{"ERR " + long, "", "ERR " + long[:196]},
 		{"ERR " + long[:190] + "hunter2 hunter2", "hunter2", "ERR " + long[:190] + "*** **"},
 	} {
-		assert.Equal(t, c.want, scrub(c.message, c.password), c.message)
+		assert.Equal(t, c.want, scrub(c.message, c.password, "alice", "lock:"), c.message)
 	}
-	assert.Nil(t, serverError(value(t, "+OK\r\n"), ""))
+	assert.Nil(t, serverError(value(t, "+OK\r\n"), "", "", ""))
 }
 
 func TestErrorsUnwrap(t *testing.T) {

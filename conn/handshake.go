@@ -39,9 +39,13 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 	switch {
 	case err == nil:
 		return c.opened()
-	case errors.As(err, &e) && e.Op == "read" && answered < len(commands):
-		name := commands[answered].name
-		err = errtext.Wrap("connection ended before the answer to "+name+": "+errtext.Text(e.Err), e.Err)
+	case errors.As(err, &e) && (e.Op == "read" || e.Op == "write") && answered < len(commands):
+		text := "connection ended before the answer to " + commands[answered].name + ": " + errtext.Text(e.Err)
+		if answered == 0 {
+			err = errtext.Wrap(text, ErrUnanswered, e.Err)
+		} else {
+			err = errtext.Wrap(text, e.Err)
+		}
 		return &Error{Op: "handshake", Addr: c.addr, Err: err}
 	}
 	return err
@@ -170,6 +174,9 @@ func (c *Conn) judge(cmd *command, v resp.Value) error {
 	case refusal != nil && !errors.As(err, &known):
 		// A Check that tells less than the node did.
 		err = errtext.Wrap(errtext.Text(err)+" (the node says: "+errtext.Text(refusal)+")", err, refusal)
+	}
+	if (cmd.name == "HELLO" || cmd.prelude >= 0) && unfamiliar(v) && c.server.ID == 0 && c.server.RunID == "" {
+		err = errtext.Wrap(errtext.Text(err)+"; "+errtext.Text(ErrProxy), err, ErrProxy) // it has not told what it is
 	}
 	return &StepError{Step: cmd.name, Prelude: cmd.prelude, Class: class, Err: err}
 }

@@ -78,15 +78,46 @@ func (e Endpoint) MarshalText() ([]byte, error) { return []byte(e.String()), nil
 const defaultPort = "6379"
 
 var (
-	errURLScheme = errors.New("the scheme must be one of redis, rediss, valkey, valkeys, unix")
-	errURLSyntax = errors.New("malformed; special characters in user and password must be percent-encoded")
-	errURLEscape = errors.New("invalid percent-encoding")
+	errURLEmpty   = errors.New("it is empty; write redis://host:port")
+	errURLNone    = errors.New("the scheme is missing; write redis://host:port, or rediss://host:port with TLS")
+	errURLScheme  = errors.New("the scheme must be one of redis, rediss, valkey, valkeys, unix")
+	errURLSeveral = errors.New("it holds several URLs; each node needs one of its own")
+	errURLForm    = errors.New("malformed; write redis://user:password@host:port/database, or unix:///path")
+	errURLSyntax  = errors.New("malformed; special characters in user and password must be percent-encoded")
+	errURLEscape  = errors.New("invalid percent-encoding")
+	errURLPort    = errors.New("the port is not between 1 and 65535")
 )
 
+// checkForm finds what net/url has no words for, or that it would blame on
+// another part. It quotes nothing.
+func checkForm(raw string) error {
+	blank := strings.IndexFunc(raw, func(c rune) bool { return c <= ' ' || c == 0x7f })
+	switch scheme, rest, found := strings.Cut(raw, "://"); {
+	case raw == "":
+		return errURLEmpty
+	case blank == 0:
+		return errors.New("it begins with a blank or a control character")
+	case blank == len(raw)-1:
+		return errors.New("it ends with a blank or a control character")
+	case !found && !strings.HasPrefix(raw, "unix:/") || found && scheme == "":
+		return errURLNone
+	case blank > 0 && strings.Contains(raw[blank:], "@"):
+		return errors.New("a blank or control character before the @; in user and password a blank is %20")
+	case blank > 0:
+		return errors.New("there is a blank or a control character in it")
+	case strings.Contains(rest, ",") && strings.Contains(rest, "://") && !strings.Contains(rest, "@"):
+		return errURLSeveral
+	}
+	return nil
+}
+
 func parseURL(raw string) (e Endpoint, err error) {
+	if err := checkForm(raw); err != nil {
+		return e, err
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return e, anonymous(err)
+		return e, anonymous(err, raw)
 	}
 	switch u.Scheme {
 	case "redis", "valkey":
@@ -110,13 +141,19 @@ func parseURL(raw string) (e Endpoint, err error) {
 }
 
 // anonymous replaces an error of net/url, which quotes the URL, the password
-// included, and often the offending part of it once more.
-func anonymous(err error) error {
+// included, and often the offending part of it once more. Where there is no @,
+// there is no password to blame.
+func anonymous(err error, raw string) error {
 	var escape url.EscapeError
-	if errors.As(err, &escape) {
+	switch {
+	case errors.As(err, &escape):
 		return errURLEscape
+	case strings.Contains(raw, "@"):
+		return errURLSyntax
+	case strings.Contains(err.Error(), "invalid port"):
+		return errURLPort
 	}
-	return errURLSyntax
+	return errURLForm
 }
 
 func parseTCP(e *Endpoint, u *url.URL) error {
@@ -133,7 +170,7 @@ func parseTCP(e *Endpoint, u *url.URL) error {
 		port = defaultPort
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return errors.New("the port is not between 1 and 65535")
+		return errURLPort
 	}
 	e.Network, e.Addr = "tcp", net.JoinHostPort(host, port)
 
@@ -151,8 +188,11 @@ func parseTCP(e *Endpoint, u *url.URL) error {
 }
 
 func parseUnix(e *Endpoint, u *url.URL) error {
-	if u.Opaque != "" || u.Host != "" || strings.Contains(u.RawQuery+u.EscapedFragment(), "@") {
+	switch {
+	case u.Opaque != "" || strings.Contains(u.Host+u.RawQuery+u.EscapedFragment(), "@"), u.Host != "" && u.User != nil:
 		return errURLSyntax
+	case u.Host != "":
+		return errURLForm
 	}
 	// As in parseTCP: behind a user, it may be the end of a password of which the path is a part. A path that has one can
 	// say %40.
@@ -184,11 +224,11 @@ var params = map[string]func(e *Endpoint, value string) error{
 
 func parseParams(e *Endpoint, u *url.URL) error {
 	if u.Fragment != "" {
-		return errURLSyntax
+		return errURLForm
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return anonymous(err)
+		return anonymous(err, u.RawQuery)
 	}
 	for name, values := range query {
 		set, known := params[name]
@@ -226,7 +266,7 @@ func setClientName(e *Endpoint, value string) error {
 func checkClientName(name string) error {
 	for i := range len(name) {
 		if name[i] <= ' ' || name[i] > '~' {
-			return errors.New("client name with a character other than printable ASCII without spaces")
+			return fmt.Errorf("the client name %.40q has a character other than printable ASCII, or a blank", name)
 		}
 	}
 	return nil

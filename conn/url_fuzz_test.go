@@ -69,7 +69,7 @@ func FuzzParseURLPlain(f *testing.F) {
 			return
 		}
 		cfg := Config{Endpoint: e}
-		assert.NoError(t, cfg.check())
+		assert.NoError(t, cfg.Check())
 		if e.TLS != nil {
 			assert.False(t, e.TLS.InsecureSkipVerify && !strings.Contains(raw, "skip"), "R27: verifies by default")
 			e.TLS = nil // a pointer

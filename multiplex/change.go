@@ -16,7 +16,7 @@ type Change struct {
 	Addr string // without credentials
 	News News
 	// Cause is the class of Err: a server's class of error ("WRONGPASS", "LOADING"), a cause of death as in Counts.Deaths, or
-	// "unreachable", "not RESP", "TLS", "not a master", "same server", "MaxTTL", "permissions", or what began a quarantine, as
+	// "unreachable", "not RESP", "proxy", "TLS", "not a master", "same server", "MaxTTL", "permissions", or what began a quarantine, as
 	// QuarantineError.Why has it. "" when the node came up.
 	Cause string
 	Err   error // why the node is not up, or does not count; nil when it does
@@ -113,6 +113,8 @@ func causeOf(err error) (class string, barred bool) {
 		return "MaxTTL", true
 	case errors.Is(err, ErrPermissions):
 		return "permissions", true
+	case errors.Is(err, conn.ErrProxy):
+		return "proxy", true
 	}
 	switch c := conn.ErrorClass(err); c {
 	case conn.ClassNone:

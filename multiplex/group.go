@@ -98,13 +98,18 @@ func (c Config) check() error {
 		return fmt.Errorf("multiplex: a group has 1 to %d nodes, not %d", MaxNodes, n)
 	}
 	if !(c.Drift >= 0 && c.Drift < 1) { // nor NaN
-		return errors.New("multiplex: Drift must be at least 0 and less than 1")
+		return fmt.Errorf("multiplex: Drift is %v: it must be at least 0 and less than 1", c.Drift)
 	}
 	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.ProbeAfter < 0 {
 		return errors.New("multiplex: a limit is negative")
 	}
+	for i := range c.Nodes {
+		if err := c.Nodes[i].Check(); err != nil {
+			return fmt.Errorf("multiplex: node %d (%s): %w", i, c.Nodes[i].Endpoint, err)
+		}
+	}
 	if c.MaxTTL != 0 && (c.MaxTTL < time.Millisecond || c.MaxTTL > pure.LongestTTL) {
-		return errors.New("multiplex: MaxTTL is below a millisecond or above a hundred years")
+		return fmt.Errorf("multiplex: MaxTTL is %v: it must be between 1ms and %v", c.MaxTTL, pure.LongestTTL)
 	}
 	return nil
 }

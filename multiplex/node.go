@@ -225,7 +225,7 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	defer n.group.mu.Unlock()
 	n.counters.dialFailures++
 	n.fault = &fault{err: &downError{err}, tried: n.dialed}
-	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone {
+	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone || errors.Is(err, conn.ErrUnanswered) {
 		n.life = n.life.Charge()
 	}
 	n.config.Endpoint.Protocol = n.protocol // it may be another server by now

@@ -79,7 +79,7 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 
 // Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a new token for each attempt (R3, R11).
 // It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded; after ErrClosed,
-// ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
+// ErrNested, ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
 // attempt's; so it is when Config.MaxWait is over, with ErrMaxWait for its cause. When the tries are used up, the error is the
 // last attempt's. As with TryAcquire, an error leaves no key behind.
 //
@@ -126,6 +126,9 @@ func (c *Client) acquireTold(ctx context.Context, resource string, ttl time.Dura
 
 // acquire is Acquire, without anybody being told. It counts the attempts.
 func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
+	if c.nested(ctx, resource) {
+		return Lock{}, ErrNested
+	}
 	if c.config.MaxTries == 0 && !c.config.Poll {
 		return c.acquireInTurn(ctx, resource, ttl, tries)
 	}

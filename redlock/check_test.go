@@ -36,11 +36,11 @@ func TestCheckRefusesWhatCannotBeAsked(t *testing.T) { // R19
 		{"a", math.MaxInt64, 0, ErrTTL},
 	} {
 		got, err := client.check(c.resource, c.ttl)
-		require.Equal(t, c.err, err, "%d bytes for %v", len(c.resource), c.ttl)
+		require.ErrorIs(t, err, c.err, "%d bytes for %v", len(c.resource), c.ttl)
 		require.Equal(t, c.want, got)
 		if len(c.resource) == 1 {
 			got, err = client.checkTTL(c.ttl)
-			require.Equal(t, c.err, err)
+			require.ErrorIs(t, err, c.err)
 			require.Equal(t, c.want, got)
 		}
 	}

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
@@ -64,7 +66,7 @@ type Config struct {
 	// NetDial connects to a node, by network ("tcp" or "unix") and address; TLS is laid over what it returns. If nil, a
 	// net.Dialer.
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// ClientName is what CLIENT LIST shows. If zero, none is set.
+	// ClientName is what CLIENT LIST shows: printable ASCII without blanks. If zero, none is set.
 	ClientName string
 	// ReleaseOnClose has Close release the locks that Hold and Do hold, right when their contexts end: wait for the work under
 	// them before, with Drain, or others have the lock while it comes to its end. If zero, they stay until their TTL ends, as a plain Lock
@@ -76,7 +78,8 @@ type Config struct {
 	// Logger is told of changes of state: a node that came up, or is not up any more and for which class of cause, warnings
 	// about a node, and holds that were lost. It never gets a resource name, a token or a password (R27). It is called by a
 	// goroutine of the client's own: one that is slow or blocks delays nobody, but the oldest of what waits for it is dropped
-	// then, and the next record says how much. If nil, nobody is told.
+	// then, and the next record says how much. If nil, slog.Default is told why
+	// calls wait for nodes that do not count (R31), and of nothing else.
 	Logger *slog.Logger
 	// Tracer is told of each attempt, extension and release, and of changes of state; see there. Its functions are read once,
 	// by New. If nil, nobody is told.
@@ -138,7 +141,7 @@ func New(config Config) (*Client, error) {
 	c := &Client{config: config, refused: make(chan struct{})}
 	nodes, err := c.nodes()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, configError(err)
 	}
 	c.config.setRetryDelays()
 	if c.config.DriftFactor == 0 {
@@ -156,11 +159,11 @@ func New(config Config) (*Client, error) {
 		Replies:     resp.Limits{Bulk: replyMost, Size: replyMost},
 	}
 	if err := c.trust(&group); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, configError(err)
 	}
 	c.group, err = multiplex.New(group)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return nil, configError(err)
 	}
 	c.keeper = newKeeper(c)
 	c.startNews()
@@ -203,13 +206,8 @@ func (c *Client) nodes() ([]conn.Config, error) {
 	if n := len(config.Nodes); n < 1 || n > multiplex.MaxNodes {
 		return nil, fmt.Errorf("1 to %d nodes are needed, not %d", multiplex.MaxNodes, n)
 	}
-	if !(config.DriftFactor >= 0 && config.DriftFactor < 1) { // so that NaN is refused too
-		return nil, errors.New("DriftFactor must be at least 0 and less than 1")
-	}
-	if config.NodeTimeout < 0 || config.MinValidity < 0 || config.DialTimeout < 0 || config.MaxTries < 0 ||
-		config.MaxTTL < 0 || config.ProbeAfter < 0 || config.MaxWait < 0 || config.RetryDelayMin < 0 ||
-		config.RetryDelayMax < 0 {
-		return nil, errors.New("a limit is negative")
+	if err := config.checkLimits(); err != nil {
+		return nil, err
 	}
 	if config.RetryDelayMax > 0 && config.RetryDelayMin > config.RetryDelayMax {
 		return nil, fmt.Errorf("RetryDelayMin is %v, more than RetryDelayMax, which is %v",
@@ -218,17 +216,17 @@ func (c *Client) nodes() ([]conn.Config, error) {
 	prelude := c.explained(c.prelude())
 	seen := make(map[string]bool)
 	nodes := make([]conn.Config, 0, len(config.Nodes))
-	for _, url := range config.Nodes {
-		node, err := config.node(url)
+	for i, raw := range config.Nodes {
+		node, err := config.node(raw)
 		if err != nil {
-			return nil, err
+			return nil, errtext.Wrap(fmt.Sprintf("Nodes[%d]%s: %s", i, hostOf(raw), errtext.Text(err)), err)
 		}
 		place := node.Network + " " + node.Addr
 		if node.Network == "tcp" {
 			place = strings.ToLower(place) // names of hosts have no case
 		}
 		if seen[place] {
-			return nil, fmt.Errorf("the node %s is named twice", node.Endpoint)
+			return nil, fmt.Errorf("Nodes[%d]: the node %s is named twice", i, node.Endpoint)
 		}
 		seen[place] = true
 		node.Prelude = prelude
@@ -237,8 +235,8 @@ func (c *Client) nodes() ([]conn.Config, error) {
 	return nodes, nil
 }
 
-func (config *Config) node(url string) (conn.Config, error) {
-	endpoint, err := conn.ParseURL(url)
+func (config *Config) node(raw string) (conn.Config, error) {
+	endpoint, err := conn.ParseURL(raw)
 	if err != nil {
 		return conn.Config{}, err
 	}
@@ -257,7 +255,45 @@ func (config *Config) node(url string) (conn.Config, error) {
 	if endpoint.TLS != nil {
 		endpoint.TLS = mergeTLS(config.TLS, endpoint.TLS)
 	}
-	return conn.Config{Endpoint: endpoint, NetDial: config.NetDial}, nil
+	node := conn.Config{Endpoint: endpoint, NetDial: config.NetDial, Conceal: config.Prefix}
+	return node, node.Check()
+}
+
+// checkLimits refuses numbers that cannot be meant.
+func (config *Config) checkLimits() error {
+	if f := config.DriftFactor; !(f >= 0 && f < 1) { // so that NaN is refused too
+		return fmt.Errorf("DriftFactor is %v: it must be at least 0 and less than 1", f)
+	}
+	for _, limit := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"NodeTimeout", config.NodeTimeout}, {"MinValidity", config.MinValidity}, {"DialTimeout", config.DialTimeout},
+		{"MaxTTL", config.MaxTTL}, {"ProbeAfter", config.ProbeAfter}, {"MaxWait", config.MaxWait},
+		{"RetryDelayMin", config.RetryDelayMin}, {"RetryDelayMax", config.RetryDelayMax},
+	} {
+		if limit.value < 0 {
+			return fmt.Errorf("%s is negative: %v", limit.name, limit.value)
+		}
+	}
+	if config.MaxTries < 0 {
+		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)
+	}
+	return nil
+}
+
+// hostOf is the host of a URL that is wrong, for its error, where that is certain
+// to be no part of a password: " (host:port)", or nothing (R27).
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || strings.Contains(u.Host, ",") || strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
+		return ""
+	}
+	return " (" + u.Host + ")"
+}
+
+func configError(err error) error {
+	return errtext.Wrap(ErrConfig.Error()+": "+errtext.Text(err), ErrConfig, err)
 }
 
 // mergeTLS lays what a URL's parameters say over the configuration.

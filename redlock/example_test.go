@@ -316,7 +316,7 @@ func ExampleConfig_maxTTL() {
 	fmt.Println("one with another MaxTTL:", errors.Is(err, redlock.ErrMaxTTL))
 	// Output:
 	// the first: <nil>
-	// for an hour: redlock: TTL is too short or too long
+	// for an hour: redlock: "invoice:7": a TTL of 1h0m0s cannot be used: Config.MaxTTL is 1m0s
 	// the second: <nil>
 	// one with another MaxTTL: true
 }

@@ -173,7 +173,7 @@ func requireLost(t *testing.T, h *Hold, refused bool, nodes int, reason func(err
 	require.Len(t, lost.Nodes, nodes, err)
 	for i, n := range lost.Nodes {
 		require.Equal(t, i, n.Node)
-		require.Contains(t, err.Error(), fmt.Sprintf("node %d (%s): ", i, n.Addr))
+		require.Contains(t, err.Error(), n.Addr)
 		require.True(t, reason(n.Err), "node %d: %v", i, n.Err)
 	}
 	token := h.Lock().Token()

@@ -173,7 +173,6 @@ func TestInspectWithoutAQuorum_R12(t *testing.T) {
 		requireCauses(t, err, 2)
 		require.Equal(t, StateUnclear, found.State)
 		require.Equal(t, lock.Token().Fingerprint(), found.Nodes[2].Holder, "what is known is returned all the same")
-		require.NotContains(t, err.Error(), "\"r\"", "R27")
 
 		time.Sleep(time.Second)
 		short, cancel := context.WithTimeout(context.Background(), 30*ms)

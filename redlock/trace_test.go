@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -90,7 +91,7 @@ func TestTracer(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, 20*ms)
 		defer cancel()
 		_, err = c.Acquire(short, "r", time.Second)
-		require.Equal(t, err, all.acquires[1].Err)
+		require.Equal(t, errors.Unwrap(err), all.acquires[1].Err, "it is told the resource beside the error")
 		require.Zero(t, all.acquires[1].Validity)
 		require.Equal(t, short, all.acquires[1].Context)
 

@@ -1,0 +1,49 @@
+package redlock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A call that would wait for the hold whose context it was given is told so at
+// once; for another resource, another client or a hold that is over it waits.
+func TestNestedCallsAreReported_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, other := m.client(t, Config{}), m.client(t, Config{})
+		nothing := func(context.Context) error { return nil }
+		var kept context.Context
+		err := c.Do(t.Context(), "a", time.Second, func(ctx context.Context) error {
+			kept = context.WithoutCancel(ctx)
+			return c.Do(ctx, "b", time.Second, func(ctx context.Context) error {
+				for _, resource := range []string{"a", "b"} {
+					start := time.Now()
+					err := c.Do(ctx, resource, time.Second, nothing)
+					require.ErrorIs(t, err, ErrNested)
+					require.Contains(t, err.Error(), `redlock: "`+resource+`": the context's own hold`)
+					_, err = c.Acquire(ctx, resource, time.Second)
+					require.ErrorIs(t, err, ErrNested)
+					_, err = c.Hold(context.WithValue(ctx, "key", 1), resource, HoldOptions{TTL: time.Second})
+					require.ErrorIs(t, err, ErrNested)
+					_, err = c.TryAcquire(ctx, resource, time.Second)
+					require.Equal(t, ErrHeld, err)
+					short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+					defer cancel()
+					require.ErrorIs(t, other.Do(short, resource, time.Second, nothing), context.DeadlineExceeded)
+					require.LessOrEqual(t, time.Since(start), time.Second)
+				}
+				return c.Do(ctx, "c", time.Second, nothing)
+			})
+		})
+		require.NoError(t, err)
+		require.NoError(t, c.Do(kept, "a", time.Second, nothing), "that hold is over")
+
+		h, err := c.Hold(t.Context(), "h", HoldOptions{TTL: time.Second})
+		require.NoError(t, err)
+		require.ErrorIs(t, c.Do(h.Context(), "h", time.Second, nothing), ErrNested)
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, c.Do(context.WithoutCancel(h.Context()), "h", time.Second, nothing))
+	})
+}
