@@ -79,7 +79,7 @@ func TestAGuardThatCouldNotBeToldIsToldAgain_R13(t *testing.T) {
 	servers, _ := masters(t, 3)
 	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Hour})
 	require.NoError(t, err)
-	defer release(hold, time.Second)
+	defer release(hold)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer read.Close()
