@@ -62,17 +62,6 @@ func TestAHuntGoesOnWhileStraysTurnUp_R13(t *testing.T) {
 	require.Equal(t, -1, next, "a stray was left")
 }
 
-// A process that is gone between the list and the look may have left a child with a number that the round was past.
-func TestAProcessThatEndsUnderTheLookUnsettlesTheRound_R13(t *testing.T) {
-	h, id := newHunt(), newID()
-	pids := fakeProc(t, h, 2)
-	require.Equal(t, innocent, h.marked(pids[0], id))
-	require.NoError(t, os.RemoveAll(filepath.Join(h.proc, strconv.Itoa(pids[0]))))
-	require.Equal(t, unsettled, h.marked(pids[0], id))
-	require.NoError(t, os.Remove(filepath.Join(h.proc, strconv.Itoa(pids[1]), "environ")))
-	require.Equal(t, innocent, h.marked(pids[1], id), "another user's")
-}
-
 // A guard that does not read at the moment is told the new end of the validity with the next look.
 func TestAGuardThatCouldNotBeToldIsToldAgain_R13(t *testing.T) {
 	t.Parallel()
