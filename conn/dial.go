@@ -189,7 +189,7 @@ func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 	err := t.HandshakeContext(ctx)
 	var record tls.RecordHeaderError
 	if errors.As(err, &record) {
-		err = &PeerError{Speaks: cmp.Or(speaks(record.RecordHeader[:]), "no TLS"), Err: err}
+		err = &PeerError{Speaks: cmp.Or(speaks(record.RecordHeader[:]), speaksNoTLS), Err: err}
 	}
 	return t, err
 }

@@ -2,9 +2,9 @@ package conn
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -28,7 +28,16 @@ type Error struct {
 }
 
 // Error names what was done, to which address, and the cause.
-func (e *Error) Error() string { return "conn: " + e.Op + " " + e.Addr + ": " + e.Err.Error() }
+func (e *Error) Error() string { return "conn: " + e.Op + " " + e.Addr + ": " + errtext.Text(e.Err) }
+
+// Cause returns the text of the cause, for where the address is named already.
+func (e *Error) Cause() string {
+	switch e.Op {
+	case "read", "write":
+		return "connection lost: " + errtext.Text(e.Err)
+	}
+	return errtext.Text(e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
@@ -42,15 +51,16 @@ type StepError struct {
 	Err     error
 }
 
-// Error names the command and, where the node refused it, the class of the refusal.
+// Error names the command and the cause: where the node refused it, the node's
+// own words, which begin with the class of the refusal.
 func (e *StepError) Error() string {
 	switch e.Class {
 	case ClassNone:
-		return e.Step + ": " + e.Err.Error()
+		return e.Step + ": " + errtext.Text(e.Err)
 	case ClassMaxClients:
-		return "node has too many clients: " + e.Err.Error()
+		return "node has too many clients: " + errtext.Text(e.Err)
 	}
-	return e.Step + " refused (" + e.Class.String() + "): " + e.Err.Error()
+	return e.Step + " refused: " + errtext.Text(e.Err)
 }
 
 // Unwrap returns the cause.
@@ -66,13 +76,29 @@ type PeerError struct {
 // Error names the protocol where it is known: as a rule it tells which port was meant.
 func (e *PeerError) Error() string {
 	if e.Speaks == "" {
-		return "peer does not speak RESP: " + e.Err.Error()
+		return "peer does not speak RESP: " + errtext.Text(e.Err)
 	}
-	return fmt.Sprintf("peer speaks %s: %v", e.Speaks, e.Err)
+	return "peer speaks " + e.Speaks + e.advice() + ": " + errtext.Text(e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
+
+// advice says what to change, where that is known.
+func (e *PeerError) advice() string {
+	switch e.Speaks {
+	case speaksTLS:
+		return " (use rediss://)"
+	case speaksNoTLS:
+		return " (use redis://, or the port that has TLS)"
+	}
+	return ""
+}
+
+const (
+	speaksTLS   = "TLS"
+	speaksNoTLS = "no TLS"
+)
 
 // speaks guesses a protocol from the first bytes of an answer that is no RESP.
 func speaks(first []byte) string {
@@ -82,7 +108,7 @@ func speaks(first []byte) string {
 	case strings.HasPrefix(s, "SSH-"):
 		return "SSH"
 	case len(s) >= 2 && (s[0] == 0x15 || s[0] == 0x16) && s[1] == 3: // alert or handshake, RFC 8446 5.1
-		return "TLS"
+		return speaksTLS
 	}
 	return ""
 }

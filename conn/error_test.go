@@ -90,7 +90,7 @@ func TestErrorsUnwrap(t *testing.T) {
 	refusal := &resp.Error{Message: "NOPERM no"}
 	err := error(&Error{"handshake", "a:1", &StepError{"SELECT", -1, ClassNoPerm, refusal}})
 	assert.ErrorIs(t, err, refusal)
-	assert.True(t, strings.HasPrefix(err.Error(), "conn: handshake a:1: SELECT refused (NOPERM): "), err.Error())
+	assert.True(t, strings.HasPrefix(err.Error(), "conn: handshake a:1: SELECT refused: NOPERM no"), err.Error())
 	peer := &PeerError{"", io.EOF}
 	assert.True(t, errors.Is(peer, io.EOF))
 	assert.Equal(t, "peer does not speak RESP: EOF", peer.Error())

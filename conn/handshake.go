@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -39,7 +40,8 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 	case err == nil:
 		return c.opened()
 	case errors.As(err, &e) && e.Op == "read" && answered < len(commands):
-		err = fmt.Errorf("connection ended before the answer to %s: %w", commands[answered].name, e.Err)
+		name := commands[answered].name
+		err = errtext.Wrap("connection ended before the answer to "+name+": "+errtext.Text(e.Err), e.Err)
 		return &Error{Op: "handshake", Addr: c.addr, Err: err}
 	}
 	return err
@@ -166,7 +168,8 @@ func (c *Conn) judge(cmd *command, v resp.Value) error {
 	case err == errRefused:
 		err = refusal
 	case refusal != nil && !errors.As(err, &known):
-		err = fmt.Errorf("%w: %w", err, refusal) // a Check that tells less than the node did
+		// A Check that tells less than the node did.
+		err = errtext.Wrap(errtext.Text(err)+" (the node says: "+errtext.Text(refusal)+")", err, refusal)
 	}
 	return &StepError{Step: cmd.name, Prelude: cmd.prelude, Class: class, Err: err}
 }

@@ -154,7 +154,7 @@ func TestHandshakeFails(t *testing.T) {
 		is    error  // nil for any
 		text  string // part of the error's
 	}{
-		{"NOAUTH", Config{}, &script{answers: map[string]string{"HELLO": "-NOAUTH HELLO must be called\r\n"}}, "HELLO", ClassNoAuth, nil, "HELLO refused (NOAUTH)"},
+		{"NOAUTH", Config{}, &script{answers: map[string]string{"HELLO": "-NOAUTH HELLO must be called\r\n"}}, "HELLO", ClassNoAuth, nil, "HELLO refused: NOAUTH "},
 		{"WRONGPASS", Config{Endpoint: secret}, &script{answers: map[string]string{"HELLO": wrongPass}}, "HELLO", ClassWrongPass, nil, "WRONGPASS invalid"},
 		{"password echoed", Config{Endpoint: secret}, &script{answers: map[string]string{"HELLO": "-ERR bad hunter2\r\n"}}, "HELLO", ClassOther, nil, "bad ***"},
 		{"LOADING", Config{}, &script{answers: map[string]string{"HELLO": "-LOADING wait\r\n"}}, "HELLO", ClassLoading, nil, "LOADING wait"},
@@ -178,8 +178,8 @@ func TestHandshakeFails(t *testing.T) {
 		{"a push", Config{}, &script{answers: map[string]string{"INFO server": ">1\r\n+hi\r\n"}}, "", ClassNone, ErrProtocol, "push"},
 		{"attributes", Config{}, &script{answers: map[string]string{"INFO server": "|1\r\n+a\r\n+b\r\n" + defaults["INFO server"]}}, "", ClassNone, ErrProtocol, "attributes"},
 		{"surplus", Config{}, &script{answers: map[string]string{"INFO memory": defaults["INFO memory"] + "+"}}, "", ClassNone, ErrProtocol, "surplus"},
-		{"prelude refused", prelude(nil), &script{answers: map[string]string{"SCRIPT LOAD": "-NOPERM no\r\n"}}, "prelude 1", ClassNoPerm, nil, "prelude 1 refused (NOPERM)"},
-		{"a step with a name", named, &script{answers: map[string]string{"SCRIPT LOAD": "-NOPERM no\r\n"}}, "the trial", ClassNoPerm, nil, "the trial refused (NOPERM)"},
+		{"prelude refused", prelude(nil), &script{answers: map[string]string{"SCRIPT LOAD": "-NOPERM no\r\n"}}, "prelude 1", ClassNoPerm, nil, "prelude 1 refused: NOPERM no"},
+		{"a step with a name", named, &script{answers: map[string]string{"SCRIPT LOAD": "-NOPERM no\r\n"}}, "the trial", ClassNoPerm, nil, "the trial refused: NOPERM no"},
 		{"prelude unknown, which is no lack of HELLO", prelude(nil), &script{answers: map[string]string{"SCRIPT LOAD": "-ERR unknown command 'SCRIPT'\r\n"}}, "prelude 1", ClassUnknownCommand, nil, "unknown command"},
 		{"prelude's check, refused", prelude(check), &script{answers: map[string]string{"SCRIPT LOAD": "-NOSCRIPT no\r\n"}}, "prelude 1", ClassNoScript, failing, "NOSCRIPT no"},
 		{"prelude's check, answered", prelude(check), &script{answers: map[string]string{"SCRIPT LOAD": ":1\r\n"}}, "prelude 1", ClassNone, failing, failing.Error()},

@@ -14,6 +14,9 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 		return Receipt{}, err
 	}
 	r, receipt, lead, err := g.enter(ctx, kind, cmd, nil, nil)
+	if err == errReturning {
+		r, receipt, lead, err = g.enterLater(ctx, kind, cmd)
+	}
 	if err != nil {
 		return receipt, err
 	}
@@ -64,6 +67,9 @@ func (g *Group) enter(
 	}
 	if !kind.Release {
 		if needed := g.needed(kind); needed.Len() < g.quorum {
+			if inbox == nil && g.hopeful(kind, cmd.TTL) {
+				return nil, Receipt{}, false, errReturning
+			}
 			// Known already, so it is said at once and nothing is sent that would have to be undone (R26).
 			return nil, Receipt{}, false, g.absent(needed)
 		}
@@ -79,6 +85,20 @@ func (g *Group) enter(
 	receipt = Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantined & g.live}
 	lead = g.admit(r, ctx, kind, cmd, 2)
 	return r, receipt, lead, nil
+}
+
+// enterLater is enter for a command that came while too few nodes were up, and enough might be in a moment. It never returns
+// errReturning.
+func (g *Group) enterLater(ctx context.Context, kind *Kind, cmd *Command) (r *round, receipt Receipt, lead bool, err error) {
+	since := g.now()
+	for {
+		if err := g.awaitReturn(ctx, kind, cmd.TTL, since); err != nil {
+			return nil, Receipt{}, false, err
+		}
+		if r, receipt, lead, err = g.enter(ctx, kind, cmd, nil, nil); err != errReturning {
+			return r, receipt, lead, err
+		}
+	}
 }
 
 // maxUnflushed bounds the bytes that wait for the next flush, well below what a connection's backlog takes, before new
@@ -166,7 +186,7 @@ func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.
 
 // absent is the error of a command that cannot get a quorum since too few nodes count for it. The caller holds the mutex.
 func (g *Group) absent(counting Set) error {
-	e := new(UndecidedError)
+	e := &UndecidedError{Of: g.size}
 	for i, n := range g.nodes {
 		switch {
 		case counting.Has(i):
@@ -199,7 +219,7 @@ func (r *round) outcome(w uint64) error {
 
 // undecided names the nodes whose votes were missing at the moment of decision, each with its own cause (R12).
 func (r *round) undecided(failed Set) error {
-	e := new(UndecidedError)
+	e := &UndecidedError{Of: r.group.size}
 	for i, n := range r.group.nodes {
 		if !failed.Has(i) {
 			continue

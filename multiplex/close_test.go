@@ -330,14 +330,19 @@ func TestCloseTwiceAndConcurrently(t *testing.T) {
 	})
 }
 
-// Close waits longer than the vote timeout for a caller of ours that has yet to queue what undoes its claim (R7, R28).
+// Close waits longer than the vote timeout for a caller of ours that has yet to queue what undoes its claim, also when its
+// context has ended (R7, R28).
 func TestCloseWaitsForCallersThatHaveToUndo(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		c.group.claims.Add(1) // a caller inside Ask that is not scheduled
-		time.AfterFunc(6*longTimeout, func() { c.group.claims.Add(-1) })
-		spent := took(func() { assert.NoError(t, c.group.Close(background)) })
-		assert.GreaterOrEqual(t, spent, 6*longTimeout)
-		assert.LessOrEqual(t, spent, 6*longTimeout+ms)
-		c.closed()
-	})
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	for _, ctx := range []context.Context{background, ended} {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			c.group.claims.Add(1) // a caller inside Ask that is not scheduled
+			time.AfterFunc(6*longTimeout, func() { c.group.claims.Add(-1) })
+			spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
+			assert.GreaterOrEqual(t, spent, 6*longTimeout)
+			assert.LessOrEqual(t, spent, 6*longTimeout+ms)
+			c.closed()
+		})
+	}
 }

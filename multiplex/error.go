@@ -3,8 +3,12 @@ package multiplex
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
 )
 
 // Causes of a node's missing vote. A NodeError unwraps to one of these, or to an error of package conn.
@@ -12,20 +16,20 @@ var (
 	// ErrDown is a node without a connection; the NodeError also unwraps to the reason of the last failure.
 	ErrDown = errors.New("multiplex: node is down")
 	// ErrConnecting is a node whose first connection is not there yet.
-	ErrConnecting = errors.New("multiplex: node is not connected yet")
+	ErrConnecting = errors.New("multiplex: not connected yet")
 	// ErrTimeout is a node that did not answer within its vote timeout (R6). Its answer may still come and is then
 	// accounted for.
-	ErrTimeout = errors.New("multiplex: node did not answer in time")
+	ErrTimeout = errors.New("multiplex: no answer in time")
 	// ErrSilent is the cause of death of a connection whose oldest command stayed unanswered too long (R26).
-	ErrSilent = errors.New("multiplex: node was shed: no answer for too long")
+	ErrSilent = errors.New("multiplex: no answer for too long, connection given up")
 	// ErrUnexpected is the cause of death of a connection that sent what cannot answer the command it owes (R16).
-	ErrUnexpected = errors.New("multiplex: node sent an unexpected reply")
+	ErrUnexpected = errors.New("multiplex: unexpected reply")
 	// ErrNotMaster refuses a replica, a cluster node or a sentinel (R22).
-	ErrNotMaster = errors.New("multiplex: node is not an independent master")
+	ErrNotMaster = errors.New("multiplex: not an independent master")
 	// ErrSameNode refuses a server that already has a vote under another address (R22).
 	ErrSameNode = errors.New("multiplex: two addresses lead to one server")
 	// ErrIndebted is a node that owes too many releases to be given new locks (R8).
-	ErrIndebted = errors.New("multiplex: node owes too many releases")
+	ErrIndebted = errors.New("multiplex: too many releases owed")
 )
 
 // Outcomes of a round other than success.
@@ -53,7 +57,21 @@ type NodeError struct {
 }
 
 // Error names the node by index and address.
-func (e *NodeError) Error() string { return fmt.Sprintf("node %d (%s): %v", e.Node, e.Addr, e.Err) }
+func (e *NodeError) Error() string {
+	return fmt.Sprintf("node %d (%s): %s", e.Node, e.Addr, causeText(e.Err))
+}
+
+// causeText is the text of a cause for where its node is named. That a node is
+// down is left out where the reason for that says it.
+func causeText(err error) string {
+	switch e := err.(type) {
+	case *downError:
+		return causeText(e.reason)
+	case *conn.Error:
+		return e.Cause()
+	}
+	return errtext.Text(err)
+}
 
 // Unwrap gives the cause.
 func (e *NodeError) Unwrap() error { return e.Err }
@@ -62,21 +80,75 @@ func (e *NodeError) Unwrap() error { return e.Err }
 // cause (R12), in the order of the configuration.
 type UndecidedError struct {
 	Nodes []*NodeError
+	Of    int // how many nodes there are; zero if that is not known
 }
 
-// Error says of every node why its vote is missing, so that one line of a log is enough.
+// Error says of every node why its vote is missing, on one line. A cause that
+// several nodes share is said once.
 func (e *UndecidedError) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrUndecided.Error())
-	for i, n := range e.Nodes {
-		if i == 0 {
+	said := make(map[string]bool)
+	for _, n := range e.Nodes {
+		cause := causeText(n.Err)
+		if said[cause] {
+			continue
+		}
+		if len(said) == 0 {
 			b.WriteString(": ")
 		} else {
 			b.WriteString("; ")
 		}
-		b.WriteString(n.Error())
+		said[cause] = true
+		e.name(&b, e.sharing(cause))
+		b.WriteString(": " + cause)
 	}
 	return b.String()
+}
+
+// sharing returns the nodes that have a cause.
+func (e *UndecidedError) sharing(cause string) (some []*NodeError) {
+	for _, n := range e.Nodes {
+		if causeText(n.Err) == cause {
+			some = append(some, n)
+		}
+	}
+	return some
+}
+
+// name writes which nodes some are.
+func (e *UndecidedError) name(b *strings.Builder, some []*NodeError) {
+	if len(some) == 1 {
+		fmt.Fprintf(b, "node %d (%s)", some[0].Node, some[0].Addr)
+		return
+	}
+	if len(some) == e.Of {
+		fmt.Fprintf(b, "all %d nodes", e.Of)
+	} else {
+		b.WriteString("nodes ")
+		for i, n := range some {
+			b.WriteString(separator(i, len(some)) + strconv.Itoa(n.Node))
+		}
+	}
+	b.WriteString(" (")
+	for i, n := range some {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(n.Addr)
+	}
+	b.WriteString(")")
+}
+
+// separator is what stands before item i of n in a list.
+func separator(i, n int) string {
+	switch i {
+	case 0:
+		return ""
+	case n - 1:
+		return " and "
+	}
+	return ", "
 }
 
 // Unwrap gives ErrUndecided and each node's error, so that errors.Is finds a cause on any node.
@@ -104,7 +176,7 @@ var (
 type downError struct{ reason error }
 
 // Error names both.
-func (e *downError) Error() string { return ErrDown.Error() + ": " + e.reason.Error() }
+func (e *downError) Error() string { return ErrDown.Error() + ": " + errtext.Text(e.reason) }
 
 // Unwrap has errors.Is find both.
 func (e *downError) Unwrap() []error { return []error{ErrDown, e.reason} }

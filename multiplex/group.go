@@ -44,7 +44,8 @@ type Config struct {
 	// OnChange, if not nil, is told of each change of a node's state that is news; see Change. It is called under the group's
 	// mutex: it must not wait, nor call the group.
 	OnChange func(Change)
-	// ProbeAfter is how long a connection may be idle before it is probed with PING (R26). If zero, 5 s.
+	// ProbeAfter is how long a connection may be idle before it is probed with PING (R26): at most, since connections that a
+	// peer closes for their idleness are probed after a third of that time from then on, but not before 250 ms. If zero, 5 s.
 	ProbeAfter time.Duration
 	// MaxTTL is the longest TTL of any claim or extension by any client of these nodes, which must all set the same: a node
 	// that may have forgotten keys is quarantined until what had so long a TTL has run out (R23). It is cut to whole

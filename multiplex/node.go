@@ -36,10 +36,14 @@ type node struct {
 	asked    time.Duration // since when the oldest awaited entry of the lane waits
 	// away is how late the watch was, all in all, since awaySince, when the oldest unanswered command began to wait.
 	away, awaySince time.Duration
-	tried           bool // one attempt to connect has ended
-	connects        int
-	deaths          int
-	sheds           int
+	// idled is for how long the last connection was idle when the peer closed it; probe is what was learned from that, until
+	// probeUntil. Zero: nothing. See returning.go.
+	idled, probe, probeUntil time.Duration
+
+	tried    bool // one attempt to connect has ended
+	connects int
+	deaths   int
+	sheds    int
 
 	// The same, about whether the node may have forgotten locks (R23) and is fit to keep them (R22).
 	trust      pure.Trust
@@ -190,6 +194,7 @@ func (n *node) dial() pure.LifeAction {
 		n.fault = &fault{err: &downError{sameServer(twin.addr)}, tried: n.dialed}
 		return n.stepLocked(pure.DialFailed)
 	}
+	n.learnIdleness(n.server.RunID == c.Server().RunID)
 	n.conn, n.server = c, *c.Server()
 	n.meet(n.group.now())
 	if n.replyTime.Load() == 0 { // else the first votes of a node that is far away would all come too late (R6)
@@ -305,6 +310,7 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	n.noteEnd(owing, cause)
 	owing = owing || len(n.lane.awaited) > 0
 	n.abandonLane(why)
 	n.answered.Store(end)

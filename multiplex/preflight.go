@@ -14,7 +14,7 @@ var (
 	// ErrMaxTTL refuses a node whose seal was written with another MaxTTL (R23).
 	ErrMaxTTL = errors.New("multiplex: this deployment was used with another MaxTTL")
 	// ErrPermissions refuses a node that does not let this user do what locks need (R22).
-	ErrPermissions = errors.New("multiplex: node forbids what locks need")
+	ErrPermissions = errors.New("multiplex: what locks need is forbidden")
 )
 
 // Allow overrides, one by one, the checks that a server must pass to get a vote (R22). The zero value allows nothing.

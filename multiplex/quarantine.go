@@ -13,7 +13,7 @@ import (
 // keys that it was given meanwhile. Such votes count as failed from the start, so that decisions fall as fast as without it.
 
 // ErrQuarantined is a node whose grants do not count yet, since it may have forgotten locks that are still valid (R23).
-var ErrQuarantined = errors.New("multiplex: node is quarantined")
+var ErrQuarantined = errors.New("multiplex: quarantined")
 
 // A QuarantineError is ErrQuarantined with its particulars.
 type QuarantineError struct {

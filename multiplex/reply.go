@@ -159,7 +159,7 @@ type RefusalError struct {
 
 // Error names the class alone.
 func (e *RefusalError) Error() string {
-	return "multiplex: node answered with the error " + e.Class.String()
+	return "multiplex: answered with the error " + e.Class.String()
 }
 
 // cure sends the scripts and then the round's command again, on the same connection, whether or not anybody waits for it

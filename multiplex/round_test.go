@@ -2,10 +2,14 @@ package multiplex
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
+	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/redmux/redmux/conn"
@@ -97,8 +101,8 @@ func TestUndecidedNamesEachCause(t *testing.T) {
 	var node *NodeError
 	require.ErrorAs(t, err, &node)
 	assert.Equal(t, "multiplex: too few nodes answered: node 0 (node): node does not read: backlog is full; "+
-		"node 2 (node): multiplex: node did not answer in time; "+
-		"node 4 (node): multiplex: node is down: multiplex: node was shed: no answer for too long", err.Error())
+		"node 2 (node): no answer in time; "+
+		"node 4 (node): no answer for too long, connection given up", err.Error())
 }
 
 func TestConclude(t *testing.T) {
@@ -241,4 +245,30 @@ func TestLongCommandsAreNotKept(t *testing.T) {
 	r.command = make([]byte, 10*keepCommand)
 	r.clear()
 	assert.LessOrEqual(t, cap(r.command), keepCommand, "R26")
+}
+
+// A cause that several nodes share is said once, with the nodes that it is of.
+func TestUndecidedSaysEachCauseOnce(t *testing.T) {
+	at := func(nodes string, err error) (all []*NodeError) {
+		for _, n := range nodes {
+			all = append(all, &NodeError{Node: int(n - '0'), Addr: string('a' + n - '0'), Err: err})
+		}
+		return all
+	}
+	refused := func(addr string) error {
+		return &downError{&conn.Error{Op: "dial", Addr: addr, Err: &net.OpError{
+			Op: "dial", Net: "tcp", Addr: &net.TCPAddr{Port: len(addr)}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
+		}}}
+	}
+	for want, nodes := range map[string][]*NodeError{
+		"all 3 nodes (a, b, c): no answer in time":                                          at("012", ErrTimeout),
+		"nodes 0 and 2 (a, c): no answer in time":                                           at("02", ErrTimeout),
+		"nodes 0, 1, 3 and 4 (a, b, d, e): no answer in time":                               at("0134", ErrTimeout),
+		"node 1 (b): connection refused":                                                    at("1", refused("b")),
+		"node 0 (a): connection lost: EOF":                                                  at("0", &conn.Error{Op: "read", Addr: "a", Err: io.EOF}),
+		"nodes 0 and 1 (a, b): connection refused; node 2 (c): answered with the error OOM": append(at("0", refused("a")), append(at("1", refused("bb")), at("2", &RefusalError{conn.ClassOOM})...)...),
+		"node 0 (a): two addresses lead to one server: the run id is that of the server at b (name each server once: N votes need N servers; Allow.SameServer overrides this)": at("0", &downError{sameServer("b")}),
+	} {
+		assert.Equal(t, "multiplex: too few nodes answered: "+want, (&UndecidedError{Nodes: nodes, Of: 3}).Error())
+	}
 }

@@ -202,7 +202,7 @@ func (n *node) watch(now, late time.Duration) time.Duration {
 			return next
 		}
 		next = min(next, limit, now+tickMost)
-	} else if idle := time.Duration(n.heard.Load()) + g.config.ProbeAfter; now >= idle {
+	} else if idle := time.Duration(n.heard.Load()) + n.probeAfter(); now >= idle {
 		n.heard.Store(int64(now))
 		if n.lane.add(laneEntry{purpose: probe}, ping) {
 			n.counters.probes++

@@ -3,9 +3,11 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
@@ -19,7 +21,8 @@ const commandRoom = 320
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed, ErrResource, ErrTTL, or a CancelledError when
 // ctx ended. With any of them no key is left behind: its release is queued for every node before TryAcquire returns (R7).
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	return c.try(ctx, resource, ttl, 1)
+	lock, err := c.try(ctx, resource, ttl, 1)
+	return lock, named(resource, err)
 }
 
 // attempt is TryAcquire, without anybody being told.
@@ -31,7 +34,7 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	}
 	slack := pure.Drift(ttl, c.config.DriftFactor)
 	if c.late(ttl, 0, slack) {
-		return Lock{}, ErrTTL // not even an answer in no time would leave enough
+		return Lock{}, c.tooShort(ttl) // not even an answer in no time would leave enough
 	}
 	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
 	var set, undo [commandRoom]byte
@@ -98,7 +101,7 @@ func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration
 	if c.tracer.AcquireDone != nil {
 		c.acquireDone(AcquireInfo{Context: ctx, Resource: resource, TTL: ttl, Tries: tries, Start: start, Err: err}, lock)
 	}
-	return lock, err
+	return lock, named(resource, err)
 }
 
 // acquire is Acquire, without anybody being told. It counts the attempts.
@@ -143,19 +146,46 @@ func (c *Client) triesAgain(err error) bool {
 
 // check cuts the TTL to whole milliseconds and refuses what cannot be asked, the name of the seal among it.
 func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
-	if len(resource) < 1 || len(resource) > 1024 || resource == sealName {
-		return 0, ErrResource
+	if err := checkResource(resource); err != nil {
+		return 0, err
+	}
+	if resource == sealName {
+		return 0, errtext.Wrap("redlock: "+sealName+" is not for use as a resource: clients keep their seal there", ErrResource)
 	}
 	return c.checkTTL(ttl)
 }
 
+func checkResource(resource string) error {
+	if n := len(resource); n < 1 || n > maxResource {
+		return errtext.Wrap(fmt.Sprintf("redlock: a resource of %d bytes: it must have 1 to %d", n, maxResource), ErrResource)
+	}
+	return nil
+}
+
+const maxResource = 1024
+
 // checkTTL also refuses a TTL that would outlast the quarantine of a node that forgot the lock (R23).
-func (c *Client) checkTTL(ttl time.Duration) (time.Duration, error) {
-	ttl = pure.WholeMilliseconds(ttl)
-	if ttl < time.Millisecond || ttl > pure.LongestTTL || c.config.MaxTTL > 0 && ttl > c.config.MaxTTL {
-		return 0, ErrTTL
+func (c *Client) checkTTL(given time.Duration) (time.Duration, error) {
+	ttl := pure.WholeMilliseconds(given)
+	switch {
+	case ttl < time.Millisecond:
+		return 0, ttlError(given, "it must be at least 1ms")
+	case ttl > pure.LongestTTL:
+		return 0, ttlError(given, fmt.Sprint("it must be at most ", pure.LongestTTL))
+	case c.config.MaxTTL > 0 && ttl > c.config.MaxTTL:
+		return 0, ttlError(given, fmt.Sprint("Config.MaxTTL is ", c.config.MaxTTL))
 	}
 	return ttl, nil
+}
+
+// tooShort is the error of a TTL that leaves too little after the drift.
+func (c *Client) tooShort(ttl time.Duration) error {
+	return ttlError(ttl, fmt.Sprintf("%v of it are for the drift of clocks, and Config.MinValidity is %v",
+		pure.Drift(ttl, c.config.DriftFactor), c.config.MinValidity))
+}
+
+func ttlError(ttl time.Duration, why string) error {
+	return errtext.Wrap(fmt.Sprintf("redlock: a TTL of %v cannot be used: %s", ttl, why), ErrTTL)
 }
 
 // failed gives an error its context, if it is the context's.

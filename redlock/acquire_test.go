@@ -257,9 +257,9 @@ func TestAcquireDoesNotTryAgainWhatCannotBeAsked(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		_, err := c.Acquire(context.Background(), "", time.Second)
-		require.Equal(t, ErrResource, err)
+		require.ErrorIs(t, err, ErrResource)
 		_, err = c.Acquire(context.Background(), "r", 0)
-		require.Equal(t, ErrTTL, err)
+		require.ErrorIs(t, err, ErrTTL)
 		require.Zero(t, m.nodes[0].Calls("SET"))
 	})
 }

@@ -167,7 +167,7 @@ func TestExpiredWhileClosingLeavesNoKey_R7_R28(t *testing.T) {
 				time.Sleep(6 * ms)
 				closing <- c.Close(context.Background())
 			}()
-			if <-outcome == ErrExpired {
+			if errors.Is(<-outcome, ErrExpired) {
 				expired++
 			}
 			require.NoError(t, <-closing)

@@ -38,6 +38,11 @@ type Config struct {
 	// Poll has each caller of Acquire try again and again by itself, after random delays of up to 200 ms. If zero, they wait
 	// in turn and the nodes tell when a lock may be had.
 	Poll bool
+	// ProbeAfter is how long a connection may be idle before it is probed with PING. Where a server or a proxy closes idle
+	// connections earlier, that is learned from the first that it closes: from then on they are probed after a third of that
+	// time, but not more often than every 250 ms. So it has to be set only where even one such end is too many. If
+	// zero, 5 s.
+	ProbeAfter time.Duration
 	// DialTimeout bounds one attempt to connect and shake hands, where the URL does not say. If zero, 5 s.
 	DialTimeout time.Duration
 	// Username and Password are used for nodes whose URL names no password, the name where it names no user either. If zero,
@@ -129,6 +134,7 @@ func New(config Config) (*Client, error) {
 		OnChange:    c.listen(),
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
+		ProbeAfter:  config.ProbeAfter,
 		Drift:       c.config.DriftFactor,
 		Cure:        cure(),
 		Portable:    config.Portable,
@@ -170,7 +176,7 @@ func (c *Client) nodes() ([]conn.Config, error) {
 		return nil, errors.New("DriftFactor must be at least 0 and less than 1")
 	}
 	if config.NodeTimeout < 0 || config.MinValidity < 0 || config.DialTimeout < 0 || config.MaxTries < 0 ||
-		config.MaxTTL < 0 {
+		config.MaxTTL < 0 || config.ProbeAfter < 0 {
 		return nil, errors.New("a limit is negative")
 	}
 	prelude := c.explained(c.prelude())

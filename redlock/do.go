@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/redmux/redmux/internal/errtext"
 )
 
 // Do locks a resource, waiting for it as Acquire does, and runs fn while the lock, which renews itself, is held; then it
@@ -39,7 +41,7 @@ func (c *Client) DoHold(
 		}
 	}()
 	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
-		return ErrExpired // this goroutine was kept from running meanwhile
+		return named(resource, ErrExpired) // this goroutine was kept from running meanwhile
 	}
 	called = true
 	return fn(run)
@@ -82,13 +84,14 @@ func (c runContext) judge() {
 	}
 }
 
-// joined are those of the errors that are any, and that the first is not already.
+// joined is the error of a call of Do: why the hold had ended, which as a rule is
+// the cause of what fn returned, fn's own error, and that of the release.
 func joined(own, cause, released error) error {
 	if cause != nil && errors.Is(own, cause) {
 		cause = nil
 	}
-	if cause == nil && released == nil {
-		return own // itself, for those who compare
+	if again := (*ResourceError)(nil); cause != nil && errors.As(released, &again) {
+		released = again.Err // the resource is named once
 	}
-	return errors.Join(own, cause, released)
+	return errtext.Join(cause, own, released) // own itself, for those who compare, if there is nothing else
 }

@@ -209,7 +209,7 @@ func TestDoStartsNothingThatIsAlmostOver(t *testing.T) {
 			t.Error("called")
 			return nil
 		})
-		require.Equal(t, ErrExpired, err)
+		require.ErrorIs(t, err, ErrExpired)
 		time.Sleep(5 * ms)
 		require.Zero(t, m.keys())
 	})

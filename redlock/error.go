@@ -2,15 +2,17 @@ package redlock
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 )
 
 // What can come of an attempt, an extension or a release besides success (R12). Use errors.Is.
 var (
 	// ErrHeld is a lock that somebody else holds, or that several clients asked for at once so that nobody got a quorum.
-	// It is ordinary: the sentinel itself is returned, and nothing is allocated.
+	// It is ordinary: the sentinel itself is returned, without the resource's name, and nothing is allocated.
 	ErrHeld = errors.New("redlock: resource is held")
 	// ErrNoQuorum means that too few nodes answered to know. The error unwraps to *multiplex.UndecidedError, which names
 	// each of them with its own cause.
@@ -53,8 +55,51 @@ var (
 	ErrQuarantined = multiplex.ErrQuarantined
 )
 
+// A ResourceError is the error of a call, with the resource that the call was
+// about. Every error of a call for a resource is one, but for ErrHeld,
+// ErrOverloaded and ErrClosed, which cost nothing, ErrResource, and what a
+// function given to Do returned. The log is never told the resource (R27).
+type ResourceError struct {
+	Resource string // without the prefix
+	Err      error
+}
+
+// Error begins with the resource, quoted, and cut if it is long.
+func (e *ResourceError) Error() string {
+	return "redlock: " + quoted(e.Resource) + ": " + errtext.Text(e.Err)
+}
+
+// Unwrap gives what came of the call.
+func (e *ResourceError) Unwrap() error { return e.Err }
+
+// longestQuote bounds a resource's name in an error's text.
+const longestQuote = 80
+
+func quoted(resource string) string {
+	if len(resource) > longestQuote {
+		return strconv.Quote(resource[:longestQuote]) + "…"
+	}
+	return strconv.Quote(resource)
+}
+
+// named gives the error of a call its resource.
+func named(resource string, err error) error {
+	switch err {
+	case nil, ErrHeld, ErrOverloaded, ErrClosed:
+		return err
+	}
+	switch err.(type) {
+	case *ResourceError, *LostError:
+		return err // it has one
+	}
+	if errors.Is(err, ErrResource) {
+		return err // the name is what is wrong
+	}
+	return &ResourceError{resource, err}
+}
+
 // A CancelledError ends a call whose context ended. It is the context's error, its cause, and what the last attempt came
-// to, all by errors.Is (R12).
+// to, all by errors.Is (R12): test for the context's error first, and for ErrHeld after it.
 type CancelledError struct {
 	Context error // context.Canceled or context.DeadlineExceeded
 	Cause   error // context.Cause, nil where it is the same
@@ -65,10 +110,10 @@ type CancelledError struct {
 func (e *CancelledError) Error() string {
 	text := "redlock: " + e.Context.Error()
 	if e.Cause != nil {
-		text += " (" + e.Cause.Error() + ")"
+		text += " (" + errtext.Text(e.Cause) + ")"
 	}
 	if e.Last != nil {
-		text += "; " + e.Last.Error()
+		text += "; " + errtext.Text(e.Last)
 	}
 	return text
 }

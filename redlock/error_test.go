@@ -40,7 +40,7 @@ func TestTranslate(t *testing.T) { // R12
 	require.ErrorAs(t, err, &one)
 	require.Equal(t, 1, one.Node)
 	require.Equal(t, "redlock: no quorum of nodes answered: "+
-		"node 1 (b:6379): multiplex: node did not answer in time; node 2 (c:6379): unexpected EOF", err.Error())
+		"node 1 (b:6379): no answer in time; node 2 (c:6379): unexpected EOF", err.Error())
 }
 
 func TestCancelledErrorIsContextCauseAndOutcome(t *testing.T) { // R12
@@ -53,7 +53,7 @@ func TestCancelledErrorIsContextCauseAndOutcome(t *testing.T) { // R12
 	}
 	require.NotErrorIs(t, err, ErrNoQuorum)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
-	require.Equal(t, "redlock: context canceled (the user went away); redlock: resource is held", err.Error())
+	require.Equal(t, "redlock: context canceled (the user went away); resource is held", err.Error())
 
 	plain, stop := context.WithCancel(context.Background())
 	stop()

@@ -217,7 +217,7 @@ func (m *matrix) threeOfFive() {
 	which := []int{0, 2, 4}
 	m.during("three of five", which, func() {
 		m.operations("three of five", func(err error) error {
-			if err == nil || err == redlock.ErrHeld || err == redlock.ErrNotHeld {
+			if err == nil || err == redlock.ErrHeld || errors.Is(err, redlock.ErrNotHeld) {
 				return nil
 			}
 			return undecided(err, m.why, which...)

@@ -26,7 +26,7 @@ func TestBuckets(t *testing.T) {
 		assert.Equal(t, bucket, bucketOf(h.Bound(bucket)-1))
 		assert.Equal(t, bucket+1, bucketOf(h.Bound(bucket)))
 	}
-	assert.EqualValues(t, math.MaxInt64, h.Bound(HistogramBuckets-1))
+	assert.Equal(t, time.Duration(math.MaxInt64), h.Bound(HistogramBuckets-1))
 }
 
 func histogramOf(times ...time.Duration) Histogram {

@@ -46,9 +46,10 @@ func (o HoldOptions) check(c *Client) (HoldOptions, error) {
 	o.TTL = ttl
 	switch {
 	case o.MaxHold < 0 || o.MaxExtensions < 0 || o.MinHold < 0:
-		return o, fmt.Errorf("%w: a bound is negative", ErrHoldOptions)
+		return o, fmt.Errorf("%w: MaxHold %v, MaxExtensions %d, MinHold %v: none may be negative",
+			ErrHoldOptions, o.MaxHold, o.MaxExtensions, o.MinHold)
 	case o.MinHold > ttl:
-		return o, fmt.Errorf("%w: MinHold is longer than the TTL", ErrHoldOptions)
+		return o, fmt.Errorf("%w: MinHold %v is longer than the TTL, %v", ErrHoldOptions, o.MinHold, ttl)
 	}
 	return o, nil
 }
@@ -106,7 +107,7 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 	for {
 		h, slept, err := c.hold(ctx, resource, options, c.Acquire)
 		if !slept {
-			return h, err
+			return h, named(resource, err)
 		}
 	}
 }
@@ -114,7 +115,7 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 // TryHold is Hold with one attempt, as TryAcquire. The errors are those of TryAcquire, and ErrHoldOptions.
 func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
 	h, _, err := c.hold(ctx, resource, options, c.TryAcquire)
-	return h, err
+	return h, named(resource, err)
 }
 
 type acquirer func(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
@@ -216,7 +217,7 @@ func (h *Hold) Release(ctx context.Context) error {
 	start := startIf(h.client.tracer.ReleaseDone != nil)
 	err := h.giveBack(ctx, &lock)
 	lock.releaseDone(ctx, start, err)
-	return err
+	return named(lock.resource, err)
 }
 
 // giveBack is the lock's part of Release, without anybody being told.
@@ -276,14 +277,14 @@ func (h *Hold) step(e pure.RenewalEvent, now instant, jitter float64) (act pure.
 // lose ends the context because the lock is lost, and tells who listens. Only the first cause counts. It waits for nothing,
 // and calls nothing of the group's.
 func (h *Hold) lose(refused bool) {
-	why := lostError(refused, h.said.Load(), h.client.keeper.addrs)
+	why := lostError(h.lock.resource, refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
 	if context.Cause(h.context) == error(why) {
 		until := h.client.keeper.clock().at
 		if end := h.end(); end.Before(until) {
 			until = end
 		}
-		h.client.holdLost(HoldInfo{Resource: h.lock.resource, Since: h.begun.at, Until: until, Err: why})
+		h.client.holdLost(HoldInfo{Resource: h.lock.resource, Since: h.begun.at, Until: until, Err: why.anonymous()})
 	}
 }
 

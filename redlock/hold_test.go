@@ -116,7 +116,7 @@ func TestAHoldRenewsItselfAtAThirdOfItsValidity(t *testing.T) { // R13
 		require.LessOrEqual(t, h.Validity(), time.Duration(0))
 		time.Sleep(5 * ms)
 		require.Zero(t, m.keys())
-		require.Equal(t, ErrNotHeld, h.Release(context.Background()), "twice is harmless")
+		require.ErrorIs(t, h.Release(context.Background()), ErrNotHeld, "twice is harmless")
 		before := extensions(m.nodes[0])
 		time.Sleep(time.Minute)
 		require.Equal(t, before, extensions(m.nodes[0]), "nothing is renewed after the release")
@@ -254,8 +254,8 @@ func TestADefiniteLossEndsAHoldAtOnce(t *testing.T) { // R13
 		awaitEnd(t, h.Context())
 		require.Equal(t, holdThird+2*ms, time.Since(start), "one round after the renewal began")
 		lost := requireLost(t, h, true, 5, func(err error) bool { return err == ErrNotHeld || err == errNoAnswerYet })
-		require.Equal(t, ErrNotHeld, lost.Nodes[0].Err)
-		require.Equal(t, ErrNotHeld, h.Release(context.Background()))
+		require.ErrorIs(t, lost.Nodes[0].Err, ErrNotHeld)
+		require.ErrorIs(t, h.Release(context.Background()), ErrNotHeld)
 		time.Sleep(5 * ms)
 		require.Equal(t, 3, m.keys(), "the other's keys were not touched, and ours are gone")
 	})
@@ -325,7 +325,7 @@ func TestHoldOptionsAreChecked(t *testing.T) {
 			require.ErrorIs(t, err, ErrHoldOptions)
 		}
 		_, err := c.Hold(context.Background(), "r", HoldOptions{})
-		require.Equal(t, ErrTTL, err)
+		require.ErrorIs(t, err, ErrTTL)
 		require.Zero(t, m.nodes[0].Calls("SET"))
 	})
 }
@@ -347,7 +347,7 @@ func TestMinHoldKeepsOthersOut(t *testing.T) {
 		}
 		require.NoError(t, func() error { _, err := b.Acquire(context.Background(), "job", time.Second); return err }())
 		require.LessOrEqual(t, time.Since(start), 5*time.Second+52*ms+2*ms+pure.RetryMost, "and the drift, and a retry")
-		require.Equal(t, ErrNotHeld, h.Release(context.Background()), "a release after the minimum deletes, and only ours")
+		require.ErrorIs(t, h.Release(context.Background()), ErrNotHeld, "a release after the minimum deletes, and only ours")
 	})
 }
 
@@ -523,6 +523,7 @@ func TestReleaseOnCloseWithAnEndedContext_R28(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, c.Close(ended))
 		require.Zero(t, m.keys(), "all is answered when Close returns")
+		require.False(t, c.keeper.hurried, "no more releases at once than sockets hold")
 		require.LessOrEqual(t, time.Since(start), 102*ms)
 	})
 }

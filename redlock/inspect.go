@@ -81,16 +81,16 @@ const inspectTimeout = 900 * time.Millisecond
 // before a quorum had, ErrClosed, or ErrResource. What is known of the nodes is returned all the same.
 func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, error) {
 	all := Inspection{Resource: resource, State: StateUnclear}
-	if len(resource) < 1 || len(resource) > 1024 {
-		return all, ErrResource
+	if err := checkResource(resource); err != nil {
+		return all, err
 	}
 	if ctx.Err() != nil {
-		return all, cancelledError(ctx, nil)
+		return all, named(resource, cancelledError(ctx, nil))
 	}
 	limited, cancel := c.limitInspection(ctx)
 	defer cancel()
 	answers, errs := c.askForKey(limited, resource)
-	var missing multiplex.UndecidedError
+	missing := multiplex.UndecidedError{Of: len(c.config.Nodes)}
 	for i, node := range c.group.Nodes() {
 		if errs[i] != nil {
 			failed := nodeError(errs[i], i, node.Addr, ctx.Err() == nil)
@@ -109,9 +109,9 @@ func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, erro
 	case errors.Is(err, multiplex.ErrClosed):
 		return all, ErrClosed
 	case ctx.Err() != nil:
-		return all, cancelledError(ctx, err)
+		return all, named(resource, cancelledError(ctx, err))
 	default:
-		return all, err
+		return all, named(resource, err)
 	}
 }
 

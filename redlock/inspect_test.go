@@ -212,9 +212,9 @@ func TestInspectIsCancelled_R12(t *testing.T) {
 		require.Equal(t, StateFree, inspect(t, c, "r").State, "late answers are read and given to nobody")
 
 		_, err = c.Inspect(context.Background(), "")
-		require.Equal(t, ErrResource, err)
+		require.ErrorIs(t, err, ErrResource)
 		_, err = c.Inspect(context.Background(), strings.Repeat("r", 1025))
-		require.Equal(t, ErrResource, err)
+		require.ErrorIs(t, err, ErrResource)
 		closeNow(t, c)
 		_, err = c.Inspect(context.Background(), "r")
 		require.Equal(t, ErrClosed, err)

@@ -53,7 +53,7 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	start := startIf(l.client.tracer.ExtendDone != nil)
 	longer, err := l.extend(ctx, ttl)
 	l.extendDone(ctx, longer, ttl, start, err)
-	return longer, err
+	return longer, named(l.resource, err)
 }
 
 // extend is Extend, without anybody being told.
@@ -99,7 +99,7 @@ func (l Lock) Release(ctx context.Context) error {
 	start := startIf(l.client.tracer.ReleaseDone != nil)
 	err := l.giveBack(ctx)
 	l.releaseDone(ctx, start, err)
-	return err
+	return named(l.resource, err)
 }
 
 // giveBack is Release, without anybody being told.

@@ -13,9 +13,9 @@ import (
 
 func TestTheZeroLockIsHeldByNobody(t *testing.T) {
 	var zero Lock
-	require.Equal(t, ErrNotHeld, zero.Release(context.Background()))
+	require.ErrorIs(t, zero.Release(context.Background()), ErrNotHeld)
 	_, err := zero.Extend(context.Background(), time.Second)
-	require.Equal(t, ErrNotHeld, err)
+	require.ErrorIs(t, err, ErrNotHeld)
 	require.Zero(t, zero.Validity())
 	require.True(t, zero.Until().IsZero())
 	require.Empty(t, zero.Resource())
@@ -52,7 +52,7 @@ func TestExtendGivesANewLockAndLeavesTheOld(t *testing.T) { // R10
 		require.Equal(t, old.Token(), longer.Token())
 		require.Equal(t, old.Resource(), longer.Resource())
 		require.NoError(t, old.Release(context.Background()), "both are the same lock")
-		require.Equal(t, ErrNotHeld, longer.Release(context.Background()))
+		require.ErrorIs(t, longer.Release(context.Background()), ErrNotHeld)
 	})
 }
 
@@ -101,7 +101,7 @@ func TestExtendReCreatesNothing(t *testing.T) { // R10
 
 		m.nodes[1].DB().Set("r", stranger, time.Minute)
 		_, err = lock.Extend(context.Background(), 20*time.Second)
-		require.Equal(t, ErrNotHeld, err)
+		require.ErrorIs(t, err, ErrNotHeld)
 		time.Sleep(5 * ms)
 		require.Equal(t, []int{2}, m.holders("r", lock.Token()))
 		require.Positive(t, lock.Validity(), "a failed extension leaves the old validity as it was")
@@ -120,8 +120,8 @@ func TestExtendOfALockThatSomebodyElseTook(t *testing.T) {
 		}
 		taken := mustAcquire(t, b, "r", 10*time.Second)
 		_, err := lock.Extend(context.Background(), 10*time.Second)
-		require.Equal(t, ErrNotHeld, err)
-		require.Equal(t, ErrNotHeld, lock.Release(context.Background()))
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorIs(t, lock.Release(context.Background()), ErrNotHeld)
 		time.Sleep(5 * ms)
 		require.Equal(t, []int{0, 1, 2}, m.holders("r", taken.Token()), "the other's lock was touched")
 	})
@@ -134,7 +134,7 @@ func TestExtendChecksItsTTL(t *testing.T) {
 		calls := m.nodes[0].Calls("EVALSHA")
 		for _, ttl := range []time.Duration{0, -1, ms - 1, pure.LongestTTL + ms} {
 			_, err := lock.Extend(context.Background(), ttl)
-			require.Equal(t, ErrTTL, err)
+			require.ErrorIs(t, err, ErrTTL)
 		}
 		require.Equal(t, calls, m.nodes[0].Calls("EVALSHA"))
 	})
@@ -152,7 +152,7 @@ func TestAFailedExtensionReturnsTheZeroLock(t *testing.T) {
 		require.Equal(t, Lock{}, got)
 		time.Sleep(time.Second)
 		got, err = lock.Extend(context.Background(), time.Second)
-		require.Equal(t, ErrNotHeld, err)
+		require.ErrorIs(t, err, ErrNotHeld)
 		require.Equal(t, Lock{}, got)
 	})
 }
@@ -182,7 +182,7 @@ func TestReleaseNeverDeletesAnothersLock(t *testing.T) { // R9
 		time.Sleep(200 * ms)
 		lock := mustAcquire(t, b, "r", time.Minute)
 		for range 3 {
-			require.Equal(t, ErrNotHeld, old.Release(context.Background()))
+			require.ErrorIs(t, old.Release(context.Background()), ErrNotHeld)
 		}
 		time.Sleep(5 * ms)
 		require.Equal(t, []int{0, 1, 2}, m.holders("r", lock.Token()))
@@ -269,6 +269,6 @@ func TestALockThatOneClockSaysHasEnded(t *testing.T) {
 		require.LessOrEqual(t, lock.Validity(), -time.Hour, name)
 		require.Greater(t, lock.Validity(), -time.Hour-time.Minute, name)
 		_, err := lock.Extend(context.Background(), time.Minute)
-		require.Equal(t, ErrNotHeld, err, name)
+		require.ErrorIs(t, err, ErrNotHeld, name)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 )
 
@@ -20,6 +21,7 @@ var (
 
 // A LostError is ErrLost with what is known of how it came about: what each node said to the last renewal.
 type LostError struct {
+	Resource string // what was locked, without the prefix; not told to Logger and Tracer
 	// Refused says that so many nodes did not hold the lock for us that no quorum did. Else its validity ended.
 	Refused bool
 	// Nodes are the answers to the last renewal, in the order of Config.Nodes; none if nothing was asked since the last
@@ -36,30 +38,36 @@ type NodeAnswer struct {
 	Err error
 }
 
-// Error names every node and what it said. Keys and tokens are not in it (R27).
+// Error names the resource, and every node with what it said. Tokens are not in
+// it (R27).
 func (e *LostError) Error() string {
-	var b strings.Builder
-	b.WriteString(ErrLost.Error())
+	text := ErrLost.Error()
+	if e.Resource != "" {
+		text = "redlock: " + quoted(e.Resource) + ": " + errtext.Text(ErrLost)
+	}
 	if e.Refused {
-		b.WriteString(": it is not ours any more")
+		text += ": it is not ours any more"
 	} else {
-		b.WriteString(": its validity ended")
+		text += ": its validity ended"
 	}
-	for i, n := range e.Nodes {
-		if i == 0 {
-			b.WriteString(": ")
-		} else {
-			b.WriteString("; ")
+	answers := multiplex.UndecidedError{Of: len(e.Nodes)}
+	for _, n := range e.Nodes {
+		said := n.Err
+		if said == nil {
+			said = errRenewed
 		}
-		said := "renewed"
-		if n.Err != nil {
-			said = n.Err.Error()
-		}
-		named := multiplex.NodeError{Node: n.Node, Addr: n.Addr, Err: errors.New(said)}
-		b.WriteString(named.Error())
+		answers.Nodes = append(answers.Nodes, &multiplex.NodeError{Node: n.Node, Addr: n.Addr, Err: said})
 	}
-	return b.String()
+	return text + strings.TrimPrefix(answers.Error(), multiplex.ErrUndecided.Error())
 }
+
+// anonymous is the same without the resource (R27).
+func (e *LostError) anonymous() *LostError {
+	return &LostError{Refused: e.Refused, Nodes: e.Nodes}
+}
+
+// errRenewed stands in a text for no error.
+var errRenewed = errors.New("renewed")
 
 // Unwrap gives ErrLost and each node's error, so that errors.Is finds a cause on any node.
 func (e *LostError) Unwrap() []error {
@@ -73,8 +81,8 @@ func (e *LostError) Unwrap() []error {
 }
 
 var (
-	errNoAnswerYet = errors.New("redlock: node had not answered yet")
-	errNotAsked    = errors.New("redlock: node was not asked")
+	errNoAnswerYet = errors.New("redlock: no answer yet")
+	errNotAsked    = errors.New("redlock: not asked")
 )
 
 // An account is what came of the last renewal, if that was no success.
@@ -87,8 +95,8 @@ type account struct {
 var underWay = &account{err: errNoAnswerYet}
 
 // lostError makes an account an error. nil means that nothing was asked. addrs are the addresses of all nodes.
-func lostError(refused bool, a *account, addrs []string) *LostError {
-	e := &LostError{Refused: refused}
+func lostError(resource string, refused bool, a *account, addrs []string) *LostError {
+	e := &LostError{Resource: resource, Refused: refused}
 	if a == nil {
 		return e
 	}

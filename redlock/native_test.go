@@ -59,7 +59,7 @@ func TestLocksAreReleasedNatively_R25(t *testing.T) {
 			lock, err = lock.Extend(t.Context(), 20*time.Second)
 			require.NoError(t, err)
 			require.NoError(t, lock.Release(t.Context()))
-			require.Equal(t, ErrNotHeld, lock.Release(t.Context()))
+			require.ErrorIs(t, lock.Release(t.Context()), ErrNotHeld)
 			synctest.Wait()
 			require.Zero(t, m.keys())
 			require.Equal(t, trials+3, m.nodes[0].Calls(form))
@@ -129,7 +129,7 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 			_, err = s.Do(kind[1:]...)
 			require.NoError(t, err)
 		}
-		require.Equal(t, ErrNotHeld, lock.Release(t.Context()))
+		require.ErrorIs(t, lock.Release(t.Context()), ErrNotHeld)
 		for i, s := range servers {
 			require.Eventually(t, func() bool { return c.Nodes()[i].Debts == 0 }, 15*time.Second, ms)
 			found, err := s.Do("TYPE", "r")
@@ -144,7 +144,7 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 		lock, err := c.TryAcquire(t.Context(), fmt.Sprint("r", i), time.Minute)
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(t.Context()))
-		require.Equal(t, ErrNotHeld, lock.Release(t.Context()))
+		require.ErrorIs(t, lock.Release(t.Context()), ErrNotHeld)
 	}
 	for i, s := range servers {
 		require.Eventually(t, func() bool { n, err := s.Do("DBSIZE"); return err == nil && n == int64(0) }, 15*time.Second, ms)

@@ -275,8 +275,9 @@ func (n *news) log(logger *slog.Logger, at time.Time, level slog.Level, message 
 	_ = logger.Handler().Handle(ctx, record) // whom could that be told
 }
 
-// errorAttr is an error as text. Errors of this library have nothing secret in them; of a server's own words, which may name
-// a key, the log gets the class only (R27).
+// errorAttr is an error as text. Errors of this library have nothing secret in
+// them but a resource's name, which the log does not get; of a server's own
+// words, which may name a key, it gets the class only (R27).
 func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}
@@ -286,8 +287,13 @@ func errorAttr(err error) slog.Attr {
 
 // withoutWords puts the class in place of what servers said, in the text of an error with all that it wraps.
 func withoutWords(err error, text string) string {
-	if said, ok := err.(*resp.Error); ok && said.Message != "" {
-		text = strings.ReplaceAll(text, said.Message, "("+conn.ErrorClass(said).String()+")")
+	switch e := err.(type) {
+	case *resp.Error:
+		if e.Message != "" {
+			text = strings.ReplaceAll(text, e.Message, "("+conn.ErrorClass(e).String()+")")
+		}
+	case *ResourceError:
+		text = strings.ReplaceAll(text, quoted(e.Resource)+": ", "")
 	}
 	switch wrapper := err.(type) {
 	case interface{ Unwrap() error }:

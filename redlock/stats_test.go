@@ -46,7 +46,7 @@ func TestStatsCountEachCall_R12(t *testing.T) {
 		_, err := c.TryAcquire(background, "r", time.Minute)
 		require.Equal(t, ErrHeld, err)
 		_, err = c.TryAcquire(background, "", time.Minute)
-		require.Equal(t, ErrResource, err)
+		require.ErrorIs(t, err, ErrResource)
 		_, err = c.TryAcquire(ended, "r2", time.Minute)
 		require.ErrorIs(t, err, context.Canceled)
 		short, stop := context.WithTimeout(background, 50*ms)
@@ -58,12 +58,12 @@ func TestStatsCountEachCall_R12(t *testing.T) {
 		longer, err := lock.Extend(background, time.Hour)
 		require.NoError(t, err)
 		_, err = longer.Extend(background, 0)
-		require.Equal(t, ErrTTL, err)
+		require.ErrorIs(t, err, ErrTTL)
 		require.NoError(t, longer.Release(background))
-		require.Equal(t, ErrNotHeld, lock.Release(background))
+		require.ErrorIs(t, lock.Release(background), ErrNotHeld)
 		_, err = longer.Extend(background, time.Hour)
-		require.Equal(t, ErrNotHeld, err)
-		require.Equal(t, ErrNotHeld, Lock{}.Release(background), "counted by nobody")
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorIs(t, Lock{}.Release(background), ErrNotHeld, "counted by nobody")
 
 		s := c.Stats()
 		held := s.Attempts.Refused
@@ -133,7 +133,7 @@ func TestStatsOfAQuorumThatCameTooLate(t *testing.T) {
 			m.delay(i, 9*ms)
 		}
 		_, err := c.TryAcquire(context.Background(), "r", 100*ms)
-		require.Equal(t, ErrExpired, err)
+		require.ErrorIs(t, err, ErrExpired)
 		assert.Equal(t, Outcomes{Expired: 1}, c.Stats().Attempts)
 	})
 }

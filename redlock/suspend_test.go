@@ -157,7 +157,7 @@ func TestASuspendWhileWaitingForAHold(t *testing.T) {
 
 		time.AfterFunc(ms, func() { s.slept.Add(int64(time.Minute)) })
 		_, err = c.TryHold(context.Background(), "r", HoldOptions{TTL: holdTTL})
-		require.Equal(t, ErrExpired, err)
+		require.ErrorIs(t, err, ErrExpired)
 		time.Sleep(10 * ms)
 		require.Zero(t, m.keys())
 	})

@@ -39,7 +39,7 @@ type AttemptInfo struct {
 	Start    time.Time
 	Elapsed  time.Duration
 	Validity time.Duration // of the lock; zero if there is none
-	Err      error         // as it is returned
+	Err      error         // as it is returned, but without the resource
 }
 
 // AcquireInfo tells of one whole wait for a lock.
@@ -51,7 +51,7 @@ type AcquireInfo struct {
 	Start    time.Time
 	Elapsed  time.Duration
 	Validity time.Duration // of the lock; zero if there is none
-	Err      error         // as it is returned
+	Err      error         // as it is returned, but without the resource
 }
 
 // ExtendInfo tells of one extension.
@@ -62,7 +62,7 @@ type ExtendInfo struct {
 	Start    time.Time
 	Elapsed  time.Duration
 	Validity time.Duration // of the extended lock; zero if it failed
-	Err      error         // as it is returned
+	Err      error         // as it is returned, but without the resource
 }
 
 // ReleaseInfo tells of one release.
@@ -71,7 +71,7 @@ type ReleaseInfo struct {
 	Resource string
 	Start    time.Time
 	Elapsed  time.Duration
-	Err      error // as it is returned
+	Err      error // as it is returned, but without the resource
 }
 
 // HoldInfo tells of a hold that was lost.

@@ -61,8 +61,8 @@ func TestTracer(t *testing.T) {
 			Context: ctx, Resource: "r", TTL: 2 * time.Second, Start: start, Elapsed: 2 * ms, Validity: longer.Validity(),
 		}}, all.extends)
 		_, err = lock.Extend(ctx, 0)
-		require.Equal(t, ErrTTL, err)
-		require.Equal(t, ErrTTL, all.extends[1].Err)
+		require.ErrorIs(t, err, ErrTTL)
+		require.ErrorIs(t, all.extends[1].Err, ErrTTL)
 		require.Zero(t, all.extends[1].Validity)
 
 		time.AfterFunc(100*ms, func() { _ = longer.Release(ctx) })

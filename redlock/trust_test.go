@@ -92,20 +92,20 @@ func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
 		require.Equal(t, 2*time.Second, lock.ttl, "cut to whole milliseconds, as the limit is (R4)")
 		for _, ttl := range []time.Duration{2*time.Second + ms, time.Hour} {
 			_, err := c.TryAcquire(t.Context(), "r2", ttl)
-			require.Equal(t, ErrTTL, err)
+			require.ErrorIs(t, err, ErrTTL)
 			_, err = c.Acquire(t.Context(), "r2", ttl)
-			require.Equal(t, ErrTTL, err)
+			require.ErrorIs(t, err, ErrTTL)
 			_, err = lock.Extend(t.Context(), ttl)
-			require.Equal(t, ErrTTL, err)
+			require.ErrorIs(t, err, ErrTTL)
 		}
 		_, err := lock.Extend(t.Context(), 2*time.Second)
 		require.NoError(t, err)
 		_, err = Lock{}.Extend(t.Context(), time.Hour)
-		require.Equal(t, ErrNotHeld, err)
+		require.ErrorIs(t, err, ErrNotHeld)
 		_, err = c.TryAcquire(t.Context(), sealName, time.Second)
-		require.Equal(t, ErrResource, err, "the seal is nobody's lock")
+		require.ErrorIs(t, err, ErrResource, "the seal is nobody's lock")
 		_, err = m.client(t, Config{Prefix: "p:"}).TryAcquire(t.Context(), sealName, time.Second)
-		require.Equal(t, ErrResource, err)
+		require.ErrorIs(t, err, ErrResource)
 	})
 }
 

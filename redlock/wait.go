@@ -66,7 +66,7 @@ func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Durati
 	case err != nil:
 		return err
 	case c.late(ttl, 0, pure.Drift(ttl, c.config.DriftFactor)):
-		return ErrTTL
+		return c.tooShort(ttl)
 	}
 	return c.failed(ctx, ctx.Err(), nil)
 }

@@ -10,8 +10,9 @@ import (
 type acquireCommand struct {
 	waiting
 	lifetime
+	reporting
 	TokenFile string `placeholder:"FILE" help:"Write the token to this file, which only its owner may read. Without it the token is written to standard output."`
-	Quiet     bool   `short:"q" help:"Say nothing where somebody else holds the lock."`
+	Quiet     bool   `short:"q" help:"Say nothing where another client holds the lock."`
 
 	Resource string `arg:"" help:"What is locked: 1 to 1,024 bytes."`
 }
@@ -22,7 +23,9 @@ func (*acquireCommand) Help() string {
 
 The token is one word. Who knows it can release the lock. It also holds the end of the validity, so that redlock extend knows whether the lock is still ours; that counts on this machine only, and until it is started anew.
 
-Exit code: 75 held by somebody else, 69 no quorum. With any but 0 nothing is locked.
+Exit code: 75 held by another client, 69 no quorum. With any but 0 nothing is locked.
+
+With --json the outcome is one of acquired, held, no_quorum, lost, interrupted and failed, and token, or token_file, validity_ms and until tell of the lock, holder and holder_ttl_ms of another client's.
 
 Examples:
 
@@ -31,12 +34,18 @@ Examples:
 `
 }
 
-// Run is the command. A lock whose token nobody gets to know is released.
+// Run is the command.
 func (c *acquireCommand) Run(p *process, d *deployment) error {
+	o := &outcome{Resource: c.Resource}
+	return c.report(p, o, c.acquire(p, d, o))
+}
+
+// acquire takes the lock and hands its token over. A lock whose token nobody gets to know is released.
+func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err
 	}
-	client, err := d.openFor(p, c.TTL)
+	client, err := d.openFor(p, c.TTL, c.bound(d))
 	if err != nil {
 		return err
 	}
@@ -46,30 +55,30 @@ func (c *acquireCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	defer sink.discard()
-	lock, err := c.take(p, d, client)
+	lock, contest, err := c.take(p, d, client)
 	if err != nil {
-		return held(err, exitHeld, c.Quiet)
+		o.holder(contest.found)
+		return contest.held(err, exitHeld, c.Quiet)
 	}
-	if err := sink.write(handoverOf(lock, c.TTL)); err != nil {
-		_ = release(lock)
+	if err := c.deliver(p, sink, lock, handoverOf(lock, c.TTL), o, "acquired"); err != nil {
+		_ = release(lock, releaseTimeout)
 		return err
 	}
 	return nil
 }
 
 // take waits for the lock. A signal ends the wait.
-func (c *acquireCommand) take(p *process, d *deployment, client *redlock.Client) (lock redlock.Lock, err error) {
-	try := func(ctx context.Context) (err error) {
+func (c *acquireCommand) take(p *process, d *deployment, client *redlock.Client) (lock redlock.Lock, asked *contest, err error) {
+	asked = &contest{client: client, resource: c.Resource, try: func(ctx context.Context) (err error) {
 		lock, err = client.TryAcquire(ctx, c.Resource, c.TTL)
 		return err
-	}
-	err = c.wait(p, d, &contest{client: client, resource: c.Resource, try: try},
-		func(ctx context.Context) (err error) {
-			lock, err = client.Acquire(ctx, c.Resource, c.TTL)
-			return err
-		})
+	}}
+	err = c.wait(p, d, asked, func(ctx context.Context) (err error) {
+		lock, err = client.Acquire(ctx, c.Resource, c.TTL)
+		return err
+	})
 	if err != nil {
-		_ = release(lock) // the grant may have come right before a signal
+		_ = release(lock, releaseTimeout) // the grant may have come right before a signal
 	}
-	return lock, err
+	return lock, asked, err
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -15,7 +17,7 @@ import (
 type cli struct {
 	deployment `group:"Deployment:"`
 
-	Version kong.VersionFlag `help:"Print the version and exit."`
+	VersionFlag kong.VersionFlag `name:"version" help:"Print the version and exit."`
 
 	Run     runCommand     `cmd:"" help:"Run a command under a lock that renews itself."`
 	Acquire acquireCommand `cmd:"" help:"Take a lock and write its token."`
@@ -28,6 +30,8 @@ type cli struct {
 
 	Completion completionCommand `cmd:"" help:"Write what a shell needs to complete command lines."`
 	Man        manCommand        `cmd:"" help:"Write the manual page."`
+	Help_      helpCommand       `cmd:"" name:"help" help:"Explain a command, as its --help does."`
+	Version    versionCommand    `cmd:"" help:"Print the version."`
 }
 
 // Help is what --help shows below the list of commands.
@@ -37,34 +41,52 @@ const description = `Distributed locks over N independent Redis or Valkey master
 
 The masters are named by --nodes or REDLOCK_NODES. All clients of a deployment name the same masters, prefix and MaxTTL.
 
-Exit codes: 0 done, 2 redlock doctor found the deployment unsafe, 64 bad command line, 69 no quorum of masters, 70 the lock is or was lost, 75 somebody else holds it, 1 anything else, 128 + N ended by signal N.`
+Exit codes: 0 done, 2 redlock doctor found the deployment unsafe, 64 bad command line, 69 no quorum of masters, 70 the lock is or was lost, 75 another client holds it, 1 anything else, 128 + N ended by signal N; 141, and no message, when the reader of standard output is gone.
+
+A duration is a number with a unit, as 500ms, 30s or 1h30m. A number without one counts seconds: -w 5.`
 
 // run is the program: it parses the arguments, runs the command that they name and returns the exit code. Signals that end or
 // concern the process arrive by the channel; a command that wants more of them asks package os/signal to send them there, too.
 // What is wrong is said on stderr, in one line.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer, signals chan os.Signal) int {
 	var line cli
-	ended := false // by --help or --version, which package kong prints
-	parser, err := kong.New(&line,
+	p := &process{stdin: stdin, stdout: stdout, stderr: stderr, signals: signals, begun: time.Now()}
+	var err error
+	p.parser, err = kong.New(&line,
 		kong.Name("redlock"),
 		kong.Description(description),
 		kong.Writers(stdout, io.Discard),
-		kong.Exit(func(int) { ended = true }),
+		kong.Exit(func(int) { p.explained = true }),
+		kong.Help(printHelp),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), durationMapper{}),
 		kong.Vars{"version": version()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 	)
 	if err != nil {
 		panic(fmt.Sprintf("redlock: the grammar of the command line: %v", err))
 	}
-	p := &process{stdin: stdin, stdout: stdout, stderr: stderr, signals: signals, parser: parser}
-	chosen, err := parser.Parse(args)
-	if ended {
+	chosen, err := p.parser.Parse(args)
+	if p.explained {
 		return exitOK
 	}
+	if isClosedPipe(err) {
+		return p.fail(err) // --help had no reader
+	}
 	if err != nil {
-		return p.fail(&exitError{exitUsage, fmt.Errorf("%w (see redlock --help)", err)})
+		return p.fail(&exitError{exitUsage, badLine(err)})
 	}
 	return p.fail(chosen.Run(p, &line.deployment))
+}
+
+// badLine says what is wrong with the command line, and which --help tells more.
+func badLine(err error) error {
+	command := "redlock"
+	if parse := (*kong.ParseError)(nil); errors.As(err, &parse) && parse.Context != nil {
+		if selected := parse.Context.Selected(); selected != nil {
+			command = selected.FullPath()
+		}
+	}
+	return fmt.Errorf("%s (see %s --help)", correctGrammar(err.Error()), command)
 }
 
 // A process is what a command gets of the process that it runs in.
@@ -73,10 +95,16 @@ type process struct {
 	stdout, stderr io.Writer
 	signals        chan os.Signal
 	parser         *kong.Kong // for what is made from the grammar
+	begun          time.Time  // when the process began to work
+	explained      bool       // --help or --version was there, and package kong has printed what it asks for
 }
 
-// fail says what is wrong, if anything is and is worth a word, and returns the exit code.
+// fail says what is wrong, if anything is and is worth a word, and returns the exit code. A reader of standard output that is
+// gone, as head(1) is after its lines, is no news: the exit code is the one that a shell shows for SIGPIPE.
 func (p *process) fail(err error) int {
+	if isClosedPipe(err) {
+		return exitPipe
+	}
 	code := exitCode(err)
 	var quiet *exitError
 	if err != nil && !(errors.As(err, &quiet) && quiet.err == nil) {

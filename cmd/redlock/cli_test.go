@@ -2,7 +2,10 @@ package main
 
 import (
 	"os"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
@@ -50,6 +53,70 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// What is wrong with a command's arguments is explained by that command's --help.
+func TestUsageNamesTheHelpOfTheCommand(t *testing.T) {
+	for _, test := range []struct{ args, says string }{
+		{"run", `expected "<resource> -- <command> ..." (see redlock run --help)`},
+		{"run r", `expected "-- <command> ..." (see redlock run --help)`},
+		{"run --foo r -- true", "unknown flag --foo (see redlock run --help)"},
+		{"acquire -n -w1 r", "(see redlock acquire --help)"},
+		{"status", "(see redlock status --help)"},
+		{"--foo", "(see redlock --help)"},
+		{"rum", "(see redlock --help)"},
+	} {
+		r := within(strings.Fields(test.args)...)
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.stderr, test.says)
+	}
+}
+
+// A number without a unit counts seconds in each flag and variable.
+func TestDurationsWithoutAUnitAreSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"5": 5 * time.Second, "0": 0, "0.5": 500 * time.Millisecond, "1e1": 10 * time.Second, "-2": -2 * time.Second,
+		"250ms": 250 * time.Millisecond, "1h30m": 90 * time.Minute,
+	} {
+		d, err := parseDuration(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, d, text)
+	}
+	for _, text := range []string{"", "5x", "NaN", "Inf", "1e30", "five"} {
+		_, err := parseDuration(text)
+		require.Error(t, err, text)
+	}
+	t.Setenv("REDLOCK_TIMEOUT", "7")
+	t.Setenv("REDLOCK_MAX_TTL", "60")
+	var line cli
+	parser, err := kong.New(&line, kong.Vars{"version": ""}, kong.TypeMapper(reflect.TypeFor[time.Duration](), durationMapper{}))
+	require.NoError(t, err)
+	_, err = parser.Parse([]string{"run", "-w", "5", "--ttl=20", "--kill-after", "1.5", "r", "--", "true"})
+	require.NoError(t, err)
+	require.Equal(t, 5*time.Second, *line.Run.Wait)
+	require.Equal(t, 20*time.Second, line.Run.TTL)
+	require.Equal(t, 1500*time.Millisecond, line.Run.KillAfter)
+	require.Equal(t, 7*time.Second, line.deployment.Timeout)
+	require.Equal(t, time.Minute, line.MaxTTL)
+}
+
+// URLs are separated as it suits the place where they stand.
+func TestNodesAreSeparatedByBlanksAndLineBreaks(t *testing.T) {
+	want := []string{"redis://a", "redis://b", "unix:///c,d"}
+	for _, list := range []string{
+		`redis://a,redis://b,unix:///c\,d`, `redis://a, redis://b, unix:///c\,d`, `redis://a redis://b unix:///c\,d`,
+		"\n  redis://a,\r\n  redis://b\n\tunix:///c\\,d,\n",
+	} {
+		require.Equal(t, want, splitURLs([]string{list}), "%q", list)
+	}
+	require.Equal(t, want, splitURLs([]string{"redis://a", `redis://b unix:///c\,d`}))
+	require.Empty(t, splitURLs([]string{" , \n"}))
+
+	_, nodes := masters(t, 3)
+	t.Setenv("REDLOCK_NODES", "\n "+strings.ReplaceAll(strings.TrimPrefix(nodes, "--nodes="), ",", ",\n ")+"\n")
+	require.Equal(t, exitOK, within("status", "r").code)
+	t.Setenv("REDLOCK_NODES", " \n")
+	require.Contains(t, within("status", "r").stderr, "no masters: name them")
+}
+
 // A URL that is wrong may have a password in the wrong place (R27).
 func TestUsageShowsNoPassword_R27(t *testing.T) {
 	r := within("run", "--nodes=redis://:sec/ret@host:1", "r", "--", "true")
@@ -65,7 +132,7 @@ func TestEveryCommandHasExamples(t *testing.T) {
 	for _, command := range parser.Model.Leaves(true) {
 		t.Run(command.FullPath(), func(t *testing.T) {
 			require.NotEmpty(t, command.Help)
-			require.Contains(t, command.Detail, "Examples:\n\n    "+command.FullPath()+" ")
+			require.Contains(t, command.Detail, "Examples:\n\n    "+command.FullPath())
 		})
 	}
 }
@@ -77,6 +144,15 @@ func TestHelpAndVersion(t *testing.T) {
 	r = within("run", "--help")
 	require.Equal(t, exitOK, r.code)
 	require.Contains(t, r.stdout, "Examples:")
+	for _, args := range [][]string{{"help", "run"}, {"run", "--help"}} {
+		help := within(args...)
+		require.Equal(t, result{code: exitOK, stdout: help.stdout}, help, args)
+		require.Contains(t, help.stdout, "Usage: redlock run [flags] <resource> -- <command> ...\n")
+	}
+	require.Equal(t, within("--help"), within("help"))
+	r = within("help", "rum")
+	require.Equal(t, result{exitUsage, "", "redlock: there is no command \"rum\" (see redlock --help)\n"}, r)
+	require.Equal(t, within("--version"), within("version"))
 	r = within("--version")
 	require.Equal(t, exitOK, r.code)
 	require.Regexp(t, `^redlock .*\(go.*\)\n$`, r.stdout)

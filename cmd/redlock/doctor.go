@@ -21,6 +21,7 @@ type doctorCommand struct {
 	Observe time.Duration  `default:"2s" help:"How long clocks are watched for their rate; 0 for not at all (${default})."`
 	Strict  bool           `help:"Warnings are a failure, too."`
 	JSON    bool           `name:"json" help:"Print JSON."`
+	List    bool           `help:"List the checks, and make none."`
 }
 
 // Help is what --help shows below the first line.
@@ -40,6 +41,7 @@ Examples:
     redlock doctor --max-ttl 60s
     redlock doctor --max-ttl 60s --ttl 10s --strict
     redlock doctor --json | jq -r '.findings[] | .level + " " + .check'
+    redlock doctor --list
 `
 }
 
@@ -74,6 +76,9 @@ const exitWarned = 1
 
 // Run is the command.
 func (c *doctorCommand) Run(p *process, d *deployment) error {
+	if c.List {
+		return c.list(p)
+	}
 	ctx, stop := p.interruptible(context.Background())
 	defer stop()
 	facts, err := c.gather(ctx, p, d)
@@ -100,6 +105,18 @@ func (c *doctorCommand) Run(p *process, d *deployment) error {
 	return nil
 }
 
+// list tells which checks there are. Their names are those in findings.
+func (c *doctorCommand) list(p *process) error {
+	if c.JSON {
+		return printJSON(p.stdout, doctor.Checks(), true)
+	}
+	rows := [][]string{{"CHECK", "WANTS"}}
+	for _, check := range doctor.Checks() {
+		rows = append(rows, []string{check.Name, check.Wants})
+	}
+	return write(p.stdout, table(rows))
+}
+
 // gather asks the nodes. The client beside the probes has no MaxTTL, so that it writes no seals, and tells what the library
 // itself makes of the nodes.
 func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (doctor.Deployment, error) {
@@ -116,16 +133,27 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 	config.MaxTTL, config.Durable, config.NewDeployment = 0, nil, false
 	clocks := newClocks(len(probes))
 	var status []redlock.NodeStatus
+	var facts []probe.Facts
+	looked := make(chan struct{}) // closed when there are facts
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		var client *redlock.Client
-		if client, err = redlock.New(config); err == nil {
+		if client, err = d.open(config); err == nil {
 			defer shut(client)
-			d.settle(ctx, client, d.Timeout)
+			// What the probe has not reached has no vote, whatever the client says.
+			d.settle(ctx, client, d.Timeout, func(i int) bool {
+				select {
+				case <-looked:
+					return facts[i].Err != nil
+				default:
+					return false
+				}
+			})
 			status = client.Nodes()
 		}
 	})
-	facts := clocks.look(ctx, d, probes)
+	facts = clocks.look(ctx, d, probes)
+	close(looked)
 	asking.Wait()
 	if err != nil {
 		return all, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,7 +161,7 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 			c.plant(t)
 			defer c.mend(t)
 			r := examine(t, c.code, append(append([]string{nodes}, patient...), c.flags...)...)
-			requireFound(t, r, c.want...)
+			requireFound(t, r, onLoopback(c.want)...)
 			strict := within(append(append([]string{"doctor", nodes, "--strict"}, patient...), c.flags...)...)
 			switch {
 			case c.code == exitUnsafe:
@@ -173,7 +174,48 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 			assert.Contains(t, strict.stdout, "Change: ")
 		})
 	}
-	requireFound(t, examine(t, exitOK, append([]string{nodes}, patient...)...))
+	requireFound(t, examine(t, exitOK, append([]string{nodes}, patient...)...), onLoopback(nil)...)
+}
+
+// onLoopback adds what is said of servers that are reached over TCP on this
+// machine. It comes as the first of the notes.
+func onLoopback(want []string) []string {
+	i := slices.IndexFunc(want, func(f string) bool { return strings.HasPrefix(f, "note") })
+	if i < 0 {
+		i = len(want)
+	}
+	return slices.Insert(slices.Clone(want), i, "note placement")
+}
+
+// TLS to a port that expects plaintext ends in no handshake. The doctor says so,
+// long before the timeout.
+func TestDoctorFindsTLSToAPlainPort_R31(t *testing.T) {
+	t.Parallel()
+	servers, _ := masters(t, 3, redistest.OverTCP)
+	do(t, servers[:1], "CONFIG", "SET", "protected-mode", "no")
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, "rediss://"+s.TCPAddr())
+	}
+	flags := []string{"--nodes=" + strings.Join(urls, ","), "--observe=0", "--timeout=1h"}
+	r := examine(t, exitUnsafe, append([]string{"--max-ttl=1m"}, flags...)...)
+	requireFound(t, r, "unsafe reachable", "note placement")
+	for _, seen := range r.Findings[0].Seen {
+		assert.Contains(t, seen.What, "RESP without TLS")
+		assert.Contains(t, seen.What, "use redis://")
+	}
+}
+
+// The list of checks needs no masters.
+func TestDoctorListsItsChecks(t *testing.T) {
+	r := within("doctor", "--list")
+	require.Equal(t, result{code: exitOK, stdout: r.stdout}, r)
+	for _, c := range doctor.Checks() {
+		assert.Contains(t, r.stdout, "\n"+c.Name+" ")
+	}
+	var all []doctor.Check
+	require.NoError(t, json.Unmarshal([]byte(within("doctor", "--list", "--json").stdout), &all))
+	assert.Equal(t, doctor.Checks(), all)
 }
 
 func TestDoctorFindsMissingRights(t *testing.T) {
@@ -210,7 +252,7 @@ func TestDoctorFindsRenamedCommands(t *testing.T) {
 func TestDoctorFindsTheSameServerTwice(t *testing.T) {
 	servers := redistest.Servers(t, 2, func(o *redistest.Options) { o.TCP, o.Unix = true, true })
 	nodes := fmt.Sprintf("--nodes=%s,%s,%s", servers[0].URL(), servers[0].UnixURL(), servers[1].URL())
-	requireFound(t, examine(t, exitUnsafe, append([]string{nodes}, patient...)...), "unsafe same-server")
+	requireFound(t, examine(t, exitUnsafe, append([]string{nodes}, patient...)...), "unsafe same-server", "note placement")
 }
 
 func TestDoctorFindsReplicas(t *testing.T) {
@@ -223,16 +265,16 @@ func TestDoctorFindsReplicas(t *testing.T) {
 		reply, err := servers[0].Do("INFO", "replication")
 		return err == nil && strings.Contains(reply.(string), "connected_slaves:1")
 	})
-	requireFound(t, examine(t, exitOK, append([]string{others}, patient...)...), "warning replicas")
+	requireFound(t, examine(t, exitOK, append([]string{others}, patient...)...), "warning replicas", "note placement")
 	r := examine(t, exitUnsafe, append([]string{nodes}, patient...)...)
-	requireFound(t, r, "unsafe role", "warning size", "warning replicas")
+	requireFound(t, r, "unsafe role", "warning size", "warning replicas", "note placement")
 
 	// A sentinel of somebody's listens where all sentinels do.
 	side := servers[1].Side()
 	defer side.Close()
 	_, err := side.Do("SUBSCRIBE", "__sentinel__:hello")
 	require.NoError(t, err)
-	requireFound(t, examine(t, exitUnsafe, append([]string{others}, patient...)...), "unsafe sentinels", "warning replicas")
+	requireFound(t, examine(t, exitUnsafe, append([]string{others}, patient...)...), "unsafe sentinels", "warning replicas", "note placement")
 }
 
 func TestDoctorFindsClusterNodes(t *testing.T) {

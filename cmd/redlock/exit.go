@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -18,11 +19,12 @@ const (
 	exitUsage         = 64  // EX_USAGE: the command line, or what it names, makes no sense; nothing was asked of any node
 	exitNoQuorum      = 69  // EX_UNAVAILABLE: too few nodes answered to know
 	exitLost          = 70  // EX_SOFTWARE: the lock was ours and is not, or is not certain to be
-	exitHeld          = 75  // EX_TEMPFAIL: somebody else holds the lock
+	exitHeld          = 75  // EX_TEMPFAIL: another client holds the lock
 	exitTooLong       = 124 // as timeout(1) has it: --max-hold was reached
 	exitNotExecutable = 126 // as shells have it
 	exitNotFound      = 127 // as shells have it
 	exitSignal        = 128 // plus the number of the signal that ended it
+	exitPipe          = 141 // as shells have it for SIGPIPE: the reader of standard output is gone
 )
 
 // An exitError is an error with an exit code of its own. Without an error inside nothing is printed.
@@ -55,6 +57,7 @@ func (e *errInterrupted) Error() string { return fmt.Sprintf("ended by signal: %
 func exitCode(err error) int {
 	var own *exitError
 	var interrupted *errInterrupted
+	var cancelled *redlock.CancelledError
 	switch {
 	case err == nil:
 		return exitOK
@@ -62,6 +65,8 @@ func exitCode(err error) int {
 		return own.code
 	case errors.As(err, &interrupted):
 		return signalCode(interrupted.signal)
+	case errors.As(err, &cancelled) && cancelled.Last != nil:
+		return exitCode(cancelled.Last)
 	case isOneOf(err, redlock.ErrConfig, redlock.ErrTTL, redlock.ErrResource, redlock.ErrHoldOptions):
 		return exitUsage
 	case isOneOf(err, redlock.ErrNoQuorum, redlock.ErrOverloaded):
@@ -75,6 +80,13 @@ func exitCode(err error) int {
 	default:
 		return exitFailed
 	}
+}
+
+// isClosedPipe reports that a write to standard output failed because its reader is gone. Connections to nodes break as well, but
+// their errors are no *fs.PathError.
+func isClosedPipe(err error) bool {
+	var failed *fs.PathError
+	return errors.As(err, &failed) && failed.Op == "write" && failed.Path == os.Stdout.Name() && errors.Is(failed.Err, errPipe)
 }
 
 func isOneOf(err error, targets ...error) bool {

@@ -9,6 +9,7 @@ import (
 type extendCommand struct {
 	tokenSource
 	lifetime
+	reporting
 
 	Resource string `arg:"" help:"What is locked."`
 }
@@ -19,7 +20,7 @@ func (*extendCommand) Help() string {
 
 The new token replaces that in the file; where it came from standard input or REDLOCK_TOKEN, it is written to standard output. It differs from the old one by the end of the validity only: both release the lock.
 
-Exit code: 70 the lock is not ours any more; 69 no quorum: it lasts for as long as it did.
+Exit code: 70 the lock is not ours any more; 69 no quorum: it lasts for as long as it did. With --json the outcome is one of extended, lost, no_quorum, interrupted and failed, and token, or token_file, validity_ms and until tell of the lock.
 
 Examples:
 
@@ -30,11 +31,16 @@ Examples:
 
 // Run is the command.
 func (c *extendCommand) Run(p *process, d *deployment) error {
+	o := &outcome{Resource: c.Resource}
+	return c.report(p, o, c.extend(p, d, o))
+}
+
+func (c *extendCommand) extend(p *process, d *deployment, o *outcome) error {
 	old, err := c.read(p)
 	if err != nil {
 		return err
 	}
-	client, err := d.openFor(p, c.TTL)
+	client, err := d.openFor(p, c.TTL, d.Timeout)
 	if err != nil {
 		return err
 	}
@@ -60,5 +66,5 @@ func (c *extendCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	return sink.write(handoverOf(longer, max(old.ttl, c.TTL)))
+	return c.deliver(p, sink, longer, handoverOf(longer, max(old.ttl, c.TTL)), o, "extended")
 }

@@ -30,7 +30,7 @@ func manualPage(app *kong.Application) string {
 	b.text("redlock - distributed locks over N independent Redis or Valkey masters")
 	b.macro("SH", "SYNOPSIS")
 	for _, command := range commands(app) {
-		b.text(strings.Replace(command.Summary(), "redlock ", "", 1), "redlock ")
+		b.text(strings.Replace(usage(command), "redlock ", "", 1), "redlock ")
 		b.macro("br")
 	}
 	b.macro("SH", "DESCRIPTION")

@@ -61,7 +61,11 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	defer closeAll(probes)
-	client, err := d.open(p)
+	config, err := d.config(p)
+	if err != nil {
+		return err
+	}
+	client, err := d.open(config)
 	if err != nil {
 		return err
 	}
@@ -71,7 +75,7 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 		clocks.look(ctx, d, probes)
 		pause(ctx, c.Observe)
 	}
-	d.settle(ctx, client, d.Timeout)
+	d.settle(ctx, client, d.Timeout, nil)
 	place := screenOf(p.stdout)
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
 		facts := clocks.look(ctx, d, probes)

@@ -60,15 +60,22 @@ func closeAll(probes []*probe.Probe) {
 }
 
 // settle waits until each node of a client is up, or has failed once, at most for --timeout: a look that is taken earlier
-// would show nodes as down that nobody has reached yet. Once a quorum is up it waits for the rest no longer than for grace.
-func (d *deployment) settle(ctx context.Context, client *redlock.Client, grace time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+// would show nodes as down that nobody has reached yet. Once a quorum is up it waits for the rest no longer than for grace. A node
+// that is known to be lost is not waited for; lost may be nil.
+func (d *deployment) settle(ctx context.Context, client *redlock.Client, grace time.Duration, lost func(i int) bool) {
+	ctx, cancel := context.WithDeadline(ctx, d.opened.Add(d.Timeout))
 	defer cancel()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	var enough <-chan time.Time // nil until a quorum is up
 	for {
-		done, quorum := settled(client.Nodes())
+		nodes := client.Nodes()
+		for i := range nodes {
+			if nodes[i].State != "up" && lost != nil && lost(i) {
+				nodes[i].Err = errNotUp
+			}
+		}
+		done, quorum := settled(nodes)
 		switch {
 		case done:
 			return

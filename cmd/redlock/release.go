@@ -12,6 +12,7 @@ import (
 type releaseCommand struct {
 	tokenSource
 	forcing
+	reporting
 
 	Resource string `arg:"" help:"What is locked."`
 }
@@ -20,7 +21,7 @@ type releaseCommand struct {
 func (*releaseCommand) Help() string {
 	return `The file with the token, unless it is a link, is removed when the lock is released, and where it is not ours any more.
 
-Exit code: 70 the lock was not ours any more, so that work may have been done unlocked; 69 no quorum: masters that did not answer keep the lock until its TTL ends, and the file is kept to try again.
+Exit code: 70 the lock was not ours any more, so that work may have been done unlocked; 69 no quorum: masters that did not answer keep the lock until its TTL ends, and the file is kept to try again. With --json the outcome is one of released, lost, no_quorum, interrupted and failed.
 
 ` + forceHelp + `
 Examples:
@@ -31,16 +32,32 @@ Examples:
 `
 }
 
+// Validate refuses what makes no sense. Package kong calls it.
+func (c *releaseCommand) Validate() error {
+	if c.Force && c.JSON {
+		return errors.New("--force shows what it deletes to a person, and has no --json")
+	}
+	return c.forcing.Validate()
+}
+
 // Run is the command.
 func (c *releaseCommand) Run(p *process, d *deployment) error {
 	if c.Force {
 		return forceRelease(p, d, c.Resource, c.Yes)
 	}
+	o := &outcome{Resource: c.Resource}
+	if err := c.release(p, d); err != nil {
+		return c.report(p, o, err)
+	}
+	return c.succeed(p, o, "released")
+}
+
+func (c *releaseCommand) release(p *process, d *deployment) error {
 	old, err := c.read(p)
 	if err != nil {
 		return err
 	}
-	client, err := d.openFor(p, old.ttl)
+	client, err := d.openFor(p, old.ttl, d.Timeout)
 	if err != nil {
 		return err
 	}
@@ -53,7 +70,7 @@ func (c *releaseCommand) Run(p *process, d *deployment) error {
 	defer stop()
 	// Whoever is there may be told at once, but a node that is just being connected would keep its key.
 	_ = d.ready(ctx, client)
-	err = release(lock)
+	err = release(lock, min(releaseTimeout, d.Timeout))
 	if err == nil || isOneOf(err, redlock.ErrNotHeld) {
 		return errors.Join(err, c.remove())
 	}
@@ -65,12 +82,14 @@ type releaser interface {
 	Release(ctx context.Context) error
 }
 
-// releaseTimeout bounds how long the answers to a release are waited for.
+// releaseTimeout bounds how long the answers to a release are waited for. Less
+// where --timeout is.
 const releaseTimeout = 2 * time.Second
 
-// release gives a lock back, whatever signals say.
-func release(lock releaser) error {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+// release gives a lock back, whatever signals say, and waits for answers for no
+// longer than most.
+func release(lock releaser, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	return lock.Release(ctx)
 }

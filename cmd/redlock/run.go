@@ -15,12 +15,13 @@ import (
 type runCommand struct {
 	waiting
 	lifetime
-	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code where somebody else holds the lock (${default})."`
+	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code where another client holds the lock (${default})."`
 	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least so long, also after a command that ended sooner: for a job that several machines start at once. At most the TTL."`
 	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
 	KillAfter        time.Duration `default:"5s" placeholder:"DURATION" help:"How long after TERM a command that is to be stopped is killed (${default}); shorter where the lock's validity ends before, and at most a third of that."`
 	Heal             bool          `help:"Set the key again on masters that restarted empty. Use it with --max-ttl."`
-	Quiet            bool          `short:"q" help:"Say nothing where somebody else holds the lock."`
+	Quiet            bool          `short:"q" help:"Say nothing where another client holds the lock."`
+	Outcome          string        `placeholder:"FILE" help:"Write the outcome to this file, as one line of JSON. It is emptied first."`
 
 	Resource string   `arg:"" help:"What is locked: 1 to 1,024 bytes."`
 	Command  []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
@@ -36,7 +37,9 @@ Not caught is a process that has cleared its environment or written over it (som
 
 On a terminal, where standard input and output are one, the command is in the foreground, so that it can read and Ctrl-C reaches it. Ctrl-Z stops redlock with it: the lock is not renewed then, and a command that is continued after the end of its validity is killed.
 
-Exit code: that of the command, 128 + N where signal N ended it; 70 where the lock was lost, however the command ended; 75 held by somebody else, 69 no quorum, 124 --max-hold was reached, 64 usage, 126 the command cannot be executed, 127 it was not found.
+Exit code: that of the command, 128 + N where signal N ended it; 70 where the lock was lost, however the command ended; 75 held by another client, 69 no quorum, 124 --max-hold was reached, 64 usage, 126 the command cannot be executed, 127 it was not found.
+
+Standard output and standard error are the command's own, so that the outcome as JSON goes to a file, which may be /dev/stderr or one as /dev/fd/3. Its outcome is done, whatever the command's exit code, or one of held, no_quorum, lost, max_hold, interrupted (while it waited), not_executable, not_found and failed. It tells resource, exit_code, which is that of redlock, command_exit_code, waited_ms, ran_ms, and holder and holder_ttl_ms where another client holds the lock. The file is empty as long as redlock runs, and where redlock is killed.
 
 Examples:
 
@@ -64,14 +67,29 @@ func (c *runCommand) Validate() error {
 	return c.waiting.Validate()
 }
 
-// Run is the command. What can be found out to be wrong without the lock is found out before it is taken.
+// Run is the command.
 func (c *runCommand) Run(p *process, d *deployment) error {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
 	if len(c.Command) == 0 {
-		return usagef("no command to run")
+		return usagef("no command to run (see redlock run --help)")
 	}
+	file, err := openOutcome(c.Outcome)
+	if err != nil {
+		return err
+	}
+	o := &outcome{Resource: c.Resource}
+	err = c.run(p, d, o)
+	o.conclude(err, "done")
+	if failed := file.write(o); failed != nil {
+		fmt.Fprintf(p.stderr, "redlock: %v\n", failed) // the exit code is the command's
+	}
+	return err
+}
+
+// run takes the lock and runs the command. What can be found out to be wrong without the lock is found out before it is taken.
+func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err
 	}
@@ -79,7 +97,7 @@ func (c *runCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	client, err := d.openFor(p, c.TTL)
+	client, err := d.openFor(p, c.TTL, c.bound(d))
 	if err != nil {
 		return err
 	}
@@ -89,13 +107,24 @@ func (c *runCommand) Run(p *process, d *deployment) error {
 		return fmt.Errorf("the guard could not be started: %w", err)
 	}
 	defer g.end()
-	hold, err := c.hold(p, d, client)
+	hold, asked, err := c.hold(p, d, client)
+	o.WaitedMS = number(milliseconds(time.Since(p.begun)))
 	if err != nil {
-		return held(err, c.ConflictExitCode, c.Quiet)
+		o.Outcome = outcomeWord(err) // of which --conflict-exit-code tells nothing
+		o.holder(asked.found)
+		return asked.held(err, c.ConflictExitCode, c.Quiet)
 	}
+	started := time.Now()
 	end, err := c.supervise(p, hold, path, g)
 	g.end() // what the command left running is none of its business, however long the release takes
-	return c.verdict(p, hold, end, err)
+	if err == nil {
+		o.CommandExitCode, o.RanMS = &end.code, number(milliseconds(time.Since(started)))
+	}
+	err = c.verdict(p, hold, end, err)
+	if own := (*exitError)(nil); errors.As(err, &own) && own.err == nil && !end.lost && !end.tooLong {
+		o.Outcome = "done" // with the command's exit code, which may be one of ours
+	}
+	return err
 }
 
 // look finds the program of a command as a shell does.
@@ -112,21 +141,20 @@ func look(name string) (path string, err error) {
 }
 
 // hold waits for the lock. A signal ends the wait.
-func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (hold *redlock.Hold, err error) {
+func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (hold *redlock.Hold, asked *contest, err error) {
 	options := redlock.HoldOptions{TTL: c.TTL, MinHold: c.MinHold, Heal: c.Heal}
-	try := func(ctx context.Context) (err error) {
+	asked = &contest{client: client, resource: c.Resource, most: c.MinHold / 2, try: func(ctx context.Context) (err error) {
 		hold, err = client.TryHold(ctx, c.Resource, options)
 		return err
-	}
-	err = c.wait(p, d, &contest{client: client, resource: c.Resource, try: try, most: c.MinHold / 2},
-		func(ctx context.Context) (err error) {
-			hold, err = client.Hold(ctx, c.Resource, options)
-			return err
-		})
+	}}
+	err = c.wait(p, d, asked, func(ctx context.Context) (err error) {
+		hold, err = client.Hold(ctx, c.Resource, options)
+		return err
+	})
 	if err != nil && hold != nil {
-		_ = release(hold) // a signal came right behind it
+		_ = release(hold, releaseTimeout) // a signal came right behind it
 	}
-	return hold, err
+	return hold, asked, err
 }
 
 // An ending is how a command under a lock came to its end.
@@ -140,7 +168,7 @@ type ending struct {
 // worked unlocked.
 func (c *runCommand) verdict(p *process, hold *redlock.Hold, end ending, err error) error {
 	lost := errors.Is(hold.Err(), redlock.ErrLost)
-	released := release(hold)
+	released := release(hold, releaseTimeout)
 	switch {
 	case err != nil:
 		return err

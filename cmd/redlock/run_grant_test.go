@@ -30,11 +30,11 @@ func TestASignalRightAfterTheGrantGivesTheLockBack_R7(t *testing.T) {
 			}
 			commands := map[string]func(*process, *deployment, *redlock.Client) error{
 				"run": func(p *process, d *deployment, client *redlock.Client) error {
-					_, err := (&runCommand{waiting: w, lifetime: lifetime{minute}, Resource: "job"}).hold(p, d, client)
+					_, _, err := (&runCommand{waiting: w, lifetime: lifetime{minute}, Resource: "job"}).hold(p, d, client)
 					return err
 				},
 				"acquire": func(p *process, d *deployment, client *redlock.Client) error {
-					_, err := (&acquireCommand{waiting: w, lifetime: lifetime{minute}, Resource: "job"}).take(p, d, client)
+					_, _, err := (&acquireCommand{waiting: w, lifetime: lifetime{minute}, Resource: "job"}).take(p, d, client)
 					return err
 				},
 			}

@@ -4,8 +4,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -189,9 +191,10 @@ func TestRunWhereTheLockIsHeld(t *testing.T) {
 	lock, err := client(t, servers).TryAcquire(context.Background(), "r", time.Minute)
 	require.NoError(t, err)
 	never := filepath.Join(t.TempDir(), "never")
-	for _, flags := range [][]string{{"-n"}, {"-w", "200ms"}, {"-w", "0s"}} {
+	for _, flags := range [][]string{{"-n"}, {"-w", "2"}, {"-w", "0s"}} {
 		r := finish(t, runs(t, nodes, flags, "touch", never))
-		require.Equal(t, result{exitHeld, "", "redlock: resource is held\n"}, r, flags)
+		require.Equal(t, result{exitHeld, "", r.stderr}, r, flags)
+		require.Contains(t, r.stderr, `redlock: resource "r" is held`, flags)
 	}
 	r := finish(t, runs(t, nodes, []string{"-nq", "-E", "3"}, "touch", never))
 	require.Equal(t, result{code: 3}, r)
@@ -232,6 +235,77 @@ func TestRunWhoseLockWasGoneBeforeItsRelease_R9(t *testing.T) {
 		require.Equal(t, exitLost, await(t, cmd), stderr.String())
 		require.Contains(t, stderr.String(), "the lock was gone before it was released")
 	}
+}
+
+// With --verbose a wait is announced, with the holder.
+func TestRunThatWaitsSaysSo_R31(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	lock := takenBy(t, client(t, servers), servers, "r")
+	cmd := runs(t, nodes, []string{"-v"}, "true")
+	stderr := &lockedBuffer{}
+	cmd.Stderr = stderr
+	spawned(t, cmd)
+	eventually(t, "it does not say so", func() bool {
+		return strings.Contains(stderr.String(), `redlock: waiting: resource "r" is held by `+lock.Token().Fingerprint())
+	})
+	require.NoError(t, lock.Release(context.Background()))
+	require.Equal(t, 0, await(t, cmd))
+}
+
+// The outcome of a run goes to a file, for programs.
+func TestRunWritesItsOutcome(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	path := filepath.Join(t.TempDir(), "outcome")
+	elsewhere := ""
+	outcomeOf := func(code int, flags []string, command ...string) (o outcome) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(path, []byte("what was there before\n"), 0o644))
+		r := finish(t, runs(t, cmp.Or(elsewhere, nodes), append(flags, "--outcome="+path), command...))
+		require.Equal(t, code, r.code, r.stderr)
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, 1, bytes.Count(data, []byte("\n")))
+		require.NoError(t, json.Unmarshal(data, &o), "%s", data)
+		require.Equal(t, code, o.ExitCode)
+		require.Equal(t, "r", o.Resource)
+		return o
+	}
+	o := outcomeOf(0, nil, "true")
+	require.Equal(t, "done", o.Outcome)
+	require.Equal(t, 0, *o.CommandExitCode)
+	require.Positive(t, *o.WaitedMS)
+	require.GreaterOrEqual(t, *o.RanMS, 0.0)
+
+	// An exit code that is one of ours too does not mislead.
+	o = outcomeOf(exitLost, nil, shell("exit 70")...)
+	require.Equal(t, "done", o.Outcome)
+	require.Equal(t, exitLost, *o.CommandExitCode)
+	require.Empty(t, o.Error)
+
+	o = outcomeOf(exitTooLong, []string{"--max-hold=300ms"}, "sleep", "1000")
+	require.Equal(t, "max_hold", o.Outcome)
+	require.Equal(t, 143, *o.CommandExitCode)
+	require.Equal(t, "not_found", outcomeOf(exitNotFound, nil, "/nowhere/at/all").Outcome)
+	elsewhere = "--nodes=unix:///nowhere"
+	require.Equal(t, "no_quorum", outcomeOf(exitNoQuorum, []string{"-n"}, "true").Outcome)
+	elsewhere = ""
+
+	lock := takenBy(t, client(t, servers), servers, "r")
+	o = outcomeOf(3, []string{"-n", "-E", "3"}, "true")
+	require.Equal(t, "held", o.Outcome)
+	require.Nil(t, o.CommandExitCode)
+	require.Equal(t, lock.Token().Fingerprint(), o.Holder)
+	require.Greater(t, *o.HolderTTLMS, 60_000.0)
+
+	r := finish(t, runs(t, nodes, []string{"-nq", "--outcome=/dev/stderr"}, "true"))
+	require.Equal(t, exitHeld, r.code)
+	require.Contains(t, r.stderr, `"outcome":"held"`)
+	require.NoError(t, lock.Release(context.Background()))
+	r = finish(t, runs(t, nodes, []string{"--outcome=/nowhere/at/all"}, "true"))
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, `--outcome "/nowhere/at/all": no such file`)
 }
 
 // A signal ends the wait, and nothing is left of it.

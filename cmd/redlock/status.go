@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,14 @@ func (*statusCommand) Help() string {
 
     held      a quorum of masters has one holder's key
     free      a quorum has no key: an attempt now would get the lock
-    remains   neither, and nobody can hold it, whatever the missing answers are: remains of failed attempts, several clients that ask
-              right now, or keys that are no locks
+    foreign   keys of another kind keep it from being locked: a lock of Redisson, which is a hash, a counter, a list …; another
+              program may be using them
+    remains   none of these, and no client can hold it, whatever the missing answers are: remains of failed attempts, or several
+              clients that ask right now
     unclear   the masters that did not answer decide whether it is held
     unknown   less than a quorum answered
+
+A key of another kind is shown by its type, size and TTL, and never by its content. It may be a lock that is held: find the program that uses it, and let one of the two use another prefix.
 
 What is shown may be over when it is read; only a lock is a promise. Nothing is changed, and --max-ttl makes no difference.
 
@@ -43,25 +48,30 @@ Examples:
 func (c *statusCommand) Run(p *process, d *deployment) error {
 	ctx, stop := p.interruptible(context.Background())
 	defer stop()
+	probes, err := d.probes(p)
+	if err != nil {
+		return err
+	}
+	defer closeAll(probes)
 	config, err := d.config(p)
 	if err != nil {
 		return err
 	}
 	// To look is no reason to keep seals or to quarantine anybody.
 	config.MaxTTL, config.Durable, config.NewDeployment = 0, nil, false
-	client, err := redlock.New(config)
+	client, err := d.open(config)
 	if err != nil {
 		return err
 	}
 	defer shut(client)
-	d.settle(ctx, client, time.Second)
+	d.settle(ctx, client, time.Second, nil)
 	place := screenOf(p.stdout)
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
 		found, err := client.Inspect(ctx, c.Resource)
 		if errors.Is(err, redlock.ErrResource) {
 			return view{}, err
 		}
-		return statusView(place, found, err), err
+		return statusView(place, found, kindsOf(ctx, d, probes, d.Prefix+c.Resource, found), err), err
 	})
 }
 
@@ -71,16 +81,21 @@ type verdict string
 const (
 	verdictHeld    verdict = "held"
 	verdictFree    verdict = "free"
+	verdictForeign verdict = "foreign"
 	verdictRemains verdict = "remains"
 	verdictUnclear verdict = "unclear"
 	verdictUnknown verdict = "unknown"
 )
 
-// judge finds the verdict. An unclear state is remains where no holder can have a quorum, whatever is not known.
-func judge(found redlock.Inspection) verdict {
-	missing, most := 0, 0
+// judge finds the verdict. An unclear state is remains, or foreign, where no holder can have a quorum, whatever is not known.
+func judge(found redlock.Inspection, kinds []kind) verdict {
+	missing, most, foreign := 0, 0, 0
 	holders := make(map[string]int)
-	for _, n := range found.Nodes {
+	for i, n := range found.Nodes {
+		if isForeign(n, kindAt(kinds, i)) {
+			foreign++
+			continue
+		}
 		switch {
 		case n.Err != nil:
 			missing++
@@ -93,12 +108,14 @@ func judge(found redlock.Inspection) verdict {
 	switch {
 	case len(found.Nodes)-missing < quorum:
 		return verdictUnknown
-	case found.State == redlock.StateHeld:
+	case found.State == redlock.StateHeld && most >= quorum:
 		return verdictHeld
 	case found.State == redlock.StateFree:
 		return verdictFree
 	case most+missing >= quorum:
 		return verdictUnclear
+	case foreign > 0:
+		return verdictForeign
 	default:
 		return verdictRemains
 	}
@@ -108,7 +125,9 @@ func judge(found redlock.Inspection) verdict {
 type nodeReport struct {
 	Addr    string   `json:"addr"`
 	Holder  string   `json:"holder,omitempty"`
-	Foreign bool     `json:"foreign,omitempty"` // the key holds no string
+	Foreign bool     `json:"foreign,omitempty"` // a key of another kind
+	Type    string   `json:"type,omitempty"`    // the server's type of a key of another kind
+	Kind    string   `json:"kind,omitempty"`    // the same in words
 	TTL     *float64 `json:"ttl_ms,omitempty"`  // -1 for a key that never expires
 	Error   string   `json:"error,omitempty"`
 }
@@ -127,22 +146,26 @@ type statusReport struct {
 }
 
 // statusView shows an inspection.
-func statusView(place screen, found redlock.Inspection, err error) view {
-	v := judge(found)
+func statusView(place screen, found redlock.Inspection, kinds []kind, err error) view {
+	v := judge(found, kinds)
 	r := statusReport{
 		At: time.Now(), Resource: found.Resource, Verdict: v, Holder: found.Holder, Agree: found.Agree,
 		Quorum: len(found.Nodes)/2 + 1, TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
 	}
-	rows := [][]string{{"NODE", "HOLDER", "TTL"}}
-	for _, n := range found.Nodes {
-		r.Nodes = append(r.Nodes, nodeReport{
-			Addr: n.Addr, Holder: n.Holder, Foreign: n.Foreign, TTL: ttlNumber(n.TTL, n.Holder != "" || n.Foreign),
-			Error: errorText(n.Err),
-		})
-		rows = append(rows, []string{n.Addr, holderText(n), ttlText(n)})
+	if v == verdictForeign {
+		r.Holder, r.TTL, r.Agree = "", nil, 0 // what a quorum has may be a counter
 	}
-	line := fmt.Sprintf("%s: %s", quoted(found.Resource), verdictText(v, found))
-	head := fmt.Sprintf("%s: %s\n\n", quoted(found.Resource), paintVerdict(place, v, verdictText(v, found)))
+	rows := [][]string{{"NODE", "HOLDER", "TTL"}}
+	for i, n := range found.Nodes {
+		row := nodeReport{Addr: n.Addr, Holder: n.Holder, TTL: ttlNumber(n.TTL, n.Holder != "" || n.Foreign), Error: errorText(n.Err)}
+		if k := kindAt(kinds, i); isForeign(n, k) {
+			row.Foreign, row.Holder, row.Type, row.Kind = true, "", plain(k.Type), kindName(k)
+		}
+		r.Nodes = append(r.Nodes, row)
+		rows = append(rows, []string{n.Addr, cmp.Or(row.Error, row.Kind, row.Holder), ttlText(n)})
+	}
+	line := fmt.Sprintf("%s: %s", quoted(found.Resource), verdictText(v, found, kinds))
+	head := fmt.Sprintf("%s: %s\n\n", quoted(found.Resource), paintVerdict(place, v, verdictText(v, found, kinds)))
 	return view{page: head + table(rows), line: line, json: r}
 }
 
@@ -158,50 +181,42 @@ func paintVerdict(place screen, v verdict, text string) string {
 }
 
 // verdictText is the verdict in a sentence.
-func verdictText(v verdict, found redlock.Inspection) string {
-	n, keys, foreign, missing := len(found.Nodes), 0, 0, 0
-	for _, node := range found.Nodes {
+func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
+	nodes, keys, foreign, missing := count(len(found.Nodes), "node"), 0, 0, 0
+	for i, node := range found.Nodes {
 		switch {
 		case node.Err != nil:
 			missing++
-		case node.Foreign:
-			keys, foreign = keys+1, foreign+1
+		case isForeign(node, kindAt(kinds, i)):
+			foreign++
 		case node.Holder != "":
 			keys++
 		}
 	}
 	switch v {
 	case verdictHeld:
-		left := "for ever: somebody set its keys by hand"
+		left := "for ever: its keys have no TTL, so no client of this library has set them"
 		if found.TTL != redlock.NoExpiry {
 			left = "for " + found.TTL.Round(time.Millisecond).String() + " unless it is extended or released"
 		}
-		return fmt.Sprintf("held by %s on %d of %s, %s", found.Holder, found.Agree, count(n, "node"), left)
+		return fmt.Sprintf("held by %s on %d of %s, %s", found.Holder, found.Agree, nodes, left)
 	case verdictFree:
+		text := fmt.Sprintf("free on %d of %s", found.Agree, nodes)
 		if keys > 0 {
-			return fmt.Sprintf("free on %d of %s, with remains on %d", found.Agree, count(n, "node"), keys)
+			text += fmt.Sprintf(", with remains on %d", keys)
 		}
-		return fmt.Sprintf("free on %d of %s", found.Agree, count(n, "node"))
-	case verdictRemains:
 		if foreign > 0 {
-			return fmt.Sprintf("keys on %d of %s, %d of them no locks: these have to be removed", keys, count(n, "node"), foreign)
+			text += ", but there is " + foreignText(found, kinds)
 		}
-		return fmt.Sprintf("remains of failed attempts on %d of %s, or several clients are asking", keys, count(n, "node"))
+		return text
+	case verdictForeign:
+		return foreignText(found, kinds) + "; another program may be using it, and it keeps this lock from every client"
+	case verdictRemains:
+		return fmt.Sprintf("remains of failed attempts on %d of %s, or several clients are asking", keys, nodes)
 	case verdictUnclear:
-		return fmt.Sprintf("unclear: keys on %d of %s, and no answer of %d", keys, count(n, "node"), missing)
+		return fmt.Sprintf("unclear: keys on %d of %s, and no answer of %d", keys+foreign, nodes, missing)
 	default:
-		return fmt.Sprintf("unknown: no answer of %d of %s", missing, count(n, "node"))
-	}
-}
-
-func holderText(n redlock.InspectedNode) string {
-	switch {
-	case n.Err != nil:
-		return n.Err.Error()
-	case n.Foreign:
-		return "a key that is no lock"
-	default:
-		return n.Holder
+		return fmt.Sprintf("unknown: no answer of %d of %s", missing, nodes)
 	}
 }
 

@@ -46,13 +46,16 @@ func (s *tokenSource) text(p *process) (string, error) {
 	default:
 		file, err := os.Open(s.TokenFile)
 		if err != nil {
-			return "", usagef("%w", err)
+			return "", usagef("--token-file %s: %w", quoted(s.TokenFile), causeOf(err))
 		}
 		defer file.Close()
 		from = file
 	}
 	data, err := io.ReadAll(io.LimitReader(from, mostToken))
-	return string(data), err
+	if err != nil {
+		return "", usagef("--token-file %s: %w", quoted(s.TokenFile), causeOf(err))
+	}
+	return string(data), nil
 }
 
 // remove removes the file with the token, if it is in one of that name: a link, as /dev/stdin is, is not the command's to remove.
@@ -61,7 +64,7 @@ func (s *tokenSource) remove() error {
 		return nil
 	}
 	if err := os.Remove(s.TokenFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return fmt.Errorf("--token-file %s: it could not be removed: %w", quoted(s.TokenFile), causeOf(err))
 	}
 	return nil
 }
@@ -71,25 +74,27 @@ func (s *tokenSource) remove() error {
 type tokenSink struct {
 	stdout io.Writer
 	file   *os.File // beside the one that it is to replace; nil for standard output
-	path   string
+	path   string   // what is replaced
+	named  string   // the path as the user gave it, "" for standard output
 }
 
 func openTokenSink(p *process, path string) (*tokenSink, error) {
 	if path == "" || path == "-" {
 		return &tokenSink{stdout: p.stdout}, nil
 	}
+	named := path
 	// What is replaced is a file, and not the link that leads to it, and nothing like /dev/null or the pipe behind /dev/stdout.
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, usagef("--token-file: %s is no regular file", path)
+		return nil, usagef("--token-file %s: it is no regular file", quoted(named))
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
-		return nil, fmt.Errorf("--token-file: %w", err)
+		return nil, fmt.Errorf("--token-file %s: no file can be made there: %w", quoted(named), causeOf(err))
 	}
-	return &tokenSink{file: file, path: path}, nil
+	return &tokenSink{file: file, path: path, named: named}, nil
 }
 
 // write writes the token: whoever reads the file sees the old one or the new one, and never a part.
@@ -105,7 +110,7 @@ func (s *tokenSink) write(h handover) error {
 		err = os.Rename(s.file.Name(), s.path)
 	}
 	if err != nil {
-		return fmt.Errorf("the token could not be written: %w", err)
+		return fmt.Errorf("--token-file %s: the token could not be written: %w", quoted(s.named), causeOf(err))
 	}
 	s.file = nil
 	return nil

@@ -62,8 +62,8 @@ const (
 	redialMost   = time.Second
 	barredFirst  = time.Second
 	barredMost   = 30 * time.Second
-	steadyAfter  = time.Second // a connection that lived so long starts the delays anew
-	dialBurst    = 14          // with one more a second, and one overdrawn: at most 75 connects in any minute
+	steadyAfter  = 500 * time.Millisecond // a connection that lived so long starts the delays anew
+	dialBurst    = 14                     // with one more a second, and one overdrawn: at most 75 connects in any minute
 	dialInterval = time.Second
 )
 
@@ -75,6 +75,12 @@ type Life struct {
 	owesFence bool
 	// Wait is how long to wait before the next dial, for the action ToWait.
 	Wait time.Duration
+
+	// Returning says that the last connection was a steady one, that it was not ended from here, and that no attempt to
+	// replace it has failed yet: the node may be up again in a moment, as after an idle timeout.
+	Returning bool
+	// Ended is when that connection ended.
+	Ended time.Duration
 
 	delay, barredDelay time.Duration
 	since              time.Duration // when the state was entered
@@ -106,6 +112,7 @@ func (l Life) On(e LifeEvent, now time.Duration, jitter float64) (Life, LifeActi
 		l.owesFence = false
 		return l.enter(Paying, now), ToPay
 	case Paid:
+		l.Returning = false
 		return l.enter(Up, now), ToServe
 	case Broke:
 		if l.State != Up {
@@ -116,15 +123,31 @@ func (l Life) On(e LifeEvent, now time.Duration, jitter float64) (Life, LifeActi
 		return l, Stay
 	case DiedOwing, Died:
 		l.owesFence = l.owesFence || e == DiedOwing
-		if now-l.since >= steadyAfter {
-			l.delay = redialFirst
-		}
-		return l.backOff(now, jitter)
+		return l.buried(now, jitter)
 	case DialBarred:
+		l.Returning = false
 		return l.backOffBarred(now, jitter)
 	default: // DialFailed
+		l.Returning = false
 		return l.backOff(now, jitter)
 	}
+}
+
+// buried is the end of a connection that was up. After a steady one that was ended elsewhere the first dial begins at once:
+// an idle timeout of a server or of a proxy ends the connections to all nodes together, and each moment without them is one
+// without a quorum. It is only the first, the budget allows it or not, and a server that drops what it has let in gets the
+// delays (R26).
+func (l Life) buried(now time.Duration, jitter float64) (Life, LifeAction) {
+	if now-l.since < steadyAfter {
+		return l.backOff(now, jitter)
+	}
+	l.delay = redialFirst
+	if l.State != Up {
+		return l.backOff(now, jitter)
+	}
+	l, act := l.waitFor(0, now)
+	l.Returning, l.Ended = l.Wait == 0, now
+	return l, act
 }
 
 // Charge takes one more dial off the budget, for an attempt that may have taken two: a server without HELLO is asked again

@@ -105,7 +105,7 @@ func TestRedialStartsAnewAfterASteadyConnection(t *testing.T) {
 		l, _ = l.On(DiedOwing, lived, 0)
 		return l.Wait
 	}
-	assert.Equal(t, redialFirst, died(steadyAfter))
+	assert.Zero(t, died(steadyAfter), "the first dial begins at once")
 	assert.Equal(t, redialMost, died(steadyAfter-1))
 
 	// The same when it was shed in between: since says how long the connection lived.
@@ -114,6 +114,45 @@ func TestRedialStartsAnewAfterASteadyConnection(t *testing.T) {
 	l, _ = l.On(Broke, 2*time.Second, 0)
 	l, _ = l.On(DiedOwing, 2*time.Second, 0)
 	assert.Equal(t, redialFirst, l.Wait)
+}
+
+// The first dial after a steady connection begins at once, and it alone: a server that lets nothing in any more, or drops at
+// once what it has let in, gets the delays from then on (R26).
+func TestFirstRedialIsAtOnce_R26(t *testing.T) {
+	steady := func(from State) Life {
+		l := NewLife()
+		l.State = from
+		l, _ = l.On(DiedOwing, steadyAfter, 0.5)
+		return l
+	}
+	l := steady(Up)
+	assert.True(t, l.Returning)
+	assert.Equal(t, steadyAfter, l.Ended)
+	now := steadyAfter
+	l, _ = l.On(Waited, now, 0)
+	assert.True(t, l.Returning, "while the first attempt is under way")
+	for _, e := range []LifeEvent{DialFailed, DialBarred} {
+		failed, _ := l.On(e, now, 0)
+		assert.False(t, failed.Returning, "it has failed")
+		assert.GreaterOrEqual(t, failed.Wait, redialFirst)
+	}
+	l, _ = l.On(Dialed, now, 0)
+	l, _ = l.On(Fenced, now, 0)
+	l, _ = l.On(Paid, now, 0)
+	assert.False(t, l.Returning, "it has returned")
+	l, _ = l.On(Died, now, 0)
+	assert.Equal(t, redialFirst, l.Wait, "what is dropped at once")
+	assert.False(t, l.Returning)
+
+	shed := steady(Shed)
+	assert.InDelta(t, redialFirst, shed.Wait, float64(redialFirst)/10, "a silent node")
+	assert.False(t, shed.Returning)
+
+	l = NewLife()
+	l.State, l.credit = Up, -10
+	l, _ = l.On(Died, steadyAfter, 0)
+	assert.Greater(t, l.Wait, time.Second, "not even then beyond the budget")
+	assert.False(t, l.Returning)
 }
 
 // A server that was only stopped answers the handshake that is under way; so there must always be one (R26).

@@ -27,7 +27,9 @@ type Link struct {
 	mu      sync.Mutex // guards the following
 	ways    [2]way     // Up, Down
 	refused bool
+	lossy   bool          // see AbortsLose
 	held    chan struct{} // open while dials are held; nil when they are not
+	idle    time.Duration // after which connections are closed; 0: never
 	pairs   map[*pair]struct{}
 	dials   int
 }
@@ -122,6 +124,15 @@ func (l *Link) Break(late time.Duration) {
 	}
 }
 
+// IdleTimeout closes each connection that is opened from now on as soon as no byte
+// was sent over it for so long, in either direction, as proxies and servers do: both
+// ends are sent FIN. Zero ends it.
+func (l *Link) IdleTimeout(after time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idle = after
+}
+
 // HalfOpen makes every open connection one whose server vanished and whose
 // client was not told: the server's end is reset, the client's end sees nothing
 // at all and writes into the void.
@@ -136,6 +147,26 @@ func (l *Link) Refuse(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refused = on
+}
+
+// AbortsLose makes an end that is closed by an abort lose what it sent and what
+// has not arrived, as a kernel throws away what it has not sent, or not got
+// acknowledged. So it does with an end that is closed with bytes that it has not
+// read, which a kernel answers with RST too. What has arrived can still be read.
+// Without it every byte that was written arrives, which is the worse case for
+// what must not be executed late (R8), and hides what is lost (R28). It concerns
+// Network only: behind a Proxy are real sockets.
+func (l *Link) AbortsLose(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lossy = on
+}
+
+// abortsLose is asked by an end that is closed.
+func (l *Link) abortsLose() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lossy
 }
 
 // HoldDials makes dials wait until it is called with false or their context
@@ -209,11 +240,14 @@ func (l *Link) add() *pair {
 }
 
 func (l *Link) addLocked() *pair {
-	pr := &pair{link: l, ends: 2}
+	pr := &pair{link: l, ends: 2, idle: l.idle}
 	pr.up = newPipe(pr, Up, l.ways[0])
 	pr.down = newPipe(pr, Down, l.ways[1])
 	l.pairs[pr] = struct{}{}
 	l.dials++
+	if pr.idle > 0 {
+		pr.timer = time.AfterFunc(max(pure.Soon, pr.idle), pr.hangUp)
+	}
 	return pr
 }
 
@@ -287,6 +321,8 @@ func (l *Link) way(d Direction) way {
 type pair struct {
 	link     *Link
 	up, down *pipe
+	idle     time.Duration
+	timer    *time.Timer // until it was idle for too long; nil: it may be for ever
 
 	mu   sync.Mutex // guards the following
 	ends int
@@ -300,8 +336,24 @@ func (pr *pair) leave() {
 	last := pr.ends == 0
 	pr.mu.Unlock()
 	if last {
+		if pr.timer != nil {
+			pr.timer.Stop()
+		}
 		pr.link.remove(pr)
 	}
+}
+
+// touch is called for all that is sent.
+func (pr *pair) touch() {
+	if pr.timer != nil && pr.timer.Stop() {
+		pr.timer.Reset(max(pure.Soon, pr.idle))
+	}
+}
+
+// hangUp is FIN to both ends.
+func (pr *pair) hangUp() {
+	pr.up.hangUp()
+	pr.down.hangUp()
 }
 
 // reset is RST to both ends.

@@ -206,14 +206,17 @@ func (c *memConn) Write(b []byte) (int, error) {
 }
 
 // Close ends the connection: with FIN, or with RST after SetLinger(0). What was
-// written before still arrives either way.
+// written before still arrives either way, unless Link.AbortsLose says otherwise.
 func (c *memConn) Close() error {
 	if c.closing.Swap(true) {
 		return c.wrap("close", net.ErrClosed)
 	}
 	var end error = io.EOF
-	if c.abrupt.Load() {
+	if lossy := c.pair.link.abortsLose(); c.abrupt.Load() || lossy && c.in.unread() {
 		end = syscall.ECONNRESET
+		if lossy {
+			c.out.lose()
+		}
 	}
 	c.out.finish(end)
 	c.in.abandon()

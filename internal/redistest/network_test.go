@@ -103,6 +103,45 @@ func TestNetworkPauseHoldsBytesAndEnd(t *testing.T) {
 	})
 }
 
+// An abort throws away what has not arrived, where that is asked for; so does the
+// end of a connection with bytes that it has not read. A plain end loses nothing.
+func TestNetworkAbortsLose(t *testing.T) {
+	abort := func(c net.Conn) { _ = c.(interface{ Abort() error }).Abort() }
+	plain := func(c net.Conn) { _ = c.Close() }
+	for name, tt := range map[string]struct {
+		lossy, unread bool
+		end           func(net.Conn)
+		want          string
+		err           error
+	}{
+		"an abort":                            {true, false, abort, "arrived", syscall.ECONNRESET},
+		"an abort that loses nothing":         {false, false, abort, "arrivedlate", syscall.ECONNRESET},
+		"a plain end":                         {true, false, plain, "arrivedlate", io.EOF},
+		"an end with unread bytes":            {true, true, plain, "arrived", syscall.ECONNRESET},
+		"unread bytes, where nothing is lost": {false, true, plain, "arrivedlate", io.EOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := redistest.NewNetwork()
+				client, server := connect(t, n)
+				n.At("a").AbortsLose(tt.lossy)
+				send(t, client, "arrived")
+				if tt.unread {
+					send(t, server, "unread")
+				}
+				synctest.Wait()
+				n.At("a").Latency(time.Second, time.Second)
+				send(t, client, "late")
+				tt.end(client)
+				start := time.Now()
+				receive(t, server, tt.want)
+				require.ErrorIs(t, readError(server), tt.err)
+				require.Equal(t, time.Second, time.Since(start), "the end travels as bytes do")
+			})
+		})
+	}
+}
+
 func TestNetworkDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := redistest.NewNetwork()

@@ -163,6 +163,21 @@ func (p *pipe) abandon() {
 	p.cond.Broadcast()
 }
 
+// lose loses what is under way.
+func (p *pipe) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dropWire()
+	p.last = time.Time{} // nothing is left that the end could overtake
+}
+
+// unread reports that bytes have arrived and were not read.
+func (p *pipe) unread() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.inbox) > 0
+}
+
 // reset loses what is under way and tells both sides.
 func (p *pipe) reset() {
 	p.mu.Lock()
@@ -172,6 +187,18 @@ func (p *pipe) reset() {
 	if p.end == nil && !p.stuck {
 		p.end = syscall.ECONNRESET
 	}
+	p.cond.Broadcast()
+}
+
+// hangUp ends the direction as if its writer had closed it, without being asked.
+func (p *pipe) hangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken != nil || p.shut || p.void {
+		return
+	}
+	p.broken = syscall.EPIPE
+	p.launch(p.pair.link.way(p.dir), segment{end: io.EOF})
 	p.cond.Broadcast()
 }
 
@@ -267,6 +294,7 @@ func (p *pipe) send(w way, b []byte) {
 	if len(b) == 0 {
 		return
 	}
+	p.pair.touch()
 	data := append([]byte(nil), b...)
 	if w.drip <= 0 {
 		p.launch(w, segment{data: data})

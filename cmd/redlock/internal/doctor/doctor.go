@@ -108,45 +108,60 @@ func (r *Report) Has(level Level) bool {
 
 // A check looks for one kind of fault. Its name stays, since scripts know it.
 type check struct {
-	name string
-	find func(d *Deployment) []Finding
+	name  string
+	wants string // what holds where it finds nothing
+	find  func(d *Deployment) []Finding
+}
+
+// A Check is one of the checks, for people and programs.
+type Check struct {
+	Name  string `json:"check"`
+	Wants string `json:"wants"` // what holds where it finds nothing
+}
+
+// Checks lists all checks in their order.
+func Checks() (all []Check) {
+	for _, c := range checks {
+		all = append(all, Check{c.name, c.wants})
+	}
+	return all
 }
 
 // checks are all there are, in the order in which an operator would ask: who is there, are they the right ones, do they forget,
 // do they agree on time, may we, is it quick enough, and what else.
 var checks = []check{
-	{"size", (*Deployment).checkSize},
-	{"reachable", (*Deployment).checkReachable},
-	{"same-server", (*Deployment).checkSameServer},
-	{"placement", (*Deployment).checkPlacement},
-	{"role", (*Deployment).checkRole},
-	{"cluster", (*Deployment).checkCluster},
-	{"replicas", (*Deployment).checkReplicas},
-	{"sentinels", (*Deployment).checkSentinels},
-	{"eviction", (*Deployment).checkEviction},
-	{"persistence", (*Deployment).checkPersistence},
-	{"declared-durable", (*Deployment).checkDeclared},
-	{"disk", (*Deployment).checkDisk},
-	{"max-ttl", (*Deployment).checkMaxTTL},
-	{"seals", (*Deployment).checkSeals},
-	{"restarts", (*Deployment).checkRestarts},
-	{"clock-rate", (*Deployment).checkClockRate},
-	{"clock-offset", (*Deployment).checkClockOffset},
-	{"rights", (*Deployment).checkRights},
-	{"broad-rights", (*Deployment).checkBroadRights},
-	{"writes", (*Deployment).checkWrites},
-	{"memory", (*Deployment).checkMemory},
-	{"min-replicas", (*Deployment).checkMinReplicas},
-	{"round-trip", (*Deployment).checkRoundTrip},
-	{"slow-commands", (*Deployment).checkSlow},
-	{"clients", (*Deployment).checkClients},
-	{"idle-timeout", (*Deployment).checkIdleTimeout},
-	{"version", (*Deployment).checkVersion},
-	{"encryption", (*Deployment).checkEncryption},
-	{"password", (*Deployment).checkPassword},
-	{"other-keys", (*Deployment).checkOtherKeys},
-	{"flushes", (*Deployment).checkFlushes},
-	{"client", (*Deployment).checkClient},
+	{"size", "three masters or more, and an odd number of them", (*Deployment).checkSize},
+	{"reachable", "every master answers", (*Deployment).checkReachable},
+	{"same-server", "each server is named once", (*Deployment).checkSameServer},
+	{"placement", "each master has a machine of its own", (*Deployment).checkPlacement},
+	{"role", "no node is a replica or a sentinel", (*Deployment).checkRole},
+	{"cluster", "no node belongs to a cluster", (*Deployment).checkCluster},
+	{"replicas", "no replica copies a master", (*Deployment).checkReplicas},
+	{"sentinels", "no sentinel fails a master over", (*Deployment).checkSentinels},
+	{"eviction", "no master deletes keys when its memory is full", (*Deployment).checkEviction},
+	{"persistence", "no master forgets locks when it restarts, or clients keep it out with --max-ttl", (*Deployment).checkPersistence},
+	{"declared-durable", "what --durable names loses nothing in a crash", (*Deployment).checkDeclared},
+	{"disk", "masters can write to their disks", (*Deployment).checkDisk},
+	{"max-ttl", "the TTL is not above --max-ttl", (*Deployment).checkMaxTTL},
+	{"seals", "all clients have set the --max-ttl that is given", (*Deployment).checkSeals},
+	{"restarts", "no master is kept out because it has restarted", (*Deployment).checkRestarts},
+	{"clock-rate", "clocks run at one rate and do not step (--observe)", (*Deployment).checkClockRate},
+	{"clock-offset", "masters show our time of day", (*Deployment).checkClockOffset},
+	{"rights", "the user may do what locks need", (*Deployment).checkRights},
+	{"broad-rights", "the user may not do more than that", (*Deployment).checkBroadRights},
+	{"writes", "masters accept a SET", (*Deployment).checkWrites},
+	{"memory", "masters have room for locks", (*Deployment).checkMemory},
+	{"min-replicas", "masters write also without replicas", (*Deployment).checkMinReplicas},
+	{"round-trip", "round trips are short beside the TTL", (*Deployment).checkRoundTrip},
+	{"slow-commands", "no command and no fork has kept a master from answering", (*Deployment).checkSlow},
+	{"clients", "masters have room for connections", (*Deployment).checkClients},
+	{"idle-timeout", "masters leave idle connections open", (*Deployment).checkIdleTimeout},
+	{"version", "versions still get fixes, and products are tested ones", (*Deployment).checkVersion},
+	{"encryption", "masters on other machines are reached by TLS with a verified certificate", (*Deployment).checkEncryption},
+	{"password", "masters on other machines ask for a password", (*Deployment).checkPassword},
+	{"other-keys", "nothing but locks lives on the masters", (*Deployment).checkOtherKeys},
+	{"flushes", "the keys of no master were deleted all at once", (*Deployment).checkFlushes},
+	{"client", "clients of the library give each master its vote", (*Deployment).checkClient},
 }
 
 func (d *Deployment) quorum() int { return len(d.Nodes)/2 + 1 }

@@ -83,7 +83,8 @@ func clock(k int, c probe.Clock) func(d *Deployment) {
 
 func config(k int, name, value string) func(d *Deployment) {
 	return with(k, func(n *Node) {
-		n.User, n.Local = "default", true // whom nobody blames for what it may do
+		// At a socket of this machine the default user may do everything.
+		n.User, n.Local, n.Addr = "default", true, "unix:/run/"+n.Server.RunID
 		if n.Config == nil {
 			n.Config = probe.Lines{}
 		}
@@ -126,6 +127,13 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"same server twice, and the library says so", all(with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"] = "run", "run" }),
 			with(1, func(n *Node) { n.Refused = errors.New("same") })), []string{"unsafe same-server"}},
 		{"two masters on one machine", with(2, func(n *Node) { n.Addr = "10.9.9.9:" + n.Server.RunID }), []string{"warning placement"}},
+		{"masters on this machine", func(d *Deployment) {
+			for i, addr := range []string{"127.0.0.1:1", "localhost:2", "[::1]:3"} {
+				d.Nodes[i].Addr, d.Nodes[i].Local = addr, true
+			}
+		}, []string{"note placement"}},
+		{"one master on this machine", with(1, func(n *Node) { n.Addr, n.Local = "127.0.0.1:1", true }), nil},
+		{"masters at sockets of this machine", with(3, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true }), nil},
 		{"a replica", info(1, "role", "slave"), []string{"unsafe role"}},
 		{"a sentinel", with(1, func(n *Node) { n.Server.Mode = "sentinel" }), []string{"unsafe role"}},
 		{"a cluster node", info(1, "cluster_enabled", "1"), []string{"unsafe cluster"}},
@@ -311,4 +319,15 @@ func TestSize(t *testing.T) {
 	for bytes, want := range map[int64]string{0: "0.0 B", 1023: "1023.0 B", 1024: "1.0 KiB", 5 << 30: "5.0 GiB", 1 << 62: "4194304.0 TiB"} {
 		assert.Equal(t, want, size(bytes))
 	}
+}
+
+// The list of checks says of each what it wants.
+func TestChecks(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, c := range Checks() {
+		assert.False(t, seen[c.Name], c.Name)
+		seen[c.Name] = true
+		assert.NotEmpty(t, c.Wants, c.Name)
+	}
+	assert.Len(t, seen, len(checks))
 }

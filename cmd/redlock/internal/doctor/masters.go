@@ -66,12 +66,19 @@ func (d *Deployment) checkSameServer() []Finding {
 		Change: "name each server once, and as many servers as there are to be votes"})
 }
 
-// checkPlacement looks for masters that share a machine. What is all on this machine is somebody's trial and not worth it.
+// checkPlacement looks for masters that share a machine. Those on this machine
+// are usually a trial, so that they are only mentioned. Sockets in the file
+// system have no host.
 func (d *Deployment) checkPlacement() []Finding {
 	hosts := make(map[string][]string)
+	var here []Sight
 	for i := range d.Nodes {
 		host, port, err := net.SplitHostPort(d.Nodes[i].Addr)
-		if err == nil && !d.Nodes[i].Local {
+		switch {
+		case err != nil, strings.HasPrefix(d.Nodes[i].Addr, "unix:"):
+		case d.Nodes[i].Local: // by whatever name
+			here = append(here, Sight{d.Nodes[i].Addr, "is on this machine"})
+		default:
 			hosts[host] = append(hosts[host], port)
 		}
 	}
@@ -82,9 +89,14 @@ func (d *Deployment) checkPlacement() []Finding {
 		}
 	}
 	slices.SortFunc(shared, func(a, b Sight) int { return strings.Compare(a.Addr, b.Addr) })
-	return finding(Finding{Level: Warning, Seen: shared, Found: "masters share a machine",
-		Why:    "they fail together, and then count as one",
-		Change: "give each master a machine, a disk and a power supply of its own, in different racks or zones"})
+	if len(here) < 2 {
+		here = nil
+	}
+	const why, change = "what takes the machine down takes all of them: they fail together, and then count as one",
+		"give each master a machine, a disk and a power supply of its own, in different racks or zones"
+	return append(
+		finding(Finding{Level: Warning, Seen: shared, Found: "masters share a machine", Why: why, Change: change}),
+		finding(Finding{Level: Note, Seen: here, Found: "masters share this machine", Why: why, Change: change + "; for a trial it is fine"})...)
 }
 
 // isMaster reports that nothing says otherwise.

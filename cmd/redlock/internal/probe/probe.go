@@ -51,7 +51,11 @@ func (p *Probe) connect(ctx context.Context) error {
 		return nil
 	}
 	p.Close()
+	ctx, found := p.watchForPlaintext(ctx)
 	c, err := conn.Dial(ctx, conn.Config{Endpoint: p.endpoint, NetDial: p.dial, Limits: limits})
+	if plain := found(); plain != nil && err != nil {
+		return plain
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// hanging is the flag that names n masters that accept connections and never
+// answer.
+func hanging(t *testing.T, n int) string {
+	t.Helper()
+	var urls []string
+	for i := range n {
+		path := filepath.Join(t.TempDir(), "s"+string(rune('0'+i)))
+		listener, err := net.Listen("unix", path)
+		require.NoError(t, err)
+		t.Cleanup(func() { listener.Close() })
+		urls = append(urls, "unix://"+path)
+	}
+	return "--nodes=" + strings.Join(urls, ",")
+}
+
+// Without masters no command takes longer than its flags allow. The other bound
+// is an hour in each case, so that a busy machine does not fail the test.
+func TestFlagsBoundEveryCommandWithoutMasters_R26(t *testing.T) {
+	const refusing = "--nodes=unix:///nowhere/0,unix:///nowhere/1,unix:///nowhere/2"
+	token := handover{ttl: time.Hour, until: now().add(time.Hour)}
+	for i := range token.token {
+		token.token[i] = 'A'
+	}
+	token.boot, _ = bootID()
+	t.Setenv(tokenVariable, token.reveal())
+	silent := hanging(t, 3)
+	for _, test := range []struct {
+		args  string
+		nodes string
+	}{
+		{"run -n --timeout=1h r -- true", refusing},
+		{"run -w0 --timeout=1h r -- true", refusing},
+		{"run -w300ms --timeout=1h r -- true", refusing},
+		{"run -w0.3 --timeout=1h r -- true", silent},
+		{"run -w1h --timeout=300ms r -- true", refusing},
+		{"run -n --timeout=300ms r -- true", silent},
+		{"run --timeout=300ms r -- true", silent},
+		{"acquire -n --timeout=1h r", refusing},
+		{"acquire -w300ms --timeout=1h r", refusing},
+		{"acquire -w300ms --timeout=1h r", silent},
+		{"acquire --timeout=300ms r", silent},
+		{"extend --timeout=300ms r", refusing},
+		{"extend --timeout=300ms r", silent},
+		{"release --timeout=300ms r", refusing},
+		{"release --timeout=300ms r", silent},
+		{"release --force --yes --timeout=300ms r", silent},
+		{"status --timeout=300ms r", silent},
+		{"nodes --timeout=300ms --observe=0", silent},
+	} {
+		words := strings.Fields(test.args)
+		got := make(chan result, 1)
+		begun := time.Now()
+		go func() { got <- within(append([]string{words[0], test.nodes}, words[1:]...)...) }()
+		select {
+		case r := <-got:
+			assert.Equal(t, exitNoQuorum, r.code, "%s: %s", test.args, r.stderr)
+			assert.NotEmpty(t, r.stderr, test.args)
+			t.Logf("%s: %v", test.args, time.Since(begun).Round(time.Millisecond))
+		case <-time.After(patience):
+			require.FailNow(t, "it does not end", test.args)
+		}
+	}
+}

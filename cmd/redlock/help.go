@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// helpCommand explains a command.
+type helpCommand struct {
+	Topic string `arg:"" optional:"" name:"command" help:"Which; without it all are listed."`
+}
+
+// Help is what --help shows below the first line.
+func (*helpCommand) Help() string {
+	return `Examples:
+
+    redlock help run
+    redlock help
+`
+}
+
+// Run is the command.
+func (c *helpCommand) Run(p *process) error {
+	args := []string{"--help"}
+	if c.Topic != "" {
+		if !isCommand(p.parser.Model, c.Topic) {
+			return usagef("there is no command %s (see redlock --help)", quoted(c.Topic))
+		}
+		args = []string{c.Topic, "--help"}
+	}
+	// Package kong prints the text while it parses, and then misses the arguments.
+	if _, err := p.parser.Parse(args); err != nil && !p.explained {
+		return err
+	}
+	return nil
+}
+
+func isCommand(app *kong.Application, name string) bool {
+	for _, command := range commands(app) {
+		if command.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// versionCommand prints the version.
+type versionCommand struct{}
+
+// Help is what --help shows below the first line.
+func (*versionCommand) Help() string {
+	return `Examples:
+
+    redlock version
+`
+}
+
+// Run is the command.
+func (*versionCommand) Run(p *process) error { return write(p.stdout, version()+"\n") }
+
+// Package kong does not know that a command of another program stands behind
+// "--", so that its summary of redlock run misleads.
+
+// correctGrammar corrects what package kong says about the arguments of redlock run.
+func correctGrammar(text string) string {
+	return strings.Replace(text, "<command> ...", "-- <command> ...", 1)
+}
+
+// correctUsage corrects the first summary of redlock run in a text.
+func correctUsage(text string) string {
+	const grammar = "<resource> <command> ..."
+	return strings.Replace(text, grammar+" [flags]", "[flags] "+correctGrammar(grammar), 1)
+}
+
+// usage is how a command is typed.
+func usage(command *kong.Node) string { return correctUsage(command.Summary()) }
+
+// printHelp prints what --help shows, as wide as the terminal.
+func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
+	out := ctx.Stdout
+	if file, ok := out.(*os.File); ok && os.Getenv("COLUMNS") == "" {
+		// The text is corrected in memory. There package kong finds no terminal
+		// that it could measure.
+		if width := terminalWidth(file); width > 0 {
+			if err := os.Setenv("COLUMNS", strconv.Itoa(width)); err == nil {
+				defer os.Unsetenv("COLUMNS")
+			}
+		}
+	}
+	var text bytes.Buffer
+	ctx.Stdout = &text
+	defer func() { ctx.Stdout = out }()
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil {
+		return fmt.Errorf("help: %w", err)
+	}
+	_, err := io.WriteString(out, correctUsage(text.String()))
+	return err
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+)
+
+// reporting is the flag of commands that take, extend or release a lock.
+type reporting struct {
+	JSON bool `name:"json" help:"Print the outcome as JSON, also where there is no lock; the message on standard error and the exit code stay."`
+}
+
+// An outcome is what came of a command that takes, extends or releases a lock,
+// for programs. What does not apply is missing.
+type outcome struct {
+	At       time.Time `json:"at"`
+	Resource string    `json:"resource"`
+	// Outcome is "acquired", "extended", "released" or, of redlock run, "done";
+	// otherwise one of outcomeWords.
+	Outcome  string `json:"outcome"`
+	ExitCode int    `json:"exit_code"`
+	Error    string `json:"error,omitempty"`
+
+	// The lock that was acquired or extended. Where there is no file, the token
+	// is here; it is a secret (R27).
+	Token      string     `json:"token,omitempty"`
+	TokenFile  string     `json:"token_file,omitempty"`
+	ValidityMS *float64   `json:"validity_ms,omitempty"`
+	Until      *time.Time `json:"until,omitempty"` // by the clock of this machine
+
+	// The lock of another client.
+	Holder      string   `json:"holder,omitempty"` // its fingerprint
+	HolderTTLMS *float64 `json:"holder_ttl_ms,omitempty"`
+
+	// The run of a command.
+	CommandExitCode *int     `json:"command_exit_code,omitempty"` // as a shell has it
+	WaitedMS        *float64 `json:"waited_ms,omitempty"`         // until the lock was granted, or not
+	RanMS           *float64 `json:"ran_ms,omitempty"`            // the command
+}
+
+// outcomeWords are the outcomes of commands that did not do what they were
+// asked for, by exit code. Any other is "failed".
+var outcomeWords = map[int]string{
+	exitHeld: "held", exitNoQuorum: "no_quorum", exitLost: "lost", exitTooLong: "max_hold", exitNotExecutable: "not_executable",
+	exitNotFound: "not_found",
+}
+
+// outcomeWord is the outcome of a command that ended with an error.
+func outcomeWord(err error) string {
+	if interrupted := (*errInterrupted)(nil); errors.As(err, &interrupted) {
+		return "interrupted"
+	}
+	if word, ok := outcomeWords[exitCode(err)]; ok {
+		return word
+	}
+	return "failed"
+}
+
+// conclude enters what the error of a command means: success if there is none.
+// An outcome that is known already stays.
+func (o *outcome) conclude(err error, success string) {
+	o.At, o.ExitCode = time.Now(), exitCode(err)
+	switch {
+	case o.Outcome != "":
+	case err == nil:
+		o.Outcome = success
+	default:
+		o.Outcome = outcomeWord(err)
+	}
+	if own := (*exitError)(nil); err != nil && !(errors.As(err, &own) && own.err == nil) {
+		o.Error = plain(strings.TrimPrefix(err.Error(), "redlock: "))
+	}
+}
+
+// holder enters what is known of the lock of another client.
+func (o *outcome) holder(found *redlock.Inspection) {
+	if found != nil && found.Holder != "" {
+		o.Holder, o.HolderTTLMS = found.Holder, ttlNumber(found.TTL, true)
+	}
+}
+
+// report prints the outcome of a command that failed, if that is wanted, and
+// returns the command's error. A command line that makes no sense has no
+// outcome.
+func (r *reporting) report(p *process, o *outcome, err error) error {
+	if err == nil || !r.JSON || exitCode(err) == exitUsage || isClosedPipe(err) {
+		return err
+	}
+	o.conclude(err, "")
+	return errors.Join(err, printJSON(p.stdout, o, true))
+}
+
+// succeed prints the outcome of a command that did what it was asked for, if
+// that is wanted.
+func (r *reporting) succeed(p *process, o *outcome, word string) error {
+	if !r.JSON {
+		return nil
+	}
+	o.conclude(nil, word)
+	return printJSON(p.stdout, o, true)
+}
+
+// deliver hands a lock's token over: to the sink, or as a part of the outcome.
+func (r *reporting) deliver(p *process, sink *tokenSink, lock redlock.Lock, h handover, o *outcome, word string) error {
+	if o.TokenFile = sink.named; r.JSON && o.TokenFile == "" {
+		o.Token = h.reveal()
+	} else if err := sink.write(h); err != nil {
+		return err
+	}
+	until := lock.Until().UTC()
+	o.ValidityMS, o.Until = number(milliseconds(lock.Validity())), &until
+	return r.succeed(p, o, word)
+}
+
+// outcomeFile is where redlock run writes its outcome: standard output and
+// standard error are the command's own.
+type outcomeFile struct{ file *os.File }
+
+// openOutcome opens and empties the file before anything is locked, so that a
+// file that cannot be written to, and an old outcome, are no surprise later.
+func openOutcome(path string) (outcomeFile, error) {
+	if path == "" {
+		return outcomeFile{}, nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err == nil && filepath.Dir(filepath.Clean(path)) != "/dev" && !strings.HasPrefix(filepath.Clean(path), "/dev/fd/") {
+		if info, statErr := file.Stat(); statErr == nil && info.Mode().IsRegular() {
+			err = file.Truncate(0)
+		}
+	}
+	if err != nil {
+		return outcomeFile{}, usagef("--outcome %s: %w", quoted(path), causeOf(err))
+	}
+	return outcomeFile{file}, nil
+}
+
+// write writes the outcome as one line. It may be called without a file.
+func (f outcomeFile) write(o *outcome) error {
+	if f.file == nil {
+		return nil
+	}
+	line, err := json.Marshal(o)
+	if err == nil {
+		_, err = f.file.Write(append(line, '\n'))
+	}
+	if err = errors.Join(err, f.file.Close()); err != nil {
+		return fmt.Errorf("the outcome could not be written: %w", err)
+	}
+	return nil
+}
+
+// causeOf is the cause of a failure of package os without the path, which may
+// be another than the one that the user named.
+func causeOf(err error) error {
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		return failed.Err
+	}
+	if failed := (*os.LinkError)(nil); errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}

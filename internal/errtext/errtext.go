@@ -1,0 +1,79 @@
+// Package errtext gives errors their text inside of the text of another error: one
+// prefix for the whole, one line, and nothing twice.
+package errtext
+
+import (
+	"net"
+	"os"
+	"strings"
+)
+
+// prefixes are what the errors of this module begin with.
+var prefixes = []string{"redlock: ", "multiplex: ", "conn: ", "resp: server error: ", "resp: "}
+
+// Text returns an error's text without the prefix of its package. Of a network
+// error it is the reason alone: the text around it names the address.
+func Text(err error) string {
+	switch e := err.(type) {
+	case *net.OpError:
+		if e.Err != nil {
+			return Text(e.Err)
+		}
+	case *os.SyscallError:
+		return e.Err.Error()
+	}
+	text := err.Error()
+	for _, prefix := range prefixes {
+		if rest, ok := strings.CutPrefix(text, prefix); ok {
+			return rest
+		}
+	}
+	return text
+}
+
+// Join returns an error that is each of those that are not nil, with their texts
+// on one line, in their order. It is nil if there is none, and the error itself
+// if there is one.
+func Join(errs ...error) error {
+	var all joined
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return all
+}
+
+type joined []error
+
+// Error has the prefix of the first.
+func (all joined) Error() string {
+	text := all[0].Error()
+	for _, err := range all[1:] {
+		text += "; " + Text(err)
+	}
+	return text
+}
+
+// Unwrap has errors.Is and errors.As find each.
+func (all joined) Unwrap() []error { return all }
+
+// Wrap returns an error with a text of its own that is each of the errors given.
+func Wrap(text string, errs ...error) error { return &wrapped{text, errs} }
+
+type wrapped struct {
+	text string
+	errs []error
+}
+
+// Error returns the text.
+func (e *wrapped) Error() string { return e.text }
+
+// Unwrap has errors.Is and errors.As find each.
+func (e *wrapped) Unwrap() []error { return e.errs }

@@ -1,0 +1,43 @@
+package errtext
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestText(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{Port: 1}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	for want, err := range map[string]error{
+		"EOF":                io.EOF,
+		"lock is not held":   errors.New("redlock: lock is not held"),
+		"no answer":          errors.New("multiplex: no answer"),
+		"closed":             errors.New("conn: closed"),
+		"ERR no":             errors.New("resp: server error: ERR no"),
+		"bad byte":           errors.New("resp: bad byte"),
+		"connection refused": refused,
+	} {
+		assert.Equal(t, want, Text(err))
+	}
+}
+
+func TestJoin(t *testing.T) {
+	assert.NoError(t, Join(nil, nil))
+	assert.Equal(t, io.EOF, Join(nil, io.EOF))
+	err := Join(errors.New("redlock: lost"), nil, context.Canceled, errors.New("redlock: lock is not held"))
+	assert.Equal(t, "redlock: lost; context canceled; lock is not held", err.Error())
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestWrap(t *testing.T) {
+	err := Wrap("text", io.EOF, context.Canceled)
+	assert.Equal(t, "text", err.Error())
+	assert.ErrorIs(t, err, io.EOF)
+	assert.ErrorIs(t, err, context.Canceled)
+}

@@ -1,0 +1,44 @@
+package multiplex
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// losing makes aborted connections lose what is under way, as a kernel throws
+// away what it has not sent.
+func losing(c *cluster) {
+	for _, link := range c.links {
+		link.AbortsLose(true)
+	}
+}
+
+// Close ends connections so that what was written still arrives, though nobody
+// waits for the answers any more: the release of an attempt that was cancelled
+// just before is among it (R7, R28). An abort would throw it away.
+func TestCloseLosesNothingThatWasWritten_R28(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		for _, link := range c.links {
+			link.Latency(2*longTimeout, oneWay) // Close does not wait so long
+		}
+		ctx, cancel := context.WithCancel(background)
+		time.AfterFunc(10*ms, cancel)
+		_, err := c.claim(ctx, "k", "t", long)
+		require.Equal(t, context.Canceled, err)
+		require.LessOrEqual(t, took(func() { assert.NoError(t, c.group.Close(background)) }), longTimeout)
+		for _, n := range c.nodes {
+			require.Empty(t, n.Keys(), "the claim is still under way")
+		}
+		time.Sleep(3 * longTimeout)
+		c.closed()
+		for _, n := range c.nodes {
+			assert.Equal(t, 1, n.Calls("SET"))
+			assert.Equal(t, 1, n.Calls("EVALSHA"))
+		}
+		assert.Empty(t, c.keys())
+	}, losing)
+}

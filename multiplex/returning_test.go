@@ -1,0 +1,146 @@
+package multiplex
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// idleTimeout has all connections closed after they were idle for so long.
+func idleTimeout(after time.Duration) func(*cluster) {
+	return func(c *cluster) {
+		for _, link := range c.links {
+			link.IdleTimeout(after)
+		}
+	}
+}
+
+// An idle timeout of a server or a proxy closes the connections to all nodes at once. A call that comes then waits until they
+// are back, which takes some round trips (R26).
+func TestCallsSurviveAnIdleTimeout_R26(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, 3 * time.Second, 5 * time.Second} {
+		for _, later := range []time.Duration{0, ms, 3 * ms, 10 * ms} {
+			t.Run(fmt.Sprint(after, "+", later), func(t *testing.T) {
+				inBubble(t, 5, func(t *testing.T, c *cluster) {
+					c.mustClaim("before")
+					c.eventually(2*after, func() bool { return c.up() == 0 }, "closed")
+					time.Sleep(later)
+					spent := took(func() {
+						_, err := c.claim(background, "k", "t", long)
+						assert.NoError(t, err)
+					})
+					assert.Less(t, spent, 5*trip)
+				}, idleTimeout(after), withConfig(func(c *Config) { c.ProbeAfter = time.Hour }))
+			})
+		}
+	}
+}
+
+// A connection that was closed after it was idle for some time is probed earlier from then on, and not closed again (R26). So
+// are those with an idle timeout that is as long as the time between two probes.
+func TestProbesLearnFromIdleTimeouts_R26(t *testing.T) {
+	for _, after := range []time.Duration{400 * ms, time.Second, 3 * time.Second, 5 * time.Second} {
+		t.Run(after.String(), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				for range 15 {
+					time.Sleep(2*after + 10*ms)
+					key := fmt.Sprint("k", time.Now())
+					_, err := c.claim(background, key, "t", long)
+					assert.NoError(t, err)
+				}
+				for i := range c.nodes {
+					assert.Equal(t, 1, c.status(i).Deaths, "node %d", i)
+				}
+			}, idleTimeout(after))
+		})
+	}
+}
+
+// What was learned of an idle timeout is forgotten, slowly: an operator may have changed it.
+func TestProbesRecover_R26(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.eventually(4*time.Second, func() bool { return c.status(0).Deaths == 1 }, "closed once")
+		for _, link := range c.links {
+			link.IdleTimeout(0)
+		}
+		probes := func() int {
+			before := c.status(0).Counts.Probes
+			time.Sleep(time.Minute)
+			return int(c.status(0).Counts.Probes - before)
+		}
+		assert.InDelta(t, 60, probes(), 1)
+		time.Sleep(probeRecovery)
+		assert.InDelta(t, 30, probes(), 1)
+		time.Sleep(2 * probeRecovery)
+		assert.InDelta(t, 12, probes(), 1)
+	}, idleTimeout(3*time.Second))
+}
+
+// What a server that is started anew had not been asked for some time says nothing about idle timeouts.
+func TestRestartsAreNoIdleTimeouts(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		time.Sleep(2 * time.Second)
+		for _, n := range c.nodes {
+			n.Restart()
+		}
+		time.Sleep(time.Second)
+		c.waitUp(3)
+		before := c.status(0).Counts.Probes
+		time.Sleep(time.Minute)
+		assert.InDelta(t, 12, c.status(0).Counts.Probes-before, 1)
+	})
+}
+
+// Nodes that do not come back are not waited for longer than for a vote, and not at all once that is known (R26).
+func TestNodesThatDoNotReturn_R26(t *testing.T) {
+	absent := func(c *cluster) time.Duration {
+		return took(func() {
+			_, err := c.claim(background, "k", "t", long)
+			assert.Len(c.t, undecided(c.t, err), 3)
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			time.Sleep(time.Second)
+			for i, link := range c.links {
+				link.Refuse(true)
+				c.nodes[i].DropConns()
+			}
+			c.eventually(time.Second, func() bool { return c.up() == 0 }, "down")
+			assert.LessOrEqual(t, absent(c), trip+ms)
+			assert.Zero(t, absent(c))
+		})
+	})
+	t.Run("silent", func(t *testing.T) {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			time.Sleep(time.Second)
+			for i, link := range c.links {
+				link.HoldDials(true)
+				c.nodes[i].DropConns()
+			}
+			c.eventually(time.Second, func() bool { return c.up() == 0 }, "down")
+			assert.InDelta(t, longTimeout, absent(c), float64(ms))
+			time.Sleep(longShed)
+			assert.Zero(t, absent(c))
+			for _, link := range c.links {
+				link.HoldDials(false)
+			}
+		})
+	})
+	t.Run("one of three was down before", func(t *testing.T) {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			for i := range 2 {
+				c.links[i].Refuse(true)
+				c.nodes[i].DropConns()
+			}
+			time.Sleep(time.Second)
+			require.Equal(t, 1, c.up())
+			c.nodes[2].DropConns()
+			c.eventually(time.Second, func() bool { return c.up() == 0 }, "down")
+			assert.Zero(t, absent(c), "its return would make no quorum")
+		})
+	})
+}
