@@ -31,7 +31,7 @@ func TestAHoldGrantedAsCloseBeginsIsGivenBack_R7_R28(t *testing.T) {
 		}}})
 		m.delay(2, 30*ms)
 		_, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
-		require.Equal(t, ErrClosed, err)
+		require.ErrorIs(t, err, ErrClosed)
 		<-closed
 		time.Sleep(30 * ms)
 		require.Zero(t, m.keys())
@@ -58,7 +58,7 @@ func TestALockFoundTooLateAfterTheGrantIsReleased_R4_R7(t *testing.T) {
 				require.Len(t, m.holders("r", lock.token), 3)
 
 				late, err := c.granted(lock, &claim, time.Now().Add(-ms-spent))
-				require.Equal(t, ErrExpired, err)
+				require.ErrorIs(t, err, ErrExpired)
 				require.Zero(t, late)
 				time.Sleep(5 * ms)
 				require.Zero(t, m.keys())
