@@ -165,20 +165,6 @@ func TestALossTellsOfTheLastRenewalOnly_R13(t *testing.T) {
 	}
 }
 
-// The next caller that waits here sends its SET right behind the release of the hold, and not before it.
-func TestAHoldIsHandedOverWithOneAttempt_R11(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		h := mustHold(t, c, "r", HoldOptions{})
-		w := waits(t.Context(), c, "r")
-		before, start := m.nodes[0].Calls("SET"), time.Now()
-		require.NoError(t, h.Release(context.Background()))
-		require.Equal(t, 2*ms, w.got(t).Sub(start), "one round trip for both")
-		require.Equal(t, before+1, m.nodes[0].Calls("SET"))
-		require.NoError(t, w.lock.Release(t.Context()))
-	})
-}
-
 // The context ends while only the slowest node has not answered yet: what a quorum has said is the result.
 func TestInspectThatAQuorumAnsweredIsNotCancelled_R12(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
