@@ -15,7 +15,7 @@ NO_RACE = "NOT COVERED: the tests under the race detector, which needs a C compi
 NO_COMPARE = "NOT COVERED: bench/compare (redsync on the same masters), which needs Go $$(sed -n 's/^go //p' bench/compare/go.mod)"
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
 
-.PHONY: test server servers test-servers browser plain race portable compare contrib lint fuzz decoder sim model mutants histories faults soak peers bench quick load
+.PHONY: test server servers test-servers browser plain race portable compare contrib lint vet-all fuzz decoder sim model mutants histories faults soak peers bench quick load
 .NOTPARALLEL:
 
 ## test: set up, then all tests: plainly (allocations are counted there), under the race detector, and once more without the
@@ -81,6 +81,16 @@ lint:
 	$(GO) run $(STATICCHECK) ./...
 	@if $(HAS_COMPARE); then set -x; cd bench/compare && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...; fi
 	@if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
+
+# The systems of docs/systems.md, besides that of this machine, which lint vets. A cold cache compiles the standard library for
+# each of them.
+SYSTEMS ?= linux/386 linux/arm linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 windows/amd64 windows/arm64
+## vet-all: vet of all packages and their tests for each supported system, and of contrib's modules for one of each kind
+vet-all:
+	@set -e; for s in $(SYSTEMS); do (set -x; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...); done
+	@if $(HAS_CONTRIB); then set -e; for s in linux/386 darwin/arm64 windows/amd64; do for m in $(CONTRIB); do \
+		(set -x; cd $$m && CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...); \
+	done; done; else echo $(NO_CONTRIB); fi
 
 # Inputs that reach new code are made smaller before they are kept; without a bound that may take a minute for each.
 ## fuzz: each fuzz target of every package for FUZZTIME

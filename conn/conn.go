@@ -22,11 +22,13 @@ type Conn struct {
 
 	// Owned by the read side.
 	reader  *resp.Reader
+	begun   int64   // where in the stream the value begins that Next returned last
 	readErr error   // came together with bytes; reported by the following Fill
 	first   [8]byte // the first bytes received, for a guess at what the peer speaks
 	nfirst  int
 	early   earlyRead // when a Poller reads
 	ending  bool      // an event said that nothing more will come
+	arrived arrivals
 	// roundTrip is the least time from a write to the first reply to it, of the handshake and of each Exchange.
 	roundTrip time.Duration
 
@@ -70,6 +72,7 @@ func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Co
 		done:     make(chan struct{}),
 		buffers:  new(bytebufferpool.Pool),
 	}
+	_, c.arrived.plain = l.(*socket)
 	c.writer.Go(c.writeBacklog)
 	return c
 }
@@ -100,7 +103,7 @@ func (c *Conn) ServerError(v resp.Value) *resp.Error { return serverError(v, c.p
 // Unread reports whether the kernel holds bytes that Fill has not read. It never
 // waits, and is false where that cannot be known: for a net.Conn with no socket
 // below that we know of, and when the connection is broken.
-func (c *Conn) Unread() bool { return c.link.unread() }
+func (c *Conn) Unread() bool { return c.link.unread() > 0 }
 
 // Break aborts the connection because of cause, from any goroutine, without
 // waiting for the peer: what the kernel has not got acknowledged is thrown away,

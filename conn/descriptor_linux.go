@@ -146,9 +146,9 @@ func (d *descriptor) resume() {
 	}
 }
 
-func (d *descriptor) unread() bool {
+func (d *descriptor) unread() int {
 	if d.shutting.Load() || !d.use() {
-		return false
+		return 0
 	}
 	defer d.done()
 	return unreadNow(uintptr(d.fd))

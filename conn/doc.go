@@ -10,8 +10,9 @@
 //
 // # Who owns what
 //
-//	Send         one caller at a time; it never waits and does not keep its argument
+//	Send, Expect    one caller at a time; neither waits, and Send does not keep its argument
 //	Fill, Next   the owner of the read side, one goroutine; Fill is the only method that waits for the node
+//	Due, SetLimits  the same owner
 //	FillNow      the same owner, in place of Fill, when a Poller has the connection
 //	Exchange     Send, Fill and Next, while nothing else is in flight
 //	RoundTrip    the owner of the read side

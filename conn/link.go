@@ -16,8 +16,8 @@ type link interface {
 	// tryWrite writes what can be written without waiting: from nothing to all of p. It is called only while no Write
 	// is under way, and by one goroutine at a time.
 	tryWrite(p []byte) (n int, err error)
-	// unread is Conn.Unread.
-	unread() bool
+	// unread is how many bytes the kernel is known to hold that were not read. It never waits.
+	unread() int
 	// shut ends the link once, from any goroutine, and without waiting for the peer. It ends a Read and a Write that
 	// wait. With abort, the kernel's unsent bytes are thrown away where that is possible.
 	shut(abort bool) error
@@ -58,7 +58,12 @@ type stream struct {
 
 func (s *stream) tryWrite([]byte) (int, error) { return 0, nil }
 
-func (s *stream) unread() bool { return s.peek != nil && s.peek.unread() }
+func (s *stream) unread() int {
+	if s.peek == nil {
+		return 0
+	}
+	return s.peek.unread()
+}
 
 // shut closes what is below TLS: tls.Conn.Close would send an alert first, and
 // wait up to five seconds until the peer takes it.
@@ -110,7 +115,7 @@ type peeker struct {
 	mu    sync.Mutex // guards the following
 	raw   syscall.RawConn
 	look  func(fd uintptr)
-	found bool
+	found int
 }
 
 func newPeeker(bottom net.Conn) *peeker {
@@ -128,9 +133,12 @@ func newPeeker(bottom net.Conn) *peeker {
 	return p
 }
 
-func (p *peeker) unread() bool {
+func (p *peeker) unread() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.found = false
-	return p.raw.Control(p.look) == nil && p.found
+	p.found = 0
+	if p.raw.Control(p.look) != nil {
+		return 0
+	}
+	return p.found
 }

@@ -38,7 +38,7 @@ func (c *Conn) readEarly() bool {
 		return true
 	}
 	space := c.reader.Space()
-	n, err := c.polled.Load().readNow(space)
+	n, err := c.readNow(space)
 	c.early = earlyRead{n > 0 || err != nil, space, n, err}
 	return c.early.done
 }

@@ -15,6 +15,12 @@ func (*Poller) Wait() (events []Event, waited bool, err error) {
 	return nil, false, errors.ErrUnsupported
 }
 
+// Look fails at once, as Wait does.
+func (*Poller) Look() (events []Event, err error) { return nil, errors.ErrUnsupported }
+
+// Readable knows of no connection.
+func (*Poller) Readable(uint64) uint64 { return 0 }
+
 // Kick does nothing.
 func (*Poller) Kick() {}
 

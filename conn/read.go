@@ -22,6 +22,7 @@ func (c *Conn) Fill() error {
 	for range maxEmptyReads {
 		n, err := c.link.Read(space)
 		if n > 0 {
+			c.noteRead(n)
 			c.received(space[:n])
 			c.readErr = err // TLS reports the last bytes and the end in one call
 			return nil
@@ -46,6 +47,7 @@ func (c *Conn) received(p []byte) {
 // before the connection broke is still returned. Only the owner of the read side
 // may call it.
 func (c *Conn) Next() (v resp.Value, ok bool, err error) {
+	c.begun = c.reader.Offset()
 	v, ok, err = c.reader.Next()
 	if err != nil {
 		return resp.Value{}, false, c.parseFailed(err)

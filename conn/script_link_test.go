@@ -108,10 +108,13 @@ func (l *scriptLink) take(p []byte) (int, error) {
 	return n, nil
 }
 
-func (l *scriptLink) unread() bool {
+func (l *scriptLink) unread() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.closed && len(l.in) > 0
+	if l.closed {
+		return 0
+	}
+	return len(l.in)
 }
 
 func (l *scriptLink) shut(abort bool) error {

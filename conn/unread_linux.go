@@ -5,10 +5,14 @@ import (
 	"unsafe"
 )
 
-// unreadNow reports whether a read of the socket would return bytes. It asks for their number (FIONREAD, which package
-// syscall knows by its other name): syscall.Recvfrom with MSG_PEEK would allocate the peer's address each time.
-func unreadNow(fd uintptr) bool {
+// unreadNow returns how many bytes a read of the socket would find (FIONREAD, which package syscall knows by its other
+// name): syscall.Recvfrom with MSG_PEEK would allocate the peer's address each time. The call never waits, so the scheduler
+// need not know of it.
+func unreadNow(fd uintptr) int {
 	var n int32
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
-	return errno == 0 && n > 0
+	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, fd, syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
 }

@@ -4,9 +4,12 @@ package conn
 
 import "syscall"
 
-// unreadNow reports whether a read of the socket would return bytes.
-func unreadNow(fd uintptr) bool {
-	var b [1]byte
+// unreadNow returns how many bytes a read of the socket would find, at most 512.
+func unreadNow(fd uintptr) int {
+	var b [512]byte
 	n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-	return err == nil && n > 0
+	if err != nil {
+		return 0
+	}
+	return max(0, n)
 }

@@ -152,6 +152,7 @@ func (g *Group) place(r *round, command []byte) bool {
 		r.drop() // the hold that the ring would have
 		return false
 	}
+	g.log.claims = g.log.claims || !r.kind.Release
 	if r.form = g.formOf(r); r.form != nil {
 		g.log.push(r, nil)
 		g.log.buf = r.form.Append(g.log.buf, r.command, r.key)

@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,41 @@ func TestADebtThatFindsNoRoomIsTriedAgain_R8(t *testing.T) {
 	}, withConfig(func(config *Config) { config.ShedAfter = time.Minute }))
 }
 
+// A reply that cannot be the answer to a release ends the connection, and counts
+// for nothing: the release is owed, though it was the one at the cursor (R8, R16).
+// So it is with a release that was sent again behind its script, and has left the
+// lane when its reply is looked at.
+func TestAReleaseWhoseReplyIsNoAnswerIsOwed_R8(t *testing.T) {
+	for name, cured := range map[string]bool{"in the log": false, "in the lane": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				receipt := c.mustClaim("k")
+				time.Sleep(trip)
+				if cured {
+					c.flushScripts()
+				}
+				var answered atomic.Bool
+				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+					known := c.nodes[0].Calls("SCRIPT LOAD") > len(scripts())
+					if args[0] != "EVALSHA" || answered.Load() || cured && !known {
+						return nil, false
+					}
+					answered.Store(true)
+					return []byte("+what\r\n"), true
+				})
+				require.NoError(t, c.release(background, "k", "t", long, receipt))
+				time.Sleep(5 * trip)
+				require.True(t, answered.Load())
+				require.Equal(t, 1, c.status(0).Deaths)
+				require.EqualValues(t, 1, c.status(0).Counts.DebtsMade)
+				c.waitUp(3)
+				assert.Zero(t, c.debts())
+				assert.Empty(t, c.keys())
+			})
+		})
+	}
+}
+
 // A look at a seal that was asked for before all nodes of a new deployment were
 // connected proves nothing, though its answer comes after that: another client
 // may have sealed the node between the two (R23).
@@ -112,5 +148,31 @@ func TestWhatWasSeenBeforeAPartingDoesNotCount_R23(t *testing.T) {
 		c.waitUp(3)
 		time.Sleep(200 * ms) // not so long that node 0 is looked at again in any case
 		assert.Equal(t, []int{0, 1, 2}, c.quarantined())
+	})
+}
+
+// A round that is decided does not hide an older one that is not: the votes on
+// that are given up in their time (R6).
+func TestAYoungerRoundThatIsDecidedHidesNoOlder_R6(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		for _, n := range c.nodes {
+			n.Pause()
+		}
+		done := make(chan time.Duration)
+		go func() {
+			done <- took(func() {
+				_, err := c.claim(background, "older", "t", long)
+				assert.ErrorIs(t, err, ErrUndecided)
+			})
+		}()
+		time.Sleep(ms)
+		_, err := c.claim(background, "younger", "t", time.Second) // its votes have 5 ms
+		require.ErrorIs(t, err, ErrUndecided)
+		spent := <-done
+		assert.GreaterOrEqual(t, spent, longTimeout)
+		assert.LessOrEqual(t, spent, longTimeout+tickMost)
+		for _, n := range c.nodes {
+			n.Resume()
+		}
 	})
 }

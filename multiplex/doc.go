@@ -45,6 +45,7 @@
 //
 // Rounds that wait for answers (MaxPending), bytes that wait for the next flush (a megabyte) and for a socket (conn's
 // backlog), the age of an unanswered command (ShedAfter), entries of a lane, lookouts (65,536, and half of a lane), dials per
-// minute. A node that owes MaxDebts releases gets no new claims; a debt itself is never dropped before its key must have
+// minute, the elements and bytes of a reply (Config.Replies), the invalidations that a node may push, and what is read from
+// one node before the others have their turn (R32). A node that owes MaxDebts releases gets no new claims; a debt itself is never dropped before its key must have
 // expired (R26).
 package multiplex

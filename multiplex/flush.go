@@ -9,6 +9,10 @@ type outgoing struct {
 	conn *conn.Conn
 	lane []byte // before the batch
 	skip int    // bytes of the batch that were queued before the node joined
+	// commands is how many of the lane and of the batch go to the node.
+	commands int
+	node     int
+	idle     bool // nothing that it was asked is unanswered
 }
 
 const (
@@ -110,6 +114,9 @@ func (g *Group) flushBatch() bool {
 		g.mu.Unlock()
 		return false
 	}
+	// A batch of releases needs no look at the sockets: a reply that was not asked for grants no lock there, and if it is taken for
+	// the answer to a release, that release's own answer ends the connection.
+	look := g.log.claims || g.lanes
 	batch := g.log.swap()
 	g.lanes = false
 	out := g.outgoing[:0]
@@ -119,7 +126,13 @@ func (g *Group) flushBatch() bool {
 			if len(n.lane.awaited) == 0 && len(n.lane.queued) > 0 {
 				n.asked = g.now()
 			}
-			out = append(out, outgoing{n.conn, n.lane.handOut(n.sent.Load()), n.skip})
+			sent := n.sent.Load()
+			o := outgoing{
+				conn: n.conn, skip: n.skip, node: n.index, commands: int(g.log.head-sent) + len(n.lane.queued),
+				idle: look && g.live.Has(n.index) && n.answered.Load() == sent && len(n.lane.awaited) == 0,
+			}
+			o.lane = n.lane.handOut(sent)
+			out = append(out, o)
 			n.laneNext.Store(n.lane.front())
 			n.sent.Store(g.log.head)
 		}
@@ -127,6 +140,7 @@ func (g *Group) flushBatch() bool {
 	}
 	g.mu.Unlock()
 
+	g.expect(out)
 	for i, o := range out {
 		if len(o.lane) > 0 {
 			_ = o.conn.Send(o.lane)
@@ -142,6 +156,28 @@ func (g *Group) flushBatch() bool {
 	g.busy = g.crowded()
 	g.flushing = g.unwritten()
 	return g.flushing
+}
+
+// expect announces to each connection what is about to be sent. What lies in the socket of a node with nothing unanswered was
+// not asked for, unless it is a push, and must not become the answer to what is asked now (R16). One system call finds out
+// about all connections that are polled, the larger part of what this costs a lone caller.
+func (g *Group) expect(out []outgoing) {
+	var idle, polled uint64
+	for _, o := range out {
+		if o.idle {
+			idle |= 1 << uint(o.node)
+			if g.nodes[o.node].polled.Load() == o.conn {
+				polled |= 1 << uint(o.node)
+			}
+		}
+	}
+	look := idle
+	if polled != 0 {
+		look = idle&^polled | g.poller.events.Readable(polled)
+	}
+	for _, o := range out {
+		o.conn.Expect(o.commands, look>>uint(o.node)&1 != 0)
+	}
 }
 
 // trim frees the rounds that every attached node has passed. The caller holds the mutex.

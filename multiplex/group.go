@@ -41,6 +41,9 @@ type Config struct {
 	// from all plain TCP and unix sockets by themselves where that can be had (Linux); over TLS, and over what a NetDial
 	// returned, it is never so.
 	Portable bool
+	// Replies bound each reply and each push of a node that is up, whose connection one that exceeds them ends (R32). Every
+	// reply that a group asks for is far smaller. If zero, 64 elements, 4 levels, and 4 KiB for a line, a string and the whole.
+	Replies resp.Limits
 	// OnChange, if not nil, is told of each change of a node's state that is news; see Change. It is called under the group's
 	// mutex: it must not wait, nor call the group.
 	OnChange func(Change)
@@ -72,9 +75,17 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxDebts, 65536)
 	setDefault(&c.Drift, 0.01)
 	setDefault(&c.ProbeAfter, 5*time.Second)
+	setDefault(&c.Replies.Elements, mergeMost)
+	setDefault(&c.Replies.Depth, 4)
+	setDefault(&c.Replies.Line, replyMost)
+	setDefault(&c.Replies.Bulk, replyMost)
+	setDefault(&c.Replies.Size, replyMost)
 	c.MaxTTL = c.MaxTTL.Truncate(time.Millisecond)
 	return c
 }
+
+// replyMost bounds the bytes of a reply (R32).
+const replyMost = 4 << 10
 
 func setDefault[T int | float64 | time.Duration](field *T, value T) {
 	if *field == 0 {

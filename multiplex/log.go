@@ -17,8 +17,9 @@ import (
 // The group's mutex guards all of it, except that a node's reader looks up rounds between its answered and sent cursors
 // without the mutex: those slots belong to it until its answered cursor moves on.
 type broadcast struct {
-	buf   []byte // encoded commands that no flusher has taken yet
-	spare []byte // the buffer of the batch before, for the next swap
+	buf    []byte // encoded commands that no flusher has taken yet
+	claims bool   // not all of them are releases
+	spare  []byte // the buffer of the batch before, for the next swap
 
 	ring   atomic.Pointer[ring]
 	head   uint64 // position of the next round
@@ -103,7 +104,7 @@ func (l *broadcast) grow(old *ring) *ring {
 // swap hands the batch to the flusher and begins the next.
 func (l *broadcast) swap() []byte {
 	batch := l.buf
-	l.buf = l.spare[:0]
+	l.buf, l.claims = l.spare[:0], false
 	l.spare = nil
 	return batch
 }

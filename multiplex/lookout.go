@@ -177,6 +177,7 @@ func (l *Lookout) answered(n *node, turn int, v resp.Value) error {
 		l.free |= setOf(n.index)
 	default:
 		l.held |= setOf(n.index)
+		t.nodes[n.index].nothing = false
 		l.expires[n.index] = g.endOf(ttl)
 	}
 	return nil
@@ -248,7 +249,11 @@ func (n *node) askFor(l *Lookout) bool {
 		return false // the other half is for debts and cures
 	}
 	l.asks[n.index].ended = false
-	return n.inquire(&l.asks[n.index], cachingYes, l.question)
+	if !n.inquire(&l.asks[n.index], cachingYes, l.question) {
+		return false
+	}
+	n.group.tracker.nodes[n.index].allow()
+	return true
 }
 
 var (

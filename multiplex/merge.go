@@ -69,6 +69,7 @@ func (g *Group) placeMerged(parts []*round) {
 		}
 		return
 	}
+	g.log.claims = g.log.claims || !parts[0].kind.Release
 	merger := parts[0].kind.Merger
 	c := g.log.takeCarrier(g)
 	// The first was queued first, so the carrier is as old as the oldest of them.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
 )
 
 // A node is one server of the group, through all its connections. One goroutine owns it: it dials, fences, pays, reads,
@@ -67,11 +68,14 @@ type node struct {
 	// The following are owned by whoever reads: the node's goroutine, or from adopt to handBack the one with the poller's
 	// role. (previous is written under the mutex, since owe reads it.)
 	pos      uint64 // the round whose reply comes next; answered, or ahead of it
+	replies  uint64 // how many have come on this connection
 	sampled  bool   // the reply time of this batch was taken
 	guessed  bool   // replyTime is the handshake's: the first that is measured replaces it
 	refusal  refusal
 	votes    [mergeMost]Vote // on the parts of a carrier
 	previous previous
+
+	proofs [MaxNodes]*proof // that twins are other servers; owned by the node's goroutine
 
 	counters counters // see count.go for who owns what
 	told     telling  // guarded by the group's mutex
@@ -87,6 +91,10 @@ type previous struct {
 	since    time.Duration
 }
 
+// openingLimits bound what a node may send before it joins: the handshake, INFO and the scripts' digests among it (R32). A HELLO
+// names the server's modules, and INFO its replicas.
+var openingLimits = resp.Limits{Elements: 4096, Depth: 8, Size: 2 << 20}
+
 func newNode(g *Group, index int, config conn.Config) *node {
 	n := &node{
 		group: g, index: index, config: config,
@@ -101,6 +109,9 @@ func newNode(g *Group, index int, config conn.Config) *node {
 		g.quarantined |= setOf(index) // fresh processes obey it too (R23)
 	}
 	n.config.Admit = g.config.Allow.check
+	if n.config.Limits == (resp.Limits{}) {
+		n.config.Limits = openingLimits
+	}
 	return n
 }
 
@@ -186,12 +197,16 @@ func (n *node) dial() pure.LifeAction {
 	if err != nil {
 		return n.dialFailed(err)
 	}
+	if c.Server().Protocol == 2 {
+		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
+	}
+	apart := n.tellApart(c)
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	if twin := n.group.knows(c.Server().RunID, n); twin != nil && !n.group.config.Allow.SameServer {
+	if apart != nil {
 		_ = c.Close()
 		n.counters.dialFailures++
-		n.fault = &fault{err: &downError{sameServer(twin.addr)}, tried: n.dialed}
+		n.fault = &fault{err: &downError{apart}, tried: n.dialed}
 		return n.stepLocked(pure.DialFailed)
 	}
 	n.learnIdleness(n.server.RunID == c.Server().RunID)
@@ -202,9 +217,6 @@ func (n *node) dial() pure.LifeAction {
 		n.guessed = true
 	}
 	n.connects++
-	if n.server.Protocol == 2 {
-		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
-	}
 	return n.stepLocked(pure.Dialed)
 }
 
@@ -227,16 +239,6 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	return n.stepLocked(pure.DialFailed)
 }
 
-// knows returns another node of the group that is connected to this very server (R22), or nil. The caller holds the mutex.
-func (g *Group) knows(runID string, except *node) *node {
-	for _, n := range g.nodes {
-		if n != except && n.conn != nil && runID != "" && n.server.RunID == runID {
-			return n
-		}
-	}
-	return nil
-}
-
 // join lets the node into the log at its head, unless it owes too much. Debts that came since the last payment go first,
 // in the lane: waiting until there are none would keep a node out for as long as others release what it may hold. It
 // gets no command that was queued before, flushed or not: those rounds have its vote as failed.
@@ -250,11 +252,15 @@ func (n *node) join() (pure.LifeAction, bool) {
 	if n.ledger.Full() || n.ledger.Due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
 		return pure.Stay, false
 	}
+	if twin := n.twinOf(&n.server); twin != nil { // it has joined since the handshake: the next one tells them apart
+		return n.lostLocked(n.conn, sameServer(twin.addr)), true
+	}
 	act := n.stepLocked(pure.Paid)
 	if act != pure.ToServe {
 		return act, true
 	}
-	n.pos = g.log.head
+	n.pos, n.replies = g.log.head, 0
+	n.conn.SetLimits(g.config.Replies)
 	n.answered.Store(g.log.head)
 	n.sent.Store(g.log.head)
 	n.skip = len(g.log.buf)
@@ -375,6 +381,12 @@ func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
+	return n.lostLocked(c, cause)
+}
+
+// lostLocked is lost for a connection that may be open. The caller must hold the mutex.
+func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
+	_ = c.Close()
 	n.conn = nil
 	n.deaths++
 	n.countDeath(cause)

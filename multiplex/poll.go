@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,9 @@ type poller struct {
 	left     atomic.Int64  // when the role was last given up, on the group's clock
 
 	// The following are owned by whoever has the role.
-	fresh bool          // what is read now came only just
-	since time.Duration // since when somebody is about to read, for commands that were queued from then on
+	unfinished Set           // nodes that have sent more than was read in their last turn: no event tells of the rest
+	fresh      bool          // what is read now came only just
+	since      time.Duration // since when somebody is about to read, for commands that were queued from then on
 }
 
 // Who has the poller's role.
@@ -91,10 +93,12 @@ func (p *poller) take(who uint32) bool {
 	return true
 }
 
-// leave gives the role up, and sees to it that somebody polls for those who wait.
+// leave gives the role up, and sees to it that the role is taken for those who wait, and for what is unread. The look at what is
+// unfinished comes first: it belongs to the role.
 func (p *poller) leave() {
+	unfinished := p.unfinished != 0
 	p.giveUp()
-	if p.awaited() || p.stopped() {
+	if unfinished || p.awaited() || p.stopped() {
 		p.callServer()
 	}
 }
@@ -134,8 +138,15 @@ func (p *poller) pollFor(r *round) {
 	}
 }
 
-// wait waits for events. It returns none after a kick.
+// wait waits for events. It returns none after a kick, and does not wait while something is unfinished.
 func (p *poller) wait() []conn.Event {
+	if p.unfinished != 0 {
+		events, err := p.events.Look()
+		if err != nil {
+			return nil
+		}
+		return events
+	}
 	events, waited, err := p.events.Wait()
 	if err != nil {
 		return nil // the group was closed, and every round is decided
@@ -144,11 +155,14 @@ func (p *poller) wait() []conn.Event {
 	return events
 }
 
-// read reads and counts what has come.
+// read reads and counts what has come: one turn for each node that has sent something, and for those with something unfinished
+// after that.
 func (p *poller) read(events []conn.Event) {
-	if len(events) == 0 {
+	unfinished := p.unfinished
+	if len(events) == 0 && unfinished == 0 {
 		return
 	}
+	p.unfinished = 0
 	now := p.group.now()
 	for _, e := range events {
 		n := p.group.nodes[e.ID]
@@ -160,12 +174,26 @@ func (p *poller) read(events []conn.Event) {
 			c.ResumeWriting()
 		}
 		if e.Readable {
-			n.readNow(c, now)
+			p.turn(n, c, now)
+			unfinished &^= setOf(e.ID)
+		}
+	}
+	for ; unfinished != 0; unfinished &= unfinished - 1 {
+		n := p.group.nodes[bits.TrailingZeros16(uint16(unfinished))]
+		if c := n.polled.Load(); c != nil {
+			p.turn(n, c, now)
 		}
 	}
 	p.fresh = true // from now on nothing lies there for long
 	if int64(now) >= p.group.tickAt.Load() {
 		p.group.tick() // see Group.slack
+	}
+}
+
+// turn reads from one node, and notes whether something is left for its next turn.
+func (p *poller) turn(n *node, c *conn.Conn, now time.Duration) {
+	if n.readNow(c, now) {
+		p.unfinished |= setOf(n.index)
 	}
 }
 
@@ -190,7 +218,7 @@ func (p *poller) serve() {
 		p.since = p.group.now()
 		for !p.stopped() {
 			p.serveOnce()
-			if !p.awaited() {
+			if !p.awaited() && p.unfinished == 0 {
 				break
 			}
 		}

@@ -23,9 +23,14 @@ func (p *poller) adopt(n *node) bool {
 	return true
 }
 
-// readNow reads what a node has sent. The caller has the poller's role, and with it the node's read side.
-func (n *node) readNow(c *conn.Conn, now time.Duration) {
-	for more := true; more; {
+// readsPerTurn bounds what is read from one node before the others have their turn (R32): a read takes what the decoder has
+// room for, 8 KiB, and more only for the rest of a large value. That is more replies than a socket has in ordinary operation.
+const readsPerTurn = 4
+
+// readNow reads what a node has sent, up to a bound. more says that something may be left, of which no further event tells. The
+// caller must hold the poller's role, and with it the node's read side.
+func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
+	for range readsPerTurn {
 		var err error
 		if more, err = c.FillNow(); err == nil {
 			n.heard.Store(int64(now))
@@ -33,9 +38,13 @@ func (n *node) readNow(c *conn.Conn, now time.Duration) {
 		}
 		if err != nil {
 			n.handBack(c, err)
-			return
+			return false
+		}
+		if !more {
+			return false
 		}
 	}
+	return true
 }
 
 // handBack ends the polling of a connection that ended, and gives it back to the node's goroutine to be buried.

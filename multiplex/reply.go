@@ -23,26 +23,28 @@ func (n *node) drain(c *conn.Conn, now time.Duration) error {
 			n.answered.Store(n.pos)
 			return nil
 		}
-		if err := n.reply(v, now); err != nil {
+		if err := n.reply(c, v, now); err != nil {
 			return err
 		}
 	}
 }
 
 // reply gives a reply to the command that it answers: the lane's, if the lane comes before the round at the cursor, else
-// that round's. Attributes were not asked for on this connection (R16), and pushes only where keys are tracked (track.go).
-func (n *node) reply(v resp.Value, now time.Duration) error {
+// that round's. Attributes were not asked for on this connection (R16), and pushes only where keys are tracked (track.go). A
+// reply that came before its command was sent answers nothing (R16), even if the command was sent before the reply was read.
+func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if v.Type() == resp.Push {
 		return n.group.tracker.pushed(n, v)
 	}
 	if _, ok := v.Attributes(); ok {
 		return fmt.Errorf("%w: an attribute", ErrUnexpected)
 	}
+	if n.replies >= c.Due() {
+		return fmt.Errorf("%w: nothing was asked", ErrUnexpected)
+	}
+	n.replies++
 	if n.laneNext.Load() == n.pos {
 		return n.laneReply(v)
-	}
-	if n.pos >= n.sent.Load() {
-		return fmt.Errorf("%w: nothing was asked", ErrUnexpected)
 	}
 	r := n.group.log.ring.Load().at(n.pos)
 	if r.form != nil && v.IsError() && n.errorToNative(r, v) {

@@ -91,17 +91,24 @@ func (g *Group) awaitReturn(ctx context.Context, kind *Kind, ttl, since time.Dur
 // must not have told the node's life and its lane of the end yet.
 func (n *node) noteEnd(unanswered bool, cause error) {
 	n.idled = 0
-	if n.life.State != Up || unanswered || !errors.Is(cause, io.EOF) && !errors.Is(cause, syscall.ECONNRESET) {
+	if n.life.State != Up || unanswered || !endedByPeer(cause) {
 		return
 	}
 	idled := n.group.now() - time.Duration(n.heard.Load())
-	switch awaited := n.lane.awaited; {
-	case len(awaited) == 1 && awaited[0].purpose == probe:
-		idled += n.probeAfter() // from which the time counts that heard has
-	case len(awaited) > 0:
-		return
+	for _, entries := range [...][]laneEntry{n.lane.awaited, n.lane.queued} {
+		for _, e := range entries {
+			if e.purpose != probe {
+				return
+			}
+			idled += n.probeAfter() // the node counts as heard since the probe
+		}
 	}
 	n.idled = idled
+}
+
+// endedByPeer reports an end that the peer made, as it shows to a read, or to a probe that is written behind it.
+func endedByPeer(cause error) bool {
+	return errors.Is(cause, io.EOF) || errors.Is(cause, syscall.ECONNRESET) || errors.Is(cause, syscall.EPIPE)
 }
 
 // learnIdleness makes the node be probed earlier than after the time for which its last connection had been idle when the

@@ -60,7 +60,7 @@ func TestCostlyLagIsShed_R26(t *testing.T) {
 				node, link := k.nodes[2], k.network.At(k.nodes[2].Addr())
 				link.Latency(max(oneWay, c.away), max(oneWay, c.away))
 				k.mustClaim("first")
-				k.eventually(time.Second, func() bool { return k.status(2).ReplyTime > 0 }, "its reply time is known")
+				k.eventually(time.Second, func() bool { return k.status(2).ReplyTime >= 2*c.away }, "its reply time is known")
 				c.stall(node, link)
 				lag := k.load(callers, 60) // 120 ms
 				t.Logf("a lag of at most %d; %d debts", lag, k.status(2).Debts)

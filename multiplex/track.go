@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/resp"
@@ -31,6 +32,32 @@ type tracking struct {
 	asked bool // CLIENT TRACKING was queued
 	on    bool // it was answered by OK: pushes are in order from then on
 	never bool // tracking was refused, and will be again
+	// pushes is how many keys the node may name yet in invalidations (R32).
+	pushes int
+	// flushed is when the nulls that came, which stand for FLUSHALL, would be over at the rate that is allowed.
+	flushed time.Duration
+	// nothing says that since the last null no node's answer made a lookout expect a push from this connection.
+	nothing bool
+}
+
+const (
+	// pushesPerQuestion is how many invalidations one question allows. A server sends one, when the key changes, expires, or is
+	// forgotten for want of room in its table; the other is for a server that tells twice.
+	pushesPerQuestion = 2
+	// pushesMost bounds what was not used: a server tracks a million keys by default.
+	pushesMost = 1 << 20
+	// flushesPerSecond and as many at once are the nulls that a connection may bring: each FLUSHALL and FLUSHDB by any client, in
+	// any database of the server, brings one to every client that tracks.
+	flushesPerSecond = 1000
+)
+
+// allow notes one question, before the server can answer it. The caller must hold the tracker's mutex.
+func (s *tracking) allow() { s.pushes = min(s.pushes+pushesPerQuestion, pushesMost) }
+
+// flush notes a null at the given time, and reports whether there were too many. The caller must hold the tracker's mutex.
+func (s *tracking) flush(now time.Duration) (tooMany bool) {
+	s.flushed = max(s.flushed, now) + time.Second/flushesPerSecond
+	return s.flushed > now+time.Second
 }
 
 func (t *tracker) add(l *Lookout) bool {
@@ -141,22 +168,39 @@ func (t *tracker) each(f func(*Lookout)) {
 }
 
 // pushed takes a push: that keys changed, or all of them, where null stands for FLUSHALL. Any other push, and any on a
-// connection that has not answered OK to CLIENT TRACKING, ends it (R16). A key that nobody looks out for any more is fine.
+// connection that has not answered OK to CLIENT TRACKING, ends it (R16), as do more keys than questions can have caused, and
+// nulls without end (R32). A key that no lookout is kept for any more is fine.
 func (t *tracker) pushed(n *node, v resp.Value) error {
 	keys, ok := invalidated(v)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s := &t.nodes[n.index]
 	switch {
-	case !ok || !t.nodes[n.index].on:
+	case !ok || !s.on:
 		return fmt.Errorf("%w: a push", ErrUnexpected)
 	case keys.IsNull():
-		t.each(func(l *Lookout) { l.changed(n) })
-		return nil
+		return t.flushed(n)
+	}
+	if s.pushes -= keys.Len(); s.pushes < 0 {
+		return fmt.Errorf("%w: more invalidations than were asked for", ErrUnexpected)
 	}
 	for key := range keys.Elements() {
 		for l := t.lookouts[string(key.Bytes())]; l != nil; l = l.next {
 			l.changed(n)
 		}
+	}
+	return nil
+}
+
+// flushed takes the null that stands for FLUSHALL. The caller must hold the mutex.
+func (t *tracker) flushed(n *node) error {
+	s := &t.nodes[n.index]
+	if s.flush(n.group.now()) {
+		return fmt.Errorf("%w: more than %d flushes in a second", ErrUnexpected, flushesPerSecond)
+	}
+	if !s.nothing {
+		s.nothing = true
+		t.each(func(l *Lookout) { l.changed(n) })
 	}
 	return nil
 }

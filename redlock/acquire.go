@@ -27,6 +27,9 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 
 // attempt is TryAcquire, without anybody being told.
 func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	if c.refuses(ctx) {
+		return Lock{}, ErrClosed
+	}
 	start := time.Now() // before the first byte is queued (R4)
 	ttl, err := c.check(resource, ttl)
 	if err != nil {
@@ -77,7 +80,8 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a new token for each attempt (R3, R11).
 // It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded; after ErrClosed,
 // ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
-// attempt's; when the tries are used up, it is the last attempt's. As with TryAcquire, an error leaves no key behind.
+// attempt's; so it is when Config.MaxWait is over, with ErrMaxWait for its cause. When the tries are used up, the error is the
+// last attempt's. As with TryAcquire, an error leaves no key behind.
 //
 // A call that finds no quorum for half a second reports that as a warning, with
 // the cause for each node, to Config.Logger, or to slog.Default without one; one
@@ -94,8 +98,24 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // them asks the nodes; between clients, and towards TryAcquire, there is no order. Where others hold the lock, the nodes
 // tell the first when it is released (CLIENT TRACKING, over RESP3) and when it will expire, and it tries then; if it is told
 // nothing, within a second. Where the nodes cannot tell, and after the other errors, it tries again after a
-// random delay that doubles up to 200 ms. With Config.MaxTries or Config.Poll each caller does so by itself.
+// random delay that doubles up to 200 ms, unless Config.RetryDelayMin and RetryDelayMax say otherwise. With Config.MaxTries
+// or Config.Poll each caller does so by itself.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	within, cancel := withMaxWait(ctx, c.config.MaxWait)
+	defer cancel()
+	return c.acquireTold(within, resource, ttl)
+}
+
+// withMaxWait returns ctx with a limit to the wait for a lock; zero is none.
+func withMaxWait(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, limit, ErrMaxWait)
+}
+
+// acquireTold is Acquire without Config.MaxWait; the tracer is told.
+func (c *Client) acquireTold(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	start, tries := startIf(c.tracer.AcquireDone != nil), 0
 	lock, err := c.acquire(ctx, resource, ttl, &tries)
 	if c.tracer.AcquireDone != nil {
@@ -127,10 +147,16 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 			return Lock{}, err
 		}
 		last = err
-		if err := sleep(ctx, pure.RetryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64()), c.group.Done()); err != nil {
+		if err := sleep(ctx, c.retryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64()), c.over(ctx)); err != nil {
 			return Lock{}, c.failed(ctx, err, last)
 		}
 	}
+}
+
+// retryDelay is the time to wait after so many failed attempts (R11). random is
+// uniform in [0, 1).
+func (c *Client) retryDelay(failed int, usual time.Duration, random float64) time.Duration {
+	return pure.RetryDelay(failed, usual, c.config.RetryDelayMin, c.config.RetryDelayMax, random)
 }
 
 func (c *Client) triesAgain(err error) bool {

@@ -106,6 +106,80 @@ func TestMaxTriesBoundsTheAttempts(t *testing.T) { // R11
 	})
 }
 
+// A few tries outlast an ordinary holder, as those of other libraries do; who
+// wants them closer, or further apart, says so (R11).
+func TestRetryDelaysAreConfigurable_R11(t *testing.T) {
+	for name, c := range map[string]struct {
+		config      Config
+		least, most time.Duration // of two pauses
+	}{
+		"the default":          {Config{}, 100 * ms, 400 * ms},
+		"short":                {Config{RetryDelayMin: ms, RetryDelayMax: 2 * ms}, 2 * ms, 4 * ms},
+		"long":                 {Config{RetryDelayMin: 3 * time.Second}, 6 * time.Second, 6 * time.Second},
+		"no more than a bound": {Config{RetryDelayMax: 30 * ms}, 60 * ms, 60 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				for _, n := range m.nodes {
+					n.DB().Set("r", stranger, 0)
+				}
+				c.config.MaxTries = 3
+				client := m.client(t, c.config)
+				start := time.Now()
+				_, err := client.Acquire(t.Context(), "r", time.Second)
+				require.Equal(t, ErrHeld, err)
+				require.GreaterOrEqual(t, time.Since(start), c.least)
+				require.LessOrEqual(t, time.Since(start), c.most+10*ms, "and three attempts")
+			})
+		})
+	}
+}
+
+// MaxWait ends the wait for a lock, and not the work: its context goes on. The
+// error is the limit's, and what the last attempt came to (R11, R12).
+func TestMaxWaitBoundsTheWaitAlone_R11_R12(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		other := mustAcquire(t, m.client(t, Config{}), "r", time.Hour)
+		c := m.client(t, Config{MaxWait: 500 * ms})
+		work := func(ctx context.Context) error {
+			time.Sleep(10 * time.Second)
+			return ctx.Err()
+		}
+		requireLimit := func(limit time.Duration, last error, call func() error) {
+			t.Helper()
+			start := time.Now()
+			err := call()
+			require.Equal(t, limit, time.Since(start))
+			require.ErrorIs(t, err, ErrMaxWait)
+			require.ErrorIs(t, err, last)
+			require.ErrorContains(t, err, "MaxWait is over")
+			var cancelled *CancelledError
+			require.ErrorAs(t, err, &cancelled)
+		}
+		requireLimit(500*ms, ErrHeld, func() error { return c.Do(t.Context(), "r", time.Second, work) })
+		requireLimit(500*ms, ErrHeld, func() error {
+			_, err := c.Acquire(t.Context(), "r", time.Second)
+			return err
+		})
+		longer := HoldOptions{TTL: time.Second, MaxWait: 2 * time.Second}
+		requireLimit(2*time.Second, ErrHeld, func() error { return c.DoHold(t.Context(), "r", longer, work) })
+		short, cancel := context.WithTimeout(t.Context(), 100*ms)
+		defer cancel()
+		err := c.Do(short, "r", time.Second, work)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, ErrMaxWait, "the caller's own deadline came first")
+
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, c.Do(t.Context(), "r", time.Second, work), "the work takes what it takes")
+		for _, n := range m.nodes[:2] {
+			n.Refuse("-OOM command not allowed", "SET")
+		}
+		requireLimit(500*ms, ErrNoQuorum, func() error { return c.Do(t.Context(), "r", time.Second, work) })
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
 func TestFailFastEndsAtNoQuorumButNotAtHeld(t *testing.T) { // R11
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{FailFast: true})
@@ -350,6 +424,8 @@ func TestOverloaded(t *testing.T) {
 		nodes, err := c.nodes()
 		require.NoError(t, err)
 		closeNow(t, c)
+		c.refused = make(chan struct{}) // the client is used again, with a group that has less room
+		c.refusing.Store(false)
 		c.group, err = multiplex.New(multiplex.Config{
 			Nodes: nodes, MaxPending: 1, ShedAfter: time.Minute, VoteTimeout: 10 * time.Second, Cure: cure(),
 		})

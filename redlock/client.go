@@ -14,6 +14,7 @@ import (
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
 )
 
 // Config describes a deployment and how to use it. Nodes must be set; everything else works as zero.
@@ -33,8 +34,17 @@ type Config struct {
 	MinValidity time.Duration
 	// FailFast makes Acquire return ErrNoQuorum at once instead of trying again. If zero, it tries again (R11).
 	FailFast bool
-	// MaxTries bounds the attempts of one Acquire, which then polls, as with Poll. If zero, only its context does.
+	// MaxTries bounds the attempts of one Acquire, which then polls, as with Poll, at distances of 50 to 200 ms unless
+	// RetryDelayMin and RetryDelayMax say otherwise. If zero, only MaxWait and the context bound them.
 	MaxTries int
+	// MaxWait bounds how long Acquire, Hold and Do wait for a lock, beside their contexts, which for Do bounds the work too. The
+	// error is ErrMaxWait then, and what the last attempt came to. If zero, only the context bounds the wait.
+	MaxWait time.Duration
+	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire tries again where nodes do not tell it to: with
+	// MaxTries or Poll, without a quorum, or over RESP2. Twice the usual time to a quorum is the least in any case, within
+	// RetryDelayMax. If RetryDelayMin is zero, it is 50 ms with MaxTries; without, the delays begin at twice the usual time to
+	// a quorum and grow. If RetryDelayMax is zero, 200 ms, or RetryDelayMin if that is more (R11).
+	RetryDelayMin, RetryDelayMax time.Duration
 	// Poll has each caller of Acquire try again and again by itself, after random delays of up to 200 ms. If zero, they wait
 	// in turn and the nodes tell when a lock may be had.
 	Poll bool
@@ -57,7 +67,7 @@ type Config struct {
 	// ClientName is what CLIENT LIST shows. If zero, none is set.
 	ClientName string
 	// ReleaseOnClose has Close release the locks that Hold and Do hold, right when their contexts end: wait for the work under
-	// them before, or others have the lock while it comes to its end. If zero, they stay until their TTL ends, as a plain Lock
+	// them before, with Drain, or others have the lock while it comes to its end. If zero, they stay until their TTL ends, as a plain Lock
 	// does in any case (R28).
 	ReleaseOnClose bool
 	// Portable has a goroutine read from each node, as it is with TLS, with NetDial and on systems other than Linux. If
@@ -106,6 +116,9 @@ type Client struct {
 	trials     []trial // steps of the prelude that may fail
 	keeper     *keeper // looks after the holds
 	queues     queues  // of callers that wait
+
+	refusing atomic.Bool   // no new locks; changes once
+	refused  chan struct{} // closed then
 }
 
 // Open is New with the nodes' URLs and everything else as zero.
@@ -122,14 +135,16 @@ const (
 // tenth of that once a quorum is up. A node that cannot be reached is no error: it is tried again for as long as the
 // client lives, and the others serve. The error, which is ErrConfig, is about the configuration only; see Ready.
 func New(config Config) (*Client, error) {
-	c := &Client{config: config}
+	c := &Client{config: config, refused: make(chan struct{})}
 	nodes, err := c.nodes()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	c.config.setRetryDelays()
 	if c.config.DriftFactor == 0 {
 		c.config.DriftFactor = pure.DefaultDriftFactor
 	}
+	replyMost := 4<<10 + len(c.config.Prefix) // an invalidation names a key (R32)
 	group := multiplex.Config{
 		OnChange:    c.listen(),
 		Nodes:       nodes,
@@ -138,6 +153,7 @@ func New(config Config) (*Client, error) {
 		Drift:       c.config.DriftFactor,
 		Cure:        cure(),
 		Portable:    config.Portable,
+		Replies:     resp.Limits{Bulk: replyMost, Size: replyMost},
 	}
 	if err := c.trust(&group); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -150,6 +166,21 @@ func New(config Config) (*Client, error) {
 	c.startNews()
 	c.waitForFirst()
 	return c, nil
+}
+
+// triesApart is the least delay between the attempts that MaxTries counts. Tries
+// of other libraries are as far apart, and a few must outlast an ordinary holder.
+const triesApart = 50 * time.Millisecond
+
+// setRetryDelays gives the delays that are zero their values. A RetryDelayMin
+// of zero stays where delays are to grow.
+func (config *Config) setRetryDelays() {
+	if config.RetryDelayMax == 0 {
+		config.RetryDelayMax = max(pure.RetryMost, config.RetryDelayMin)
+	}
+	if config.RetryDelayMin == 0 && config.MaxTries > 0 {
+		config.RetryDelayMin = min(triesApart, config.RetryDelayMax)
+	}
 }
 
 func (c *Client) waitForFirst() {
@@ -176,8 +207,13 @@ func (c *Client) nodes() ([]conn.Config, error) {
 		return nil, errors.New("DriftFactor must be at least 0 and less than 1")
 	}
 	if config.NodeTimeout < 0 || config.MinValidity < 0 || config.DialTimeout < 0 || config.MaxTries < 0 ||
-		config.MaxTTL < 0 || config.ProbeAfter < 0 {
+		config.MaxTTL < 0 || config.ProbeAfter < 0 || config.MaxWait < 0 || config.RetryDelayMin < 0 ||
+		config.RetryDelayMax < 0 {
 		return nil, errors.New("a limit is negative")
+	}
+	if config.RetryDelayMax > 0 && config.RetryDelayMin > config.RetryDelayMax {
+		return nil, fmt.Errorf("RetryDelayMin is %v, more than RetryDelayMax, which is %v",
+			config.RetryDelayMin, config.RetryDelayMax)
 	}
 	prelude := c.explained(c.prelude())
 	seen := make(map[string]bool)
@@ -290,6 +326,7 @@ func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
 // the slowest node that is up, if that is more, but no more than a second; by twice as much with ReleaseOnClose; and by
 // another second where goroutines of this process are so starved that they do not come to undo their attempts.
 func (c *Client) Close(ctx context.Context) error {
+	c.refuse()
 	c.group.Refuse() // what is released now is for others
 	c.keeper.wind(ctx)
 	err := c.group.Close(ctx)

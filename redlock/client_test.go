@@ -56,6 +56,9 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"negative MinValidity":  {Config{Nodes: five, MinValidity: -1}, "negative"},
 		"negative DialTimeout":  {Config{Nodes: five, DialTimeout: -1}, "negative"},
 		"negative MaxTries":     {Config{Nodes: five, MaxTries: -1}, "negative"},
+		"negative MaxWait":      {Config{Nodes: five, MaxWait: -1}, "negative"},
+		"negative RetryDelay":   {Config{Nodes: five, RetryDelayMin: -1}, "negative"},
+		"crossed RetryDelays":   {Config{Nodes: five, RetryDelayMin: 2 * ms, RetryDelayMax: ms}, "RetryDelayMin is 2ms, more than RetryDelayMax, which is 1ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.NetDial = func(context.Context, string, string) (net.Conn, error) {

@@ -20,6 +20,10 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 // first (of a deadline, what ctx says of it), and fn must return then. The release does not depend on ctx; it is waited for up
 // to the vote timeout. fn never starts with less validity than Config.MinValidity.
 //
+// ctx bounds the wait for the lock too; HoldOptions.MaxWait and Config.MaxWait
+// bound that alone. FromContext finds the hold from fn's context. Contexts that
+// fn derives from it do not read the clocks: see Hold.Context.
+//
 // The error is Hold's, if fn was not called. Else it is fn's own, and why the hold had ended before fn returned (ErrLost,
 // ErrMaxHold, ErrClosed), and that of Lock.Release, joined as far as there are several, so that errors.Is finds each. nil means
 // that all of fn was done under the lock.
@@ -71,8 +75,17 @@ func (c runContext) Err() error {
 	return c.Context.Err()
 }
 
+// Done reads the clocks, as that of a holdContext.
+func (c runContext) Done() <-chan struct{} {
+	c.judge()
+	return c.Context.Done()
+}
+
 // Value is how package context comes to the cause.
 func (c runContext) Value(key any) any {
+	if c.hold.answers(key) {
+		return c.hold
+	}
 	c.judge()
 	return c.Context.Value(key)
 }

@@ -23,7 +23,11 @@ var (
 	ErrNotHeld = errors.New("redlock: lock is not held")
 	// ErrOverloaded means that nothing was sent, since too many commands wait for answers already (R26).
 	ErrOverloaded = errors.New("redlock: too many commands wait for answers")
-	// ErrClosed is a call after Close, or one that Close cut short.
+	// ErrMaxWait is the cause of the CancelledError that ends a wait for a lock when Config.MaxWait or HoldOptions.MaxWait is
+	// over. The context of the call goes on, though the error is also context.DeadlineExceeded, and what the last attempt came
+	// to: test for ErrMaxWait first.
+	ErrMaxWait = errors.New("redlock: MaxWait is over")
+	// ErrClosed is a call after Close, or one that Close cut short, or that asks for a new lock after Drain.
 	ErrClosed = errors.New("redlock: client is closed")
 )
 

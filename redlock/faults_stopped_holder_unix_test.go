@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,33 +33,7 @@ func TestFaultStoppedHolder_R9_R15(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
 	f.allUp(c, inTheEnd)
-	child := exec.Command(os.Args[0], "-test.run=^TestFaultStoppedHolder_R9_R15$", "-test.timeout=60s")
-	child.Env = append(os.Environ(), childNodes+"="+strings.Join(redistest.URLs(f.servers), " "))
-	in, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = child.Process.Kill()
-		_ = child.Wait()
-	})
-	lines := bufio.NewScanner(out)
-	told := func(want string) {
-		t.Helper()
-		if !lines.Scan() {
-			t.Fatalf("the child is gone: %v", lines.Err())
-		}
-		if lines.Text() != want {
-			t.Fatalf("the child says %q, not %q", lines.Text(), want)
-		}
-	}
+	child, in, told := f.startChild("TestFaultStoppedHolder_R9_R15")
 	told("held")
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -79,6 +55,111 @@ func TestFaultStoppedHolder_R9_R15(t *testing.T) {
 	}
 	if err := lock.Release(context.Background()); err != nil {
 		t.Errorf("the next holder's release: %v", err)
+	}
+}
+
+// startChild runs a test of this binary as another process, which gets the nodes'
+// URLs. told waits for the next line that the child prints.
+func (f *fleet) startChild(test string) (child *exec.Cmd, in io.Writer, told func(want string)) {
+	f.Helper()
+	child = exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=300s")
+	child.Env = append(os.Environ(), childNodes+"="+strings.Join(redistest.URLs(f.servers), " "))
+	in, err := child.StdinPipe()
+	if err != nil {
+		f.Fatal(err)
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	return child, in, func(want string) {
+		f.Helper()
+		if !lines.Scan() {
+			f.Fatalf("the child is gone: %v", lines.Err())
+		}
+		if lines.Text() != want {
+			f.Fatalf("the child says %q, not %q", lines.Text(), want)
+		}
+	}
+}
+
+// Work that asks its context over and over, in a process that is stopped past
+// the validity, finds Done closed at the first question after SIGCONT: when the
+// clock says that the validity is over, Done must not be open (R15).
+func TestFaultStoppedWorkAsksDone_R15(t *testing.T) {
+	if nodes := os.Getenv(childNodes); nodes != "" {
+		workAsChild(strings.Split(nodes, " "))
+		return
+	}
+	f := newFleet(t, 1, redistest.OverTCP)
+	child, _, told := f.startChild("TestFaultStoppedWorkAsksDone_R15")
+	for round := range stoppedRounds {
+		told(fmt.Sprint("works ", round))
+		if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		eventually(f, inTheEnd, func() error { return f.orphans(nil) }) // the key has expired
+		if err := child.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		told("done")
+	}
+}
+
+const stoppedRounds = 6
+
+// workAsChild is what the child of TestFaultStoppedWorkAsksDone_R15 does, by
+// turns with the contexts of a Hold and of Do.
+func workAsChild(nodes []string) {
+	runtime.GOMAXPROCS(1) // so that the work goes on before the goroutine that the timers wake
+	c, err := redlock.Open(nodes...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	work := func(round int, h *redlock.Hold, ctx context.Context) {
+		fmt.Println("works", round)
+		for {
+			over := time.Now().After(h.Until())
+			select {
+			case <-ctx.Done():
+				fmt.Println("done")
+				return
+			default:
+			}
+			if over {
+				fmt.Println("open; Err says", h.Err())
+				return
+			}
+		}
+	}
+	options := redlock.HoldOptions{TTL: time.Second, NoRenewal: true}
+	for round := range stoppedRounds {
+		key := fmt.Sprint("r", round)
+		if round%2 == 0 {
+			err = c.DoHold(context.Background(), key, options, func(ctx context.Context) error {
+				h, _ := redlock.FromContext(ctx)
+				work(round, h, ctx)
+				return nil
+			})
+		} else if h, holdErr := c.Hold(context.Background(), key, options); holdErr != nil {
+			fmt.Println(holdErr)
+		} else {
+			work(round, h, h.Context())
+			err = h.Release(context.Background())
+		}
+		if err != nil && !errors.Is(err, redlock.ErrLost) && !errors.Is(err, redlock.ErrNotHeld) &&
+			!errors.Is(err, redlock.ErrNoQuorum) {
+			fmt.Println(err)
+		}
 	}
 }
 

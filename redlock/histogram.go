@@ -13,9 +13,9 @@ const HistogramBuckets = 28
 // A Histogram is a set of times by their magnitude: bucket 0 has those below 1,024 ns, and each further one reaches twice as
 // far as the one before, so that a quantile is known to a factor of two at least. The last, from 68.7 s on, is open.
 type Histogram struct {
-	Counts [HistogramBuckets]uint64
+	Counts [HistogramBuckets]uint64 `json:"counts"`
 	// Sum is the sum of all times.
-	Sum time.Duration
+	Sum time.Duration `json:"sum_ns"`
 }
 
 // firstBits is the power of two, in nanoseconds, at which the first bucket ends.

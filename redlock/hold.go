@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,9 @@ type HoldOptions struct {
 	// TTL is how long the lock outlives a client that has crashed: the life of its keys, from the last renewal on. The shorter
 	// it is, the more often it is renewed: at a third of the validity. It must be set; ErrTTL says what it may not be.
 	TTL time.Duration
+	// MaxWait bounds how long Hold and DoHold wait for the lock, so that ctx can bound the work of DoHold: see Config.MaxWait.
+	// TryHold does not wait. If zero, Config.MaxWait.
+	MaxWait time.Duration
 	// MaxHold bounds how long the context lasts, from the grant on. If zero, nothing does.
 	MaxHold time.Duration
 	// MaxExtensions bounds how often the lock is renewed. If zero, nothing does.
@@ -45,9 +49,9 @@ func (o HoldOptions) check(c *Client) (HoldOptions, error) {
 	}
 	o.TTL = ttl
 	switch {
-	case o.MaxHold < 0 || o.MaxExtensions < 0 || o.MinHold < 0:
-		return o, fmt.Errorf("%w: MaxHold %v, MaxExtensions %d, MinHold %v: none may be negative",
-			ErrHoldOptions, o.MaxHold, o.MaxExtensions, o.MinHold)
+	case o.MaxWait < 0 || o.MaxHold < 0 || o.MaxExtensions < 0 || o.MinHold < 0:
+		return o, fmt.Errorf("%w: MaxWait %v, MaxHold %v, MaxExtensions %d, MinHold %v: none may be negative",
+			ErrHoldOptions, o.MaxWait, o.MaxHold, o.MaxExtensions, o.MinHold)
 	case o.MinHold > ttl:
 		return o, fmt.Errorf("%w: MinHold %v is longer than the TTL, %v", ErrHoldOptions, o.MinHold, ttl)
 	}
@@ -98,14 +102,20 @@ type Hold struct {
 	at    time.Duration // when the keeper looks at it, on the keeper's clock
 	place int           // in the schedule
 	gone  bool          // not to be put into the schedule any more
+	slot  int           // in keeper.held
 }
 
 // Hold locks a resource, waiting for it as Acquire does, and keeps it until Release. ctx bounds the waiting only; its values
 // are the hold's, but neither its cancellation nor its deadline: a deadline for waiting must not end the work. The errors are
 // those of Acquire, and ErrHoldOptions. The Hold is the caller's to release.
 func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
+	within, cancel := withMaxWait(ctx, cmp.Or(options.MaxWait, c.config.MaxWait))
+	defer cancel()
+	acquire := func(_ context.Context, resource string, ttl time.Duration) (Lock, error) {
+		return c.acquireTold(within, resource, ttl)
+	}
 	for {
-		h, slept, err := c.hold(ctx, resource, options, c.Acquire)
+		h, slept, err := c.hold(ctx, resource, options, acquire)
 		if !slept {
 			return h, named(resource, err)
 		}
@@ -157,7 +167,7 @@ func (c *Client) abandon(lock Lock) {
 
 func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOptions) *Hold {
 	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
-	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: begun, place: unplaced}
+	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: begun, place: unplaced, slot: unplaced}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.inner, h.context, h.cancel = inner, holdContext{inner, h}, cancel
 	h.renewal = pure.NewRenewal(validity, o.bound(), o.extensions())
@@ -169,8 +179,12 @@ func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOp
 // by the local clocks alone, because no renewal was granted in time (R13). context.Cause says which: ErrReleased, ErrMaxHold,
 // ErrClosed, or a *LostError, which is ErrLost. It has the values of the context that Hold was called with.
 //
-// Its Err, and context.Cause, read the clocks, so that they tell of a lost lock also where the process was stopped and no timer
-// has gone off yet (R15). The Err of contexts derived from it does not.
+// Its methods Done and Err, and context.Cause, read the clocks. So they tell of
+// a lost lock also when the process was stopped and goes on, before any timer
+// has fired (R15). A context that derives from it, and a channel that Done
+// returned before, follow when a timer fires: some time after the process goes
+// on, and on a busy machine not at once. Work that must not go on for that
+// long asks Err of this context, or Hold.Err, which FromContext finds.
 func (h *Hold) Context() context.Context { return h.context }
 
 // Err is nil while the lock is held, and then why it is not, as Context says. It reads the clocks (R15).
@@ -216,6 +230,7 @@ func (h *Hold) Release(ctx context.Context) error {
 	h.client.keeper.forget(h)
 	start := startIf(h.client.tracer.ReleaseDone != nil)
 	err := h.giveBack(ctx, &lock)
+	h.client.keeper.strike(h)
 	lock.releaseDone(ctx, start, err)
 	return named(lock.resource, err)
 }
@@ -306,8 +321,19 @@ func (c holdContext) Err() error {
 	return c.Context.Err()
 }
 
+// Done reads the clocks before it returns the channel: a select that asks it
+// anew, after the process was stopped, finds the channel closed though no timer
+// has fired yet. It is called where Err is.
+func (c holdContext) Done() <-chan struct{} {
+	c.hold.judge()
+	return c.Context.Done()
+}
+
 // Value is how package context comes to the cause, so that context.Cause too is put to the clocks.
 func (c holdContext) Value(key any) any {
+	if c.hold.answers(key) {
+		return c.hold
+	}
 	c.hold.judge()
 	return c.Context.Value(key)
 }

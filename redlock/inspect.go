@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -69,13 +70,13 @@ const (
 // which a node is given up that does not answer what it alone was asked, so that its answer is told to be late, and not it dead.
 const inspectTimeout = 900 * time.Millisecond
 
-// Inspect asks all nodes who holds a resource and for how long, with GET and PTTL, and changes nothing. It waits until each
+// Inspect asks all nodes who holds a resource and for how long, with GET in a script and PTTL, and changes nothing. It waits until each
 // node has answered or failed, at most until ctx ends; where ctx has no deadline, at most for Config.NodeTimeout, or else for
 // nine tenths of a second.
 //
 // The two questions to a node are two commands, so that a key which expires or changes hands between them shows the first
-// one's value with the second one's time. A value is fetched whole: one beyond a megabyte, which is no token, ends that
-// node's connection, as any reply of this size does (R18).
+// one's value with the second one's time. A value of more than 1,024 bytes, which is no token, is not fetched (R32): its
+// fingerprint is that of its SHA-1, which the node makes.
 //
 // The error is ErrNoQuorum with each silent node's cause when less than a quorum answered, CancelledError when ctx ended
 // before a quorum had, ErrClosed, or ErrResource. What is known of the nodes is returned all the same.
@@ -145,13 +146,23 @@ func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNod
 	key := c.config.Prefix + resource
 	answers := make([]InspectedNode, len(c.config.Nodes))
 	refusals := make([]error, len(answers))
-	questions := [][]byte{resp.AppendCommand(nil, "GET", key), resp.AppendCommand(nil, "PTTL", key)}
+	questions := [][]byte{
+		loadLook, // an inspection is rare, and the node may have lost its scripts
+		resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key),
+		resp.AppendCommand(nil, "PTTL", key),
+	}
 	errs := c.group.Query(ctx, questions, func(node, question int, v resp.Value) error {
 		if v.IsError() && !isWrongType(v) {
 			refusals[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)} // an answer, if no use (R24)
 			return nil
 		}
-		if question == 0 {
+		switch question {
+		case 0:
+			if lookScript.loaded(v) != nil {
+				return fmt.Errorf("%w: type %q to SCRIPT LOAD", multiplex.ErrUnexpected, v.Type())
+			}
+			return nil
+		case 1:
 			return answers[node].readValue(v)
 		}
 		return answers[node].readTTL(v)
@@ -164,12 +175,19 @@ func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNod
 	return answers, errs
 }
 
+var (
+	//go:embed look.lua
+	lookSource string
+	lookScript = newScript(lookSource)
+	loadLook   = resp.AppendCommand(nil, "SCRIPT", "LOAD", lookSource)
+)
+
 // isWrongType recognises what GET answers about a key that holds no string.
 func isWrongType(v resp.Value) bool {
 	return v.IsError() && bytes.HasPrefix(v.Bytes(), []byte("WRONGTYPE "))
 }
 
-// readValue takes the answer to GET. Of the value only its fingerprint is kept.
+// readValue takes the answer of look.lua. Of the value only its fingerprint is kept.
 func (n *InspectedNode) readValue(v resp.Value) error {
 	switch {
 	case isWrongType(v):
@@ -178,12 +196,12 @@ func (n *InspectedNode) readValue(v resp.Value) error {
 	case v.Type() == resp.BulkString:
 		n.Holder = fingerprint(v.Bytes())
 	default:
-		return fmt.Errorf("%w: type %q to GET", multiplex.ErrUnexpected, v.Type())
+		return fmt.Errorf("%w: type %q to the look at the key", multiplex.ErrUnexpected, v.Type())
 	}
 	return nil
 }
 
-// readTTL takes the answer to PTTL, after that to GET.
+// readTTL takes the answer to PTTL, after that of look.lua.
 func (n *InspectedNode) readTTL(v resp.Value) error {
 	ms, ok := v.Int64()
 	switch {

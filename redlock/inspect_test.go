@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -129,8 +130,8 @@ func TestInspectOfForeignKeys(t *testing.T) {
 		require.Equal(t, fingerprint([]byte("by hand")), found.Holder)
 		require.Len(t, found.Holder, 16)
 
-		m.nodes[0].Refuse("-WRONGTYPE Operation against a key holding the wrong kind of value", "GET")
-		m.nodes[1].Refuse("-NOPERM no permissions to run the 'get' command", "GET")
+		m.nodes[0].Refuse("-WRONGTYPE Operation against a key holding the wrong kind of value", "EVALSHA")
+		m.nodes[1].Refuse("-NOPERM no permissions to run the 'evalsha' command", "EVALSHA")
 		found, err := c.Inspect(context.Background(), "r")
 		require.NoError(t, err, "two of three answered")
 		require.Equal(t, StateUnclear, found.State)
@@ -224,9 +225,10 @@ func TestInspectIsCancelled_R12(t *testing.T) {
 // A reply that cannot answer ends that node's connection, and no other (R16).
 func TestInspectOfALiar_R16(t *testing.T) {
 	for name, replies := range map[string]map[string]string{
-		"a number for the key":  {"GET": ":1\r\n"},
-		"a list for the key":    {"GET": "*0\r\n"},
-		"a null array":          {"GET": "*-1\r\n"},
+		"a number for the key":  {"EVALSHA": ":1\r\n"},
+		"a list for the key":    {"EVALSHA": "*0\r\n"},
+		"a null array":          {"EVALSHA": "*-1\r\n"},
+		"another digest":        {"SCRIPT": "$1\r\nx\r\n"},
 		"a text for the time":   {"PTTL": "$1\r\n1\r\n"},
 		"a time of minus three": {"PTTL": ":-3\r\n"},
 		"a time beyond all":     {"PTTL": ":9223372036854775807\r\n"},
@@ -236,7 +238,7 @@ func TestInspectOfALiar_R16(t *testing.T) {
 				c := m.client(t, Config{})
 				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 					reply, odd := replies[args[0]]
-					return []byte(reply), odd && args[1] == "r"
+					return []byte(reply), odd && (slices.Contains(args, "r") || slices.Contains(args, lookSource))
 				})
 				found := inspect(t, c, "r")
 				require.ErrorIs(t, found.Nodes[0].Err, multiplex.ErrUnexpected)
@@ -315,4 +317,38 @@ func TestInspectOfRealServers_R27(t *testing.T) {
 	require.NoError(t, err, "a quorum answered")
 	require.Error(t, found.Nodes[4].Err, "the others do not wait for ever: it was shed, or the context ended")
 	require.Equal(t, lock.Token().Fingerprint(), found.Nodes[0].Holder)
+}
+
+// A value of any length under a lock's name is a lock that is held, to who tries, to who waits and to who looks; it is never
+// fetched, and no connection ends for it (R32).
+func TestLargeValueIsHeld_R32(t *testing.T) {
+	servers := redistest.Servers(t, 3)
+	for _, portable := range []bool{false, true} {
+		c := realClient(t, servers, portable)
+		for _, size := range []int{1024, 1025, 5_000, 3 << 20} {
+			for i := range servers {
+				_, err := servers[i].Do("SET", "r", strings.Repeat("x", size), "PX", "600000")
+				require.NoError(t, err)
+			}
+			_, err := c.TryAcquire(context.Background(), "r", 10*time.Second)
+			require.ErrorIs(t, err, ErrHeld)
+			short, cancel := context.WithTimeout(context.Background(), 200*ms)
+			_, err = c.Acquire(short, "r", time.Second) // it waits, so that keys are tracked
+			cancel()
+			require.Error(t, err)
+			_, err = servers[0].Do("SCRIPT", "FLUSH")
+			require.NoError(t, err)
+			found := inspect(t, c, "r")
+			require.Equal(t, StateHeld, found.State)
+			require.Equal(t, 3, found.Agree)
+			require.Len(t, found.Holder, 16)
+			require.Positive(t, found.TTL)
+			_, err = servers[0].Do("SET", "r", strings.Repeat("x", size-1)+"y", "PX", "600000")
+			require.NoError(t, err)
+			require.NotEqual(t, found.Holder, inspect(t, c, "r").Nodes[0].Holder, "another value of the same length")
+		}
+		for _, n := range c.Nodes() {
+			require.Nil(t, n.Counts.Deaths)
+		}
+	}
 }

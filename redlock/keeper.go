@@ -38,7 +38,12 @@ type keeper struct {
 	armed    time.Duration // when the goroutine looks next
 	started  bool
 	closing  bool
-	hurried  bool // Close has no time to wait for answers
+	held     []*Hold // those that are not released yet; Hold.slot says where
+	draining bool    // only what is acquired under a hold is taken into care
+	// drained is closed when Drain was called and no hold is left; hasDrained says so.
+	drained    chan struct{}
+	hasDrained bool
+	hurried    bool // Close has no time to wait for answers
 
 	// The following are owned by the goroutine.
 	timer    *time.Timer
@@ -75,6 +80,8 @@ func newKeeper(c *Client) *keeper {
 		ended:  make(chan struct{}),
 		wound:  make(chan struct{}),
 		armed:  pure.Never,
+
+		drained: make(chan struct{}),
 	}
 	for _, n := range c.group.Nodes() {
 		k.addrs = append(k.addrs, n.Addr)
@@ -82,15 +89,18 @@ func newKeeper(c *Client) *keeper {
 	return k
 }
 
-// keep takes a hold into care; false means that the client is being closed.
+// keep takes a hold into care; false means that the client is being closed, or drained.
 func (k *keeper) keep(h *Hold) bool {
 	now := k.clock()
 	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
+	outer := k.client.outer(h.inner)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.closing {
+	// An outer hold that is not released yet keeps Drain waiting, which then waits for this one too.
+	if k.closing || k.draining && (outer == nil || outer.slot == unplaced) {
 		return false
 	}
+	k.enlist(h)
 	if !k.started {
 		k.started = true
 		k.wg.Go(k.run)

@@ -31,8 +31,12 @@ func (l Lock) Token() Token { return l.token }
 // Until is when the validity ends, by the local clock.
 func (l Lock) Until() time.Time { return l.until }
 
-// Validity is how long the lock is still certain to be ours; zero or less means that it is not. It asks the monotonic
-// and the wall clock and believes the worse (R4, R15); it asks no node.
+// Validity returns what remains of the time for which the lock was last granted,
+// whether or not it has been released since: a Lock is a value, and does not
+// know of a release. Zero or less means that the lock is not certain to be ours
+// any more. Validity reads the monotonic and the wall clock, and returns the
+// smaller remainder (R4, R15); it asks no node. Hold.Validity does know of a
+// release.
 func (l Lock) Validity() time.Duration {
 	if l.client == nil {
 		return 0
@@ -44,19 +48,25 @@ func (l Lock) Validity() time.Duration {
 // lock counts only if a quorum granted it before the old validity ended.
 //
 // ErrExpired says that they came too late, ErrNotHeld that the lock is not ours any more (where its validity is over, no node is
-// asked), ErrNoQuorum that it cannot be known, also while nodes are quarantined that were when the key was set (R23); ErrTTL, ErrOverloaded, ErrClosed and CancelledError are as for TryAcquire. After
-// an error the old lock is valid for as long as it was, and is still to be released.
+// asked), ErrNoQuorum that it cannot be known, also while nodes are quarantined that were when the key was set (R23); ErrTTL,
+// ErrOverloaded, ErrClosed and CancelledError are as for TryAcquire.
+//
+// With an error, Extend returns the lock as it was. It is valid for as long as
+// it was before, and must still be released: the nodes may hold it.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if l.client == nil {
-		return Lock{}, ErrNotHeld
+		return l, ErrNotHeld
 	}
 	start := startIf(l.client.tracer.ExtendDone != nil)
 	longer, err := l.extend(ctx, ttl)
 	l.extendDone(ctx, longer, ttl, start, err)
-	return longer, named(l.resource, err)
+	if err != nil {
+		return l, named(l.resource, err)
+	}
+	return longer, nil
 }
 
-// extend is Extend, without anybody being told.
+// extend is Extend without its reports. With an error, it returns the zero Lock.
 func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	start := time.Now()
 	ttl, err := l.client.checkTTL(ttl)

@@ -140,20 +140,38 @@ func TestExtendChecksItsTTL(t *testing.T) {
 	})
 }
 
-// An extension that fails in any way returns no lock that somebody could go on with.
-func TestAFailedExtensionReturnsTheZeroLock(t *testing.T) {
+// An extension that fails returns the lock as it was: after
+//
+//	lock, err = lock.Extend(ctx, ttl)
+//
+// the lock can still be released, for the nodes may hold it (R9, R10).
+func TestAFailedExtensionReturnsTheLock_R9_R10(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := mustAcquire(t, c, "r", time.Second)
+		was := lock
+		lock, err := lock.Extend(context.Background(), -1)
+		require.ErrorIs(t, err, ErrTTL)
+		require.True(t, was == lock)
 		m.nodes[0].Refuse("-OOM command not allowed")
 		m.nodes[1].Refuse("-OOM command not allowed")
-		got, err := lock.Extend(context.Background(), time.Second)
+		lock, err = lock.Extend(context.Background(), time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
-		require.Equal(t, Lock{}, got)
+		require.True(t, was == lock)
+		cancelled, cancel := context.WithCancel(context.Background())
+		cancel()
+		lock, err = lock.Extend(cancelled, time.Second)
+		require.ErrorIs(t, err, context.Canceled)
+		require.True(t, was == lock)
+		m.nodes[0].Refuse("")
+		m.nodes[1].Refuse("")
+		require.NoError(t, lock.Release(context.Background()))
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
 		time.Sleep(time.Second)
-		got, err = lock.Extend(context.Background(), time.Second)
+		lock, err = lock.Extend(context.Background(), time.Second)
 		require.ErrorIs(t, err, ErrNotHeld)
-		require.Equal(t, Lock{}, got)
+		require.True(t, was == lock)
 	})
 }
 

@@ -109,6 +109,12 @@ func tokensSent(n *redistest.Node) []string {
 // teach registers what the scripts do; TestScripts compares them with a real server's.
 func teach(n *redistest.Node) {
 	n.Script(sealSource, writeSeal)
+	n.Script(lookSource, func(keys, _ []string, db *redistest.DB) any {
+		if value, ok := db.Get(keys[0]); ok {
+			return value
+		}
+		return nil
+	})
 	n.Script(releaseManySource, func(keys, args []string, db *redistest.DB) any {
 		results := make([]any, len(keys))
 		for i := range keys {

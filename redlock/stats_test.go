@@ -187,10 +187,10 @@ func TestStatusAsJSON_R27(t *testing.T) {
 		require.NoError(t, err)
 		var back []map[string]any
 		require.NoError(t, json.Unmarshal(text, &back))
-		require.NotContains(t, back[0], "Err")
-		require.Contains(t, back[2]["Err"], "refused")
-		require.EqualValues(t, 1, back[0]["Counts"].(map[string]any)["Dials"])
-		require.EqualValues(t, 2*ms, back[1]["ReplyTime"])
+		require.NotContains(t, back[0], "error")
+		require.Contains(t, back[2]["error"], "refused")
+		require.EqualValues(t, 1, back[0]["counts"].(map[string]any)["dials"])
+		require.EqualValues(t, 2000, back[1]["reply_time_us"])
 	})
 }
 

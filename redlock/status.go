@@ -1,13 +1,12 @@
 package redlock
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A NodeStatus is what is known of one node. It holds nothing secret, and is meant for JSON too (R27).
+// A NodeStatus is what is known of one node. It holds nothing secret, and has a JSON form too (R27; docs/output.md).
 type NodeStatus struct {
 	Addr             string        // without credentials
 	State            string        // "up", "down", "dialing", "fencing", "paying", "shed", "stopped"
@@ -44,40 +43,4 @@ func (c *Client) Nodes() []NodeStatus {
 		})
 	}
 	return all
-}
-
-// Errors have no fields to show, so that JSON would make {} of them: what is meant to be shown has their text instead.
-
-// MarshalJSON shows the error as text.
-func (s NodeStatus) MarshalJSON() ([]byte, error) {
-	type plain NodeStatus
-	return json.Marshal(struct {
-		plain
-		Err string `json:",omitempty"`
-	}{plain(s), textOf(s.Err)})
-}
-
-// MarshalJSON shows the error as text.
-func (c NodeChange) MarshalJSON() ([]byte, error) {
-	type plain NodeChange
-	return json.Marshal(struct {
-		plain
-		Err string `json:",omitempty"`
-	}{plain(c), textOf(c.Err)})
-}
-
-// MarshalJSON shows the error as text.
-func (n InspectedNode) MarshalJSON() ([]byte, error) {
-	type plain InspectedNode
-	return json.Marshal(struct {
-		plain
-		Err string `json:",omitempty"`
-	}{plain(n), textOf(n.Err)})
-}
-
-func textOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

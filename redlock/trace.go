@@ -74,13 +74,14 @@ type ReleaseInfo struct {
 	Err      error // as it is returned, but without the resource
 }
 
-// HoldInfo tells of a hold that was lost.
+// HoldInfo tells of a hold: of one that was lost, or, from Client.Held, of one
+// that is not released yet.
 type HoldInfo struct {
 	Resource string
 	Since    time.Time // when the attempt that was granted began
 	Until    time.Time // when its validity ends by the local clock, or when it was lost before that
-	Err      error     // why: a *LostError
-	// Dropped are news before this one that were not told.
+	Err      error     // why it ended: a *LostError; from Client.Held also another one, or nil
+	// Dropped are news before this one that were not told. Zero from Client.Held.
 	Dropped uint64
 }
 

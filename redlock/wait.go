@@ -174,7 +174,7 @@ func (c *Client) pause(q *queue, random float64) time.Duration {
 	if usual == 0 {
 		usual = q.spent // this client has got no lock yet
 	}
-	return pure.RetryDelay(max(1, q.fails), usual, random)
+	return c.retryDelay(max(1, q.fails), usual, random)
 }
 
 func fallback() time.Duration {
@@ -212,7 +212,7 @@ func (c *Client) doze(ctx context.Context, w *waiter, d time.Duration, signal <-
 		return signalled, nil
 	case <-ctx.Done():
 		return timeUp, ctx.Err()
-	case <-c.group.Done():
+	case <-c.over(ctx):
 		return timeUp, ErrClosed
 	}
 }

@@ -18,6 +18,7 @@ const (
 	extendManySHA1  = "43315fd960854b4e99b4ce522958c9b4fb721ee7"
 	healSHA1        = "f1a6e90619890c347de5667e628820d233e34537"
 	shortenSHA1     = "32e880fef270abd4570bf5a878111831a8c40fb4"
+	lookSHA1        = "b5cb84ed9fedebf9eec13904a590aab8616f7fcc"
 	sealSHA1        = "50cf24afaff890fde2084af2f71f3d9d4c82be5b"
 )
 
@@ -38,6 +39,7 @@ func teach(n *redistest.Node) {
 	n.ScriptSHA1(healSHA1, heal)
 	n.ScriptSHA1(shortenSHA1, shorten)
 	n.ScriptSHA1(sealSHA1, seal)
+	n.ScriptSHA1(lookSHA1, look)
 }
 
 // extend lengthens, and never shortens (R10).
@@ -75,6 +77,18 @@ func shorten(keys, args []string, db *redistest.DB) any {
 		db.Expire(keys[0], want)
 	}
 	return 1
+}
+
+// look gives a long value by its digest.
+func look(keys, _ []string, db *redistest.DB) any {
+	value, there := db.Get(keys[0])
+	switch {
+	case !there:
+		return nil
+	case len(value) > 1024:
+		return redistest.SHA1(value)
+	}
+	return value
 }
 
 // seal never lowers what a seal says of one process (R23).

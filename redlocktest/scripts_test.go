@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redmux/redmux/internal/redistest"
@@ -18,6 +19,7 @@ func TestEveryScriptIsKnown(t *testing.T) {
 	known := map[string]string{
 		"release.lua": releaseSHA1, "release_many.lua": releaseManySHA1, "extend.lua": extendSHA1,
 		"extend_many.lua": extendManySHA1, "heal.lua": healSHA1, "shorten.lua": shortenSHA1, "seal.lua": sealSHA1,
+		"look.lua": lookSHA1,
 	}
 	files, err := filepath.Glob("../redlock/*.lua")
 	require.NoError(t, err)
@@ -76,7 +78,7 @@ func randomCommand(t *testing.T, r *rand.Rand) []string {
 	one := func(name string, args ...string) []string {
 		return append([]string{"EVAL", source(t, name), "1", key()}, args...)
 	}
-	switch r.IntN(9) {
+	switch r.IntN(10) {
 	case 0:
 		return []string{"SET", key(), token(), "NX", "PX", ttl()}
 	case 1:
@@ -91,6 +93,11 @@ func randomCommand(t *testing.T, r *rand.Rand) []string {
 		return one("shorten.lua", token(), ttl())
 	case 6:
 		return []string{"EVAL", source(t, "release_many.lua"), "2", "a", "b", token(), token()}
+	case 8:
+		if r.IntN(2) == 0 {
+			return []string{"SET", key(), strings.Repeat("long", 300), "PX", ttl()}
+		}
+		return one("look.lua")
 	case 7:
 		return []string{"EVAL", source(t, "extend_many.lua"), "2", "a", "b", token(), ttl(), token(), ttl()}
 	default:

@@ -111,8 +111,8 @@ type frame struct {
 
 // NewReader returns a Reader that accepts what is within the limits.
 func NewReader(limits Limits) *Reader {
-	r := &Reader{limits: limits.withDefaults()}
-	r.oneLine = min(r.limits.Line, r.limits.Size-len("_\r\n"))
+	r := new(Reader)
+	r.SetLimits(limits)
 	r.buf = make([]byte, smallBuffer)
 	r.stack = make([]frame, 1, 1+min(r.limits.Depth, 32))
 	r.begin()
@@ -190,6 +190,17 @@ func (r *Reader) Fill(src io.Reader) (int, error) {
 // Buffered returns how many bytes were received and not yet returned as values;
 // 0 after an error.
 func (r *Reader) Buffered() int { return r.fill - r.next }
+
+// Offset returns how many bytes of the stream stand before the value that Next
+// returns next.
+func (r *Reader) Offset() int64 { return r.base + int64(r.next) }
+
+// SetLimits changes what is accepted from the following value on. It must not be
+// called while a part of a value is buffered.
+func (r *Reader) SetLimits(limits Limits) {
+	r.limits = limits.withDefaults()
+	r.oneLine = min(r.limits.Line, r.limits.Size-len("_\r\n"))
+}
 
 // Reset forgets everything received, and the error, for another stream.
 func (r *Reader) Reset() {

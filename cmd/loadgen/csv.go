@@ -7,12 +7,12 @@ import (
 )
 
 // writeCSV prints one row for each run under a row of names. Scripts read them:
-// columns are added behind the last, never renamed. Latencies are in
-// microseconds, those without "release" in their name of acquisitions.
+// columns are added behind the last, never renamed. Names are those of the JSON
+// result, joined with "_" where that nests (docs/output.md).
 func (r result) writeCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	header := []string{"impl", "backend", "n", "clients", "loop", "rate", "duration_s", "pairs"}
-	out.Write(append(header, metricNames()...))
+	out.Write(append(header, columnNames()...))
 	for _, run := range r.Runs {
 		row := []string{run.Impl, run.Backend, strconv.Itoa(run.N), strconv.Itoa(run.Clients), run.Loop, plain(run.Rate), plain(run.DurationS), strconv.FormatInt(run.Pairs, 10)}
 		for _, m := range runMetrics {

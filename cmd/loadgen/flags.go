@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/alecthomas/kong"
 
@@ -19,7 +20,7 @@ import (
 // machine can read command lines.
 type flags struct {
 	// Where: nodes that run already, servers to start, or in-process ones.
-	Nodes    []string `env:"REDLOCK_NODES" sep:"," placeholder:"URL" help:"Masters to use. Without it servers are started."`
+	Nodes    []string `sep:"," placeholder:"URL" help:"Masters to use; \"env\" takes those that $REDLOCK_NODES names. Without it servers are started: the variable alone loads nothing, since in an operator's shell it names masters in use."`
 	Spawn    *int     `placeholder:"N" help:"How many servers to start (default 5)."`
 	Server   string   `placeholder:"PATH" help:"The server to start (default: redis-server or valkey-server on PATH)."`
 	Embedded bool     `help:"Use in-process servers, as where none is installed."`
@@ -27,7 +28,7 @@ type flags struct {
 	// How much: a run ends by time or by count, whichever is first.
 	Duration time.Duration `short:"d" default:"10s" help:"How long a run lasts."`
 	Ops      int64         `short:"n" placeholder:"N" help:"End a run after N acquisitions, if that is sooner."`
-	Clients  int           `short:"c" default:"64" help:"Callers working at once."`
+	Callers  *int          `name:"clients" short:"c" placeholder:"N" help:"Callers working at once (default 64; 4 on in-process servers, which are slow)."`
 	Rate     float64       `short:"r" placeholder:"N" help:"Open loop: attempts per second, begun by the clock; latencies count from the intended start. 0: closed loop, each caller begins when it is done."`
 	Runs     int           `default:"1" help:"Runs of each implementation, which take turns."`
 	Warmup   time.Duration `default:"1s" help:"Unmeasured time before each run; the history shows it."`
@@ -61,6 +62,11 @@ type flags struct {
 	Compare string      `placeholder:"FILE" help:"Compare with this earlier result of -o json."`
 	FailIf  []condition `sep:"none" placeholder:"CONDITION" help:"Exit with 99 if a figure changed too much against --compare, as 'p99>+10%' or 'pairs_per_s<-5%'; may be repeated. Medians of all runs are compared. Metrics: ${metrics}."`
 
+	// Clients is how many callers there are: Callers, or the default, which
+	// openTarget lowers for in-process servers.
+	Clients int `kong:"-"`
+
+	ignored  bool    // REDLOCK_NODES names masters, and the command line does not take them
 	password string  // from PasswordEnv; printed nowhere (R27)
 	backend  string  // of the target, once that is open
 	earlier  *result // from Compare
@@ -78,6 +84,7 @@ Examples:
 
   loadgen -d 3s                                      servers of its own, closed loop
   loadgen --nodes redis://a,redis://b,redis://c
+  loadgen --nodes env                                the masters of $REDLOCK_NODES
   loadgen --impl redlock,rueidis --runs 5 -c 128     compared, alternating
   loadgen -r 5000 --fault 3s:stop:2:1s --html p.html an open loop, one node stopped
   loadgen --keys 100 --dist zipf:1.1 --hold exp:5ms --wait 1s
@@ -107,6 +114,9 @@ func parse(args []string, stdout io.Writer) (*flags, error) {
 		return nil, errHelp
 	}
 	if err == nil {
+		err = f.takeDefaults()
+	}
+	if err == nil {
 		err = f.validate()
 	}
 	if err != nil {
@@ -115,18 +125,50 @@ func parse(args []string, stdout io.Writer) (*flags, error) {
 	return f, nil
 }
 
+// nodesVariable names the masters of a deployment, for cmd/redlock above all.
+const nodesVariable = "REDLOCK_NODES"
+
+// The default number of callers. In-process servers share the processor with the
+// callers and need a hundred times as long as real ones: with 64 callers votes
+// time out, which looks like a defect of the library.
+const (
+	defaultCallers  = 64
+	embeddedCallers = 4
+)
+
+// takeDefaults fills in what depends on the environment. REDLOCK_NODES must be
+// asked for by name: an operator's shell has it for cmd/redlock, and there it names
+// masters in use.
+func (f *flags) takeDefaults() error {
+	f.Clients = defaultCallers
+	if f.Callers != nil {
+		f.Clients = *f.Callers
+	}
+	variable := os.Getenv(nodesVariable)
+	switch {
+	case len(f.Nodes) == 1 && f.Nodes[0] == "env":
+		f.Nodes = strings.FieldsFunc(variable, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+		if len(f.Nodes) == 0 {
+			return fmt.Errorf("--nodes env: the environment variable %s is empty", nodesVariable)
+		}
+	case len(f.Nodes) == 0:
+		f.ignored = strings.TrimSpace(variable) != ""
+	}
+	return nil
+}
+
 // validate refuses what kong cannot know to be wrong, so that a mistake ends in
 // a sentence and not in a strange result.
 func (f *flags) validate() error {
 	switch {
 	case f.Embedded && len(f.Nodes) > 0:
-		return errors.New("--embedded and --nodes (or REDLOCK_NODES) exclude one another")
+		return errors.New("--embedded and --nodes exclude one another")
 	case f.Embedded && f.Server != "":
 		return errors.New("--embedded and --server exclude one another")
 	case f.Server != "" && len(f.Nodes) > 0:
-		return errors.New("--server and --nodes (or REDLOCK_NODES) exclude one another")
+		return errors.New("--server and --nodes exclude one another")
 	case f.Spawn != nil && len(f.Nodes) > 0:
-		return errors.New("--spawn and --nodes (or REDLOCK_NODES) exclude one another")
+		return errors.New("--spawn and --nodes exclude one another")
 	case f.spawned() < 1 || f.spawned() > maxNodes:
 		return fmt.Errorf("--spawn %d: 1 to %d servers can be started", f.spawned(), maxNodes)
 	case f.Clients < 1 || f.Clients > maxCallers:

@@ -25,6 +25,7 @@ func TestUsageErrors(t *testing.T) {
 		{"exclude", []string{"--spawn", "5", "--nodes", "redis://127.0.0.1:1"}},
 		{"--spawn 0", []string{"--spawn", "0"}},
 		{"--spawn 17", []string{"--spawn", "17"}},
+		{"REDLOCK_NODES is empty", []string{"--nodes", "env"}},
 		{"--clients 0", []string{"-c", "0"}},
 		{"--runs", []string{"--runs", "0"}},
 		{"--duration", []string{"-d", "0s"}},

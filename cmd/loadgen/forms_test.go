@@ -27,7 +27,8 @@ func TestCSV(t *testing.T) {
 	rows, err := csv.NewReader(strings.NewReader(printed(t, "csv", "--runs=2", "--impl=redlock,rueidis"))).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, rows, 5)
-	require.Equal(t, "impl backend n clients loop rate duration_s pairs pairs_per_s p50 p90 p99 p999 max release_p50 release_p90 release_p99 release_p999 release_max "+
+	require.Equal(t, "impl backend n clients loop rate duration_s pairs pairs_per_s acquire_p50_us acquire_p90_us acquire_p99_us acquire_p999_us acquire_max_us "+
+		"release_p50_us release_p90_us release_p99_us release_p999_us release_max_us "+
 		"allocs_per_pair bytes_per_pair cpu_us_per_pair granted held noquorum expired cancelled error violations late not_begun", strings.Join(rows[0], " "))
 	require.Equal(t, []string{"redlock", "embedded", "3", "2", "closed", "0"}, rows[1][:6])
 	require.Equal(t, "rueidis", rows[2][0])

@@ -11,7 +11,12 @@
 //	go run ./cmd/loadgen --compare before.json --fail-if 'p99>+10%'
 //
 // Without --nodes it starts servers of its own, or, where none is installed,
-// in-process ones; each result says which.
+// in-process ones; each result says which. In-process servers are slow, so they
+// get 4 callers and not 64 unless --clients says otherwise.
+//
+// REDLOCK_NODES is used only where --nodes is "env". An operator's shell has the
+// variable for cmd/redlock, and there it names masters in use. Where it is set and
+// not used, a line on standard error says so.
 //
 // # Closed and open loop
 //

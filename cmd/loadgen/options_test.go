@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/redistest"
@@ -16,12 +19,59 @@ import (
 // What is given on the command line or in the environment is what is measured:
 // one test for each option that has none of its own elsewhere.
 
+// An operator's shell names masters in use: only those who say so load them.
 func TestNodesFromTheEnvironment(t *testing.T) {
 	nodes := redistest.Servers(t, 2)
-	t.Setenv("REDLOCK_NODES", strings.Join(redistest.URLs(nodes), ","))
-	r := measure(t, openSystem, exitGood, "-n10", "--warmup=0s").Runs[0]
+	t.Setenv("REDLOCK_NODES", "\n"+strings.Join(redistest.URLs(nodes), ", \n")+"\n")
+	r := measure(t, openSystem, exitGood, "--nodes=env", "-n10", "--warmup=0s").Runs[0]
 	require.Equal(t, "remote", r.Backend)
 	require.Equal(t, 2, r.N)
+}
+
+func TestNodesOfTheEnvironmentAreNotLoadedUnasked(t *testing.T) {
+	for _, c := range []struct {
+		variable, says string
+		args           []string
+	}{
+		{"redis://u:s3cret@127.0.0.1:1", "REDLOCK_NODES is set and not used", []string{"--embedded"}},
+		{"\n", "", []string{"--embedded"}},
+		{"redis://127.0.0.1:1", "", []string{"--nodes=" + embeddedNode(t)}},
+	} {
+		t.Setenv("REDLOCK_NODES", c.variable)
+		var stdout, stderr bytes.Buffer
+		args := append([]string{"-q", "-n10", "-c1", "--warmup=0s", "-ojson"}, c.args...)
+		require.Equal(t, exitGood, runWith((&fakeLocker{ttl: time.Hour}).opens, args, &stdout, &stderr, nil), &stderr)
+		require.NotContains(t, stdout.String(), "127.0.0.1:1\"")
+		require.NotContains(t, stderr.String(), "s3cret")
+		if c.says == "" {
+			require.NotContains(t, stderr.String(), "REDLOCK_NODES")
+			continue
+		}
+		require.Contains(t, stderr.String(), c.says)
+		require.Contains(t, stderr.String(), "--nodes env")
+		require.Equal(t, 1, strings.Count(stderr.String(), "REDLOCK_NODES"), "one line")
+	}
+}
+
+// embeddedNode is the URL of a server in this process.
+func embeddedNode(t *testing.T) string {
+	return "redis://" + miniredis.RunT(t).Addr()
+}
+
+// Where no server is installed, the first result is no heap of errors: a few
+// callers do not make in-process servers too slow to vote.
+func TestWithoutAServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	var stdout bytes.Buffer
+	require.Equal(t, exitGood, run([]string{"-q", "-n200", "--warmup=0s"}, &stdout, io.Discard, nil))
+	first, rest, _ := strings.Cut(stdout.String(), "\n")
+	require.Contains(t, first, "redis-server and valkey-server are not on PATH")
+	require.Contains(t, first, "4 callers by default and not 64, since they are slow")
+	require.Contains(t, rest, "4 callers in a closed loop")
+
+	// What was asked for is what there is.
+	require.Equal(t, 3, measure(t, openSystem, exitGood, "-c3", "-n10", "--warmup=0s").Runs[0].Clients)
+	require.Equal(t, embeddedCallers, measure(t, openSystem, exitGood, "--embedded", "-n10", "--warmup=0s").Runs[0].Clients)
 }
 
 func TestServer(t *testing.T) {

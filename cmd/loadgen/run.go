@@ -39,6 +39,9 @@ func runWith(open opener, args []string, stdout, stderr io.Writer, signals <-cha
 	if err != nil {
 		return explain(stderr, err)
 	}
+	if f.ignored {
+		fmt.Fprintf(stderr, "loadgen: %s is set and not used: it may name masters in use. To load them, say --nodes env.\n", nodesVariable)
+	}
 	s := &session{flags: f, title: titleOf(args), open: open, clock: newClock(), stdout: stdout, progress: newProgress(stderr, f.Quiet)}
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()

@@ -30,14 +30,14 @@ func openTarget(f *flags) (*target, error) {
 	case len(f.Nodes) > 0:
 		return &target{backend: "remote", urls: f.Nodes, close: func() {}}, nil
 	case f.Embedded:
-		return embed(f)
+		return embed(f, "")
 	}
 	t, err := spawn(f)
 	if errors.Is(err, redistest.ErrNoServer) && f.Server == "" {
 		if len(f.Fault) > 0 {
 			return nil, usageError{fmt.Errorf("--fault needs real servers: %w", err)}
 		}
-		return embed(f)
+		return embed(f, "redis-server and valkey-server are not on PATH. ")
 	}
 	return t, err
 }
@@ -78,11 +78,10 @@ func requirePassword(s *redistest.Server, f *flags) error {
 	return err
 }
 
-// embed starts servers in this process.
-func embed(f *flags) (*target, error) {
-	// They expire keys by the clock, as real servers do; without that a lock
-	// whose release was lost would be held for ever.
-	t := &target{backend: "embedded", remark: "The servers are in-process ones: this shows that it works, not how fast it is. Install redis-server or valkey-server, or name --nodes."}
+// embed starts servers in this process. why says what made that necessary, and is
+// empty if it was asked for.
+func embed(f *flags, why string) (*target, error) {
+	t := &target{backend: "embedded", remark: embeddedRemark(f, why)}
 	var servers []*miniredis.Miniredis
 	t.close = func() {
 		for _, s := range servers {
@@ -91,6 +90,8 @@ func embed(f *flags) (*target, error) {
 	}
 	for range f.spawned() {
 		s := miniredis.NewMiniRedis()
+		// Keys expire by the clock, as on real servers; without that a lock
+		// whose release was lost would be held for ever.
 		s.ClockTTL(true)
 		if f.password != "" {
 			s.RequireUserAuth(userName(f.User), f.password)
@@ -103,6 +104,17 @@ func embed(f *flags) (*target, error) {
 		t.urls = append(t.urls, "redis://"+s.Addr())
 	}
 	return t, nil
+}
+
+// embeddedRemark lowers the default number of callers to what in-process servers
+// can serve, and returns the line that says so.
+func embeddedRemark(f *flags, why string) string {
+	few := ""
+	if f.Callers == nil {
+		f.Clients = embeddedCallers
+		few = fmt.Sprintf(", with %d callers by default and not %d, since they are slow", embeddedCallers, defaultCallers)
+	}
+	return why + "The servers run in this process" + few + ": the figures show that it works, not how fast it is. Install redis-server or valkey-server, or name --nodes."
 }
 
 // userName is what an empty one means to a server.

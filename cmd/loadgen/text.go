@@ -14,10 +14,10 @@ import (
 func (r result) writeText(w io.Writer, f *flags, remark string) error {
 	out := &strings.Builder{}
 	if len(r.Runs) > 0 {
-		fmt.Fprintf(out, "%s\n%s\n%s\n", describeNodes(r.Runs[0]), describeWork(f), describeLoop(f))
 		if remark != "" {
 			fmt.Fprintln(out, remark)
 		}
+		fmt.Fprintf(out, "%s\n%s\n%s\n", describeNodes(r.Runs[0]), describeWork(f), describeLoop(f))
 		if r.Interrupted {
 			fmt.Fprintln(out, interruptedRemark)
 		}

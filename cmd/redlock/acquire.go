@@ -61,7 +61,7 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 		return contest.held(err, exitHeld, c.Quiet)
 	}
 	if err := c.deliver(p, sink, lock, handoverOf(lock, c.TTL), o, "acquired"); err != nil {
-		_ = release(lock, releaseTimeout)
+		_ = release(lock)
 		return err
 	}
 	return nil
@@ -78,7 +78,7 @@ func (c *acquireCommand) take(p *process, d *deployment, client *redlock.Client)
 		return err
 	})
 	if err != nil {
-		_ = release(lock, releaseTimeout) // the grant may have come right before a signal
+		_ = release(lock) // the grant may have come right before a signal
 	}
 	return lock, asked, err
 }

@@ -155,6 +155,22 @@ func TestExtendAndReleaseOfALockThatIsGone(t *testing.T) {
 	require.Equal(t, "another's", value)
 }
 
+// A key with a value of megabytes is a lock that is held (R32).
+func TestAcquireOfALargeValue_R32(t *testing.T) {
+	servers, nodes := masters(t, 3)
+	for _, s := range servers {
+		_, err := s.Do("SET", "r", strings.Repeat("x", 3<<20))
+		require.NoError(t, err)
+	}
+	for _, args := range [][]string{{"acquire", nodes, "-n", "r"}, {"run", nodes, "-n", "r", "--", "true"}} {
+		r := within(args...)
+		require.Equal(t, exitHeld, r.code, "%v: %s", args, r.stderr)
+	}
+	r := within("status", nodes, "r")
+	require.Equal(t, exitOK, r.code, r.stderr)
+	require.Contains(t, r.stdout, "held by ")
+}
+
 // Without a quorum nothing is known, and the token is kept to try again.
 func TestExtendAndReleaseWithoutQuorum(t *testing.T) {
 	servers, nodes := masters(t, 3)

@@ -26,6 +26,21 @@ func hanging(t *testing.T, n int) string {
 	return "--nodes=" + strings.Join(urls, ",")
 }
 
+// soon runs the program inside of the test, and fails the test if it does not
+// end.
+func soon(t *testing.T, args ...string) result {
+	t.Helper()
+	got := make(chan result, 1)
+	go func() { got <- within(args...) }()
+	select {
+	case r := <-got:
+		return r
+	case <-time.After(patience):
+		require.FailNow(t, "it does not end", "%s", args)
+		return result{}
+	}
+}
+
 // Without masters no command takes longer than its flags allow. The other bound
 // is an hour in each case, so that a busy machine does not fail the test.
 func TestFlagsBoundEveryCommandWithoutMasters_R26(t *testing.T) {
@@ -61,16 +76,10 @@ func TestFlagsBoundEveryCommandWithoutMasters_R26(t *testing.T) {
 		{"nodes --timeout=300ms --observe=0", silent},
 	} {
 		words := strings.Fields(test.args)
-		got := make(chan result, 1)
 		begun := time.Now()
-		go func() { got <- within(append([]string{words[0], test.nodes}, words[1:]...)...) }()
-		select {
-		case r := <-got:
-			assert.Equal(t, exitNoQuorum, r.code, "%s: %s", test.args, r.stderr)
-			assert.NotEmpty(t, r.stderr, test.args)
-			t.Logf("%s: %v", test.args, time.Since(begun).Round(time.Millisecond))
-		case <-time.After(patience):
-			require.FailNow(t, "it does not end", test.args)
-		}
+		r := soon(t, append([]string{words[0], test.nodes}, words[1:]...)...)
+		assert.Equal(t, exitNoQuorum, r.code, "%s: %s", test.args, r.stderr)
+		assert.NotEmpty(t, r.stderr, test.args)
+		t.Logf("%s: %v", test.args, time.Since(begun).Round(time.Millisecond))
 	}
 }

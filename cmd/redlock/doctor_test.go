@@ -197,8 +197,10 @@ func TestDoctorFindsTLSToAPlainPort_R31(t *testing.T) {
 	for _, s := range servers {
 		urls = append(urls, "rediss://"+s.TCPAddr())
 	}
-	flags := []string{"--nodes=" + strings.Join(urls, ","), "--observe=0", "--timeout=1h"}
-	r := examine(t, exitUnsafe, append([]string{"--max-ttl=1m"}, flags...)...)
+	got := soon(t, "doctor", "--json", "--nodes="+strings.Join(urls, ","), "--observe=0", "--max-ttl=1m", "--timeout=1h")
+	require.Equal(t, exitUnsafe, got.code, got)
+	var r doctor.Report
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
 	requireFound(t, r, "unsafe reachable", "note placement")
 	for _, seen := range r.Findings[0].Seen {
 		assert.Contains(t, seen.What, "RESP without TLS")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -19,8 +20,10 @@ func TestHostileNodesDoNotReachTheTerminal(t *testing.T) {
 	const evil = "\x1b]0;evil\x07\x1b[2J\u202e\u009b31m\xff"
 	for name, hook := range map[string]redistest.Hook{
 		"texts": func(_ int, args []string) ([]byte, bool) {
-			switch strings.ToUpper(args[0]) {
-			case "INFO", "GET", "ACL", "CONFIG":
+			switch command := strings.ToUpper(args[0]); {
+			case command == "EVALSHA" && slices.Contains(args, "x"): // status looks at the key by a script
+				return resp.AppendBulkString(nil, evil), true
+			case slices.Contains([]string{"INFO", "GET", "ACL", "CONFIG"}, command):
 				return resp.AppendBulkString(nil, "redis_version:"+evil+"\r\nrole:"+evil+"\r\nrun_id:"+evil+"\r\nmaxmemory_policy:"+evil+"\r\n"), true
 			}
 			return nil, false

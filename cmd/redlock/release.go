@@ -70,7 +70,7 @@ func (c *releaseCommand) release(p *process, d *deployment) error {
 	defer stop()
 	// Whoever is there may be told at once, but a node that is just being connected would keep its key.
 	_ = d.ready(ctx, client)
-	err = release(lock, min(releaseTimeout, d.Timeout))
+	err = releaseWithin(lock, min(releaseTimeout, d.Timeout))
 	if err == nil || isOneOf(err, redlock.ErrNotHeld) {
 		return errors.Join(err, c.remove())
 	}
@@ -86,9 +86,11 @@ type releaser interface {
 // where --timeout is.
 const releaseTimeout = 2 * time.Second
 
-// release gives a lock back, whatever signals say, and waits for answers for no
-// longer than most.
-func release(lock releaser, most time.Duration) error {
+// release gives a lock back, whatever signals say.
+func release(lock releaser) error { return releaseWithin(lock, releaseTimeout) }
+
+// releaseWithin is release, which waits for answers for no longer than most.
+func releaseWithin(lock releaser, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	return lock.Release(ctx)

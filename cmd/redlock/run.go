@@ -152,7 +152,7 @@ func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (ho
 		return err
 	})
 	if err != nil && hold != nil {
-		_ = release(hold, releaseTimeout) // a signal came right behind it
+		_ = release(hold) // a signal came right behind it
 	}
 	return hold, asked, err
 }
@@ -168,7 +168,7 @@ type ending struct {
 // worked unlocked.
 func (c *runCommand) verdict(p *process, hold *redlock.Hold, end ending, err error) error {
 	lost := errors.Is(hold.Err(), redlock.ErrLost)
-	released := release(hold, releaseTimeout)
+	released := release(hold)
 	switch {
 	case err != nil:
 		return err

@@ -3,21 +3,27 @@ package pure
 import "time"
 
 const (
-	// RetryMost bounds the delay between two attempts (R11).
+	// RetryMost bounds the delay between two attempts, unless the configuration does (R11).
 	RetryMost = 200 * time.Millisecond
 	// retryFirst is the first ceiling, where the time to a quorum says less.
 	retryFirst = 400 * time.Microsecond
 )
 
-// RetryDelay is the time to wait after the given failed attempt, counted from 1: full jitter between a floor of twice
-// the time that a quorum takes and a ceiling that doubles with each attempt up to 200 ms (R11). random is uniform in
-// [0, 1). Clients that collided part quickly, and many waiters do not flood the nodes.
-func RetryDelay(attempt int, quorumTime time.Duration, random float64) time.Duration {
-	floor := min(2*quorumTime, RetryMost)
-	ceiling := max(retryFirst, 2*floor)
-	for range min(attempt-1, 16) {
-		ceiling = min(2*ceiling, RetryMost)
+// RetryDelay returns the time to wait after the given failed attempt, counted
+// from 1: a random one between a floor and a ceiling (full jitter, R11). random
+// is uniform in [0, 1). The floor is least, or twice the time that a quorum
+// takes if that is more. The ceiling is most; if least is zero, it begins at
+// twice the floor and doubles with each attempt up to most, so that clients that
+// collided part quickly, and many waiters do not flood the nodes.
+func RetryDelay(attempt int, quorumTime, least, most time.Duration, random float64) time.Duration {
+	floor := min(max(least, 2*quorumTime), most)
+	ceiling := most
+	if least == 0 {
+		ceiling = max(retryFirst, 2*floor)
+		for range min(attempt-1, 16) {
+			ceiling = min(2*ceiling, most)
+		}
 	}
-	ceiling = max(floor, min(ceiling, RetryMost))
+	ceiling = max(floor, min(ceiling, most))
 	return floor + time.Duration(random*float64(ceiling-floor))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,10 @@ type Hostile struct {
 	// Early sends them unasked when a connection that has shaken hands is idle,
 	// and answers the command with silence.
 	Early bool
+
+	// Tracking has it answer as an honest node but to the first PTTL of a connection
+	// that tracks keys, where Bytes begin with the answer.
+	Tracking bool
 
 	// MayLive marks the few that are well-formed for all their looks: a client
 	// may go on with the connection.
@@ -116,7 +121,7 @@ func (n *HostileNode) shakeHands(id int, args []string) ([]byte, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	command := name(args)
-	if command == "SET" {
+	if n.arms(args) {
 		n.armed[id] = true
 	}
 	if t := n.timers[id]; t != nil {
@@ -145,8 +150,19 @@ func (n *HostileNode) lie(id int, args []string) func(io.Writer) error {
 	return n.hostile.Stream
 }
 
+// arms reports whether a command is the first of those that may be lied to.
+func (n *HostileNode) arms(args []string) bool {
+	if n.hostile.Tracking {
+		return name(args) == "CLIENT" && len(args) > 1 && strings.EqualFold(args[1], "CACHING")
+	}
+	return name(args) == "SET"
+}
+
 // lies needs the lock.
 func (n *HostileNode) lies(id int, command string) bool {
+	if n.hostile.Tracking {
+		return command == "PTTL" && n.armed[id]
+	}
 	switch command {
 	case "SET":
 		return true
@@ -229,6 +245,21 @@ var HostileReplies = []Hostile{
 	{Name: "unasked push", Bytes: []byte(">3\r\n+message\r\n+a\r\n+OK\r\n"), Early: true},
 	{Name: "max number of clients", Bytes: []byte("-ERR max number of clients reached\r\n"), Early: true},
 	{Name: "half a reply unasked", Bytes: []byte("+O"), Early: true},
+}
+
+// Floods are more than a lock's client can have asked for, each in well-formed
+// pieces (R32).
+var Floods = []Hostile{
+	{Name: "invalidations", Tracking: true, Bytes: []byte(":100000\r\n"), Forever: repeat(invalidations(1))},
+	{Name: "invalidations of ten", Tracking: true, Bytes: []byte(":100000\r\n"), Forever: repeat(invalidations(10))},
+	{Name: "invalidations of 10,000", Tracking: true, Bytes: []byte(":100000\r\n"), Forever: repeat(invalidations(10_000))},
+	{Name: "flushes", Tracking: true, Bytes: []byte(":100000\r\n"), Forever: repeat(">2\r\n$10\r\ninvalidate\r\n_\r\n")},
+	{Name: "array of a million nulls", Bytes: []byte("*1000000\r\n" + strings.Repeat("_\r\n", 1_000_000))},
+	{Name: "string of a megabyte", Bytes: []byte("$1000000\r\n" + strings.Repeat("x", 1_000_000) + "\r\n")},
+}
+
+func invalidations(keys int) string {
+	return ">2\r\n$10\r\ninvalidate\r\n*" + strconv.Itoa(keys) + "\r\n" + strings.Repeat("$1\r\nx\r\n", keys)
 }
 
 // SurplusReplies begin with a reply that is a grant by itself: the vote may stand

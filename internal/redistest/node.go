@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
@@ -21,6 +22,10 @@ type NodeConfig struct {
 
 	// Role and Mode as in HELLO, INFO and ROLE. If zero, master and standalone.
 	Role, Mode string
+
+	// RunID is what it says of itself until it is restarted, true or not. If zero, a
+	// random one.
+	RunID string
 
 	// EvictionPolicy is maxmemory-policy. If zero, noeviction.
 	EvictionPolicy string
@@ -81,11 +86,13 @@ type Node struct {
 
 	scripts map[string]Script // registered, by SHA1
 	loaded  map[string]bool   // as SCRIPT LOAD left them
-	tracked tracking
-	hooks   []Hook
-	stream  func(id int, args []string) func(io.Writer) error // asked after the hooks
-	refusal map[string]string                                 // command, "SET" or "CLIENT KILL", to error reply
-	delays  map[string]time.Duration
+	// constants are what scripts return that return a text, by SHA1.
+	constants map[string]string
+	tracked   tracking
+	hooks     []Hook
+	stream    func(id int, args []string) func(io.Writer) error // asked after the hooks
+	refusal   map[string]string                                 // command, "SET" or "CLIENT KILL", to error reply
+	delays    map[string]time.Duration
 
 	connects int
 	calls    map[string]int
@@ -116,12 +123,12 @@ func NewNode(config NodeConfig) *Node {
 		sessions: make(map[int]*session),
 		conns:    make(map[*session]struct{}),
 		scripts:  make(map[string]Script),
-		loaded:   make(map[string]bool),
-		refusal:  make(map[string]string),
-		delays:   make(map[string]time.Duration),
-		calls:    make(map[string]int),
-		runID:    newRunID(),
-		started:  time.Now(),
+		loaded:   make(map[string]bool), constants: make(map[string]string),
+		refusal: make(map[string]string),
+		delays:  make(map[string]time.Duration),
+		calls:   make(map[string]int),
+		runID:   cmp.Or(config.RunID, newRunID()),
+		started: time.Now(),
 	}
 	n.clock.told = n.recheckExpiry
 	n.work.L = &n.mu

@@ -163,10 +163,14 @@ func (p *pipe) abandon() {
 	p.cond.Broadcast()
 }
 
-// lose loses what is under way.
+// lose loses what is under way. Where the connection is broken already, what is
+// still on the way, and the end behind it, is the network's (Link.Break).
 func (p *pipe) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.broken != nil {
+		return
+	}
 	p.dropWire()
 	p.last = time.Time{} // nothing is left that the end could overtake
 }

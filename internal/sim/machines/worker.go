@@ -214,7 +214,7 @@ func (k *worker) again(t *wish) {
 		k.rest()
 		return
 	}
-	k.then(pure.RetryDelay(t.tries, p.quorumTime, p.jitter()), func() { k.try(t) })
+	k.then(pure.RetryDelay(t.tries, p.quorumTime, 0, pure.RetryMost, p.jitter()), func() { k.try(t) })
 }
 
 // granted is a lock.

@@ -121,6 +121,7 @@ func (p *process) configure(urls []string, life int) redlock.Config {
 	}
 	if p.random.IntN(6) == 0 {
 		c.MaxTries = 1 + p.random.IntN(4)
+		c.RetryDelayMin, c.RetryDelayMax = ms, 5*ms // so close that the tries of several meet
 	}
 	if w.draw.broken.noMaxTTL {
 		c.MaxTTL = 0

@@ -52,6 +52,12 @@ func teach(n *redistest.Node, b broken) {
 		extend = extendAnyway
 	}
 	n.Script(sealSource, writeSeal)
+	n.Script(source("look.lua"), func(keys, _ []string, db *redistest.DB) any {
+		if value, ok := db.Get(keys[0]); ok {
+			return value
+		}
+		return nil
+	})
 	n.Script(releaseSource, func(keys, args []string, db *redistest.DB) any { return release(db, keys[0], args[0]) })
 	n.Script(releaseManySource, func(keys, args []string, db *redistest.DB) any {
 		results := make([]int64, len(keys))

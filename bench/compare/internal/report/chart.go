@@ -67,6 +67,7 @@ type group struct {
 type bar struct {
 	X, Y, Width, Height, Middle float64
 	Low, High                   float64 // of the spread
+	LabelY                      float64 // the label's bottom
 	Colour, Label, Title        string
 }
 
@@ -182,9 +183,21 @@ func (d *Data) group(place, callers int, peers []compare.Peer, y func(float64) f
 		g.Bars = append(g.Bars, bar{
 			X: x, Width: each * 0.86, Middle: x + each*0.43,
 			Y: y(s.Median), Height: plotBottom - y(s.Median), Low: y(s.Least), High: y(s.Greatest),
+			LabelY: labelBottom(y(s.Median), y(s.Greatest)),
 			Colour: colour(p.Name), Label: number(s.Median),
 			Title: fmt.Sprintf("%s, %s: %s", g.Label, p.Name, s),
 		})
 	}
 	return g
+}
+
+// labelBottom returns where a bar's figure stands: directly above the bar, whose
+// figure it is. A line of the spread that ends within the figure's height would
+// vanish beneath it, and has the figure above its end.
+func labelBottom(bar, spreadEnd float64) float64 {
+	const gap, height = 3, 14
+	if bar-spreadEnd < height {
+		return spreadEnd - gap
+	}
+	return bar - gap
 }

@@ -297,3 +297,16 @@ func requireBarsInside(t *testing.T, svg string) {
 		assert.GreaterOrEqual(t, parse(t, bar[7]), float64(plotTop), "the line of the spread")
 	}
 }
+
+// A bar's figure stands at the bar, and not at the end of a long spread, where it
+// looks like the figure of that.
+func TestLabelsStandAtTheBars(t *testing.T) {
+	for _, g := range small(t).chart().Groups {
+		for _, b := range g.Bars {
+			require.Less(t, b.LabelY, b.Y, b.Title)
+			require.LessOrEqual(t, b.Y-b.LabelY, 17.0, b.Title)
+		}
+	}
+	require.Equal(t, 197.0, labelBottom(200, 100), "over a long spread's line")
+	require.Equal(t, 187.0, labelBottom(200, 190), "above the end of a short one")
+}

@@ -71,7 +71,7 @@ func comparison(runs []Run, styles []style) section {
 		s.Note = fmt.Sprintf("Ratios are to %s, the first run. A triangle points up where a figure is more than 5 %% greater, "+
 			"down where it is that much smaller; it is filled where that is better.", styles[0].Name)
 	} else {
-		s.Title = "The run"
+		s.Title, t.Single = "The run", true
 	}
 	for _, m := range metrics {
 		t.row(m.row(runs, styles)...)

@@ -11,6 +11,7 @@ import (
 type table struct {
 	Caption string
 	Ratios  bool // the columns from the second hold notes beside the text
+	Single  bool // of one run: rows stand side by side, to use the width
 	Head    []cell
 	Rows    [][]cell
 }

@@ -11,13 +11,14 @@ import (
 // now, and every question whether to show something is answered.
 type view struct {
 	assets
-	Title    string
-	Made     string
-	Facts    []fact
-	Warnings []string
-	Runs     []style // in the order of the page; index i is run i of the charts
-	Sections []section
-	Data     chartData
+	Title     string
+	Made      string
+	Facts     []fact
+	Headlines []headline
+	Warnings  []string
+	Runs      []style // in the order of the page; index i is run i of the charts
+	Sections  []section
+	Data      chartData
 }
 
 func (v view) with(a assets) view {
@@ -54,6 +55,7 @@ func newView(p Page) view {
 	if !p.Made.IsZero() {
 		v.Made = p.Made.UTC().Format("2 January 2006, 15:04:05 UTC")
 	}
+	v.Headlines = headlines(p.Runs, v.Runs)
 	v.Data = newChartData(p.Runs, v.Runs)
 	v.Sections = []section{
 		comparison(p.Runs, v.Runs),

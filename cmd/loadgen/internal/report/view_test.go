@@ -222,3 +222,25 @@ func TestCurveOfGrantsWithoutPairs(t *testing.T) {
 	d := newChartData([]Run{{Pairs: 5, Outcomes: map[string]int64{"granted": 1000}, Acquire: q}}, make([]style, 1))
 	require.Equal(t, newCurve(q, 1000), d.Runs[0].Acquire)
 }
+
+// The headline is the median over the runs of an implementation, and not one of
+// them; what is known of no run is no 0.
+func TestHeadlines(t *testing.T) {
+	q := func(p50, p99 time.Duration) Quantiles { return Quantiles{[]float64{50, 99}, []time.Duration{p50, p99}} }
+	run := func(impl string, number int, perSec float64, p50 time.Duration) Run {
+		return Run{Impl: impl, Number: number, PerSec: perSec, Pairs: 1, CPUMicrosPerPair: 2, Acquire: q(p50, 10*p50), Outcomes: map[string]int64{"granted": 9_999, "noquorum": 1}}
+	}
+	runs := []Run{run("a", 1, 100, 1000), run("b", 1, 50, 2000), run("a", 2, 900, 9000), run("b", 2, 60, 4000), run("a", 3, 200, 2000), {Impl: "a", Earlier: true}}
+	got := headlines(runs, styles(runs))
+	require.Len(t, got, 3)
+	require.Equal(t, headline{"a", "median of 3 runs", 0, []fact{
+		{"pairs/s", "200", ""}, {"acquire p50", "2.00 µs", ""}, {"acquire p99", "20.0 µs", ""}, {"CPU µs/pair", "2.00", ""}, {"granted", "99.9 %", ""}}}, got[0])
+	require.Equal(t, headline{"b", "median of 2 runs", 1, []fact{
+		{"pairs/s", "55", "× 0.275 ▽"}, {"acquire p50", "3.00 µs", "× 1.50 △"}, {"acquire p99", "30.0 µs", "× 1.50 △"}, {"CPU µs/pair", "2.00", "× 1.00"}, {"granted", "99.9 %", ""}}}, got[1])
+	require.Equal(t, "a (earlier), 1 run", got[2].Name+", "+got[2].Runs)
+	require.Equal(t, fact{"acquire p50", unknown, ""}, got[2].Figures[1])
+
+	page := written(t, examplePage())
+	require.Less(t, strings.Index(page, "median of 2 runs"), strings.Index(page, `<dl class="facts">`), "they stand on top")
+	require.Empty(t, headlines(nil, nil))
+}

@@ -1,0 +1,109 @@
+package conn
+
+import (
+	"sync"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// A reply cannot have come before its command was sent. So bytes that lie in a socket when a command is about to be sent answer
+// earlier commands, or none, and must not be taken for the answer to this one (R16). They need not be read to find that out:
+// it is enough to know how many replies were expected when a byte came.
+
+// arrivals is what is known about when the bytes of a connection came.
+type arrivals struct {
+	plain bool // what is read is what the socket holds: neither TLS nor a net.Conn of unknown kind
+
+	mu       sync.Mutex // guards the following, and is held during a read that does not wait
+	expected uint64     // replies, as announced by Expect
+	taken    int64      // bytes read so far
+	latest   bound
+
+	// The following are owned by the read side.
+	due     uint64 // what was expected before the latest read
+	applied bound  // latest, before the latest read
+	held    bound  // for the value of which a part came with an earlier read
+}
+
+// A bound says that the bytes before an offset of the stream came when at most so many replies were expected.
+type bound struct {
+	before int64
+	due    uint64
+}
+
+// Expect announces that n commands are sent next, with one reply each. The caller of Send calls it before Send.
+//
+// With look, it looks first whether the kernel holds bytes, which then cannot be part of these replies (see Due). It never
+// waits for the node. Over TLS, and for a net.Conn of unknown kind, it does not look: what the socket below holds says nothing
+// about replies.
+func (c *Conn) Expect(n int, look bool) {
+	a := &c.arrived
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if look && a.plain {
+		a.mark(c.linkNow().unread())
+	}
+	a.expected += uint64(n)
+}
+
+// mark notes that so many bytes have come that were not read. The caller must hold a.mu.
+func (a *arrivals) mark(unread int) {
+	if unread > 0 {
+		a.latest = bound{before: a.taken + int64(unread), due: a.expected}
+	}
+}
+
+// linkNow is the link, for others than the owner of the read side.
+func (c *Conn) linkNow() link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link
+}
+
+// Due returns how many replies were expected at most when the first byte came of the value that Next returned last. If that
+// value is a reply, but not among the first Due replies since the handshake, no command caused it. Only the owner of the read
+// side may call it.
+func (c *Conn) Due() uint64 { return c.arrived.dueAt(c.begun) }
+
+func (a *arrivals) dueAt(offset int64) uint64 {
+	switch {
+	case offset < a.held.before:
+		return a.held.due
+	case offset < a.applied.before:
+		return min(a.due, a.applied.due)
+	}
+	return a.due
+}
+
+// SetLimits changes what the node may send from now on. The owner of the read side may call it when nothing is unanswered.
+func (c *Conn) SetLimits(limits resp.Limits) { c.reader.SetLimits(limits) }
+
+// readNow reads once, without waiting. No command is announced between the look at what is expected and the read.
+func (c *Conn) readNow(p []byte) (int, error) {
+	a := &c.arrived
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.beginRead()
+	n, err := c.polled.Load().readNow(p)
+	a.taken += int64(n)
+	return n, err
+}
+
+// noteRead notes what came from a read that may have waited: commands may have been announced since it began, so they count as
+// announced before.
+func (c *Conn) noteRead(n int) {
+	a := &c.arrived
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.beginRead()
+	a.taken += int64(n)
+}
+
+// beginRead notes what is expected before a read. The caller must hold c.arrived.mu.
+func (c *Conn) beginRead() {
+	a := &c.arrived
+	if at := c.reader.Offset(); c.reader.Buffered() > 0 && at >= a.held.before {
+		a.held = bound{before: at + 1, due: a.dueAt(at)}
+	}
+	a.due, a.applied = a.expected, a.latest
+}

@@ -1,0 +1,146 @@
+package redlock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// These tests are about the moment between two steps, as those of the same name
+// in package multiplex are.
+
+// meddling is a context that does something once when its error is asked for, and
+// has none.
+type meddling struct {
+	context.Context
+	meddle func()
+}
+
+func (m *meddling) Err() error {
+	if meddle := m.meddle; meddle != nil {
+		m.meddle = nil
+		meddle()
+	}
+	return nil
+}
+
+// A caller that finds others waiting makes no attempt before it joins them. If
+// they have all gone meanwhile, it is the first of a new queue, in which nothing
+// was tried, and tries at once.
+func TestTheQueueIsGoneWhenACallerJoins(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held := mustAcquire(t, c, "r", time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		waits(ctx, c, "r")
+		require.NoError(t, c.group.Ready(t.Context()))
+		start := time.Now()
+		lock, err := c.Acquire(&meddling{context.Background(), func() {
+			cancel()
+			require.NoError(t, held.Release(context.Background()))
+			for c.queues.has("r") {
+				time.Sleep(ms)
+			}
+			start = time.Now()
+		}}, "r", time.Second)
+		require.NoError(t, err)
+		require.Equal(t, 2*ms, time.Since(start))
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+// A second release of the lock before while the next in turn makes its attempt is
+// no reason to try again once that attempt was granted.
+func TestAReleaseBeforeTheGrantIsNoReasonAfterIt(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held := mustAcquire(t, c, "r", time.Minute)
+		first := waits(t.Context(), c, "r")
+		next := waits(t.Context(), c, "r")
+		go func() { _ = held.Release(context.Background()) }()
+		time.Sleep(ms)
+		require.False(t, first.isDone(), "its attempt is under way")
+		require.ErrorIs(t, held.Release(t.Context()), ErrNotHeld)
+		first.got(t)
+		before := calls(m, "SET")
+		time.Sleep(100 * ms)
+		require.Equal(t, before, calls(m, "SET"), "the lock is held here")
+		require.NoError(t, first.lock.Release(t.Context()))
+		next.got(t)
+	})
+}
+
+// One release here makes one attempt: it is not called for again, by what is left
+// of the call, when another client was faster.
+func TestOneReleaseMakesOneAttempt(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := mustAcquire(t, c, "r", time.Minute)
+		for _, n := range m.nodes {
+			n.DB().Set("r", "stranger", time.Minute)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := waits(ctx, c, "r")
+		before := m.nodes[0].Calls("SET")
+		require.ErrorIs(t, lock.Release(t.Context()), ErrNotHeld)
+		time.Sleep(100 * ms)
+		require.Equal(t, before+1, m.nodes[0].Calls("SET"))
+		cancel()
+		<-w.done
+	})
+}
+
+// The call that comes with what is due is heard with it: a waiter that was woken
+// by something else at that moment does not wake for it again.
+func TestACallIsHeardWithWhatItIsFor(t *testing.T) {
+	var qs queues
+	w := qs.join("r", ErrHeld, 0)
+	require.False(t, qs.takeDue(w), "its turn has come, and nothing is due")
+	require.Empty(t, w.call)
+	qs.released("r")
+	require.Len(t, w.call, 1)
+	require.True(t, qs.takeDue(w))
+	require.Empty(t, w.call)
+	require.False(t, qs.takeDue(w))
+	qs.leave(w)
+}
+
+// A hold that is taken into care while Close begins is not: nothing would end it.
+func TestAHoldIsNotKeptOnceCloseHasBegun_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := mustAcquire(t, c, "r", time.Minute)
+		h := c.newHold(t.Context(), lock, c.keeper.clock(), HoldOptions{TTL: time.Minute})
+		closing := false
+		c.keeper.clock = func() instant {
+			if !closing {
+				closing = true
+				closeNow(t, c)
+			}
+			return readClocks()
+		}
+		require.False(t, c.keeper.keep(h))
+		require.False(t, c.keeper.started, "its goroutine would not end")
+	})
+}
+
+// A keeper that had nothing to look after looks after the next hold in time.
+func TestAHoldAfterAPauseIsRenewed_R13(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		for range 3 {
+			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 3 * time.Second})
+			require.NoError(t, err)
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			require.NoError(t, h.Err())
+			require.Greater(t, h.Validity(), time.Second)
+			require.NoError(t, h.Release(t.Context()))
+			time.Sleep(time.Second) // the keeper finds that nothing is held
+		}
+	})
+}

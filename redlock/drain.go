@@ -1,0 +1,126 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Held returns the holds of this client that are not released yet, those of Do
+// among them, in the order of their resources. Err is nil for a hold that is
+// held, and otherwise says why it ended, as Hold.Err does: its work may not have
+// ended yet. The locks of Acquire and TryAcquire are values that the client does
+// not know of. Held asks no node, and the slice is the caller's.
+func (c *Client) Held() []HoldInfo {
+	var all []HoldInfo
+	for _, h := range c.keeper.kept() {
+		err := h.Err()
+		if err == ErrReleased {
+			continue // the release is under way
+		}
+		all = append(all, HoldInfo{Resource: h.Resource(), Since: h.begun.at, Until: h.end(), Err: err})
+	}
+	slices.SortFunc(all, func(a, b HoldInfo) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), a.Since.Compare(b.Since))
+	})
+	return all
+}
+
+// Drain is the first step of a shutdown, before Close. From its call on, new
+// locks are refused with ErrClosed, also to callers that wait for one. Then
+// Drain waits until every hold is released, and Do has therefore done its work.
+// Until then the holds are renewed as before, and the work under them can lock
+// more: a call whose context derives from that of a hold is not refused.
+//
+// If ctx ends first, the error is a CancelledError, and Held says what is still
+// held; work that must stop then is to be told by its own context. ErrClosed
+// means that the client was closed meanwhile. There is no way back from Drain.
+func (c *Client) Drain(ctx context.Context) error {
+	c.refuse()
+	drained := c.keeper.drain()
+	select {
+	case <-drained:
+		return nil // whatever ctx says
+	default:
+	}
+	select {
+	case <-drained:
+		return nil
+	case <-c.group.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return cancelledError(ctx, fmt.Errorf("redlock: %d holds are not released", len(c.Held())))
+	}
+}
+
+// refuse refuses new locks from now on, but for the work under a hold.
+func (c *Client) refuse() {
+	if c.refusing.CompareAndSwap(false, true) {
+		close(c.refused)
+	}
+}
+
+// refuses reports whether a new lock is refused.
+func (c *Client) refuses(ctx context.Context) bool {
+	return c.refusing.Load() && c.outer(ctx) == nil
+}
+
+// over returns a channel that is closed when waiting for a lock is of no use any
+// more.
+func (c *Client) over(ctx context.Context) <-chan struct{} {
+	if c.outer(ctx) != nil {
+		return c.group.Done()
+	}
+	return c.refused
+}
+
+// enlist keeps a hold in mind until it is released. The caller must hold k.mu.
+func (k *keeper) enlist(h *Hold) {
+	h.slot = len(k.held)
+	k.held = append(k.held, h)
+}
+
+// strike is told that the release of a hold has ended, which happens again for a
+// hold that is released twice.
+func (k *keeper) strike(h *Hold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h.slot == unplaced {
+		return
+	}
+	last := len(k.held) - 1
+	k.held[h.slot] = k.held[last]
+	k.held[h.slot].slot = h.slot
+	k.held[last] = nil
+	k.held = k.held[:last]
+	h.slot = unplaced
+	k.drainedLocked()
+}
+
+// kept returns the holds that are not released yet. To copy their
+// addresses is all that is done under the mutex.
+func (k *keeper) kept() []*Hold {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.held)
+}
+
+// drain takes no more holds into care, but for those that were acquired under
+// one of this client. The channel is closed when the last hold is released.
+func (k *keeper) drain() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.draining = true
+	k.drainedLocked()
+	return k.drained
+}
+
+// drainedLocked closes the channel that Drain waits for. Once no hold is left
+// there is none under which another could be acquired.
+func (k *keeper) drainedLocked() {
+	if k.draining && len(k.held) == 0 && !k.hasDrained {
+		k.hasDrained = true
+		close(k.drained)
+	}
+}
