@@ -68,7 +68,7 @@ func TestAGuardThatCouldNotBeToldIsToldAgain_R13(t *testing.T) {
 	servers, _ := masters(t, 3)
 	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Hour})
 	require.NoError(t, err)
-	defer release(hold, time.Second)
+	defer hold.Release(context.Background())
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer read.Close()
@@ -102,7 +102,7 @@ func TestACommandThatEndsWithTheValidityIsLost_R15(t *testing.T) {
 	servers, _ := masters(t, 3)
 	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Minute})
 	require.NoError(t, err)
-	defer release(hold, time.Second)
+	defer hold.Release(context.Background())
 	for _, margin := range []time.Duration{time.Second, time.Hour} {
 		left := sleeps(t) // in the command's group; it leads one
 		pid := left.cmd.Process.Pid
@@ -129,7 +129,7 @@ func TestHuntsGoOnWhileTheValidityLasts_R13(t *testing.T) {
 	servers, _ := masters(t, 3)
 	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Minute})
 	require.NoError(t, err)
-	defer release(hold, time.Second)
+	defer hold.Release(context.Background())
 	for name, c := range map[string]struct {
 		margin  time.Duration
 		goneBy  int // the hunt that finds them all
