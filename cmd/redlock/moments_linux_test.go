@@ -79,7 +79,7 @@ func TestAGuardThatCouldNotBeToldIsToldAgain_R13(t *testing.T) {
 	s := &supervision{hold: hold, guard: g, limits: newLimits(0, time.Hour)}
 	s.left()
 	buffer := make([]byte, 1<<20)
-	var all bytes.Buffer // a busy machine may let an order to a pipe with room fail, and the first look tell it then
+	var all bytes.Buffer        // a busy machine may let an order to a pipe with room fail, and the first look tell it then
 	for told := false; !told; { // and then the guard reads
 		n, err := read.Read(buffer)
 		require.NoError(t, err)
