@@ -37,6 +37,12 @@ func (g *Group) Refuse() {
 	g.mu.Unlock()
 }
 
+// Detain adds to the number of callers that Close waits for, at most a second,
+// before it ends the connections: callers that were granted a claim, or may be,
+// and have not decided yet whether to undo it. Each call with 1 must be followed
+// by one with -1.
+func (g *Group) Detain(callers int64) { g.claims.Add(callers) }
+
 // Done is closed when the group is, for those who wait to ask again.
 func (g *Group) Done() <-chan struct{} { return g.stopped.Done() }
 

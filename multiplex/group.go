@@ -218,7 +218,7 @@ type Group struct {
 	debut       pure.Debut
 	tracker     tracker // tells waiters of keys that changed
 
-	// claims are the calls of Ask that may have to undo something; Close waits for them (R28).
+	// claims are the calls of Ask, and those that Detain counts, that may have to undo something; Close waits for them (R28).
 	claims atomic.Int64
 
 	// sulking is until when nobody yields, on the group's clock.

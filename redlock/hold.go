@@ -136,6 +136,10 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	if o, err = o.check(c); err != nil {
 		return nil, false, err
 	}
+	// Between the grant and keep the lock belongs to this goroutine alone, which
+	// may stand still: Close must not end the connections before it is given back.
+	c.group.Detain(1)
+	defer c.group.Detain(-1)
 	before := c.keeper.clock()
 	lock, err := acquire(ctx, resource, o.TTL)
 	if err != nil {

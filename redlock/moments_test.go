@@ -38,6 +38,23 @@ func TestAHoldGrantedAsCloseBeginsIsGivenBack_R7_R28(t *testing.T) {
 	})
 }
 
+// A goroutine may stand still between the grant of a hold and its being kept, for longer than Close takes otherwise.
+func TestCloseWaitsForAHoldThatIsBeingGranted_R7_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{Tracer: &Tracer{AcquireDone: func(AcquireInfo) { time.Sleep(900 * ms) }}})
+		held := make(chan error, 1)
+		go func() {
+			_, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
+			held <- err
+		}()
+		time.Sleep(100 * ms)
+		require.Equal(t, 3, m.keys(), "granted, and not kept yet")
+		require.NoError(t, c.Close(context.Background()))
+		require.ErrorIs(t, <-held, ErrClosed)
+		require.Zero(t, m.keys())
+	})
+}
+
 // A goroutine may stand still after the quorum was counted. The lock that has no validity left by then is released on every
 // node, also on the one whose vote was not waited for.
 func TestALockFoundTooLateAfterTheGrantIsReleased_R4_R7(t *testing.T) {
