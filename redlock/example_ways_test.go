@@ -90,7 +90,7 @@ func ExampleClient_Acquire_cancelled() {
 	fmt.Println(err)
 	// Output:
 	// true true true
-	// redlock: context canceled (the server is shutting down); redlock: resource is held
+	// redlock: "invoice:7": context canceled (the server is shutting down); resource is held
 }
 
 // Work under a hold ends with its context, which ends by the local clock before anybody else can have the lock, here because
