@@ -114,7 +114,7 @@ func TestConfigurationsOfTrust(t *testing.T) {
 	for says, config := range map[string]Config{
 		"MaxTTL":                     {Nodes: nodes, MaxTTL: ms / 2},
 		"negative":                   {Nodes: nodes, MaxTTL: -time.Second},
-		"it must be between 1ms and":      {Nodes: nodes, MaxTTL: pure.LongestTTL + ms},
+		"it must be between 1ms and": {Nodes: nodes, MaxTTL: pure.LongestTTL + ms},
 		"entry 1 of Durable is none": {Nodes: nodes, MaxTTL: time.Second, Durable: []string{"redis://b", "redis://:hunter2@b"}},
 	} {
 		_, err := New(config)
