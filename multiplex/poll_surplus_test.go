@@ -67,7 +67,10 @@ func TestHalfASurplusReplyIsNoVote_R16(t *testing.T) {
 	nodes[0].say("+O")
 	unreadOn(t, g, 0)
 	takeRole(t, g)
-	g.poller.read(g.poller.wait())
+	c := g.connOf(0)
+	for c.Unread() { // a kick may come first
+		g.poller.read(g.poller.wait())
+	}
 	g.poller.leave()
 	nodes[0].behave(func([]string, string) (string, bool) { return "K\r\n", false })
 	_, err := claimOn(background, g, "k", "t")
@@ -147,7 +150,7 @@ func TestWhatOneNodeSendsIsReadInTurns_R32(t *testing.T) {
 	l.Rest()
 	takeRole(t, g)
 	push := ">2\r\n$10\r\ninvalidate\r\n*1\r\n$5\r\nother\r\n"
-	const pushes = 10_000
+	const pushes = 1500 // more than one turn reads, and no more than a socket takes before anything is read
 	g.tracker.mu.Lock()
 	g.tracker.nodes[0].pushes = pushes
 	g.tracker.mu.Unlock()
@@ -156,22 +159,15 @@ func TestWhatOneNodeSendsIsReadInTurns_R32(t *testing.T) {
 		defer g.tracker.mu.Unlock()
 		return g.tracker.nodes[0].pushes
 	}
-	go nodes[0].say(strings.Repeat(push, pushes))
-	c := g.connOf(0)
-	soon(t, "more is there than one turn reads", func() bool { return c.Unread() })
-	time.Sleep(50 * time.Millisecond) // the more, the better; nothing depends on it
-	turns := 0
-	for ; left() > 0; turns++ {
-		before := left()
-		g.poller.read(g.poller.wait())
-		most := readsPerTurn * (48 << 10) / len(push)
-		require.LessOrEqual(t, before-left(), most, "in one turn")
-		if turns == 1 {
-			g.poller.leave() // what is left is read by others
-			soon(t, "all is read", func() bool { return left() == 0 })
-			break
-		}
+	nodes[0].say(strings.Repeat(push, pushes))
+	unreadOn(t, g, 0)
+	time.Sleep(50 * time.Millisecond) // for all of it to arrive, so that no further event comes
+	for left() == pushes {
+		g.poller.read(g.poller.wait()) // a kick may come first
 	}
+	require.Positive(t, left(), "one turn does not read it all")
+	g.poller.leave()
+	soon(t, "the rest is read", func() bool { return left() == 0 })
 	require.NoError(t, pairOn(background, g, "k"))
 	assert.Nil(t, g.Nodes()[0].Counts.Deaths)
 	requireSettled(t, g)

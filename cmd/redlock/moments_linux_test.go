@@ -62,24 +62,13 @@ func TestAHuntGoesOnWhileStraysTurnUp_R13(t *testing.T) {
 	require.Equal(t, -1, next, "a stray was left")
 }
 
-// A process that is gone between the list and the look may have left a child with a number that the round was past.
-func TestAProcessThatEndsUnderTheLookUnsettlesTheRound_R13(t *testing.T) {
-	h, id := newHunt(), newID()
-	pids := fakeProc(t, h, 2)
-	require.Equal(t, innocent, h.marked(pids[0], id))
-	require.NoError(t, os.RemoveAll(filepath.Join(h.proc, strconv.Itoa(pids[0]))))
-	require.Equal(t, unsettled, h.marked(pids[0], id))
-	require.NoError(t, os.Remove(filepath.Join(h.proc, strconv.Itoa(pids[1]), "environ")))
-	require.Equal(t, innocent, h.marked(pids[1], id), "another user's")
-}
-
 // A guard that does not read at the moment is told the new end of the validity with the next look.
 func TestAGuardThatCouldNotBeToldIsToldAgain_R13(t *testing.T) {
 	t.Parallel()
 	servers, _ := masters(t, 3)
 	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Hour})
 	require.NoError(t, err)
-	defer release(hold, time.Second)
+	defer hold.Release(context.Background())
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer read.Close()
@@ -90,18 +79,18 @@ func TestAGuardThatCouldNotBeToldIsToldAgain_R13(t *testing.T) {
 	s := &supervision{hold: hold, guard: g, limits: newLimits(0, time.Hour)}
 	s.left()
 	buffer := make([]byte, 1<<20)
+	var all bytes.Buffer // a busy machine may let an order to a pipe with room fail, and the first look tell it then
 	for told := false; !told; { // and then the guard reads
 		n, err := read.Read(buffer)
 		require.NoError(t, err)
-		require.NotContains(t, string(buffer[:n]), " \n")
+		all.Write(buffer[:n])
 		s.left()
 		told = s.told.Equal(hold.Until())
 	}
 	require.NoError(t, write.Close())
-	var rest bytes.Buffer
-	_, err = rest.ReadFrom(read)
+	_, err = all.ReadFrom(read)
 	require.NoError(t, err)
-	lines := bytes.Split(bytes.TrimSpace(rest.Bytes()), []byte("\n"))
+	lines := bytes.Split(bytes.TrimSpace(all.Bytes()), []byte("\n"))
 	until, err := parseUntil(string(lines[len(lines)-1]))
 	require.NoError(t, err)
 	require.Greater(t, until.sub(now()), 50*time.Minute)
@@ -113,7 +102,7 @@ func TestACommandThatEndsWithTheValidityIsLost_R15(t *testing.T) {
 	servers, _ := masters(t, 3)
 	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Minute})
 	require.NoError(t, err)
-	defer release(hold)
+	defer hold.Release(context.Background())
 	for _, margin := range []time.Duration{time.Second, time.Hour} {
 		left := sleeps(t) // in the command's group; it leads one
 		pid := left.cmd.Process.Pid
@@ -140,7 +129,7 @@ func TestHuntsGoOnWhileTheValidityLasts_R13(t *testing.T) {
 	servers, _ := masters(t, 3)
 	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Minute})
 	require.NoError(t, err)
-	defer release(hold)
+	defer hold.Release(context.Background())
 	for name, c := range map[string]struct {
 		margin  time.Duration
 		goneBy  int // the hunt that finds them all

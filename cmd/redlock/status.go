@@ -23,7 +23,7 @@ func (*statusCommand) Help() string {
 
     held      a quorum of masters has one holder's key
     free      a quorum has no key: an attempt now would get the lock
-    foreign   keys of another kind keep it from being locked: a lock of Redisson, which is a hash, a counter, a list …; another
+    foreign   keys of another kind keep it from being locked: a lock of Redisson, which is a hash, a counter, a list and so on; another
               program may be using them
     remains   none of these, and no client can hold it, whatever the missing answers are: remains of failed attempts, or several
               clients that ask right now
