@@ -110,7 +110,7 @@ func ExampleClient_Acquire() {
 	fmt.Println(err)
 	lock.Release(ctx)
 	// Output:
-	// redlock: context deadline exceeded; redlock: resource is held
+	// redlock: "invoice:7": context deadline exceeded; resource is held
 	// true true
 	// <nil>
 }

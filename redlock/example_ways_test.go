@@ -65,7 +65,7 @@ func Example_errors() {
 	// Output:
 	// ours
 	// another has it: try later, or leave it to them
-	// the call cannot be made: redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal
+	// the call cannot be made: redlock: a resource of 0 bytes: it must have 1 to 1024
 	// ctx ended; no key was left
 	// too few nodes answer: the error names them, somebody must look
 	// we are shutting down
@@ -90,7 +90,7 @@ func ExampleClient_Acquire_cancelled() {
 	fmt.Println(err)
 	// Output:
 	// true true true
-	// redlock: context canceled (the server is shutting down); redlock: resource is held
+	// redlock: "invoice:7": context canceled (the server is shutting down); resource is held
 }
 
 // Work under a hold ends with its context, which ends by the local clock before anybody else can have the lock, here because
