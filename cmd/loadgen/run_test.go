@@ -82,7 +82,7 @@ func TestEmbedded(t *testing.T) {
 	}
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitGood, run([]string{"--embedded", "--spawn=1", "-n1", "--warmup=0s"}, &stdout, &stderr, nil))
-	require.Contains(t, stdout.String(), "in-process")
+	require.Contains(t, stdout.String(), "in this process")
 	require.Contains(t, stderr.String(), "1 embedded node")
 }
 
