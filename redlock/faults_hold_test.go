@@ -59,7 +59,7 @@ func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 		silent := errors.Is(n.Err, multiplex.ErrTimeout) || errors.Is(n.Err, multiplex.ErrSilent)
 		switch {
 		case silent, errors.Is(n.Err, multiplex.ErrDown), strings.Contains(n.Err.Error(), "not asked"):
-		case strings.Contains(n.Err.Error(), "not answered yet"): // on a busy machine, which sheds late
+		case strings.Contains(n.Err.Error(), "no answer yet"): // on a busy machine, which sheds late
 			unheard = fmt.Errorf("TTL %v: node %d: %w", ttl, i, n.Err)
 		default:
 			f.Errorf("node %d: %v", i, n.Err)
