@@ -245,7 +245,7 @@ func TestStraysOfALostLockAreAskedFirst(t *testing.T) {
 	j := newJob(t)
 	j.write("tidy", `trap 'touch "$1/tidied"; exit' TERM; echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; kill -STOP $$
 while test -d "$1"; do sleep 0.02; done`)
-	cmd := j.run(nodes, []string{"--ttl=1m", "--kill-after=20s"}, `trap : TERM; setsid sh "$1/tidy" "$1" & sh "$1/leave" "$1"
+	cmd := j.run(nodes, []string{"--ttl=15s", "--kill-after=4s"}, `trap : TERM; setsid sh "$1/tidy" "$1" & sh "$1/leave" "$1"
 while test -d "$1" && ! test -e "$1/tidied"; do sleep 0.02; done; exit 9`)
 	j.left()
 	pid := j.pid("pid")

@@ -37,13 +37,29 @@ const (
 // given time at the latest: who waits for it has to kill by then.
 func askStrays(id string, groups []int, within time.Duration, signals ...syscall.Signal) {
 	withPatience(min(askTakes, within), func(h *hunt) {
-		h.round(func(pid int) sight {
+		h.ask(func(pid int) sight {
 			if group, err := unix.Getpgid(pid); err != nil || slices.Contains(groups, group) {
 				return innocent
 			}
 			return h.marked(pid, id)
 		}, signals...)
 	})
+}
+
+// ask finds all that are wanted before it sends the first signal: a process
+// that is asked to end may start another to tidy up, which must not be asked
+// to end itself.
+func (h *hunt) ask(judge func(pid int) sight, signals ...syscall.Signal) {
+	var asked []int
+	h.eachProcess(func(pid int) (more bool) {
+		if judge(pid) == wanted {
+			asked = append(asked, pid)
+		}
+		return !h.late()
+	})
+	for _, pid := range asked {
+		h.shoot(pid, func() bool { return judge(pid) == wanted }, signals)
+	}
 }
 
 // killStrays kills the marked processes, until none is left or it has taken too long. It reports whether none is left.

@@ -138,6 +138,26 @@ func TestAskStraysAsksThoseOutsideOfTheGroups(t *testing.T) {
 	}
 }
 
+// A process that tidies up when it is asked to end starts others for that, with
+// the mark and with higher numbers; these are not asked.
+func TestAskStraysLeavesWhatIsStartedToTidyUp(t *testing.T) {
+	t.Parallel()
+	id := newID()
+	first := sleeps(t, "REDLOCK_RUN="+id)
+	h := newHunt()
+	var tidies *sleeper
+	h.open = func(pid, flags int) (int, error) {
+		if tidies == nil && pid == first.cmd.Process.Pid {
+			tidies = sleeps(t, "REDLOCK_RUN="+id)
+			eventually(t, "it does not take the mark", func() bool { return newHunt().marked(tidies.cmd.Process.Pid, id) == wanted })
+		}
+		return unix.PidfdOpen(pid, flags)
+	}
+	h.ask(func(pid int) sight { return h.marked(pid, id) }, syscall.SIGTERM)
+	first.requireDead(t)
+	require.True(t, tidies.lives())
+}
+
 // To read another's environment may take as long as a disk does, and the command is to be dead in time all the same (R13).
 func TestAHuntThatHangsIsNotWaitedFor_R13(t *testing.T) {
 	t.Parallel()

@@ -322,7 +322,9 @@ func (s *supervision) suspend() {
 
 const suspendTakes = 100 * time.Millisecond
 
-func (s *supervision) say(text string) { sayInPassing(s.process.stderr, "redlock: "+text) }
+func (s *supervision) say(text string) {
+	sayInPassing(s.process.stderr, "redlock: "+strings.TrimPrefix(text, "redlock: ")) // the library's and ours are one name
+}
 
 // files are the standard streams as the command inherits them, so that not a byte passes through us.
 func (p *process) files() ([]*os.File, error) {
