@@ -146,7 +146,9 @@ func TestAskStraysLeavesWhatIsStartedToTidyUp(t *testing.T) {
 	first := sleeps(t, "REDLOCK_RUN="+id)
 	h := newHunt()
 	var tidies *sleeper
+	var asked []int
 	h.open = func(pid, flags int) (int, error) {
+		asked = append(asked, pid)
 		if tidies == nil && pid == first.cmd.Process.Pid {
 			tidies = sleeps(t, "REDLOCK_RUN="+id)
 			eventually(t, "it does not take the mark", func() bool { return newHunt().marked(tidies.cmd.Process.Pid, id) == wanted })
@@ -155,6 +157,7 @@ func TestAskStraysLeavesWhatIsStartedToTidyUp(t *testing.T) {
 	}
 	h.ask(func(pid int) sight { return h.marked(pid, id) }, syscall.SIGTERM)
 	first.requireDead(t)
+	require.Equal(t, []int{first.cmd.Process.Pid}, asked)
 	require.True(t, tidies.lives())
 }
 
