@@ -115,7 +115,7 @@ func TestConfigurationsOfTrust(t *testing.T) {
 		"MaxTTL":                     {Nodes: nodes, MaxTTL: ms / 2},
 		"negative":                   {Nodes: nodes, MaxTTL: -time.Second},
 		"it must be between 1ms and": {Nodes: nodes, MaxTTL: pure.LongestTTL + ms},
-		"Durable[1] is none": {Nodes: nodes, MaxTTL: time.Second, Durable: []string{"redis://b", "redis://:hunter2@b"}},
+		"Durable[1] is none":         {Nodes: nodes, MaxTTL: time.Second, Durable: []string{"redis://b", "redis://:hunter2@b"}},
 	} {
 		_, err := New(config)
 		require.ErrorIs(t, err, ErrConfig)
