@@ -13,9 +13,12 @@ import (
 func TestNestedCallsAreReported_R14(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c, other := m.client(t, Config{}), m.client(t, Config{})
+		// A call that waits for itself would do so until its context ends.
+		within, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		nothing := func(context.Context) error { return nil }
 		var kept context.Context
-		err := c.Do(t.Context(), "a", time.Second, func(ctx context.Context) error {
+		err := c.Do(within, "a", time.Second, func(ctx context.Context) error {
 			kept = context.WithoutCancel(ctx)
 			return c.Do(ctx, "b", time.Second, func(ctx context.Context) error {
 				for _, resource := range []string{"a", "b"} {

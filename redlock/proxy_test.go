@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -90,7 +91,9 @@ func TestProxiesAreRefused_R22_R31(t *testing.T) {
 				require.NoError(t, err)
 				defer closeNow(t, c)
 				start := time.Now()
-				_, err = c.Acquire(t.Context(), "r", 10*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				_, err = c.Acquire(ctx, "r", 10*time.Second)
 				require.ErrorIs(t, err, ErrNoQuorum)
 				require.ErrorIs(t, err, conn.ErrProxy)
 				require.Contains(t, err.Error(), "looks like a proxy")
