@@ -226,7 +226,7 @@ func (c *Client) nodes() ([]conn.Config, error) {
 			place = strings.ToLower(place) // names of hosts have no case
 		}
 		if seen[place] {
-			return nil, fmt.Errorf("Nodes[%d]: the node %s is named twice", i, node.Endpoint)
+			return nil, fmt.Errorf("the node %s is named twice, the second time by Nodes[%d]", node.Endpoint, i)
 		}
 		seen[place] = true
 		node.Prelude = prelude

@@ -28,7 +28,7 @@ func TestNestedCallsAreReported_R14(t *testing.T) {
 					require.Contains(t, err.Error(), `redlock: "`+resource+`": the context's own hold`)
 					_, err = c.Acquire(ctx, resource, time.Second)
 					require.ErrorIs(t, err, ErrNested)
-					_, err = c.Hold(context.WithValue(ctx, "key", 1), resource, HoldOptions{TTL: time.Second})
+					_, err = c.Hold(context.WithValue(ctx, new(int), 1), resource, HoldOptions{TTL: time.Second})
 					require.ErrorIs(t, err, ErrNested)
 					_, err = c.TryAcquire(ctx, resource, time.Second)
 					require.Equal(t, ErrHeld, err)

@@ -32,7 +32,7 @@ func (config *Config) durable() (multiplex.Set, error) {
 	for i, url := range config.Durable {
 		node := slices.Index(config.Nodes, url)
 		if node < 0 {
-			return 0, fmt.Errorf("Durable[%d] is none of the Nodes", i) // it may hold a password (R27)
+			return 0, fmt.Errorf("the entry Durable[%d] is none of the Nodes", i) // it may hold a password (R27)
 		}
 		nodes |= 1 << node
 	}
