@@ -6,9 +6,11 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A reply cannot have come before its command was sent. So bytes that lie in a socket when a command is about to be sent answer
-// earlier commands, or none, and must not be taken for the answer to this one (R16). They need not be read to find that out:
-// it is enough to know how many replies were expected when a byte came.
+// A reply cannot arrive before its command is sent. So bytes that lie in a
+// socket when a command is about to be sent answer earlier commands, or none,
+// and must not be taken for the answer to this one (R16). They need not be read
+// to find that out: it is enough to know how many replies were expected when a
+// byte arrived.
 
 // arrivals is what is known about when the bytes of a connection came.
 type arrivals struct {
@@ -25,17 +27,20 @@ type arrivals struct {
 	held    bound  // for the value of which a part came with an earlier read
 }
 
-// A bound says that the bytes before an offset of the stream came when at most so many replies were expected.
+// A bound says that the bytes before an offset of the stream arrived when at
+// most so many replies were expected.
 type bound struct {
 	before int64
 	due    uint64
 }
 
-// Expect announces that n commands are sent next, with one reply each. The caller of Send calls it before Send.
+// Expect announces that n commands are sent next, with one reply each. The
+// caller of Send must call it before Send.
 //
-// With look, it looks first whether the kernel holds bytes, which then cannot be part of these replies (see Due). It never
-// waits for the node. Over TLS, and for a net.Conn of unknown kind, it does not look: what the socket below holds says nothing
-// about replies.
+// If look is set, Expect first checks whether the kernel holds bytes, which
+// cannot be part of these replies (see Due). It never waits for the node. Over
+// TLS, and for a net.Conn of unknown kind, it does not check: what the socket
+// below holds says nothing about replies.
 func (c *Conn) Expect(n int, look bool) {
 	a := &c.arrived
 	a.mu.Lock()

@@ -17,8 +17,8 @@ func losing(c *cluster) {
 	}
 }
 
-// Close ends connections so that what was written still arrives, though nobody
-// waits for the answers any more: the release of an attempt that was cancelled
+// Close ends connections so that what was written still arrives, although
+// no caller waits for the answers any more: the release of an attempt that was cancelled
 // just before is among it (R7, R28). An abort would throw it away.
 func TestCloseLosesNothingThatWasWritten_R28(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {

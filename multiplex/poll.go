@@ -29,7 +29,7 @@ type poller struct {
 	// The following are owned by whoever has the role.
 	unfinished Set           // nodes that have sent more than was read in their last turn: no event tells of the rest
 	fresh      bool          // what is read now came only just
-	since      time.Duration // since when somebody is about to read, for commands that were queued from then on
+	since      time.Duration // since when the holder of the role is about to read, for commands that were queued from then on
 }
 
 // Who has the poller's role.

@@ -40,7 +40,7 @@ func (c *acquireCommand) Run(p *process, d *deployment) error {
 	return c.report(p, o, c.acquire(p, d, o))
 }
 
-// acquire takes the lock and hands its token over. A lock whose token nobody gets to know is released.
+// acquire takes the lock and hands its token over. A lock whose token cannot be handed over is released.
 func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err

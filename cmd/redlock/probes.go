@@ -60,7 +60,7 @@ func closeAll(probes []*probe.Probe) {
 }
 
 // settle waits until each node of a client is up, or has failed once, at most for --timeout: a look that is taken earlier
-// would show nodes as down that nobody has reached yet. Once a quorum is up it waits for the rest no longer than for grace. A node
+// would show nodes as down that were not tried yet. Once a quorum is up it waits for the rest no longer than for grace. A node
 // that is known to be lost is not waited for; lost may be nil.
 func (d *deployment) settle(ctx context.Context, client *redlock.Client, grace time.Duration, lost func(i int) bool) {
 	ctx, cancel := context.WithDeadline(ctx, d.opened.Add(d.Timeout))

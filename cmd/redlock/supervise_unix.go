@@ -241,7 +241,7 @@ func (s *supervision) buryGroup() {
 // mostHunts bounds the hunts for what a command has left, each of which takes a second at most.
 const mostHunts = 10
 
-// buryAll kills until nobody is left. On a busy machine processes may start others faster than one hunt finds them; while the
+// buryAll kills until no process is left. On a busy machine processes may start others faster than one hunt finds them; while the
 // validity lasts there is time for another, and to return would tell that they are dead.
 func (s *supervision) buryAll() {
 	for range mostHunts {
