@@ -90,17 +90,18 @@ func (n *node) tellApart(c *conn.Conn) error {
 		if err := n.prove(c, twin, p); err != nil {
 			return err
 		}
-		p.apart = true
 	}
 	return errDisproved
 }
 
-// prove tells one twin apart.
+// prove tells one twin apart, or gives it up. Its error is a reason to refuse
+// the node.
 func (n *node) prove(c *conn.Conn, twin *node, p *proof) error {
 	ctx, cancel := n.patience()
 	defer cancel()
 	if !twin.says(ctx, p.twin, p.load(), p.digest) {
-		return n.disprove(twin, p)
+		twin.disprove(p)
+		return nil
 	}
 	differs := false
 	err := c.Exchange(ctx, p.call(), 1, func(_ int, v resp.Value) error {
@@ -113,7 +114,9 @@ func (n *node) prove(c *conn.Conn, twin *node, p *proof) error {
 	case !differs:
 		return sameServer(twin.addr)
 	case !twin.says(ctx, p.twin, p.call(), p.secret):
-		return n.disprove(twin, p)
+		twin.disprove(p)
+	default:
+		p.apart = true
 	}
 	return nil
 }
@@ -140,14 +143,13 @@ func (n *node) says(ctx context.Context, c *conn.Conn, command []byte, word stri
 	}
 }
 
-// disprove gives up a twin that failed, so that the other node can have the vote if it does better. (Had both been refused
-// for that, a liar could keep the other out.) Until then the node is refused.
-func (n *node) disprove(twin *node, p *proof) error {
-	g := n.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if twin.conn == p.twin {
-		twin.shed(errDisproved)
+// disprove gives up a twin that failed. The node that shakes hands takes its
+// place at once: if it were refused, too, and both dialed again after pauses of
+// equal length, a liar could keep it out for as long as it comes first.
+func (n *node) disprove(p *proof) {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	if n.conn == p.twin {
+		n.shed(errDisproved)
 	}
-	return sameServer(twin.addr)
 }
