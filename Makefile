@@ -115,9 +115,9 @@ TIMEOUT ?= 0
 ## sim: both simulations: SEEDS of the decisions alone, single-threaded, where a seed replays exactly, and RUNNING_SEEDS of the
 ## whole running code under a simulated clock
 sim:
-	$(GO) test ./internal/sim/machines -count=1 -run '^TestSim$$' -v -timeout $(TIMEOUT) -sim.seeds=$(SEEDS)
+	$(GO) test ./internal/proof/sim/machines -count=1 -run '^TestSim$$' -v -timeout $(TIMEOUT) -sim.seeds=$(SEEDS)
 	@out=$$(mktemp) || exit; trap 'rm -f "$$out"' EXIT; \
-	(set -x; $(GO) test ./internal/sim/running -count=1 -run '^TestSeeds$$' -v -timeout $(TIMEOUT) -sim.seeds=$(RUNNING_SEEDS) -sim.first=$(FIRST)) >"$$out"; \
+	(set -x; $(GO) test ./internal/proof/sim/running -count=1 -run '^TestSeeds$$' -v -timeout $(TIMEOUT) -sim.seeds=$(RUNNING_SEEDS) -sim.first=$(FIRST)) >"$$out"; \
 	code=$$?; grep -vE '^ *(===|--- PASS)' "$$out"; exit $$code
 
 ## model: the rules checked by spin, which is installed if that is possible: all states of small worlds, and a counterexample
@@ -128,23 +128,23 @@ model:
 ## mutants: plants each bug of testdata/mutants in a copy of the tree and sees which test finds it; ONLY=regexp takes those of
 ## such names, TABLE=1 writes docs/mutants.md
 mutants: server
-	$(GO) run ./internal/mutants $(if $(ONLY),-only '$(ONLY)') $(if $(TABLE),-table)
+	$(GO) run ./internal/proof/mutants $(if $(ONLY),-only '$(ONLY)') $(if $(TABLE),-table)
 
 ## histories: runs on real servers under faults, recorded by several processes and checked by intervals and by porcupine
 histories: server
-	$(GO) test -count=1 -v -run 'OnRealServers' ./internal/history
+	$(GO) test -count=1 -v -run 'OnRealServers' ./internal/proof/history
 
 FOR ?= 2m
 ## faults: everything that can fail on real servers at once, for FOR; then the times from a heal to a counted vote, and
 ## memory with a stalled node
 faults: server
-	$(GO) run ./internal/faults/cmd/faults --for $(FOR)
-	$(GO) run ./internal/faults/cmd/faults recovery --repeats 5
-	$(GO) run ./internal/faults/cmd/faults stalled --for 10s
+	$(GO) run ./internal/proof/faults/cmd/faults --for $(FOR)
+	$(GO) run ./internal/proof/faults/cmd/faults recovery --repeats 5
+	$(GO) run ./internal/proof/faults/cmd/faults stalled --for 10s
 
 ## soak: everything at once for FOR (FOR=8h); fails on a slope of memory, goroutines or descriptors, too
 soak: server
-	$(GO) run ./internal/faults/cmd/faults --soak -q --for $(FOR)
+	$(GO) run ./internal/proof/faults/cmd/faults --soak -q --for $(FOR)
 
 ## peers: other implementations under the same faults, for some ten minutes; writes docs/peers.md
 peers: server

@@ -278,7 +278,7 @@ func TestScriptsFlushedWhilePaying(t *testing.T) {
 }
 
 // R26: nor does a lost script cost a debt another pause, which may have grown to a second by refusals before. Found by
-// internal/sim/machines, seeds 67559 and 81272 of its first hundred thousand.
+// internal/proof/sim/machines, seeds 67559 and 81272 of its first hundred thousand.
 func TestRefusedDebtIsCuredAtOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")

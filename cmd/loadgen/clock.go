@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	records "github.com/redmux/redmux/internal/history"
+	records "github.com/redmux/redmux/internal/proof/history"
 )
 
 // clock tells the time since the process started: the cheapest reading of the

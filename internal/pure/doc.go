@@ -1,7 +1,7 @@
 // Package pure holds the decisions of redmux that take time and events as arguments and give a new state and what to do:
 // (state, event, now) → (state, action). It has no clock, no socket, no goroutine and no lock. The running code of multiplex
 // and redlock feeds these machines, tables and properties test them here, and the single-threaded simulation
-// (internal/sim/machines) drives the very same ones, so that a seed of it replays exactly.
+// (internal/proof/sim/machines) drives the very same ones, so that a seed of it replays exactly.
 //
 //   - Life is where a node stands: down, dialing, fencing, paying, up, shed (R8, R26).
 //   - Ledger holds the debts of a node: releases that it has not confirmed (R8).

@@ -1,0 +1,29 @@
+//go:build unix
+
+package doctest
+
+// notRun are commands of sh blocks that stand in the documents and are not run by these tests, each with the reason. What
+// they name, targets and packages, is looked for all the same.
+var notRun = map[string]string{
+	"make test":                        "runs this test",
+	"make servers":                     "fetches servers from a mirror, which a test does not depend on",
+	"make test-servers":                "minutes for each server",
+	"make test-servers SUITE=quick":    "minutes for each server; CI runs it",
+	"ONLY='redis 8' make test-servers": "minutes for each server",
+	"make lint":                        "CI runs it",
+	"make sim SEEDS=1000":              "minutes",
+	"make mutants ONLY=fence":          "minutes",
+	"make fuzz":                        "minutes; CI runs a shorter form",
+	"make contrib":                     "make test runs it",
+	"make browser":                     "installs a browser",
+	"make bench":                       "most of an hour",
+	"make sim":                         "hours; CI runs a shorter form",
+	"make model":                       "minutes; CI runs a shorter form",
+	"make mutants":                     "a quarter of an hour",
+	"make faults FOR=15m":              "a quarter of an hour; CI runs a minute",
+	"make soak FOR=8h":                 "eight hours",
+	"make decoder":                     "minutes; CI runs a shorter form",
+	"make peers":                       "ten minutes",
+	"go run ./internal/proof/mutants -only 'fence|debt'": "minutes",
+	"go run ./internal/proof/mutants -only token -v":     "minutes",
+}

@@ -1,0 +1,120 @@
+package doctest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A document is one Markdown file.
+type document struct {
+	name   string // from the top of the tree
+	text   string
+	blocks []block
+	prose  []string // the lines outside of blocks; a line inside of one is "" here, so that indices are line numbers
+}
+
+// A block is what stands between two fences.
+type block struct {
+	line int    // where it begins
+	kind string // the first word behind the fence
+	text string // ends with a newline
+}
+
+const top = "../../.."
+
+// documents reads all files that the tests are about.
+func documents(t *testing.T) []document {
+	t.Helper()
+	var all []document
+	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md"} {
+		names, err := filepath.Glob(filepath.Join(top, pattern))
+		require.NoError(t, err)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			relative, err := filepath.Rel(top, name)
+			require.NoError(t, err)
+			all = append(all, parse(t, filepath.ToSlash(relative), string(text)))
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// parse finds the fenced blocks. Fences of a list's items are indented, and so is what stands between them.
+func parse(t *testing.T, name, text string) document {
+	t.Helper()
+	d := document{name: name, text: text}
+	var open *block
+	var indent string
+	for i, line := range strings.Split(text, "\n") {
+		fence, isFence := strings.CutPrefix(strings.TrimLeft(line, " "), "```")
+		switch {
+		case open == nil && isFence:
+			open = &block{line: i + 1}
+			if fields := strings.Fields(fence); len(fields) > 0 {
+				open.kind = fields[0]
+			}
+			indent = line[:strings.Index(line, "`")]
+		case open != nil && isFence:
+			d.blocks = append(d.blocks, *open)
+			open = nil
+		case open != nil:
+			open.text += strings.TrimPrefix(line, indent) + "\n"
+		default:
+			d.prose = append(d.prose, line)
+			continue
+		}
+		d.prose = append(d.prose, "")
+	}
+	require.Nil(t, open, "%s: a block does not end", name)
+	return d
+}
+
+// kinds are what blocks may be, and who looks at them.
+var kinds = []string{"go", "sh", "console", "redis", "acl", "ini", "yaml", "text"}
+
+func TestBlocksAreOfAKnownKind(t *testing.T) {
+	for _, d := range documents(t) {
+		for _, b := range d.blocks {
+			if !slices.Contains(kinds, b.kind) {
+				t.Errorf("%s:%d: a block of kind %q, which nothing here checks", d.name, b.line, b.kind)
+			}
+		}
+	}
+}
+
+// Code that is only indented has no kind, so that nobody could run it. Within lists, indented text is text.
+func TestCodeIsFenced(t *testing.T) {
+	list := regexp.MustCompile(`^\s*([-*+]|\d+\.) `)
+	for _, d := range documents(t) {
+		inList, blank := false, true
+		for i, line := range d.prose {
+			switch {
+			case strings.TrimSpace(line) == "":
+				blank = true
+				continue
+			case list.MatchString(line):
+				inList = true
+			case !strings.HasPrefix(line, " "):
+				inList = false
+			case blank && !inList && strings.HasPrefix(line, "    "):
+				t.Errorf("%s:%d: code that is indented and not fenced: %s", d.name, i+1, line)
+			}
+			blank = false
+		}
+	}
+}
+
+// TestParse sees that blocks are found, with what belongs to them and not more.
+func TestParse(t *testing.T) {
+	d := parse(t, "x.md", "a\n```go run\nb\n```\n- c\n  ```\n  d\n    e\n  ```\n")
+	require.Equal(t, []block{{2, "go", "b\n"}, {6, "", "d\n  e\n"}}, d.blocks)
+	require.Equal(t, "- c", d.prose[4])
+}

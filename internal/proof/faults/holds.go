@@ -1,0 +1,137 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redmux/redmux/internal/proof/history"
+	"github.com/redmux/redmux/redlock"
+)
+
+// The load with holds, which renew and heal themselves. Some are contended, some live for many renewals.
+
+// heldKeys are what all processes compete for with holds.
+const heldKeys = 2
+
+// holdTick is how often a holder looks at its hold.
+const holdTick = 5 * time.Millisecond
+
+func (w *worker) loadHolds(caller int) {
+	number := contenders + cancellers + caller
+	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(number)))
+	for w.rest.pass() {
+		resource, life := fmt.Sprint("h:", random.IntN(heldKeys)), randomTime(random, time.Second)
+		if caller%2 == 0 { // one of its own, for long
+			resource, life = fmt.Sprintf("l:%d:%d", w.Name, caller), randomTime(random, 20*time.Second)
+		}
+		// At least as long as a busy machine leaves a process alone; shorter ones are renewed more often.
+		ttl := 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)
+		options := redlock.HoldOptions{TTL: ttl, Heal: caller%4 < 2}
+		if random.IntN(4) == 0 {
+			options.MinHold = randomTime(random, 100*time.Millisecond)
+		}
+		w.hold(random, number, resource, options, life)
+		w.rest.sleep(randomTime(random, 20*time.Millisecond))
+	}
+}
+
+// hold takes a hold, works under it for some time or until it is lost, and releases it.
+func (w *worker) hold(random *rand.Rand, caller int, resource string, options redlock.HoldOptions, life time.Duration) {
+	attempt := w.attempt.Add(1)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond+randomTime(random, 500*time.Millisecond))
+	defer cancel()
+	start := time.Now()
+	w.note(history.Start, caller, resource, attempt, redlock.Lock{}, time.Time{})
+	h, err := w.push.Hold(ctx, resource, options)
+	w.counters.attempt(err)
+	if err != nil {
+		w.note(refusal(err), caller, resource, attempt, redlock.Lock{}, time.Time{})
+		w.rest.sleep(failurePause)
+		return
+	}
+	w.holds.Add(1)
+	w.keep(h)
+	lock := h.Lock()
+	told := lock.Until()
+	w.note(history.Grant, caller, resource, attempt, lock, told)
+	w.rest.sit()
+	told = w.workUnder(h, caller, attempt, told, life)
+	w.rest.rise()
+	lost := h.Err() != nil
+	// What ends the hold comes first: from its release on another may rightly have the lock.
+	w.note(history.Release, caller, resource, attempt, lock, told)
+	err = h.Release(context.Background())
+	w.forget(h)
+	w.counters.release(err)
+	switch {
+	case err == nil:
+		w.note(history.Released, caller, resource, attempt, lock, told)
+	case errors.Is(err, redlock.ErrNotHeld):
+		if !lost && time.Until(told) > 0 {
+			w.odd(start, true, "a hold was lost within its validity, and its holder not told")
+		}
+		w.note(history.Lost, caller, resource, attempt, lock, told)
+	default:
+		w.note(history.Error, caller, resource, attempt, lock, told)
+	}
+	if lost {
+		w.losses.Add(1)
+	}
+}
+
+// workUnder is the work: it looks at the hold again and again, tells of its renewals, and checks that its end is told in
+// time. It returns until when the hold was told to be valid.
+func (w *worker) workUnder(h *redlock.Hold, caller int, attempt uint64, told time.Time, life time.Duration) time.Time {
+	ends := time.Now().Add(life)
+	tick := time.NewTicker(holdTick)
+	defer tick.Stop()
+	for time.Now().Before(ends) {
+		select {
+		case <-h.Context().Done():
+			return told
+		case <-w.rest.stopped:
+			return told
+		case <-tick.C:
+		}
+		w.checkTold(h)
+		until, now := h.Until(), time.Now()
+		if h.Err() != nil {
+			return told
+		}
+		// Where the validity that was told ended unseen, because this process was stopped, the history is left as it is:
+		// what the renewal was worth meanwhile is known to nobody here.
+		if until.After(told) && now.Before(told) {
+			told = until
+			w.note(history.Extend, caller, h.Resource(), attempt, h.Lock(), told)
+		}
+	}
+	return told
+}
+
+// checkTold checks that a hold which is over says so to whoever asks (R13, R15). The end is read before and after,
+// because a renewal may have moved it between.
+func (w *worker) checkTold(h *redlock.Hold) {
+	end, now := h.Until(), time.Now()
+	if now.Before(end) {
+		return
+	}
+	if h.Err() == nil && h.Until().Equal(end) {
+		w.odd(now, false, "the holder was not told that its hold is over (R13, R15)")
+	}
+}
+
+// keep and forget list the holds that live.
+func (w *worker) keep(h *redlock.Hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held[h] = struct{}{}
+}
+
+func (w *worker) forget(h *redlock.Hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.held, h)
+}

@@ -1,0 +1,34 @@
+package faults_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/proof/faults"
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// One fault of each kind at one node of five: the others go on (R5). How fast is for the long measurement to say; here a
+// machine that is busy must not make it fail, so that only a standstill does.
+func TestLatencyUnderOneFault_R5(t *testing.T) {
+	redistest.Require(t)
+	redistest.NoLeaks(t)
+	stretch := 300 * time.Millisecond
+	names := faults.LatencyFaults()
+	if testing.Short() || underRace {
+		names = []string{"SIGSTOP", "reset", "CLIENT KILL"}
+	}
+	l, err := faults.MeasureLatency(t.Context(), faults.LatencyOptions{Faults: names, Callers: 16, Stretch: stretch, Turns: 1})
+	require.NoError(t, err)
+	t.Log(l)
+	for _, line := range l.Lines {
+		require.Greater(t, line.Healthy.Grants, uint64(50), line.Fault)
+		require.Greater(t, line.Faulted.Grants, uint64(50), line.Fault)
+		require.Less(t, line.Faulted.P50, stretch, line.Fault)
+		require.NotZero(t, line.Faulted.P99, line.Fault)
+	}
+	_, err = faults.MeasureLatency(t.Context(), faults.LatencyOptions{Faults: []string{"gremlins"}})
+	require.ErrorContains(t, err, "gremlins")
+}

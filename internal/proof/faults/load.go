@@ -1,0 +1,212 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redmux/redmux/internal/proof/history"
+	"github.com/redmux/redmux/redlock"
+)
+
+// The loads with plain locks: uncontended ones as fast as they can, contended ones, and such that are cancelled.
+
+// failurePause keeps callers from spinning when the answer is known before anything was sent.
+const failurePause = time.Millisecond
+
+// How seldom an uncontended lock is extended, and how seldom it is compared with what the nodes hold. The looks cost more
+// than the lock.
+const (
+	extendEach = 16
+	lookEach   = 64
+	askEach    = 128
+)
+
+// loadUncontended takes locks that nobody else wants, each with a name of its own, so that "held" can only be the answer to
+// somebody else's question (R16).
+func (w *worker) loadUncontended(caller int) {
+	client := w.push
+	for n := uint64(1); w.rest.pass(); n++ {
+		resource := fmt.Sprintf("u:%d:%d:%d", w.Name, caller, n)
+		began, start := w.watch.now.Load(), time.Now()
+		lock, err := client.TryAcquire(context.Background(), resource, w.maxTTL)
+		took := time.Since(start)
+		w.counters.attempt(err)
+		if err != nil {
+			if errors.Is(err, redlock.ErrHeld) {
+				w.odd(start, false, "mix-up: a resource that was never asked for is held")
+			}
+			w.rest.sleep(failurePause)
+			continue
+		}
+		w.watch.record(began, w.watch.now.Load(), took)
+		if n%extendEach == 0 {
+			lock = w.extend(lock, start)
+		}
+		switch {
+		case n%lookEach == uint64(caller)%lookEach:
+			w.lookFromSide(lock, start)
+		case n%askEach == uint64(caller)%askEach:
+			w.askThrough(client, lock, start)
+		}
+		w.release(context.Background(), lock, start)
+	}
+}
+
+// extend is counted apart from the operations.
+func (w *worker) extend(lock redlock.Lock, start time.Time) redlock.Lock {
+	longer, err := lock.Extend(context.Background(), w.maxTTL)
+	switch {
+	case err == nil:
+		w.extensions.Add(1)
+		return longer
+	case errors.Is(err, redlock.ErrNotHeld) && lock.Validity() > 0:
+		w.odd(start, true, "an extension found the lock lost within its validity")
+	}
+	return lock
+}
+
+// release gives a lock back. That it was lost before is a finding as long as it was valid, unless nodes forgot their keys.
+func (w *worker) release(ctx context.Context, lock redlock.Lock, start time.Time) error {
+	w.breakRelease(lock)
+	err := lock.Release(ctx)
+	w.counters.release(err)
+	if errors.Is(err, redlock.ErrNotHeld) && lock.Validity() > 0 {
+		w.odd(start, true, "a release found the lock lost within its validity")
+	}
+	return err
+}
+
+// contendedKeys are what all processes compete for.
+const contendedKeys = 6
+
+// loadContended competes: some callers wait until the nodes tell, some poll, some try once.
+func (w *worker) loadContended(caller int) {
+	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(caller)))
+	for w.rest.pass() {
+		resource := fmt.Sprint("c:", random.IntN(contendedKeys))
+		patience := 50*time.Millisecond + randomTime(random, 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		acquire := w.push.Acquire
+		switch caller % 4 {
+		case 2:
+			acquire = w.poll.Acquire
+		case 3:
+			acquire = w.push.TryAcquire
+		}
+		w.compete(ctx, random, caller, resource, acquire)
+		cancel()
+		// Whoever takes a key again at once leaves it to nobody.
+		w.rest.sleep(randomTime(random, 10*time.Millisecond))
+	}
+}
+
+// loadCancelled competes with contexts that end at a random moment of the attempt.
+func (w *worker) loadCancelled(caller int) {
+	caller += contenders
+	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(caller)))
+	for n := uint64(0); w.rest.pass(); n++ {
+		resource := fmt.Sprint("c:", random.IntN(contendedKeys))
+		if n%2 == 0 { // every second one would have been granted
+			resource = fmt.Sprintf("x:%d:%d:%d", w.Name, caller, n)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		stop := time.AfterFunc(randomTime(random, 2*time.Millisecond), cancel)
+		acquire := w.push.TryAcquire
+		if caller%2 == 0 {
+			acquire = w.poll.Acquire
+		}
+		w.compete(ctx, random, caller, resource, acquire)
+		stop.Stop()
+		cancel()
+	}
+}
+
+type acquirer = func(ctx context.Context, resource string, ttl time.Duration) (redlock.Lock, error)
+
+// compete is one attempt to have a contended resource, and what follows from it. All of it goes into the history.
+func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, resource string, acquire acquirer) {
+	attempt := w.attempt.Add(1)
+	ttl := 200*time.Millisecond + randomTime(random, w.maxTTL-200*time.Millisecond)
+	start := time.Now()
+	w.note(history.Start, caller, resource, attempt, redlock.Lock{}, time.Time{})
+	lock, err := acquire(ctx, resource, ttl)
+	w.counters.attempt(err)
+	if err != nil {
+		w.note(refusal(err), caller, resource, attempt, redlock.Lock{}, time.Time{})
+		w.rest.sleep(failurePause)
+		return
+	}
+	w.note(history.Grant, caller, resource, attempt, lock, lock.Until())
+	if w.drops(random, ttl) {
+		w.dropped(lock)
+		return
+	}
+	w.rest.sleep(randomTime(random, 4*time.Millisecond))
+	if random.IntN(8) == 0 {
+		longer := w.extend(lock, start)
+		if longer.Until() != lock.Until() {
+			lock = longer
+			w.note(history.Extend, caller, resource, attempt, lock, lock.Until())
+		}
+	}
+	w.note(history.Release, caller, resource, attempt, lock, lock.Until())
+	// With the attempt's context, which may have ended: the release goes out all the same (R9).
+	switch err := w.release(ctx, lock, start); {
+	case err == nil:
+		w.note(history.Released, caller, resource, attempt, lock, lock.Until())
+	case errors.Is(err, redlock.ErrNotHeld):
+		w.note(history.Lost, caller, resource, attempt, lock, lock.Until())
+	default:
+		w.note(history.Error, caller, resource, attempt, lock, lock.Until())
+	}
+}
+
+// drops says whether a lock is left to its end, as by somebody who has crashed. The next holder has it as soon as its
+// keys have expired: that is when a validity that is a little too long shows (R4). Short ones are dropped more often,
+// since all wait.
+func (w *worker) drops(random *rand.Rand, ttl time.Duration) bool {
+	if ttl < 500*time.Millisecond {
+		return random.IntN(10) == 0
+	}
+	return random.IntN(40) == 0
+}
+
+// dropped keeps in mind whose keys will stand for some time.
+func (w *worker) dropped(lock redlock.Lock) {
+	token := lock.Token()
+	digest := history.Digest(token[:])
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for digest, gone := range w.left {
+		if gone.Before(now) {
+			delete(w.left, digest)
+		}
+	}
+	// On a slow node, whose clock steps back, they stand longer.
+	w.left[string(digest[:])] = lock.Until().Add(w.maxTTL/50 + 3*mostBack)
+}
+
+// refusal is the event of an attempt that ended without the lock.
+func refusal(err error) history.Kind {
+	switch {
+	case cancelled(err):
+		return history.Cancel
+	case errors.Is(err, redlock.ErrHeld):
+		return history.Held
+	case errors.Is(err, redlock.ErrNoQuorum):
+		return history.NoQuorum
+	case errors.Is(err, redlock.ErrExpired):
+		return history.Expired
+	}
+	return history.Error
+}
+
+// randomTime is exponential with a mean of a quarter of the most, which it does not exceed: short times are the common
+// ones.
+func randomTime(random *rand.Rand, most time.Duration) time.Duration {
+	return min(time.Duration(random.ExpFloat64()*float64(most)/4), most)
+}

@@ -1,0 +1,298 @@
+package faults
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/proof/history"
+	"github.com/redmux/redmux/redlock"
+)
+
+// workerVariable tells a process that it is a client, and not whoever started it.
+const workerVariable = "REDMUX_FAULTS_WORKER"
+
+// WorkerMain must be called first by every main that calls Run, and by TestMain of its tests. In a process that Run
+// started it does that process's work and never returns; in any other it returns at once.
+func WorkerMain() {
+	if os.Getenv(workerVariable) == "" {
+		return
+	}
+	if err := work(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// userName is whom the clients log in as, so that faults can take rights from them and from nobody else.
+const userName = "redlock"
+
+// prefix precedes all keys.
+const prefix = "faults:"
+
+// A worker is one client process.
+type worker struct {
+	setup
+	teller
+	counters
+	maxTTL     time.Duration
+	push, poll *redlock.Client
+	watch      *stopwatch
+	rest       restroom
+	looker     *looker
+	attempt    atomic.Uint64 // numbers of attempts in the history
+	healing    healing
+	broken     atomic.Uint64 // releases of a client that is wrong on purpose
+	round      atomic.Int64  // the latest rest
+	silent     atomic.Pointer[silence]
+
+	mu   sync.Mutex // guards the following
+	held map[*redlock.Hold]struct{}
+	left map[string]time.Time // digests of the tokens of locks that were dropped, and when their keys are gone
+}
+
+// silence is what ping came to with each node in a rest.
+type silence struct {
+	round int64
+	nodes []string
+}
+
+// work does what the parent orders until it says stop, or is gone.
+func work(in io.Reader, out io.Writer) error {
+	w := &worker{
+		teller: teller{clock: history.NewClock(), to: out},
+		held:   make(map[*redlock.Hold]struct{}), left: make(map[string]time.Time),
+	}
+	w.rest.init()
+	orders := bufio.NewScanner(in)
+	orders.Buffer(nil, 1<<20)
+	var working sync.WaitGroup
+	for orders.Scan() {
+		var o order
+		if err := json.Unmarshal(orders.Bytes(), &o); err != nil {
+			return fmt.Errorf("faults: an order: %w", err)
+		}
+		switch o.Do {
+		case orderSetup:
+			if err := w.begin(o.Setup, &working); err != nil {
+				return err
+			}
+		case orderFaults:
+			w.watch.set(o.Kinds)
+		case orderHealed:
+			w.healing.add(*o.Healed, w.push)
+		case orderRest:
+			w.round.Store(int64(o.Round))
+			w.rest.enter()
+		case orderGo:
+			w.rest.leave()
+		case orderStop:
+			return w.end(&working)
+		}
+	}
+	return w.end(&working) // the parent is gone: what is held is released all the same
+}
+
+// begin makes the clients and starts the loads.
+func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
+	w.setup, w.maxTTL = *s, time.Duration(s.MaxTTL)
+	w.watch = newStopwatch(s.Kinds)
+	if w.push, err = w.client(false); err != nil {
+		return err
+	}
+	if w.poll, err = w.client(true); err != nil {
+		return err
+	}
+	w.looker = newLooker(s.Direct, s.Password)
+	working.Go(w.report)
+	working.Go(w.ping)
+	for i := range w.Callers {
+		w.start(working, func() { w.loadUncontended(i) })
+	}
+	for i := range contenders {
+		w.start(working, func() { w.loadContended(i) })
+	}
+	for i := range cancellers {
+		w.start(working, func() { w.loadCancelled(i) })
+	}
+	for i := range holders {
+		w.start(working, func() { w.loadHolds(i) })
+	}
+	w.tell(&tale{Ready: true})
+	return nil
+}
+
+// How many callers each process has besides those of the uncontended load.
+const (
+	contenders = 8
+	cancellers = 4
+	holders    = 5
+)
+
+func (w *worker) start(working *sync.WaitGroup, load func()) {
+	w.rest.add()
+	working.Go(load)
+}
+
+func (w *worker) client(poll bool) (*redlock.Client, error) {
+	config := redlock.Config{
+		Nodes: w.Nodes, Prefix: prefix, Username: userName, Password: w.Password,
+		MaxTTL: w.maxTTL, Poll: poll, Portable: w.Portable, ReleaseOnClose: true,
+	}
+	w.breakConfig(&config)
+	return redlock.New(config)
+}
+
+// end stops the loads, closes the clients and tells the last figures.
+func (w *worker) end(working *sync.WaitGroup) error {
+	w.rest.stop()
+	if w.push == nil {
+		return nil // never begun
+	}
+	working.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	tally := w.counted()
+	_ = w.push.Close(ctx)
+	_ = w.poll.Close(ctx)
+	w.looker.close()
+	w.tell(&tale{Tails: w.watch.tails()})
+	w.tell(&tale{Tally: tally, Last: true})
+	return nil
+}
+
+func (w *worker) counted() *Tally {
+	t := w.tally()
+	// A hold's renewals are nobody's call; what else is counted as an extension are the calls to Extend.
+	granted := w.push.Stats().Extensions.Granted + w.poll.Stats().Extensions.Granted
+	t.Renewals = granted - min(granted, t.Extensions)
+	return t
+}
+
+// report tells what the parent wants to know from time to time.
+func (w *worker) report() {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-w.rest.stopped:
+			return
+		case <-tick.C:
+		}
+		w.beat()
+		for _, c := range w.healing.look(w.push, w.clock.Now()) {
+			w.tell(&tale{Counted: &c})
+		}
+		if w.rest.resting() && i%2 == 0 {
+			w.tell(&tale{Resting: w.state()})
+		}
+		if i%50 == 0 {
+			w.tell(&tale{Tally: w.counted()})
+		}
+		if i%200 == 0 {
+			w.tell(&tale{Sample: takeSample(w.clock.Now(), w.rest.parked())})
+		}
+		if i%500 == 499 {
+			w.tell(&tale{Tails: w.watch.tails()})
+		}
+	}
+}
+
+// ping asks every node something over each connection, while the process rests. An answer says that all commands before it
+// were answered too: a connection that is dead and does not know it yet may look as well as any other, and owe releases.
+func (w *worker) ping() {
+	for {
+		select {
+		case <-w.rest.stopped:
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+		if !w.rest.parked() {
+			continue
+		}
+		silent, round := make([]string, len(w.Direct)), w.round.Load()
+		for _, c := range []*redlock.Client{w.push, w.poll} {
+			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+			answers, _ := c.Inspect(ctx, "ping")
+			cancel()
+			for i, n := range answers.Nodes {
+				if n.Err != nil {
+					silent[i] = n.Err.Error()
+				}
+			}
+		}
+		w.silent.Store(&silence{round, silent})
+	}
+}
+
+// barred marks a node that is away for the client's password or rights: it is dialed seldom (R26).
+const barred = "refused us"
+
+func isBarred(err error) bool {
+	switch conn.ErrorClass(err) {
+	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
+		return true
+	}
+	return errors.Is(err, redlock.ErrPermissions)
+}
+
+// state is what is told while the process rests.
+func (w *worker) state() *resting {
+	round := w.round.Load()
+	r := &resting{Round: int(round), Parked: w.rest.parked(), Nodes: []string{"not asked yet"}}
+	if silent := w.silent.Load(); silent != nil && silent.round == round {
+		r.Nodes = slices.Clone(silent.nodes)
+		for _, c := range []*redlock.Client{w.push, w.poll} {
+			for i, n := range c.Nodes() {
+				switch {
+				case n.State != "up" && isBarred(n.Err):
+					r.Nodes[i] = fmt.Sprintf("%s: %s (%v)", n.State, barred, n.Err)
+				case n.State != "up":
+					r.Nodes[i] = fmt.Sprintf("%s (%v)", n.State, n.Err)
+				case n.Debts > 0:
+					r.Nodes[i] = fmt.Sprintf("%d debts", n.Debts)
+				}
+			}
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for h := range w.held {
+		token := h.Lock().Token()
+		digits := history.Digest(token[:])
+		r.Held = append(r.Held, string(digits[:]))
+	}
+	for digest := range w.left {
+		r.Held = append(r.Held, digest)
+	}
+	return r
+}
+
+// note puts an event into the history.
+func (w *worker) note(kind history.Kind, caller int, resource string, attempt uint64, lock redlock.Lock, until time.Time) {
+	e := history.Event{Client: caller, Resource: resource, Attempt: attempt, Ev: kind}
+	if !until.IsZero() {
+		token := lock.Token()
+		digits := history.Digest(token[:])
+		e.Token, e.Until = string(digits[:]), w.clock.At(until)
+	}
+	w.event(e)
+}
+
+// odd tells of a finding.
+func (w *worker) odd(from time.Time, excusable bool, format string, args ...any) {
+	w.tell(&tale{Oddity: &oddity{
+		What: fmt.Sprintf("process %d: ", w.Name) + fmt.Sprintf(format, args...), Excusable: excusable,
+		From: w.clock.At(from), To: w.clock.Now(),
+	}})
+}

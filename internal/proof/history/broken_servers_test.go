@@ -1,0 +1,168 @@
+package history_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/proof/history"
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// The checkers find what they are there for on real servers: a lock that lacks one of its parts shows two holders, in both of
+// them, and the same lock with all its parts does not.
+func TestHistoriesOfBrokenLocks_OnRealServers(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers := redistest.Servers(t, 3)
+	whole := broken{servers: servers, quorum: 2, nx: true, compares: true, honest: true}
+	for _, c := range []struct {
+		name   string
+		change func(*broken)
+		found  bool
+	}{
+		{"all its parts", func(*broken) {}, false},
+		{"no quorum", func(b *broken) { b.quorum = 1 }, true},
+		{"no NX", func(b *broken) { b.nx = false }, true},
+		{"a plain DEL", func(b *broken) { b.compares = false }, true},
+		{"a validity that is longer than the key's life", func(b *broken) { b.honest = false }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := whole
+			c.change(&b)
+			begun, again := time.Now(), 0
+			x, v := b.compete(t)
+			// What a lock lacks is seen when clients meet at the wrong moment, which on a busy machine they may not do at once.
+			for ; again < 20 && !b.seen(c.found, x, v); again++ {
+				x, v = b.compete(t)
+			}
+			t.Logf("seen after %v, in run %d", time.Since(begun).Round(time.Millisecond), again+1)
+			require.Greater(t, x.Grants, 5)
+			if b.honest {
+				require.Positive(t, x.Overdue, "or a plain DEL does no harm")
+			}
+			require.Zero(t, v.Undecided)
+			require.Equal(t, c.found, len(x.Violations()) > 0)
+			require.Equal(t, c.found, v.Violated > 0)
+			for _, one := range x.Violations() {
+				require.Equal(t, history.TwoHolders, one.Fault)
+				require.Positive(t, one.Overlap)
+			}
+		})
+	}
+}
+
+// broken is a lock whose parts can be taken away.
+type broken struct {
+	servers  []*redistest.Server
+	quorum   int
+	nx       bool // SET … NX
+	compares bool // before it deletes
+	honest   bool // about the end of validity
+}
+
+// seen reports that a run had all that it is there for: enough grants, late releases, and a violation where there must be one.
+// One where there must be none ends it too.
+func (b broken) seen(must bool, x *history.Exclusion, v history.Verdict) bool {
+	happened := x.Grants > 5 && (x.Overdue > 0 || !b.honest)
+	found := len(x.Violations()) > 0 || v.Violated > 0
+	if must {
+		return happened && found
+	}
+	return happened || found
+}
+
+const brokenTTL = 60 * time.Millisecond
+
+// compete lets clients want one resource for a time, on servers that are empty, and judges what they saw.
+func (b broken) compete(t *testing.T) (*history.Exclusion, history.Verdict) {
+	for _, s := range b.servers {
+		_, err := s.Do("FLUSHALL")
+		require.NoError(t, err)
+	}
+	var file bytes.Buffer
+	w := history.NewWriter(&file, true)
+	var stop atomic.Bool
+	var tokens atomic.Int64
+	defer time.AfterFunc(1500*time.Millisecond, func() { stop.Store(true) }).Stop()
+	var wg sync.WaitGroup
+	for client := range 4 {
+		random := rand.New(rand.NewPCG(rand.Uint64(), 0))
+		wg.Go(func() {
+			for attempt := uint64(1); !stop.Load(); attempt++ {
+				token := strconv.FormatInt(tokens.Add(1), 10)
+				w.Note(history.Start, client, "k", attempt, nil, time.Time{})
+				until, ok := b.acquire(token, random)
+				if !ok {
+					w.Note(history.Held, client, "k", attempt, nil, time.Time{})
+					time.Sleep(upToMillisecond(random, 3))
+					continue
+				}
+				w.Note(history.Grant, client, "k", attempt, []byte(token), until)
+				time.Sleep(upToMillisecond(random, 90))
+				w.Note(history.Release, client, "k", attempt, []byte(token), until)
+				b.release(token)
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, w.Close())
+	var x history.Exclusion
+	var l history.Locks
+	for e, err := range history.Merge(history.DefaultDisorder, history.Read(&file)) {
+		require.NoError(t, err)
+		x.Add(e)
+		l.Add(e)
+	}
+	l.Patience = time.Minute
+	v := l.Finish()
+	t.Logf("%d grants, %d overdue, %d violations, %d of %d windows", x.Grants, x.Overdue, len(x.Violations()), v.Violated, v.Windows)
+	return &x, v
+}
+
+func upToMillisecond(r *rand.Rand, most int64) time.Duration {
+	return time.Duration(r.Int64N(most * int64(time.Millisecond)))
+}
+
+// acquire asks the servers in any order, and no more of them than it needs.
+func (b broken) acquire(token string, random *rand.Rand) (until time.Time, ok bool) {
+	start := time.Now()
+	granted := 0
+	for _, i := range random.Perm(len(b.servers)) {
+		command := []string{"SET", "k", token, "PX", fmt.Sprint(brokenTTL.Milliseconds())}
+		if b.nx {
+			command = append(command, "NX")
+		}
+		if v, err := b.servers[i].Do(command...); err == nil && v == "OK" {
+			granted++
+		}
+		if granted == b.quorum {
+			break
+		}
+	}
+	until = start.Add(brokenTTL - brokenTTL/100 - 2*time.Millisecond)
+	if !b.honest {
+		until = until.Add(brokenTTL)
+	}
+	if granted < b.quorum || !time.Now().Before(until) {
+		b.release(token)
+		return time.Time{}, false
+	}
+	return until, true
+}
+
+func (b broken) release(token string) {
+	command := []string{"DEL", "k"}
+	if b.compares {
+		command = []string{"EVAL", "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0", "1", "k", token}
+	}
+	for _, s := range b.servers {
+		_, _ = s.Do(command...)
+	}
+}

@@ -1,0 +1,156 @@
+package machines
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redmux/redmux/internal/proof/sim"
+)
+
+// A world is all that there is in one seed: servers, links, processes, and what is yet to happen to them. One goroutine runs
+// it. Whatever is drawn is drawn from one source in the order of events, so that the seed replays exactly.
+type world struct {
+	seed   uint64
+	random *rand.Rand
+	plan   scenario
+	broken Broken
+	only   string
+
+	now   time.Duration // true time
+	queue queue
+	seq   uint64
+	over  bool // a property was violated: one is enough
+
+	servers   []*server
+	processes []*process
+	links     [][]*link // by process and server
+	attempts  []*attempt
+	tokens    uint64
+	runs      int64 // of servers, each with another name
+	stopping  bool  // the faults are over
+	mends     []*mend
+	referee   referee
+
+	report sim.Report
+	hash   uint64
+	trace  io.Writer // nil: nobody reads it
+}
+
+// eventsMost bounds one seed. The faults end long before; see scenario.eventsUntilCalm.
+const eventsMost = 400_000
+
+func newWorld(seed uint64, o Options) *world {
+	w := &world{seed: seed, random: rand.New(rand.NewPCG(seed, 0x6d616368696e6573)), broken: o.Broken, only: o.Only, trace: o.Trace}
+	w.plan = draw(w.random)
+	w.note("scenario: %v", w.plan)
+	for i := range w.plan.nodes {
+		w.servers = append(w.servers, newServer(w, i))
+	}
+	for range w.plan.processes {
+		var row []*link
+		for range w.plan.nodes {
+			row = append(row, newLink(w))
+		}
+		w.links = append(w.links, row)
+	}
+	w.referee.world = w
+	w.referee.claims = make([][]*claim, w.plan.resources)
+	for i := range w.plan.processes {
+		w.processes = append(w.processes, nil)
+		w.after(w.span(w.plan.startSpread), func() {
+			if w.processes[i] == nil { // or calm has begun it, since the faults were over first
+				newProcess(w, i, w.plan.declaredNew).start()
+			}
+		})
+	}
+	return w
+}
+
+// run lets everything happen: a time with faults, a time to come to rest, and a last look.
+func (w *world) run() {
+	w.at(w.plan.calmFrom, w.calm)
+	if len(w.plan.faults) > 0 {
+		w.after(w.span(w.plan.faultEvery), w.misfortune)
+	}
+	events := 0
+	for len(w.queue) > 0 && !w.over {
+		e := w.queue.pop()
+		w.now = e.at
+		w.mix(uint64(e.at), e.seq)
+		e.do()
+		events++
+		if events == w.plan.eventsUntilCalm {
+			w.calm()
+		}
+		if events > eventsMost {
+			w.violate("R28", "it never comes to rest")
+			w.over = true
+		}
+	}
+	w.report.Seeds, w.report.Simulated = 1, w.now
+	w.report.Count("events", events)
+}
+
+// at has something happen at a true time.
+func (w *world) at(t time.Duration, do func()) {
+	w.seq++
+	w.queue.push(event{t, w.seq, do})
+}
+
+func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
+
+// span is a time below the given one, uniformly.
+func (w *world) span(most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return time.Duration(w.random.Int64N(int64(most)))
+}
+
+// oneIn is true once in n times.
+func (w *world) oneIn(n int) bool { return w.random.IntN(n) == 0 }
+
+// violate notes that a property does not hold, and ends the seed.
+func (w *world) violate(rule, format string, args ...any) {
+	if w.over || w.only != "" && w.only != rule {
+		return
+	}
+	w.over = true
+	w.report.Violate(w.seed, rule, format+" (at %v; run it again with -sim.seed=%d -sim.trace)", append(args, w.now, w.seed)...)
+	if w.trace != nil {
+		fmt.Fprintf(w.trace, "%12v VIOLATION %v\n", w.now, w.report.Violations[len(w.report.Violations)-1])
+	}
+}
+
+// mix makes what happened part of the trace's hash.
+func (w *world) mix(values ...uint64) {
+	for _, v := range values {
+		w.hash = (w.hash ^ v) * 0x100000001b3
+		w.hash ^= w.hash >> 29
+	}
+}
+
+// step notes an event in numbers: it is part of the hash, and is printed where somebody reads.
+func (w *world) step(format string, numbers ...int64) {
+	w.mix(uint64(len(format)))
+	for _, n := range numbers {
+		w.mix(uint64(n))
+	}
+	if w.trace == nil {
+		return
+	}
+	args := make([]any, len(numbers))
+	for i, n := range numbers {
+		args[i] = n
+	}
+	w.note(format, args...)
+}
+
+// note is for the eye only.
+func (w *world) note(format string, args ...any) {
+	if w.trace != nil {
+		fmt.Fprintf(w.trace, "%12v "+format+"\n", append([]any{w.now}, args...)...)
+	}
+}

@@ -1,0 +1,26 @@
+// Package running simulates the whole running code of redlock, multiplex and conn: several clients, through redlock's public
+// API, over a network and masters in memory, on a simulated clock (testing/synctest). All of it is tests.
+//
+//	go test ./internal/proof/sim/running                                     # some seeds, and that broken variants are found
+//	go test ./internal/proof/sim/running -run TestSeeds -sim.seeds=1000 -v   # more of them
+//	go test ./internal/proof/sim/running -run TestSeeds -sim.seed=7 -v       # one of them again
+//
+// A seed fixes what is deployed, which faults strike when, and what the clients want; it does not fix the scheduling of
+// goroutines, so that a seed that failed may have to be run some times. The style is that of a swarm: each seed draws some of
+// the kinds of faults, and is the more violent with these.
+//
+//	draw_test       what a seed draws: masters, clocks, clients, TTLs, kinds of faults
+//	world_test      one seed in its bubble: from the first connection to the last
+//	faults_test     the kinds of faults, and how each is mended
+//	calm_test       what was done to a master or a link, and since when nothing is
+//	process_test    a client from its beginning to its close or crash
+//	worker_test     what is done with locks and holds, and what must hold for each call (R4, R12)
+//	referee_test    who holds what: exclusion, R4 by the masters' keys, R13
+//	tokens_test     what the masters saw of each token: R3, R7, R8
+//	settle_test     what must be true again when the faults are over (R26), and at the end (R28)
+//	weakened_test   that all of these find what they are there for
+//	scripts_test    what the Lua scripts do, as Go functions for the masters in memory
+//
+// The package knows redlock only from outside. What lies between one client and one master is a lane, of its own: so
+// clients differ in who reaches whom, and in which order their commands arrive.
+package running

@@ -1,0 +1,208 @@
+package running
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/proof/sim"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// A world is one seed in its bubble: masters, lanes to them, clients, and those who watch.
+type world struct {
+	draw    *draw
+	network *redistest.Network
+	masters []*master
+	begun   time.Time
+	referee *referee
+	tokens  *tokens
+
+	// ctx ends with the contest, and at the first violation: one is enough.
+	ctx  context.Context
+	stop context.CancelFunc
+
+	mu     sync.Mutex // guards the following
+	report *sim.Report
+	lives  []*process // all that there ever were
+	places []*process // those who run, each in its place
+}
+
+// A master is a node with what the simulation knows of it.
+type master struct {
+	index  int
+	node   *redistest.Node
+	calm   calm
+	pause  toggle // the process is stopped
+	absent toggle // no process is there: dials are refused
+
+	mu      sync.Mutex     // guards the following
+	names   map[int]string // of clients, by the id of their connection
+	forgot  time.Time      // when it last lost its keys
+	stepped time.Time      // when its clock last stepped back
+	flushed bool           // its scripts were, and nobody has loaded them since
+}
+
+// run is one seed from its first connection to its last.
+func run(t *testing.T, d *draw) *sim.Report {
+	report := &sim.Report{Seeds: 1}
+	start := time.Now()
+	defer sim.Watchdog(d.seed, sim.Patience)() // outside the bubble, where time is real
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(d, report)
+		defer w.close()
+		w.contest()
+		w.settle()
+		w.end()
+		report.Simulated = time.Since(w.begun)
+	})
+	report.Took = time.Since(start)
+	return report
+}
+
+func newWorld(d *draw, report *sim.Report) *world {
+	w := &world{draw: d, network: redistest.NewNetwork(), begun: time.Now(), report: report}
+	w.referee = &referee{world: w, held: make(map[string][]*tenure)}
+	w.tokens = newTokens(w)
+	w.ctx, w.stop = context.WithTimeout(context.Background(), d.contest)
+	for i := range d.nodes {
+		m := &master{index: i, node: redistest.NewNode(redistest.NodeConfig{}), names: make(map[int]string)}
+		m.pause.turn = func(on bool) {
+			if on {
+				m.node.Pause()
+			} else {
+				m.node.Resume()
+			}
+		}
+		m.absent.turn = func(bool) {}
+		m.node.Clock().SetRate(d.rates[i])
+		m.node.Clock().Step(d.offsets[i])
+		if d.native {
+			m.node.Native("DELEX")
+		}
+		teach(m.node, d.broken)
+		d.broken.arrange(m)
+		m.node.Handle(w.tokens.watch(m)) // the last one is asked first
+		w.masters = append(w.masters, m)
+	}
+	w.places = make([]*process, d.processes)
+	return w
+}
+
+// contest lets clients compete while faults strike, until its time is over and all faults are mended.
+func (w *world) contest() {
+	var wg sync.WaitGroup
+	for place := range w.draw.processes {
+		wg.Go(func() { w.occupy(place) })
+	}
+	for i := range w.draw.misfortunes {
+		m := &misfortune{world: w, random: w.draw.random(100, uint64(i))}
+		wg.Go(m.strike)
+	}
+	wg.Go(w.lookAround)
+	wg.Wait()
+}
+
+// lookAround looks again and again at all that must hold at any time.
+func (w *world) lookAround() {
+	for w.sleep(3*ms + 100*time.Microsecond) {
+		w.referee.look()
+		w.tokens.look()
+	}
+}
+
+// sleep reports that the contest goes on.
+func (w *world) sleep(d time.Duration) bool {
+	timer := time.NewTimer(max(pure.Soon, d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return w.ctx.Err() == nil
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// dial is the NetDial of all clients: nobody answers where no process is.
+func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var index int
+	if _, err := fmt.Sscanf(addr, "node%d.", &index); err == nil && w.masters[index].absent.isOn() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	return w.network.Dial(ctx, network, addr)
+}
+
+// close ends what is left. By now all clients are closed.
+func (w *world) close() {
+	w.stop()
+	for _, m := range w.masters {
+		m.node.Close()
+	}
+	w.network.Close()
+}
+
+// violate notes what must not be, and ends the contest.
+func (w *world) violate(rule, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if only := w.draw.broken.only; only != "" && rule != only {
+		return // what is broken on purpose shows in more than one way
+	}
+	at := fmt.Sprintf("after %v: ", time.Since(w.begun).Round(10*time.Microsecond))
+	w.report.Violate(w.draw.seed, rule, "%s", at+fmt.Sprintf(format, args...))
+	w.stop()
+}
+
+func (w *world) count(name string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report.Count(name, n)
+}
+
+func (w *world) fault(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.report.Fault(name)
+}
+
+// keys are those of a master that belong to locks.
+func (m *master) keys() []string {
+	var all []string
+	for _, key := range m.node.Keys() {
+		if !strings.HasSuffix(key, "redlock:seal") {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// holdsUntil is when the key's life with this value ends, on the world's clock.
+func (m *master) holdsUntil(key, value string) (end time.Time, ok bool) {
+	if v, there := m.node.Get(key); !there || v != value {
+		return time.Time{}, false
+	}
+	left, _ := m.node.DB().TTL(key)
+	return time.Now().Add(m.node.Clock().Lasts(left)), true
+}
+
+// steppedSince reports whether the master's clock stepped back after that time.
+func (m *master) steppedSince(t time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.stepped.Before(t)
+}
+
+// forgotSince reports whether the master lost its keys after that time.
+func (m *master) forgotSince(t time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.forgot.Before(t)
+}
