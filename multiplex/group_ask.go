@@ -182,54 +182,11 @@ func (g *Group) failMissing(r *round, missing Set) {
 	g.countMissed(given&doubted, quarantined)
 }
 
-// owedBy reports whether the round is a release of a key that this node may hold.
-func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.Has(node) }
-
-// absent is the error of a command that cannot get a quorum since too few nodes count for it. The caller holds the mutex.
-func (g *Group) absent(counting Set) error {
-	e := &UndecidedError{Of: g.size}
-	for i, n := range g.nodes {
-		switch {
-		case counting.Has(i):
-		case g.live.Has(i):
-			e.Nodes = append(e.Nodes, n.blame(n.quarantine(g.now())))
-		default:
-			e.Nodes = append(e.Nodes, n.blame(n.fault))
-		}
+// needed are the nodes that a command of the kind can get a quorum of. An extension may count on a quarantined node, if the
+// key is older than the quarantine: see void. The caller holds the mutex.
+func (g *Group) needed(kind *Kind) Set {
+	if kind.Mode == Claim {
+		return g.counting()
 	}
-	return e
-}
-
-// outcome is the error that a decided word stands for.
-func (r *round) outcome(w uint64) error {
-	switch {
-	case w&cancelled != 0:
-		return r.ctx.Err()
-	case w&closed != 0:
-		return ErrClosed
-	}
-	switch r.verdictOf(w) {
-	case Won:
-		return nil
-	case Lost:
-		return ErrRefused
-	default:
-		return r.undecided(failedOf(w))
-	}
-}
-
-// undecided names the nodes whose votes were missing at the moment of decision, each with its own cause (R12).
-func (r *round) undecided(failed Set) error {
-	e := &UndecidedError{Of: r.group.size}
-	for i, n := range r.group.nodes {
-		if !failed.Has(i) {
-			continue
-		}
-		why := r.causes[i].Load()
-		if why == nil {
-			why = timedOut
-		}
-		e.Nodes = append(e.Nodes, n.blame(why))
-	}
-	return e
+	return g.live
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
 )
 
 // A lane carries what concerns one node alone: cures, debts and probes. Its entries are written between whole commands of
@@ -124,4 +125,57 @@ func (l *lane) loading() bool {
 		}
 	}
 	return false
+}
+
+// An inquiry asks one node alone, in its lane: some commands, each with one reply.
+type inquiry struct {
+	// answer is given each reply in its turn, errors too, by whoever reads the node, without the mutex. It keeps nothing of
+	// it, and must not wait. What it returns ends the connection (R16).
+	answer func(i int, v resp.Value) error
+	// abandoned is called once if the connection ends before the last reply, or by what answer returned, under the mutex. It
+	// must not wait.
+	abandoned func(why *fault)
+	ended     bool // guarded by the mutex
+}
+
+// inquire queues the commands of an inquiry; false means that the lane is full, and nothing was queued. The node is up.
+// The caller holds the mutex.
+func (n *node) inquire(q *inquiry, commands ...[]byte) bool {
+	if n.lane.room() < len(commands) {
+		return false
+	}
+	for i, c := range commands {
+		n.lane.add(laneEntry{purpose: inquire, inquiry: q, turn: i}, c)
+	}
+	n.group.prompt()
+	return true
+}
+
+// abandon ends an inquiry whose answer was no answer.
+func (n *node) abandon(q *inquiry, why *fault) {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	if !q.ended {
+		q.ended = true
+		q.abandoned(why)
+	}
+}
+
+// abandonLane ends the entries of a connection that died. The caller holds the mutex.
+func (n *node) abandonLane(why *fault) {
+	for _, e := range n.lane.empty() {
+		switch e.purpose {
+		case again:
+			n.failLocked(e.round, why)
+			e.round.drop()
+		case payment:
+			n.ledger.Recall(e.debt)
+		case inquire:
+			if !e.inquiry.ended {
+				e.inquiry.ended = true
+				e.inquiry.abandoned(why)
+			}
+		}
+	}
+	n.laneNext.Store(noLane)
 }

@@ -10,18 +10,6 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A Seal says how the seal is read and written: a key on each node that says for how long the process that holds it has been
-// watched (R23), so that not every client has to watch for itself. The group knows neither the key's name nor the script.
-// The zero Seal is none; then each client watches.
-type Seal struct {
-	// Read is the command that is answered with the value, or null.
-	Read []byte
-	// Write gives the command that stores a value unless what is there says more. It is answered with 1 when a seal of the
-	// same process stands there that says at least as much, and with 0 when the key holds something else, which is left
-	// alone. A node that answers NOSCRIPT gets Config.Cure before the next try.
-	Write func(value string) []byte
-}
-
 // sightingOf reads the reply to Seal.Read. An error of it is no answer to the command (R16).
 func sightingOf(v resp.Value) (pure.Sighting, error) {
 	switch {

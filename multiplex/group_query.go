@@ -7,40 +7,6 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// An inquiry asks one node alone, in its lane: some commands, each with one reply.
-type inquiry struct {
-	// answer is given each reply in its turn, errors too, by whoever reads the node, without the mutex. It keeps nothing of
-	// it, and must not wait. What it returns ends the connection (R16).
-	answer func(i int, v resp.Value) error
-	// abandoned is called once if the connection ends before the last reply, or by what answer returned, under the mutex. It
-	// must not wait.
-	abandoned func(why *fault)
-	ended     bool // guarded by the mutex
-}
-
-// inquire queues the commands of an inquiry; false means that the lane is full, and nothing was queued. The node is up.
-// The caller holds the mutex.
-func (n *node) inquire(q *inquiry, commands ...[]byte) bool {
-	if n.lane.room() < len(commands) {
-		return false
-	}
-	for i, c := range commands {
-		n.lane.add(laneEntry{purpose: inquire, inquiry: q, turn: i}, c)
-	}
-	n.group.prompt()
-	return true
-}
-
-// abandon ends an inquiry whose answer was no answer.
-func (n *node) abandon(q *inquiry, why *fault) {
-	n.group.mu.Lock()
-	defer n.group.mu.Unlock()
-	if !q.ended {
-		q.ended = true
-		q.abandoned(why)
-	}
-}
-
 // Query asks every node that is up the same commands, in its lane: for what is to be known of each node, not of a quorum.
 // each is given every reply that is no anomaly, errors too, with the index of its node and of its command. It keeps nothing
 // of the value, must not wait, and is not called at the same time from two goroutines, nor after Query has returned; what it

@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -102,6 +103,32 @@ func (n *node) count(r *round, v resp.Value) error {
 	return nil
 }
 
+var errResults = errors.New("not one result for each command that was merged")
+
+// countMerged turns the array that answers a carrier into this node's vote on each part. It looks at all of it before the
+// first vote, since a reply that cannot be the answer gives none (R16).
+func (n *node) countMerged(r *round, v resp.Value) error {
+	if v.Type() != resp.Array || v.IsNull() || v.Len() != len(r.parts) {
+		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
+	}
+	votes := n.votes[:0]
+	for element := range v.Elements() {
+		vote := r.kind.Judge(element)
+		if _, odd := element.Attributes(); odd || vote == Alien {
+			return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
+		}
+		votes = append(votes, vote)
+	}
+	for i, p := range r.parts {
+		if votes[i] == Failed {
+			n.refuse(p, keyFault)
+			continue
+		}
+		n.confirm(p, votes[i])
+	}
+	return nil
+}
+
 // confirm counts a vote that the node gave.
 func (n *node) confirm(r *round, vote Vote) {
 	if r.receipt.Pos < n.previous.unfenced && r.owedBy(n.index) {
@@ -134,6 +161,26 @@ func (n *node) refuse(r *round, why *fault) {
 	n.cast(r, Failed, why)
 }
 
+// cast gives this node's vote to a round and counts what became of it. The caller reads this node.
+func (n *node) cast(r *round, v Vote, why *fault) {
+	b := &n.counters.batch
+	if !r.vote(n.index, v, why) {
+		b.late++
+		if votedOf(r.word.Load()).Has(n.index) && !r.void().Has(n.index) {
+			b.overdue++
+		}
+		return
+	}
+	switch v {
+	case Granted:
+		b.granted++
+	case Refused:
+		b.refused++
+	default:
+		b.failed++
+	}
+}
+
 // keyFault is the cause where one key of several was refused, and the others were not.
 var keyFault = &fault{err: &RefusalError{Class: conn.ClassOther}}
 
@@ -151,45 +198,6 @@ func (f *refusal) of(v resp.Value) *fault {
 		f.class, f.fault = class, &fault{err: &RefusalError{Class: class}}
 	}
 	return f.fault
-}
-
-// A RefusalError is an error that a node answered a command with (R24). The node's own words are left out, since they may
-// quote keys and tokens (R27).
-type RefusalError struct {
-	Class conn.Class
-}
-
-// Error names the class alone.
-func (e *RefusalError) Error() string {
-	return "multiplex: answered with the error " + e.Class.String()
-}
-
-// cure sends the scripts and then the round's command again, on the same connection, whether or not anybody waits for it
-// (R24). The round's vote waits for that reply. It reports false when the lane is full, or the command must not come behind
-// what followed it (Kind.Creates); then the vote is a failed one.
-func (n *node) cure(r *round, why conn.Class) bool {
-	g := n.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !n.lane.loading() {
-		for _, script := range g.config.Cure {
-			if !n.lane.add(laneEntry{purpose: load}, script) {
-				return false
-			}
-		}
-	}
-	if r.kind.Creates {
-		g.prompt()
-		return false
-	}
-	if !n.lane.add(laneEntry{purpose: again, round: r}, r.command) {
-		return false
-	}
-	r.hold()
-	n.counters.cured++
-	n.counters.countError(why)
-	g.prompt()
-	return true
 }
 
 // laneReply gives a reply to the lane entry that is due.
@@ -226,23 +234,4 @@ func (n *node) laneReply(v resp.Value) error {
 		}
 	}
 	return fmt.Errorf("%w: type %q in the lane", ErrUnexpected, v.Type())
-}
-
-// abandonLane ends the entries of a connection that died. The caller holds the mutex.
-func (n *node) abandonLane(why *fault) {
-	for _, e := range n.lane.empty() {
-		switch e.purpose {
-		case again:
-			n.failLocked(e.round, why)
-			e.round.drop()
-		case payment:
-			n.ledger.Recall(e.debt)
-		case inquire:
-			if !e.inquiry.ended {
-				e.inquiry.ended = true
-				e.inquiry.abandoned(why)
-			}
-		}
-	}
-	n.laneNext.Store(noLane)
 }

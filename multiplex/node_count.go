@@ -1,8 +1,6 @@
 package multiplex
 
 import (
-	"context"
-	"errors"
 	"math/bits"
 	"sync/atomic"
 
@@ -68,26 +66,6 @@ const (
 	reasons
 )
 
-// cast gives this node's vote to a round and counts what became of it. The caller reads this node.
-func (n *node) cast(r *round, v Vote, why *fault) {
-	b := &n.counters.batch
-	if !r.vote(n.index, v, why) {
-		b.late++
-		if votedOf(r.word.Load()).Has(n.index) && !r.void().Has(n.index) {
-			b.overdue++
-		}
-		return
-	}
-	switch v {
-	case Granted:
-		b.granted++
-	case Refused:
-		b.refused++
-	default:
-		b.failed++
-	}
-}
-
 // publish adds what was counted since the last time. The caller reads this node.
 func (c *counters) publish() {
 	addTo(&c.granted, c.batch.granted)
@@ -114,57 +92,6 @@ func (g *Group) countMissed(votes Set, why reason) {
 	for ; votes != 0; votes &= votes - 1 {
 		g.nodes[bits.TrailingZeros16(uint16(votes))].counters.missed[why]++
 	}
-}
-
-// A death is a cause of the end of a connection.
-type death uint8
-
-const (
-	deathPeer death = iota
-	deathSilent
-	deathStalled
-	deathIndebted
-	deathProtocol
-	deathUnexpected
-	deathForgot
-	deathClosed
-	deathCauses
-)
-
-var deathNames = [deathCauses]string{
-	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "closed",
-}
-
-// String is the name that Stats has for it.
-func (d death) String() string { return deathNames[d] }
-
-// deathOf tells causes apart. What neither we nor the protocol explain was done by the peer, or the way there.
-func deathOf(cause error) death {
-	for _, known := range [...]struct {
-		cause error
-		death death
-	}{
-		{ErrSilent, deathSilent},
-		{ErrIndebted, deathIndebted},
-		{conn.ErrStalled, deathStalled},
-		{ErrUnexpected, deathUnexpected},
-		{errForgot, deathForgot},
-		{conn.ErrProtocol, deathProtocol},
-		{conn.ErrClosed, deathClosed},
-		{context.Canceled, deathClosed}, // the group was closed during an exchange
-	} {
-		if errors.Is(cause, known.cause) {
-			return known.death
-		}
-	}
-	var died *conn.Error
-	switch {
-	case !errors.As(cause, &died):
-		return deathUnexpected // only what an inquiry finds odd is none of package conn's errors
-	case died.Op == "parse":
-		return deathProtocol
-	}
-	return deathPeer
 }
 
 // countDeath counts the end of a connection. Where we broke it, the reader may have met with another error meanwhile. The

@@ -1,12 +1,8 @@
 package multiplex
 
 import (
-	"crypto/tls"
-	"errors"
 	"slices"
 	"time"
-
-	"github.com/redmux/redmux/conn"
 )
 
 // A Change is news of a node: it came up, or it is not up any more, or not for the same cause as before. A node that is
@@ -97,42 +93,4 @@ func (n *node) announce(news News, cause string, why error) {
 	}
 	n.told.news, n.told.cause = news, cause
 	listener(change)
-}
-
-// causeOf is the class of an error that keeps a node from being up. barred says that the node is there and will not take
-// part before somebody changes something.
-func causeOf(err error) (class string, barred bool) {
-	switch {
-	case err == nil:
-		return "", false
-	case errors.Is(err, ErrNotMaster):
-		return "not a master", true
-	case errors.Is(err, ErrSameNode):
-		return "same server", true
-	case errors.Is(err, ErrMaxTTL):
-		return "MaxTTL", true
-	case errors.Is(err, ErrPermissions):
-		return "permissions", true
-	case errors.Is(err, conn.ErrProxy):
-		return "proxy", true
-	}
-	switch c := conn.ErrorClass(err); c {
-	case conn.ClassNone:
-	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
-		return c.String(), true
-	default:
-		return c.String(), false
-	}
-	var peer *conn.PeerError
-	var certificate *tls.CertificateVerificationError
-	var dial *conn.Error
-	switch {
-	case errors.As(err, &certificate):
-		return "TLS", true
-	case errors.As(err, &peer):
-		return "not RESP", true
-	case errors.As(err, &dial) && dial.Op == "dial":
-		return "unreachable", false
-	}
-	return deathOf(err).String(), false
 }

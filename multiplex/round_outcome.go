@@ -1,44 +1,39 @@
 package multiplex
 
-import (
-	"context"
-	"sync/atomic"
-)
+import "sync/atomic"
 
-// Posting: commands whose outcome no goroutine waits for. Whoever keeps thousands of locks posts their renewals, has them
-// written all at once, and reads what came of them from one inbox. A posted round ends as any other does: by votes, by their
-// timeouts, by Close; whoever decides it puts it into the inbox instead of waking somebody.
-
-// Post queues a command as Ask does, and returns at once: nothing is written before Flush is called or somebody else writes,
-// and it waits for nothing but the group's mutex. What came of the command arrives in the inbox, together with the tag, once
-// and in any case, if Post returns no error. The errors are those for which Ask sends nothing: an *UndecidedError when too
-// few nodes are up, ErrOverloaded, ErrClosed.
-//
-// cmd is read during the call only. Undo and Late are not looked at, and a kind with an Undo cannot be posted, since nobody
-// would undo it: that panics. The receipt says which nodes a command that is not merged went to; one that is merged may go
-// to others, that join before it is written.
-func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receipt, error) {
-	if kind.Undo != nil {
-		panic("multiplex: a claim cannot be posted")
+// outcome is the error that a decided word stands for.
+func (r *round) outcome(w uint64) error {
+	switch {
+	case w&cancelled != 0:
+		return r.ctx.Err()
+	case w&closed != 0:
+		return ErrClosed
 	}
-	var nobody context.Context // nil, as for every round that no caller waits for
-	_, receipt, _, err := g.enter(nobody, kind, cmd, inbox, tag)
-	return receipt, err
+	switch r.verdictOf(w) {
+	case Won:
+		return nil
+	case Lost:
+		return ErrRefused
+	default:
+		return r.undecided(failedOf(w))
+	}
 }
 
-// Flush has what was posted written, by the group's own goroutine, and sees to it that somebody reads the answers. It waits
-// for nothing but the group's mutex.
-func (g *Group) Flush() {
-	g.mu.Lock()
-	if g.unwritten() && g.takeFlush() {
-		g.handover <- struct{}{} // one has the role, so there is room
+// undecided names the nodes whose votes were missing at the moment of decision, each with its own cause (R12).
+func (r *round) undecided(failed Set) error {
+	e := &UndecidedError{Of: r.group.size}
+	for i, n := range r.group.nodes {
+		if !failed.Has(i) {
+			continue
+		}
+		why := r.causes[i].Load()
+		if why == nil {
+			why = timedOut
+		}
+		e.Nodes = append(e.Nodes, n.blame(why))
 	}
-	g.mu.Unlock()
-	// Every posted round was counted as waiting before it was published. So whoever has the role now sees that when giving it
-	// up, and calls; and if nobody has it, we do (compare Group.await).
-	if p := g.poller; p != nil && p.role.Load() == roleFree && p.waiting.Load() > 0 {
-		p.callServer()
-	}
+	return e
 }
 
 // Outcomes is an inbox for what came of posted commands. Any number of groups and goroutines may put into it; one goroutine
@@ -157,16 +152,4 @@ func (r *round) answers(w uint64) []Answer {
 		all = append(all, a)
 	}
 	return all
-}
-
-// post readies a round whose outcome goes to an inbox. It counts as one that waits, and as asleep, before anybody can see it:
-// whoever decides it takes it off that count and hands it over (see rouse). The caller holds the mutex.
-func (r *round) post(cmd *Command) {
-	if r.group.config.VoteTimeout == 0 {
-		r.patience = cmd.Patience
-	}
-	r.word.Store(parked)
-	if p := r.group.poller; p != nil {
-		p.waiting.Add(1)
-	}
 }

@@ -1,30 +1,11 @@
 package multiplex
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/redmux/redmux/resp"
-)
-
 // Merging: releases that wait for the same flush travel as one command, whose reply holds one result for each, and so do
 // extensions. A script costs a server more to start than to go through another key, so that many callers at once get a
 // quarter more done.
 //
 // Only commands that somebody awaits are merged. The release of a failed attempt goes into the log at once, or else the
 // next attempt's SET would overtake it and be refused by its own old key (R8, R11).
-
-// mergeMost bounds the commands that travel as one.
-const mergeMost = 64
-
-// A Merger makes one command of several of a kind.
-type Merger struct {
-	// Kind is the merged command's. Its Judge is asked for each element of the reply, an array of as many as were merged.
-	Kind *Kind
-	// AppendHead appends the beginning of the command that does the work of n. The keys of all follow, then the rest of
-	// all, in the same order; see Command.Key.
-	AppendHead func(dst []byte, n int) []byte
-}
 
 // pack gives the commands that gathered since the last flush their places in the log: a lone one as it is, several
 // merged, unless there is a native form, which costs a server less than its part of a script (R25). Which nodes they are for
@@ -84,38 +65,4 @@ func (g *Group) placeMerged(parts []*round) {
 		c.command = append(c.command, p.command[p.key.To:]...)
 	}
 	g.log.push(c, c.command)
-}
-
-// members are the rounds whose votes a reply to this one decides: the parts of a carrier, or the round itself.
-func (r *round) members() []*round {
-	if len(r.parts) > 0 {
-		return r.parts
-	}
-	return r.itself[:]
-}
-
-var errResults = errors.New("not one result for each command that was merged")
-
-// countMerged turns the array that answers a carrier into this node's vote on each part. It looks at all of it before the
-// first vote, since a reply that cannot be the answer gives none (R16).
-func (n *node) countMerged(r *round, v resp.Value) error {
-	if v.Type() != resp.Array || v.IsNull() || v.Len() != len(r.parts) {
-		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
-	}
-	votes := n.votes[:0]
-	for element := range v.Elements() {
-		vote := r.kind.Judge(element)
-		if _, odd := element.Attributes(); odd || vote == Alien {
-			return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
-		}
-		votes = append(votes, vote)
-	}
-	for i, p := range r.parts {
-		if votes[i] == Failed {
-			n.refuse(p, keyFault)
-			continue
-		}
-		n.confirm(p, votes[i])
-	}
-	return nil
 }

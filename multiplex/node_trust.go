@@ -1,8 +1,6 @@
 package multiplex
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
@@ -11,26 +9,6 @@ import (
 // Quarantine (R23): a node that may have forgotten locks gets every command, so that its keys are set, extended and released
 // like any other's, but before every lock from before must have run out its grants of claims do not count, nor its extensions of
 // keys that it was given meanwhile. Such votes count as failed from the start, so that decisions fall as fast as without it.
-
-// ErrQuarantined is a node whose grants do not count yet, since it may have forgotten locks that are still valid (R23).
-var ErrQuarantined = errors.New("multiplex: quarantined")
-
-// A QuarantineError is ErrQuarantined with its particulars.
-type QuarantineError struct {
-	// Left is how long the node's grants do not count from now on, if no seal ends that before. Errors share it, so it may be
-	// too long by a hundredth, or ten milliseconds.
-	Left time.Duration
-	// Why is what began it: "first seen", "restarted", "seal vanished" …
-	Why string
-}
-
-// Error has the time left, to the millisecond, and what began it.
-func (e *QuarantineError) Error() string {
-	return fmt.Sprintf("%v for another %v: %s", ErrQuarantined, e.Left.Round(time.Millisecond), e.Why)
-}
-
-// Unwrap gives ErrQuarantined.
-func (e *QuarantineError) Unwrap() error { return ErrQuarantined }
 
 // staleAfter is the least time for which rounds share a QuarantineError, so that nothing is built for each (R12).
 const staleAfter = 10 * time.Millisecond
@@ -43,18 +21,6 @@ func (n *node) quarantine(now time.Duration) *fault {
 		n.doubtStale = now + max(staleAfter, left/100)
 	}
 	return n.doubted
-}
-
-// counting are the nodes whose grants make a lock. The caller holds the mutex.
-func (g *Group) counting() Set { return g.live &^ g.quarantined }
-
-// needed are the nodes that a command of the kind can get a quorum of. An extension may count on a quarantined node, if the
-// key is older than the quarantine: see void. The caller holds the mutex.
-func (g *Group) needed(kind *Kind) Set {
-	if kind.Mode == Claim {
-		return g.counting()
-	}
-	return g.live
 }
 
 // discount notes in a round, when it gets its place, which of the nodes that it goes to must not make a lock, and returns
@@ -73,20 +39,6 @@ func (g *Group) discount(r *round) Set {
 		}
 	}
 	return void
-}
-
-// void are the nodes whose grants do not count, of those that were quarantined when the round got its place: for a claim all;
-// for an extension those that were quarantined also when the key was set. Such a node may have forgotten somebody's vote
-// before that, and who was granted it may still be waiting for the last one that a quorum needs. Where the key is older than
-// the quarantine, it proves that the node has forgotten nothing since. A release counts in any case: it makes no lock.
-func (r *round) void() Set {
-	switch {
-	case r.kind.Mode == Claim:
-		return r.discounted
-	case r.kind.Release:
-		return 0
-	}
-	return r.discounted & r.receipt.Doubted
 }
 
 // meet begins or goes on with the watch over the process that has just shaken hands. The caller holds the mutex.
@@ -151,12 +103,6 @@ func (g *Group) raise(maxTTL, now time.Duration) {
 	}
 }
 
-// isNew is the declaration that the deployment is new, where there are seals to write: without them, whoever comes later could
-// not tell.
-func (c *Config) isNew() bool {
-	return c.New && c.MaxTTL > 0 && c.Seal.Read != nil && c.Seal.Write != nil
-}
-
 // tryDebut goes on with a deployment that was declared new: see pure.Debut. The caller holds the mutex.
 func (g *Group) tryDebut() {
 	if !g.debut.Open || g.live != everyone(g.size) {
@@ -179,21 +125,4 @@ func (g *Group) eachWatched(do func(n *node)) {
 			do(n)
 		}
 	}
-}
-
-// tellTrust puts into a node's status what there is to tell.
-func tellTrust(t pure.Trust, s *Status, now time.Duration) {
-	s.Sealed = t.Sealed > 0
-	if s.State != Up {
-		t = t.At(now) // it will count when it joins; one that is up counts when the watch has looked
-	}
-	if !t.Trusted && t.Need > 0 {
-		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, t.Left(now), t.Why
-	}
-}
-
-// announce tells those who wait for a change of the nodes' states. The caller holds the mutex.
-func (g *Group) announce() {
-	close(g.changed)
-	g.changed = make(chan struct{})
 }
