@@ -21,7 +21,7 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 		return receipt, err
 	}
 	if kind.Undo != nil {
-		defer g.claims.Add(-1) // after its undo is queued, see Close
+		defer g.life.claims.Add(-1) // after its undo is queued, see Close
 	}
 	if cmd.Queued != nil {
 		cmd.Queued()
@@ -43,12 +43,12 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 // Tell sends a release to every node and waits for nothing. Nodes that are down owe it, if the claim went to them (R8).
 func (g *Group) Tell(kind *Kind, cmd *Command) {
 	g.mu.Lock()
-	if g.closed {
+	if g.life.closed() {
 		g.mu.Unlock()
 		return
 	}
 	r := g.log.take(g)
-	lead := g.admit(r, nil, kind, cmd, 1)
+	lead := g.admitLocked(r, nil, kind, cmd, 1)
 	g.mu.Unlock()
 	if lead {
 		g.flush()
@@ -62,28 +62,28 @@ func (g *Group) enter(
 ) (r *round, receipt Receipt, lead bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || g.refusing && !kind.Release {
+	if g.life.closed() || g.life.refusing() && !kind.Release {
 		return nil, Receipt{}, false, ErrClosed
 	}
 	if !kind.Release {
-		if needed := g.needed(kind); needed.Len() < g.quorum {
-			if inbox == nil && g.hopeful(kind, cmd.TTL) {
+		if needed := g.neededLocked(kind); needed.Len() < g.quorum {
+			if inbox == nil && g.hopefulLocked(kind, cmd.TTL) {
 				return nil, Receipt{}, false, errReturning
 			}
 			// Known already, so it is said at once and nothing is sent that would have to be undone (R26).
-			return nil, Receipt{}, false, g.absent(needed)
+			return nil, Receipt{}, false, g.absentLocked(needed)
 		}
-		if g.fullLog() || len(g.log.buf)+g.unpacked >= maxUnflushed {
+		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed {
 			return nil, Receipt{}, false, ErrOverloaded
 		}
 	}
 	if kind.Undo != nil {
-		g.claims.Add(1)
+		g.life.claims.Add(1)
 	}
 	r = g.log.take(g)
 	r.inbox, r.tag = inbox, tag
-	receipt = Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantined & g.live}
-	lead = g.admit(r, ctx, kind, cmd, 2)
+	receipt = Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantine.nodes & g.live}
+	lead = g.admitLocked(r, ctx, kind, cmd, 2)
 	return r, receipt, lead, nil
 }
 
@@ -106,54 +106,54 @@ func (g *Group) enterLater(ctx context.Context, kind *Kind, cmd *Command) (r *ro
 const maxUnflushed = 1 << 20
 
 // fullLog reports whether too many rounds wait for answers (R26). The caller holds the mutex.
-func (g *Group) fullLog() bool {
+func (g *Group) fullLogLocked() bool {
 	if g.log.waiting() < g.config.MaxPending {
 		return false
 	}
-	g.trim() // some may have been answered since the last flush
+	g.trimLocked() // some may have been answered since the last flush
 	return g.log.waiting() >= g.config.MaxPending
 }
 
 // admit readies a round and puts it into the log, or among those that the next flush merges. It reports whether the caller
 // has got the flusher's role. The caller holds the mutex.
-func (g *Group) admit(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
+func (g *Group) admitLocked(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
 	r.begin(kind, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
 	if r.inbox != nil {
-		r.post(cmd)
+		r.postLocked(cmd)
 	}
 	g.longest = max(g.longest, cmd.TTL)
 	if kind.Release || kind.Script {
 		r.command = append(r.command[:0], cmd.Bytes...)
 		r.key = cmd.Key
 	}
-	g.wakeWatch(r)
+	g.wakeWatchLocked(r)
 	if kind.Merger != nil && (r.inbox != nil || ctx != nil && ctx.Err() == nil) {
-		g.gathered = append(g.gathered, r)
+		g.gathering.rounds = append(g.gathering.rounds, r)
 		if r.inbox != nil {
-			g.unpacked += len(cmd.Bytes)
+			g.gathering.posted += len(cmd.Bytes)
 			return false // Flush follows
 		}
-		return g.takeFlush()
+		return g.takeFlushLocked()
 	}
 	if kind.Behind {
-		g.pack()
+		g.packLocked()
 	}
-	return g.place(r, cmd.Bytes) && r.inbox == nil && g.takeFlush()
+	return g.placeLocked(r, cmd.Bytes) && r.inbox == nil && g.takeFlushLocked()
 }
 
 // place counts the votes of the nodes that are not there, or do not count, as failed, and puts the round into the log. It
 // reports false if nobody is there at all. The caller holds the mutex.
-func (g *Group) place(r *round, command []byte) bool {
-	if missing := everyone(g.size) &^ g.live; missing|g.quarantined != 0 {
-		g.failMissing(r, missing)
+func (g *Group) placeLocked(r *round, command []byte) bool {
+	if missing := everyone(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
+		g.failMissingLocked(r, missing)
 	}
 	if g.live == 0 {
 		r.drop() // the hold that the ring would have
 		return false
 	}
 	g.log.claims = g.log.claims || !r.kind.Release
-	if r.form = g.formOf(r); r.form != nil {
+	if r.form = g.formOfLocked(r); r.form != nil {
 		g.log.push(r, nil)
 		g.log.buf = r.form.Append(g.log.buf, r.command, r.key)
 		return true
@@ -166,27 +166,27 @@ func (g *Group) place(r *round, command []byte) bool {
 // join", 1), all at once, so that the error names each of them (R12). A release that they may have to execute becomes
 // their debt (R8). With them fail the votes on a claim of nodes that do not count (R23), which owe nothing by that: they get
 // the command, and its release.
-func (g *Group) failMissing(r *round, missing Set) {
+func (g *Group) failMissingLocked(r *round, missing Set) {
 	for i, n := range g.nodes {
 		if missing.Has(i) {
 			if r.owedBy(i) {
-				n.owe(r, n.group.now())
+				n.oweLocked(r, n.group.now())
 			}
 			r.causes[i].Store(n.fault)
 			r.blamed.Store(true)
 		}
 	}
-	doubted := g.discount(r)
+	doubted := g.discountLocked(r)
 	given := r.giveUp(missing | doubted)
-	g.countMissed(given&missing, absent)
-	g.countMissed(given&doubted, quarantined)
+	g.countMissedLocked(given&missing, absent)
+	g.countMissedLocked(given&doubted, quarantined)
 }
 
 // needed are the nodes that a command of the kind can get a quorum of. An extension may count on a quarantined node, if the
 // key is older than the quarantine: see void. The caller holds the mutex.
-func (g *Group) needed(kind *Kind) Set {
+func (g *Group) neededLocked(kind *Kind) Set {
 	if kind.Mode == Claim {
-		return g.counting()
+		return g.countingLocked()
 	}
 	return g.live
 }

@@ -256,7 +256,7 @@ func (c *chaos) verify() {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()
 	c.group.log.collect()
-	c.group.trim()
+	c.group.trimLocked()
 	assert.Zero(c.t, c.group.log.live, "every round was given back (R20)")
 }
 

@@ -2,10 +2,47 @@ package multiplex
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
 )
+
+// A lifecycle is how far a group is on its way to the end, and what its end
+// waits for.
+type lifecycle struct {
+	phase phase // guarded by the group's mutex; it only advances
+
+	// claims counts the calls of Ask, and those that Detain adds, that may have to
+	// undo something; Close waits for them (R28).
+	claims atomic.Int64
+
+	stop    context.CancelFunc
+	stopped context.Context // ended by stop: connections end, goroutines return
+	wg      sync.WaitGroup  // the group's goroutines
+	gone    chan struct{}   // closed when Close is through
+}
+
+// A phase is a stage of a group's life. Each includes the ones before it.
+type phase uint8
+
+const (
+	phaseOpen     phase = iota
+	phaseRefusing       // nothing but releases is let in
+	phaseClosing        // Close was called
+	phaseClosed         // nothing is sent any more
+)
+
+func newLifecycle() lifecycle {
+	stopped, stop := context.WithCancel(context.Background())
+	return lifecycle{stopped: stopped, stop: stop, gone: make(chan struct{})}
+}
+
+func (l *lifecycle) advance(to phase) { l.phase = max(l.phase, to) }
+func (l *lifecycle) refusing() bool   { return l.phase >= phaseRefusing }
+func (l *lifecycle) closing() bool    { return l.phase >= phaseClosing }
+func (l *lifecycle) closed() bool     { return l.phase == phaseClosed }
 
 // Close refuses new work, lets attempts under way queue what undoes them, writes what is queued, and waits for the
 // answers to releases up to the vote timeout (R28). Then every waiter fails with ErrClosed, and no goroutine or
@@ -16,16 +53,16 @@ import (
 // callers of this process that have to undo a claim are starved.
 func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
-	again := g.closing
-	g.refusing, g.closing = true, true
+	again := g.life.closing()
+	g.life.advance(phaseClosing)
 	g.mu.Unlock()
 	if again {
-		<-g.gone
+		<-g.life.gone
 		return nil
 	}
 	err := g.wind(ctx)
 	g.halt()
-	close(g.gone)
+	close(g.life.gone)
 	return err
 }
 
@@ -33,7 +70,7 @@ func (g *Group) Close(ctx context.Context) error {
 // much before closing, and waits for nothing.
 func (g *Group) Refuse() {
 	g.mu.Lock()
-	g.refusing = true
+	g.life.advance(phaseRefusing)
 	g.mu.Unlock()
 }
 
@@ -41,10 +78,10 @@ func (g *Group) Refuse() {
 // before it ends the connections: callers that were granted a claim, or may be,
 // and have not decided yet whether to undo it. Each call with 1 must be followed
 // by one with -1.
-func (g *Group) Detain(callers int64) { g.claims.Add(callers) }
+func (g *Group) Detain(callers int64) { g.life.claims.Add(callers) }
 
 // Done is closed when the group is, for those who wait to ask again.
-func (g *Group) Done() <-chan struct{} { return g.stopped.Done() }
+func (g *Group) Done() <-chan struct{} { return g.life.stopped.Done() }
 
 // unwindMost bounds the wait for our own callers, who may be many and starved.
 const unwindMost = time.Second
@@ -80,7 +117,7 @@ func (g *Group) answerTime(configured time.Duration) time.Duration {
 // context's error if ctx cut the second wait short.
 func (g *Group) wind(ctx context.Context) error {
 	g.mu.Lock()
-	g.endRounds(func(r *round) bool { return !r.kind.Release })
+	g.endRoundsLocked(func(r *round) bool { return !r.kind.Release })
 	g.mu.Unlock()
 	g.Flush() // what was posted and is not written yet
 	begun := g.now()
@@ -118,7 +155,7 @@ func waitFor(cut <-chan struct{}, holds func() bool, most time.Duration) bool {
 func (g *Group) unwound() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.claims.Load() == 0 && len(g.log.buf) == 0 && len(g.gathered) == 0 && !g.flushing
+	return g.life.claims.Load() == 0 && len(g.log.buf) == 0 && len(g.gathering.rounds) == 0 && !g.flusher.taken
 }
 
 // quiet reports that no round is in use: each was answered by every node that is up, and read by its caller.
@@ -126,12 +163,12 @@ func (g *Group) quiet() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.log.collect()
-	g.trim()
-	return g.log.live == 0 && !g.flushing
+	g.trimLocked()
+	return g.log.live == 0 && !g.flusher.taken
 }
 
 // endRounds concludes the undecided rounds that ought to end. The caller holds the mutex.
-func (g *Group) endRounds(ends func(*round) bool) {
+func (g *Group) endRoundsLocked(ends func(*round) bool) {
 	end := func(r *round) {
 		for _, m := range r.members() {
 			if ends(m) {
@@ -143,7 +180,7 @@ func (g *Group) endRounds(ends func(*round) bool) {
 	for pos := g.log.tail; pos < g.log.head; pos++ {
 		end(slots.at(pos))
 	}
-	for _, r := range g.gathered {
+	for _, r := range g.gathering.rounds {
 		end(r)
 	}
 	for _, n := range g.nodes {
@@ -154,8 +191,8 @@ func (g *Group) endRounds(ends func(*round) bool) {
 // halt ends every connection and waits for every goroutine.
 func (g *Group) halt() {
 	g.mu.Lock()
-	g.closed = true
-	g.endRounds(func(*round) bool { return true })
+	g.life.advance(phaseClosed)
+	g.endRoundsLocked(func(*round) bool { return true })
 	for _, n := range g.nodes {
 		if n.conn != nil {
 			// A plain end, not an abort: what the kernel still holds may be the release of a failed attempt.
@@ -163,11 +200,11 @@ func (g *Group) halt() {
 		}
 	}
 	g.mu.Unlock()
-	g.stop()
+	g.life.stop()
 	if g.poller != nil {
 		g.poller.events.Kick() // it may wait for nobody at all
 	}
-	g.wg.Wait()
+	g.life.wg.Wait()
 	if g.poller != nil {
 		_ = g.poller.events.Close()
 	}

@@ -337,8 +337,8 @@ func TestCloseWaitsForCallersThatHaveToUndo(t *testing.T) {
 	cancel()
 	for _, ctx := range []context.Context{background, ended} {
 		inBubble(t, 3, func(t *testing.T, c *cluster) {
-			c.group.claims.Add(1) // a caller inside Ask that is not scheduled
-			time.AfterFunc(6*longTimeout, func() { c.group.claims.Add(-1) })
+			c.group.life.claims.Add(1) // a caller inside Ask that is not scheduled
+			time.AfterFunc(6*longTimeout, func() { c.group.life.claims.Add(-1) })
 			spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
 			assert.GreaterOrEqual(t, spent, 6*longTimeout)
 			assert.LessOrEqual(t, spent, 6*longTimeout+ms)

@@ -27,8 +27,8 @@ func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receip
 // for nothing but the group's mutex.
 func (g *Group) Flush() {
 	g.mu.Lock()
-	if g.unwritten() && g.takeFlush() {
-		g.handover <- struct{}{} // one has the role, so there is room
+	if g.unwrittenLocked() && g.takeFlushLocked() {
+		g.flusher.handover <- struct{}{} // one has the role, so there is room
 	}
 	g.mu.Unlock()
 	// Every posted round was counted as waiting before it was published. So whoever has the role now sees that when giving it

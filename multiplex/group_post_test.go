@@ -231,7 +231,7 @@ func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
 				quarantine := func(s Set) {
 					cl.group.mu.Lock()
 					defer cl.group.mu.Unlock()
-					cl.group.quarantined = s
+					cl.group.quarantine.nodes = s
 				}
 				quarantine(c.before)
 				_, err := cl.group.Post(restore, &Command{Bytes: extendCommand("k", "t", long), TTL: long}, inbox, nil)

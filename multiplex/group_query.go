@@ -20,11 +20,11 @@ func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i 
 	g.mu.Lock()
 	for _, n := range g.nodes {
 		switch {
-		case g.closing:
+		case g.life.closing():
 			q.settle(n, &fault{err: ErrClosed})
 		case !g.live.Has(n.index):
 			q.settle(n, n.fault)
-		case !n.inquire(q.of(n), commands...):
+		case !n.inquireLocked(q.of(n), commands...):
 			q.settle(n, &fault{err: ErrOverloaded})
 		}
 	}
@@ -33,7 +33,7 @@ func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i 
 	case <-q.done:
 	case <-ctx.Done():
 		q.cut(ctx.Err())
-	case <-g.stopped.Done():
+	case <-g.life.stopped.Done():
 		q.cut(ErrClosed)
 	}
 	return q.errs
@@ -61,7 +61,7 @@ func (q *query) of(n *node) *inquiry {
 			}
 			err := q.each(n.index, i, v)
 			if err == nil && i == q.last {
-				q.close(n.index)
+				q.closeLocked(n.index)
 			}
 			return err
 		},
@@ -75,12 +75,12 @@ func (q *query) settle(n *node, why *fault) {
 	defer q.mu.Unlock()
 	if q.open.Has(n.index) {
 		q.errs[n.index] = n.blame(why)
-		q.close(n.index)
+		q.closeLocked(n.index)
 	}
 }
 
 // close ends one node's part. The caller holds q.mu.
-func (q *query) close(node int) {
+func (q *query) closeLocked(node int) {
 	if q.open &^= setOf(node); q.open == 0 {
 		close(q.done)
 	}

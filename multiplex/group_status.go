@@ -65,14 +65,14 @@ func (g *Group) Nodes() []Status {
 	for _, n := range g.nodes {
 		s := Status{
 			Addr: n.addr, State: n.life.State, Server: n.server, Debts: len(n.ledger.Debts),
-			Connects: n.connects, Deaths: n.deaths, Sheds: n.sheds, ReplyTime: time.Duration(n.replyTime.Load()),
+			Connects: n.counters.connects, Deaths: n.counters.ended, Sheds: n.counters.sheds, ReplyTime: time.Duration(n.replyTime.Load()),
 		}
-		s.Polled, s.Counts = n.polled.Load() != nil, n.counts()
+		s.Polled, s.Counts = n.polled.Load() != nil, n.countsLocked()
 		if n.life.State != Up && n.fault != nil {
 			s.Err = n.fault.err
 		}
-		tellTrust(n.trust, &s, g.now())
-		s.Warnings = slices.Clone(n.warnings)
+		tellTrust(n.trust.Trust, &s, g.now())
+		s.Warnings = slices.Clone(n.trust.warnings)
 		all = append(all, s)
 	}
 	return all

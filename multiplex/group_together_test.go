@@ -137,7 +137,7 @@ func allAtOnce(t *testing.T, random *rand.Rand) {
 	require.NoError(t, c.group.Close(background))
 	assert.LessOrEqual(t, time.Since(start), unwindMost+longTimeout+10*ms)
 	wg.Wait()
-	assert.Zero(t, c.group.claims.Load())
+	assert.Zero(t, c.group.life.claims.Load())
 	assert.Zero(t, c.group.tracker.listening.Load())
 	assert.Zero(t, c.group.tracker.count)
 }

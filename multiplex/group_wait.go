@@ -12,18 +12,18 @@ import (
 // Ready waits until a quorum of nodes counts: is up and not quarantined (R23). When ctx ends first, the error is the
 // context's and an *UndecidedError that says what each missing node lacks; when the group is closed, ErrClosed.
 func (g *Group) Ready(ctx context.Context) error {
-	return g.waitUntil(ctx, func() bool { return g.counting().Len() >= g.quorum })
+	return g.waitUntil(ctx, func() bool { return g.countingLocked().Len() >= g.quorum })
 }
 
 // Begun waits until a quorum of nodes is up, or each node is up or has failed once.
 func (g *Group) Begun(ctx context.Context) error {
-	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.tried() })
+	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.triedLocked() })
 }
 
 // Tried waits until each node is up or has failed once.
-func (g *Group) Tried(ctx context.Context) error { return g.waitUntil(ctx, g.tried) }
+func (g *Group) Tried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
 
-func (g *Group) tried() bool {
+func (g *Group) triedLocked() bool {
 	for _, n := range g.nodes {
 		if !n.tried {
 			return false
@@ -45,7 +45,7 @@ func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
 		case <-changed:
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ctx.Err(), g.missing())
-		case <-g.stopped.Done():
+		case <-g.life.stopped.Done():
 			return ErrClosed
 		}
 	}
@@ -55,17 +55,17 @@ func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
 func (g *Group) missing() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.absent(g.counting())
+	return g.absentLocked(g.countingLocked())
 }
 
 // absent is the error of a command that cannot get a quorum since too few nodes count for it. The caller holds the mutex.
-func (g *Group) absent(counting Set) error {
+func (g *Group) absentLocked(counting Set) error {
 	e := &UndecidedError{Of: g.size}
 	for i, n := range g.nodes {
 		switch {
 		case counting.Has(i):
 		case g.live.Has(i):
-			e.Nodes = append(e.Nodes, n.blame(n.quarantine(g.now())))
+			e.Nodes = append(e.Nodes, n.blame(n.trust.cause(g.now())))
 		default:
 			e.Nodes = append(e.Nodes, n.blame(n.fault))
 		}
@@ -78,7 +78,7 @@ var errReturning = errors.New("multiplex: nodes are being dialed again")
 
 // returning are the nodes whose connection ended a moment ago, that have not failed to come back, and that would count for a
 // command of the kind if they did. The caller must hold the mutex.
-func (g *Group) returning(kind *Kind, ttl time.Duration) Set {
+func (g *Group) returningLocked(kind *Kind, ttl time.Duration) Set {
 	var s Set
 	now := g.now()
 	for i, n := range g.nodes {
@@ -87,15 +87,15 @@ func (g *Group) returning(kind *Kind, ttl time.Duration) Set {
 		}
 	}
 	if kind.Mode == Claim {
-		s &^= g.quarantined
+		s &^= g.quarantine.nodes
 	}
 	return s
 }
 
 // hopeful reports whether the nodes that count for a command, with those that may return in a moment, are a quorum. The
 // caller must hold the mutex.
-func (g *Group) hopeful(kind *Kind, ttl time.Duration) bool {
-	return (g.needed(kind) | g.returning(kind, ttl)).Len() >= g.quorum
+func (g *Group) hopefulLocked(kind *Kind, ttl time.Duration) bool {
+	return (g.neededLocked(kind) | g.returningLocked(kind, ttl)).Len() >= g.quorum
 }
 
 // awaitReturn blocks until a quorum of nodes counts for a command of the kind, and then returns nil. It returns the error of
@@ -105,15 +105,15 @@ func (g *Group) awaitReturn(ctx context.Context, kind *Kind, ttl, since time.Dur
 	var timer *time.Timer
 	for {
 		g.mu.Lock()
-		needed, changed := g.needed(kind), g.changed
+		needed, changed := g.neededLocked(kind), g.changed
 		var limit time.Duration
 		for _, n := range g.nodes {
 			limit = max(limit, n.voteTimeout(ttl))
 		}
 		left := since + limit - g.now()
 		var hopeless error
-		if left <= 0 || !g.hopeful(kind, ttl) {
-			hopeless = g.absent(needed)
+		if left <= 0 || !g.hopefulLocked(kind, ttl) {
+			hopeless = g.absentLocked(needed)
 		}
 		g.mu.Unlock()
 		if needed.Len() >= g.quorum || hopeless != nil {
@@ -129,7 +129,7 @@ func (g *Group) awaitReturn(ctx context.Context, kind *Kind, ttl, since time.Dur
 			timer.Reset(tickLeast)
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-g.stopped.Done():
+		case <-g.life.stopped.Done():
 			return ErrClosed
 		}
 	}

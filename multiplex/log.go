@@ -71,7 +71,7 @@ func (l *broadcast) takeCarrier(g *Group) *round {
 	l.live++
 	r := l.carriers
 	if r == nil {
-		return &round{group: g, carrier: true}
+		return &round{group: g, carrying: carrying{carrier: true}}
 	}
 	l.carriers, r.next = r.next, nil
 	return r

@@ -2,10 +2,41 @@ package multiplex
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/conn"
 )
+
+// A flusher is the role of writing batches to the sockets, which at most one
+// goroutine has. It belongs to the caller that queues a command while the role is
+// free, and passes to flushForOthers when that caller has written enough.
+type flusher struct {
+	// The following are guarded by the group's mutex.
+	taken bool // a goroutine has the role
+	held  bool // the role is not given out until flushHeld; see holdFlush
+	lanes bool // some node's lane waits to be written
+
+	// The following are owned by the goroutine that has the role.
+	busy     bool // several rounds are unanswered: a yield will gather more
+	outgoing []outgoing
+
+	handover   chan struct{} // passes the role to flushForOthers
+	yieldAfter atomic.Int64  // no goroutine yields before, on the group's clock
+}
+
+func newFlusher(nodes int) flusher {
+	return flusher{outgoing: make([]outgoing, nodes), handover: make(chan struct{}, 1)}
+}
+
+// take takes the role and reports whether it was free.
+func (f *flusher) take() bool {
+	if f.taken || f.held {
+		return false
+	}
+	f.taken = true
+	return true
+}
 
 // outgoing is what one flush writes to one node.
 type outgoing struct {
@@ -29,12 +60,11 @@ const (
 
 // takeFlush gives the flusher's role to the caller, unless somebody has it. That one will see what was queued, since it
 // gives the role up only under the mutex and with nothing left. The caller holds the mutex.
-func (g *Group) takeFlush() bool {
-	if g.flushing || g.holding {
+func (g *Group) takeFlushLocked() bool {
+	if !g.flusher.take() {
 		return false
 	}
-	g.flushing = true
-	g.busy = g.crowded()
+	g.flusher.busy = g.crowdedLocked()
 	return true
 }
 
@@ -42,17 +72,17 @@ func (g *Group) takeFlush() bool {
 // ask again: a third of the writes.
 func (g *Group) holdFlush() {
 	g.mu.Lock()
-	g.holding = true
+	g.flusher.held = true
 	g.mu.Unlock()
 }
 
 // flushHeld flushes what was queued since holdFlush.
 func (g *Group) flushHeld() {
 	g.mu.Lock()
-	g.holding = false
-	lead := g.unwritten() && g.takeFlush()
+	g.flusher.held = false
+	lead := g.unwrittenLocked() && g.takeFlushLocked()
 	if lead {
-		g.busy = false // we have yielded
+		g.flusher.busy = false // we have yielded
 	}
 	g.mu.Unlock()
 	if lead {
@@ -61,29 +91,31 @@ func (g *Group) flushHeld() {
 }
 
 // unwritten reports that something waits to be written. The caller holds the mutex.
-func (g *Group) unwritten() bool { return len(g.log.buf) > 0 || len(g.gathered) > 0 || g.lanes }
+func (g *Group) unwrittenLocked() bool {
+	return len(g.log.buf) > 0 || len(g.gathering.rounds) > 0 || g.flusher.lanes
+}
 
 // flush writes batches until nothing is left, or passes the role on. The caller has the flusher's role. It never waits:
 // what a socket does not take goes to that connection's own writer.
 func (g *Group) flush() {
 	for range flushesPerCaller {
-		if g.busy {
+		if g.flusher.busy {
 			g.yield()
 		}
 		if !g.flushBatch() {
 			return
 		}
 	}
-	g.handover <- struct{}{} // one has the role, so there is room
+	g.flusher.handover <- struct{}{} // one has the role, so there is room
 }
 
 // flushForOthers is a goroutine that takes the role over from callers that have written enough.
 func (g *Group) flushForOthers() {
 	for {
 		select {
-		case <-g.handover:
+		case <-g.flusher.handover:
 			g.flush()
-		case <-g.stopped.Done():
+		case <-g.life.stopped.Done():
 			return
 		}
 	}
@@ -91,12 +123,12 @@ func (g *Group) flushForOthers() {
 
 // crowded reports whether even the fastest node has several rounds to answer, so that others are likely to append soon.
 // The caller holds the mutex.
-func (g *Group) crowded() bool {
-	return g.log.head+uint64(len(g.gathered)) > g.fastest()+crowdedAt
+func (g *Group) crowdedLocked() bool {
+	return g.log.head+uint64(len(g.gathering.rounds)) > g.fastestLocked()+crowdedAt
 }
 
 // fastest is the position up to which some node that is connected has answered.
-func (g *Group) fastest() uint64 {
+func (g *Group) fastestLocked() uint64 {
 	var fastest uint64
 	for _, n := range g.nodes {
 		if n.attached {
@@ -110,24 +142,24 @@ func (g *Group) fastest() uint64 {
 // role up, when there is nothing more to write.
 func (g *Group) flushBatch() bool {
 	g.mu.Lock()
-	g.trim()
-	g.pack()
-	if !g.unwritten() {
-		g.flushing = false
+	g.trimLocked()
+	g.packLocked()
+	if !g.unwrittenLocked() {
+		g.flusher.taken = false
 		g.mu.Unlock()
 		return false
 	}
 	// A batch of releases needs no look at the sockets: a reply that was not asked for grants no lock there, and if it is taken for
 	// the answer to a release, that release's own answer ends the connection.
-	look := g.log.claims || g.lanes
+	look := g.log.claims || g.flusher.lanes
 	batch := g.log.swap()
-	g.lanes = false
-	out := g.outgoing[:0]
+	g.flusher.lanes = false
+	out := g.flusher.outgoing[:0]
 	for _, n := range g.nodes {
 		if n.life.State == Up {
 			// The cursor moves before the bytes go out, so that no reply can be early (R16).
 			if len(n.lane.awaited) == 0 && len(n.lane.queued) > 0 {
-				n.asked = g.now()
+				n.silence.asked = g.now()
 			}
 			sent := n.sent.Load()
 			o := outgoing{
@@ -156,9 +188,9 @@ func (g *Group) flushBatch() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.log.recycle(batch)
-	g.busy = g.crowded()
-	g.flushing = g.unwritten()
-	return g.flushing
+	g.flusher.busy = g.crowdedLocked()
+	g.flusher.taken = g.unwrittenLocked()
+	return g.flusher.taken
 }
 
 // expect announces to each connection what is about to be sent. What lies in the socket of a node with nothing unanswered was
@@ -184,7 +216,7 @@ func (g *Group) expect(out []outgoing) {
 }
 
 // trim frees the rounds that every attached node has passed. The caller holds the mutex.
-func (g *Group) trim() {
+func (g *Group) trimLocked() {
 	to := g.log.head
 	for _, n := range g.nodes {
 		if n.attached {
@@ -196,11 +228,11 @@ func (g *Group) trim() {
 
 // prompt makes sure that what was queued in a lane is written soon, by somebody else: the caller reads a socket or holds
 // the timer. The caller holds the mutex.
-func (g *Group) prompt() {
-	g.lanes = true
-	g.wakeWatchAt(g.now() + tickMost) // to look after the answers
-	if g.takeFlush() {
-		g.handover <- struct{}{}
+func (g *Group) promptLocked() {
+	g.flusher.lanes = true
+	g.wakeWatchAtLocked(g.now() + tickMost) // to look after the answers
+	if g.takeFlushLocked() {
+		g.flusher.handover <- struct{}{}
 	}
 }
 
@@ -215,11 +247,11 @@ const (
 // yield lets others run, unless that took too long a moment ago.
 func (g *Group) yield() {
 	begun := g.now()
-	if begun < time.Duration(g.sulking.Load()) {
+	if begun < time.Duration(g.flusher.yieldAfter.Load()) {
 		return
 	}
 	runtime.Gosched()
 	if now := g.now(); now-begun > slowYield {
-		g.sulking.Store(int64(now + sulk))
+		g.flusher.yieldAfter.Store(int64(now + sulk))
 	}
 }

@@ -23,7 +23,7 @@ func TestYieldStopsWhereOthersCompute(t *testing.T) {
 	defer func() { stop.Store(true); <-done }()
 
 	g := &Group{epoch: time.Now()}
-	for g.sulking.Load() == 0 { // until a yield was slow
+	for g.flusher.yieldAfter.Load() == 0 { // until a yield was slow
 		g.yield()
 		require.Less(t, g.now(), 30*time.Second, "no yield takes long")
 	}
@@ -33,7 +33,7 @@ func TestYieldStopsWhereOthersCompute(t *testing.T) {
 	}
 	// Each that is made takes the other's time slice, of which a thousand are ten seconds.
 	require.Less(t, g.now()-begun, 2*time.Second, "a thousand yields that nobody makes")
-	g.sulking.Store(int64(g.now()))
-	require.Eventually(t, func() bool { g.yield(); return g.sulking.Load() > int64(g.now()) }, 30*time.Second, time.Millisecond,
+	g.flusher.yieldAfter.Store(int64(g.now()))
+	require.Eventually(t, func() bool { g.yield(); return g.flusher.yieldAfter.Load() > int64(g.now()) }, 30*time.Second, time.Millisecond,
 		"it is tried again afterwards")
 }

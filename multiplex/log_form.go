@@ -15,7 +15,7 @@ package multiplex
 func (g *Group) FormOf(kind *Kind) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if f := g.form(kind); f != nil {
+	if f := g.formForLocked(kind); f != nil {
 		return f.Name
 	}
 	return ""
@@ -24,7 +24,7 @@ func (g *Group) FormOf(kind *Kind) string {
 // agree settles which steps of the handshake all live nodes accepted, and so which forms they have in common. Whoever
 // changes live calls it before letting go of the mutex, so that a form is left before a node without it gets its first
 // command (R25). The caller holds the mutex.
-func (g *Group) agree() {
+func (g *Group) agreeLocked() {
 	if g.accepted = 0; g.live == 0 {
 		return
 	}
@@ -37,7 +37,7 @@ func (g *Group) agree() {
 }
 
 // form is the best form of a kind that all live nodes have, nil if there is none. The caller holds the mutex.
-func (g *Group) form(kind *Kind) *Form {
+func (g *Group) formForLocked(kind *Kind) *Form {
 	for i := range kind.Native {
 		if f := &kind.Native[i]; g.accepted>>uint(f.Step)&1 != 0 {
 			return f
@@ -47,9 +47,9 @@ func (g *Group) form(kind *Kind) *Form {
 }
 
 // formOf is the form in which a round is to go into the log. One whose key is not known goes as it is.
-func (g *Group) formOf(r *round) *Form {
+func (g *Group) formOfLocked(r *round) *Form {
 	if r.key.To == 0 {
 		return nil
 	}
-	return g.form(r.kind)
+	return g.formForLocked(r.kind)
 }

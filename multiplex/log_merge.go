@@ -7,25 +7,36 @@ package multiplex
 // Only commands that somebody awaits are merged. The release of a failed attempt goes into the log at once, or else the
 // next attempt's SET would overtake it and be refused by its own old key (R8, R11).
 
+// A gathering is the awaited and posted releases and extensions that wait for the
+// next flush, to be merged. The group's mutex guards it.
+type gathering struct {
+	rounds []*round
+	posted int // bytes of the commands among them that were posted
+}
+
+// empty makes room for what the flush after this one merges.
+func (g *gathering) empty() {
+	clear(g.rounds)
+	g.rounds, g.posted = g.rounds[:0], 0
+}
+
 // pack gives the commands that gathered since the last flush their places in the log: a lone one as it is, several
 // merged, unless there is a native form, which costs a server less than its part of a script (R25). Which nodes they are for
 // is settled here (docs/design.md, "Nodes that die and join", 1). The caller holds the mutex.
-func (g *Group) pack() {
-	for rest := g.gathered; len(rest) > 0; {
+func (g *Group) packLocked() {
+	for rest := g.gathering.rounds; len(rest) > 0; {
 		n := 1
-		if g.formOf(rest[0]) == nil {
+		if g.formOfLocked(rest[0]) == nil {
 			n = alike(rest)
 		}
 		if n == 1 {
-			g.place(rest[0], rest[0].command)
+			g.placeLocked(rest[0], rest[0].command)
 		} else {
-			g.placeMerged(rest[:n])
+			g.placeMergedLocked(rest[:n])
 		}
 		rest = rest[n:]
 	}
-	clear(g.gathered)
-	g.gathered = g.gathered[:0]
-	g.unpacked = 0
+	g.gathering.empty()
 }
 
 // alike is how many rounds, from the first on, may travel together: those with the same merger, up to the bound.
@@ -38,10 +49,10 @@ func alike(rounds []*round) int {
 }
 
 // placeMerged puts several rounds into the log as one carrier, which takes over the hold that the log would have on each.
-func (g *Group) placeMerged(parts []*round) {
-	if missing := everyone(g.size) &^ g.live; missing|g.quarantined != 0 {
+func (g *Group) placeMergedLocked(parts []*round) {
+	if missing := everyone(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
 		for _, p := range parts {
-			g.failMissing(p, missing)
+			g.failMissingLocked(p, missing)
 		}
 	}
 	if g.live == 0 {

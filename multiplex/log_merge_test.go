@@ -124,7 +124,7 @@ func (l *locks) free(ctx context.Context, i int) error {
 func (c *cluster) gather(n int, do func(i int) error) (flush func() []error) {
 	c.t.Helper()
 	c.group.mu.Lock()
-	require.True(c.t, c.group.takeFlush())
+	require.True(c.t, c.group.takeFlushLocked())
 	c.group.mu.Unlock()
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -163,7 +163,7 @@ func (c *cluster) conserved() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.log.collect()
-	g.trim()
+	g.trimLocked()
 	require.Zero(c.t, g.log.live)
 	seen := make(map[*round]bool)
 	for carrier, list := range map[bool]*round{false: g.log.free, true: g.log.carriers} {
@@ -175,7 +175,7 @@ func (c *cluster) conserved() {
 			require.Zero(c.t, r.holders.Load())
 		}
 	}
-	for _, r := range g.gathered[:cap(g.gathered)] {
+	for _, r := range g.gathering.rounds[:cap(g.gathering.rounds)] {
 		require.Nil(c.t, r)
 	}
 }
@@ -538,18 +538,18 @@ func TestCarrierIsAsOldAsItsOldestPart(t *testing.T) {
 		for range 3 {
 			r := c.group.log.take(c.group)
 			cmd := &Command{Bytes: releaseCommand("k", "t"), Key: releaseKey("k", "t"), TTL: long}
-			c.group.admit(r, background, mergingKind, cmd, 1)
+			c.group.admitLocked(r, background, mergingKind, cmd, 1)
 			time.Sleep(ms)
 		}
-		oldest := c.group.gathered[0].at
-		c.group.pack()
+		oldest := c.group.gathering.rounds[0].at
+		c.group.packLocked()
 		carrier := c.group.log.ring.Load().at(c.group.log.head - 1)
 		require.Len(t, carrier.parts, 3)
 		assert.Equal(t, oldest, carrier.at)
 		for _, p := range carrier.parts[1:] {
 			assert.Greater(t, p.at, oldest)
 		}
-		c.group.flushing = false // nobody took the role that admit gave
-		c.group.prompt()
+		c.group.flusher.taken = false // nobody took the role that admit gave
+		c.group.promptLocked()
 	})
 }

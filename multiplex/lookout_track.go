@@ -76,7 +76,7 @@ func (t *tracker) add(l *Lookout) bool {
 }
 
 // remove takes a lookout off the list. The caller holds the mutex.
-func (t *tracker) remove(l *Lookout) {
+func (t *tracker) removeLocked(l *Lookout) {
 	first := t.lookouts[l.key]
 	at := &first
 	for *at != nil && *at != l {
@@ -95,12 +95,12 @@ func (t *tracker) remove(l *Lookout) {
 }
 
 // canTrack reports that tracking is there or may be asked for. The caller holds the group's mutex and the tracker's.
-func (n *node) canTrack() bool {
+func (n *node) canTrackLocked() bool {
 	return n.server.Protocol == 3 && !n.group.tracker.nodes[n.index].never
 }
 
 // startTracking asks for tracking, once for a connection. The caller holds the group's mutex and the tracker's.
-func (n *node) startTracking() bool {
+func (n *node) startTrackingLocked() bool {
 	t := &n.group.tracker
 	if t.nodes[n.index].asked {
 		return true
@@ -109,7 +109,7 @@ func (n *node) startTracking() bool {
 		answer:    func(_ int, v resp.Value) error { return t.started(n, v) },
 		abandoned: func(*fault) {}, // lost forgets what was asked
 	}
-	t.nodes[n.index].asked = n.inquire(q, trackingOn)
+	t.nodes[n.index].asked = n.inquireLocked(q, trackingOn)
 	return t.nodes[n.index].asked
 }
 
@@ -130,7 +130,7 @@ func (t *tracker) started(n *node, v resp.Value) error {
 }
 
 // refused notes an error in answer to a question. Where tracking is not on, it says nothing new. The caller holds the mutex.
-func (t *tracker) refused(n *node, v resp.Value) {
+func (t *tracker) refusedLocked(n *node, v resp.Value) {
 	if s := &t.nodes[n.index]; s.on && forbids(v) {
 		s.never = true
 	}
@@ -150,16 +150,16 @@ func (t *tracker) lost(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.nodes[n.index] = tracking{}
-	t.each(func(l *Lookout) {
+	t.eachLocked(func(l *Lookout) {
 		if !l.pending.Has(n.index) { // else it is abandoned with the lane
-			l.forget(n)
-			l.settle()
+			l.forgetLocked(n)
+			l.settleLocked()
 		}
 	})
 }
 
 // each calls f for every lookout. The caller holds the mutex.
-func (t *tracker) each(f func(*Lookout)) {
+func (t *tracker) eachLocked(f func(*Lookout)) {
 	for _, l := range t.lookouts {
 		for ; l != nil; l = l.next {
 			f(l)
@@ -179,28 +179,28 @@ func (t *tracker) pushed(n *node, v resp.Value) error {
 	case !ok || !s.on:
 		return fmt.Errorf("%w: a push", ErrUnexpected)
 	case keys.IsNull():
-		return t.flushed(n)
+		return t.flushedLocked(n)
 	}
 	if s.pushes -= keys.Len(); s.pushes < 0 {
 		return fmt.Errorf("%w: more invalidations than were asked for", ErrUnexpected)
 	}
 	for key := range keys.Elements() {
 		for l := t.lookouts[string(key.Bytes())]; l != nil; l = l.next {
-			l.changed(n)
+			l.changedLocked(n)
 		}
 	}
 	return nil
 }
 
 // flushed takes the null that stands for FLUSHALL. The caller must hold the mutex.
-func (t *tracker) flushed(n *node) error {
+func (t *tracker) flushedLocked(n *node) error {
 	s := &t.nodes[n.index]
 	if s.flush(n.group.now()) {
 		return fmt.Errorf("%w: more than %d flushes in a second", ErrUnexpected, flushesPerSecond)
 	}
 	if !s.nothing {
 		s.nothing = true
-		t.each(func(l *Lookout) { l.changed(n) })
+		t.eachLocked(func(l *Lookout) { l.changedLocked(n) })
 	}
 	return nil
 }

@@ -55,40 +55,40 @@ type telling struct {
 func (t telling) outdated(cause string) bool { return t.news == 0 || t.cause != cause }
 
 // tell tells who listens what became of the node, if that is news. The caller holds the mutex.
-func (n *node) tell() {
+func (n *node) tellLocked() {
 	if n.group.config.OnChange == nil {
 		return
 	}
 	switch n.life.State {
 	case Up:
-		if n.group.quarantined.Has(n.index) {
-			n.announce(NewsQuarantined, n.trust.Why, n.quarantine(n.group.now()).err)
+		if n.group.quarantine.nodes.Has(n.index) {
+			n.reportLocked(NewsQuarantined, n.trust.Why, n.trust.cause(n.group.now()).err)
 			return
 		}
-		n.announce(NewsUp, "", nil)
+		n.reportLocked(NewsUp, "", nil)
 	case Shed:
 		cause, _ := causeOf(n.fault.err)
-		n.announce(NewsShed, cause, n.fault.err)
+		n.reportLocked(NewsShed, cause, n.fault.err)
 	case Down:
 		news := NewsDown
 		cause, barred := causeOf(n.fault.err)
 		if barred {
 			news = NewsRefused
 		}
-		n.announce(news, cause, n.fault.err)
+		n.reportLocked(news, cause, n.fault.err)
 	}
 }
 
 // announce tells one change, if somebody listens and it is one. The caller holds the mutex.
-func (n *node) announce(news News, cause string, why error) {
+func (n *node) reportLocked(news News, cause string, why error) {
 	listener := n.group.config.OnChange
 	if listener == nil || !n.told.outdated(cause) {
 		return
 	}
 	change := Change{Node: n.index, Addr: n.addr, News: news, Cause: cause, Err: why, At: time.Now()}
 	if news == NewsUp || news == NewsQuarantined {
-		if !slices.Equal(n.warnings, n.told.warnings) {
-			change.Warnings, n.told.warnings = slices.Clone(n.warnings), n.warnings
+		if !slices.Equal(n.trust.warnings, n.told.warnings) {
+			change.Warnings, n.told.warnings = slices.Clone(n.trust.warnings), n.trust.warnings
 		}
 	}
 	n.told.news, n.told.cause = news, cause

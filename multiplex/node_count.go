@@ -48,6 +48,7 @@ type counters struct {
 	missed                             [reasons]uint64
 	deaths                             [deathCauses]uint64
 	dials, dialFailures, probes, cured uint64
+	connects, ended, sheds             int // see Status; ended is the sum of deaths
 }
 
 // replies counts votes by what became of them.
@@ -88,7 +89,7 @@ func (c *counters) countError(class conn.Class) {
 }
 
 // countMissed counts votes that failed without a reply. The caller holds the mutex.
-func (g *Group) countMissed(votes Set, why reason) {
+func (g *Group) countMissedLocked(votes Set, why reason) {
 	for ; votes != 0; votes &= votes - 1 {
 		g.nodes[bits.TrailingZeros16(uint16(votes))].counters.missed[why]++
 	}
@@ -96,7 +97,7 @@ func (g *Group) countMissed(votes Set, why reason) {
 
 // countDeath counts the end of a connection. Where we broke it, the reader may have met with another error meanwhile. The
 // caller holds the mutex, and the node's life has not learned of the end yet.
-func (n *node) countDeath(cause error) {
+func (n *node) countDeathLocked(cause error) {
 	if n.life.State == Shed {
 		cause = n.fault.err
 	}
@@ -104,7 +105,7 @@ func (n *node) countDeath(cause error) {
 }
 
 // counts takes the numbers. The caller holds the mutex.
-func (n *node) counts() Counts {
+func (n *node) countsLocked() Counts {
 	c, l := &n.counters, &n.ledger
 	all := Counts{
 		Granted: c.granted.Load(), Refused: c.refused.Load(), Failed: c.failed.Load() + c.died,

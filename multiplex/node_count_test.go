@@ -124,7 +124,7 @@ func TestADeathByOurHandKeepsItsCause(t *testing.T) {
 		c.group.mu.Lock()
 		defer c.group.mu.Unlock()
 		n.life.State, n.fault = Shed, &fault{err: &downError{ErrIndebted}}
-		n.countDeath(&conn.Error{Op: "read", Err: io.EOF})
+		n.countDeathLocked(&conn.Error{Op: "read", Err: io.EOF})
 		n.life.State = Up
 		assert.EqualValues(t, 1, n.counters.deaths[deathIndebted])
 		assert.Zero(t, n.counters.deaths[deathPeer])

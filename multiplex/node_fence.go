@@ -87,5 +87,5 @@ func (n *node) patience() (context.Context, context.CancelFunc) {
 	if limit == 0 {
 		limit = 5 * time.Second
 	}
-	return context.WithTimeoutCause(n.group.stopped, limit, ErrSilent) // who reads of it must not take it for their own deadline
+	return context.WithTimeoutCause(n.group.life.stopped, limit, ErrSilent) // who reads of it must not take it for their own deadline
 }

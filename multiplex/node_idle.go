@@ -21,11 +21,45 @@ const (
 	probeRecovery = time.Hour
 )
 
+// An idleness is what a node's connections taught about idle timeouts. The
+// group's mutex guards it.
+type idleness struct {
+	idled time.Duration // how long the last connection had been idle when the peer closed it; zero: nothing learned
+	probe time.Duration // time between probes learned from that, until the time below; zero: as configured
+	until time.Duration
+}
+
+// learn shortens the time between probes, if the last connection was idle long
+// enough for that. sameRun says that the same server process shook hands again,
+// so that the end was no restart.
+func (s *idleness) learn(sameRun bool, configured, now time.Duration) {
+	if sameRun && s.idled > probeLeast {
+		s.probe = max(probeLeast, min(s.probeAfter(configured, now), s.idled/probeShare))
+		s.until = now + probeRecovery
+	}
+	s.idled = 0
+}
+
+// probeAfter returns how long the connection may be idle before it is probed.
+func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
+	if s.probe == 0 {
+		return configured
+	}
+	if now >= s.until {
+		s.probe, s.until = 2*s.probe, now+probeRecovery
+	}
+	if s.probe >= configured {
+		s.probe = 0
+		return configured
+	}
+	return s.probe
+}
+
 // noteEnd notes for how long a connection had been idle that the peer closed; it was idle, too, if it carried nothing but a
 // probe that came too late. unanswered says that commands of the log were not answered. The caller must hold the mutex, and
 // must not have told the node's life and its lane of the end yet.
-func (n *node) noteEnd(unanswered bool, cause error) {
-	n.idled = 0
+func (n *node) noteEndLocked(unanswered bool, cause error) {
+	n.idle.idled = 0
 	if n.life.State != Up || unanswered || !endedByPeer(cause) {
 		return
 	}
@@ -35,10 +69,10 @@ func (n *node) noteEnd(unanswered bool, cause error) {
 			if e.purpose != probe {
 				return
 			}
-			idled += n.probeAfter() // the node counts as heard since the probe
+			idled += n.probeAfterLocked() // the node counts as heard since the probe
 		}
 	}
-	n.idled = idled
+	n.idle.idled = idled
 }
 
 // endedByPeer reports an end that the peer made, as it shows to a read, or to a probe that is written behind it.
@@ -46,29 +80,8 @@ func endedByPeer(cause error) bool {
 	return errors.Is(cause, io.EOF) || errors.Is(cause, syscall.ECONNRESET) || errors.Is(cause, syscall.EPIPE)
 }
 
-// learnIdleness makes the node be probed earlier than after the time for which its last connection had been idle when the
-// peer closed it. That it is the same process again which shook hands says that this was no restart. The caller must hold
-// the mutex.
-func (n *node) learnIdleness(sameRun bool) {
-	if sameRun && n.idled > probeLeast {
-		n.probe = max(probeLeast, min(n.probeAfter(), n.idled/probeShare))
-		n.probeUntil = n.group.now() + probeRecovery
-	}
-	n.idled = 0
-}
-
-// probeAfter is how long the connection may be idle before it is probed. The caller must hold the mutex.
-func (n *node) probeAfter() time.Duration {
-	configured := n.group.config.ProbeAfter
-	if n.probe == 0 {
-		return configured
-	}
-	if now := n.group.now(); now >= n.probeUntil {
-		n.probe, n.probeUntil = 2*n.probe, now+probeRecovery
-	}
-	if n.probe >= configured {
-		n.probe = 0
-		return configured
-	}
-	return n.probe
+// probeAfterLocked returns how long the connection may be idle before it is
+// probed.
+func (n *node) probeAfterLocked() time.Duration {
+	return n.idle.probeAfter(n.group.config.ProbeAfter, n.group.now())
 }

@@ -140,14 +140,14 @@ type inquiry struct {
 
 // inquire queues the commands of an inquiry; false means that the lane is full, and nothing was queued. The node is up.
 // The caller holds the mutex.
-func (n *node) inquire(q *inquiry, commands ...[]byte) bool {
+func (n *node) inquireLocked(q *inquiry, commands ...[]byte) bool {
 	if n.lane.room() < len(commands) {
 		return false
 	}
 	for i, c := range commands {
 		n.lane.add(laneEntry{purpose: inquire, inquiry: q, turn: i}, c)
 	}
-	n.group.prompt()
+	n.group.promptLocked()
 	return true
 }
 
@@ -162,7 +162,7 @@ func (n *node) abandon(q *inquiry, why *fault) {
 }
 
 // abandonLane ends the entries of a connection that died. The caller holds the mutex.
-func (n *node) abandonLane(why *fault) {
+func (n *node) abandonLaneLocked(why *fault) {
 	for _, e := range n.lane.empty() {
 		switch e.purpose {
 		case again:

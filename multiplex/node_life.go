@@ -16,16 +16,16 @@ var openingLimits = resp.Limits{Elements: 4096, Depth: 8, Size: 2 << 20}
 
 func newNode(g *Group, index int, config conn.Config) *node {
 	n := &node{
-		group: g, index: index, config: config,
-		addr: config.Endpoint.String(), protocol: config.Endpoint.Protocol,
-		life: pure.NewLife(), fault: &fault{err: ErrConnecting},
+		group: g, index: index, addr: config.Endpoint.String(),
+		dialer:   dialer{config: config, protocol: config.Endpoint.Protocol},
+		standing: standing{life: pure.NewLife(), fault: &fault{err: ErrConnecting}},
 	}
 	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.Drift}
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
 	if need := pure.NeedFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
 		n.trust.Need = need
-		g.quarantined |= setOf(index) // fresh processes obey it too (R23)
+		g.quarantine.nodes |= setOf(index) // fresh processes obey it too (R23)
 	}
 	n.config.Admit = g.config.Allow.check
 	if n.config.Limits == (resp.Limits{}) {
@@ -74,7 +74,7 @@ func (n *node) step(e pure.LifeEvent) pure.LifeAction {
 }
 
 func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
-	if n.group.closed {
+	if n.group.life.closed() {
 		e = pure.GroupStopped
 	}
 	var act pure.LifeAction
@@ -82,8 +82,8 @@ func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
 	if n.life.State == Down || n.life.State == Up {
 		n.tried = true
 	}
-	n.tell()
-	n.group.announce()
+	n.tellLocked()
+	n.group.notifyLocked()
 	return act
 }
 
@@ -94,7 +94,7 @@ func (n *node) rest() pure.LifeAction {
 	select {
 	case <-timer.C:
 		return n.step(pure.Waited)
-	case <-n.group.stopped.Done():
+	case <-n.group.life.stopped.Done():
 		return n.step(pure.GroupStopped)
 	}
 }
@@ -105,7 +105,7 @@ func (n *node) dial() pure.LifeAction {
 	n.counters.dials++
 	n.group.mu.Unlock()
 	n.dialed = n.group.now()
-	c, err := conn.Dial(n.group.stopped, n.config)
+	c, err := conn.Dial(n.group.life.stopped, n.config)
 	if err != nil {
 		return n.dialFailed(err)
 	}
@@ -121,14 +121,14 @@ func (n *node) dial() pure.LifeAction {
 		n.fault = &fault{err: &downError{apart}, tried: n.dialed}
 		return n.stepLocked(pure.DialFailed)
 	}
-	n.learnIdleness(n.server.RunID == c.Server().RunID)
+	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
 	n.conn, n.server = c, *c.Server()
-	n.meet(n.group.now())
+	n.meetLocked(n.group.now())
 	if n.replyTime.Load() == 0 { // else the first votes of a node that is far away would all come too late (R6)
 		n.replyTime.Store(int64(c.RoundTrip()))
 		n.guessed = true
 	}
-	n.connects++
+	n.counters.connects++
 	return n.stepLocked(pure.Dialed)
 }
 
@@ -164,7 +164,7 @@ func (n *node) join() (pure.LifeAction, bool) {
 	if n.ledger.Full() || n.ledger.Due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
 		return pure.Stay, false
 	}
-	if twin := n.twinOf(&n.server); twin != nil { // it has joined since the handshake: the next one tells them apart
+	if twin := n.twinOfLocked(&n.server); twin != nil { // it has joined since the handshake: the next one tells them apart
 		return n.lostLocked(n.conn, sameServer(twin.addr)), true
 	}
 	act := n.stepLocked(pure.Paid)
@@ -178,14 +178,14 @@ func (n *node) join() (pure.LifeAction, bool) {
 	n.skip = len(g.log.buf)
 	n.attached = true
 	n.heard.Store(int64(g.now()))
-	n.judgeTrust(g.now())
+	n.judgeTrustLocked(g.now())
 	g.live |= setOf(n.index)
-	g.agree()
-	n.adopted = g.poller != nil && g.poller.adopt(n)
-	g.wakeWatchAt(g.now() + tickMost) // to see that somebody polls, and that debts are paid that came meanwhile
-	g.trim()
-	n.payBeside(g.now())
-	g.tryDebut()
+	g.agreeLocked()
+	n.adopted = g.poller != nil && g.poller.adoptLocked(n)
+	g.wakeWatchAtLocked(g.now() + tickMost) // to see that somebody polls, and that debts are paid that came meanwhile
+	g.trimLocked()
+	n.payBesideLocked(g.now())
+	g.tryDebutLocked()
 	return act, true
 }
 
@@ -215,7 +215,7 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	g := n.group
 	why := &fault{err: cause}
 	g.mu.Lock()
-	n.unlive(cause)
+	n.unliveLocked(cause)
 	end := n.limit
 	g.mu.Unlock()
 
@@ -228,16 +228,16 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n.noteEnd(owing, cause)
+	n.noteEndLocked(owing, cause)
 	owing = owing || len(n.lane.awaited) > 0
-	n.abandonLane(why)
+	n.abandonLaneLocked(why)
 	n.answered.Store(end)
 	n.attached = false
 	n.conn = nil
-	n.deaths++
-	n.countDeath(cause)
+	n.counters.ended++
+	n.countDeathLocked(cause)
 	if errors.Is(cause, conn.ErrStalled) {
-		n.sheds++ // by its backlog
+		n.counters.sheds++ // by its backlog
 	}
 	if !owing {
 		return n.stepLocked(pure.Died)
@@ -247,14 +247,14 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 }
 
 // unlive stops giving the node new rounds; those that it has already end at its limit. The caller holds the mutex.
-func (n *node) unlive(cause error) {
+func (n *node) unliveLocked(cause error) {
 	g := n.group
 	if !g.live.Has(n.index) {
 		return // shed before
 	}
 	g.live &^= setOf(n.index)
-	g.agree()
-	g.debut = g.debut.Part()
+	g.agreeLocked()
+	g.quarantine.debut = g.quarantine.debut.Part()
 	n.limit = g.log.head
 	n.fault = &fault{err: &downError{cause}}
 }
@@ -269,7 +269,7 @@ func (n *node) fail(r *round, why *fault) {
 func (n *node) failLocked(r *round, why *fault) {
 	for _, m := range r.members() {
 		if m.owedBy(n.index) {
-			n.owe(m, n.group.now())
+			n.oweLocked(m, n.group.now())
 		}
 		if m.vote(n.index, Failed, why) {
 			n.counters.died++
@@ -278,12 +278,12 @@ func (n *node) failLocked(r *round, why *fault) {
 }
 
 // shed breaks the connection from here; its reader will bury it. The caller holds the mutex.
-func (n *node) shed(cause error) {
+func (n *node) shedLocked(cause error) {
 	if n.life.State != Up {
 		return
 	}
-	n.unlive(cause)
-	n.sheds++
+	n.unliveLocked(cause)
+	n.counters.sheds++
 	n.stepLocked(pure.Broke)
 	n.conn.Break(cause)
 }
@@ -300,8 +300,8 @@ func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.conn = nil
-	n.deaths++
-	n.countDeath(cause)
+	n.counters.ended++
+	n.countDeathLocked(cause)
 	n.fault = &fault{err: &downError{cause}, tried: n.dialed}
 	return n.stepLocked(pure.DialFailed)
 }

@@ -20,7 +20,7 @@ func TestJoinWithUnflushedBytes(t *testing.T) {
 
 		// The test takes the flusher's role, so that what callers append waits.
 		c.group.mu.Lock()
-		require.True(t, c.group.takeFlush())
+		require.True(t, c.group.takeFlushLocked())
 		c.group.mu.Unlock()
 		var wg sync.WaitGroup
 		claim := func(when string, sent bool) {
@@ -61,10 +61,10 @@ func TestReleaseBetweenShedAndBurialIsOwedOnce(t *testing.T) {
 		c.links[0].Refuse(true)
 		g := c.group
 		g.mu.Lock()
-		g.nodes[0].shed(ErrSilent) // its reader wakes, and waits for the mutex
-		require.True(t, g.takeFlush())
+		g.nodes[0].shedLocked(ErrSilent) // its reader wakes, and waits for the mutex
+		require.True(t, g.takeFlushLocked())
 		r := g.log.take(g)
-		g.admit(r, nil, releaseKind, &Command{
+		g.admitLocked(r, nil, releaseKind, &Command{
 			Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
 		}, 1)
 		g.mu.Unlock()

@@ -15,7 +15,7 @@ const paymentsAtOnce = 256
 
 // owe notes a release that this node has not confirmed, to be sent at the given time. A node that owes too much is taken
 // out until it has paid (R8). The caller holds the mutex.
-func (n *node) owe(r *round, due time.Duration) {
+func (n *node) oweLocked(r *round, due time.Duration) {
 	g := n.group
 	n.ledger.Longest = g.longest
 	d := n.ledger.Add(r.command, r.ttl, due)
@@ -29,9 +29,9 @@ func (n *node) owe(r *round, due time.Duration) {
 	}
 	d.Until = n.ledger.End(d, g.now())
 	n.ledger.Plan(d)
-	g.wakeWatchAt(due)
+	g.wakeWatchAtLocked(due)
 	if n.ledger.Full() {
-		n.shed(ErrIndebted)
+		n.shedLocked(ErrIndebted)
 	}
 }
 
@@ -49,7 +49,7 @@ func (n *node) doubt(r *round) {
 	d := n.ledger.Add(r.command, r.ttl, now+pure.RepeatFirst)
 	d.Repeat, d.Delay, d.Until = true, pure.RepeatFirst*pure.RepeatTimes, max(d.Until, until)
 	n.ledger.Plan(d)
-	g.wakeWatchAt(d.Due)
+	g.wakeWatchAtLocked(d.Due)
 }
 
 // debtsAtOnce is how many debts are gone through before others get the mutex: some hundred microseconds.
@@ -143,7 +143,7 @@ func (n *node) payBatch(c *conn.Conn, batch []*pure.Debt) error {
 		}
 		n.ledger.Settle(d, answers[i], g.now())
 		if d.Index >= 0 {
-			g.wakeWatchAt(d.Due)
+			g.wakeWatchAtLocked(d.Due)
 		}
 	}
 	if forgot && err == nil {
@@ -184,7 +184,7 @@ func (n *node) paidBy(e laneEntry, v resp.Value) error {
 				n.lane.add(laneEntry{purpose: load}, script)
 			}
 		}
-		g.prompt()
+		g.promptLocked()
 		if !e.cured && n.lane.add(laneEntry{purpose: payment, debt: d, cured: true}, []byte(d.Command)) {
 			n.counters.cured++
 			return nil // an answer to it is awaited still
@@ -192,7 +192,7 @@ func (n *node) paidBy(e laneEntry, v resp.Value) error {
 	}
 	n.ledger.Settle(d, ok, g.now())
 	if d.Index >= 0 {
-		g.wakeWatchAt(d.Due)
+		g.wakeWatchAtLocked(d.Due)
 	}
 	return nil
 }
@@ -204,13 +204,13 @@ func (n *node) pause() bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-n.group.stopped.Done():
+	case <-n.group.life.stopped.Done():
 		return false
 	}
 }
 
 // payBeside sends the debts that are due on a node that is up, in its lane. The caller holds the mutex.
-func (n *node) payBeside(now time.Duration) {
+func (n *node) payBesideLocked(now time.Duration) {
 	n.ledger.Expire(now)
 	for _, d := range n.ledger.Take(nil, now, paymentsAtOnce) {
 		if !n.lane.add(laneEntry{purpose: payment, debt: d}, []byte(d.Command)) {
@@ -218,6 +218,6 @@ func (n *node) payBeside(now time.Duration) {
 			n.ledger.Recall(d)
 			continue
 		}
-		n.group.prompt()
+		n.group.promptLocked()
 	}
 }

@@ -55,10 +55,10 @@ func TestADebtThatFindsNoRoomIsTriedAgain_R8(t *testing.T) {
 		g.mu.Lock()
 		for n.lane.add(laneEntry{purpose: probe}, ping) {
 		}
-		n.payBeside(g.now() + time.Second) // it is due by then
+		n.payBesideLocked(g.now() + time.Second) // it is due by then
 		misplaced, next := n.ledger.Misplaced(), n.ledger.Debts[0]
 		sent := next.Sent
-		g.prompt()
+		g.promptLocked()
 		g.mu.Unlock()
 		assert.Nil(t, misplaced)
 		assert.False(t, sent, "it was not written")

@@ -145,7 +145,7 @@ func (n *node) judgeRestored(r *round) Vote {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if (r.discounted | g.quarantined).Has(n.index) {
+	if (r.discounted | g.quarantine.nodes).Has(n.index) {
 		return Refused
 	}
 	return Granted
@@ -155,7 +155,7 @@ func (n *node) judgeRestored(r *round) Vote {
 func (n *node) refuse(r *round, why *fault) {
 	if r.owedBy(n.index) {
 		n.group.mu.Lock()
-		n.owe(r, n.group.now()+pure.RefusedFirst)
+		n.oweLocked(r, n.group.now()+pure.RefusedFirst)
 		n.group.mu.Unlock()
 	}
 	n.cast(r, Failed, why)
@@ -205,7 +205,7 @@ func (n *node) laneReply(v resp.Value) error {
 	n.group.mu.Lock()
 	e := n.lane.pop()
 	n.laneNext.Store(n.lane.front())
-	n.asked = n.group.now() // the entries behind it wait for their turn since now
+	n.silence.asked = n.group.now() // the entries behind it wait for their turn since now
 	n.group.mu.Unlock()
 
 	switch e.purpose {

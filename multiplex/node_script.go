@@ -22,7 +22,7 @@ func (n *node) cure(r *round, why conn.Class) bool {
 		}
 	}
 	if r.kind.Creates {
-		g.prompt()
+		g.promptLocked()
 		return false
 	}
 	if !n.lane.add(laneEntry{purpose: again, round: r}, r.command) {
@@ -31,7 +31,7 @@ func (n *node) cure(r *round, why conn.Class) bool {
 	r.hold()
 	n.counters.cured++
 	n.counters.countError(why)
-	g.prompt()
+	g.promptLocked()
 	return true
 }
 
@@ -63,7 +63,7 @@ func (n *node) unlearn(f *Form) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n.server.Accepted &^= 1 << uint(f.Step)
-	g.agree()
+	g.agreeLocked()
 }
 
 // isSyntaxError tells a command that the server knows otherwise from one that did not like its key.

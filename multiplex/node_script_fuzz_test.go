@@ -393,7 +393,7 @@ func (p *plot) judge() {
 	p.group.mu.Lock()
 	defer p.group.mu.Unlock()
 	p.group.log.collect()
-	p.group.trim()
+	p.group.trimLocked()
 	assert.Zero(p.t, p.group.log.live, "every round was given back (R20)")
 }
 

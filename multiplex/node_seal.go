@@ -74,8 +74,8 @@ func (n *node) inspectSeal(v resp.Value) error {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	now := n.group.now()
-	n.looks = looks{next: now + lookFirst, delay: lookFirst}
-	return n.sight(s, false, now) // one look is not enough for a debut
+	n.trust.looks = looks{next: now + lookFirst, delay: lookFirst}
+	return n.sightLocked(s, false, now) // one look is not enough for a debut
 }
 
 // inspectDurable warns where a node that is said to keep everything says otherwise. What may not be asked stays unknown
@@ -86,54 +86,54 @@ func (n *node) inspectDurable(v resp.Value) error {
 	}
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	n.warnings = append(n.warnings, warnNotDurable)
+	n.trust.warnings = append(n.trust.warnings, warnNotDurable)
 	return nil
 }
 
 // sight takes note of what was seen in the place of the seal. An error ends the connection: the deployment has another
 // MaxTTL. verified is as for debut.sight. The caller holds the mutex.
-func (n *node) sight(s pure.Sighting, verified bool, now time.Duration) error {
+func (n *node) sightLocked(s pure.Sighting, verified bool, now time.Duration) error {
 	g := n.group
-	g.debut = g.debut.Sight(n.index, s, verified)
-	if s.What == pure.SealSeen && s.Seal.MaxTTL != g.maxTTL {
+	g.quarantine.debut = g.quarantine.debut.Sight(n.index, s, verified)
+	if s.What == pure.SealSeen && s.Seal.MaxTTL != g.quarantine.maxTTL {
 		if !g.config.Allow.OtherMaxTTL {
-			return otherMaxTTL(s.Seal.MaxTTL, g.maxTTL)
+			return otherMaxTTL(s.Seal.MaxTTL, g.quarantine.maxTTL)
 		}
-		g.raise(s.Seal.MaxTTL, now)
+		g.raiseLocked(s.Seal.MaxTTL, now)
 	}
-	n.trust = n.trust.Sight(s, now)
-	n.judgeTrust(now)
-	g.tryDebut()
+	n.trust.Trust = n.trust.Sight(s, now)
+	n.judgeTrustLocked(now)
+	g.tryDebutLocked()
 	return nil
 }
 
 // tend looks at the seal when it is time, and writes it when that is due. It returns when to come again. The node is up, and
 // the caller holds the mutex.
-func (n *node) tend(now time.Duration) time.Duration {
+func (n *node) tendLocked(now time.Duration) time.Duration {
 	g := n.group
 	if n.trust.Need == 0 || g.config.Seal.Read == nil {
 		return now + g.config.ProbeAfter
 	}
-	if now < n.looks.next {
-		return n.looks.next
+	if now < n.trust.looks.next {
+		return n.trust.looks.next
 	}
-	if !n.looks.asking {
-		n.look()
+	if !n.trust.looks.asking {
+		n.lookLocked()
 	}
 	if n.trust.Trusted {
-		n.looks.delay = lookRarely
+		n.trust.looks.delay = lookRarely
 	} else {
-		n.looks.delay = min(2*n.looks.delay, lookOften)
+		n.trust.looks.delay = min(2*n.trust.looks.delay, lookOften)
 	}
-	n.looks.next = now + n.looks.delay
-	return n.looks.next
+	n.trust.looks.next = now + n.trust.looks.delay
+	return n.trust.looks.next
 }
 
 // look asks for the seal, in the lane; what it shows is dealt with when it is there. The caller holds the mutex.
-func (n *node) look() {
+func (n *node) lookLocked() {
 	g := n.group
-	verified := g.debut.Verifying
-	q := &inquiry{abandoned: func(*fault) { n.looks.asking = false }}
+	verified := g.quarantine.debut.Verifying
+	q := &inquiry{abandoned: func(*fault) { n.trust.looks.asking = false }}
 	q.answer = func(_ int, v resp.Value) error {
 		s, err := sightingOf(v)
 		if err != nil {
@@ -141,62 +141,62 @@ func (n *node) look() {
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		n.looks.asking = false
+		n.trust.looks.asking = false
 		now := g.now()
-		if err := n.sight(s, verified, now); err != nil {
+		if err := n.sightLocked(s, verified, now); err != nil {
 			return err
 		}
 		if s.What != pure.Unreadable {
-			n.renewSeal(s, now)
+			n.renewSealLocked(s, now)
 		}
 		return nil
 	}
-	n.looks.asking = n.inquire(q, g.config.Seal.Read)
+	n.trust.looks.asking = n.inquireLocked(q, g.config.Seal.Read)
 }
 
 // renewSeal writes the seal where it is missing, or says less than was watched for. The caller holds the mutex.
-func (n *node) renewSeal(s pure.Sighting, now time.Duration) {
+func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	suffices := s.What == pure.SealSeen && s.Seal.Run == n.trust.Run &&
-		s.Seal.Watched >= n.trust.Need && s.Seal.MaxTTL >= n.group.maxTTL
+		s.Seal.Watched >= n.trust.Need && s.Seal.MaxTTL >= n.group.quarantine.maxTTL
 	if !suffices && s.What != pure.SealStrange && n.trust.Proved(now) {
-		n.writeSeal(n.trust.Watched(now))
+		n.writeSealLocked(n.trust.Watched(now))
 	}
 }
 
 // writeSeal writes that the node's process was watched for so long, over the connection to that very process. A node that
 // refuses to write (-OOM, -MISCONF …) is asked again at the next look; our own trust in it does not depend on that. The
 // caller holds the mutex.
-func (n *node) writeSeal(watched time.Duration) {
+func (n *node) writeSealLocked(watched time.Duration) {
 	g := n.group
-	if g.config.Seal.Write == nil || n.trust.Run == "" || n.looks.writing {
+	if g.config.Seal.Write == nil || n.trust.Run == "" || n.trust.looks.writing {
 		return
 	}
-	q := &inquiry{abandoned: func(*fault) { n.looks.writing = false }}
+	q := &inquiry{abandoned: func(*fault) { n.trust.looks.writing = false }}
 	q.answer = func(_ int, v resp.Value) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		n.looks.writing = false
+		n.trust.looks.writing = false
 		count, ok := v.Int64()
 		switch {
 		case ok && count == 1:
 			now := g.now()
-			n.trust = n.trust.Seal(watched, now)
-			n.judgeTrust(now)
+			n.trust.Trust = n.trust.Seal(watched, now)
+			n.judgeTrustLocked(now)
 		case ok: // the key holds something that is not ours to replace
 		case !v.IsError():
 			return fmt.Errorf("%w: type %q to the seal", ErrUnexpected, v.Type())
 		case conn.ClassOf(v) == conn.ClassNoScript:
-			n.cureSeal()
+			n.cureSealLocked()
 		}
 		return nil
 	}
-	s := pure.Seal{Run: n.trust.Run, MaxTTL: g.maxTTL, Watched: watched}
-	n.looks.writing = n.inquire(q, g.config.Seal.Write(s.String()))
+	s := pure.Seal{Run: n.trust.Run, MaxTTL: g.quarantine.maxTTL, Watched: watched}
+	n.trust.looks.writing = n.inquireLocked(q, g.config.Seal.Write(s.String()))
 }
 
 // cureSeal makes the node know the script again that writes the seal, for the next look, which is soon. The caller holds the
 // mutex.
-func (n *node) cureSeal() {
+func (n *node) cureSealLocked() {
 	g := n.group
 	if n.life.State != Up {
 		return
@@ -205,8 +205,8 @@ func (n *node) cureSeal() {
 		for _, script := range g.config.Cure {
 			n.lane.add(laneEntry{purpose: load}, script)
 		}
-		g.prompt()
+		g.promptLocked()
 	}
-	n.looks.next = g.now() + lookFirst
-	g.wakeWatchAt(n.looks.next)
+	n.trust.looks.next = g.now() + lookFirst
+	g.wakeWatchAtLocked(n.trust.looks.next)
 }

@@ -99,7 +99,7 @@ func (c *cluster) load(callers, each int) (most int) {
 		}
 		c.group.mu.Lock()
 		if last := c.group.nodes[len(c.nodes)-1]; last.attached {
-			most = max(most, int(c.group.fastest()-last.answered.Load()))
+			most = max(most, int(c.group.fastestLocked()-last.answered.Load()))
 		}
 		c.group.mu.Unlock()
 	}

@@ -606,26 +606,26 @@ func TestMergedRoundsAreDiscounted_R23(t *testing.T) {
 		g := c.group
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.quarantined = setOf(1)
+		g.quarantine.nodes = setOf(1)
 		parts := []*round{g.log.take(g), g.log.take(g)}
 		for _, p := range parts {
 			p.begin(mergingKind, g.now(), long, Receipt{Sent: everyone(3)}, 2)
 			p.command = append(p.command, releaseCommand("k", "t")...)
 			p.key = releaseKey("k", "t")
 		}
-		g.placeMerged(parts)
+		g.placeMergedLocked(parts)
 		for _, p := range parts {
 			assert.Equal(t, setOf(1), p.discounted)
 			assert.Zero(t, failedOf(p.word.Load()), "a release counts there")
 		}
-		g.quarantined = 0
+		g.quarantine.nodes = 0
 		r := g.log.take(g)
 		r.discounted = setOf(2)
 		r.clear()
 		r.begin(releaseKind, g.now(), long, Receipt{}, 1)
-		g.place(r, releaseCommand("k", "t"))
+		g.placeLocked(r, releaseCommand("k", "t"))
 		assert.Zero(t, r.discounted)
-		require.True(t, g.takeFlush())
+		require.True(t, g.takeFlushLocked())
 		go g.flush()
 	}, merging(true))
 }

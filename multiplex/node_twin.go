@@ -51,7 +51,7 @@ func (p *proof) call() []byte { return resp.AppendCommand(nil, "EVALSHA", p.dige
 
 // twinOf returns a node with a vote that says the same run id as a connection of this one, and that was not told apart from
 // it; nil if there is none. The caller must hold the mutex.
-func (n *node) twinOf(server *conn.Server) *node {
+func (n *node) twinOfLocked(server *conn.Server) *node {
 	g := n.group
 	if server.RunID == "" || g.config.Allow.SameServer {
 		return nil
@@ -76,7 +76,7 @@ func (n *node) tellApart(c *conn.Conn) error {
 	}
 	for range g.size { // no node is asked twice, unless it comes back meanwhile
 		g.mu.Lock()
-		twin := n.twinOf(c.Server())
+		twin := n.twinOfLocked(c.Server())
 		if twin == nil {
 			g.mu.Unlock()
 			return nil
@@ -130,7 +130,7 @@ func (n *node) says(ctx context.Context, c *conn.Conn, command []byte, word stri
 		return nil
 	}
 	n.group.mu.Lock()
-	asked := n.conn == c && n.group.live.Has(n.index) && n.inquire(q, command)
+	asked := n.conn == c && n.group.live.Has(n.index) && n.inquireLocked(q, command)
 	n.group.mu.Unlock()
 	if !asked {
 		return false
@@ -150,6 +150,6 @@ func (n *node) disprove(p *proof) {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	if n.conn == p.twin {
-		n.shed(errDisproved)
+		n.shedLocked(errDisproved)
 	}
 }

@@ -113,7 +113,7 @@ func (p *poller) giveUp() {
 	p.role.Store(roleFree)
 }
 
-func (p *poller) stopped() bool { return p.group.stopped.Err() != nil }
+func (p *poller) stopped() bool { return p.group.life.stopped.Err() != nil }
 
 func (p *poller) callServer() {
 	select {
@@ -185,7 +185,7 @@ func (p *poller) read(events []conn.Event) {
 		}
 	}
 	p.fresh = true // from now on nothing lies there for long
-	if int64(now) >= p.group.tickAt.Load() {
+	if int64(now) >= p.group.watcher.at.Load() {
 		p.group.tick() // see Group.slack
 	}
 }
@@ -203,7 +203,7 @@ func (p *poller) serveOthers() {
 		select {
 		case <-p.call:
 			p.serve()
-		case <-p.group.stopped.Done():
+		case <-p.group.life.stopped.Done():
 			for p.attached.Load() > 0 {
 				p.handAllBack()
 			}
@@ -229,7 +229,7 @@ func (p *poller) serve() {
 	}
 	g := p.group
 	g.mu.Lock()
-	g.wakeWatchAt(g.now() + tickMost) // it will find that nobody polls, unless a caller does
+	g.wakeWatchAtLocked(g.now() + tickMost) // it will find that nobody polls, unless a caller does
 	g.mu.Unlock()
 }
 
@@ -297,7 +297,7 @@ func (g *Group) Polls() (bool, error) { return g.poller != nil, g.unpolled }
 // poller's role, before and after that to the node's goroutine.
 
 // adopt gives the node's connection to the poller, if it can be polled. The caller holds the group's mutex.
-func (p *poller) adopt(n *node) bool {
+func (p *poller) adoptLocked(n *node) bool {
 	if n.config.NetDial != nil {
 		return false // a user's connection stays as it is
 	}

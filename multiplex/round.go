@@ -28,14 +28,8 @@ type round struct {
 	command []byte  // a copy, kept where it may have to be sent again: scripts and releases
 	key     Part    // of command, for merging and for native forms
 	form    *Form   // in which the log has the command; nil for that of command
-	// parts are the rounds that a carrier carries, a hold on each; none for any other round.
-	parts   []*round
-	carrier bool      // goes back among the carriers, whose commands are long
-	itself  [1]*round // what members returns for any other round
-	inbox   *Outcomes // for a posted round: where it goes when it is decided
-	tag     any       // of a posted round
-	// patience is how long a posted round's votes are waited for at least; zero for others.
-	patience time.Duration
+	carrying
+	posting
 
 	// discounted are the nodes that it was sent to, and whose vote must not make a lock, since they may have forgotten another
 	// (R23). Of those in void it has failed already; whatever else sets a key must look here.
@@ -45,6 +39,21 @@ type round struct {
 	causes [MaxNodes]atomic.Pointer[fault]
 	wake   chan struct{} // holds one wake-up
 	next   *round        // in a free list, or an inbox
+}
+
+// carrying tells a carrier, which stands in the log for several merged rounds,
+// from any other round.
+type carrying struct {
+	parts   []*round  // the rounds that a carrier carries, a hold on each; empty for any other round
+	carrier bool      // it is recycled among the carriers, whose commands are long
+	itself  [1]*round // what members returns for any other round
+}
+
+// posting is what a posted round has besides; zero for others.
+type posting struct {
+	inbox    *Outcomes // where the round goes when it is decided
+	tag      any
+	patience time.Duration // least time that its votes are waited for
 }
 
 // The word, from the low end:
@@ -212,7 +221,7 @@ func (r *round) clear() {
 	}
 	r.ctx, r.kind, r.receipt, r.discounted = nil, nil, Receipt{}, 0
 	r.key, r.form = Part{}, nil
-	r.inbox, r.tag, r.patience = nil, nil, 0
+	r.posting = posting{}
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}
@@ -261,7 +270,7 @@ func (r *round) void() Set {
 
 // post readies a round whose outcome goes to an inbox. It counts as one that waits, and as asleep, before anybody can see it:
 // whoever decides it takes it off that count and hands it over (see rouse). The caller holds the mutex.
-func (r *round) post(cmd *Command) {
+func (r *round) postLocked(cmd *Command) {
 	if r.group.config.VoteTimeout == 0 {
 		r.patience = cmd.Patience
 	}
