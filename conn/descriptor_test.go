@@ -63,7 +63,7 @@ func (p *polling) run() {
 			c := p.conns[e.ID]
 			if e.Writable {
 				p.room.Add(1)
-				c.ResumeWriting()
+				p.Resume(c)
 			}
 			if !e.Readable {
 				continue
@@ -131,7 +131,7 @@ func TestPolledPartialWrites(t *testing.T) {
 // unsentBytes is how many bytes the kernel holds that the peer has not got yet.
 func unsentBytes(c *Conn) int {
 	var n int32
-	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.Load().fd), syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.socket.Load().fd), syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
 	return int(n)
 }
 
@@ -419,9 +419,9 @@ func useToTheEnd(t testing.TB) {
 		var events []Event
 		if events, _, err = p.Wait(); err == nil && len(events) > 0 {
 			if events[0].Writable {
-				c.ResumeWriting()
+				p.Resume(c)
 			}
-			_, err = c.FillNow()
+			_, err = p.Fill(c)
 		}
 	}
 	p.Remove(c)
@@ -455,10 +455,10 @@ func TestBreakWhereAbortIsRefused(t *testing.T) {
 	ours, theirs := sockets(t, "unix")
 	c := adopt(t, ours, 0)
 	require.True(t, p.Add(c, 0))
-	c.polled.Load().tcp = true
+	c.polled.socket.Load().tcp = true
 	c.Break(errors.New("for a test"))
 	require.Equal(t, []Event{{ID: 0, Readable: true}}, wait(t, p))
-	_, err := c.FillNow()
+	_, err := p.Fill(c)
 	require.Error(t, err)
 	_, err = theirs.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
@@ -470,7 +470,7 @@ func TestDescriptorsAreClosedOnExec(t *testing.T) {
 	ours, _ := sockets(t, "unix")
 	c := adopt(t, ours, 0)
 	require.True(t, p.Add(c, 0))
-	for what, fd := range map[string]int{"socket": c.polled.Load().fd, "epoll": p.fd, "kicker": p.kicker} {
+	for what, fd := range map[string]int{"socket": c.polled.socket.Load().fd, "epoll": p.fd, "kicker": p.kicker} {
 		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
 		require.Zero(t, errno)
 		require.NotZero(t, flags&syscall.FD_CLOEXEC, what)

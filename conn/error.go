@@ -180,8 +180,8 @@ func printable(s string) string {
 	return string(b)
 }
 
-// serverError is v's error with its text scrubbed; nil when v is no error.
-func serverError(v resp.Value, password, username, keys string) *resp.Error {
+// serverError returns v's error with its text scrubbed, or nil if v is no error.
+func serverError(v resp.Value, password, username, keys string) error {
 	if !v.IsError() {
 		return nil
 	}

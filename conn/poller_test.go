@@ -69,10 +69,11 @@ func nothing(t testing.TB, p *Poller) {
 	require.Empty(t, events)
 }
 
-// readAll is what one event asks for: FillNow until there is no more. It returns how many bytes came as simple strings.
+// readAll reads as one event demands: until there is no more. It returns the text
+// of the simple strings that came.
 func readAll(c *Conn) (text []byte, err error) {
 	for more := true; more && err == nil; {
-		more, err = c.FillNow()
+		more, err = c.fillNow()
 		for {
 			v, ok, parseErr := c.Next()
 			if parseErr != nil {
@@ -102,7 +103,7 @@ func TestPollerSeesBytes(t *testing.T) {
 			text, err := readAll(c)
 			require.NoError(t, err)
 			assert.Equal(t, want, string(text))
-			more, err := c.FillNow()
+			more, err := p.Fill(c)
 			assert.False(t, more || err != nil, "to find nothing is no error")
 			assert.False(t, c.Unread())
 			nothing(t, p)
@@ -337,7 +338,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				for range events {
-					if _, err := c.FillNow(); err != nil {
+					if _, err := p.Fill(c); err != nil {
 						t.Fatal(err)
 					}
 					_, got, _ = c.Next()
@@ -549,7 +550,7 @@ func TestAddOfAConnectionThatBreaks(t *testing.T) {
 			added++
 			for err = nil; err == nil; {
 				for range wait(t, use) {
-					_, err = c.FillNow()
+					_, err = c.fillNow()
 				}
 			}
 			use.Remove(c)
@@ -633,7 +634,7 @@ func stuff(t testing.TB, c *Conn) {
 
 // more says that the buffer was filled. Events are told once, so whoever does not read on after it would find the rest
 // with the next bytes only, which may be another's answer.
-func TestFillNowTellsWhetherThereMayBeMore(t *testing.T) {
+func TestPollerFillTellsWhetherThereMayBeMore(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
 		c, theirs := add(t, p, network, 0, 0)
@@ -642,7 +643,7 @@ func TestFillNowTellsWhetherThereMayBeMore(t *testing.T) {
 			_, err := theirs.Write(blob(size))
 			require.NoError(t, err)
 			eventually(t, func() bool { return unreadBytes(c) == size })
-			more, err := c.FillNow()
+			more, err := p.Fill(c)
 			require.NoError(t, err)
 			assert.Equal(t, beyond >= 0, more, "%d bytes, %s", size, network)
 			_, err = readAll(c)
@@ -666,7 +667,7 @@ func blob(size int) []byte {
 // unreadBytes is how many bytes the kernel holds for a polled connection.
 func unreadBytes(c *Conn) int {
 	var n int32
-	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.Load().fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.socket.Load().fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
 	return int(n)
 }
 

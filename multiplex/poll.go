@@ -171,7 +171,7 @@ func (p *poller) read(events []conn.Event) {
 			continue // it was given back before it was removed
 		}
 		if e.Writable {
-			c.ResumeWriting()
+			p.events.Resume(c)
 		}
 		if e.Readable {
 			p.turn(n, c, now)
