@@ -66,6 +66,13 @@ func (c Class) String() string {
 	return "ERR"
 }
 
+// Passing reports whether the node cannot answer any command of the kind at the
+// moment: BUSY, LOADING or MASTERDOWN. Such an error says nothing about whether
+// the node knows or allows the command.
+func (c Class) Passing() bool {
+	return c == ClassBusy || c == ClassLoading || c == ClassMasterDown
+}
+
 // ClassOf returns the class of a reply, ClassNone for one that is no error. It
 // does not allocate.
 func ClassOf(v resp.Value) Class {

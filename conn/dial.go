@@ -39,15 +39,17 @@ type Config struct {
 // Step is one command of the handshake. On a node without HELLO it is sent twice,
 // the second time over the connection that stays.
 type Step struct {
-	// Name is what errors call the step, without anything secret. If zero, "prelude" and its index.
+	// Name is what errors and the Server call the step; it must contain
+	// nothing secret. If zero, "prelude" and its index.
 	Name string
 	// Command is the command, encoded.
 	Command []byte
 	// Check judges the reply, errors included; an error of it fails the dial. The value is valid until Check returns.
 	// If zero, any reply that is no error will do.
 	Check func(v resp.Value) error
-	// Optional has a reply that is an error, or that Check finds wrong, not fail the dial: Server.Accepted tells. A node that
-	// cannot answer just now (BUSY, LOADING, MASTERDOWN) fails it all the same.
+	// If Optional, an error reply or a failed Check does not fail the dial: see
+	// Server.Accepted and Server.Refused. A node that cannot answer at the moment
+	// (Class.Passing) fails the dial all the same.
 	Optional bool
 }
 
@@ -112,8 +114,6 @@ func (cfg *Config) Check() error {
 		return errors.New("protocol is neither 2 nor 3")
 	case cfg.DialTimeout < 0:
 		return errors.New("negative dial timeout")
-	case len(cfg.Prelude) > 64:
-		return errors.New("more than 64 steps in the prelude")
 	case cfg.Backlog < 0:
 		return errors.New("negative backlog")
 	}

@@ -92,26 +92,32 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	}
 	for i, step := range cfg.Prelude {
 		name := cmp.Or(step.Name, "prelude "+strconv.Itoa(i))
-		list = append(list, command{name, i, step.Command, s.judgeStep(i, step)})
+		list = append(list, command{name, i, step.Command, s.checkStep(name, step)})
 	}
 	return list
 }
 
-// judgeStep judges a step of the prelude, and notes that it was accepted.
-func (s *Server) judgeStep(i int, step Step) func(v resp.Value) error {
+// checkStep returns the check of a step's reply. If the step is optional, the check
+// notes whether the node accepted it.
+func (s *Server) checkStep(name string, step Step) func(v resp.Value) error {
 	check := step.Check
 	if check == nil {
 		check = isNoError
+	}
+	if !step.Optional {
+		return check
 	}
 	return func(v resp.Value) error {
 		err := check(v)
 		switch {
 		case err == nil:
-			s.Accepted |= 1 << i
-		case step.Optional && !unavailable(v):
-			return nil
+			s.Accepted = append(s.Accepted, name)
+		case ClassOf(v).Passing():
+			return err
+		default:
+			s.Refused = append(s.Refused, name)
 		}
-		return err
+		return nil
 	}
 }
 
@@ -214,20 +220,11 @@ func tolerate(read func(v resp.Value) error) func(v resp.Value) error {
 		switch {
 		case !v.IsError():
 			return read(v)
-		case unavailable(v):
+		case ClassOf(v).Passing():
 			return errRefused
 		}
 		return nil
 	}
-}
-
-// unavailable reports an error that says nothing but that the node cannot answer just now.
-func unavailable(v resp.Value) bool {
-	switch ClassOf(v) {
-	case ClassBusy, ClassLoading, ClassMasterDown:
-		return true
-	}
-	return false
 }
 
 func wrongType(v resp.Value) error {

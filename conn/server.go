@@ -25,8 +25,8 @@ type Server struct {
 	EvictionPolicy string
 	Protocol       int // the version of RESP that is spoken
 	Uptime         time.Duration
-	// Accepted has bit i set if the node did as step i of Config.Prelude says; only an optional one can lack its own.
-	Accepted uint64
+	// Accepted and Refused are the names of the optional steps of Config.Prelude.
+	Accepted, Refused []string
 }
 
 // readHello reads the map that answers HELLO 3.

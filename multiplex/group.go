@@ -197,7 +197,7 @@ type Group struct {
 	mu       sync.Mutex // guards the following, the nodes' guarded fields, and the log
 	log      broadcast
 	live     Set      // nodes that get new rounds
-	accepted uint64   // optional steps of the handshake that all live nodes accepted; see agree
+	accepted []string // optional steps of the handshake that all live nodes accepted; see agree
 	gathered []*round // awaited releases and extensions that the next flush merges
 	unpacked int      // bytes of those among them that were posted
 	flushing bool

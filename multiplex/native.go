@@ -2,6 +2,7 @@ package multiplex
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/resp"
@@ -20,11 +21,10 @@ import (
 // A Form is a native form of a release: the encoded key stands between Head and Middle, and what followed it in
 // Command.Bytes stands behind them. Its replies are those of the command as it was given, as Kind.Judge takes them.
 type Form struct {
-	Name         string // for those who ask which form is used
+	// Name names the form, and the optional step of conn.Config.Prelude that a node
+	// accepts if it has the form.
+	Name         string
 	Head, Middle []byte
-	// Step is the index of the step of conn.Config.Prelude that a node accepts if it has this form, the same for all
-	// nodes. It ought to be conn.Step.Optional.
-	Step int
 }
 
 // Append appends the native form of a command whose encoded key lies in the given part of it. It keeps nothing.
@@ -50,13 +50,14 @@ func (g *Group) FormOf(kind *Kind) string {
 // changes live calls it before letting go of the mutex, so that a form is left before a node without it gets its first
 // command (R25). The caller holds the mutex.
 func (g *Group) agree() {
-	if g.accepted = 0; g.live == 0 {
-		return
-	}
-	g.accepted = ^uint64(0)
+	g.accepted = nil
 	for i, n := range g.nodes {
-		if g.live.Has(i) {
-			g.accepted &= n.server.Accepted
+		switch {
+		case !g.live.Has(i):
+		case g.accepted == nil:
+			g.accepted = append([]string{}, n.server.Accepted...)
+		default:
+			g.accepted = slices.DeleteFunc(g.accepted, func(step string) bool { return !n.accepts(step) })
 		}
 	}
 }
@@ -64,7 +65,7 @@ func (g *Group) agree() {
 // form is the best form of a kind that all live nodes have, nil if there is none. The caller holds the mutex.
 func (g *Group) form(kind *Kind) *Form {
 	for i := range kind.Native {
-		if f := &kind.Native[i]; g.accepted>>uint(f.Step)&1 != 0 {
+		if f := &kind.Native[i]; slices.Contains(g.accepted, f.Name) {
 			return f
 		}
 	}
@@ -106,9 +107,12 @@ func (n *node) unlearn(f *Form) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n.server.Accepted &^= 1 << uint(f.Step)
+	n.server.Accepted = slices.DeleteFunc(slices.Clone(n.server.Accepted), func(step string) bool { return step == f.Name })
 	g.agree()
 }
+
+// accepts reports whether the node accepted an optional step of its handshake. The caller must hold the group's mutex.
+func (n *node) accepts(step string) bool { return slices.Contains(n.server.Accepted, step) }
 
 // isSyntaxError tells a command that the server knows otherwise from one that did not like its key.
 func isSyntaxError(v resp.Value) bool {
