@@ -318,7 +318,7 @@ func TestUnreadIsBounded(t *testing.T) {
 	}
 	_, ok, err := r.Next()
 	require.False(t, ok)
-	require.ErrorContains(t, err, "nobody asked Next for")
+	require.ErrorContains(t, err, "not yet taken by Next")
 }
 
 // TestViewsAreTakenBack is R20: in race builds a view that outlived its time is

@@ -61,7 +61,8 @@ func TestWrongQuestions(t *testing.T) {
 		assert.Equal(t, c.format, v.Format() != nil, c.wire)
 		assert.Equal(t, c.null, v.IsNull(), c.wire)
 		assert.Equal(t, c.error, v.IsError(), c.wire)
-		assert.Equal(t, c.error, v.Err() != nil, c.wire)
+		err, isError := v.AsError()
+		assert.Equal(t, c.error, isError && err != nil, c.wire)
 		assert.Equal(t, c.error, v.ErrorPrefix() != nil, c.wire)
 		assert.Equal(t, c.length, v.Len(), c.wire)
 		elements := 0
@@ -81,9 +82,10 @@ func TestZeroValue(t *testing.T) {
 	assert.Nil(t, v.Bytes())
 	assert.Nil(t, v.Raw())
 	assert.Nil(t, v.Format())
-	assert.Nil(t, v.Err())
+	_, ok := v.AsError()
+	assert.False(t, ok)
 	assert.Zero(t, v.Len())
-	_, ok := v.Attributes()
+	_, ok = v.Attributes()
 	assert.False(t, ok)
 	for range v.Elements() {
 		t.Error("the zero Value has an element")
