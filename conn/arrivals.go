@@ -66,10 +66,10 @@ func (c *Conn) linkNow() link {
 	return c.link
 }
 
-// Due returns how many replies were expected at most when the first byte came of
-// the value that Next returned last. If that value is a reply, but not among the
-// first Due replies since the handshake, no command caused it. Only the owner of
-// the read side may call Due.
+// Due returns how many replies were expected at most when the first byte came
+// of the value that Next returned last. If that value is a reply, but not among
+// the first Due replies since the handshake, no command caused it. Only the
+// owner of the read side may call Due.
 func (c *Conn) Due() uint64 { return c.arrived.dueAt(c.begun) }
 
 func (a *arrivals) dueAt(offset int64) uint64 {
@@ -86,8 +86,8 @@ func (a *arrivals) dueAt(offset int64) uint64 {
 // read side may call it, and only while no reply is awaited.
 func (c *Conn) SetLimits(limits resp.Limits) { c.reader.SetLimits(limits) }
 
-// noteRead notes that a read that may have waited returned n bytes. Commands may
-// have been announced since it began, so they count as announced before.
+// noteRead notes that a read that may have waited returned n bytes. Commands
+// may have been announced since it began, so they count as announced before.
 func (c *Conn) noteRead(n int) {
 	a := &c.arrived
 	a.mu.Lock()

@@ -34,8 +34,8 @@ const (
 	ClassUnknownCommand              // the node has no such command
 )
 
-// classNames are the prefixes of the errors. Those of the first two and the last
-// two classes are names only.
+// classNames are the prefixes of the errors. Those of the first two and the
+// last two classes are names only.
 var classNames = [...]string{
 	ClassNone:           "",
 	ClassOther:          "ERR",
@@ -66,15 +66,15 @@ func (c Class) String() string {
 	return "ERR"
 }
 
-// Passing reports whether the class is BUSY, LOADING or MASTERDOWN: the node cannot
-// answer at the moment. That says nothing about whether it knows the command or
-// the user may run it.
+// Passing reports whether the class is BUSY, LOADING or MASTERDOWN: the node
+// cannot answer at the moment. That says nothing about whether it knows the
+// command or the user may run it.
 func (c Class) Passing() bool {
 	return c == ClassBusy || c == ClassLoading || c == ClassMasterDown
 }
 
-// ClassOf returns the class of a reply, or ClassNone if it is no error. It does not
-// allocate.
+// ClassOf returns the class of a reply, or ClassNone if it is no error. It does
+// not allocate.
 func ClassOf(v resp.Value) Class {
 	if !v.IsError() {
 		return ClassNone
@@ -82,8 +82,8 @@ func ClassOf(v resp.Value) Class {
 	return classify(v.Bytes())
 }
 
-// ErrorClass returns the class of the server's error in err's chain, or ClassNone
-// if there is none.
+// ErrorClass returns the class of the server's error in err's chain, or
+// ClassNone if there is none.
 func ErrorClass(err error) Class {
 	var step *StepError
 	if errors.As(err, &step) && step.Class != ClassNone {

@@ -31,7 +31,8 @@ type Conn struct {
 	roundTrip time.Duration // see RoundTrip
 
 	// pending counts the bytes of the backlog: Send adds, the writer subtracts
-	// what it has written. While it is 0 the writer does not write, so Send may.
+	// what it has written. While it is 0 the writer does not write, so Send
+	// may.
 	pending atomic.Int64
 	limit   int64         // of pending
 	wake    chan struct{} // holds one token for the writer
@@ -44,8 +45,8 @@ type Conn struct {
 	queue *bytebufferpool.ByteBuffer // bytes the writer has not taken yet; nil when there are none
 
 	// The life of a connection: opening, then open, then broken. A write that
-	// fails while opening does not break the connection, because the reason may be
-	// in the socket to be read ("max number of clients reached").
+	// fails while opening does not break the connection, because the reason may
+	// be in the socket to be read ("max number of clients reached").
 	opening bool
 	unsent  error         // a write that failed while opening
 	broken  *Error        // the first cause
@@ -54,7 +55,8 @@ type Conn struct {
 	freeing sync.Once // by Close
 }
 
-// defaultBacklog bounds the bytes that are queued for a node that does not read.
+// defaultBacklog bounds the bytes that are queued for a node that does not
+// read.
 const defaultBacklog = 4 << 20
 
 func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Conn {
@@ -89,28 +91,28 @@ func (c *Conn) String() string { return c.addr }
 func (c *Conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.addr) }
 
 // RoundTrip returns the shortest time from a write to the first reply to it, in
-// the handshake and in each Exchange. The times to connect and of TLS's handshake
-// are not in it. Only the owner of the read side may call it.
+// the handshake and in each Exchange. The times to connect and of TLS's
+// handshake are not in it. Only the owner of the read side may call it.
 func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
 
 // ServerError returns the error reply v as an error that may be kept and shown
 // (R27), or nil if v is no error. Its text is printable, has at most 200 bytes
 // and no arguments; the password, the user's name and each word that begins as
-// Config.Conceal does are replaced. errors.As finds a *resp.Error in it. ClassOf
-// is cheaper where only the class matters.
+// Config.Conceal does are replaced. errors.As finds a *resp.Error in it.
+// ClassOf is cheaper where only the class matters.
 func (c *Conn) ServerError(v resp.Value) error {
 	return serverError(v, c.password, c.username, c.conceal)
 }
 
-// Unread reports whether the kernel holds bytes that Fill has not read. It never
-// waits. It is false where that cannot be known: for a net.Conn without a known
-// socket below it, and when the connection is broken.
+// Unread reports whether the kernel holds bytes that Fill has not read. It
+// never waits. It is false where that cannot be known: for a net.Conn without a
+// known socket below it, and when the connection is broken.
 func (c *Conn) Unread() bool { return c.link.unread() > 0 }
 
-// Break aborts the connection because of cause: over TCP the peer gets an RST, and
-// what it has not acknowledged is thrown away (R8). Break does not wait for the
-// peer, and any goroutine may call it. A blocked Fill returns an *Error that wraps
-// cause. Only the first cause counts; if nil, it is ErrClosed.
+// Break aborts the connection because of cause: over TCP the peer gets an RST,
+// and what it has not acknowledged is thrown away (R8). Break does not wait for
+// the peer, and any goroutine may call it. A blocked Fill returns an *Error
+// that wraps cause. Only the first cause counts; if nil, it is ErrClosed.
 //
 // Break frees nothing: the owner of the read side must still call Close.
 func (c *Conn) Break(cause error) {
@@ -120,16 +122,16 @@ func (c *Conn) Break(cause error) {
 	c.end("break", cause, true)
 }
 
-// Shutdown ends the connection with ErrClosed as its cause, but without an abort:
-// what the kernel holds is still sent. The backlog is dropped. Shutdown does not
-// wait for the peer, and any goroutine may call it.
+// Shutdown ends the connection with ErrClosed as its cause, but without an
+// abort: what the kernel holds is still sent. The backlog is dropped. Shutdown
+// does not wait for the peer, and any goroutine may call it.
 //
 // Shutdown frees nothing: the owner of the read side must still call Close.
 func (c *Conn) Shutdown() error { return c.end("close", ErrClosed, false) }
 
-// Close calls Shutdown, waits for the writer goroutine, and frees the descriptor.
-// Only the owner of the read side may call it, also after Break and Shutdown, and
-// more than once.
+// Close calls Shutdown, waits for the writer goroutine, and frees the
+// descriptor. Only the owner of the read side may call it, also after Break and
+// Shutdown, and more than once.
 func (c *Conn) Close() error {
 	err := c.Shutdown()
 	c.writer.Wait()
@@ -154,8 +156,8 @@ func (c *Conn) fail(op string, cause error) error {
 	return c.Err()
 }
 
-// end breaks the connection unless it is broken already. It returns the error of
-// closing the socket.
+// end breaks the connection unless it is broken already. It returns the error
+// of closing the socket.
 func (c *Conn) end(op string, cause error, abort bool) error {
 	e, named := cause.(*Error) // it names an operation already
 	if !named {

@@ -16,45 +16,47 @@ import (
 type Config struct {
 	Endpoint
 
-	// NetDial dials in place of a net.Dialer; Dial adds TLS if the Endpoint has it.
-	// NetDial must return when ctx ends. Close of the connection must not wait for
-	// the peer, and must end a Read and a Write that do. If zero, a net.Dialer.
+	// NetDial dials in place of a net.Dialer; Dial adds TLS if the Endpoint has
+	// it. NetDial must return when ctx ends. Close of the connection must not
+	// wait for the peer, and must end a Read and a Write that do. If zero, a
+	// net.Dialer.
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Prelude holds commands to add to the handshake, in the same write. If zero,
-	// none.
+	// Prelude holds commands to add to the handshake, in the same write. If
+	// zero, none.
 	Prelude []Step
-	// Admit is called with what the node said of itself, before any reply to the
-	// prelude is checked: a replica refuses a prelude that writes, which is a
-	// symptom and not the reason. If it returns an error, Dial fails with that. It
-	// must not block. If zero, every node is admitted.
+	// Admit is called with what the node said of itself, before any reply to
+	// the prelude is checked: a replica refuses a prelude that writes, which is
+	// a symptom and not the reason. If it returns an error, Dial fails with
+	// that. It must not block. If zero, every node is admitted.
 	Admit func(*Server) error
-	// Limits bounds what the node may send. If zero, the defaults of resp.Limits.
+	// Limits bounds what the node may send. If zero, the defaults of
+	// resp.Limits.
 	Limits resp.Limits
-	// Backlog bounds the bytes that wait for a node that does not read. If zero,
-	// 4 MiB.
+	// Backlog bounds the bytes that wait for a node that does not read. If
+	// zero, 4 MiB.
 	Backlog int
-	// Conceal is the prefix of keys. A word that begins with it is not shown when a
-	// node quotes it in an error (R27). If zero, no keys are recognised.
+	// Conceal is the prefix of keys. A word that begins with it is not shown
+	// when a node quotes it in an error (R27). If zero, no keys are recognised.
 	Conceal string
 	// LibVersion is sent with CLIENT SETINFO. If zero, "dev".
 	LibVersion string
 }
 
-// Step is one command of Config.Prelude. To a node without HELLO it is sent twice,
-// the second time over the connection that Dial returns.
+// Step is one command of Config.Prelude. To a node without HELLO it is sent
+// twice, the second time over the connection that Dial returns.
 type Step struct {
 	// Name is what errors and the Server call the step; it must contain
 	// nothing secret. If zero, "prelude" and its index.
 	Name string
 	// Command is the command, encoded.
 	Command []byte
-	// Check is called with the reply, also if that is an error. If it returns an
-	// error, the dial fails. The value is valid until Check returns. If zero, every
-	// reply other than an error is accepted.
+	// Check is called with the reply, also if that is an error. If it returns
+	// an error, the dial fails. The value is valid until Check returns. If
+	// zero, every reply other than an error is accepted.
 	Check func(v resp.Value) error
 	// If Optional, an error reply or a failed Check does not fail the dial: see
-	// Server.Accepted and Server.Refused. A node that cannot answer at the moment
-	// (Class.Passing) fails the dial all the same.
+	// Server.Accepted and Server.Refused. A node that cannot answer at the
+	// moment (Class.Passing) fails the dial all the same.
 	Optional bool
 }
 
@@ -66,14 +68,14 @@ const (
 	keepAliveProbes    = 3
 )
 
-// Dial connects to a node and shakes hands with it (R21). It sends all commands in
-// one write, and returns when all of them are answered. If the node does not know
-// HELLO, Dial does the same in RESP2 over a fresh connection. It never falls back
-// from TLS to plaintext.
+// Dial connects to a node and shakes hands with it (R21). It sends all commands
+// in one write, and returns when all of them are answered. If the node does not
+// know HELLO, Dial does the same in RESP2 over a fresh connection. It never
+// falls back from TLS to plaintext.
 //
-// Dial fails when ctx ends, and with os.ErrDeadlineExceeded after DialTimeout. The
-// error is an *Error. Its chain has a *StepError if the node refused a command,
-// and a *PeerError if the peer does not speak RESP.
+// Dial fails when ctx ends, and with os.ErrDeadlineExceeded after DialTimeout.
+// The error is an *Error. Its chain has a *StepError if the node refused a
+// command, and a *PeerError if the peer does not speak RESP.
 //
 // The caller must call Close on the Conn.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
@@ -97,8 +99,8 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 
 // A dialTimeout is the cause of a dial that took longer than DialTimeout. It is
 // os.ErrDeadlineExceeded, as other timeouts of the network are, and not
-// context.DeadlineExceeded: callers see it as a node's failure, and must not take
-// it for the end of their own context.
+// context.DeadlineExceeded: callers see it as a node's failure, and must not
+// take it for the end of their own context.
 type dialTimeout time.Duration
 
 // Error returns the text with the time that was allowed.
@@ -168,7 +170,8 @@ func (cfg *Config) reach(ctx context.Context) (net.Conn, error) {
 	return nc, nil
 }
 
-// dial returns a connection on which nothing has been sent except TLS's handshake.
+// dial returns a connection on which nothing has been sent except TLS's
+// handshake.
 func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
 	nc, err := cfg.reach(ctx)
 	if err != nil {
@@ -185,8 +188,8 @@ func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
 	return t, nil
 }
 
-// tune sets the socket's options. Errors are ignored: the options help to detect a
-// dead peer, and none of them is worth a connection that works.
+// tune sets the socket's options. Errors are ignored: the options help to
+// detect a dead peer, and none of them is worth a connection that works.
 func (cfg *Config) tune(tcp *net.TCPConn) {
 	_ = tcp.SetNoDelay(true)
 	idle := cmp.Or(cfg.KeepAlive, defaultKeepAlive)
@@ -198,8 +201,8 @@ func (cfg *Config) tune(tcp *net.TCPConn) {
 	}
 }
 
-// secure adds TLS to nc, which verifies the node unless the user's configuration
-// says otherwise.
+// secure adds TLS to nc, which verifies the node unless the user's
+// configuration says otherwise.
 func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 	config := cfg.TLS.Clone()
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
@@ -222,8 +225,8 @@ func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 	return t, err
 }
 
-// localAddr returns the address that the node sees if nothing translates it, or ""
-// if nc is not TCP.
+// localAddr returns the address that the node sees if nothing translates it, or
+// "" if nc is not TCP.
 func localAddr(nc net.Conn) string {
 	if tcp, ok := below(nc).(*net.TCPConn); ok {
 		return tcp.LocalAddr().String()

@@ -2,11 +2,11 @@
 // hands, writes bytes without ever waiting, and returns replies in the order in
 // which they came.
 //
-// It knows nothing of rounds, quorums, timeouts of votes or locks. Its user (the
-// package multiplex) keeps track of which reply belongs to which command. This
-// package promises only that no byte is lost, doubled or skipped while the
-// connection lives, and that a connection that is no longer sound is dead: every
-// method then returns the first cause (R16).
+// It knows nothing of rounds, quorums, timeouts of votes or locks. Its user
+// (the package multiplex) keeps track of which reply belongs to which command.
+// This package promises only that no byte is lost, doubled or skipped while the
+// connection lives, and that a connection that is no longer sound is dead:
+// every method then returns the first cause (R16).
 //
 // Rules are numbered R1 to R32; docs/design.md lists them.
 //
@@ -25,28 +25,29 @@
 //	Server, ServerError     any goroutine
 //
 // A connection has one goroutine of its own, the writer. It sleeps until Send
-// leaves something over: what a socket's buffer did not take, or everything where
-// a write may block (TLS, and any net.Conn that a NetDial returned). The bytes it
-// has not written yet are the backlog, which is bounded (R26): a node that lets
-// the backlog exceed its bound is stalled, and its connection breaks with
-// [ErrStalled].
+// leaves something over: what a socket's buffer did not take, or everything
+// where a write may block (TLS, and any net.Conn that a NetDial returned). The
+// bytes it has not written yet are the backlog, which is bounded (R26): a node
+// that lets the backlog exceed its bound is stalled, and its connection breaks
+// with [ErrStalled].
 //
 // # How a connection ends
 //
-// Break aborts: where there is a TCP socket below, also below TLS, the peer gets
-// an RST, and what it has not acknowledged is thrown away (R8). Shutdown ends the
-// connection without an abort. Both wake a blocked Fill and a blocked writer,
-// wait for nothing, and may be called by any goroutine.
+// Break aborts: where there is a TCP socket below, also below TLS, the peer
+// gets an RST, and what it has not acknowledged is thrown away (R8). Shutdown
+// ends the connection without an abort. Both wake a blocked Fill and a blocked
+// writer, wait for nothing, and may be called by any goroutine.
 //
-// Neither frees the descriptor. Close does, after the writer has ended; the owner
-// of the read side must call it once it has stopped reading. A Poller never
-// closes a connection's descriptor.
+// Neither frees the descriptor. Close does, after the writer has ended; the
+// owner of the read side must call it once it has stopped reading. A Poller
+// never closes a connection's descriptor.
 //
 // # Polling
 //
-// On Linux a [Poller] can take over plain TCP and unix connections. One goroutine
-// at a time then waits for all of them, and reads each with Poller.Fill in place
-// of Conn.Fill. Only the link changes, the small interface through which a Conn
-// reads and writes. On other systems, and with the build tag redmux_portable,
-// NewPoller fails and every connection is read with Conn.Fill.
+// On Linux a [Poller] can take over plain TCP and unix connections. One
+// goroutine at a time then waits for all of them, and reads each with
+// Poller.Fill in place of Conn.Fill. Only the link changes, the small interface
+// through which a Conn reads and writes. On other systems, and with the build
+// tag redmux_portable, NewPoller fails and every connection is read with
+// Conn.Fill.
 package conn

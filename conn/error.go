@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// ErrStalled is the cause if the backlog exceeds its bound: the node does not
-	// read what is written to it (R26).
+	// ErrStalled is the cause if the backlog exceeds its bound: the node does
+	// not read what is written to it (R26).
 	ErrStalled = errors.New("node does not read: backlog is full")
 	// ErrClosed is the cause if the connection was closed from this side.
 	ErrClosed = errors.New("connection is closed")
@@ -19,8 +19,8 @@ var (
 	ErrProtocol = errors.New("protocol violated")
 )
 
-// Error is returned when a connection cannot be made or is broken. Every error of
-// Dial and of a Conn's methods is one.
+// Error is returned when a connection cannot be made or is broken. Every error
+// of Dial and of a Conn's methods is one.
 type Error struct {
 	Op   string // "dial", "handshake", "read", "parse", "write", "exchange", "break", "close"
 	Addr string // as Endpoint.String returns it
@@ -30,7 +30,8 @@ type Error struct {
 // Error returns the operation, the address and the cause.
 func (e *Error) Error() string { return "conn: " + e.Op + " " + e.Addr + ": " + errtext.Text(e.Err) }
 
-// Cause returns the text of the cause, for messages that already name the address.
+// Cause returns the text of the cause, for messages that already name the
+// address.
 func (e *Error) Cause() string {
 	switch e.Op {
 	case "read", "write":
@@ -42,8 +43,8 @@ func (e *Error) Cause() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// StepError is returned by Dial when a command of the handshake fails. If the node
-// refused it, Err unwraps to the *resp.Error.
+// StepError is returned by Dial when a command of the handshake fails. If the
+// node refused it, Err unwraps to the *resp.Error.
 type StepError struct {
 	Step    string // the command's name, "HELLO", "SELECT", "CLIENT INFO" …, or Step.Name
 	Prelude int    // its index in Config.Prelude; -1 for the commands of the handshake itself
@@ -51,8 +52,8 @@ type StepError struct {
 	Err     error
 }
 
-// Error returns the command and the cause. If the node refused the command, that is
-// the node's own text, which begins with the class of the refusal.
+// Error returns the command and the cause. If the node refused the command,
+// that is the node's own text, which begins with the class of the refusal.
 func (e *StepError) Error() string {
 	switch e.Class {
 	case ClassNone:
@@ -116,10 +117,10 @@ func speaks(first []byte) string {
 // maxMessage bounds a server's error text within an error of this package.
 const maxMessage = 200
 
-// scrub makes a server's error text fit to be shown (R27). It replaces the password,
-// and each word that is the user's name or begins as keys do. It cuts off the
-// arguments that an "unknown command" quotes: keys, tokens and, for HELLO, the
-// password. At most 200 bytes of printable ASCII remain.
+// scrub makes a server's error text fit to be shown (R27). It replaces the
+// password, and each word that is the user's name or begins as keys do. It cuts
+// off the arguments that an "unknown command" quotes: keys, tokens and, for
+// HELLO, the password. At most 200 bytes of printable ASCII remain.
 func scrub(message, password, username, keys string) string {
 	// All are made printable first: a server may do so with the text it quotes.
 	message = conceal(printable(message), printable(password))

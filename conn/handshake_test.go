@@ -282,7 +282,8 @@ func TestDialCancelled(t *testing.T) {
 	}
 }
 
-// TLS in memory: verified, of a version that is still good, and never left for plaintext.
+// TLS in memory: verified, of a version that is still good, and never left for
+// plaintext.
 func TestDialTLS(t *testing.T) {
 	certs := newCertificates(t)
 	old := certs.server()

@@ -13,7 +13,8 @@ type polled struct {
 	ending bool // an event said that nothing more will come
 }
 
-// An earlyRead is the result of a read that was made before fillNow asked for it.
+// An earlyRead is the result of a read that was made before fillNow asked for
+// it.
 type earlyRead struct {
 	done  bool
 	space []byte
@@ -49,8 +50,8 @@ func (c *Conn) readEarly() bool {
 	return early.done
 }
 
-// readNow reads once, without waiting. It holds the mutex of arrivals, so that no
-// command is announced between the look at what is expected and the read.
+// readNow reads once, without waiting. It holds the mutex of arrivals, so that
+// no command is announced between the look at what is expected and the read.
 func (c *Conn) readNow(p []byte) (int, error) {
 	a := &c.arrived
 	a.mu.Lock()
@@ -61,8 +62,8 @@ func (c *Conn) readNow(p []byte) (int, error) {
 	return n, err
 }
 
-// relink changes what the connection reads and writes through. It reports false,
-// and changes nothing, if the connection is broken.
+// relink changes what the connection reads and writes through. It reports
+// false, and changes nothing, if the connection is broken.
 func (c *Conn) relink(l link, d *descriptor) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 // A Poller waits for many connections at once. The goroutine that calls Wait
 // reads the replies itself, with Fill; no other goroutine hands them over.
 //
-// One goroutine at a time may call Wait, Look and Fill: it owns the read side of
-// every connection. Any goroutine may call Kick, Add and Remove, the latter two
-// for different connections.
+// One goroutine at a time may call Wait, Look and Fill: it owns the read side
+// of every connection. Any goroutine may call Kick, Add and Remove, the latter
+// two for different connections.
 //
 // A Poller is an epoll instance whose descriptor is registered with Go's own
 // poller: a goroutine in Wait is parked as in any read from the network, and
@@ -57,22 +57,24 @@ const pollIn = 0x1 // POLLIN
 const (
 	// kicked is the ID of the eventfd's events.
 	kicked = -1
-	// wanted are the events of a connection with an empty backlog. The kernel adds
-	// those of an error and of the end.
+	// wanted are the events of a connection with an empty backlog. The kernel
+	// adds those of an error and of the end.
 	wanted = syscall.EPOLLIN | syscall.EPOLLRDHUP
 	// endings are the events after which nothing more comes.
 	endings = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR
 )
 
 // NewPoller returns a Poller for up to n connections, at most 64, with the IDs
-// from 0 to n−1. It returns errors.ErrUnsupported where the system has no epoll,
-// and an error if there are no descriptors left. The caller must call Close.
+// from 0 to n−1. It returns errors.ErrUnsupported where the system has no
+// epoll, and an error if there are no descriptors left. The caller must call
+// Close.
 func NewPoller(n int) (*Poller, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("conn: no epoll instance: %w", err)
 	}
-	// os.NewFile registers a descriptor with Go's poller only if it does not block.
+	// os.NewFile registers a descriptor with Go's poller only if it does not
+	// block.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		_ = syscall.Close(fd)
 		return nil, fmt.Errorf("conn: epoll instance: %w", err)
@@ -97,8 +99,8 @@ func (p *Poller) begin() (err error) {
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
 		return fmt.Errorf("conn: epoll instance: %w", err)
 	}
-	// Deadlines work only if Go's poller has taken the descriptor. Without it, Wait
-	// would spin.
+	// Deadlines work only if Go's poller has taken the descriptor. Without it,
+	// Wait would spin.
 	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("conn: epoll instance: %w", err)
 	}
@@ -114,8 +116,9 @@ func (p *Poller) begin() (err error) {
 	return nil
 }
 
-// control changes which events of a descriptor are wanted. All are edge-triggered:
-// a descriptor that was read until nothing was left costs nothing more.
+// control changes which events of a descriptor are wanted. All are
+// edge-triggered: a descriptor that was read until nothing was left costs
+// nothing more.
 func (p *Poller) control(op, fd, id int, events uint32) error {
 	const edge = 1 << 31 // EPOLLET; package syscall has it as a negative number
 	event := syscall.EpollEvent{Events: events | edge, Fd: int32(id)}
@@ -125,9 +128,10 @@ func (p *Poller) control(op, fd, id int, events uint32) error {
 	return nil
 }
 
-// Wait blocks until there are events, or until Kick; then there may be none. The
-// events are valid until the following call. waited reports whether Wait blocked,
-// that is, whether the events are fresh. The error says that the Poller is closed.
+// Wait blocks until there are events, or until Kick; then there may be none.
+// The events are valid until the following call. waited reports whether Wait
+// blocked, that is, whether the events are fresh. The error says that the
+// Poller is closed.
 func (p *Poller) Wait() (events []Event, waited bool, err error) {
 	p.found, p.looks = 0, 0
 	if err := p.raw.Read(p.look); err != nil {
@@ -164,10 +168,10 @@ func (p *Poller) Look() (events []Event, err error) {
 	return events, err
 }
 
-// Fill reads once from c, without waiting, as Conn.Fill does with waiting. It is
-// for the goroutine that calls Wait, after an event said that c is readable. more
-// reports that there may be bytes left, of which no further event tells. The
-// error, an *Error, is what broke the connection.
+// Fill reads once from c, without waiting, as Conn.Fill does with waiting. It
+// is for the goroutine that calls Wait, after an event said that c is readable.
+// more reports that there may be bytes left, of which no further event tells.
+// The error, an *Error, is what broke the connection.
 //
 // It panics if the Poller was not given the connection.
 func (p *Poller) Fill(c *Conn) (more bool, err error) {
@@ -190,8 +194,9 @@ func (p *Poller) descriptor(c *Conn) *descriptor {
 
 // Readable returns which of the connections hold bytes that were not read, or
 // have ended: bit i stands for the ID i, in the argument and in the result. It
-// asks with one system call for all of them, never waits, and takes no event from
-// Wait. One goroutine at a time may call it, beside the one that calls Wait.
+// asks with one system call for all of them, never waits, and takes no event
+// from Wait. One goroutine at a time may call it, beside the one that calls
+// Wait.
 func (p *Poller) Readable(ids uint64) (readable uint64) {
 	var using [64]*descriptor
 	for i := range p.polls {
@@ -221,8 +226,8 @@ func (p *Poller) Readable(ids uint64) (readable uint64) {
 	return readable
 }
 
-// lookNow collects events without waiting, and reports whether there are any. It
-// is called again each time that Go's poller sees the epoll instance change.
+// lookNow collects events without waiting, and reports whether there are any.
+// It is called again each time that Go's poller sees the epoll instance change.
 func (p *Poller) lookNow(fd uintptr) bool {
 	p.looks++
 	if len(p.conns) == 1 && p.full.Load() == 0 {
@@ -244,9 +249,10 @@ func (p *Poller) lookNow(fd uintptr) bool {
 	}
 }
 
-// lookAtOne is lookNow for a single connection. It reads at once instead of asking
-// whether there is something to read, which saves one of five system calls. The
-// epoll instance still wakes the goroutine, though its events are never collected.
+// lookAtOne is lookNow for a single connection. It reads at once instead of
+// asking whether there is something to read, which saves one of five system
+// calls. The epoll instance still wakes the goroutine, though its events are
+// never collected.
 func (p *Poller) lookAtOne(c *Conn) bool {
 	if p.kicks.Swap(false) {
 		return true
@@ -262,9 +268,9 @@ func (p *Poller) Kick() {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_WRITE, uintptr(p.kicker), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
 }
 
-// Add takes over a connection that no other goroutine uses at the moment. From now
-// on Poller.Fill reads it, when an event says so, and Conn.Fill must not be called.
-// Events may come before Add returns.
+// Add takes over a connection that no other goroutine uses at the moment. From
+// now on Poller.Fill reads it, when an event says so, and Conn.Fill must not be
+// called. Events may come before Add returns.
 //
 // Add reports false, and changes nothing, for a connection that it cannot poll:
 // TLS, a net.Conn of unknown kind, a connection that is broken or still writes.
@@ -291,8 +297,8 @@ func (p *Poller) Add(c *Conn, id int) bool {
 		}
 		return false
 	}
-	// The socket leaves Go's own poller, which would otherwise look at it for each
-	// reply.
+	// The socket leaves Go's own poller, which would otherwise look at it for
+	// each reply.
 	_ = s.Conn.Close()
 	return true
 }
@@ -305,8 +311,8 @@ func (p *Poller) Remove(c *Conn) {
 	_ = p.control(syscall.EPOLL_CTL_DEL, d.fd, d.id, 0) // an error says that it is gone already
 }
 
-// Close frees the Poller's own descriptors, not those of its connections. It must
-// not be called beside another method, nor any method after it.
+// Close frees the Poller's own descriptors, not those of its connections. It
+// must not be called beside another method, nor any method after it.
 func (p *Poller) Close() error {
 	return errors.Join(p.epoll.Close(), syscall.Close(p.kicker))
 }

@@ -8,7 +8,8 @@ import "errors"
 // fails, so the methods are never called.
 type Poller struct{}
 
-// NewPoller returns errors.ErrUnsupported. Each connection is read by Conn.Fill.
+// NewPoller returns errors.ErrUnsupported. Each connection is read by
+// Conn.Fill.
 func NewPoller(int) (*Poller, error) { return nil, errors.ErrUnsupported }
 
 // Wait returns errors.ErrUnsupported.

@@ -1,21 +1,22 @@
-// Package resp decodes and encodes RESP, the protocol of Redis and Valkey, in both
-// of its versions and in both directions: clients encode commands and decode
-// replies, and servers, proxies and fakes the reverse.
+// Package resp decodes and encodes RESP, the protocol of Redis and Valkey, in
+// both of its versions and in both directions: clients encode commands and
+// decode replies, and servers, proxies and fakes the reverse.
 //
-// A [Reader] has no input of its own: the caller pushes bytes in ([Reader.Space]
-// and [Reader.Commit], or [Reader.Fill]) and takes values out ([Reader.Next]). A
-// [Value] is a view of the Reader's buffer; aggregates are iterated where they
-// are, and nothing is allocated. Encoding appends to a slice that the caller owns:
-// dst = [AppendBulkString](dst, s).
+// A [Reader] has no input of its own: the caller pushes bytes in
+// ([Reader.Space] and [Reader.Commit], or [Reader.Fill]) and takes values out
+// ([Reader.Next]). A [Value] is a view of the Reader's buffer; aggregates are
+// iterated where they are, and nothing is allocated. Encoding appends to a
+// slice that the caller owns: dst = [AppendBulkString](dst, s).
 //
-// All fifteen types of https://redis.io/docs/latest/develop/reference/protocol-spec/
-// are supported, with the nulls of both versions, attributes and pushes. The
-// streamed forms ("$?", "*?", ";", ".") are refused: no server sends them.
+// All fifteen types of
+// https://redis.io/docs/latest/develop/reference/protocol-spec/ are supported,
+// with the nulls of both versions, attributes and pushes. The streamed forms
+// ("$?", "*?", ";", ".") are refused: no server sends them.
 //
-// The package knows nothing of sockets, time, goroutines or commands. It does not
-// know which reply belongs to which command, nor whether a push was asked for.
-// Nothing in it blocks, except that Fill waits for its source. It imports the
-// standard library only.
+// The package knows nothing of sockets, time, goroutines or commands. It does
+// not know which reply belongs to which command, nor whether a push was asked
+// for. Nothing in it blocks, except that Fill waits for its source. It imports
+// the standard library only.
 //
 // Rules are numbered R1 to R32; docs/design.md lists them.
 //
@@ -35,8 +36,8 @@
 // panic; it holds at most the bytes received and 64 KiB; it takes time in
 // proportion to the bytes; and it returns the same values and the same error
 // however the bytes are cut. [Limits] bounds lines, bulks, elements, depth and
-// size. The first error is sticky, and nothing behind it is parsed, because reply
-// k belongs to command k only as long as every byte was understood (R16).
+// size. The first error is sticky, and nothing behind it is parsed, because
+// reply k belongs to command k only as long as every byte was understood (R16).
 //
 // No byte of an argument can become a command (R19): arguments are sent as bulk
 // strings, with their length in front.

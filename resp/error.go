@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// SyntaxError is returned by Reader.Next when the bytes received are not RESP, or
-// exceed a limit. The connection that they came from must be closed (R16).
+// SyntaxError is returned by Reader.Next when the bytes received are not RESP,
+// or exceed a limit. The connection that they came from must be closed (R16).
 type SyntaxError struct {
 	// Offset is the number of bytes from the beginning of the stream (or from
 	// Reset) to the type byte of the wrong value. Of nested values, it is the
@@ -25,8 +25,8 @@ func (e *SyntaxError) Error() string {
 
 // Error is an error reply of a server: a simple or a bulk error.
 type Error struct {
-	// Message is the whole text with its prefix. Servers quote arguments in some
-	// of their messages, so it may contain keys and tokens.
+	// Message is the whole text with its prefix. Servers quote arguments in
+	// some of their messages, so it may contain keys and tokens.
 	Message string
 }
 
@@ -40,8 +40,8 @@ func (e *Error) Redacted() string {
 	return text
 }
 
-// Prefix returns the first word of the message, such as "NOSCRIPT", or "ERR" if it
-// is no prefix. See [Value.ErrorPrefix].
+// Prefix returns the first word of the message, such as "NOSCRIPT", or "ERR" if
+// it is no prefix. See [Value.ErrorPrefix].
 func (e *Error) Prefix() string {
 	if n := prefixLen(e.Message); n > 0 {
 		return e.Message[:n]
@@ -49,11 +49,12 @@ func (e *Error) Prefix() string {
 	return "ERR"
 }
 
-// maxPrefix bounds an error's prefix. The longest in use has half as many bytes.
+// maxPrefix bounds an error's prefix. The longest in use has half as many
+// bytes.
 const maxPrefix = 32
 
-// prefixLen returns the length of the upper-case word that begins message, or 0 if
-// there is none.
+// prefixLen returns the length of the upper-case word that begins message, or 0
+// if there is none.
 func prefixLen[S ~string | ~[]byte](message S) int {
 	n := 0
 	for n < len(message) && n < maxPrefix && isPrefixByte(message[n]) {

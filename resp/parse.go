@@ -28,8 +28,8 @@ func (h head) elements() int {
 	return 0
 }
 
-// isLeaf reports whether the value ends with its line and payload. An aggregate with
-// elements does not, nor does an attribute, which a value follows.
+// isLeaf reports whether the value ends with its line and payload. An aggregate
+// with elements does not, nor does an attribute, which a value follows.
 func (h head) isLeaf() bool {
 	return h.n < 0 || h.typ.form() != formAggregate
 }
@@ -87,12 +87,13 @@ var reasons = [...]string{
 	tooMuchUnread: "bytes not yet taken by Next exceed their limit",
 }
 
-// parseHead reads the first line of the value that begins b. The caller must know
-// that b[1:seen] holds neither CR nor LF. If the line is incomplete, the returned
-// size is the next such seen. parseHead refuses a line of more than maxLine bytes,
-// and a length or a count over the limits.
+// parseHead reads the first line of the value that begins b. The caller must
+// know that b[1:seen] holds neither CR nor LF. If the line is incomplete, the
+// returned size is the next such seen. parseHead refuses a line of more than
+// maxLine bytes, and a length or a count over the limits.
 //
-// The result depends on the bytes of the line alone, never on how they were cut.
+// The result depends on the bytes of the line alone, never on how they were
+// cut.
 func parseHead(b []byte, seen, maxLine int, limits *Limits) (head, fault) {
 	if len(b) == 0 {
 		return head{size: 1}, incomplete
@@ -108,8 +109,8 @@ func parseHead(b []byte, seen, maxLine int, limits *Limits) (head, fault) {
 		return h, f
 	}
 	h.size = int32(cr + len("\r\n"))
-	// Only the content of a whole line is checked: otherwise the result would depend
-	// on how the line was cut.
+	// Only the content of a whole line is checked: otherwise the result would
+	// depend on how the line was cut.
 	if kind == formLine {
 		return h, checkLine(h.typ, b[1:cr])
 	}
@@ -124,8 +125,9 @@ func unknownType(c byte) fault {
 	return badType
 }
 
-// lineEnd returns the index of the CR that ends the line which begins with the type
-// byte b[0]. Of several faults it returns the first in the order of the bytes.
+// lineEnd returns the index of the CR that ends the line which begins with the
+// type byte b[0]. Of several faults it returns the first in the order of the
+// bytes.
 func lineEnd(b []byte, seen, maxLine int) (int, fault) {
 	if longest := 1 + maxLine + len("\r\n"); len(b) > longest {
 		b = b[:longest] // the rest cannot matter
@@ -146,7 +148,8 @@ func lineEnd(b []byte, seen, maxLine int) (int, fault) {
 	return i, sound
 }
 
-// findBreak returns the index of the first CR or LF at or behind b[i], or len(b).
+// findBreak returns the index of the first CR or LF at or behind b[i], or
+// len(b).
 func findBreak(b []byte, i int) int {
 	for near := min(len(b), i+16); i < near; i++ { // for most lines faster than two calls
 		if b[i] == '\r' || b[i] == '\n' {
@@ -202,8 +205,8 @@ func checkPayload(t Type, b []byte) fault {
 	return sound
 }
 
-// parseLength reads the length of a bulk or the count of an aggregate, and checks
-// its limit. The only negative number is -1, for the two nulls of RESP2.
+// parseLength reads the length of a bulk or the count of an aggregate, and
+// checks its limit. The only negative number is -1, for the two nulls of RESP2.
 func parseLength(t Type, digits []byte, limits *Limits) (int32, fault) {
 	// Bulk errors, verbatim strings and the aggregates of RESP3 have no null of
 	// their own: RESP3 has one for all.
@@ -223,8 +226,8 @@ func parseLength(t Type, digits []byte, limits *Limits) (int32, fault) {
 	return int32(n * each), f
 }
 
-// parseDigits reads a number without a sign. A number over most is the fault excess;
-// most itself is far from overflow.
+// parseDigits reads a number without a sign. A number over most is the fault
+// excess; most itself is far from overflow.
 func parseDigits(digits []byte, most int, excess fault) (int, fault) {
 	if len(digits) == 0 {
 		return 0, badLength

@@ -12,8 +12,8 @@ type Limits struct {
 	// If zero, 64 KiB. At most 1 GiB.
 	Line int
 
-	// Bulk is the maximum number of bytes in the payload of a bulk string, a bulk
-	// error or a verbatim string. If zero, 1 MiB. At most 1 GiB.
+	// Bulk is the maximum number of bytes in the payload of a bulk string, a
+	// bulk error or a verbatim string. If zero, 1 MiB. At most 1 GiB.
 	Bulk int
 
 	// Elements is the maximum number of elements in one top-level value, at all
@@ -21,12 +21,13 @@ type Limits struct {
 	Elements int
 
 	// Depth is the maximum number of aggregates around a value. An attribute
-	// counts as one level, and consecutive attributes nest. If zero, 32. At most
-	// 1,024.
+	// counts as one level, and consecutive attributes nest. If zero, 32. At
+	// most 1,024.
 	Depth int
 
 	// Size is the maximum number of bytes in one top-level value with its
-	// attributes. If zero, the larger of 4 MiB and four times Bulk. At most 1 GiB.
+	// attributes. If zero, the larger of 4 MiB and four times Bulk. At most 1
+	// GiB.
 	Size int
 }
 
@@ -60,13 +61,14 @@ const (
 	minSpace = 512
 
 	// growth bounds the room that is made for bytes not yet received. Together
-	// with the stack and what the allocator rounds up, it is below 64 KiB (R18).
+	// with the stack and what the allocator rounds up, it is below 64 KiB
+	// (R18).
 	growth = 40 << 10
 )
 
-// Reader turns a stream of bytes into values. Space and Commit, or Fill, push bytes
-// in; Next takes values out. Only Fill may block, as its source does. A Reader is
-// not safe for concurrent use.
+// Reader turns a stream of bytes into values. Space and Commit, or Fill, push
+// bytes in; Next takes values out. Only Fill may block, as its source does. A
+// Reader is not safe for concurrent use.
 //
 // An error is sticky: nothing behind it is parsed, until Reset.
 type Reader struct {
@@ -83,14 +85,15 @@ type Reader struct {
 	//	0 ≤ prev ≤ next ≤ next+scan ≤ fill ≤ len(buf)
 	//
 	// Views point between prev and next only. They end when prev moves up to
-	// next. Of the line at next+scan, seen bytes are known to hold neither CR nor
-	// LF, unless head holds that line already.
+	// next. Of the line at next+scan, seen bytes are known to hold neither CR
+	// nor LF, unless head holds that line already.
 	buf              []byte
 	prev, next, fill int
 	base             int64 // offset in the stream of buf[0]
 
-	// The state of parsing the value at next, kept between calls so that no byte is
-	// parsed twice. Positions are relative to next: the buffer may slide.
+	// The state of parsing the value at next, kept between calls so that no
+	// byte is parsed twice. Positions are relative to next: the buffer may
+	// slide.
 	scan     int
 	seen     int
 	head     head    // the line at scan, if awaitsPayload
@@ -119,8 +122,8 @@ func NewReader(limits Limits) *Reader {
 	return r
 }
 
-// Next returns the following value if all of it was received. If ok is false and
-// err is nil, more bytes are needed. The error, a *SyntaxError, is sticky.
+// Next returns the following value if all of it was received. If ok is false
+// and err is nil, more bytes are needed. The error, a *SyntaxError, is sticky.
 //
 // Next ends the views of the value before.
 func (r *Reader) Next() (v Value, ok bool, err error) {
@@ -153,8 +156,8 @@ func (r *Reader) Next() (v Value, ok bool, err error) {
 	return v, true, nil
 }
 
-// Space returns room to read into, which is never empty. The caller must report to
-// Commit how much of it was filled. After an error those bytes are ignored.
+// Space returns room to read into, which is never empty. The caller must report
+// to Commit how much of it was filled. After an error those bytes are ignored.
 //
 // Space ends all views. It keeps the bytes that Next has not taken yet, up to
 // Limits.Size; more of them are an error, which Next returns.
@@ -180,23 +183,24 @@ func (r *Reader) Commit(n int) {
 	}
 }
 
-// Fill reads once from src into Space and commits what came. It blocks as long as
-// src does. It ends all views.
+// Fill reads once from src into Space and commits what came. It blocks as long
+// as src does. It ends all views.
 func (r *Reader) Fill(src io.Reader) (int, error) {
 	n, err := src.Read(r.Space())
 	r.Commit(n)
 	return n, err
 }
 
-// Buffered returns the number of bytes that were received and not yet returned as
-// values. It is 0 after an error.
+// Buffered returns the number of bytes that were received and not yet returned
+// as values. It is 0 after an error.
 func (r *Reader) Buffered() int { return r.fill - r.next }
 
-// Offset returns the position in the stream of the value that Next returns next.
+// Offset returns the position in the stream of the value that Next returns
+// next.
 func (r *Reader) Offset() int64 { return r.base + int64(r.next) }
 
-// SetLimits changes the limits from the following value on. It must not be called
-// while a part of a value is buffered.
+// SetLimits changes the limits from the following value on. It must not be
+// called while a part of a value is buffered.
 func (r *Reader) SetLimits(limits Limits) {
 	r.limits = limits.withDefaults()
 	r.oneLine = min(r.limits.Line, r.limits.Size-len("_\r\n"))
@@ -212,8 +216,8 @@ func (r *Reader) Reset() {
 	r.base, r.err = 0, nil
 }
 
-// awaitsPayload reports whether head is the line at scan, whose payload has not been
-// received yet.
+// awaitsPayload reports whether head is the line at scan, whose payload has not
+// been received yet.
 func (r *Reader) awaitsPayload() bool { return r.head.size > 0 }
 
 // begin prepares for a new value at next.
@@ -262,8 +266,8 @@ func (r *Reader) makeRoom() {
 		return
 	}
 	buf := r.buf
-	// To slide fewer bytes than were consumed keeps the cost of all slides linear,
-	// and leaves at least half the buffer free.
+	// To slide fewer bytes than were consumed keeps the cost of all slides
+	// linear, and leaves at least half the buffer free.
 	if r.next < held || len(buf) > held+growth {
 		buf = make([]byte, bufferFor(held))
 	}
@@ -282,8 +286,8 @@ func bufferFor(held int) int {
 	return held + min(held, growth)
 }
 
-// parse goes on with b, the bytes from next on, where it stopped before. It returns
-// sound once a value is complete, which then has scan bytes.
+// parse goes on with b, the bytes from next on, where it stopped before. It
+// returns sound once a value is complete, which then has scan bytes.
 func (r *Reader) parse(b []byte) fault {
 	for {
 		h, f := r.head, sound
@@ -310,8 +314,8 @@ func (r *Reader) parse(b []byte) fault {
 	}
 }
 
-// parseLine parses the line at scan, and checks the limits and that the value may be
-// where it is.
+// parseLine parses the line at scan, and checks the limits and that the value
+// may be where it is.
 func (r *Reader) parseLine(b []byte) (head, fault) {
 	room := r.limits.Size - r.scan - len("_\r\n")
 	if room < 0 && len(b) > r.scan {
@@ -360,8 +364,8 @@ func (r *Reader) countAggregate(h head) fault {
 	return sound
 }
 
-// closes opens the aggregate that h begins, or counts the value that h ends, and
-// reports whether the top-level value is complete.
+// closes opens the aggregate that h begins, or counts the value that h ends,
+// and reports whether the top-level value is complete.
 func (r *Reader) closes(h head) bool {
 	if h.elements() > 0 {
 		r.stack = append(r.stack, frame{left: h.n, attribute: h.typ == Attribute})

@@ -9,11 +9,11 @@ import (
 )
 
 // Value is a decoded value: a view of the Reader's buffer, valid until the
-// following call of Next, Space or Fill, and so is every slice taken from it. It
-// is copied by value and allocates nothing. The zero Value has type 0.
+// following call of Next, Space or Fill, and so is every slice taken from it.
+// It is copied by value and allocates nothing. The zero Value has type 0.
 //
-// A method called on a value of the wrong type returns its zero result; nothing is
-// converted.
+// A method called on a value of the wrong type returns its zero result; nothing
+// is converted.
 type Value struct {
 	// Four words, so that a Value is passed in registers. All else is read from
 	// the encoding when a method needs it.
@@ -35,7 +35,8 @@ func (v Value) Type() Type {
 	return t
 }
 
-// IsNull reports whether the value is a null of RESP3 or one of the two of RESP2.
+// IsNull reports whether the value is a null of RESP3 or one of the two of
+// RESP2.
 func (v Value) IsNull() bool { return v.n < 0 || v.Type() == Null }
 
 // IsOK reports whether the value is the simple string OK.
@@ -50,9 +51,9 @@ func (v Value) IsError() bool {
 }
 
 // Bytes returns the text of a string, an error or a big number, and that of a
-// verbatim string without its format. It returns nil for other types and for null.
-// The result is valid until the following call of Next, Space or Fill, and must
-// not be modified.
+// verbatim string without its format. It returns nil for other types and for
+// null. The result is valid until the following call of Next, Space or Fill,
+// and must not be modified.
 func (v Value) Bytes() []byte {
 	switch v.Type() {
 	case SimpleString, SimpleError, BulkString, BulkError, BigNumber:
@@ -63,9 +64,9 @@ func (v Value) Bytes() []byte {
 	return nil
 }
 
-// Format returns the three bytes that name the format of a verbatim string, such as
-// "txt" or "mkd", and nil for other types. The result is valid until the following
-// call of Next, Space or Fill, and must not be modified.
+// Format returns the three bytes that name the format of a verbatim string,
+// such as "txt" or "mkd", and nil for other types. The result is valid until
+// the following call of Next, Space or Fill, and must not be modified.
 func (v Value) Format() []byte {
 	if v.Type() != VerbatimString {
 		return nil
@@ -89,15 +90,15 @@ func (v Value) Bool() (value, ok bool) {
 	return v.content()[0] == 't', true
 }
 
-// Float64 returns the number of a Double, rounded to the nearest float64. A double
-// too large for a float64 is returned as an infinity, and ok is false.
+// Float64 returns the number of a Double, rounded to the nearest float64. A
+// double too large for a float64 is returned as an infinity, and ok is false.
 func (v Value) Float64() (f float64, ok bool) {
 	if v.Type() != Double {
 		return 0, false
 	}
 	b := v.content()
-	// ParseFloat keeps nothing of the string; a conversion would allocate for more
-	// than 32 digits.
+	// ParseFloat keeps nothing of the string; a conversion would allocate for
+	// more than 32 digits.
 	f, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(b), len(b)), 64)
 	return f, err == nil
 }
@@ -111,8 +112,8 @@ func (v Value) Len() int {
 	return int(v.n)
 }
 
-// Elements returns an iterator over the elements of an aggregate in their order,
-// with keys and values in turn. Other types have none.
+// Elements returns an iterator over the elements of an aggregate in their
+// order, with keys and values in turn. Other types have none.
 func (v Value) Elements() iter.Seq[Value] {
 	return func(yield func(Value) bool) { v.each(yield) }
 }
@@ -133,8 +134,8 @@ func (v Value) each(yield func(Value) bool) {
 }
 
 // Pairs returns an iterator over the keys and values of a Map or an Attribute.
-// It reads the other aggregates as flat lists of pairs, which is how RESP2 sends a
-// map; a last key without a value comes with the zero Value.
+// It reads the other aggregates as flat lists of pairs, which is how RESP2
+// sends a map; a last key without a value comes with the zero Value.
 func (v Value) Pairs() iter.Seq2[Value, Value] {
 	return func(yield func(Value, Value) bool) { v.eachPair(yield) }
 }
@@ -156,8 +157,9 @@ func (v Value) eachPair(yield func(Value, Value) bool) {
 	}
 }
 
-// Attributes returns the attribute that precedes the value. If there are several,
-// it returns the last, whose own Attributes method returns the one before.
+// Attributes returns the attribute that precedes the value. If there are
+// several, it returns the last, whose own Attributes method returns the one
+// before.
 func (v Value) Attributes() (attribute Value, ok bool) {
 	if v.at == 0 {
 		return Value{}, false
@@ -173,8 +175,8 @@ func (v Value) Attributes() (attribute Value, ok bool) {
 	}
 }
 
-// AsError returns a copy of an error that outlives the view. ok is false, and err is
-// nil, if the value is no error.
+// AsError returns a copy of an error that outlives the view. ok is false, and
+// err is nil, if the value is no error.
 func (v Value) AsError() (err *Error, ok bool) {
 	if !v.IsError() {
 		return nil, false
@@ -182,11 +184,11 @@ func (v Value) AsError() (err *Error, ok bool) {
 	return &Error{Message: string(v.content())}, true
 }
 
-// ErrorPrefix returns the first word of an error, such as "NOSCRIPT" of "NOSCRIPT No
-// matching script", if it consists of at most 32 upper-case letters, digits or
-// underscores; otherwise it returns "ERR". It returns nil if the value is no error.
-// The result is valid until the following call of Next, Space or Fill, and must
-// not be modified.
+// ErrorPrefix returns the first word of an error, such as "NOSCRIPT" of
+// "NOSCRIPT No matching script", if it consists of at most 32 upper-case
+// letters, digits or underscores; otherwise it returns "ERR". It returns nil if
+// the value is no error. The result is valid until the following call of Next,
+// Space or Fill, and must not be modified.
 func (v Value) ErrorPrefix() []byte {
 	if !v.IsError() {
 		return nil
@@ -200,8 +202,9 @@ func (v Value) ErrorPrefix() []byte {
 
 var noPrefix = []byte("ERR")
 
-// Raw returns the encoding of the value with its attributes. The result is valid
-// until the following call of Next, Space or Fill, and must not be modified.
+// Raw returns the encoding of the value with its attributes. The result is
+// valid until the following call of Next, Space or Fill, and must not be
+// modified.
 func (v Value) Raw() []byte { return v.raw }
 
 // content returns the bytes between the type byte and CR LF of a line, or the
@@ -228,8 +231,8 @@ func (v Value) elements() []byte {
 	return own[bytes.IndexByte(own, '\n')+1:]
 }
 
-// cut returns the value that begins b, together with its attributes. The Reader has
-// checked the bytes.
+// cut returns the value that begins b, together with its attributes. The Reader
+// has checked the bytes.
 func cut(b []byte) Value {
 	at, h := 0, reparse(b)
 	for h.typ == Attribute {
@@ -246,8 +249,8 @@ func cut(b []byte) Value {
 	return Value{raw: b[:end:end], at: int32(at), n: h.n}
 }
 
-// walk returns the index behind the n values that begin at b[i]. It needs no stack:
-// however they nest, only the number of values to come matters.
+// walk returns the index behind the n values that begin at b[i]. It needs no
+// stack: however they nest, only the number of values to come matters.
 func walk(b []byte, i, n int) int {
 	for n > 0 {
 		if i >= len(b) {
@@ -263,8 +266,8 @@ func walk(b []byte, i, n int) int {
 	return i
 }
 
-// reparse reads a line that the Reader has checked before. It panics if the bytes
-// changed since, which happens to a view that is used too late.
+// reparse reads a line that the Reader has checked before. It panics if the
+// bytes changed since, which happens to a view that is used too late.
 func reparse(b []byte) head {
 	h, f := parseHead(b, 1, math.MaxInt32-3, &unlimited)
 	if f != sound {

@@ -10,8 +10,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// decode returns the one value of wire, which lives as long as its reader is not
-// asked again.
+// decode returns the one value of wire, which lives as long as its reader is
+// not asked again.
 func decode(t testing.TB, wire string) resp.Value {
 	t.Helper()
 	r := resp.NewReader(resp.Limits{})
@@ -124,8 +124,8 @@ func TestEmptyIsNotNull(t *testing.T) {
 	assert.False(t, decode(t, "*0\r\n").IsNull())
 }
 
-// TestViewsCannotGrow is why a view is b[i:j:j]: an append copies, it does not write
-// over what follows.
+// TestViewsCannotGrow is why a view is b[i:j:j]: an append copies, it does not
+// write over what follows.
 func TestViewsCannotGrow(t *testing.T) {
 	r := resp.NewReader(resp.Limits{})
 	push(r, []byte("|1\r\n+k\r\n+v\r\n*4\r\n$2\r\nab\r\n=5\r\ntxt:c\r\n-ERR x\r\n+d\r\n+OK\r\n:1\r\n"))
