@@ -8,7 +8,7 @@
 // connection lives, and that a connection that is no longer sound is dead:
 // every method then returns the first cause (R16).
 //
-// Rules are numbered R1 to R32; docs/design.md lists them.
+// Rules are numbered R1 to R32; see docs/rules.md.
 //
 // # Which goroutine calls what
 //

@@ -18,7 +18,7 @@
 // for. Nothing in it blocks, except that Fill waits for its source. It imports
 // the standard library only.
 //
-// Rules are numbered R1 to R32; docs/design.md lists them.
+// Rules are numbered R1 to R32; see docs/rules.md.
 //
 // # Who owns what
 //
