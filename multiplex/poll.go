@@ -172,7 +172,7 @@ func (p *poller) read(events []conn.Event) {
 			continue // it was given back before it was removed
 		}
 		if e.Writable {
-			c.ResumeWriting()
+			p.events.Resume(c)
 		}
 		if e.Readable {
 			p.turn(n, c, now)
@@ -320,7 +320,7 @@ const readsPerTurn = 4
 func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
 	for range readsPerTurn {
 		var err error
-		if more, err = c.FillNow(); err == nil {
+		if more, err = n.group.poller.events.Fill(c); err == nil {
 			n.heard.Store(int64(now))
 			err = n.drain(c, now)
 		}
