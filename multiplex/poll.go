@@ -10,7 +10,7 @@ import (
 
 // A poller reads for all nodes whose sockets can be polled, where the system has a way (conn.Poller). Whoever has its role
 // waits for all of them and counts what comes: a caller that finds the role free reads its own answer, which saves a lone
-// caller the hand-over from one goroutine to another, the larger part of its CPU (docs/design.md, "The engine", 3). When it
+// caller the hand-over from one goroutine to another, the larger part of its CPU (docs/design.md, "The caller polls"). When it
 // leaves others waiting, the poller's own goroutine takes the role for as long as anybody waits.
 //
 // While anything is owed somebody polls: what a caller leaves unread when it leaves with its answer, the watch finds at its
@@ -57,7 +57,8 @@ func newPoller(g *Group) *poller {
 }
 
 // await waits until the round is decided and returns its word. It looks at no context: the group's watch does, for all
-// rounds at once, since a select of every caller costs up to a tenth of the throughput (docs/design.md).
+// rounds at once, since a select of every caller costs up to a tenth of the throughput (docs/design.md,
+// "One timer for all").
 func (g *Group) await(r *round) uint64 {
 	p := g.poller
 	if p == nil {
@@ -74,7 +75,7 @@ func (g *Group) await(r *round) uint64 {
 			continue
 		}
 		// Counted before the second look at the role, while whoever leaves gives it up before it looks at the count: one
-		// of the two sees the other (docs/design.md, "Nodes that die and join", 8).
+		// of the two sees the other (docs/design.md, "Handing over the poller's role").
 		p.waiting.Add(1)
 		if p.role.Load() != roleFree && r.word.CompareAndSwap(w, w|parked) {
 			<-r.wake // whoever decided the round has taken us off the count
@@ -113,7 +114,7 @@ func (p *poller) giveUp() {
 	p.role.Store(roleFree)
 }
 
-func (p *poller) stopped() bool { return p.group.stopped.Err() != nil }
+func (p *poller) stopped() bool { return p.group.life.stopped.Err() != nil }
 
 func (p *poller) callServer() {
 	select {
@@ -171,7 +172,7 @@ func (p *poller) read(events []conn.Event) {
 			continue // it was given back before it was removed
 		}
 		if e.Writable {
-			c.ResumeWriting()
+			p.events.Resume(c)
 		}
 		if e.Readable {
 			p.turn(n, c, now)
@@ -185,7 +186,7 @@ func (p *poller) read(events []conn.Event) {
 		}
 	}
 	p.fresh = true // from now on nothing lies there for long
-	if int64(now) >= p.group.tickAt.Load() {
+	if int64(now) >= p.group.watcher.at.Load() {
 		p.group.tick() // see Group.slack
 	}
 }
@@ -203,7 +204,7 @@ func (p *poller) serveOthers() {
 		select {
 		case <-p.call:
 			p.serve()
-		case <-p.group.stopped.Done():
+		case <-p.group.life.stopped.Done():
 			for p.attached.Load() > 0 {
 				p.handAllBack()
 			}
@@ -229,7 +230,7 @@ func (p *poller) serve() {
 	}
 	g := p.group
 	g.mu.Lock()
-	g.wakeWatchAt(g.now() + tickMost) // it will find that nobody polls, unless a caller does
+	g.wakeWatchAtLocked(g.now() + tickMost) // it will find that nobody polls, unless a caller does
 	g.mu.Unlock()
 }
 
@@ -292,3 +293,54 @@ func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.since }
 // Polls reports whether callers read replies by themselves. If they do not where the configuration and the system would
 // have it, the error says why: the system gave no descriptors.
 func (g *Group) Polls() (bool, error) { return g.poller != nil, g.unpolled }
+
+// The way of a connection into the poller and out of it: from adopt to handBack its read side belongs to whoever has the
+// poller's role, before and after that to the node's goroutine.
+
+// adopt gives the node's connection to the poller, if it can be polled. The caller holds the group's mutex.
+func (p *poller) adoptLocked(n *node) bool {
+	if n.config.NetDial != nil {
+		return false // a user's connection stays as it is
+	}
+	n.polled.Store(n.conn) // events may come before Add returns
+	if !p.events.Add(n.conn, n.index) {
+		n.polled.Store(nil)
+		return false
+	}
+	p.attached.Add(1)
+	return true
+}
+
+// readsPerTurn bounds what is read from one node before the others have their turn (R32): a read takes what the decoder has
+// room for, 8 KiB, and more only for the rest of a large value. That is more replies than a socket has in ordinary operation.
+const readsPerTurn = 4
+
+// readNow reads what a node has sent, up to a bound. more says that something may be left, of which no further event tells. The
+// caller must hold the poller's role, and with it the node's read side.
+func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
+	for range readsPerTurn {
+		var err error
+		if more, err = n.group.poller.events.Fill(c); err == nil {
+			n.heard.Store(int64(now))
+			err = n.drain(c, now)
+		}
+		if err != nil {
+			n.handBack(c, err)
+			return false
+		}
+		if !more {
+			return false
+		}
+	}
+	return true
+}
+
+// handBack ends the polling of a connection that ended, and gives it back to the node's goroutine to be buried.
+func (n *node) handBack(c *conn.Conn, cause error) {
+	p := n.group.poller
+	c.Break(cause)
+	p.events.Remove(c)
+	n.polled.Store(nil)
+	p.attached.Add(-1)
+	n.ended <- cause
+}

@@ -20,8 +20,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// FuzzOracles holds the first value of a stream against what two other parsers make
-// of it. Both know RESP2 only.
+// FuzzOracles holds the first value of a stream against what two other parsers
+// make of it. Both know RESP2 only.
 func FuzzOracles(f *testing.F) {
 	addTable(f)
 	f.Add([]byte(strings.Repeat("*1\r\n", 40) + ":1\r\n"))
@@ -68,15 +68,16 @@ func addTable(f *testing.F) {
 	}
 }
 
-// hugeLength is what kills the oracles: redigo allocates whatever is announced, and
-// in both the sum of a position and a length overflows.
+// hugeLength is what kills the oracles: redigo allocates whatever is announced,
+// and in both the sum of a position and a length overflows.
 var hugeLength = regexp.MustCompile(`[$*][+-]?[0-9]{5}`)
 
 // An allowed difference: they accept what we refuse with one of these reasons.
 //
 // Both look for LF and check the byte before it, so a CR may stand within their
-// lines; ours may not, as in the specification ("must not contain CR or LF"). Both
-// let an integer overflow 64 bits, redigo by wrapping around. Neither has limits.
+// lines; ours may not, as in the specification ("must not contain CR or LF").
+// Both let an integer overflow 64 bits, redigo by wrapping around. Neither has
+// limits.
 var (
 	redigoAccepts = []string{"CR without LF", "integer is not", "limit"}
 
@@ -85,12 +86,12 @@ var (
 	redconAccepts = append([]string{"length is not"}, redigoAccepts...)
 )
 
-// plusSign is the one thing that we accept and they refuse: the specification lets
-// an integer begin with a plus.
+// plusSign is the one thing that we accept and they refuse: the specification
+// lets an integer begin with a plus.
 var plusSign = regexp.MustCompile(`:\+[0-9]`)
 
-// compare fails the test when the two results differ in a way that is not allowed.
-// "" stands for no value.
+// compare fails the test when the two results differ in a way that is not
+// allowed. "" stands for no value.
 func compare(t *testing.T, name string, wire []byte, ours string, err error, theirs string, accepts []string) {
 	t.Helper()
 	switch {
