@@ -17,7 +17,7 @@ NO_RACE = "NOT COVERED: the tests under the race detector, which needs a C compi
 NO_COMPARE = "NOT COVERED: bench/compare (redsync on the same masters), which needs Go $$(sed -n 's/^go //p' bench/compare/go.mod)"
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
 
-.PHONY: test server servers test-servers browser plain race portable compare contrib lint vet-all tidy fuzz decoder sim model mutants histories faults soak peers bench quick load
+.PHONY: test server servers test-servers browser plain race portable compare contrib lint vet-all fuzz decoder sim model mutants histories faults soak peers bench quick load
 .NOTPARALLEL:
 
 ## test: set up, then all tests: plainly (allocations are counted there), under the race detector, and once more without the
@@ -83,10 +83,6 @@ lint:
 	$(GO) run $(STATICCHECK) $(ALL)
 	@if $(HAS_COMPARE); then set -x; cd bench/compare && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...; fi
 	@if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
-
-## tidy: go mod tidy in each module
-tidy:
-	@sh testdata/tidy.sh
 
 # The systems of docs/systems.md, besides that of this machine, which lint vets. A cold cache compiles the standard library for
 # each of them.
@@ -168,3 +164,22 @@ quick:
 ## load: acquire/release pairs per second of ours and of rueidis
 load:
 	$(GO) run ./cmd/loadgen -d $(DURATION) --impl redlock,rueidis
+
+.PHONY: tidy vulncheck apidiff release-check
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+## tidy: go mod tidy in each module
+tidy:
+	@sh testdata/tidy.sh
+
+## vulncheck: known vulnerabilities in what the library and the commands call
+vulncheck:
+	$(GO) run $(GOVULNCHECK) ./... ./cmd/...
+
+## apidiff: what has changed incompatibly since the last tag, or since SINCE
+apidiff:
+	@GO="$(GO)" sh testdata/apidiff.sh
+
+## release-check: offer the last commit in a local module proxy, and use each module as its users do (docs/releasing.md)
+release-check: server
+	$(GO) run ./internal/proof/release
