@@ -16,16 +16,19 @@ FULL ?=
 # full takes its second argument with FULL=1, else its first.
 full = $(if $(FULL),$(2),$(1))
 
-# Tests that judge time or throughput. They run after the others, one at a
-# time, in $(ALONE_IN).
-ALONE = ^(TestFaultWaitersAreTold_R11|TestFaultThreeOfFiveStopped_R12_R26|TestFaultOneOfFiveStoppedUnderLoad_R5_R26|TestFaultOldBytesArriveAfterTheNewConnection_R8|TestFaultStalledTLSNodesAndClose_R26_R28|TestRunAtAFixedRate)$$
-ALONE_IN = ./redlock ./cmd/loadgen
+# Tests that judge time or throughput. "make test" runs them after the others,
+# one at a time.
+ALONE = ^(TestFaultWaitersAreTold_R11|TestFaultThreeOfFiveStopped_R12_R26|TestFaultOneOfFiveStoppedUnderLoad_R5_R26|TestFaultOldBytesArriveAfterTheNewConnection_R8|TestFaultStalledTLSNodesAndClose_R26_R28|TestFaultAllNodesStoppedUnderAHold_R13|TestFaultHostileVoteCompletesNoQuorum_R17|TestNothingIsAllocated.*)$$
+ALONE_IN = ./redlock
 
 # Tests of what judges the library, which only "make check" runs: measurements
 # of recovery and memory, histories of real servers, planted bugs, documents.
-LONG = ^(TestRecovery_R23_R26|TestRecoveryFinds_R23_R26|TestStalledNodeCostsNoMemory_R26|TestStalledFindsALeak_R26|TestBrokenClientsAreFound|TestViolatedRun|TestHistor.*_OnRealServers|TestWhatBecomesOfMutants|TestNoRaceDetector|TestTheUnbrokenTreeMustPass|TestDocuments)$$
+LONG_ALONE = ^(TestRecovery_R23_R26|TestRecoveryFinds_R23_R26|TestStalledNodeCostsNoMemory_R26|TestStalledFindsALeak_R26|TestLatencyUnderOneFault_R5)$$
+LONG_OTHER = ^(TestBrokenClientsAreFound|TestViolatedRun|TestHistor.*_OnRealServers|TestWhatBecomesOfMutants|TestNoRaceDetector|TestTheUnbrokenTreeMustPass|TestDocuments)$$
+LONG = $(LONG_ALONE)|$(LONG_OTHER)
 LONG_IN = ./internal/proof/...
 
+LIBRARY = ./redlock ./multiplex ./conn
 # What runs under the race detector besides the library: code whose goroutines
 # matter. FULL=1 takes everything.
 RACE = ./resp ./conn ./multiplex ./redlock ./redlocktest ./internal/pure ./internal/redistest ./contrib/... ./bench \
@@ -87,17 +90,20 @@ systems:
 		for m in $(CONTRIB); do (cd $$m && "$$top/.typecheck" $(SYSTEMS) -- ./...); done; else echo $(NO_CONTRIB); fi
 	@$(if $(FULL),set -e; for s in $(SYSTEMS); do (set -x; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet $(PACKAGES)); done)
 
-## long: the tests that "make test" leaves out, one at a time
+## long: the tests that "make test" leaves out
 long: server
-	@$(GOTEST) -p 1 -run '$(LONG)' $(LONG_IN)
+	@$(SHARDED) -run '$(LONG_OTHER)' $(LONG_IN)
+	@$(GOTEST) -p 1 -parallel 1 -run '$(LONG_ALONE)' ./internal/proof/faults
 
 ## race: the library, its commands and what judges it under the race detector
 race: server
-	@if $(HAS_RACE); then set -x; $(SHARDED) $(if $(FULL),,-skip '$(LONG)') -race $(call full,$(RACE),$(PACKAGES)); else echo $(NO_RACE); fi
+	@if $(HAS_RACE); then set -ex; $(SHARDED) -race -skip '$(ALONE)|$(LONG)' $(call full,$(RACE),$(PACKAGES)); \
+		$(if $(FULL),$(GOTEST) -p 1 -parallel 1 -race -run '$(ALONE)|$(LONG)' $(ALONE_IN) $(LONG_IN)); else echo $(NO_RACE); fi
 
 ## portable: the library without the poller, as on systems other than Linux, under the race detector
 portable: server
-	@race=; if $(HAS_RACE); then race=-race; fi; set -x; $(SHARDED) $$race -tags redmux_portable ./redlock ./multiplex ./conn
+	@race=; if $(HAS_RACE); then race=-race; fi; set -ex; $(SHARDED) $$race -tags redmux_portable -skip '$(ALONE)' $(LIBRARY); \
+	$(if $(FULL),$(GOTEST) -p 1 -parallel 1 $$race -tags redmux_portable -run '$(ALONE)' $(LIBRARY))
 
 ## compare: other implementations on the same masters, under the race detector
 compare: server

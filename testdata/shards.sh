@@ -4,7 +4,7 @@
 # one process, because each looks for goroutines and descriptors that its process leaks.
 #
 # Packages that gain from it are listed in processes_for. Any other package is one process, as without -exec, and so is a
-# run that selects its tests (-run, -bench, -fuzz, -list). SHARDS=1 turns it off.
+# run of subtests, benchmarks or fuzz targets. SHARDS=1 turns it off.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -22,11 +22,12 @@ processes_for() {
 }
 
 main() {
-	binary=$1
+	binary=$1 run=.
 	shift
 	for flag; do
 		case $flag in
-		-test.run=* | -test.bench=* | -test.fuzz=* | -test.list=*) exec "$binary" "$@" ;;
+		-test.run=*/* | -test.skip=*/* | -test.bench=* | -test.fuzz=* | -test.list=*) exec "$binary" "$@" ;;
+		-test.run=*) run=${flag#-test.run=} ;;
 		-test.skip=*) skip=${flag#-test.skip=} ;;
 		-test.v*) SHARD_VERBOSE=1 && export SHARD_VERBOSE ;;
 		esac
@@ -38,7 +39,7 @@ main() {
 	export SHARD_DIR
 	trap 'rm -rf "$SHARD_DIR"' EXIT
 	trap 'exit 1' HUP INT TERM QUIT
-	"$binary" -test.list . >"$SHARD_DIR/list" || { cat "$SHARD_DIR/list" && exit 1; }
+	"$binary" -test.list "$run" >"$SHARD_DIR/list" || { cat "$SHARD_DIR/list" && exit 1; }
 	grep -E '^(Test|Fuzz|Example)' "$SHARD_DIR/list" | grep -vE "${skip:-^\$}" | groups "${sizes#* }" >"$SHARD_DIR/groups"
 	xargs -P "${sizes% *}" -I '{}' sh "$0" shard '{}' "$binary" "$@" <"$SHARD_DIR/groups"
 	cat "$SHARD_DIR"/log.* 2>/dev/null
@@ -71,6 +72,7 @@ shard() {
 }
 
 case ${1:-} in
+groups) groups "$2" ;;
 shard) shift && shard "$@" ;;
 *) main "$@" ;;
 esac
