@@ -10,22 +10,25 @@ import (
 // A Group asks N nodes at once. Its methods are safe for concurrent use.
 //
 // A function whose name ends in Locked requires the caller to hold the group's
-// mutex, or where its receiver has a mutex of its own (tracker, query, Lookout),
-// that one.
+// mutex, or where its receiver has a mutex of its own (tracker, query,
+// Lookout), that one.
 type Group struct {
 	config   Config
 	size     int
 	quorum   int
 	nodes    []*node
 	poller   *poller   // nil: each node's goroutine reads its own connection
-	unpolled error     // why there is no poller although the configuration allows one
+	unpolled error     // why there is no poller, if the configuration allows one
 	epoch    time.Time // the zero of the group's clock, which is monotonic
 
-	mu         sync.Mutex // guards the following, the nodes' guarded fields, and the log
-	log        broadcast
-	gathering  gathering // what the next flush merges
-	live       Set       // nodes that get new rounds
-	accepted   uint64    // optional steps of the handshake that all live nodes accepted; see agreeLocked
+	// guards the following, the nodes' guarded fields, and the log
+	mu        sync.Mutex
+	log       broadcast
+	gathering gathering // what the next flush merges
+	live      Set       // nodes that get new rounds
+	// optional steps of the handshake that all live nodes accepted; see
+	// agreeLocked
+	accepted   uint64
 	quarantine quarantine
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
@@ -37,7 +40,8 @@ type Group struct {
 	life    lifecycle
 }
 
-// New starts connecting to the nodes and returns at once. It fails only for a configuration that cannot work.
+// New starts connecting to the nodes and returns at once. It fails only for a
+// configuration that cannot work.
 func New(config Config) (*Group, error) {
 	if err := config.check(); err != nil {
 		return nil, err
@@ -69,13 +73,13 @@ func New(config Config) (*Group, error) {
 	return g, nil
 }
 
-// now is the time on the group's clock.
+// now returns the time on the group's clock.
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
-// counting are the nodes whose grants make a lock. The caller holds the mutex.
+// countingLocked returns the nodes whose grants make a lock.
 func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes }
 
-// announce tells those who wait for a change of the nodes' states. The caller holds the mutex.
+// notifyLocked wakes those that wait for a change of a node's state.
 func (g *Group) notifyLocked() {
 	close(g.changed)
 	g.changed = make(chan struct{})
