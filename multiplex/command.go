@@ -109,7 +109,7 @@ const mergeMost = 64
 // follows the key in Command.Bytes. Kind.Judge reads its replies as it reads
 // those of the command as given.
 type Form struct {
-	Name         string // for those who ask which form is used
+	Name         string // returned by Group.FormOf
 	Head, Middle []byte
 	// Step is the index of the step of conn.Config.Prelude that a node accepts
 	// if it supports this form, the same for all nodes. The step should be

@@ -18,7 +18,7 @@ type Group struct {
 	quorum   int
 	nodes    []*node
 	poller   *poller   // nil: each node's goroutine reads its own connection
-	unpolled error     // why there is no poller, if the configuration allows one
+	unpolled error     // why the system gave no poller
 	epoch    time.Time // the zero of the group's clock, which is monotonic
 
 	// guards the following, the nodes' guarded fields, and the log

@@ -9,13 +9,13 @@ import (
 )
 
 // A node is one server of the group, through all its connections. One goroutine
-// owns it: it dials, fences, pays, reads, and buries, as its life says.
+// owns it: it dials, fences, pays, reads and buries, as the node's life says.
 //
-// conn, server and the node's life are written under the group's mutex, and by
-// the owner goroutine alone, so that goroutine may read them without the mutex.
-// (Two writes come from elsewhere, and the owner reads neither without the mutex:
-// shedLocked changes the life of a node that is up, and unlearn the accepted steps
-// of server.)
+// conn, server and life are written under the group's mutex and only by the
+// owner goroutine, so that goroutine may read them without the mutex. There are
+// two exceptions, and the owner reads neither without the mutex: shedLocked
+// changes the life of a node that is up, and unlearn clears accepted steps in
+// server.
 type node struct {
 	group *Group
 	index int
@@ -23,7 +23,8 @@ type node struct {
 
 	dialer // owned by the node's goroutine
 
-	// The following are guarded by the group's mutex; see above for the first three.
+	// The following are guarded by the group's mutex; for life, conn and server
+	// see above.
 	standing
 	conn   *conn.Conn
 	server conn.Server
@@ -37,8 +38,8 @@ type node struct {
 	progress
 	pollSide
 	reader
-	// previous is written under the group's mutex by the goroutine that reads, which may
-	// read it without.
+	// previous is written under the group's mutex by the owner goroutine. The
+	// goroutine that reads may read it without.
 	previous previous
 
 	counters counters // states its own guards
@@ -46,8 +47,9 @@ type node struct {
 
 // A dialer is what the node's goroutine needs to connect.
 type dialer struct {
-	config   conn.Config
-	protocol int              // as configured; config's changes when a node turns out to speak RESP2 only
+	config conn.Config
+	// as configured; config's changes when a node turns out to speak RESP2 only
+	protocol int
 	dialed   time.Duration    // when the last attempt to connect began
 	proofs   [MaxNodes]*proof // that twins are other servers
 }
@@ -62,25 +64,34 @@ type standing struct {
 
 // An attachment is a connection's part in the log.
 type attachment struct {
-	skip     int    // bytes of the log's buffer that were queued before the node joined
-	attached bool   // its cursors pin rounds; from the join until it is buried
-	limit    uint64 // rounds from this position on are not for this connection; set when it stops being live
+	// bytes of the log's buffer that were queued before the node joined
+	skip     int
+	attached bool // its cursors pin rounds; from the join until it is buried
+	// rounds from this position on are not for this connection; set when it
+	// stops being live
+	limit uint64
 }
 
-// A progress is how far a connection is: cursors (see broadcast) and times, read
-// without the mutex.
+// A progress is how far a connection has come: cursors (see broadcast) and
+// times. They are read without the mutex.
 type progress struct {
-	answered, sent atomic.Uint64 // answered moves after the votes (docs/design.md), a batch of replies at a time
+	// answered moves after the votes (docs/design.md), a batch of replies at a
+	// time
+	answered, sent atomic.Uint64
 	laneNext       atomic.Uint64 // the lane's front
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
-	heard          atomic.Int64  // when the reader last got bytes, on the group's clock
+	// when the reader last got bytes, on the group's clock
+	heard atomic.Int64
 }
 
-// A pollSide connects the node's goroutine to the poller.
+// A pollSide passes the connection from the node's goroutine to the poller and
+// back.
 type pollSide struct {
-	polled  atomic.Pointer[conn.Conn] // the connection that the poller reads; nil when the node's goroutine reads, or is about to
-	ended   chan error                // gives the connection back
-	adopted bool                      // owned by the node's goroutine
+	// the connection that the poller reads; nil if the node's goroutine reads
+	// it, or none
+	polled  atomic.Pointer[conn.Conn]
+	ended   chan error // gives the connection back
+	adopted bool       // owned by the node's goroutine
 }
 
 // A reader is owned by the goroutine that reads the connection: the node's own,
@@ -89,11 +100,14 @@ type reader struct {
 	pos     uint64 // the round whose reply comes next; answered, or ahead of it
 	replies uint64 // how many have come on this connection
 	sampled bool   // the reply time of this batch was taken
-	guessed bool   // replyTime is the handshake's: the first that is measured replaces it
+	// replyTime is the handshake's: the first that is measured replaces it
+	guessed bool
 	refusal refusal
 	votes   [mergeMost]Vote // on the parts of a carrier
 }
 
+// blame returns the error that names this node and the cause of its missing
+// vote.
 func (n *node) blame(f *fault) *NodeError {
 	return &NodeError{
 		Node: n.index, Addr: n.addr, Err: f.err,

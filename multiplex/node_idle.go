@@ -7,25 +7,35 @@ import (
 	"time"
 )
 
-// Idle timeouts: servers (timeout) and proxies close connections that carry nothing for a while, and those to all nodes at
-// the same moment. Each node is dialed again at once (pure.Life), a command that comes meanwhile waits for that instead of
-// failing, and from then on the connection is probed before it has been idle for so long.
+// Idle timeouts: servers (timeout) and proxies close connections that carry
+// nothing for a while, and those to all nodes at the same moment. Each node is
+// dialed again at once (pure.Life). A command that comes meanwhile waits for
+// that instead of failing. From then on the connection is probed before it has
+// been idle for that long.
 
 const (
-	// probeLeast is the least time between two probes that was learned from connections that were closed for idleness.
+	// probeLeast is the least time between two probes that is learned from
+	// closed connections.
 	probeLeast = 250 * time.Millisecond
-	// probeShare is the part of the observed idleness after which a connection is probed. A server may look at its clients
-	// only now and then, and count whole seconds: what it closes after 2.9 s it may close after 1 s the next time.
+	// probeShare is the fraction of the observed idle time after which a
+	// connection is probed. A server may check its clients only now and then,
+	// and count whole seconds: what it closes after 2.9 s it may close after 1
+	// s the next time.
 	probeShare = 3
-	// probeRecovery is after what time without such an end the time between two probes is doubled.
+	// probeRecovery is how long no connection must end like this before the
+	// time between probes is doubled.
 	probeRecovery = time.Hour
 )
 
 // An idleness is what a node's connections taught about idle timeouts. The
 // group's mutex guards it.
 type idleness struct {
-	idled time.Duration // how long the last connection had been idle when the peer closed it; zero: nothing learned
-	probe time.Duration // time between probes learned from that, until the time below; zero: as configured
+	// how long the last connection had been idle when the peer closed it; zero:
+	// nothing learned
+	idled time.Duration
+	// time between probes learned from that, until the time below; zero: as
+	// configured
+	probe time.Duration
 	until time.Duration
 }
 
@@ -55,9 +65,10 @@ func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
 	return s.probe
 }
 
-// noteEnd notes for how long a connection had been idle that the peer closed; it was idle, too, if it carried nothing but a
-// probe that came too late. unanswered says that commands of the log were not answered. The caller must hold the mutex, and
-// must not have told the node's life and its lane of the end yet.
+// noteEndLocked records how long a connection had been idle that the peer
+// closed. It was idle, too, if it carried nothing but a probe that came too
+// late. unanswered means that commands of the log were not answered. The node's
+// life and its lane must not have learned of the end yet.
 func (n *node) noteEndLocked(unanswered bool, cause error) {
 	n.idle.idled = 0
 	if n.life.State != Up || unanswered || !endedByPeer(cause) {
@@ -69,13 +80,15 @@ func (n *node) noteEndLocked(unanswered bool, cause error) {
 			if e.purpose != probe {
 				return
 			}
-			idled += n.probeAfterLocked() // the node counts as heard since the probe
+			// heard was set when the probe was sent
+			idled += n.probeAfterLocked()
 		}
 	}
 	n.idle.idled = idled
 }
 
-// endedByPeer reports an end that the peer made, as it shows to a read, or to a probe that is written behind it.
+// endedByPeer reports whether the peer made the end, as a read shows it, or a
+// probe that was written after it.
 func endedByPeer(cause error) bool {
 	return errors.Is(cause, io.EOF) || errors.Is(cause, syscall.ECONNRESET) || errors.Is(cause, syscall.EPIPE)
 }
