@@ -109,12 +109,10 @@ const mergeMost = 64
 // follows the key in Command.Bytes. Kind.Judge reads its replies as it reads
 // those of the command as given.
 type Form struct {
-	Name         string // returned by Group.FormOf
+	// Name names the form, and the optional step of conn.Config.Prelude that a
+	// node accepts if it supports the form.
+	Name         string
 	Head, Middle []byte
-	// Step is the index of the step of conn.Config.Prelude that a node accepts
-	// if it supports this form, the same for all nodes. The step should be
-	// conn.Step.Optional.
-	Step int
 }
 
 // Append appends the native form of a command whose encoded key is at the given

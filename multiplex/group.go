@@ -28,7 +28,7 @@ type Group struct {
 	live      Set       // nodes that get new rounds
 	// optional steps of the handshake that all live nodes accepted; see
 	// agreeLocked
-	accepted   uint64
+	accepted   []string
 	quarantine quarantine
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes

@@ -56,7 +56,7 @@ const (
 	flushesPerCaller = 4
 	// crowdedAt is the number of unanswered rounds from which one yield gathers
 	// more rounds than it delays. This was the largest single gain that was
-	// measured (docs/design.md, "The engine", 1). A lone caller never yields.
+	// measured (docs/design.md, "Batching"). A lone caller never yields.
 	crowdedAt = 2
 )
 

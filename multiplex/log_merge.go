@@ -25,8 +25,8 @@ func (g *gathering) empty() {
 // packLocked gives the commands that gathered since the last flush their places
 // in the log: a lone one as it is, several merged, unless there is a native
 // form, which costs a server less than its part of a script (R25). It also
-// settles which nodes they go to (docs/design.md, "Nodes that die and join",
-// 1).
+// settles which nodes they go to (docs/design.md, "Voters are fixed with the
+// place").
 func (g *Group) packLocked() {
 	for rest := g.gathering.rounds; len(rest) > 0; {
 		n := 1

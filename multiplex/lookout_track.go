@@ -136,7 +136,7 @@ func (t *tracker) started(n *node, v resp.Value) error {
 	case v.IsOK():
 		s.on = true
 	case v.IsError():
-		s.asked, s.never = false, forbids(v)
+		s.asked, s.never = false, !conn.ClassOf(v).Passing()
 	default:
 		return fmt.Errorf("%w: type %q to CLIENT TRACKING", ErrUnexpected, v.Type())
 	}
@@ -146,19 +146,9 @@ func (t *tracker) started(n *node, v resp.Value) error {
 // refusedLocked records an error in answer to a question. If tracking is not
 // on, it says nothing new.
 func (t *tracker) refusedLocked(n *node, v resp.Value) {
-	if s := &t.nodes[n.index]; s.on && forbids(v) {
+	if s := &t.nodes[n.index]; s.on && !conn.ClassOf(v).Passing() {
 		s.never = true
 	}
-}
-
-// forbids reports whether an error means more than that the node cannot answer
-// at the moment.
-func forbids(v resp.Value) bool {
-	switch conn.ClassOf(v) {
-	case conn.ClassBusy, conn.ClassLoading, conn.ClassMasterDown:
-		return false
-	}
-	return true
 }
 
 // lost resets a connection that ended; no pushes will come over it. The caller

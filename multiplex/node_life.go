@@ -224,8 +224,8 @@ func (n *node) serve() pure.LifeAction {
 
 // bury ends a connection's part in the log in two steps. First it gets no new
 // rounds, but still pins those that it has. Then each of them gets its failed
-// vote, and the connection lets go of them (docs/design.md, "Nodes that die and
-// join", 4). Everything in flight fails as unknown, exactly once (R16).
+// vote, and the connection lets go of them (docs/design.md, "A death has two
+// steps"). Everything in flight fails as unknown, exactly once (R16).
 func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	g := n.group
 	why := &fault{err: cause}

@@ -14,7 +14,7 @@ import (
 // cannot answer the command (R16).
 func sightingOf(v resp.Value) (pure.Sighting, error) {
 	switch {
-	case v.IsError() && strings.HasPrefix(string(v.Bytes()), "WRONGTYPE "):
+	case conn.ClassOf(v) == conn.ClassWrongType:
 		return pure.Sighting{What: pure.SealStrange}, nil
 	case v.IsError():
 		return pure.Sighting{What: pure.Unreadable}, nil

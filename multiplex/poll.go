@@ -12,9 +12,9 @@ import (
 // allows it (conn.Poller). The goroutine that has the poller's role waits for
 // all of them and counts the replies. A caller that finds the role free takes
 // it and reads its own answer, which saves a lone caller the switch from one
-// goroutine to another, most of its CPU (docs/design.md, "The engine", 3). If
-// others still wait when it leaves, the poller's own goroutine takes the role
-// for as long as any caller waits.
+// goroutine to another, most of its CPU (docs/design.md, "The caller polls").
+// If others still wait when it leaves, the poller's own goroutine takes the
+// role for as long as any caller waits.
 //
 // While anything is unanswered, some goroutine polls: replies that a caller
 // leaves unread when it leaves with its answer are found by the next pass of
@@ -68,8 +68,8 @@ func newPoller(g *Group) *poller {
 
 // await waits until the round is decided and returns its word. It does not
 // watch the context: the group's watch does, for all rounds at once, since a
-// select in every caller costs up to a tenth of the throughput
-// (docs/design.md).
+// select in every caller costs up to a tenth of the throughput (docs/design.md,
+// "One timer for all").
 func (g *Group) await(r *round) uint64 {
 	p := g.poller
 	if p == nil {
@@ -87,8 +87,8 @@ func (g *Group) await(r *round) uint64 {
 		}
 		// The caller counts itself before its second look at the role, while a
 		// leaving goroutine gives the role up before it looks at the count: one
-		// of the two sees the other (docs/design.md, "Nodes that die and join",
-		// 8).
+		// of the two sees the other (docs/design.md, "Handing over the poller's
+		// role").
 		p.waiting.Add(1)
 		if p.role.Load() != roleFree && r.word.CompareAndSwap(w, w|parked) {
 			// the goroutine that decided the round took this one off the count
@@ -190,7 +190,7 @@ func (p *poller) read(events []conn.Event) {
 			continue // it was given back before it was removed
 		}
 		if e.Writable {
-			c.ResumeWriting()
+			p.events.Resume(c)
 		}
 		if e.Readable {
 			p.turn(n, c, now)
@@ -355,7 +355,7 @@ const readsPerTurn = 4
 func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
 	for range readsPerTurn {
 		var err error
-		if more, err = c.FillNow(); err == nil {
+		if more, err = n.group.poller.events.Fill(c); err == nil {
 			n.heard.Store(int64(now))
 			err = n.drain(c, now)
 		}

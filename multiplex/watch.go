@@ -11,7 +11,7 @@ const (
 	// tickMost is the longest time between two passes while anything is
 	// unanswered, and so the delay with which a cancelled context is noticed. A
 	// timer for each command would cost 7–20 % of the throughput
-	// (docs/design.md).
+	// (docs/design.md, "One timer for all").
 	tickMost  = 5 * time.Millisecond
 	tickLeast = 500 * time.Microsecond
 	// grace is how much longer a vote is waited for if the node's bytes have

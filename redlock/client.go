@@ -116,7 +116,6 @@ type Client struct {
 	tracer     Tracer // without functions, if there is none
 	news       *news
 	stalls     stalls  // of calls that find no quorum
-	trials     []trial // steps of the prelude that may fail
 	keeper     *keeper // looks after the holds
 	queues     queues  // of callers that wait
 

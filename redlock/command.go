@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -66,8 +67,8 @@ var (
 	// releaseForms are the native commands that do what release.lua does (R25), Redis' from 8.4 on and Valkey's from 9.0 on.
 	// Extensions have none: at maxmemory the script succeeds where SET … IFEQ is refused.
 	releaseForms = []multiplex.Form{
-		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n"), Step: 0},
-		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n"), Step: 1},
+		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
+		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
 	}
 
 	// handoverKind releases a lock for which others wait here. It is not merged with others, since a merged release gets its
@@ -199,6 +200,11 @@ func cure() [][]byte {
 	return load
 }
 
+// isReleaseForm reports whether a step of the prelude is the trial of a native form.
+func isReleaseForm(step string) bool {
+	return slices.ContainsFunc(releaseForms, func(f multiplex.Form) bool { return f.Name == step })
+}
+
 // prelude adds to each handshake what a node must be able to do before it gets a lock: know the scripts and run them on
 // our keys. A user who may SET but not EVAL would leave orphans, and is refused (R22). The key of the trial is not there, so
 // that a script on trial comes no further than its GET: whether the user may do the rest is asked for by itself.
@@ -207,13 +213,13 @@ func (c *Client) prelude() []conn.Step {
 	trial := "redlock:trial:" + rand.Text()
 	key := c.config.Prefix + trial
 	var nobody Token
-	// The native forms come first, each as the step that its Form names. A server without it, or a user who may not, refuses
-	// its trial, and gets the script (R25).
+	// A step for each native form, by the form's name. A server without it, or with a user who may not use it, refuses the
+	// trial, and gets the script (R25).
 	var steps []conn.Step
 	release := c.appendRelease(nil, trial, &nobody)
 	for i := range releaseForms {
 		native := releaseForms[i].Append(nil, release, c.keyPart(trial))
-		steps = append(steps, conn.Step{Command: native, Check: refused, Optional: true})
+		steps = append(steps, conn.Step{Name: releaseForms[i].Name, Command: native, Check: refused, Optional: true})
 	}
 	for i, load := range cure() {
 		steps = append(steps, conn.Step{Command: load, Check: scripts[i].loaded})

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -182,10 +181,8 @@ var (
 	loadLook   = resp.AppendCommand(nil, "SCRIPT", "LOAD", lookSource)
 )
 
-// isWrongType recognises what GET answers about a key that holds no string.
-func isWrongType(v resp.Value) bool {
-	return v.IsError() && bytes.HasPrefix(v.Bytes(), []byte("WRONGTYPE "))
-}
+// isWrongType reports whether GET was refused because the key holds no string.
+func isWrongType(v resp.Value) bool { return conn.ClassOf(v) == conn.ClassWrongType }
 
 // readValue takes the answer of look.lua. Of the value only its fingerprint is kept.
 func (n *InspectedNode) readValue(v resp.Value) error {

@@ -31,9 +31,10 @@ func TestReleaseForms_R25(t *testing.T) {
 			}
 		}
 		steps := c.prelude()
-		for _, f := range releaseForms {
-			require.Equal(t, f.Name, decoded(t, steps[f.Step].Command)[0])
-			require.True(t, steps[f.Step].Optional)
+		for i, f := range releaseForms {
+			require.Equal(t, f.Name, steps[i].Name)
+			require.Equal(t, f.Name, decoded(t, steps[i].Command)[0])
+			require.True(t, steps[i].Optional)
 		}
 	}
 }

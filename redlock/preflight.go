@@ -3,6 +3,7 @@ package redlock
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/redmux/redmux/conn"
@@ -46,24 +47,17 @@ func (c *Client) explained(steps []conn.Step) []conn.Step {
 		steps[i].Name, steps[i].Check = name, permitted(name, steps[i].Check)
 		if c.config.Allow.MissingPermissions {
 			steps[i].Optional = true
-			c.trials = append(c.trials, trial{step: i, name: name})
 		}
 	}
 	return steps
 }
 
-// A trial is a step of the prelude that may fail.
-type trial struct {
-	step int
-	name string
-}
-
 // remarks warns of what a server did not do in the prelude, though locks need it.
 func (c *Client) remarks(s *conn.Server) []string {
 	var lacking []string
-	for _, t := range c.trials {
-		if s.Accepted>>t.step&1 == 0 {
-			lacking = append(lacking, t.name)
+	for _, step := range s.Refused {
+		if !isReleaseForm(step) && !slices.Contains(lacking, step) {
+			lacking = append(lacking, step)
 		}
 	}
 	if lacking == nil {
