@@ -2,47 +2,10 @@ package multiplex
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
 )
-
-// A lifecycle is how far a group is on its way to the end, and what its end
-// waits for.
-type lifecycle struct {
-	phase phase // guarded by the group's mutex; it only advances
-
-	// claims counts the calls of Ask, and those that Detain adds, that may have
-	// to undo something; Close waits for them (R28).
-	claims atomic.Int64
-
-	stop    context.CancelFunc
-	stopped context.Context // ended by stop: connections end, goroutines return
-	wg      sync.WaitGroup  // the group's goroutines
-	gone    chan struct{}   // closed when Close is through
-}
-
-// A phase is a stage of a group's life. Each includes the ones before it.
-type phase uint8
-
-const (
-	phaseOpen     phase = iota
-	phaseRefusing       // nothing but releases is let in
-	phaseClosing        // Close was called
-	phaseClosed         // nothing is sent any more
-)
-
-func newLifecycle() lifecycle {
-	stopped, stop := context.WithCancel(context.Background())
-	return lifecycle{stopped: stopped, stop: stop, gone: make(chan struct{})}
-}
-
-func (l *lifecycle) advance(to phase) { l.phase = max(l.phase, to) }
-func (l *lifecycle) refusing() bool   { return l.phase >= phaseRefusing }
-func (l *lifecycle) closing() bool    { return l.phase >= phaseClosing }
-func (l *lifecycle) closed() bool     { return l.phase == phaseClosed }
 
 // Close refuses new work, lets attempts under way queue what undoes them,
 // writes what is queued, and waits up to the vote timeout for the answers to

@@ -2,52 +2,8 @@ package multiplex
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
-
-	"github.com/redmux/redmux/conn"
 )
-
-// A flusher is the role of writing batches to the sockets, which at most one
-// goroutine has. It belongs to the caller that queues a command while the role
-// is free, and passes to flushForOthers when that caller has written enough.
-type flusher struct {
-	// The following are guarded by the group's mutex.
-	taken bool // a goroutine has the role
-	held  bool // the role is not given out until flushHeld; see holdFlush
-	lanes bool // some node's lane waits to be written
-
-	// The following are owned by the goroutine that has the role.
-	busy     bool // several rounds are unanswered: a yield will gather more
-	outgoing []outgoing
-
-	handover   chan struct{} // passes the role to flushForOthers
-	yieldAfter atomic.Int64  // no goroutine yields before, on the group's clock
-}
-
-func newFlusher(nodes int) flusher {
-	return flusher{outgoing: make([]outgoing, nodes), handover: make(chan struct{}, 1)}
-}
-
-// take takes the role and reports whether it was free.
-func (f *flusher) take() bool {
-	if f.taken || f.held {
-		return false
-	}
-	f.taken = true
-	return true
-}
-
-// outgoing is what one flush writes to one node.
-type outgoing struct {
-	conn *conn.Conn
-	lane []byte // written before the batch
-	skip int    // bytes of the batch that were queued before the node joined
-	// commands counts those of the lane and of the batch.
-	commands int
-	node     int
-	idle     bool // it has answered everything
-}
 
 const (
 	// flushesPerCaller is how many batches a caller writes before it hands the

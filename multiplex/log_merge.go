@@ -9,19 +9,6 @@ package multiplex
 // of a failed attempt goes into the log at once, or the SET of the next attempt
 // would overtake it and be refused because of the old key (R8, R11).
 
-// A gathering holds the releases and extensions that wait for the next flush,
-// to be merged. The group's mutex guards it.
-type gathering struct {
-	rounds []*round
-	posted int // bytes of the commands among them that were posted
-}
-
-// empty makes room for the commands that the flush after this one merges.
-func (g *gathering) empty() {
-	clear(g.rounds)
-	g.rounds, g.posted = g.rounds[:0], 0
-}
-
 // packLocked gives the commands that gathered since the last flush their places
 // in the log: a lone one as it is, several merged, unless there is a native
 // form, which costs a server less than its part of a script (R25). It also

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
 )
 
 // A node is one server of the group, through all its connections. One goroutine
@@ -113,4 +114,165 @@ func (n *node) blame(f *fault) *NodeError {
 		Node: n.index, Addr: n.addr, Err: f.err,
 		tried: n.group.epoch.Add(f.tried), replicas: n.group.config.Allow.Replica,
 	}
+}
+
+// A silence decides how long a node may leave a command unanswered before its
+// connection is shed. The group's mutex guards it.
+type silence struct {
+	// until then its silence is our own: it had sent bytes that were not read
+	// yet
+	excused time.Duration
+	// its reply time when it was last not far behind the others
+	usual time.Duration
+	// since when the oldest awaited entry of the lane waits
+	asked time.Duration
+	// away is the sum of the watch's delays since awaySince, when the oldest
+	// unanswered command began to wait.
+	away, awaySince time.Duration
+}
+
+// awayFor adds the delay of this pass of the watch to that of the passes since
+// the oldest unanswered command began to wait, and returns the sum.
+func (s *silence) awayFor(since, late time.Duration) time.Duration {
+	if s.awaySince != since {
+		s.awaySince, s.away = since, 0
+	}
+	s.away += late
+	return s.away
+}
+
+// An idleness is what a node's connections taught about idle timeouts. The
+// group's mutex guards it.
+type idleness struct {
+	// how long the last connection had been idle when the peer closed it; zero:
+	// nothing learned
+	idled time.Duration
+	// time between probes learned from that, until the time below; zero: as
+	// configured
+	probe time.Duration
+	until time.Duration
+}
+
+const (
+	// probeLeast is the least time between two probes that is learned from
+	// closed connections.
+	probeLeast = 250 * time.Millisecond
+	// probeShare is the fraction of the observed idle time after which a
+	// connection is probed. A server may check its clients only now and then,
+	// and count whole seconds: what it closes after 2.9 s it may close after 1
+	// s the next time.
+	probeShare = 3
+	// probeRecovery is how long no connection must end like this before the
+	// time between probes is doubled.
+	probeRecovery = time.Hour
+)
+
+// learn shortens the time between probes, if the last connection was idle long
+// enough for that. sameRun says that the same server process shook hands again,
+// so that the end was no restart.
+func (s *idleness) learn(sameRun bool, configured, now time.Duration) {
+	if sameRun && s.idled > probeLeast {
+		s.probe = max(probeLeast, min(s.probeAfter(configured, now), s.idled/probeShare))
+		s.until = now + probeRecovery
+	}
+	s.idled = 0
+}
+
+// probeAfter returns how long the connection may be idle before it is probed.
+func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
+	if s.probe == 0 {
+		return configured
+	}
+	if now >= s.until {
+		s.probe, s.until = 2*s.probe, now+probeRecovery
+	}
+	if s.probe >= configured {
+		s.probe = 0
+		return configured
+	}
+	return s.probe
+}
+
+// A nodeTrust says whether a node may have forgotten locks (R23) and what is
+// odd about its server (R22). The group's mutex guards it.
+type nodeTrust struct {
+	pure.Trust
+	looks looks
+	// cause of missing votes while the node is quarantined, nil if there is
+	// none yet
+	shared   *fault
+	stale    time.Duration // when shared must be renewed
+	warnings []string
+}
+
+// cause returns why the quarantined node's vote is missing. Rounds share it for
+// a moment, so that none is built for each.
+func (t *nodeTrust) cause(now time.Duration) *fault {
+	if t.shared == nil || now >= t.stale {
+		left := t.Left(now)
+		t.shared = &fault{err: &QuarantineError{Left: left, Why: t.Why}}
+		t.stale = now + max(staleAfter, left/100)
+	}
+	return t.shared
+}
+
+// staleAfter is the least time for which rounds share a QuarantineError, so
+// that none is built for each (R12).
+const staleAfter = 10 * time.Millisecond
+
+// looks is when one node's seal is read, and what is under way. The group's
+// mutex guards it.
+type looks struct {
+	next    time.Duration // when to look again
+	delay   time.Duration // after that, while the node is quarantined
+	asking  bool          // a look is under way
+	writing bool          // a seal is being written
+}
+
+// refusal is the last error that a node replied. It is kept because a node that
+// refuses does so many times, and none of them should allocate (R12).
+type refusal struct {
+	class conn.Class
+	fault *fault
+}
+
+// of returns the cause for an error reply. It has only the error's class: the
+// text may quote what was sent (R27).
+func (f *refusal) of(v resp.Value) *fault {
+	class := conn.ClassOf(v)
+	if f.fault == nil || f.class != class {
+		f.class, f.fault = class, &fault{err: &RefusalError{Class: class}}
+	}
+	return f.fault
+}
+
+// previous is what fencing must know of the previous connection (R8).
+type previous struct {
+	server conn.Server
+	end    uint64 // rounds from this position on were not sent there
+	// unfenced is end if that connection could not be killed: SETs before it
+	// may come late, until their own TTL has passed since the time below.
+	unfenced uint64
+	since    time.Duration
+}
+
+// A telling is what was last reported of a node.
+type telling struct {
+	news     News
+	cause    string
+	warnings []string
+}
+
+// outdated reports whether there is anything to report. Comparing causes
+// suffices: up has none, every other state has one. That a shed connection is
+// dead afterwards is not reported.
+func (t telling) outdated(cause string) bool { return t.news == 0 || t.cause != cause }
+
+// A proof is the script by which a node and its twin are told apart. There is
+// one for each connection of the twin, so that servers need not keep many.
+type proof struct {
+	twin   *conn.Conn
+	secret string
+	digest string
+	apart  bool // they were told apart; valid as long as both connections last
 }

@@ -49,18 +49,6 @@ var newsNames = [...]string{"", "up", "down", "refused", "shed", "quarantined"}
 // String returns the state in one word; "" for zero.
 func (n News) String() string { return newsNames[n] }
 
-// A telling is what was last reported of a node.
-type telling struct {
-	news     News
-	cause    string
-	warnings []string
-}
-
-// outdated reports whether there is anything to report. Comparing causes
-// suffices: up has none, every other state has one. That a shed connection is
-// dead afterwards is not reported.
-func (t telling) outdated(cause string) bool { return t.news == 0 || t.cause != cause }
-
 // tellLocked reports the node's state to OnChange, if that is news.
 func (n *node) tellLocked() {
 	if n.group.config.OnChange == nil {

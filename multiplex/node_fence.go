@@ -11,16 +11,6 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// previous is what fencing must know of the previous connection (R8).
-type previous struct {
-	server conn.Server
-	end    uint64 // rounds from this position on were not sent there
-	// unfenced is end if that connection could not be killed: SETs before it
-	// may come late, until their own TTL has passed since the time below.
-	unfenced uint64
-	since    time.Duration
-}
-
 // fence makes sure that nothing which the previous connection carried is
 // executed any more. It asks the server itself to end that connection, and only
 // the server's answer counts: a stopped server goes on with the old socket's

@@ -13,58 +13,6 @@ import (
 // that instead of failing. From then on the connection is probed before it has
 // been idle for that long.
 
-const (
-	// probeLeast is the least time between two probes that is learned from
-	// closed connections.
-	probeLeast = 250 * time.Millisecond
-	// probeShare is the fraction of the observed idle time after which a
-	// connection is probed. A server may check its clients only now and then,
-	// and count whole seconds: what it closes after 2.9 s it may close after 1
-	// s the next time.
-	probeShare = 3
-	// probeRecovery is how long no connection must end like this before the
-	// time between probes is doubled.
-	probeRecovery = time.Hour
-)
-
-// An idleness is what a node's connections taught about idle timeouts. The
-// group's mutex guards it.
-type idleness struct {
-	// how long the last connection had been idle when the peer closed it; zero:
-	// nothing learned
-	idled time.Duration
-	// time between probes learned from that, until the time below; zero: as
-	// configured
-	probe time.Duration
-	until time.Duration
-}
-
-// learn shortens the time between probes, if the last connection was idle long
-// enough for that. sameRun says that the same server process shook hands again,
-// so that the end was no restart.
-func (s *idleness) learn(sameRun bool, configured, now time.Duration) {
-	if sameRun && s.idled > probeLeast {
-		s.probe = max(probeLeast, min(s.probeAfter(configured, now), s.idled/probeShare))
-		s.until = now + probeRecovery
-	}
-	s.idled = 0
-}
-
-// probeAfter returns how long the connection may be idle before it is probed.
-func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
-	if s.probe == 0 {
-		return configured
-	}
-	if now >= s.until {
-		s.probe, s.until = 2*s.probe, now+probeRecovery
-	}
-	if s.probe >= configured {
-		s.probe = 0
-		return configured
-	}
-	return s.probe
-}
-
 // noteEndLocked records how long a connection had been idle that the peer
 // closed. It was idle, too, if it carried nothing but a probe that came too
 // late. unanswered means that commands of the log were not answered. The node's

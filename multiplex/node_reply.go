@@ -198,23 +198,6 @@ func (n *node) cast(r *round, v Vote, why *fault) {
 // not.
 var keyFault = &fault{err: &RefusalError{Class: conn.ClassOther}}
 
-// refusal is the last error that a node replied. It is kept because a node that
-// refuses does so many times, and none of them should allocate (R12).
-type refusal struct {
-	class conn.Class
-	fault *fault
-}
-
-// of returns the cause for an error reply. It has only the error's class: the
-// text may quote what was sent (R27).
-func (f *refusal) of(v resp.Value) *fault {
-	class := conn.ClassOf(v)
-	if f.fault == nil || f.class != class {
-		f.class, f.fault = class, &fault{err: &RefusalError{Class: class}}
-	}
-	return f.fault
-}
-
 // laneReply gives a reply to the lane entry that is due.
 func (n *node) laneReply(v resp.Value) error {
 	n.group.mu.Lock()

@@ -43,15 +43,6 @@ const (
 	lookRarely = 5 * time.Second
 )
 
-// looks is when one node's seal is read, and what is under way. The group's
-// mutex guards it.
-type looks struct {
-	next    time.Duration // when to look again
-	delay   time.Duration // after that, while the node is quarantined
-	asking  bool          // a look is under way
-	writing bool          // a seal is being written
-}
-
 // inspect checks the node once before it joins, over its own connection: it
 // reads the seal, or on a node declared durable, whether the server says so. An
 // error ends the connection.

@@ -8,31 +8,6 @@ import (
 
 var ping = resp.AppendCommand(nil, "PING")
 
-// A silence decides how long a node may leave a command unanswered before its
-// connection is shed. The group's mutex guards it.
-type silence struct {
-	// until then its silence is our own: it had sent bytes that were not read
-	// yet
-	excused time.Duration
-	// its reply time when it was last not far behind the others
-	usual time.Duration
-	// since when the oldest awaited entry of the lane waits
-	asked time.Duration
-	// away is the sum of the watch's delays since awaySince, when the oldest
-	// unanswered command began to wait.
-	away, awaySince time.Duration
-}
-
-// awayFor adds the delay of this pass of the watch to that of the passes since
-// the oldest unanswered command began to wait, and returns the sum.
-func (s *silence) awayFor(since, late time.Duration) time.Duration {
-	if s.awaySince != since {
-		s.awaySince, s.away = since, 0
-	}
-	s.away += late
-	return s.away
-}
-
 // superviseLocked is the watch's pass over one node: it sheds or probes the
 // connection, tends its quarantine and seal, and pays its debts. late is by how
 // much the watch itself was late. It returns when to run again.

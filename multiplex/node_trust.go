@@ -12,44 +12,6 @@ import (
 // extensions of keys that were set meanwhile. Those votes have failed from the
 // start, so decisions fall as fast as without a quarantine.
 
-// staleAfter is the least time for which rounds share a QuarantineError, so
-// that none is built for each (R12).
-const staleAfter = 10 * time.Millisecond
-
-// A quarantine is what the group knows of nodes that may have forgotten locks.
-// The group's mutex guards it.
-type quarantine struct {
-	// nodes whose grants must not make a lock (R23), whether or not they are
-	// live
-	nodes Set
-	// Config.MaxTTL, or a longer one that was found in a seal
-	maxTTL time.Duration
-	debut  pure.Debut
-}
-
-// A nodeTrust says whether a node may have forgotten locks (R23) and what is
-// odd about its server (R22). The group's mutex guards it.
-type nodeTrust struct {
-	pure.Trust
-	looks looks
-	// cause of missing votes while the node is quarantined, nil if there is
-	// none yet
-	shared   *fault
-	stale    time.Duration // when shared must be renewed
-	warnings []string
-}
-
-// cause returns why the quarantined node's vote is missing. Rounds share it for
-// a moment, so that none is built for each.
-func (t *nodeTrust) cause(now time.Duration) *fault {
-	if t.shared == nil || now >= t.stale {
-		left := t.Left(now)
-		t.shared = &fault{err: &QuarantineError{Left: left, Why: t.Why}}
-		t.stale = now + max(staleAfter, left/100)
-	}
-	return t.shared
-}
-
 // discountLocked records the round's quarantined nodes and returns those whose
 // vote on it fails for that, with their causes stored.
 func (g *Group) discountLocked(r *round) Set {

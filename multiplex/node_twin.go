@@ -32,15 +32,6 @@ import (
 // that it says it is.
 var errDisproved = errors.New("multiplex: node has the run id of another, and fails to prove that it is that server")
 
-// A proof is the script by which a node and its twin are told apart. There is
-// one for each connection of the twin, so that servers need not keep many.
-type proof struct {
-	twin   *conn.Conn
-	secret string
-	digest string
-	apart  bool // they were told apart; valid as long as both connections last
-}
-
 func newProof(twin *conn.Conn) *proof {
 	p := &proof{twin: twin, secret: rand.Text()}
 	sum := sha1.Sum([]byte(p.script()))

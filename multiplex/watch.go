@@ -1,11 +1,6 @@
 package multiplex
 
-import (
-	"sync/atomic"
-	"time"
-
-	"github.com/redmux/redmux/internal/pure"
-)
+import "time"
 
 const (
 	// tickMost is the longest time between two passes while anything is
@@ -38,28 +33,6 @@ const (
 	// overdue.
 	overdueLeast = shedLeast / 4
 )
-
-// A watcher is the one timer for the deadlines of all rounds and nodes. Its
-// methods require the group's mutex.
-type watcher struct {
-	// when the watch looks next, on the group's clock; also read without the
-	// mutex
-	at    atomic.Int64
-	timer *time.Timer // wakes the watch; Reset needs the mutex
-	// until then silence counts as starvation of this process
-	excused time.Duration
-}
-
-func (w *watcher) start(after time.Duration) {
-	w.at.Store(int64(after))
-	w.timer = time.NewTimer(max(pure.Soon, after))
-}
-
-// set makes the timer go off at the given time, or up to slack later.
-func (w *watcher) set(at, now, slack time.Duration) {
-	w.at.Store(int64(at))
-	w.timer.Reset(max(pure.Soon, at-now) + slack)
-}
 
 // voteTimeout returns how long to wait for a node's vote (R6): TTL/200 within
 // 5–50 ms, or four times the node's smoothed reply time if that is larger, and
