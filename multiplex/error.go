@@ -62,7 +62,8 @@ type NodeError struct {
 	Addr string // its address, without credentials (R27)
 	Err  error
 
-	// when the attempt to connect began that failed with Err; see Lasting
+	// tried is when the attempt to connect began that failed with Err; see
+	// Lasting.
 	tried    time.Time
 	replicas bool // Allow.Replica
 }
@@ -178,8 +179,8 @@ func (e *UndecidedError) Unwrap() []error {
 // while a node is down or keeps refusing.
 type fault struct {
 	err error
-	// when the attempt to connect began that failed with err, on the group's
-	// clock; zero for other causes
+	// tried is when the attempt to connect began that failed with err, on the
+	// group's clock; zero for other causes.
 	tried time.Duration
 }
 

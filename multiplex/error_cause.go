@@ -32,7 +32,7 @@ func (e *NodeError) Lasting(since time.Time) bool {
 	}
 	var peer *conn.PeerError
 	if errors.As(e.Err, &peer) {
-		// otherwise it may be a proxy that is just starting
+		// Otherwise it may be a proxy that is just starting.
 		return peer.Speaks != ""
 	}
 	_, barred := causeOf(e.Err)
@@ -125,7 +125,7 @@ func deathOf(cause error) death {
 		{errForgot, deathForgot},
 		{conn.ErrProtocol, deathProtocol},
 		{conn.ErrClosed, deathClosed},
-		// the group was closed during an exchange
+		// The group was closed during an exchange.
 		{context.Canceled, deathClosed},
 	} {
 		if errors.Is(cause, known.cause) {
@@ -135,7 +135,7 @@ func deathOf(cause error) death {
 	var died *conn.Error
 	switch {
 	case !errors.As(cause, &died):
-		// only what an inquiry finds odd is not one of package conn's errors
+		// Only what an inquiry finds odd is not one of package conn's errors.
 		return deathUnexpected
 	case died.Op == "parse":
 		return deathProtocol

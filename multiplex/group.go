@@ -24,13 +24,13 @@ type Group struct {
 	unpolled error     // why the system gave no poller
 	epoch    time.Time // the zero of the group's clock, which is monotonic
 
-	// guards the following, the nodes' guarded fields, and the log
+	// mu guards the following, the nodes' guarded fields, and the log.
 	mu        sync.Mutex
 	log       broadcast
 	gathering gathering // what the next flush merges
 	live      Set       // nodes that get new rounds
-	// optional steps of the handshake that all live nodes accepted; see
-	// agreeLocked
+	// accepted has the optional steps of the handshake that all live nodes
+	// accepted; see agreeLocked.
 	accepted   []string
 	quarantine quarantine
 	longest    time.Duration // longest TTL asked for so far, for ledgers
@@ -170,8 +170,8 @@ type outgoing struct {
 // A watcher is the one timer for the deadlines of all rounds and nodes. Its
 // methods require the group's mutex.
 type watcher struct {
-	// when the watch looks next, on the group's clock; also read without the
-	// mutex
+	// at is when the watch runs next, on the group's clock. It is also read
+	// without the mutex.
 	at    atomic.Int64
 	timer *time.Timer // wakes the watch; Reset needs the mutex
 	// until then silence counts as starvation of this process
@@ -205,8 +205,8 @@ func (g *gathering) empty() {
 // A quarantine is what the group knows of nodes that may have forgotten locks.
 // The group's mutex guards it.
 type quarantine struct {
-	// nodes whose grants must not make a lock (R23), whether or not they are
-	// live
+	// nodes is the set of nodes whose grants must not make a lock (R23),
+	// whether or not they are live.
 	nodes Set
 	// Config.MaxTTL, or a longer one that was found in a seal
 	maxTTL time.Duration

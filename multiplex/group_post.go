@@ -22,7 +22,7 @@ func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receip
 	if kind.Undo != nil {
 		panic("multiplex: a claim cannot be posted")
 	}
-	// nil, as for every round that no caller waits for
+	// It is nil, as for every round that no caller waits for.
 	var nobody context.Context
 	_, receipt, _, err := g.enter(nobody, kind, cmd, inbox, tag)
 	return receipt, err
@@ -33,7 +33,7 @@ func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receip
 func (g *Group) Flush() {
 	g.mu.Lock()
 	if g.unwrittenLocked() && g.takeFlushLocked() {
-		// the channel has room: only the goroutine with the role sends
+		// The channel has room: only the goroutine with the role sends.
 		g.flusher.handover <- struct{}{}
 	}
 	g.mu.Unlock()

@@ -47,7 +47,7 @@ type query struct {
 	each  func(node, i int, v resp.Value) error
 	last  int // index of the last command
 
-	// guards the following; the group's mutex may be held when it is taken
+	// mu guards the following. The group's mutex may be held when it is taken.
 	mu   sync.Mutex
 	open Set // nodes that have yet to answer
 	errs []error

@@ -88,8 +88,8 @@ func (g *Group) Nodes() []Status {
 func tellTrust(t pure.Trust, s *Status, now time.Duration) {
 	s.Sealed = t.Sealed > 0
 	if s.State != Up {
-		// a node that is not up counts when it joins; one that is up counts
-		// when the watch has looked
+		// A node that is not up counts when it joins; one that is up counts
+		// when the watch has looked.
 		t = t.At(now)
 	}
 	if !t.Trusted && t.Need > 0 {

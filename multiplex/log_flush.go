@@ -66,7 +66,7 @@ func (g *Group) flush() {
 			return
 		}
 	}
-	// the channel has room: only the goroutine with the role sends
+	// The channel has room: only the goroutine with the role sends.
 	g.flusher.handover <- struct{}{}
 }
 

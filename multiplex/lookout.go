@@ -101,7 +101,7 @@ func (l *Lookout) Ask() bool {
 	t.mu.Unlock()
 	g.mu.Unlock()
 	if listening && g.poller != nil && g.poller.role.Load() == roleFree {
-		// a goroutine that has the role looks for lookouts when it leaves
+		// A goroutine that has the role looks for lookouts when it leaves.
 		g.poller.callServer()
 	}
 	return listening

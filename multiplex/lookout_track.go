@@ -22,7 +22,7 @@ import (
 // The tracker's mutex may be taken while the group's is held, never the other
 // way round. Nothing waits under it.
 type tracker struct {
-	// guards the following, and the fields that Lookout lists
+	// mu guards the following, and the fields that Lookout lists.
 	mu       sync.Mutex
 	lookouts map[string]*Lookout // by key; those of one key are a list
 	count    int

@@ -49,7 +49,8 @@ type node struct {
 // A dialer is what the node's goroutine needs to connect.
 type dialer struct {
 	config conn.Config
-	// as configured; config's changes when a node turns out to speak RESP2 only
+	// protocol is as configured; config's changes when a node turns out to
+	// speak RESP2 only.
 	protocol int
 	dialed   time.Duration    // when the last attempt to connect began
 	proofs   [MaxNodes]*proof // that twins are other servers
@@ -65,11 +66,12 @@ type standing struct {
 
 // An attachment is a connection's part in the log.
 type attachment struct {
-	// bytes of the log's buffer that were queued before the node joined
+	// skip is how many bytes of the log's buffer were queued before the node
+	// joined.
 	skip     int
 	attached bool // its cursors pin rounds; from the join until it is buried
-	// rounds from this position on are not for this connection; set when it
-	// stops being live
+	// Rounds from limit on are not for this connection. It is set when the
+	// connection stops being live.
 	limit uint64
 }
 
@@ -81,15 +83,15 @@ type progress struct {
 	answered, sent atomic.Uint64
 	laneNext       atomic.Uint64 // the lane's front
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
-	// when the reader last got bytes, on the group's clock
+	// heard is when the reader last got bytes, on the group's clock.
 	heard atomic.Int64
 }
 
 // A pollSide passes the connection from the node's goroutine to the poller and
 // back.
 type pollSide struct {
-	// the connection that the poller reads; nil if the node's goroutine reads
-	// it, or none
+	// polled is the connection that the poller reads; nil if the node's
+	// goroutine reads it, or none.
 	polled  atomic.Pointer[conn.Conn]
 	ended   chan error // gives the connection back
 	adopted bool       // owned by the node's goroutine
@@ -101,7 +103,8 @@ type reader struct {
 	pos     uint64 // the round whose reply comes next; answered, or ahead of it
 	replies uint64 // how many have come on this connection
 	sampled bool   // the reply time of this batch was taken
-	// replyTime is the handshake's: the first that is measured replaces it
+	// If guessed, replyTime is the handshake's, and the first that is measured
+	// replaces it.
 	guessed bool
 	refusal refusal
 	votes   [mergeMost]Vote // on the parts of a carrier
@@ -119,12 +122,12 @@ func (n *node) blame(f *fault) *NodeError {
 // A silence decides how long a node may leave a command unanswered before its
 // connection is shed. The group's mutex guards it.
 type silence struct {
-	// until then its silence is our own: it had sent bytes that were not read
-	// yet
+	// Until excused, the node's silence is our own: it had sent bytes that were
+	// not read yet.
 	excused time.Duration
-	// its reply time when it was last not far behind the others
+	// usual is its reply time when it was last not far behind the others.
 	usual time.Duration
-	// since when the oldest awaited entry of the lane waits
+	// asked is since when the oldest awaited entry of the lane waits.
 	asked time.Duration
 	// away is the sum of the watch's delays since awaySince, when the oldest
 	// unanswered command began to wait.
@@ -144,11 +147,11 @@ func (s *silence) awayFor(since, late time.Duration) time.Duration {
 // An idleness is what a node's connections taught about idle timeouts. The
 // group's mutex guards it.
 type idleness struct {
-	// how long the last connection had been idle when the peer closed it; zero:
-	// nothing learned
+	// idled is how long the last connection had been idle when the peer closed
+	// it; zero if that taught nothing.
 	idled time.Duration
-	// time between probes learned from that, until the time below; zero: as
-	// configured
+	// probe is the time between probes that was learned from that, valid up to
+	// until; zero if it is as configured.
 	probe time.Duration
 	until time.Duration
 }
@@ -198,8 +201,8 @@ func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
 type nodeTrust struct {
 	pure.Trust
 	looks looks
-	// cause of missing votes while the node is quarantined, nil if there is
-	// none yet
+	// shared is the cause of missing votes while the node is quarantined, or
+	// nil if it was not made yet.
 	shared   *fault
 	stale    time.Duration // when shared must be renewed
 	warnings []string

@@ -61,7 +61,7 @@ type counters struct {
 	missed                             [reasons]uint64
 	deaths                             [deathCauses]uint64
 	dials, dialFailures, probes, cured uint64
-	// see Status; ended is the sum of deaths
+	// See Status; ended is the sum of deaths.
 	connects, ended, sheds int
 }
 

@@ -62,8 +62,8 @@ func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 	sameRun := old.RunID != "" && old.RunID == now.RunID
 	switch {
 	case old.RunID != "" && now.RunID != "" && !sameRun:
-		// that process is dead, or another server has its address now (package
-		// comment)
+		// That process is dead, or another server has its address now (package
+		// comment).
 		return nil, true
 	case old.ID == 0 || old.ClientAddr == "" && !sameRun:
 		return nil, false
@@ -82,6 +82,6 @@ func (n *node) patience() (context.Context, context.CancelFunc) {
 	if limit == 0 {
 		limit = 5 * time.Second
 	}
-	// the error must not match a caller's own deadline
+	// The error must not match a caller's own deadline.
 	return context.WithTimeoutCause(n.group.life.stopped, limit, ErrSilent)
 }

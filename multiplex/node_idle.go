@@ -28,7 +28,7 @@ func (n *node) noteEndLocked(unanswered bool, cause error) {
 			if e.purpose != probe {
 				return
 			}
-			// heard was set when the probe was sent
+			// The probe set heard when it was sent.
 			idled += n.probeAfterLocked()
 		}
 	}

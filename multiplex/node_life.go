@@ -26,7 +26,7 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	n.ended = make(chan error, 1)
 	if need := pure.NeedFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
 		n.trust.Need = need
-		// new processes of this client obey it, too (R23)
+		// New processes of this client obey it, too (R23).
 		g.quarantine.nodes |= setOf(index)
 	}
 	n.config.Admit = g.config.Allow.check
@@ -113,7 +113,7 @@ func (n *node) dial() pure.LifeAction {
 		return n.dialFailed(err)
 	}
 	if c.Server().Protocol == 2 {
-		// the next attempt needs no second connection to find this out (R26)
+		// The next attempt needs no second connection to find this out (R26).
 		n.config.Endpoint.Protocol = 2
 	}
 	apart := n.tellApart(c)
@@ -128,7 +128,7 @@ func (n *node) dial() pure.LifeAction {
 	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
 	n.conn, n.server = c, *c.Server()
 	n.meetLocked(n.group.now())
-	// or the first votes of a distant node would all come too late (R6)
+	// Otherwise the first votes of a distant node would all come too late (R6).
 	if n.replyTime.Load() == 0 {
 		n.replyTime.Store(int64(c.RoundTrip()))
 		n.guessed = true
@@ -150,7 +150,7 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
 		return n.stepLocked(pure.DialBarred)
 	}
-	// Redis 7.0 words it differently if a script lacks a permission
+	// Redis 7.0 words it differently if a script lacks a permission.
 	if errors.Is(err, ErrPermissions) {
 		return n.stepLocked(pure.DialBarred)
 	}
@@ -167,14 +167,14 @@ func (n *node) join() (pure.LifeAction, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n.ledger.Full() {
-		// whatever it was down for before: now it is connected, and only this
-		// keeps it out
+		// Whatever it was down for before: now it is connected, and only this
+		// keeps it out.
 		n.fault = owesTooMuch
 	}
 	if n.ledger.Full() || n.ledger.Due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
 		return pure.Stay, false
 	}
-	// it joined after this handshake: the next one tells them apart
+	// It joined after this handshake: the next one tells them apart.
 	if twin := n.twinOfLocked(&n.server); twin != nil {
 		return n.lostLocked(n.conn, sameServer(twin.addr)), true
 	}
@@ -193,8 +193,8 @@ func (n *node) join() (pure.LifeAction, bool) {
 	g.live |= setOf(n.index)
 	g.agreeLocked()
 	n.adopted = g.poller != nil && g.poller.adoptLocked(n)
-	// to check that the poll role is taken, and to pay debts that came
-	// meanwhile
+	// This checks that the poll role is taken, and pays debts that came
+	// meanwhile.
 	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.trimLocked()
 	n.payBesideLocked(g.now())

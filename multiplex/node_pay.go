@@ -24,8 +24,8 @@ func (n *node) oweLocked(r *round, due time.Duration) {
 		d.Repeat, d.Delay = true, pure.RepeatFirst // its SET may still come
 	}
 	if !g.live.Has(n.index) {
-		// its time begins with the next connection, when nothing older can be
-		// executed any more
+		// Its time begins with the next connection, when nothing older can be
+		// executed any more.
 		d.Until = 0
 		n.ledger.Plan(d)
 		return
@@ -97,8 +97,8 @@ func (n *node) pay() pure.LifeAction {
 		if len(batch) == paymentsAtOnce {
 			continue
 		}
-		// once, and after the debts: a node that is refused here still owes
-		// them
+		// Once, and after the debts: a node that is refused here still owes
+		// them.
 		if !inspected {
 			if err := n.inspect(c); err != nil {
 				return n.lost(c, err)

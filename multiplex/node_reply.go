@@ -63,7 +63,7 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if !n.sampled {
 		n.sampled = true
 		if n.polled.Load() == nil || n.group.poller.timely(r) {
-			// now is the batch's, and a round may be younger
+			// now is the batch's time, and a round may be younger.
 			n.sample(max(0, now-r.at))
 		}
 	}
@@ -219,8 +219,8 @@ func (n *node) laneReply(v resp.Value) error {
 	case inquire:
 		err := e.inquiry.answer(e.turn, v)
 		if err != nil {
-			// after its last reply it has left the lane, and would never be
-			// told
+			// After its last reply it has left the lane, and would never be
+			// told.
 			n.abandon(e.inquiry, &fault{err: err})
 		}
 		return err

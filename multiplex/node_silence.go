@@ -35,7 +35,7 @@ func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 	next = min(next, n.guardLocked(now))
 	n.payBesideLocked(now)
 	if due, ok := n.ledger.Next(); ok {
-		// so that several are sent together
+		// Waiting a little sends several together.
 		next = min(next, max(due, now+tickMost))
 	}
 	if !n.lane.idle() {
@@ -62,7 +62,7 @@ func (n *node) silenceLimitLocked(late time.Duration) (limit time.Duration, ok b
 	since = max(since, n.silence.excused)
 	away := n.silence.awayFor(since, late)
 	if n.group.config.ShedAfter > 0 {
-		// a configured limit is used as it is
+		// A configured limit is used as it is.
 		return since + timeout + min(timeout, away), true
 	}
 	most := since + lenience*timeout + away

@@ -65,7 +65,7 @@ func (n *node) judgeTrustLocked(now time.Duration) {
 	n.trust.shared = nil
 	if n.trust.Trusted {
 		g.quarantine.nodes &^= setOf(n.index)
-		// a trusted node has a past: the deployment is not new
+		// A trusted node has a past: the deployment is not new.
 		g.quarantine.debut = pure.Debut{}
 		n.trust.looks.next = now
 		g.wakeWatchAtLocked(now) // to write the seal

@@ -91,7 +91,7 @@ func (g *Group) await(r *round) uint64 {
 		// role").
 		p.waiting.Add(1)
 		if p.role.Load() != roleFree && r.word.CompareAndSwap(w, w|parked) {
-			// the goroutine that decided the round took this one off the count
+			// The goroutine that decided the round took this one off the count.
 			<-r.wake
 			return r.word.Load()
 		}
@@ -148,7 +148,8 @@ func (p *poller) pollFor(r *round) {
 		}
 		events := p.wait()
 		r.word.And(^polling)
-		// also if the round is decided: these events are not reported again
+		// This happens also if the round is decided: these events are not
+		// reported again.
 		p.read(events)
 		if r.word.Load()&decided != 0 {
 			return
@@ -245,14 +246,14 @@ func (p *poller) serve() {
 		}
 		p.giveUp()
 		if !p.awaited() || p.stopped() {
-			// when the group is closed, serveOthers ends all connections, which
-			// wakes the lookouts
+			// When the group is closed, serveOthers ends all connections, which
+			// wakes the lookouts.
 			break
 		}
 	}
 	g := p.group
 	g.mu.Lock()
-	// it will find the role free, unless a caller polls
+	// It will find the role free, unless a caller polls.
 	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.mu.Unlock()
 }
@@ -281,7 +282,7 @@ func (p *poller) serveOnce() {
 // closed.
 func (p *poller) handAllBack() {
 	if !p.take(roleServer) {
-		// the goroutine that has the role was kicked, and calls when it leaves
+		// The goroutine that has the role was kicked, and calls when it leaves.
 		<-p.call
 		return
 	}
@@ -291,7 +292,7 @@ func (p *poller) handAllBack() {
 			n.readNow(c, now)
 		}
 		if c := n.polled.Load(); c != nil {
-			// it was shut down, whether or not its end shows
+			// It was shut down, whether or not its end shows.
 			n.handBack(c, conn.ErrClosed)
 		}
 	}

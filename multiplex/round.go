@@ -53,8 +53,8 @@ type round struct {
 // carrying tells a carrier, which stands in the log for several merged rounds,
 // from any other round.
 type carrying struct {
-	// the rounds that a carrier carries, a hold on each; empty for any other
-	// round
+	// parts are the rounds that a carrier carries, with a hold on each; empty
+	// for any other round.
 	parts   []*round
 	carrier bool      // it is recycled among the carriers, whose commands are long
 	itself  [1]*round // what members returns for any other round

@@ -41,11 +41,11 @@ func (r *round) undecided(failed Set) error {
 // groups and goroutines may put into it; only one goroutine at a time may take.
 type Outcomes struct {
 	ready chan struct{}
-	// the latest; each is linked to the one before it
+	// top is the latest round; each is linked to the one before it.
 	top atomic.Pointer[round]
 
-	// taken off top already, the earliest first; owned by the goroutine that
-	// takes
+	// rest was taken off top already, the earliest first. The goroutine that
+	// takes owns it.
 	rest *round
 }
 

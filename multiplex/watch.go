@@ -125,7 +125,7 @@ func (g *Group) tick() {
 func (g *Group) expireLocked(now time.Duration) time.Duration {
 	next := now + g.config.ProbeAfter
 	if len(g.gathering.rounds) > 0 {
-		// the flusher is late; they will be in the log at the next pass
+		// The flusher is late; they will be in the log at the next pass.
 		next = now + tickMost
 	}
 	unread := g.unreadLocked()
@@ -171,7 +171,7 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 		}
 		deadline := r.at + max(n.voteTimeout(r.ttl), r.patience)
 		if now >= deadline && unread.Has(i) && now < max(deadline+grace, g.watcher.excused) {
-			// its bytes have arrived and were not read yet (R6)
+			// Its bytes have arrived and were not read yet (R6).
 			deadline = now + time.Millisecond
 		}
 		if now >= deadline {
