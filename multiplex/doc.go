@@ -6,7 +6,7 @@
 // what makes a lock unsafe. A claim can be undone by a release. A release must
 // stand behind its claim on every connection. A node that may hold a key owes
 // the release of it (R8), and a node that may have forgotten keys does not
-// count for a while (R23). Rules such as R8 are listed in docs/design.md.
+// count for a while (R23). The rules have numbers: docs/design.md, "The rules".
 //
 // # The path of a command
 //
