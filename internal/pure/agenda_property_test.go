@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// An agenda is what sorting says, whatever was put, moved and dropped in whatever order.
+// An agenda is what sorting says, whatever was put, moved and dropped in
+// whatever order.
 func TestAgendaIsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var a agenda[byTurn]

@@ -28,9 +28,11 @@ func (h *holding) age() time.Duration { return h.now - h.base }
 // end is the moment at which the validity ends.
 func (h *holding) end() time.Duration { return h.base + h.renewal.Validity }
 
-// Whatever becomes of a lock's renewals, and whenever their answers come: the end of validity never moves back, and only to
-// what a renewal that was asked for in time gives (R4, R10); its holder is told before the end, by its own alarm (R13); one
-// renewal is in flight at a time, none after the last that is allowed, and none after the end.
+// Whatever becomes of a lock's renewals, and whenever their answers come: the
+// end of validity never moves back, and only to what a renewal that was asked
+// for in time gives (R4, R10); its holder is told before the end, by its own
+// alarm (R13); one renewal is in flight at a time, none after the last that is
+// allowed, and none after the end.
 func TestRenewalUnderAnyAnswers_R10_R13(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		validity := time.Duration(rapid.IntRange(2, 20_000).Draw(t, "validity")) * ms
