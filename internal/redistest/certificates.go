@@ -22,9 +22,9 @@ type certificates struct {
 	ca, server, key []byte // PEM
 }
 
-// newCertificates takes a millisecond: elliptic curves, not RSA. They are made at
-// run time because a certificate in the tree expires one day, and a key in the
-// tree alarms whoever scans it.
+// newCertificates takes a millisecond: elliptic curves, not RSA. They are made
+// at run time because a certificate in the tree expires one day, and a key in
+// the tree alarms whoever scans it.
 func newCertificates() (*certificates, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

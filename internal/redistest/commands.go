@@ -18,8 +18,8 @@ type call struct {
 }
 
 // commands maps a name to how many arguments it needs at least and to what it
-// does. What is not here is unknown, as on a server that is too old for it; a test
-// that needs more adds a hook.
+// does. What is not here is unknown, as on a server that is too old for it; a
+// test that needs more adds a hook.
 var commands = map[string]struct {
 	least int
 	run   func(*call) []byte
@@ -71,7 +71,8 @@ func (c *call) ping() []byte {
 	return resp.AppendSimpleString(nil, "PONG")
 }
 
-// quit answers before the connection is closed; what was sent behind it is lost.
+// quit answers before the connection is closed; what was sent behind it is
+// lost.
 func (c *call) quit() []byte {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -87,8 +88,8 @@ func (c *call) time() []byte {
 	return resp.AppendBulkString(b, strconv.Itoa(now.Nanosecond()/1000))
 }
 
-// set knows the options that an implementation of the algorithm may send (R2), and
-// refuses all others, so that a test notices a new one.
+// set knows the options that an implementation of the algorithm may send (R2),
+// and refuses all others, so that a test notices a new one.
 func (c *call) set() []byte {
 	var (
 		nx, xx bool
@@ -158,7 +159,8 @@ func (c *call) exists() []byte {
 	return integer(n)
 }
 
-// pttl cuts to whole milliseconds, so the answer is never longer than the truth.
+// pttl cuts to whole milliseconds, so the answer is never longer than the
+// truth.
 func (c *call) pttl() []byte {
 	ttl, ok := c.db.TTL(c.args[0])
 	switch {

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// DB is the keys of a Node: strings with a TTL, which end by the NodeClock. Methods
-// are safe for concurrent use; a script sees no other command between its calls,
-// because the node executes one at a time.
+// DB is the keys of a Node: strings with a TTL, which end by the NodeClock.
+// Methods are safe for concurrent use; a script sees no other command between
+// its calls, because the node executes one at a time.
 type DB struct {
 	clock *NodeClock
 
 	mu   sync.Mutex // guards the following
 	keys map[string]entry
-	// changed is told of each change, with the mutex; nil for nobody. It must not call the DB.
+	// changed is told of each change, with the mutex; nil for nobody. It must
+	// not call the DB.
 	changed func(change)
 }
 
@@ -135,8 +136,8 @@ func (db *DB) flush() {
 	db.note(change{all: true})
 }
 
-// living returns a key that has not expired, and forgets one that has. Needs the
-// lock.
+// living returns a key that has not expired, and forgets one that has. Needs
+// the lock.
 func (db *DB) living(key string) (entry, bool) {
 	e, ok := db.keys[key]
 	if ok && !e.expires.IsZero() && !db.clock.Now().Before(e.expires) {

@@ -24,9 +24,10 @@
 // connection travel in one order, so a close never overtakes a command: that
 // is what lets a test build the late SET of R8.
 //
-// Real servers are redis-server or valkey-server on PATH, or what the environment
-// variable REDMUX_SERVER names, and in groups what REDMUX_SERVERS lists, in turn.
-// Tests that need one skip where there is none, unless REDMUX_REQUIRE_SERVERS is 1.
+// Real servers are redis-server or valkey-server on PATH, or what the
+// environment variable REDMUX_SERVER names, and in groups what REDMUX_SERVERS
+// lists, in turn. Tests that need one skip where there is none, unless
+// REDMUX_REQUIRE_SERVERS is 1.
 //
 // Whoever makes a thing closes it: Network, Node, Proxy, HostileNode and Server
 // each have a Close that returns when their goroutines are gone. Functions that

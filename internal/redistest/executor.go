@@ -61,8 +61,8 @@ func (n *Node) choose() *session {
 	return best
 }
 
-// before says whether a goes before b. Ids grow with each connection, so they are
-// the connections' age.
+// before says whether a goes before b. Ids grow with each connection, so they
+// are the connections' age.
 func (n *Node) before(a, b *session) bool {
 	switch n.order {
 	case OldestFirst:
@@ -73,7 +73,8 @@ func (n *Node) before(a, b *session) bool {
 	return a.pending[0].seq < b.pending[0].seq
 }
 
-// wakeAt lets the executor look again when the next delay is over. Needs the lock.
+// wakeAt lets the executor look again when the next delay is over. Needs the
+// lock.
 func (n *Node) wakeAt(d time.Duration) {
 	if n.timer != nil {
 		n.timer.Stop()

@@ -27,8 +27,8 @@ type Hostile struct {
 	// and answers the command with silence.
 	Early bool
 
-	// Tracking has it answer as an honest node but to the first PTTL of a connection
-	// that tracks keys, where Bytes begin with the answer.
+	// Tracking has it answer as an honest node but to the first PTTL of a
+	// connection that tracks keys, where Bytes begin with the answer.
 	Tracking bool
 
 	// MayLive marks the few that are well-formed for all their looks: a client
@@ -78,9 +78,9 @@ type HostileNode struct {
 	closed bool
 }
 
-// NewHostileNode serves a listener, of a Network or of real sockets, and owns it.
-// The hostile answer goes to SET and, when all is true, to every EVAL, EVALSHA,
-// DELEX and DELIFEQ that follows the first SET of a connection.
+// NewHostileNode serves a listener, of a Network or of real sockets, and owns
+// it. The hostile answer goes to SET and, when all is true, to every EVAL,
+// EVALSHA, DELEX and DELIFEQ that follows the first SET of a connection.
 func NewHostileNode(l net.Listener, h Hostile, all bool) *HostileNode {
 	n := &HostileNode{
 		Node: NewNode(NodeConfig{}), hostile: h, all: all,
@@ -186,8 +186,8 @@ func (n *HostileNode) intrude(id int) {
 }
 
 // HostileReplies are answers to SET of which none is a grant. A connection that
-// receives one is to be killed (but see MayLive), and nothing else may happen: no
-// panic, no memory beyond what was received, no vote.
+// receives one is to be killed (but see MayLive), and nothing else may happen:
+// no panic, no memory beyond what was received, no vote.
 var HostileReplies = []Hostile{
 	// Lengths.
 	{Name: "bulk length overflows int64", Bytes: []byte("$9223372036854775808\r\nOK\r\n")},
@@ -262,9 +262,9 @@ func invalidations(keys int) string {
 	return ">2\r\n$10\r\ninvalidate\r\n*" + strconv.Itoa(keys) + "\r\n" + strings.Repeat("$1\r\nx\r\n", keys)
 }
 
-// SurplusReplies begin with a reply that is a grant by itself: the vote may stand
-// (R16: one lying node forges at most its own), but the connection dies, and
-// no other command is answered by what follows.
+// SurplusReplies begin with a reply that is a grant by itself: the vote may
+// stand (R16: one lying node forges at most its own), but the connection dies,
+// and no other command is answered by what follows.
 var SurplusReplies = []Hostile{
 	{Name: "OK twice", Bytes: []byte("+OK\r\n+OK\r\n")},
 	{Name: "OK and garbage", Bytes: []byte("+OK\r\nOK")},

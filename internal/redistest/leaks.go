@@ -15,10 +15,11 @@ import (
 )
 
 // NoLeaks fails the test when, at its end, goroutines or descriptors are there
-// that were not there when NoLeaks was called; it waits two seconds for them to go,
-// longer where it is kept waiting itself, and prints what they are. Call it first, so that its check comes after all
-// other cleanups. It is for tests outside testing/synctest (which finds leaked
-// goroutines by itself) that do not run in parallel with others.
+// that were not there when NoLeaks was called; it waits two seconds for them to
+// go, longer where it is kept waiting itself, and prints what they are. Call it
+// first, so that its check comes after all other cleanups. It is for tests
+// outside testing/synctest (which finds leaked goroutines by itself) that do
+// not run in parallel with others.
 func NoLeaks(tb testing.TB) {
 	tb.Helper()
 	warmUp()
@@ -32,13 +33,17 @@ func NoLeaks(tb testing.TB) {
 }
 
 const (
-	// leaksLook is the time between two looks at what is left, and leaksLooks how often is looked: for two seconds. A number of
-	// looks stretches where the machine leaves no time to this process, as the end of what is about to end does.
+	// leaksLook is the time between two looks at what is left, and leaksLooks
+	// how often is looked: for two seconds. A number of looks stretches where
+	// the machine leaves no time to this process, as the end of what is about
+	// to end does.
 	leaksLook  = 5 * time.Millisecond
 	leaksLooks = int(2 * time.Second / leaksLook)
-	// leaksMost bounds what the looks may take, so that a goroutine that outlives a Close until a timer of the program ends it is a
-	// leak: those for dials, exchanges and probes are of five seconds. Time by which the pauses between the looks were longer
-	// than they should be is not counted: in that the machine stood still for us.
+	// leaksMost bounds what the looks may take, so that a goroutine that
+	// outlives a Close until a timer of the program ends it is a leak: those
+	// for dials, exchanges and probes are of five seconds. Time by which the
+	// pauses between the looks were longer than they should be is not counted:
+	// in that the machine stood still for us.
 	leaksMost = 4500 * time.Millisecond
 )
 
@@ -59,7 +64,8 @@ func awaitNoLeaks(g, d map[string]string, looks int) error {
 	}
 }
 
-// warmUp opens what is opened once and kept: the runtime's network poller, and the mark of this process's block of ports.
+// warmUp opens what is opened once and kept: the runtime's network poller, and
+// the mark of this process's block of ports.
 func warmUp() {
 	claimBlock()
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {

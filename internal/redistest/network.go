@@ -45,8 +45,8 @@ func (n *Network) Listen(addr string) net.Listener {
 	return l
 }
 
-// Dial connects to addr; the network's name is ignored. It fits a NetDial field.
-// It takes one round trip of the link's latency.
+// Dial connects to addr; the network's name is ignored. It fits a NetDial
+// field. It takes one round trip of the link's latency.
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: Addr(addr), Err: err}
@@ -171,8 +171,8 @@ func (l *memListener) Close() error {
 	return nil
 }
 
-// offer queues the server's end. The queue has no bound but the test's patience:
-// a full backlog is what HoldDials is for.
+// offer queues the server's end. The queue has no bound but the test's
+// patience: a full backlog is what HoldDials is for.
 func (l *memListener) offer(c *memConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +206,8 @@ func (c *memConn) Write(b []byte) (int, error) {
 }
 
 // Close ends the connection: with FIN, or with RST after SetLinger(0). What was
-// written before still arrives either way, unless Link.AbortsLose says otherwise.
+// written before still arrives either way, unless Link.AbortsLose says
+// otherwise.
 func (c *memConn) Close() error {
 	if c.closing.Swap(true) {
 		return c.wrap("close", net.ErrClosed)

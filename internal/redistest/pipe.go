@@ -17,8 +17,8 @@ import (
 //	Write → wire (sent, not arrived: latency, pause) → inbox (arrived) → Read
 //
 // The end of the connection (FIN or RST) is a segment like any other, so it
-// arrives behind the bytes that were sent before it. Unlike net.Pipe, Write does
-// not wait for the reader until the window is full.
+// arrives behind the bytes that were sent before it. Unlike net.Pipe, Write
+// does not wait for the reader until the window is full.
 //
 // Waiting is done on a sync.Cond and on timers only, both of which
 // testing/synctest knows to be durable.
@@ -136,8 +136,8 @@ func (p *pipe) write(b []byte) (n int, cut bool, err error) {
 	return n, false, nil
 }
 
-// finish ends the direction from the writer's side: io.EOF is FIN, anything else
-// is RST. Either arrives behind what was written.
+// finish ends the direction from the writer's side: io.EOF is FIN, anything
+// else is RST. Either arrives behind what was written.
 func (p *pipe) finish(end error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +194,8 @@ func (p *pipe) reset() {
 	p.cond.Broadcast()
 }
 
-// hangUp ends the direction as if its writer had closed it, without being asked.
+// hangUp ends the direction as if its writer had closed it, without being
+// asked.
 func (p *pipe) hangUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +207,8 @@ func (p *pipe) hangUp() {
 	p.cond.Broadcast()
 }
 
-// breakLate tells the writer that the connection is gone. The reader is told behind what was under way, which is late.
+// breakLate tells the writer that the connection is gone. The reader is told
+// behind what was under way, which is late.
 func (p *pipe) breakLate(late time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,8 +251,8 @@ func (p *pipe) setCut(n int64) {
 	p.cutLeft = n
 }
 
-// setReadDeadline also wakes a reader that waits already, as sockets do: it is how
-// a connection is interrupted.
+// setReadDeadline also wakes a reader that waits already, as sockets do: it is
+// how a connection is interrupted.
 func (p *pipe) setReadDeadline(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -367,8 +369,8 @@ func (p *pipe) arrive(s segment) {
 	p.cond.Broadcast()
 }
 
-// dropWire loses what is under way, and stops the timer for it: a test that counts
-// goroutines must not see its callback.
+// dropWire loses what is under way, and stops the timer for it: a test that
+// counts goroutines must not see its callback.
 func (p *pipe) dropWire() {
 	p.wire, p.flying = nil, 0
 	if p.delivery != nil && p.delivery.Stop() {
