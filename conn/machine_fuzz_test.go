@@ -205,7 +205,7 @@ func (m *machine) write(p []byte, besides ...func()) {
 	})
 }
 
-// check is what holds whenever everybody waits.
+// check checks what holds whenever every goroutine waits.
 func (m *machine) check() {
 	m.link.mu.Lock()
 	defer m.link.mu.Unlock()

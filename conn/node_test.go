@@ -150,7 +150,7 @@ func TestNodeTLSMismatch(t *testing.T) {
 	for raw, change := range map[string]func(*Config){
 		"redis://" + secure.TCPAddr():  func(*Config) {},
 		"rediss://" + plain.TCPAddr():  func(cfg *Config) { cfg.DialTimeout = 100 * time.Millisecond }, // it waits for the end of a line
-		"rediss://" + secure.TCPAddr(): func(*Config) {},                                               // an authority that nobody told us to trust
+		"rediss://" + secure.TCPAddr(): func(*Config) {},                                               // an unknown authority
 	} {
 		e, err := ParseURL(raw)
 		require.NoError(t, err)

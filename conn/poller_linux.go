@@ -27,7 +27,7 @@ type Poller struct {
 	epoll  *os.File
 	raw    syscall.RawConn
 	fd     int // of epoll
-	kicker int // an eventfd: each write to it is an event, and nobody ever reads it
+	kicker int // an eventfd: each write to it is an event, which is never read
 
 	conns []atomic.Pointer[Conn] // by ID
 	kicks atomic.Bool            // Kick was called

@@ -73,7 +73,7 @@ func TestDebtIsNotDroppedBeforeItsKeyIsGone(t *testing.T) {
 	require.Empty(t, l.Debts)
 }
 
-// An extension may have been executed of which nobody knows, so a debt lasts
+// An extension may have been executed unnoticed, so a debt lasts
 // for the longest TTL that was asked for (R8).
 func TestDebtOutlastsWhatAnExtensionMayHaveGiven_R8(t *testing.T) {
 	l := newLedger()
@@ -185,7 +185,7 @@ func TestLedgerFullStillTakes(t *testing.T) {
 	require.Len(t, l.Debts, l.Limit+1, "a debt is never dropped (R8)")
 }
 
-// Whoever releases a lock again and again owes it once: what can be owed is
+// A lock that is released again and again is owed once: what can be owed is
 // bounded by the locks there were (R26).
 func TestOneReleaseIsOwedOnce(t *testing.T) {
 	l := newLedger()

@@ -20,7 +20,7 @@ type holding struct {
 	told    bool          // the context has ended
 	toldAt  time.Duration
 	over    bool
-	starved bool // an answer was read before anybody looked at the clocks, although it was time
+	starved bool // an answer was read before the clocks were, although it was time
 }
 
 func (h *holding) age() time.Duration { return h.now - h.base }
@@ -63,7 +63,7 @@ func (h *holding) step(t *rapid.T) {
 			return
 		}
 	}
-	if wait := int(alarm-h.now) / int(ms); wait > 0 && rapid.Bool().Draw(t, "look") { // somebody looks before it is time (R13)
+	if wait := int(alarm-h.now) / int(ms); wait > 0 && rapid.Bool().Draw(t, "look") { // a look before it is time (R13)
 		h.now += time.Duration(rapid.IntRange(0, wait).Draw(t, "early")) * ms
 	} else {
 		h.now = max(h.now, alarm)

@@ -23,8 +23,8 @@ type trustModel struct {
 
 // Whatever a server does, a node that is trusted has forgotten nothing for as
 // long as any lock can live, and what we would write into a seal for others is
-// true; and whoever was watched for long enough is trusted (R23). What the need
-// is only grows.
+// true; and a process that was watched for long enough is trusted (R23). What
+// the need is only grows.
 func TestTrustIsDeserved_R23(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &trustModel{run: "run0", hidden: rapid.IntRange(0, 4).Draw(t, "hidden") == 0}
@@ -90,8 +90,8 @@ func (m *trustModel) look(t *rapid.T) {
 }
 
 // flush forgets all keys, the seal among them, under an unchanged run id. It
-// can be found out only if there was a seal, by the following look; until then
-// nobody can know.
+// can be found out only if there was a seal, by the following look, and not
+// earlier.
 func (m *trustModel) flush(t *rapid.T) {
 	if m.trust.Sealed == 0 {
 		t.Skip()

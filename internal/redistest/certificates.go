@@ -24,13 +24,13 @@ type certificates struct {
 
 // newCertificates takes a millisecond: elliptic curves, not RSA. They are made
 // at run time because a certificate in the tree expires one day, and a key in
-// the tree alarms whoever scans it.
+// the tree alarms scanners.
 func newCertificates() (*certificates, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	// The clock of whoever verifies may be behind ours.
+	// The verifier's clock may be behind.
 	from, to := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
 	caTemplate := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redistest CA"},

@@ -15,13 +15,13 @@ import (
 	"unsafe"
 )
 
-// A Clock is that of one real server, which was started with OwnClock: it can
-// be made to run fast or slow, and to step, while the server serves. It keeps
-// what it was told over a Restart, as a machine's clock does. Methods are safe
-// for concurrent use, and what they say holds when they return.
+// A Clock is the clock of a real server that was started with OwnClock. A test
+// can change its rate and make it step while the server runs. A Restart of the
+// server does not change it, as it does not change a machine's clock. Methods
+// are safe for concurrent use, and take effect before they return.
 //
-// The server is told by a small file that it maps, too; testdata/clockshim says
-// how, and which clocks these are.
+// The clock is passed to the server in a small file that both map;
+// testdata/clockshim describes it, and which clocks it covers.
 type Clock struct {
 	file string
 
@@ -78,7 +78,7 @@ func (c *Clock) Jump(step time.Duration) {
 	c.change(func(r *rule) { r.wall += int64(step) })
 }
 
-// Ahead is how far the server's time of day is ahead of ours.
+// Ahead returns how far the server's time of day is ahead of this process's.
 func (c *Clock) Ahead() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,14 +114,14 @@ func (c *Clock) change(change func(*rule)) {
 	shared.done.Store(c.number)
 	c.newest = next
 	// The rule before this one is the next to be overwritten, which may be done
-	// once nobody needs it any more.
+	// once no reader needs it any more.
 	for rest := lead; rest > 0; rest = time.Duration(next.from - steadyNow()) {
 		time.Sleep(rest)
 	}
 }
 
-// at is the same rule, told from another moment on. It is rounded up, so that
-// no clock turns back by a nanosecond.
+// at returns the same rule as seen from another moment. It is rounded up, so
+// that no clock turns back by a nanosecond.
 func (r rule) at(moment int64) rule {
 	gained := int64(math.Ceil(float64(moment-r.from) * float64(r.rate) / 1e9))
 	return rule{from: moment, steady: r.steady + gained, wall: r.wall + gained, rate: r.rate}
@@ -156,8 +156,8 @@ func newClock(dir string) (*Clock, error) {
 	if c.memory, err = mapShared(c.file, int(unsafe.Sizeof(rules{}))); err != nil {
 		return nil, fmt.Errorf("redistest: clock: %w", err)
 	}
-	// Rule 0: the machine's time of day, at the machine's rate. Nobody reads it
-	// yet.
+	// Rule 0: the machine's time of day, at the machine's rate. No server reads
+	// it yet.
 	c.newest = rule{wall: machineWall()}
 	c.shared().slots[0].wall.Store(c.newest.wall)
 	return c, nil

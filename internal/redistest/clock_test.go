@@ -40,7 +40,7 @@ func setFor(t *testing.T, s *redistest.Server, ttl time.Duration) {
 	require.NoError(t, err)
 }
 
-// A key's life follows the rate of its server's clock, and nobody else's. The
+// A key's life follows the rate of its server's clock, and no other. The
 // servers are asked from the side; what is compared is two looks at one clock,
 // so that a busy machine makes the test slower and not wrong.
 func TestClockRate(t *testing.T) {
@@ -144,7 +144,7 @@ func TestClockCleansUp(t *testing.T) {
 	s.Clock().SetRate(2)
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
-	s.Clock().SetRate(3) // says nothing to nobody
+	s.Clock().SetRate(3) // has no effect
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)

@@ -14,12 +14,12 @@ type DB struct {
 
 	mu   sync.Mutex // guards the following
 	keys map[string]entry
-	// changed is told of each change, with the mutex; nil for nobody. It must
-	// not call the DB.
+	// changed, if not nil, is called for each change, with mu held. It must not
+	// call the DB.
 	changed func(change)
 }
 
-// note tells of a change. Needs the lock.
+// note reports a change. The caller must hold db.mu.
 func (db *DB) note(c change) {
 	if db.changed != nil {
 		db.changed(c)

@@ -31,7 +31,7 @@ func (n *Node) execute() {
 }
 
 // choose returns the connection whose first command is to be executed now. When
-// all wait for a delay it arms the timer. Needs the lock.
+// all wait for a delay it arms the timer. The caller must hold the lock.
 func (n *Node) choose() *session {
 	if n.paused {
 		return nil
@@ -86,7 +86,8 @@ func (n *Node) wakeAt(d time.Duration) {
 	})
 }
 
-// changed wakes whoever waits for the node's state. Needs the lock.
+// changed wakes the goroutines that wait for the node's state. The caller must
+// hold the lock.
 func (n *Node) changed() {
 	n.work.Signal()
 	for _, s := range n.sessions {
@@ -120,7 +121,8 @@ func (n *Node) answer(s *session, args []string, db *DB) output {
 	return output{bytes: n.command(s, args, db)}
 }
 
-// delay is how long a command waits before it is executed. Needs the lock.
+// delay returns how long a command waits before it is executed. The caller must
+// hold the lock.
 func (n *Node) delay(args []string) time.Duration {
 	if d, ok := n.delays[subname(args)]; ok {
 		return d

@@ -158,7 +158,7 @@ func (n *HostileNode) arms(args []string) bool {
 	return name(args) == "SET"
 }
 
-// lies needs the lock.
+// lies is called with the lock held.
 func (n *HostileNode) lies(id int, command string) bool {
 	if n.hostile.Tracking {
 		return command == "PTTL" && n.armed[id]
@@ -172,7 +172,7 @@ func (n *HostileNode) lies(id int, command string) bool {
 	return false
 }
 
-// intrude sends the answer to a question that nobody asked.
+// intrude sends an answer without a question.
 func (n *HostileNode) intrude(id int) {
 	// Both locks: no SET may come between the question and the answer.
 	n.mu.Lock()
@@ -274,7 +274,7 @@ var SurplusReplies = []Hostile{
 	{Name: "attribute before OK", Bytes: []byte("|1\r\n+a\r\n+b\r\n+OK\r\n"), MayLive: true},
 }
 
-// repeat writes a pattern until nobody reads it, some KiB at a time.
+// repeat writes a pattern, some KiB at a time, until the write fails.
 func repeat(pattern string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		block := []byte(strings.Repeat(pattern, 1+4096/len(pattern)))

@@ -94,8 +94,8 @@ func goroutines() map[string]string {
 	return all
 }
 
-// expected goroutines belong to no test: ours, which starts servers, and those
-// that the runtime, the testing package and os/signal keep.
+// expected reports whether a goroutine belongs to no test: the one that starts
+// servers, and those of the runtime, package testing and os/signal.
 func expected(stack string) bool {
 	for _, f := range []string{
 		"redistest.spawnLoop", "testing.(*T).Run", "testing.(*M).", "testing.tRunner.func", "testing.runFuzzing",

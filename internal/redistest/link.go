@@ -114,10 +114,10 @@ func (l *Link) Reset() {
 	}
 }
 
-// Break ends every open connection for its client, which is told at once. What
-// the client had sent and what has not arrived goes on, and arrives that much
-// later than it would have, with the end behind it: the server may get a
-// command of the old connection after those of a new one (R8).
+// Break ends every open connection for its client, which sees that at once. The
+// bytes that the client has sent still arrive, later by the given time and with
+// the end behind them: the server may get a command of the old connection after
+// those of a new one (R8).
 func (l *Link) Break(late time.Duration) {
 	for _, pr := range l.open() {
 		pr.up.breakLate(late)
@@ -134,9 +134,9 @@ func (l *Link) IdleTimeout(after time.Duration) {
 	l.idle = after
 }
 
-// HalfOpen makes every open connection one whose server vanished and whose
-// client was not told: the server's end is reset, the client's end sees nothing
-// at all and writes into the void.
+// HalfOpen makes the server's end of every open connection vanish without a
+// sign to the client: the server's end is reset, the client's end sees nothing,
+// and the bytes that it writes are lost.
 func (l *Link) HalfOpen() {
 	for _, pr := range l.open() {
 		pr.halfOpen()
@@ -305,7 +305,7 @@ func (l *Link) setCut(d Direction, n int64, once bool) {
 	}
 }
 
-// cutDone is told by a connection that was cut.
+// cutDone is called by a connection that was cut.
 func (l *Link) cutDone(d Direction) {
 	if l.way(d).cutOnce {
 		l.setCut(d, -1, false)
@@ -328,7 +328,7 @@ type pair struct {
 
 	mu   sync.Mutex // guards the following
 	ends int
-	half bool // the server's end is gone and the client was not told
+	half bool // the server's end is gone, and the client does not see it
 }
 
 // leave is called once by each end that closes.

@@ -51,8 +51,8 @@ func (s *Server) Introduction() (product, version string, err error) {
 	text, _ := info.(string)
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		// All tell with which version of Redis they are compatible; who is
-		// another says that in a further line.
+		// Every product states the version of Redis that it is compatible with;
+		// another product states its own version in a further line.
 		switch name, ok := strings.CutSuffix(key, "_version"); {
 		case ok && name == "redis" && product == "":
 			product, version = name, value

@@ -71,7 +71,7 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	return client, nil
 }
 
-// At returns the link to an address, whether or not somebody listens there.
+// At returns the link to an address, whether or not there is a listener.
 func (n *Network) At(addr string) *Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,7 +152,7 @@ func (l *memListener) Accept() (net.Conn, error) {
 
 func (l *memListener) Addr() net.Addr { return l.addr }
 
-// Close frees the address and resets connections that nobody accepted.
+// Close frees the address and resets connections that were not accepted.
 func (l *memListener) Close() error {
 	l.mu.Lock()
 	queue := l.queue

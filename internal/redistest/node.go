@@ -118,8 +118,8 @@ type Executed struct {
 	Reply string // as encoded
 }
 
-// NewNode returns a running node that nobody can reach yet: see Serve. Close
-// it.
+// NewNode returns a running node that accepts no connections yet: see Serve.
+// The caller must close it.
 func NewNode(config NodeConfig) *Node {
 	n := &Node{
 		config:   config.withDefaults(),
@@ -279,7 +279,8 @@ func (n *Node) RestartDurably() {
 	n.begin()
 }
 
-// begin makes a new process of the node, but for its keys. Needs the lock.
+// begin starts a new process of the node, which keeps its keys. The caller must
+// hold the lock.
 func (n *Node) begin() {
 	for _, s := range n.sessions {
 		n.kill(s)
@@ -385,7 +386,7 @@ func SHA1(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// database needs the lock.
+// database is called with the lock held.
 func (n *Node) database(i int) *DB {
 	if n.dbs[i] == nil {
 		n.dbs[i] = &DB{keys: make(map[string]entry), clock: &n.clock}

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// NodeClock is the own clock of a node in memory: the life of keys, PTTL, TIME
-// and the uptime follow it. The zero NodeClock shows time.Now, and so does a
-// nil one; a test makes it run at another rate, sets it apart, and lets it
-// jump. How long a Delay or a Link takes is a matter of the world, and not of
-// this clock. Methods are safe for concurrent use.
+// NodeClock is the clock of a node in memory: the life of keys, PTTL, TIME and
+// the uptime follow it. The zero NodeClock shows time.Now, and so does a nil
+// one; a test can change its rate and make it step. A Delay or a Link does not
+// depend on it. Methods are safe for concurrent use.
 type NodeClock struct {
 	mu    sync.Mutex // guards the following
 	since time.Time  // when it was last set; zero: it never was
 	shown time.Time  // what it showed then
 	rate  float64    // its seconds per second of the world, since then
-	told  func()     // that it was set, for who waits by it; nil for nobody
+	told  func()     // if not nil, called when the clock is set
 }
 
 // Now is what the clock shows.
@@ -66,7 +65,7 @@ func (c *NodeClock) set(rate func(old float64) float64, step time.Duration) {
 	}
 }
 
-// at needs the lock.
+// at is called with the lock held.
 func (c *NodeClock) at(now time.Time) time.Time {
 	if c.since.IsZero() {
 		return now

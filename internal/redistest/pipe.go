@@ -182,7 +182,7 @@ func (p *pipe) unread() bool {
 	return len(p.inbox) > 0
 }
 
-// reset loses what is under way and tells both sides.
+// reset drops the bytes in transit and ends both sides.
 func (p *pipe) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,8 +207,8 @@ func (p *pipe) hangUp() {
 	p.cond.Broadcast()
 }
 
-// breakLate tells the writer that the connection is gone. The reader is told
-// behind what was under way, which is late.
+// breakLate ends the connection for the writer at once. For the reader it ends
+// behind the bytes in transit, which are late.
 func (p *pipe) breakLate(late time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +222,7 @@ func (p *pipe) breakLate(late time.Duration) {
 	p.fail(p.pair.link.way(p.dir))
 }
 
-// swallow tells the reader that the connection is gone, and not the writer.
+// swallow ends the connection for the reader, and not for the writer.
 func (p *pipe) swallow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +234,7 @@ func (p *pipe) swallow() {
 	p.cond.Broadcast()
 }
 
-// stick tells the writer that the connection is gone, and not the reader.
+// stick ends the connection for the writer, and not for the reader.
 func (p *pipe) stick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -268,7 +268,7 @@ func (p *pipe) setWriteDeadline(t time.Time) {
 	p.cond.Broadcast()
 }
 
-// wake lets whoever waits look again.
+// wake makes the waiting goroutines check again.
 func (p *pipe) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -357,7 +357,7 @@ func (p *pipe) pump(w way) {
 	})
 }
 
-// arrive: the first end that arrives is the one that is told.
+// arrive hands a segment to the reader. Of several ends, the first counts.
 func (p *pipe) arrive(s segment) {
 	p.flying -= len(s.data)
 	if !p.gone {

@@ -46,8 +46,8 @@ func claimBlockLocked() {
 	}
 }
 
-// FreePort returns a port on which nobody listened a moment ago, and which no
-// other test is given soon.
+// FreePort returns a port that was free a moment ago, and that no other test
+// gets soon.
 func FreePort() (int, error) {
 	l, err := listenLow()
 	if err != nil {

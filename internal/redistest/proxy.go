@@ -13,14 +13,14 @@ import (
 
 // Proxy stands between clients and a real server and makes the faults of its
 // Link on real sockets: latency, pause of one or both directions, drip, cut,
-// reset, half-open connections. It relays bytes, so TLS passes through it.
-// It listens on TCP, whatever the server listens on. Close it.
+// reset, half-open connections. It relays bytes, so TLS passes through it. It
+// listens on TCP, also if the server does not. The caller must close it.
 type Proxy struct {
 	*Link
 	target  *url.URL
 	network string // of the target
 	address string
-	addr    string // ours
+	addr    string // of the proxy
 
 	wg sync.WaitGroup // the accept loop and the connections
 
@@ -77,7 +77,7 @@ func (p *Proxy) Refuse(on bool) {
 		p.listener = nil
 	case !on && p.listener == nil:
 		l, err := net.Listen("tcp", p.addr)
-		for range 500 { // somebody may have the port for a moment
+		for range 500 { // another process may have the port for a moment
 			if err == nil {
 				break
 			}

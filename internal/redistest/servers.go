@@ -275,7 +275,7 @@ func (s *Server) RestartWith(args ...string) error {
 	defer cancel()
 	for {
 		err := s.launch(ctx)
-		// Somebody may hold the port for a moment.
+		// Another process may have the port for a moment.
 		if err == nil || !errors.Is(err, errAddressTaken) || ctx.Err() != nil {
 			return err
 		}
@@ -295,10 +295,9 @@ func (s *Server) Close() error {
 	return errors.Join(err, s.removeFolder())
 }
 
-// removeFolder takes the folder's name away first, so that nobody puts anything
-// into it while it is emptied: a Restart that has begun, or whoever gives the
-// socket its name back (loadgen's faults, which a second interrupt does not
-// wait for).
+// removeFolder renames the folder first, so that nothing is put into it while
+// it is emptied: by a Restart that has begun, or by loadgen's faults, which
+// give the socket its name back and which a second interrupt does not wait for.
 func (s *Server) removeFolder() error {
 	gone := s.dir + ".gone"
 	if err := os.Rename(s.dir, gone); err != nil { // closed before, or a system where it is not possible
@@ -403,8 +402,8 @@ func (s *Server) await(ctx context.Context, exited <-chan struct{}) error {
 		if err != nil && !errors.As(err, &reply) {
 			continue
 		}
-		// On a port it is certain only now that it is ours: a stranger who
-		// took it first would answer too.
+		// Only now is it certain that this server has the port: a stranger that
+		// took it first would answer, too.
 		if text, ok := info.(string); ok && s.port != 0 && !strings.Contains(text, fmt.Sprintf("process_id:%d\r\n", s.PID())) {
 			return errAddressTaken
 		}

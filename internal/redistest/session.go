@@ -199,8 +199,8 @@ func (s *session) forget() {
 	}
 }
 
-// write writes the outputs. A peer that is gone does not stop execution: only
-// what it would have been told is lost.
+// write writes the outputs. If the peer is gone, execution goes on, and only
+// the replies are lost.
 func (s *session) write() {
 	defer s.release()
 	for {

@@ -82,8 +82,8 @@ func (n *Node) awaitExpiry(db *DB, key string) {
 	}
 }
 
-// recheckExpiry is told that the node's clock was set, so that tracked keys end
-// at other times than was thought.
+// recheckExpiry is called when the node's clock is set, which changes when
+// tracked keys expire.
 func (n *Node) recheckExpiry() {
 	n.mu.Lock()
 	db := n.database(0)
@@ -98,7 +98,7 @@ func (n *Node) recheckExpiry() {
 	}
 }
 
-// noteChange is told of each change of database 0, by commands, scripts and
+// noteChange is called for each change of database 0, by commands, scripts and
 // tests.
 func (n *Node) noteChange(c change) {
 	n.mu.Lock()
