@@ -30,7 +30,7 @@ func (byTurn) of(d *Debt) *int { return &d.turn }
 func (byEnd) of(d *Debt) *int  { return &d.ending }
 
 // The pauses before refused debts are tried again (R8), and before debts whose
-// SET may still come are repeated (docs/design.md).
+// SET may still come are repeated (docs/design.md, "The SET that comes late").
 const (
 	RefusedFirst = 50 * time.Millisecond
 	refusedMost  = time.Second
