@@ -94,7 +94,7 @@ func (db *DB) Expire(key string, ttl time.Duration) bool {
 	return true
 }
 
-// DeleteIf deletes the key when it holds value: what a release does (R9).
+// DeleteIf deletes the key if it holds value, as a release does (R9).
 func (db *DB) DeleteIf(key, value string) bool {
 	if v, ok := db.Get(key); !ok || v != value {
 		return false
@@ -102,8 +102,8 @@ func (db *DB) DeleteIf(key, value string) bool {
 	return db.Delete(key)
 }
 
-// ExtendIf lengthens, and only lengthens, what remains of a key that holds
-// value, and reports whether it holds it: what an extension does (R10).
+// ExtendIf reports whether the key holds value, and if so lengthens its
+// remaining time, as an extension does (R10). It never shortens it.
 func (db *DB) ExtendIf(key, value string, ttl time.Duration) bool {
 	if v, ok := db.Get(key); !ok || v != value {
 		return false
@@ -136,8 +136,8 @@ func (db *DB) flush() {
 	db.note(change{all: true})
 }
 
-// living returns a key that has not expired, and forgets one that has. Needs
-// the lock.
+// living returns a key that has not expired, and deletes one that has. The
+// caller must hold db.mu.
 func (db *DB) living(key string) (entry, bool) {
 	e, ok := db.keys[key]
 	if ok && !e.expires.IsZero() && !db.clock.Now().Before(e.expires) {

@@ -61,8 +61,8 @@ func (n *Node) choose() *session {
 	return best
 }
 
-// before says whether a goes before b. Ids grow with each connection, so they
-// are the connections' age.
+// before reports whether a goes before b. Ids grow with each connection, so
+// they are the connections' age.
 func (n *Node) before(a, b *session) bool {
 	switch n.order {
 	case OldestFirst:
@@ -73,8 +73,8 @@ func (n *Node) before(a, b *session) bool {
 	return a.pending[0].seq < b.pending[0].seq
 }
 
-// wakeAt lets the executor look again when the next delay is over. Needs the
-// lock.
+// wakeAt wakes the executor when the next delay is over. The caller must hold
+// the lock.
 func (n *Node) wakeAt(d time.Duration) {
 	if n.timer != nil {
 		n.timer.Stop()
@@ -95,7 +95,7 @@ func (n *Node) changed() {
 	}
 }
 
-// answer finds who answers: a refusal, a hook, or the command itself.
+// answer returns the answer of a refusal, of a hook, or of the command itself.
 func (n *Node) answer(s *session, args []string, db *DB) output {
 	n.mu.Lock()
 	hooks, streams := n.hooks, n.stream
@@ -130,7 +130,7 @@ func (n *Node) delay(args []string) time.Duration {
 	return n.delays[name(args)]
 }
 
-// count and record need the lock.
+// The callers of count and record must hold the lock.
 func (n *Node) count(args []string) {
 	n.calls[name(args)]++
 	if sub := subname(args); sub != "" {

@@ -27,12 +27,12 @@ type Hostile struct {
 	// and answers the command with silence.
 	Early bool
 
-	// Tracking has it answer as an honest node but to the first PTTL of a
-	// connection that tracks keys, where Bytes begin with the answer.
+	// If Tracking, only the first PTTL of a connection that tracks keys gets
+	// Bytes, which begin with the answer to it.
 	Tracking bool
 
-	// MayLive marks the few that are well-formed for all their looks: a client
-	// may go on with the connection.
+	// If MayLive, the answer is well-formed, and a client may go on with the
+	// connection.
 	MayLive bool
 }
 
@@ -137,7 +137,7 @@ func (n *HostileNode) shakeHands(id int, args []string) ([]byte, bool) {
 	return nil, false
 }
 
-// lie answers what is to be answered with the hostile bytes.
+// lie sends the hostile bytes as the answer.
 func (n *HostileNode) lie(id int, args []string) func(io.Writer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -171,8 +171,8 @@ func (l *memListener) Close() error {
 	return nil
 }
 
-// offer queues the server's end. The queue has no bound but the test's
-// patience: a full backlog is what HoldDials is for.
+// offer queues the server's end. The queue is not bounded; HoldDials stands for
+// a full backlog.
 func (l *memListener) offer(c *memConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// NodeConfig says what a Node says of itself. The zero value is an ordinary
-// master, redis 7.0.15 without a password.
+// NodeConfig configures a Node. The zero value is an ordinary master, redis
+// 7.0.15 without a password.
 type NodeConfig struct {
 	// Product and Version as in HELLO and INFO. If zero, redis and 7.0.15.
 	Product, Version string
@@ -46,7 +46,7 @@ type NodeConfig struct {
 	LogLimit int
 }
 
-// Order says which of several waiting connections a Node serves first.
+// Order selects which of several waiting connections a Node serves first.
 type Order int
 
 const (
@@ -181,8 +181,8 @@ func (n *Node) URL() string { return "redis://" + n.Addr() }
 // as on a real server.
 func (n *Node) Script(source string, f Script) { n.ScriptSHA1(SHA1(source), f) }
 
-// ScriptSHA1 is Script for who knows a script only by the name that the servers
-// give it.
+// ScriptSHA1 is Script for a caller that knows only the SHA1 of the script's
+// source.
 func (n *Node) ScriptSHA1(digest string, f Script) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -250,7 +250,7 @@ func (n *Node) Resume() {
 	n.changed()
 }
 
-// SetOrder says which waiting connection goes first from now on.
+// SetOrder sets which waiting connection goes first from now on.
 func (n *Node) SetOrder(o Order) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

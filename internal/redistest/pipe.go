@@ -163,8 +163,8 @@ func (p *pipe) abandon() {
 	p.cond.Broadcast()
 }
 
-// lose loses what is under way. Where the connection is broken already, what is
-// still on the way, and the end behind it, is the network's (Link.Break).
+// lose drops the bytes in transit. If the connection is broken already, they
+// and the end behind them still arrive (Link.Break).
 func (p *pipe) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,7 +282,7 @@ func (p *pipe) pumpNow() {
 	p.pump(p.pair.link.way(p.dir))
 }
 
-// The following need the lock.
+// The callers of the following must hold the lock.
 
 // take gives the reader what has arrived, a chunk at most.
 func (p *pipe) take(b []byte) int {
@@ -369,8 +369,8 @@ func (p *pipe) arrive(s segment) {
 	p.cond.Broadcast()
 }
 
-// dropWire loses what is under way, and stops the timer for it: a test that
-// counts goroutines must not see its callback.
+// dropWire drops the bytes in transit and stops their timer: a test that counts
+// goroutines must not see its callback.
 func (p *pipe) dropWire() {
 	p.wire, p.flying = nil, 0
 	if p.delivery != nil && p.delivery.Stop() {

@@ -113,8 +113,8 @@ func (p *Proxy) serve(l net.Listener) {
 	p.serveLocked(l)
 }
 
-// serveLocked starts the accept loop; Refuse ends it and starts another. Needs
-// the lock.
+// serveLocked starts the accept loop; Refuse ends it and starts another. The
+// caller must hold the lock.
 func (p *Proxy) serveLocked(l net.Listener) {
 	p.listener = l
 	p.wg.Go(func() {
@@ -138,8 +138,8 @@ func (p *Proxy) relay(client *net.TCPConn) {
 	}
 	r := &relay{client: client, server: server, pair: p.add()}
 	p.mu.Lock()
-	// Who refuses, and then resets what is open, looks for it in the link: what
-	// was not there yet by then must not go on.
+	// A test that calls Refuse and then Reset ends the connections in the link.
+	// One that was not there yet must not go on.
 	if p.closed || p.listener == nil {
 		r.abort()
 	}
@@ -160,8 +160,8 @@ type relay struct {
 }
 
 // run moves bytes until both directions have ended. Until then the connection
-// is one of the link's, also when both ends have closed: what is on its way, or
-// held back, is to be reached by Resume.
+// belongs to the link, also when both ends have closed, so that Resume reaches
+// bytes that are in transit or held back.
 func (r *relay) run() {
 	var wg sync.WaitGroup
 	wg.Go(func() {
