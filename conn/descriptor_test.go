@@ -29,7 +29,7 @@ type polling struct {
 	*Poller
 	conns    []*Conn
 	received []chan []byte
-	room     atomic.Int64 // events that told of room
+	room     atomic.Int64 // events that reported room
 	ends     []chan error
 	stop     atomic.Bool
 	done     chan struct{}
@@ -176,8 +176,8 @@ func readSlowly(to *bytes.Buffer, from io.Reader, total int) error {
 	return nil
 }
 
-// A reader that goes on and off many times: each time that the writer finds no
-// room it must be told when there is some.
+// A reader that stops and resumes many times: each time that the writer finds
+// no room, it must be woken when there is some.
 func TestPolledWriterIsResumedEachTime(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		c, theirs := narrow(t, network, 32<<20)

@@ -9,8 +9,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// serve starts a node in memory and returns how to reach it. For a real node, the
-// Endpoint comes from ParseURL, and NetDial stays nil.
+// serve starts a node in memory and returns how to reach it. For a real node,
+// the Endpoint comes from ParseURL, and NetDial stays nil.
 func serve() (cfg conn.Config, stop func()) {
 	network, node := redistest.NewNetwork(), redistest.NewNode(redistest.NodeConfig{})
 	node.Serve(network.Listen("node:6379"))
@@ -85,8 +85,8 @@ func ExampleConn_Send() {
 	// BulkString "a"
 }
 
-// An optional step of the prelude tells whether the node has a command, and costs
-// no round trip of its own.
+// An optional step of the prelude tells whether the node has a command, and
+// costs no round trip of its own.
 func ExampleStep() {
 	cfg, stop := serve()
 	defer stop()

@@ -163,7 +163,7 @@ func (m *machine) step(op, arg byte) {
 
 var errRefusedWrite = errors.New("write refused")
 
-// send sends n bytes that are told from all others, and holds the answer
+// send sends n bytes that differ from all others, and holds the answer
 // against the bound.
 func (m *machine) send(n int) {
 	p := make([]byte, n)
