@@ -90,8 +90,8 @@ func valuesIn(wire []byte) int {
 	return len(values)
 }
 
-// An answering is a peer that says the same to every connection, whatever it is
-// told.
+// An answering is a peer that sends the same bytes to every connection,
+// whatever it receives.
 type answering struct {
 	answer []byte
 	piece  int

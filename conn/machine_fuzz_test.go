@@ -24,7 +24,7 @@ import (
 //   - the values that come out are those that a decoder makes of what came in, in that order, up to the first fault, and
 //     none after it (R16);
 //   - a Send is refused with ErrStalled only when the backlog is over its bound, and always then (R26);
-//   - after the end, every method tells the first cause, and the link was shut once;
+//   - after the end, every method returns the first cause, and the link was shut once;
 //   - the writer never meets another writer, nor the reader another reader;
 //   - after Close nothing is left: the bubble waits for every goroutine (R28).
 func FuzzMachine(f *testing.F) {
@@ -275,7 +275,7 @@ func (m *machine) finish() {
 	require.Error(m.t, m.ended, "the reader is still there")
 	assert.NoError(m.t, m.c.Close())
 	for _, err := range []error{m.c.Err(), m.c.Fill(), m.c.Send([]byte("x"))} {
-		assert.Equal(m.t, m.cause, err, "every method tells the first cause")
+		assert.Equal(m.t, m.cause, err, "every method returns the first cause")
 	}
 	assert.Equal(m.t, 1, m.link.shuts)
 	assert.Equal(m.t, 1, m.link.frees)

@@ -57,8 +57,8 @@ func ask(t testing.TB, c *Conn, args ...string) (reply string) {
 }
 
 // The handshake with a real server, over each kind of connection and in both
-// versions of the protocol, tells who it is and who we are there: exactly
-// enough for CLIENT KILL (R8).
+// versions of the protocol, returns the server's identity and this
+// connection's, as CLIENT KILL needs them (R8).
 func TestNodeTCPUnixTLS(t *testing.T) {
 	plain := start(t, redistest.Options{TCP: true, Unix: true, Password: "hunter/2@?"})
 	secure := start(t, redistest.Options{TLS: true, Password: "hunter/2@?"})

@@ -149,8 +149,7 @@ func TestWaitTellsWhetherItWaited(t *testing.T) {
 }
 
 // Each way in which a connection ends is an event, after which reading comes to
-// the end: also where the last bytes and the end are there together, of which
-// one event tells.
+// the end. The last bytes and the end may share one event.
 func TestPollerSeesTheEnd(t *testing.T) {
 	const last = "+last words\r\n"
 	eachSort(t, func(t *testing.T, network string, places int) {
