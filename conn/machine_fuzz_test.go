@@ -20,11 +20,15 @@ import (
 // garbage, ends the stream, fails a write, breaks and closes, each at any
 // point. Whatever the script, and after each step:
 //
-//   - what the peer got is a beginning of what was sent, without a gap; while the connection lives, nothing of it is lost;
-//   - the values that come out are those that a decoder makes of what came in, in that order, up to the first fault, and
+//   - what the peer got is a beginning of what was sent, without a gap; while
+//     the connection lives, nothing of it is lost;
+//   - the values that come out are those that a decoder makes of what came in,
+//     in that order, up to the first fault, and
 //     none after it (R16);
-//   - a Send is refused with ErrStalled only when the backlog is over its bound, and always then (R26);
-//   - after the end, every method returns the first cause, and the link was shut once;
+//   - a Send is refused with ErrStalled only when the backlog is over its
+//     bound, and always then (R26);
+//   - after the end, every method returns the first cause, and the link was
+//     shut once;
 //   - the writer never meets another writer, nor the reader another reader;
 //   - after Close nothing is left: the bubble waits for every goroutine (R28).
 func FuzzMachine(f *testing.F) {
