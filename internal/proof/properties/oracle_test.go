@@ -68,8 +68,8 @@ func addTable(f *testing.F) {
 	}
 }
 
-// hugeLength is what kills the oracles: redigo allocates whatever is announced, and
-// in both the sum of a position and a length overflows.
+// hugeLength is what kills the oracles: redigo allocates whatever is announced,
+// and in both the sum of a position and a length overflows.
 var hugeLength = regexp.MustCompile(`[$*][+-]?[0-9]{5}`)
 
 // An allowed difference: they accept what we refuse with one of these reasons.
