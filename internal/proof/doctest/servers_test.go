@@ -22,8 +22,9 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// configuration starts a server with a block of kind redis as its configuration, has it say what it understood, and takes
-// a lock there, over TLS where that is configured. A block that names its path in the first line is kept there, too.
+// configuration starts a server with a block of kind redis as its configuration,
+// checks what the server understood, and takes a lock there, over TLS if configured.
+// A block that names its path in the first line is kept there.
 func (s *session) configuration(t *testing.T, where, text string) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "redis.conf")
@@ -66,7 +67,8 @@ func (s *session) configuration(t *testing.T, where, text string) {
 	lockOn(t, where, url)
 }
 
-// directives are the settings of a configuration: one to a line, a name and one value, which may be quoted.
+// directives returns the settings of a configuration: one per line, a name and one
+// value, which may be quoted.
 func directives(text string) map[string]string {
 	all := map[string]string{}
 	for _, line := range strings.Split(text, "\n") {
@@ -77,7 +79,7 @@ func directives(text string) map[string]string {
 	return all
 }
 
-// serverName is the name that a certificate is for.
+// serverName returns the name that a certificate is for.
 func serverName(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -90,7 +92,7 @@ func serverName(t *testing.T, file string) string {
 	return certificate.DNSNames[0]
 }
 
-// lockOn takes and releases a lock, and sees that nothing is remarkable about the server.
+// lockOn takes and releases a lock, and checks that the server causes no warning.
 func lockOn(t *testing.T, where, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -104,10 +106,11 @@ func lockOn(t *testing.T, where, url string) {
 	require.Empty(t, client.Nodes()[0].Warnings, where)
 }
 
-// A fetched is a server that is there beside the usual one.
+// A fetched is a server that is available besides the usual one.
 type fetched struct{ product, version, path string }
 
-// everyServer lists the servers that make servers has fetched; where none was, the usual one.
+// everyServer lists the servers that make servers has fetched, or the usual one if
+// there are none.
 func everyServer(t *testing.T) (all []fetched) {
 	t.Helper()
 	list := exec.Command("sh", "testdata/fetch.sh", "list")
@@ -128,8 +131,9 @@ func everyServer(t *testing.T) (all []fetched) {
 	return all
 }
 
-// rule gives a block of kind acl to every server that takes it, and has a client use a lock with it. The first line says
-// which servers that is, as "# Redis 7.0" or "# Valkey 9.0 and newer". Commands beyond it are for those who have them.
+// rule gives a block of kind acl to every server that accepts it, and a client uses
+// a lock with it. The first line says which servers these are, as "# Redis 7.0" or
+// "# Valkey 9.0 and newer".
 func rule(t *testing.T, where, text string) {
 	t.Helper()
 	var words []string
@@ -179,7 +183,7 @@ func prefixIn(words []string) string {
 	return ""
 }
 
-// lockAs goes through all that a user of locks does, and then sees what the server refused.
+// lockAs does all that a user of locks does, and checks what the server refused.
 func lockAs(t *testing.T, where string, server *redistest.Server, user, password, prefix, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -223,11 +227,13 @@ func lockAs(t *testing.T, where string, server *redistest.Server, user, password
 	}
 }
 
-// harmless refusals are of what the library asks for and does not need; the native releases are of use where they may be run.
+// harmless refusals are of commands that the library asks for and does not need.
+// Native releases are used only where they are allowed.
 var harmless = regexp.MustCompile(`object (client\|info|client\|setinfo|client|delex|delifeq)\b`)
 
-// unit checks a systemd unit: by systemd-analyze where there is one, and always that it is made of sections and settings. A
-// server at another path stands in for the one that the unit names.
+// unit checks a systemd unit: with systemd-analyze where available, and always that
+// it consists of sections and settings. A server at another path replaces the one
+// that the unit names.
 func (s *session) unit(t *testing.T, where, text string) {
 	t.Helper()
 	path, found := strings.CutPrefix(firstLine(text), "# /etc/systemd/system/")
