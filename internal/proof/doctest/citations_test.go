@@ -96,7 +96,8 @@ func (d document) headings() (all []string) {
 	return all
 }
 
-// Each rule that a comment, a test's name or a document cites is in docs/rules.md.
+// Each rule that a comment, a test's name or a document cites is in
+// docs/rules.md.
 func TestRulesAreWritten(t *testing.T) {
 	t.Parallel()
 	all := documents(t)
@@ -118,12 +119,14 @@ func TestRulesAreWritten(t *testing.T) {
 
 var (
 	goFile = regexp.MustCompile(`^[\w./*-]+\.go$`)
-	// A name of one of the packages, or of what an important type of redlock has.
+	// A name of one of the packages, or of what an important type of redlock
+	// has.
 	packageName = regexp.MustCompile(`^(resp|conn|multiplex|redlock|pure|redlocktest)\.([A-Za-z]\w*)(?:\.(\w+))?(?:\(.*\))?$`)
 	memberName  = regexp.MustCompile(`^(?:Config|HoldOptions|Allow|Stats|Client|Hold|Lock|Token|client)\.([A-Z]\w*)(?:\(.*\))?$`)
 )
 
-// Go files and names of our packages that documents put in code spans are there.
+// Go files and names of our packages that documents put in code spans are
+// there.
 func TestNamedCodeIsThere(t *testing.T) {
 	t.Parallel()
 	files, code := map[string]bool{}, map[string]string{}

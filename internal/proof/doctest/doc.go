@@ -1,6 +1,6 @@
-// Package doctest checks that the documentation is true. It has tests only. They
-// read every Markdown file at the top, in docs and in bench, and run the fenced
-// blocks in the order in which a reader would:
+// Package doctest checks that the documentation is true. It has tests only.
+// They read every Markdown file at the top, in docs and in bench, and run the
+// fenced blocks in the order in which a reader would:
 //
 //	go         a whole file, with its path in the first line, is written to the
 //	           session; a fragment is compiled between declarations of what it
@@ -18,14 +18,14 @@
 //	           unknown fields
 //	text       is not checked
 //
-// A block of any other kind fails the tests. So do indented blocks of code, links
-// that lead nowhere, names of make targets, packages, scripts, Go files and
-// identifiers that do not exist, and lines that are too long. Comments in the code
-// are checked for what they cite: a document, a section by its heading, a rule
-// (citations_test.go).
+// A block of any other kind fails the tests. So do indented blocks of code,
+// links that lead nowhere, names of make targets, packages, scripts, Go files
+// and identifiers that do not exist, and lines that are too long. Comments in
+// the code are checked for what they cite: a document, a section by its
+// heading, a rule (citations_test.go).
 //
-// The blocks of one file form a session: they share the servers that they started,
-// and /etc/redis, which is a folder of the session. Commands run in a copy of the
-// tree. The ports 7001 to 7009 are replaced by free ones, so that sessions can run
-// in parallel. All that a session started ends with it.
+// The blocks of one file form a session: they share the servers that they
+// started, and /etc/redis, which is a folder of the session. Commands run in a
+// copy of the tree. The ports 7001 to 7009 are replaced by free ones, so that
+// sessions can run in parallel. All that a session started ends with it.
 package doctest

@@ -37,9 +37,9 @@ var imports = map[string]string{
 // peers are packages that only the module bench/compare knows.
 var peers = regexp.MustCompile(`\b(redsync|goredis|redislock|redis)\.`)
 
-// TestFragmentsCompile compiles each Go block that is not a whole file, as the body
-// of a function, or as declarations if it has some, and runs tests. Blocks about
-// other libraries are compiled in the module that requires these.
+// TestFragmentsCompile compiles each Go block that is not a whole file, as the
+// body of a function, or as declarations if it has some, and runs tests. Blocks
+// about other libraries are compiled in the module that requires these.
 func TestFragmentsCompile(t *testing.T) {
 	t.Parallel()
 	ours, theirs := map[string]string{}, map[string]string{}
@@ -97,7 +97,8 @@ func fragment(t *testing.T, name, text string) string {
 		// What every file imports is used by the declaration below.
 		fmt.Fprintf(&b, "%s\nfunc %s(%s) {}\n", text, name, given)
 	} else {
-		// In a block of its own, what a fragment declares may hide what is given.
+		// In a block of its own, what a fragment declares may hide what is
+		// given.
 		fmt.Fprintf(&b, "func %s(%s) (failed error) {\n{\n%s}\nreturn\n}\n", name, given, text)
 	}
 	return b.String()

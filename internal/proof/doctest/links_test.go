@@ -44,8 +44,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// hasHeading knows how headings become anchors: lower case, without punctuation,
-// with hyphens for spaces.
+// hasHeading knows how headings become anchors: lower case, without
+// punctuation, with hyphens for spaces.
 func hasHeading(d document, anchor string) bool {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	for _, line := range d.prose {

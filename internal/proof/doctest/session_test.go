@@ -42,8 +42,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// do runs one block. Blocks of a document build on each other, so the first that
-// fails ends it.
+// do runs one block. Blocks of a document build on each other, so the first
+// that fails ends it.
 func (s *session) do(t *testing.T, d document, b block) {
 	t.Helper()
 	where := fmt.Sprintf("%s:%d", d.name, b.line)
@@ -74,7 +74,8 @@ type session struct {
 	ports map[string]string // the documents' to free ones
 }
 
-// commandTimeout bounds one block. Some build what they run, beside other tests.
+// commandTimeout bounds one block. Some build what they run, beside other
+// tests.
 const commandTimeout = 4 * time.Minute
 
 func newSession(t *testing.T) *session {
@@ -93,14 +94,15 @@ func newSession(t *testing.T) *session {
 	require.NoError(t, err)
 	server, err = filepath.Abs(server)
 	require.NoError(t, err)
-	// By a script and not by a link, since a server may be a script itself that looks at where it lies.
+	// A script, not a link: a server may be a script that looks at its own
+	// place.
 	script := fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", server)
 	require.NoError(t, os.WriteFile(filepath.Join(s.bin, "redis-server"), []byte(script), 0o755))
 	return s
 }
 
-// tree is a copy of the repository. All sessions share it, so that each package is
-// built once.
+// tree is a copy of the repository. All sessions share it, so that each package
+// is built once.
 var tree = sync.OnceValues(func() (string, error) {
 	dir, err := treeDir()
 	if err != nil {
@@ -112,9 +114,9 @@ var tree = sync.OnceValues(func() (string, error) {
 // treeLock is held while the copy is at its usual place.
 var treeLock *os.File
 
-// treeDir makes an empty folder for the copy. It is at the same place in each run,
-// since the build cache distinguishes packages by their folder; if another run uses
-// that place, it is a temporary folder.
+// treeDir makes an empty folder for the copy. It is at the same place in each
+// run, since the build cache distinguishes packages by their folder; if another
+// run uses that place, it is a temporary folder.
 func treeDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -179,7 +181,8 @@ func copyTree(from, to string) error {
 
 var documentedPort = regexp.MustCompile(`\b700[1-9]\b`)
 
-// local replaces the ports and folders of the documents by those of this session.
+// local replaces the ports and folders of the documents by those of this
+// session.
 func (s *session) local(t *testing.T, text string) string {
 	text = strings.ReplaceAll(text, "/etc/redis", s.etc)
 	return documentedPort.ReplaceAllStringFunc(text, func(port string) string {
@@ -190,8 +193,8 @@ func (s *session) local(t *testing.T, text string) string {
 	})
 }
 
-// freePort returns a port that stays free until it is used, which may be after a
-// build.
+// freePort returns a port that stays free until it is used, which may be after
+// a build.
 func (s *session) freePort(t *testing.T) string {
 	t.Helper()
 	port, err := redistest.FreePort()
@@ -199,8 +202,8 @@ func (s *session) freePort(t *testing.T) string {
 	return fmt.Sprint(port)
 }
 
-// goFile writes a file that names its path in the first line; a later command runs
-// it. All other Go blocks are for fragments_test.go.
+// goFile writes a file that names its path in the first line; a later command
+// runs it. All other Go blocks are for fragments_test.go.
 func (s *session) goFile(t *testing.T, where, text string) {
 	t.Helper()
 	first, _, _ := strings.Cut(text, "\n")
@@ -216,8 +219,8 @@ func (s *session) goFile(t *testing.T, where, text string) {
 	require.NoError(t, os.WriteFile(name, []byte(s.local(t, text)), 0o644))
 }
 
-// shell runs a block, without the lines of notRun. Servers that it starts answer
-// when it returns.
+// shell runs a block, without the lines of notRun. Servers that it starts
+// answer when it returns.
 func (s *session) shell(t *testing.T, where, text string) {
 	t.Helper()
 	var lines []string
@@ -269,8 +272,8 @@ func expected(want string) string {
 	return "(?s)^" + strings.ReplaceAll(lines, "…", ".*") + "$"
 }
 
-// run passes a script to sh. What the script leaves running ends with the test. The
-// output goes to a file: a server in the background would keep a pipe open.
+// run passes a script to sh. What the script leaves running ends with the test.
+// The output goes to a file: a server in the background would keep a pipe open.
 func (s *session) run(t *testing.T, script string) (output string, err error) {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "output")
@@ -281,7 +284,8 @@ func (s *session) run(t *testing.T, script string) (output string, err error) {
 	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "GOBIN="+s.bin, "NO_COLOR=1", "GOFLAGS=-buildvcs=false")
 	cmd.Env = append(cmd.Env, s.env...)
 	require.NoError(t, redistest.Spawn(cmd))
-	// The group outlives sh only if something was left in the background, and its number is not given away before.
+	// The group outlives sh only if the script left processes in the
+	// background. Its number is not reused before.
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	timeout := time.AfterFunc(commandTimeout, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	defer timeout.Stop()
@@ -290,8 +294,8 @@ func (s *session) run(t *testing.T, script string) (output string, err error) {
 	return string(text), errors.Join(err, readErr)
 }
 
-// ended waits until the session's servers no longer listen. Their parent is init by
-// then, so the test cannot wait for the processes.
+// ended waits until the session's servers no longer listen. Their parent is
+// init by then, so the test cannot wait for the processes.
 func (s *session) ended(t *testing.T) {
 	t.Helper()
 	for _, port := range s.ports {
@@ -323,7 +327,8 @@ func (s *session) answers(t *testing.T, where, port string) {
 	require.Eventually(t, ok, time.Minute, 10*time.Millisecond, "%s: no server answers on port %s", where, port)
 }
 
-// Each command of notRun is in some document; otherwise its reason is out of date.
+// Each command of notRun is in some document; otherwise its reason is out of
+// date.
 func TestNotRunIsUpToDate(t *testing.T) {
 	var all []string
 	for _, d := range documents(t) {

@@ -48,8 +48,8 @@ type alertFile struct {
 	} `yaml:"groups"`
 }
 
-// yaml reads a block strictly, and starts each server of a compose file with its
-// own command.
+// yaml reads a block strictly, and starts each server of a compose file with
+// its own command.
 func (s *session) yaml(t *testing.T, where, text string) {
 	t.Helper()
 	decoder := yaml.NewDecoder(bytes.NewReader([]byte(text)))
