@@ -8,6 +8,8 @@ DURATION ?= 3s
 # module of its own and wants a newer Go, because that with which it compares does.
 HAS_RACE = [ "$$($(GO) env CGO_ENABLED)" = 1 ]
 HAS_COMPARE = (cd bench/compare && $(GO) list -m) >/dev/null 2>&1
+# The modules whose dependencies the root must not have: each is in go.work, and a pattern that begins in its folder finds it.
+ALL = ./... ./cmd/... ./internal/proof/...
 # What of contrib has dependencies of its own is in modules of its own, for the same reason.
 CONTRIB = contrib/adapters contrib/otel contrib/prometheus
 HAS_CONTRIB = (for m in $(CONTRIB); do (cd $$m && $(GO) list -m) || exit; done) >/dev/null 2>&1
@@ -15,7 +17,7 @@ NO_RACE = "NOT COVERED: the tests under the race detector, which needs a C compi
 NO_COMPARE = "NOT COVERED: bench/compare (redsync on the same masters), which needs Go $$(sed -n 's/^go //p' bench/compare/go.mod)"
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
 
-.PHONY: test server servers test-servers browser plain race portable compare contrib lint vet-all fuzz decoder sim model mutants histories faults soak peers bench quick load
+.PHONY: test server servers test-servers browser plain race portable compare contrib lint vet-all tidy fuzz decoder sim model mutants histories faults soak peers bench quick load
 .NOTPARALLEL:
 
 ## test: set up, then all tests: plainly (allocations are counted there), under the race detector, and once more without the
@@ -52,11 +54,11 @@ test-servers: servers
 # One package at a time: many tests measure, and each package starts servers and processes of its own.
 ## plain: all tests
 plain:
-	$(GO) test -count=1 -p 1 -timeout 20m ./...
+	$(GO) test -count=1 -p 1 -timeout 20m $(ALL)
 
 ## race: all tests under the race detector
 race:
-	@if $(HAS_RACE); then set -x; $(GO) test -count=1 -p 1 -timeout 20m -race ./...; else echo $(NO_RACE); fi
+	@if $(HAS_RACE); then set -x; $(GO) test -count=1 -p 1 -timeout 20m -race $(ALL); else echo $(NO_RACE); fi
 
 ## portable: the tests of the library without the poller, where each connection has a reader of its own
 portable:
@@ -77,17 +79,21 @@ contrib:
 ## lint: format, vet, staticcheck
 lint:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
+	$(GO) vet $(ALL)
+	$(GO) run $(STATICCHECK) $(ALL)
 	@if $(HAS_COMPARE); then set -x; cd bench/compare && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...; fi
 	@if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
+
+## tidy: go mod tidy in each module
+tidy:
+	@sh testdata/tidy.sh
 
 # The systems of docs/systems.md, besides that of this machine, which lint vets. A cold cache compiles the standard library for
 # each of them.
 SYSTEMS ?= linux/386 linux/arm linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 windows/amd64 windows/arm64
 ## vet-all: vet of all packages and their tests for each supported system, and of contrib's modules for one of each kind
 vet-all:
-	@set -e; for s in $(SYSTEMS); do (set -x; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...); done
+	@set -e; for s in $(SYSTEMS); do (set -x; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet $(ALL)); done
 	@if $(HAS_CONTRIB); then set -e; for s in linux/386 darwin/arm64 windows/amd64; do for m in $(CONTRIB); do \
 		(set -x; cd $$m && CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./...); \
 	done; done; else echo $(NO_CONTRIB); fi
