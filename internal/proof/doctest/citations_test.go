@@ -1,6 +1,9 @@
 package doctest
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
@@ -119,28 +122,28 @@ func TestRulesAreWritten(t *testing.T) {
 
 var (
 	goFile = regexp.MustCompile(`^[\w./*-]+\.go$`)
-	// A name of one of the packages, or of what an important type of redlock
-	// has.
+	// packageName is a name of one of our packages, with a member or without,
+	// and memberName what an important type of redlock has.
 	packageName = regexp.MustCompile(`^(resp|conn|multiplex|redlock|pure|redlocktest)\.([A-Za-z]\w*)(?:\.(\w+))?(?:\(.*\))?$`)
 	memberName  = regexp.MustCompile(`^(?:Config|HoldOptions|Allow|Stats|Client|Hold|Lock|Token|client)\.([A-Z]\w*)(?:\(.*\))?$`)
 )
 
-// Go files and names of our packages that documents put in code spans are
-// there.
+// packages are where packageName's packages are.
+var packages = map[string]string{
+	"resp": "resp", "conn": "conn", "multiplex": "multiplex", "redlock": "redlock", "pure": "internal/pure",
+	"redlocktest": "redlocktest",
+}
+
+// Go files and names of our packages that documents put in code spans exist.
 func TestNamedCodeIsThere(t *testing.T) {
 	t.Parallel()
-	files, code := map[string]bool{}, map[string]string{}
+	files := map[string]bool{}
 	for _, s := range sources(t) {
 		files[path.Base(s.name)] = true
-		if !strings.HasSuffix(s.name, "_test.go") {
-			code[path.Base(path.Dir(s.name))] += s.text
-		}
 	}
-	has := func(pkg, name string) bool {
-		if name == "" {
-			return true
-		}
-		return regexp.MustCompile(`(?:func (?:\([^)]*\) )?|type |[\t ])` + name + `\b`).MatchString(code[pkg])
+	names := map[string]map[string]bool{}
+	for pkg, dir := range packages {
+		names[pkg] = declared(t, filepath.Join(top, dir))
 	}
 	for _, d := range documents(t) {
 		for i, line := range d.prose {
@@ -154,15 +157,52 @@ func TestNamedCodeIsThere(t *testing.T) {
 						known = known || len(matches) > 0
 					}
 				} else if m := packageName.FindStringSubmatch(text); m != nil {
-					known = has(m[1], m[2]) && has(m[1], m[3])
+					known = names[m[1]][m[2]] && (m[3] == "" || names[m[1]][m[3]])
 				} else if m := memberName.FindStringSubmatch(text); m != nil {
-					known = has("redlock", m[1])
+					known = names["redlock"][m[1]]
 				}
 				if !known {
 					t.Errorf("%s:%d: there is no %s", d.name, i+1, text)
 				}
 			}
 		}
+	}
+}
+
+// declared returns what a package declares: functions, methods, types, fields,
+// constants and variables.
+func declared(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	all, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	for _, name := range all {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				names[n.Name.Name] = true
+				return false
+			case *ast.TypeSpec:
+				names[n.Name.Name] = true
+			case *ast.Field:
+				addNames(names, n.Names)
+			case *ast.ValueSpec:
+				addNames(names, n.Names)
+			}
+			return true
+		})
+	}
+	return names
+}
+
+func addNames(names map[string]bool, of []*ast.Ident) {
+	for _, name := range of {
+		names[name.Name] = true
 	}
 }
 
