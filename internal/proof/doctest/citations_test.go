@@ -60,7 +60,7 @@ func sources(t *testing.T) (all []source) {
 var citation = regexp.MustCompile(`\bdocs/([a-z]+\.md)\b(?:, "([^"]+)")?(, \d+)?`)
 
 // Comments cite documents that are there, and sections by their headings. The
-// design is long, so it is always cited with a section.
+// design is long, so only package comments cite it without a section.
 func TestCitationsLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	headings := map[string][]string{}
@@ -69,12 +69,15 @@ func TestCitationsLeadSomewhere(t *testing.T) {
 	}
 	cited := 0
 	for _, s := range sources(t) {
+		if path.Dir(s.name) == "internal/proof/doctest" {
+			continue
+		}
 		for _, found := range citation.FindAllStringSubmatch(s.text, -1) {
 			document, section, number := "docs/"+found[1], found[2], found[3]
 			switch titles, known := headings[document]; {
 			case !known:
 				t.Errorf("%s: there is no %s", s.name, document)
-			case section == "" && document == "docs/design.md" && path.Dir(s.name) != "internal/proof/doctest":
+			case section == "" && document == "docs/design.md" && path.Base(s.name) != "doc.go":
 				t.Errorf("%s: %s is cited without a section", s.name, document)
 			case section != "" && !slices.Contains(titles, section):
 				t.Errorf("%s: %s has no section %q", s.name, document, section)
