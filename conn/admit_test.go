@@ -13,7 +13,7 @@ import (
 
 // R22: a replica refuses what the prelude writes. What is told is that it is a
 // replica, once it has said everything of itself, in both versions of the
-// protocol; and a node that nobody objects to has its prelude judged as ever.
+// protocol; and the prelude of a node that is admitted is checked as usual.
 func TestAdmitComesBeforeThePrelude_R22(t *testing.T) {
 	objection := errors.New("not a master")
 	masters := func(s *Server) error {

@@ -29,7 +29,7 @@ type polling struct {
 	*Poller
 	conns    []*Conn
 	received []chan []byte
-	room     atomic.Int64 // events that told of room
+	room     atomic.Int64 // events that reported room
 	ends     []chan error
 	stop     atomic.Bool
 	done     chan struct{}
@@ -116,7 +116,7 @@ func TestPolledPartialWrites(t *testing.T) {
 			eventually(t, func() bool { return c.pending.Load() == 0 })
 			assert.Positive(t, p.room.Load())
 
-			// Now that nobody waits for room, no event tells of it, though the
+			// While no writer waits for room, no event reports it, though the
 			// peer makes some with each read.
 			before := p.room.Load()
 			for range 50 {
@@ -126,7 +126,7 @@ func TestPolledPartialWrites(t *testing.T) {
 				require.NoError(t, err)
 			}
 			assert.Zero(t, c.pending.Load())
-			roundTrips(t, other, echo, p.received[1], 1) // so that whoever polls has looked since then
+			roundTrips(t, other, echo, p.received[1], 1) // so that the poller has looked since then
 			assert.Equal(t, before, p.room.Load())
 		})
 	}
@@ -176,8 +176,8 @@ func readSlowly(to *bytes.Buffer, from io.Reader, total int) error {
 	return nil
 }
 
-// A reader that goes on and off many times: each time that the writer finds no
-// room it must be told when there is some.
+// A reader that stops and resumes many times: each time that the writer finds
+// no room, it must be woken when there is some.
 func TestPolledWriterIsResumedEachTime(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		c, theirs := narrow(t, network, 32<<20)
@@ -195,8 +195,8 @@ func TestPolledWriterIsResumedEachTime(t *testing.T) {
 	}
 }
 
-// R26: the backlog has its bound, and whoever waits for room is freed by Break
-// and by Close.
+// R26: the backlog has its bound, and a writer that waits for room is freed by
+// Break and by Close.
 func TestPolledBacklogIsBounded(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		c, _ := narrow(t, network, 256<<10)
@@ -247,7 +247,7 @@ func freed(t testing.TB, p *polling, c *Conn, want error) {
 			assert.ErrorIs(t, err, want)
 		}
 	case <-time.After(patience):
-		t.Fatal("whoever polls was not told of the end")
+		t.Fatal("the poller got no event of the end")
 	}
 	closed := make(chan struct{})
 	go func() {
@@ -314,10 +314,10 @@ func TestPolledBreakThrowsAway(t *testing.T) {
 	assert.Less(t, len(got), 512<<10, "what our kernel still held has arrived")
 }
 
-// The number of a descriptor that was closed belongs to somebody else the
-// moment after, and a lock command must never go there. Connections are used
-// from all sides while they end, and afterwards, while others open and close
-// files all the time and look at what they find in them.
+// The number of a closed descriptor may be another file's the moment after, and
+// a lock command must never go there. Connections are used from all sides while
+// they end, and afterwards, while others open and close files all the time and
+// look at what they find in them.
 func TestDescriptorNumbersAreNotUsedAfterTheirEnd(t *testing.T) {
 	files := redistest.OpenFiles()
 	var stop atomic.Bool
@@ -353,8 +353,8 @@ func TestDescriptorNumbersAreNotUsedAfterTheirEnd(t *testing.T) {
 // lockCommand is what no stranger may ever find.
 var lockCommand = resp.AppendCommand(nil, "SET", "resource", "token", "NX", "PX", "10000")
 
-// stranger opens files of its own, for a moment, and reports whether nobody
-// else wrote into them.
+// stranger opens files of its own for a moment, and reports whether nothing
+// else was written into them.
 func stranger(t testing.TB) bool {
 	// Several, so that numbers that have just become free are taken at once.
 	type pipe struct{ r, w *os.File }
@@ -377,7 +377,7 @@ func stranger(t testing.TB) bool {
 		_, _ = p.w.Write([]byte("mine"))
 		b := make([]byte, 1<<10)
 		n, err := p.r.Read(b)
-		if !assert.NoError(t, err) || !assert.Equal(t, "mine", string(b[:n]), "somebody else wrote here") {
+		if !assert.NoError(t, err) || !assert.Equal(t, "mine", string(b[:n]), "foreign bytes") {
 			return false
 		}
 	}
@@ -460,8 +460,8 @@ func socketPair(t testing.TB, network string) (ours, theirs net.Conn) {
 }
 
 // Where the kernel refuses to abort, as it does for this socket of another
-// kind, the end is told all the same: else nobody would ever see that the
-// connection is broken.
+// kind, there is an event of the end all the same: otherwise the connection
+// would never be seen to be broken.
 func TestBreakWhereAbortIsRefused(t *testing.T) {
 	p := startPoller(t, 2)
 	ours, theirs := sockets(t, "unix")

@@ -90,8 +90,8 @@ func valuesIn(wire []byte) int {
 	return len(values)
 }
 
-// An answering is a peer that says the same to every connection, whatever it is
-// told.
+// An answering is a peer that sends the same bytes to every connection,
+// whatever it receives.
 type answering struct {
 	answer []byte
 	piece  int
@@ -137,7 +137,7 @@ var handshakeLies = []string{
 	"-LOADING x\r\n", "-NOPERM x\r\n", "SSH-2.0\r\n", "\x15\x03\x01", "$1048577\r\n", "-NOPROTO x\r\n",
 }
 
-// FuzzClientInfo reads a line of CLIENT LIST as its server or anybody else may
+// FuzzClientInfo reads a line of CLIENT LIST as a server or a stranger may
 // write it: an id and an address are taken only where the line says them, since
 // a connection is killed by them (R8).
 func FuzzClientInfo(f *testing.F) {
@@ -171,7 +171,7 @@ func FuzzClientInfo(f *testing.F) {
 	})
 }
 
-// FuzzInfo reads INFO as anybody may write it.
+// FuzzInfo reads any text as INFO.
 func FuzzInfo(f *testing.F) {
 	f.Add([]byte(info))
 	f.Add([]byte("run_id\nrun_id:\nrole:slave:x\r\r\nuptime_in_seconds:9223372036854775807\nredis_version:7\nkeydb_version:\x00"))

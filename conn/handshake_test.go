@@ -236,7 +236,7 @@ func TestDialBoundedBySilence(t *testing.T) {
 		start := time.Now()
 		cfg := Config{Endpoint: Endpoint{Addr: "a:1", DialTimeout: 3 * time.Second}}
 		cfg.NetDial = func(context.Context, string, string) (net.Conn, error) {
-			ours, theirs := net.Pipe() // its other end is held by nobody, as by a stopped process
+			ours, theirs := net.Pipe() // its other end is not read, as with a stopped process
 			t.Cleanup(func() { theirs.Close() })
 			return ours, nil
 		}

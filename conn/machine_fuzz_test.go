@@ -20,11 +20,15 @@ import (
 // garbage, ends the stream, fails a write, breaks and closes, each at any
 // point. Whatever the script, and after each step:
 //
-//   - what the peer got is a beginning of what was sent, without a gap; while the connection lives, nothing of it is lost;
-//   - the values that come out are those that a decoder makes of what came in, in that order, up to the first fault, and
+//   - what the peer got is a beginning of what was sent, without a gap; while
+//     the connection lives, nothing of it is lost;
+//   - the values that come out are those that a decoder makes of what came in,
+//     in that order, up to the first fault, and
 //     none after it (R16);
-//   - a Send is refused with ErrStalled only when the backlog is over its bound, and always then (R26);
-//   - after the end, every method tells the first cause, and the link was shut once;
+//   - a Send is refused with ErrStalled only when the backlog is over its
+//     bound, and always then (R26);
+//   - after the end, every method returns the first cause, and the link was
+//     shut once;
 //   - the writer never meets another writer, nor the reader another reader;
 //   - after Close nothing is left: the bubble waits for every goroutine (R28).
 func FuzzMachine(f *testing.F) {
@@ -163,7 +167,7 @@ func (m *machine) step(op, arg byte) {
 
 var errRefusedWrite = errors.New("write refused")
 
-// send sends n bytes that are told from all others, and holds the answer
+// send sends n bytes that differ from all others, and holds the answer
 // against the bound.
 func (m *machine) send(n int) {
 	p := make([]byte, n)
@@ -205,7 +209,7 @@ func (m *machine) write(p []byte, besides ...func()) {
 	})
 }
 
-// check is what holds whenever everybody waits.
+// check checks what holds whenever every goroutine waits.
 func (m *machine) check() {
 	m.link.mu.Lock()
 	defer m.link.mu.Unlock()
@@ -275,7 +279,7 @@ func (m *machine) finish() {
 	require.Error(m.t, m.ended, "the reader is still there")
 	assert.NoError(m.t, m.c.Close())
 	for _, err := range []error{m.c.Err(), m.c.Fill(), m.c.Send([]byte("x"))} {
-		assert.Equal(m.t, m.cause, err, "every method tells the first cause")
+		assert.Equal(m.t, m.cause, err, "every method returns the first cause")
 	}
 	assert.Equal(m.t, 1, m.link.shuts)
 	assert.Equal(m.t, 1, m.link.frees)

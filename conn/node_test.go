@@ -57,8 +57,8 @@ func ask(t testing.TB, c *Conn, args ...string) (reply string) {
 }
 
 // The handshake with a real server, over each kind of connection and in both
-// versions of the protocol, tells who it is and who we are there: exactly
-// enough for CLIENT KILL (R8).
+// versions of the protocol, returns the server's identity and this
+// connection's, as CLIENT KILL needs them (R8).
 func TestNodeTCPUnixTLS(t *testing.T) {
 	plain := start(t, redistest.Options{TCP: true, Unix: true, Password: "hunter/2@?"})
 	secure := start(t, redistest.Options{TLS: true, Password: "hunter/2@?"})
@@ -150,7 +150,7 @@ func TestNodeTLSMismatch(t *testing.T) {
 	for raw, change := range map[string]func(*Config){
 		"redis://" + secure.TCPAddr():  func(*Config) {},
 		"rediss://" + plain.TCPAddr():  func(cfg *Config) { cfg.DialTimeout = 100 * time.Millisecond }, // it waits for the end of a line
-		"rediss://" + secure.TCPAddr(): func(*Config) {},                                               // an authority that nobody told us to trust
+		"rediss://" + secure.TCPAddr(): func(*Config) {},                                               // an unknown authority
 	} {
 		e, err := ParseURL(raw)
 		require.NoError(t, err)

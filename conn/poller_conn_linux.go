@@ -33,7 +33,7 @@ func (c *Conn) fillNow() (more bool, err error) {
 	if n > 0 {
 		c.received(space[:n])
 	}
-	// The end comes behind the last bytes, and no further event tells of it.
+	// The end comes behind the last bytes, and no further event reports it.
 	return n == len(space) || n > 0 && c.polled.ending, nil
 }
 

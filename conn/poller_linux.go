@@ -27,7 +27,7 @@ type Poller struct {
 	epoll  *os.File
 	raw    syscall.RawConn
 	fd     int // of epoll
-	kicker int // an eventfd: each write to it is an event, and nobody ever reads it
+	kicker int // an eventfd: each write to it is an event, which is never read
 
 	conns []atomic.Pointer[Conn] // by ID
 	kicks atomic.Bool            // Kick was called
@@ -170,7 +170,7 @@ func (p *Poller) Look() (events []Event, err error) {
 
 // Fill reads once from c, without waiting, as Conn.Fill does with waiting. It
 // is for the goroutine that calls Wait, after an event said that c is readable.
-// more reports that there may be bytes left, of which no further event tells.
+// more reports that there may be bytes left, which no further event reports.
 // The error, an *Error, is what broke the connection.
 //
 // It panics if the Poller was not given the connection.

@@ -149,8 +149,7 @@ func TestWaitTellsWhetherItWaited(t *testing.T) {
 }
 
 // Each way in which a connection ends is an event, after which reading comes to
-// the end: also where the last bytes and the end are there together, of which
-// one event tells.
+// the end. The last bytes and the end may share one event.
 func TestPollerSeesTheEnd(t *testing.T) {
 	const last = "+last words\r\n"
 	eachSort(t, func(t *testing.T, network string, places int) {
@@ -356,8 +355,8 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	})
 }
 
-// Events name their connection, all that have something to tell are told of,
-// and nobody's bytes are another's.
+// Events name their connection, every connection with bytes gets one, and no
+// connection gets the bytes of another.
 func TestPollerOfMany(t *testing.T) {
 	const n = 16
 	p := startPoller(t, n)
@@ -380,7 +379,7 @@ func TestPollerOfMany(t *testing.T) {
 		for len(got) < len(want) {
 			for _, e := range wait(t, p) {
 				require.True(t, e.Readable)
-				require.False(t, e.Writable, "nobody waits for room")
+				require.False(t, e.Writable, "no writer waits for room")
 				text, err := readAll(conns[e.ID])
 				require.NoError(t, err)
 				if len(text) > 0 {
@@ -640,9 +639,9 @@ func stuff(t testing.TB, c *Conn) {
 	}
 }
 
-// more says that the buffer was filled. Events are told once, so whoever does
-// not read on after it would find the rest with the next bytes only, which may
-// be another's answer.
+// more reports that the buffer was filled. Each event is reported once, so a
+// caller that does not read on finds the rest only with the next bytes, which
+// may answer another command.
 func TestPollerFillTellsWhetherThereMayBeMore(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)

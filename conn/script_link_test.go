@@ -8,7 +8,7 @@ import (
 
 // scriptLink is a link in memory whose every move is made by a test: how many
 // bytes it takes before a write waits, what can be read and in which pieces,
-// and how it ends. It is for simulated time: whoever waits, waits for a
+// and how it ends. It is for simulated time: a waiting goroutine waits for a
 // condition.
 type scriptLink struct {
 	mu      sync.Mutex // guards the following
@@ -38,7 +38,7 @@ func newScriptLink(window int) *scriptLink {
 
 var errLinkClosed = errors.New("link is closed")
 
-// change makes a change that may wake who waits.
+// change makes a change that may wake a waiting goroutine.
 func (l *scriptLink) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 )
 
 // script is a node in memory whose every answer is given. Its connections are
-// net.Pipes: synchronous, so that whoever only writes or only reads deadlocks.
+// net.Pipes: synchronous, so that a peer that only writes or only reads
+// deadlocks.
 type script struct {
 	greet   string            // sent before anything is read
 	hangUp  bool              // after greet

@@ -303,9 +303,9 @@ func TestNothingIsLeft(t *testing.T) {
 	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines && redistest.OpenFiles() <= files })
 }
 
-// atOnce fails unless what waits for nobody took less than a second, or as much
-// longer as somebody beside it who only sleeps was kept from going on, time and
-// again.
+// atOnce checks that f, which must not wait, takes less than a second. It
+// allows for a busy machine: as much longer as a goroutine that only sleeps is
+// delayed meanwhile.
 func atOnce(t testing.TB, what string, f func()) {
 	t.Helper()
 	const nap = 5 * time.Millisecond
@@ -330,9 +330,8 @@ func atOnce(t testing.TB, what string, f func()) {
 	assert.Less(t, took, time.Second+4*<-asleep, "%s waited for something", what)
 }
 
-// patience is how long a test waits for what must come: only who waits in vain
-// waits so long, so it tells a hang from a machine that is busy with other
-// things.
+// patience is how long a test waits for what must come. Only a test that waits
+// in vain takes so long, so it separates a hang from a busy machine.
 const patience = 30 * time.Second
 
 // eventually waits for what another goroutine or the kernel is about to do.

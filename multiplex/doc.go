@@ -1,51 +1,95 @@
-// Package multiplex asks N independent nodes the same thing at once and reads the replies afterwards: the "poor man's
-// multiplexing" of the Redlock description, as one broadcast log.
+// Package multiplex sends the same command to N independent nodes at once and
+// reads the replies afterwards: the "poor man's multiplexing" of the Redlock
+// description, as one broadcast log. It is the engine of package redlock.
 //
-// A Group has one buffer, one mutex and one ring of rounds for all its nodes, since all of them receive the same bytes in
-// the same order. A caller appends its command and its round; whoever finds nobody flushing writes the gathered batch to
-// every socket, without ever waiting for one. Whoever reads a connection finds that its reply k belongs to command k (R16),
-// so a cursor names the round, and one bit in the round's word is the vote. The vote that settles the round wakes its
-// caller (R5); later ones are still read and accounted for. What concerns one node alone (a lost script, a debt, a probe)
-// travels in that node's private lane, between whole commands of the log.
+// It knows little of locks: not their names, tokens or scripts. But it knows
+// what makes a lock unsafe. A claim can be undone by a release. A release must
+// stand behind its claim on every connection. A node that may hold a key owes
+// the release of it (R8), and a node that may have forgotten keys does not
+// count for a while (R23). The rules have numbers: docs/design.md, "The rules".
 //
-// Callers read for themselves, from all nodes at once, where the system allows it: see poll.go. Over TLS, over what a
-// user's NetDial returned, on other systems than Linux and with Config.Portable, each node's goroutine reads.
+// # The path of a command
 //
-// The package knows nothing of locks. It knows that a claim can be undone by a release, that a release must stand behind
-// its claim on every connection, and that a node which may hold a key owes the release of it (R8): see pay.go, with
-// node.fence for what happens between two connections to one server. It takes an address to lead to one server
-// for as long as that runs: where another takes the address over, the first one's debts are settled with the second.
+// A Group has one buffer, one mutex and one ring of rounds for all its nodes,
+// since all of them receive the same bytes in the same order. Group.Ask takes a
+// command through these steps:
 //
-// With Config.MaxTTL, a node that may have forgotten keys is up and gets every command, but its grants of claims do not count
-// for as long, nor its extensions of keys that it was given meanwhile (R23): pure.Trust says when, quarantine.go what follows, and seal.go how that is told to
-// other processes.
+//	enter      group_ask.go   check quorum and room, under the mutex
+//	placeLocked               append the round and a copy of the command
+//	           log.go         to the log, or gather it for the next flush
+//	           log_merge.go   to merge
+//	flush      log_flush.go   a caller that finds the flusher's role free
+//	                          writes all that gathered to all sockets,
+//	                          and never waits for one
+//	await      poll.go        a caller that finds the poll role free reads
+//	                          for all nodes; the others sleep
+//	drain      node_reply.go  reply k belongs to command k (R16), so a
+//	                          cursor names the round
+//	vote       round.go       set one bit in the round's word; the vote
+//	                          that decides it wakes the caller (R5), and
+//	                          later ones are only counted
+//	outcome    round_outcome.go  the error, if no quorum granted; Ask then
+//	                          queues the command that undoes the claim
 //
-// Whoever waits for a key that others hold need not ask again and again: a Lookout has the nodes push when it changes. Who
-// keeps thousands of keys alive has no goroutine for each: it posts commands (Group.Post) and reads what came of all of them
-// from one inbox. What is to be known of each node, and not of a quorum, is asked by Group.Query.
+// What concerns one node alone (a lost script, a debt, a probe) travels in that
+// node's private lane, between whole commands of the log (node_lane.go).
 //
-// Decisions are pure and stand in internal/pure: the life of a node, its debts, and whether it may have forgotten keys. What
-// is here feeds them.
+// # Where to find what
+//
+// What callers can ask is in group_*.go. Group.Post and Outcomes serve callers
+// that keep thousands of keys without a goroutine for each. Group.Query asks
+// each node instead of a quorum.
+//
+// The deadlines of rounds are in watch.go. Its timer also runs each node's
+// pass, in node_silence.go, which decides whether to shed the node;
+// node.shedLocked breaks the connection.
+//
+// A node's life (dial, fence, pay, join, serve, bury) is in node_life.go. Only
+// the node's own goroutine closes the descriptor: in bury if the node was up,
+// in lost before that. node_fence.go and node_pay.go deal with what the
+// previous connection left. An address is taken to lead to one server for as
+// long as that runs. If another server takes the address over, the first one's
+// debts are settled with it.
+//
+// Forgotten keys are the subject of node_trust.go, and of node_seal.go, which
+// tells other processes; two addresses of one server of node_twin.go. Lookouts
+// wait for a key that other clients hold: servers push when it changes
+// (lookout.go).
+//
+// A kind of lock with scripts of its own is a Kind, declared in the package
+// that uses this one, as package redlock does.
+//
+// Decisions that need no socket are in internal/pure: the life of a node, its
+// debts, and whether it may have forgotten keys.
 //
 // # Who owns what
 //
-// Commands are copied before a call returns. Rounds are recycled when the log, the caller and the lanes have let go of
-// them. One goroutine owns a node: it dials, fences, pays, reads (or waits while others read) and buries; pure.Life says what
-// comes next. One goroutine, the watch, has the only timer of all commands and votes. One goroutine writes
-// for callers that have written enough, and one, where callers read for themselves, reads for those who wait while no caller
-// does. That is N + 3 goroutines for a group, and one more per connection inside package conn; none is started per command,
-// per timeout or per lock, and Close waits for all.
+// Commands are copied before a call returns. Rounds are recycled when the log,
+// the caller and the lanes have let go of them. One goroutine owns each node.
+// One goroutine, the watch, has the only timer of all commands and votes. One
+// goroutine writes for callers that have written enough. One reads for callers
+// that wait while none of them reads, where the system allows polling. Over
+// TLS, over connections of a user's NetDial, on systems other than Linux and
+// with Config.Portable, each node's goroutine reads.
 //
-// # What is told
+// That is N + 3 goroutines for a group, and one more per connection inside
+// package conn. None is started per command, timeout or lock, and Close waits
+// for all of them.
 //
-// Counts (count.go) are numbers that whoever reads adds to once for all replies that came together, and what the mutex guards
-// anyway. A Change (change.go) is news of a node's state, told under the mutex to somebody who only puts it down.
+// # What is reported
+//
+// Counts (node_count.go) are numbers. The goroutine that reads adds to them
+// once for all replies that came together. A Change (node_change.go) is a
+// node's new state. OnChange is called under the mutex and must not wait.
 //
 // # What is bounded
 //
-// Rounds that wait for answers (MaxPending), bytes that wait for the next flush (a megabyte) and for a socket (conn's
-// backlog), the age of an unanswered command (ShedAfter), entries of a lane, lookouts (65,536, and half of a lane), dials per
-// minute, the elements and bytes of a reply (Config.Replies), the invalidations that a node may push, and what is read from
-// one node before the others have their turn (R32). A node that owes MaxDebts releases gets no new claims; a debt itself is never dropped before its key must have
-// expired (R26).
+// These have limits: rounds that wait for answers (MaxPending), bytes that wait
+// for the next flush (a megabyte) and for a socket (conn's backlog), the age of
+// an unanswered command (ShedAfter), entries of a lane, lookouts (65,536, and
+// half of a lane), dials per minute, the elements and bytes of a reply
+// (Config.Replies), the invalidations that a node may push, and what is read
+// from one node before the others have their turn (R32). A node that owes
+// MaxDebts releases gets no new claims. A debt is dropped only once its key
+// must have expired (R26).
 package multiplex

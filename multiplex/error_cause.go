@@ -9,13 +9,13 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// Lasting reports whether waiting cannot fix what keeps the node's vote away,
-// as far as an attempt shows that began at the given time or later (R31): wrong
-// credentials, a missing permission, a server that is no independent master or
-// has a vote already, another MaxTTL, a certificate that does not verify, or a
-// peer that speaks TLS where plaintext was expected, the reverse, or another
-// protocol. An earlier attempt proves nothing: the cause may have been removed
-// since, and a node that refuses credentials is dialed only every 30 seconds.
+// Lasting reports whether waiting cannot bring back the node's vote, as shown
+// by an attempt that began at the given time or later (R31): wrong credentials,
+// a missing permission, a server that is no independent master or has a vote
+// already, another MaxTTL, a certificate that does not verify, or a peer that
+// speaks TLS where plaintext was expected, the reverse, or another protocol. An
+// earlier attempt proves nothing: the cause may have been removed since, and a
+// node that refuses credentials is dialed only every 30 seconds.
 func (e *NodeError) Lasting(since time.Time) bool {
 	var refusal *RefusalError
 	if errors.As(e.Err, &refusal) { // the answer to this very round
@@ -32,7 +32,8 @@ func (e *NodeError) Lasting(since time.Time) bool {
 	}
 	var peer *conn.PeerError
 	if errors.As(e.Err, &peer) {
-		return peer.Speaks != "" // else it may be a proxy that is just starting
+		// Otherwise it may be a proxy that is just starting.
+		return peer.Speaks != ""
 	}
 	_, barred := causeOf(e.Err)
 	return barred
@@ -49,8 +50,9 @@ func (e *UndecidedError) Lasting(since time.Time) int {
 	return count
 }
 
-// causeOf is the class of an error that keeps a node from being up. barred says that the node is there and will not take
-// part before somebody changes something.
+// causeOf returns the class of an error that keeps a node from being up. barred
+// means that the server answers, but will not take part until something is
+// changed.
 func causeOf(err error) (class string, barred bool) {
 	switch {
 	case err == nil:
@@ -87,7 +89,7 @@ func causeOf(err error) (class string, barred bool) {
 	return deathOf(err).String(), false
 }
 
-// A death is a cause of the end of a connection.
+// A death is why a connection ended.
 type death uint8
 
 const (
@@ -106,10 +108,11 @@ var deathNames = [deathCauses]string{
 	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "closed",
 }
 
-// String is the name that Stats has for it.
+// String returns the name in Counts.Deaths.
 func (d death) String() string { return deathNames[d] }
 
-// deathOf tells causes apart. What neither we nor the protocol explain was done by the peer, or the way there.
+// deathOf returns the cause of a connection's end. What neither we nor the
+// protocol explain was done by the peer or the network.
 func deathOf(cause error) death {
 	for _, known := range [...]struct {
 		cause error
@@ -122,7 +125,8 @@ func deathOf(cause error) death {
 		{errForgot, deathForgot},
 		{conn.ErrProtocol, deathProtocol},
 		{conn.ErrClosed, deathClosed},
-		{context.Canceled, deathClosed}, // the group was closed during an exchange
+		// The group was closed during an exchange.
+		{context.Canceled, deathClosed},
 	} {
 		if errors.Is(cause, known.cause) {
 			return known.death
@@ -131,7 +135,8 @@ func deathOf(cause error) death {
 	var died *conn.Error
 	switch {
 	case !errors.As(cause, &died):
-		return deathUnexpected // only what an inquiry finds odd is none of package conn's errors
+		// Only what an inquiry finds odd is not one of package conn's errors.
+		return deathUnexpected
 	case died.Op == "parse":
 		return deathProtocol
 	}

@@ -1,31 +1,37 @@
 package multiplex
 
 import (
+	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 )
 
 // A Group asks N nodes at once. Its methods are safe for concurrent use.
 //
 // A function whose name ends in Locked requires the caller to hold the group's
-// mutex, or where its receiver has a mutex of its own (tracker, query, Lookout),
-// that one.
+// mutex, or where its receiver has a mutex of its own (tracker, query,
+// Lookout), that one.
 type Group struct {
 	config   Config
 	size     int
 	quorum   int
 	nodes    []*node
 	poller   *poller   // nil: each node's goroutine reads its own connection
-	unpolled error     // why there is no poller although the configuration allows one
+	unpolled error     // why the system gave no poller
 	epoch    time.Time // the zero of the group's clock, which is monotonic
 
-	mu         sync.Mutex // guards the following, the nodes' guarded fields, and the log
-	log        broadcast
-	gathering  gathering // what the next flush merges
-	live       Set       // nodes that get new rounds
-	accepted   []string  // optional steps of the handshake that all live nodes accepted; see agreeLocked
+	// mu guards the following, the nodes' guarded fields, and the log.
+	mu        sync.Mutex
+	log       broadcast
+	gathering gathering // what the next flush merges
+	live      Set       // nodes that get new rounds
+	// accepted has the optional steps of the handshake that all live nodes
+	// accepted; see agreeLocked.
+	accepted   []string
 	quarantine quarantine
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
@@ -37,7 +43,8 @@ type Group struct {
 	life    lifecycle
 }
 
-// New starts connecting to the nodes and returns at once. It fails only for a configuration that cannot work.
+// New starts connecting to the nodes and returns at once. It fails only for a
+// configuration that cannot work.
 func New(config Config) (*Group, error) {
 	if err := config.check(); err != nil {
 		return nil, err
@@ -69,14 +76,139 @@ func New(config Config) (*Group, error) {
 	return g, nil
 }
 
-// now is the time on the group's clock.
+// now returns the time on the group's clock.
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
-// counting are the nodes whose grants make a lock. The caller holds the mutex.
+// countingLocked returns the nodes whose grants make a lock.
 func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes }
 
-// announce tells those who wait for a change of the nodes' states. The caller holds the mutex.
+// notifyLocked wakes those that wait for a change of a node's state.
 func (g *Group) notifyLocked() {
 	close(g.changed)
 	g.changed = make(chan struct{})
+}
+
+// A lifecycle is how far a group is on its way to the end, and what its end
+// waits for.
+type lifecycle struct {
+	phase phase // guarded by the group's mutex; it only advances
+
+	// claims counts the calls of Ask, and those that Detain adds, that may have
+	// to undo something; Close waits for them (R28).
+	claims atomic.Int64
+
+	stop    context.CancelFunc
+	stopped context.Context // ended by stop: connections end, goroutines return
+	wg      sync.WaitGroup  // the group's goroutines
+	gone    chan struct{}   // closed when Close is through
+}
+
+// A phase is a stage of a group's life. Each includes the ones before it.
+type phase uint8
+
+const (
+	phaseOpen     phase = iota
+	phaseRefusing       // nothing but releases is let in
+	phaseClosing        // Close was called
+	phaseClosed         // nothing is sent any more
+)
+
+func newLifecycle() lifecycle {
+	stopped, stop := context.WithCancel(context.Background())
+	return lifecycle{stopped: stopped, stop: stop, gone: make(chan struct{})}
+}
+
+func (l *lifecycle) advance(to phase) { l.phase = max(l.phase, to) }
+
+func (l *lifecycle) refusing() bool { return l.phase >= phaseRefusing }
+
+func (l *lifecycle) closing() bool { return l.phase >= phaseClosing }
+
+func (l *lifecycle) closed() bool { return l.phase == phaseClosed }
+
+// A flusher is the role of writing batches to the sockets, which at most one
+// goroutine has. It belongs to the caller that queues a command while the role
+// is free, and passes to flushForOthers when that caller has written enough.
+type flusher struct {
+	// The following are guarded by the group's mutex.
+	taken bool // a goroutine has the role
+	held  bool // the role is not given out until flushHeld; see holdFlush
+	lanes bool // some node's lane waits to be written
+
+	// The following are owned by the goroutine that has the role.
+	busy     bool // several rounds are unanswered: a yield will gather more
+	outgoing []outgoing
+
+	handover   chan struct{} // passes the role to flushForOthers
+	yieldAfter atomic.Int64  // no goroutine yields before, on the group's clock
+}
+
+func newFlusher(nodes int) flusher {
+	return flusher{outgoing: make([]outgoing, nodes), handover: make(chan struct{}, 1)}
+}
+
+// take takes the role and reports whether it was free.
+func (f *flusher) take() bool {
+	if f.taken || f.held {
+		return false
+	}
+	f.taken = true
+	return true
+}
+
+// outgoing is what one flush writes to one node.
+type outgoing struct {
+	conn *conn.Conn
+	lane []byte // written before the batch
+	skip int    // bytes of the batch that were queued before the node joined
+	// commands counts those of the lane and of the batch.
+	commands int
+	node     int
+	idle     bool // it has answered everything
+}
+
+// A watcher is the one timer for the deadlines of all rounds and nodes. Its
+// methods require the group's mutex.
+type watcher struct {
+	// at is when the watch runs next, on the group's clock. It is also read
+	// without the mutex.
+	at    atomic.Int64
+	timer *time.Timer // wakes the watch; Reset needs the mutex
+	// until then silence counts as starvation of this process
+	excused time.Duration
+}
+
+func (w *watcher) start(after time.Duration) {
+	w.at.Store(int64(after))
+	w.timer = time.NewTimer(max(pure.Soon, after))
+}
+
+// set makes the timer go off at the given time, or up to slack later.
+func (w *watcher) set(at, now, slack time.Duration) {
+	w.at.Store(int64(at))
+	w.timer.Reset(max(pure.Soon, at-now) + slack)
+}
+
+// A gathering holds the releases and extensions that wait for the next flush,
+// to be merged. The group's mutex guards it.
+type gathering struct {
+	rounds []*round
+	posted int // bytes of the commands among them that were posted
+}
+
+// empty makes room for the commands that the flush after this one merges.
+func (g *gathering) empty() {
+	clear(g.rounds)
+	g.rounds, g.posted = g.rounds[:0], 0
+}
+
+// A quarantine is what the group knows of nodes that may have forgotten locks.
+// The group's mutex guards it.
+type quarantine struct {
+	// nodes is the set of nodes whose grants must not make a lock (R23),
+	// whether or not they are live.
+	nodes Set
+	// Config.MaxTTL, or a longer one that was found in a seal
+	maxTTL time.Duration
+	debut  pure.Debut
 }

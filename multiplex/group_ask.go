@@ -2,13 +2,17 @@ package multiplex
 
 import "context"
 
-// Ask sends a command to every node that is up and waits until the round is decided (R5). It returns nil when a quorum
-// granted; ErrRefused when nodes refused; an *UndecidedError when too few nodes answered; ErrOverloaded when nothing was
-// sent for want of room; ErrLate; ErrClosed; or the context's error. Only a release is sent although ctx has ended already
-// (R9). While it waits, ctx.Err is called from inside the group, so it must not call the group itself.
+// Ask sends a command to every node that is up and waits until the round is
+// decided (R5). It returns nil if a quorum granted; ErrRefused if nodes
+// refused; an *UndecidedError if too few nodes answered; ErrOverloaded if
+// nothing was sent because the log is full; ErrLate; ErrClosed; or the
+// context's error. If ctx has ended before the call, only a release is sent
+// (R9). While Ask waits, the group calls ctx.Err, which must not call the
+// group.
 //
-// If it returns an error, cmd.Undo was queued for every node before it returned, in the same order on each connection
-// (R7, R8). The receipt belongs to the claim, whatever came of it.
+// If Ask returns an error, cmd.Undo was queued for every node before it
+// returned, in the same order on each connection (R7, R8). The receipt belongs
+// to the claim, whatever its outcome.
 func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, error) {
 	if err := ctx.Err(); err != nil && !kind.Release {
 		return Receipt{}, err
@@ -40,7 +44,8 @@ func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, err
 	return receipt, err
 }
 
-// Tell sends a release to every node and waits for nothing. Nodes that are down owe it, if the claim went to them (R8).
+// Tell sends a release to every node and does not wait for the outcome. Nodes
+// that are down owe the release if the claim went to them (R8).
 func (g *Group) Tell(kind *Kind, cmd *Command) {
 	g.mu.Lock()
 	if g.life.closed() {
@@ -55,8 +60,9 @@ func (g *Group) Tell(kind *Kind, cmd *Command) {
 	}
 }
 
-// enter gives a command its place in the log. lead says that the caller has got the flusher's role. inbox and tag are those of
-// a posted command. (They are not part of Command: what is kept of a thing makes all that it points to escape.)
+// enter gives a command its place in the log. lead means that the caller now
+// has the flusher's role. inbox and tag are those of a posted command; storing
+// them in Command would make it escape to the heap.
 func (g *Group) enter(
 	ctx context.Context, kind *Kind, cmd *Command, inbox *Outcomes, tag any,
 ) (r *round, receipt Receipt, lead bool, err error) {
@@ -70,7 +76,8 @@ func (g *Group) enter(
 			if inbox == nil && g.hopefulLocked(kind, cmd.TTL) {
 				return nil, Receipt{}, false, errReturning
 			}
-			// Known already, so it is said at once and nothing is sent that would have to be undone (R26).
+			// This is known already, so it is said at once, and nothing is sent
+			// that would have to be undone (R26).
 			return nil, Receipt{}, false, g.absentLocked(needed)
 		}
 		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed {
@@ -87,8 +94,8 @@ func (g *Group) enter(
 	return r, receipt, lead, nil
 }
 
-// enterLater is enter for a command that came while too few nodes were up, and enough might be in a moment. It never returns
-// errReturning.
+// enterLater is enter for a command that came while too few nodes were up, and
+// enough might be in a moment. It never returns errReturning.
 func (g *Group) enterLater(ctx context.Context, kind *Kind, cmd *Command) (r *round, receipt Receipt, lead bool, err error) {
 	since := g.now()
 	for {
@@ -101,11 +108,11 @@ func (g *Group) enterLater(ctx context.Context, kind *Kind, cmd *Command) (r *ro
 	}
 }
 
-// maxUnflushed bounds the bytes that wait for the next flush, well below what a connection's backlog takes, before new
-// claims are refused (R26).
+// maxUnflushed bounds the bytes that wait for the next flush before new claims
+// are refused (R26). It is well below a connection's backlog.
 const maxUnflushed = 1 << 20
 
-// fullLog reports whether too many rounds wait for answers (R26). The caller holds the mutex.
+// fullLogLocked reports whether too many rounds wait for answers (R26).
 func (g *Group) fullLogLocked() bool {
 	if g.log.waiting() < g.config.MaxPending {
 		return false
@@ -114,8 +121,8 @@ func (g *Group) fullLogLocked() bool {
 	return g.log.waiting() >= g.config.MaxPending
 }
 
-// admit readies a round and puts it into the log, or among those that the next flush merges. It reports whether the caller
-// has got the flusher's role. The caller holds the mutex.
+// admitLocked readies a round and puts it into the log, or among those that the
+// next flush merges. It reports whether the caller now has the flusher's role.
 func (g *Group) admitLocked(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
 	r.begin(kind, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
@@ -142,8 +149,8 @@ func (g *Group) admitLocked(r *round, ctx context.Context, kind *Kind, cmd *Comm
 	return g.placeLocked(r, cmd.Bytes) && r.inbox == nil && g.takeFlushLocked()
 }
 
-// place counts the votes of the nodes that are not there, or do not count, as failed, and puts the round into the log. It
-// reports false if nobody is there at all. The caller holds the mutex.
+// placeLocked fails the votes of nodes that are not up or do not count, and
+// puts the round into the log. It reports false if no node is up.
 func (g *Group) placeLocked(r *round, command []byte) bool {
 	if missing := everyone(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
 		g.failMissingLocked(r, missing)
@@ -162,10 +169,12 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 	return true
 }
 
-// failMissing counts the votes of nodes that are not up when a round gets its place (docs/design.md, "Voters are fixed
-// with the place"), all at once, so that the error names each of them (R12). A release that they may have to execute becomes
-// their debt (R8). With them fail the votes on a claim of nodes that do not count (R23), which owe nothing by that: they get
-// the command, and its release.
+// failMissingLocked fails the votes of nodes that are not up when a round gets
+// its place (docs/design.md, "Voters are fixed with the place"). It does so at
+// once for all, so that the error names each of them (R12). A release that such
+// a node may have to execute becomes its debt (R8). Votes of quarantined nodes
+// on a claim fail with them (R23), but without a debt: those nodes get the
+// command and its release.
 func (g *Group) failMissingLocked(r *round, missing Set) {
 	for i, n := range g.nodes {
 		if missing.Has(i) {
@@ -182,8 +191,9 @@ func (g *Group) failMissingLocked(r *round, missing Set) {
 	g.countMissedLocked(given&doubted, quarantined)
 }
 
-// needed are the nodes that a command of the kind can get a quorum of. An extension may count on a quarantined node, if the
-// key is older than the quarantine: see void. The caller holds the mutex.
+// neededLocked returns the nodes from which a command of the kind can get a
+// quorum. An extension may count on a quarantined node if the key is older than
+// the quarantine; see round.void.
 func (g *Group) neededLocked(kind *Kind) Set {
 	if kind.Mode == Claim {
 		return g.countingLocked()

@@ -7,13 +7,15 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Query asks every node that is up the same commands, in its lane: for what is to be known of each node, not of a quorum.
-// each is given every reply that is no anomaly, errors too, with the index of its node and of its command. It keeps nothing
-// of the value, must not wait, and is not called at the same time from two goroutines, nor after Query has returned; what it
-// returns ends that node's connection (R16).
+// Query sends the same commands to every node that is up, in its lane. It is
+// for what must be known of each node, not of a quorum. each gets every reply,
+// errors too, with the index of its node and of its command. It must not keep
+// the value, must not wait, and is not called concurrently, nor after Query has
+// returned. An error from it ends that node's connection (R16).
 //
-// Query returns when each node has answered or failed, or ctx has ended. The result has one element for each node: nil, or
-// why its answers are missing or incomplete.
+// Query returns when each node has answered or failed, or when ctx has ended.
+// The result has one element per node: nil, or why its answers are missing or
+// incomplete.
 func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i int, v resp.Value) error) []error {
 	q := &query{group: g, each: each, last: len(commands) - 1, errs: make([]error, g.size), done: make(chan struct{})}
 	q.open = everyone(g.size)
@@ -45,19 +47,21 @@ type query struct {
 	each  func(node, i int, v resp.Value) error
 	last  int // index of the last command
 
-	mu   sync.Mutex // guards the following; the group's mutex may be held when it is taken
-	open Set        // nodes that have yet to answer
+	// mu guards the following. The group's mutex may be held when it is taken.
+	mu   sync.Mutex
+	open Set // nodes that have yet to answer
 	errs []error
 	done chan struct{} // closed when none has
 }
 
+// of returns the inquiry of one node.
 func (q *query) of(n *node) *inquiry {
 	return &inquiry{
 		answer: func(i int, v resp.Value) error {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			if !q.open.Has(n.index) {
-				return nil // nobody waits any more
+				return nil // Query has returned
 			}
 			err := q.each(n.index, i, v)
 			if err == nil && i == q.last {
@@ -69,7 +73,7 @@ func (q *query) of(n *node) *inquiry {
 	}
 }
 
-// settle notes why a node does not answer.
+// settle records why a node does not answer.
 func (q *query) settle(n *node, why *fault) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,7 +83,7 @@ func (q *query) settle(n *node, why *fault) {
 	}
 }
 
-// close ends one node's part. The caller holds q.mu.
+// closeLocked ends one node's part.
 func (q *query) closeLocked(node int) {
 	if q.open &^= setOf(node); q.open == 0 {
 		close(q.done)

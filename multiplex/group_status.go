@@ -8,52 +8,58 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A Status is what is known of one node.
+// A Status describes one node.
 type Status struct {
 	Addr   string
 	State  State
 	Server conn.Server // what it said of itself when it was last connected
 	Debts  int         // releases that it owes (R8)
-	// Connects counts connections that shook hands, Deaths connections that ended, Sheds those of them that were given
-	// up here for silence or a full backlog (R26).
+	// Connects counts connections that shook hands, Deaths connections that
+	// ended, and Sheds those of them that this group gave up for silence or a
+	// full backlog (R26).
 	Connects, Deaths, Sheds int
-	// Polled says that callers read this node's replies by themselves, not a goroutine; see Config.Portable.
+	// Polled reports whether callers read this node's replies themselves; see
+	// Config.Portable.
 	Polled bool
-	// Counts are what happened so far.
+	// Counts is what happened so far.
 	Counts Counts
 	// ReplyTime is the smoothed time to a reply.
 	ReplyTime time.Duration
 	// Err is why the node is not up, nil when it is.
 	Err error
-	// Quarantined says that the node's grants do not count yet (R23), QuarantineLeft for how long if it stays connected and
-	// no seal ends that before, and QuarantineWhy what began it. They are zero for a node that counts once it is up.
+	// Quarantined reports whether the node's grants do not count yet (R23).
+	// QuarantineLeft is how long that lasts if the node stays connected and no
+	// seal ends it before; QuarantineWhy is what began it. They are zero for a
+	// node that counts once it is up.
 	Quarantined    bool
 	QuarantineLeft time.Duration
 	QuarantineWhy  string
-	// Sealed says that a seal of the node's process is known to stand.
+	// Sealed reports whether a seal of the node's process is known to exist.
 	Sealed bool
-	// Warnings are what was remarkable about the server when it was last connected (R22), one sentence each. The slice is
-	// the caller's.
+	// Warnings lists what was noteworthy about the server when it was last
+	// connected (R22), one sentence each. The slice is the caller's.
 	Warnings []string
 }
 
-// A State is where a node stands in its life. Its String is its name in lower case.
+// A State is where a node stands in its life. Its String method returns its
+// name in lower case.
 type State = pure.State
 
 const (
-	// Down: no connection; the next attempt waits for its time.
+	// Down has no connection, and waits before the next attempt.
 	Down = pure.Down
-	// Dialing: one attempt to connect and shake hands is under way.
+	// Dialing is connecting and shaking hands.
 	Dialing = pure.Dialing
-	// Fencing: the commands of the connection before are being made harmless (R8).
+	// Fencing makes the commands of the previous connection harmless (R8).
 	Fencing = pure.Fencing
-	// Paying: releases that this node still owes are executed first (R8).
+	// Paying executes the releases that the node owes, before it joins (R8).
 	Paying = pure.Paying
-	// Up: the node gets every command, and its votes count.
+	// Up gets every command, and its votes count.
 	Up = pure.Up
-	// Shed: its connection was broken from here (R26); it gets no new commands.
+	// Shed has a connection that this group broke (R26). It gets no new
+	// commands.
 	Shed = pure.Shed
-	// Stopped: the group was closed.
+	// Stopped means that the group was closed.
 	Stopped = pure.Stopped
 )
 
@@ -78,11 +84,13 @@ func (g *Group) Nodes() []Status {
 	return all
 }
 
-// tellTrust puts into a node's status what there is to tell.
+// tellTrust writes the state of trust into a node's status.
 func tellTrust(t pure.Trust, s *Status, now time.Duration) {
 	s.Sealed = t.Sealed > 0
 	if s.State != Up {
-		t = t.At(now) // it will count when it joins; one that is up counts when the watch has looked
+		// A node that is not up counts when it joins; one that is up counts
+		// when the watch has looked.
+		t = t.At(now)
 	}
 	if !t.Trusted && t.Need > 0 {
 		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, t.Left(now), t.Why

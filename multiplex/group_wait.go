@@ -9,18 +9,21 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// Ready waits until a quorum of nodes counts: is up and not quarantined (R23). When ctx ends first, the error is the
-// context's and an *UndecidedError that says what each missing node lacks; when the group is closed, ErrClosed.
+// Ready blocks until a quorum of nodes counts: is up and not quarantined (R23).
+// If ctx ends first, the error wraps the context's error and an *UndecidedError
+// that says what each missing node lacks. If the group is closed, it is
+// ErrClosed.
 func (g *Group) Ready(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.countingLocked().Len() >= g.quorum })
 }
 
-// Begun waits until a quorum of nodes is up, or each node is up or has failed once.
+// Begun blocks until a quorum of nodes is up, or until each node is up or has
+// failed once.
 func (g *Group) Begun(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.triedLocked() })
 }
 
-// Tried waits until each node is up or has failed once.
+// Tried blocks until each node is up or has failed once.
 func (g *Group) Tried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
 
 func (g *Group) triedLocked() bool {
@@ -32,7 +35,8 @@ func (g *Group) triedLocked() bool {
 	return true
 }
 
-// waitUntil waits for a condition on the nodes' states, which is asked under the mutex.
+// waitUntil blocks until a condition on the nodes' states holds. The condition
+// is called under the mutex.
 func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
 	for {
 		g.mu.Lock()
@@ -51,14 +55,15 @@ func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// missing is an UndecidedError about the nodes that do not count.
+// missing returns an UndecidedError about the nodes that do not count.
 func (g *Group) missing() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.absentLocked(g.countingLocked())
 }
 
-// absent is the error of a command that cannot get a quorum since too few nodes count for it. The caller holds the mutex.
+// absentLocked returns the error of a command that cannot get a quorum because
+// too few nodes count for it.
 func (g *Group) absentLocked(counting Set) error {
 	e := &UndecidedError{Of: g.size}
 	for i, n := range g.nodes {
@@ -73,11 +78,13 @@ func (g *Group) absentLocked(counting Set) error {
 	return e
 }
 
-// errReturning says that too few nodes are up for a quorum, and that enough may be up again in a moment.
+// errReturning means that too few nodes are up for a quorum, but that enough
+// may be up again in a moment.
 var errReturning = errors.New("multiplex: nodes are being dialed again")
 
-// returning are the nodes whose connection ended a moment ago, that have not failed to come back, and that would count for a
-// command of the kind if they did. The caller must hold the mutex.
+// returningLocked returns the nodes whose connection ended a moment ago, that
+// have not failed to reconnect, and that would count for a command of the kind
+// if they did.
 func (g *Group) returningLocked(kind *Kind, ttl time.Duration) Set {
 	var s Set
 	now := g.now()
@@ -92,15 +99,16 @@ func (g *Group) returningLocked(kind *Kind, ttl time.Duration) Set {
 	return s
 }
 
-// hopeful reports whether the nodes that count for a command, with those that may return in a moment, are a quorum. The
-// caller must hold the mutex.
+// hopefulLocked reports whether the nodes that count for a command and those
+// that may return in a moment are a quorum.
 func (g *Group) hopefulLocked(kind *Kind, ttl time.Duration) bool {
 	return (g.neededLocked(kind) | g.returningLocked(kind, ttl)).Len() >= g.quorum
 }
 
-// awaitReturn blocks until a quorum of nodes counts for a command of the kind, and then returns nil. It returns the error of
-// a command that cannot get a quorum when that is known again, or when the nodes' vote timeout is over since the given time;
-// the context's error if ctx ends first; or ErrClosed.
+// awaitReturn blocks until a quorum of nodes counts for a command of the kind,
+// and then returns nil. It returns an error earlier: that of a command that
+// cannot get a quorum, once that is certain or the nodes' vote timeout has
+// passed since the given time; the context's error if ctx ends; or ErrClosed.
 func (g *Group) awaitReturn(ctx context.Context, kind *Kind, ttl, since time.Duration) error {
 	var timer *time.Timer
 	for {
@@ -125,7 +133,7 @@ func (g *Group) awaitReturn(ctx context.Context, kind *Kind, ttl, since time.Dur
 		}
 		select {
 		case <-changed:
-		case <-timer.C: // the next look finds the time over
+		case <-timer.C: // the next pass finds that the time is over
 			timer.Reset(tickLeast)
 		case <-ctx.Done():
 			return ctx.Err()

@@ -2,19 +2,22 @@ package multiplex
 
 import "sync/atomic"
 
-// broadcast is the log of all commands that go to every node: the same bytes in the same order for all of them, kept
-// once. Its ring holds the rounds that somebody has yet to answer:
+// broadcast is the log of all commands that go to every node: the same bytes in
+// the same order for all of them, stored once. Its ring holds the rounds that
+// some node has yet to answer:
 //
 //	tail ≤ oldest, tail ≤ each node's answered ≤ its sent ≤ head
 //
 //	 … freed | tail … oldest … answered … sent … head | free …
 //
-// A round is freed when every attached node's cursor has passed it. A node that joins begins at the head.
+// A round is freed when every attached node's cursor has passed it. A node that
+// joins begins at the head.
 //
-// The group's mutex guards all of it, except that a node's reader looks up rounds between its answered and sent cursors
-// without the mutex: those slots belong to it until its answered cursor moves on.
+// The group's mutex guards all of it, with one exception: a node's reader looks
+// up rounds between its answered and sent cursors without the mutex. Those
+// slots belong to it until its answered cursor moves on.
 type broadcast struct {
-	buf    []byte // encoded commands that no flusher has taken yet
+	buf    []byte // encoded commands of the next batch
 	claims bool   // not all of them are releases
 	spare  []byte // the buffer of the batch before, for the next swap
 
@@ -24,13 +27,14 @@ type broadcast struct {
 	oldest uint64 // no round before it is undecided
 	live   int    // rounds in use: in the ring, or held by a caller
 
-	free     *round                // rounds to use again
-	carriers *round                // the same for those that carry merged commands
-	returned atomic.Pointer[round] // rounds given back without the mutex, until collect fetches them
+	free     *round // rounds to use again
+	carriers *round // the same for those that carry merged commands
+	// rounds given back without the mutex; see collect
+	returned atomic.Pointer[round]
 }
 
-// A ring is an array of rounds by position. It grows by being replaced, so that a reader that still looks at the old one
-// finds there all that it may look up.
+// A ring is an array of rounds by position. To grow it is replaced, so a reader
+// that still looks at the old one finds there all that it may look up.
 type ring struct {
 	slots []*round
 }
@@ -47,10 +51,10 @@ const (
 
 func (l *broadcast) init() { l.ring.Store(&ring{slots: make([]*round, firstRing)}) }
 
-// waiting is how many rounds somebody has yet to answer.
+// waiting returns how many rounds some node has yet to answer.
 func (l *broadcast) waiting() int { return int(l.head - l.tail) }
 
-// take gives a round that nobody else holds.
+// take returns a round that nothing else holds.
 func (l *broadcast) take(g *Group) *round {
 	if l.free == nil {
 		l.collect()
@@ -66,7 +70,7 @@ func (l *broadcast) take(g *Group) *round {
 	return r
 }
 
-// takeCarrier gives a round that carries others and that nobody holds.
+// takeCarrier returns a round that carries others and that nothing else holds.
 func (l *broadcast) takeCarrier(g *Group) *round {
 	l.live++
 	r := l.carriers
@@ -77,7 +81,7 @@ func (l *broadcast) takeCarrier(g *Group) *round {
 	return r
 }
 
-// push puts a round at the head, with its bytes behind all bytes before.
+// push puts a round at the head, and its bytes behind all bytes before.
 func (l *broadcast) push(r *round, command []byte) {
 	slots := l.ring.Load()
 	if l.waiting() == len(slots.slots) {
@@ -88,8 +92,9 @@ func (l *broadcast) push(r *round, command []byte) {
 	l.head++
 }
 
-// grow doubles the ring. Only releases make it grow far: new claims are refused long before, and each release belongs to
-// a claim that was let in (R26), so there is always room to undo what was done.
+// grow doubles the ring. Only releases make it grow far: new claims are refused
+// long before, and each release belongs to a claim that was let in (R26), so
+// there is always room to undo what was done.
 func (l *broadcast) grow(old *ring) *ring {
 	bigger := &ring{slots: make([]*round, 2*len(old.slots))}
 	for pos := l.tail; pos < l.head; pos++ {
@@ -107,7 +112,8 @@ func (l *broadcast) swap() []byte {
 	return batch
 }
 
-// recycle takes a batch back that was written or kept elsewhere.
+// recycle takes back the buffer of a batch that was written, or copied
+// elsewhere.
 func (l *broadcast) recycle(batch []byte) {
 	spoil(batch)
 	if cap(batch) <= keepBatch {
@@ -115,7 +121,8 @@ func (l *broadcast) recycle(batch []byte) {
 	}
 }
 
-// trim frees the rounds before the given position, which every attached node has passed.
+// trim frees the rounds before the given position, which every attached node
+// has passed.
 func (l *broadcast) trim(to uint64) {
 	slots := l.ring.Load()
 	for ; l.tail < to; l.tail++ {
@@ -143,7 +150,7 @@ func (l *broadcast) reuse(r *round) {
 	r.next, l.free = l.free, r
 }
 
-// giveBack takes a round from its last holder, who need not hold the mutex.
+// giveBack takes a round from its last holder, without the mutex.
 func (l *broadcast) giveBack(r *round) {
 	for {
 		top := l.returned.Load()
@@ -154,7 +161,8 @@ func (l *broadcast) giveBack(r *round) {
 	}
 }
 
-// collect frees what was given back without the mutex. All are taken at once, so no ABA can happen.
+// collect frees what was given back without the mutex. It takes all at once, so
+// there is no ABA problem.
 func (l *broadcast) collect() {
 	for r := l.returned.Swap(nil); r != nil; {
 		next := r.next

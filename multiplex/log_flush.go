@@ -2,64 +2,23 @@ package multiplex
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
-
-	"github.com/redmux/redmux/conn"
 )
 
-// A flusher is the role of writing batches to the sockets, which at most one
-// goroutine has. It belongs to the caller that queues a command while the role is
-// free, and passes to flushForOthers when that caller has written enough.
-type flusher struct {
-	// The following are guarded by the group's mutex.
-	taken bool // a goroutine has the role
-	held  bool // the role is not given out until flushHeld; see holdFlush
-	lanes bool // some node's lane waits to be written
-
-	// The following are owned by the goroutine that has the role.
-	busy     bool // several rounds are unanswered: a yield will gather more
-	outgoing []outgoing
-
-	handover   chan struct{} // passes the role to flushForOthers
-	yieldAfter atomic.Int64  // no goroutine yields before, on the group's clock
-}
-
-func newFlusher(nodes int) flusher {
-	return flusher{outgoing: make([]outgoing, nodes), handover: make(chan struct{}, 1)}
-}
-
-// take takes the role and reports whether it was free.
-func (f *flusher) take() bool {
-	if f.taken || f.held {
-		return false
-	}
-	f.taken = true
-	return true
-}
-
-// outgoing is what one flush writes to one node.
-type outgoing struct {
-	conn *conn.Conn
-	lane []byte // before the batch
-	skip int    // bytes of the batch that were queued before the node joined
-	// commands is how many of the lane and of the batch go to the node.
-	commands int
-	node     int
-	idle     bool // nothing that it was asked is unanswered
-}
-
 const (
-	// flushesPerCaller is how many batches a caller writes before it hands the role to the group's own flusher: its
-	// answer may be there already, and under load there is always another batch.
+	// flushesPerCaller is how many batches a caller writes before it hands the
+	// role to the group's own flusher: its answer may already be there, and
+	// under load there is always another batch.
 	flushesPerCaller = 4
-	// crowdedAt is the number of unanswered rounds from which yielding once gathers more of them than it delays: the
-	// largest single gain that was measured (docs/design.md, "Batching"). A lone caller never yields.
+	// crowdedAt is the number of unanswered rounds from which one yield gathers
+	// more rounds than it delays. This was the largest single gain that was
+	// measured (docs/design.md, "Batching"). A lone caller never yields.
 	crowdedAt = 2
 )
 
-// takeFlush gives the flusher's role to the caller, unless somebody has it. That one will see what was queued, since it
-// gives the role up only under the mutex and with nothing left. The caller holds the mutex.
+// takeFlushLocked gives the flusher's role to the caller and reports true, if
+// the role is free. If it is taken, its holder will see what was queued: it
+// gives the role up only under the mutex and with nothing left.
 func (g *Group) takeFlushLocked() bool {
 	if !g.flusher.take() {
 		return false
@@ -68,8 +27,8 @@ func (g *Group) takeFlushLocked() bool {
 	return true
 }
 
-// holdFlush keeps everybody from flushing, because the caller is about to hand out answers, and will flush once for all who
-// ask again: a third of the writes.
+// holdFlush defers flushing while the caller delivers replies, so that the
+// follow-ups go out in one flush: a third of the writes.
 func (g *Group) holdFlush() {
 	g.mu.Lock()
 	g.flusher.held = true
@@ -82,7 +41,7 @@ func (g *Group) flushHeld() {
 	g.flusher.held = false
 	lead := g.unwrittenLocked() && g.takeFlushLocked()
 	if lead {
-		g.flusher.busy = false // we have yielded
+		g.flusher.busy = false // the caller has yielded already
 	}
 	g.mu.Unlock()
 	if lead {
@@ -90,13 +49,14 @@ func (g *Group) flushHeld() {
 	}
 }
 
-// unwritten reports that something waits to be written. The caller holds the mutex.
+// unwrittenLocked reports whether something waits to be written.
 func (g *Group) unwrittenLocked() bool {
 	return len(g.log.buf) > 0 || len(g.gathering.rounds) > 0 || g.flusher.lanes
 }
 
-// flush writes batches until nothing is left, or passes the role on. The caller has the flusher's role. It never waits:
-// what a socket does not take goes to that connection's own writer.
+// flush writes batches until nothing is left, or hands the role on. The caller
+// must have the flusher's role. flush never waits: what a socket does not take
+// goes to that connection's own writer.
 func (g *Group) flush() {
 	for range flushesPerCaller {
 		if g.flusher.busy {
@@ -106,10 +66,12 @@ func (g *Group) flush() {
 			return
 		}
 	}
-	g.flusher.handover <- struct{}{} // one has the role, so there is room
+	// The channel has room: only the goroutine with the role sends.
+	g.flusher.handover <- struct{}{}
 }
 
-// flushForOthers is a goroutine that takes the role over from callers that have written enough.
+// flushForOthers is the goroutine that takes the role over from callers that
+// have written enough.
 func (g *Group) flushForOthers() {
 	for {
 		select {
@@ -121,13 +83,14 @@ func (g *Group) flushForOthers() {
 	}
 }
 
-// crowded reports whether even the fastest node has several rounds to answer, so that others are likely to append soon.
-// The caller holds the mutex.
+// crowdedLocked reports whether even the fastest node has several rounds to
+// answer, so that more callers are likely to append soon.
 func (g *Group) crowdedLocked() bool {
 	return g.log.head+uint64(len(g.gathering.rounds)) > g.fastestLocked()+crowdedAt
 }
 
-// fastest is the position up to which some node that is connected has answered.
+// fastestLocked returns the position up to which the fastest connected node has
+// answered.
 func (g *Group) fastestLocked() uint64 {
 	var fastest uint64
 	for _, n := range g.nodes {
@@ -138,8 +101,9 @@ func (g *Group) fastestLocked() uint64 {
 	return fastest
 }
 
-// flushBatch writes one batch to every node that is up, and each node's lane before it. It reports false, and gives the
-// role up, when there is nothing more to write.
+// flushBatch writes one batch to every node that is up, and each node's lane
+// before it. If nothing is left to write it gives the role up and reports
+// false.
 func (g *Group) flushBatch() bool {
 	g.mu.Lock()
 	g.trimLocked()
@@ -149,15 +113,17 @@ func (g *Group) flushBatch() bool {
 		g.mu.Unlock()
 		return false
 	}
-	// A batch of releases needs no look at the sockets: a reply that was not asked for grants no lock there, and if it is taken for
-	// the answer to a release, that release's own answer ends the connection.
+	// A batch of releases needs no look at the sockets. A reply that was not
+	// asked for grants no lock there, and if it is taken for the answer to a
+	// release, that release's own answer ends the connection.
 	look := g.log.claims || g.flusher.lanes
 	batch := g.log.swap()
 	g.flusher.lanes = false
 	out := g.flusher.outgoing[:0]
 	for _, n := range g.nodes {
 		if n.life.State == Up {
-			// The cursor moves before the bytes go out, so that no reply can be early (R16).
+			// The cursor moves before the bytes go out, so that no reply can be
+			// early (R16).
 			if len(n.lane.awaited) == 0 && len(n.lane.queued) > 0 {
 				n.silence.asked = g.now()
 			}
@@ -180,7 +146,8 @@ func (g *Group) flushBatch() bool {
 		if len(o.lane) > 0 {
 			_ = o.conn.Send(o.lane)
 		}
-		// An error broke that connection; its reader sees it and buries the node.
+		// An error broke that connection; its reader sees it and buries the
+		// node.
 		_ = o.conn.Send(batch[o.skip:])
 		out[i] = outgoing{}
 	}
@@ -193,9 +160,11 @@ func (g *Group) flushBatch() bool {
 	return g.flusher.taken
 }
 
-// expect announces to each connection what is about to be sent. What lies in the socket of a node with nothing unanswered was
-// not asked for, unless it is a push, and must not become the answer to what is asked now (R16). One system call finds out
-// about all connections that are polled, the larger part of what this costs a lone caller.
+// expect announces to each connection what is about to be sent. If a node has
+// answered everything, what lies in its socket was not asked for, unless it is
+// a push, and must not be taken for an answer to what is sent now (R16). One
+// system call checks all polled connections; it is most of what this costs a
+// lone caller.
 func (g *Group) expect(out []outgoing) {
 	var idle, polled uint64
 	for _, o := range out {
@@ -215,7 +184,7 @@ func (g *Group) expect(out []outgoing) {
 	}
 }
 
-// trim frees the rounds that every attached node has passed. The caller holds the mutex.
+// trimLocked frees the rounds that every attached node has passed.
 func (g *Group) trimLocked() {
 	to := g.log.head
 	for _, n := range g.nodes {
@@ -226,25 +195,26 @@ func (g *Group) trimLocked() {
 	g.log.trim(to)
 }
 
-// prompt makes sure that what was queued in a lane is written soon, by somebody else: the caller reads a socket or holds
-// the timer. The caller holds the mutex.
+// promptLocked makes sure that what was queued in a lane is written soon, by
+// another goroutine: the caller reads a socket or runs the watch.
 func (g *Group) promptLocked() {
 	g.flusher.lanes = true
-	g.wakeWatchAtLocked(g.now() + tickMost) // to look after the answers
+	g.wakeWatchAtLocked(g.now() + tickMost) // to watch for the answers
 	if g.takeFlushLocked() {
 		g.flusher.handover <- struct{}{}
 	}
 }
 
 const (
-	// slowYield is longer than all of our own callers need to run: other goroutines compute, and a yield lets each of them
-	// use up its time slice of 10 ms.
+	// slowYield is longer than all callers of this process need to run. A yield
+	// that takes so long shows that other goroutines compute: each may use up
+	// its time slice of 10 ms.
 	slowYield = 5 * time.Millisecond
-	// sulk is for how long nobody yields then.
-	sulk = 100 * time.Millisecond
+	// yieldPause is how long no goroutine yields after a slow yield.
+	yieldPause = 100 * time.Millisecond
 )
 
-// yield lets others run, unless that took too long a moment ago.
+// yield lets other goroutines run, unless a yield took too long a moment ago.
 func (g *Group) yield() {
 	begun := g.now()
 	if begun < time.Duration(g.flusher.yieldAfter.Load()) {
@@ -252,6 +222,6 @@ func (g *Group) yield() {
 	}
 	runtime.Gosched()
 	if now := g.now(); now-begun > slowYield {
-		g.flusher.yieldAfter.Store(int64(now + sulk))
+		g.flusher.yieldAfter.Store(int64(now + yieldPause))
 	}
 }

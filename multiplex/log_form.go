@@ -2,18 +2,22 @@ package multiplex
 
 import "slices"
 
-// Native forms (R25): newer servers have a command of their own that deletes a key if it holds the token. It costs them
-// less than half of what the script costs.
+// Native forms (R25): newer servers have a command that deletes a key if it
+// holds the token. It costs them less than half of what the script costs.
 //
-// A round's command is the script's form all its life: debts, cures and repetitions are of that form, which every node
-// understands. Only what goes into the log may be of a native form, and that is settled when the round gets its place, under
-// the mutex, by what all nodes have in common that are live at that moment. No later join can make it wrong: a node that
-// joins begins at the head of the log, behind every round and every byte that was queued before, so that whatever is
-// queued after agree() has left a form is the first that it gets. What nobody can foresee, a node that forgets its command
-// or a user who loses the right to it, is an error reply: see errorToNative.
+// A round's command always keeps the script's form, which every node
+// understands: debts, cures and repetitions use it. Only the bytes in the log
+// may have a native form. The form is chosen under the mutex when the round
+// gets its place, by what all live nodes support at that moment. A later join
+// cannot make it wrong: a node that joins begins at the head of the log, behind
+// every round and byte queued before, so its first command comes after
+// agreeLocked has dropped a form that it lacks. A node that loses its command
+// later, or a user who loses the right to it, shows as an error reply; see
+// errorToNative.
 
-// FormOf names the native form in which commands of a kind go to the nodes that are up now, "" for none. It may change with
-// every node that comes or goes, and with every reply.
+// FormOf returns the name of the native form in which commands of a kind go to
+// the nodes that are up now, or "" if there is none. It may change with every
+// node that comes or goes, and with every reply.
 func (g *Group) FormOf(kind *Kind) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -23,9 +27,10 @@ func (g *Group) FormOf(kind *Kind) string {
 	return ""
 }
 
-// agree settles which steps of the handshake all live nodes accepted, and so which forms they have in common. Whoever
-// changes live calls it before letting go of the mutex, so that a form is left before a node without it gets its first
-// command (R25). The caller holds the mutex.
+// agreeLocked computes which steps of the handshake all live nodes accepted,
+// and so which forms they share. It must be called after each change of live
+// before the mutex is released, so that a form is dropped before a node without
+// it gets its first command (R25).
 func (g *Group) agreeLocked() {
 	g.accepted = nil
 	for i, n := range g.nodes {
@@ -41,7 +46,8 @@ func (g *Group) agreeLocked() {
 	}
 }
 
-// form is the best form of a kind that all live nodes have, nil if there is none. The caller holds the mutex.
+// formForLocked returns the best form of a kind that all live nodes support, or
+// nil.
 func (g *Group) formForLocked(kind *Kind) *Form {
 	for i := range kind.Native {
 		if f := &kind.Native[i]; slices.Contains(g.accepted, f.Name) {
@@ -51,7 +57,8 @@ func (g *Group) formForLocked(kind *Kind) *Form {
 	return nil
 }
 
-// formOf is the form in which a round is to go into the log. One whose key is not known goes as it is.
+// formOfLocked returns the form in which a round goes into the log. A round
+// whose key is not known goes as it is.
 func (g *Group) formOfLocked(r *round) *Form {
 	if r.key.To == 0 {
 		return nil

@@ -1,28 +1,19 @@
 package multiplex
 
-// Merging: releases that wait for the same flush travel as one command, whose reply holds one result for each, and so do
-// extensions. A script costs a server more to start than to go through another key, so that many callers at once get a
+// Merging: releases that wait for the same flush travel as one command, whose
+// reply holds one result for each. Extensions do, too. Starting a script costs
+// a server more than one more key within it, so many concurrent callers get a
 // quarter more done.
 //
-// Only commands that somebody awaits are merged. The release of a failed attempt goes into the log at once, or else the
-// next attempt's SET would overtake it and be refused by its own old key (R8, R11).
+// Only commands with a waiting caller, or posted ones, are merged. The release
+// of a failed attempt goes into the log at once, or the SET of the next attempt
+// would overtake it and be refused because of the old key (R8, R11).
 
-// A gathering is the awaited and posted releases and extensions that wait for the
-// next flush, to be merged. The group's mutex guards it.
-type gathering struct {
-	rounds []*round
-	posted int // bytes of the commands among them that were posted
-}
-
-// empty makes room for what the flush after this one merges.
-func (g *gathering) empty() {
-	clear(g.rounds)
-	g.rounds, g.posted = g.rounds[:0], 0
-}
-
-// pack gives the commands that gathered since the last flush their places in the log: a lone one as it is, several
-// merged, unless there is a native form, which costs a server less than its part of a script (R25). Which nodes they are for
-// is settled here (docs/design.md, "Voters are fixed with the place"). The caller holds the mutex.
+// packLocked gives the commands that gathered since the last flush their places
+// in the log: a lone one as it is, several merged, unless there is a native
+// form, which costs a server less than its part of a script (R25). It also
+// settles which nodes they go to (docs/design.md, "Voters are fixed with the
+// place").
 func (g *Group) packLocked() {
 	for rest := g.gathering.rounds; len(rest) > 0; {
 		n := 1
@@ -39,7 +30,8 @@ func (g *Group) packLocked() {
 	g.gathering.empty()
 }
 
-// alike is how many rounds, from the first on, may travel together: those with the same merger, up to the bound.
+// alike returns how many rounds, from the first on, may travel together: those
+// with the same merger, up to the bound.
 func alike(rounds []*round) int {
 	n := 1
 	for n < min(len(rounds), mergeMost) && rounds[n].kind.Merger == rounds[0].kind.Merger {
@@ -48,7 +40,8 @@ func alike(rounds []*round) int {
 	return n
 }
 
-// placeMerged puts several rounds into the log as one carrier, which takes over the hold that the log would have on each.
+// placeMergedLocked puts several rounds into the log as one carrier, which
+// takes over the hold that the log would have on each.
 func (g *Group) placeMergedLocked(parts []*round) {
 	if missing := everyone(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
 		for _, p := range parts {
@@ -64,9 +57,10 @@ func (g *Group) placeMergedLocked(parts []*round) {
 	g.log.claims = g.log.claims || !parts[0].kind.Release
 	merger := parts[0].kind.Merger
 	c := g.log.takeCarrier(g)
-	// The first was queued first, so the carrier is as old as the oldest of them.
+	// The first was queued first, so the carrier is as old as the oldest of
+	// them.
 	c.begin(merger.Kind, parts[0].at, parts[0].ttl, Receipt{}, 1)
-	c.word.Store(decided) // nobody waits for the carrier itself
+	c.word.Store(decided) // no caller waits for the carrier itself
 	c.parts = append(c.parts, parts...)
 	c.command = merger.AppendHead(c.command, len(parts))
 	for _, p := range parts {

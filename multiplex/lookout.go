@@ -8,12 +8,15 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A Lookout is kept for one key that others hold: until a quorum of nodes does not have it, or has pushed that it changed
-// (track.go). It asks each node once, and is told of what comes then, instead of asking again and again. What it says is a
-// hint, and may be wrong either way: a key that changed may only have been extended, and a push can be lost with its
-// connection. So whoever is told still has to claim the key, and whoever is told nothing has to try now and then.
+// A Lookout watches one key that other clients hold, until it is gone on a
+// quorum of nodes, or they have pushed that it changed (lookout_track.go). It
+// asks each node once and is told of changes, instead of asking again and
+// again. Its signal is a hint that may be wrong either way: a key that changed
+// may only have been extended, and a push can be lost with its connection. So a
+// client that gets the signal still has to claim the key, and one that gets
+// none has to try now and then.
 //
-// One goroutine at a time calls its methods.
+// A Lookout's methods must not be called concurrently.
 type Lookout struct {
 	group    *Group
 	key      string
@@ -21,13 +24,16 @@ type Lookout struct {
 	signal   chan struct{} // holds one signal
 	asks     []inquiry     // one for each node, used again
 
-	// The following are guarded by the tracker's mutex. A node is in none of the sets if nothing is known of it.
-	pending Set                     // nodes that have yet to answer
-	held    Set                     // nodes that have the key, and push when it changes
-	free    Set                     // nodes that do not have it, or pushed since they were asked
-	mute    Set                     // nodes that will not push, though they answer
-	expires [MaxNodes]time.Duration // when the key ends there, on the group's clock; never is noExpiry
-	// listening is set from Ask until the signal; somebody reads the sockets meanwhile.
+	// The following are guarded by the tracker's mutex. A node about which
+	// nothing is known is in none of the sets.
+	pending Set // nodes that have yet to answer
+	held    Set // nodes that have the key, and push when it changes
+	free    Set // nodes that do not have it, or pushed since they were asked
+	mute    Set // nodes that will not push, though they answer
+	// when the key expires there, on the group's clock, or noExpiry
+	expires [MaxNodes]time.Duration
+	// listening is set from Ask until the signal. Some goroutine reads the
+	// sockets meanwhile.
 	listening bool
 	stopped   bool
 	next      *Lookout // of the same key
@@ -36,12 +42,12 @@ type Lookout struct {
 const (
 	// maxLookouts bounds the lookouts of a group (R26).
 	maxLookouts = 65536
-	// noExpiry is the end of a key without a TTL.
+	// noExpiry stands for a key without a TTL.
 	noExpiry time.Duration = 1<<63 - 1
 )
 
-// Lookout begins to keep a lookout for a key, which it copies; nil means that there are too many already. It asks nothing
-// yet. Stop it.
+// Lookout returns a Lookout for a key, which it copies, or nil if there are too
+// many. It sends nothing until Ask. Call Stop when it is no longer needed.
 func (g *Group) Lookout(key []byte) *Lookout {
 	l := &Lookout{
 		group:    g,
@@ -62,9 +68,11 @@ func (g *Group) Lookout(key []byte) *Lookout {
 	return l
 }
 
-// Ask asks every node that is up anew and forgets what it knew. It waits for no answer. False means that fewer than a
-// quorum of nodes can be asked or will push: those that speak RESP2, do not know or allow CLIENT TRACKING or CLIENT
-// CACHING, are down, or have no room in their lanes. Then no signal comes.
+// Ask asks every node that is up again and forgets what was known. It does not
+// wait for answers. If it returns false, fewer than a quorum of nodes can be
+// asked or will push, and no signal comes: nodes that speak RESP2, do not know
+// or allow CLIENT TRACKING or CLIENT CACHING, are down, or have no room in
+// their lanes.
 func (l *Lookout) Ask() bool {
 	g, t := l.group, &l.group.tracker
 	g.mu.Lock()
@@ -81,8 +89,9 @@ func (l *Lookout) Ask() bool {
 	}
 	l.held, l.free, l.mute = 0, 0, l.mute&l.pending
 	for i, n := range g.nodes {
-		// One that has yet to answer is not asked again, so that a stalled node's lane does not fill up. Its answer and what
-		// it pushes after that are as good as new ones.
+		// A node that has yet to answer is not asked again, so that a stalled
+		// node's lane does not fill up. Its answer, and what it pushes after
+		// that, serve as well as new ones.
 		if !g.life.closing() && g.live.Has(i) && !l.pending.Has(i) && n.canTrackLocked() && n.askForLocked(l) {
 			l.pending |= setOf(i)
 		}
@@ -92,17 +101,20 @@ func (l *Lookout) Ask() bool {
 	t.mu.Unlock()
 	g.mu.Unlock()
 	if listening && g.poller != nil && g.poller.role.Load() == roleFree {
-		g.poller.callServer() // whoever has the role looks for lookouts when it leaves
+		// A goroutine that has the role looks for lookouts when it leaves.
+		g.poller.callServer()
 	}
 	return listening
 }
 
-// Signal gets one signal after each Ask that returned true: when the nodes that do not have the key, or pushed that it
-// changed, are a quorum, or when so many died that they cannot be.
+// Signal returns a channel that receives once after each Ask that returned
+// true: when the nodes on which the key is gone, or changed, are a quorum, or
+// when so many nodes died that they cannot be.
 func (l *Lookout) Signal() <-chan struct{} { return l.signal }
 
-// Expiry is when the key will have expired on a quorum of nodes, by what they said when they were asked. ok is false when
-// too few have answered, or the key does not expire.
+// Expiry returns when the key will have expired on a quorum of nodes, by their
+// last answers. ok is false if too few have answered, or the key does not
+// expire.
 func (l *Lookout) Expiry() (at time.Time, ok bool) {
 	g := l.group
 	g.tracker.mu.Lock()
@@ -123,7 +135,7 @@ func (l *Lookout) Expiry() (at time.Time, ok bool) {
 	return g.epoch.Add(ends[g.quorum-1]), true
 }
 
-// Rest ends the listening, until the next Ask: no signal comes.
+// Rest ends the listening until the next Ask: no signal comes.
 func (l *Lookout) Rest() {
 	t := &l.group.tracker
 	t.mu.Lock()
@@ -147,8 +159,9 @@ const (
 	turnQuestion
 )
 
-// answered takes one node's reply. PTTL answers -2 where the key is not there, and -1 where it does not expire; whichever
-// it is, the node has registered the question, and pushes once when the answer changes.
+// answered takes one node's reply. PTTL replies -2 if the key is not there, and
+// -1 if it does not expire. In either case the node has registered the
+// question, and pushes once when the answer changes.
 func (l *Lookout) answered(n *node, turn int, v resp.Value) error {
 	g := l.group
 	t := &g.tracker
@@ -183,7 +196,7 @@ func (l *Lookout) answered(n *node, turn int, v resp.Value) error {
 	return nil
 }
 
-// endOf is when a key with this many milliseconds left ends.
+// endOf returns when a key with this many milliseconds left expires.
 func (g *Group) endOf(ttl int64) time.Duration {
 	if ttl < 0 || ttl > int64(noExpiry/2/time.Millisecond) {
 		return noExpiry
@@ -191,7 +204,7 @@ func (g *Group) endOf(ttl int64) time.Duration {
 	return g.now() + time.Duration(ttl)*time.Millisecond
 }
 
-// abandoned is an answer that will not come.
+// abandoned records that a node's answer will not come.
 func (l *Lookout) abandoned(n *node) {
 	t := &l.group.tracker
 	t.mu.Lock()
@@ -200,9 +213,8 @@ func (l *Lookout) abandoned(n *node) {
 	l.settleLocked()
 }
 
-// The following need the tracker's mutex.
-
-// changed notes that a node pushed. While its answer is on the way, that will tell.
+// changedLocked records a push from a node. While the node's answer is on its
+// way, that answer decides.
 func (l *Lookout) changedLocked(n *node) {
 	if l.held.Has(n.index) {
 		l.held &^= setOf(n.index)
@@ -211,17 +223,17 @@ func (l *Lookout) changedLocked(n *node) {
 	}
 }
 
-// forget forgets what is known of a node.
+// forgetLocked drops what is known of a node.
 func (l *Lookout) forgetLocked(n *node) {
 	for _, s := range [...]*Set{&l.pending, &l.held, &l.free, &l.mute} {
 		*s &^= setOf(n.index)
 	}
 }
 
-// reach is how many nodes can be free yet.
+// reachLocked returns on how many nodes the key may still become free.
 func (l *Lookout) reachLocked() int { return (l.pending | l.held | l.free).Len() }
 
-// settle gives the signal when it is time.
+// settleLocked sends the signal when it is time.
 func (l *Lookout) settleLocked() {
 	quorum := l.group.quorum
 	if l.listening && (l.free.Len() >= quorum || l.reachLocked() < quorum) {
@@ -242,8 +254,9 @@ func (l *Lookout) listenLocked(on bool) {
 	l.group.tracker.listening.Add(change)
 }
 
-// askFor queues the question to a node in its lane: CLIENT CACHING YES makes the server remember who asked the very next
-// command, so nothing may come between the two. The caller holds the group's mutex and the tracker's.
+// askForLocked queues the question to a node in its lane. CLIENT CACHING YES
+// applies to the very next command, so nothing may come between the two. The
+// caller must hold the group's mutex and the tracker's.
 func (n *node) askForLocked(l *Lookout) bool {
 	if !n.startTrackingLocked() || n.lane.room() < maxLane/2 {
 		return false // the other half is for debts and cures

@@ -10,51 +10,63 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A tracker gives what servers push to the lookouts that it concerns. Pushes come by CLIENT TRACKING over RESP3, on the
-// connection that carries everything else; a connection has it turned on when the first lookout needs it, so that most
-// never do.
+// A tracker passes what servers push to the lookouts that it concerns. Pushes
+// come by CLIENT TRACKING over RESP3, on the connection that carries everything
+// else. Tracking is turned on when the first lookout needs it, so most
+// connections never have it.
 //
-// OPTIN, because otherwise the scripts that release and extend would register every key that they read. No NOLOOP: the
-// release of a lock by this very client is what its own waiters wait for.
+// OPTIN is used because otherwise the scripts that release and extend would
+// register every key that they read. NOLOOP is not: waiters of this client wait
+// for its own releases, too.
 //
-// Its mutex may be taken while the group's is held, never the other way round. Nothing waits under it.
+// The tracker's mutex may be taken while the group's is held, never the other
+// way round. Nothing waits under it.
 type tracker struct {
-	mu       sync.Mutex          // guards the following, and what Lookout says
+	// mu guards the following, and the fields that Lookout lists.
+	mu       sync.Mutex
 	lookouts map[string]*Lookout // by key; those of one key are a list
 	count    int
 	nodes    [MaxNodes]tracking
-	// listening counts the lookouts that wait for a signal. It changes under the mutex, and is also read without it.
+	// listening counts the lookouts that wait for a signal. It changes under
+	// the mutex and is also read without it.
 	listening atomic.Int64
 }
 
 // tracking is what is known of one connection.
 type tracking struct {
 	asked bool // CLIENT TRACKING was queued
-	on    bool // it was answered by OK: pushes are in order from then on
-	never bool // tracking was refused, and will be again
-	// pushes is how many keys the node may name yet in invalidations (R32).
+	on    bool // OK came: pushes are allowed from then on
+	never bool // tracking was refused for good
+	// pushes is how many keys the node may still name in invalidations (R32).
 	pushes int
-	// flushed is when the nulls that came, which stand for FLUSHALL, would be over at the rate that is allowed.
+	// flushed is when the nulls received so far, each of which stands for
+	// FLUSHALL, would be over at the allowed rate.
 	flushed time.Duration
-	// nothing says that since the last null no node's answer made a lookout expect a push from this connection.
+	// nothing means that since the last null, no answer of this node has made a
+	// lookout expect a push.
 	nothing bool
 }
 
 const (
-	// pushesPerQuestion is how many invalidations one question allows. A server sends one, when the key changes, expires, or is
-	// forgotten for want of room in its table; the other is for a server that tells twice.
+	// pushesPerQuestion is how many invalidations one question allows. A server
+	// sends one, when the key changes, expires, or is dropped from its table
+	// for lack of room; the other is for a server that repeats itself.
 	pushesPerQuestion = 2
-	// pushesMost bounds what was not used: a server tracks a million keys by default.
+	// pushesMost bounds the unused allowance: a server tracks a million keys by
+	// default.
 	pushesMost = 1 << 20
-	// flushesPerSecond and as many at once are the nulls that a connection may bring: each FLUSHALL and FLUSHDB by any client, in
-	// any database of the server, brings one to every client that tracks.
+	// flushesPerSecond is how many nulls a connection may bring per second, and
+	// how many at once: each FLUSHALL and FLUSHDB by any client, in any
+	// database of the server, brings one to every client that tracks.
 	flushesPerSecond = 1000
 )
 
-// allow notes one question, before the server can answer it. The caller must hold the tracker's mutex.
+// allow records one question, before the server can answer it. The caller must
+// hold the tracker's mutex.
 func (s *tracking) allow() { s.pushes = min(s.pushes+pushesPerQuestion, pushesMost) }
 
-// flush notes a null at the given time, and reports whether there were too many. The caller must hold the tracker's mutex.
+// flush records a null at the given time and reports whether there were too
+// many. The caller must hold the tracker's mutex.
 func (s *tracking) flush(now time.Duration) (tooMany bool) {
 	s.flushed = max(s.flushed, now) + time.Second/flushesPerSecond
 	return s.flushed > now+time.Second
@@ -75,7 +87,7 @@ func (t *tracker) add(l *Lookout) bool {
 	return true
 }
 
-// remove takes a lookout off the list. The caller holds the mutex.
+// removeLocked takes a lookout off the list.
 func (t *tracker) removeLocked(l *Lookout) {
 	first := t.lookouts[l.key]
 	at := &first
@@ -94,12 +106,14 @@ func (t *tracker) removeLocked(l *Lookout) {
 	}
 }
 
-// canTrack reports that tracking is there or may be asked for. The caller holds the group's mutex and the tracker's.
+// canTrackLocked reports whether tracking is on or may be asked for. The caller
+// must hold the group's mutex and the tracker's.
 func (n *node) canTrackLocked() bool {
 	return n.server.Protocol == 3 && !n.group.tracker.nodes[n.index].never
 }
 
-// startTracking asks for tracking, once for a connection. The caller holds the group's mutex and the tracker's.
+// startTrackingLocked asks for tracking, once for a connection. The caller must
+// hold the group's mutex and the tracker's.
 func (n *node) startTrackingLocked() bool {
 	t := &n.group.tracker
 	if t.nodes[n.index].asked {
@@ -107,7 +121,7 @@ func (n *node) startTrackingLocked() bool {
 	}
 	q := &inquiry{
 		answer:    func(_ int, v resp.Value) error { return t.started(n, v) },
-		abandoned: func(*fault) {}, // lost forgets what was asked
+		abandoned: func(*fault) {}, // lost resets asked
 	}
 	t.nodes[n.index].asked = n.inquireLocked(q, trackingOn)
 	return t.nodes[n.index].asked
@@ -129,27 +143,29 @@ func (t *tracker) started(n *node, v resp.Value) error {
 	return nil
 }
 
-// refused notes an error in answer to a question. Where tracking is not on, it says nothing new. The caller holds the mutex.
+// refusedLocked records an error in answer to a question. If tracking is not
+// on, it says nothing new.
 func (t *tracker) refusedLocked(n *node, v resp.Value) {
 	if s := &t.nodes[n.index]; s.on && !conn.ClassOf(v).Passing() {
 		s.never = true
 	}
 }
 
-// lost forgets a connection that ended; no pushes will come over it. The caller owns the node.
+// lost resets a connection that ended; no pushes will come over it. The caller
+// must own the node.
 func (t *tracker) lost(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.nodes[n.index] = tracking{}
 	t.eachLocked(func(l *Lookout) {
-		if !l.pending.Has(n.index) { // else it is abandoned with the lane
+		if !l.pending.Has(n.index) { // otherwise the lane abandons it
 			l.forgetLocked(n)
 			l.settleLocked()
 		}
 	})
 }
 
-// each calls f for every lookout. The caller holds the mutex.
+// eachLocked calls f for every lookout.
 func (t *tracker) eachLocked(f func(*Lookout)) {
 	for _, l := range t.lookouts {
 		for ; l != nil; l = l.next {
@@ -158,9 +174,10 @@ func (t *tracker) eachLocked(f func(*Lookout)) {
 	}
 }
 
-// pushed takes a push: that keys changed, or all of them, where null stands for FLUSHALL. Any other push, and any on a
-// connection that has not answered OK to CLIENT TRACKING, ends it (R16), as do more keys than questions can have caused, and
-// nulls without end (R32). A key that no lookout is kept for any more is fine.
+// pushed takes a push: keys that changed, or null for FLUSHALL, which changes
+// all. A push ends the connection if it is of any other sort or came before OK
+// to CLIENT TRACKING (R16), or if there are more keys than questions can have
+// caused, or too many nulls (R32). A key without a lookout is fine.
 func (t *tracker) pushed(n *node, v resp.Value) error {
 	keys, ok := invalidated(v)
 	t.mu.Lock()
@@ -183,7 +200,7 @@ func (t *tracker) pushed(n *node, v resp.Value) error {
 	return nil
 }
 
-// flushed takes the null that stands for FLUSHALL. The caller must hold the mutex.
+// flushedLocked takes the null that stands for FLUSHALL.
 func (t *tracker) flushedLocked(n *node) error {
 	s := &t.nodes[n.index]
 	if s.flush(n.group.now()) {
@@ -196,7 +213,8 @@ func (t *tracker) flushedLocked(n *node) error {
 	return nil
 }
 
-// invalidated gives the keys of a push that says that they changed: an array of bulk strings, or null.
+// invalidated returns the keys of an invalidation push: an array of bulk
+// strings, or null.
 func invalidated(v resp.Value) (keys resp.Value, ok bool) {
 	elements, ok := 0, plain(v)
 	for e := range v.Elements() {
@@ -211,7 +229,7 @@ func invalidated(v resp.Value) (keys resp.Value, ok bool) {
 	return keys, ok
 }
 
-// plain reports that no attributes come with a value; none were asked for (R16).
+// plain reports whether a value has no attributes; none were asked for (R16).
 func plain(v resp.Value) bool {
 	_, has := v.Attributes()
 	return !has

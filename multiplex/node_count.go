@@ -7,48 +7,62 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// Counts tell what happened with one node since the group was made; nothing is ever reset. Each number is exact, but they
-// are not taken at one instant, and a reader adds what it has read only when it has read all that there was: a sum over
-// several of them may be short of what is under way.
+// Counts has what happened with one node since the group was made; nothing is
+// ever reset. Each number is exact, but they are not taken at one instant, and
+// a reader adds what it has read only when it has read everything that was
+// there. So a sum over several of them may lack what is under way.
 type Counts struct {
-	// Granted, Refused and Failed are the votes that counted, each before its round was decided (R17).
+	// Granted, Refused and Failed are the votes that counted, each before its
+	// round was decided (R17).
 	Granted, Refused, Failed uint64
-	// TimedOut, Absent and Quarantined tell of the failed votes: given up for want of an answer in time (R6), of a node
-	// that was not up when the command was queued, or discounted since the node may have forgotten keys (R23). The others are
-	// errors that the node answered, and connections that died.
+	// TimedOut, Absent and Quarantined are failed votes: given up because no
+	// answer came in time (R6), of a node that was not up when the command was
+	// queued, or discounted because the node may have forgotten keys (R23). The
+	// other failed votes are errors that the node replied, and connections that
+	// died.
 	TimedOut, Absent, Quarantined uint64
-	// Late are replies that did not count, since the round was decided without them. That is ordinary: a quorum was faster
-	// (R5). Overdue are those of them whose own vote had been given up: this node was too slow.
+	// Late are replies that did not count because the round was already
+	// decided. That is ordinary: a quorum was faster (R5). Overdue are those of
+	// them whose own vote had been given up: this node was too slow.
 	Late, Overdue uint64
-	// Errors are the errors that it answered to lock commands, by conn.Class: "NOSCRIPT", "OOM" … Nil if there were none.
+	// Errors are the errors that it replied to lock commands, by conn.Class:
+	// "NOSCRIPT", "OOM" … Nil if there were none.
 	Errors map[string]uint64
-	// Dials are attempts to connect and shake hands, DialFailures those that led to nothing.
+	// Dials are attempts to connect and shake hands, DialFailures those that
+	// failed.
 	Dials, DialFailures uint64
-	// Deaths are connections that ended, by cause: "silent" (shed, R26), "stalled" (a full backlog), "indebted" (R8),
-	// "protocol" (no RESP), "unexpected" (a reply that cannot answer, R16), "forgot" (scripts lost before it joined),
-	// "peer" (ended by the node or the network), "closed" (by us). Nil if there were none.
+	// Deaths are connections that ended, by cause: "silent" (shed, R26),
+	// "stalled" (a full backlog), "indebted" (R8), "protocol" (no RESP),
+	// "unexpected" (a reply that cannot answer, R16), "forgot" (scripts lost
+	// before it joined), "peer" (ended by the node or the network), "closed"
+	// (by us). Nil if there were none.
 	Deaths map[string]uint64
-	// Probes are PINGs to an idle connection (R26), Cures commands that were sent again with their scripts (R24).
+	// Probes are PINGs to an idle connection (R26), Cures commands that were
+	// sent again with their scripts (R24).
 	Probes, Cures uint64
-	// DebtsMade are releases that this node came to owe (R8), DebtsPaid those that it confirmed, also if they are still
-	// repeated to be safe, and DebtsExpired those whose keys had to have expired before.
+	// DebtsMade are releases that this node came to owe (R8), DebtsPaid those
+	// that it confirmed, even if they are still repeated to be safe, and
+	// DebtsExpired those whose keys had to have expired before.
 	DebtsMade, DebtsPaid, DebtsExpired uint64
 }
 
-// counters are where a node's Counts come from. What replies say is counted by whoever reads, for itself, and added to the
-// atomics once for all replies that came together, so that nobody who counts shares a cache line with another.
+// counters is where a node's Counts come from. The goroutine that reads counts
+// replies for itself, and adds them to the atomics once for each batch, so that
+// counting goroutines do not share a cache line.
 type counters struct {
-	batch replies // owned by whoever reads
+	batch replies // owned by the goroutine that reads
 
 	granted, refused, failed, late, overdue atomic.Uint64
 	errors                                  [classes]atomic.Uint64
 
-	// The following are guarded by the group's mutex.
-	died                               uint64 // votes that a dying connection owed
+	// The following are guarded by the group's mutex. votes that a dying
+	// connection owed
+	died                               uint64
 	missed                             [reasons]uint64
 	deaths                             [deathCauses]uint64
 	dials, dialFailures, probes, cured uint64
-	connects, ended, sheds             int // see Status; ended is the sum of deaths
+	// See Status; ended is the sum of deaths.
+	connects, ended, sheds int
 }
 
 // replies counts votes by what became of them.
@@ -57,17 +71,18 @@ type replies struct{ granted, refused, failed, late, overdue uint64 }
 // classes is more than package conn has.
 const classes = 32
 
-// A reason says why a vote failed that no reply was about.
+// A reason is why a vote failed without a reply.
 type reason uint8
 
 const (
-	overdue     reason = iota // it was given up (R6)
+	overdue     reason = iota // the vote was given up (R6)
 	absent                    // the node was not up
-	quarantined               // the node was up, and its grant would not have counted (R23)
+	quarantined               // its grant would not have counted (R23)
 	reasons
 )
 
-// publish adds what was counted since the last time. The caller reads this node.
+// publish adds what was counted since the last call. The caller must be the
+// goroutine that reads this node.
 func (c *counters) publish() {
 	addTo(&c.granted, c.batch.granted)
 	addTo(&c.refused, c.batch.refused)
@@ -83,20 +98,21 @@ func addTo(sum *atomic.Uint64, n uint64) {
 	}
 }
 
-// countError counts an error that the node answered.
+// countError counts an error that the node replied.
 func (c *counters) countError(class conn.Class) {
 	c.errors[min(int(class), classes-1)].Add(1)
 }
 
-// countMissed counts votes that failed without a reply. The caller holds the mutex.
+// countMissedLocked counts votes that failed without a reply.
 func (g *Group) countMissedLocked(votes Set, why reason) {
 	for ; votes != 0; votes &= votes - 1 {
 		g.nodes[bits.TrailingZeros16(uint16(votes))].counters.missed[why]++
 	}
 }
 
-// countDeath counts the end of a connection. Where we broke it, the reader may have met with another error meanwhile. The
-// caller holds the mutex, and the node's life has not learned of the end yet.
+// countDeathLocked counts the end of a connection. If we broke it, the reader
+// may have met another error meanwhile. The node's life must not have learned
+// of the end yet.
 func (n *node) countDeathLocked(cause error) {
 	if n.life.State == Shed {
 		cause = n.fault.err
@@ -104,7 +120,7 @@ func (n *node) countDeathLocked(cause error) {
 	n.counters.deaths[deathOf(cause)]++
 }
 
-// counts takes the numbers. The caller holds the mutex.
+// countsLocked returns the numbers.
 func (n *node) countsLocked() Counts {
 	c, l := &n.counters, &n.ledger
 	all := Counts{
@@ -126,7 +142,7 @@ func (n *node) countsLocked() Counts {
 	return all
 }
 
-// note adds what was counted under a name, if anything was.
+// note adds n under a name, unless it is zero.
 func note(counts map[string]uint64, name string, n uint64) map[string]uint64 {
 	if n == 0 {
 		return counts

@@ -7,13 +7,16 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A lane carries what concerns one node alone: cures, debts and probes. Its entries are written between whole commands of
-// the log, and their replies come in that place: an entry with position p is answered before the round at p.
+// A lane carries what concerns one node alone: cures, debts, probes and
+// inquiries. Its entries are written between whole commands of the log, and
+// their replies come in that place: an entry with position p is answered before
+// the round at p.
 //
-// The group's mutex guards it. The node's reader learns from an atomic copy of the front position whether the next reply
-// is the lane's, so that a lane costs nothing while it is empty.
+// The group's mutex guards it. The node's reader learns from an atomic copy of
+// the front position whether the next reply is the lane's, so an empty lane
+// costs nothing.
 type lane struct {
-	buf     []byte      // encoded entries that no flusher has taken yet
+	buf     []byte      // encoded entries that were not written yet
 	queued  []laneEntry // those entries
 	awaited []laneEntry // written, in order; a position each
 }
@@ -22,11 +25,11 @@ type lane struct {
 type purpose uint8
 
 const (
-	probe   purpose = iota // PING: that there is a reply is enough
-	load                   // a script: whatever it says, the command that follows tells
+	probe   purpose = iota // PING: any reply will do
+	load                   // a script: the command that follows shows whether it worked
 	again                  // a round's command again, after its script was loaded
 	payment                // a debt
-	inquire                // whatever somebody wants to know of this node
+	inquire                // an inquiry
 )
 
 type laneEntry struct {
@@ -34,7 +37,7 @@ type laneEntry struct {
 	pos     uint64
 	round   *round     // held, for again
 	debt    *pure.Debt // for payment
-	cured   bool       // it is sent again, behind the scripts
+	cured   bool       // it was sent again, behind the scripts
 	inquiry *inquiry
 	turn    int // of the inquiry's commands
 }
@@ -46,7 +49,7 @@ const (
 	noLane = math.MaxUint64
 )
 
-// add queues an entry; false means that the lane is full.
+// add queues an entry. It returns false if the lane is full.
 func (l *lane) add(e laneEntry, commands ...[]byte) bool {
 	if l.room() == 0 {
 		return false
@@ -58,10 +61,11 @@ func (l *lane) add(e laneEntry, commands ...[]byte) bool {
 	return true
 }
 
-// room is how many more entries the lane takes.
+// room returns how many more entries the lane takes.
 func (l *lane) room() int { return maxLane - len(l.queued) - len(l.awaited) }
 
-// handOut gives the bytes to be written before the round at pos, and awaits their replies there.
+// handOut returns the bytes to write before the round at pos, and expects their
+// replies there.
 func (l *lane) handOut(pos uint64) []byte {
 	if len(l.queued) == 0 {
 		return nil
@@ -77,7 +81,7 @@ func (l *lane) handOut(pos uint64) []byte {
 	return buf
 }
 
-// front is the position before which the next reply of the lane comes.
+// front returns the position before which the next reply of the lane comes.
 func (l *lane) front() uint64 {
 	if len(l.awaited) == 0 {
 		return noLane
@@ -96,14 +100,15 @@ func (l *lane) pop() laneEntry {
 	return e
 }
 
-// empty takes all entries, written or not, of a lane whose connection died.
+// empty takes all entries of a lane whose connection died, written or not.
 func (l *lane) empty() []laneEntry {
 	all := append(l.awaited, l.queued...)
 	*l = lane{}
 	return all
 }
 
-// rounds calls f for each round whose command was repeated and has no answer yet. Such a round may have left the log.
+// rounds calls f for each round whose command was repeated and not answered
+// yet. Such a round may have left the log.
 func (l *lane) rounds(f func(*round)) {
 	for _, entries := range [...][]laneEntry{l.awaited, l.queued} {
 		for _, e := range entries {
@@ -114,10 +119,10 @@ func (l *lane) rounds(f func(*round)) {
 	}
 }
 
-// idle reports that nothing is queued or awaited.
+// idle reports whether nothing is queued or awaited.
 func (l *lane) idle() bool { return len(l.queued) == 0 && len(l.awaited) == 0 }
 
-// loading reports that the scripts are on their way already.
+// loading reports whether the scripts are queued already.
 func (l *lane) loading() bool {
 	for _, e := range l.queued {
 		if e.purpose == load {
@@ -127,19 +132,21 @@ func (l *lane) loading() bool {
 	return false
 }
 
-// An inquiry asks one node alone, in its lane: some commands, each with one reply.
+// An inquiry asks one node alone, in its lane: some commands, each with one
+// reply.
 type inquiry struct {
-	// answer is given each reply in its turn, errors too, by whoever reads the node, without the mutex. It keeps nothing of
-	// it, and must not wait. What it returns ends the connection (R16).
+	// answer is called with each reply in turn, errors too, by the goroutine
+	// that reads the node, without the mutex. It must not keep the reply, nor
+	// wait. An error from it ends the connection (R16).
 	answer func(i int, v resp.Value) error
-	// abandoned is called once if the connection ends before the last reply, or by what answer returned, under the mutex. It
-	// must not wait.
+	// abandoned is called once if the connection ends before the last reply, or
+	// because of answer's error, under the mutex. It must not wait.
 	abandoned func(why *fault)
 	ended     bool // guarded by the mutex
 }
 
-// inquire queues the commands of an inquiry; false means that the lane is full, and nothing was queued. The node is up.
-// The caller holds the mutex.
+// inquireLocked queues the commands of an inquiry on a node that is up. If it
+// returns false the lane is full and nothing was queued.
 func (n *node) inquireLocked(q *inquiry, commands ...[]byte) bool {
 	if n.lane.room() < len(commands) {
 		return false
@@ -151,7 +158,7 @@ func (n *node) inquireLocked(q *inquiry, commands ...[]byte) bool {
 	return true
 }
 
-// abandon ends an inquiry whose answer was no answer.
+// abandon ends an inquiry after answer returned an error.
 func (n *node) abandon(q *inquiry, why *fault) {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -161,7 +168,7 @@ func (n *node) abandon(q *inquiry, why *fault) {
 	}
 }
 
-// abandonLane ends the entries of a connection that died. The caller holds the mutex.
+// abandonLaneLocked ends the entries of a connection that died.
 func (n *node) abandonLaneLocked(why *fault) {
 	for _, e := range n.lane.empty() {
 		switch e.purpose {

@@ -10,8 +10,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// openingLimits bound what a node may send before it joins: the handshake, INFO and the scripts' digests among it (R32). A HELLO
-// names the server's modules, and INFO its replicas.
+// openingLimits bounds what a node may send before it joins: the handshake,
+// INFO, and the scripts' digests (R32). HELLO names the server's modules, and
+// INFO its replicas.
 var openingLimits = resp.Limits{Elements: 4096, Depth: 8, Size: 2 << 20}
 
 func newNode(g *Group, index int, config conn.Config) *node {
@@ -25,7 +26,8 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	n.ended = make(chan error, 1)
 	if need := pure.NeedFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
 		n.trust.Need = need
-		g.quarantine.nodes |= setOf(index) // fresh processes obey it too (R23)
+		// New processes of this client obey it, too (R23).
+		g.quarantine.nodes |= setOf(index)
 	}
 	n.config.Admit = g.config.Allow.check
 	if n.config.Limits == (resp.Limits{}) {
@@ -34,7 +36,7 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	return n
 }
 
-// run lives the node's life until the group is closed.
+// run follows the node's life until the group is closed.
 func (n *node) run() {
 	act := n.step(pure.Started)
 	for {
@@ -66,7 +68,7 @@ func (n *node) leave() {
 	}
 }
 
-// step feeds an event to the node's life and tells those who wait for a change.
+// step feeds an event to the node's life and returns the next action.
 func (n *node) step(e pure.LifeEvent) pure.LifeAction {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -99,7 +101,8 @@ func (n *node) rest() pure.LifeAction {
 	}
 }
 
-// dial connects and shakes hands, in which Allow.check says whether the node may take part at all.
+// dial connects and shakes hands; Allow.check decides whether the server may
+// take part.
 func (n *node) dial() pure.LifeAction {
 	n.group.mu.Lock()
 	n.counters.dials++
@@ -110,7 +113,8 @@ func (n *node) dial() pure.LifeAction {
 		return n.dialFailed(err)
 	}
 	if c.Server().Protocol == 2 {
-		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
+		// The next attempt needs no second connection to find this out (R26).
+		n.config.Endpoint.Protocol = 2
 	}
 	apart := n.tellApart(c)
 	n.group.mu.Lock()
@@ -124,7 +128,8 @@ func (n *node) dial() pure.LifeAction {
 	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
 	n.conn, n.server = c, *c.Server()
 	n.meetLocked(n.group.now())
-	if n.replyTime.Load() == 0 { // else the first votes of a node that is far away would all come too late (R6)
+	// Otherwise the first votes of a distant node would all come too late (R6).
+	if n.replyTime.Load() == 0 {
 		n.replyTime.Store(int64(c.RoundTrip()))
 		n.guessed = true
 	}
@@ -140,31 +145,37 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone || errors.Is(err, conn.ErrUnanswered) {
 		n.life = n.life.Charge()
 	}
-	n.config.Endpoint.Protocol = n.protocol // it may be another server by now
+	n.config.Endpoint.Protocol = n.protocol // it may be another server by then
 	switch conn.ErrorClass(err) {
 	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
 		return n.stepLocked(pure.DialBarred)
 	}
-	if errors.Is(err, ErrPermissions) { // said otherwise, as by Redis 7.0 of what a script may not do
+	// Redis 7.0 words it differently if a script lacks a permission.
+	if errors.Is(err, ErrPermissions) {
 		return n.stepLocked(pure.DialBarred)
 	}
 	return n.stepLocked(pure.DialFailed)
 }
 
-// join lets the node into the log at its head, unless it owes too much. Debts that came since the last payment go first,
-// in the lane: waiting until there are none would keep a node out for as long as others release what it may hold. It
-// gets no command that was queued before, flushed or not: those rounds have its vote as failed.
+// join lets the node into the log at its head, unless it owes too much. Debts
+// that came since the last payment go first, in the lane: waiting until there
+// are none would keep a node out for as long as callers release what it may
+// hold. It gets no command that was queued before, flushed or not: its votes on
+// those rounds have failed.
 func (n *node) join() (pure.LifeAction, bool) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n.ledger.Full() {
-		n.fault = owesTooMuch // whatever it was down for before: it is connected, and this is what keeps it out
+		// Whatever it was down for before: now it is connected, and only this
+		// keeps it out.
+		n.fault = owesTooMuch
 	}
 	if n.ledger.Full() || n.ledger.Due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
 		return pure.Stay, false
 	}
-	if twin := n.twinOfLocked(&n.server); twin != nil { // it has joined since the handshake: the next one tells them apart
+	// It joined after this handshake: the next one tells them apart.
+	if twin := n.twinOfLocked(&n.server); twin != nil {
 		return n.lostLocked(n.conn, sameServer(twin.addr)), true
 	}
 	act := n.stepLocked(pure.Paid)
@@ -182,14 +193,17 @@ func (n *node) join() (pure.LifeAction, bool) {
 	g.live |= setOf(n.index)
 	g.agreeLocked()
 	n.adopted = g.poller != nil && g.poller.adoptLocked(n)
-	g.wakeWatchAtLocked(g.now() + tickMost) // to see that somebody polls, and that debts are paid that came meanwhile
+	// This checks that the poll role is taken, and pays debts that came
+	// meanwhile.
+	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.trimLocked()
 	n.payBesideLocked(g.now())
 	g.tryDebutLocked()
 	return act, true
 }
 
-// serve reads replies until the connection dies, or waits for that while others read, and buries it.
+// serve reads replies until the connection dies, or waits for its end while the
+// poller reads, and then buries it.
 func (n *node) serve() pure.LifeAction {
 	c := n.conn
 	if n.adopted {
@@ -208,9 +222,10 @@ func (n *node) serve() pure.LifeAction {
 	}
 }
 
-// bury ends a connection's part in the log, in two steps: first it gets no new rounds, but still pins those that it has;
-// then each of them has its failed vote, and it lets go (docs/design.md, "A death has two steps"). Everything in flight
-// fails as unknown, each exactly once (R16).
+// bury ends a connection's part in the log in two steps. First it gets no new
+// rounds, but still pins those that it has. Then each of them gets its failed
+// vote, and the connection lets go of them (docs/design.md, "A death has two
+// steps"). Everything in flight fails as unknown, exactly once (R16).
 func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	g := n.group
 	why := &fault{err: cause}
@@ -237,7 +252,7 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	n.counters.ended++
 	n.countDeathLocked(cause)
 	if errors.Is(cause, conn.ErrStalled) {
-		n.counters.sheds++ // by its backlog
+		n.counters.sheds++ // because of its backlog
 	}
 	if !owing {
 		return n.stepLocked(pure.Died)
@@ -246,11 +261,12 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	return n.stepLocked(pure.DiedOwing)
 }
 
-// unlive stops giving the node new rounds; those that it has already end at its limit. The caller holds the mutex.
+// unliveLocked stops giving the node new rounds; those that it has end at its
+// limit.
 func (n *node) unliveLocked(cause error) {
 	g := n.group
 	if !g.live.Has(n.index) {
-		return // shed before
+		return // it was shed before
 	}
 	g.live &^= setOf(n.index)
 	g.agreeLocked()
@@ -259,13 +275,15 @@ func (n *node) unliveLocked(cause error) {
 	n.fault = &fault{err: &downError{cause}}
 }
 
-// fail counts a round that this connection will not answer; an unanswered release is owed.
+// fail fails the vote on a round that this connection will not answer. An
+// unanswered release becomes a debt.
 func (n *node) fail(r *round, why *fault) {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	n.failLocked(r, why)
 }
 
+// failLocked is fail for a caller that holds the mutex.
 func (n *node) failLocked(r *round, why *fault) {
 	for _, m := range r.members() {
 		if m.owedBy(n.index) {
@@ -277,7 +295,7 @@ func (n *node) failLocked(r *round, why *fault) {
 	}
 }
 
-// shed breaks the connection from here; its reader will bury it. The caller holds the mutex.
+// shedLocked breaks the connection from here; its reader will bury it.
 func (n *node) shedLocked(cause error) {
 	if n.life.State != Up {
 		return
@@ -296,7 +314,7 @@ func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	return n.lostLocked(c, cause)
 }
 
-// lostLocked is lost for a connection that may be open. The caller must hold the mutex.
+// lostLocked is lost for a connection that may be open.
 func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.conn = nil

@@ -10,11 +10,12 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// paymentsAtOnce is how many debts travel together, so that one exchange stays far below any socket's buffer.
+// paymentsAtOnce is how many debts travel together, so that one exchange stays
+// far below a socket's buffer.
 const paymentsAtOnce = 256
 
-// owe notes a release that this node has not confirmed, to be sent at the given time. A node that owes too much is taken
-// out until it has paid (R8). The caller holds the mutex.
+// oweLocked records a release that this node has not confirmed, to be sent at
+// the given time. A node that owes too much is shed until it has paid (R8).
 func (n *node) oweLocked(r *round, due time.Duration) {
 	g := n.group
 	n.ledger.Longest = g.longest
@@ -23,7 +24,9 @@ func (n *node) oweLocked(r *round, due time.Duration) {
 		d.Repeat, d.Delay = true, pure.RepeatFirst // its SET may still come
 	}
 	if !g.live.Has(n.index) {
-		d.Until = 0 // its time begins with the next connection, when nothing older can be executed any more
+		// Its time begins with the next connection, when nothing older can be
+		// executed any more.
+		d.Until = 0
 		n.ledger.Plan(d)
 		return
 	}
@@ -35,8 +38,10 @@ func (n *node) oweLocked(r *round, due time.Duration) {
 	}
 }
 
-// doubt notes a release that was answered, but whose SET was written to a connection that could not be killed and may
-// still execute it: the release is repeated until the key must be gone (R8; docs/design.md, "The SET that comes late").
+// doubt records a release that was answered, but whose SET was written to a
+// connection that could not be killed and may still execute it. The release is
+// repeated until the key must have expired (R8; docs/design.md, "The SET that
+// comes late").
 func (n *node) doubt(r *round) {
 	g := n.group
 	g.mu.Lock()
@@ -52,12 +57,14 @@ func (n *node) doubt(r *round) {
 	g.wakeWatchAtLocked(d.Due)
 }
 
-// debtsAtOnce is how many debts are gone through before others get the mutex: some hundred microseconds.
+// debtsAtOnce is how many debts are handled before the mutex is released for a
+// moment: some hundred microseconds.
 const debtsAtOnce = 512
 
-// eachDebt calls f for every debt, with the mutex, letting others have it now and then: with very many debts they would
-// wait for milliseconds. The node is not up, so that no debt ends meanwhile; those that come stand behind the others, and
-// are met as well.
+// eachDebt calls f for every debt under the mutex, and releases the mutex now
+// and then: with very many debts other goroutines would wait for milliseconds.
+// The node is not up, so no debt ends meanwhile; new ones stand behind the
+// others and are reached as well.
 func (n *node) eachDebt(f func(d *pure.Debt, now time.Duration)) {
 	g := n.group
 	for from := 0; ; from += debtsAtOnce {
@@ -73,8 +80,9 @@ func (n *node) eachDebt(f func(d *pure.Debt, now time.Duration)) {
 	}
 }
 
-// pay sends what is owed before the node joins, so that every debt is executed before the first new command (R8). What
-// the server refuses stays owed and is tried again, here while the ledger is full, else beside the log.
+// pay sends what is owed before the node joins, so that every debt is executed
+// before the first new command (R8). What the server refuses stays owed and is
+// tried again: here while the ledger is full, otherwise beside the log.
 func (n *node) pay() pure.LifeAction {
 	c := n.conn
 	n.eachDebt(n.ledger.StartDebt)
@@ -89,7 +97,9 @@ func (n *node) pay() pure.LifeAction {
 		if len(batch) == paymentsAtOnce {
 			continue
 		}
-		if !inspected { // once, and after the debts: what a node owes it owes also if it is refused then
+		// Once, and after the debts: a node that is refused here still owes
+		// them.
+		if !inspected {
 			if err := n.inspect(c); err != nil {
 				return n.lost(c, err)
 			}
@@ -112,7 +122,8 @@ func (n *node) dueDebts() []*pure.Debt {
 	return n.ledger.Take(nil, g.now(), paymentsAtOnce)
 }
 
-// payBatch sends some debts and settles each by its reply, all at once: under load the mutex is waited for each time.
+// payBatch sends some debts and settles them by their replies, all at once:
+// under load the mutex is waited for each time.
 func (n *node) payBatch(c *conn.Conn, batch []*pure.Debt) error {
 	var commands []byte
 	for _, d := range batch {
@@ -152,10 +163,12 @@ func (n *node) payBatch(c *conn.Conn, batch []*pure.Debt) error {
 	return err
 }
 
-// errForgot ends a connection whose scripts were flushed before it joined: the next handshake loads them again (R24).
+// errForgot ends a connection whose scripts were flushed before it joined. The
+// next handshake loads them again (R24).
 var errForgot = errors.New("multiplex: node forgot the scripts")
 
-// isPayment judges a node's reply to a debt: an integer ends it (R8), an error does not, and nothing else answers one.
+// isPayment reads a node's reply to a debt: an integer ends the debt (R8), an
+// error does not, and nothing else answers one.
 func isPayment(v resp.Value) (bool, error) {
 	_, ok := v.Int64()
 	if !ok && !v.IsError() {
@@ -164,8 +177,9 @@ func isPayment(v resp.Value) (bool, error) {
 	return ok, nil
 }
 
-// paidBy settles a debt that was sent in the lane. A node that has lost the script gets it and, behind it, the same debt again,
-// once: the pause after a refusal may have grown to a second by then, and this was none (R24, R26).
+// paidBy settles a debt that was sent in the lane. A node that lost the script
+// gets it and, behind it, the same debt again, once: the pause after a refusal
+// may have grown to a second by then, and this was no refusal (R24, R26).
 func (n *node) paidBy(e laneEntry, v resp.Value) error {
 	d := e.debt
 	ok, err := isPayment(v)
@@ -179,15 +193,11 @@ func (n *node) paidBy(e laneEntry, v resp.Value) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if conn.ClassOf(v) == conn.ClassNoScript && n.life.State == Up {
-		if !n.lane.loading() {
-			for _, script := range g.config.Cure {
-				n.lane.add(laneEntry{purpose: load}, script)
-			}
-		}
+		n.loadScriptsLocked()
 		g.promptLocked()
 		if !e.cured && n.lane.add(laneEntry{purpose: payment, debt: d, cured: true}, []byte(d.Command)) {
 			n.counters.cured++
-			return nil // an answer to it is awaited still
+			return nil // its answer is still to come
 		}
 	}
 	n.ledger.Settle(d, ok, g.now())
@@ -197,7 +207,8 @@ func (n *node) paidBy(e laneEntry, v resp.Value) error {
 	return nil
 }
 
-// pause waits a moment while the node owes too much to join; false when the group was closed.
+// pause waits a moment while the node owes too much to join. It returns false
+// if the group was closed.
 func (n *node) pause() bool {
 	timer := time.NewTimer(pure.RefusedFirst)
 	defer timer.Stop()
@@ -209,7 +220,7 @@ func (n *node) pause() bool {
 	}
 }
 
-// payBeside sends the debts that are due on a node that is up, in its lane. The caller holds the mutex.
+// payBesideLocked sends the due debts of a node that is up, in its lane.
 func (n *node) payBesideLocked(now time.Duration) {
 	n.ledger.Expire(now)
 	for _, d := range n.ledger.Take(nil, now, paymentsAtOnce) {

@@ -8,7 +8,8 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// check refuses a server whose promises are not its own to keep (R22). What may not be asked is not held against it.
+// check refuses a server that cannot keep its own promises (R22). What the
+// server would not say is not held against it.
 func (a *Allow) check(s *conn.Server) error {
 	switch {
 	case s.Mode == "cluster" && !a.Cluster:
@@ -24,27 +25,27 @@ func (a *Allow) check(s *conn.Server) error {
 	return nil
 }
 
-// sameServer refuses a server that has a vote already.
+// sameServer refuses a server that already has a vote.
 func sameServer(other string) error {
 	return &PreflightError{"same server", "the run id is that of the server at " + other,
 		"name each server once: N votes need N servers; Allow.SameServer overrides this", ErrSameNode}
 }
 
-// otherMaxTTL refuses a node whose seal tells of another MaxTTL (R23).
+// otherMaxTTL refuses a node whose seal has another MaxTTL (R23).
 func otherMaxTTL(found, ours time.Duration) error {
 	return &PreflightError{"MaxTTL", fmt.Sprintf("its seal says %v, this client %v", found, ours),
 		"all clients of a deployment must set the same; to change it, stop all of them first and delete the seals, or set " +
 			"Allow.OtherMaxTTL on all of them while the longer one is rolled out", ErrMaxTTL}
 }
 
-// What is warned about, besides what Config.Remarks says.
+// Warnings, besides those of Config.Remarks.
 const (
 	warnNotDurable = "declared durable, but says that appendonly is off: a restart loses its keys (set appendonly yes and " +
 		"appendfsync always)"
 	warnNoRunID = "its run id may not be asked, so each reconnect begins a quarantine (allow INFO)"
 )
 
-// warningsOf is what is remarkable about a server that is not refused (R22).
+// warningsOf lists what is noteworthy about a server that is not refused (R22).
 func (g *Group) warningsOf(s *conn.Server) []string {
 	var all []string
 	if p := s.EvictionPolicy; p != "" && p != "noeviction" && !g.config.Allow.Eviction {

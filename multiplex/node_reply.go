@@ -10,8 +10,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// drain counts every reply that was received already, at the given time. An error means that the connection must die:
-// nothing is ever skipped to find the place again (R16).
+// drain handles every reply that was received by the given time. An error means
+// that the connection must die: nothing is ever skipped to find the place again
+// (R16).
 func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	n.sampled = false
 	defer n.counters.publish()
@@ -30,9 +31,12 @@ func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	}
 }
 
-// reply gives a reply to the command that it answers: the lane's, if the lane comes before the round at the cursor, else
-// that round's. Attributes were not asked for on this connection (R16), and pushes only where keys are tracked (track.go). A
-// reply that came before its command was sent answers nothing (R16), even if the command was sent before the reply was read.
+// reply gives a reply to the command that it answers: the lane's, if the lane
+// comes before the round at the cursor, otherwise that round's. Attributes were
+// never asked for on this connection (R16), and pushes only where keys are
+// tracked (lookout_track.go). A reply that came before its command was sent
+// answers nothing (R16), even if the command was sent before the reply was
+// read.
 func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if v.Type() == resp.Push {
 		return n.group.tracker.pushed(n, v)
@@ -59,19 +63,22 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if !n.sampled {
 		n.sampled = true
 		if n.polled.Load() == nil || n.group.poller.timely(r) {
-			n.sample(max(0, now-r.at)) // now is that of the turn, and a round may be younger
+			// now is the batch's time, and a round may be younger.
+			n.sample(max(0, now-r.at))
 		}
 	}
 	if err := n.count(r, v); err != nil {
 		return err
 	}
-	// The vote came before the cursor moves: until then the slot is ours (docs/design.md, "The vote comes before the cursor moves").
+	// The vote came before the cursor moves: until then the slot is ours
+	// (docs/design.md, "The vote comes before the cursor moves").
 	n.pos++
 	return nil
 }
 
-// sample smooths the time to a reply, as TCP smooths its round trips: an eighth of the difference at a time. It counts
-// from the caller's start, so it holds what our own queue costs.
+// sample smooths the time to a reply, as TCP smooths its round trips: by an
+// eighth of the difference. The time counts from the caller's start, so it
+// includes our own queue.
 func (n *node) sample(d time.Duration) {
 	old := n.replyTime.Load()
 	if old == 0 || n.guessed {
@@ -82,7 +89,8 @@ func (n *node) sample(d time.Duration) {
 	n.replyTime.Store(old + (int64(d)-old)/8)
 }
 
-// count turns a reply into this node's vote. A release that an integer did not answer is owed (R8).
+// count turns a reply into this node's vote. A release that was not answered by
+// an integer becomes a debt (R8).
 func (n *node) count(r *round, v resp.Value) error {
 	if v.IsError() {
 		why := n.refusal.of(v)
@@ -105,8 +113,9 @@ func (n *node) count(r *round, v resp.Value) error {
 
 var errResults = errors.New("not one result for each command that was merged")
 
-// countMerged turns the array that answers a carrier into this node's vote on each part. It looks at all of it before the
-// first vote, since a reply that cannot be the answer gives none (R16).
+// countMerged turns the array that answers a carrier into this node's vote on
+// each part. It checks all of it before the first vote, since a reply that
+// cannot be the answer gives none (R16).
 func (n *node) countMerged(r *round, v resp.Value) error {
 	if v.Type() != resp.Array || v.IsNull() || v.Len() != len(r.parts) {
 		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
@@ -140,7 +149,9 @@ func (n *node) confirm(r *round, vote Vote) {
 	n.cast(r, vote, nil)
 }
 
-// judgeRestored says what a key that was set again means: nothing, from a node that was or is quarantined (R10, R23).
+// judgeRestored returns the vote that a key which was set again means. From a
+// node that is quarantined, or was when the round got its place, it means
+// nothing (R10, R23).
 func (n *node) judgeRestored(r *round) Vote {
 	g := n.group
 	g.mu.Lock()
@@ -151,7 +162,8 @@ func (n *node) judgeRestored(r *round) Vote {
 	return Granted
 }
 
-// refuse counts a vote that the node refused to give. A release is then owed, and tried again soon (R8).
+// refuse counts an error as a failed vote. A release is then owed and tried
+// again soon (R8).
 func (n *node) refuse(r *round, why *fault) {
 	if r.owedBy(n.index) {
 		n.group.mu.Lock()
@@ -161,7 +173,8 @@ func (n *node) refuse(r *round, why *fault) {
 	n.cast(r, Failed, why)
 }
 
-// cast gives this node's vote to a round and counts what became of it. The caller reads this node.
+// cast gives this node's vote to a round and counts it. The caller must be the
+// goroutine that reads this node.
 func (n *node) cast(r *round, v Vote, why *fault) {
 	b := &n.counters.batch
 	if !r.vote(n.index, v, why) {
@@ -181,31 +194,16 @@ func (n *node) cast(r *round, v Vote, why *fault) {
 	}
 }
 
-// keyFault is the cause where one key of several was refused, and the others were not.
+// keyFault is the cause if one key of several was refused and the others were
+// not.
 var keyFault = &fault{err: &RefusalError{Class: conn.ClassOther}}
-
-// refusal is the last error that a node answered with. It is kept, since a node that refuses does so many times, and
-// nothing shall be built for each (R12).
-type refusal struct {
-	class conn.Class
-	fault *fault
-}
-
-// of returns the cause for an error reply. Only its class is told: the text may quote what was sent (R27).
-func (f *refusal) of(v resp.Value) *fault {
-	class := conn.ClassOf(v)
-	if f.fault == nil || f.class != class {
-		f.class, f.fault = class, &fault{err: &RefusalError{Class: class}}
-	}
-	return f.fault
-}
 
 // laneReply gives a reply to the lane entry that is due.
 func (n *node) laneReply(v resp.Value) error {
 	n.group.mu.Lock()
 	e := n.lane.pop()
 	n.laneNext.Store(n.lane.front())
-	n.silence.asked = n.group.now() // the entries behind it wait for their turn since now
+	n.silence.asked = n.group.now() // the entries behind it wait since now
 	n.group.mu.Unlock()
 
 	switch e.purpose {
@@ -221,7 +219,9 @@ func (n *node) laneReply(v resp.Value) error {
 	case inquire:
 		err := e.inquiry.answer(e.turn, v)
 		if err != nil {
-			n.abandon(e.inquiry, &fault{err: err}) // with its last reply it has left the lane, and would never be told
+			// After its last reply it has left the lane, and would never be
+			// told.
+			n.abandon(e.inquiry, &fault{err: err})
 		}
 		return err
 	case load:

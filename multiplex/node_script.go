@@ -8,19 +8,17 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// cure sends the scripts and then the round's command again, on the same connection, whether or not anybody waits for it
-// (R24). The round's vote waits for that reply. It reports false when the lane is full, or the command must not come behind
-// what followed it (Kind.Creates); then the vote is a failed one.
+// cure sends the scripts and then the round's command again, on the same
+// connection, whether or not a caller still waits for it (R24). The round's
+// vote waits for that reply. cure returns false if the lane is full, or if the
+// command must not come behind what followed it (Kind.Creates); then the vote
+// has failed.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !n.lane.loading() {
-		for _, script := range g.config.Cure {
-			if !n.lane.add(laneEntry{purpose: load}, script) {
-				return false
-			}
-		}
+	if !n.loadScriptsLocked() {
+		return false
 	}
 	if r.kind.Creates {
 		g.promptLocked()
@@ -36,12 +34,29 @@ func (n *node) cure(r *round, why conn.Class) bool {
 	return true
 }
 
-// errorToNative deals with an error that a node answers a native release with, where the script would have done otherwise.
-// It reports false for one that the script would have got as well: then the release is refused and owed.
+// loadScriptsLocked queues the scripts in the lane, unless they are there
+// already. It returns false if the lane is full.
+func (n *node) loadScriptsLocked() bool {
+	if n.lane.loading() {
+		return true
+	}
+	for _, script := range n.group.config.Cure {
+		if !n.lane.add(laneEntry{purpose: load}, script) {
+			return false
+		}
+	}
+	return true
+}
+
+// errorToNative handles an error reply to a native release if the script would
+// have done otherwise. It returns false for an error that the script would have
+// got as well: the release is then refused and owed.
 //
-// A key of another type is not our lock, as the script finds (R9). To any error that is about the command, not about the
-// node's state, the script is sent on the same connection, whoever waits for it or nobody (R24); and where the node has no
-// such command, or not for us, the whole group leaves the form at once, until this node shakes hands anew.
+// A key of another type is not our lock, as the script finds (R9). After any
+// error about the command and not about the node's state, the script is sent on
+// the same connection, whether or not a caller still waits (R24). If the node
+// lacks the command, or denies it to us, the whole group drops the form at
+// once, until this node shakes hands again.
 func (n *node) errorToNative(r *round, v resp.Value) bool {
 	class := conn.ClassOf(v)
 	switch class {
@@ -58,7 +73,8 @@ func (n *node) errorToNative(r *round, v resp.Value) bool {
 	return false
 }
 
-// unlearn notes that this connection's server does not do what it did in the handshake.
+// unlearn records that this connection's server no longer does what it did in
+// the handshake.
 func (n *node) unlearn(f *Form) {
 	g := n.group
 	g.mu.Lock()
@@ -67,7 +83,8 @@ func (n *node) unlearn(f *Form) {
 	g.agreeLocked()
 }
 
-// isSyntaxError tells a command that the server knows otherwise from one that did not like its key.
+// isSyntaxError tells a command that the server knows in another form from one
+// that failed on its key.
 func isSyntaxError(v resp.Value) bool {
 	text, _ := bytes.CutPrefix(v.Bytes(), []byte("ERR "))
 	return bytes.HasPrefix(text, []byte("syntax error")) || bytes.HasPrefix(text, []byte("wrong number of arguments"))

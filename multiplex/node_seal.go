@@ -10,7 +10,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// sightingOf reads the reply to Seal.Read. An error of it is no answer to the command (R16).
+// sightingOf reads the reply to Seal.Read. It returns an error if the reply
+// cannot answer the command (R16).
 func sightingOf(v resp.Value) (pure.Sighting, error) {
 	switch {
 	case conn.ClassOf(v) == conn.ClassWrongType:
@@ -33,23 +34,18 @@ func sightingOf(v resp.Value) (pure.Sighting, error) {
 const maxSeal = 512
 
 const (
-	// lookFirst is when the seal of a quarantined node is looked at again, doubling to lookOften: another process may have
-	// watched for longer. A trusted node's is looked at every lookRarely, to find out that the keys were flushed.
+	// lookFirst is the first pause between looks at the seal of a quarantined
+	// node; it doubles up to lookOften. Another process may have watched for
+	// longer. The seal of a trusted node is read every lookRarely, to notice
+	// that the keys were flushed.
 	lookFirst  = 100 * time.Millisecond
 	lookOften  = time.Second
 	lookRarely = 5 * time.Second
 )
 
-// looks is when one node's seal is looked at, and what is under way. The group's mutex guards it.
-type looks struct {
-	next    time.Duration // when to look again
-	delay   time.Duration // after that, while the node is quarantined
-	asking  bool          // a look is under way
-	writing bool          // a seal is being written
-}
-
-// inspect looks at the node once before it joins, over its own connection: for the seal, or, on a node that was declared
-// durable, for whether it says that it is. An error ends the connection.
+// inspect checks the node once before it joins, over its own connection: it
+// reads the seal, or on a node declared durable, whether the server says so. An
+// error ends the connection.
 func (n *node) inspect(c *conn.Conn) error {
 	g := n.group
 	command, judge := g.config.Seal.Read, n.inspectSeal
@@ -78,8 +74,8 @@ func (n *node) inspectSeal(v resp.Value) error {
 	return n.sightLocked(s, false, now) // one look is not enough for a debut
 }
 
-// inspectDurable warns where a node that is said to keep everything says otherwise. What may not be asked stays unknown
-// (R22).
+// inspectDurable warns if a node declared durable says otherwise. A server that
+// refuses the question stays unknown (R22).
 func (n *node) inspectDurable(v resp.Value) error {
 	if v.IsError() || !strings.Contains(string(v.Bytes()), "aof_enabled:0") {
 		return nil
@@ -90,8 +86,9 @@ func (n *node) inspectDurable(v resp.Value) error {
 	return nil
 }
 
-// sight takes note of what was seen in the place of the seal. An error ends the connection: the deployment has another
-// MaxTTL. verified is as for debut.sight. The caller holds the mutex.
+// sightLocked takes in what was found in place of the seal. An error ends the
+// connection: the deployment has another MaxTTL. verified is as for
+// pure.Debut.Sight.
 func (n *node) sightLocked(s pure.Sighting, verified bool, now time.Duration) error {
 	g := n.group
 	g.quarantine.debut = g.quarantine.debut.Sight(n.index, s, verified)
@@ -107,8 +104,8 @@ func (n *node) sightLocked(s pure.Sighting, verified bool, now time.Duration) er
 	return nil
 }
 
-// tend looks at the seal when it is time, and writes it when that is due. It returns when to come again. The node is up, and
-// the caller holds the mutex.
+// tendLocked reads the seal of a node that is up when it is time, and returns
+// when to run again.
 func (n *node) tendLocked(now time.Duration) time.Duration {
 	g := n.group
 	if n.trust.Need == 0 || g.config.Seal.Read == nil {
@@ -129,7 +126,8 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	return n.trust.looks.next
 }
 
-// look asks for the seal, in the lane; what it shows is dealt with when it is there. The caller holds the mutex.
+// lookLocked asks for the seal, in the lane. The reply is handled when it
+// comes.
 func (n *node) lookLocked() {
 	g := n.group
 	verified := g.quarantine.debut.Verifying
@@ -154,7 +152,8 @@ func (n *node) lookLocked() {
 	n.trust.looks.asking = n.inquireLocked(q, g.config.Seal.Read)
 }
 
-// renewSeal writes the seal where it is missing, or says less than was watched for. The caller holds the mutex.
+// renewSealLocked writes the seal if it is missing, or says less than was
+// watched.
 func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	suffices := s.What == pure.SealSeen && s.Seal.Run == n.trust.Run &&
 		s.Seal.Watched >= n.trust.Need && s.Seal.MaxTTL >= n.group.quarantine.maxTTL
@@ -163,9 +162,10 @@ func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	}
 }
 
-// writeSeal writes that the node's process was watched for so long, over the connection to that very process. A node that
-// refuses to write (-OOM, -MISCONF …) is asked again at the next look; our own trust in it does not depend on that. The
-// caller holds the mutex.
+// writeSealLocked writes that the node's process was watched for so long, over
+// the connection to that very process. A node that refuses to write (-OOM,
+// -MISCONF …) is asked again at the next look; our own trust in it does not
+// depend on that.
 func (n *node) writeSealLocked(watched time.Duration) {
 	g := n.group
 	if g.config.Seal.Write == nil || n.trust.Run == "" || n.trust.looks.writing {
@@ -194,19 +194,15 @@ func (n *node) writeSealLocked(watched time.Duration) {
 	n.trust.looks.writing = n.inquireLocked(q, g.config.Seal.Write(s.String()))
 }
 
-// cureSeal makes the node know the script again that writes the seal, for the next look, which is soon. The caller holds the
-// mutex.
+// cureSealLocked loads the script that writes the seal again, for the next
+// look, which is soon.
 func (n *node) cureSealLocked() {
 	g := n.group
 	if n.life.State != Up {
 		return
 	}
-	if !n.lane.loading() {
-		for _, script := range g.config.Cure {
-			n.lane.add(laneEntry{purpose: load}, script)
-		}
-		g.promptLocked()
-	}
+	n.loadScriptsLocked()
+	g.promptLocked()
 	n.trust.looks.next = g.now() + lookFirst
 	g.wakeWatchAtLocked(n.trust.looks.next)
 }

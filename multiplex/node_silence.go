@@ -8,29 +8,9 @@ import (
 
 var ping = resp.AppendCommand(nil, "PING")
 
-// A silence is what decides how long a node may leave a command unanswered
-// before its connection is shed. The group's mutex guards it.
-type silence struct {
-	excused time.Duration // until then its silence is our own: there were bytes that were not read yet
-	usual   time.Duration // its reply time when it was last not far behind the others
-	asked   time.Duration // since when the oldest awaited entry of the lane waits
-	// away is how late the watch was, all in all, since awaySince, when the oldest
-	// unanswered command began to wait.
-	away, awaySince time.Duration
-}
-
-// awayFor adds up how late the watch was since the oldest unanswered command
-// began to wait, and returns the sum.
-func (s *silence) awayFor(since, late time.Duration) time.Duration {
-	if s.awaySince != since {
-		s.awaySince, s.away = since, 0
-	}
-	s.away += late
-	return s.away
-}
-
-// watch looks after one node's connection: silence, debts, idleness. late is by how much the watch itself was late. It
-// returns when to look again.
+// superviseLocked is the watch's pass over one node: it sheds or probes the
+// connection, tends its quarantine and seal, and pays its debts. late is by how
+// much the watch itself was late. It returns when to run again.
 func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 	g := n.group
 	if n.life.State != Up {
@@ -55,7 +35,8 @@ func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 	next = min(next, n.guardLocked(now))
 	n.payBesideLocked(now)
 	if due, ok := n.ledger.Next(); ok {
-		next = min(next, max(due, now+tickMost)) // so that some are sent together
+		// Waiting a little sends several together.
+		next = min(next, max(due, now+tickMost))
 	}
 	if !n.lane.idle() {
 		next = min(next, now+tickMost)
@@ -63,13 +44,16 @@ func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 	return next
 }
 
-// limitOfSilence is when this node is given up if nothing comes from it; ok is false while nothing is unanswered.
+// silenceLimitLocked returns when this node is shed if nothing comes from it;
+// ok is false while nothing is unanswered.
 //
-// The age of the oldest unanswered command counts only while we have drained the socket, so that a starved client sheds
-// nobody (R26): not while there are bytes to read, nor (up to as long again) the time in which even this watch did not get
-// to run. A node that still answers, only late, or that is no further behind than every other, is more likely starved
-// than dead: to give it up would cost a vote and gain nothing, so it has five times as long. Memory is bounded meanwhile
-// by MaxPending.
+// The age of the oldest unanswered command counts only while its socket is
+// drained, so that a starved client sheds no node (R26): not while there are
+// bytes to read, nor (up to as long again) while this watch itself did not get
+// to run. A node that still answers, only late, or that is no further behind
+// than every other, is more likely starved than dead. Shedding it would cost a
+// vote and gain nothing, so it has five times as long. MaxPending bounds the
+// memory meanwhile.
 func (n *node) silenceLimitLocked(late time.Duration) (limit time.Duration, ok bool) {
 	since, timeout, ok := n.oldestLocked()
 	if !ok {
@@ -78,7 +62,8 @@ func (n *node) silenceLimitLocked(late time.Duration) (limit time.Duration, ok b
 	since = max(since, n.silence.excused)
 	away := n.silence.awayFor(since, late)
 	if n.group.config.ShedAfter > 0 {
-		return since + timeout + min(timeout, away), true // it stands as it is
+		// A configured limit is used as it is.
+		return since + timeout + min(timeout, away), true
 	}
 	most := since + lenience*timeout + away
 	if n.group.fastestLocked() <= n.answered.Load() && n.answered.Load() < n.sent.Load() {
@@ -88,9 +73,10 @@ func (n *node) silenceLimitLocked(late time.Duration) (limit time.Duration, ok b
 	return min(silent, most), true
 }
 
-// holdsUp reports that this node lags so far behind another that commands would soon be refused for want of room, or that it
-// costs much memory and is overdue, though it has sent nothing that we have not read: then it is given up before others suffer
-// (R26). Where all are equally far behind, nobody would gain by it.
+// holdsUpLocked reports whether this node's lag is about to fill the log, or is
+// costly and overdue, with its socket drained. Such a node is shed before
+// commands are refused (R26). If all nodes are equally far behind, shedding one
+// would gain nothing.
 func (n *node) holdsUpLocked(now time.Duration) bool {
 	g := n.group
 	lag := int(g.fastestLocked() - n.answered.Load())
@@ -101,15 +87,17 @@ func (n *node) holdsUpLocked(now time.Duration) bool {
 	return (full || lag >= lagCostly && n.overdueLocked(now)) && n.silence.excused < now
 }
 
-// overdue reports that the oldest command has waited for much longer than this node's answers took before it fell behind. One
-// that is only far away is not overdue, however many commands are on the way to it; one whose answers drip is, though each
-// makes its reply time longer.
+// overdueLocked reports whether the oldest command has waited much longer than
+// this node's answers took before it fell behind. A node that is only far away
+// is not overdue, however many commands are on the way to it. One whose answers
+// drip is, although each answer makes its reply time longer.
 func (n *node) overdueLocked(now time.Duration) bool {
 	since, _, ok := n.oldestLocked()
 	return ok && now-since >= max(overdueLeast, 2*n.silence.usual)
 }
 
-// oldest is since when the oldest unanswered command waits, and for how long it may. The caller holds the mutex.
+// oldestLocked returns since when the oldest unanswered command waits, and for
+// how long it may.
 func (n *node) oldestLocked() (since, limit time.Duration, ok bool) {
 	g := n.group
 	if pos := n.answered.Load(); pos < n.sent.Load() {

@@ -6,44 +6,14 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// Quarantine (R23): a node that may have forgotten locks gets every command, so that its keys are set, extended and released
-// like any other's, but before every lock from before must have run out its grants of claims do not count, nor its extensions of
-// keys that it was given meanwhile. Such votes count as failed from the start, so that decisions fall as fast as without it.
+// Quarantine (R23): a node that may have forgotten locks gets every command, so
+// its keys are set, extended and released like any other's. But until every
+// earlier lock must have expired, its grants of claims do not count, nor do its
+// extensions of keys that were set meanwhile. Those votes have failed from the
+// start, so decisions fall as fast as without a quarantine.
 
-// staleAfter is the least time for which rounds share a QuarantineError, so that nothing is built for each (R12).
-const staleAfter = 10 * time.Millisecond
-
-// A quarantine is what the group knows of nodes that may have forgotten locks.
-// The group's mutex guards it.
-type quarantine struct {
-	nodes  Set           // nodes whose grants must not make a lock (R23), whether or not they are live
-	maxTTL time.Duration // Config.MaxTTL, or a longer one that a seal said
-	debut  pure.Debut
-}
-
-// A nodeTrust is whether a node may have forgotten locks (R23), and whether it is
-// fit to keep them (R22). The group's mutex guards it.
-type nodeTrust struct {
-	pure.Trust
-	looks    looks
-	shared   *fault        // cause of missing votes while the node is quarantined, nil if there is none yet
-	stale    time.Duration // when shared must be made anew
-	warnings []string
-}
-
-// cause returns why the vote of the quarantined node is missing. Rounds share it
-// for a moment, so that nothing is built for each of them.
-func (t *nodeTrust) cause(now time.Duration) *fault {
-	if t.shared == nil || now >= t.stale {
-		left := t.Left(now)
-		t.shared = &fault{err: &QuarantineError{Left: left, Why: t.Why}}
-		t.stale = now + max(staleAfter, left/100)
-	}
-	return t.shared
-}
-
-// discount notes in a round, when it gets its place, which of the nodes that it goes to must not make a lock, and returns
-// those whose votes on it are failed for that, with their causes in place. The caller holds the mutex.
+// discountLocked records the round's quarantined nodes and returns those whose
+// vote on it fails for that, with their causes stored.
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.quarantine.nodes & g.live
 	void := r.void()
@@ -60,12 +30,12 @@ func (g *Group) discountLocked(r *round) Set {
 	return void
 }
 
-// meet begins or goes on with the watch over the process that has just shaken hands. The caller holds the mutex.
+// meetLocked begins or resumes watching the process that has just shaken hands.
 func (n *node) meetLocked(now time.Duration) {
 	before := n.trust.Trust
 	n.trust.Trust = n.trust.Meet(n.server.RunID, now)
 	if before.Met && before.Run != n.trust.Run {
-		n.group.quarantine.debut = pure.Debut{} // it is not that new any more
+		n.group.quarantine.debut = pure.Debut{} // it is not new any more
 	}
 	n.judgeTrustLocked(now)
 	n.trust.warnings = n.group.warningsOf(&n.server)
@@ -74,8 +44,8 @@ func (n *node) meetLocked(now time.Duration) {
 	}
 }
 
-// guard looks after a node's quarantine and seal, and returns when to do so again. The node is up, and the caller holds the
-// mutex.
+// guardLocked updates the quarantine of a node that is up, reads and writes its
+// seal, and returns when to run again.
 func (n *node) guardLocked(now time.Duration) time.Duration {
 	n.judgeTrustLocked(now)
 	next := n.tendLocked(now)
@@ -85,7 +55,7 @@ func (n *node) guardLocked(now time.Duration) time.Duration {
 	return next
 }
 
-// judgeTrust makes the group's set follow what is known of the node. The caller holds the mutex.
+// judgeTrustLocked makes the group's set follow what is known of the node.
 func (n *node) judgeTrustLocked(now time.Duration) {
 	g := n.group
 	n.trust.Trust = n.trust.At(now)
@@ -95,7 +65,8 @@ func (n *node) judgeTrustLocked(now time.Duration) {
 	n.trust.shared = nil
 	if n.trust.Trusted {
 		g.quarantine.nodes &^= setOf(n.index)
-		g.quarantine.debut = pure.Debut{} // there is a past that a declaration cannot do without
+		// A trusted node has a past: the deployment is not new.
+		g.quarantine.debut = pure.Debut{}
 		n.trust.looks.next = now
 		g.wakeWatchAtLocked(now) // to write the seal
 	} else {
@@ -106,8 +77,8 @@ func (n *node) judgeTrustLocked(now time.Duration) {
 	g.notifyLocked()
 }
 
-// raise makes the group reckon with a longer MaxTTL, which a seal told of: somebody in this deployment may hold locks for so
-// long, on any node (Allow.OtherMaxTTL). The caller holds the mutex.
+// raiseLocked adopts a longer MaxTTL that was found in a seal: a client of this
+// deployment may hold locks for that long, on any node (Allow.OtherMaxTTL).
 func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 	if maxTTL <= g.quarantine.maxTTL {
 		return
@@ -122,7 +93,7 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 	}
 }
 
-// tryDebut goes on with a deployment that was declared new: see pure.Debut. The caller holds the mutex.
+// tryDebutLocked advances a deployment that was declared new; see pure.Debut.
 func (g *Group) tryDebutLocked() {
 	if !g.quarantine.debut.Open || g.live != everyone(g.size) {
 		return
@@ -137,7 +108,7 @@ func (g *Group) tryDebutLocked() {
 	}
 }
 
-// eachWatched calls a function for each node that is not durable. The caller holds the mutex.
+// eachWatchedLocked calls a function for each node that is not durable.
 func (g *Group) eachWatchedLocked(do func(n *node)) {
 	for _, n := range g.nodes {
 		if n.trust.Need > 0 {

@@ -2,7 +2,8 @@
 
 package multiplex
 
-// poisoning builds spoil what is given back to a pool, so that a late reader shows (R20).
+// If poisoning, what is given back to a pool is overwritten, so that a late
+// reader shows (R20).
 const poisoning = true
 
 func (r *round) poison() {

@@ -8,35 +8,45 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// A poller reads for all nodes whose sockets can be polled, where the system has a way (conn.Poller). Whoever has its role
-// waits for all of them and counts what comes: a caller that finds the role free reads its own answer, which saves a lone
-// caller the hand-over from one goroutine to another, the larger part of its CPU (docs/design.md, "The caller polls"). When it
-// leaves others waiting, the poller's own goroutine takes the role for as long as anybody waits.
+// A poller reads for all nodes whose sockets can be polled, where the system
+// allows it (conn.Poller). The goroutine that has the poller's role waits for
+// all of them and counts the replies. A caller that finds the role free takes
+// it and reads its own answer, which saves a lone caller the switch from one
+// goroutine to another, most of its CPU (docs/design.md, "The caller polls").
+// If others still wait when it leaves, the poller's own goroutine takes the
+// role for as long as any caller waits.
 //
-// While anything is owed somebody polls: what a caller leaves unread when it leaves with its answer, the watch finds at its
-// next look, and wakes that goroutine. When nothing is owed it waits on, for the end of a connection.
+// While anything is unanswered, some goroutine polls: replies that a caller
+// leaves unread when it leaves with its answer are found by the next pass of
+// the watch, which wakes the poller's goroutine. When nothing is unanswered,
+// that goroutine keeps waiting for the end of a connection.
 type poller struct {
 	group  *Group
 	events *conn.Poller
 
-	role    atomic.Uint32 // who polls
-	waiting atomic.Int64  // callers that sleep until another decides their round, or are about to
-	// attached counts the connections that are polled. It grows under the group's mutex, and shrinks by whoever polls.
+	role atomic.Uint32 // one of the roles below
+	// callers that sleep until another goroutine decides their round, or are
+	// about to
+	waiting atomic.Int64
+	// attached counts the polled connections. It grows under the group's mutex;
+	// the goroutine with the role decrements it.
 	attached atomic.Int64
 	call     chan struct{} // wakes serveOthers
-	left     atomic.Int64  // when the role was last given up, on the group's clock
+	// when the role was last given up, on the group's clock
+	left atomic.Int64
 
-	// The following are owned by whoever has the role.
-	unfinished Set           // nodes that have sent more than was read in their last turn: no event tells of the rest
-	fresh      bool          // what is read now came only just
-	since      time.Duration // since when the holder of the role is about to read, for commands that were queued from then on
+	// The following are owned by the goroutine that has the role. nodes that
+	// sent more than their last turn read: no event reports the rest
+	unfinished Set
+	fresh      bool          // what is read now arrived only just
+	since      time.Duration // when the role's holder began to read; see timely
 }
 
-// Who has the poller's role.
+// States of the poller's role.
 const (
 	roleFree   uint32 = iota
 	roleCaller        // until its round is decided
-	roleServer        // serveOthers, for as long as it likes
+	roleServer        // serveOthers, for as long as callers wait
 )
 
 func newPoller(g *Group) *poller {
@@ -48,7 +58,7 @@ func newPoller(g *Group) *poller {
 			events, err := conn.NewPoller(len(g.config.Nodes))
 			if err != nil {
 				g.unpolled = err
-				return nil // every connection has a reader of its own then
+				return nil // every connection then has a reader of its own
 			}
 			return &poller{group: g, events: events, call: make(chan struct{}, 1)}
 		}
@@ -56,8 +66,9 @@ func newPoller(g *Group) *poller {
 	return nil
 }
 
-// await waits until the round is decided and returns its word. It looks at no context: the group's watch does, for all
-// rounds at once, since a select of every caller costs up to a tenth of the throughput (docs/design.md,
+// await waits until the round is decided and returns its word. It does not
+// watch the context: the group's watch does, for all rounds at once, since a
+// select in every caller costs up to a tenth of the throughput (docs/design.md,
 // "One timer for all").
 func (g *Group) await(r *round) uint64 {
 	p := g.poller
@@ -74,18 +85,21 @@ func (g *Group) await(r *round) uint64 {
 			p.leave()
 			continue
 		}
-		// Counted before the second look at the role, while whoever leaves gives it up before it looks at the count: one
-		// of the two sees the other (docs/design.md, "Handing over the poller's role").
+		// The caller counts itself before its second look at the role, while a
+		// leaving goroutine gives the role up before it looks at the count: one
+		// of the two sees the other (docs/design.md, "Handing over the poller's
+		// role").
 		p.waiting.Add(1)
 		if p.role.Load() != roleFree && r.word.CompareAndSwap(w, w|parked) {
-			<-r.wake // whoever decided the round has taken us off the count
+			// The goroutine that decided the round took this one off the count.
+			<-r.wake
 			return r.word.Load()
 		}
 		p.waiting.Add(-1)
 	}
 }
 
-// take takes the role, if nobody has it.
+// take takes the role, if it is free.
 func (p *poller) take(who uint32) bool {
 	if p.role.Load() != roleFree || !p.role.CompareAndSwap(roleFree, who) {
 		return false
@@ -94,8 +108,8 @@ func (p *poller) take(who uint32) bool {
 	return true
 }
 
-// leave gives the role up, and sees to it that the role is taken for those who wait, and for what is unread. The look at what is
-// unfinished comes first: it belongs to the role.
+// leave gives the role up, and calls the server if callers wait or something is
+// unread. It looks at unfinished first: that belongs to the role.
 func (p *poller) leave() {
 	unfinished := p.unfinished != 0
 	p.giveUp()
@@ -104,7 +118,8 @@ func (p *poller) leave() {
 	}
 }
 
-// awaited reports that somebody waits for what another is to read: callers for their rounds, lookouts for pushes.
+// awaited reports whether anything waits for replies: callers for their rounds,
+// or lookouts for pushes.
 func (p *poller) awaited() bool {
 	return p.waiting.Load() > 0 || p.group.tracker.listening.Load() > 0
 }
@@ -123,7 +138,8 @@ func (p *poller) callServer() {
 	}
 }
 
-// pollFor polls until the caller's round is decided, by a reply or by anybody else: they kick us.
+// pollFor polls until the caller's round is decided, by a reply, or by another
+// goroutine, which then kicks this one.
 func (p *poller) pollFor(r *round) {
 	p.since = r.at
 	for {
@@ -132,14 +148,17 @@ func (p *poller) pollFor(r *round) {
 		}
 		events := p.wait()
 		r.word.And(^polling)
-		p.read(events) // also when another has decided the round: nobody would be told of these events again
+		// This happens also if the round is decided: these events are not
+		// reported again.
+		p.read(events)
 		if r.word.Load()&decided != 0 {
 			return
 		}
 	}
 }
 
-// wait waits for events. It returns none after a kick, and does not wait while something is unfinished.
+// wait waits for events. It returns none after a kick, and does not wait while
+// something is unfinished.
 func (p *poller) wait() []conn.Event {
 	if p.unfinished != 0 {
 		events, err := p.events.Look()
@@ -156,8 +175,8 @@ func (p *poller) wait() []conn.Event {
 	return events
 }
 
-// read reads and counts what has come: one turn for each node that has sent something, and for those with something unfinished
-// after that.
+// read reads and counts what has arrived: one turn for each node that has sent
+// something, and then one for those with something unfinished.
 func (p *poller) read(events []conn.Event) {
 	unfinished := p.unfinished
 	if len(events) == 0 && unfinished == 0 {
@@ -185,20 +204,22 @@ func (p *poller) read(events []conn.Event) {
 			p.turn(n, c, now)
 		}
 	}
-	p.fresh = true // from now on nothing lies there for long
+	p.fresh = true // from now on nothing lies unread for long
 	if int64(now) >= p.group.watcher.at.Load() {
 		p.group.tick() // see Group.slack
 	}
 }
 
-// turn reads from one node, and notes whether something is left for its next turn.
+// turn reads from one node and records whether something is left for its next
+// turn.
 func (p *poller) turn(n *node, c *conn.Conn, now time.Duration) {
 	if n.readNow(c, now) {
 		p.unfinished |= setOf(n.index)
 	}
 }
 
-// serveOthers is the goroutine that polls while there are callers who wait, and for what nobody waits for.
+// serveOthers is the goroutine that polls while callers wait, and reads what no
+// caller waits for.
 func (p *poller) serveOthers() {
 	for {
 		select {
@@ -213,7 +234,7 @@ func (p *poller) serveOthers() {
 	}
 }
 
-// serve polls once, and then for as long as anybody waits, for a round or for a push.
+// serve polls once, and then for as long as a round or a push is waited for.
 func (p *poller) serve() {
 	for p.take(roleServer) {
 		p.since = p.group.now()
@@ -225,18 +246,23 @@ func (p *poller) serve() {
 		}
 		p.giveUp()
 		if !p.awaited() || p.stopped() {
-			break // when the group is closed, serveOthers ends all connections, which is what lookouts wait for then
+			// When the group is closed, serveOthers ends all connections, which
+			// wakes the lookouts.
+			break
 		}
 	}
 	g := p.group
 	g.mu.Lock()
-	g.wakeWatchAtLocked(g.now() + tickMost) // it will find that nobody polls, unless a caller does
+	// It will find the role free, unless a caller polls.
+	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.mu.Unlock()
 }
 
-// serveOnce hands out answers once. Where several wait it yields before it reads, so that more replies are there, and after
-// it, twice since another processor may have to be woken first: those who got their answers are likely to ask again at
-// once, and what they ask is flushed for all of them together (bench/README.md says what each of the three is worth).
+// serveOnce delivers answers once. If several callers wait, it yields before it
+// reads, so that more replies are there, and twice after it, since another
+// processor may have to be woken first: callers that got their answers are
+// likely to ask again at once, and their commands are flushed together
+// (bench/README.md has the gain of each of the three).
 func (p *poller) serveOnce() {
 	g := p.group
 	events, crowd := p.wait(), p.waiting.Load() > 1
@@ -252,10 +278,12 @@ func (p *poller) serveOnce() {
 	g.flushHeld()
 }
 
-// handAllBack reads what is left and ends all polling, when the group was closed.
+// handAllBack reads what is left and ends all polling, after the group was
+// closed.
 func (p *poller) handAllBack() {
 	if !p.take(roleServer) {
-		<-p.call // whoever has it was kicked, and calls when it leaves
+		// The goroutine that has the role was kicked, and calls when it leaves.
+		<-p.call
 		return
 	}
 	now := p.group.now()
@@ -264,15 +292,17 @@ func (p *poller) handAllBack() {
 			n.readNow(c, now)
 		}
 		if c := n.polled.Load(); c != nil {
-			n.handBack(c, conn.ErrClosed) // it was shut down, whether or not its end shows
+			// It was shut down, whether or not its end shows.
+			n.handBack(c, conn.ErrClosed)
 		}
 	}
 	p.leave()
 }
 
-// attend makes sure that somebody polls, and returns when to look again: a caller may leave at any time. Between two calls
-// of a busy caller the role is free for a moment, and not to be taken from it: it would have to be woken by another goroutine
-// then. The watch calls it.
+// attend makes sure that some goroutine polls, and returns when to check again:
+// a caller may leave at any time. A busy caller frees the role between its
+// calls for a moment. Taking it then would force a wake-up. The watch calls
+// attend.
 func (p *poller) attend(now time.Duration) time.Duration {
 	switch p.role.Load() {
 	case roleServer:
@@ -286,18 +316,21 @@ func (p *poller) attend(now time.Duration) time.Duration {
 	return now + tickMost
 }
 
-// timely reports that the answer to a round did not lie in the socket for an unknown time: it came only just, or the round
-// was queued when somebody was about to read.
+// timely reports whether the answer to a round lay in the socket only for a
+// moment: it arrived just now, or the round was queued when a goroutine was
+// about to read.
 func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.since }
 
-// Polls reports whether callers read replies by themselves. If they do not where the configuration and the system would
-// have it, the error says why: the system gave no descriptors.
+// Polls reports whether callers read replies themselves. If they do not
+// although the configuration and the system allow it, the error says why: the
+// system gave no descriptors.
 func (g *Group) Polls() (bool, error) { return g.poller != nil, g.unpolled }
 
-// The way of a connection into the poller and out of it: from adopt to handBack its read side belongs to whoever has the
-// poller's role, before and after that to the node's goroutine.
+// A connection's way into the poller and out of it: from adoptLocked to
+// handBack its read side belongs to the goroutine with the poller's role,
+// before and after that to the node's goroutine.
 
-// adopt gives the node's connection to the poller, if it can be polled. The caller holds the group's mutex.
+// adoptLocked gives the node's connection to the poller, if it can be polled.
 func (p *poller) adoptLocked(n *node) bool {
 	if n.config.NetDial != nil {
 		return false // a user's connection stays as it is
@@ -311,12 +344,15 @@ func (p *poller) adoptLocked(n *node) bool {
 	return true
 }
 
-// readsPerTurn bounds what is read from one node before the others have their turn (R32): a read takes what the decoder has
-// room for, 8 KiB, and more only for the rest of a large value. That is more replies than a socket has in ordinary operation.
+// readsPerTurn bounds what is read from one node before the others have their
+// turn (R32). A read takes what the decoder has room for, 8 KiB, and more only
+// for the rest of a large value. That is more replies than a socket holds in
+// ordinary operation.
 const readsPerTurn = 4
 
-// readNow reads what a node has sent, up to a bound. more says that something may be left, of which no further event tells. The
-// caller must hold the poller's role, and with it the node's read side.
+// readNow reads what a node has sent, up to a bound. more means that something
+// may be left, which no further event reports. The caller must have the
+// poller's role, and with it the node's read side.
 func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
 	for range readsPerTurn {
 		var err error
@@ -335,7 +371,8 @@ func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
 	return true
 }
 
-// handBack ends the polling of a connection that ended, and gives it back to the node's goroutine to be buried.
+// handBack ends the polling of a connection that ended, and gives it back to
+// the node's goroutine to be buried.
 func (n *node) handBack(c *conn.Conn, cause error) {
 	p := n.group.poller
 	c.Break(cause)

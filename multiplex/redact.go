@@ -6,15 +6,16 @@ import (
 	"strconv"
 )
 
-// What holds a secret prints none, with any verb (R27): a group's configuration has passwords, a command keys and tokens.
+// Types that hold secrets print none, with any verb (R27): a group's
+// configuration has passwords, a command has keys and tokens.
 
-// String tells how many nodes the group has.
+// String returns how many nodes the group has.
 func (g *Group) String() string { return "(group of " + strconv.Itoa(g.size) + " nodes)" }
 
 // Format prints String for every verb.
 func (g *Group) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, g.String()) }
 
-// String tells how long the command is.
+// String returns how long the command is.
 func (c Command) String() string { return "(command of " + strconv.Itoa(len(c.Bytes)) + " bytes)" }
 
 // Format prints String for every verb.

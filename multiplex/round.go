@@ -6,36 +6,45 @@ import (
 	"time"
 )
 
-// A round is one command asked of all nodes, and their votes. It is recycled: the log holds it until every node has
-// answered or died, its caller until the caller has read the outcome, and a lane entry that repeats its command for one
-// node until that reply is there. The last holder gives it back (R20).
+// A round is one command sent to all nodes, and their votes. It is recycled:
+// the log holds it until every node has answered or died, its caller until it
+// has read the outcome, and a lane entry that repeats its command for one node
+// until that reply is there. The last holder gives it back (R20).
 //
-// Votes, expiry, cancellation and shutdown all go through one word, which is left for a decision by exactly one
-// compare-and-swap. Whoever made that swap wakes the caller, if it sleeps.
+// Votes, expiry, cancellation and shutdown all go through one word, and exactly
+// one compare-and-swap decides it. The goroutine that made that swap wakes the
+// caller, if it sleeps.
 type round struct {
 	word    atomic.Uint64
 	holders atomic.Int32
-	// blamed is set when a cause was stored, so that recycling clears causes only where there are any.
+	// blamed is set once a cause is stored, so that recycling clears causes
+	// only where there are any.
 	blamed atomic.Bool
 
-	// The following are written under the log's mutex before the round is published, and only read from then on.
+	// The following are written under the group's mutex before the round is
+	// published, and only read from then on.
 	group   *Group
 	kind    *Kind
 	ctx     context.Context // nil for a detached round
 	at      time.Duration   // when it was queued, on the group's clock
 	ttl     time.Duration
 	receipt Receipt // of the claim that this round releases or lengthens
-	command []byte  // a copy, kept where it may have to be sent again: scripts and releases
-	key     Part    // of command, for merging and for native forms
-	form    *Form   // in which the log has the command; nil for that of command
+	// a copy, kept where it may have to be sent again: scripts and releases
+	command []byte
+	key     Part // of command, for merging and for native forms
+	// in which the log has the command; nil for the form of command
+	form *Form
 	carrying
 	posting
 
-	// discounted are the nodes that it was sent to, and whose vote must not make a lock, since they may have forgotten another
-	// (R23). Of those in void it has failed already; whatever else sets a key must look here.
+	// discounted is the set of nodes that got the round but whose vote must not
+	// make a lock, since they may have forgotten another (R23). The votes of
+	// those in void have failed already; whatever else sets a key must check
+	// discounted.
 	discounted Set
 
-	// causes say why a node's vote is missing; nil with the failed bit set is a timeout.
+	// causes says why a node's vote is missing; nil with the failed bit set is
+	// a timeout.
 	causes [MaxNodes]atomic.Pointer[fault]
 	wake   chan struct{} // holds one wake-up
 	next   *round        // in a free list, or an inbox
@@ -44,16 +53,18 @@ type round struct {
 // carrying tells a carrier, which stands in the log for several merged rounds,
 // from any other round.
 type carrying struct {
-	parts   []*round  // the rounds that a carrier carries, a hold on each; empty for any other round
+	// parts are the rounds that a carrier carries, with a hold on each; empty
+	// for any other round.
+	parts   []*round
 	carrier bool      // it is recycled among the carriers, whose commands are long
 	itself  [1]*round // what members returns for any other round
 }
 
-// posting is what a posted round has besides; zero for others.
+// posting is what only a posted round has; zero for others.
 type posting struct {
 	inbox    *Outcomes // where the round goes when it is decided
 	tag      any
-	patience time.Duration // least time that its votes are waited for
+	patience time.Duration // least time to wait for its votes
 }
 
 // The word, from the low end:
@@ -61,7 +72,8 @@ type posting struct {
 //	0       16      32      48     49      50        51     52
 //	granted refused failed  parked decided cancelled closed polling
 //
-// Votes stop changing it once it is decided: the verdict is judged at the moment of decision (R12).
+// Votes no longer change it once it is decided: the verdict is that of the
+// moment of decision (R12).
 const (
 	refusedShift = 16
 	failedShift  = 32
@@ -102,8 +114,8 @@ func (r *round) verdictOf(w uint64) Verdict {
 	return t.Verdict(r.group.quorum, r.kind.Mode)
 }
 
-// vote counts one node's answer and reports whether it was counted: a vote that comes after the decision, or after this
-// node's vote was given up, changes nothing (R17).
+// vote records one node's answer and reports whether it counted. A vote after
+// the decision, or after this node's vote was given up, changes nothing (R17).
 func (r *round) vote(node int, v Vote, why *fault) bool {
 	bit := bitOf(v, node)
 	for {
@@ -112,7 +124,8 @@ func (r *round) vote(node int, v Vote, why *fault) bool {
 			return false
 		}
 		if why != nil {
-			// Stored before the swap, so that whoever sees the failed bit sees the cause.
+			// Stored before the swap, so that a goroutine that sees the failed
+			// bit also sees the cause.
 			r.causes[node].Store(why)
 			r.blamed.Store(true)
 		}
@@ -129,8 +142,9 @@ func (r *round) vote(node int, v Vote, why *fault) bool {
 	}
 }
 
-// giveUp counts the votes of nodes whose time is over, all at once: what several that end together decide must not depend
-// on the order in which they are looked at (R12). It returns those that counted.
+// giveUp fails the votes of nodes whose time is over, all at once: what several
+// such votes decide must not depend on the order in which they are looked at
+// (R12). It returns the nodes whose votes failed by this.
 func (r *round) giveUp(over Set) (counted Set) {
 	for {
 		w := r.word.Load()
@@ -151,7 +165,8 @@ func (r *round) giveUp(over Set) (counted Set) {
 	}
 }
 
-// conclude decides a round from outside, for the reason given (cancelled or closed), unless it is decided already.
+// conclude decides a round for an outside reason (cancelled or closed), unless
+// it is decided already.
 func (r *round) conclude(reason uint64) bool {
 	for {
 		w := r.word.Load()
@@ -165,8 +180,10 @@ func (r *round) conclude(reason uint64) bool {
 	}
 }
 
-// rouse wakes the caller if it was asleep when the word was w, or waited in the poller, and hands a posted round over. Only
-// the one that decided the round calls it, so the channel never holds more than one wake-up, and an inbox no round twice.
+// rouse wakes the caller if it slept, or waited in the poller, when the word
+// was w, and puts a posted round into its inbox. Only the goroutine that
+// decided the round calls it, so the channel never holds more than one wake-up,
+// and an inbox no round twice.
 func (r *round) rouse(w uint64) {
 	if w&(parked|polling) == 0 {
 		return
@@ -200,17 +217,17 @@ func (r *round) await() uint64 {
 	}
 }
 
-// hold takes a further hold on a round that somebody is known to hold.
+// hold adds a holder to a round that has one.
 func (r *round) hold() { r.holders.Add(1) }
 
-// drop lets go of the round; the last holder hands it back to the log.
+// drop releases one hold; the last holder hands the round back to the log.
 func (r *round) drop() {
 	if r.holders.Add(-1) == 0 {
 		r.group.log.giveBack(r)
 	}
 }
 
-// clear makes the round ready for its next use. Nobody else can touch it.
+// clear readies the round for its next use. Nothing else refers to it.
 func (r *round) clear() {
 	r.word.Store(0)
 	if r.blamed.Load() {
@@ -233,17 +250,19 @@ func (r *round) clear() {
 	}
 }
 
-// keepCommand bounds the room that a recycled round keeps for its command, so that one long resource name does not cost
-// memory for ever (R26). Carriers, of which there are few, keep theirs.
+// keepCommand bounds the buffer that a recycled round keeps for its command, so
+// that one long resource name does not cost memory for ever (R26). Carriers, of
+// which there are few, keep theirs.
 const keepCommand = 512
 
-// begin readies a round for its use, before anybody else can see it.
+// begin readies a round for its use, before it is published.
 func (r *round) begin(kind *Kind, at, ttl time.Duration, receipt Receipt, holders int32) {
 	r.kind, r.at, r.ttl, r.receipt = kind, at, ttl, receipt
 	r.holders.Store(holders)
 }
 
-// members are the rounds whose votes a reply to this one decides: the parts of a carrier, or the round itself.
+// members returns the rounds whose votes a reply to this one decides: the parts
+// of a carrier, or the round itself.
 func (r *round) members() []*round {
 	if len(r.parts) > 0 {
 		return r.parts
@@ -251,13 +270,16 @@ func (r *round) members() []*round {
 	return r.itself[:]
 }
 
-// owedBy reports whether the round is a release of a key that this node may hold.
+// owedBy reports whether the round is a release of a key that this node may
+// hold.
 func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.Has(node) }
 
-// void are the nodes whose grants do not count, of those that were quarantined when the round got its place: for a claim all;
-// for an extension those that were quarantined also when the key was set. Such a node may have forgotten somebody's vote
-// before that, and who was granted it may still be waiting for the last one that a quorum needs. Where the key is older than
-// the quarantine, it proves that the node has forgotten nothing since. A release counts in any case: it makes no lock.
+// void returns the quarantined nodes of the round whose grants do not count:
+// for a claim all of them; for an extension those that were also quarantined
+// when the key was set. Such a node may have forgotten another client's vote
+// before that, and that client may still wait for the last vote of its quorum.
+// If the key is older than the quarantine, it proves that the node has
+// forgotten nothing since. A release always counts: it makes no lock.
 func (r *round) void() Set {
 	switch {
 	case r.kind.Mode == Claim:
@@ -268,8 +290,9 @@ func (r *round) void() Set {
 	return r.discounted & r.receipt.Doubted
 }
 
-// post readies a round whose outcome goes to an inbox. It counts as one that waits, and as asleep, before anybody can see it:
-// whoever decides it takes it off that count and hands it over (see rouse). The caller holds the mutex.
+// postLocked readies a posted round. The round counts as waiting, and as
+// asleep, before it is published: the goroutine that decides it takes it off
+// that count and puts it into the inbox (see rouse).
 func (r *round) postLocked(cmd *Command) {
 	if r.group.config.VoteTimeout == 0 {
 		r.patience = cmd.Patience

@@ -2,7 +2,7 @@ package multiplex
 
 import "sync/atomic"
 
-// outcome is the error that a decided word stands for.
+// outcome returns the error that a decided word stands for.
 func (r *round) outcome(w uint64) error {
 	switch {
 	case w&cancelled != 0:
@@ -20,7 +20,8 @@ func (r *round) outcome(w uint64) error {
 	}
 }
 
-// undecided names the nodes whose votes were missing at the moment of decision, each with its own cause (R12).
+// undecided names the nodes whose votes were missing at the moment of decision,
+// each with its own cause (R12).
 func (r *round) undecided(failed Set) error {
 	e := &UndecidedError{Of: r.group.size}
 	for i, n := range r.group.nodes {
@@ -36,46 +37,52 @@ func (r *round) undecided(failed Set) error {
 	return e
 }
 
-// Outcomes is an inbox for what came of posted commands. Any number of groups and goroutines may put into it; one goroutine
-// at a time takes out.
+// Outcomes is an inbox for the outcomes of posted commands. Any number of
+// groups and goroutines may put into it; only one goroutine at a time may take.
 type Outcomes struct {
 	ready chan struct{}
-	top   atomic.Pointer[round] // the latest; each is linked to the one before it
+	// top is the latest round; each is linked to the one before it.
+	top atomic.Pointer[round]
 
-	rest *round // taken off already, the earliest first; owned by who takes
+	// rest was taken off top already, the earliest first. The goroutine that
+	// takes owns it.
+	rest *round
 }
 
-// NewOutcomes makes an empty inbox.
+// NewOutcomes returns an empty inbox.
 func NewOutcomes() *Outcomes { return &Outcomes{ready: make(chan struct{}, 1)} }
 
-// Ready receives when there is something to take. It may also when there is nothing.
+// Ready returns a channel that receives when there may be something to take.
 func (o *Outcomes) Ready() <-chan struct{} { return o.ready }
 
-// An Outcome is what came of a posted command.
+// An Outcome is the outcome of a posted command.
 type Outcome struct {
-	// Tag is what Post was given.
+	// Tag is the value given to Post.
 	Tag any
-	// Err is nil when a quorum granted; else ErrRefused, an *UndecidedError or ErrClosed, as from Ask.
+	// Err is nil if a quorum granted; otherwise ErrRefused, an *UndecidedError
+	// or ErrClosed, as from Ask.
 	Err error
-	// Granted are the nodes that had granted when the round was decided.
+	// Granted is the set of nodes that had granted when the round was decided.
 	Granted Set
-	// Answers are what each node had said when the round was decided, in the order of the configuration; nil when a quorum
-	// granted.
+	// Answers has each node's answer when the round was decided, in the order
+	// of the configuration; nil if a quorum granted.
 	Answers []Answer
 }
 
-// An Answer is what one node said to a command.
+// An Answer is one node's answer to a command.
 type Answer struct {
 	Node int    // index of the node in the configuration
 	Addr string // its address, without credentials (R27)
-	// Vote is Granted, Refused or Failed; zero if the round was decided before the node's answer came.
+	// Vote is Granted, Refused or Failed; zero if the round was decided before
+	// the node's answer came.
 	Vote Vote
-	// Err is why the vote failed, else nil.
+	// Err is why the vote failed, otherwise nil.
 	Err error
 }
 
-// Take appends what has come to dst, in the order in which it was decided, up to dst's capacity, and returns it. If something
-// is left, Ready receives again. It never waits, and allocates only for outcomes that are not success.
+// Take appends outcomes to dst in the order in which they were decided, up to
+// dst's capacity, and returns it. If some are left, Ready receives again. Take
+// never waits, and allocates only for outcomes that are not success.
 func (o *Outcomes) Take(dst []Outcome) []Outcome {
 	for len(dst) < cap(dst) {
 		if o.rest == nil {
@@ -94,7 +101,8 @@ func (o *Outcomes) Take(dst []Outcome) []Outcome {
 	return dst
 }
 
-// fetch takes off all that was put in, and turns it round. All are taken at once, so no ABA can happen.
+// fetch takes off all that was put in and reverses the order. It takes all at
+// once, so there is no ABA problem.
 func (o *Outcomes) fetch() {
 	for r := o.top.Swap(nil); r != nil; {
 		before := r.next
@@ -103,11 +111,12 @@ func (o *Outcomes) fetch() {
 	}
 }
 
-// put hands a decided round over. It never waits: the caller may hold the group's mutex, or read a socket.
+// put adds a decided round. It never waits: the caller may hold the group's
+// mutex, or read a socket.
 func (o *Outcomes) put(r *round) {
 	for {
 		top := o.top.Load()
-		r.next = top // the round is in no free list, since the inbox has a hold on it
+		r.next = top // the round is in no free list, since the inbox holds it
 		if o.top.CompareAndSwap(top, r) {
 			break
 		}
@@ -122,7 +131,7 @@ func (o *Outcomes) signal() {
 	}
 }
 
-// posted reads what came of a posted round, and lets go of it.
+// posted returns the outcome of a posted round and drops the round.
 func (r *round) posted() Outcome {
 	w := r.word.Load()
 	o := Outcome{Tag: r.tag, Err: r.outcome(w), Granted: grantedOf(w)}
@@ -133,7 +142,7 @@ func (r *round) posted() Outcome {
 	return o
 }
 
-// answers lists what each node had said when the round was decided.
+// answers lists each node's answer when the round was decided.
 func (r *round) answers(w uint64) []Answer {
 	all := make([]Answer, 0, r.group.size)
 	for i, n := range r.group.nodes {

@@ -2,11 +2,12 @@ package multiplex
 
 import "math/bits"
 
-// MaxNodes is how many nodes a group can have (R1): the votes of a round stand in one machine word, sixteen bits for each
-// kind of answer.
+// MaxNodes is the largest number of nodes of a group (R1): the votes of a round
+// fit in one machine word, sixteen bits for each kind of answer.
 const MaxNodes = 16
 
-// Quorum is ⌊n/2⌋+1 of the n nodes that are configured, whether or not they are up (R1).
+// Quorum returns ⌊n/2⌋+1 for n configured nodes, whether or not they are up
+// (R1).
 func Quorum(n int) int { return n/2 + 1 }
 
 // A Set is a set of nodes: bit i stands for node i.
@@ -20,23 +21,25 @@ func (s Set) Len() int { return bits.OnesCount16(uint16(s)) }
 
 func setOf(i int) Set { return 1 << uint(i) }
 
-// everyone is the set of all n nodes.
+// everyone returns the set of all n nodes.
 func everyone(n int) Set { return Set(1<<uint(n) - 1) }
 
 // A Vote is what one node's reply means to the round that asked.
 type Vote uint8
 
 const (
-	// Alien is no answer to this command at all: a reply whose type cannot answer it. It ends the connection (R16).
+	// Alien is a reply whose type cannot answer the command. It ends the
+	// connection (R16).
 	Alien Vote = iota
-	// Granted is a yes: the lock was set, extended or released here.
+	// Granted means that the lock was set, extended or released on this node.
 	Granted
-	// Refused is a no: somebody else's key is there, or ours is not.
+	// Refused means that another client's key is there, or that ours is not.
 	Refused
-	// Failed is neither: an error, a dead connection, a timeout (R17).
+	// Failed is neither: an error, a dead connection, or a timeout (R17).
 	Failed
-	// Restored is a key that was ours, was gone, and was set again (R10, healing): a grant, except from a node that is
-	// quarantined, where it is a refusal, since somebody else may have been given what this node has forgotten (R23).
+	// Restored means that our key was gone and was set again (R10, healing). It
+	// is a grant, except from a quarantined node, where it is a refusal: the
+	// node may have forgotten the lock of another client (R23).
 	Restored
 )
 
@@ -44,42 +47,47 @@ const (
 type Mode uint8
 
 const (
-	// Claim decides as soon as a quorum granted, or cannot any more (R5). Which nodes refused does not matter then.
+	// Claim decides as soon as a quorum granted, or no quorum can grant any
+	// more (R5). Which nodes refused does not matter then.
 	Claim Mode = iota
-	// Confirm asks about something that was ours. It also waits for the refusals that make a no certain, since
-	// "it is not yours" and "nobody knows" call for different acts (R9, R12).
+	// Confirm is for a command about a key that was ours. It also waits for the
+	// refusals that make a no certain, since "not yours" and "unknown" call for
+	// different actions (R9, R12).
 	Confirm
 )
 
-// A Verdict is what a round came to.
+// A Verdict is the outcome of a round.
 type Verdict uint8
 
 const (
-	// Open rounds still wait for votes.
+	// Open means that the round still waits for votes.
 	Open Verdict = iota
-	// Won rounds have the grants of a quorum.
+	// Won means that a quorum granted.
 	Won
-	// Lost rounds were refused: a quorum is out of reach, and not by failures alone.
+	// Lost means that nodes refused: a quorum is out of reach, and not because
+	// of failures alone.
 	Lost
-	// Undecided rounds failed: too few nodes answered to know (R12).
+	// Undecided means that too few nodes answered to know (R12).
 	Undecided
 )
 
-// A Tally counts the votes of one round. It is pure: a table tests it, and a simulation drives it.
+// A Tally counts the votes of one round.
 type Tally struct {
 	Nodes, Granted, Refused, Failed int
 }
 
-// Verdict judges the votes counted so far, for a round that needs the given quorum. No further vote opens it again or
-// makes a quorum of one that was out of reach, which is why the first to reach a verdict may wake the caller (R5). Failures
-// that come after a refusal could still turn Lost into Undecided; the round's word keeps the verdict of the moment of
+// Verdict returns the outcome of the votes counted so far, for a round that
+// needs the given quorum. Once it is not Open, no further vote reopens it, nor
+// makes a quorum of one that was out of reach; so the first goroutine to reach
+// a verdict may wake the caller (R5). Failures after a refusal could still turn
+// Lost into Undecided; the round's word keeps the verdict of the moment of
 // decision (R12).
 func (t Tally) Verdict(quorum int, mode Mode) Verdict {
 	if t.Granted >= quorum {
 		return Won
 	}
 	pending := t.Nodes - t.Granted - t.Refused - t.Failed
-	// So many nodes are enough to keep any quorum from forming.
+	// This many refusals or failures keep any quorum from forming.
 	blocking := t.Nodes - quorum + 1
 	if mode == Confirm && t.Refused >= blocking {
 		return Lost

@@ -1,56 +1,42 @@
 package multiplex
 
-import (
-	"sync/atomic"
-	"time"
-
-	"github.com/redmux/redmux/internal/pure"
-)
+import "time"
 
 const (
-	// tickMost is the longest time between two looks while anything is unanswered: a cancelled context is noticed so late
-	// at most. A timer for each command would cost 7–20 % of the throughput (docs/design.md, "One timer for all").
+	// tickMost is the longest time between two passes while anything is
+	// unanswered, and so the delay with which a cancelled context is noticed. A
+	// timer for each command would cost 7–20 % of the throughput
+	// (docs/design.md, "One timer for all").
 	tickMost  = 5 * time.Millisecond
 	tickLeast = 500 * time.Microsecond
-	// grace is how much longer a vote is waited for when its node's bytes are there and we have not read them (R6).
+	// grace is how much longer a vote is waited for if the node's bytes have
+	// arrived but were not read yet (R6).
 	grace = 4 * time.Millisecond
-	// lateTick is a delay of the watch itself that tells that this process was starved or stopped, and may have replies
-	// in its sockets that it has not seen; then they get the grace from now on.
+	// lateTick is a delay of the watch itself that shows that this process was
+	// starved or stopped. Its sockets may hold replies that it has not seen;
+	// those get the grace from now on.
 	lateTick = 2 * time.Millisecond
-	// shedLeast is the least age of an unanswered command at which a node is given up (R26).
+	// shedLeast is the least age of an unanswered command at which a node is
+	// given up (R26).
 	shedLeast = 100 * time.Millisecond
-	// lenience is how many times as long a node has that is late like all others, or still answers.
+	// lenience multiplies that age for a node that is late like all others, or
+	// still answers.
 	lenience = 5
-	// lagLeast is the least number of commands by which a node must be behind another to be given up for its lag.
+	// lagLeast is the least number of commands by which a node must lag behind
+	// another to be given up for that.
 	lagLeast = 16
-	// lagCostly is a lag that is not waited with until the log is nearly full, if the node is overdue, too: each command costs
-	// half a KiB until the node is given up, and each release of them another half from then on (R26).
+	// lagCostly is a lag at which an overdue node is given up before the log is
+	// nearly full: each command costs half a KiB until then, and each release
+	// among them another half from then on (R26).
 	lagCostly = 8192
-	// overdueLeast is the least age of an unanswered command that makes a node overdue.
+	// overdueLeast is the least age of an unanswered command that makes a node
+	// overdue.
 	overdueLeast = shedLeast / 4
 )
 
-// A watcher is the one timer of all commands and votes. Its methods require the
-// group's mutex.
-type watcher struct {
-	at      atomic.Int64  // when the watch looks next, on the group's clock; also read without the mutex
-	timer   *time.Timer   // wakes the watch; Reset needs the mutex
-	excused time.Duration // until then silence is put down to starvation of this process
-}
-
-func (w *watcher) start(after time.Duration) {
-	w.at.Store(int64(after))
-	w.timer = time.NewTimer(max(pure.Soon, after))
-}
-
-// set makes the timer go off at the given time, or up to slack later.
-func (w *watcher) set(at, now, slack time.Duration) {
-	w.at.Store(int64(at))
-	w.timer.Reset(max(pure.Soon, at-now) + slack)
-}
-
-// voteTimeout is how long a node's vote is waited for (R6): TTL/200 within 5–50 ms, or four times the node's smoothed
-// reply time, and at most a tenth of the TTL. A configured timeout stands as it is.
+// voteTimeout returns how long to wait for a node's vote (R6): TTL/200 within
+// 5–50 ms, or four times the node's smoothed reply time if that is larger, and
+// at most a tenth of the TTL. A configured timeout is used as it is.
 func voteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
 	if configured > 0 {
 		return configured
@@ -63,7 +49,8 @@ func (n *node) voteTimeout(ttl time.Duration) time.Duration {
 	return voteTimeout(n.group.config.VoteTimeout, ttl, time.Duration(n.replyTime.Load()))
 }
 
-// watch looks after all deadlines and contexts with one timer, and after nodes that fall silent. It arms itself again as
+// watch is the goroutine that enforces all deadlines and contexts with one
+// timer, and sheds nodes that fall silent. Each pass sets the timer again as
 // its last act.
 func (g *Group) watch() {
 	defer g.watcher.timer.Stop()
@@ -77,26 +64,28 @@ func (g *Group) watch() {
 	}
 }
 
-// wakeWatch makes the watch look in time for a new round. The caller holds the mutex.
+// wakeWatchLocked makes the watch run in time for a new round.
 func (g *Group) wakeWatchLocked(r *round) {
 	g.wakeWatchAtLocked(r.at + min(tickMost, voteTimeout(g.config.VoteTimeout, r.ttl, 0)))
 }
 
-// wakeWatchAt makes the watch look at the given time, or before. The caller holds the mutex.
+// wakeWatchAtLocked makes the watch run at the given time or earlier.
 func (g *Group) wakeWatchAtLocked(at time.Duration) {
 	if int64(at) < g.watcher.at.Load() && !g.life.closed() {
 		g.setTickLocked(at, g.now())
 	}
 }
 
-// setTick makes the watch look at the given time. The caller holds the mutex.
+// setTickLocked makes the watch run at the given time.
 func (g *Group) setTickLocked(at, now time.Duration) {
 	g.watcher.set(at, now, g.slack())
 }
 
-// slack is how much later than due the timer goes off. Where callers poll, whoever reads replies looks around when it is time,
-// and the timer is for when nobody reads: one that goes off wakes a goroutine, and with it another thread, beside a lone
-// caller, whose p99 with one master was a third to a half higher for it.
+// slack returns how much later than due the timer fires. If callers poll, the
+// goroutine that reads replies also runs the pass when it is due, and the timer
+// only serves when no goroutine reads. A timer that fires wakes a goroutine,
+// and with it another thread, beside a lone caller; that made the caller's p99
+// with one master a third to a half higher.
 func (g *Group) slack() time.Duration {
 	if g.poller == nil {
 		return 0
@@ -104,7 +93,7 @@ func (g *Group) slack() time.Duration {
 	return time.Millisecond
 }
 
-// tick looks after everything, if it is time.
+// tick runs one pass of the watch, if it is due.
 func (g *Group) tick() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,11 +120,13 @@ func (g *Group) tick() {
 	g.setTickLocked(max(next, now+tickLeast), now)
 }
 
-// judge decides the rounds whose context has ended, and gives up votes whose time is over. It returns when to look again.
+// expireLocked decides the rounds whose context has ended and fails votes whose
+// time is over. It returns when to run again.
 func (g *Group) expireLocked(now time.Duration) time.Duration {
 	next := now + g.config.ProbeAfter
 	if len(g.gathering.rounds) > 0 {
-		next = now + tickMost // the flusher is late; they will be in the log when we look again
+		// The flusher is late; they will be in the log at the next pass.
+		next = now + tickMost
 	}
 	unread := g.unreadLocked()
 	slots := g.log.ring.Load()
@@ -152,7 +143,7 @@ func (g *Group) expireLocked(now time.Duration) time.Duration {
 			g.log.oldest++
 		}
 	}
-	// A round that waits for a cure only may have left the log.
+	// A round that only waits for a cure may have left the log.
 	for _, n := range g.nodes {
 		n.lane.rounds(func(r *round) {
 			for _, m := range r.members() {
@@ -165,7 +156,7 @@ func (g *Group) expireLocked(now time.Duration) time.Duration {
 	return next
 }
 
-// judgeRound is judge for one round that is undecided.
+// expireRoundLocked is expireLocked for one undecided round.
 func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.Duration {
 	next := now + tickMost
 	if r.ctx != nil && r.ctx.Err() != nil {
@@ -180,7 +171,8 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 		}
 		deadline := r.at + max(n.voteTimeout(r.ttl), r.patience)
 		if now >= deadline && unread.Has(i) && now < max(deadline+grace, g.watcher.excused) {
-			deadline = now + time.Millisecond // its bytes are here, we have only not read them (R6)
+			// Its bytes have arrived and were not read yet (R6).
+			deadline = now + time.Millisecond
 		}
 		if now >= deadline {
 			over |= setOf(i)
@@ -192,7 +184,8 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 	return next
 }
 
-// unread are the nodes whose bytes wait in a socket that their reader has not drained.
+// unreadLocked returns the nodes whose bytes wait in a socket that their reader
+// has not drained.
 func (g *Group) unreadLocked() Set {
 	var s Set
 	for i, n := range g.nodes {

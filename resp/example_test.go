@@ -7,7 +7,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Replies come as they please: here the second one is cut in two.
+// A Reader returns each value once all of it was received. Here the second one
+// arrives in two parts.
 func Example() {
 	r := resp.NewReader(resp.Limits{})
 	for _, received := range []string{"+OK\r\n*2\r\n:1\r\n$5\r\nhel", "lo\r\n"} {
@@ -46,7 +47,7 @@ func ExampleAppendCommand() {
 	// "*6\r\n$3\r\nSET\r\n$9\r\ninvoice:7\r\n$4\r\na\r\nb\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n"
 }
 
-// The classes of servers' errors are told apart without a copy.
+// ErrorPrefix distinguishes the errors of servers without a copy.
 func ExampleValue_ErrorPrefix() {
 	r := resp.NewReader(resp.Limits{})
 	r.Fill(strings.NewReader("-NOSCRIPT No matching script. Please use EVAL.\r\n"))
@@ -55,7 +56,7 @@ func ExampleValue_ErrorPrefix() {
 	// Output: true true
 }
 
-// The first fault ends a stream, for good.
+// The first error ends a stream for good.
 func ExampleSyntaxError() {
 	r := resp.NewReader(resp.Limits{Bulk: 1 << 10})
 	r.Fill(strings.NewReader(":1\r\n$1048576\r\n+OK\r\n"))

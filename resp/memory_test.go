@@ -39,7 +39,7 @@ var hostile = []string{
 	":" + strings.Repeat("1", 1<<20),
 }
 
-// TestMemoryIsBounded looks at what is held after each read, of replies that
+// TestMemoryIsBounded checks what is held after each read, of replies that
 // lie and of replies that are merely large.
 func TestMemoryIsBounded(t *testing.T) {
 	honest := []string{

@@ -13,8 +13,7 @@ import (
 )
 
 // TestEncodedDecodes encodes random values, sends them in random pieces, and
-// wants them back: what comes out is told in words that were made without the
-// decoder.
+// compares what comes out with descriptions that were made without the decoder.
 func TestEncodedDecodes(t *testing.T) {
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 0))

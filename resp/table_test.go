@@ -24,7 +24,7 @@ type entry struct {
 	meaning string
 }
 
-// table reads all of testdata/resp. The format is told in simple.txt.
+// table reads all of testdata/resp. simple.txt describes the format.
 func table(t testing.TB) (entries []entry) {
 	t.Helper()
 	files, err := filepath.Glob("../testdata/resp/*.txt")

@@ -33,7 +33,7 @@ func (t Type) String() string {
 	return "Type(" + strconv.QuoteRune(rune(t)) + ")"
 }
 
-// form tells what follows a type's first line.
+// form is what follows a type's first line.
 type form byte
 
 const (

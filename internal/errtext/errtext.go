@@ -1,5 +1,5 @@
-// Package errtext gives errors their text inside of the text of another error: one
-// prefix for the whole, one line, and nothing twice.
+// Package errtext makes the texts of errors that wrap others: one prefix and
+// one line for the whole, and nothing twice.
 package errtext
 
 import (
@@ -12,7 +12,8 @@ import (
 var prefixes = []string{"redlock: ", "multiplex: ", "conn: ", "resp: server error: ", "resp: "}
 
 // Text returns an error's text without the prefix of its package. Of a network
-// error it is the reason alone: the text around it names the address.
+// error it returns the reason alone, since the text around it names the
+// address.
 func Text(err error) string {
 	switch e := err.(type) {
 	case *net.OpError:
@@ -31,9 +32,9 @@ func Text(err error) string {
 	return text
 }
 
-// Join returns an error that is each of those that are not nil, with their texts
-// on one line, in their order. It is nil if there is none, and the error itself
-// if there is one.
+// Join returns an error that wraps the errors that are not nil, with their
+// texts on one line. It returns nil if there are none, and the error itself if
+// there is one.
 func Join(errs ...error) error {
 	var all joined
 	for _, err := range errs {
@@ -52,7 +53,7 @@ func Join(errs ...error) error {
 
 type joined []error
 
-// Error has the prefix of the first.
+// Error returns the texts, with the prefix of the first.
 func (all joined) Error() string {
 	text := all[0].Error()
 	for _, err := range all[1:] {
@@ -61,10 +62,10 @@ func (all joined) Error() string {
 	return text
 }
 
-// Unwrap has errors.Is and errors.As find each.
+// Unwrap returns the errors.
 func (all joined) Unwrap() []error { return all }
 
-// Wrap returns an error with a text of its own that is each of the errors given.
+// Wrap returns an error with the given text that wraps the given errors.
 func Wrap(text string, errs ...error) error { return &wrapped{text, errs} }
 
 type wrapped struct {
@@ -75,5 +76,5 @@ type wrapped struct {
 // Error returns the text.
 func (e *wrapped) Error() string { return e.text }
 
-// Unwrap has errors.Is and errors.As find each.
+// Unwrap returns the errors.
 func (e *wrapped) Unwrap() []error { return e.errs }

@@ -2,25 +2,27 @@ package pure
 
 import "time"
 
-// An agenda is debts by a time of each, the earliest at hand: a binary heap, in which
+// An agenda is a min-heap of debts by time:
 //
 //	entries[(i-1)/2].at ≤ entries[i].at
 //
-// so that a look costs what it finds, and not what a node owes. Each debt knows its place in it, to be moved and removed.
+// Each debt knows its place in the heap, so that it can be moved and removed.
 type agenda[P placing] struct {
 	entries []appointment
 }
 
-// An appointment has the time beside the debt, so that comparing two needs to look at neither debt.
+// An appointment is a debt with its time, so that a comparison does not load
+// the debt.
 type appointment struct {
 	at   time.Duration
 	debt *Debt
 }
 
-// placing says where a debt keeps its place in an agenda: its index and one, 0 while it is not in it.
+// placing returns the field of a debt that holds its place in an agenda: its
+// index plus one, or 0 if it is not in it.
 type placing interface{ of(d *Debt) *int }
 
-// put adds a debt, or moves it to another time.
+// put adds a debt, or moves it if it is there.
 func (a *agenda[P]) put(d *Debt, at time.Duration) {
 	var p P
 	i := *p.of(d) - 1
@@ -48,7 +50,7 @@ func (a *agenda[P]) drop(d *Debt) {
 	}
 }
 
-// first is the debt whose time is the earliest; nil if there is none.
+// first returns the debt with the earliest time, or nil if there is none.
 func (a *agenda[P]) first() (d *Debt, at time.Duration) {
 	if len(a.entries) == 0 {
 		return nil, 0
@@ -56,7 +58,8 @@ func (a *agenda[P]) first() (d *Debt, at time.Duration) {
 	return a.entries[0].debt, a.entries[0].at
 }
 
-// count is how many times have come, but at most so many: no debt behind one whose time is yet to come is looked at.
+// count returns how many debts have a time up to now, but at most most. It
+// visits no debt below one with a later time.
 func (a *agenda[P]) count(now time.Duration, most int) int { return a.countFrom(0, now, most) }
 
 func (a *agenda[P]) countFrom(i int, now time.Duration, most int) int {
@@ -67,7 +70,7 @@ func (a *agenda[P]) countFrom(i int, now time.Duration, most int) int {
 	return n + a.countFrom(2*i+2, now, most-n)
 }
 
-// settle moves an entry that came to a place, up or down to where it belongs.
+// settle moves the entry at i up or down to where it belongs.
 func (a *agenda[P]) settle(i int) {
 	var p P
 	e := a.entries[i]
@@ -88,7 +91,7 @@ func (a *agenda[P]) settle(i int) {
 	*p.of(e.debt) = i + 1
 }
 
-// move puts an entry into another's place and returns the one that it left.
+// move moves an entry to another place and returns the place that it left.
 func (a *agenda[P]) move(from, to int) int {
 	var p P
 	a.entries[to] = a.entries[from]

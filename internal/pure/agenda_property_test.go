@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An agenda is what sorting says, whatever was put, moved and dropped in whatever order.
+// An agenda is what sorting says, whatever was put, moved and dropped in
+// whatever order.
 func TestAgendaIsASortedList(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 0))

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Debts come in the order of their time, each can be moved and removed at any moment, and only what has come is counted.
+// Debts come in the order of their time, each can be moved and removed at any
+// moment, and only what has come is counted.
 func TestAgenda(t *testing.T) {
 	rng := seeded(t, 1)
 	for range 25 {
@@ -57,8 +58,9 @@ func TestAgenda(t *testing.T) {
 	}
 }
 
-// A ledger says what going through all of its debts would say, whatever happens to them, in any order: an earlier time for
-// one that is known, a connection that dies with answers awaited, a fence, a key that expires.
+// A ledger says what going through all of its debts would say, whatever happens
+// to them, in any order: an earlier time for one that is known, a connection
+// that dies with answers awaited, a fence, a key that expires.
 func TestLedgerIsInOrder(t *testing.T) {
 	rng := seeded(t, 2)
 	for range 60 {
@@ -106,7 +108,8 @@ func TestLedgerIsInOrder(t *testing.T) {
 	}
 }
 
-// takenInOrder takes debts, and requires that those are the ones that are due, the earliest first.
+// takenInOrder takes debts, and requires that those are the ones that are due,
+// the earliest first.
 func takenInOrder(t *testing.T, l *Ledger, now time.Duration, most int) []*Debt {
 	t.Helper()
 	var want []time.Duration
@@ -126,7 +129,8 @@ func takenInOrder(t *testing.T, l *Ledger, now time.Duration, most int) []*Debt 
 	return got
 }
 
-// requireInOrder compares what a ledger says of the present with all of its debts, and then ends those that are over.
+// requireInOrder compares what a ledger says of the present with all of its
+// debts, and then ends those that are over.
 func requireInOrder(t *testing.T, l *Ledger, now time.Duration) {
 	t.Helper()
 	var times []time.Duration

@@ -18,9 +18,11 @@ func seeded(t testing.TB, seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// clocks is the reading of both clocks when the monotonic one has gone on by mono and the wall by wall. No function of
-// package time makes one, since only a suspend or a step of the clock does. It relies on the layout of time.Time: a word
-// whose lowest 30 bits are nanoseconds and the next 33 seconds, and then the monotonic reading.
+// clocks is the reading of both clocks when the monotonic one has gone on by
+// mono and the wall by wall. No function of package time makes one, since only
+// a suspend or a step of the clock does. It relies on the layout of time.Time:
+// a word whose lowest 30 bits are nanoseconds and the next 33 seconds, and then
+// the monotonic reading.
 func clocks(start time.Time, mono, wall time.Duration) time.Time {
 	type layout struct {
 		wall uint64

@@ -2,24 +2,25 @@ package pure
 
 import "time"
 
-// A Debt is a release that a node has not confirmed while it may still hold the key (R8). It ends with an integer reply,
-// or when the key must have expired: TTL × (1 + drift) after the moment from which no older command can be executed any
-// more. It is never dropped before.
+// A Debt is a release that a node has not confirmed while it may still hold the
+// key (R8). It ends with an integer reply, or when the key must have expired:
+// TTL × (1 + drift) after the moment from which the node can execute no older
+// command. It is never dropped earlier.
 type Debt struct {
 	Command string        // the release, encoded
 	ttl     time.Duration // of the key
 	Due     time.Duration // when to send it (again)
 	Delay   time.Duration // until the next try after a refusal
-	Until   time.Duration // when the key has expired; 0: not known before the fence
+	Until   time.Duration // when the key has expired; 0 before the fence, when that is unknown
 	Sent    bool          // an answer is awaited
-	Repeat  bool          // an answer does not settle it: the SET may still come (R8, where CLIENT KILL is forbidden)
-	settled bool          // it was answered, and is repeated to be safe
-	Index   int           // in the ledger
+	Repeat  bool          // an answer does not end it: the SET may still come (R8, where CLIENT KILL is forbidden)
+	settled bool          // it was answered, and is repeated all the same
+	Index   int           // in Ledger.Debts; -1 when it has ended
 
 	turn, ending int // places in the ledger's agendas
 }
 
-// byTurn and byEnd are the orders of the ledger's agendas.
+// byTurn and byEnd are the orders of the ledger's agendas: by Due and by Until.
 type (
 	byTurn struct{}
 	byEnd  struct{}
@@ -28,8 +29,8 @@ type (
 func (byTurn) of(d *Debt) *int { return &d.turn }
 func (byEnd) of(d *Debt) *int  { return &d.ending }
 
-// How refused debts are tried again (R8), and how those are repeated whose SET may still come (docs/design.md,
-// "The SET that comes late").
+// The pauses before refused debts are tried again (R8), and before debts whose
+// SET may still come are repeated (docs/design.md, "The SET that comes late").
 const (
 	RefusedFirst = 50 * time.Millisecond
 	refusedMost  = time.Second
@@ -37,32 +38,38 @@ const (
 	RepeatTimes  = 4
 )
 
-// expireAtOnce bounds the debts that end in one look, so that many that end together do not hold up everybody else.
+// expireAtOnce bounds the debts that one call of Expire ends, so that many of
+// them do not delay all other work.
 const expireAtOnce = 512
 
-// A Ledger holds the debts of one node. It is pure bookkeeping, guarded by its owner's mutex.
+// A Ledger holds the debts of one node. It is guarded by its owner's mutex.
 //
-// Those of which no answer is awaited stand in two orders: by when they are due, and by when their keys have expired if that
-// is known. Whoever changes a debt's Due, Until or Sent calls Plan.
+// The debts that await no answer are in two orders: by Due, and by Until if
+// that is known. The caller that changes a debt's Due, Until or Sent must call
+// Plan.
 type Ledger struct {
 	Debts []*Debt
 	turns agenda[byTurn]
 	ends  agenda[byEnd]
-	known map[string]*Debt // by command: releasing a lock again and again owes it once
-	safe  int              // of the debts, those that were answered already
+	known map[string]*Debt // by command: a lock that is released several times is owed once
+	safe  int              // the number of debts that are settled
 	Limit int
 	Drift float64
-	// Longest is the longest TTL that was asked for so far: an extension may have succeeded unnoticed, so a key may live
-	// longer than its release knows.
+	// Longest is the longest TTL that was asked for so far. An extension may
+	// have succeeded unnoticed, so a key may live longer than the TTL of its
+	// debt.
 	Longest             time.Duration
 	Made, Paid, Expired uint64 // see Counts
 }
 
-// Full reports that the node gets no new SETs until it has paid. The ledger still takes debts then: they stem from locks
-// that were granted or asked for before, and each owes one release, so their number is bounded, and none is ever dropped.
+// Full reports whether the node gets no new SETs until it has paid. The ledger
+// still takes debts then. They come from locks that were granted or requested
+// before, with one release each, so their number is bounded, and none is ever
+// dropped.
 func (l *Ledger) Full() bool { return len(l.Debts)-l.safe >= l.Limit }
 
-// Add notes a release, once, and returns its debt.
+// Add notes a release and returns its debt. A release that is owed already
+// keeps its debt, with the earlier Due and the longer TTL.
 func (l *Ledger) Add(command []byte, ttl, due time.Duration) *Debt {
 	if d := l.known[string(command)]; d != nil {
 		d.Due, d.ttl = min(d.Due, due), max(d.ttl, ttl)
@@ -80,7 +87,7 @@ func (l *Ledger) Add(command []byte, ttl, due time.Duration) *Debt {
 	return d
 }
 
-// Plan puts a debt to where its times say.
+// Plan moves a debt to its place in both orders, after a change of its times.
 func (l *Ledger) Plan(d *Debt) {
 	if d.Sent || d.Index < 0 {
 		l.turns.drop(d)
@@ -95,12 +102,14 @@ func (l *Ledger) Plan(d *Debt) {
 	l.ends.put(d, d.Until)
 }
 
-// Recall says that no answer to a debt is awaited any more: the connection died.
+// Recall notes that no answer to a debt is awaited any more: the connection
+// died.
 func (l *Ledger) Recall(d *Debt) {
 	d.Sent = false
 	l.Plan(d)
 }
 
+// Remove ends a debt.
 func (l *Ledger) Remove(d *Debt) {
 	last := len(l.Debts) - 1
 	l.Debts[last].Index = d.Index
@@ -114,18 +123,19 @@ func (l *Ledger) Remove(d *Debt) {
 		l.safe--
 	}
 	if last == 0 {
-		l.Debts, l.known = nil, nil // gives the room of a bad hour back
+		l.Debts, l.known = nil, nil // frees the memory of a large backlog
 		l.turns.entries, l.ends.entries = nil, nil
 	}
 }
 
-// Life is how long a key with this TTL can live on a clock within the drift of ours.
+// Life returns how long a key with this TTL can live on a node whose clock is
+// within the drift.
 func (l *Ledger) Life(ttl time.Duration) time.Duration {
 	return ttl + time.Duration(float64(ttl)*l.Drift) + 2*time.Millisecond
 }
 
-// End is when a debt's key must have expired, if no older command is executed from now on. One that is only repeated to
-// be safe keeps to its own TTL.
+// End returns when a debt's key must have expired, if the node executes no
+// older command from now on. For a debt that is repeated, its own TTL counts.
 func (l *Ledger) End(d *Debt, now time.Duration) time.Duration {
 	if d.Repeat {
 		return now + l.Life(d.ttl)
@@ -133,11 +143,13 @@ func (l *Ledger) End(d *Debt, now time.Duration) time.Duration {
 	return now + l.Life(max(d.ttl, l.Longest))
 }
 
-// FenceDebt starts a debt's time: from now on nothing older can be executed. certain is false where the old connection could
-// not be killed; then the release is repeated, since its SET may still come.
+// FenceDebt starts a debt's time: from now on the node can execute no older
+// command. certain is false if the old connection could not be killed; then the
+// release is repeated, since its SET may still come.
 //
-// The repetitions begin anew with each connection. A join sends the release at once, whatever its turn was; if that counted as
-// one of them, a few connections would make the pause behind it longer than the key lives.
+// The repetitions begin anew with each connection. A join sends the release at
+// once, whatever its Due. If that counted as a repetition, after a few
+// connections the pause would be longer than the key lives.
 func (l *Ledger) FenceDebt(d *Debt, now time.Duration, certain bool) {
 	d.Due = now
 	if !certain || d.Repeat {
@@ -149,8 +161,9 @@ func (l *Ledger) FenceDebt(d *Debt, now time.Duration, certain bool) {
 	l.Recall(d)
 }
 
-// StartDebt starts the time of a debt whose key's last command was answered or fenced before: no older command can be
-// executed any more, now that its node is connected anew.
+// StartDebt starts the time of a debt whose key's last command was answered or
+// fenced before: now that the node is connected anew, it can execute no older
+// command.
 func (l *Ledger) StartDebt(d *Debt, now time.Duration) {
 	if d.Until != 0 && !d.Sent {
 		return
@@ -161,10 +174,11 @@ func (l *Ledger) StartDebt(d *Debt, now time.Duration) {
 	l.Recall(d)
 }
 
-// Settle takes a node's answer to a debt: an integer ends it, anything else is tried again after 50 ms, doubling to 1 s.
+// Settle takes a node's answer to a debt. An integer ends the debt; after
+// anything else it is tried again after 50 ms, doubling to 1 s.
 func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) {
 	if d.Index < 0 {
-		return // expired meanwhile
+		return // it has expired
 	}
 	d.Sent = false
 	switch {
@@ -180,7 +194,7 @@ func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) {
 		d.Due = now + d.Delay
 		d.Delay *= RepeatTimes
 	case d.Repeat:
-		d.Due = now + min(d.Delay, refusedMost) // a refused release did nothing, so it does not count as a repetition
+		d.Due = now + min(d.Delay, refusedMost) // a refused release did nothing and is no repetition
 	default:
 		d.Due = now + d.Delay
 		d.Delay = min(2*d.Delay, refusedMost)
@@ -191,7 +205,8 @@ func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) {
 	l.Plan(d)
 }
 
-// Expire ends debts whose keys must have expired, some of them if there are very many; next then says that there is more.
+// Expire ends debts whose keys must have expired, up to 512 at a time. Next
+// returns a time that has passed while there are more.
 func (l *Ledger) Expire(now time.Duration) {
 	for range expireAtOnce {
 		d, at := l.ends.first()
@@ -205,7 +220,8 @@ func (l *Ledger) Expire(now time.Duration) {
 	}
 }
 
-// Take appends up to most debts that are due to dst, the longest due first, and marks them as sent.
+// Take appends debts that are due to dst until it has most of them, the longest
+// due first, and marks them as sent.
 func (l *Ledger) Take(dst []*Debt, now time.Duration, most int) []*Debt {
 	for len(dst) < most {
 		d, at := l.turns.first()
@@ -219,11 +235,11 @@ func (l *Ledger) Take(dst []*Debt, now time.Duration, most int) []*Debt {
 	return dst
 }
 
-// Due is how many debts are due and not sent, but at most so many.
+// Due returns how many debts are due and not sent, but at most most.
 func (l *Ledger) Due(now time.Duration, most int) int { return l.turns.count(now, most) }
 
-// Next is when there is something to be done: the earliest debt that waits is due, or a key has expired; ok is false when
-// none waits.
+// Next returns the earliest time at which a debt is due or a key has expired.
+// ok is false if every debt awaits an answer, or there is none.
 func (l *Ledger) Next() (at time.Duration, ok bool) {
 	d, at := l.turns.first()
 	if end, until := l.ends.first(); end != nil {
@@ -232,8 +248,9 @@ func (l *Ledger) Next() (at time.Duration, ok bool) {
 	return at, d != nil
 }
 
-// Misplaced is a debt that does not stand in the agendas with the times that it has, nil if there is none. It is for tests: a
-// debt that stood with an old end would be dropped with its key there, and one that stood nowhere would never be paid (R8).
+// Misplaced returns a debt whose times differ from those in the agendas, or nil
+// if there is none. It is for tests: a debt with an old end there would be
+// dropped too early, and one that is missing there would never be paid (R8).
 func (l *Ledger) Misplaced() *Debt {
 	for _, d := range l.Debts {
 		switch {

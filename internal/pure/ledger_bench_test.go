@@ -12,7 +12,8 @@ const (
 	paymentsAtOnce = 256 // as multiplex has them
 )
 
-// indebted is a ledger of so many debts, each refused once: due in an hour, within a minute of each other.
+// indebted is a ledger of so many debts, each refused once: due in an hour,
+// within a minute of each other.
 func indebted(n int) *Ledger {
 	l := &Ledger{Limit: 2 * n, Drift: 0.01}
 	for i := range n {

@@ -18,8 +18,8 @@ func (l *Ledger) fence(now time.Duration, certain bool) {
 	}
 }
 
-// sendTimes plays a node that answers each payment at once in the same way, and returns when the debt was sent, until it
-// is gone.
+// sendTimes plays a node that answers each payment at once in the same way, and
+// returns when the debt was sent, until it is gone.
 func sendTimes(t *testing.T, l *Ledger, from time.Duration, answered bool) (sent []time.Duration, gone time.Duration) {
 	t.Helper()
 	for now := from; now < from+time.Minute; now += ms {
@@ -60,7 +60,8 @@ func TestDebtIsNotDroppedBeforeItsKeyIsGone(t *testing.T) {
 	l := newLedger()
 	l.Add([]byte("release"), time.Second, 0)
 
-	// The node is down: what was sent before may be executed at any time, so no time runs.
+	// The node is down: what was sent before may be executed at any time, so no
+	// time runs.
 	l.Expire(time.Hour)
 	require.Len(t, l.Debts, 1, "before the fence a debt has no end")
 
@@ -72,7 +73,8 @@ func TestDebtIsNotDroppedBeforeItsKeyIsGone(t *testing.T) {
 	require.Empty(t, l.Debts)
 }
 
-// An extension may have been executed of which nobody knows, so a debt lasts for the longest TTL that was asked for (R8).
+// An extension may have been executed unnoticed, so a debt lasts
+// for the longest TTL that was asked for (R8).
 func TestDebtOutlastsWhatAnExtensionMayHaveGiven_R8(t *testing.T) {
 	l := newLedger()
 	l.Longest = 5 * time.Second
@@ -84,15 +86,16 @@ func TestDebtOutlastsWhatAnExtensionMayHaveGiven_R8(t *testing.T) {
 	require.Empty(t, l.Debts)
 }
 
-// Only a fence begins the time of a debt; a second fence does not begin it again, since from the first on nothing older
-// can be executed.
+// Only a fence begins the time of a debt; a second fence does not begin it
+// again, since from the first on nothing older can be executed.
 func TestFenceBeginsTheTimeOnce(t *testing.T) {
 	l := newLedger()
 	d := l.Add([]byte("release"), time.Second, 0)
 	l.fence(time.Second, true)
 	l.fence(1500*ms, true)
 	assert.Equal(t, time.Second+1012*ms, d.Until)
-	// Where the old connection could not be killed, it begins anew: its SET may come now.
+	// Where the old connection could not be killed, it begins anew: its SET may
+	// come now.
 	l.fence(1600*ms, false)
 	assert.Equal(t, 1600*ms+1012*ms, d.Until)
 }
@@ -102,14 +105,16 @@ func TestUnfencedDebtIsRepeated(t *testing.T) {
 	l.Add([]byte("release"), 10*time.Second, 0)
 	l.fence(0, false)
 	sent, gone := sendTimes(t, l, 0, true)
-	// docs/design.md, "The SET that comes late": at once, then 250 ms, 1 s, 4 s apart, whatever is answered, until the key is gone.
+	// docs/design.md, "The SET that comes late": at once, then 250 ms, 1 s, 4 s
+	// apart, whatever is answered, until the key is gone.
 	assert.Equal(t, []time.Duration{0, 250 * ms, 1250 * ms, 5250 * ms}, sent)
 	assert.Equal(t, 10*time.Second+102*ms, gone)
 }
 
-// Each uncertain fence has the repetitions begin anew, however many there were before: what the connection before carried may come
-// at once, and so may what an older one did. (The pauses went on to grow with each of them, to the years after which a
-// time.Duration ends, and then to nothing.)
+// Each uncertain fence has the repetitions begin anew, however many there were
+// before: what the connection before carried may come at once, and so may what
+// an older one did. (The pauses went on to grow with each of them, to the years
+// after which a time.Duration ends, and then to nothing.)
 func TestRepetitionsBeginAnewWithEachFence(t *testing.T) {
 	for _, certain := range []bool{false, true} {
 		l := newLedger()
@@ -127,7 +132,8 @@ func TestRepetitionsBeginAnewWithEachFence(t *testing.T) {
 	}
 }
 
-// A repeated release that the node refuses did nothing: the next try comes within a second, as for any refused debt.
+// A repeated release that the node refuses did nothing: the next try comes
+// within a second, as for any refused debt.
 func TestRefusedRepetitionIsTriedWithinASecond(t *testing.T) {
 	l := newLedger()
 	l.Add([]byte("release"), 30*time.Second, 0)
@@ -179,7 +185,8 @@ func TestLedgerFullStillTakes(t *testing.T) {
 	require.Len(t, l.Debts, l.Limit+1, "a debt is never dropped (R8)")
 }
 
-// Whoever releases a lock again and again owes it once: what can be owed is bounded by the locks there were (R26).
+// A lock that is released again and again is owed once: what can be owed is
+// bounded by the locks there were (R26).
 func TestOneReleaseIsOwedOnce(t *testing.T) {
 	l := newLedger()
 	first := l.Add([]byte("release"), time.Second, 50*ms)
@@ -194,7 +201,8 @@ func TestOneReleaseIsOwedOnce(t *testing.T) {
 	require.NotSame(t, first, l.Add([]byte("release"), time.Second, 0), "once paid, it can be owed anew")
 }
 
-// What was answered and is repeated only to be safe keeps no node out (R8, where CLIENT KILL is forbidden).
+// What was answered and is repeated only to be safe keeps no node out (R8,
+// where CLIENT KILL is forbidden).
 func TestRepetitionsDoNotFillTheLedger(t *testing.T) {
 	l := newLedger()
 	for i := range l.Limit {
@@ -236,7 +244,8 @@ func TestDebtCopiesItsCommand(t *testing.T) {
 	assert.Equal(t, "release", string(d.Command))
 }
 
-// A release that is repeated to be safe is paid with the first answer, and counted no more when it ends.
+// A release that is repeated to be safe is paid with the first answer, and
+// counted no more when it ends.
 func TestADebtThatIsRepeatedIsPaidOnce(t *testing.T) {
 	l := Ledger{Limit: 10, Drift: 0.01}
 	d := l.Add([]byte("release"), time.Second, 0)

@@ -10,13 +10,15 @@ const (
 	Down State = iota
 	// Dialing: one attempt to connect and shake hands is under way.
 	Dialing
-	// Fencing: the commands of the connection before are being made harmless (R8).
+	// Fencing: the commands of the previous connection are being made harmless
+	// (R8).
 	Fencing
-	// Paying: releases that this node still owes are executed first (R8).
+	// Paying: the releases that the node has not confirmed are sent first (R8).
 	Paying
 	// Up: the node gets every command, and its votes count.
 	Up
-	// Shed: its connection was broken from here (R26); it gets no new commands.
+	// Shed: this client broke the connection (R26). The node gets no new
+	// commands.
 	Shed
 	// Stopped: the group was closed.
 	Stopped
@@ -24,36 +26,39 @@ const (
 
 var stateNames = [...]string{"down", "dialing", "fencing", "paying", "up", "shed", "stopped"}
 
+// String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
 // A LifeEvent is what happened to a node.
 type LifeEvent uint8
 
+// The events in the life of a node.
 const (
-	Started      LifeEvent = iota
-	Waited                 // the time for the next attempt has come
-	Dialed                 // a connection shook hands
-	DialFailed             // no connection, or it died before it carried a lock command
-	DialBarred             // the server refused our credentials
-	Fenced                 // nothing of the old connection can be executed any more
-	Paid                   // nothing is owed that could be paid now
-	Broke                  // we broke the connection
-	Died                   // the connection ended and owed us nothing
-	DiedOwing              // the connection ended with unanswered commands
-	GroupStopped           // Close
+	Started      LifeEvent = iota // the group was made
+	Waited                        // the time for the next attempt has come
+	Dialed                        // a connection shook hands
+	DialFailed                    // no connection, or it died before it carried a lock command
+	DialBarred                    // the server refused the credentials
+	Fenced                        // no command of the old connection can be executed any more
+	Paid                          // every debt that was due has been answered
+	Broke                         // this client broke the connection
+	Died                          // the connection ended with every command answered
+	DiedOwing                     // the connection ended with unanswered commands
+	GroupStopped                  // the group was closed
 )
 
 // A LifeAction is what the node's goroutine does next.
 type LifeAction uint8
 
+// The actions that follow an event.
 const (
-	Stay LifeAction = iota // nothing new
-	ToDial
-	ToFence
-	ToPay
-	ToServe
-	ToWait // for Life.Wait
-	ToHalt
+	Stay    LifeAction = iota // go on
+	ToDial                    // connect and shake hands
+	ToFence                   // make the commands of the previous connection harmless
+	ToPay                     // send the debts
+	ToServe                   // send commands
+	ToWait                    // wait for Life.Wait
+	ToHalt                    // end
 )
 
 // Limits of redialling (R26).
@@ -67,17 +72,19 @@ const (
 	dialInterval = time.Second
 )
 
-// Life is the state of one node and the pure decisions about it: (state, event, now) → (state, action). It has no clock,
-// no socket and no goroutine; a node of multiplex feeds it, a table tests it, and a simulation drives it.
+// Life is the state of one node and the decisions about it: (state, event, now)
+// → (state, action).
 type Life struct {
 	State State
-	// owesFence: a connection ended with unanswered commands and was not fenced since.
+	// owesFence is set when a connection ends with unanswered commands, until
+	// the fence.
 	owesFence bool
 	// Wait is how long to wait before the next dial, for the action ToWait.
 	Wait time.Duration
 
-	// Returning says that the last connection was a steady one, that it was not ended from here, and that no attempt to
-	// replace it has failed yet: the node may be up again in a moment, as after an idle timeout.
+	// Returning is set when a steady connection ends that this client did not
+	// break, until an attempt to replace it fails: the node may be up again in
+	// a moment, as after an idle timeout.
 	Returning bool
 	// Ended is when that connection ended.
 	Ended time.Duration
@@ -88,11 +95,13 @@ type Life struct {
 	creditAt           time.Duration
 }
 
+// NewLife returns the life of a node that has not been dialed.
 func NewLife() Life {
 	return Life{delay: redialFirst, barredDelay: barredFirst, credit: dialBurst}
 }
 
-// On returns the life after an event at the given time, and what to do. jitter is uniform in [0, 1).
+// On returns the life after an event, and what to do. jitter is uniform in [0,
+// 1).
 func (l Life) On(e LifeEvent, now time.Duration, jitter float64) (Life, LifeAction) {
 	if l.State == Stopped {
 		return l, ToHalt
@@ -118,7 +127,7 @@ func (l Life) On(e LifeEvent, now time.Duration, jitter float64) (Life, LifeActi
 		if l.State != Up {
 			return l, Stay
 		}
-		// since stays: it says how long the connection lived.
+		// since stays, to tell how long the connection lived.
 		l.State = Shed
 		return l, Stay
 	case DiedOwing, Died:
@@ -133,10 +142,11 @@ func (l Life) On(e LifeEvent, now time.Duration, jitter float64) (Life, LifeActi
 	}
 }
 
-// buried is the end of a connection that was up. After a steady one that was ended elsewhere the first dial begins at once:
-// an idle timeout of a server or of a proxy ends the connections to all nodes together, and each moment without them is one
-// without a quorum. It is only the first, the budget allows it or not, and a server that drops what it has let in gets the
-// delays (R26).
+// buried handles the end of a connection. If it was steady and this client did
+// not break it, the first dial begins at once: an idle timeout of a server or a
+// proxy ends the connections to all nodes together, and until they are back
+// there is no quorum. Further dials are delayed, as are those to a server that
+// drops connections early, and the budget bounds them all (R26).
 func (l Life) buried(now time.Duration, jitter float64) (Life, LifeAction) {
 	if now-l.since < steadyAfter {
 		return l.backOff(now, jitter)
@@ -150,8 +160,9 @@ func (l Life) buried(now time.Duration, jitter float64) (Life, LifeAction) {
 	return l, act
 }
 
-// Charge takes one more dial off the budget, for an attempt that may have taken two: a server without HELLO is asked again
-// over a fresh connection (R21).
+// Charge takes one more dial off the budget, for an attempt that may have made
+// two connections: a server without HELLO is asked again over a fresh one
+// (R21).
 func (l Life) Charge() Life {
 	l.credit--
 	return l
@@ -168,9 +179,11 @@ func (l Life) dial(now time.Duration) (Life, LifeAction) {
 	return l.enter(Dialing, now), ToDial
 }
 
-// backOff waits before the next dial: 50 ms, doubling to 1 s. An attempt that hung for longer than that, in the handshake
-// or in what follows it, has waited already, and the next one starts at once: a server that was only stopped answers the
-// handshake that is under way, so there should always be one (R26: it counts again within 200 ms of going on).
+// backOff waits before the next dial: 50 ms, doubling to 1 s. The time that the
+// failed attempt took counts, so after a long one the next dial starts at once:
+// a stopped server that resumes answers the handshake in progress, so there
+// should always be one (R26: the server counts again within 200 ms of
+// resuming).
 func (l Life) backOff(now time.Duration, jitter float64) (Life, LifeAction) {
 	wait := shorten(l.delay, jitter)
 	if l.State != Up && l.State != Shed {
@@ -186,7 +199,8 @@ func (l Life) backOffBarred(now time.Duration, jitter float64) (Life, LifeAction
 	return l.waitFor(wait, now)
 }
 
-// waitFor waits at least the given time, and until the budget allows a dial.
+// waitFor waits for at least the given time, and until the budget allows a
+// dial.
 func (l Life) waitFor(wait time.Duration, now time.Duration) (Life, LifeAction) {
 	l = l.refill(now)
 	if l.credit < 1 {
@@ -202,8 +216,8 @@ func (l Life) refill(now time.Duration) Life {
 	return l
 }
 
-// shorten takes up to a tenth off a delay, so that clients that lost a node together do not come back together, and no
-// delay exceeds its bound.
+// shorten takes up to a tenth off a delay, so that clients that lost a node
+// together do not return together, and no delay exceeds its bound.
 func shorten(d time.Duration, jitter float64) time.Duration {
 	return d - time.Duration(jitter*float64(d)/10)
 }

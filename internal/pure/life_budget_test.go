@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The delays between dials alone do not bound the connects: a connection that lives for a second starts them anew, and then
-// come five quick refusals, over and over. That is 140 a minute; it is the budget that keeps them at 75 (R26).
+// The delays between dials alone do not bound the connects: a connection that
+// lives for a second starts them anew, and then come five quick refusals, over
+// and over. That is 140 a minute; it is the budget that keeps them at 75 (R26).
 func TestBudgetBoundsWhatDelaysDoNot_R26(t *testing.T) {
 	now := time.Duration(0)
 	l, _ := NewLife().On(Started, now, 0.999)

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// A Renewal is the state of one lock that is held, and the pure decisions about it: (state, event, age) → (state, action). It
-// has no clock, no timer and no node; the keeper of redlock feeds it, and a table tests it.
+// A Renewal is the state of one lock that is held, and the decisions about it:
+// (state, event, age) → (state, action).
 //
-// All its times are ages: the time since the start of the grant, or of the renewal, from which the validity counts, by the
-// clock that says most. A renewal that is granted moves that start, and the ages with it.
+// All its times are ages: the time since the start of the grant or renewal from
+// which the validity counts, by the clock that shows the longest time. A
+// renewal that is granted moves that start, and the ages with it.
 type Renewal struct {
 	phase    phase
 	Validity time.Duration // the age at which the validity ends
@@ -26,45 +27,51 @@ type phase uint8
 
 const (
 	phaseHeld    phase = iota
-	phaseBounded       // its bound is reached, and its keys are still ours
+	phaseBounded       // its bound is reached, and its keys are still held
 	phaseOver          // lost, released or closed
 )
 
 // A RenewalEvent is what happened to a hold.
 type RenewalEvent uint8
 
+// The events of a hold.
 const (
-	OnLook    RenewalEvent = iota // somebody looked at the clocks
+	OnLook    RenewalEvent = iota // the clocks were read
 	OnGrant                       // a quorum extended the keys
-	OnRefusal                     // so many nodes do not hold it for us that no quorum does
-	OnFailure                     // neither is known
-	OnEnd                         // it was released, or the client closed
+	OnRefusal                     // too few nodes have the key with this token for a quorum
+	OnFailure                     // the renewal ended with neither
+	OnEnd                         // the lock was released, or the client closed
 )
 
-// A RenewalAction is what is to be done about it.
+// A RenewalAction is what to do after an event.
 type RenewalAction uint8
 
+// The actions that follow an event.
 const (
-	CarryOn     RenewalAction = iota
-	ToRenew                   // send a renewal
-	ToProlong                 // the validity counts from the start of the renewal that was granted
-	ToLose                    // end the context: the lock is lost
-	ToStopShort               // end the context: the bound is reached
-	ToDrop                    // nothing is to be looked after any more
+	CarryOn     RenewalAction = iota // nothing
+	ToRenew                          // send a renewal
+	ToProlong                        // the validity counts from the start of the renewal that was granted
+	ToLose                           // end the context: the lock is lost
+	ToStopShort                      // end the context: the bound is reached
+	ToDrop                           // stop renewing: the hold is over
 )
 
 const (
+	// Never is an age that is not reached.
 	Never = time.Duration(math.MaxInt64)
-	// renewalsPerValidity says when to renew: at a third of the validity there is time for a second try, and a third (R13).
+	// renewalsPerValidity sets when to renew: at a third of the validity, which
+	// leaves time for two more tries (R13).
 	renewalsPerValidity = 3
-	// pauseMost bounds the pause after a renewal that failed.
+	// pauseMost bounds the pause after a failed renewal.
 	pauseMost = time.Second
-	// WindowMost is how much before its time a renewal goes along with another that is due.
+	// WindowMost bounds how early a renewal is sent together with another that
+	// is due.
 	WindowMost = 5 * time.Millisecond
 )
 
-// NewRenewal is the state of a lock that was just granted. bound is Never where nothing bounds the hold, and extensions is
-// negative where nothing bounds their number.
+// NewRenewal returns the state of a lock that was just granted. bound is Never
+// if nothing bounds the hold, and extensions is negative if nothing bounds
+// their number.
 func NewRenewal(validity, bound time.Duration, extensions int) Renewal {
 	r := Renewal{Validity: validity, bound: bound, left: extensions}
 	return r.plan()
@@ -79,15 +86,18 @@ func (r Renewal) plan() Renewal {
 	return r
 }
 
-// cancelMargin is how long before the end of validity the context is cancelled (R13), but no more than half of it.
+// cancelMargin returns how long before the end of validity the context is
+// cancelled (R13), at most half of it.
 func cancelMargin(validity time.Duration) time.Duration {
 	return min(max(time.Millisecond, validity/1000), validity/2)
 }
 
-// renewalWindow is how early a renewal may go along with others: little beside the time that it is valid for.
+// renewalWindow returns how early a renewal may be sent together with others: a
+// small part of the validity.
 func renewalWindow(validity time.Duration) time.Duration { return min(WindowMost, validity/100) }
 
-// Alarm is the age at which to look again: when the context must end, or a renewal is due.
+// Alarm returns the age at which to look again: when the context must end, or a
+// renewal is due.
 func (r Renewal) Alarm() time.Duration {
 	switch {
 	case r.phase == phaseOver:
@@ -102,7 +112,8 @@ func (r Renewal) Alarm() time.Duration {
 	return min(end, r.next)
 }
 
-// On returns the state after an event at the given age, and what to do. jitter is uniform in [0, 1).
+// On returns the state after an event at the given age, and what to do. jitter
+// is uniform in [0, 1).
 func (r Renewal) On(e RenewalEvent, age time.Duration, jitter float64) (Renewal, RenewalAction) {
 	if r.phase == phaseOver {
 		return r, ToDrop
@@ -112,7 +123,7 @@ func (r Renewal) On(e RenewalEvent, age time.Duration, jitter float64) (Renewal,
 		return r.look(age)
 	case OnGrant:
 		if age >= r.Validity {
-			return r.end(ToLose) // it came too late, whatever was granted (R10)
+			return r.end(ToLose) // the grant came too late (R10)
 		}
 		return r.rebase(), ToProlong
 	case OnRefusal:
@@ -150,8 +161,9 @@ func (r Renewal) end(act RenewalAction) (Renewal, RenewalAction) {
 	return r, act
 }
 
-// rebase makes the ages count from the start of the renewal that was granted. The end of validity moves by as much, never
-// back, since no renewal begins before the one before it.
+// rebase makes the ages count from the start of the renewal that was granted.
+// The end of validity moves forward by as much, since each renewal begins after
+// the one before.
 func (r Renewal) rebase() Renewal {
 	if r.bound != Never {
 		r.bound -= r.asked
@@ -163,7 +175,8 @@ func (r Renewal) rebase() Renewal {
 	return r.plan()
 }
 
-// pause sets the time of the next try after one that failed: between half of a delay and the whole, which doubles.
+// pause sets the time of the next try after a failure: after between half of a
+// delay and all of it. The delay doubles.
 func (r Renewal) pause(age time.Duration, jitter float64) Renewal {
 	r.flying = false
 	r.next = age + r.delay/2 + time.Duration(jitter*float64(r.delay)/2)

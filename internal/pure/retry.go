@@ -3,9 +3,10 @@ package pure
 import "time"
 
 const (
-	// RetryMost bounds the delay between two attempts, unless the configuration does (R11).
+	// RetryMost bounds the delay between two attempts, unless the configuration
+	// does (R11).
 	RetryMost = 200 * time.Millisecond
-	// retryFirst is the first ceiling, where the time to a quorum says less.
+	// retryFirst is the first ceiling, if twice the floor is less.
 	retryFirst = 400 * time.Microsecond
 )
 
@@ -13,8 +14,8 @@ const (
 // from 1: a random one between a floor and a ceiling (full jitter, R11). random
 // is uniform in [0, 1). The floor is least, or twice the time that a quorum
 // takes if that is more. The ceiling is most; if least is zero, it begins at
-// twice the floor and doubles with each attempt up to most, so that clients that
-// collided part quickly, and many waiters do not flood the nodes.
+// twice the floor and doubles with each attempt up to most, so that clients
+// that collided part quickly, and many waiters do not flood the nodes.
 func RetryDelay(attempt int, quorumTime, least, most time.Duration, random float64) time.Duration {
 	floor := min(max(least, 2*quorumTime), most)
 	ceiling := most

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// A Seal is what the key says: that the process with this run id was watched for so long, in a deployment with this
-// MaxTTL. It is text, for those who look at it: "redlock-seal 1 run_id=… max_ttl_ms=10000 watched_ms=10105".
+// A Seal is the value of the seal's key: the process with this run id was
+// watched for so long, in a deployment with this MaxTTL. It is stored as text:
+// "redlock-seal 1 run_id=… max_ttl_ms=10000 watched_ms=10105".
 type Seal struct {
 	Run             string
 	MaxTTL, Watched time.Duration
@@ -16,15 +17,17 @@ type Seal struct {
 
 const sealHead = "redlock-seal 1 run_id="
 
+// String returns the value of the key.
 func (s Seal) String() string {
 	return sealHead + s.Run + " max_ttl_ms=" + strconv.FormatInt(s.MaxTTL.Milliseconds(), 10) +
 		" watched_ms=" + strconv.FormatInt(s.Watched.Milliseconds(), 10)
 }
 
-// errSeal is a value that is no seal, or one of a version that is not understood.
+// errSeal is returned for a value that is not a seal, or is of an unknown
+// version.
 var errSeal = errors.New("not a seal")
 
-// ParseSeal reads a seal, and nothing but what String writes.
+// ParseSeal reads a seal. It accepts only what String returns.
 func ParseSeal(text string) (Seal, error) {
 	rest, ok := strings.CutPrefix(text, sealHead)
 	run, rest, ok1 := strings.Cut(rest, " max_ttl_ms=")
@@ -40,7 +43,8 @@ func ParseSeal(text string) (Seal, error) {
 	return Seal{run, m, w}, nil
 }
 
-// parseMilliseconds reads a time that a time.Duration can hold with room to reckon: up to a hundred years.
+// parseMilliseconds reads a time of up to a hundred years, which leaves room
+// for sums in a time.Duration.
 func parseMilliseconds(digits string) (time.Duration, error) {
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || n > uint64(LongestTTL.Milliseconds()) || digits[0] == '+' {
@@ -49,17 +53,19 @@ func parseMilliseconds(digits string) (time.Duration, error) {
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// A Sighting is what a look at the key came to.
+// A Sighting is the result of a look at the seal's key.
 type Sighting struct {
 	What Seen
 	Seal Seal
 }
 
+// Seen is what a look at the seal's key found.
 type Seen uint8
 
+// What a look can find.
 const (
 	Unreadable  Seen = iota // an error: unknown, not a fault
 	SealAbsent              // no such key
-	SealStrange             // something else is there
-	SealSeen                // a seal, of whatever process
+	SealStrange             // the key holds something else
+	SealSeen                // a seal, of this process or another
 )

@@ -14,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No timer that may be set in a bubble is set to a time that may be none, tests' own neither: see Soon. What is ahead is seen
-// by its form: a constant, max with one, a sum with one. Packages that are tested in bubbles are looked at as a whole; commands
-// and benchmarks run their own way, and there it is the test file and the file that it tests.
+// No timer that may be set in a bubble is set to a time that may be none,
+// tests' own neither: see Soon. What is ahead is seen by its form: a constant,
+// max with one, a sum with one. Packages that are tested in bubbles are looked
+// at as a whole; commands and benchmarks run their own way, and there it is the
+// test file and the file that it tests.
 func TestTimersLieAhead(t *testing.T) {
 	const root = "../.."
 	looked := make(map[string][]string) // folder → files
@@ -64,7 +66,8 @@ func usesBubbles(t *testing.T, path string) bool {
 	return slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
 }
 
-// timersOf counts what sets a timer, and tells which of them may set it to no time at all.
+// timersOf counts what sets a timer, and tells which of them may set it to no
+// time at all.
 func timersOf(t *testing.T, paths []string) (timers int, dueAtOnce []string) {
 	fset, constants := token.NewFileSet(), make(map[string]bool)
 	var files []*ast.File
@@ -97,7 +100,8 @@ func timersOf(t *testing.T, paths []string) (timers int, dueAtOnce []string) {
 	return timers, dueAtOnce
 }
 
-// setsTimer knows the functions of package time, and Reset of what is called a timer.
+// setsTimer knows the functions of package time, and Reset of what is called a
+// timer.
 func setsTimer(call *ast.CallExpr) bool {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -119,7 +123,8 @@ func setsTimer(call *ast.CallExpr) bool {
 	return false
 }
 
-// isAhead reports whether a duration is more than none whatever its variables are, as long as none is negative.
+// isAhead reports whether a duration is more than none whatever its variables
+// are, as long as none is negative.
 func isAhead(e ast.Expr, constants map[string]bool) bool {
 	ahead := func(e ast.Expr) bool { return isAhead(e, constants) }
 	switch e := e.(type) {

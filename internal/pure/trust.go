@@ -5,21 +5,24 @@ import (
 	"time"
 )
 
-// Trust is what this client knows of one node's past, and the pure decisions about it: whether the node may have forgotten a
-// lock that is still valid, so that a grant of it must not count (R23, the delayed restart). It has no clock, no socket and no
-// goroutine: each method is an event and returns the state after it. A node of multiplex feeds it, and a table tests it.
+// Trust is what this client knows of one node's past. It decides whether the
+// node may have forgotten a lock that is still valid, so that its grants must
+// not count (R23, the delayed restart). Each method is an event and returns the
+// state after it.
 //
-// There are two proofs that nothing valid was forgotten. One is to have watched the same process, told by its run id, for
-// longer than any lock lives; reconnects that show the same run id do not interrupt that. The other is the seal, which says
-// that somebody else has. How long a server says that it has been up is none: that is reckoned by its wall clock.
+// There are two proofs that no valid lock was forgotten. One is to have watched
+// the same process, known by its run id, for longer than any lock lives; a
+// reconnect that shows the same run id does not interrupt that. The other is a
+// seal, which says that another client has. The uptime that a server reports is
+// no proof: it depends on the server's wall clock.
 type Trust struct {
-	Need    time.Duration // so long a process must have been watched; 0: it is trusted whatever it does
-	Met     bool          // some process was met
-	Run     string        // the run id of the process that is watched; "" where it may not be asked
-	since   time.Duration // when it was first heard of, or when its keys were found flushed
-	Sealed  time.Duration // the time watched that a seal of this process is known to say; 0: none is known
+	Need    time.Duration // how long a process must have been watched; if 0, every process is trusted
+	Met     bool          // a handshake has succeeded
+	Run     string        // the run id of the process that is watched; "" if the user may not ask for it
+	since   time.Duration // when the watch began, or when the keys were found flushed
+	Sealed  time.Duration // the time watched that a seal of this process states; 0 if no seal is known
 	Trusted bool
-	Why     string // it is, or was last, not trusted
+	Why     string // the reason for the current or the last quarantine
 }
 
 // Why a node is quarantined.
@@ -31,13 +34,15 @@ const (
 	whyLonger   = "a seal says a longer MaxTTL"
 )
 
-// trustMargin is added to the time that a process must be watched. A server's clock has whole milliseconds, and a key may
-// live through the one in which it ends; so has the seal, which cuts what it says. The rest is for a lock's caller and the
-// server that read their clocks at two moments.
+// trustMargin is added to the time that a process must be watched. A server's
+// clock has whole milliseconds, and a key may live to the end of its last one;
+// a seal has whole milliseconds, too. The rest allows for the moments between
+// the clock readings of a lock's caller and of the server.
 const trustMargin = 5 * time.Millisecond
 
-// NeedFor is how long a process must have been watched before no lock from before it can be valid, in whole milliseconds,
-// as seals have them. Clocks may differ in rate by the drift (R4); ours may be the fast one.
+// NeedFor returns how long a process must have been watched until no earlier
+// lock can be valid, in whole milliseconds as in seals. Clocks may differ in
+// rate by the drift (R4), and this client's may be the fast one.
 func NeedFor(maxTTL time.Duration, drift float64) time.Duration {
 	if maxTTL <= 0 {
 		return 0
@@ -46,8 +51,8 @@ func NeedFor(maxTTL time.Duration, drift float64) time.Duration {
 	return (need + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// Meet is the end of a handshake: a process with this run id answered. now is taken after its answer, since later is
-// safer.
+// Meet is the end of a handshake: a process with this run id answered. now is
+// read after the answer, since later is safer.
 func (t Trust) Meet(run string, now time.Duration) Trust {
 	if t.Met && run != "" && run == t.Run {
 		return t.At(now)
@@ -55,7 +60,7 @@ func (t Trust) Meet(run string, now time.Duration) Trust {
 	why := WhyFirst
 	switch {
 	case t.Met && run == "":
-		why = WhyUnknown // every connection could hide a restart
+		why = WhyUnknown // each connection may hide a restart
 	case t.Met:
 		why = WhyRestart
 	}
@@ -69,10 +74,11 @@ func (t Trust) At(now time.Duration) Trust {
 	return t
 }
 
-// Sight is a look at the seal, over a connection to the process that is watched.
+// Sight is a look at the seal, over a connection to the process that is
+// watched.
 //
-// A seal that was there, and is gone, is another's or says less, was not changed by any client of this package, since they
-// never lower one: the keys were flushed, at some time since the last look.
+// No client lowers or removes a seal. If a known seal is gone, or is another
+// process's, or states less, the keys were flushed since the last look.
 func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	switch {
 	case s.What == Unreadable:
@@ -85,14 +91,16 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	return t.At(now)
 }
 
-// Seal is a seal of this very process that is known to stand: seen, or written and confirmed.
+// Seal is a seal of the process that is watched, either seen or written and
+// confirmed.
 func (t Trust) Seal(watched, now time.Duration) Trust {
 	t.Sealed = max(t.Sealed, watched)
 	t.Trusted = t.Trusted || t.Sealed >= t.Need
 	return t.At(now)
 }
 
-// Require sets how long processes must have been watched. What was proof before may not suffice for more.
+// Require raises how long processes must have been watched. An earlier proof
+// may not suffice for that.
 func (t Trust) Require(need, now time.Duration) Trust {
 	if need <= t.Need {
 		return t
@@ -105,13 +113,14 @@ func (t Trust) Require(need, now time.Duration) Trust {
 	return t
 }
 
-// quarantine begins the watch anew: what was known of the process is no proof any more.
+// quarantine begins the watch anew, without any proof.
 func (t Trust) quarantine(why string, now time.Duration) Trust {
 	t.since, t.Sealed, t.Trusted, t.Why = now, 0, t.Need == 0, why
 	return t
 }
 
-// Left is how long the node is still quarantined, if no seal ends it before; 0 when it is not.
+// Left returns how long the node stays quarantined unless a seal ends that
+// earlier, or 0 if it is not quarantined.
 func (t Trust) Left(now time.Duration) time.Duration {
 	switch {
 	case t.Trusted || t.Need == 0:
@@ -122,28 +131,33 @@ func (t Trust) Left(now time.Duration) time.Duration {
 	return max(0, t.since+t.Need-now)
 }
 
-// Watched is for how long the process has been watched, here or by whoever wrote its seal, cut to whole milliseconds.
+// Watched returns how long the process has been watched, by this client or by
+// the one that wrote its seal, in whole milliseconds.
 func (t Trust) Watched(now time.Duration) time.Duration {
 	return max(t.Sealed, now-t.since).Truncate(time.Millisecond)
 }
 
-// Proved reports that there is a proof for the node, so that a seal can tell others.
+// Proved reports whether there is a proof for the node, which a seal can pass
+// on to other clients.
 func (t Trust) Proved(now time.Duration) bool {
 	return t.Trusted && t.Need > 0 && t.Run != "" && t.Watched(now) >= t.Need
 }
 
-// A Debut is the first use of a deployment that was declared new (Config.New). Its nodes need no watch, since no lock was ever
-// granted. As a lasting flag that would trust every node that restarts empty, so it counts once, and only if nothing speaks
-// against it: all nodes are connected at one time, and a look at each of them from then on finds no seal. Its nodes count
-// when the seals stand that it lets us write; so whoever comes later finds a seal on at least a quorum less one, even if a
+// A Debut is the first use of a deployment that was declared new (Config.New).
+// Its nodes need no watch, since no lock was ever granted. A lasting flag would
+// trust every node that restarts empty, so it counts once, and only on two
+// conditions: all nodes are connected at one time, and a look at each of them
+// after that finds no seal. The nodes count once their seals are written, so
+// that every later client finds a seal on at least a quorum less one, even if a
 // node restarts at once.
 type Debut struct {
 	Open      bool
-	Verifying bool   // all nodes were connected, and are looked at
-	Clean     uint16 // nodes without a seal, looked at since: bit i stands for node i
+	Verifying bool   // all nodes were connected, and their seals are being read
+	Clean     uint16 // the nodes found without a seal since then: bit i stands for node i
 }
 
-// Sight is a look at a node; verified says that it was begun after all nodes were connected.
+// Sight is a look at a node's seal. verified reports whether it began after all
+// nodes were connected.
 func (d Debut) Sight(node int, s Sighting, verified bool) Debut {
 	switch {
 	case s.What == SealSeen || s.What == SealStrange:
@@ -154,5 +168,5 @@ func (d Debut) Sight(node int, s Sighting, verified bool) Debut {
 	return d
 }
 
-// Part is a node that is not connected any more: all must be looked at anew.
+// Part is the end of a node's connection: all nodes must be looked at anew.
 func (d Debut) Part() Debut { return Debut{Open: d.Open} }

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A trustStep is an event in the life of a node's trust and what is to be thought of the node after it.
+// A trustStep is an event in the life of a node's trust and what is to be
+// thought of the node after it.
 type trustStep struct {
 	at      time.Duration
 	event   func(t Trust, now time.Duration) Trust
@@ -168,7 +169,8 @@ func TestTrustWithoutNeed(t *testing.T) {
 	}
 }
 
-// What is proved can be written: for what was watched, in whole milliseconds and never more, and only with a name.
+// What is proved can be written: for what was watched, in whole milliseconds
+// and never more, and only with a name.
 func TestWhatASealMaySay(t *testing.T) {
 	state := Trust{Need: 2 * time.Second}.Meet("a", time.Second)
 	assert.False(t, state.Proved(3*time.Second-1))
@@ -181,7 +183,8 @@ func TestWhatASealMaySay(t *testing.T) {
 	assert.False(t, state.Sight(Sighting{What: SealAbsent}, 5*time.Second).Proved(5*time.Second))
 }
 
-// The need covers the drift of clocks, the granularity of servers, and is in whole milliseconds (R4, R23).
+// The need covers the drift of clocks, the granularity of servers, and is in
+// whole milliseconds (R4, R23).
 func TestNeed(t *testing.T) {
 	for _, c := range []struct {
 		maxTTL time.Duration

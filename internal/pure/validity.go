@@ -3,37 +3,44 @@ package pure
 import "time"
 
 const (
-	// driftBase is added to every drift for the granularity of expiry on the server, as the algorithm's description does.
+	// driftBase is added to every drift for the granularity of expiry on the
+	// server, as in the description of the algorithm.
 	driftBase = 2 * time.Millisecond
-	// DefaultDriftFactor bounds the relative rate of a client's and a node's clock (R4).
+	// DefaultDriftFactor bounds the relative rate of a client's and a node's
+	// clock (R4).
 	DefaultDriftFactor = 0.01
-	// LongestTTL keeps every sum of times far below what a time.Duration holds.
+	// LongestTTL keeps every sum of times far below the maximum of a
+	// time.Duration.
 	LongestTTL = 100 * 365 * 24 * time.Hour
 )
 
-// Drift is what the clocks of client and nodes may disagree by over one TTL (R4).
+// Drift returns by how much the clocks of client and nodes may differ over one
+// TTL (R4).
 func Drift(ttl time.Duration, factor float64) time.Duration {
 	return time.Duration(float64(ttl)*factor) + driftBase
 }
 
-// Validity is how long a lock is still certain to be held: the keys were set after the attempt began, so at least
-// elapsed of their TTL may be gone (R4).
+// Validity returns how long a lock is certain to be held: the keys were set
+// after the attempt began, so up to elapsed of their TTL may be gone (R4).
 func Validity(ttl, elapsed, drift time.Duration) time.Duration {
 	return ttl - elapsed - drift
 }
 
-// Elapsed is the time between two readings by the monotonic or the wall clock, whichever says more: a machine that slept
-// may have stopped the first, a step back may have turned the second. Being wrong this way can only cost a lock (R4).
+// Elapsed returns the time between two readings by the monotonic or by the wall
+// clock, whichever is more: a suspended machine may stop the first, and a step
+// back changes the second. An error in this direction can only cost a lock
+// (R4).
 func Elapsed(start, now time.Time) time.Duration {
 	return max(now.Sub(start), now.Round(0).Sub(start.Round(0)))
 }
 
-// Remaining is the time until the end by the clock that says less.
+// Remaining returns the time until the end by the monotonic or by the wall
+// clock, whichever is less.
 func Remaining(until, now time.Time) time.Duration {
 	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
 }
 
-// Later is the later of two ends.
+// Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -41,5 +48,6 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// WholeMilliseconds cuts a TTL to what the protocol can say, before it is used anywhere (R4).
+// WholeMilliseconds truncates a TTL to what the protocol can express, before
+// any other use (R4).
 func WholeMilliseconds(ttl time.Duration) time.Duration { return ttl.Truncate(time.Millisecond) }

@@ -22,7 +22,8 @@ func TestDriftIsAFactorAndTwoMilliseconds(t *testing.T) { // R4
 		{LongestTTL, 0.01, LongestTTL/100 + 2*ms},
 	} {
 		got := Drift(c.ttl, c.factor)
-		// A float of 53 bits is exact to a second in 100 years, and to a nanosecond in a month.
+		// A float of 53 bits is exact to a second in 100 years, and to a
+		// nanosecond in a month.
 		require.InDelta(t, float64(c.want), float64(got), math.Max(1, float64(c.ttl)*1e-15), "%v × %v", c.ttl, c.factor)
 		require.Positive(t, got)
 	}

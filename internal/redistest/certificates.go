@@ -22,15 +22,15 @@ type certificates struct {
 	ca, server, key []byte // PEM
 }
 
-// newCertificates takes a millisecond: elliptic curves, not RSA. They are made at
-// run time because a certificate in the tree expires one day, and a key in the
-// tree alarms whoever scans it.
+// newCertificates takes a millisecond: elliptic curves, not RSA. They are made
+// at run time because a certificate in the tree expires one day, and a key in
+// the tree alarms scanners.
 func newCertificates() (*certificates, error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	// The clock of whoever verifies may be behind ours.
+	// The verifier's clock may be behind.
 	from, to := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
 	caTemplate := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redistest CA"},

@@ -15,11 +15,13 @@ import (
 	"unsafe"
 )
 
-// A Clock is that of one real server, which was started with OwnClock: it can be made to run fast or slow, and to step, while
-// the server serves. It keeps what it was told over a Restart, as a machine's clock does. Methods are safe for concurrent
-// use, and what they say holds when they return.
+// A Clock is the clock of a real server that was started with OwnClock. A test
+// can change its rate and make it step while the server runs. A Restart of the
+// server does not change it, as it does not change a machine's clock. Methods
+// are safe for concurrent use, and take effect before they return.
 //
-// The server is told by a small file that it maps, too; testdata/clockshim says how, and which clocks these are.
+// The clock is passed to the server in a small file that both map;
+// testdata/clockshim describes it, and which clocks it covers.
 type Clock struct {
 	file string
 
@@ -29,8 +31,9 @@ type Clock struct {
 	newest rule
 }
 
-// A rule is what holds for the server's clocks from a moment on; see the C source for it and for how it is published.
-// Everything is nanoseconds: the moment of our CLOCK_MONOTONIC, the others of what is to be added to it.
+// A rule is what holds for the server's clocks from a moment on; see the C
+// source for it and for how it is published. Everything is nanoseconds: the
+// moment of our CLOCK_MONOTONIC, the others of what is to be added to it.
 type rule struct {
 	from, steady, wall int64
 	rate               int64 // for each second since then
@@ -43,22 +46,25 @@ type rules struct {
 }
 
 const (
-	// lead is how long before it begins a rule is made. It must be published before it begins, or readers that still went by
-	// the old one see their time turn back; so that a busy machine, which may stop us in between, is no matter.
+	// lead is how long before it begins a rule is made. It must be published
+	// before it begins, or readers that still went by the old one see their
+	// time turn back; so that a busy machine, which may stop us in between, is
+	// no matter.
 	lead = 10 * time.Millisecond
-	// The rates that make sense: a clock that stands still would stop the server's timers for good.
+	// The rates that make sense: a clock that stands still would stop the
+	// server's timers for good.
 	slowest, fastest = 0.01, 100
 )
 
-// OwnClock is an Option that gives each server a Clock. Where that cannot be had (see ClocksAvailable), Servers skips the
-// test.
+// OwnClock is an Option that gives each server a Clock. Where that cannot be
+// had (see ClocksAvailable), Servers skips the test.
 func OwnClock(o *Options) { o.OwnClock = true }
 
 // Clock is the server's clock; nil if it was started without OwnClock.
 func (s *Server) Clock() *Clock { return s.clock }
 
-// SetRate has the clock run at a multiple of the machine's from now on: 1.01 is one percent fast. The time of day goes on
-// without a step.
+// SetRate has the clock run at a multiple of the machine's from now on: 1.01 is
+// one percent fast. The time of day goes on without a step.
 func (c *Clock) SetRate(rate float64) {
 	if !(rate >= slowest && rate <= fastest) {
 		panic(fmt.Sprintf("redistest: a clock cannot run at %v times the machine's", rate))
@@ -66,12 +72,13 @@ func (c *Clock) SetRate(rate float64) {
 	c.change(func(r *rule) { r.rate = int64(math.Round((rate - 1) * 1e9)) })
 }
 
-// Jump steps the time of day, forward or, with a negative step, back. Clocks that only ever go on do not step.
+// Jump steps the time of day, forward or, with a negative step, back. Clocks
+// that only ever go on do not step.
 func (c *Clock) Jump(step time.Duration) {
 	c.change(func(r *rule) { r.wall += int64(step) })
 }
 
-// Ahead is how far the server's time of day is ahead of ours.
+// Ahead returns how far the server's time of day is ahead of this process's.
 func (c *Clock) Ahead() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,20 +105,23 @@ func (c *Clock) change(change func(*rule)) {
 		slot.steady.Store(next.steady)
 		slot.wall.Store(next.wall)
 		slot.rate.Store(next.rate)
-		// Looked at without a system call, at whose end a busy machine likes to stop us.
+		// Looked at without a system call, at whose end a busy machine likes to
+		// stop us.
 		if time.Since(begun) < lead/2 {
 			break // else it took so long that the next one may come too late
 		}
 	}
 	shared.done.Store(c.number)
 	c.newest = next
-	// The rule before this one is the next to be overwritten, which may be done once nobody needs it any more.
+	// The rule before this one is the next to be overwritten, which may be done
+	// once no reader needs it any more.
 	for rest := lead; rest > 0; rest = time.Duration(next.from - steadyNow()) {
 		time.Sleep(rest)
 	}
 }
 
-// at is the same rule, told from another moment on. It is rounded up, so that no clock turns back by a nanosecond.
+// at returns the same rule as seen from another moment. It is rounded up, so
+// that no clock turns back by a nanosecond.
 func (r rule) at(moment int64) rule {
 	gained := int64(math.Ceil(float64(moment-r.from) * float64(r.rate) / 1e9))
 	return rule{from: moment, steady: r.steady + gained, wall: r.wall + gained, rate: r.rate}
@@ -132,7 +142,8 @@ func (c *Clock) close() error {
 	return unmapShared(memory)
 }
 
-// newClock puts the library and the file that governs it into the server's folder.
+// newClock puts the library and the file that governs it into the server's
+// folder.
 func newClock(dir string) (*Clock, error) {
 	library, err := clockshim()
 	if err != nil {
@@ -145,13 +156,15 @@ func newClock(dir string) (*Clock, error) {
 	if c.memory, err = mapShared(c.file, int(unsafe.Sizeof(rules{}))); err != nil {
 		return nil, fmt.Errorf("redistest: clock: %w", err)
 	}
-	// Rule 0: the machine's time of day, at the machine's rate. Nobody reads it yet.
+	// Rule 0: the machine's time of day, at the machine's rate. No server reads
+	// it yet.
 	c.newest = rule{wall: machineWall()}
 	c.shared().slots[0].wall.Store(c.newest.wall)
 	return c, nil
 }
 
-// environ is what the server's process is started with. Whatever is preloaded already stays.
+// environ is what the server's process is started with. Whatever is preloaded
+// already stays.
 func (c *Clock) environ() []string {
 	preload := filepath.Join(filepath.Dir(c.file), "clock.so")
 	if before := os.Getenv("LD_PRELOAD"); before != "" {
@@ -163,13 +176,15 @@ func (c *Clock) environ() []string {
 // ErrNoClocks is wrapped by what ClocksAvailable returns.
 var ErrNoClocks = errors.New("redistest: no server can be given a clock of its own here")
 
-// ClocksAvailable says why servers cannot have clocks of their own here, as where there is no C compiler; nil if they can.
+// ClocksAvailable says why servers cannot have clocks of their own here, as
+// where there is no C compiler; nil if they can.
 func ClocksAvailable() error {
 	_, err := clockshim()
 	return err
 }
 
-// requireClocks skips a test. It does so also where servers are required: a compiler is not a server.
+// requireClocks skips a test. It does so also where servers are required: a
+// compiler is not a server.
 func requireClocks(tb testing.TB) {
 	tb.Helper()
 	if err := ClocksAvailable(); err != nil {
@@ -177,8 +192,9 @@ func requireClocks(tb testing.TB) {
 	}
 }
 
-// clockshim is the library, compiled once in the life of this process: that takes a tenth of a second, and leaves nothing
-// behind that could be stale or another's.
+// clockshim is the library, compiled once in the life of this process: that
+// takes a tenth of a second, and leaves nothing behind that could be stale or
+// another's.
 var clockshim = sync.OnceValues(func() ([]byte, error) {
 	if !canPreload {
 		return nil, fmt.Errorf("%w: it is done with LD_PRELOAD, on Linux", ErrNoClocks)

@@ -8,8 +8,9 @@ import (
 
 const canPreload = true
 
-// Clocks of clock_gettime(2). They and the calls below are in golang.org/x/sys/unix too, but package redlocktest brings
-// this one into the builds of others, so it has the standard library do.
+// Clocks of clock_gettime(2). They and the calls below are in
+// golang.org/x/sys/unix too, but package redlocktest brings this one into the
+// builds of others, so it has the standard library do.
 const (
 	clockRealtime  = 0
 	clockMonotonic = 1
@@ -30,11 +31,13 @@ func mapShared(path string, size int) ([]byte, error) {
 
 func unmapShared(memory []byte) error { return syscall.Munmap(memory) }
 
-// steadyNow is CLOCK_MONOTONIC, which is the same for all processes of a machine.
+// steadyNow is CLOCK_MONOTONIC, which is the same for all processes of a
+// machine.
 func steadyNow() int64 { return readClock(clockMonotonic) }
 
-// machineWall is how far the machine's time of day is ahead of CLOCK_MONOTONIC. It is measured between two looks at that
-// clock, some times, because on a busy machine time passes between two looks.
+// machineWall is how far the machine's time of day is ahead of CLOCK_MONOTONIC.
+// It is measured between two looks at that clock, some times, because on a busy
+// machine time passes between two looks.
 func machineWall() int64 {
 	var best, spread int64
 	for try := range 5 {

@@ -40,8 +40,9 @@ func setFor(t *testing.T, s *redistest.Server, ttl time.Duration) {
 	require.NoError(t, err)
 }
 
-// A key's life follows the rate of its server's clock, and nobody else's. The servers are asked from the side; what is compared is
-// two looks at one clock, so that a busy machine makes the test slower and not wrong.
+// A key's life follows the rate of its server's clock, and no other. The
+// servers are asked from the side; what is compared is two looks at one clock,
+// so that a busy machine makes the test slower and not wrong.
 func TestClockRate(t *testing.T) {
 	redistest.NoLeaks(t)
 	for _, rate := range []float64{0.5, 0.99, 1, 1.009, 3} {
@@ -49,7 +50,8 @@ func TestClockRate(t *testing.T) {
 			s := redistest.Servers(t, 1, redistest.OwnClock)[0]
 			s.Clock().SetRate(rate)
 			setFor(t, s, time.Minute)
-			// Both clocks are read within uncertain in the beginning, and within more at the end.
+			// Both clocks are read within uncertain in the beginning, and
+			// within more at the end.
 			opened := time.Now()
 			before := pttl(t, s)
 			begun := timeOf(t, s)
@@ -69,8 +71,8 @@ func TestClockRate(t *testing.T) {
 	}
 }
 
-// A step concerns the time of day alone, and all of it at once: keys whose time came have expired, those with a step back
-// live longer.
+// A step concerns the time of day alone, and all of it at once: keys whose time
+// came have expired, those with a step back live longer.
 func TestClockJump(t *testing.T) {
 	redistest.NoLeaks(t)
 	servers := redistest.Servers(t, 2, redistest.OwnClock)
@@ -94,8 +96,9 @@ func TestClockJump(t *testing.T) {
 	require.InDelta(t, 61, time.Until(at).Seconds(), 30, "a machine's clock outlives its processes")
 }
 
-// However often the rate changes, a clock goes on: no look at it says less than the one before. The changes are more frequent
-// than any test's, so that readers are met in the middle of them.
+// However often the rate changes, a clock goes on: no look at it says less than
+// the one before. The changes are more frequent than any test's, so that
+// readers are met in the middle of them.
 func TestClockNeverTurnsBackByItself(t *testing.T) {
 	redistest.NoLeaks(t)
 	s := redistest.Servers(t, 1, redistest.OwnClock)[0]
@@ -129,7 +132,8 @@ func TestClockNeverTurnsBackByItself(t *testing.T) {
 	require.InDelta(t, float64(ahead), float64(until), 4*float64(time.Since(asked)+time.Millisecond))
 }
 
-// Nothing is left of a clock: not in the folder for temporary files, and nothing mapped.
+// Nothing is left of a clock: not in the folder for temporary files, and
+// nothing mapped.
 func TestClockCleansUp(t *testing.T) {
 	redistest.NoLeaks(t)
 	redistest.Require(t)
@@ -140,7 +144,7 @@ func TestClockCleansUp(t *testing.T) {
 	s.Clock().SetRate(2)
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
-	s.Clock().SetRate(3) // says nothing to nobody
+	s.Clock().SetRate(3) // has no effect
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -157,7 +161,8 @@ func needClocks(t *testing.T) {
 	}
 }
 
-// A library that cannot read its rules ends the server, and says why: tests of clocks that are the machine's would all pass.
+// A library that cannot read its rules ends the server, and says why: tests of
+// clocks that are the machine's would all pass.
 func TestClockRefusesToRunWithoutRules(t *testing.T) {
 	redistest.Require(t)
 	needClocks(t)

@@ -17,9 +17,9 @@ type call struct {
 	args []string // without the command's name
 }
 
-// commands maps a name to how many arguments it needs at least and to what it
-// does. What is not here is unknown, as on a server that is too old for it; a test
-// that needs more adds a hook.
+// commands maps a name to the function that executes the command and the least
+// number of its arguments. All other commands are unknown, as on an old server;
+// a test that needs more adds a hook.
 var commands = map[string]struct {
 	least int
 	run   func(*call) []byte
@@ -51,7 +51,7 @@ func (n *Node) command(s *session, args []string, db *DB) []byte {
 	return cmd.run(c)
 }
 
-// unknown says which commands this version of a server does not have.
+// unknown reports whether this version of a server does not have a command.
 func (n *Node) unknown(name string) bool {
 	switch name {
 	case "HELLO":
@@ -71,7 +71,7 @@ func (c *call) ping() []byte {
 	return resp.AppendSimpleString(nil, "PONG")
 }
 
-// quit answers before the connection is closed; what was sent behind it is lost.
+// quit answers before the connection is closed. Commands behind it are lost.
 func (c *call) quit() []byte {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
@@ -87,8 +87,8 @@ func (c *call) time() []byte {
 	return resp.AppendBulkString(b, strconv.Itoa(now.Nanosecond()/1000))
 }
 
-// set knows the options that an implementation of the algorithm may send (R2), and
-// refuses all others, so that a test notices a new one.
+// set knows the options that an implementation of the algorithm may send (R2),
+// and refuses all others, so that a test notices a new one.
 func (c *call) set() []byte {
 	var (
 		nx, xx bool
@@ -158,7 +158,8 @@ func (c *call) exists() []byte {
 	return integer(n)
 }
 
-// pttl cuts to whole milliseconds, so the answer is never longer than the truth.
+// pttl cuts to whole milliseconds, so the answer is never longer than the
+// truth.
 func (c *call) pttl() []byte {
 	ttl, ok := c.db.TTL(c.args[0])
 	switch {
@@ -180,7 +181,7 @@ func (c *call) pexpire() []byte {
 
 func (c *call) dbsize() []byte { return integer(len(c.db.Keys())) }
 
-// flushall empties the database in use only; no test has needed more.
+// flushall empties only the selected database.
 func (c *call) flushall() []byte {
 	c.db.flush()
 	return ok()

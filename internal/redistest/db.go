@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// DB is the keys of a Node: strings with a TTL, which end by the NodeClock. Methods
-// are safe for concurrent use; a script sees no other command between its calls,
-// because the node executes one at a time.
+// DB is the keys of a Node: strings with a TTL, which end by the NodeClock.
+// Methods are safe for concurrent use; a script sees no other command between
+// its calls, because the node executes one at a time.
 type DB struct {
 	clock *NodeClock
 
 	mu   sync.Mutex // guards the following
 	keys map[string]entry
-	// changed is told of each change, with the mutex; nil for nobody. It must not call the DB.
+	// changed, if not nil, is called for each change, with mu held. It must not
+	// call the DB.
 	changed func(change)
 }
 
-// note tells of a change. Needs the lock.
+// note reports a change. The caller must hold db.mu.
 func (db *DB) note(c change) {
 	if db.changed != nil {
 		db.changed(c)
@@ -93,7 +94,7 @@ func (db *DB) Expire(key string, ttl time.Duration) bool {
 	return true
 }
 
-// DeleteIf deletes the key when it holds value: what a release does (R9).
+// DeleteIf deletes the key if it holds value, as a release does (R9).
 func (db *DB) DeleteIf(key, value string) bool {
 	if v, ok := db.Get(key); !ok || v != value {
 		return false
@@ -101,8 +102,8 @@ func (db *DB) DeleteIf(key, value string) bool {
 	return db.Delete(key)
 }
 
-// ExtendIf lengthens, and only lengthens, what remains of a key that holds
-// value, and reports whether it holds it: what an extension does (R10).
+// ExtendIf reports whether the key holds value, and if so lengthens its
+// remaining time, as an extension does (R10). It never shortens it.
 func (db *DB) ExtendIf(key, value string, ttl time.Duration) bool {
 	if v, ok := db.Get(key); !ok || v != value {
 		return false
@@ -135,8 +136,8 @@ func (db *DB) flush() {
 	db.note(change{all: true})
 }
 
-// living returns a key that has not expired, and forgets one that has. Needs the
-// lock.
+// living returns a key that has not expired, and deletes one that has. The
+// caller must hold db.mu.
 func (db *DB) living(key string) (entry, bool) {
 	e, ok := db.keys[key]
 	if ok && !e.expires.IsZero() && !db.clock.Now().Before(e.expires) {

@@ -63,7 +63,8 @@ type serverError struct{ text string }
 
 func (e *serverError) Error() string { return e.text }
 
-// IsReply reports whether an error is a server's reply: the command has arrived.
+// IsReply reports whether an error is a server's reply: the command has
+// arrived.
 func IsReply(err error) bool {
 	var reply *serverError
 	return errors.As(err, &reply)

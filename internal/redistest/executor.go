@@ -31,7 +31,7 @@ func (n *Node) execute() {
 }
 
 // choose returns the connection whose first command is to be executed now. When
-// all wait for a delay it arms the timer. Needs the lock.
+// all wait for a delay it arms the timer. The caller must hold the lock.
 func (n *Node) choose() *session {
 	if n.paused {
 		return nil
@@ -61,8 +61,8 @@ func (n *Node) choose() *session {
 	return best
 }
 
-// before says whether a goes before b. Ids grow with each connection, so they are
-// the connections' age.
+// before reports whether a goes before b. Ids grow with each connection, so
+// they are the connections' age.
 func (n *Node) before(a, b *session) bool {
 	switch n.order {
 	case OldestFirst:
@@ -73,7 +73,8 @@ func (n *Node) before(a, b *session) bool {
 	return a.pending[0].seq < b.pending[0].seq
 }
 
-// wakeAt lets the executor look again when the next delay is over. Needs the lock.
+// wakeAt wakes the executor when the next delay is over. The caller must hold
+// the lock.
 func (n *Node) wakeAt(d time.Duration) {
 	if n.timer != nil {
 		n.timer.Stop()
@@ -85,7 +86,8 @@ func (n *Node) wakeAt(d time.Duration) {
 	})
 }
 
-// changed wakes whoever waits for the node's state. Needs the lock.
+// changed wakes the goroutines that wait for the node's state. The caller must
+// hold the lock.
 func (n *Node) changed() {
 	n.work.Signal()
 	for _, s := range n.sessions {
@@ -93,7 +95,7 @@ func (n *Node) changed() {
 	}
 }
 
-// answer finds who answers: a refusal, a hook, or the command itself.
+// answer returns the answer of a refusal, of a hook, or of the command itself.
 func (n *Node) answer(s *session, args []string, db *DB) output {
 	n.mu.Lock()
 	hooks, streams := n.hooks, n.stream
@@ -119,7 +121,8 @@ func (n *Node) answer(s *session, args []string, db *DB) output {
 	return output{bytes: n.command(s, args, db)}
 }
 
-// delay is how long a command waits before it is executed. Needs the lock.
+// delay returns how long a command waits before it is executed. The caller must
+// hold the lock.
 func (n *Node) delay(args []string) time.Duration {
 	if d, ok := n.delays[subname(args)]; ok {
 		return d
@@ -127,7 +130,7 @@ func (n *Node) delay(args []string) time.Duration {
 	return n.delays[name(args)]
 }
 
-// count and record need the lock.
+// The callers of count and record must hold the lock.
 func (n *Node) count(args []string) {
 	n.calls[name(args)]++
 	if sub := subname(args); sub != "" {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// OpenFiles counts this process's descriptors; 0 where the system does not tell.
+// OpenFiles returns the number of this process's descriptors, or 0 where the
+// system does not show it.
 func OpenFiles() int {
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -14,8 +15,9 @@ func OpenFiles() int {
 	return len(all)
 }
 
-// RestingFiles is OpenFiles once two counts, 20 ms apart, agree: what the tests before opened may still be closing, and would
-// make room for a leak of this one.
+// RestingFiles returns OpenFiles once two counts, 20 ms apart, agree:
+// descriptors of earlier tests may still be closing, and would hide a leak of
+// this one.
 func RestingFiles() int {
 	for before := OpenFiles(); ; {
 		time.Sleep(20 * time.Millisecond)

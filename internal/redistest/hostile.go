@@ -27,12 +27,12 @@ type Hostile struct {
 	// and answers the command with silence.
 	Early bool
 
-	// Tracking has it answer as an honest node but to the first PTTL of a connection
-	// that tracks keys, where Bytes begin with the answer.
+	// If Tracking, only the first PTTL of a connection that tracks keys gets
+	// Bytes, which begin with the answer to it.
 	Tracking bool
 
-	// MayLive marks the few that are well-formed for all their looks: a client
-	// may go on with the connection.
+	// If MayLive, the answer is well-formed, and a client may go on with the
+	// connection.
 	MayLive bool
 }
 
@@ -78,9 +78,9 @@ type HostileNode struct {
 	closed bool
 }
 
-// NewHostileNode serves a listener, of a Network or of real sockets, and owns it.
-// The hostile answer goes to SET and, when all is true, to every EVAL, EVALSHA,
-// DELEX and DELIFEQ that follows the first SET of a connection.
+// NewHostileNode serves a listener, of a Network or of real sockets, and owns
+// it. The hostile answer goes to SET and, when all is true, to every EVAL,
+// EVALSHA, DELEX and DELIFEQ that follows the first SET of a connection.
 func NewHostileNode(l net.Listener, h Hostile, all bool) *HostileNode {
 	n := &HostileNode{
 		Node: NewNode(NodeConfig{}), hostile: h, all: all,
@@ -137,7 +137,7 @@ func (n *HostileNode) shakeHands(id int, args []string) ([]byte, bool) {
 	return nil, false
 }
 
-// lie answers what is to be answered with the hostile bytes.
+// lie sends the hostile bytes as the answer.
 func (n *HostileNode) lie(id int, args []string) func(io.Writer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,7 +158,7 @@ func (n *HostileNode) arms(args []string) bool {
 	return name(args) == "SET"
 }
 
-// lies needs the lock.
+// lies is called with the lock held.
 func (n *HostileNode) lies(id int, command string) bool {
 	if n.hostile.Tracking {
 		return command == "PTTL" && n.armed[id]
@@ -172,7 +172,7 @@ func (n *HostileNode) lies(id int, command string) bool {
 	return false
 }
 
-// intrude sends the answer to a question that nobody asked.
+// intrude sends an answer without a question.
 func (n *HostileNode) intrude(id int) {
 	// Both locks: no SET may come between the question and the answer.
 	n.mu.Lock()
@@ -186,8 +186,8 @@ func (n *HostileNode) intrude(id int) {
 }
 
 // HostileReplies are answers to SET of which none is a grant. A connection that
-// receives one is to be killed (but see MayLive), and nothing else may happen: no
-// panic, no memory beyond what was received, no vote.
+// receives one is to be killed (but see MayLive), and nothing else may happen:
+// no panic, no memory beyond what was received, no vote.
 var HostileReplies = []Hostile{
 	// Lengths.
 	{Name: "bulk length overflows int64", Bytes: []byte("$9223372036854775808\r\nOK\r\n")},
@@ -262,9 +262,9 @@ func invalidations(keys int) string {
 	return ">2\r\n$10\r\ninvalidate\r\n*" + strconv.Itoa(keys) + "\r\n" + strings.Repeat("$1\r\nx\r\n", keys)
 }
 
-// SurplusReplies begin with a reply that is a grant by itself: the vote may stand
-// (R16: one lying node forges at most its own), but the connection dies, and
-// no other command is answered by what follows.
+// SurplusReplies begin with a reply that is a grant by itself: the vote may
+// stand (R16: one lying node forges at most its own), but the connection dies,
+// and no other command is answered by what follows.
 var SurplusReplies = []Hostile{
 	{Name: "OK twice", Bytes: []byte("+OK\r\n+OK\r\n")},
 	{Name: "OK and garbage", Bytes: []byte("+OK\r\nOK")},
@@ -274,7 +274,7 @@ var SurplusReplies = []Hostile{
 	{Name: "attribute before OK", Bytes: []byte("|1\r\n+a\r\n+b\r\n+OK\r\n"), MayLive: true},
 }
 
-// repeat writes a pattern until nobody reads it, some KiB at a time.
+// repeat writes a pattern, some KiB at a time, until the write fails.
 func repeat(pattern string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		block := []byte(strings.Repeat(pattern, 1+4096/len(pattern)))

@@ -84,7 +84,8 @@ func (c *call) auth() []byte {
 	return ok()
 }
 
-// admits: without a password, anybody is the default user.
+// admits reports whether the credentials are right. Without a configured
+// password, every password is.
 func (n *Node) admits(user, password string) bool {
 	return user == n.config.User && (n.config.Password == "" || password == n.config.Password)
 }

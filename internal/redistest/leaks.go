@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// NoLeaks fails the test when, at its end, goroutines or descriptors are there
-// that were not there when NoLeaks was called; it waits two seconds for them to go,
-// longer where it is kept waiting itself, and prints what they are. Call it first, so that its check comes after all
-// other cleanups. It is for tests outside testing/synctest (which finds leaked
-// goroutines by itself) that do not run in parallel with others.
+// NoLeaks fails the test if at its end there are goroutines or descriptors that
+// did not exist when NoLeaks was called, and prints them. It first waits two
+// seconds for them to end, and longer on a busy machine. Call it first, so that
+// its check comes after all other cleanups. It is for tests outside
+// testing/synctest (which finds leaked goroutines by itself) that do not run in
+// parallel with others.
 func NoLeaks(tb testing.TB) {
 	tb.Helper()
 	warmUp()
@@ -32,17 +33,21 @@ func NoLeaks(tb testing.TB) {
 }
 
 const (
-	// leaksLook is the time between two looks at what is left, and leaksLooks how often is looked: for two seconds. A number of
-	// looks stretches where the machine leaves no time to this process, as the end of what is about to end does.
+	// leaksLook is the time between two checks, and leaksLooks their number,
+	// for two seconds together. Checks are counted because on a busy machine
+	// they take longer, as the goroutines do that are about to end.
 	leaksLook  = 5 * time.Millisecond
 	leaksLooks = int(2 * time.Second / leaksLook)
-	// leaksMost bounds what the looks may take, so that a goroutine that outlives a Close until a timer of the program ends it is a
-	// leak: those for dials, exchanges and probes are of five seconds. Time by which the pauses between the looks were longer
-	// than they should be is not counted: in that the machine stood still for us.
+	// leaksMost bounds all checks together. It is less than five seconds, the
+	// program's timeout of dials, exchanges and probes: a goroutine that
+	// outlives a Close until such a timer fires is a leak. Pauses between
+	// checks that were longer than intended are not counted: the machine was
+	// busy.
 	leaksMost = 4500 * time.Millisecond
 )
 
-// awaitNoLeaks looks so often, and returns what is left after that.
+// awaitNoLeaks checks up to that many times, and returns an error with what is
+// left.
 func awaitNoLeaks(g, d map[string]string, looks int) error {
 	deadline := time.Now().Add(leaksMost)
 	for {
@@ -59,7 +64,8 @@ func awaitNoLeaks(g, d map[string]string, looks int) error {
 	}
 }
 
-// warmUp opens what is opened once and kept: the runtime's network poller, and the mark of this process's block of ports.
+// warmUp opens what is opened once and kept: the runtime's network poller, and
+// the mark of this process's block of ports.
 func warmUp() {
 	claimBlock()
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
@@ -88,8 +94,8 @@ func goroutines() map[string]string {
 	return all
 }
 
-// expected goroutines belong to no test: ours, which starts servers, and those
-// that the runtime, the testing package and os/signal keep.
+// expected reports whether a goroutine belongs to no test: the one that starts
+// servers, and those of the runtime, package testing and os/signal.
 func expected(stack string) bool {
 	for _, f := range []string{
 		"redistest.spawnLoop", "testing.(*T).Run", "testing.(*M).", "testing.tRunner.func", "testing.runFuzzing",
@@ -102,7 +108,7 @@ func expected(stack string) bool {
 	return false
 }
 
-// descriptors maps "descriptor 7 → socket:[123]" to itself; it is empty where
+// descriptors maps "descriptor 7 → socket:[123]" to itself. It is empty if
 // there is no /proc.
 func descriptors() map[string]string {
 	const dir = "/proc/self/fd"
@@ -122,7 +128,7 @@ func descriptors() map[string]string {
 	return all
 }
 
-// news returns what is in after and not in before, in a stable order.
+// news returns the entries of after that are not in before, in a stable order.
 func news(before, after map[string]string) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(after)) {

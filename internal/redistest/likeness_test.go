@@ -13,9 +13,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// TestNodeAnswersLikeAServer asks a Node and a real server the same and compares
-// the bytes. The texts of errors may differ between versions, so only their first
-// word counts.
+// TestNodeAnswersLikeAServer asks a Node and a real server the same and
+// compares the bytes. The texts of errors may differ between versions, so only
+// their first word counts.
 func TestNodeAnswersLikeAServer(t *testing.T) {
 	redistest.NoLeaks(t)
 	server := redistest.Servers(t, 1)[0]
@@ -81,8 +81,8 @@ func open(t *testing.T, network, addr string) *client {
 	return &client{t, conn, resp.NewReader(resp.Limits{})}
 }
 
-// gist cuts an error down to its first word, and a TTL to what a busy machine leaves of it, which is more than
-// an expiry of half the length could have.
+// gist cuts an error down to its first word, and a TTL to what a busy machine
+// leaves of it, which is more than an expiry of half the length could have.
 func gist(reply string) string {
 	switch {
 	case strings.HasPrefix(reply, "-"):

@@ -22,7 +22,8 @@ const (
 
 // Link is what lies between clients and one address: its settings hold for all
 // connections, present and future, and may be changed at any time. The zero
-// settings are those of a perfect wire. All methods are safe for concurrent use.
+// settings are those of a perfect wire. All methods are safe for concurrent
+// use.
 type Link struct {
 	mu      sync.Mutex // guards the following
 	ways    [2]way     // Up, Down
@@ -81,8 +82,8 @@ func (l *Link) Drip(d Direction, each time.Duration) {
 	l.change(d, func(w *way) { w.drip = each })
 }
 
-// Chunk bounds what one Read returns: Chunk(Down, 1) splits every reply at every
-// byte, without taking time. Zero ends it.
+// Chunk bounds what one Read returns: Chunk(Down, 1) splits every reply at
+// every byte, without taking time. Zero ends it.
 func (l *Link) Chunk(d Direction, n int) {
 	l.change(d, func(w *way) { w.chunk = n })
 }
@@ -113,10 +114,10 @@ func (l *Link) Reset() {
 	}
 }
 
-// Break ends every open connection for its client, which is told at once. What the
-// client had sent and what has not arrived goes on, and arrives that much later than it
-// would have, with the end behind it: the server may get a command of the old
-// connection after those of a new one (R8).
+// Break ends every open connection for its client, which sees that at once. The
+// bytes that the client has sent still arrive, later by the given time and with
+// the end behind them: the server may get a command of the old connection after
+// those of a new one (R8).
 func (l *Link) Break(late time.Duration) {
 	for _, pr := range l.open() {
 		pr.up.breakLate(late)
@@ -124,18 +125,18 @@ func (l *Link) Break(late time.Duration) {
 	}
 }
 
-// IdleTimeout closes each connection that is opened from now on as soon as no byte
-// was sent over it for so long, in either direction, as proxies and servers do: both
-// ends are sent FIN. Zero ends it.
+// IdleTimeout closes each connection that is opened from now on as soon as no
+// byte was sent over it for so long, in either direction, as proxies and
+// servers do: both ends are sent FIN. Zero ends it.
 func (l *Link) IdleTimeout(after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.idle = after
 }
 
-// HalfOpen makes every open connection one whose server vanished and whose
-// client was not told: the server's end is reset, the client's end sees nothing
-// at all and writes into the void.
+// HalfOpen makes the server's end of every open connection vanish without a
+// sign to the client: the server's end is reset, the client's end sees nothing,
+// and the bytes that it writes are lost.
 func (l *Link) HalfOpen() {
 	for _, pr := range l.open() {
 		pr.halfOpen()
@@ -151,11 +152,11 @@ func (l *Link) Refuse(on bool) {
 
 // AbortsLose makes an end that is closed by an abort lose what it sent and what
 // has not arrived, as a kernel throws away what it has not sent, or not got
-// acknowledged. So it does with an end that is closed with bytes that it has not
-// read, which a kernel answers with RST too. What has arrived can still be read.
-// Without it every byte that was written arrives, which is the worse case for
-// what must not be executed late (R8), and hides what is lost (R28). It concerns
-// Network only: behind a Proxy are real sockets.
+// acknowledged. So it does with an end that is closed with bytes that it has
+// not read, which a kernel answers with RST too. What has arrived can still be
+// read. Without it every byte that was written arrives, which is the worse case
+// for what must not be executed late (R8), and hides what is lost (R28). It
+// concerns Network only: behind a Proxy are real sockets.
 func (l *Link) AbortsLose(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,8 +225,8 @@ func (l *Link) connect(ctx context.Context) (*pair, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Judged last: the answer comes from what is there when the SYN arrives. And at once with the pair, so that a Reset after
-	// Refuse misses none.
+	// Judged last: the answer comes from what is there when the SYN arrives.
+	// And at once with the pair, so that a Reset after Refuse misses none.
 	if l.refused {
 		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
 	}
@@ -259,7 +260,8 @@ func (l *Link) remove(pr *pair) {
 }
 
 // open returns the connections of the moment. It copies, because what follows
-// takes the locks of pipes, and a pipe asks for the link's while it holds its own.
+// takes the locks of pipes, and a pipe asks for the link's while it holds its
+// own.
 func (l *Link) open() []*pair {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -303,7 +305,7 @@ func (l *Link) setCut(d Direction, n int64, once bool) {
 	}
 }
 
-// cutDone is told by a connection that was cut.
+// cutDone is called by a connection that was cut.
 func (l *Link) cutDone(d Direction) {
 	if l.way(d).cutOnce {
 		l.setCut(d, -1, false)
@@ -326,7 +328,7 @@ type pair struct {
 
 	mu   sync.Mutex // guards the following
 	ends int
-	half bool // the server's end is gone and the client was not told
+	half bool // the server's end is gone, and the client does not see it
 }
 
 // leave is called once by each end that closes.
@@ -362,9 +364,9 @@ func (pr *pair) reset() {
 	pr.down.reset()
 }
 
-// halfOpen: the server's end learns that it is over, the client's end does not. The
-// way down is stuck first: once the server's end knows, a Proxy closes its socket,
-// and the end of that would still travel down.
+// halfOpen: the server's end learns that it is over, the client's end does not.
+// The way down is stuck first: once the server's end knows, a Proxy closes its
+// socket, and the end of that would still travel down.
 func (pr *pair) halfOpen() {
 	pr.mu.Lock()
 	pr.half = true

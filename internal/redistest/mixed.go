@@ -8,9 +8,11 @@ import (
 	"strings"
 )
 
-// FindAll returns the servers that a group is made of: those that the environment variable REDMUX_SERVERS names, a list in
-// the form of PATH, so that a group mixes products and versions as a deployment in the middle of an upgrade does; else the
-// one that Find finds. A name that leads nowhere is an error, lest a run covers less than it says.
+// FindAll returns the servers that a group is made of: those that the
+// environment variable REDMUX_SERVERS names, a list in the form of PATH, so
+// that a group mixes products and versions as a deployment in the middle of an
+// upgrade does; else the one that Find finds. A name that leads nowhere is an
+// error, lest a run covers less than it says.
 func FindAll() (paths []string, err error) {
 	for _, name := range named() {
 		path, err := exec.LookPath(name)
@@ -39,7 +41,8 @@ func named() (names []string) {
 	return names
 }
 
-// Introduction returns the product ("redis", "valkey", "redict") and its version, as the server itself says.
+// Introduction returns the product ("redis", "valkey", "redict") and its
+// version, as the server itself says.
 func (s *Server) Introduction() (product, version string, err error) {
 	info, err := s.Do("INFO", "server")
 	if err != nil {
@@ -48,7 +51,8 @@ func (s *Server) Introduction() (product, version string, err error) {
 	text, _ := info.(string)
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		// All tell with which version of Redis they are compatible; who is another says that in a further line.
+		// Every product states the version of Redis that it is compatible with;
+		// another product states its own version in a further line.
 		switch name, ok := strings.CutSuffix(key, "_version"); {
 		case ok && name == "redis" && product == "":
 			product, version = name, value

@@ -12,8 +12,9 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// wrapper writes a script that becomes the server, as those of testdata/fetch.sh do, and gives it one option more, by which
-// it can be recognised.
+// wrapper writes a script that becomes the server, as those of
+// testdata/fetch.sh do, and gives it one option more, by which it can be
+// recognised.
 func wrapper(t *testing.T, server, name, maxclients string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -43,7 +44,8 @@ func TestGroupsMixServersInTurn(t *testing.T) {
 	}
 	require.Equal(t, []any{"101", "102", "101", "102", "101"}, limits)
 
-	// One server alone is the first of them, unless another is named, and that is not asked for in a group.
+	// One server alone is the first of them, unless another is named, and that
+	// is not asked for in a group.
 	path, ok := redistest.Find()
 	require.True(t, ok)
 	require.Equal(t, a, path)

@@ -45,8 +45,8 @@ func (n *Network) Listen(addr string) net.Listener {
 	return l
 }
 
-// Dial connects to addr; the network's name is ignored. It fits a NetDial field.
-// It takes one round trip of the link's latency.
+// Dial connects to addr; the network's name is ignored. It fits a NetDial
+// field. It takes one round trip of the link's latency.
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: Addr(addr), Err: err}
@@ -71,7 +71,7 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	return client, nil
 }
 
-// At returns the link to an address, whether or not somebody listens there.
+// At returns the link to an address, whether or not there is a listener.
 func (n *Network) At(addr string) *Link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,7 +152,7 @@ func (l *memListener) Accept() (net.Conn, error) {
 
 func (l *memListener) Addr() net.Addr { return l.addr }
 
-// Close frees the address and resets connections that nobody accepted.
+// Close frees the address and resets connections that were not accepted.
 func (l *memListener) Close() error {
 	l.mu.Lock()
 	queue := l.queue
@@ -171,8 +171,8 @@ func (l *memListener) Close() error {
 	return nil
 }
 
-// offer queues the server's end. The queue has no bound but the test's patience:
-// a full backlog is what HoldDials is for.
+// offer queues the server's end. The queue is not bounded; HoldDials stands for
+// a full backlog.
 func (l *memListener) offer(c *memConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +206,8 @@ func (c *memConn) Write(b []byte) (int, error) {
 }
 
 // Close ends the connection: with FIN, or with RST after SetLinger(0). What was
-// written before still arrives either way, unless Link.AbortsLose says otherwise.
+// written before still arrives either way, unless Link.AbortsLose says
+// otherwise.
 func (c *memConn) Close() error {
 	if c.closing.Swap(true) {
 		return c.wrap("close", net.ErrClosed)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// NodeConfig says what a Node says of itself. The zero value is an ordinary
-// master, redis 7.0.15 without a password.
+// NodeConfig configures a Node. The zero value is an ordinary master, redis
+// 7.0.15 without a password.
 type NodeConfig struct {
 	// Product and Version as in HELLO and INFO. If zero, redis and 7.0.15.
 	Product, Version string
@@ -23,21 +23,22 @@ type NodeConfig struct {
 	// Role and Mode as in HELLO, INFO and ROLE. If zero, master and standalone.
 	Role, Mode string
 
-	// RunID is what it says of itself until it is restarted, true or not. If zero, a
-	// random one.
+	// RunID is what it says of itself until it is restarted, true or not. If
+	// zero, a random one.
 	RunID string
 
 	// EvictionPolicy is maxmemory-policy. If zero, noeviction.
 	EvictionPolicy string
 
-	// Password is required of clients. If zero, none. User is the name that goes
-	// with it. If zero, default.
+	// Password is required of clients. If zero, none. User is the name that
+	// goes with it. If zero, default.
 	User, Password string
 
 	// NoHello makes HELLO an unknown command, as before redis 6.
 	NoHello bool
 
-	// DELEX and DELIFEQ turn the native commands of release on (R25); see Native.
+	// DELEX and DELIFEQ turn the native commands of release on (R25); see
+	// Native.
 	DELEX, DELIFEQ bool
 
 	// LogLimit bounds Log; the older half is dropped when it is reached.
@@ -45,7 +46,7 @@ type NodeConfig struct {
 	LogLimit int
 }
 
-// Order says which of several waiting connections a Node serves first.
+// Order selects which of several waiting connections a Node serves first.
 type Order int
 
 const (
@@ -59,9 +60,10 @@ const (
 )
 
 // Node is a server in memory: it executes commands one at a time, in one
-// goroutine, as a real one does. Keys expire by its NodeClock, which unless it is set is
-// time.Now, so that simulated time works. It serves any net.Listener. Methods are safe for concurrent use; hooks
-// and scripts may call them too, except Close.
+// goroutine, as a real one does. Keys expire by its NodeClock, which unless it
+// is set is time.Now, so that simulated time works. It serves any net.Listener.
+// Methods are safe for concurrent use; hooks and scripts may call them too,
+// except Close.
 type Node struct {
 	config NodeConfig
 	clock  NodeClock
@@ -100,7 +102,8 @@ type Node struct {
 }
 
 // Script is a script written in Go. What it returns becomes the reply: nil,
-// bool, int, int64, string (bulk), Status, error, []any, []int64, []string, Raw.
+// bool, int, int64, string (bulk), Status, error, []any, []int64, []string,
+// Raw.
 type Script func(keys, args []string, db *DB) any
 
 // Hook sees a command before it is executed and may answer it with raw bytes
@@ -115,7 +118,8 @@ type Executed struct {
 	Reply string // as encoded
 }
 
-// NewNode returns a running node that nobody can reach yet: see Serve. Close it.
+// NewNode returns a running node that accepts no connections yet: see Serve.
+// The caller must close it.
 func NewNode(config NodeConfig) *Node {
 	n := &Node{
 		config:   config.withDefaults(),
@@ -177,7 +181,8 @@ func (n *Node) URL() string { return "redis://" + n.Addr() }
 // as on a real server.
 func (n *Node) Script(source string, f Script) { n.ScriptSHA1(SHA1(source), f) }
 
-// ScriptSHA1 is Script for who knows a script only by the name that the servers give it.
+// ScriptSHA1 is Script for a caller that knows only the SHA1 of the script's
+// source.
 func (n *Node) ScriptSHA1(digest string, f Script) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -218,8 +223,9 @@ func (n *Node) Refuse(reply string, commands ...string) {
 	}
 }
 
-// Native says from now on which of the native commands of release the node has (R25), as if another version of the server
-// ran in its place: the others are unknown.
+// Native says from now on which of the native commands of release the node has
+// (R25), as if another version of the server ran in its place: the others are
+// unknown.
 func (n *Node) Native(commands ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -244,7 +250,7 @@ func (n *Node) Resume() {
 	n.changed()
 }
 
-// SetOrder says which waiting connection goes first from now on.
+// SetOrder sets which waiting connection goes first from now on.
 func (n *Node) SetOrder(o Order) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -264,16 +270,17 @@ func (n *Node) Restart() {
 	n.begin()
 }
 
-// RestartDurably is Restart with a persistence that loses nothing (appendonly yes,
-// appendfsync always): the keys are there again, with the rest of their lives.
-// Scripts are not part of it.
+// RestartDurably is Restart with a persistence that loses nothing (appendonly
+// yes, appendfsync always): the keys are there again, with the rest of their
+// lives. Scripts are not part of it.
 func (n *Node) RestartDurably() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.begin()
 }
 
-// begin makes a new process of the node, but for its keys. Needs the lock.
+// begin starts a new process of the node, which keeps its keys. The caller must
+// hold the lock.
 func (n *Node) begin() {
 	for _, s := range n.sessions {
 		n.kill(s)
@@ -379,7 +386,7 @@ func SHA1(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// database needs the lock.
+// database is called with the lock held.
 func (n *Node) database(i int) *DB {
 	if n.dbs[i] == nil {
 		n.dbs[i] = &DB{keys: make(map[string]entry), clock: &n.clock}

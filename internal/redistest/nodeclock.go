@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// NodeClock is the own clock of a node in memory: the life of keys, PTTL, TIME and the uptime follow it. The zero NodeClock shows time.Now, and so
-// does a nil one; a test makes it run at another rate, sets it apart, and lets it jump. How long a Delay or a Link takes is a
-// matter of the world, and not of this clock. Methods are safe for concurrent use.
+// NodeClock is the clock of a node in memory: the life of keys, PTTL, TIME and
+// the uptime follow it. The zero NodeClock shows time.Now, and so does a nil
+// one; a test can change its rate and make it step. A Delay or a Link does not
+// depend on it. Methods are safe for concurrent use.
 type NodeClock struct {
 	mu    sync.Mutex // guards the following
 	since time.Time  // when it was last set; zero: it never was
 	shown time.Time  // what it showed then
 	rate  float64    // its seconds per second of the world, since then
-	told  func()     // that it was set, for who waits by it; nil for nobody
+	told  func()     // if not nil, called when the clock is set
 }
 
 // Now is what the clock shows.
@@ -26,13 +27,16 @@ func (c *NodeClock) Now() time.Time {
 	return c.at(time.Now())
 }
 
-// SetRate makes the clock run at so many of its seconds per second from now on. The rate must be positive.
+// SetRate makes the clock run at so many of its seconds per second from now on.
+// The rate must be positive.
 func (c *NodeClock) SetRate(rate float64) { c.set(func(float64) float64 { return rate }, 0) }
 
-// Step makes the clock jump: forward, so that keys end early, or back, so that they live longer.
+// Step makes the clock jump: forward, so that keys end early, or back, so that
+// they live longer.
 func (c *NodeClock) Step(d time.Duration) { c.set(func(rate float64) float64 { return rate }, d) }
 
-// Lasts is how much of the world's time passes while the clock passes d at its rate of now.
+// Lasts is how much of the world's time passes while the clock passes d at its
+// rate of now.
 func (c *NodeClock) Lasts(d time.Duration) time.Duration {
 	if c == nil {
 		return d
@@ -61,7 +65,7 @@ func (c *NodeClock) set(rate func(old float64) float64, step time.Duration) {
 	}
 }
 
-// at needs the lock.
+// at is called with the lock held.
 func (c *NodeClock) at(now time.Time) time.Time {
 	if c.since.IsZero() {
 		return now

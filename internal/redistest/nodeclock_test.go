@@ -10,7 +10,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// Keys, PTTL, TIME and the uptime follow the node's clock, by native commands and by scripts alike.
+// Keys, PTTL, TIME and the uptime follow the node's clock, by native commands
+// and by scripts alike.
 func TestNodeClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, node, c := one(t, redistest.NodeConfig{})
@@ -49,7 +50,8 @@ func TestNodeClock(t *testing.T) {
 	})
 }
 
-// A tracked key that ends at another time than was thought is pushed about when it ends.
+// A tracked key that ends at another time than was thought is pushed about when
+// it ends.
 func TestNodePushesByItsClock(t *testing.T) {
 	for name, set := range map[string]struct {
 		clock func(*redistest.NodeClock)

@@ -17,8 +17,8 @@ import (
 //	Write → wire (sent, not arrived: latency, pause) → inbox (arrived) → Read
 //
 // The end of the connection (FIN or RST) is a segment like any other, so it
-// arrives behind the bytes that were sent before it. Unlike net.Pipe, Write does
-// not wait for the reader until the window is full.
+// arrives behind the bytes that were sent before it. Unlike net.Pipe, Write
+// does not wait for the reader until the window is full.
 //
 // Waiting is done on a sync.Cond and on timers only, both of which
 // testing/synctest knows to be durable.
@@ -136,8 +136,8 @@ func (p *pipe) write(b []byte) (n int, cut bool, err error) {
 	return n, false, nil
 }
 
-// finish ends the direction from the writer's side: io.EOF is FIN, anything else
-// is RST. Either arrives behind what was written.
+// finish ends the direction from the writer's side: io.EOF is FIN, anything
+// else is RST. Either arrives behind what was written.
 func (p *pipe) finish(end error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,8 +163,8 @@ func (p *pipe) abandon() {
 	p.cond.Broadcast()
 }
 
-// lose loses what is under way. Where the connection is broken already, what is
-// still on the way, and the end behind it, is the network's (Link.Break).
+// lose drops the bytes in transit. If the connection is broken already, they
+// and the end behind them still arrive (Link.Break).
 func (p *pipe) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,7 +182,7 @@ func (p *pipe) unread() bool {
 	return len(p.inbox) > 0
 }
 
-// reset loses what is under way and tells both sides.
+// reset drops the bytes in transit and ends both sides.
 func (p *pipe) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +194,8 @@ func (p *pipe) reset() {
 	p.cond.Broadcast()
 }
 
-// hangUp ends the direction as if its writer had closed it, without being asked.
+// hangUp ends the direction as if its writer had closed it, without being
+// asked.
 func (p *pipe) hangUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +207,8 @@ func (p *pipe) hangUp() {
 	p.cond.Broadcast()
 }
 
-// breakLate tells the writer that the connection is gone. The reader is told behind what was under way, which is late.
+// breakLate ends the connection for the writer at once. For the reader it ends
+// behind the bytes in transit, which are late.
 func (p *pipe) breakLate(late time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,7 +222,7 @@ func (p *pipe) breakLate(late time.Duration) {
 	p.fail(p.pair.link.way(p.dir))
 }
 
-// swallow tells the reader that the connection is gone, and not the writer.
+// swallow ends the connection for the reader, and not for the writer.
 func (p *pipe) swallow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,7 +234,7 @@ func (p *pipe) swallow() {
 	p.cond.Broadcast()
 }
 
-// stick tells the writer that the connection is gone, and not the reader.
+// stick ends the connection for the writer, and not for the reader.
 func (p *pipe) stick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,8 +251,8 @@ func (p *pipe) setCut(n int64) {
 	p.cutLeft = n
 }
 
-// setReadDeadline also wakes a reader that waits already, as sockets do: it is how
-// a connection is interrupted.
+// setReadDeadline also wakes a reader that waits already, as sockets do: it is
+// how a connection is interrupted.
 func (p *pipe) setReadDeadline(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -266,7 +268,7 @@ func (p *pipe) setWriteDeadline(t time.Time) {
 	p.cond.Broadcast()
 }
 
-// wake lets whoever waits look again.
+// wake makes the waiting goroutines check again.
 func (p *pipe) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -280,7 +282,7 @@ func (p *pipe) pumpNow() {
 	p.pump(p.pair.link.way(p.dir))
 }
 
-// The following need the lock.
+// The callers of the following must hold the lock.
 
 // take gives the reader what has arrived, a chunk at most.
 func (p *pipe) take(b []byte) int {
@@ -355,7 +357,7 @@ func (p *pipe) pump(w way) {
 	})
 }
 
-// arrive: the first end that arrives is the one that is told.
+// arrive hands a segment to the reader. Of several ends, the first counts.
 func (p *pipe) arrive(s segment) {
 	p.flying -= len(s.data)
 	if !p.gone {
@@ -367,7 +369,7 @@ func (p *pipe) arrive(s segment) {
 	p.cond.Broadcast()
 }
 
-// dropWire loses what is under way, and stops the timer for it: a test that counts
+// dropWire drops the bytes in transit and stops their timer: a test that counts
 // goroutines must not see its callback.
 func (p *pipe) dropWire() {
 	p.wire, p.flying = nil, 0

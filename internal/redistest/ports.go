@@ -13,9 +13,11 @@ import (
 // very port would be connected to itself.
 const firstPort, lastPort = 20000, 32000
 
-// Each process takes its ports from a block of its own, so that the port of a server that is down, or of a proxy that refuses,
-// is not given to another test's server meanwhile: the one that waits for it would wait for as long as that one lives. The
-// block is its process's for as long as it listens on the block's first port, which is to the process's end.
+// Each process takes its ports from a block of its own, so that the port of a
+// server that is down, or of a proxy that refuses, is not given to another
+// test's server meanwhile: the one that waits for it would wait for as long as
+// that one lives. The block is its process's for as long as it listens on the
+// block's first port, which is to the process's end.
 const blockSize = 100
 
 var block struct {
@@ -44,7 +46,8 @@ func claimBlockLocked() {
 	}
 }
 
-// FreePort returns a port on which nobody listened a moment ago, and which no other test is given soon.
+// FreePort returns a port that was free a moment ago, and that no other test
+// gets soon.
 func FreePort() (int, error) {
 	l, err := listenLow()
 	if err != nil {
@@ -54,7 +57,8 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// listenLow listens on a free port of the block, or where there is none on any low one.
+// listenLow listens on a free port of the block, or where there is none on any
+// low one.
 func listenLow() (net.Listener, error) {
 	block.mu.Lock()
 	defer block.mu.Unlock()

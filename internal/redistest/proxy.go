@@ -13,14 +13,14 @@ import (
 
 // Proxy stands between clients and a real server and makes the faults of its
 // Link on real sockets: latency, pause of one or both directions, drip, cut,
-// reset, half-open connections. It relays bytes, so TLS passes through it.
-// It listens on TCP, whatever the server listens on. Close it.
+// reset, half-open connections. It relays bytes, so TLS passes through it. It
+// listens on TCP, also if the server does not. The caller must close it.
 type Proxy struct {
 	*Link
 	target  *url.URL
 	network string // of the target
 	address string
-	addr    string // ours
+	addr    string // of the proxy
 
 	wg sync.WaitGroup // the accept loop and the connections
 
@@ -30,8 +30,8 @@ type Proxy struct {
 	closed   bool
 }
 
-// NewProxy starts a proxy before the server at targetURL (redis, rediss, valkey,
-// valkeys, unix).
+// NewProxy starts a proxy before the server at targetURL (redis, rediss,
+// valkey, valkeys, unix).
 func NewProxy(targetURL string) (*Proxy, error) {
 	target, err := url.Parse(targetURL)
 	if err != nil {
@@ -64,9 +64,9 @@ func (p *Proxy) URL() string {
 // Addr is where the proxy listens, host and port.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Refuse closes the listening socket, so that the kernel refuses connections, or
-// opens it again on the same port. Open connections stay, those that are just
-// coming about do not.
+// Refuse closes the listening socket, so that the kernel refuses connections,
+// or opens it again on the same port. Open connections stay, those that are
+// just coming about do not.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +77,7 @@ func (p *Proxy) Refuse(on bool) {
 		p.listener = nil
 	case !on && p.listener == nil:
 		l, err := net.Listen("tcp", p.addr)
-		for range 500 { // somebody may have the port for a moment
+		for range 500 { // another process may have the port for a moment
 			if err == nil {
 				break
 			}
@@ -113,8 +113,8 @@ func (p *Proxy) serve(l net.Listener) {
 	p.serveLocked(l)
 }
 
-// serveLocked starts the accept loop; Refuse ends it and starts another. Needs
-// the lock.
+// serveLocked starts the accept loop; Refuse ends it and starts another. The
+// caller must hold the lock.
 func (p *Proxy) serveLocked(l net.Listener) {
 	p.listener = l
 	p.wg.Go(func() {
@@ -138,7 +138,8 @@ func (p *Proxy) relay(client *net.TCPConn) {
 	}
 	r := &relay{client: client, server: server, pair: p.add()}
 	p.mu.Lock()
-	// Who refuses, and then resets what is open, looks for it in the link: what was not there yet by then must not go on.
+	// A test that calls Refuse and then Reset ends the connections in the link.
+	// One that was not there yet must not go on.
 	if p.closed || p.listener == nil {
 		r.abort()
 	}
@@ -158,8 +159,9 @@ type relay struct {
 	pair           *pair
 }
 
-// run moves bytes until both directions have ended. Until then the connection is one of the link's, also when both ends have
-// closed: what is on its way, or held back, is to be reached by Resume.
+// run moves bytes until both directions have ended. Until then the connection
+// belongs to the link, also when both ends have closed, so that Resume reaches
+// bytes that are in transit or held back.
 func (r *relay) run() {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -207,7 +209,8 @@ func suck(p *pipe, from net.Conn) {
 	}
 }
 
-// spit writes what comes out of a pipe to a socket, and ends it in the same way.
+// spit writes what comes out of a pipe to a socket, and ends it in the same
+// way.
 func spit(to net.Conn, p *pipe) {
 	buf := make([]byte, 32<<10)
 	for {

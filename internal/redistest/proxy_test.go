@@ -98,8 +98,8 @@ func TestProxyHoldsWhatADeadClientSent(t *testing.T) { // R8
 	require.Eventually(t, func() bool { return p.Conns() == 0 }, patience, time.Millisecond)
 }
 
-// What was held back is let go also where both ends have closed meanwhile: nothing of the connection is left, though the proxy
-// goes on.
+// What was held back is let go also where both ends have closed meanwhile:
+// nothing of the connection is left, though the proxy goes on.
 func TestProxyLetsGoWhatBothEndsHaveLeft(t *testing.T) { // R28
 	_, p := proxied(t)
 	through(t, p).do("PING") // what the first connection starts for good

@@ -7,9 +7,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A node runs no Lua. What a script does stands in a Go function, which the test
-// registers for the script's source; everything around it, from the SHA1 to
-// NOSCRIPT, is as on a real server.
+// A node runs no Lua. What a script does stands in a Go function, which the
+// test registers for the script's source; everything around it, from the SHA1
+// to NOSCRIPT, is as on a real server.
 
 // script is SCRIPT LOAD, EXISTS and FLUSH.
 func (c *call) script() []byte {
@@ -46,8 +46,8 @@ func (c *call) eval() []byte {
 	return c.run(sha)
 }
 
-// evalsha takes the SHA1 in either case and answers NOSCRIPT to one that was not
-// loaded since the last restart or flush (R24).
+// evalsha takes the SHA1 in either case and answers NOSCRIPT to one that was
+// not loaded since the last restart or flush (R24).
 func (c *call) evalsha() []byte {
 	sha := strings.ToLower(c.args[0])
 	c.node.mu.Lock()
@@ -59,8 +59,8 @@ func (c *call) evalsha() []byte {
 	return c.run(sha)
 }
 
-// load keeps a script. One that returns a constant text needs no Go function. The caller
-// must hold the lock.
+// load keeps a script. One that returns a constant text needs no Go function.
+// The caller must hold the lock.
 func (n *Node) load(sha, source string) {
 	n.loaded[sha] = true
 	text, isReturn := strings.CutPrefix(source, "return '")

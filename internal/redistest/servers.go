@@ -22,7 +22,8 @@ import (
 // Options say which server to start and how it listens. The zero value works.
 type Options struct {
 	// Path of the executable, which must become the server itself (a script
-	// ends in exec). If zero, what Find finds, and for StartN what FindAll does.
+	// ends in exec). If zero, what Find finds, and for StartN what FindAll
+	// does.
 	Path string
 
 	// Unix, TCP and TLS say where the server listens; Unix goes with either of
@@ -128,10 +129,10 @@ func Start(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// StartN starts n servers at once. When one fails all are closed, and one reason
-// is given: it is as a rule that of all. With TLS they share one certificate
-// authority, so that one tls.Config serves all. Without a Path they are what
-// FindAll finds, in turn.
+// StartN starts n servers at once. When one fails all are closed, and one
+// reason is given: it is as a rule that of all. With TLS they share one
+// certificate authority, so that one tls.Config serves all. Without a Path they
+// are what FindAll finds, in turn.
 func StartN(n int, opts Options) ([]*Server, error) {
 	paths := []string{opts.Path}
 	if opts.Path == "" {
@@ -188,7 +189,8 @@ func (s *Server) UnixURL() string {
 	return u.String()
 }
 
-// TCPAddr is host and port; empty when the server listens on a unix socket only.
+// TCPAddr is host and port; empty when the server listens on a unix socket
+// only.
 func (s *Server) TCPAddr() string {
 	if s.port == 0 {
 		return ""
@@ -239,7 +241,8 @@ func (s *Server) Stop() error { return s.signal(stopProcess) }
 // Continue ends a Stop. What arrived meanwhile is executed now (R8).
 func (s *Server) Continue() error { return s.signal(continueProcess) }
 
-// Kill ends the process with SIGKILL, also a stopped one, and waits for its end.
+// Kill ends the process with SIGKILL, also a stopped one, and waits for its
+// end.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
@@ -258,8 +261,8 @@ func (s *Server) Kill() error {
 // addresses. It waits until that answers.
 func (s *Server) Restart() error { return s.RestartWith() }
 
-// RestartWith is Restart with further arguments, as "--cluster-enabled", "yes", for this run only: the next Restart is
-// without them again.
+// RestartWith is Restart with further arguments, as "--cluster-enabled", "yes",
+// for this run only: the next Restart is without them again.
 func (s *Server) RestartWith(args ...string) error {
 	if err := s.Kill(); err != nil {
 		return err
@@ -272,7 +275,7 @@ func (s *Server) RestartWith(args ...string) error {
 	defer cancel()
 	for {
 		err := s.launch(ctx)
-		// Somebody may hold the port for a moment.
+		// Another process may have the port for a moment.
 		if err == nil || !errors.Is(err, errAddressTaken) || ctx.Err() != nil {
 			return err
 		}
@@ -292,8 +295,9 @@ func (s *Server) Close() error {
 	return errors.Join(err, s.removeFolder())
 }
 
-// removeFolder takes the folder's name away first, so that nobody puts anything into it while it is emptied: a Restart that has
-// begun, or whoever gives the socket its name back (loadgen's faults, which a second interrupt does not wait for).
+// removeFolder renames the folder first, so that nothing is put into it while
+// it is emptied: by a Restart that has begun, or by loadgen's faults, which
+// give the socket its name back and which a second interrupt does not wait for.
 func (s *Server) removeFolder() error {
 	gone := s.dir + ".gone"
 	if err := os.Rename(s.dir, gone); err != nil { // closed before, or a system where it is not possible
@@ -305,7 +309,8 @@ func (s *Server) removeFolder() error {
 var errAddressTaken = errors.New("redistest: the address is taken")
 
 // startFirst tries other ports as long as the one it chose turns out to be
-// taken: between looking for a free port and the server's bind anything happens.
+// taken: between looking for a free port and the server's bind anything
+// happens.
 func (s *Server) startFirst() error {
 	if err := s.opts.certs.write(s.dir); err != nil {
 		return fmt.Errorf("redistest: %w", err)
@@ -363,7 +368,8 @@ func (s *Server) launch(ctx context.Context) error {
 		s.Kill()
 		return err
 	}
-	// The loader goes on without a library that it cannot use, as under a server for another C library, and only says so.
+	// The loader goes on without a library that it cannot use, as under a
+	// server for another C library, and only says so.
 	if s.clock != nil && strings.Contains(s.Log(), "clock.so' from LD_PRELOAD cannot be preloaded") {
 		s.Kill()
 		return fmt.Errorf("%w: %s", ErrNoClocks, strings.TrimSpace(s.Log()))
@@ -396,8 +402,8 @@ func (s *Server) await(ctx context.Context, exited <-chan struct{}) error {
 		if err != nil && !errors.As(err, &reply) {
 			continue
 		}
-		// On a port it is certain only now that it is ours: a stranger who
-		// took it first would answer too.
+		// Only now is it certain that this server has the port: a stranger that
+		// took it first would answer, too.
 		if text, ok := info.(string); ok && s.port != 0 && !strings.Contains(text, fmt.Sprintf("process_id:%d\r\n", s.PID())) {
 			return errAddressTaken
 		}
@@ -405,8 +411,8 @@ func (s *Server) await(ctx context.Context, exited <-chan struct{}) error {
 	}
 }
 
-// args is the command line: nothing on disk but the log, and DEBUG allowed, because
-// DEBUG SLEEP is a fault that tests want.
+// args is the command line: nothing on disk but the log, and DEBUG allowed,
+// because DEBUG SLEEP is a fault that tests want.
 func (s *Server) args() []string {
 	args := []string{
 		"--save", "", "--appendonly", "no", "--daemonize", "no",
@@ -437,8 +443,9 @@ func (s *Server) args() []string {
 	return args
 }
 
-// belowPort is how far below a server's port that of its cluster bus is. By default it is 10,000 above, where the kernel may
-// have given it to some client.
+// belowPort is how far below a server's port that of its cluster bus is. By
+// default it is 10,000 above, where the kernel may have given it to some
+// client.
 const belowPort = lastPort - firstPort
 
 // socket has a name of one letter, see Start.
@@ -452,7 +459,8 @@ func (s *Server) userinfo() *url.Userinfo {
 	return url.UserPassword("", s.opts.Password)
 }
 
-// signal holds the lock, so that it cannot hit a process that Restart is replacing.
+// signal holds the lock, so that it cannot hit a process that Restart is
+// replacing.
 func (s *Server) signal(send func(*os.Process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

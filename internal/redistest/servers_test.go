@@ -95,7 +95,8 @@ func TestServerStopsAndContinues(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A fault may be healed while the server is closed, and change the folder; nothing of it stays.
+// A fault may be healed while the server is closed, and change the folder;
+// nothing of it stays.
 func TestCloseBesideAChangeOfItsFolder(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)
@@ -169,8 +170,8 @@ func TestServerWaitsForItsPort(t *testing.T) {
 	require.Contains(t, v, fmt.Sprintf("process_id:%d\r\n", s.PID()))
 }
 
-// TestServerOutlivesTheThreadThatAskedForIt: a goroutine that ends locked to its
-// thread takes the thread with it, and with the thread what it forked.
+// TestServerOutlivesTheThreadThatAskedForIt: a goroutine that ends locked to
+// its thread takes the thread with it, and with the thread what it forked.
 func TestServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	redistest.NoLeaks(t)
 	if _, ok := redistest.Find(); !ok {

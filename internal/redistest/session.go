@@ -9,8 +9,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// session is one client of a Node. Its reader turns bytes into pending commands,
-// the node's executor turns these into outputs, its writer writes them.
+// session is one client of a Node. Its reader turns bytes into pending
+// commands, the node's executor turns these into outputs, its writer writes
+// them.
 //
 // A client that closed stays in the node's list until what it had sent is
 // executed: a server that was stopped finds the commands in the socket's buffer
@@ -59,8 +60,8 @@ type output struct {
 // As much as two socket buffers hold: then a stopped node's peer has to wait.
 const maxQueued = 512 << 10
 
-// accept makes a client of a connection. Its id is the next one since the start,
-// which the fence of R8 has to reckon with after a restart.
+// accept makes a client of a connection. Its id is the next one since the
+// start, which the fence of R8 has to reckon with after a restart.
 func (n *Node) accept(conn net.Conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,15 +191,16 @@ func (n *Node) kill(s *session) {
 	s.ready.Broadcast()
 }
 
-// forget takes the client off the list. After a restart its id may be another's.
+// forget takes the client off the list. After a restart its id may be
+// another's.
 func (s *session) forget() {
 	if s.node.sessions[s.id] == s {
 		delete(s.node.sessions, s.id)
 	}
 }
 
-// write writes the outputs. A peer that is gone does not stop execution: only
-// what it would have been told is lost.
+// write writes the outputs. If the peer is gone, execution goes on, and only
+// the replies are lost.
 func (s *session) write() {
 	defer s.release()
 	for {

@@ -7,20 +7,24 @@ import (
 	"sync"
 )
 
-// A Side is a connection of the test's own to a server that stays open from one command to the next. It still gets through
-// where a new connection would not, because the server has as many clients as it may have, or wants another password from
-// whoever comes. It is the default user's. Methods are safe for concurrent use; commands go one after the other.
+// A Side is a test's own connection to a server, as the default user, that
+// stays open from one command to the next. It still works where a new
+// connection would fail, because the server has its maximum of clients or
+// another password by now. Methods are safe for concurrent use; commands are
+// sent one after the other.
 type Side struct {
 	server *Server
 	mu     sync.Mutex // guards the following
 	conn   net.Conn   // nil before the first command, and after one that failed
 }
 
-// Side makes a side connection, which is opened with its first command. Close it.
+// Side makes a side connection, which is opened with its first command. Close
+// it.
 func (s *Server) Side() *Side { return &Side{server: s} }
 
-// Do sends one command and returns the reply as Server.Do does. A connection that was lost is opened anew by the next
-// command, not by this one: whether this one was executed is not known.
+// Do sends one command and returns the reply as Server.Do does. A connection
+// that was lost is opened anew by the next command, not by this one: whether
+// this one was executed is not known.
 func (s *Side) Do(args ...string) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -83,8 +83,8 @@ func Proxies(tb testing.TB, servers []*Server) []*Proxy {
 	return proxies
 }
 
-// Nodes starts n nodes in memory for a test, at node0:6379, node1:6379, … of the
-// network, and ends them with it.
+// Nodes starts n nodes in memory for a test, at node0:6379, node1:6379, … of
+// the network, and ends them with it.
 func Nodes(tb testing.TB, network *Network, n int, config NodeConfig) []*Node {
 	tb.Helper()
 	nodes := make([]*Node, n)
@@ -96,9 +96,9 @@ func Nodes(tb testing.TB, network *Network, n int, config NodeConfig) []*Node {
 	return nodes
 }
 
-// Require skips a test that needs a real server where there is none, or fails it
-// when REDMUX_REQUIRE_SERVERS is 1. Servers does so by itself; this is for tests
-// of what starts its own. It tells a reader of the output what to do about it.
+// Require skips a test if there is no real server, or fails it if
+// REDMUX_REQUIRE_SERVERS is 1, and prints what to do about it. Servers calls
+// it; tests of code that starts its own servers must call it themselves.
 func Require(tb testing.TB) {
 	tb.Helper()
 	if _, ok := Find(); ok {

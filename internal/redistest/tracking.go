@@ -7,8 +7,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// tracking is CLIENT TRACKING as far as a lock's client uses it: OPTIN, where CLIENT CACHING YES makes the next command
-// register its key, once. A push follows when the key changes or expires.
+// tracking is CLIENT TRACKING as far as a lock's client uses it: OPTIN, where
+// CLIENT CACHING YES makes the next command register its key, once. A push
+// follows when the key changes or expires.
 type tracking struct {
 	// Guarded by the node's mu.
 	keys    map[string]map[*session]struct{}
@@ -21,10 +22,12 @@ type change struct {
 	all bool
 }
 
-// expiryLag is how long after its TTL a tracked key is found to have expired: real servers look 4 to 18 ms after it.
+// expiryLag is how long after its TTL a tracked key is found to have expired:
+// real servers look 4 to 18 ms after it.
 const expiryLag = 10 * time.Millisecond
 
-// clientTracking is CLIENT TRACKING ON OPTIN, and OFF. Without RESP3 it would need a redirection, which is not here.
+// clientTracking is CLIENT TRACKING ON OPTIN, and OFF. Without RESP3 it would
+// need a redirection, which is not here.
 func (c *call) clientTracking() []byte {
 	switch options := strings.ToUpper(strings.Join(c.args[1:], " ")); {
 	case options == "OFF":
@@ -48,7 +51,8 @@ func (c *call) clientCaching() []byte {
 	return ok()
 }
 
-// track registers the key of a command that reads, if the command before said so. The executor calls it.
+// track registers the key of a command that reads, if the command before said
+// so. The executor calls it.
 func (c *call) track(command string) {
 	if !c.s.caching || command == "CLIENT" {
 		return
@@ -78,7 +82,8 @@ func (n *Node) awaitExpiry(db *DB, key string) {
 	}
 }
 
-// recheckExpiry is told that the node's clock was set, so that tracked keys end at other times than was thought.
+// recheckExpiry is called when the node's clock is set, which changes when
+// tracked keys expire.
 func (n *Node) recheckExpiry() {
 	n.mu.Lock()
 	db := n.database(0)
@@ -93,7 +98,8 @@ func (n *Node) recheckExpiry() {
 	}
 }
 
-// noteChange is told of each change of database 0, by commands, scripts and tests.
+// noteChange is called for each change of database 0, by commands, scripts and
+// tests.
 func (n *Node) noteChange(c change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,8 +109,8 @@ func (n *Node) noteChange(c change) {
 	}
 }
 
-// publish pushes what changed to those who asked, behind the reply to the command that changed it. The executor calls it,
-// with the lock.
+// publish pushes what changed to those who asked, behind the reply to the
+// command that changed it. The executor calls it, with the lock.
 func (n *Node) publish() {
 	if n.paused {
 		return
@@ -129,7 +135,8 @@ func (n *Node) publish() {
 
 func invalidation() []byte { return bulks(resp.AppendPush(nil, 2), "invalidate") }
 
-// Push writes bytes that no command asked for to every client: spurious or hostile pushes.
+// Push writes bytes that no command asked for to every client: spurious or
+// hostile pushes.
 func (n *Node) Push(bytes string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

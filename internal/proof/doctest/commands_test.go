@@ -2,8 +2,8 @@
 
 package doctest
 
-// notRun are commands of sh blocks that stand in the documents and are not run by these tests, each with the reason. What
-// they name, targets and packages, is looked for all the same.
+// notRun are the commands of sh blocks that these tests do not run, each with
+// the reason. The targets and packages that they name must exist all the same.
 var notRun = map[string]string{
 	"go get github.com/redmux/redmux":  "adds the module to another one, which is what the release check does",
 	"make test":                        "runs this test",

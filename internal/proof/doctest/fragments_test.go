@@ -17,14 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// given is what a fragment takes for granted: what a reader of the text around it has in mind. A fragment that needs more
-// says so itself.
+// given declares what a fragment takes for granted. A fragment that needs more
+// declares it itself.
 const given = `
 	ctx context.Context, t *testing.T, client *redlock.Client, lock redlock.Lock, config redlock.Config,
 	work func(context.Context), build func(context.Context) error,
 `
 
-// imports are of the packages that fragments may name.
+// imports are the packages that fragments may name.
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "net": "net", "os": "os",
 	"testing": "testing", "time": "time", "tls": "crypto/tls", "http": "net/http", "synctest": "testing/synctest",
@@ -37,8 +37,9 @@ var imports = map[string]string{
 // peers are packages that only the module bench/compare knows.
 var peers = regexp.MustCompile(`\b(redsync|goredis|redislock|redis)\.`)
 
-// TestFragmentsCompile compiles each block of Go that is no whole file, as the body of a function, or as declarations where
-// it has some, and runs what is a test. Those about other libraries are compiled in the module that knows these.
+// TestFragmentsCompile compiles each Go block that is not a whole file, as the
+// body of a function, or as declarations if it has some, and runs tests. Blocks
+// about other libraries are compiled in the module that requires these.
 func TestFragmentsCompile(t *testing.T) {
 	t.Parallel()
 	ours, theirs := map[string]string{}, map[string]string{}
@@ -74,7 +75,7 @@ func firstLine(text string) string {
 	return first
 }
 
-// fragment makes a file of a block.
+// fragment makes a file from a block.
 func fragment(t *testing.T, name, text string) string {
 	t.Helper()
 	formatted, err := format.Source([]byte(text))
@@ -96,13 +97,14 @@ func fragment(t *testing.T, name, text string) string {
 		// What every file imports is used by the declaration below.
 		fmt.Fprintf(&b, "%s\nfunc %s(%s) {}\n", text, name, given)
 	} else {
-		// In a block of its own, what a fragment declares may hide what is given.
+		// In a block of its own, what a fragment declares may hide what is
+		// given.
 		fmt.Fprintf(&b, "func %s(%s) (failed error) {\n{\n%s}\nreturn\n}\n", name, given, text)
 	}
 	return b.String()
 }
 
-// compile builds a package of these files, which is made for them in the copy of a module.
+// compile builds a package of these files within the copy of a module.
 func compile(t *testing.T, module string, sources map[string]string) {
 	t.Helper()
 	dir := filepath.Join(module, "internal", "fragments")

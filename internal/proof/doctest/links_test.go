@@ -16,7 +16,7 @@ var (
 	span = regexp.MustCompile("`([^`]+)`")
 )
 
-// Links within the tree lead to files, and to headings where they name one.
+// Links within the tree lead to files, and to headings if they name one.
 func TestLinksLeadSomewhere(t *testing.T) {
 	all := map[string]document{}
 	for _, d := range documents(t) {
@@ -44,7 +44,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// hasHeading knows how headings become anchors: lower case, without punctuation, with hyphens for spaces.
+// hasHeading knows how headings become anchors: lower case, without
+// punctuation, with hyphens for spaces.
 func hasHeading(d document, anchor string) bool {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	for _, line := range d.prose {
@@ -60,8 +61,8 @@ func hasHeading(d document, anchor string) bool {
 	return false
 }
 
-// Names of make targets, packages and scripts, wherever they stand: in blocks, also of commands that are not run here, and
-// in the prose.
+// Make targets, packages and scripts that blocks and prose name exist, also in
+// commands that are not run here.
 func TestNamedThingsAreThere(t *testing.T) {
 	targets := makeTargets(t)
 	for _, d := range documents(t) {
@@ -84,7 +85,7 @@ func TestNamedThingsAreThere(t *testing.T) {
 	}
 }
 
-// missing lists what a command names and the tree has not got.
+// missing lists what a command names and the tree does not have.
 func missing(command string, targets map[string]bool) (what []string) {
 	command, _, _ = strings.Cut(command, " #")
 	words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(command), "$ "))
@@ -111,7 +112,8 @@ func missing(command string, targets map[string]bool) (what []string) {
 	return what
 }
 
-// there knows modules within the tree, as commands are named from inside of them, and what the quick start writes.
+// there reports whether the tree has a path, in the root or in a module, or the
+// README writes it.
 func there(name string) bool {
 	name = strings.TrimSuffix(strings.TrimSuffix(name, "..."), "/")
 	if name == "hello" {

@@ -19,7 +19,7 @@ type document struct {
 	prose  []string // the lines outside of blocks; a line inside of one is "" here, so that indices are line numbers
 }
 
-// A block is what stands between two fences.
+// A block is the text between two fences.
 type block struct {
 	line int    // where it begins
 	kind string // the first word behind the fence
@@ -28,7 +28,7 @@ type block struct {
 
 const top = "../../.."
 
-// documents reads all files that the tests are about.
+// documents reads all files that the tests check.
 func documents(t *testing.T) []document {
 	t.Helper()
 	var all []document
@@ -47,7 +47,7 @@ func documents(t *testing.T) []document {
 	return all
 }
 
-// parse finds the fenced blocks. Fences of a list's items are indented, and so is what stands between them.
+// parse finds the fenced blocks. In lists, fences and blocks are indented.
 func parse(t *testing.T, name, text string) document {
 	t.Helper()
 	d := document{name: name, text: text}
@@ -77,7 +77,7 @@ func parse(t *testing.T, name, text string) document {
 	return d
 }
 
-// kinds are what blocks may be, and who looks at them.
+// kinds are what blocks may be.
 var kinds = []string{"go", "sh", "console", "redis", "acl", "ini", "yaml", "text"}
 
 func TestBlocksAreOfAKnownKind(t *testing.T) {
@@ -90,7 +90,8 @@ func TestBlocksAreOfAKnownKind(t *testing.T) {
 	}
 }
 
-// Code that is only indented has no kind, so that nobody could run it. Within lists, indented text is text.
+// Indented code has no kind, so it could not be run. In lists, indented text is
+// text.
 func TestCodeIsFenced(t *testing.T) {
 	list := regexp.MustCompile(`^\s*([-*+]|\d+\.) `)
 	for _, d := range documents(t) {
@@ -112,7 +113,7 @@ func TestCodeIsFenced(t *testing.T) {
 	}
 }
 
-// TestParse sees that blocks are found, with what belongs to them and not more.
+// TestParse checks that a block has all of its text and no more.
 func TestParse(t *testing.T) {
 	d := parse(t, "x.md", "a\n```go run\nb\n```\n- c\n  ```\n  d\n    e\n  ```\n")
 	require.Equal(t, []block{{2, "go", "b\n"}, {6, "", "d\n  e\n"}}, d.blocks)

@@ -22,8 +22,10 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// configuration starts a server with a block of kind redis as its configuration, has it say what it understood, and takes
-// a lock there, over TLS where that is configured. A block that names its path in the first line is kept there, too.
+// configuration starts a server with a block of kind redis as its
+// configuration, checks what the server understood, and takes a lock there,
+// over TLS if configured. A block that names its path in the first line is kept
+// there.
 func (s *session) configuration(t *testing.T, where, text string) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "redis.conf")
@@ -33,7 +35,8 @@ func (s *session) configuration(t *testing.T, where, text string) {
 	text = s.local(t, text)
 	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 
-	// What stands behind the include wins: where it listens and keeps its files is this machine's to say.
+	// What follows the include wins: this machine decides where the server
+	// listens and keeps its files.
 	settings := directives(text)
 	options := redistest.Options{
 		Password: settings["requirepass"],
@@ -66,7 +69,8 @@ func (s *session) configuration(t *testing.T, where, text string) {
 	lockOn(t, where, url)
 }
 
-// directives are the settings of a configuration: one to a line, a name and one value, which may be quoted.
+// directives returns the settings of a configuration: one per line, a name and
+// one value, which may be quoted.
 func directives(text string) map[string]string {
 	all := map[string]string{}
 	for _, line := range strings.Split(text, "\n") {
@@ -77,7 +81,7 @@ func directives(text string) map[string]string {
 	return all
 }
 
-// serverName is the name that a certificate is for.
+// serverName returns the name that a certificate is for.
 func serverName(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -90,7 +94,8 @@ func serverName(t *testing.T, file string) string {
 	return certificate.DNSNames[0]
 }
 
-// lockOn takes and releases a lock, and sees that nothing is remarkable about the server.
+// lockOn takes and releases a lock, and checks that the server causes no
+// warning.
 func lockOn(t *testing.T, where, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -104,10 +109,11 @@ func lockOn(t *testing.T, where, url string) {
 	require.Empty(t, client.Nodes()[0].Warnings, where)
 }
 
-// A fetched is a server that is there beside the usual one.
+// A fetched is a server that is available besides the usual one.
 type fetched struct{ product, version, path string }
 
-// everyServer lists the servers that make servers has fetched; where none was, the usual one.
+// everyServer lists the servers that make servers has fetched, or the usual one
+// if there are none.
 func everyServer(t *testing.T) (all []fetched) {
 	t.Helper()
 	list := exec.Command("sh", "testdata/fetch.sh", "list")
@@ -128,8 +134,9 @@ func everyServer(t *testing.T) (all []fetched) {
 	return all
 }
 
-// rule gives a block of kind acl to every server that takes it, and has a client use a lock with it. The first line says
-// which servers that is, as "# Redis 7.0" or "# Valkey 9.0 and newer". Commands beyond it are for those who have them.
+// rule gives a block of kind acl to every server that accepts it, and a client
+// uses a lock with it. The first line says which servers these are, as "# Redis
+// 7.0" or "# Valkey 9.0 and newer".
 func rule(t *testing.T, where, text string) {
 	t.Helper()
 	var words []string
@@ -147,7 +154,8 @@ func rule(t *testing.T, where, text string) {
 		func() {
 			defer server.Close()
 			if _, err := server.Do(words...); err != nil {
-				// A name that the server does not know is the only reason, and then the block says whom it is for.
+				// An unknown name is the only accepted reason, and then the
+				// block names its servers.
 				require.Contains(t, err.Error(), "Unknown command", "%s: %s %s", where, f.product, f.version)
 				require.True(t, strings.HasPrefix(text, "# "), "%s: %s %s refuses it: %v", where, f.product, f.version, err)
 				return
@@ -179,7 +187,8 @@ func prefixIn(words []string) string {
 	return ""
 }
 
-// lockAs goes through all that a user of locks does, and then sees what the server refused.
+// lockAs does all that a user of locks does, and checks what the server
+// refused.
 func lockAs(t *testing.T, where string, server *redistest.Server, user, password, prefix, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -223,11 +232,13 @@ func lockAs(t *testing.T, where string, server *redistest.Server, user, password
 	}
 }
 
-// harmless refusals are of what the library asks for and does not need; the native releases are of use where they may be run.
+// harmless refusals are of commands that the library asks for and does not
+// need. Native releases are used only where they are allowed.
 var harmless = regexp.MustCompile(`object (client\|info|client\|setinfo|client|delex|delifeq)\b`)
 
-// unit checks a systemd unit: by systemd-analyze where there is one, and always that it is made of sections and settings. A
-// server at another path stands in for the one that the unit names.
+// unit checks a systemd unit: with systemd-analyze where available, and always
+// that it consists of sections and settings. A server at another path replaces
+// the one that the unit names.
 func (s *session) unit(t *testing.T, where, text string) {
 	t.Helper()
 	path, found := strings.CutPrefix(firstLine(text), "# /etc/systemd/system/")
@@ -251,7 +262,8 @@ func (s *session) unit(t *testing.T, where, text string) {
 	verify := exec.Command("systemd-analyze", "verify", "--man=no", "--generators=no", filepath.Join(s.units, unit))
 	verify.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+s.units+":")
 	out, err := verify.CombinedOutput()
-	// It reads the machine's other units, too, and says what it thinks of those.
+	// It reads the machine's other units, too, and says what it thinks of
+	// those.
 	if strings.Contains(string(out), strings.TrimSuffix(unit, ".service")) || err != nil && len(out) == 0 {
 		t.Errorf("%s: %v\n%s", where, err, out)
 	}

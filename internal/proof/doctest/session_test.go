@@ -24,7 +24,7 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// TestDocuments goes through each document as a reader would who does all that it says.
+// TestDocuments does all that each document tells its reader to do.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	for _, d := range documents(t) {
@@ -42,7 +42,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// do runs one block. A document's blocks build upon each other, so the first that fails ends it.
+// do runs one block. Blocks of a document build on each other, so the first
+// that fails ends it.
 func (s *session) do(t *testing.T, d document, b block) {
 	t.Helper()
 	where := fmt.Sprintf("%s:%d", d.name, b.line)
@@ -73,7 +74,8 @@ type session struct {
 	ports map[string]string // the documents' to free ones
 }
 
-// commandTimeout bounds one block. Some build what they run, under a race detector's load beside other tests.
+// commandTimeout bounds one block. Some build what they run, beside other
+// tests.
 const commandTimeout = 4 * time.Minute
 
 func newSession(t *testing.T) *session {
@@ -92,13 +94,15 @@ func newSession(t *testing.T) *session {
 	require.NoError(t, err)
 	server, err = filepath.Abs(server)
 	require.NoError(t, err)
-	// By a script and not by a link, since a server may be a script itself that looks at where it lies.
+	// A script, not a link: a server may be a script that looks at its own
+	// place.
 	script := fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", server)
 	require.NoError(t, os.WriteFile(filepath.Join(s.bin, "redis-server"), []byte(script), 0o755))
 	return s
 }
 
-// tree is a copy of the repository. All sessions share it, so that what one has built need not be built again.
+// tree is a copy of the repository. All sessions share it, so that each package
+// is built once.
 var tree = sync.OnceValues(func() (string, error) {
 	dir, err := treeDir()
 	if err != nil {
@@ -107,11 +111,12 @@ var tree = sync.OnceValues(func() (string, error) {
 	return dir, copyTree(top, dir)
 })
 
-// treeLock is held while the copy is where every run has it.
+// treeLock is held while the copy is at its usual place.
 var treeLock *os.File
 
-// treeDir makes an empty folder for the copy: at the same place in each run, since the build cache tells packages apart by
-// their folder too, or at any place while another run has that one.
+// treeDir makes an empty folder for the copy. It is at the same place in each
+// run, since the build cache distinguishes packages by their folder; if another
+// run uses that place, it is a temporary folder.
 func treeDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -139,7 +144,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// copied is where the copy is.
+// copied returns the folder of the copy.
 func copied(t *testing.T) string {
 	t.Helper()
 	dir, err := tree()
@@ -147,7 +152,7 @@ func copied(t *testing.T) string {
 	return dir
 }
 
-// copyTree leaves out what is hidden, what is built, and the planted bugs.
+// copyTree leaves out hidden files, binaries, and the planted bugs.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -176,7 +181,8 @@ func copyTree(from, to string) error {
 
 var documentedPort = regexp.MustCompile(`\b700[1-9]\b`)
 
-// local puts this session's ports and folders in the place of the documents'.
+// local replaces the ports and folders of the documents by those of this
+// session.
 func (s *session) local(t *testing.T, text string) string {
 	text = strings.ReplaceAll(text, "/etc/redis", s.etc)
 	return documentedPort.ReplaceAllStringFunc(text, func(port string) string {
@@ -187,7 +193,8 @@ func (s *session) local(t *testing.T, text string) string {
 	})
 }
 
-// freePort is one that nobody takes before it is used, which may be after a build.
+// freePort returns a port that stays free until it is used, which may be after
+// a build.
 func (s *session) freePort(t *testing.T) string {
 	t.Helper()
 	port, err := redistest.FreePort()
@@ -195,8 +202,8 @@ func (s *session) freePort(t *testing.T) string {
 	return fmt.Sprint(port)
 }
 
-// goFile writes a file that names its path in the first line; whether it works shows when a later command runs it. All
-// other blocks of Go are for fragments_test.go.
+// goFile writes a file that names its path in the first line; a later command
+// runs it. All other Go blocks are for fragments_test.go.
 func (s *session) goFile(t *testing.T, where, text string) {
 	t.Helper()
 	first, _, _ := strings.Cut(text, "\n")
@@ -212,7 +219,8 @@ func (s *session) goFile(t *testing.T, where, text string) {
 	require.NoError(t, os.WriteFile(name, []byte(s.local(t, text)), 0o644))
 }
 
-// shell runs a block, without the lines that are not for here. Servers that it starts answer when it returns.
+// shell runs a block, without the lines of notRun. Servers that it starts
+// answer when it returns.
 func (s *session) shell(t *testing.T, where, text string) {
 	t.Helper()
 	var lines []string
@@ -236,13 +244,13 @@ func (s *session) shell(t *testing.T, where, text string) {
 	}
 }
 
-// bare is a command without the remark behind it.
+// bare returns a command without its remark.
 func bare(line string) string {
 	line, _, _ = strings.Cut(line, " #")
 	return strings.TrimSpace(line)
 }
 
-// console runs the commands behind "$ " and compares what they print.
+// console runs the commands after "$ " and compares what they print.
 func (s *session) console(t *testing.T, where, text string) {
 	t.Helper()
 	for _, part := range strings.Split("\n"+text, "\n$ ")[1:] {
@@ -257,14 +265,15 @@ func (s *session) console(t *testing.T, where, text string) {
 	}
 }
 
-// expected is a regular expression for an output in which … stands for anything.
+// expected returns a regular expression for an output in which … stands for
+// anything.
 func expected(want string) string {
 	lines := regexp.QuoteMeta(strings.TrimSpace(want))
 	return "(?s)^" + strings.ReplaceAll(lines, "…", ".*") + "$"
 }
 
-// run gives a script to sh, and ends what it left running with the test. The output goes to a file and not through a pipe:
-// a server in the background would keep that open.
+// run passes a script to sh. What the script leaves running ends with the test.
+// The output goes to a file: a server in the background would keep a pipe open.
 func (s *session) run(t *testing.T, script string) (output string, err error) {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "output")
@@ -275,7 +284,8 @@ func (s *session) run(t *testing.T, script string) (output string, err error) {
 	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "GOBIN="+s.bin, "NO_COLOR=1", "GOFLAGS=-buildvcs=false")
 	cmd.Env = append(cmd.Env, s.env...)
 	require.NoError(t, redistest.Spawn(cmd))
-	// The group outlives sh only if something was left in the background, and its number is not given away before.
+	// The group outlives sh only if the script left processes in the
+	// background. Its number is not reused before.
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	timeout := time.AfterFunc(commandTimeout, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	defer timeout.Stop()
@@ -284,8 +294,8 @@ func (s *session) run(t *testing.T, script string) (output string, err error) {
 	return string(text), errors.Join(err, readErr)
 }
 
-// ended waits until nobody listens any more where the session's servers did. Their processes are init's by then, so they
-// cannot be waited for.
+// ended waits until the session's servers no longer listen. Their parent is
+// init by then, so the test cannot wait for the processes.
 func (s *session) ended(t *testing.T) {
 	t.Helper()
 	for _, port := range s.ports {
@@ -300,7 +310,7 @@ func (s *session) ended(t *testing.T) {
 	}
 }
 
-// answers waits until somebody listens and says something.
+// answers waits until a server listens and answers.
 func (s *session) answers(t *testing.T, where, port string) {
 	t.Helper()
 	ok := func() bool {
@@ -314,10 +324,11 @@ func (s *session) answers(t *testing.T, where, port string) {
 		n, _ := c.Read(make([]byte, 1))
 		return n == 1
 	}
-	require.Eventually(t, ok, time.Minute, 10*time.Millisecond, "%s: nobody answers on port %s", where, port)
+	require.Eventually(t, ok, time.Minute, 10*time.Millisecond, "%s: no server answers on port %s", where, port)
 }
 
-// Every command that is listed as not run here stands in some document, else the reason would outlive it.
+// Each command of notRun is in some document; otherwise its reason is out of
+// date.
 func TestNotRunIsUpToDate(t *testing.T) {
 	var all []string
 	for _, d := range documents(t) {

@@ -48,7 +48,8 @@ type alertFile struct {
 	} `yaml:"groups"`
 }
 
-// yaml reads a block strictly, and starts each server of a compose file with its own command.
+// yaml reads a block strictly, and starts each server of a compose file with
+// its own command.
 func (s *session) yaml(t *testing.T, where, text string) {
 	t.Helper()
 	decoder := yaml.NewDecoder(bytes.NewReader([]byte(text)))
@@ -78,8 +79,8 @@ func (s *session) yaml(t *testing.T, where, text string) {
 	}
 }
 
-// namesMetrics sees that an expression asks for metrics that contrib/prometheus has, by the names in its source: it is a
-// module of its own.
+// namesMetrics checks that an expression uses metrics of contrib/prometheus. It
+// reads their names from the source, since that is a module of its own.
 func namesMetrics(t *testing.T, where, expr string) {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join(top, "contrib", "prometheus", "metrics.go"))

@@ -14,7 +14,8 @@ import (
 
 const ms = time.Millisecond
 
-// A ledgerModel is a ledger as a list that is searched from one end to the other, and the times that R8 gives each debt.
+// A ledgerModel is a ledger as a list that is searched from one end to the
+// other, and the times that R8 gives each debt.
 type ledgerModel struct {
 	ledger *pure.Ledger
 	now    time.Duration
@@ -31,8 +32,10 @@ type modelDebt struct {
 	real            *pure.Debt
 }
 
-// A ledger is that list: what is due, when there is something to do, when a debt ends. No debt is gone but by an integer or
-// by its end, and its end is never before TTL × (1 + drift) after the moment from which no older command could come (R8).
+// A ledger is that list: what is due, when there is something to do, when a
+// debt ends. No debt is gone but by an integer or by its end, and its end is
+// never before TTL × (1 + drift) after the moment from which no older command
+// could come (R8).
 func TestLedgerIsAList_R8(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &ledgerModel{ledger: &pure.Ledger{Limit: 6, Drift: 0.01}, gone: make(map[string]string)}

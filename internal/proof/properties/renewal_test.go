@@ -22,7 +22,7 @@ type holding struct {
 	told    bool          // the context has ended
 	toldAt  time.Duration
 	over    bool
-	starved bool // an answer was read before anybody looked at the clocks, although it was time
+	starved bool // an answer was read before the clocks were, although it was time
 }
 
 func (h *holding) age() time.Duration { return h.now - h.base }
@@ -30,9 +30,11 @@ func (h *holding) age() time.Duration { return h.now - h.base }
 // end is the moment at which the validity ends.
 func (h *holding) end() time.Duration { return h.base + h.renewal.Validity }
 
-// Whatever becomes of a lock's renewals, and whenever their answers come: the end of validity never moves back, and only to
-// what a renewal that was asked for in time gives (R4, R10); its holder is told before the end, by its own alarm (R13); one
-// renewal is in flight at a time, none after the last that is allowed, and none after the end.
+// Whatever becomes of a lock's renewals, and whenever their answers come: the
+// end of validity never moves back, and only to what a renewal that was asked
+// for in time gives (R4, R10); its holder is told before the end, by its own
+// alarm (R13); one renewal is in flight at a time, none after the last that is
+// allowed, and none after the end.
 func TestRenewalUnderAnyAnswers_R10_R13(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		validity := time.Duration(rapid.IntRange(2, 20_000).Draw(t, "validity")) * ms
@@ -63,7 +65,7 @@ func (h *holding) step(t *rapid.T) {
 			return
 		}
 	}
-	if wait := int(alarm-h.now) / int(ms); wait > 0 && rapid.Bool().Draw(t, "look") { // somebody looks before it is time (R13)
+	if wait := int(alarm-h.now) / int(ms); wait > 0 && rapid.Bool().Draw(t, "look") { // a look before it is time (R13)
 		h.now += time.Duration(rapid.IntRange(0, wait).Draw(t, "early")) * ms
 	} else {
 		h.now = max(h.now, alarm)

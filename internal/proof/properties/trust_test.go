@@ -11,7 +11,8 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A trustModel is a server, what it truly remembers, and what a client that sees only answers believes of it.
+// A trustModel is a server, what it truly remembers, and what a client that
+// sees only answers believes of it.
 type trustModel struct {
 	trust  pure.Trust
 	now    time.Duration
@@ -22,9 +23,10 @@ type trustModel struct {
 	known  time.Duration // since when this client watches without a doubt
 }
 
-// Whatever a server does, a node that is trusted has forgotten nothing for as long as any lock can live, and what we would
-// write into a seal for others is true; and whoever was watched for long enough is trusted (R23). What the need is only
-// grows.
+// Whatever a server does, a node that is trusted has forgotten nothing for as
+// long as any lock can live, and what we would write into a seal for others is
+// true; and a process that was watched for long enough is trusted (R23). What
+// the need is only grows.
 func TestTrustIsDeserved_R23(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &trustModel{run: "run0", hidden: rapid.IntRange(0, 4).Draw(t, "hidden") == 0}
@@ -63,7 +65,8 @@ func (m *trustModel) meet(t *rapid.T) {
 	m.trust = m.trust.Meet(run, m.now)
 }
 
-// restart is a new process and the connection to it. It remembers nothing, or an old snapshot, which has the seal of another.
+// restart is a new process and the connection to it. It remembers nothing, or
+// an old snapshot, which has the seal of another.
 func (m *trustModel) restart(t *rapid.T) {
 	m.run = fmt.Sprint("run of ", m.now, rapid.IntRange(0, 1<<30).Draw(t, "run"))
 	m.memory = m.now
@@ -88,8 +91,9 @@ func (m *trustModel) look(t *rapid.T) {
 	m.trust = m.trust.Sight(s, m.now)
 }
 
-// flush forgets all keys, the seal among them, under an unchanged run id. It can be found out only if there was a seal, by
-// the following look; until then nobody can know.
+// flush forgets all keys, the seal among them, under an unchanged run id. It
+// can be found out only if there was a seal, by the following look, and not
+// earlier.
 func (m *trustModel) flush(t *rapid.T) {
 	if m.trust.Sealed == 0 {
 		t.Skip()
@@ -111,7 +115,8 @@ func (m *trustModel) write(t *rapid.T) {
 	m.trust = m.trust.Seal(watched, m.now)
 }
 
-// other is another client that has watched for at most as long as the process remembers, and writes its seal.
+// other is another client that has watched for at most as long as the process
+// remembers, and writes its seal.
 func (m *trustModel) other(t *rapid.T) {
 	watched := (m.now - m.memory).Truncate(ms) - time.Duration(rapid.IntRange(0, 5).Draw(t, "less"))*ms
 	if watched > 0 && (watched > m.seal.Watched || m.seal.Run != m.run) { // they never lower one
