@@ -38,7 +38,7 @@ func newUser(ctx context.Context, work, proxy, version string) (*user, error) {
 	return &user{ctx: ctx, work: work, version: version, env: append(os.Environ(),
 		"GOPROXY="+sources,
 		"GOPRIVATE=", "GONOPROXY=", "GONOSUMDB="+root+","+root+"/*", // no checksum database has these
-		"GOMODCACHE="+filepath.Join(work, "cache"), "GOFLAGS=-modcacherw", "GOWORK=off",
+		"GOMODCACHE="+filepath.Join(work, "cache"), "GOFLAGS=-modcacherw -trimpath", "GOWORK=off",
 		"GOBIN="+filepath.Join(work, "bin"),
 	)}, nil
 }
@@ -136,7 +136,7 @@ func (u *user) readme(tree string) error {
 	if err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"get", root + "@" + u.version}, {"build", "."}} {
+	for _, args := range [][]string{{"get", root + "/redlock@" + u.version}, {"build", "."}} {
 		if _, err := u.do(dir, "go", args...); err != nil {
 			return err
 		}
