@@ -119,7 +119,7 @@ func (c *Client) acquireTold(ctx context.Context, resource string, ttl time.Dura
 	start, tries := startIf(c.tracer.AcquireDone != nil), 0
 	lock, err := c.acquire(ctx, resource, ttl, &tries)
 	if c.tracer.AcquireDone != nil {
-		c.acquireDone(AcquireInfo{Context: ctx, Resource: resource, TTL: ttl, Tries: tries, Start: start, Err: err}, lock)
+		c.acquireDone(ctx, AcquireInfo{Resource: resource, TTL: ttl, Tries: tries, Start: start, Err: err}, lock)
 	}
 	return lock, named(resource, err)
 }
@@ -226,8 +226,8 @@ func (c *Client) failed(ctx context.Context, err, last error) error {
 }
 
 func cancelledError(ctx context.Context, last error) error {
-	e := &CancelledError{Context: ctx.Err(), Last: last}
-	if cause := context.Cause(ctx); cause != e.Context {
+	e := &CancelledError{Err: ctx.Err(), Last: last}
+	if cause := context.Cause(ctx); cause != e.Err {
 		e.Cause = cause
 	}
 	return e

@@ -11,8 +11,7 @@ import (
 // ErrToken is a text that is not a token. The error does not show the text (R27).
 var ErrToken = errors.New("redlock: a token is 27 characters of base64url (A-Z, a-z, 0-9, - and _)")
 
-// ParseToken reads a token from its 27 characters, which string(token[:])
-// returns. The error is ErrToken.
+// ParseToken is the inverse of Token.Reveal. The error is ErrToken.
 func ParseToken(text string) (Token, error) {
 	var token Token
 	if len(text) != len(token) {

@@ -148,8 +148,8 @@ func TestExtensionOfAnAdoptedLockDoesNotCountInQuarantine_R23(t *testing.T) {
 			}
 		}
 		first := exactClient(t, m, Config{MaxTTL: maxTTL})
-		slow := m.client(t, Config{MaxTTL: maxTTL, Nodes: slowly, NodeTimeout: 2 * time.Second})
-		second := exactClient(t, m, Config{MaxTTL: maxTTL, Nodes: other})
+		slow := m.client(t, Config{MaxTTL: maxTTL, Nodes: Nodes(slowly...), NodeTimeout: 2 * time.Second})
+		second := exactClient(t, m, Config{MaxTTL: maxTTL, Nodes: Nodes(other...)})
 		time.Sleep(maxTTL + time.Second) // until all trust all nodes
 		m.network.At("node0.slow:6379").Latency(250*ms, ms)
 		m.network.At("node1.slow:6379").Latency(500*ms, ms)

@@ -199,32 +199,42 @@ func cure() [][]byte {
 	return load
 }
 
-// prelude adds to each handshake what a node must be able to do before it gets a lock: know the scripts and run them on
-// our keys. A user who may SET but not EVAL would leave orphans, and is refused (R22). The key of the trial is not there, so
-// that a script on trial comes no further than its GET: whether the user may do the rest is asked for by itself.
-func (c *Client) prelude() []conn.Step {
-	// A name that nobody locks: DEL is meant.
-	trial := "redlock:trial:" + rand.Text()
-	key := c.config.Prefix + trial
-	var nobody Token
-	// The native forms come first, each as the step that its Form names. A server without it, or a user who may not, refuses
-	// its trial, and gets the script (R25).
-	var steps []conn.Step
-	release := c.appendRelease(nil, trial, &nobody)
+// prelude returns what each handshake must show of a node before it gets a lock:
+// that it knows the scripts and that the user may run them on our keys, and
+// which of these steps may fail by Allow.MissingPermissions. A user who may SET
+// but not EVAL would leave orphans, and is refused (R22).
+//
+// The key of the trial does not exist, so a script on trial gets no further than
+// its GET. What else the user may do is tried by commands of its own.
+func (c *Client) prelude() (steps []conn.Step, optional trials) {
+	resource := "redlock:trial:" + rand.Text() // no lock has this name: DEL is executed
+	key := c.config.Prefix + resource
+	var token Token
+	// The native forms come first, each as the step that its Form names. A server
+	// without it, or a user who may not run it, refuses the trial, and gets the
+	// script (R25).
+	release := c.appendRelease(nil, resource, &token)
 	for i := range releaseForms {
-		native := releaseForms[i].Append(nil, release, c.keyPart(trial))
+		native := releaseForms[i].Append(nil, release, c.keyPart(resource))
 		steps = append(steps, conn.Step{Command: native, Check: refused, Optional: true})
 	}
-	for i, load := range cure() {
-		steps = append(steps, conn.Step{Command: load, Check: scripts[i].loaded})
+	require := func(name string, command []byte, check func(resp.Value) error) {
+		if c.config.Allow.MissingPermissions {
+			optional = append(optional, trial{len(steps), name})
+		}
+		step := conn.Step{Command: command, Check: check, Optional: c.config.Allow.MissingPermissions}
+		steps = append(steps, explain(step, name))
 	}
-	return append(steps, []conn.Step{
-		{Command: release, Check: refused},
-		{Command: c.appendExtend(nil, trial, &nobody, time.Second), Check: refused},
-		{Command: resp.AppendCommand(nil, "DEL", key)},
-		{Command: resp.AppendCommand(nil, "PTTL", key)},
-		{Command: resp.AppendCommand(nil, "PEXPIRE", key, "1000")},
-	}...)
+	for i, load := range cure() {
+		require("SCRIPT LOAD", load, scripts[i].loaded)
+	}
+	const ofScript = "EVALSHA of a script with GET"
+	require(ofScript, release, refused)
+	require(ofScript, c.appendExtend(nil, resource, &token, time.Second), refused)
+	require("DEL", resp.AppendCommand(nil, "DEL", key), nil)
+	require("PTTL", resp.AppendCommand(nil, "PTTL", key), nil)
+	require("PEXPIRE", resp.AppendCommand(nil, "PEXPIRE", key, "1000"), nil)
+	return steps, optional
 }
 
 func (s *script) loaded(v resp.Value) error {

@@ -3,7 +3,7 @@ package redlock
 import "context"
 
 // FromContext returns the hold whose context ctx is or derives from: that of the
-// innermost Do or DoHold, or of Hold.Context. The function that Do runs finds
+// innermost Do or DoWith, or of Hold.Context. The function that Do runs finds
 // its lock so: what is left of its validity, its token, and, by Hold.Err,
 // whether the lock is still held, which the contexts that derive from Do's do
 // not read from the clocks (see Hold.Context). Do releases the hold itself.

@@ -22,7 +22,7 @@ func TestFromContextFindsTheInnermostHold(t *testing.T) {
 			require.Equal(t, "outer", h.Resource())
 			require.Positive(t, h.Validity())
 			require.NoError(t, h.Err())
-			require.Len(t, m.holders("outer", h.Lock().Token()), 3)
+			require.Len(t, m.holders("outer", h.Current().Token()), 3)
 			return b.Do(derived, "inner", time.Second, func(ctx context.Context) error {
 				h, _ := FromContext(ctx)
 				require.Equal(t, "inner", h.Resource())

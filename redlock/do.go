@@ -9,13 +9,13 @@ import (
 )
 
 // Do locks a resource, waiting for it as Acquire does, and runs fn while the lock, which renews itself, is held; then it
-// releases it. The TTL is how long the lock outlives a process that dies, and not how long fn may take. It is DoHold without
+// releases it. The TTL is how long the lock outlives a process that dies, and not how long fn may take. It is DoWith without
 // other options, which see for fn's context and for the error.
 func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn func(context.Context) error) error {
-	return c.DoHold(ctx, resource, HoldOptions{TTL: ttl}, fn)
+	return c.DoWith(ctx, resource, HoldOptions{TTL: ttl}, fn)
 }
 
-// DoHold locks a resource, waiting for it as Hold does, runs fn while it holds the lock, and releases it, also if fn panics
+// DoWith locks a resource, waiting for it as Hold does, runs fn while it holds the lock, and releases it, also if fn panics
 // (R14). fn's context ends when the hold does, as Hold.Context says, and when ctx ends; the cause is that of whichever was
 // first (of a deadline, what ctx says of it), and fn must return then. The release does not depend on ctx; it is waited for up
 // to the vote timeout. fn never starts with less validity than Config.MinValidity.
@@ -27,7 +27,7 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 // The error is Hold's, if fn was not called. Else it is fn's own, and why the hold had ended before fn returned (ErrLost,
 // ErrMaxHold, ErrClosed), and that of Lock.Release, joined as far as there are several, so that errors.Is finds each. nil means
 // that all of fn was done under the lock.
-func (c *Client) DoHold(
+func (c *Client) DoWith(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
 ) (err error) {
 	h, err := c.Hold(ctx, resource, options)

@@ -13,7 +13,7 @@ import (
 
 var errWork = errors.New("work failed")
 
-func TestDoHoldsRunsAndReleases(t *testing.T) { // R14
+func TestDoWithsRunsAndReleases(t *testing.T) { // R14
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		var run context.Context
@@ -75,7 +75,7 @@ func TestDoReportsBothErrors(t *testing.T) { // R14
 		require.ErrorIs(t, err, ErrLost)
 		var lost *LostError
 		require.ErrorAs(t, err, &lost)
-		err = c.DoHold(context.Background(), "r", HoldOptions{TTL: time.Minute, MaxHold: time.Second},
+		err = c.DoWith(context.Background(), "r", HoldOptions{TTL: time.Minute, MaxHold: time.Second},
 			func(ctx context.Context) error {
 				<-ctx.Done()
 				return nil

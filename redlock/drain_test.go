@@ -26,7 +26,7 @@ func TestHeldListsWhatIsNotReleased_R27(t *testing.T) {
 			{Resource: "a", Since: sinceA, Until: a.Until()}, {Resource: "b", Since: sinceB, Until: b.Until()},
 		}, held)
 		for _, verb := range []string{"%v", "%+v", "%#v"} {
-			requireSecret(t, fmt.Sprintf(verb, held), a.Lock().Token(), verb, held)
+			requireSecret(t, fmt.Sprintf(verb, held), a.Current().Token(), verb, held)
 		}
 		held[0] = HoldInfo{}
 		require.Equal(t, "a", c.Held()[0].Resource, "the slice is the caller's")
@@ -86,7 +86,7 @@ func TestDrainWaitsForTheWorkUnderHolds_R28(t *testing.T) {
 func TestAHoldGrantedDuringDrainIsGivenBack_R7(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var c *Client
-		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(AcquireInfo) {
+		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, AcquireInfo) {
 			require.NoError(t, c.Drain(t.Context()))
 		}}})
 		_, err := c.Hold(t.Context(), "r", HoldOptions{TTL: time.Minute})

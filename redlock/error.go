@@ -14,7 +14,7 @@ var (
 	// ErrHeld is a lock that somebody else holds, or that several clients asked for at once so that nobody got a quorum.
 	// It is ordinary: the sentinel itself is returned, without the resource's name, and nothing is allocated.
 	ErrHeld = errors.New("redlock: resource is held")
-	// ErrNoQuorum means that too few nodes answered to know. The error unwraps to *multiplex.UndecidedError, which names
+	// ErrNoQuorum means that too few nodes answered to know. The error unwraps to *UndecidedError, which names
 	// each of them with its own cause.
 	ErrNoQuorum = errors.New("redlock: no quorum of nodes answered")
 	// ErrExpired is a quorum that came too late for the lock to be of use.
@@ -39,14 +39,32 @@ var (
 	// ErrTTL is a TTL below one millisecond, or above a hundred years or Config.MaxTTL, or so short that less than
 	// Config.MinValidity would be left after the drift (R4).
 	ErrTTL = errors.New("redlock: TTL is too short or too long")
-	// ErrConfig is a Config that cannot work; the error says why.
-	ErrConfig = errors.New("redlock: bad configuration")
 )
 
-// Causes of a node's missing vote that call for a change of the deployment. ErrNoQuorum unwraps to them; so does
-// NodeStatus.Err, but for ErrQuarantined, of which NodeStatus.Quarantined tells. What was found, and what to change, is in the
-// text, and in a *multiplex.PreflightError.
+// Errors of package multiplex that calls of this package return, so that one
+// need not import it to name them.
+type (
+	// An UndecidedError is what ErrNoQuorum unwraps to: each node that gave no
+	// answer, with its own cause.
+	UndecidedError = multiplex.UndecidedError
+	// A NodeError is one node's part of an UndecidedError.
+	NodeError = multiplex.NodeError
+	// A PreflightError is a check that a server failed: what was found, and what
+	// to change.
+	PreflightError = multiplex.PreflightError
+	// A QuarantineError is ErrQuarantined, and says for how long.
+	QuarantineError = multiplex.QuarantineError
+)
+
+// Causes of a node's missing vote. ErrNoQuorum unwraps to them; so does
+// NodeStatus.Err, except for ErrQuarantined, which NodeStatus.Quarantined
+// reports. All but the first two call for a change of the deployment: the text,
+// and a *PreflightError, tell what was found and what to change.
 var (
+	// ErrNodeDown is the cause of a node without a connection.
+	ErrNodeDown = multiplex.ErrDown
+	// ErrNodeTimeout is the cause of a node that did not answer in time.
+	ErrNodeTimeout = multiplex.ErrTimeout
 	// ErrNotMaster is a replica, a cluster node or a sentinel (R22).
 	ErrNotMaster = multiplex.ErrNotMaster
 	// ErrSameNode is a server that has a vote under another address already (R22).
@@ -55,7 +73,7 @@ var (
 	ErrPermissions = multiplex.ErrPermissions
 	// ErrMaxTTL is a node that clients with another MaxTTL have used (R23).
 	ErrMaxTTL = multiplex.ErrMaxTTL
-	// ErrQuarantined is a node that may have forgotten locks (R23). *multiplex.QuarantineError says for how long.
+	// ErrQuarantined is a node that may have forgotten locks (R23). *QuarantineError says for how long.
 	ErrQuarantined = multiplex.ErrQuarantined
 )
 
@@ -105,14 +123,14 @@ func named(resource string, err error) error {
 // A CancelledError ends a call whose context ended. It is the context's error, its cause, and what the last attempt came
 // to, all by errors.Is (R12): test for the context's error first, and for ErrHeld after it.
 type CancelledError struct {
-	Context error // context.Canceled or context.DeadlineExceeded
-	Cause   error // context.Cause, nil where it is the same
-	Last    error // what the last whole attempt came to, or what Ready waited for; nil when there was none
+	Err   error // context.Canceled or context.DeadlineExceeded
+	Cause error // context.Cause, nil where it is the same
+	Last  error // what the last whole attempt came to, or what Ready waited for; nil when there was none
 }
 
 // Error begins with the context's error; the cause and what the last attempt came to follow where there are such.
 func (e *CancelledError) Error() string {
-	text := "redlock: " + e.Context.Error()
+	text := "redlock: " + e.Err.Error()
 	if e.Cause != nil {
 		text += " (" + errtext.Text(e.Cause) + ")"
 	}
@@ -124,7 +142,7 @@ func (e *CancelledError) Error() string {
 
 // Unwrap gives what is there of the three.
 func (e *CancelledError) Unwrap() []error {
-	all := []error{e.Context}
+	all := []error{e.Err}
 	for _, err := range []error{e.Cause, e.Last} {
 		if err != nil {
 			all = append(all, err)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,7 +23,7 @@ func TestHealingSetsAgainWhatIsMissing(t *testing.T) { // R10
 				if !heal {
 					continue
 				}
-				require.Len(t, m.holders("r", h.Lock().Token()), 5)
+				require.Len(t, m.holders("r", h.Current().Token()), 5)
 				_, err := b.TryAcquire(context.Background(), "r", time.Second)
 				require.Equal(t, ErrHeld, err)
 			}
@@ -49,7 +48,7 @@ func TestHealingTakesNothingFromOthers(t *testing.T) {
 		m.nodes[1].DB().Delete("r")
 		time.Sleep(holdThird + 10*ms)
 		require.NoError(t, h.Err())
-		require.Equal(t, []int{1, 2}, m.holders("r", h.Lock().Token()))
+		require.Equal(t, []int{1, 2}, m.holders("r", h.Current().Token()))
 		value, _ := m.nodes[0].Get("r")
 		require.Equal(t, stranger, value)
 	})
@@ -65,19 +64,19 @@ func TestAHealedNodeOwesTheRelease(t *testing.T) {
 			m.link(2).Reset()
 			time.Sleep(10 * ms)
 			h := mustHold(t, c, "r", HoldOptions{Heal: true, TTL: 20 * time.Second})
-			pos := h.Lock().receipt.Pos
-			require.False(t, h.Lock().receipt.Sent.Has(2))
+			pos := h.Current().receipt.Pos
+			require.False(t, h.Current().receipt.Sent.Has(2))
 			m.link(2).Refuse(false)
 			time.Sleep(2 * time.Second)
-			require.Equal(t, multiplex.Up.String(), c.Nodes()[2].State)
+			require.Equal(t, NodeUp, c.Nodes()[2].State)
 			time.Sleep(time.Until(h.begun.at.Add(19798*ms/3 - 10*ms))) // right before the renewal
 			if !answered {
 				m.link(2).Latency(ms, time.Hour) // it executes, and nobody hears of it
 			}
 			time.Sleep(30 * ms)
-			require.Equal(t, []int{0, 1, 2}, m.holders("r", h.Lock().Token()))
-			require.True(t, h.Lock().receipt.Sent.Has(2))
-			require.Equal(t, pos, h.Lock().receipt.Pos, "the older place is the safe one")
+			require.Equal(t, []int{0, 1, 2}, m.holders("r", h.Current().Token()))
+			require.True(t, h.Current().receipt.Sent.Has(2))
+			require.Equal(t, pos, h.Current().receipt.Pos, "the older place is the safe one")
 			m.delay(2, 2*ms)
 			m.link(2).Refuse(true)
 			m.link(2).Reset()
@@ -105,7 +104,7 @@ func TestHealingOutlivesLostScripts(t *testing.T) {
 		time.Sleep(holdThird + 2*ms + 100*ms + 2*ms + ms)
 		require.NoError(t, h.Err())
 		require.True(t, h.Until().After(until), "renewed")
-		require.Len(t, m.holders("r", h.Lock().Token()), 3)
+		require.Len(t, m.holders("r", h.Current().Token()), 3)
 		require.NoError(t, h.Release(context.Background()))
 		time.Sleep(5 * ms)
 		require.Zero(t, m.keys())

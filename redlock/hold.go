@@ -18,7 +18,7 @@ type HoldOptions struct {
 	// TTL is how long the lock outlives a client that has crashed: the life of its keys, from the last renewal on. The shorter
 	// it is, the more often it is renewed: at a third of the validity. It must be set; ErrTTL says what it may not be.
 	TTL time.Duration
-	// MaxWait bounds how long Hold and DoHold wait for the lock, so that ctx can bound the work of DoHold: see Config.MaxWait.
+	// MaxWait bounds how long Hold and DoWith wait for the lock, so that ctx can bound the work of DoWith: see Config.MaxWait.
 	// TryHold does not wait. If zero, Config.MaxWait.
 	MaxWait time.Duration
 	// MaxHold bounds how long the context lasts, from the grant on. If zero, nothing does.
@@ -197,9 +197,9 @@ func (h *Hold) Err() error {
 	return context.Cause(h.inner)
 }
 
-// Lock is the lock as it is now. Ask it for what it is; to end the hold, release the Hold. Releasing the Lock does not end the
+// Current returns the lock as it is now. Ask it for what it is; to end the hold, release the Hold. Releasing the Lock does not end the
 // renewal, and where the hold heals may miss nodes that were healed since.
-func (h *Hold) Lock() Lock {
+func (h *Hold) Current() Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	lock := h.lock
@@ -213,7 +213,7 @@ func (h *Hold) Lock() Lock {
 func (h *Hold) Resource() string { return h.lock.resource } // it never changes
 
 // Until is when the validity ends, by the local clock, unless the lock is renewed before.
-func (h *Hold) Until() time.Time { return h.Lock().until }
+func (h *Hold) Until() time.Time { return h.Current().until }
 
 // Validity is how long the lock is still certain to be ours, as of the last renewal that was granted; zero or less when it was
 // lost or released. It reads the monotonic and the wall clock, and how long the machine has slept, and believes the worst

@@ -13,7 +13,7 @@ import (
 func (s NodeStatus) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Addr           string     `json:"addr"`
-		State          string     `json:"state"`
+		State          NodeState  `json:"state"`
 		Product        string     `json:"product,omitempty"`
 		Version        string     `json:"version,omitempty"`
 		Debts          int        `json:"debts"`
@@ -60,7 +60,7 @@ func (c NodeChange) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Node     int       `json:"node"`
 		Addr     string    `json:"addr"`
-		State    string    `json:"state"`
+		State    NodeState `json:"state"`
 		Cause    string    `json:"cause,omitempty"`
 		Err      string    `json:"error,omitempty"`
 		At       time.Time `json:"at"`
@@ -95,21 +95,21 @@ func (n InspectedNode) MarshalJSON() ([]byte, error) {
 // MarshalJSON returns the numbers with the names of docs/output.md.
 func (s Stats) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Attempts    outcomesJSON `json:"attempts"`
-		Extensions  outcomesJSON `json:"extensions"`
-		Releases    outcomesJSON `json:"releases"`
-		QuorumTime  float64      `json:"quorum_time_us"`
-		Quorum      Histogram    `json:"quorum"`
-		ReleaseForm string       `json:"release_form"`
-		Polling     bool         `json:"polling"`
+		Attempts    callsJSON `json:"attempts"`
+		Extensions  callsJSON `json:"extensions"`
+		Releases    callsJSON `json:"releases"`
+		QuorumTime  float64   `json:"quorum_time_us"`
+		Quorum      Histogram `json:"quorum"`
+		ReleaseForm string    `json:"release_form"`
+		Polling     bool      `json:"polling"`
 	}{
-		outcomesJSON(s.Attempts), outcomesJSON(s.Extensions), outcomesJSON(s.Releases),
+		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases),
 		micros(s.QuorumTime), s.Quorum, s.ReleaseForm, s.Polling,
 	})
 }
 
-// outcomesJSON is Outcomes with names; see countsJSON.
-type outcomesJSON struct {
+// callsJSON is CallCounts with names; see countsJSON.
+type callsJSON struct {
 	Granted    uint64 `json:"granted"`
 	Refused    uint64 `json:"refused"`
 	NoQuorum   uint64 `json:"no_quorum"`

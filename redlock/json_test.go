@@ -14,7 +14,7 @@ import (
 // Names are words joined by "_", and every exported field has one: what is added to
 // a struct and forgotten in its JSON form is found here.
 func TestJSONNames(t *testing.T) {
-	for _, v := range []any{NodeStatus{}, NodeChange{}, Inspection{}, InspectedNode{}, Stats{}, Outcomes{}, NodeCounts{}} {
+	for _, v := range []any{NodeStatus{}, NodeChange{}, Inspection{}, InspectedNode{}, Stats{}, CallCounts{}, NodeCounts{}} {
 		kind := reflect.TypeOf(v)
 		full := reflect.New(kind).Elem()
 		for i := range kind.NumField() {
@@ -22,8 +22,8 @@ func TestJSONNames(t *testing.T) {
 		}
 		shown := full.Interface()
 		switch x := shown.(type) {
-		case Outcomes:
-			shown = outcomesJSON(x)
+		case CallCounts:
+			shown = callsJSON(x)
 		case NodeCounts:
 			shown = countsJSON(x)
 		}

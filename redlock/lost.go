@@ -34,7 +34,7 @@ type NodeAnswer struct {
 	Node int    // index in Config.Nodes
 	Addr string // without credentials
 	// Err is nil for a node that renewed the lock, ErrNotHeld for one that does not hold it for us, or else why there is no
-	// answer, as multiplex.ErrTimeout or multiplex.ErrDown.
+	// answer, as ErrNodeTimeout or ErrNodeDown.
 	Err error
 }
 

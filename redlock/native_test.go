@@ -30,7 +30,7 @@ func TestReleaseForms_R25(t *testing.T) {
 				require.Equal(t, resp.AppendCommand(nil, want[releaseForms[i].Name]...), got)
 			}
 		}
-		steps := c.prelude()
+		steps, _ := c.prelude()
 		for _, f := range releaseForms {
 			require.Equal(t, f.Name, decoded(t, steps[f.Step].Command)[0])
 			require.True(t, steps[f.Step].Optional)
@@ -83,7 +83,7 @@ func nativeCommands(t *testing.T, s *redistest.Server) []string {
 // patient is a client of real servers that waits for late votes.
 func patient(t *testing.T, servers []*redistest.Server) *Client {
 	t.Helper()
-	c, err := New(Config{Nodes: redistest.URLs(servers), NodeTimeout: 5 * time.Second})
+	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { closeNow(t, c) })
 	require.NoError(t, c.Ready(t.Context()))

@@ -17,9 +17,9 @@ import (
 // NodeChange is news of one node: it came up, or is not up any more, or not for the same cause as before. A node that is
 // dialed again and again in vain is told of once for each change of cause.
 type NodeChange struct {
-	Node  int    // index in Config.Nodes
-	Addr  string // without credentials
-	State string // "up", "down", "refused", "shed", "quarantined"
+	Node  int       // index in Config.Nodes
+	Addr  string    // without credentials
+	State NodeState // NodeUp, NodeDown, NodeRefused, NodeShed or NodeQuarantined
 	// Cause is the class of what keeps it from being up: "unreachable", "peer", "silent", "WRONGPASS", "not a master" …; see
 	// multiplex.Change. "" when it came up.
 	Cause string
@@ -77,33 +77,39 @@ type notice struct {
 	always  bool // slog's default is told where there is no Logger
 }
 
-// listen reads the configuration's Logger and Tracer, and returns what the group calls with its changes; nil if nobody
-// listens.
-func (c *Client) listen() func(multiplex.Change) {
-	if c.config.Tracer != nil {
-		c.tracer = *c.config.Tracer
-	}
-	n := &news{
-		logger: c.config.Logger, nodeChanged: c.tracer.NodeChanged, holdLost: c.tracer.HoldLost,
+// newNews returns the news for a Logger, which may be nil, and a Tracer.
+func newNews(logger *slog.Logger, tracer *Tracer) *news {
+	return &news{
+		logger: logger, nodeChanged: tracer.NodeChanged, holdLost: tracer.HoldLost,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	c.news = n
+}
+
+// onChange returns what the group calls with its changes; nil if nothing listens
+// for them.
+func (n *news) onChange() func(multiplex.Change) {
 	if n.logger == nil && n.nodeChanged == nil {
 		return nil
 	}
 	return func(m multiplex.Change) {
 		n.put(item{at: m.At, change: &NodeChange{
-			Node: m.Node, Addr: m.Addr, State: m.News.String(), Cause: m.Cause, Err: m.Err, At: m.At, Warnings: m.Warnings,
+			Node: m.Node, Addr: m.Addr, State: NodeState(m.News.String()), Cause: m.Cause,
+			Err: m.Err, At: m.At, Warnings: m.Warnings,
 		}})
 	}
 }
 
-// startNews lets the goroutine start once nothing can fail any more.
-func (c *Client) startNews() {
-	c.news.mu.Lock()
-	c.news.ready = true
-	c.news.start()
-	c.news.mu.Unlock()
+// open lets the goroutine start, now that the client is made.
+func (n *news) open() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ready = true
+	n.startLocked()
+}
+
+// reportPolling reports why callers cannot read their own replies, unless the
+// system does not support it.
+func (c *Client) reportPolling() {
 	if _, err := c.group.Polls(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		c.notice(slog.LevelWarn, "redlock: callers cannot read their replies by themselves", slog.String("error", err.Error()))
 	}
@@ -137,13 +143,12 @@ func (n *news) put(it item) {
 		n.waiting = n.waiting[1:]
 	}
 	n.waiting = append(n.waiting, it)
-	n.start()
+	n.startLocked()
 	n.signal()
 }
 
-// start starts the goroutine if there is something to tell. The caller must hold
-// the mutex.
-func (n *news) start() {
+// startLocked starts the goroutine if there is something to tell.
+func (n *news) startLocked() {
 	if n.ready && !n.running && len(n.waiting) > 0 {
 		n.running = true
 		go n.run()
@@ -247,8 +252,8 @@ func (n *news) tell(it item) {
 
 // logChange writes one record for a change, and one for each warning.
 func (n *news) logChange(c *NodeChange) {
-	attrs := []slog.Attr{slog.Int("node", c.Node), slog.String("addr", c.Addr), slog.String("state", c.State)}
-	if c.State == multiplex.NewsUp.String() {
+	attrs := []slog.Attr{slog.Int("node", c.Node), slog.String("addr", c.Addr), slog.String("state", string(c.State))}
+	if c.State == NodeUp {
 		n.log(n.logger, c.At, slog.LevelInfo, "redlock: node is up", attrs...)
 	} else {
 		why := append(slices.Clone(attrs), slog.String("cause", c.Cause), errorAttr(c.Err))

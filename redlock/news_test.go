@@ -227,7 +227,7 @@ func TestNothingSecretIsLogged_R27(t *testing.T) {
 		var out bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&out, nil))
 		urls := []string{"redis://default:hunter2@node0", "redis://:hunter2@node1", "redis://node2"}
-		c := m.client(t, Config{Nodes: urls, Logger: logger})
+		c := m.client(t, Config{Nodes: Nodes(urls...), Logger: logger})
 		lock := mustAcquire(t, c, "customer-4711", time.Minute)
 		m.nodes[0].Refuse("-WRONGPASS no, not hunter2", "HELLO")
 		m.nodes[1].Refuse("-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2'", "HELLO")

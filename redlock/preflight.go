@@ -35,33 +35,33 @@ const (
 	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
 )
 
-// explained makes the steps of the prelude say what a user lacks that they are refused for (R22), and optional if that is
-// allowed. Steps that are optional by themselves are left alone.
-func (c *Client) explained(steps []conn.Step) []conn.Step {
-	for i := range steps {
-		if steps[i].Optional {
-			continue
-		}
-		name := stepName(steps[i].Command)
-		steps[i].Name, steps[i].Check = name, permitted(name, steps[i].Check)
-		if c.config.Allow.MissingPermissions {
-			steps[i].Optional = true
-			c.trials = append(c.trials, trial{step: i, name: name})
-		}
+// group returns what concerns package multiplex.
+func (a Allow) group() multiplex.Allow {
+	return multiplex.Allow{
+		SameServer: a.SameServer, Replica: a.Replica, Cluster: a.Cluster,
+		Sentinel: a.Sentinel, Eviction: a.Eviction, OtherMaxTTL: a.OtherMaxTTL,
 	}
-	return steps
 }
 
-// A trial is a step of the prelude that may fail.
+// explain makes a required step say which permission the user lacks (R22).
+func explain(step conn.Step, name string) conn.Step {
+	step.Name, step.Check = name, permitted(name, step.Check)
+	return step
+}
+
+// trials are the steps of the prelude that may fail by the user's leave: their
+// places and names.
+type trials []trial
+
 type trial struct {
 	step int
 	name string
 }
 
-// remarks warns of what a server did not do in the prelude, though locks need it.
-func (c *Client) remarks(s *conn.Server) []string {
+// remarks warns of what a server refused in the prelude though locks need it.
+func (ts trials) remarks(s *conn.Server) []string {
 	var lacking []string
-	for _, t := range c.trials {
+	for _, t := range ts {
 		if s.Accepted>>t.step&1 == 0 {
 			lacking = append(lacking, t.name)
 		}
@@ -100,17 +100,4 @@ func lacksPermission(v resp.Value) bool {
 	return conn.ClassOf(v) == conn.ClassNoPerm ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("can't run this command"))
-}
-
-// stepName is what a step's command is called: its first word, and for a script's the second, or what the script does.
-func stepName(command []byte) string {
-	words := bytes.Split(command, []byte("\r\n")) // *2 $6 SCRIPT $4 LOAD …
-	switch name := string(words[2]); name {
-	case "SCRIPT":
-		return name + " " + string(words[4])
-	case "EVALSHA":
-		return name + " of a script with GET"
-	default:
-		return name
-	}
 }

@@ -308,14 +308,14 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	for _, s := range servers {
 		urls = append(urls, "rediss://"+s.TCPAddr()+"/3")
 	}
-	c, err := New(Config{Nodes: urls, Password: "hunter2", TLS: servers[0].TLSConfig(), NodeTimeout: 5 * time.Second})
+	c, err := New(t.Context(), Config{Nodes: Nodes(urls...), Password: "hunter2", TLS: servers[0].TLSConfig(), NodeTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer closeNow(t, c)
 	lock, err := c.Acquire(context.Background(), "r", time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, lock.Release(context.Background()))
 
-	stranger, err := New(Config{Nodes: urls, Password: "hunter2"})
+	stranger, err := New(t.Context(), Config{Nodes: Nodes(urls...), Password: "hunter2"})
 	require.NoError(t, err)
 	defer closeNow(t, stranger)
 	require.Eventually(t, func() bool { return strings.Contains(fmt.Sprint(stranger.Nodes()[0].Err), "certificate") }, 15*time.Second, ms)
@@ -324,7 +324,7 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	require.ErrorContains(t, err, "certificate")
 	require.NotContains(t, err.Error(), "hunter2")
 
-	plain, err := New(Config{Nodes: []string{"redis://:hunter2@" + servers[0].TCPAddr()}})
+	plain, err := New(t.Context(), Config{Nodes: Nodes("redis://:hunter2@" + servers[0].TCPAddr())})
 	require.NoError(t, err)
 	defer closeNow(t, plain)
 	_, err = plain.TryAcquire(context.Background(), "r", time.Minute)
@@ -345,8 +345,8 @@ func TestAUserForLocksOnly(t *testing.T) {
 		}
 		_, err := server.Do(user...)
 		require.NoError(t, err)
-		c, err := New(Config{
-			Nodes: []string{"redis://" + server.TCPAddr()}, Username: user[2], Password: "hunter2", Prefix: "lock:",
+		c, err := New(t.Context(), Config{
+			Nodes: Nodes("redis://" + server.TCPAddr()), Username: user[2], Password: "hunter2", Prefix: "lock:",
 			NodeTimeout: 200 * ms, // a node that is alone is given up after twenty times that
 		})
 		require.NoError(t, err)

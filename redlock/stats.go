@@ -13,7 +13,7 @@ type Stats struct {
 	// Attempts are those of TryAcquire, and each single one of Acquire; Extensions the calls to Extend, and each renewal of a
 	// hold; Releases the calls to Release, of locks and of holds. The releases that undo a failed attempt, and those of Close,
 	// are nobody's call and are not among them.
-	Attempts, Extensions, Releases Outcomes
+	Attempts, Extensions, Releases CallCounts
 	// QuorumTime is the smoothed time from the beginning of an attempt to its quorum of grants, from which retries take
 	// their pace (R11). Zero before the first.
 	QuorumTime time.Duration
@@ -27,8 +27,8 @@ type Stats struct {
 	Polling bool
 }
 
-// Outcomes are calls by what came of them (R12).
-type Outcomes struct {
+// CallCounts are calls by what came of them (R12).
+type CallCounts struct {
 	Granted    uint64 // nil: acquired, extended or renewed, or released while it was ours
 	Refused    uint64 // ErrHeld for an attempt, ErrNotHeld otherwise: ordinary
 	NoQuorum   uint64 // ErrNoQuorum
@@ -40,8 +40,8 @@ type Outcomes struct {
 }
 
 // Total is how many calls there were.
-func (o Outcomes) Total() uint64 {
-	return o.Granted + o.Refused + o.NoQuorum + o.Expired + o.Overloaded + o.Cancelled + o.Closed + o.Invalid
+func (c CallCounts) Total() uint64 {
+	return c.Granted + c.Refused + c.NoQuorum + c.Expired + c.Overloaded + c.Cancelled + c.Closed + c.Invalid
 }
 
 // Stats returns the numbers as they are now. It asks no node, and waits for nothing but a mutex.
@@ -60,7 +60,7 @@ func (c *Client) Stats() Stats {
 
 // stats are where Stats come from. Each call adds to one number, and a grant to two more.
 type stats struct {
-	attempts, extensions, releases outcomes
+	attempts, extensions, releases callCounts
 	quorum                         histogram
 }
 
@@ -102,12 +102,12 @@ func endingOf(err error) ending {
 	return endInvalid
 }
 
-type outcomes [endings]atomic.Uint64
+type callCounts [endings]atomic.Uint64
 
-func (o *outcomes) count(err error) { o[endingOf(err)].Add(1) }
+func (o *callCounts) count(err error) { o[endingOf(err)].Add(1) }
 
-func (o *outcomes) snapshot() Outcomes {
-	return Outcomes{
+func (o *callCounts) snapshot() CallCounts {
+	return CallCounts{
 		Granted: o[endGranted].Load(), Refused: o[endRefused].Load(), NoQuorum: o[endNoQuorum].Load(),
 		Expired: o[endExpired].Load(), Overloaded: o[endOverloaded].Load(), Cancelled: o[endCancelled].Load(),
 		Closed: o[endClosed].Load(), Invalid: o[endInvalid].Load(),

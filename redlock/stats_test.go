@@ -68,9 +68,9 @@ func TestStatsCountEachCall_R12(t *testing.T) {
 		s := c.Stats()
 		held := s.Attempts.Refused
 		assert.InDelta(t, 1+tries, held, 1, "the last attempt may have been cut short")
-		assert.Equal(t, Outcomes{Granted: 1, Refused: held, Cancelled: 1 + (1 + tries - held), Invalid: 1}, s.Attempts)
-		assert.Equal(t, Outcomes{Granted: 1, Refused: 1, Invalid: 1}, s.Extensions)
-		assert.Equal(t, Outcomes{Granted: 1, Refused: 1}, s.Releases)
+		assert.Equal(t, CallCounts{Granted: 1, Refused: held, Cancelled: 1 + (1 + tries - held), Invalid: 1}, s.Attempts)
+		assert.Equal(t, CallCounts{Granted: 1, Refused: 1, Invalid: 1}, s.Extensions)
+		assert.Equal(t, CallCounts{Granted: 1, Refused: 1}, s.Releases)
 		assert.EqualValues(t, 1, s.Quorum.Total())
 		assert.Equal(t, 2*ms, s.QuorumTime)
 		assert.Equal(t, 2*ms, s.Quorum.Sum)
@@ -102,13 +102,13 @@ func TestStatsCountRenewals_R13(t *testing.T) {
 		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
 		mustHold(t, c, "r", HoldOptions{})
 		time.Sleep(2*holdThird + 10*ms)
-		require.Equal(t, Outcomes{Granted: 2}, c.Stats().Extensions)
+		require.Equal(t, CallCounts{Granted: 2}, c.Stats().Extensions)
 
 		for i := range m.nodes {
 			m.link(i).Latency(ms, holdValidity-ms)
 		}
 		time.Sleep(holdThird + holdValidity)
-		require.Equal(t, Outcomes{Granted: 2, Expired: 1}, c.Stats().Extensions)
+		require.Equal(t, CallCounts{Granted: 2, Expired: 1}, c.Stats().Extensions)
 		m.recover()
 	})
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -121,7 +121,7 @@ func TestStatsCountRenewals_R13(t *testing.T) {
 		time.Sleep(holdValidity)
 		failed := c.Stats().Extensions
 		require.Greater(t, failed.NoQuorum, uint64(3), "tried again and again")
-		require.Equal(t, Outcomes{NoQuorum: failed.NoQuorum}, failed)
+		require.Equal(t, CallCounts{NoQuorum: failed.NoQuorum}, failed)
 	})
 }
 
@@ -134,7 +134,7 @@ func TestStatsOfAQuorumThatCameTooLate(t *testing.T) {
 		}
 		_, err := c.TryAcquire(context.Background(), "r", 100*ms)
 		require.ErrorIs(t, err, ErrExpired)
-		assert.Equal(t, Outcomes{Expired: 1}, c.Stats().Attempts)
+		assert.Equal(t, CallCounts{Expired: 1}, c.Stats().Attempts)
 	})
 }
 
@@ -144,12 +144,12 @@ func TestStatsOfRenewals(t *testing.T) {
 		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
 		mustHold(t, c, "r", HoldOptions{})
 		time.Sleep(holdThird + 10*ms)
-		assert.Equal(t, Outcomes{Granted: 1}, c.Stats().Extensions)
+		assert.Equal(t, CallCounts{Granted: 1}, c.Stats().Extensions)
 		for i := range m.nodes {
 			m.delay(i, holdValidity)
 		}
 		time.Sleep(2 * holdValidity)
-		assert.Equal(t, Outcomes{Granted: 1, Expired: 1}, c.Stats().Extensions)
+		assert.Equal(t, CallCounts{Granted: 1, Expired: 1}, c.Stats().Extensions)
 		m.recover()
 	})
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -163,7 +163,7 @@ func TestStatsOfRenewals(t *testing.T) {
 		awaitEnd(t, h.Context())
 		failed := c.Stats().Extensions.NoQuorum
 		assert.Greater(t, failed, uint64(3))
-		assert.Equal(t, Outcomes{NoQuorum: failed}, c.Stats().Extensions)
+		assert.Equal(t, CallCounts{NoQuorum: failed}, c.Stats().Extensions)
 	})
 }
 
@@ -172,7 +172,7 @@ func TestStatusAsJSON_R27(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.link(2).Refuse(true)
 		urls := []string{"redis://default:hunter2@node0", "redis://node1", "redis://node2"}
-		c := m.client(t, Config{Nodes: urls, Prefix: "customer-"})
+		c := m.client(t, Config{Nodes: Nodes(urls...), Prefix: "customer-"})
 		lock := mustAcquire(t, c, "customer-4711", time.Minute)
 		inspection, err := c.Inspect(context.Background(), "customer-4711")
 		require.NoError(t, err)
@@ -205,8 +205,8 @@ func TestStatsOfRealServers(t *testing.T) {
 			require.NoError(t, lock.Release(context.Background()))
 		}
 		s := c.Stats()
-		require.Equal(t, Outcomes{Granted: pairs}, s.Attempts)
-		require.Equal(t, Outcomes{Granted: pairs}, s.Releases)
+		require.Equal(t, CallCounts{Granted: pairs}, s.Attempts)
+		require.Equal(t, CallCounts{Granted: pairs}, s.Releases)
 		require.EqualValues(t, pairs, s.Quorum.Total())
 		require.Positive(t, s.Quorum.Quantile(0.99))
 		require.LessOrEqual(t, s.Quorum.Quantile(0.5), s.Quorum.Quantile(0.99))
@@ -223,7 +223,7 @@ func TestStatsOfRealServers(t *testing.T) {
 // realClient is a patient client of real servers that are all up: on a busy machine a vote may come late.
 func realClient(t *testing.T, servers []*redistest.Server, portable bool) *Client {
 	t.Helper()
-	c, err := New(Config{Nodes: redistest.URLs(servers), NodeTimeout: 5 * time.Second, Portable: portable})
+	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable})
 	require.NoError(t, err)
 	t.Cleanup(func() { closeNow(t, c) })
 	require.Eventually(t, func() bool {

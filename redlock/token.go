@@ -12,8 +12,8 @@ import (
 // and some fail on raw bytes.
 //
 // The token proves ownership to the nodes, and a client that knows it can
-// release the lock, so no method and no verb of package fmt prints it (R27);
-// string(token[:]) does. It is not a fencing token: tokens have no order.
+// release the lock, so only Reveal writes it: no other method and no verb of
+// package fmt prints it (R27). It is not a fencing token: tokens have no order.
 type Token [27]byte
 
 // tokenBytes is how many random bytes a token encodes: 160 bits.
@@ -22,6 +22,11 @@ const tokenBytes = 20
 // tokenText refuses texts whose last character encodes bits that no token has,
 // so that a token has one text only.
 var tokenText = base64.RawURLEncoding.Strict()
+
+// Reveal returns the token's 27 characters, to be handed to another process,
+// which reads them with ParseToken. They are secret: a client that knows them
+// can release the lock.
+func (t Token) Reveal() string { return string(t[:]) }
 
 // Fingerprint is a hash of the token that may be shown: a holder finds itself by it in an Inspection. Who knows it can do
 // nothing with it.

@@ -17,13 +17,13 @@ import (
 // called before New has returned it.
 type Tracer struct {
 	// AttemptDone is told of each single attempt, those of Acquire among them.
-	AttemptDone func(AttemptInfo)
+	AttemptDone func(context.Context, AttemptInfo)
 	// AcquireDone is told of each call to Acquire as a whole, waits included.
-	AcquireDone func(AcquireInfo)
+	AcquireDone func(context.Context, AcquireInfo)
 	// ExtendDone is told of each call to Extend, and not of renewals, which are nobody's calls; Stats counts them.
-	ExtendDone func(ExtendInfo)
+	ExtendDone func(context.Context, ExtendInfo)
 	// ReleaseDone is told of each call to Release, of locks and of holds.
-	ReleaseDone func(ReleaseInfo)
+	ReleaseDone func(context.Context, ReleaseInfo)
 	// NodeChanged is told when a node comes up or is not up any more, and of each new cause of that.
 	NodeChanged func(NodeChange)
 	// HoldLost is told of each hold that is lost before it is released.
@@ -32,7 +32,6 @@ type Tracer struct {
 
 // AttemptInfo tells of one attempt to get a lock.
 type AttemptInfo struct {
-	Context  context.Context
 	Resource string
 	TTL      time.Duration // as it was asked for
 	Try      int           // which attempt of one Acquire, from 1
@@ -44,7 +43,6 @@ type AttemptInfo struct {
 
 // AcquireInfo tells of one whole wait for a lock.
 type AcquireInfo struct {
-	Context  context.Context
 	Resource string
 	TTL      time.Duration // as it was asked for
 	Tries    int           // how many attempts it took
@@ -56,7 +54,6 @@ type AcquireInfo struct {
 
 // ExtendInfo tells of one extension.
 type ExtendInfo struct {
-	Context  context.Context
 	Resource string
 	TTL      time.Duration // as it was asked for
 	Start    time.Time
@@ -67,7 +64,6 @@ type ExtendInfo struct {
 
 // ReleaseInfo tells of one release.
 type ReleaseInfo struct {
-	Context  context.Context
 	Resource string
 	Start    time.Time
 	Elapsed  time.Duration
@@ -94,8 +90,8 @@ func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, tr
 		c.stalls.over()
 	}
 	if done := c.tracer.AttemptDone; done != nil {
-		done(AttemptInfo{
-			Context: ctx, Resource: resource, TTL: ttl, Try: try,
+		done(ctx, AttemptInfo{
+			Resource: resource, TTL: ttl, Try: try,
 			Start: start, Elapsed: time.Since(start), Validity: lock.Validity(), Err: err,
 		})
 	}
@@ -103,17 +99,17 @@ func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, tr
 }
 
 // acquireDone tells of a whole wait. The tracer wants to know.
-func (c *Client) acquireDone(info AcquireInfo, lock Lock) {
+func (c *Client) acquireDone(ctx context.Context, info AcquireInfo, lock Lock) {
 	info.Elapsed, info.Validity = time.Since(info.Start), lock.Validity()
-	c.tracer.AcquireDone(info)
+	c.tracer.AcquireDone(ctx, info)
 }
 
 // extendDone counts an extension and tells of it.
 func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, start time.Time, err error) {
 	l.client.stats.extensions.count(err)
 	if done := l.client.tracer.ExtendDone; done != nil {
-		done(ExtendInfo{
-			Context: ctx, Resource: l.resource, TTL: ttl,
+		done(ctx, ExtendInfo{
+			Resource: l.resource, TTL: ttl,
 			Start: start, Elapsed: time.Since(start), Validity: longer.Validity(), Err: err,
 		})
 	}
@@ -123,7 +119,7 @@ func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, st
 func (l Lock) releaseDone(ctx context.Context, start time.Time, err error) {
 	l.client.stats.releases.count(err)
 	if done := l.client.tracer.ReleaseDone; done != nil {
-		done(ReleaseInfo{Context: ctx, Resource: l.resource, Start: start, Elapsed: time.Since(start), Err: err})
+		done(ctx, ReleaseInfo{Resource: l.resource, Start: start, Elapsed: time.Since(start), Err: err})
 	}
 }
 

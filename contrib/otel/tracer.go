@@ -1,6 +1,6 @@
 // Package redlockotel makes OpenTelemetry spans of what a redlock.Client does.
 //
-//	client, err := redlock.New(redlock.Config{
+//	client, err := redlock.New(ctx, redlock.Config{
 //		Nodes:  nodes,
 //		Tracer: redlockotel.NewTracer(redlockotel.Options{}),
 //	})
@@ -67,23 +67,23 @@ type spans struct {
 	options Options
 }
 
-func (s *spans) attempt(i redlock.AttemptInfo) {
-	s.span(i.Context, "redlock.attempt", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
+func (s *spans) attempt(ctx context.Context, i redlock.AttemptInfo) {
+	s.span(ctx, "redlock.attempt", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
 		i.TTL, i.Validity, attribute.Int("redlock.try", i.Try))...)
 }
 
-func (s *spans) acquire(i redlock.AcquireInfo) {
-	s.span(i.Context, "redlock.acquire", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
+func (s *spans) acquire(ctx context.Context, i redlock.AcquireInfo) {
+	s.span(ctx, "redlock.acquire", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
 		i.TTL, i.Validity, attribute.Int("redlock.tries", i.Tries))...)
 }
 
-func (s *spans) extend(i redlock.ExtendInfo) {
-	s.span(i.Context, "redlock.extend", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err,
+func (s *spans) extend(ctx context.Context, i redlock.ExtendInfo) {
+	s.span(ctx, "redlock.extend", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err,
 		lockAttributes(i.TTL, i.Validity)...)
 }
 
-func (s *spans) release(i redlock.ReleaseInfo) {
-	s.span(i.Context, "redlock.release", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "released"), i.Err)
+func (s *spans) release(ctx context.Context, i redlock.ReleaseInfo) {
+	s.span(ctx, "redlock.release", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "released"), i.Err)
 }
 
 func (s *spans) lost(i redlock.HoldInfo) {
@@ -103,9 +103,6 @@ func (s *spans) span(
 	ctx context.Context, name, resource string, start time.Time, elapsed time.Duration,
 	outcome string, err error, attributes ...attribute.KeyValue,
 ) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	_, span := s.tracer.Start(ctx, name, trace.WithTimestamp(start), trace.WithSpanKind(kindOf(name)))
 	defer span.End(trace.WithTimestamp(start.Add(elapsed)))
 	if !span.IsRecording() {

@@ -78,7 +78,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (c *Collector) calls(send sender, call string, o redlock.Outcomes) {
+func (c *Collector) calls(send sender, call string, o redlock.CallCounts) {
 	for _, of := range []struct {
 		outcome string
 		n       uint64
