@@ -173,6 +173,15 @@ func (n Node) String() string {
 // Format prints String for every verb: the URL may hold a password (R27).
 func (n Node) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(n.String())) }
 
+// LogValue makes package slog log String.
+func (n Node) LogValue() slog.Value { return slog.StringValue(n.String()) }
+
+// MarshalText returns an error: the URL may hold a password, so encode it on
+// purpose where that is wanted.
+func (n Node) MarshalText() ([]byte, error) {
+	return nil, errors.New("redlock: a Node is not marshalled, since its URL may hold a password")
+}
+
 // triesApart is the least delay between the attempts that MaxTries counts. Other
 // libraries use as much, and a few tries must outlast an ordinary holder.
 const triesApart = 50 * time.Millisecond
