@@ -180,3 +180,59 @@ func (e *downError) Error() string { return ErrDown.Error() + ": " + errtext.Tex
 
 // Unwrap has errors.Is find both.
 func (e *downError) Unwrap() []error { return []error{ErrDown, e.reason} }
+
+// A RefusalError is an error that a node answered a command with (R24). The node's own words are left out, since they may
+// quote keys and tokens (R27).
+type RefusalError struct {
+	Class conn.Class
+}
+
+// Error names the class alone.
+func (e *RefusalError) Error() string {
+	return "multiplex: answered with the error " + e.Class.String()
+}
+
+// ErrQuarantined is a node whose grants do not count yet, since it may have forgotten locks that are still valid (R23).
+var ErrQuarantined = errors.New("multiplex: quarantined")
+
+// A QuarantineError is ErrQuarantined with its particulars.
+type QuarantineError struct {
+	// Left is how long the node's grants do not count from now on, if no seal ends that before. Errors share it, so it may be
+	// too long by a hundredth, or ten milliseconds.
+	Left time.Duration
+	// Why is what began it: "first seen", "restarted", "seal vanished" …
+	Why string
+}
+
+// Error has the time left, to the millisecond, and what began it.
+func (e *QuarantineError) Error() string {
+	return fmt.Sprintf("%v for another %v: %s", ErrQuarantined, e.Left.Round(time.Millisecond), e.Why)
+}
+
+// Unwrap gives ErrQuarantined.
+func (e *QuarantineError) Unwrap() error { return ErrQuarantined }
+
+// Causes of a node's missing vote that a PreflightError explains, besides ErrNotMaster and ErrSameNode.
+var (
+	// ErrMaxTTL refuses a node whose seal was written with another MaxTTL (R23).
+	ErrMaxTTL = errors.New("multiplex: this deployment was used with another MaxTTL")
+	// ErrPermissions refuses a node that does not let this user do what locks need (R22).
+	ErrPermissions = errors.New("multiplex: what locks need is forbidden")
+)
+
+// A PreflightError is why a server that answers is given no vote: what was looked at, what was found, and what to change.
+// It unwraps to ErrNotMaster, ErrSameNode, ErrMaxTTL or ErrPermissions. No key, token or password is in it (R27).
+type PreflightError struct {
+	Check  string // "role", "mode", "same server", "MaxTTL", "permissions"
+	Found  string
+	Advice string
+	Err    error
+}
+
+// Error has the finding and what to change, for who starts the service and reads nothing else.
+func (e *PreflightError) Error() string {
+	return fmt.Sprintf("%v: %s (%s)", e.Err, e.Found, e.Advice)
+}
+
+// Unwrap gives the sentinel.
+func (e *PreflightError) Unwrap() error { return e.Err }

@@ -762,7 +762,7 @@ func TestManyCallers(t *testing.T) {
 		}
 		c.group.mu.Lock()
 		defer c.group.mu.Unlock()
-		c.group.trim()
+		c.group.trimLocked()
 		c.group.log.collect()
 		assert.Zero(t, c.group.log.live, "every round was given back (R20)")
 	})
@@ -827,13 +827,13 @@ func TestLateQuorumIsUndone(t *testing.T) {
 			Bytes: setCommand("k", "t", long), TTL: long, Undo: releaseCommand("k", "t"),
 			Late: func() bool {
 				asked++
-				assert.EqualValues(t, 1, c.group.claims.Load(), "Close would not wait")
+				assert.EqualValues(t, 1, c.group.life.claims.Load(), "Close would not wait")
 				return true
 			},
 		})
 		assert.Equal(t, ErrLate, err)
 		assert.Equal(t, 1, asked)
-		assert.Zero(t, c.group.claims.Load())
+		assert.Zero(t, c.group.life.claims.Load())
 		time.Sleep(20 * ms)
 		assert.Empty(t, c.keys())
 	})

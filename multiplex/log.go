@@ -1,9 +1,6 @@
 package multiplex
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "sync/atomic"
 
 // broadcast is the log of all commands that go to every node: the same bytes in the same order for all of them, kept
 // once. Its ring holds the rounds that somebody has yet to answer:
@@ -38,7 +35,8 @@ type ring struct {
 	slots []*round
 }
 
-func (s *ring) at(pos uint64) *round     { return s.slots[pos&uint64(len(s.slots)-1)] }
+func (s *ring) at(pos uint64) *round { return s.slots[pos&uint64(len(s.slots)-1)] }
+
 func (s *ring) set(pos uint64, r *round) { s.slots[pos&uint64(len(s.slots)-1)] = r }
 
 const (
@@ -73,7 +71,7 @@ func (l *broadcast) takeCarrier(g *Group) *round {
 	l.live++
 	r := l.carriers
 	if r == nil {
-		return &round{group: g, carrier: true}
+		return &round{group: g, carrying: carrying{carrier: true}}
 	}
 	l.carriers, r.next = r.next, nil
 	return r
@@ -163,10 +161,4 @@ func (l *broadcast) collect() {
 		l.reuse(r)
 		r = next
 	}
-}
-
-// begin readies a round for its use, before anybody else can see it.
-func (r *round) begin(kind *Kind, at, ttl time.Duration, receipt Receipt, holders int32) {
-	r.kind, r.at, r.ttl, r.receipt = kind, at, ttl, receipt
-	r.holders.Store(holders)
 }

@@ -74,7 +74,7 @@ func (l *Lookout) Ask() bool {
 		g.mu.Unlock()
 		return false
 	}
-	l.listen(false)
+	l.listenLocked(false)
 	select {
 	case <-l.signal:
 	default:
@@ -83,11 +83,11 @@ func (l *Lookout) Ask() bool {
 	for i, n := range g.nodes {
 		// One that has yet to answer is not asked again, so that a stalled node's lane does not fill up. Its answer and what
 		// it pushes after that are as good as new ones.
-		if !g.closing && g.live.Has(i) && !l.pending.Has(i) && n.canTrack() && n.askFor(l) {
+		if !g.life.closing() && g.live.Has(i) && !l.pending.Has(i) && n.canTrackLocked() && n.askForLocked(l) {
 			l.pending |= setOf(i)
 		}
 	}
-	l.listen(l.reach() >= g.quorum)
+	l.listenLocked(l.reachLocked() >= g.quorum)
 	listening := l.listening
 	t.mu.Unlock()
 	g.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *Lookout) Rest() {
 	t := &l.group.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l.listen(false)
+	l.listenLocked(false)
 }
 
 // Stop ends the lookout; Ask returns false from then on.
@@ -136,9 +136,9 @@ func (l *Lookout) Stop() {
 	t := &l.group.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l.listen(false)
+	l.listenLocked(false)
 	l.stopped = true
-	t.remove(l)
+	t.removeLocked(l)
 }
 
 // The commands of one question, by their turns.
@@ -155,7 +155,7 @@ func (l *Lookout) answered(n *node, turn int, v resp.Value) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if v.IsError() {
-		t.refused(n, v)
+		t.refusedLocked(n, v)
 		l.mute |= setOf(n.index)
 	}
 	if turn == turnCaching {
@@ -165,8 +165,8 @@ func (l *Lookout) answered(n *node, turn int, v resp.Value) error {
 		return nil
 	}
 	mute := l.mute.Has(n.index)
-	l.forget(n)
-	defer l.settle()
+	l.forgetLocked(n)
+	defer l.settleLocked()
 	ttl, ok := v.Int64()
 	switch {
 	case v.IsError():
@@ -196,41 +196,41 @@ func (l *Lookout) abandoned(n *node) {
 	t := &l.group.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l.forget(n)
-	l.settle()
+	l.forgetLocked(n)
+	l.settleLocked()
 }
 
 // The following need the tracker's mutex.
 
 // changed notes that a node pushed. While its answer is on the way, that will tell.
-func (l *Lookout) changed(n *node) {
+func (l *Lookout) changedLocked(n *node) {
 	if l.held.Has(n.index) {
 		l.held &^= setOf(n.index)
 		l.free |= setOf(n.index)
-		l.settle()
+		l.settleLocked()
 	}
 }
 
 // forget forgets what is known of a node.
-func (l *Lookout) forget(n *node) {
+func (l *Lookout) forgetLocked(n *node) {
 	for _, s := range [...]*Set{&l.pending, &l.held, &l.free, &l.mute} {
 		*s &^= setOf(n.index)
 	}
 }
 
 // reach is how many nodes can be free yet.
-func (l *Lookout) reach() int { return (l.pending | l.held | l.free).Len() }
+func (l *Lookout) reachLocked() int { return (l.pending | l.held | l.free).Len() }
 
 // settle gives the signal when it is time.
-func (l *Lookout) settle() {
+func (l *Lookout) settleLocked() {
 	quorum := l.group.quorum
-	if l.listening && (l.free.Len() >= quorum || l.reach() < quorum) {
-		l.listen(false)
+	if l.listening && (l.free.Len() >= quorum || l.reachLocked() < quorum) {
+		l.listenLocked(false)
 		l.signal <- struct{}{} // Ask has emptied it
 	}
 }
 
-func (l *Lookout) listen(on bool) {
+func (l *Lookout) listenLocked(on bool) {
 	if on == l.listening {
 		return
 	}
@@ -244,12 +244,12 @@ func (l *Lookout) listen(on bool) {
 
 // askFor queues the question to a node in its lane: CLIENT CACHING YES makes the server remember who asked the very next
 // command, so nothing may come between the two. The caller holds the group's mutex and the tracker's.
-func (n *node) askFor(l *Lookout) bool {
-	if !n.startTracking() || n.lane.room() < maxLane/2 {
+func (n *node) askForLocked(l *Lookout) bool {
+	if !n.startTrackingLocked() || n.lane.room() < maxLane/2 {
 		return false // the other half is for debts and cures
 	}
 	l.asks[n.index].ended = false
-	if !n.inquire(&l.asks[n.index], cachingYes, l.question) {
+	if !n.inquireLocked(&l.asks[n.index], cachingYes, l.question) {
 		return false
 	}
 	n.group.tracker.nodes[n.index].allow()

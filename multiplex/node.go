@@ -1,118 +1,97 @@
 package multiplex
 
 import (
-	"context"
-	"errors"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
-	"github.com/redmux/redmux/resp"
 )
 
-// A node is one server of the group, through all its connections. One goroutine owns it: it dials, fences, pays, reads,
-// and buries, as its life says. What others need to see is guarded by the group's mutex or atomic.
+// A node is one server of the group, through all its connections. One goroutine
+// owns it: it dials, fences, pays, reads, and buries, as its life says.
+//
+// conn, server and the node's life are written under the group's mutex, and by
+// the owner goroutine alone, so that goroutine may read them without the mutex.
+// (Two writes come from elsewhere, and the owner reads neither without the mutex:
+// shedLocked changes the life of a node that is up, and unlearn the accepted steps
+// of server.)
 type node struct {
-	group  *Group
-	index  int
-	addr   string      // without credentials
-	config conn.Config // owned by the node's goroutine
-	// protocol is what the configuration says; config's changes when a node turns out to speak RESP2 only.
-	protocol int
+	group *Group
+	index int
+	addr  string // without credentials
 
-	// The following are guarded by the group's mutex.
-	life     pure.Life
-	fault    *fault // why the node is not up
-	conn     *conn.Conn
-	server   conn.Server
-	ledger   pure.Ledger
-	lane     lane
-	skip     int           // bytes of the log's buffer that were queued before the node joined
-	attached bool          // its cursors pin rounds; from the join until it is buried
-	limit    uint64        // rounds from this position on are not for this connection; set when it stops being live
-	excused  time.Duration // until then its silence is our own: there were bytes that we had not read
-	usual    time.Duration // its reply time when it was last not far behind the others
-	asked    time.Duration // since when the oldest awaited entry of the lane waits
-	// away is how late the watch was, all in all, since awaySince, when the oldest unanswered command began to wait.
-	away, awaySince time.Duration
-	// idled is for how long the last connection was idle when the peer closed it; probe is what was learned from that, until
-	// probeUntil. Zero: nothing. See returning.go.
-	idled, probe, probeUntil time.Duration
+	dialer // owned by the node's goroutine
 
-	tried    bool // one attempt to connect has ended
-	connects int
-	deaths   int
-	sheds    int
+	// The following are guarded by the group's mutex; see above for the first three.
+	standing
+	conn   *conn.Conn
+	server conn.Server
+	ledger pure.Ledger
+	lane   lane
+	attachment
+	silence silence
+	idle    idleness
+	trust   nodeTrust
 
-	// The same, about whether the node may have forgotten locks (R23) and is fit to keep them (R22).
-	trust      pure.Trust
-	looks      looks
-	doubted    *fault        // the cause of missing votes while it is quarantined,
-	doubtStale time.Duration // and when that must be made anew
-	warnings   []string
+	progress
+	pollSide
+	reader
+	// previous is written under the group's mutex by the goroutine that reads, which may
+	// read it without.
+	previous previous
 
-	// Cursors, see broadcast. answered moves after the vote (docs/design.md), a batch of replies at a time.
-	answered, sent atomic.Uint64
+	counters counters // states its own guards
+}
+
+// A dialer is what the node's goroutine needs to connect.
+type dialer struct {
+	config   conn.Config
+	protocol int              // as configured; config's changes when a node turns out to speak RESP2 only
+	dialed   time.Duration    // when the last attempt to connect began
+	proofs   [MaxNodes]*proof // that twins are other servers
+}
+
+// A standing is where the node stands in its life.
+type standing struct {
+	life  pure.Life
+	fault *fault  // why the node is not up
+	tried bool    // one attempt to connect has ended
+	told  telling // what was reported last
+}
+
+// An attachment is a connection's part in the log.
+type attachment struct {
+	skip     int    // bytes of the log's buffer that were queued before the node joined
+	attached bool   // its cursors pin rounds; from the join until it is buried
+	limit    uint64 // rounds from this position on are not for this connection; set when it stops being live
+}
+
+// A progress is how far a connection is: cursors (see broadcast) and times, read
+// without the mutex.
+type progress struct {
+	answered, sent atomic.Uint64 // answered moves after the votes (docs/design.md), a batch of replies at a time
 	laneNext       atomic.Uint64 // the lane's front
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
 	heard          atomic.Int64  // when the reader last got bytes, on the group's clock
-
-	// polled is the connection that whoever polls reads; nil when the node's goroutine does, or nobody. ended gives it back.
-	polled  atomic.Pointer[conn.Conn]
-	ended   chan error
-	adopted bool          // owned by the node's goroutine
-	dialed  time.Duration // when the last attempt to connect began; owned by the node's goroutine
-
-	// The following are owned by whoever reads: the node's goroutine, or from adopt to handBack the one with the poller's
-	// role. (previous is written under the mutex, since owe reads it.)
-	pos      uint64 // the round whose reply comes next; answered, or ahead of it
-	replies  uint64 // how many have come on this connection
-	sampled  bool   // the reply time of this batch was taken
-	guessed  bool   // replyTime is the handshake's: the first that is measured replaces it
-	refusal  refusal
-	votes    [mergeMost]Vote // on the parts of a carrier
-	previous previous
-
-	proofs [MaxNodes]*proof // that twins are other servers; owned by the node's goroutine
-
-	counters counters // see count.go for who owns what
-	told     telling  // guarded by the group's mutex
 }
 
-// previous is what fencing needs to know of the connection before (R8).
-type previous struct {
-	server conn.Server
-	end    uint64 // rounds from this position on were not sent there
-	// unfenced is end, if that connection could not be killed: SETs before it may come late, until the time given by
-	// their own TTL, counted from since.
-	unfenced uint64
-	since    time.Duration
+// A pollSide connects the node's goroutine to the poller.
+type pollSide struct {
+	polled  atomic.Pointer[conn.Conn] // the connection that the poller reads; nil when the node's goroutine reads, or is about to
+	ended   chan error                // gives the connection back
+	adopted bool                      // owned by the node's goroutine
 }
 
-// openingLimits bound what a node may send before it joins: the handshake, INFO and the scripts' digests among it (R32). A HELLO
-// names the server's modules, and INFO its replicas.
-var openingLimits = resp.Limits{Elements: 4096, Depth: 8, Size: 2 << 20}
-
-func newNode(g *Group, index int, config conn.Config) *node {
-	n := &node{
-		group: g, index: index, config: config,
-		addr: config.Endpoint.String(), protocol: config.Endpoint.Protocol,
-		life: pure.NewLife(), fault: &fault{err: ErrConnecting},
-	}
-	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.Drift}
-	n.laneNext.Store(noLane)
-	n.ended = make(chan error, 1)
-	if need := pure.NeedFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
-		n.trust.Need = need
-		g.quarantined |= setOf(index) // fresh processes obey it too (R23)
-	}
-	n.config.Admit = g.config.Allow.check
-	if n.config.Limits == (resp.Limits{}) {
-		n.config.Limits = openingLimits
-	}
-	return n
+// A reader is owned by the goroutine that reads the connection: the node's own,
+// or from adoptLocked to handBack the one that has the poller's role.
+type reader struct {
+	pos     uint64 // the round whose reply comes next; answered, or ahead of it
+	replies uint64 // how many have come on this connection
+	sampled bool   // the reply time of this batch was taken
+	guessed bool   // replyTime is the handshake's: the first that is measured replaces it
+	refusal refusal
+	votes   [mergeMost]Vote // on the parts of a carrier
 }
 
 func (n *node) blame(f *fault) *NodeError {
@@ -120,286 +99,4 @@ func (n *node) blame(f *fault) *NodeError {
 		Node: n.index, Addr: n.addr, Err: f.err,
 		tried: n.group.epoch.Add(f.tried), replicas: n.group.config.Allow.Replica,
 	}
-}
-
-// run lives the node's life until the group is closed.
-func (n *node) run() {
-	act := n.step(pure.Started)
-	for {
-		switch act {
-		case pure.ToDial:
-			act = n.dial()
-		case pure.ToFence:
-			act = n.fence()
-		case pure.ToPay:
-			act = n.pay()
-		case pure.ToServe:
-			act = n.serve()
-		case pure.ToWait:
-			act = n.rest()
-		default:
-			n.leave()
-			return
-		}
-	}
-}
-
-// leave closes a connection that was made while the group was being closed.
-func (n *node) leave() {
-	n.group.mu.Lock()
-	defer n.group.mu.Unlock()
-	if n.conn != nil {
-		_ = n.conn.Close()
-		n.conn = nil
-	}
-}
-
-// step feeds an event to the node's life and tells those who wait for a change.
-func (n *node) step(e pure.LifeEvent) pure.LifeAction {
-	n.group.mu.Lock()
-	defer n.group.mu.Unlock()
-	return n.stepLocked(e)
-}
-
-func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
-	if n.group.closed {
-		e = pure.GroupStopped
-	}
-	var act pure.LifeAction
-	n.life, act = n.life.On(e, n.group.now(), rand.Float64())
-	if n.life.State == Down || n.life.State == Up {
-		n.tried = true
-	}
-	n.tell()
-	n.group.announce()
-	return act
-}
-
-// rest waits until the next attempt may begin.
-func (n *node) rest() pure.LifeAction {
-	timer := time.NewTimer(max(pure.Soon, n.life.Wait))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return n.step(pure.Waited)
-	case <-n.group.stopped.Done():
-		return n.step(pure.GroupStopped)
-	}
-}
-
-// dial connects and shakes hands, in which Allow.check says whether the node may take part at all.
-func (n *node) dial() pure.LifeAction {
-	n.group.mu.Lock()
-	n.counters.dials++
-	n.group.mu.Unlock()
-	n.dialed = n.group.now()
-	c, err := conn.Dial(n.group.stopped, n.config)
-	if err != nil {
-		return n.dialFailed(err)
-	}
-	if c.Server().Protocol == 2 {
-		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
-	}
-	apart := n.tellApart(c)
-	n.group.mu.Lock()
-	defer n.group.mu.Unlock()
-	if apart != nil {
-		_ = c.Close()
-		n.counters.dialFailures++
-		n.fault = &fault{err: &downError{apart}, tried: n.dialed}
-		return n.stepLocked(pure.DialFailed)
-	}
-	n.learnIdleness(n.server.RunID == c.Server().RunID)
-	n.conn, n.server = c, *c.Server()
-	n.meet(n.group.now())
-	if n.replyTime.Load() == 0 { // else the first votes of a node that is far away would all come too late (R6)
-		n.replyTime.Store(int64(c.RoundTrip()))
-		n.guessed = true
-	}
-	n.connects++
-	return n.stepLocked(pure.Dialed)
-}
-
-func (n *node) dialFailed(err error) pure.LifeAction {
-	n.group.mu.Lock()
-	defer n.group.mu.Unlock()
-	n.counters.dialFailures++
-	n.fault = &fault{err: &downError{err}, tried: n.dialed}
-	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone || errors.Is(err, conn.ErrUnanswered) {
-		n.life = n.life.Charge()
-	}
-	n.config.Endpoint.Protocol = n.protocol // it may be another server by now
-	switch conn.ErrorClass(err) {
-	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
-		return n.stepLocked(pure.DialBarred)
-	}
-	if errors.Is(err, ErrPermissions) { // said otherwise, as by Redis 7.0 of what a script may not do
-		return n.stepLocked(pure.DialBarred)
-	}
-	return n.stepLocked(pure.DialFailed)
-}
-
-// join lets the node into the log at its head, unless it owes too much. Debts that came since the last payment go first,
-// in the lane: waiting until there are none would keep a node out for as long as others release what it may hold. It
-// gets no command that was queued before, flushed or not: those rounds have its vote as failed.
-func (n *node) join() (pure.LifeAction, bool) {
-	g := n.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if n.ledger.Full() {
-		n.fault = owesTooMuch // whatever it was down for before: it is connected, and this is what keeps it out
-	}
-	if n.ledger.Full() || n.ledger.Due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
-		return pure.Stay, false
-	}
-	if twin := n.twinOf(&n.server); twin != nil { // it has joined since the handshake: the next one tells them apart
-		return n.lostLocked(n.conn, sameServer(twin.addr)), true
-	}
-	act := n.stepLocked(pure.Paid)
-	if act != pure.ToServe {
-		return act, true
-	}
-	n.pos, n.replies = g.log.head, 0
-	n.conn.SetLimits(g.config.Replies)
-	n.answered.Store(g.log.head)
-	n.sent.Store(g.log.head)
-	n.skip = len(g.log.buf)
-	n.attached = true
-	n.heard.Store(int64(g.now()))
-	n.judgeTrust(g.now())
-	g.live |= setOf(n.index)
-	g.agree()
-	n.adopted = g.poller != nil && g.poller.adopt(n)
-	g.wakeWatchAt(g.now() + tickMost) // to see that somebody polls, and that debts are paid that came meanwhile
-	g.trim()
-	n.payBeside(g.now())
-	g.tryDebut()
-	return act, true
-}
-
-// serve reads replies until the connection dies, or waits for that while others read, and buries it.
-func (n *node) serve() pure.LifeAction {
-	c := n.conn
-	if n.adopted {
-		return n.bury(c, <-n.ended)
-	}
-	for {
-		if err := c.Fill(); err != nil {
-			return n.bury(c, err)
-		}
-		now := n.group.now()
-		n.heard.Store(int64(now))
-		if err := n.drain(c, now); err != nil {
-			c.Break(err)
-			return n.bury(c, err)
-		}
-	}
-}
-
-// bury ends a connection's part in the log, in two steps: first it gets no new rounds, but still pins those that it has;
-// then each of them has its failed vote, and it lets go (docs/design.md, "Nodes that die and join", 4). Everything in flight
-// fails as unknown, each exactly once (R16).
-func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
-	g := n.group
-	why := &fault{err: cause}
-	g.mu.Lock()
-	n.unlive(cause)
-	end := n.limit
-	g.mu.Unlock()
-
-	owing := n.pos < n.sent.Load()
-	_ = c.Close()
-	g.tracker.lost(n)
-	for ; n.pos < end; n.pos++ {
-		n.fail(g.log.ring.Load().at(n.pos), why)
-	}
-
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n.noteEnd(owing, cause)
-	owing = owing || len(n.lane.awaited) > 0
-	n.abandonLane(why)
-	n.answered.Store(end)
-	n.attached = false
-	n.conn = nil
-	n.deaths++
-	n.countDeath(cause)
-	if errors.Is(cause, conn.ErrStalled) {
-		n.sheds++ // by its backlog
-	}
-	if !owing {
-		return n.stepLocked(pure.Died)
-	}
-	n.previous.server, n.previous.end = n.server, end
-	return n.stepLocked(pure.DiedOwing)
-}
-
-// unlive stops giving the node new rounds; those that it has already end at its limit. The caller holds the mutex.
-func (n *node) unlive(cause error) {
-	g := n.group
-	if !g.live.Has(n.index) {
-		return // shed before
-	}
-	g.live &^= setOf(n.index)
-	g.agree()
-	g.debut = g.debut.Part()
-	n.limit = g.log.head
-	n.fault = &fault{err: &downError{cause}}
-}
-
-// fail counts a round that this connection will not answer; an unanswered release is owed.
-func (n *node) fail(r *round, why *fault) {
-	n.group.mu.Lock()
-	defer n.group.mu.Unlock()
-	n.failLocked(r, why)
-}
-
-func (n *node) failLocked(r *round, why *fault) {
-	for _, m := range r.members() {
-		if m.owedBy(n.index) {
-			n.owe(m, n.group.now())
-		}
-		if m.vote(n.index, Failed, why) {
-			n.counters.died++
-		}
-	}
-}
-
-// shed breaks the connection from here; its reader will bury it. The caller holds the mutex.
-func (n *node) shed(cause error) {
-	if n.life.State != Up {
-		return
-	}
-	n.unlive(cause)
-	n.sheds++
-	n.stepLocked(pure.Broke)
-	n.conn.Break(cause)
-}
-
-// lost ends a connection that died before it joined.
-func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
-	_ = c.Close()
-	n.group.mu.Lock()
-	defer n.group.mu.Unlock()
-	return n.lostLocked(c, cause)
-}
-
-// lostLocked is lost for a connection that may be open. The caller must hold the mutex.
-func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
-	_ = c.Close()
-	n.conn = nil
-	n.deaths++
-	n.countDeath(cause)
-	n.fault = &fault{err: &downError{cause}, tried: n.dialed}
-	return n.stepLocked(pure.DialFailed)
-}
-
-// patience bounds each exchange before the join, so that a server that shook hands and then stopped does not hold the
-// node's goroutine (R26).
-func (n *node) patience() (context.Context, context.CancelFunc) {
-	limit := n.config.Endpoint.DialTimeout
-	if limit == 0 {
-		limit = 5 * time.Second
-	}
-	return context.WithTimeoutCause(n.group.stopped, limit, ErrSilent) // who reads of it must not take it for their own deadline
 }

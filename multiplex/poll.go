@@ -113,7 +113,7 @@ func (p *poller) giveUp() {
 	p.role.Store(roleFree)
 }
 
-func (p *poller) stopped() bool { return p.group.stopped.Err() != nil }
+func (p *poller) stopped() bool { return p.group.life.stopped.Err() != nil }
 
 func (p *poller) callServer() {
 	select {
@@ -185,7 +185,7 @@ func (p *poller) read(events []conn.Event) {
 		}
 	}
 	p.fresh = true // from now on nothing lies there for long
-	if int64(now) >= p.group.tickAt.Load() {
+	if int64(now) >= p.group.watcher.at.Load() {
 		p.group.tick() // see Group.slack
 	}
 }
@@ -203,7 +203,7 @@ func (p *poller) serveOthers() {
 		select {
 		case <-p.call:
 			p.serve()
-		case <-p.group.stopped.Done():
+		case <-p.group.life.stopped.Done():
 			for p.attached.Load() > 0 {
 				p.handAllBack()
 			}
@@ -229,7 +229,7 @@ func (p *poller) serve() {
 	}
 	g := p.group
 	g.mu.Lock()
-	g.wakeWatchAt(g.now() + tickMost) // it will find that nobody polls, unless a caller does
+	g.wakeWatchAtLocked(g.now() + tickMost) // it will find that nobody polls, unless a caller does
 	g.mu.Unlock()
 }
 
@@ -292,3 +292,54 @@ func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.since }
 // Polls reports whether callers read replies by themselves. If they do not where the configuration and the system would
 // have it, the error says why: the system gave no descriptors.
 func (g *Group) Polls() (bool, error) { return g.poller != nil, g.unpolled }
+
+// The way of a connection into the poller and out of it: from adopt to handBack its read side belongs to whoever has the
+// poller's role, before and after that to the node's goroutine.
+
+// adopt gives the node's connection to the poller, if it can be polled. The caller holds the group's mutex.
+func (p *poller) adoptLocked(n *node) bool {
+	if n.config.NetDial != nil {
+		return false // a user's connection stays as it is
+	}
+	n.polled.Store(n.conn) // events may come before Add returns
+	if !p.events.Add(n.conn, n.index) {
+		n.polled.Store(nil)
+		return false
+	}
+	p.attached.Add(1)
+	return true
+}
+
+// readsPerTurn bounds what is read from one node before the others have their turn (R32): a read takes what the decoder has
+// room for, 8 KiB, and more only for the rest of a large value. That is more replies than a socket has in ordinary operation.
+const readsPerTurn = 4
+
+// readNow reads what a node has sent, up to a bound. more says that something may be left, of which no further event tells. The
+// caller must hold the poller's role, and with it the node's read side.
+func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
+	for range readsPerTurn {
+		var err error
+		if more, err = c.FillNow(); err == nil {
+			n.heard.Store(int64(now))
+			err = n.drain(c, now)
+		}
+		if err != nil {
+			n.handBack(c, err)
+			return false
+		}
+		if !more {
+			return false
+		}
+	}
+	return true
+}
+
+// handBack ends the polling of a connection that ended, and gives it back to the node's goroutine to be buried.
+func (n *node) handBack(c *conn.Conn, cause error) {
+	p := n.group.poller
+	c.Break(cause)
+	p.events.Remove(c)
+	n.polled.Store(nil)
+	p.attached.Add(-1)
+	n.ended <- cause
+}

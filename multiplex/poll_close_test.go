@@ -108,7 +108,7 @@ func TestPolledCloseBeforeACallerLeaves(t *testing.T) {
 	takeRole(t, g)
 	closed := make(chan error, 1)
 	go func() { closed <- g.Close(background) }()
-	soon(t, "the group is stopped", func() bool { return g.stopped.Err() != nil })
+	soon(t, "the group is stopped", func() bool { return g.life.stopped.Err() != nil })
 	time.Sleep(5 * time.Millisecond) // until its goroutine has found the role taken
 	g.poller.leave()
 	within(t, "Close", func() { assert.NoError(t, <-closed) })
@@ -182,7 +182,7 @@ func postUntilClosed(t testing.TB, g *Group) {
 func lookOutUntilClosed(g *Group) {
 	l := g.Lookout([]byte("k"))
 	defer l.Stop()
-	for g.stopped.Err() == nil {
+	for g.life.stopped.Err() == nil {
 		if !l.Ask() {
 			time.Sleep(100 * time.Microsecond)
 			continue
@@ -214,7 +214,7 @@ func TestPolledCloseWithNobodyThere(t *testing.T) {
 func TestPolledTickAfterClose_R28(t *testing.T) {
 	g := onWire(t, startWireNodes(t, 1))
 	require.NoError(t, g.Close(background))
-	g.tickAt.Store(0)
+	g.watcher.at.Store(0)
 	g.tick()
-	require.False(t, g.timer.Stop(), "a timer was set")
+	require.False(t, g.watcher.timer.Stop(), "a timer was set")
 }

@@ -23,7 +23,7 @@ func TestPolledIdleGroupDoesNotTick(t *testing.T) {
 			next := func() time.Duration {
 				g.mu.Lock()
 				defer g.mu.Unlock()
-				return time.Duration(g.tickAt.Load()) - g.now()
+				return time.Duration(g.watcher.at.Load()) - g.now()
 			}
 			soon(t, "the watch rests", func() bool { return next() > 30*time.Second })
 			for end := time.Now().Add(150 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -45,7 +45,7 @@ func TestPolledIdleGroupIsAttended(t *testing.T) {
 		soon(t, "the watch rests", func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			return p.role.Load() == roleServer && time.Duration(g.tickAt.Load())-g.now() > patience
+			return p.role.Load() == roleServer && time.Duration(g.watcher.at.Load())-g.now() > patience
 		})
 		left := p.left.Load()
 		p.events.Kick() // an event that tells of nothing

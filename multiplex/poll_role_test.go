@@ -82,7 +82,7 @@ func holdRole(t testing.TB, g *Group, call func() error) (done <-chan error) {
 	soon(t, "the other waits, and is answered", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return p.waiting.Load() == 1 && g.unread() == everyone(g.size)
+		return p.waiting.Load() == 1 && g.unreadLocked() == everyone(g.size)
 	})
 	return ended
 }
@@ -150,7 +150,7 @@ func TestPolledAnswerAndKickTogether(t *testing.T) {
 	for i := range 2000 {
 		g.mu.Lock()
 		r := g.log.take(g)
-		g.admit(r, background, claimKind, &Command{Bytes: setCommand(fmt.Sprint(i), "t", long), TTL: long}, 2)
+		g.admitLocked(r, background, claimKind, &Command{Bytes: setCommand(fmt.Sprint(i), "t", long), TTL: long}, 2)
 		g.mu.Unlock()
 		g.flush()
 		g.await(r)

@@ -328,7 +328,7 @@ func (g *Group) settled() error {
 		return fmt.Errorf("%d callers are counted as waiting", p.waiting.Load())
 	case role != roleFree && role != roleServer:
 		return fmt.Errorf("a caller has the role")
-	case g.claims.Load() != 0:
+	case g.life.claims.Load() != 0:
 		return errors.New("claims are counted as under way")
 	}
 	return nil

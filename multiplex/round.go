@@ -28,14 +28,8 @@ type round struct {
 	command []byte  // a copy, kept where it may have to be sent again: scripts and releases
 	key     Part    // of command, for merging and for native forms
 	form    *Form   // in which the log has the command; nil for that of command
-	// parts are the rounds that a carrier carries, a hold on each; none for any other round.
-	parts   []*round
-	carrier bool      // goes back among the carriers, whose commands are long
-	itself  [1]*round // what members returns for any other round
-	inbox   *Outcomes // for a posted round: where it goes when it is decided
-	tag     any       // of a posted round
-	// patience is how long a posted round's votes are waited for at least; zero for others.
-	patience time.Duration
+	carrying
+	posting
 
 	// discounted are the nodes that it was sent to, and whose vote must not make a lock, since they may have forgotten another
 	// (R23). Of those in void it has failed already; whatever else sets a key must look here.
@@ -45,6 +39,21 @@ type round struct {
 	causes [MaxNodes]atomic.Pointer[fault]
 	wake   chan struct{} // holds one wake-up
 	next   *round        // in a free list, or an inbox
+}
+
+// carrying tells a carrier, which stands in the log for several merged rounds,
+// from any other round.
+type carrying struct {
+	parts   []*round  // the rounds that a carrier carries, a hold on each; empty for any other round
+	carrier bool      // it is recycled among the carriers, whose commands are long
+	itself  [1]*round // what members returns for any other round
+}
+
+// posting is what a posted round has besides; zero for others.
+type posting struct {
+	inbox    *Outcomes // where the round goes when it is decided
+	tag      any
+	patience time.Duration // least time that its votes are waited for
 }
 
 // The word, from the low end:
@@ -65,9 +74,12 @@ const (
 )
 
 func grantedOf(w uint64) Set { return Set(w) }
+
 func refusedOf(w uint64) Set { return Set(w >> refusedShift) }
-func failedOf(w uint64) Set  { return Set(w >> failedShift) }
-func votedOf(w uint64) Set   { return grantedOf(w) | refusedOf(w) | failedOf(w) }
+
+func failedOf(w uint64) Set { return Set(w >> failedShift) }
+
+func votedOf(w uint64) Set { return grantedOf(w) | refusedOf(w) | failedOf(w) }
 
 func bitOf(v Vote, node int) uint64 {
 	switch v {
@@ -209,7 +221,7 @@ func (r *round) clear() {
 	}
 	r.ctx, r.kind, r.receipt, r.discounted = nil, nil, Receipt{}, 0
 	r.key, r.form = Part{}, nil
-	r.inbox, r.tag, r.patience = nil, nil, 0
+	r.posting = posting{}
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}
@@ -224,3 +236,46 @@ func (r *round) clear() {
 // keepCommand bounds the room that a recycled round keeps for its command, so that one long resource name does not cost
 // memory for ever (R26). Carriers, of which there are few, keep theirs.
 const keepCommand = 512
+
+// begin readies a round for its use, before anybody else can see it.
+func (r *round) begin(kind *Kind, at, ttl time.Duration, receipt Receipt, holders int32) {
+	r.kind, r.at, r.ttl, r.receipt = kind, at, ttl, receipt
+	r.holders.Store(holders)
+}
+
+// members are the rounds whose votes a reply to this one decides: the parts of a carrier, or the round itself.
+func (r *round) members() []*round {
+	if len(r.parts) > 0 {
+		return r.parts
+	}
+	return r.itself[:]
+}
+
+// owedBy reports whether the round is a release of a key that this node may hold.
+func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.Has(node) }
+
+// void are the nodes whose grants do not count, of those that were quarantined when the round got its place: for a claim all;
+// for an extension those that were quarantined also when the key was set. Such a node may have forgotten somebody's vote
+// before that, and who was granted it may still be waiting for the last one that a quorum needs. Where the key is older than
+// the quarantine, it proves that the node has forgotten nothing since. A release counts in any case: it makes no lock.
+func (r *round) void() Set {
+	switch {
+	case r.kind.Mode == Claim:
+		return r.discounted
+	case r.kind.Release:
+		return 0
+	}
+	return r.discounted & r.receipt.Doubted
+}
+
+// post readies a round whose outcome goes to an inbox. It counts as one that waits, and as asleep, before anybody can see it:
+// whoever decides it takes it off that count and hands it over (see rouse). The caller holds the mutex.
+func (r *round) postLocked(cmd *Command) {
+	if r.group.config.VoteTimeout == 0 {
+		r.patience = cmd.Patience
+	}
+	r.word.Store(parked)
+	if p := r.group.poller; p != nil {
+		p.waiting.Add(1)
+	}
+}

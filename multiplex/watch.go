@@ -1,10 +1,10 @@
 package multiplex
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
-	"github.com/redmux/redmux/resp"
 )
 
 const (
@@ -30,7 +30,24 @@ const (
 	overdueLeast = shedLeast / 4
 )
 
-var ping = resp.AppendCommand(nil, "PING")
+// A watcher is the one timer of all commands and votes. Its methods require the
+// group's mutex.
+type watcher struct {
+	at      atomic.Int64  // when the watch looks next, on the group's clock; also read without the mutex
+	timer   *time.Timer   // wakes the watch; Reset needs the mutex
+	excused time.Duration // until then silence is put down to starvation of this process
+}
+
+func (w *watcher) start(after time.Duration) {
+	w.at.Store(int64(after))
+	w.timer = time.NewTimer(max(pure.Soon, after))
+}
+
+// set makes the timer go off at the given time, or up to slack later.
+func (w *watcher) set(at, now, slack time.Duration) {
+	w.at.Store(int64(at))
+	w.timer.Reset(max(pure.Soon, at-now) + slack)
+}
 
 // voteTimeout is how long a node's vote is waited for (R6): TTL/200 within 5–50 ms, or four times the node's smoothed
 // reply time, and at most a tenth of the TTL. A configured timeout stands as it is.
@@ -49,33 +66,32 @@ func (n *node) voteTimeout(ttl time.Duration) time.Duration {
 // watch looks after all deadlines and contexts with one timer, and after nodes that fall silent. It arms itself again as
 // its last act.
 func (g *Group) watch() {
-	defer g.timer.Stop()
+	defer g.watcher.timer.Stop()
 	for {
 		select {
-		case <-g.timer.C:
+		case <-g.watcher.timer.C:
 			g.tick()
-		case <-g.stopped.Done():
+		case <-g.life.stopped.Done():
 			return
 		}
 	}
 }
 
 // wakeWatch makes the watch look in time for a new round. The caller holds the mutex.
-func (g *Group) wakeWatch(r *round) {
-	g.wakeWatchAt(r.at + min(tickMost, voteTimeout(g.config.VoteTimeout, r.ttl, 0)))
+func (g *Group) wakeWatchLocked(r *round) {
+	g.wakeWatchAtLocked(r.at + min(tickMost, voteTimeout(g.config.VoteTimeout, r.ttl, 0)))
 }
 
 // wakeWatchAt makes the watch look at the given time, or before. The caller holds the mutex.
-func (g *Group) wakeWatchAt(at time.Duration) {
-	if int64(at) < g.tickAt.Load() && !g.closed {
-		g.setTick(at, g.now())
+func (g *Group) wakeWatchAtLocked(at time.Duration) {
+	if int64(at) < g.watcher.at.Load() && !g.life.closed() {
+		g.setTickLocked(at, g.now())
 	}
 }
 
 // setTick makes the watch look at the given time. The caller holds the mutex.
-func (g *Group) setTick(at, now time.Duration) {
-	g.tickAt.Store(int64(at))
-	g.timer.Reset(max(pure.Soon, at-now) + g.slack())
+func (g *Group) setTickLocked(at, now time.Duration) {
+	g.watcher.set(at, now, g.slack())
 }
 
 // slack is how much later than due the timer goes off. Where callers poll, whoever reads replies looks around when it is time,
@@ -92,43 +108,43 @@ func (g *Group) slack() time.Duration {
 func (g *Group) tick() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
+	if g.life.closed() {
 		return
 	}
-	now, due := g.now(), time.Duration(g.tickAt.Load())
+	now, due := g.now(), time.Duration(g.watcher.at.Load())
 	if now < due {
-		g.setTick(due, now) // it was set anew meanwhile
+		g.setTickLocked(due, now) // it was set anew meanwhile
 		return
 	}
 	late := max(0, now-due-g.slack())
 	if late > lateTick {
-		g.excused = now + grace
+		g.watcher.excused = now + grace
 	}
-	g.trim()
-	next := g.judge(now)
+	g.trimLocked()
+	next := g.expireLocked(now)
 	for _, n := range g.nodes {
-		next = min(next, n.watch(now, late))
+		next = min(next, n.superviseLocked(now, late))
 	}
 	if g.poller != nil {
 		next = min(next, g.poller.attend(now))
 	}
-	g.setTick(max(next, now+tickLeast), now)
+	g.setTickLocked(max(next, now+tickLeast), now)
 }
 
 // judge decides the rounds whose context has ended, and gives up votes whose time is over. It returns when to look again.
-func (g *Group) judge(now time.Duration) time.Duration {
+func (g *Group) expireLocked(now time.Duration) time.Duration {
 	next := now + g.config.ProbeAfter
-	if len(g.gathered) > 0 {
+	if len(g.gathering.rounds) > 0 {
 		next = now + tickMost // the flusher is late; they will be in the log when we look again
 	}
-	unread := g.unread()
+	unread := g.unreadLocked()
 	slots := g.log.ring.Load()
 	for pos := g.log.oldest; pos < g.log.head; pos++ {
 		r := slots.at(pos)
 		over := true
 		for _, m := range r.members() {
 			if m.word.Load()&decided == 0 {
-				next = min(next, g.judgeRound(m, now, unread))
+				next = min(next, g.expireRoundLocked(m, now, unread))
 				over = false
 			}
 		}
@@ -141,7 +157,7 @@ func (g *Group) judge(now time.Duration) time.Duration {
 		n.lane.rounds(func(r *round) {
 			for _, m := range r.members() {
 				if m.word.Load()&decided == 0 {
-					next = min(next, g.judgeRound(m, now, unread))
+					next = min(next, g.expireRoundLocked(m, now, unread))
 				}
 			}
 		})
@@ -150,7 +166,7 @@ func (g *Group) judge(now time.Duration) time.Duration {
 }
 
 // judgeRound is judge for one round that is undecided.
-func (g *Group) judgeRound(r *round, now time.Duration, unread Set) time.Duration {
+func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.Duration {
 	next := now + tickMost
 	if r.ctx != nil && r.ctx.Err() != nil {
 		r.conclude(cancelled)
@@ -163,7 +179,7 @@ func (g *Group) judgeRound(r *round, now time.Duration, unread Set) time.Duratio
 			continue
 		}
 		deadline := r.at + max(n.voteTimeout(r.ttl), r.patience)
-		if now >= deadline && unread.Has(i) && now < max(deadline+grace, g.excused) {
+		if now >= deadline && unread.Has(i) && now < max(deadline+grace, g.watcher.excused) {
 			deadline = now + time.Millisecond // its bytes are here, we have only not read them (R6)
 		}
 		if now >= deadline {
@@ -172,127 +188,18 @@ func (g *Group) judgeRound(r *round, now time.Duration, unread Set) time.Duratio
 		}
 		next = min(next, deadline)
 	}
-	g.countMissed(r.giveUp(over), overdue)
+	g.countMissedLocked(r.giveUp(over), overdue)
 	return next
 }
 
 // unread are the nodes whose bytes wait in a socket that their reader has not drained.
-func (g *Group) unread() Set {
+func (g *Group) unreadLocked() Set {
 	var s Set
 	for i, n := range g.nodes {
 		if n.attached && n.answered.Load() < g.log.head && n.conn.Unread() {
 			s |= setOf(i)
-			n.excused = g.now()
+			n.silence.excused = g.now()
 		}
 	}
 	return s
-}
-
-// watch looks after one node's connection: silence, debts, idleness. late is by how much the watch itself was late. It
-// returns when to look again.
-func (n *node) watch(now, late time.Duration) time.Duration {
-	g := n.group
-	if n.life.State != Up {
-		return now + g.config.ProbeAfter
-	}
-	next := now + g.config.ProbeAfter
-	if limit, ok := n.limitOfSilence(late); ok {
-		if now >= limit || n.holdsUp(now) {
-			n.shed(ErrSilent)
-			return next
-		}
-		next = min(next, limit, now+tickMost)
-	} else if idle := time.Duration(n.heard.Load()) + n.probeAfter(); now >= idle {
-		n.heard.Store(int64(now))
-		if n.lane.add(laneEntry{purpose: probe}, ping) {
-			n.counters.probes++
-			g.prompt()
-		}
-	} else {
-		next = min(next, idle)
-	}
-	next = min(next, n.guard(now))
-	n.payBeside(now)
-	if due, ok := n.ledger.Next(); ok {
-		next = min(next, max(due, now+tickMost)) // so that some are sent together
-	}
-	if !n.lane.idle() {
-		next = min(next, now+tickMost)
-	}
-	return next
-}
-
-// limitOfSilence is when this node is given up if nothing comes from it; ok is false while nothing is unanswered.
-//
-// The age of the oldest unanswered command counts only while we have drained the socket, so that a starved client sheds
-// nobody (R26): not while there are bytes to read, nor (up to as long again) the time in which even this watch did not get
-// to run. A node that still answers, only late, or that is no further behind than every other, is more likely starved
-// than dead: to give it up would cost a vote and gain nothing, so it has five times as long. Memory is bounded meanwhile
-// by MaxPending.
-func (n *node) limitOfSilence(late time.Duration) (limit time.Duration, ok bool) {
-	since, timeout, ok := n.oldest()
-	if !ok {
-		return 0, false
-	}
-	since = max(since, n.excused)
-	away := n.awayFor(since, late)
-	if n.group.config.ShedAfter > 0 {
-		return since + timeout + min(timeout, away), true // it stands as it is
-	}
-	most := since + lenience*timeout + away
-	if n.group.fastest() <= n.answered.Load() && n.answered.Load() < n.sent.Load() {
-		return most, true
-	}
-	silent := max(since, time.Duration(n.heard.Load())) + timeout + min(timeout, away)
-	return min(silent, most), true
-}
-
-// awayFor adds up how late the watch was since the oldest unanswered command began to wait.
-func (n *node) awayFor(since, late time.Duration) time.Duration {
-	if n.awaySince != since {
-		n.awaySince, n.away = since, 0
-	}
-	n.away += late
-	return n.away
-}
-
-// holdsUp reports that this node lags so far behind another that commands would soon be refused for want of room, or that it
-// costs much memory and is overdue, though it has sent nothing that we have not read: then it is given up before others suffer
-// (R26). Where all are equally far behind, nobody would gain by it.
-func (n *node) holdsUp(now time.Duration) bool {
-	g := n.group
-	lag := int(g.fastest() - n.answered.Load())
-	if lag < lagCostly/2 {
-		n.usual = time.Duration(n.replyTime.Load())
-	}
-	full := g.log.waiting() >= g.config.MaxPending/4*3 && lag >= max(g.config.MaxPending/2, lagLeast)
-	return (full || lag >= lagCostly && n.overdue(now)) && n.excused < now
-}
-
-// overdue reports that the oldest command has waited for much longer than this node's answers took before it fell behind. One
-// that is only far away is not overdue, however many commands are on the way to it; one whose answers drip is, though each
-// makes its reply time longer.
-func (n *node) overdue(now time.Duration) bool {
-	since, _, ok := n.oldest()
-	return ok && now-since >= max(overdueLeast, 2*n.usual)
-}
-
-// oldest is since when the oldest unanswered command waits, and for how long it may. The caller holds the mutex.
-func (n *node) oldest() (since, limit time.Duration, ok bool) {
-	g := n.group
-	if pos := n.answered.Load(); pos < n.sent.Load() {
-		r := g.log.ring.Load().at(pos)
-		return r.at, n.shedAfter(r.ttl), true
-	}
-	if len(n.lane.awaited) > 0 {
-		return n.asked, max(time.Second, n.group.config.ShedAfter), true
-	}
-	return 0, 0, false
-}
-
-func (n *node) shedAfter(ttl time.Duration) time.Duration {
-	if after := n.group.config.ShedAfter; after > 0 {
-		return after
-	}
-	return max(shedLeast, 4*n.voteTimeout(ttl))
 }

@@ -97,7 +97,8 @@ func (g *golden) check() {
 	}
 }
 
-// describe puts an error into words that are the same on each run and on each server: addresses are replaced, and of the
+// describe puts an error into words that are the same on each run and on each
+// server: addresses and the numbers of resources are replaced, and of the
 // servers' own words only the first is kept.
 func (g *golden) describe(err error) string {
 	if err == nil {
@@ -112,6 +113,7 @@ func (g *golden) describe(err error) string {
 	for i, s := range g.servers.servers {
 		text = strings.ReplaceAll(text, s.TCPAddr(), fmt.Sprintf("address%d", i))
 	}
+	text = regexp.MustCompile(`"stock:\d+"`).ReplaceAllString(text, `"stock"`)
 	text = regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(text, "ours")
 	text = regexp.MustCompile(`([:;]) (node \d+ \()`).ReplaceAllString(text, "$1\n    $2")
 	return outcome(err) + "\n    " + text + "\n"

@@ -12,7 +12,7 @@ import (
 // Whoever reads of the least privileges reads the same everywhere, and it is what the tests with such a user have.
 func TestRightsAreTheSameEverywhere_R22(t *testing.T) {
 	want := strings.Fields(redlock.ACLRights)
-	for _, file := range []string{"../README.md", "../docs/deploy.md", "../docs/servers.md"} {
+	for _, file := range []string{"../docs/deploy.md", "../docs/servers.md"} {
 		_, rule, found := strings.Cut(readText(t, file), "ACL SETUSER redlock reset on >PASSWORD resetchannels ~lock:* ")
 		require.True(t, found, "%s has no rule", file)
 		rule, _, _ = strings.Cut(rule, "```")

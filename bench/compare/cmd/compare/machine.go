@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -31,6 +32,19 @@ func describeMachine() report.Machine {
 		m.Memory = fmt.Sprintf("%.1f GiB of memory", float64(kilobytes)/(1<<20))
 	}
 	return m
+}
+
+// commit names the commit of the tree, with a "+" if files differ from it. It is empty if git does not know.
+func commit() string {
+	head, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	name := strings.TrimSpace(string(head))
+	if changes, err := exec.Command("git", "status", "--porcelain").Output(); err != nil || len(changes) > 0 {
+		name += "+"
+	}
+	return name
 }
 
 // field is the first value of that name in a file of lines "name: value".

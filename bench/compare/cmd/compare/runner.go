@@ -33,7 +33,7 @@ func newRunner(f *flags, progress io.Writer) (*runner, error) {
 		return nil, err
 	}
 	r := &runner{flags: f, masters: masters, progress: progress, data: &report.Data{
-		Date: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(), Versions: versions(masters.version()),
+		Date: time.Now().UTC().Truncate(time.Second), Commit: commit(), Machine: describeMachine(), Versions: versions(masters.version()),
 		Settings: report.Settings{
 			Rounds: f.Rounds, TTL: ttl, Window: f.Window, Warmup: f.Warmup, Settle: f.Settle,
 			StopWindow: f.StopWindow, CountWindow: countWindow, WarmPairs: warmPairs, WarmupLimit: warmupLimit,

@@ -18,7 +18,7 @@ func page(w io.Writer, f *flags, results []result) error {
 
 Written by ` + "`make peers`" + `, from what it measured. Each implementation has real servers of its own and meets the same fault; what is
 called held is what its own ` + "`Until`" + ` (or, for redislock, the TTL from the call on) says. None of them promises more than its row in the
-last table says, so a row is no verdict, but what an operator has to expect.
+last table says, so a row is no verdict; it is what an operator has to expect.
 
 `)
 	fmt.Fprintf(&b, "Servers: %s. %s.\n\n", servers(), strings.Join(versions(), ", "))
@@ -39,9 +39,9 @@ func cancelled(b *strings.Builder, f *flags, results []result) {
 	fmt.Fprintf(b, `## The caller gives up
 
 %d attempts by 16 callers, each with a resource of its own and a context that ends after 0 to 2 ms. Keys that are still there
-100 ms and 1 s after the last attempt, on all masters together, block everybody until their TTL of 10 s ends. On the right, one
-master is stopped (SIGSTOP) meanwhile and goes on before keys are counted; a minute at most. Who answers within a fraction of a
-millisecond hardly ever gives up here; that this module leaves nothing behind then is for its own tests to show.
+100 ms and 1 s after the last attempt, on all masters together, block all clients until their TTL of 10 s ends. On the right, one
+master is stopped (SIGSTOP) meanwhile and goes on before keys are counted; a minute at most. An implementation that answers within a fraction of a
+millisecond hardly ever gives up here; that this module leaves nothing behind then is shown by its own tests.
 
 | | gave up | keys after 100 ms | after 1 s | gave up, a master stopped | keys after 100 ms | after 1 s |
 |---|---|---|---|---|---|---|

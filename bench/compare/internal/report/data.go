@@ -20,6 +20,7 @@ import (
 type Data struct {
 	Schema   int // of this file; see schema
 	Date     time.Time
+	Commit   string `json:",omitempty"` // of the tree that was measured; empty if unknown
 	Machine  Machine
 	Versions []Version
 	Settings Settings

@@ -68,10 +68,17 @@ func tells(m metric, k Kind) bool {
 	return true
 }
 
-// lossTable is empty where there is none.
-func (d *Data) lossTable() string {
+// slowerTable has the losses of the given peer in throughput. It is empty if there are none.
+func (d *Data) slowerTable(ours string) string {
+	return lossTable(slices.DeleteFunc(d.losses(), func(l loss) bool {
+		return l.metric.name != throughput.name || l.ours != ours
+	}))
+}
+
+// lossTable is empty if there are no losses.
+func lossTable(losses []loss) string {
 	t := table{head: []string{"figure", "case", "ours", "against", "ours is better by (below 1: worse)", "in all rounds"}}
-	for _, l := range d.losses() {
+	for _, l := range losses {
 		clear := "no"
 		if l.clear() {
 			clear = "yes"

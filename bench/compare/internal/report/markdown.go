@@ -37,6 +37,7 @@ type page struct {
 	Day, Machines                       string
 	VersionTable, PeerTable             string
 	Targets, Losses, Trouble, Raw       string
+	Slower                              string
 	Floor                               string
 	Ours                                []oursPage
 	StoppedThroughput, StoppedP99, Gaps string
@@ -58,7 +59,7 @@ func (d *Data) page() page {
 	p := page{
 		Data: d, Day: d.Date.UTC().Format("2 January 2006"), Machines: d.Machine.String(),
 		VersionTable: d.versionTable(), PeerTable: d.peerTable(),
-		Targets: d.targetTable(), Losses: d.lossTable(), Trouble: d.troubleTable(), Raw: d.rawTable(),
+		Targets: d.targetTable(), Losses: lossTable(d.losses()), Slower: d.slowerTable(compare.Ours), Trouble: d.troubleTable(), Raw: d.rawTable(),
 		Floor:             d.floorTable(),
 		StoppedThroughput: d.ofHealthyTable(throughput), StoppedP99: d.ofHealthyTable(p99), Gaps: d.levelTable(longestGap, Stopping),
 		ClientCPULevels: d.levelTable(clientCPU, Healthy), ServersCPULevels: d.levelTable(serversCPU, Healthy),
@@ -87,6 +88,9 @@ func (d *Data) page() page {
 func (p page) Opponents() string {
 	return strings.Join(names(p.opponents(Healthy, Stopped, Client)), ", ")
 }
+
+// First names the peer that the first page is about.
+func (p page) First() string { return compare.Ours }
 
 // Default names the peers of which the better is "rueidis, default options".
 func (p page) Default() string { return compare.Default + " and " + compare.DefaultAll }

@@ -207,7 +207,9 @@ func TestMarkdown(t *testing.T) {
 	assert.NotContains(t, text, "NaN")
 	assert.NotContains(t, text, "<no value>")
 	assert.NotContains(t, text, "\n\n\n")
-	assert.Regexp(t, `## Where we lose\n\nEvery case .* redlock was worse`, text)
+	assert.Regexp(t, `## Where we lose throughput\n\nCases in which redlock made fewer`, text)
+	assert.Regexp(t, `## All losses\n\nEvery case .* redlock was worse`, text)
+	assert.Regexp(t, `(?s)## Raw medians.*## How it was measured`, text)
 	requireWholeTables(t, text)
 }
 

@@ -1,0 +1,139 @@
+package multiplex
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+)
+
+// Lasting reports whether waiting cannot fix what keeps the node's vote away,
+// as far as an attempt shows that began at the given time or later (R31): wrong
+// credentials, a missing permission, a server that is no independent master or
+// has a vote already, another MaxTTL, a certificate that does not verify, or a
+// peer that speaks TLS where plaintext was expected, the reverse, or another
+// protocol. An earlier attempt proves nothing: the cause may have been removed
+// since, and a node that refuses credentials is dialed only every 30 seconds.
+func (e *NodeError) Lasting(since time.Time) bool {
+	var refusal *RefusalError
+	if errors.As(e.Err, &refusal) { // the answer to this very round
+		switch refusal.Class {
+		case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
+			return true
+		case conn.ClassReadOnly:
+			return !e.replicas
+		}
+		return false
+	}
+	if e.tried.Before(since) {
+		return false
+	}
+	var peer *conn.PeerError
+	if errors.As(e.Err, &peer) {
+		return peer.Speaks != "" // else it may be a proxy that is just starting
+	}
+	_, barred := causeOf(e.Err)
+	return barred
+}
+
+// Lasting counts the nodes whose causes are lasting; see NodeError.Lasting.
+func (e *UndecidedError) Lasting(since time.Time) int {
+	count := 0
+	for _, n := range e.Nodes {
+		if n.Lasting(since) {
+			count++
+		}
+	}
+	return count
+}
+
+// causeOf is the class of an error that keeps a node from being up. barred says that the node is there and will not take
+// part before somebody changes something.
+func causeOf(err error) (class string, barred bool) {
+	switch {
+	case err == nil:
+		return "", false
+	case errors.Is(err, ErrNotMaster):
+		return "not a master", true
+	case errors.Is(err, ErrSameNode):
+		return "same server", true
+	case errors.Is(err, ErrMaxTTL):
+		return "MaxTTL", true
+	case errors.Is(err, ErrPermissions):
+		return "permissions", true
+	case errors.Is(err, conn.ErrProxy):
+		return "proxy", true
+	}
+	switch c := conn.ErrorClass(err); c {
+	case conn.ClassNone:
+	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
+		return c.String(), true
+	default:
+		return c.String(), false
+	}
+	var peer *conn.PeerError
+	var certificate *tls.CertificateVerificationError
+	var dial *conn.Error
+	switch {
+	case errors.As(err, &certificate):
+		return "TLS", true
+	case errors.As(err, &peer):
+		return "not RESP", true
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return "unreachable", false
+	}
+	return deathOf(err).String(), false
+}
+
+// A death is a cause of the end of a connection.
+type death uint8
+
+const (
+	deathPeer death = iota
+	deathSilent
+	deathStalled
+	deathIndebted
+	deathProtocol
+	deathUnexpected
+	deathForgot
+	deathClosed
+	deathCauses
+)
+
+var deathNames = [deathCauses]string{
+	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "closed",
+}
+
+// String is the name that Stats has for it.
+func (d death) String() string { return deathNames[d] }
+
+// deathOf tells causes apart. What neither we nor the protocol explain was done by the peer, or the way there.
+func deathOf(cause error) death {
+	for _, known := range [...]struct {
+		cause error
+		death death
+	}{
+		{ErrSilent, deathSilent},
+		{ErrIndebted, deathIndebted},
+		{conn.ErrStalled, deathStalled},
+		{ErrUnexpected, deathUnexpected},
+		{errForgot, deathForgot},
+		{conn.ErrProtocol, deathProtocol},
+		{conn.ErrClosed, deathClosed},
+		{context.Canceled, deathClosed}, // the group was closed during an exchange
+	} {
+		if errors.Is(cause, known.cause) {
+			return known.death
+		}
+	}
+	var died *conn.Error
+	switch {
+	case !errors.As(cause, &died):
+		return deathUnexpected // only what an inquiry finds odd is none of package conn's errors
+	case died.Op == "parse":
+		return deathProtocol
+	}
+	return deathPeer
+}

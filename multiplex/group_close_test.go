@@ -1,0 +1,348 @@
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Every test of Close leaves it to synctest to find a goroutine, and to this to find a connection, that stayed (R28).
+func (c *cluster) closed() {
+	c.t.Helper()
+	time.Sleep(20 * ms)
+	synctest.Wait()
+	for i, link := range c.links {
+		assert.Zero(c.t, link.Conns(), "connections to node %d", i)
+		assert.Equal(c.t, Stopped, c.status(i).State)
+	}
+	_, err := c.claim(background, "k", "t", long)
+	assert.Equal(c.t, ErrClosed, err)
+	assert.Equal(c.t, ErrClosed, c.release(background, "k", "t", long, Receipt{}))
+	c.group.Tell(releaseKind, &Command{Bytes: releaseCommand("k", "t"), TTL: long})
+	assert.ErrorIs(c.t, c.group.waitUntil(background, func() bool { return false }), ErrClosed)
+}
+
+func TestCloseIdle(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c *cluster) {
+		c.mustClaim("held")
+		time.Sleep(trip)
+		assert.Less(t, took(func() { assert.NoError(t, c.group.Close(background)) }), ms)
+		c.closed()
+		assert.Len(t, c.keys(), 5, "held locks stay (R28)")
+	})
+}
+
+// Who releases much before closing has nothing new let in meanwhile, and Close has still all to do.
+func TestRefuse_R28(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		c.group.Refuse()
+		_, err := c.claim(background, "k2", "t", long)
+		assert.Equal(t, ErrClosed, err)
+		assert.Equal(t, ErrClosed, c.extend(background, "k", "t", long))
+		assert.NoError(t, c.release(background, "k", "t", long, receipt))
+		assert.NoError(t, c.group.Close(background))
+		c.closed()
+		assert.Empty(t, c.keys())
+	})
+}
+
+// Close in every state of a node's life.
+func TestCloseInEveryState(t *testing.T) {
+	states := map[State]func(c *cluster){
+		Dialing: func(c *cluster) {
+			c.links[0].HoldDials(true)
+			c.nodes[0].DropConns()
+		},
+		Down: func(c *cluster) { c.links[0].Refuse(true); c.nodes[0].DropConns() },
+		Fencing: func(c *cluster) {
+			c.nodes[0].Delay("CLIENT KILL", time.Hour)
+			c.lateSet(0, "k", time.Hour)
+		},
+		Paying: func(c *cluster) {
+			receipt := c.mustClaim("k")
+			time.Sleep(trip)
+			c.unreachable(0)
+			c.nodes[0].Delay("EVALSHA", time.Hour)
+			assert.NoError(c.t, c.release(background, "k", "t", long, receipt))
+			c.links[0].Refuse(false)
+		},
+	}
+	for state, arrange := range states {
+		t.Run(state.String(), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				arrange(c)
+				c.eventually(5*time.Second, func() bool { return c.status(0).State == state }, state.String())
+				assert.LessOrEqual(t, took(func() { assert.NoError(t, c.group.Close(background)) }), longTimeout)
+				c.links[0].HoldDials(false)
+				c.nodes[0].Restart() // which ends what it was told to delay
+				c.closed()
+			})
+		})
+	}
+}
+
+func TestCloseBeforeAnythingIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		require.NoError(t, c.group.Close(background))
+		c.closed()
+	})
+}
+
+// R28: waiters fail with ErrClosed, and what they claimed is undone before Close returns: nothing is left that has no
+// holder.
+func TestCloseUnderLoad(t *testing.T) {
+	for at := range 12 {
+		t.Run(fmt.Sprintf("at=%dms/4", at), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				var wg sync.WaitGroup
+				var mu sync.Mutex
+				held := make(map[string]bool)
+				for i := range 50 {
+					wg.Go(func() {
+						for j := 0; ; j++ {
+							key := fmt.Sprint(i, "-", j)
+							receipt, err := c.claim(background, key, "t", long)
+							if err == ErrClosed {
+								return
+							}
+							if !assert.NoError(t, err) {
+								return
+							}
+							mu.Lock()
+							held[key] = true
+							mu.Unlock()
+							if err := c.release(background, key, "t", long, receipt); err == ErrClosed {
+								return // the release may have been too late: then the key is held, or not
+							}
+							mu.Lock()
+							delete(held, key)
+							mu.Unlock()
+						}
+					})
+				}
+				time.Sleep(20*ms + time.Duration(at)*ms/4)
+				assert.LessOrEqual(t, took(func() { assert.NoError(t, c.group.Close(background)) }), longTimeout)
+				wg.Wait()
+				c.closed()
+				for _, key := range c.keys() {
+					assert.True(t, held[key], "%s is held by nobody", key)
+				}
+			}, merging(at%2 == 1))
+		})
+	}
+}
+
+// An attempt that failed just before leaves no key: its release is queued, and Close writes what is queued (R28).
+func TestCloseAfterAFailedAttempt(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.nodes[0].DB().Set("k", "stranger", time.Hour)
+		c.nodes[1].DB().Set("k", "stranger", time.Hour)
+		_, err := c.claim(background, "k", "t", long)
+		assert.Equal(t, ErrRefused, err)
+		assert.NoError(t, c.group.Close(background))
+		c.closed()
+		assert.Len(t, c.keys(), 2)
+	})
+}
+
+// The same for an attempt that Close itself ends, and for one whose context ends with it.
+func TestCloseEndsAttempts(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		for _, link := range c.links {
+			link.Latency(10*ms, 10*ms)
+		}
+		ctx, cancel := context.WithCancel(background)
+		var wg sync.WaitGroup
+		var ended atomic.Int32
+		for i := range 20 {
+			wg.Go(func() {
+				use := background
+				if i%2 == 0 {
+					use = ctx
+				}
+				_, err := c.claim(use, fmt.Sprint("k", i), "t", long)
+				if err == ErrClosed || err == context.Canceled {
+					ended.Add(1)
+				}
+			})
+		}
+		time.Sleep(5 * ms)
+		cancel()
+		assert.NoError(t, c.group.Close(background))
+		wg.Wait()
+		assert.EqualValues(t, 20, ended.Load())
+		c.closed()
+		assert.Empty(t, c.keys())
+	})
+}
+
+// R28: Close waits for the answers to releases up to the vote timeout, and for silent nodes no longer.
+func TestCloseWithSilentNodes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		for _, n := range c.nodes {
+			n.Pause()
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := c.claim(background, "other", "t", long)
+			assert.Equal(t, ErrClosed, err)
+		})
+		time.Sleep(ms)
+		wg.Go(func() {
+			err := c.release(background, "k", "t", long, receipt)
+			assert.True(t, errors.Is(err, ErrUndecided) || err == ErrClosed, "%v", err)
+		})
+		synctest.Wait()
+		spent := took(func() { assert.NoError(t, c.group.Close(background)) })
+		assert.LessOrEqual(t, spent, longTimeout)
+		assert.GreaterOrEqual(t, spent, longTimeout-2*ms)
+		wg.Wait()
+		for _, n := range c.nodes {
+			n.Resume()
+		}
+		c.closed()
+		assert.Empty(t, c.keys(), "what was queued was written: the release, and the undo of the other")
+	})
+}
+
+// R28: who awaits a release when Close is called gets its nodes' answer, as long as that comes within the vote timeout.
+func TestCloseLetsReleasesComeToTheirEnd_R28(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		for _, link := range c.links {
+			link.Latency(10*ms, 10*ms)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, c.release(background, "k", "t", long, receipt)) })
+		time.Sleep(5 * ms)
+		assert.NoError(t, c.group.Close(background))
+		wg.Wait()
+		c.closed()
+		assert.Empty(t, c.keys())
+	})
+}
+
+// The context cuts short what a configured vote timeout allows beyond the usual time, and nothing before that.
+func TestCloseIsCutShort(t *testing.T) {
+	table := []struct{ timeout, limit, spent time.Duration }{
+		{0, 0, longTimeout},
+		{0, 10 * ms, longTimeout},
+		{10 * ms, 0, 10 * ms},
+		{time.Second, 0, longTimeout},
+		{time.Second, 200 * ms, 200 * ms},
+	}
+	for _, tt := range table {
+		t.Run(fmt.Sprint(tt.timeout, "/", tt.limit), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				c.nodes[0].Pause()
+				c.mustClaim("k")
+				ctx, cancel := context.WithTimeout(background, tt.limit)
+				defer cancel()
+				spent := took(func() {
+					if err := c.group.Close(ctx); tt.timeout > longTimeout {
+						assert.Equal(t, context.DeadlineExceeded, err)
+					}
+				})
+				assert.InDelta(t, tt.spent, spent, float64(ms))
+				c.nodes[0].Resume()
+				c.closed()
+			}, withConfig(func(c *Config) { c.VoteTimeout = tt.timeout }))
+		})
+	}
+}
+
+// A context that has ended already (signal.NotifyContext and "defer client.Close(ctx)") neither keeps attempts under way from
+// queueing what undoes them, nor cuts short the wait for the answers.
+func TestCloseWithAnEndedContext_R7_R28(t *testing.T) {
+	for _, latency := range []time.Duration{ms, 10 * ms, 100 * ms} {
+		t.Run(latency.String(), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				for i, link := range c.links {
+					link.Latency(latency, latency)
+					c.group.nodes[i].replyTime.Store(int64(2 * latency))
+				}
+				ctx, cancel := context.WithCancel(background)
+				var wg sync.WaitGroup
+				for i := range 20 {
+					wg.Go(func() {
+						_, err := c.claim(ctx, fmt.Sprint("k", i), "t", long)
+						assert.True(t, err == context.Canceled || err == ErrClosed, "%v", err)
+					})
+				}
+				time.Sleep(latency / 2)
+				cancel()
+				spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
+				assert.Less(t, spent, 2*latency+5*ms, "the answers are awaited, and nothing else is")
+				wg.Wait()
+				time.Sleep(latency) // until the end of the connections is there
+				c.closed()
+				assert.Empty(t, c.keys())
+			})
+		})
+	}
+}
+
+// A release that waits for its script is waited for.
+func TestCloseInTheMiddleOfACure(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		time.Sleep(trip)
+		c.flushScripts()
+		c.group.Tell(releaseKind, &Command{Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt})
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.Equal(t, ErrClosed, c.extend(background, "k", "t", long)) })
+		time.Sleep(trip + ms)
+		assert.Less(t, took(func() { assert.NoError(t, c.group.Close(background)) }), 2*trip)
+		wg.Wait()
+		c.closed()
+		assert.Empty(t, c.keys())
+	})
+}
+
+func TestCloseTwiceAndConcurrently(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.nodes[0].Pause()
+		c.mustClaim("k")
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				assert.NoError(t, c.group.Close(background))
+				for _, n := range c.group.Nodes() {
+					assert.Equal(t, Stopped, n.State, "each call returns when all is over")
+				}
+			})
+		}
+		wg.Wait()
+		assert.Zero(t, took(func() { assert.NoError(t, c.group.Close(background)) }))
+		c.nodes[0].Resume()
+		c.closed()
+	})
+}
+
+// Close waits longer than the vote timeout for a caller of ours that has yet to queue what undoes its claim, also when its
+// context has ended (R7, R28).
+func TestCloseWaitsForCallersThatHaveToUndo(t *testing.T) {
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	for _, ctx := range []context.Context{background, ended} {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			c.group.life.claims.Add(1) // a caller inside Ask that is not scheduled
+			time.AfterFunc(6*longTimeout, func() { c.group.life.claims.Add(-1) })
+			spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
+			assert.GreaterOrEqual(t, spent, 6*longTimeout)
+			assert.LessOrEqual(t, spent, 6*longTimeout+ms)
+			c.closed()
+		})
+	}
+}

@@ -1,0 +1,340 @@
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// postRelease posts the release of a key that was claimed with the token "t".
+func (c *cluster) postRelease(inbox *Outcomes, key string, receipt Receipt, tag any) error {
+	kind := releaseKind
+	if c.merges {
+		kind = mergingKind
+	}
+	_, err := c.group.Post(kind, &Command{
+		Bytes: releaseCommand(key, "t"), Key: releaseKey(key, "t"), TTL: long, Receipt: receipt,
+	}, inbox, tag)
+	return err
+}
+
+func (c *cluster) postExtend(inbox *Outcomes, key, token string, tag any) error {
+	_, err := c.group.Post(extendKind, &Command{Bytes: extendCommand(key, token, long), TTL: long}, inbox, tag)
+	return err
+}
+
+// take waits for so many outcomes, at most for ten simulated seconds.
+func take(t testing.TB, inbox *Outcomes, n int) []Outcome {
+	t.Helper()
+	all := make([]Outcome, 0, n)
+	patience := time.After(10 * time.Second)
+	for {
+		if all = inbox.Take(all); len(all) == n {
+			return all
+		}
+		select {
+		case <-inbox.Ready():
+		case <-patience:
+			t.Fatalf("%d outcomes of %d", len(all), n)
+		}
+	}
+}
+
+// What is posted together travels together, though nobody waits for any of it, and each outcome comes with its own tag (R13).
+func TestPostedCommandsTravelTogether(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.lock(100)
+		inbox := NewOutcomes()
+		before := len(story(c.nodes[0]))
+		start := time.Now()
+		for i := range 100 {
+			require.NoError(t, c.postRelease(inbox, fmt.Sprint("k", i), l.receipts[i], i))
+		}
+		synctest.Wait()
+		require.Len(t, story(c.nodes[0]), before, "nothing is written before Flush")
+		c.group.Flush()
+		all := take(t, inbox, 100)
+		require.Equal(t, trip, time.Since(start))
+		seen := make(map[any]bool)
+		for _, o := range all {
+			require.Equal(t, Outcome{Tag: o.Tag, Granted: o.Granted}, o)
+			require.GreaterOrEqual(t, o.Granted.Len(), c.group.quorum)
+			seen[o.Tag] = true
+		}
+		require.Len(t, seen, 100)
+		synctest.Wait()
+		lines := story(c.nodes[0])[before:]
+		require.Len(t, lines, 2, "64 and 36: %v", lines)
+		require.Empty(t, c.keys())
+		require.NoError(t, c.group.Close(background))
+		require.Zero(t, c.group.log.live, "rounds are given back (R20)")
+	})
+}
+
+func TestAPostedOutcomeTellsWhatEachNodeSaid(t *testing.T) { // R13
+	inBubble(t, 5, func(t *testing.T, c *cluster) {
+		c.mustClaim("k")
+		synctest.Wait()
+		time.Sleep(trip)
+		c.nodes[0].DB().Delete("k")
+		c.links[1].Latency(time.Second, 0)
+		c.nodes[2].Refuse("-OOM command not allowed")
+		c.nodes[3].DB().Delete("k")
+		c.nodes[4].DB().Delete("k")
+		c.links[4].Latency(2*oneWay, oneWay) // the last of the others, so that it decides
+		inbox := NewOutcomes()
+		require.NoError(t, c.postExtend(inbox, "k", "t", "tag"))
+		c.group.Flush()
+		o := take(t, inbox, 1)[0]
+		require.Equal(t, "tag", o.Tag)
+		require.Equal(t, ErrRefused, o.Err)
+		require.Len(t, o.Answers, 5)
+		assert.Equal(t, Answer{0, "node0:6379", Refused, nil}, o.Answers[0])
+		assert.Equal(t, Answer{1, "node1:6379", 0, nil}, o.Answers[1], "decided before it answered")
+		assert.Equal(t, Failed, o.Answers[2].Vote)
+		var refusal *RefusalError
+		assert.ErrorAs(t, o.Answers[2].Err, &refusal)
+		assert.Equal(t, Refused, o.Answers[3].Vote)
+	})
+}
+
+// A posted round has no caller and no context; its votes end by their timeouts all the same (R6).
+func TestAPostedRoundEndsByItsVoteTimeouts(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.mustClaim("k")
+		time.Sleep(trip)
+		for _, l := range c.links {
+			l.Latency(time.Minute, 0)
+		}
+		inbox := NewOutcomes()
+		start := time.Now()
+		require.NoError(t, c.postExtend(inbox, "k", "t", nil))
+		c.group.Flush()
+		o := take(t, inbox, 1)[0]
+		require.InDelta(t, longTimeout, time.Since(start), float64(tickMost))
+		require.ErrorIs(t, o.Err, ErrUndecided)
+		for i, a := range o.Answers {
+			require.Equal(t, Answer{i, fmt.Sprintf("node%d:6379", i), Failed, ErrTimeout}, a)
+		}
+	})
+}
+
+// Who posts may have time; a timeout that was configured stands as it is.
+func TestAPostedRoundIsPatient(t *testing.T) {
+	for configured, want := range map[time.Duration]time.Duration{0: time.Second, 20 * time.Millisecond: 20 * time.Millisecond} {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			c.mustClaim("k")
+			time.Sleep(trip)
+			for _, l := range c.links {
+				l.Latency(time.Minute, 0)
+			}
+			inbox := NewOutcomes()
+			start := time.Now()
+			_, err := c.group.Post(extendKind, &Command{
+				Bytes: extendCommand("k", "t", long), TTL: long, Patience: time.Second,
+			}, inbox, nil)
+			require.NoError(t, err)
+			c.group.Flush()
+			require.ErrorIs(t, take(t, inbox, 1)[0].Err, ErrUndecided)
+			require.InDelta(t, want, time.Since(start), float64(tickMost))
+		}, withConfig(func(config *Config) { config.VoteTimeout, config.ShedAfter = configured, time.Minute }))
+	}
+}
+
+func TestWhatCannotBeSentIsNotPosted(t *testing.T) { // R26
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		inbox := NewOutcomes()
+		long := resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(extendSource), "1", strings.Repeat("k", 1000), "t", "1")
+		command := &Command{Bytes: long, TTL: time.Second}
+		merged := &Kind{Mode: Confirm, Judge: judgeInteger, Script: true, Merger: mergerOf(releaseManySource)}
+		queued := 0
+		var err error
+		for ; err == nil; queued++ {
+			_, err = c.group.Post(merged, command, inbox, nil)
+		}
+		require.Equal(t, ErrOverloaded, err)
+		require.InDelta(t, maxUnflushed/len(long), queued, 2, "what waits to be merged is bounded too")
+		c.group.Flush()
+		take(t, inbox, queued-1)
+		_, err = c.group.Post(merged, command, inbox, nil)
+		require.NoError(t, err, "there is room again")
+		c.group.Flush()
+		take(t, inbox, 1)
+
+		for _, l := range c.links[:2] {
+			l.Refuse(true)
+			l.Reset()
+		}
+		synctest.Wait()
+		require.ErrorIs(t, c.postExtend(inbox, "k", "t", nil), ErrUndecided)
+		require.Panics(t, func() { _, _ = c.group.Post(claimKind, command, inbox, nil) })
+		require.NoError(t, c.group.Close(background))
+		require.Equal(t, ErrClosed, c.postExtend(inbox, "k", "t", nil))
+		synctest.Wait()
+		require.Empty(t, inbox.Take(make([]Outcome, 0, 1)), "an error of Post is all that comes")
+	})
+}
+
+// Close ends posted rounds as it does others, flushed or not, and waits for none of them longer than for others (R28).
+func TestCloseEndsPostedRounds(t *testing.T) {
+	for _, flushed := range []bool{false, true} {
+		inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+			l := c.lock(2)
+			for _, link := range c.links {
+				link.Latency(time.Minute, 0)
+			}
+			inbox := NewOutcomes()
+			require.NoError(t, c.postExtend(inbox, "k0", "t", "extension"))
+			require.NoError(t, c.postRelease(inbox, "k1", l.receipts[1], "release"))
+			if flushed {
+				c.group.Flush()
+			}
+			start := time.Now()
+			require.NoError(t, c.group.Close(background))
+			require.LessOrEqual(t, time.Since(start), longTimeout+5*time.Millisecond)
+			got := make(map[any]error)
+			for _, o := range take(t, inbox, 2) {
+				got[o.Tag] = o.Err
+			}
+			require.Equal(t, ErrClosed, got["extension"])
+			require.Error(t, got["release"])
+		})
+	}
+}
+
+// A key that was set again is a grant, but not from a node that is quarantined, nor from one that was when the command was
+// queued (R10, R23).
+func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
+	restore := &Kind{Mode: Confirm, Script: true, Judge: func(resp.Value) Vote { return Restored }}
+	for name, c := range map[string]struct {
+		before, after Set
+		want          error
+	}{
+		"none":            {0, 0, nil},
+		"one":             {1, 1, nil},
+		"two":             {3, 3, ErrRefused},
+		"two, until then": {3, 0, ErrRefused},
+		"two, since then": {0, 3, ErrRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, cl *cluster) {
+				inbox := NewOutcomes()
+				quarantine := func(s Set) {
+					cl.group.mu.Lock()
+					defer cl.group.mu.Unlock()
+					cl.group.quarantine.nodes = s
+				}
+				quarantine(c.before)
+				_, err := cl.group.Post(restore, &Command{Bytes: extendCommand("k", "t", long), TTL: long}, inbox, nil)
+				require.NoError(t, err)
+				quarantine(c.after)
+				cl.group.Flush()
+				require.Equal(t, c.want, take(t, inbox, 1)[0].Err)
+			})
+		})
+	}
+}
+
+// A command that undoes another must not overtake it, though that one waits to be merged and this one does not.
+func TestWhatIsBehindStandsBehindWhatWaitsToBeMerged(t *testing.T) {
+	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
+		l := c.lock(3)
+		inbox := NewOutcomes()
+		before := len(story(c.nodes[0]))
+		for i := range 2 {
+			require.NoError(t, c.postRelease(inbox, fmt.Sprint("k", i), l.receipts[i], i))
+		}
+		behind := *releaseKind
+		behind.Behind = true
+		_, err := c.group.Ask(background, &behind, &Command{Bytes: releaseCommand("k2", "t"), TTL: long, Receipt: l.receipts[2]})
+		require.NoError(t, err)
+		take(t, inbox, 2)
+		lines := story(c.nodes[0])[before:]
+		require.Len(t, lines, 2)
+		require.Contains(t, lines[0], "merged k0 k1")
+		require.Contains(t, lines[1], "release k2")
+	})
+}
+
+func TestTakeComesBackForWhatItLeft(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.lock(10)
+		inbox := NewOutcomes()
+		for i := range 10 {
+			require.NoError(t, c.postRelease(inbox, fmt.Sprint("k", i), l.receipts[i], i))
+		}
+		c.group.Flush()
+		time.Sleep(trip)
+		synctest.Wait()
+		seen := make(map[any]bool)
+		for len(seen) < 10 {
+			<-inbox.Ready()
+			some := inbox.Take(make([]Outcome, 0, 3))
+			require.LessOrEqual(t, len(some), 3)
+			for _, o := range some {
+				seen[o.Tag] = true
+			}
+		}
+	})
+}
+
+// Many post while nodes die and callers ask: each outcome comes exactly once.
+func TestEachPostedOutcomeComesOnce(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		random := seeded(t, 7)
+		inbox := NewOutcomes()
+		posted, seen := 0, make(map[any]int)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		go func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				_, err := c.claim(ctx, fmt.Sprint("c", i), "t", long)
+				if !isOutcome(err) {
+					t.Error(err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		drain := func() {
+			for _, o := range inbox.Take(make([]Outcome, 0, 1000)) {
+				seen[o.Tag]++
+				require.True(t, o.Err == nil || errors.Is(o.Err, ErrRefused) || errors.Is(o.Err, ErrUndecided), o.Err)
+			}
+		}
+		for range 300 {
+			for range random.IntN(20) {
+				var err error
+				if random.IntN(2) == 0 {
+					err = c.postExtend(inbox, "k", "t", posted)
+				} else {
+					err = c.postRelease(inbox, fmt.Sprint("k", posted), Receipt{Sent: 7}, posted)
+				}
+				if err == nil {
+					posted++
+				}
+			}
+			c.group.Flush()
+			if random.IntN(20) == 0 {
+				c.links[random.IntN(3)].Reset()
+			}
+			time.Sleep(time.Duration(random.IntN(3000)) * time.Microsecond)
+			drain()
+		}
+		cancel()
+		time.Sleep(time.Second)
+		drain()
+		require.Len(t, seen, posted)
+		for tag, times := range seen {
+			require.Equal(t, 1, times, tag)
+		}
+	})
+}

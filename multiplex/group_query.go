@@ -1,0 +1,94 @@
+package multiplex
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// Query asks every node that is up the same commands, in its lane: for what is to be known of each node, not of a quorum.
+// each is given every reply that is no anomaly, errors too, with the index of its node and of its command. It keeps nothing
+// of the value, must not wait, and is not called at the same time from two goroutines, nor after Query has returned; what it
+// returns ends that node's connection (R16).
+//
+// Query returns when each node has answered or failed, or ctx has ended. The result has one element for each node: nil, or
+// why its answers are missing or incomplete.
+func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i int, v resp.Value) error) []error {
+	q := &query{group: g, each: each, last: len(commands) - 1, errs: make([]error, g.size), done: make(chan struct{})}
+	q.open = everyone(g.size)
+	g.mu.Lock()
+	for _, n := range g.nodes {
+		switch {
+		case g.life.closing():
+			q.settle(n, &fault{err: ErrClosed})
+		case !g.live.Has(n.index):
+			q.settle(n, n.fault)
+		case !n.inquireLocked(q.of(n), commands...):
+			q.settle(n, &fault{err: ErrOverloaded})
+		}
+	}
+	g.mu.Unlock()
+	select {
+	case <-q.done:
+	case <-ctx.Done():
+		q.cut(ctx.Err())
+	case <-g.life.stopped.Done():
+		q.cut(ErrClosed)
+	}
+	return q.errs
+}
+
+// A query is what the nodes' inquiries have in common.
+type query struct {
+	group *Group
+	each  func(node, i int, v resp.Value) error
+	last  int // index of the last command
+
+	mu   sync.Mutex // guards the following; the group's mutex may be held when it is taken
+	open Set        // nodes that have yet to answer
+	errs []error
+	done chan struct{} // closed when none has
+}
+
+func (q *query) of(n *node) *inquiry {
+	return &inquiry{
+		answer: func(i int, v resp.Value) error {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if !q.open.Has(n.index) {
+				return nil // nobody waits any more
+			}
+			err := q.each(n.index, i, v)
+			if err == nil && i == q.last {
+				q.closeLocked(n.index)
+			}
+			return err
+		},
+		abandoned: func(why *fault) { q.settle(n, why) },
+	}
+}
+
+// settle notes why a node does not answer.
+func (q *query) settle(n *node, why *fault) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.open.Has(n.index) {
+		q.errs[n.index] = n.blame(why)
+		q.closeLocked(n.index)
+	}
+}
+
+// close ends one node's part. The caller holds q.mu.
+func (q *query) closeLocked(node int) {
+	if q.open &^= setOf(node); q.open == 0 {
+		close(q.done)
+	}
+}
+
+// cut ends the parts of all nodes that have not answered.
+func (q *query) cut(cause error) {
+	for _, n := range q.group.nodes {
+		q.settle(n, &fault{err: cause})
+	}
+}

@@ -1,0 +1,136 @@
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// Ready waits until a quorum of nodes counts: is up and not quarantined (R23). When ctx ends first, the error is the
+// context's and an *UndecidedError that says what each missing node lacks; when the group is closed, ErrClosed.
+func (g *Group) Ready(ctx context.Context) error {
+	return g.waitUntil(ctx, func() bool { return g.countingLocked().Len() >= g.quorum })
+}
+
+// Begun waits until a quorum of nodes is up, or each node is up or has failed once.
+func (g *Group) Begun(ctx context.Context) error {
+	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.triedLocked() })
+}
+
+// Tried waits until each node is up or has failed once.
+func (g *Group) Tried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
+
+func (g *Group) triedLocked() bool {
+	for _, n := range g.nodes {
+		if !n.tried {
+			return false
+		}
+	}
+	return true
+}
+
+// waitUntil waits for a condition on the nodes' states, which is asked under the mutex.
+func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
+	for {
+		g.mu.Lock()
+		ok, changed := holds(), g.changed
+		g.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), g.missing())
+		case <-g.life.stopped.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// missing is an UndecidedError about the nodes that do not count.
+func (g *Group) missing() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.absentLocked(g.countingLocked())
+}
+
+// absent is the error of a command that cannot get a quorum since too few nodes count for it. The caller holds the mutex.
+func (g *Group) absentLocked(counting Set) error {
+	e := &UndecidedError{Of: g.size}
+	for i, n := range g.nodes {
+		switch {
+		case counting.Has(i):
+		case g.live.Has(i):
+			e.Nodes = append(e.Nodes, n.blame(n.trust.cause(g.now())))
+		default:
+			e.Nodes = append(e.Nodes, n.blame(n.fault))
+		}
+	}
+	return e
+}
+
+// errReturning says that too few nodes are up for a quorum, and that enough may be up again in a moment.
+var errReturning = errors.New("multiplex: nodes are being dialed again")
+
+// returning are the nodes whose connection ended a moment ago, that have not failed to come back, and that would count for a
+// command of the kind if they did. The caller must hold the mutex.
+func (g *Group) returningLocked(kind *Kind, ttl time.Duration) Set {
+	var s Set
+	now := g.now()
+	for i, n := range g.nodes {
+		if n.life.Returning && now-n.life.Ended <= n.shedAfter(ttl) {
+			s |= setOf(i)
+		}
+	}
+	if kind.Mode == Claim {
+		s &^= g.quarantine.nodes
+	}
+	return s
+}
+
+// hopeful reports whether the nodes that count for a command, with those that may return in a moment, are a quorum. The
+// caller must hold the mutex.
+func (g *Group) hopefulLocked(kind *Kind, ttl time.Duration) bool {
+	return (g.neededLocked(kind) | g.returningLocked(kind, ttl)).Len() >= g.quorum
+}
+
+// awaitReturn blocks until a quorum of nodes counts for a command of the kind, and then returns nil. It returns the error of
+// a command that cannot get a quorum when that is known again, or when the nodes' vote timeout is over since the given time;
+// the context's error if ctx ends first; or ErrClosed.
+func (g *Group) awaitReturn(ctx context.Context, kind *Kind, ttl, since time.Duration) error {
+	var timer *time.Timer
+	for {
+		g.mu.Lock()
+		needed, changed := g.neededLocked(kind), g.changed
+		var limit time.Duration
+		for _, n := range g.nodes {
+			limit = max(limit, n.voteTimeout(ttl))
+		}
+		left := since + limit - g.now()
+		var hopeless error
+		if left <= 0 || !g.hopefulLocked(kind, ttl) {
+			hopeless = g.absentLocked(needed)
+		}
+		g.mu.Unlock()
+		if needed.Len() >= g.quorum || hopeless != nil {
+			return hopeless
+		}
+		if timer == nil {
+			timer = time.NewTimer(max(pure.Soon, left))
+			defer timer.Stop()
+		}
+		select {
+		case <-changed:
+		case <-timer.C: // the next look finds the time over
+			timer.Reset(tickLeast)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-g.life.stopped.Done():
+			return ErrClosed
+		}
+	}
+}

@@ -1,0 +1,555 @@
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	releaseManySource = "release many"
+	// odd is the value of a key that the scripts cannot read, as if it were a list.
+	odd = "no string"
+)
+
+// mergingKind is releaseKind, merged: the same script, but for several keys.
+var mergingKind = &Kind{Mode: Confirm, Judge: judgeInteger, Script: true, Release: true, Merger: mergerOf(releaseManySource)}
+
+func mergerOf(source string) *Merger {
+	return &Merger{
+		Kind: &Kind{Judge: judgeOneOfMany, Script: true},
+		AppendHead: func(dst []byte, n int) []byte {
+			dst = resp.AppendArray(dst, 3+2*n)
+			dst = resp.AppendBulkString(dst, "EVALSHA")
+			dst = resp.AppendBulkString(dst, redistest.SHA1(source))
+			return resp.AppendBulkString(dst, fmt.Sprint(n))
+		},
+	}
+}
+
+func judgeOneOfMany(v resp.Value) Vote {
+	if n, ok := v.Int64(); ok && n == -1 {
+		return Failed
+	}
+	return judgeInteger(v)
+}
+
+func releaseKey(key, token string) Part {
+	to := len(releaseCommand(key, token)) - len(resp.AppendBulkString(nil, token))
+	return Part{to - len(resp.AppendBulkString(nil, key)), to}
+}
+
+// merging makes cluster.release merge, or leaves it as it is.
+func merging(on bool) func(*cluster) {
+	return func(c *cluster) {
+		if on {
+			c.merges = true
+			c.teachMerged(releaseManySource)
+		}
+	}
+}
+
+// teachMerged makes the nodes know a script that releases many keys, and the one that releases a single key know odd ones.
+func (c *cluster) teachMerged(source string) {
+	load := resp.AppendCommand(nil, "SCRIPT", "LOAD", source)
+	c.config.Cure = append(c.config.Cure, load)
+	for i, n := range c.nodes {
+		steps := c.config.Nodes[i].Prelude
+		c.config.Nodes[i].Prelude = append(steps[:len(steps):len(steps)], conn.Step{Command: load})
+		n.Script(source, releaseMany)
+		n.Script(releaseSource, func(keys, args []string, db *redistest.DB) any {
+			if result := releaseMany(keys, args, db).([]any)[0]; result != -1 {
+				return result
+			}
+			return errors.New("WRONGTYPE Operation against a key holding the wrong kind of value")
+		})
+	}
+}
+
+func releaseMany(keys, args []string, db *redistest.DB) any {
+	results := make([]any, len(keys))
+	for i, key := range keys {
+		results[i] = 0
+		if value, _ := db.Get(key); value == odd {
+			results[i] = -1
+		} else if db.DeleteIf(key, args[i]) {
+			results[i] = 1
+		}
+	}
+	return results
+}
+
+// inMergingBubble is inBubble with releases that are merged.
+func inMergingBubble(t *testing.T, n int, test func(t *testing.T, c *cluster), tweaks ...func(*cluster)) {
+	t.Helper()
+	inBubble(t, n, test, append(tweaks, merging(true))...)
+}
+
+// locks are keys k0, k1, … that were claimed with the token "t".
+type locks struct {
+	*cluster
+	receipts []Receipt
+}
+
+func (c *cluster) lock(n int) *locks {
+	c.t.Helper()
+	l := &locks{cluster: c}
+	for i := range n {
+		l.receipts = append(l.receipts, c.mustClaim(fmt.Sprint("k", i)))
+	}
+	time.Sleep(trip) // the answers of all
+	return l
+}
+
+// free releases one of the locks.
+func (l *locks) free(ctx context.Context, i int) error {
+	return l.release(ctx, fmt.Sprint("k", i), "t", long, l.receipts[i])
+}
+
+// gather lets so many callers do something, one after the other, while the test has the flusher's role, so that their
+// releases gather. What it returns writes them, waits for the callers and gives each one's error.
+func (c *cluster) gather(n int, do func(i int) error) (flush func() []error) {
+	c.t.Helper()
+	c.group.mu.Lock()
+	require.True(c.t, c.group.takeFlushLocked())
+	c.group.mu.Unlock()
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = do(i) })
+		synctest.Wait()
+	}
+	return func() []error {
+		c.group.flush()
+		wg.Wait()
+		return errs
+	}
+}
+
+// freeAll releases all of the locks at once.
+func (l *locks) freeAll() []error {
+	return l.gather(len(l.receipts), func(i int) error { return l.free(background, i) })()
+}
+
+// releases are the lines of a node's story that tell of releases.
+func releases(n *redistest.Node) []string {
+	var lines []string
+	for _, line := range story(n) {
+		if strings.Contains(line, " release ") || strings.Contains(line, " merged ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// conserved requires that every round is back where rounds are taken from, once, and carries none (R20). It does so
+// sooner or later: a last command may wait for a silent node.
+func (c *cluster) conserved() {
+	c.t.Helper()
+	g := c.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.log.collect()
+	g.trimLocked()
+	require.Zero(c.t, g.log.live)
+	seen := make(map[*round]bool)
+	for carrier, list := range map[bool]*round{false: g.log.free, true: g.log.carriers} {
+		for r := list; r != nil; r = r.next {
+			require.False(c.t, seen[r], "a round was given back twice")
+			seen[r] = true
+			require.Equal(c.t, carrier, r.carrier)
+			require.Empty(c.t, r.parts)
+			require.Zero(c.t, r.holders.Load())
+		}
+	}
+	for _, r := range g.gathering.rounds[:cap(g.gathering.rounds)] {
+		require.Nil(c.t, r)
+	}
+}
+
+// Releases that gather travel as one command of at most 64 keys; a lone one, and one that is left over, as it is.
+func TestReleasesAreMerged(t *testing.T) {
+	for n, sizes := range map[int][]int{1: {1}, 2: {2}, 64: {64}, 65: {64, 1}, 150: {64, 64, 22}} {
+		t.Run(fmt.Sprint("releases=", n), func(t *testing.T) {
+			inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+				var want []string
+				i := 0
+				for _, size := range sizes {
+					line := "1 merged"
+					for range size {
+						line += fmt.Sprint(" k", i)
+						i++
+					}
+					want = append(want, line)
+				}
+				if n%mergeMost == 1 {
+					want[len(want)-1] = fmt.Sprintf("1 release k%d t", n-1)
+				}
+				l := c.lock(n)
+				assert.Equal(t, trip, took(func() {
+					for _, err := range l.freeAll() {
+						assert.NoError(t, err)
+					}
+				}))
+				time.Sleep(trip)
+				for _, node := range c.nodes {
+					assert.Equal(t, want, releases(node))
+				}
+				assert.Empty(t, c.keys())
+				assert.Zero(t, c.debts())
+				c.healthy()
+				c.conserved()
+			})
+		})
+	}
+}
+
+// Each caller hears of its own lock only, ours beside another's beside none, and nothing but ours is deleted (R9).
+func TestMergedResultsAreEachOnesOwn(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.lock(40)
+		for i := range l.receipts {
+			for _, n := range c.nodes[:i%4] { // on so many nodes it is not ours any more
+				key := fmt.Sprint("k", i)
+				n.DB().Delete(key)
+				if i%3 == 0 {
+					n.DB().Set(key, "stranger", time.Hour)
+				}
+			}
+		}
+		for i, err := range l.freeAll() {
+			want := []error{nil, nil, ErrRefused, ErrRefused}[i%4]
+			assert.Equal(t, want, err, "lock %d", i)
+		}
+		time.Sleep(trip)
+		assert.Len(t, releases(c.nodes[0]), 1)
+		for _, n := range c.nodes {
+			for _, key := range n.Keys() {
+				value, _ := n.Get(key)
+				assert.Equal(t, "stranger", value)
+			}
+		}
+		c.healthy()
+	})
+}
+
+// Nobody arranges anything: callers at once need fewer commands than releases.
+func TestConcurrentReleasesNeedFewCommands(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		const callers, turns = 100, 20
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for j := range turns {
+					key := fmt.Sprint(i, "-", j)
+					receipt := c.mustClaim(key)
+					assert.NoError(t, c.release(background, key, "t", long, receipt))
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(trip)
+		assert.Empty(t, c.keys())
+		calls := c.nodes[0].Calls("EVALSHA")
+		t.Logf("%d commands for %d releases", calls, callers*turns)
+		assert.Less(t, calls, callers*turns/4)
+		c.healthy()
+		c.conserved()
+	})
+}
+
+// The release of a failed attempt, and one whose caller is gone already, go into the log at once: the caller's next SET
+// must not overtake them (R8, R9). Whatever else is not awaited or no release neither waits nor is merged.
+func TestOnlyAwaitedReleasesAreMerged(t *testing.T) {
+	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
+		l := c.lock(6)
+		gone, cancel := context.WithCancel(background)
+		cancel()
+		errs := c.gather(8, func(i int) error {
+			switch i {
+			case 1:
+				c.group.Tell(mergingKind, &Command{
+					Bytes: releaseCommand("k1", "t"), Key: releaseKey("k1", "t"), TTL: long, Receipt: l.receipts[1],
+				})
+				return nil
+			case 3:
+				return l.free(gone, i)
+			case 6:
+				return c.extend(background, "k5", "t", long)
+			case 7:
+				_, err := c.claim(background, "new", "t", long)
+				return err
+			}
+			return l.free(background, i)
+		})()
+		errs[3] = nil // the watch may have seen first that its caller is gone
+		assert.Equal(t, make([]error, 8), errs)
+		assert.Equal(t, []string{
+			"1 release k1 t", "1 release k3 t", "1 extend k5 t", "1 SET new t", "1 merged k0 k2 k4 k5",
+		}, story(c.nodes[0])[6:])
+		assert.Equal(t, []string{"new"}, c.keys())
+		c.conserved()
+	})
+}
+
+// R8: whoever gives up and claims again is not refused by its own key. Its release was gathered; when it returns for the
+// context, it is queued.
+func TestCancelledWhileGatheredIsQueuedBeforeItReturns(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.lock(4)
+		for _, n := range c.nodes {
+			n.Delay("EVALSHA", 20*ms)
+		}
+		ctx, cancel := context.WithCancel(background)
+		again := make([]error, 4)
+		flush := c.gather(4, func(i int) error {
+			err := l.free(ctx, i)
+			_, again[i] = c.claim(background, fmt.Sprint("k", i), "t2", long)
+			return err
+		})
+		cancel()
+		time.Sleep(20 * ms) // the watch has looked
+		synctest.Wait()
+		for i, err := range flush() {
+			assert.Equal(t, context.Canceled, err)
+			assert.NoError(t, again[i], "refused by its own key")
+		}
+		assert.Equal(t, "1 merged k0 k1 k2 k3", story(c.nodes[0])[4])
+	})
+}
+
+// The same lock twice in one command: the first deletes it, the second finds nothing. That is what two commands say.
+func TestOneLockTwiceInAMerge(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.lock(2)
+		errs := c.gather(4, func(i int) error { return l.free(background, i%2) })()
+		assert.Equal(t, []error{nil, nil, ErrRefused, ErrRefused}, errs)
+		assert.Equal(t, []string{"1 merged k0 k1 k0 k1"}, releases(c.nodes[0]))
+		assert.Empty(t, c.keys())
+		assert.Zero(t, c.debts())
+	})
+}
+
+// It is owed once by a node that refuses (R8).
+func TestOneLockTwiceInAMergeIsOwedOnce(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.lock(2)
+		c.nodes[0].Refuse(noReplicas, "EVALSHA")
+		errs := c.gather(4, func(i int) error { return l.free(background, i%2) })()
+		assert.Equal(t, []error{nil, nil, ErrRefused, ErrRefused}, errs)
+		time.Sleep(trip)
+		assert.Equal(t, 2, c.debts())
+		c.nodes[0].Refuse("", "EVALSHA")
+		c.settled()
+		c.healthy()
+	})
+}
+
+// Keys and tokens of any bytes and lengths, empty ones too, arrive whole (R19).
+func TestMergedKeysArriveWhole(t *testing.T) {
+	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
+		keys := []string{"k", "\r\n", "$1\r\nx\r\n", strings.Repeat("k", 5000), "\x00", ""}
+		var receipts []Receipt
+		for i, key := range keys {
+			r, err := c.claim(background, key, strings.Repeat("t", 100*i), long)
+			require.NoError(t, err)
+			receipts = append(receipts, r)
+		}
+		errs := c.gather(len(keys), func(i int) error {
+			return c.release(background, keys[i], strings.Repeat("t", 100*i), long, receipts[i])
+		})()
+		assert.Equal(t, make([]error, len(keys)), errs)
+		assert.Equal(t, 1, c.nodes[0].Calls("EVALSHA"))
+		assert.Empty(t, c.keys())
+	})
+}
+
+// Each kind is merged by its own merger.
+func TestMergersAreNotMixed(t *testing.T) {
+	const otherSource = "release many, otherwise"
+	other := *mergingKind
+	other.Merger = mergerOf(otherSource)
+	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
+		l := c.lock(6)
+		errs := c.gather(6, func(i int) error {
+			kind, key := mergingKind, fmt.Sprint("k", i)
+			if i >= 3 {
+				kind = &other
+			}
+			_, err := c.group.Ask(background, kind, &Command{
+				Bytes: releaseCommand(key, "t"), Key: releaseKey(key, "t"), TTL: long, Receipt: l.receipts[i],
+			})
+			return err
+		})()
+		assert.Equal(t, make([]error, 6), errs)
+		var digests []string
+		for _, e := range c.nodes[0].Log() {
+			if e.Args[0] == "EVALSHA" {
+				digests = append(digests, e.Args[1])
+			}
+		}
+		assert.Equal(t, []string{redistest.SHA1(releaseManySource), redistest.SHA1(otherSource)}, digests)
+	}, func(c *cluster) { c.teachMerged(otherSource) })
+}
+
+// R6, R26: the parts of a merged command time out and are cancelled one by one, each by its own clock, while three of five
+// nodes are silent.
+func TestPartsTimeOutOnTheirOwn(t *testing.T) {
+	inMergingBubble(t, 5, func(t *testing.T, c *cluster) {
+		l := c.lock(6)
+		short := map[int]time.Duration{1: 3 * ms, 3: 12 * ms}
+		for _, n := range c.nodes[:3] {
+			n.Pause()
+		}
+		errs, spent := make([]error, 6), make([]time.Duration, 6)
+		c.gather(6, func(i int) error {
+			ctx, cancel := context.Context(background), context.CancelFunc(func() {})
+			if d, ok := short[i]; ok {
+				ctx, cancel = context.WithTimeout(background, d)
+			}
+			defer cancel()
+			ttl := long
+			if i == 5 {
+				ttl = time.Second // whose vote timeout is 5 ms
+			}
+			spent[i] = took(func() { errs[i] = c.release(ctx, fmt.Sprint("k", i), "t", ttl, l.receipts[i]) })
+			return nil
+		})()
+		for i, err := range errs {
+			limit := longTimeout + 5*ms
+			if d, ok := short[i]; ok {
+				assert.Equal(t, context.DeadlineExceeded, err)
+				limit = d + 15*ms
+			} else {
+				assert.Equal(t, []int{0, 1, 2}, undecided(t, err))
+				assert.ErrorIs(t, err, ErrTimeout)
+			}
+			if i == 5 {
+				limit = 5*ms + 5*ms
+			}
+			assert.LessOrEqual(t, spent[i], limit, "part %d", i)
+		}
+		assert.Len(t, releases(c.nodes[4]), 1)
+		for _, n := range c.nodes {
+			n.Resume()
+		}
+		c.eventually(2*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 && c.up() == 5 }, "released")
+		time.Sleep(trip)
+		c.conserved()
+	})
+}
+
+// The flusher got no time for longer than the watch waits (R6, R26): what it writes then is still looked after.
+func TestReleasesThatGatheredForLongTimeOut(t *testing.T) {
+	for n := range 3 {
+		t.Run(fmt.Sprint("releases=", n+1), func(t *testing.T) {
+			inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+				l := c.lock(n + 1)
+				flush := c.gather(n+1, func(i int) error { return l.free(background, i) })
+				for _, node := range c.nodes {
+					node.Pause()
+				}
+				time.Sleep(20 * ms)
+				spent := took(func() {
+					for _, err := range flush() {
+						assert.ErrorIs(t, err, ErrTimeout)
+					}
+				})
+				assert.LessOrEqual(t, 20*ms+spent, longTimeout+5*ms)
+				for _, node := range c.nodes {
+					node.Resume()
+				}
+				c.eventually(2*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "released")
+			})
+		})
+	}
+}
+
+// R20: rounds and carriers are used many times, by callers that give up at any moment, on nodes that lose their scripts.
+// Race builds poison what is given back, and keys tell whether a release was ever another's.
+func TestCarriersAreRecycled(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
+		rng := seeded(t, 1)
+		const callers, turns = 24, 60
+		stop := make(chan struct{})
+		var wg, trouble sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for j := range turns {
+					// A key of its own each time: while a lost script is cured, the caller's next SET may overtake the
+					// release that the caller gave up.
+					key, token := fmt.Sprint(i, "-", j), fmt.Sprint("t", i, "-", j)
+					receipt, err := c.claim(background, key, token, long)
+					assert.NoError(t, err)
+					ctx, cancel := context.WithCancel(background)
+					if (i+j)%5 == 0 {
+						time.AfterFunc(max(pure.Soon, time.Duration(j%7)*ms), cancel)
+					}
+					err = c.release(ctx, key, token, long, receipt)
+					if err != context.Canceled {
+						assert.NoError(t, err)
+					}
+					cancel()
+				}
+			})
+		}
+		trouble.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Duration(1+rng.IntN(8)) * ms):
+					i := rng.IntN(3)
+					c.nodes[i].FlushScripts()
+					c.links[i].Latency(time.Duration(rng.IntN(4))*ms, time.Duration(rng.IntN(4))*ms)
+				}
+			}
+		})
+		wg.Wait()
+		close(stop)
+		trouble.Wait()
+		c.eventually(2*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "released")
+		time.Sleep(20 * ms)
+		merged := slices.ContainsFunc(releases(c.nodes[0]), func(s string) bool { return strings.Contains(s, "merged") })
+		assert.True(t, merged)
+		c.healthy()
+		c.conserved()
+	})
+}
+
+// A carrier is as old as the oldest of its parts, which is the first: nothing becomes younger by being merged.
+func TestCarrierIsAsOldAsItsOldestPart(t *testing.T) {
+	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
+		c.group.mu.Lock()
+		defer c.group.mu.Unlock()
+		for range 3 {
+			r := c.group.log.take(c.group)
+			cmd := &Command{Bytes: releaseCommand("k", "t"), Key: releaseKey("k", "t"), TTL: long}
+			c.group.admitLocked(r, background, mergingKind, cmd, 1)
+			time.Sleep(ms)
+		}
+		oldest := c.group.gathering.rounds[0].at
+		c.group.packLocked()
+		carrier := c.group.log.ring.Load().at(c.group.log.head - 1)
+		require.Len(t, carrier.parts, 3)
+		assert.Equal(t, oldest, carrier.at)
+		for _, p := range carrier.parts[1:] {
+			assert.Greater(t, p.at, oldest)
+		}
+		c.group.flusher.taken = false // nobody took the role that admit gave
+		c.group.promptLocked()
+	})
+}

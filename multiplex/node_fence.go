@@ -1,0 +1,91 @@
+package multiplex
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
+)
+
+// previous is what fencing needs to know of the connection before (R8).
+type previous struct {
+	server conn.Server
+	end    uint64 // rounds from this position on were not sent there
+	// unfenced is end, if that connection could not be killed: SETs before it may come late, until the time given by
+	// their own TTL, counted from since.
+	unfenced uint64
+	since    time.Duration
+}
+
+// fence makes sure that nothing which the connection before carried is executed any more: the server itself is asked to
+// end it, and only its answer counts, since a stopped server goes on with the old socket's commands even after FIN or
+// RST (R8).
+func (n *node) fence() pure.LifeAction {
+	c := n.conn
+	command, certain := killCommand(&n.previous.server, c.Server())
+	if command != nil {
+		killed := false
+		ctx, cancel := n.patience()
+		err := c.Exchange(ctx, command, 1, func(_ int, v resp.Value) error {
+			count, ok := v.Int64()
+			if !ok && !v.IsError() {
+				return fmt.Errorf("%w: type %q to CLIENT KILL", ErrUnexpected, v.Type())
+			}
+			// Where the address is a guess, only a kill that hit proves anything.
+			killed = ok && (certain || count > 0)
+			return nil
+		})
+		cancel()
+		if err != nil {
+			return n.lost(c, err)
+		}
+		certain = killed
+	}
+	n.fenceDebts(certain)
+	return n.step(pure.Fenced)
+}
+
+// fenceDebts starts the time of all debts, some at a time. Whoever owes another meanwhile must know already what became of
+// the connection before, so that is noted first.
+func (n *node) fenceDebts(certain bool) {
+	g := n.group
+	if !certain {
+		g.mu.Lock()
+		n.previous.unfenced, n.previous.since = n.previous.end, g.now()
+		g.mu.Unlock()
+	}
+	n.eachDebt(func(d *pure.Debt, now time.Duration) { n.ledger.FenceDebt(d, now, certain) })
+}
+
+// killCommand is the command that ends the old connection on the new one's server; nil when there is nothing to kill or
+// no way to name it. certain says whether an answer of 0 means that the old connection is gone (or, without a command,
+// that there is nothing to fear). Ids start again at 1 when a server restarts, so an id alone could hit a stranger; with
+// the address, or on the same run of the server, it cannot.
+func killCommand(old, now *conn.Server) (command []byte, certain bool) {
+	sameRun := old.RunID != "" && old.RunID == now.RunID
+	switch {
+	case old.RunID != "" && now.RunID != "" && !sameRun:
+		return nil, true // that process is dead, or the address is another server's now (package comment)
+	case old.ID == 0 || old.ClientAddr == "" && !sameRun:
+		return nil, false
+	}
+	id := strconv.FormatInt(old.ID, 10)
+	if old.ClientAddr == "" || !old.AddrKnown && sameRun {
+		return resp.AppendCommand(nil, "CLIENT", "KILL", "ID", id, "SKIPME", "yes"), true
+	}
+	return resp.AppendCommand(nil, "CLIENT", "KILL", "ID", id, "ADDR", old.ClientAddr, "SKIPME", "yes"), old.AddrKnown
+}
+
+// patience bounds each exchange before the join, so that a server that shook hands and then stopped does not hold the
+// node's goroutine (R26).
+func (n *node) patience() (context.Context, context.CancelFunc) {
+	limit := n.config.Endpoint.DialTimeout
+	if limit == 0 {
+		limit = 5 * time.Second
+	}
+	return context.WithTimeoutCause(n.group.life.stopped, limit, ErrSilent) // who reads of it must not take it for their own deadline
+}

@@ -1,0 +1,307 @@
+package multiplex
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
+)
+
+// openingLimits bound what a node may send before it joins: the handshake, INFO and the scripts' digests among it (R32). A HELLO
+// names the server's modules, and INFO its replicas.
+var openingLimits = resp.Limits{Elements: 4096, Depth: 8, Size: 2 << 20}
+
+func newNode(g *Group, index int, config conn.Config) *node {
+	n := &node{
+		group: g, index: index, addr: config.Endpoint.String(),
+		dialer:   dialer{config: config, protocol: config.Endpoint.Protocol},
+		standing: standing{life: pure.NewLife(), fault: &fault{err: ErrConnecting}},
+	}
+	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.Drift}
+	n.laneNext.Store(noLane)
+	n.ended = make(chan error, 1)
+	if need := pure.NeedFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
+		n.trust.Need = need
+		g.quarantine.nodes |= setOf(index) // fresh processes obey it too (R23)
+	}
+	n.config.Admit = g.config.Allow.check
+	if n.config.Limits == (resp.Limits{}) {
+		n.config.Limits = openingLimits
+	}
+	return n
+}
+
+// run lives the node's life until the group is closed.
+func (n *node) run() {
+	act := n.step(pure.Started)
+	for {
+		switch act {
+		case pure.ToDial:
+			act = n.dial()
+		case pure.ToFence:
+			act = n.fence()
+		case pure.ToPay:
+			act = n.pay()
+		case pure.ToServe:
+			act = n.serve()
+		case pure.ToWait:
+			act = n.rest()
+		default:
+			n.leave()
+			return
+		}
+	}
+}
+
+// leave closes a connection that was made while the group was being closed.
+func (n *node) leave() {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	if n.conn != nil {
+		_ = n.conn.Close()
+		n.conn = nil
+	}
+}
+
+// step feeds an event to the node's life and tells those who wait for a change.
+func (n *node) step(e pure.LifeEvent) pure.LifeAction {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	return n.stepLocked(e)
+}
+
+func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
+	if n.group.life.closed() {
+		e = pure.GroupStopped
+	}
+	var act pure.LifeAction
+	n.life, act = n.life.On(e, n.group.now(), rand.Float64())
+	if n.life.State == Down || n.life.State == Up {
+		n.tried = true
+	}
+	n.tellLocked()
+	n.group.notifyLocked()
+	return act
+}
+
+// rest waits until the next attempt may begin.
+func (n *node) rest() pure.LifeAction {
+	timer := time.NewTimer(max(pure.Soon, n.life.Wait))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return n.step(pure.Waited)
+	case <-n.group.life.stopped.Done():
+		return n.step(pure.GroupStopped)
+	}
+}
+
+// dial connects and shakes hands, in which Allow.check says whether the node may take part at all.
+func (n *node) dial() pure.LifeAction {
+	n.group.mu.Lock()
+	n.counters.dials++
+	n.group.mu.Unlock()
+	n.dialed = n.group.now()
+	c, err := conn.Dial(n.group.life.stopped, n.config)
+	if err != nil {
+		return n.dialFailed(err)
+	}
+	if c.Server().Protocol == 2 {
+		n.config.Endpoint.Protocol = 2 // the next attempt needs no second connection to find that out (R26)
+	}
+	apart := n.tellApart(c)
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	if apart != nil {
+		_ = c.Close()
+		n.counters.dialFailures++
+		n.fault = &fault{err: &downError{apart}, tried: n.dialed}
+		return n.stepLocked(pure.DialFailed)
+	}
+	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
+	n.conn, n.server = c, *c.Server()
+	n.meetLocked(n.group.now())
+	if n.replyTime.Load() == 0 { // else the first votes of a node that is far away would all come too late (R6)
+		n.replyTime.Store(int64(c.RoundTrip()))
+		n.guessed = true
+	}
+	n.counters.connects++
+	return n.stepLocked(pure.Dialed)
+}
+
+func (n *node) dialFailed(err error) pure.LifeAction {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	n.counters.dialFailures++
+	n.fault = &fault{err: &downError{err}, tried: n.dialed}
+	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone || errors.Is(err, conn.ErrUnanswered) {
+		n.life = n.life.Charge()
+	}
+	n.config.Endpoint.Protocol = n.protocol // it may be another server by now
+	switch conn.ErrorClass(err) {
+	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
+		return n.stepLocked(pure.DialBarred)
+	}
+	if errors.Is(err, ErrPermissions) { // said otherwise, as by Redis 7.0 of what a script may not do
+		return n.stepLocked(pure.DialBarred)
+	}
+	return n.stepLocked(pure.DialFailed)
+}
+
+// join lets the node into the log at its head, unless it owes too much. Debts that came since the last payment go first,
+// in the lane: waiting until there are none would keep a node out for as long as others release what it may hold. It
+// gets no command that was queued before, flushed or not: those rounds have its vote as failed.
+func (n *node) join() (pure.LifeAction, bool) {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n.ledger.Full() {
+		n.fault = owesTooMuch // whatever it was down for before: it is connected, and this is what keeps it out
+	}
+	if n.ledger.Full() || n.ledger.Due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
+		return pure.Stay, false
+	}
+	if twin := n.twinOfLocked(&n.server); twin != nil { // it has joined since the handshake: the next one tells them apart
+		return n.lostLocked(n.conn, sameServer(twin.addr)), true
+	}
+	act := n.stepLocked(pure.Paid)
+	if act != pure.ToServe {
+		return act, true
+	}
+	n.pos, n.replies = g.log.head, 0
+	n.conn.SetLimits(g.config.Replies)
+	n.answered.Store(g.log.head)
+	n.sent.Store(g.log.head)
+	n.skip = len(g.log.buf)
+	n.attached = true
+	n.heard.Store(int64(g.now()))
+	n.judgeTrustLocked(g.now())
+	g.live |= setOf(n.index)
+	g.agreeLocked()
+	n.adopted = g.poller != nil && g.poller.adoptLocked(n)
+	g.wakeWatchAtLocked(g.now() + tickMost) // to see that somebody polls, and that debts are paid that came meanwhile
+	g.trimLocked()
+	n.payBesideLocked(g.now())
+	g.tryDebutLocked()
+	return act, true
+}
+
+// serve reads replies until the connection dies, or waits for that while others read, and buries it.
+func (n *node) serve() pure.LifeAction {
+	c := n.conn
+	if n.adopted {
+		return n.bury(c, <-n.ended)
+	}
+	for {
+		if err := c.Fill(); err != nil {
+			return n.bury(c, err)
+		}
+		now := n.group.now()
+		n.heard.Store(int64(now))
+		if err := n.drain(c, now); err != nil {
+			c.Break(err)
+			return n.bury(c, err)
+		}
+	}
+}
+
+// bury ends a connection's part in the log, in two steps: first it gets no new rounds, but still pins those that it has;
+// then each of them has its failed vote, and it lets go (docs/design.md, "Nodes that die and join", 4). Everything in flight
+// fails as unknown, each exactly once (R16).
+func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
+	g := n.group
+	why := &fault{err: cause}
+	g.mu.Lock()
+	n.unliveLocked(cause)
+	end := n.limit
+	g.mu.Unlock()
+
+	owing := n.pos < n.sent.Load()
+	_ = c.Close()
+	g.tracker.lost(n)
+	for ; n.pos < end; n.pos++ {
+		n.fail(g.log.ring.Load().at(n.pos), why)
+	}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n.noteEndLocked(owing, cause)
+	owing = owing || len(n.lane.awaited) > 0
+	n.abandonLaneLocked(why)
+	n.answered.Store(end)
+	n.attached = false
+	n.conn = nil
+	n.counters.ended++
+	n.countDeathLocked(cause)
+	if errors.Is(cause, conn.ErrStalled) {
+		n.counters.sheds++ // by its backlog
+	}
+	if !owing {
+		return n.stepLocked(pure.Died)
+	}
+	n.previous.server, n.previous.end = n.server, end
+	return n.stepLocked(pure.DiedOwing)
+}
+
+// unlive stops giving the node new rounds; those that it has already end at its limit. The caller holds the mutex.
+func (n *node) unliveLocked(cause error) {
+	g := n.group
+	if !g.live.Has(n.index) {
+		return // shed before
+	}
+	g.live &^= setOf(n.index)
+	g.agreeLocked()
+	g.quarantine.debut = g.quarantine.debut.Part()
+	n.limit = g.log.head
+	n.fault = &fault{err: &downError{cause}}
+}
+
+// fail counts a round that this connection will not answer; an unanswered release is owed.
+func (n *node) fail(r *round, why *fault) {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	n.failLocked(r, why)
+}
+
+func (n *node) failLocked(r *round, why *fault) {
+	for _, m := range r.members() {
+		if m.owedBy(n.index) {
+			n.oweLocked(m, n.group.now())
+		}
+		if m.vote(n.index, Failed, why) {
+			n.counters.died++
+		}
+	}
+}
+
+// shed breaks the connection from here; its reader will bury it. The caller holds the mutex.
+func (n *node) shedLocked(cause error) {
+	if n.life.State != Up {
+		return
+	}
+	n.unliveLocked(cause)
+	n.counters.sheds++
+	n.stepLocked(pure.Broke)
+	n.conn.Break(cause)
+}
+
+// lost ends a connection that died before it joined.
+func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
+	_ = c.Close()
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	return n.lostLocked(c, cause)
+}
+
+// lostLocked is lost for a connection that may be open. The caller must hold the mutex.
+func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
+	_ = c.Close()
+	n.conn = nil
+	n.counters.ended++
+	n.countDeathLocked(cause)
+	n.fault = &fault{err: &downError{cause}, tried: n.dialed}
+	return n.stepLocked(pure.DialFailed)
+}

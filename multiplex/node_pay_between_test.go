@@ -1,0 +1,178 @@
+package multiplex
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// These tests are about the moment between two steps: what happens there must
+// not be lost, nor count for more than it is.
+
+// A release that a node comes to owe while it pays its other debts is written
+// before the first command after the join, though the join does not wait for it
+// (R8): otherwise the next claim of that key would find the old one.
+func TestWhatIsOwedDuringThePaymentIsPaidFirst_R8(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		one, two := c.mustClaim("one"), c.mustClaim("two")
+		time.Sleep(trip)
+		c.unreachable(0)
+		require.NoError(t, c.release(background, "one", "t", long, one))
+		c.nodes[0].Delay("EVALSHA", 20*ms)
+		c.links[0].Refuse(false)
+		c.eventually(time.Second, func() bool { return c.status(0).State == Paying }, "it pays")
+		require.NoError(t, c.release(background, "two", "t", long, two))
+		c.nodes[0].Delay("EVALSHA", 0)
+		c.waitUp(3)
+		_, err := c.claim(background, "two", "next", long)
+		require.NoError(t, err)
+		time.Sleep(20 * trip)
+		last := story(c.nodes[0])
+		last = last[len(last)-3:]
+		assert.Contains(t, last[0], "release one t")
+		assert.Contains(t, last[1], "release two t")
+		assert.Contains(t, last[2], "SET two next")
+		value, _ := c.nodes[0].Get("two")
+		assert.Equal(t, "next", value)
+	})
+}
+
+// A debt for which the lane has no room stays owed, and is tried again (R8).
+func TestADebtThatFindsNoRoomIsTriedAgain_R8(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		time.Sleep(trip)
+		c.nodes[0].Refuse("-MISCONF no", "EVALSHA")
+		require.NoError(t, c.release(background, "k", "t", long, receipt))
+		time.Sleep(trip)
+		require.Equal(t, 1, c.status(0).Debts)
+		g, n := c.group, c.group.nodes[0]
+		g.mu.Lock()
+		for n.lane.add(laneEntry{purpose: probe}, ping) {
+		}
+		n.payBesideLocked(g.now() + time.Second) // it is due by then
+		misplaced, next := n.ledger.Misplaced(), n.ledger.Debts[0]
+		sent := next.Sent
+		g.promptLocked()
+		g.mu.Unlock()
+		assert.Nil(t, misplaced)
+		assert.False(t, sent, "it was not written")
+		c.nodes[0].Refuse("", "EVALSHA")
+		c.eventually(3*time.Second, func() bool { return c.debts() == 0 }, "it is paid")
+		assert.Empty(t, c.keys())
+	}, withConfig(func(config *Config) { config.ShedAfter = time.Minute }))
+}
+
+// A reply that cannot be the answer to a release ends the connection, and counts
+// for nothing: the release is owed, though it was the one at the cursor (R8, R16).
+// So it is with a release that was sent again behind its script, and has left the
+// lane when its reply is looked at.
+func TestAReleaseWhoseReplyIsNoAnswerIsOwed_R8(t *testing.T) {
+	for name, cured := range map[string]bool{"in the log": false, "in the lane": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				receipt := c.mustClaim("k")
+				time.Sleep(trip)
+				if cured {
+					c.flushScripts()
+				}
+				var answered atomic.Bool
+				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+					known := c.nodes[0].Calls("SCRIPT LOAD") > len(scripts())
+					if args[0] != "EVALSHA" || answered.Load() || cured && !known {
+						return nil, false
+					}
+					answered.Store(true)
+					return []byte("+what\r\n"), true
+				})
+				require.NoError(t, c.release(background, "k", "t", long, receipt))
+				time.Sleep(5 * trip)
+				require.True(t, answered.Load())
+				require.Equal(t, 1, c.status(0).Deaths)
+				require.EqualValues(t, 1, c.status(0).Counts.DebtsMade)
+				c.waitUp(3)
+				assert.Zero(t, c.debts())
+				assert.Empty(t, c.keys())
+			})
+		})
+	}
+}
+
+// A look at a seal that was asked for before all nodes of a new deployment were
+// connected proves nothing, though its answer comes after that: another client
+// may have sealed the node between the two (R23).
+func TestALookFromBeforeAllWereThereDoesNotCount_R23(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), func(c *cluster) {
+			c.links[2].HoldDials(true)
+		})
+		c.waitUp(2)
+		c.links[0].Latency(oneWay, 60*ms)
+		c.eventually(time.Second, func() bool { return c.nodes[0].Calls("GET") == 2 }, "node 0 is looked at again")
+		c.sealedByAnother(0) // its answer, that there is no seal, is under way
+		c.links[2].HoldDials(false)
+		c.waitUp(3)
+		time.Sleep(300 * ms)
+		assert.Equal(t, []int{0, 1, 2}, c.quarantined())
+	})
+}
+
+// sealedByAnother puts a seal on a node that proves nothing but that the
+// deployment is not new.
+func (c *cluster) sealedByAnother(node int) {
+	c.nodes[node].DB().Set(sealKey, pure.Seal{Run: "x", MaxTTL: maxTTL, Watched: ms}.String(), 0)
+}
+
+// When a node of a new deployment is lost while the others are looked at, all are
+// looked at anew once it is back: what was seen of the others is from before, and
+// another client may have sealed one of them meanwhile (R23).
+func TestWhatWasSeenBeforeAPartingDoesNotCount_R23(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), func(c *cluster) {
+			c.nodes[1].Delay("GET", 50*ms)
+		})
+		c.waitUp(3)
+		time.Sleep(5 * trip) // nodes 0 and 2 have answered, and node 1 has not
+		c.links[1].HoldDials(true)
+		c.links[1].Reset()
+		c.nodes[1].Delay("GET", 0)
+		c.eventually(time.Second, func() bool { return c.nodes[0].Calls("GET") == 4 }, "node 0 is looked at now and then")
+		c.arrive()
+		c.sealedByAnother(0)
+		c.links[1].HoldDials(false)
+		c.waitUp(3)
+		time.Sleep(200 * ms) // not so long that node 0 is looked at again in any case
+		assert.Equal(t, []int{0, 1, 2}, c.quarantined())
+	})
+}
+
+// A round that is decided does not hide an older one that is not: the votes on
+// that are given up in their time (R6).
+func TestAYoungerRoundThatIsDecidedHidesNoOlder_R6(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		for _, n := range c.nodes {
+			n.Pause()
+		}
+		done := make(chan time.Duration)
+		go func() {
+			done <- took(func() {
+				_, err := c.claim(background, "older", "t", long)
+				assert.ErrorIs(t, err, ErrUndecided)
+			})
+		}()
+		time.Sleep(ms)
+		_, err := c.claim(background, "younger", "t", time.Second) // its votes have 5 ms
+		require.ErrorIs(t, err, ErrUndecided)
+		spent := <-done
+		assert.GreaterOrEqual(t, spent, longTimeout)
+		assert.LessOrEqual(t, spent, longTimeout+tickMost)
+		for _, n := range c.nodes {
+			n.Resume()
+		}
+	})
+}

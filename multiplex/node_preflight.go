@@ -1,0 +1,57 @@
+package multiplex
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+)
+
+// check refuses a server whose promises are not its own to keep (R22). What may not be asked is not held against it.
+func (a *Allow) check(s *conn.Server) error {
+	switch {
+	case s.Mode == "cluster" && !a.Cluster:
+		return &PreflightError{"mode", "the server is in cluster mode",
+			"name a server that is on its own, with cluster-enabled no; Allow.Cluster overrides this", ErrNotMaster}
+	case s.Mode == "sentinel" && !a.Sentinel:
+		return &PreflightError{"mode", "the server is a sentinel",
+			"name the address of a master, not of what watches it; Allow.Sentinel overrides this", ErrNotMaster}
+	case s.Role != "" && s.Role != "master" && s.Role != "primary" && s.Role != "sentinel" && !a.Replica:
+		return &PreflightError{"role", "the server says that its role is " + s.Role,
+			"name a master that nothing fails over, or run REPLICAOF NO ONE there; Allow.Replica overrides this", ErrNotMaster}
+	}
+	return nil
+}
+
+// sameServer refuses a server that has a vote already.
+func sameServer(other string) error {
+	return &PreflightError{"same server", "the run id is that of the server at " + other,
+		"name each server once: N votes need N servers; Allow.SameServer overrides this", ErrSameNode}
+}
+
+// otherMaxTTL refuses a node whose seal tells of another MaxTTL (R23).
+func otherMaxTTL(found, ours time.Duration) error {
+	return &PreflightError{"MaxTTL", fmt.Sprintf("its seal says %v, this client %v", found, ours),
+		"all clients of a deployment must set the same; to change it, stop all of them first and delete the seals, or set " +
+			"Allow.OtherMaxTTL on all of them while the longer one is rolled out", ErrMaxTTL}
+}
+
+// What is warned about, besides what Config.Remarks says.
+const (
+	warnNotDurable = "declared durable, but says that appendonly is off: a restart loses its keys (set appendonly yes and " +
+		"appendfsync always)"
+	warnNoRunID = "its run id may not be asked, so each reconnect begins a quarantine (allow INFO)"
+)
+
+// warningsOf is what is remarkable about a server that is not refused (R22).
+func (g *Group) warningsOf(s *conn.Server) []string {
+	var all []string
+	if p := s.EvictionPolicy; p != "" && p != "noeviction" && !g.config.Allow.Eviction {
+		all = append(all, "may evict the keys of locks: maxmemory-policy is "+p+" (set noeviction)")
+	}
+	if g.config.Remarks != nil {
+		all = append(all, g.config.Remarks(s)...)
+	}
+	return slices.Clip(all)
+}

@@ -1,0 +1,237 @@
+package multiplex
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
+)
+
+// drain counts every reply that was received already, at the given time. An error means that the connection must die:
+// nothing is ever skipped to find the place again (R16).
+func (n *node) drain(c *conn.Conn, now time.Duration) error {
+	n.sampled = false
+	defer n.counters.publish()
+	for {
+		v, ok, err := c.Next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			n.answered.Store(n.pos)
+			return nil
+		}
+		if err := n.reply(c, v, now); err != nil {
+			return err
+		}
+	}
+}
+
+// reply gives a reply to the command that it answers: the lane's, if the lane comes before the round at the cursor, else
+// that round's. Attributes were not asked for on this connection (R16), and pushes only where keys are tracked (track.go). A
+// reply that came before its command was sent answers nothing (R16), even if the command was sent before the reply was read.
+func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
+	if v.Type() == resp.Push {
+		return n.group.tracker.pushed(n, v)
+	}
+	if _, ok := v.Attributes(); ok {
+		return fmt.Errorf("%w: an attribute", ErrUnexpected)
+	}
+	if n.replies >= c.Due() {
+		return fmt.Errorf("%w: nothing was asked", ErrUnexpected)
+	}
+	n.replies++
+	if n.laneNext.Load() == n.pos {
+		return n.laneReply(v)
+	}
+	r := n.group.log.ring.Load().at(n.pos)
+	if r.form != nil && v.IsError() && n.errorToNative(r, v) {
+		n.pos++ // the vote is counted, or comes with the reply to the script
+		return nil
+	}
+	if v.IsError() && conn.ClassOf(v) == conn.ClassNoScript && r.kind.Script && n.cure(r, conn.ClassNoScript) {
+		n.pos++ // the vote comes with the reply to the repeated command
+		return nil
+	}
+	if !n.sampled {
+		n.sampled = true
+		if n.polled.Load() == nil || n.group.poller.timely(r) {
+			n.sample(max(0, now-r.at)) // now is that of the turn, and a round may be younger
+		}
+	}
+	if err := n.count(r, v); err != nil {
+		return err
+	}
+	// The vote came before the cursor moves: until then the slot is ours (docs/design.md, "Nodes that die and join", 5).
+	n.pos++
+	return nil
+}
+
+// sample smooths the time to a reply, as TCP smooths its round trips: an eighth of the difference at a time. It counts
+// from the caller's start, so it holds what our own queue costs.
+func (n *node) sample(d time.Duration) {
+	old := n.replyTime.Load()
+	if old == 0 || n.guessed {
+		n.replyTime.Store(int64(d))
+		n.guessed = false
+		return
+	}
+	n.replyTime.Store(old + (int64(d)-old)/8)
+}
+
+// count turns a reply into this node's vote. A release that an integer did not answer is owed (R8).
+func (n *node) count(r *round, v resp.Value) error {
+	if v.IsError() {
+		why := n.refusal.of(v)
+		n.counters.countError(n.refusal.class)
+		for _, m := range r.members() {
+			n.refuse(m, why)
+		}
+		return nil
+	}
+	if len(r.parts) > 0 {
+		return n.countMerged(r, v)
+	}
+	vote := r.kind.Judge(v)
+	if vote == Alien {
+		return fmt.Errorf("%w: type %q", ErrUnexpected, v.Type())
+	}
+	n.confirm(r, vote)
+	return nil
+}
+
+var errResults = errors.New("not one result for each command that was merged")
+
+// countMerged turns the array that answers a carrier into this node's vote on each part. It looks at all of it before the
+// first vote, since a reply that cannot be the answer gives none (R16).
+func (n *node) countMerged(r *round, v resp.Value) error {
+	if v.Type() != resp.Array || v.IsNull() || v.Len() != len(r.parts) {
+		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
+	}
+	votes := n.votes[:0]
+	for element := range v.Elements() {
+		vote := r.kind.Judge(element)
+		if _, odd := element.Attributes(); odd || vote == Alien {
+			return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
+		}
+		votes = append(votes, vote)
+	}
+	for i, p := range r.parts {
+		if votes[i] == Failed {
+			n.refuse(p, keyFault)
+			continue
+		}
+		n.confirm(p, votes[i])
+	}
+	return nil
+}
+
+// confirm counts a vote that the node gave.
+func (n *node) confirm(r *round, vote Vote) {
+	if r.receipt.Pos < n.previous.unfenced && r.owedBy(n.index) {
+		n.doubt(r)
+	}
+	if vote == Restored {
+		vote = n.judgeRestored(r)
+	}
+	n.cast(r, vote, nil)
+}
+
+// judgeRestored says what a key that was set again means: nothing, from a node that was or is quarantined (R10, R23).
+func (n *node) judgeRestored(r *round) Vote {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if (r.discounted | g.quarantine.nodes).Has(n.index) {
+		return Refused
+	}
+	return Granted
+}
+
+// refuse counts a vote that the node refused to give. A release is then owed, and tried again soon (R8).
+func (n *node) refuse(r *round, why *fault) {
+	if r.owedBy(n.index) {
+		n.group.mu.Lock()
+		n.oweLocked(r, n.group.now()+pure.RefusedFirst)
+		n.group.mu.Unlock()
+	}
+	n.cast(r, Failed, why)
+}
+
+// cast gives this node's vote to a round and counts what became of it. The caller reads this node.
+func (n *node) cast(r *round, v Vote, why *fault) {
+	b := &n.counters.batch
+	if !r.vote(n.index, v, why) {
+		b.late++
+		if votedOf(r.word.Load()).Has(n.index) && !r.void().Has(n.index) {
+			b.overdue++
+		}
+		return
+	}
+	switch v {
+	case Granted:
+		b.granted++
+	case Refused:
+		b.refused++
+	default:
+		b.failed++
+	}
+}
+
+// keyFault is the cause where one key of several was refused, and the others were not.
+var keyFault = &fault{err: &RefusalError{Class: conn.ClassOther}}
+
+// refusal is the last error that a node answered with. It is kept, since a node that refuses does so many times, and
+// nothing shall be built for each (R12).
+type refusal struct {
+	class conn.Class
+	fault *fault
+}
+
+// of returns the cause for an error reply. Only its class is told: the text may quote what was sent (R27).
+func (f *refusal) of(v resp.Value) *fault {
+	class := conn.ClassOf(v)
+	if f.fault == nil || f.class != class {
+		f.class, f.fault = class, &fault{err: &RefusalError{Class: class}}
+	}
+	return f.fault
+}
+
+// laneReply gives a reply to the lane entry that is due.
+func (n *node) laneReply(v resp.Value) error {
+	n.group.mu.Lock()
+	e := n.lane.pop()
+	n.laneNext.Store(n.lane.front())
+	n.silence.asked = n.group.now() // the entries behind it wait for their turn since now
+	n.group.mu.Unlock()
+
+	switch e.purpose {
+	case again:
+		err := n.count(e.round, v)
+		if err != nil {
+			n.fail(e.round, &fault{err: err})
+		}
+		e.round.drop()
+		return err
+	case payment:
+		return n.paidBy(e, v)
+	case inquire:
+		err := e.inquiry.answer(e.turn, v)
+		if err != nil {
+			n.abandon(e.inquiry, &fault{err: err}) // with its last reply it has left the lane, and would never be told
+		}
+		return err
+	case load:
+		if v.IsError() || v.Type() == resp.BulkString {
+			return nil
+		}
+	case probe:
+		if v.IsError() || v.Type() == resp.SimpleString {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: type %q in the lane", ErrUnexpected, v.Type())
+}

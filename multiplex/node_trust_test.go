@@ -1,0 +1,631 @@
+package multiplex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	sealKey    = "redlock:seal"
+	sealSource = "seal"
+	maxTTL     = 2 * time.Second
+	// needed for a MaxTTL of two seconds: 1 % drift, 5 ms margin.
+	fullNeed = 2025 * ms
+)
+
+// withTrust sets a MaxTTL, and gives the nodes the script of the seal.
+func withTrust(c *cluster) {
+	c.config.MaxTTL = maxTTL
+	c.config.Cure = append(c.config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", sealSource))
+	c.config.Seal = Seal{
+		Read: resp.AppendCommand(nil, "GET", sealKey),
+		Write: func(value string) []byte {
+			return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(sealSource), "1", sealKey, value)
+		},
+	}
+	for i, node := range c.nodes {
+		node.Script(sealSource, writeSeal)
+		steps := c.config.Nodes[i].Prelude
+		c.config.Nodes[i].Prelude = append(steps[:len(steps):len(steps)], conn.Step{Command: c.config.Cure[len(c.config.Cure)-1]})
+	}
+}
+
+// writeSeal is what the script does: nothing is lowered.
+func writeSeal(keys, args []string, db *redistest.DB) any {
+	s, err := pure.ParseSeal(args[0])
+	if err != nil {
+		return err
+	}
+	if old, there := db.Get(keys[0]); there {
+		o, err := pure.ParseSeal(old)
+		if err != nil {
+			return 0
+		}
+		s.MaxTTL = max(s.MaxTTL, o.MaxTTL)
+		if o.Run == s.Run {
+			s.Watched = max(s.Watched, o.Watched)
+		}
+	}
+	db.Set(keys[0], s.String(), 0)
+	return 1
+}
+
+// sealed puts sufficient seals on nodes, as if somebody else had watched them.
+func (c *cluster) sealed(nodes ...int) {
+	for _, i := range nodes {
+		c.nodes[i].DB().Set(sealKey, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}.String(), 0)
+	}
+}
+
+func sealedAll(c *cluster) {
+	for i := range c.nodes {
+		c.sealed(i)
+	}
+}
+
+// sealOn is the seal on a node; the zero seal for none.
+func (c *cluster) sealOn(i int) pure.Seal {
+	text, _ := c.nodes[i].Get(sealKey)
+	s, _ := pure.ParseSeal(text)
+	return s
+}
+
+func (c *cluster) quarantined() (nodes []int) {
+	for i, s := range c.group.Nodes() {
+		if s.Quarantined {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
+}
+
+// quarantineOf is the cause that an error has for a node, which must be that it is quarantined.
+func quarantineOf(t *testing.T, err error, node int) *QuarantineError {
+	t.Helper()
+	var u *UndecidedError
+	require.ErrorAs(t, err, &u)
+	for _, e := range u.Nodes {
+		if e.Node == node {
+			require.ErrorIs(t, e, ErrQuarantined)
+			var q *QuarantineError
+			require.ErrorAs(t, e, &q)
+			return q
+		}
+	}
+	t.Fatalf("node %d is not named: %v", node, err)
+	return nil
+}
+
+// A fresh process on nodes that nobody vouches for grants nothing for as long as a lock from before could be valid; what it
+// can know at once it says at once, and nothing is sent. Then the nodes count, and the next process need not wait (R23, R26).
+func TestFreshProcessWaits_R23(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		start := c.group.now() - 10*ms // the handshakes were a little before
+		var err error
+		assert.Zero(t, took(func() { _, err = c.claim(background, "k", "t", ms) }))
+		assert.Equal(t, []int{0, 1, 2}, undecided(t, err))
+		q := quarantineOf(t, err, 1)
+		assert.Equal(t, pure.WhyFirst, q.Why)
+		assert.Greater(t, q.Left, fullNeed-20*ms)
+		assert.LessOrEqual(t, q.Left, fullNeed)
+		assert.Contains(t, err.Error(), "node1:6379, node2:6379): quarantined for another 2.0")
+		time.Sleep(2 * trip)
+		assert.Zero(t, c.nodes[0].Calls("SET"), "nothing is sent that would have to be undone")
+		assert.Equal(t, 3, c.up(), "it is up, and gets every command")
+		s := c.status(0)
+		assert.True(t, s.Quarantined)
+		assert.Equal(t, pure.WhyFirst, s.QuarantineWhy)
+		assert.False(t, s.Sealed)
+
+		require.NoError(t, c.group.Ready(background))
+		took := c.group.now() - start
+		assert.GreaterOrEqual(t, took, fullNeed)
+		assert.LessOrEqual(t, took, fullNeed+20*ms, "the watch wakes for it")
+		c.mustClaim("k")
+		time.Sleep(5 * trip)
+		for i, n := range c.nodes {
+			s := c.sealOn(i)
+			assert.Equal(t, n.RunID(), s.Run)
+			assert.Equal(t, maxTTL, s.MaxTTL)
+			assert.GreaterOrEqual(t, s.Watched, fullNeed)
+			assert.Less(t, s.Watched, fullNeed+50*ms)
+			assert.True(t, c.status(i).Sealed)
+			assert.False(t, c.status(i).Quarantined)
+			assert.Zero(t, c.status(i).QuarantineLeft)
+		}
+		next, err := New(c.config)
+		require.NoError(t, err)
+		defer next.Close(background)
+		require.NoError(t, next.Tried(background))
+		for _, s := range next.Nodes() {
+			assert.False(t, s.Quarantined, "the seal says it")
+		}
+	}, withTrust)
+}
+
+func TestReadySaysWhoIsQuarantined_R23(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, withTrust)
+		require.NoError(t, c.group.Begun(background))
+		assert.Less(t, c.group.now(), 100*ms, "this waits for connections only")
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		err := c.group.Ready(ctx)
+		require.ErrorIs(t, err, ctx.Err())
+		q := quarantineOf(t, err, 2)
+		assert.InDelta(t, fullNeed-time.Second, q.Left, float64(20*ms))
+	})
+}
+
+// A node that restarts empty counts for no claim until what it has forgotten must have run out, and soon after that it
+// counts again. Meanwhile it gets every command: its key is set and released, and an extension counts (R23).
+func TestRestartedNodeIsQuarantined_R23(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		time.Sleep(10 * ms)
+		assert.Empty(t, c.quarantined())
+		c.nodes[2].Restart()
+		restarted := time.Now()
+		c.eventually(time.Second, func() bool { return c.status(2).Connects == 2 && c.up() == 3 }, "connected again")
+		assert.Equal(t, []int{2}, c.quarantined())
+		assert.Equal(t, pure.WhyRestart, c.status(2).QuarantineWhy)
+
+		receipt := c.mustClaim("k")
+		assert.Equal(t, everyone(3), receipt.Sent)
+		time.Sleep(trip)
+		_, there := c.nodes[2].Get("k")
+		assert.True(t, there, "it gets the command")
+		counts := c.status(2).Counts
+		assert.EqualValues(t, 1, counts.Quarantined)
+		assert.Zero(t, counts.Overdue, "it answered as fast as the others")
+		assert.NoError(t, c.extend(background, "k", "t", 2*long))
+
+		// Its grant does not make a quorum, and as soon as the others say no that is the answer.
+		c.nodes[1].DB().Set("taken", "by another", 0)
+		_, err := c.claim(background, "taken", "t", long)
+		assert.ErrorIs(t, err, ErrRefused)
+		c.links[1].Refuse(true)
+		c.nodes[1].DropConns()
+		c.eventually(time.Second, func() bool { return c.up() == 2 }, "one down")
+		assert.Zero(t, took(func() { _, err = c.claim(background, "k2", "t", long) }), "known already (R26)")
+		assert.Equal(t, []int{1, 2}, undecided(t, err))
+		quarantineOf(t, err, 2)
+		assert.NoError(t, c.extend(background, "k", "t", 3*long), "the token is there")
+		assert.NoError(t, c.release(background, "k", "t", long, receipt))
+		time.Sleep(trip)
+		_, there = c.nodes[2].Get("k")
+		assert.False(t, there)
+
+		c.eventually(fullNeed, func() bool { return len(c.quarantined()) == 0 }, "counts again")
+		since := time.Since(restarted)
+		assert.GreaterOrEqual(t, since, fullNeed)
+		assert.Less(t, since, fullNeed+100*ms)
+		time.Sleep(trip)
+		_, err = c.claim(background, "k3", "t", long)
+		assert.NoError(t, err, "with the one that has restarted")
+	}, withTrust, sealedAll)
+}
+
+// The deciding vote of three is forgotten: nobody gets a second lock while the first is valid, neither the client that saw
+// the restart nor a fresh one. Without MaxTTL both do: that is what R23 is for.
+func TestForgottenVote_R23(t *testing.T) {
+	for name, tweaks := range map[string][]func(*cluster){"quarantine": {withTrust, sealedAll}, "none": nil} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				c.nodes[2].DB().Set("k", "foreign", time.Second) // so exactly a quorum grants
+				_, err := c.claim(background, "k", "first", maxTTL)
+				require.NoError(t, err)
+				granted := time.Now()
+				c.nodes[1].Restart()
+				fresh, err := New(c.config)
+				require.NoError(t, err)
+				defer fresh.Close(background)
+				require.NoError(t, fresh.Tried(background))
+				c.eventually(time.Second, func() bool { return c.status(1).Connects == 2 && c.up() == 3 }, "connected again")
+				time.Sleep(time.Second)
+				second := 0
+				for i := 0; time.Since(granted) < maxTTL-25*ms && second == 0; i++ {
+					g := []*Group{c.group, fresh}[i%2]
+					token := fmt.Sprint("second", i)
+					_, err := g.Ask(background, claimKind, &Command{
+						Bytes: setCommand("k", token, maxTTL), TTL: maxTTL, Undo: releaseCommand("k", token),
+					})
+					if err == nil {
+						second++
+					}
+					time.Sleep(ms)
+				}
+				assert.Equal(t, len(tweaks) == 0, second > 0, "a second grant within the validity of the first")
+			}, tweaks...)
+		})
+	}
+}
+
+// Reconnects that show the same process do not interrupt the watch; where the run id may not be asked each begins it anew.
+func TestReconnectsOfAWatchedNode_R23(t *testing.T) {
+	for name, hidden := range map[string]bool{"run id known": false, "run id unknown": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 1, withTrust, func(c *cluster) {
+					if hidden {
+						c.nodes[0].Refuse("-NOPERM no", "INFO")
+					}
+				})
+				c.waitUp(1)
+				time.Sleep(time.Second)
+				c.nodes[0].DropConns()
+				c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 1 }, "connected again")
+				again := time.Now()
+				require.NoError(t, c.group.Ready(background))
+				if !hidden {
+					assert.Less(t, time.Since(again), fullNeed-900*ms)
+					return
+				}
+				assert.GreaterOrEqual(t, time.Since(again), fullNeed-10*ms)
+				assert.Equal(t, []string{warnNoRunID}, c.status(0).Warnings)
+				time.Sleep(time.Second)
+				_, there := c.nodes[0].Get(sealKey)
+				assert.False(t, there, "there is no name to write")
+				c.nodes[0].DropConns()
+				c.eventually(time.Second, func() bool { return c.status(0).Connects == 3 && c.up() == 1 }, "connected again")
+				assert.Equal(t, []int{0}, c.quarantined(), "it could have restarted")
+				assert.Equal(t, pure.WhyUnknown, c.status(0).QuarantineWhy)
+			})
+		})
+	}
+}
+
+// The watch begins when the run id was received, not when it was asked for: a handshake may take long.
+func TestTheWatchBeginsWithTheReply_R23(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, withTrust, func(c *cluster) { c.nodes[0].Delay("CLIENT INFO", time.Second) })
+		c.waitUp(1)
+		up := c.group.now()
+		require.NoError(t, c.group.Ready(background))
+		assert.GreaterOrEqual(t, c.group.now()-up, fullNeed-2*trip)
+		assert.Less(t, c.group.now()-up, fullNeed+10*ms)
+	})
+}
+
+// A seal that was left by another process, one that says too little, and what is no seal prove nothing (R23).
+func TestSealsThatProveNothing_R23(t *testing.T) {
+	for name, value := range map[string]func(run string) string{
+		"another process":    func(string) string { return pure.Seal{Run: "0123", MaxTTL: maxTTL, Watched: time.Hour}.String() },
+		"watched too little": func(run string) string { return pure.Seal{Run: run, MaxTTL: maxTTL, Watched: fullNeed - ms}.String() },
+		"another version":    func(run string) string { return "redlock-seal 2 run_id=" + run },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, c *cluster) {
+				before, _ := c.nodes[0].Get(sealKey)
+				assert.Equal(t, []int{0}, c.quarantined())
+				start := c.group.now()
+				require.NoError(t, c.group.Ready(background))
+				assert.GreaterOrEqual(t, c.group.now()-start, fullNeed-20*ms)
+				time.Sleep(lookRarely + time.Second)
+				if name == "another version" {
+					after, _ := c.nodes[0].Get(sealKey)
+					assert.Equal(t, before, after, "it is not ours to replace")
+					return
+				}
+				assert.Equal(t, c.nodes[0].RunID(), c.sealOn(0).Run)
+				assert.GreaterOrEqual(t, c.sealOn(0).Watched, fullNeed)
+			}, withTrust, func(c *cluster) { c.nodes[0].DB().Set(sealKey, value(c.nodes[0].RunID()), 0) })
+		})
+	}
+}
+
+// Another process may have watched for longer: a quarantined node's seal is looked at again and again.
+func TestQuarantineEndsWithAnothersSeal_R23(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		time.Sleep(500 * ms)
+		c.sealed(0, 1)
+		start := time.Now()
+		require.NoError(t, c.group.Ready(background))
+		assert.Less(t, time.Since(start), lookOften+10*ms)
+		assert.Equal(t, []int{2}, c.quarantined())
+	}, withTrust)
+}
+
+// Keys that are flushed under a process that lives are noticed by the seal that is gone: within five seconds, and at once by
+// a connection that is made anew (R23).
+func TestFlushedKeysAreNoticed_R23(t *testing.T) {
+	for name, reconnect := range map[string]bool{"while connected": false, "at the next handshake": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, c *cluster) {
+				require.NoError(t, c.group.Ready(background))
+				time.Sleep(time.Second)
+				require.True(t, c.status(0).Sealed)
+				for range 5 {
+					c.nodes[0].DB().Delete(sealKey)
+					flushed := time.Now()
+					if reconnect {
+						c.nodes[0].DropConns()
+					}
+					c.eventually(lookRarely+10*ms, func() bool { return len(c.quarantined()) == 1 }, "quarantined")
+					noticed := time.Since(flushed)
+					assert.Equal(t, pure.WhyVanished, c.status(0).QuarantineWhy)
+					assert.False(t, c.status(0).Sealed)
+					if reconnect {
+						assert.Less(t, noticed, 200*ms)
+						c.waitUp(1)
+						assert.Equal(t, []int{0}, c.quarantined(), "the node never counted in between")
+					}
+					require.NoError(t, c.group.Ready(background))
+					assert.GreaterOrEqual(t, time.Since(flushed)-noticed, fullNeed-100*ms)
+					c.eventually(time.Second, func() bool { return c.status(0).Sealed }, "sealed anew")
+					time.Sleep(time.Duration(float64(lookRarely) * 0.7))
+				}
+			}, withTrust)
+		})
+	}
+}
+
+// A node that refuses to write the seal is trusted all the same, and asked again; so is one that forgot the script (R23, R24).
+func TestSealThatIsRefused_R23(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		c.nodes[0].Refuse("-OOM command not allowed when used memory > 'maxmemory'.", "EVALSHA")
+		require.NoError(t, c.group.Ready(background))
+		time.Sleep(12 * time.Second)
+		assert.Empty(t, c.quarantined())
+		assert.False(t, c.status(0).Sealed)
+		assert.InDelta(t, 3, c.nodes[0].Calls("EVALSHA"), 1, "each five seconds")
+		c.nodes[0].FlushScripts()
+		c.nodes[0].Refuse("", "EVALSHA")
+		c.eventually(lookRarely+200*ms, func() bool { return c.status(0).Sealed }, "sealed")
+		assert.GreaterOrEqual(t, c.sealOn(0).Watched, 12*time.Second)
+		assert.Zero(t, c.status(0).Deaths)
+	}, withTrust)
+}
+
+// A reply that answers neither the look at the seal nor its writing ends the connection (R16).
+func TestStrangeRepliesToTheSeal_R16(t *testing.T) {
+	for _, command := range []string{"GET", "EVALSHA"} {
+		t.Run(command, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, c *cluster) {
+				odd := false
+				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+					return []byte("+QUEUED\r\n"), odd && args[0] == command
+				})
+				odd = true
+				c.eventually(lookRarely, func() bool { return c.status(0).Deaths > 0 }, "dead")
+				assert.ErrorIs(t, c.status(0).Err, ErrUnexpected)
+			}, withTrust)
+		})
+	}
+}
+
+// Clients with another MaxTTL are refused by the seal, before and after they have joined, with an explanation (R23).
+func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		other := c.config
+		other.MaxTTL = 3 * time.Second
+		g, err := New(other)
+		require.NoError(t, err)
+		defer g.Close(background)
+		require.NoError(t, g.Tried(background))
+		for _, s := range g.Nodes() {
+			assert.Equal(t, Down, s.State)
+			require.ErrorIs(t, s.Err, ErrMaxTTL)
+			var p *PreflightError
+			require.ErrorAs(t, s.Err, &p)
+			assert.Equal(t, "MaxTTL", p.Check)
+			assert.Equal(t, "its seal says 2s, this client 3s", p.Found)
+		}
+		_, err = g.Ask(background, claimKind, &Command{Bytes: setCommand("k", "t", ms), TTL: ms})
+		require.ErrorIs(t, err, ErrMaxTTL)
+		assert.Equal(t, 3, c.up())
+
+		c.nodes[1].DB().Set(sealKey, pure.Seal{Run: c.nodes[1].RunID(), MaxTTL: 3 * time.Second, Watched: time.Hour}.String(), 0)
+		c.eventually(lookRarely+10*ms, func() bool { return c.up() == 2 }, "out")
+		assert.ErrorIs(t, c.status(1).Err, ErrMaxTTL)
+	}, withTrust, sealedAll)
+}
+
+// With the override the longer MaxTTL applies, on all nodes, and is never lowered (R23).
+func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
+	const longer = 3 * time.Second
+	longerNeed := pure.NeedFor(longer, 0.01)
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		start := c.group.now()
+		assert.Equal(t, []int{1, 2}, c.quarantined(), "what sufficed for two seconds does not for three")
+		require.NoError(t, c.group.Ready(background))
+		assert.GreaterOrEqual(t, c.group.now()-start, longerNeed-20*ms)
+		time.Sleep(lookRarely + time.Second)
+		for i := range c.nodes {
+			assert.Equal(t, longer, c.sealOn(i).MaxTTL, "node %d", i)
+			assert.GreaterOrEqual(t, c.sealOn(i).Watched, longerNeed)
+		}
+		// One that allows it too and has a shorter one lowers nothing.
+		short := c.config
+		short.MaxTTL = time.Second
+		g, err := New(short)
+		require.NoError(t, err)
+		defer g.Close(background)
+		require.NoError(t, g.Ready(background))
+		time.Sleep(2 * lookRarely)
+		for i := range c.nodes {
+			assert.Equal(t, longer, c.sealOn(i).MaxTTL)
+		}
+	}, withTrust, withConfig(func(c *Config) { c.Allow.OtherMaxTTL = true }), sealedAll, func(c *cluster) {
+		c.nodes[0].DB().Set(sealKey, pure.Seal{Run: c.nodes[0].RunID(), MaxTTL: longer, Watched: longerNeed}.String(), 0)
+	})
+}
+
+// A deployment that is declared new counts at once, when its seals stand (R23).
+func TestNewDeployment_R23(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 5, withTrust, withConfig(func(c *Config) { c.New = true }))
+		require.NoError(t, c.group.Ready(background))
+		assert.Less(t, c.group.now(), 50*ms)
+		for _, i := range c.trusted() {
+			assert.Equal(t, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}, c.sealOn(i), "nobody counts without a seal")
+		}
+		c.eventually(50*ms, func() bool { return len(c.trusted()) == 5 }, "all count")
+
+		// It has had its effect.
+		c.nodes[3].Restart()
+		c.eventually(time.Second, func() bool { return c.status(3).Connects == 2 && c.up() == 5 }, "connected again")
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{3}, c.quarantined())
+
+		// And it has none for others: they find the seals, and the one that is missing.
+		g, err := New(c.config)
+		require.NoError(t, err)
+		defer g.Close(background)
+		require.NoError(t, g.Ready(background))
+		time.Sleep(500 * ms)
+		assert.True(t, g.Nodes()[3].Quarantined, "one node that restarted empty is not a new deployment")
+	})
+}
+
+func (c *cluster) trusted() (nodes []int) {
+	for i, s := range c.group.Nodes() {
+		if !s.Quarantined {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
+}
+
+// Whatever speaks against a new deployment makes the declaration void (R23).
+func TestNewDeploymentIsVoid_R23(t *testing.T) {
+	for name, arrange := range map[string]func(c *cluster){
+		"a seal": func(c *cluster) { c.sealed(1) },
+		"a seal of another process": func(c *cluster) {
+			c.nodes[1].DB().Set(sealKey, pure.Seal{Run: "x", MaxTTL: maxTTL, Watched: ms}.String(), 0)
+		},
+		"what is no seal":             func(c *cluster) { c.nodes[1].DB().Set(sealKey, "x", 0) },
+		"a node whose seal is hidden": func(c *cluster) { c.nodes[1].Refuse("-NOPERM no", "GET") },
+		"a node that is down":         func(c *cluster) { c.links[1].Refuse(true) },
+		"a node that restarts before all are there": func(c *cluster) {
+			c.links[1].Refuse(true)
+			time.AfterFunc(500*ms, c.nodes[0].Restart)
+			time.AfterFunc(700*ms, func() { c.links[1].Refuse(false) })
+		},
+		"a seal that another writes while we wait for the last": func(c *cluster) {
+			c.links[1].Refuse(true)
+			time.AfterFunc(500*ms, func() { c.sealed(0); c.links[1].Refuse(false) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), arrange)
+				require.NoError(t, c.group.Begun(background))
+				time.Sleep(fullNeed - 100*ms)
+				assert.GreaterOrEqual(t, len(c.quarantined()), 2)
+				_, err := c.claim(background, "k", "t", ms)
+				assert.ErrorIs(t, err, ErrQuarantined)
+				require.NoError(t, c.group.Ready(background))
+			})
+		})
+	}
+}
+
+// A node whose seal cannot be written does not count by declaration: who comes next could not tell.
+func TestNewDeploymentNeedsItsSeals_R23(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), func(c *cluster) {
+			c.nodes[0].Refuse("-MISCONF no", "EVALSHA")
+			c.nodes[1].Refuse("-MISCONF no", "EVALSHA")
+		})
+		c.waitUp(3)
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{0, 1}, c.quarantined())
+		require.NoError(t, c.group.Ready(background))
+	})
+}
+
+// Nodes that forget nothing need no quarantine; one that says otherwise of itself is warned about (R22, R23).
+func TestDurableNodes_R23(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		assert.Equal(t, []int{2}, c.quarantined())
+		require.NoError(t, c.group.Ready(background))
+		assert.Less(t, c.group.now(), 100*ms)
+		c.nodes[0].Restart()
+		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected again")
+		assert.Equal(t, []int{2}, c.quarantined())
+		assert.Equal(t, []string{warnNotDurable}, c.status(0).Warnings)
+		assert.Empty(t, c.status(1).Warnings, "what may not be asked is unknown")
+		assert.Zero(t, c.nodes[0].Calls("GET"), "it has no seal")
+	}, withTrust, withConfig(func(c *Config) { c.Durable = setOf(0) | setOf(1) }), func(c *cluster) {
+		c.nodes[1].Handle(func(_ int, args []string) ([]byte, bool) {
+			return []byte("-NOPERM no\r\n"), args[0] == "INFO" && args[1] == "persistence"
+		})
+	})
+}
+
+// What a node owes it owes also if it is refused for its seal: debts go first (R8).
+func TestDebtsArePaidBeforeTheSealIsLookedAt_R8(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		time.Sleep(trip)
+		c.links[0].Refuse(true)
+		c.nodes[0].DropConns()
+		c.eventually(time.Second, func() bool { return c.up() == 2 }, "down")
+		require.NoError(t, c.release(background, "k", "t", long, receipt))
+		c.nodes[0].DB().Set(sealKey, pure.Seal{Run: "x", MaxTTL: time.Hour, Watched: ms}.String(), 0)
+		c.links[0].Refuse(false)
+		c.eventually(2*time.Second, func() bool { return errors.Is(c.status(0).Err, ErrMaxTTL) }, "refused")
+		_, there := c.nodes[0].Get("k")
+		assert.False(t, there)
+		assert.Zero(t, c.status(0).Debts)
+	}, withTrust, sealedAll)
+}
+
+// A node whose grant does not count gets the release of a failed claim like any other, and owes it like any other (R7, R8).
+func TestQuarantinedNodeOwesReleases_R8(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.nodes[2].Restart()
+		c.eventually(time.Second, func() bool { return c.status(2).Connects == 2 && c.up() == 3 }, "connected again")
+		c.nodes[0].DB().Set("k", "foreign", long)
+		c.nodes[2].Refuse("-NOREPLICAS no", "EVALSHA")
+		_, err := c.claim(background, "k", "t", long)
+		require.ErrorIs(t, err, ErrRefused)
+		time.Sleep(2 * trip)
+		assert.Equal(t, 1, c.status(2).Debts)
+		c.nodes[2].Refuse("", "EVALSHA")
+		time.Sleep(time.Second)
+		_, there := c.nodes[2].Get("k")
+		assert.False(t, there)
+	}, withTrust, sealedAll)
+}
+
+// Rounds that are merged know whose vote must not make a lock.
+func TestMergedRoundsAreDiscounted_R23(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		g := c.group
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.quarantine.nodes = setOf(1)
+		parts := []*round{g.log.take(g), g.log.take(g)}
+		for _, p := range parts {
+			p.begin(mergingKind, g.now(), long, Receipt{Sent: everyone(3)}, 2)
+			p.command = append(p.command, releaseCommand("k", "t")...)
+			p.key = releaseKey("k", "t")
+		}
+		g.placeMergedLocked(parts)
+		for _, p := range parts {
+			assert.Equal(t, setOf(1), p.discounted)
+			assert.Zero(t, failedOf(p.word.Load()), "a release counts there")
+		}
+		g.quarantine.nodes = 0
+		r := g.log.take(g)
+		r.discounted = setOf(2)
+		r.clear()
+		r.begin(releaseKind, g.now(), long, Receipt{}, 1)
+		g.placeLocked(r, releaseCommand("k", "t"))
+		assert.Zero(t, r.discounted)
+		require.True(t, g.takeFlushLocked())
+		go g.flush()
+	}, merging(true))
+}

@@ -1,0 +1,155 @@
+package multiplex
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/resp"
+)
+
+// Twins: two addresses that lead to one server are one vote (R22). Servers are told apart by their run ids. But a server that
+// lies may claim the run id of another, which must not keep that one out: one liar, one vote. So where a node that shakes
+// hands says the run id of one that is up, its twin, the two are put to the proof with a script that is new:
+//
+//	the twin loads it       a failure is the twin's: it is given up
+//	the node is asked for   what it returns: they are one server, and the node is refused
+//	it by its digest        NOSCRIPT: they are two; anything else: it is refused
+//	the twin is asked, too  what it returns: it had the script all the time
+//
+// Scripts belong to a server and not to one of its databases, so that this also tells where two addresses differ in that;
+// and it needs no permission that a lock does not need. From the digest alone a liar cannot tell what the script returns. A
+// liar that forwards what it is sent to the other server can log in there, and can do worse.
+
+// errDisproved ends the connection of a twin that cannot prove to be the server that it says it is.
+var errDisproved = errors.New("multiplex: node has the run id of another, and fails to prove that it is that server")
+
+// A proof is the script by which a node and its twin are told apart, one for each connection of the twin, so that servers
+// need not keep many.
+type proof struct {
+	twin   *conn.Conn
+	secret string
+	digest string
+	apart  bool // they were told apart, for as long as both connections last
+}
+
+func newProof(twin *conn.Conn) *proof {
+	p := &proof{twin: twin, secret: rand.Text()}
+	sum := sha1.Sum([]byte(p.script()))
+	p.digest = hex.EncodeToString(sum[:])
+	return p
+}
+
+func (p *proof) script() string { return "return '" + p.secret + "'" }
+
+func (p *proof) load() []byte { return resp.AppendCommand(nil, "SCRIPT", "LOAD", p.script()) }
+
+func (p *proof) call() []byte { return resp.AppendCommand(nil, "EVALSHA", p.digest, "0") }
+
+// twinOf returns a node with a vote that says the same run id as a connection of this one, and that was not told apart from
+// it; nil if there is none. The caller must hold the mutex.
+func (n *node) twinOfLocked(server *conn.Server) *node {
+	g := n.group
+	if server.RunID == "" || g.config.Allow.SameServer {
+		return nil
+	}
+	for i, twin := range g.nodes {
+		p := n.proofs[i]
+		if twin != n && g.live.Has(i) && twin.server.RunID == server.RunID && (p == nil || p.twin != twin.conn || !p.apart) {
+			return twin
+		}
+	}
+	return nil
+}
+
+// tellApart proves that a connection that shook hands leads to another server than those of all nodes with a vote. Its error
+// is a reason to refuse the node.
+func (n *node) tellApart(c *conn.Conn) error {
+	g := n.group
+	for _, p := range n.proofs {
+		if p != nil {
+			p.apart = false
+		}
+	}
+	for range g.size { // no node is asked twice, unless it comes back meanwhile
+		g.mu.Lock()
+		twin := n.twinOfLocked(c.Server())
+		if twin == nil {
+			g.mu.Unlock()
+			return nil
+		}
+		p := n.proofs[twin.index]
+		if p == nil || p.twin != twin.conn {
+			p = newProof(twin.conn)
+			n.proofs[twin.index] = p
+		}
+		g.mu.Unlock()
+		if err := n.prove(c, twin, p); err != nil {
+			return err
+		}
+	}
+	return errDisproved
+}
+
+// prove tells one twin apart, or gives it up. Its error is a reason to refuse
+// the node.
+func (n *node) prove(c *conn.Conn, twin *node, p *proof) error {
+	ctx, cancel := n.patience()
+	defer cancel()
+	if !twin.says(ctx, p.twin, p.load(), p.digest) {
+		twin.disprove(p)
+		return nil
+	}
+	differs := false
+	err := c.Exchange(ctx, p.call(), 1, func(_ int, v resp.Value) error {
+		differs = conn.ClassOf(v) == conn.ClassNoScript
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !differs:
+		return sameServer(twin.addr)
+	case !twin.says(ctx, p.twin, p.call(), p.secret):
+		twin.disprove(p)
+	default:
+		p.apart = true
+	}
+	return nil
+}
+
+// says asks a node in its lane, over the given connection, and reports whether it answers with that word.
+func (n *node) says(ctx context.Context, c *conn.Conn, command []byte, word string) bool {
+	said := make(chan bool, 2) // more than are told
+	q := &inquiry{abandoned: func(*fault) { said <- false }}
+	q.answer = func(_ int, v resp.Value) error {
+		said <- !v.IsError() && !v.IsNull() && string(v.Bytes()) == word
+		return nil
+	}
+	n.group.mu.Lock()
+	asked := n.conn == c && n.group.live.Has(n.index) && n.inquireLocked(q, command)
+	n.group.mu.Unlock()
+	if !asked {
+		return false
+	}
+	select {
+	case yes := <-said:
+		return yes
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// disprove gives up a twin that failed. The node that shakes hands takes its
+// place at once: if it were refused, too, and both dialed again after pauses of
+// equal length, a liar could keep it out for as long as it comes first.
+func (n *node) disprove(p *proof) {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	if n.conn == p.twin {
+		n.shedLocked(errDisproved)
+	}
+}
