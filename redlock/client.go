@@ -125,11 +125,11 @@ func (c *Client) waitForFirst(ctx context.Context) {
 	}
 }
 
-// Ready waits until a quorum of nodes counts: is up, and not quarantined
+// Ready waits until a quorum of nodes counts: is up and not quarantined
 // (Config.MaxTTL). If ctx ends first, the error is a CancelledError, which is
-// also ErrNoQuorum and names each missing node's cause. It is ErrNoQuorum alone
-// when waiting cannot help, as for Acquire; a wait is reported to the log, also
-// as for Acquire (R31). ErrClosed says that the client is closed.
+// also ErrNoQuorum and names the cause of each missing node. As for Acquire, the
+// error is ErrNoQuorum alone if waiting cannot help, and a wait is reported to the
+// log (R31). ErrClosed is returned if the client is closed.
 func (c *Client) Ready(ctx context.Context) error {
 	p := patience{begun: time.Now()}
 	for {
@@ -150,7 +150,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
-// readyGlance is how often Ready looks at why it waits.
+// readyGlance is how often Ready checks why it waits.
 const readyGlance = 50 * time.Millisecond
 
 // readyWithin is the group's Ready for a limited time.
@@ -160,20 +160,25 @@ func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
 	return c.group.Ready(limited)
 }
 
-// Close refuses new work, lets attempts under way undo what they did, waits for the answers to releases up to the vote
-// timeout, and then fails every waiter with ErrClosed (R28). Held locks stay as they are until their TTL ends, unless
-// Config.ReleaseOnClose releases those of Hold and Do, all at once; the contexts of these end with ErrClosed in any case.
-// Nothing of the client is left when Close returns, unless a Logger or a Tracer's function does not return: it is waited
-// for a second, and told nothing more. Further calls wait for the first.
+// Close refuses new work, lets attempts in progress undo what they did, waits for
+// the answers to releases up to the vote timeout, and then fails every waiting
+// call with ErrClosed (R28). Held locks stay until their TTL ends, unless
+// Config.ReleaseOnClose releases those of Hold and Do; the contexts of these end
+// with ErrClosed in any case. Nothing of the client is left when Close returns,
+// unless a Logger or a function of the Tracer does not return: Close waits for it
+// for a second, and then gives it nothing more. Further calls wait for the first.
 //
-// ctx may have ended before the call, as with signal.NotifyContext and "defer client.Close(ctx)": no key of an attempt that
-// failed is left for that. It only cuts short the wait for answers, where Config.NodeTimeout or very many releases would
-// make that long; the error is the context's then. Close outlasts ctx by 50 ms at most, or by four times the reply time of
-// the slowest node that is up, if that is more, but no more than a second; by twice as much with ReleaseOnClose; and by
-// another second where goroutines of this process are so starved that they do not come to undo their attempts.
+// ctx may have ended before the call, as with signal.NotifyContext and
+// "defer client.Close(ctx)": failed attempts are undone all the same. ctx only cuts
+// short the wait for answers, which Config.NodeTimeout or very many releases can
+// make long; the error is then the context's. Close outlasts ctx by at most 50 ms,
+// or by four times the reply time of the slowest node that is up if that is more,
+// but by no more than a second; by twice as much with ReleaseOnClose; and by
+// another second if the goroutines of this process are too starved to undo their
+// attempts.
 func (c *Client) Close(ctx context.Context) error {
 	c.refuse()
-	c.group.Refuse() // what is released now is for others
+	c.group.Refuse() // what is released now is for other clients
 	c.keeper.wind(ctx)
 	err := c.group.Close(ctx)
 	c.keeper.halt()
