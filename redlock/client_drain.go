@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Held returns the holds of this client that are not released yet, those of Do
-// among them, in the order of their resources. Err is nil for a hold that is
-// held, and otherwise says why it ended, as Hold.Err does: its work may not have
-// ended yet. The locks of Acquire and TryAcquire are values that the client does
-// not know of. Held asks no node, and the slice is the caller's.
+// Held returns the holds of this client that are not released yet, including
+// those of Do, ordered by resource. Err is nil for a hold that is held, and
+// otherwise says why it ended, as Hold.Err does; its work may not have ended
+// yet. The client does not know the locks of Acquire and TryAcquire, which are
+// values. Held asks no node, and the slice is the caller's.
 func (c *Client) Held() []HoldInfo {
 	var all []HoldInfo
 	for _, h := range c.keeper.kept() {
@@ -27,15 +27,16 @@ func (c *Client) Held() []HoldInfo {
 	return all
 }
 
-// Drain is the first step of a shutdown, before Close. From its call on, new
-// locks are refused with ErrClosed, also to callers that wait for one. Then
-// Drain waits until every hold is released, and Do has therefore done its work.
-// Until then the holds are renewed as before, and the work under them can lock
-// more: a call whose context derives from that of a hold is not refused.
+// Drain is the first step of a shutdown, before Close. After Drain is called,
+// new locks are refused with ErrClosed, also to callers that are waiting for
+// one. Then Drain waits until every hold is released, so that the work of every
+// Do is finished. Until then the holds are renewed as before, and the work
+// under them can acquire more locks: a call whose context derives from that of
+// a hold is not refused.
 //
 // If ctx ends first, the error is a CancelledError, and Held says what is still
-// held; work that must stop then is to be told by its own context. ErrClosed
-// means that the client was closed meanwhile. There is no way back from Drain.
+// held; cancel the contexts of work that must stop then. ErrClosed is returned
+// if the client was closed meanwhile. Drain cannot be undone.
 func (c *Client) Drain(ctx context.Context) error {
 	c.refuse()
 	drained := c.keeper.drain()
@@ -54,7 +55,7 @@ func (c *Client) Drain(ctx context.Context) error {
 	}
 }
 
-// refuse refuses new locks from now on, but for the work under a hold.
+// refuse refuses new locks from now on, except to the work under a hold.
 func (c *Client) refuse() {
 	if c.refusing.CompareAndSwap(false, true) {
 		close(c.refused)
@@ -66,8 +67,8 @@ func (c *Client) refuses(ctx context.Context) bool {
 	return c.refusing.Load() && c.outer(ctx) == nil
 }
 
-// over returns a channel that is closed when waiting for a lock is of no use any
-// more.
+// over returns a channel that is closed when waiting for a lock has become
+// useless.
 func (c *Client) over(ctx context.Context) <-chan struct{} {
 	if c.outer(ctx) != nil {
 		return c.group.Done()
@@ -75,14 +76,13 @@ func (c *Client) over(ctx context.Context) <-chan struct{} {
 	return c.refused
 }
 
-// enlist keeps a hold in mind until it is released. The caller must hold k.mu.
+// enlist records a hold until it is released. The caller must hold k.mu.
 func (k *keeper) enlist(h *Hold) {
 	h.slot = len(k.held)
 	k.held = append(k.held, h)
 }
 
-// strike is told that the release of a hold has ended, which happens again for a
-// hold that is released twice.
+// strike removes a hold whose release has ended. It may be called twice.
 func (k *keeper) strike(h *Hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,16 +98,16 @@ func (k *keeper) strike(h *Hold) {
 	k.drainedLocked()
 }
 
-// kept returns the holds that are not released yet. To copy their
-// addresses is all that is done under the mutex.
+// kept returns the holds that are not released yet. It only copies their
+// addresses under the mutex.
 func (k *keeper) kept() []*Hold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.held)
 }
 
-// drain takes no more holds into care, but for those that were acquired under
-// one of this client. The channel is closed when the last hold is released.
+// drain makes the keeper refuse holds, except those that were acquired under a
+// hold of this client. The channel is closed when the last hold is released.
 func (k *keeper) drain() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -116,8 +116,8 @@ func (k *keeper) drain() <-chan struct{} {
 	return k.drained
 }
 
-// drainedLocked closes the channel that Drain waits for. Once no hold is left
-// there is none under which another could be acquired.
+// drainedLocked closes the channel that Drain waits for. Without a hold there
+// is none under which another could be acquired.
 func (k *keeper) drainedLocked() {
 	if k.draining && len(k.held) == 0 && !k.hasDrained {
 		k.hasDrained = true

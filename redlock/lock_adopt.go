@@ -8,7 +8,8 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// ErrToken is a text that is not a token. The error does not show the text (R27).
+// ErrToken is returned for a text that is not a token. The error does not show
+// the text (R27).
 var ErrToken = errors.New("redlock: a token is 27 characters of base64url (A-Z, a-z, 0-9, - and _)")
 
 // ParseToken is the inverse of Token.Reveal. The error is ErrToken.
@@ -26,23 +27,28 @@ func ParseToken(text string) (Token, error) {
 	return token, nil
 }
 
-// Adopt makes a Lock of what another process was granted, or has extended, and handed over: the resource, the token, the TTL
-// and the end of the validity. It asks nobody: what the nodes think of it is told by Extend and Release. The errors are
-// ErrResource and ErrTTL.
+// Adopt returns the Lock that another process was granted, or has extended, and
+// handed over: the resource, the token, the TTL and the end of the validity. It
+// asks no node; Extend and Release tell what the nodes think of the lock. The
+// error is ErrResource or ErrTTL.
 //
-// until is believed, so it must come from a clock that this process shares: never from another machine. A time that was parsed
-// has only the wall clock, and a lock with it looks valid for too long after that clock was stepped back (R4). Where the two
-// processes have another clock in common, as CLOCK_BOOTTIME on one machine, add what is left by the clock that says least to
-// time.Now, and hand that in. Later than the TTL allows is not believed: then, and where until is zero, the lock has no
-// validity, and can be released only.
+// until is trusted, so it must come from a clock that this process shares,
+// never from another machine. A time that was parsed has only the wall clock,
+// and a lock with it looks valid for too long after that clock was stepped back
+// (R4). If the two processes share another clock, such as CLOCK_BOOTTIME on one
+// machine, pass time.Now plus the smallest remainder by any clock. If until is
+// zero, or later than the TTL allows, the lock has no validity and can only be
+// released.
 //
-// An adopted lock is extended as any other: before its validity has ended (R10). Since it is not known which nodes were
-// quarantined when they got their key, no extension counts on a node that is quarantined now (R23): with Config.MaxTTL it may
-// take a fresh client some time to count the nodes; see Ready.
+// An adopted lock is extended as any other: before its validity has ended
+// (R10). It is unknown which nodes were quarantined when they got the key, so
+// no extension counts on a node that is quarantined now (R23): with
+// Config.MaxTTL a new client may need some time until nodes count; see Ready.
 //
-// A release goes to every node and may reach one before the SET does, if that node did not answer and the first process has
-// ended since: the key then stays there until its TTL ends (R8). The first process may go on to use its own Lock; its validity
-// is as it was, also after the adopted one was extended. It knows nothing of a release.
+// A release goes to every node. It may overtake the SET on a node that did not
+// answer if the first process has ended since; the key then stays there until
+// its TTL ends (R8). The first process may go on using its own Lock, whose
+// validity is unchanged, even after the adopted one was extended or released.
 func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
 	ttl, err := c.check(resource, ttl)
 	if err != nil {

@@ -8,9 +8,10 @@ import (
 	"strconv"
 )
 
-// What holds a secret prints none, with any verb: a method String alone would leave %d and %#v to show the fields (R27).
-// One case is out of reach: a Lock in an unexported field of somebody's struct is printed by reflection, which may not
-// call methods there.
+// Types that hold a secret print none, with any verb: with a String method alone,
+// %d and %#v would show the fields (R27). One case is out of reach: a Lock in an
+// unexported field of a user's struct is printed by reflection, which may not call
+// methods there.
 
 // String hides the token.
 func (t Token) String() string { return "(token)" }
@@ -26,7 +27,8 @@ func (t Token) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Token is not marshalled, since it is secret; see Token.Reveal")
 }
 
-// String tells until when the lock is valid; it names neither the resource nor the token.
+// String shows until when the lock is valid, and neither the resource nor the
+// token.
 func (l Lock) String() string {
 	if l.client == nil {
 		return "(no lock)"
@@ -45,7 +47,8 @@ func (l Lock) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Lock is not marshalled, since it holds a token; see Client.Adopt")
 }
 
-// String tells until when the hold is valid; it names neither the resource nor the token.
+// String shows until when the hold is valid, and neither the resource nor the
+// token.
 func (h *Hold) String() string { return "(hold until " + h.Until().Format("15:04:05.000") + ")" }
 
 // Format prints String for every verb.
@@ -59,13 +62,15 @@ func (h *Hold) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Hold is not marshalled, since it belongs to its process")
 }
 
-// String says what it is: the context that it wraps would print the values of others.
+// String does not show the values of the parent context, as the embedded one
+// would.
 func (c holdContext) String() string { return "(context of a hold)" }
 
-// String says what it is.
+// String does not show the values of the parent context, as the embedded one
+// would.
 func (c runContext) String() string { return "(context of a hold)" }
 
-// String tells how many nodes the client has.
+// String shows how many nodes the client has.
 func (c *Client) String() string {
 	return "(client of " + strconv.Itoa(len(c.config.Nodes)) + " nodes)"
 }

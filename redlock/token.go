@@ -28,12 +28,12 @@ var tokenText = base64.RawURLEncoding.Strict()
 // can release the lock.
 func (t Token) Reveal() string { return string(t[:]) }
 
-// Fingerprint is a hash of the token that may be shown: a holder finds itself by it in an Inspection. Who knows it can do
-// nothing with it.
+// Fingerprint returns a hash of the token that may be shown. It identifies the
+// holder in an Inspection, and is of no other use.
 func (t Token) Fingerprint() string { return fingerprint(t[:]) }
 
 // tokens draws random bytes from the system's cryptographic source, enough for
-// two hundred tokens in one system call.
+// two hundred tokens with one system call.
 type tokens struct {
 	mu   sync.Mutex // guards the following
 	pool [200 * tokenBytes]byte
@@ -51,13 +51,13 @@ func (t *tokens) draw() (random [tokenBytes]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.left == 0 {
-		// It never fails: crypto/rand ends the program rather than return anything guessable.
+		// Read never fails: it ends the program instead.
 		_, _ = rand.Read(t.pool[:])
 		t.left = len(t.pool)
 	}
 	t.left -= len(random)
 	fresh := t.pool[t.left : t.left+len(random)]
 	copy(random[:], fresh)
-	clear(fresh) // a token is given out once, and nowhere else
+	clear(fresh) // no token is used twice
 	return random
 }
