@@ -2,12 +2,8 @@ package redlock
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"time"
 
-	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
@@ -56,21 +52,19 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
 	}
-	return c.granted(lock, &command, start)
+	return c.granted(lock, start)
 }
 
 // granted returns the lock of a claim that a quorum granted. It reads the
 // clocks again, since much time may have passed since Ask read them (R4): a
 // lock with too little validity is released, and the error is ErrExpired.
-func (c *Client) granted(lock Lock, claim *multiplex.Command, start time.Time) (Lock, error) {
+func (c *Client) granted(lock Lock, start time.Time) (Lock, error) {
 	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
 	lock.until = start.Add(lock.ttl - slack)
 	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
 	if c.late(lock.ttl, spent, slack) {
-		c.group.Tell(releaseKind, &multiplex.Command{
-			Bytes: claim.Undo, Key: claim.Key, TTL: lock.ttl, Receipt: lock.receipt,
-		})
+		c.tellRelease(&lock)
 		return Lock{}, ErrExpired
 	}
 	return lock, nil
@@ -145,91 +139,7 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 	if c.config.MaxTries == 0 && !c.config.Poll {
 		return c.acquireInTurn(ctx, resource, ttl, tries)
 	}
-	var last error
-	p := patience{begun: time.Now()}
-	for try := 1; ; try++ {
-		*tries = try
-		lock, err := c.try(ctx, resource, ttl, try)
-		if err == nil {
-			return lock, nil
-		}
-		if cancelled, ok := err.(*CancelledError); ok {
-			cancelled.Last = last
-		}
-		if !c.triesAgain(err) || try == c.config.MaxTries {
-			return Lock{}, err
-		}
-		if err := c.impatient(&p, err); err != nil {
-			return Lock{}, err
-		}
-		last = err
-		if err := sleep(ctx, c.retryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64()), c.over(ctx)); err != nil {
-			return Lock{}, c.failed(ctx, err, last)
-		}
-	}
-}
-
-// retryDelay returns the delay after the given number of failed attempts (R11).
-// random is uniform in [0, 1).
-func (c *Client) retryDelay(failed int, usual time.Duration, random float64) time.Duration {
-	return pure.RetryDelay(failed, usual, c.config.RetryDelayMin, c.config.RetryDelayMax, random)
-}
-
-func (c *Client) triesAgain(err error) bool {
-	switch {
-	case errors.Is(err, ErrHeld), errors.Is(err, ErrExpired), errors.Is(err, ErrOverloaded):
-		return true
-	case errors.Is(err, ErrNoQuorum):
-		return !c.config.FailFast
-	default:
-		return false
-	}
-}
-
-// check truncates the TTL to whole milliseconds, and refuses a resource or a
-// TTL that cannot be used. The name of the seal is such a resource.
-func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
-	if err := checkResource(resource); err != nil {
-		return 0, err
-	}
-	if resource == sealName {
-		return 0, errtext.Wrap("redlock: "+sealName+" is not for use as a resource: clients keep their seal there", ErrResource)
-	}
-	return c.checkTTL(ttl)
-}
-
-func checkResource(resource string) error {
-	if n := len(resource); n < 1 || n > maxResource {
-		return errtext.Wrap(fmt.Sprintf("redlock: a resource of %d bytes: it must have 1 to %d", n, maxResource), ErrResource)
-	}
-	return nil
-}
-
-const maxResource = 1024
-
-// checkTTL also refuses a TTL that would outlast the quarantine of a node that
-// forgot the lock (R23).
-func (c *Client) checkTTL(given time.Duration) (time.Duration, error) {
-	ttl := pure.WholeMilliseconds(given)
-	switch {
-	case ttl < time.Millisecond:
-		return 0, ttlError(given, "it must be at least 1ms")
-	case ttl > pure.LongestTTL:
-		return 0, ttlError(given, fmt.Sprint("it must be at most ", pure.LongestTTL))
-	case c.config.MaxTTL > 0 && ttl > c.config.MaxTTL:
-		return 0, ttlError(given, fmt.Sprint("Config.MaxTTL is ", c.config.MaxTTL))
-	}
-	return ttl, nil
-}
-
-// tooShort returns the error for a TTL that leaves too little after the drift.
-func (c *Client) tooShort(ttl time.Duration) error {
-	return ttlError(ttl, fmt.Sprintf("%v of it are for the drift of clocks, and Config.MinValidity is %v",
-		pure.Drift(ttl, c.config.DriftFactor), c.config.MinValidity))
-}
-
-func ttlError(ttl time.Duration, why string) error {
-	return errtext.Wrap(fmt.Sprintf("redlock: a TTL of %v cannot be used: %s", ttl, why), ErrTTL)
+	return c.acquireByPolling(ctx, resource, ttl, tries)
 }
 
 // failed makes the context's own error a CancelledError, and returns any other

@@ -2,8 +2,11 @@ package redlock
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/multiplex"
@@ -34,6 +37,44 @@ const (
 		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +select"
 	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
 )
+
+// prelude returns what each handshake must show of a node before it gets a lock:
+// that it knows the scripts and that the user may run them on our keys, and
+// which of these steps may fail by Allow.MissingPermissions. A user who may SET
+// but not EVAL would leave orphans, and is refused (R22).
+//
+// The key of the trial does not exist, so a script on trial gets no further than
+// its GET. What else the user may do is tried by commands of its own.
+func (c *Client) prelude() (steps []conn.Step, optional trials) {
+	resource := "redlock:trial:" + rand.Text() // no lock has this name: DEL is executed
+	key := c.config.Prefix + resource
+	var token Token
+	// The native forms come first, each as the step that its Form names. A server
+	// without it, or a user who may not run it, refuses the trial, and gets the
+	// script (R25).
+	release := c.appendRelease(nil, resource, &token)
+	for i := range releaseForms {
+		native := releaseForms[i].Append(nil, release, c.keyPart(resource))
+		steps = append(steps, conn.Step{Command: native, Check: refused, Optional: true})
+	}
+	require := func(name string, command []byte, check func(resp.Value) error) {
+		if c.config.Allow.MissingPermissions {
+			optional = append(optional, trial{len(steps), name})
+		}
+		step := conn.Step{Command: command, Check: check, Optional: c.config.Allow.MissingPermissions}
+		steps = append(steps, explain(step, name))
+	}
+	for i, load := range cure() {
+		require("SCRIPT LOAD", load, scripts[i].loaded)
+	}
+	const ofScript = "EVALSHA of a script with GET"
+	require(ofScript, release, refused)
+	require(ofScript, c.appendExtend(nil, resource, &token, time.Second), refused)
+	require("DEL", resp.AppendCommand(nil, "DEL", key), nil)
+	require("PTTL", resp.AppendCommand(nil, "PTTL", key), nil)
+	require("PEXPIRE", resp.AppendCommand(nil, "PEXPIRE", key, "1000"), nil)
+	return steps, optional
+}
 
 // group returns what concerns package multiplex.
 func (a Allow) group() multiplex.Allow {
@@ -100,4 +141,11 @@ func lacksPermission(v resp.Value) bool {
 	return conn.ClassOf(v) == conn.ClassNoPerm ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("can't run this command"))
+}
+
+func refused(v resp.Value) error {
+	if judgeScript(v) != multiplex.Refused {
+		return fmt.Errorf("redlock: the trial of a script answered %q, not 0", v.Type())
+	}
+	return nil
 }

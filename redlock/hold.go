@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,69 +11,6 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
-
-// HoldOptions says how a lock is held. TTL must be set; everything else works as zero.
-type HoldOptions struct {
-	// TTL is how long the lock outlives a client that has crashed: the life of its keys, from the last renewal on. The shorter
-	// it is, the more often it is renewed: at a third of the validity. It must be set; ErrTTL says what it may not be.
-	TTL time.Duration
-	// MaxWait bounds how long Hold and DoWith wait for the lock, so that ctx can bound the work of DoWith: see Config.MaxWait.
-	// TryHold does not wait. If zero, Config.MaxWait.
-	MaxWait time.Duration
-	// MaxHold bounds how long the context lasts, from the grant on. If zero, nothing does.
-	MaxHold time.Duration
-	// MaxExtensions bounds how often the lock is renewed. If zero, nothing does.
-	MaxExtensions int
-	// NoRenewal leaves the lock as it was granted: the context ends with its validity. If zero, it is renewed.
-	NoRenewal bool
-	// MinHold keeps the lock from others for that long from the grant on, and up to the drift of clocks longer, though it be
-	// released before: so that a job that each of many schedulers starts at the same time runs once, however short it is and
-	// however their clocks differ. At most the TTL. If zero, a release takes effect at once.
-	MinHold time.Duration
-	// Heal has each renewal set the key again on nodes that have forgotten it, unless they have given it to somebody else, and
-	// count as grants where that is safe (R10): so a lock survives more restarts one after another than a quorum does. It
-	// costs the nodes a command for each renewal, where others travel together. Set Config.MaxTTL with it: otherwise a hold
-	// does not notice that so many nodes restarted empty at once that others could have had the lock meanwhile. If zero, a
-	// missing key is a refusal.
-	Heal bool
-}
-
-// ErrHoldOptions is a HoldOptions that cannot work; the error says why. Nothing was sent.
-var ErrHoldOptions = errors.New("redlock: bad options for a hold")
-
-func (o HoldOptions) check(c *Client) (HoldOptions, error) {
-	ttl, err := c.checkTTL(o.TTL)
-	if err != nil {
-		return o, err
-	}
-	o.TTL = ttl
-	switch {
-	case o.MaxWait < 0 || o.MaxHold < 0 || o.MaxExtensions < 0 || o.MinHold < 0:
-		return o, fmt.Errorf("%w: MaxWait %v, MaxHold %v, MaxExtensions %d, MinHold %v: none may be negative",
-			ErrHoldOptions, o.MaxWait, o.MaxHold, o.MaxExtensions, o.MinHold)
-	case o.MinHold > ttl:
-		return o, fmt.Errorf("%w: MinHold %v is longer than the TTL, %v", ErrHoldOptions, o.MinHold, ttl)
-	}
-	return o, nil
-}
-
-// bound and extensions are the options as a renewal has them.
-func (o HoldOptions) bound() time.Duration {
-	if o.MaxHold == 0 {
-		return pure.Never
-	}
-	return o.MaxHold
-}
-
-func (o HoldOptions) extensions() int {
-	switch {
-	case o.NoRenewal:
-		return 0
-	case o.MaxExtensions == 0:
-		return -1
-	}
-	return o.MaxExtensions
-}
 
 // A Hold is a lock that renews itself until it is released, its bound is reached, or it is lost (R13). Work under it ends
 // with its context. All methods may be called from any goroutine.
@@ -161,11 +97,7 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 
 // abandon gives back a lock that nobody gets (R7), and calls who waits for it here: its SET stands behind that.
 func (c *Client) abandon(lock Lock) {
-	var room [commandRoom]byte
-	c.group.Tell(releaseKind, &multiplex.Command{
-		Bytes: c.appendRelease(room[:0], lock.resource, &lock.token), Key: c.keyPart(lock.resource),
-		TTL: lock.ttl, Receipt: lock.receipt,
-	})
+	c.tellRelease(&lock)
 	c.queues.released(lock.resource)
 }
 
@@ -233,28 +165,12 @@ func (h *Hold) Release(ctx context.Context) error {
 	lock := h.finish(ErrReleased)
 	h.client.keeper.forget(h)
 	start := startIf(h.client.tracer.ReleaseDone != nil)
-	err := h.giveBack(ctx, &lock)
+	var room [commandRoom]byte
+	kind, command := h.undo(&lock, room[:0])
+	err := h.client.giveBack(ctx, lock.resource, kind, &command)
 	h.client.keeper.strike(h)
 	lock.releaseDone(ctx, start, err)
 	return named(lock.resource, err)
-}
-
-// giveBack is the lock's part of Release, without anybody being told.
-func (h *Hold) giveBack(ctx context.Context, lock *Lock) error {
-	var room [commandRoom]byte
-	kind, command := h.undo(lock, room[:0])
-	if h.client.queues.has(lock.resource) {
-		if kind == releaseKind {
-			kind = handoverKind
-		}
-		// Where MinHold lets the keys stand, who waits finds that out, and asks the nodes when they end.
-		command.Queued = h.client.handover(lock.resource)
-	}
-	_, err := h.client.group.Ask(ctx, kind, &command)
-	if err == nil {
-		return nil
-	}
-	return h.client.failed(ctx, translate(err, ErrNotHeld), nil)
 }
 
 // finish ends renewal and context, and returns the lock as it was left: no renewal is queued after that.
@@ -270,15 +186,15 @@ func (h *Hold) finish(cause error) Lock {
 // left of its keys' lives to the rest of that.
 func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.Kind, multiplex.Command) {
 	c := h.client
-	command := multiplex.Command{Key: c.keyPart(lock.resource), TTL: lock.ttl, Receipt: lock.receipt}
 	// By the monotonic clock, which says least after a suspend: this time is for others, who shall wait long enough.
 	if rest := h.options.MinHold - c.keeper.clock().at.Sub(h.begun.at); rest > 0 {
 		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
-		command.Bytes = c.appendShorten(room, lock.resource, &lock.token, rest)
-		return shortenKind, command
+		return shortenKind, multiplex.Command{
+			Bytes: c.appendShorten(room, lock.resource, &lock.token, rest), Key: c.keyPart(lock.resource),
+			TTL: lock.ttl, Receipt: lock.receipt,
+		}
 	}
-	command.Bytes = c.appendRelease(room, lock.resource, &lock.token)
-	return releaseKind, command
+	return releaseKind, lock.release(room)
 }
 
 // step feeds an event to the renewal. The caller holds the mutex.
@@ -310,36 +226,6 @@ func (h *Hold) lose(refused bool) {
 // end is when the validity ends, by the local clock. It takes no mutex.
 func (h *Hold) end() time.Time {
 	return h.client.keeper.begun.at.Add(time.Duration(h.ends.monotonic.Load()))
-}
-
-// A holdContext is a hold's context.
-type holdContext struct {
-	context.Context
-	hold *Hold
-}
-
-// Err is called by whoever has the context, also from inside the group, under its mutex: it takes none of ours but that of the
-// context, and asks nothing of the group.
-func (c holdContext) Err() error {
-	c.hold.judge()
-	return c.Context.Err()
-}
-
-// Done reads the clocks before it returns the channel: a select that asks it
-// anew, after the process was stopped, finds the channel closed though no timer
-// has fired yet. It is called where Err is.
-func (c holdContext) Done() <-chan struct{} {
-	c.hold.judge()
-	return c.Context.Done()
-}
-
-// Value is how package context comes to the cause, so that context.Cause too is put to the clocks.
-func (c holdContext) Value(key any) any {
-	if c.hold.answers(key) {
-		return c.hold
-	}
-	c.hold.judge()
-	return c.Context.Value(key)
 }
 
 // judge ends the context if the clocks say that the validity is over.

@@ -1,6 +1,9 @@
 package redlock
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // FromContext returns the hold whose context ctx is or derives from: that of the
 // innermost Do or DoWith, or of Hold.Context. The function that Do runs finds
@@ -27,4 +30,86 @@ func (h *Hold) answers(key any) bool {
 func (c *Client) outer(ctx context.Context) *Hold {
 	h, _ := ctx.Value(holdKey{c}).(*Hold)
 	return h
+}
+
+// A holdContext is a hold's context.
+type holdContext struct {
+	context.Context
+	hold *Hold
+}
+
+// Err is called by whoever has the context, also from inside the group, under its mutex: it takes none of ours but that of the
+// context, and asks nothing of the group.
+func (c holdContext) Err() error {
+	c.hold.judge()
+	return c.Context.Err()
+}
+
+// Done reads the clocks before it returns the channel: a select that asks it
+// anew, after the process was stopped, finds the channel closed though no timer
+// has fired yet. It is called where Err is.
+func (c holdContext) Done() <-chan struct{} {
+	c.hold.judge()
+	return c.Context.Done()
+}
+
+// Value is how package context comes to the cause, so that context.Cause too is put to the clocks.
+func (c holdContext) Value(key any) any {
+	if c.hold.answers(key) {
+		return c.hold
+	}
+	c.hold.judge()
+	return c.Context.Value(key)
+}
+
+// A runContext is what fn runs under. It is the caller's, so that it and what is derived from it have that one's deadline, and
+// end as that ends; and, like a holdContext, it puts each question to the clocks.
+type runContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	hold   *Hold
+}
+
+// Err does not wait for the goroutine that passes the hold's end on.
+func (c runContext) Err() error {
+	c.judge()
+	return c.Context.Err()
+}
+
+// Done reads the clocks, as that of a holdContext.
+func (c runContext) Done() <-chan struct{} {
+	c.judge()
+	return c.Context.Done()
+}
+
+// Value is how package context comes to the cause.
+func (c runContext) Value(key any) any {
+	if c.hold.answers(key) {
+		return c.hold
+	}
+	c.judge()
+	return c.Context.Value(key)
+}
+
+func (c runContext) judge() {
+	c.hold.judge()
+	if cause := context.Cause(c.hold.inner); cause != nil {
+		c.cancel(cause)
+	}
+}
+
+// ErrNested is returned by Acquire, Hold and Do when ctx comes from the context
+// of a hold, or of Do, on the same resource: the call would wait for a lock that
+// is held until it returns. Locks are not reentrant. TryAcquire returns ErrHeld.
+var ErrNested = errors.New("redlock: the context's own hold has the lock, and would be waited for without end")
+
+// nested reports whether ctx comes from that of a hold of the resource that
+// lasts. It allocates nothing.
+func (c *Client) nested(ctx context.Context, resource string) bool {
+	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) { // which has the values of what Hold was called with
+		if h.Resource() == resource && h.Err() == nil {
+			return true
+		}
+	}
+	return false
 }

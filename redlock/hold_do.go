@@ -61,42 +61,6 @@ func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 	}
 }
 
-// A runContext is what fn runs under. It is the caller's, so that it and what is derived from it have that one's deadline, and
-// end as that ends; and, like a holdContext, it puts each question to the clocks.
-type runContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	hold   *Hold
-}
-
-// Err does not wait for the goroutine that passes the hold's end on.
-func (c runContext) Err() error {
-	c.judge()
-	return c.Context.Err()
-}
-
-// Done reads the clocks, as that of a holdContext.
-func (c runContext) Done() <-chan struct{} {
-	c.judge()
-	return c.Context.Done()
-}
-
-// Value is how package context comes to the cause.
-func (c runContext) Value(key any) any {
-	if c.hold.answers(key) {
-		return c.hold
-	}
-	c.judge()
-	return c.Context.Value(key)
-}
-
-func (c runContext) judge() {
-	c.hold.judge()
-	if cause := context.Cause(c.hold.inner); cause != nil {
-		c.cancel(cause)
-	}
-}
-
 // joined is the error of a call of Do: why the hold had ended, which as a rule is
 // the cause of what fn returned, fn's own error, and that of the release.
 func joined(own, cause, released error) error {

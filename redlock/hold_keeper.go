@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -11,12 +10,15 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A keeper looks after all holds of a client with one goroutine and one timer: it renews them in time, ends their contexts in
-// time, and looks at all clocks while anything is held (R13). The goroutine starts with the first hold, and Close ends it. It
-// waits for nothing but mutexes that are held for moments: renewals are posted, and their outcomes come to an inbox, so that
-// no node, no network and no caller can keep it from ending a context.
+// A keeper looks after all holds of a client with one goroutine and one timer: it
+// renews them, ends their contexts in time, and reads all clocks as long as
+// anything is held (R13). The goroutine starts with the first hold, and Close ends
+// it. It waits only for mutexes that are held for moments: renewals are posted and
+// their outcomes arrive in an inbox, so that no node, network or caller can delay
+// the end of a context.
 //
-// Times are on the keeper's own clock, which is monotonic; what each hold makes of them is in pure.Renewal.
+// Times are on the keeper's own clock, which is monotonic; pure.Renewal decides
+// what a hold does at which time.
 type keeper struct {
 	client *Client
 	clock  func() instant // changed only by tests, before the first hold
@@ -26,35 +28,44 @@ type keeper struct {
 	inbox *multiplex.Outcomes
 	wake  chan struct{} // holds one
 	stop  chan struct{} // closed by halt
-	ended chan struct{} // closed when Close has ended all holds, and what it releases is queued
-	wound chan struct{} // closed when that is released
 	halts sync.Once
 	wg    sync.WaitGroup
 
 	mu       sync.Mutex // guards the following, and each hold's place. Nothing else is called while it is held
 	schedule schedule
-	wall     time.Duration // by how much the wall clock was ahead when the schedule was made; see ranAhead
-	slept    time.Duration // the same for sleep
+	lead     lead
 	armed    time.Duration // when the goroutine looks next
 	started  bool
 	closing  bool
-	held     []*Hold // those that are not released yet; Hold.slot says where
-	draining bool    // only what is acquired under a hold is taken into care
-	// drained is closed when Drain was called and no hold is left; hasDrained says so.
-	drained    chan struct{}
-	hasDrained bool
-	hurried    bool // Close has no time to wait for answers
+	hurried  bool // Close has no time to wait for answers
+	held     heldSet
 
-	// The following are owned by the goroutine.
+	// The following are owned by the goroutine, except as winding says.
 	timer    *time.Timer
 	outcomes []multiplex.Outcome
 	due      []*Hold
 	room     []byte
-	// unreleased are the holds whose release is still to be queued, allQueued says that none are.
-	unreleased []*Hold
-	allQueued  bool
-	unwinding  int  // releases that Close waits for
-	hasWound   bool // closing was seen
+	winding  winding
+}
+
+// A lead is by how much the other clocks were ahead of the monotonic one when the
+// schedule was made, or less if they were seen less far ahead since.
+type lead struct{ wall, slept time.Duration }
+
+// gained reports that another clock has run ahead since: then the schedule is
+// wrong. It keeps the new lead in mind, and smaller changes too.
+func (l *lead) gained(wall, slept time.Duration) bool {
+	if wall > l.wall+clockLeap || slept > l.slept+clockLeap {
+		l.wall, l.slept = wall, slept
+		return true
+	}
+	l.lower(wall, slept)
+	return false
+}
+
+// lower keeps in mind that a clock is less far ahead.
+func (l *lead) lower(wall, slept time.Duration) {
+	l.wall, l.slept = min(l.wall, wall), min(l.slept, slept)
 }
 
 const (
@@ -77,11 +88,10 @@ func newKeeper(c *Client) *keeper {
 		inbox:  multiplex.NewOutcomes(),
 		wake:   make(chan struct{}, 1),
 		stop:   make(chan struct{}),
-		ended:  make(chan struct{}),
-		wound:  make(chan struct{}),
 		armed:  pure.Never,
 
-		drained: make(chan struct{}),
+		held:    heldSet{drained: make(chan struct{})},
+		winding: winding{queued: make(chan struct{}), done: make(chan struct{})},
 	}
 	for _, n := range c.group.Nodes() {
 		k.addrs = append(k.addrs, n.Addr)
@@ -97,15 +107,15 @@ func (k *keeper) keep(h *Hold) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	// An outer hold that is not released yet keeps Drain waiting, which then waits for this one too.
-	if k.closing || k.draining && (outer == nil || outer.slot == unplaced) {
+	if k.closing || k.held.draining && (outer == nil || outer.slot == unplaced) {
 		return false
 	}
-	k.enlist(h)
+	k.held.add(h)
 	if !k.started {
 		k.started = true
 		k.wg.Go(k.run)
 	}
-	k.fellBack(now)
+	k.lead.lower(now.ahead(k.begun))
 	k.schedule.put(h, at)
 	if at < k.armed {
 		k.nudge()
@@ -168,7 +178,7 @@ func (k *keeper) turn() (more bool) {
 	closing, hurried := k.closing, k.hurried
 	k.due = k.due[:0:keeperBatch]
 	switch {
-	case closing || k.ranAhead(now):
+	case closing || k.lead.gained(now.ahead(k.begun)):
 		k.due = k.schedule.takeAll(k.due)
 	case k.schedule.first() <= k.time(now):
 		k.due = k.schedule.take(k.due, k.time(now)+pure.WindowMost)
@@ -189,25 +199,6 @@ func (k *keeper) turn() (more bool) {
 		k.client.group.Flush()
 	}
 	return k.rearm(now)
-}
-
-// ranAhead reports that the wall clock has run ahead of the monotonic one, or that the machine has slept, since the schedule was
-// made: then all holds are judged by the clock that says most. What is less than a leap is kept in mind, from the least
-// difference that was seen since. The caller holds the mutex.
-func (k *keeper) ranAhead(now instant) bool {
-	wall, slept := now.ahead(k.begun)
-	if wall > k.wall+clockLeap || slept > k.slept+clockLeap {
-		k.wall, k.slept = wall, slept
-		return true
-	}
-	k.fellBack(now)
-	return false
-}
-
-// fellBack keeps in mind that another clock is less far ahead than when the schedule was made. The caller holds the mutex.
-func (k *keeper) fellBack(now instant) {
-	wall, slept := now.ahead(k.begun)
-	k.wall, k.slept = min(k.wall, wall), min(k.slept, slept)
 }
 
 // look does for one hold what is due, and reports whether it posted a renewal.
@@ -292,7 +283,7 @@ func (k *keeper) settle() bool {
 		if h, ok := o.Tag.(*Hold); ok {
 			k.settleOne(h, &o, now)
 		} else {
-			k.unwound(o.Err)
+			k.released(o.Err)
 		}
 		k.outcomes[i] = multiplex.Outcome{}
 	}
@@ -324,92 +315,4 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 	if act != pure.ToDrop {
 		k.replace(h, now)
 	}
-}
-
-// closeAll ends all holds that were taken from the schedule, and releases them if that is asked for: all in one batch (R28).
-func (k *keeper) closeAll() {
-	if k.hasWound {
-		return
-	}
-	k.hasWound = true
-	for _, h := range k.due {
-		h.finish(ErrClosed)
-	}
-	if k.client.config.ReleaseOnClose {
-		k.unreleased = append(k.unreleased, k.due...)
-	}
-	clear(k.due)
-	k.unwinding++ // until the first are queued
-	k.releaseUpTo(releasesAtOnce)
-	k.unwound(nil)
-}
-
-// releaseUpTo queues releases that Close asks for, until so many are under way.
-func (k *keeper) releaseUpTo(most int) {
-	for len(k.unreleased) > 0 && k.unwinding < most {
-		h := k.unreleased[0]
-		k.unreleased = k.unreleased[1:]
-		lock := h.finish(ErrClosed)
-		kind, command := h.undo(&lock, k.room[:0])
-		if _, err := k.client.group.Post(kind, &command, k.inbox, k); err == nil {
-			k.unwinding++
-		}
-	}
-	k.client.group.Flush()
-	if len(k.unreleased) == 0 && !k.allQueued {
-		k.allQueued = true
-		close(k.ended)
-	}
-}
-
-// unwound counts down what Close waits for, and goes on with the rest when half of what was queued is answered: ten thousand at
-// once are more than sockets hold, and the answers to the last would come after their vote timeout. Once one has come to no
-// answer, all the rest are queued, so that Close takes no longer than that.
-func (k *keeper) unwound(err error) {
-	k.unwinding--
-	switch {
-	case err != nil && err != multiplex.ErrRefused:
-		k.releaseUpTo(math.MaxInt)
-	case k.unwinding <= releasesAtOnce/2:
-		k.releaseUpTo(releasesAtOnce)
-	}
-	if k.unwinding == 0 {
-		close(k.wound)
-	}
-}
-
-// wind ends all holds, and waits until those that are to be released are, which takes no longer than the nodes' votes. When
-// ctx has ended and the group's patience is over, it waits only until all releases are queued. No hold is taken into care
-// any more.
-func (k *keeper) wind(ctx context.Context) {
-	k.mu.Lock()
-	k.closing = true
-	running := k.started
-	k.mu.Unlock()
-	if !running {
-		return
-	}
-	k.nudge()
-	patience := time.NewTimer(max(pure.Soon, k.client.group.Patience()))
-	defer patience.Stop()
-	select {
-	case <-k.wound:
-		return
-	case <-patience.C:
-	}
-	select {
-	case <-k.wound:
-	case <-ctx.Done():
-		k.mu.Lock()
-		k.hurried = true
-		k.mu.Unlock()
-		k.nudge()
-		<-k.ended
-	}
-}
-
-// halt ends the goroutine. The group is closed, so nothing is under way any more.
-func (k *keeper) halt() {
-	k.halts.Do(func() { close(k.stop) })
-	k.wg.Wait()
 }

@@ -570,7 +570,7 @@ func TestCloseAfterAHastyClose(t *testing.T) { // R28
 		k, real := c.keeper, c.keeper.clock
 		k.clock = func() instant {
 			select {
-			case <-k.ended:
+			case <-k.winding.queued:
 				time.Sleep(10 * ms) // its goroutine is kept from running while the group is closed
 			default:
 			}

@@ -114,28 +114,44 @@ func (l Lock) Release(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	start := startIf(l.client.tracer.ReleaseDone != nil)
-	err := l.giveBack(ctx)
+	var room [commandRoom]byte
+	command := l.release(room[:0])
+	err := l.client.giveBack(ctx, l.resource, releaseKind, &command)
 	l.releaseDone(ctx, start, err)
 	return named(l.resource, err)
 }
 
-// giveBack is Release, without anybody being told.
-func (l Lock) giveBack(ctx context.Context) error {
-	c := l.client
-	var room [commandRoom]byte
-	kind, queued := releaseKind, (func())(nil)
-	if c.queues.has(l.resource) {
-		kind, queued = handoverKind, c.handover(l.resource)
-	}
-	_, err := c.group.Ask(ctx, kind, &multiplex.Command{
-		Bytes:   c.appendRelease(room[:0], l.resource, &l.token),
-		Key:     c.keyPart(l.resource),
+// release returns the release of the lock, encoded into room.
+func (l *Lock) release(room []byte) multiplex.Command {
+	return multiplex.Command{
+		Bytes:   l.client.appendRelease(room, l.resource, &l.token),
+		Key:     l.client.keyPart(l.resource),
 		TTL:     l.ttl,
 		Receipt: l.receipt,
-		Queued:  queued,
-	})
+	}
+}
+
+// giveBack sends the command that ends a lock and waits for the answers. A caller
+// of this client that waits for the resource is called when it is queued.
+func (c *Client) giveBack(ctx context.Context, resource string, kind *multiplex.Kind, command *multiplex.Command) error {
+	if c.queues.has(resource) {
+		if kind == releaseKind {
+			kind = handoverKind
+		}
+		// If MinHold leaves the keys in place, the caller finds that out, and asks the
+		// nodes when they end.
+		command.Queued = c.handover(resource)
+	}
+	_, err := c.group.Ask(ctx, kind, command)
 	if err == nil {
 		return nil
 	}
 	return c.failed(ctx, translate(err, ErrNotHeld), nil)
+}
+
+// tellRelease queues the release of a lock that its caller does not get (R7).
+func (c *Client) tellRelease(l *Lock) {
+	var room [commandRoom]byte
+	command := l.release(room[:0])
+	c.group.Tell(releaseKind, &command)
 }

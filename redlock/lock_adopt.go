@@ -1,31 +1,11 @@
 package redlock
 
 import (
-	"errors"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
-
-// ErrToken is returned for a text that is not a token. The error does not show
-// the text (R27).
-var ErrToken = errors.New("redlock: a token is 27 characters of base64url (A-Z, a-z, 0-9, - and _)")
-
-// ParseToken is the inverse of Token.Reveal. The error is ErrToken.
-func ParseToken(text string) (Token, error) {
-	var token Token
-	if len(text) != len(token) {
-		return Token{}, ErrToken
-	}
-	// The decoder skips line breaks, so the number of bytes is checked too.
-	var random [tokenBytes]byte
-	if n, err := tokenText.Decode(random[:], []byte(text)); err != nil || n != len(random) {
-		return Token{}, ErrToken
-	}
-	copy(token[:], text)
-	return token, nil
-}
 
 // Adopt returns the Lock that another process was granted, or has extended, and
 // handed over: the resource, the token, the TTL and the end of the validity. It

@@ -3,6 +3,7 @@ package redlock
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"sync"
 )
 
@@ -27,6 +28,25 @@ var tokenText = base64.RawURLEncoding.Strict()
 // which reads them with ParseToken. They are secret: a client that knows them
 // can release the lock.
 func (t Token) Reveal() string { return string(t[:]) }
+
+// ErrToken is returned for a text that is not a token. The error does not show
+// the text (R27).
+var ErrToken = errors.New("redlock: a token is 27 characters of base64url (A-Z, a-z, 0-9, - and _)")
+
+// ParseToken is the inverse of Token.Reveal. The error is ErrToken.
+func ParseToken(text string) (Token, error) {
+	var token Token
+	if len(text) != len(token) {
+		return Token{}, ErrToken
+	}
+	// The decoder skips line breaks, so the number of bytes is checked too.
+	var random [tokenBytes]byte
+	if n, err := tokenText.Decode(random[:], []byte(text)); err != nil || n != len(random) {
+		return Token{}, ErrToken
+	}
+	copy(token[:], text)
+	return token, nil
+}
 
 // Fingerprint returns a hash of the token that may be shown. It identifies the
 // holder in an Inspection, and is of no other use.

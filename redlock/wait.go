@@ -42,7 +42,7 @@ func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Du
 	}
 	w := c.queues.join(resource, last, time.Since(start))
 	defer c.queues.leave(w)
-	_, err := c.doze(ctx, w, untilCalled, nil)
+	_, err := c.doze(ctx, w, pure.Never, nil) // until its turn
 	for err == nil {
 		if !c.queues.takeDue(w) {
 			if err = c.lookOut(ctx, w); err != nil {
@@ -51,9 +51,8 @@ func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Du
 			c.queues.takeDue(w) // this attempt is for whatever is due by now
 		}
 		*tries++
-		lock, again, err := c.tryInTurn(ctx, w, &p, ttl, *tries)
-		if !again {
-			return lock, err
+		if lock, again, failure := c.tryInTurn(ctx, w, &p, ttl, *tries); !again {
+			return lock, failure
 		}
 	}
 	return Lock{}, c.failed(ctx, err, c.queues.lastOf(w.queue))
@@ -192,13 +191,10 @@ const (
 	signalled        // by the lookout
 )
 
-// untilCalled stands for no time at all.
-const untilCalled time.Duration = -1
-
 // doze waits for the time given, a call, a signal, the end of ctx or Close; the last two are errors.
 func (c *Client) doze(ctx context.Context, w *waiter, d time.Duration, signal <-chan struct{}) (reason, error) {
 	var over <-chan time.Time
-	if d != untilCalled {
+	if d != pure.Never {
 		timer := time.NewTimer(max(pure.Soon, d))
 		defer timer.Stop()
 		over = timer.C
