@@ -12,11 +12,14 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A Hold is a lock that renews itself until it is released, its bound is reached, or it is lost (R13). Work under it ends
-// with its context. All methods may be called from any goroutine.
+// A Hold is a lock that renews itself until it is released, its bound is
+// reached, or it is lost (R13). Work under it must stop when its context ends.
+// All methods may be called from any goroutine; methods of a nil or zero *Hold
+// panic.
 //
-// No goroutine and no timer belong to it: one goroutine of the client looks after all holds. It must be released, also when
-// its context has ended: a hold that is forgotten is renewed for ever.
+// A hold has no goroutine and no timer of its own: one goroutine of the client
+// renews all holds. A hold must be released, even after its context has ended:
+// one that is forgotten is renewed for ever.
 type Hold struct {
 	client  *Client
 	options HoldOptions
@@ -41,9 +44,11 @@ type Hold struct {
 	slot  int           // in keeper.held
 }
 
-// Hold locks a resource, waiting for it as Acquire does, and keeps it until Release. ctx bounds the waiting only; its values
-// are the hold's, but neither its cancellation nor its deadline: a deadline for waiting must not end the work. The errors are
-// those of Acquire, and ErrHoldOptions. The Hold is the caller's to release.
+// Hold locks a resource, waiting for it as Acquire does, and keeps it until
+// Release. ctx bounds only the wait. The hold has its values, but neither its
+// cancellation nor its deadline: a deadline for waiting must not end the work.
+// The errors are those of Acquire, and ErrHoldOptions. The caller must release
+// the Hold.
 func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
 	within, cancel := withMaxWait(ctx, cmp.Or(options.MaxWait, c.config.MaxWait))
 	defer cancel()
@@ -58,7 +63,8 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 	}
 }
 
-// TryHold is Hold with one attempt, as TryAcquire. The errors are those of TryAcquire, and ErrHoldOptions.
+// TryHold is Hold with a single attempt, as TryAcquire. The errors are those of
+// TryAcquire, and ErrHoldOptions.
 func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
 	h, _, err := c.hold(ctx, resource, options, c.TryAcquire)
 	return h, named(resource, err)
@@ -66,8 +72,8 @@ func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptio
 
 type acquirer func(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
 
-// hold acquires and keeps. slept says that the lock was granted, but that the machine slept meanwhile, for so long that it
-// may be over.
+// hold acquires and keeps. slept reports that the lock was granted, but may be
+// over, because the machine slept meanwhile.
 func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acquire acquirer) (h *Hold, slept bool, err error) {
 	if o, err = o.check(c); err != nil {
 		return nil, false, err
@@ -95,7 +101,8 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	return h, false, nil
 }
 
-// abandon gives back a lock that nobody gets (R7), and calls who waits for it here: its SET stands behind that.
+// abandon releases a lock that no caller gets (R7), and calls the next caller
+// that waits for it here, whose SET stands behind the release.
 func (c *Client) abandon(lock Lock) {
 	c.tellRelease(&lock)
 	c.queues.released(lock.resource)
@@ -111,45 +118,52 @@ func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOp
 	return h
 }
 
-// Context ends when the hold does: by Release, by MaxHold, by Client.Close, or, fired a little before the end of validity and
-// by the local clocks alone, because no renewal was granted in time (R13). context.Cause says which: ErrReleased, ErrMaxHold,
-// ErrClosed, or a *LostError, which is ErrLost. It has the values of the context that Hold was called with.
+// Context returns the context of the work. It ends when the hold does: by
+// Release, by MaxHold, by Client.Close, or because no renewal was granted in
+// time; then it ends a little before the validity, by the local clocks alone
+// (R13). context.Cause says which: ErrReleased, ErrMaxHold, ErrClosed, or a
+// *LostError, which is ErrLost. It has the values of the context that Hold was
+// called with.
 //
-// Its methods Done and Err, and context.Cause, read the clocks. So they tell of
-// a lost lock also when the process was stopped and goes on, before any timer
+// Its methods Done and Err, and context.Cause, read the clocks. So they report
+// a lost lock even if the process was stopped and continues, before any timer
 // has fired (R15). A context that derives from it, and a channel that Done
-// returned before, follow when a timer fires: some time after the process goes
-// on, and on a busy machine not at once. Work that must not go on for that
-// long asks Err of this context, or Hold.Err, which FromContext finds.
+// returned earlier, follow when a timer fires: some time after the process
+// continues, and on a busy machine not at once. Work that must not go on for
+// that long calls Err of this context, or Hold.Err, which FromContext finds.
 func (h *Hold) Context() context.Context { return h.context }
 
-// Err is nil while the lock is held, and then why it is not, as Context says. It reads the clocks (R15).
+// Err returns nil while the lock is held, and then why it is not, as Context
+// says. It reads the clocks (R15).
 func (h *Hold) Err() error {
 	h.judge()
 	return context.Cause(h.inner)
 }
 
-// Current returns the lock as it is now. Ask it for what it is; to end the hold, release the Hold. Releasing the Lock does not end the
-// renewal, and where the hold heals may miss nodes that were healed since.
+// Current returns the lock as it is now, to be inspected. To end the hold,
+// release the Hold: releasing the Lock does not end the renewal, and with Heal
+// may miss nodes that were healed since.
 func (h *Hold) Current() Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	lock := h.lock
 	if h.options.Heal {
-		lock.receipt.Doubted = ^multiplex.Set(0) // it does not hear of nodes that are healed later (R23)
+		lock.receipt.Doubted = ^multiplex.Set(0) // the copy does not learn of nodes that are healed later (R23)
 	}
 	return lock
 }
 
-// Resource is what is locked, without the prefix.
+// Resource returns the resource, without the prefix.
 func (h *Hold) Resource() string { return h.lock.resource } // it never changes
 
-// Until is when the validity ends, by the local clock, unless the lock is renewed before.
+// Until returns when the validity ends, by the local clock, unless the lock is
+// renewed before.
 func (h *Hold) Until() time.Time { return h.Current().until }
 
-// Validity is how long the lock is still certain to be ours, as of the last renewal that was granted; zero or less when it was
-// lost or released. It reads the monotonic and the wall clock, and how long the machine has slept, and believes the worst
-// (R4, R15).
+// Validity returns how long the lock is certain to be held, as of the last
+// renewal that was granted; zero or less if it was lost or released. It reads
+// the monotonic and the wall clock, and how long the machine has slept, and
+// takes the worst (R4, R15).
 func (h *Hold) Validity() time.Duration {
 	left := h.ends.remaining(h.client.keeper.begun, h.client.keeper.clock())
 	if cause := context.Cause(h.inner); cause != nil && !errors.Is(cause, ErrMaxHold) && !errors.Is(cause, ErrClosed) {
@@ -158,9 +172,10 @@ func (h *Hold) Validity() time.Duration {
 	return left
 }
 
-// Release ends the hold: its renewal, then its context, and then the lock, as Lock.Release does, with the same errors:
-// ErrNotHeld says that the lock was lost before. With MinHold the keys are left for what remains of that time, and it waits
-// for the nodes' answers to that. Releasing twice is harmless.
+// Release ends the renewal, then the context, and then the lock, as
+// Lock.Release does and with the same errors: ErrNotHeld means that the lock
+// was lost before. With MinHold the keys stay for the rest of that time, and
+// Release waits for the nodes to confirm that. Releasing twice is harmless.
 func (h *Hold) Release(ctx context.Context) error {
 	lock := h.finish(ErrReleased)
 	h.client.keeper.forget(h)
@@ -173,7 +188,8 @@ func (h *Hold) Release(ctx context.Context) error {
 	return named(lock.resource, err)
 }
 
-// finish ends renewal and context, and returns the lock as it was left: no renewal is queued after that.
+// finish ends the renewal and the context, and returns the lock. No renewal is
+// queued after that.
 func (h *Hold) finish(cause error) Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,11 +198,13 @@ func (h *Hold) finish(cause error) Lock {
 	return h.lock
 }
 
-// undo is the command that ends the lock, encoded into room: a release, or, while MinHold lasts, one that shortens what is
-// left of its keys' lives to the rest of that.
+// undo returns the command that ends the lock, encoded into room: a release,
+// or, while MinHold lasts, a command that shortens the lives of the keys to the
+// rest of that time.
 func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.Kind, multiplex.Command) {
 	c := h.client
-	// By the monotonic clock, which says least after a suspend: this time is for others, who shall wait long enough.
+	// The monotonic clock says least after a suspend: other clients must wait long
+	// enough.
 	if rest := h.options.MinHold - c.keeper.clock().at.Sub(h.begun.at); rest > 0 {
 		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
 		return shortenKind, multiplex.Command{
@@ -197,7 +215,7 @@ func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.Kind, multiplex.Command
 	return releaseKind, lock.release(room)
 }
 
-// step feeds an event to the renewal. The caller holds the mutex.
+// step feeds an event to the renewal. The caller must hold h.mu.
 func (h *Hold) step(e pure.RenewalEvent, now instant, jitter float64) (act pure.RenewalAction) {
 	h.renewal, act = h.renewal.On(e, now.since(h.granted), jitter)
 	if act == pure.ToProlong {
@@ -209,8 +227,8 @@ func (h *Hold) step(e pure.RenewalEvent, now instant, jitter float64) (act pure.
 	return act
 }
 
-// lose ends the context because the lock is lost, and tells who listens. Only the first cause counts. It waits for nothing,
-// and calls nothing of the group's.
+// lose ends the context because the lock is lost, and reports that. Only the
+// first cause counts. It never blocks, and calls nothing of the group.
 func (h *Hold) lose(refused bool) {
 	why := lostError(h.lock.resource, refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
@@ -223,12 +241,12 @@ func (h *Hold) lose(refused bool) {
 	}
 }
 
-// end is when the validity ends, by the local clock. It takes no mutex.
+// end returns when the validity ends, by the local clock. It takes no mutex.
 func (h *Hold) end() time.Time {
 	return h.client.keeper.begun.at.Add(time.Duration(h.ends.monotonic.Load()))
 }
 
-// judge ends the context if the clocks say that the validity is over.
+// judge ends the context if the validity is over by any clock.
 func (h *Hold) judge() {
 	if h.inner.Err() != nil {
 		return
@@ -238,8 +256,9 @@ func (h *Hold) judge() {
 	}
 }
 
-// holdEnds are when a validity ends, by each clock, from some beginning on. One who reads them while they are changed finds for
-// each clock the end before or the end after the change, both of which were granted.
+// holdEnds is when a validity ends, by each clock, relative to the keeper's
+// begin. A reader during a change finds, for each clock, the end before or
+// after the change; both were granted.
 type holdEnds struct{ monotonic, wall, awake atomic.Int64 }
 
 func (e *holdEnds) set(zero, granted instant, validity time.Duration) {
@@ -250,7 +269,7 @@ func (e *holdEnds) set(zero, granted instant, validity time.Duration) {
 	e.awake.Store(int64(monotonic + slept + validity))
 }
 
-// remaining is the time until the end by the clock that says least.
+// remaining returns the time until the end by the clock that says least.
 func (e *holdEnds) remaining(zero, now instant) time.Duration {
 	monotonic := now.at.Sub(zero.at)
 	wall, slept := now.ahead(zero)

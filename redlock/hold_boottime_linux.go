@@ -6,16 +6,18 @@ import (
 	"unsafe"
 )
 
-// The clocks of clock_gettime(2) that tell how long the machine has slept: both run at one rate, but the second goes on in
-// suspend.
+// Clocks of clock_gettime(2) whose difference is how long the machine has slept:
+// both run at one rate, but the second goes on in suspend.
 const (
 	clockMonotonic = 1
 	clockBoottime  = 7
 )
 
-// slept is how long the machine has been suspended since it was started, or zero where the system does not tell. It takes
-// the kernel's own difference of two clocks, so that it means the same whatever clock the program runs on. The second
-// clock is read between two looks at the first; one that took long says too little or too much, and is repeated.
+// slept returns how long the machine has been suspended since boot, or zero if
+// the system does not tell. The difference of two kernel clocks means the same
+// whatever clock the program runs on. The second clock is read between two
+// readings of the first; if that takes long, the result is imprecise, and is
+// read again.
 func slept() time.Duration {
 	var best, spread time.Duration
 	for try := range 3 {

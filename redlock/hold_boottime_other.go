@@ -4,5 +4,5 @@ package redlock
 
 import "time"
 
-// slept is unknown here: the wall clock alone tells of a suspend.
+// slept is unknown here: only the wall clock reveals a suspend.
 func slept() time.Duration { return 0 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 )
 
-// FromContext returns the hold whose context ctx is or derives from: that of the
-// innermost Do or DoWith, or of Hold.Context. The function that Do runs finds
-// its lock so: what is left of its validity, its token, and, by Hold.Err,
-// whether the lock is still held, which the contexts that derive from Do's do
-// not read from the clocks (see Hold.Context). Do releases the hold itself.
+// FromContext returns the hold whose context ctx is or derives from: that of
+// the innermost Do or DoWith, or of Hold.Context. The function that Do runs
+// finds its lock with it: the remaining validity, the token, and, by Hold.Err,
+// whether the lock is still held, which contexts that derive from Do's do not
+// read from the clocks (see Hold.Context). Do releases the hold itself.
 func FromContext(ctx context.Context) (*Hold, bool) {
 	h, ok := ctx.Value(holdKey{}).(*Hold)
 	return h, ok
@@ -25,8 +25,7 @@ func (h *Hold) answers(key any) bool {
 	return ok && (k.client == nil || k.client == h.client)
 }
 
-// outer returns the hold of this client under which the owner of ctx works, or
-// nil.
+// outer returns the hold of this client that ctx belongs to, or nil.
 func (c *Client) outer(ctx context.Context) *Hold {
 	h, _ := ctx.Value(holdKey{c}).(*Hold)
 	return h
@@ -38,22 +37,24 @@ type holdContext struct {
 	hold *Hold
 }
 
-// Err is called by whoever has the context, also from inside the group, under its mutex: it takes none of ours but that of the
-// context, and asks nothing of the group.
+// Err may be called by any owner of the context, even from inside the group,
+// under its mutex: it takes no mutex but the context's, and asks nothing of the
+// group.
 func (c holdContext) Err() error {
 	c.hold.judge()
 	return c.Context.Err()
 }
 
-// Done reads the clocks before it returns the channel: a select that asks it
-// anew, after the process was stopped, finds the channel closed though no timer
-// has fired yet. It is called where Err is.
+// Done reads the clocks before it returns the channel: after the process was
+// stopped, a select that calls Done again finds the channel closed before any
+// timer has fired. It may be called where Err may.
 func (c holdContext) Done() <-chan struct{} {
 	c.hold.judge()
 	return c.Context.Done()
 }
 
-// Value is how package context comes to the cause, so that context.Cause too is put to the clocks.
+// Value reads the clocks too: package context finds the cause by Value, so
+// context.Cause is fresh (TestASuspendEndsAHold would fail if that changed).
 func (c holdContext) Value(key any) any {
 	if c.hold.answers(key) {
 		return c.hold
@@ -62,27 +63,28 @@ func (c holdContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// A runContext is what fn runs under. It is the caller's, so that it and what is derived from it have that one's deadline, and
-// end as that ends; and, like a holdContext, it puts each question to the clocks.
+// A runContext is the context of fn. It derives from the caller's context,
+// inherits its deadline and ends with it; Err, Done and Value re-check the
+// clocks, as those of a holdContext do.
 type runContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	hold   *Hold
 }
 
-// Err does not wait for the goroutine that passes the hold's end on.
+// Err does not wait for the goroutine that passes on the end of the hold.
 func (c runContext) Err() error {
 	c.judge()
 	return c.Context.Err()
 }
 
-// Done reads the clocks, as that of a holdContext.
+// Done reads the clocks, as that of a holdContext does.
 func (c runContext) Done() <-chan struct{} {
 	c.judge()
 	return c.Context.Done()
 }
 
-// Value is how package context comes to the cause.
+// Value reads the clocks, as that of a holdContext does.
 func (c runContext) Value(key any) any {
 	if c.hold.answers(key) {
 		return c.hold
@@ -98,13 +100,14 @@ func (c runContext) judge() {
 	}
 }
 
-// ErrNested is returned by Acquire, Hold and Do when ctx comes from the context
-// of a hold, or of Do, on the same resource: the call would wait for a lock that
-// is held until it returns. Locks are not reentrant. TryAcquire returns ErrHeld.
+// ErrNested is returned by Acquire, Hold and Do if ctx comes from the context
+// of a hold, or of Do, on the same resource: the call would wait for a lock
+// that is held until it returns. Locks are not reentrant. TryAcquire returns
+// ErrHeld.
 var ErrNested = errors.New("redlock: the context's own hold has the lock, and would be waited for without end")
 
-// nested reports whether ctx comes from that of a hold of the resource that
-// lasts. It allocates nothing.
+// nested reports whether ctx comes from a hold of the resource that has not
+// ended. It allocates nothing.
 func (c *Client) nested(ctx context.Context, resource string) bool {
 	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) { // which has the values of what Hold was called with
 		if h.Resource() == resource && h.Err() == nil {

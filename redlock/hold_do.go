@@ -8,25 +8,29 @@ import (
 	"github.com/redmux/redmux/internal/errtext"
 )
 
-// Do locks a resource, waiting for it as Acquire does, and runs fn while the lock, which renews itself, is held; then it
-// releases it. The TTL is how long the lock outlives a process that dies, and not how long fn may take. It is DoWith without
-// other options, which see for fn's context and for the error.
+// Do locks a resource, waiting for it as Acquire does, runs fn while the lock
+// is held and renews itself, and releases it. The TTL is how long the lock
+// outlives a process that dies, not how long fn may take. Do is DoWith without
+// other options; see there for fn's context and the error.
 func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn func(context.Context) error) error {
 	return c.DoWith(ctx, resource, HoldOptions{TTL: ttl}, fn)
 }
 
-// DoWith locks a resource, waiting for it as Hold does, runs fn while it holds the lock, and releases it, also if fn panics
-// (R14). fn's context ends when the hold does, as Hold.Context says, and when ctx ends; the cause is that of whichever was
-// first (of a deadline, what ctx says of it), and fn must return then. The release does not depend on ctx; it is waited for up
-// to the vote timeout. fn never starts with less validity than Config.MinValidity.
+// DoWith locks a resource, waiting for it as Hold does, runs fn while it holds
+// the lock, and releases it, even if fn panics (R14). fn's context ends when
+// the hold does, as Hold.Context says, or when ctx ends, and its cause is the
+// first of these; fn must then return. The release does not depend on ctx;
+// DoWith waits for it up to the vote timeout. fn never starts with less
+// validity than Config.MinValidity.
 //
 // ctx bounds the wait for the lock too; HoldOptions.MaxWait and Config.MaxWait
-// bound that alone. FromContext finds the hold from fn's context. Contexts that
+// bound only that. FromContext finds the hold from fn's context. Contexts that
 // fn derives from it do not read the clocks: see Hold.Context.
 //
-// The error is Hold's, if fn was not called. Else it is fn's own, and why the hold had ended before fn returned (ErrLost,
-// ErrMaxHold, ErrClosed), and that of Lock.Release, joined as far as there are several, so that errors.Is finds each. nil means
-// that all of fn was done under the lock.
+// If fn was not called, the error is Hold's. Otherwise it joins fn's own error,
+// why the hold had ended before fn returned (ErrLost, ErrMaxHold, ErrClosed),
+// and that of Lock.Release, so that errors.Is finds each. nil means that all of
+// fn was done under the lock.
 func (c *Client) DoWith(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
 ) (err error) {
@@ -51,7 +55,8 @@ func (c *Client) DoWith(
 	return fn(run)
 }
 
-// during is ctx, which ends with the hold too. end lets go of both.
+// during returns ctx with a cancellation that follows the hold. end releases
+// both.
 func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 	inner, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(h.context, func() { cancel(context.Cause(h.inner)) })
@@ -61,8 +66,8 @@ func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 	}
 }
 
-// joined is the error of a call of Do: why the hold had ended, which as a rule is
-// the cause of what fn returned, fn's own error, and that of the release.
+// joined returns the error of Do: why the hold had ended, which usually is the
+// cause of fn's own error, that error, and the release's.
 func joined(own, cause, released error) error {
 	if cause != nil && errors.Is(own, cause) {
 		cause = nil

@@ -69,14 +69,17 @@ func (l *lead) lower(wall, slept time.Duration) {
 }
 
 const (
-	// lookMost is the longest time between two looks at the clocks while anything is held (R13): timers stand still in suspend.
+	// lookMost is the longest time between two readings of the clocks while
+	// anything is held (R13): timers stand still in suspend.
 	lookMost = 250 * time.Millisecond
-	// keeperBatch bounds the holds and the outcomes that are seen to before the clock is read again.
+	// keeperBatch bounds the holds and outcomes that are processed before the
+	// clock is read again.
 	keeperBatch = 512
-	// releasesAtOnce is how many releases Close has under way.
+	// releasesAtOnce bounds the pending releases of Close.
 	releasesAtOnce = 1024
-	// clockLeap is how far another clock runs ahead of the monotonic one before all holds are judged anew. It is less than any
-	// margin, and more than two clocks that are read one after the other usually differ by.
+	// clockLeap is how far another clock runs ahead of the monotonic one before
+	// all holds are checked. It is less than any margin, and more than the
+	// usual difference of two clocks that are read one after the other.
 	clockLeap = 500 * time.Microsecond
 )
 
@@ -99,7 +102,7 @@ func newKeeper(c *Client) *keeper {
 	return k
 }
 
-// keep takes a hold into care; false means that the client is being closed, or drained.
+// keep adds a hold; false means that the client is being closed or drained.
 func (k *keeper) keep(h *Hold) bool {
 	now := k.clock()
 	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
@@ -123,7 +126,7 @@ func (k *keeper) keep(h *Hold) bool {
 	return true
 }
 
-// forget takes a hold out of care.
+// forget removes a hold from the schedule for good.
 func (k *keeper) forget(h *Hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -138,7 +141,8 @@ func (k *keeper) nudge() {
 	}
 }
 
-// timeOf is when an age will be reached, on the keeper's clock, if no clock runs ahead.
+// timeOf returns when a hold reaches an age, on the keeper's clock, if no clock
+// runs ahead.
 func (k *keeper) timeOf(age time.Duration, granted, now instant) time.Duration {
 	if age == pure.Never {
 		return pure.Never
@@ -161,7 +165,7 @@ func (k *keeper) run() {
 		case <-k.wake:
 		case <-k.inbox.Ready():
 		case <-k.stop:
-			for k.settle() { // all that has come since: the group is closed, and whoever closes again waits for these answers
+			for k.settle() { // what has arrived since: the group is closed
 			}
 			return
 		}
@@ -170,7 +174,8 @@ func (k *keeper) run() {
 	}
 }
 
-// turn sees to some of what has happened, and to some of what is due. It reports whether there is more.
+// turn processes some outcomes and some holds that are due. It reports whether
+// there are more.
 func (k *keeper) turn() (more bool) {
 	k.settle()
 	now := k.clock()
@@ -201,7 +206,7 @@ func (k *keeper) turn() (more bool) {
 	return k.rearm(now)
 }
 
-// look does for one hold what is due, and reports whether it posted a renewal.
+// look does what is due for one hold, and reports whether it posted a renewal.
 func (k *keeper) look(h *Hold, now instant) (posted bool) {
 	h.mu.Lock()
 	act := h.step(pure.OnLook, now, 0)
@@ -220,7 +225,7 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 	return posted
 }
 
-// act ends a hold's context, if that is what its state says.
+// act ends a hold's context if its state says so.
 func (k *keeper) act(h *Hold, act pure.RenewalAction) {
 	switch act {
 	case pure.ToLose:
@@ -230,8 +235,8 @@ func (k *keeper) act(h *Hold, act pure.RenewalAction) {
 	}
 }
 
-// rearm puts the holds that were looked at back into the schedule, and sets the timer. It reports whether something is due
-// already.
+// rearm puts the holds that were looked at back into the schedule, and sets the
+// timer. It reports whether a hold is due already.
 func (k *keeper) rearm(now instant) (more bool) {
 	for _, h := range k.due {
 		k.replace(h, now)
@@ -254,7 +259,7 @@ func (k *keeper) rearm(now instant) (more bool) {
 	return false
 }
 
-// replace gives a hold its next time, unless nothing is left to be looked after.
+// replace schedules a hold for its next time, or removes it if there is none.
 func (k *keeper) replace(h *Hold, now instant) {
 	h.mu.Lock()
 	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
@@ -271,8 +276,9 @@ func (k *keeper) replace(h *Hold, now instant) {
 	}
 }
 
-// settle takes outcomes from the inbox. The time at which they are judged is read after they were taken: they were complete by
-// then, and a renewal counts only if it was complete before the old validity ended (R10). It reports whether there were any.
+// settle takes outcomes from the inbox. It reads the clock after that: the
+// outcomes were complete by then, and a renewal counts only if it was complete
+// before the old validity ended (R10). It reports whether there were any.
 func (k *keeper) settle() bool {
 	k.outcomes = k.inbox.Take(k.outcomes[:0])
 	if len(k.outcomes) == 0 {

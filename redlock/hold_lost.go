@@ -8,38 +8,42 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// Why a hold's context ends; context.Cause tells, and Hold.Err.
+// Why a hold's context ends, as context.Cause and Hold.Err return it.
 var (
-	// ErrLost is the cause when the lock is not certain to be ours any more. The error is a *LostError.
+	// ErrLost is the cause if the lock may no longer be held. The error is a
+	// *LostError.
 	ErrLost = errors.New("redlock: lock was lost")
-	// ErrMaxHold is the cause when the hold has lasted for HoldOptions.MaxHold. The lock is not lost by that: nobody else can
-	// have it before it is released, or its validity has ended.
+	// ErrMaxHold is the cause if the hold has lasted for HoldOptions.MaxHold.
+	// The lock is not lost by that: no other client can have it before it is
+	// released, or its validity has ended.
 	ErrMaxHold = errors.New("redlock: lock was held for as long as it may be")
-	// ErrReleased is the cause when Hold.Release was called.
+	// ErrReleased is the cause if Hold.Release was called.
 	ErrReleased = errors.New("redlock: lock was released")
 )
 
-// A LostError is ErrLost with what is known of how it came about: what each node said to the last renewal.
+// A LostError is ErrLost with what is known of its reason: what each node
+// answered to the last renewal.
 type LostError struct {
 	Resource string // what was locked, without the prefix; not told to Logger and Tracer
-	// Refused says that so many nodes did not hold the lock for us that no quorum did. Else its validity ended.
+	// Refused reports that so many nodes did not hold the lock for us that no
+	// quorum did. Otherwise its validity ended.
 	Refused bool
-	// Nodes are the answers to the last renewal, in the order of Config.Nodes; none if nothing was asked since the last
-	// one that was granted, or since the lock was.
+	// Nodes are the answers to the last renewal, in the order of Config.Nodes;
+	// none if no node was asked since the last grant.
 	Nodes []NodeAnswer
 }
 
-// A NodeAnswer is what one node said to a renewal.
+// A NodeAnswer is what one node answered to a renewal.
 type NodeAnswer struct {
 	Node int    // index in Config.Nodes
 	Addr string // without credentials
-	// Err is nil for a node that renewed the lock, ErrNotHeld for one that does not hold it for us, or else why there is no
-	// answer, as ErrNodeTimeout or ErrNodeDown.
+	// Err is nil if the node renewed the lock, ErrNotHeld if it does not hold
+	// the lock for us, or why there is no answer, such as ErrNodeTimeout or
+	// ErrNodeDown.
 	Err error
 }
 
-// Error names the resource, and every node with what it said. Tokens are not in
-// it (R27).
+// Error names the resource, and each node with its answer, but no token (R27).
 func (e *LostError) Error() string {
 	text := ErrLost.Error()
 	if e.Resource != "" {
@@ -61,7 +65,7 @@ func (e *LostError) Error() string {
 	return text + strings.TrimPrefix(answers.Error(), multiplex.ErrUndecided.Error())
 }
 
-// anonymous is the same without the resource (R27).
+// anonymous returns the error without the resource (R27).
 func (e *LostError) anonymous() *LostError {
 	return &LostError{Refused: e.Refused, Nodes: e.Nodes}
 }
@@ -69,7 +73,8 @@ func (e *LostError) anonymous() *LostError {
 // errRenewed stands in a text for no error.
 var errRenewed = errors.New("renewed")
 
-// Unwrap gives ErrLost and each node's error, so that errors.Is finds a cause on any node.
+// Unwrap returns ErrLost and the error of each node, so that errors.Is finds a
+// cause on any node.
 func (e *LostError) Unwrap() []error {
 	all := []error{ErrLost}
 	for _, n := range e.Nodes {
@@ -85,16 +90,17 @@ var (
 	errNotAsked    = errors.New("redlock: not asked")
 )
 
-// An account is what came of the last renewal, if that was no success.
+// An account is the outcome of the last renewal, if that was not a grant.
 type account struct {
 	err     error
 	answers []multiplex.Answer // none where nothing was sent
 }
 
-// underWay is the account of a renewal that nothing came of yet.
+// underWay is the account of a renewal that has no outcome yet.
 var underWay = &account{err: errNoAnswerYet}
 
-// lostError makes an account an error. nil means that nothing was asked. addrs are the addresses of all nodes.
+// lostError makes an account an error. If a is nil, no node was asked. addrs
+// are the addresses of all nodes.
 func lostError(resource string, refused bool, a *account, addrs []string) *LostError {
 	e := &LostError{Resource: resource, Refused: refused}
 	if a == nil {
@@ -106,7 +112,7 @@ func lostError(resource string, refused bool, a *account, addrs []string) *LostE
 	return e
 }
 
-// of is what the account says of one node.
+// of returns what the account says of one node.
 func (a *account) of(node int) error {
 	if node < len(a.answers) {
 		switch answer := a.answers[node]; answer.Vote {

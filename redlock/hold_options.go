@@ -8,33 +8,44 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// HoldOptions says how a lock is held. TTL must be set; everything else works as zero.
+// HoldOptions says how a lock is held. TTL must be set; every other field may
+// be zero.
 type HoldOptions struct {
-	// TTL is how long the lock outlives a client that has crashed: the life of its keys, from the last renewal on. The shorter
-	// it is, the more often it is renewed: at a third of the validity. It must be set; ErrTTL says what it may not be.
+	// TTL is how long the lock outlives a client that has crashed: the life of
+	// its keys, counted from the last renewal. A shorter TTL is renewed more
+	// often, at a third of the validity. It must be set; see ErrTTL.
 	TTL time.Duration
-	// MaxWait bounds how long Hold and DoWith wait for the lock, so that ctx can bound the work of DoWith: see Config.MaxWait.
-	// TryHold does not wait. If zero, Config.MaxWait.
+	// MaxWait bounds how long Hold and DoWith wait for the lock, so that ctx
+	// can bound the work of DoWith; see Config.MaxWait. TryHold does not wait.
+	// If zero, Config.MaxWait.
 	MaxWait time.Duration
-	// MaxHold bounds how long the context lasts, from the grant on. If zero, nothing does.
+	// MaxHold bounds how long the context lasts, counted from the grant. If
+	// zero, it is unbounded.
 	MaxHold time.Duration
-	// MaxExtensions bounds how often the lock is renewed. If zero, nothing does.
+	// MaxExtensions bounds how often the lock is renewed. If zero, it is
+	// unbounded.
 	MaxExtensions int
-	// NoRenewal leaves the lock as it was granted: the context ends with its validity. If zero, it is renewed.
+	// NoRenewal leaves the lock as it was granted: the context ends with its
+	// validity. If zero, the lock is renewed.
 	NoRenewal bool
-	// MinHold keeps the lock from others for that long from the grant on, and up to the drift of clocks longer, though it be
-	// released before: so that a job that each of many schedulers starts at the same time runs once, however short it is and
-	// however their clocks differ. At most the TTL. If zero, a release takes effect at once.
+	// MinHold keeps others out for at least this long after the grant, and up
+	// to the drift of clocks longer, even if the lock is released earlier: so a
+	// job that each of many schedulers starts at the same time runs once,
+	// however short it is and however their clocks differ. At most the TTL. If
+	// zero, a release takes effect at once.
 	MinHold time.Duration
-	// Heal has each renewal set the key again on nodes that have forgotten it, unless they have given it to somebody else, and
-	// count as grants where that is safe (R10): so a lock survives more restarts one after another than a quorum does. It
-	// costs the nodes a command for each renewal, where others travel together. Set Config.MaxTTL with it: otherwise a hold
-	// does not notice that so many nodes restarted empty at once that others could have had the lock meanwhile. If zero, a
-	// missing key is a refusal.
+	// Heal makes each renewal set the key again on nodes that have forgotten
+	// it, unless another client has it there, and counts these grants where
+	// that is safe (R10): so a lock survives more restarts in succession than a
+	// quorum does. It costs the nodes a command for each renewal, where others
+	// travel together. Set Config.MaxTTL with it: otherwise a hold does not
+	// notice that so many nodes restarted empty at once that another client
+	// could have had the lock meanwhile. If zero, a missing key is a refusal.
 	Heal bool
 }
 
-// ErrHoldOptions is a HoldOptions that cannot work; the error says why. Nothing was sent.
+// ErrHoldOptions is returned for HoldOptions that cannot work; the error says
+// why. Nothing was sent.
 var ErrHoldOptions = errors.New("redlock: bad options for a hold")
 
 func (o HoldOptions) check(c *Client) (HoldOptions, error) {
@@ -53,7 +64,7 @@ func (o HoldOptions) check(c *Client) (HoldOptions, error) {
 	return o, nil
 }
 
-// bound and extensions are the options as a renewal has them.
+// bound and extensions return the options as a renewal takes them.
 func (o HoldOptions) bound() time.Duration {
 	if o.MaxHold == 0 {
 		return pure.Never

@@ -7,8 +7,8 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A schedule is the holds by the time at which the keeper must look at each, the earliest first: a heap, as package
-// container/heap wants it.
+// A schedule is a min-heap of holds by the time at which the keeper must look
+// at each.
 type schedule []*Hold
 
 func (s schedule) Len() int           { return len(s) }
@@ -38,7 +38,7 @@ func (s *schedule) Pop() any {
 // unplaced is the place of a hold that is in no schedule.
 const unplaced = -1
 
-// put gives a hold its time, whether or not it is in the schedule already.
+// put sets the time of a hold, which may be in the schedule already.
 func (s *schedule) put(h *Hold, at time.Duration) {
 	h.at = at
 	if h.place == unplaced {
@@ -54,7 +54,7 @@ func (s *schedule) remove(h *Hold) {
 	}
 }
 
-// first is the time of the earliest; never if there is none.
+// first returns the earliest time, or pure.Never if the schedule is empty.
 func (s schedule) first() time.Duration {
 	if len(s) == 0 {
 		return pure.Never
@@ -62,7 +62,8 @@ func (s schedule) first() time.Duration {
 	return s[0].at
 }
 
-// take takes out those that are due by the given time, the earliest first, as long as dst has room.
+// take removes the holds that are due by the given time, the earliest first, as
+// long as dst has room.
 func (s *schedule) take(dst []*Hold, until time.Duration) []*Hold {
 	for len(dst) < cap(dst) && s.first() <= until {
 		dst = append(dst, heap.Pop(s).(*Hold))
@@ -70,7 +71,7 @@ func (s *schedule) take(dst []*Hold, until time.Duration) []*Hold {
 	return dst
 }
 
-// takeAll takes out all, in no order.
+// takeAll removes all holds, in no order.
 func (s *schedule) takeAll(dst []*Hold) []*Hold {
 	for _, h := range *s {
 		h.place = unplaced
