@@ -5,7 +5,7 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// The three commands of the algorithm, and what their replies mean.
+// The commands of the algorithm, and what their replies mean.
 var (
 	acquireKind = &multiplex.Kind{Mode: multiplex.Claim, Judge: judgeSet, Undo: releaseKind}
 	extendKind  = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Merger: extendMerger}
@@ -13,15 +13,17 @@ var (
 		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Merger: releaseMerger, Native: releaseForms,
 	}
 
-	// releaseForms are the native commands that do what release.lua does (R25), Redis' from 8.4 on and Valkey's from 9.0 on.
-	// Extensions have none: at maxmemory the script succeeds where SET … IFEQ is refused.
+	// releaseForms are the native commands that do what release.lua does (R25):
+	// of Redis from 8.4 on, and of Valkey from 9.0 on. Extensions have none: at
+	// maxmemory the script succeeds where SET … IFEQ is refused.
 	releaseForms = []multiplex.Form{
 		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n"), Step: 0},
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n"), Step: 1},
 	}
 
-	// handoverKind releases a lock for which others wait here. It is not merged with others, since a merged release gets its
-	// place in the log only when it is written, and the SET of whoever is next must stand behind it.
+	// handoverKind releases a lock that other callers wait for here. It is not
+	// merged with others: a merged release gets its place in the log only when
+	// it is written, and the SET of the next caller must stand behind it.
 	handoverKind = &multiplex.Kind{
 		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Native: releaseForms,
 	}
@@ -31,7 +33,8 @@ var (
 	manyKind      = &multiplex.Kind{Judge: judgeOneOfMany, Script: true}
 )
 
-// judgeSet takes +OK as a grant and null as a refusal; nothing else answers SET (R16, R17).
+// judgeSet takes +OK as a grant and null as a refusal; no other reply answers
+// SET (R16, R17).
 func judgeSet(v resp.Value) multiplex.Vote {
 	switch {
 	case v.IsOK():
@@ -43,7 +46,8 @@ func judgeSet(v resp.Value) multiplex.Vote {
 	}
 }
 
-// judgeScript takes 1 as a grant and 0 as a refusal; the scripts return nothing else (R16).
+// judgeScript takes 1 as a grant and 0 as a refusal; the scripts return nothing
+// else (R16).
 func judgeScript(v resp.Value) multiplex.Vote {
 	n, ok := v.Int64()
 	switch {
@@ -56,7 +60,8 @@ func judgeScript(v resp.Value) multiplex.Vote {
 	}
 }
 
-// judgeOneOfMany is judgeScript for an element of a merged command's reply, where -1 stands for an error with this key.
+// judgeOneOfMany is judgeScript for an element of a merged command's reply,
+// where -1 is an error with this key.
 func judgeOneOfMany(v resp.Value) multiplex.Vote {
 	if n, ok := v.Int64(); ok && n == -1 {
 		return multiplex.Failed
@@ -64,13 +69,16 @@ func judgeOneOfMany(v resp.Value) multiplex.Vote {
 	return judgeScript(v)
 }
 
-// What holds ask of the nodes beyond the three commands of the algorithm.
+// Commands of holds that the algorithm does not have.
 var (
-	// healKind is an extension that may set the key again. It is not merged: a release must be owed by every node that it went
-	// to, and which those are is known at once only for a command that gets its place in the log at once (R8).
+	// healKind is an extension that may set the key again. It is not merged:
+	// every node that it went to must owe a release, and which nodes those are
+	// is known at once only for a command that gets its place in the log at
+	// once (R8).
 	healKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeHeal, Script: true, Creates: true}
-	// shortenKind is the release of a lock that is to stand for a while. It stands behind every renewal that was posted, since
-	// one that came after it would give the key its whole TTL again.
+	// shortenKind is the release of a lock whose keys stay for a while. It
+	// stands behind every renewal that was posted, since a renewal after it
+	// would give the key its whole TTL again.
 	shortenKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Behind: true}
 )
 

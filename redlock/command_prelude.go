@@ -13,26 +13,33 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Allow overrides, one by one, the checks that a server must pass before it gets a vote (R22). What it allows is then for the
-// user to answer for. The zero value allows nothing.
+// Allow overrides, one by one, the checks that a server must pass before it
+// gets a vote (R22). The user is then responsible for what it allows. The zero
+// value allows nothing.
 type Allow struct {
-	// SameServer lets two addresses of one server be two votes. It is for tests only, and the addresses need different
-	// databases: in one, the second finds the key that the first has set.
+	// SameServer lets two addresses of one server be two votes. It is for tests
+	// only, and the addresses need different databases: in one, the second
+	// finds the key that the first has set.
 	SameServer bool
-	// Replica, Cluster and Sentinel take servers that say they are one. A failover then forgets locks.
+	// Replica, Cluster and Sentinel accept servers of that role. A failover
+	// then forgets locks.
 	Replica, Cluster, Sentinel bool
-	// Eviction keeps silent about servers that may evict keys. Without it there is a warning in NodeStatus.
+	// Eviction suppresses the warning in NodeStatus about servers that may
+	// evict keys.
 	Eviction bool
-	// MissingPermissions takes servers where the trial of what locks need fails, with a warning in NodeStatus. Where a user
-	// may SET but not run the scripts, locks stay until their TTL ends.
+	// MissingPermissions accepts servers where the trial of what locks need
+	// fails, with a warning in NodeStatus. If a user may SET but not run the
+	// scripts, locks stay until their TTL ends.
 	MissingPermissions bool
-	// OtherMaxTTL takes nodes whose seal was written by clients with another MaxTTL; the longer one then bounds the
-	// quarantines. Set it on all clients while a longer MaxTTL is rolled out, and nowhere else.
+	// OtherMaxTTL accepts nodes whose seal was written by clients with another
+	// MaxTTL; the longer one then bounds the quarantines. Set it on all clients
+	// while a longer MaxTTL is rolled out, and at no other time.
 	OtherMaxTTL bool
 }
 
 const (
-	// aclRights are what a user of this package needs, on keys that begin with the prefix; aclRules is how to give it.
+	// aclRights are what a user of this package needs, on keys that begin with
+	// the prefix; aclRules is how to grant it.
 	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
 		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +select"
 	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
@@ -113,10 +120,12 @@ func (ts trials) remarks(s *conn.Server) []string {
 	return []string{"the trial of what locks need failed: " + strings.Join(lacking, ", ") + " (" + aclRules + ")"}
 }
 
-// errStep is a step that was refused for another reason than a missing permission; conn adds the node's own words.
+// errStep is the error of a step that was refused for another reason than a
+// missing permission; conn adds the node's own words.
 var errStep = errors.New("redlock: locks need it")
 
-// permitted judges a step's reply, and explains a missing permission. It names the command and never a key (R27).
+// permitted checks a step's reply, and explains a missing permission. It names
+// the command and never a key (R27).
 func permitted(name string, check func(resp.Value) error) func(resp.Value) error {
 	return func(v resp.Value) error {
 		switch {
@@ -135,8 +144,8 @@ func permitted(name string, check func(resp.Value) error) func(resp.Value) error
 	}
 }
 
-// lacksPermission reports an error for want of a permission. One that arises within a script has no class of its own on all
-// servers.
+// lacksPermission reports an error for lack of a permission. An error that
+// arises within a script has no class of its own on all servers.
 func lacksPermission(v resp.Value) bool {
 	return conn.ClassOf(v) == conn.ClassNoPerm ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||

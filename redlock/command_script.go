@@ -9,7 +9,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A script is a Lua program that the nodes run, and the digest they know it by.
+// A script is a Lua program that the nodes run, and its digest, which
+// identifies it.
 type script struct{ source, digest string }
 
 func newScript(source string) script {
@@ -57,7 +58,7 @@ func (s *script) loaded(v resp.Value) error {
 	return nil
 }
 
-// cure makes a node know the scripts (R24).
+// cure returns the commands that load the scripts into a node (R24).
 func cure() [][]byte {
 	var load [][]byte
 	for _, s := range scripts {

@@ -9,12 +9,14 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// queues are the callers of Acquire that wait for locks: a queue for each resource, first come first served. The caller at
-// the head of a queue is the only one of this client that asks the nodes for that resource; the others wait for their turn,
-// so that a hundred waiters cost the nodes what one does.
+// queues are the callers of Acquire that wait for locks: one queue for each
+// resource, first come first served. Only the caller at the head of a queue
+// asks the nodes for that resource; the others wait for their turn, so that a
+// hundred waiters cost the nodes as much as one.
 type queues struct {
-	// waiting counts the waiters of all queues. It changes under the mutex and is read without it, so that a release costs
-	// nothing more while nobody waits.
+	// waiting counts the waiters of all queues. It changes under the mutex and
+	// is read without it, so that a release costs nothing more if there are
+	// none.
 	waiting atomic.Int64
 
 	mu sync.Mutex // guards the following, and the queues
@@ -24,15 +26,17 @@ type queues struct {
 // A queue is the waiters for one resource, at least one.
 type queue struct {
 	waiters list.List // of *waiter; the front is the head
-	last    error     // what the last attempt came to
-	// due is set while something has happened since which nobody tried: the lock may be had.
+	last    error     // of the last attempt
+	// due reports that something has happened that no attempt has followed: the
+	// lock may be free.
 	due bool
 
-	// The following are the head's, and pass to the next head with the turn.
+	// The following are owned by the head, and pass to the next head with the turn.
 	lookout *multiplex.Lookout // nil until the head looks out for the first time
-	fails   int                // attempts that failed since there was a reason to believe in one
-	// local is the TTL of a lock that was granted in this very queue and that nobody but its holder has touched, as far as
-	// we know; else 0.
+	fails   int                // attempts that failed since the last real news
+	// local is the TTL of a lock that was granted in this very queue and
+	// touched only by its holder since, as far as this client knows; otherwise
+	// 0.
 	local  time.Duration
 	streak streak
 	spent  time.Duration // what the last attempt took
@@ -46,7 +50,7 @@ type waiter struct {
 	call     chan struct{} // holds one call: the turn has come, or the head is to look at due
 }
 
-// has reports whether somebody waits for a resource.
+// has reports whether a caller waits for a resource.
 func (qs *queues) has(resource string) bool {
 	if qs.waiting.Load() == 0 {
 		return false
@@ -56,8 +60,8 @@ func (qs *queues) has(resource string) bool {
 	return qs.of[resource] != nil
 }
 
-// join puts a caller at the end of its resource's queue. last is what its attempt came to, and spent what it took; nil if it
-// made none.
+// join appends a caller to its resource's queue. last is the error of its
+// attempt, nil if it made none, and spent is what that took.
 func (qs *queues) join(resource string, last error, spent time.Duration) *waiter {
 	w := &waiter{resource: resource, call: make(chan struct{}, 1)}
 	qs.mu.Lock()
@@ -76,7 +80,8 @@ func (qs *queues) join(resource string, last error, spent time.Duration) *waiter
 	return w
 }
 
-// leave takes a caller out of its queue. If it was the head, the turn passes to the next at once.
+// leave removes a caller from its queue. If it was the head, the turn passes to
+// the next at once.
 func (qs *queues) leave(w *waiter) {
 	q := w.queue
 	qs.mu.Lock()
@@ -96,8 +101,8 @@ func (qs *queues) leave(w *waiter) {
 	}
 }
 
-// released tells the head of a resource's queue that the lock was released here: its next SET stands behind the release on
-// every connection.
+// released tells the head of a resource's queue that the lock was released
+// here: its next SET stands behind the release on every connection.
 func (qs *queues) released(resource string) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -107,12 +112,13 @@ func (qs *queues) released(resource string) {
 	}
 }
 
-// handover is what a release of this client does once it is queued.
+// handover returns what a release of this client calls once it is queued.
 func (c *Client) handover(resource string) func() {
 	return func() { c.queues.released(resource) }
 }
 
-// callHead calls the head; one call is enough. The caller holds the mutex.
+// callHead calls the head; one call is enough. The caller must hold the mutex
+// of the queues.
 func (q *queue) callHead() {
 	select {
 	case q.waiters.Front().Value.(*waiter).call <- struct{}{}:
@@ -120,7 +126,8 @@ func (q *queue) callHead() {
 	}
 }
 
-// takeDue reports whether an attempt is due, and is then for the head to make. It has heard the call for that, too.
+// takeDue reports whether an attempt is due, which the caller must then make.
+// It also consumes the call for it.
 func (qs *queues) takeDue(head *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -133,14 +140,14 @@ func (qs *queues) takeDue(head *waiter) bool {
 	return due
 }
 
-// giveBackDue leaves an attempt that the head did not make, or did not see the end of, to the next one.
+// giveBackDue passes a pending attempt to the next head.
 func (qs *queues) giveBackDue(q *queue) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.due = true
 }
 
-// granted notes that the head has got the lock: whatever was due before it is over.
+// granted records that the head has got the lock: what was due before is over.
 func (qs *queues) granted(q *queue, ttl time.Duration) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -148,7 +155,7 @@ func (qs *queues) granted(q *queue, ttl time.Duration) {
 	q.streak = q.streak.grown(time.Now())
 }
 
-// failed notes what an attempt of the head came to.
+// failed records the error of the head's attempt.
 func (qs *queues) failed(q *queue, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -156,23 +163,26 @@ func (qs *queues) failed(q *queue, err error) {
 	q.fails++
 }
 
-// lastOf is what the last attempt for a queue's resource came to.
+// lastOf returns the error of the last attempt in a queue.
 func (qs *queues) lastOf(q *queue) error {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return q.last
 }
 
-// A streak is how often a lock went from one waiter of this client to the next, and since when. Other clients hear of a
-// release only when the next SET of this one is already on its way, and would never have the lock while anybody waits here.
+// A streak is how often a lock went from one waiter of this client to the next,
+// and since when. Other clients hear of a release only when the next SET of
+// this client is already on its way, and would never get the lock while callers
+// wait here.
 type streak struct {
 	count int
 	since time.Time
 }
 
 const (
-	// streakLeast and streakLong are how many grants make a streak that is interrupted, and how long it lasts at least:
-	// long beside the pause that others get, and short beside what a caller there would mind.
+	// streakLeast and streakLong are the number of grants and the least time
+	// after which a streak is interrupted: long compared with the pause that
+	// other clients get, and short enough for callers there.
 	streakLeast = 4
 	streakLong  = 50 * time.Millisecond
 )

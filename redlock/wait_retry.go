@@ -42,6 +42,7 @@ func (c *Client) retryDelay(failed int, usual time.Duration, random float64) tim
 	return pure.RetryDelay(failed, usual, c.config.RetryDelayMin, c.config.RetryDelayMax, random)
 }
 
+// triesAgain reports whether Acquire retries after an error.
 func (c *Client) triesAgain(err error) bool {
 	switch {
 	case errors.Is(err, ErrHeld), errors.Is(err, ErrExpired), errors.Is(err, ErrOverloaded):
@@ -53,7 +54,8 @@ func (c *Client) triesAgain(err error) bool {
 	}
 }
 
-// sleep waits, or returns the context's error, or ErrClosed when done is closed.
+// sleep waits. It returns the context's error if ctx ends, or ErrClosed if done
+// is closed.
 func sleep(ctx context.Context, d time.Duration, done <-chan struct{}) error {
 	timer := time.NewTimer(max(pure.Soon, d))
 	defer timer.Stop()

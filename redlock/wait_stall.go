@@ -10,22 +10,22 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A call that waits because too few nodes count must not wait in silence, nor
-// for ever where waiting is of no use (R31).
+// A call that waits because too few nodes count reports that, and ends if waiting
+// cannot help (R31).
 
 const (
 	// reportAfter is how long a call finds no quorum before that is reported. A
-	// connection that breaks is back sooner, and is not worth a warning.
+	// connection that breaks is usually back sooner.
 	reportAfter = 500 * time.Millisecond
-	// reportEvery is for how long a report covers all calls of the client that
-	// find no quorum, and reportLeast how far two reports are apart even where
+	// reportEvery is how long a report covers all calls of the client that find
+	// no quorum, and reportLeast the least time between two reports, even if
 	// there was a quorum in between.
 	reportEvery = time.Minute
 	reportLeast = 5 * time.Second
 )
 
-// A patience is what one waiting call knows of the quorum that it waits for. The
-// call's goroutine owns it.
+// A patience is what one waiting call knows of the quorum that it waits for.
+// The goroutine of the call owns it.
 type patience struct {
 	begun    time.Time // of the call
 	stalled  time.Time // since when it finds no quorum; zero while it does
@@ -42,15 +42,15 @@ type stalls struct {
 	at time.Time  // of the last report
 }
 
-// over notes that a quorum answers.
+// over records that a quorum answers.
 func (s *stalls) over() {
 	if s.open.Load() {
 		s.open.Store(false)
 	}
 }
 
-// due reports whether a call's stall is to be reported by this call, and covered
-// whether another report stands for it.
+// due reports whether this call must report its stall, and covered whether
+// another report stands for it.
 func (s *stalls) due(now time.Time) (due, covered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,11 +67,10 @@ func (s *stalls) due(now time.Time) (due, covered bool) {
 	return true, false
 }
 
-// impatient looks at an attempt that a waiting call is about to repeat, or at
-// what Ready lacks. It reports a stall to the log, and returns an error when
-// waiting cannot help (R31): so many nodes have been tried since the call began,
-// and refused us for causes that waiting cannot fix, that the others are no
-// quorum.
+// impatient is called before a waiting call repeats an attempt, and by Ready.
+// It reports a stall to the log. It returns an error if waiting cannot help
+// (R31): if so many nodes that were tried since the call began refused the
+// client, for causes that waiting cannot fix, that the others are no quorum.
 func (c *Client) impatient(p *patience, err error) error {
 	var missing *multiplex.UndecidedError
 	if err == ErrHeld || !errors.As(err, &missing) {
@@ -97,9 +96,8 @@ func (c *Client) impatient(p *patience, err error) error {
 	return nil
 }
 
-// reportStall tells the log why calls wait. Without a Logger it is told to
-// slog's default: a program that waits for ever and says nothing cannot be
-// mended.
+// reportStall reports to the log why calls wait. Without a Logger it uses
+// slog's default: a program that waits for ever in silence is hard to repair.
 func (c *Client) reportStall(missing *multiplex.UndecidedError, waited time.Duration) {
 	nodes := len(c.config.Nodes)
 	c.news.put(item{at: time.Now(), notice: &notice{
