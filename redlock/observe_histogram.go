@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// HistogramBuckets is how many buckets a Histogram has.
+// HistogramBuckets is the number of buckets of a Histogram.
 const HistogramBuckets = 28
 
-// A Histogram is a set of times by their magnitude: bucket 0 has those below 1,024 ns, and each further one reaches twice as
-// far as the one before, so that a quantile is known to a factor of two at least. The last, from 68.7 s on, is open.
+// A Histogram counts times by magnitude: bucket 0 those below 1,024 ns; each
+// further bucket reaches twice as far as the one before, so that a quantile is
+// known within a factor of two. The last, from 68.7 s on, is open.
 type Histogram struct {
 	Counts [HistogramBuckets]uint64 `json:"counts"`
 	// Sum is the sum of all times.
@@ -21,7 +22,8 @@ type Histogram struct {
 // firstBits is the power of two, in nanoseconds, at which the first bucket ends.
 const firstBits = 10
 
-// Bound is where a bucket ends; times at the bound are in the next. The last bucket's is the longest time.Duration.
+// Bound returns where a bucket ends; times at the bound are in the next. The
+// last bucket's is the longest time.Duration.
 func (Histogram) Bound(bucket int) time.Duration {
 	if bucket >= HistogramBuckets-1 {
 		return math.MaxInt64
@@ -29,7 +31,7 @@ func (Histogram) Bound(bucket int) time.Duration {
 	return 1 << (firstBits + bucket)
 }
 
-// Total is how many times there are.
+// Total returns how many times there are.
 func (h Histogram) Total() uint64 {
 	var total uint64
 	for _, n := range h.Counts {
@@ -38,7 +40,7 @@ func (h Histogram) Total() uint64 {
 	return total
 }
 
-// Mean is the mean time; zero if there is none.
+// Mean returns the mean time; zero if there are none.
 func (h Histogram) Mean() time.Duration {
 	total := h.Total()
 	if total == 0 {
@@ -47,15 +49,16 @@ func (h Histogram) Mean() time.Duration {
 	return time.Duration(uint64(h.Sum) / total)
 }
 
-// Quantile estimates the time that a part q of all times does not exceed, q being from 0 to 1: it lies in the bucket of the
-// true one, at the place that it would have if the times in that bucket were evenly spread. Of the last bucket, which is
-// open, it is the beginning. It is zero for no times, and for a q that is no number.
+// Quantile estimates the time that a part q of all times, from 0 to 1, does not
+// exceed. It assumes that the times of a bucket are evenly spread; in the last
+// bucket, which is open, it returns the start. It is zero if there are no
+// times, and if q is NaN.
 func (h Histogram) Quantile(q float64) time.Duration {
 	total := h.Total()
 	if total == 0 || math.IsNaN(q) {
 		return 0
 	}
-	// The rank of the time that is looked for, from 1 to total.
+	// The rank of the time, from 1 to total.
 	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(total)))
 	rank = min(max(rank, 1), total)
 	var before uint64
@@ -76,7 +79,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	return 0 // not reached: the counts add up to the total
 }
 
-// histogram is a Histogram that is being added to.
+// A histogram is a Histogram that times are added to.
 type histogram struct {
 	counts [HistogramBuckets]atomic.Uint64
 	sum    atomic.Int64
@@ -87,7 +90,7 @@ func (h *histogram) record(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// bucketOf is the bucket that a time belongs to; below zero is the first.
+// bucketOf returns the bucket of a time; times below zero are in the first.
 func bucketOf(d time.Duration) int {
 	return min(bits.Len64(uint64(max(d, 0))>>firstBits), HistogramBuckets-1)
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// An Inspection is what the nodes say of one resource. It proves nothing: what it says may be over when it is read, and only
-// a lock is a promise. It is for people and for dashboards, and for JSON too.
+// An Inspection is what the nodes answer about one resource. It proves nothing:
+// the answers may be outdated when they are read, and only a lock is a promise.
+// It is for people and dashboards, and has a JSON form.
 type Inspection struct {
 	Resource string // without the prefix
 	State    LockState
@@ -29,19 +30,21 @@ type Inspection struct {
 	// TTL is how long a quorum still has the holder's key, if nothing is done: of the remaining times of all the nodes that
 	// have it, the quorum-th largest. NoExpiry if a quorum has it for ever. The holder's validity is shorter (R4).
 	TTL time.Duration
-	// Agree is how many nodes say what State says: have the holder's key, or none. In StateUnclear it is zero.
+	// Agree is how many nodes agree with State: have the holder's key, or none.
+	// In StateUnclear it is zero.
 	Agree int
 	// Nodes are the answers, in the order of Config.Nodes.
 	Nodes []InspectedNode
 }
 
-// An InspectedNode is what one node says of a resource.
+// An InspectedNode is what one node answers about a resource.
 type InspectedNode struct {
 	Addr string // without credentials
 	// Holder is the fingerprint of the key's value, whether or not that is a token of ours; "" if there is no key, or one that
 	// holds no string.
 	Holder string
-	// Foreign is a key that holds no string. No lock can be had from this node until it is removed.
+	// Foreign reports a key that holds no string. No lock can be had from this
+	// node until it is removed.
 	Foreign bool
 	// TTL is what remains of the key, NoExpiry if it has none: then it is no lock of ours, since somebody set it by hand.
 	TTL time.Duration
@@ -49,37 +52,45 @@ type InspectedNode struct {
 	Err error
 }
 
-// NoExpiry stands for the TTL of a key that never expires.
+// NoExpiry is the TTL of a key that never expires.
 const NoExpiry time.Duration = -1
 
-// LockState is what the nodes' answers add up to.
+// LockState is the conclusion from the nodes' answers.
 type LockState string
 
 const (
-	// StateFree is a resource that a quorum of nodes has no key for: nobody holds it, and an attempt now would get it. Remains
-	// on the other nodes, if any, are in their answers.
+	// StateFree is a resource for which a quorum of nodes has no key: it is not
+	// held, and an attempt now would get it. Remains on the other nodes, if
+	// any, are in their answers.
 	StateFree LockState = "free"
-	// StateHeld is a resource that a quorum of nodes has one and the same key for.
+	// StateHeld is a resource for which a quorum of nodes has one and the same
+	// key.
 	StateHeld LockState = "held"
-	// StateUnclear is neither: nodes that did not answer may have either, or several clients ask at this moment, or a failed
-	// attempt's release is still on its way. An attempt may have to wait until the remains expire.
+	// StateUnclear is neither: nodes that did not answer may have either,
+	// several clients are asking at this moment, or the release of a failed
+	// attempt is still on its way. An attempt may have to wait until the
+	// remains expire.
 	StateUnclear LockState = "unclear"
 )
 
-// inspectTimeout bounds an inspection where neither the context nor Config.NodeTimeout does. It is less than the second after
-// which a node is given up that does not answer what it alone was asked, so that its answer is told to be late, and not it dead.
+// inspectTimeout bounds an inspection if neither the context nor
+// Config.NodeTimeout does. It is shorter than the one-second shed limit, so a
+// slow node is reported late rather than dead.
 const inspectTimeout = 900 * time.Millisecond
 
-// Inspect asks all nodes who holds a resource and for how long, with GET in a script and PTTL, and changes nothing. It waits until each
-// node has answered or failed, at most until ctx ends; where ctx has no deadline, at most for Config.NodeTimeout, or else for
-// nine tenths of a second.
+// Inspect asks all nodes who holds a resource and for how long, with GET in a
+// script and PTTL, and changes nothing. It waits until each node has answered
+// or failed, at most until ctx ends; without a deadline in ctx, at most for
+// Config.NodeTimeout, or 900 ms if that is zero.
 //
-// The two questions to a node are two commands, so that a key which expires or changes hands between them shows the first
-// one's value with the second one's time. A value of more than 1,024 bytes, which is no token, is not fetched (R32): its
-// fingerprint is that of its SHA-1, which the node makes.
+// The two questions to a node are two commands, so a key that expires or
+// changes hands between them shows the first one's value with the second one's
+// time. A value of more than 1,024 bytes, which is no token, is not fetched
+// (R32): its fingerprint is that of its SHA-1, computed by the node.
 //
-// The error is ErrNoQuorum with each silent node's cause when less than a quorum answered, CancelledError when ctx ended
-// before a quorum had, ErrClosed, or ErrResource. What is known of the nodes is returned all the same.
+// The error is ErrNoQuorum with each silent node's cause if less than a quorum
+// answered, CancelledError if ctx ended before a quorum had, ErrClosed, or
+// ErrResource. What is known of the nodes is returned in any case.
 func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, error) {
 	all := Inspection{Resource: resource, State: StateUnclear}
 	if err := checkResource(resource); err != nil {
@@ -116,7 +127,7 @@ func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, erro
 	}
 }
 
-// limitInspection gives a context without a deadline one.
+// limitInspection adds a deadline to a context without one.
 func (c *Client) limitInspection(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -128,8 +139,9 @@ func (c *Client) limitInspection(ctx context.Context) (context.Context, context.
 	return context.WithTimeout(ctx, limit)
 }
 
-// nodeError names the node that did not answer. If ours was the limit that ended the wait, the cause is the node's timeout,
-// and not a context that the caller knows nothing of.
+// nodeError names the node that did not answer. If ours is set, the deadline
+// was limitInspection's, and the cause is the node's timeout instead of a
+// context that the caller does not know.
 func nodeError(err error, node int, addr string, ours bool) *multiplex.NodeError {
 	named, ok := err.(*multiplex.NodeError)
 	if !ok {
@@ -141,7 +153,8 @@ func nodeError(err error, node int, addr string, ours bool) *multiplex.NodeError
 	return named
 }
 
-// askForKey asks each node for the key's value and for its time. An answer is worth something only where there is no error.
+// askForKey asks each node for the key's value and time. An answer is valid
+// only if its error is nil.
 func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNode, []error) {
 	key := c.config.Prefix + resource
 	answers := make([]InspectedNode, len(c.config.Nodes))
@@ -182,12 +195,13 @@ var (
 	loadLook   = resp.AppendCommand(nil, "SCRIPT", "LOAD", lookSource)
 )
 
-// isWrongType recognises what GET answers about a key that holds no string.
+// isWrongType recognises the reply of GET for a key that holds no string.
 func isWrongType(v resp.Value) bool {
 	return v.IsError() && bytes.HasPrefix(v.Bytes(), []byte("WRONGTYPE "))
 }
 
-// readValue takes the answer of look.lua. Of the value only its fingerprint is kept.
+// readValue reads the reply of look.lua. It keeps only the fingerprint of the
+// value.
 func (n *InspectedNode) readValue(v resp.Value) error {
 	switch {
 	case isWrongType(v):
@@ -201,7 +215,7 @@ func (n *InspectedNode) readValue(v resp.Value) error {
 	return nil
 }
 
-// readTTL takes the answer to PTTL, after that of look.lua.
+// readTTL reads the reply to PTTL, which follows that of look.lua.
 func (n *InspectedNode) readTTL(v resp.Value) error {
 	ms, ok := v.Int64()
 	switch {
@@ -243,7 +257,7 @@ func (all *Inspection) sumUp(quorum int) {
 	}
 }
 
-// longestFirst orders remaining times; what never expires is the longest.
+// longestFirst orders remaining times; a key that never expires is the longest.
 func longestFirst(a, b time.Duration) int {
 	if a == NoExpiry || b == NoExpiry {
 		return cmp.Compare(a, b) // it is the only one below zero
@@ -251,8 +265,8 @@ func longestFirst(a, b time.Duration) int {
 	return cmp.Compare(b, a)
 }
 
-// fingerprint is the beginning of a value's SHA-256: enough to compare two, and no way back to a token, which has 160 random
-// bits.
+// fingerprint returns the start of a value's SHA-256: enough to compare two
+// values, and of no use to find a token, which has 160 random bits.
 func fingerprint(value []byte) string {
 	sum := sha256.Sum256(value)
 	return hex.EncodeToString(sum[:8])

@@ -14,35 +14,39 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// NodeChange is news of one node: it came up, or is not up any more, or not for the same cause as before. A node that is
-// dialed again and again in vain is told of once for each change of cause.
+// NodeChange is a change of one node: it came up, is no longer up, or has
+// another cause for that than before. Repeated failures of the same cause are
+// reported once.
 type NodeChange struct {
 	Node  int       // index in Config.Nodes
 	Addr  string    // without credentials
 	State NodeState // NodeUp, NodeDown, NodeRefused, NodeShed or NodeQuarantined
-	// Cause is the class of what keeps it from being up: "unreachable", "peer", "silent", "WRONGPASS", "not a master" …; see
-	// multiplex.Change. "" when it came up.
+	// Cause is the class of what keeps the node from being up: "unreachable",
+	// "peer", "silent", "WRONGPASS", "not a master" …; see multiplex.Change. ""
+	// if it came up.
 	Cause string
 	Err   error // the cause itself; nil when it came up
 	At    time.Time
-	// Warnings are what ought to be changed about a node that came up. Nil if there are none, or the same as before.
+	// Warnings are what ought to be changed about a node that came up. Nil if
+	// there are none, or the same as before.
 	Warnings []string
-	// Dropped are news before this one that were not told, since those who listen were too slow.
+	// Dropped is how many earlier events were dropped, since Logger or Tracer
+	// were too slow.
 	Dropped uint64
 }
 
 const (
-	// newsMost bounds the news that wait for a slow listener.
+	// newsMost bounds the events that wait for a slow Logger or Tracer.
 	newsMost = 256
-	// newsPatience bounds how long Close waits for a listener, and newsHaste how long once nothing more is told.
+	// newsPatience bounds how long Close waits for a Logger or Tracer, and
+	// newsHaste how long after the waiting events were dropped.
 	newsPatience = time.Second
 	newsHaste    = 10 * time.Millisecond
 )
 
-// news brings what the engine has to say to those who listen, by one goroutine,
-// which is there once there is something to tell. The engine, which may hold any
-// mutex, puts its news down and never waits: where listeners are slow, the oldest
-// are dropped.
+// news delivers events to Logger and Tracer from one goroutine, which starts
+// when there is an event. The engine, which may hold any mutex, queues an event
+// and never waits: if the queue is full, the oldest are dropped.
 type news struct {
 	logger      *slog.Logger
 	nodeChanged func(NodeChange)
@@ -60,7 +64,7 @@ type news struct {
 	ending  bool
 }
 
-// An item is one piece of news: of one of the three kinds.
+// An item is one event, of one of three kinds.
 type item struct {
 	change  *NodeChange
 	hold    *HoldInfo
@@ -69,12 +73,12 @@ type item struct {
 	dropped uint64 // right before it
 }
 
-// A notice is what only the log is told.
+// A notice is an event for the log only.
 type notice struct {
 	level   slog.Level
 	message string
 	attrs   []slog.Attr
-	always  bool // slog's default is told where there is no Logger
+	always  bool // slog's default receives it if there is no Logger
 }
 
 // newNews returns the news for a Logger, which may be nil, and a Tracer.
@@ -115,22 +119,24 @@ func (c *Client) reportPolling() {
 	}
 }
 
-// notice tells the log, if there is one. It never waits, whatever mutex the caller holds. No attribute may hold a resource
-// name, a token, a key or a password (R27).
+// notice logs an event if there is a Logger. It never waits, whatever mutex the
+// caller holds. No attribute may hold a resource name, a token, a key or a
+// password (R27).
 func (c *Client) notice(level slog.Level, message string, attrs ...slog.Attr) {
 	if c.news.logger != nil {
 		c.news.put(item{at: time.Now(), notice: &notice{level: level, message: message, attrs: attrs}})
 	}
 }
 
-// holdLost tells the log and the tracer that a held lock was lost; the log is not told which. It never waits.
+// holdLost reports to Logger and Tracer that a hold was lost; the log does not
+// get the resource. It never waits.
 func (c *Client) holdLost(lost HoldInfo) {
 	if c.news.logger != nil || c.news.holdLost != nil {
 		c.news.put(item{at: time.Now(), hold: &lost})
 	}
 }
 
-// put adds a piece of news and makes room for it, if need be, by dropping the oldest.
+// put queues an event, and drops the oldest if the queue is full.
 func (n *news) put(it item) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,11 +164,11 @@ func (n *news) startLocked() {
 func (n *news) signal() {
 	select {
 	case n.wake <- struct{}{}:
-	default: // it looks anyway
+	default: // a wake-up is pending
 	}
 }
 
-// run tells all news, and ends when there are none left after close.
+// run delivers all events, and ends when there are none left after close.
 func (n *news) run() {
 	defer close(n.done)
 	for {
@@ -178,12 +184,12 @@ func (n *news) run() {
 	}
 }
 
-// take takes the oldest piece of news.
+// take removes the oldest event.
 func (n *news) take() (it item, there, ending bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.waiting) == 0 {
-		n.waiting = nil // gives the room of a bad hour back
+		n.waiting = nil // frees a large queue
 		return item{}, false, n.ending
 	}
 	it = n.waiting[0]
@@ -193,8 +199,9 @@ func (n *news) take() (it item, there, ending bool) {
 	return it, true, n.ending
 }
 
-// close lets what waits be told, for a moment at most, and ends the goroutine. A listener that does not return keeps it, and
-// nothing more is told.
+// close lets the waiting events be delivered, for a limited time, and ends the
+// goroutine. A Logger or Tracer that does not return keeps the goroutine, and
+// gets nothing more.
 func (n *news) close(ctx context.Context) {
 	n.mu.Lock()
 	n.ending = true
@@ -215,7 +222,7 @@ func (n *news) close(ctx context.Context) {
 	n.mu.Lock()
 	n.waiting = nil
 	n.mu.Unlock()
-	haste := time.NewTimer(newsHaste) // one that does not block is through by then
+	haste := time.NewTimer(newsHaste) // enough unless it blocks
 	defer haste.Stop()
 	select {
 	case <-n.done:
@@ -223,7 +230,7 @@ func (n *news) close(ctx context.Context) {
 	}
 }
 
-// tell tells one piece of news to those whom it concerns.
+// tell delivers one event.
 func (n *news) tell(it item) {
 	n.unsaid += it.dropped
 	switch {
@@ -265,7 +272,8 @@ func (n *news) logChange(c *NodeChange) {
 	}
 }
 
-// log writes a record with the time of the event, if the logger wants it. It says how much was dropped before it.
+// log writes a record with the time of the event, if the logger wants it. It
+// says how many events were dropped before it.
 func (n *news) log(logger *slog.Logger, at time.Time, level slog.Level, message string, attrs ...slog.Attr) {
 	ctx := context.Background()
 	if logger == nil || !logger.Enabled(ctx, level) {
@@ -277,12 +285,12 @@ func (n *news) log(logger *slog.Logger, at time.Time, level slog.Level, message 
 		record.AddAttrs(slog.Uint64("dropped", n.unsaid))
 		n.unsaid = 0
 	}
-	_ = logger.Handler().Handle(ctx, record) // whom could that be told
+	_ = logger.Handler().Handle(ctx, record) // there is nowhere to report that
 }
 
-// errorAttr is an error as text. Errors of this library have nothing secret in
-// them but a resource's name, which the log does not get; of a server's own
-// words, which may name a key, it gets the class only (R27).
+// errorAttr returns an error as text. Errors of this library hold no secret
+// except a resource name, which the log does not get; a server's own words,
+// which may contain a key, are replaced by their class (R27).
 func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}
@@ -290,7 +298,8 @@ func errorAttr(err error) slog.Attr {
 	return slog.String("error", withoutWords(err, err.Error()))
 }
 
-// withoutWords puts the class in place of what servers said, in the text of an error with all that it wraps.
+// withoutWords replaces the words of servers by their class, in the text of an
+// error and all that it wraps.
 func withoutWords(err error, text string) string {
 	switch e := err.(type) {
 	case *resp.Error:

@@ -6,28 +6,33 @@ import (
 	"time"
 )
 
-// Stats tell what came of the calls to a client since it was made; nothing is ever reset. Each number is exact, but they are
-// not taken at one instant: a sum over several of them may be short of calls that are returning just now. They are meant
-// for JSON too, and hold nothing secret (R27).
+// Stats counts the outcomes of calls to a client since it was made; nothing is
+// ever reset. Each number is exact, but they are not taken at one instant: a
+// sum over several of them may miss calls that are returning just now. Stats
+// has a JSON form too, and holds nothing secret (R27).
 type Stats struct {
-	// Attempts are those of TryAcquire, and each single one of Acquire; Extensions the calls to Extend, and each renewal of a
-	// hold; Releases the calls to Release, of locks and of holds. The releases that undo a failed attempt, and those of Close,
-	// are nobody's call and are not among them.
+	// Attempts are those of TryAcquire and Acquire; Extensions the calls to
+	// Extend and the renewals of holds; Releases the calls to Release, of locks
+	// and of holds. The releases that undo a failed attempt, and those of
+	// Close, are not counted.
 	Attempts, Extensions, Releases CallCounts
-	// QuorumTime is the smoothed time from the beginning of an attempt to its quorum of grants, from which retries take
-	// their pace (R11). Zero before the first.
+	// QuorumTime is the smoothed time from the start of an attempt to its
+	// quorum of grants, from which retries derive their delays (R11). Zero
+	// before the first.
 	QuorumTime time.Duration
-	// Quorum are all those times.
+	// Quorum has all these times.
 	Quorum Histogram
-	// ReleaseForm is what locks are given back by at this moment: "DELEX" or "DELIFEQ" while every node that is up has it, else
-	// "script" (R25).
+	// ReleaseForm is the command that releases locks at this moment: "DELEX" or
+	// "DELIFEQ" while every node that is up supports it, otherwise "script"
+	// (R25).
 	ReleaseForm string
-	// Polling says that callers read replies by themselves, where a node's connection allows it (NodeStatus.Polled), and not
-	// a goroutine for each node; see Config.Portable.
+	// Polling reports that callers read their own replies, where a node's
+	// connection allows it (NodeStatus.Polled), instead of a goroutine for each
+	// node; see Config.Portable.
 	Polling bool
 }
 
-// CallCounts are calls by what came of them (R12).
+// CallCounts counts calls by outcome (R12).
 type CallCounts struct {
 	Granted    uint64 // nil: acquired, extended or renewed, or released while it was ours
 	Refused    uint64 // ErrHeld for an attempt, ErrNotHeld otherwise: ordinary
@@ -39,12 +44,13 @@ type CallCounts struct {
 	Invalid    uint64 // any other: the call could not be made as it was
 }
 
-// Total is how many calls there were.
+// Total returns how many calls there were.
 func (c CallCounts) Total() uint64 {
 	return c.Granted + c.Refused + c.NoQuorum + c.Expired + c.Overloaded + c.Cancelled + c.Closed + c.Invalid
 }
 
-// Stats returns the numbers as they are now. It asks no node, and waits for nothing but a mutex.
+// Stats returns the current numbers. It asks no node, and waits only for a
+// mutex.
 func (c *Client) Stats() Stats {
 	polling, _ := c.group.Polls()
 	return Stats{
@@ -58,13 +64,14 @@ func (c *Client) Stats() Stats {
 	}
 }
 
-// stats are where Stats come from. Each call adds to one number, and a grant to two more.
+// stats are the counters of Stats. Each call adds to one number, and a grant to
+// two more.
 type stats struct {
 	attempts, extensions, releases callCounts
 	quorum                         histogram
 }
 
-// An ending is what came of a call.
+// An ending is the outcome of a call.
 type ending uint8
 
 const (
@@ -79,7 +86,8 @@ const (
 	endings
 )
 
-// endingOf tells errors apart without allocating: sentinels come as they are, the others by their type.
+// endingOf classifies an error without allocating: sentinels are compared,
+// other errors are told by their types.
 func endingOf(err error) ending {
 	switch err {
 	case nil:

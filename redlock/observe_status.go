@@ -6,7 +6,8 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A NodeStatus is what is known of one node. It holds nothing secret, and has a JSON form too (R27; docs/output.md).
+// A NodeStatus is what the client knows of one node. It holds nothing secret,
+// and has a JSON form too (R27; docs/output.md).
 type NodeStatus struct {
 	Addr             string        // without credentials
 	State            NodeState     // NodeUp, NodeDown, NodeDialing, NodeFencing, NodePaying, NodeShed or NodeStopped
@@ -17,9 +18,10 @@ type NodeStatus struct {
 	Polled           bool          // callers read its replies by themselves; see Stats.Polling
 	Counts           NodeCounts    // what happened so far
 	Err              error         // why it is not up, else nil
-	// Quarantined says that the node's grants do not count, since it may have forgotten locks (R23); QuarantineLeft for how
-	// long, unless a seal ends it before or the node goes down; QuarantineWhy what began it: "first seen", "restarted",
-	// "seal vanished" …
+	// Quarantined reports that the node's grants do not count, since it may
+	// have forgotten locks (R23); QuarantineLeft for how long, unless a seal
+	// ends the quarantine earlier or the node goes down; QuarantineWhy what
+	// began it: "first seen", "restarted", "seal vanished" …
 	Quarantined    bool
 	QuarantineLeft time.Duration
 	QuarantineWhy  string

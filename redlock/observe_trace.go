@@ -5,32 +5,37 @@ import (
 	"time"
 )
 
-// A Tracer is told what a client does. Each of its functions may be nil and then costs nothing but that look.
+// A Tracer receives what a client does. Each of its functions may be nil.
 //
-// AttemptDone, AcquireDone, ExtendDone and ReleaseDone are called by the caller's own goroutine, right before the call
-// returns, so they delay it: what they take is lost from the lock's validity. They may be called by many goroutines at
-// once. They get resource names, and the caller's context as it came, from which a span finds its parent; spans are made
-// afterwards, from Start and Elapsed. They never get a token (R27).
+// AttemptDone, AcquireDone, ExtendDone and ReleaseDone are called by the
+// caller's own goroutine, right before the call returns, so the time they take
+// is lost from the lock's validity. Several goroutines may call them at once.
+// They receive the caller's context, in which a span finds its parent, and
+// resource names, but never a token (R27); spans are made afterwards, from
+// Start and Elapsed.
 //
-// NodeChanged and HoldLost are called by a goroutine of the client's own, one at a time, and delay nobody. Where they are too
-// slow, the oldest news are dropped, and the next one says how many. They may use the client but not close it, and may be
-// called before New has returned it.
+// NodeChanged and HoldLost are called by a goroutine of the client, one at a
+// time, and delay no caller. If they are too slow, the oldest events are
+// dropped, and the next one says how many. They may use the client but not
+// close it, and may be called before New has returned it.
 type Tracer struct {
-	// AttemptDone is told of each single attempt, those of Acquire among them.
+	// AttemptDone receives each single attempt, including those of Acquire.
 	AttemptDone func(context.Context, AttemptInfo)
-	// AcquireDone is told of each call to Acquire as a whole, waits included.
+	// AcquireDone receives each call to Acquire as a whole, including waits.
 	AcquireDone func(context.Context, AcquireInfo)
-	// ExtendDone is told of each call to Extend, and not of renewals, which are nobody's calls; Stats counts them.
+	// ExtendDone receives each call to Extend, but not renewals; Stats counts
+	// those.
 	ExtendDone func(context.Context, ExtendInfo)
-	// ReleaseDone is told of each call to Release, of locks and of holds.
+	// ReleaseDone receives each call to Release, of locks and of holds.
 	ReleaseDone func(context.Context, ReleaseInfo)
-	// NodeChanged is told when a node comes up or is not up any more, and of each new cause of that.
+	// NodeChanged is called when a node comes up or is no longer up, and for
+	// each new cause of that.
 	NodeChanged func(NodeChange)
-	// HoldLost is told of each hold that is lost before it is released.
+	// HoldLost receives each hold that is lost before it is released.
 	HoldLost func(HoldInfo)
 }
 
-// AttemptInfo tells of one attempt to get a lock.
+// AttemptInfo describes one attempt to get a lock.
 type AttemptInfo struct {
 	Resource string
 	TTL      time.Duration // as it was asked for
@@ -41,7 +46,7 @@ type AttemptInfo struct {
 	Err      error         // as it is returned, but without the resource
 }
 
-// AcquireInfo tells of one whole wait for a lock.
+// AcquireInfo describes one whole wait for a lock.
 type AcquireInfo struct {
 	Resource string
 	TTL      time.Duration // as it was asked for
@@ -52,7 +57,7 @@ type AcquireInfo struct {
 	Err      error         // as it is returned, but without the resource
 }
 
-// ExtendInfo tells of one extension.
+// ExtendInfo describes one extension.
 type ExtendInfo struct {
 	Resource string
 	TTL      time.Duration // as it was asked for
@@ -62,7 +67,7 @@ type ExtendInfo struct {
 	Err      error         // as it is returned, but without the resource
 }
 
-// ReleaseInfo tells of one release.
+// ReleaseInfo describes one release.
 type ReleaseInfo struct {
 	Resource string
 	Start    time.Time
@@ -70,18 +75,18 @@ type ReleaseInfo struct {
 	Err      error // as it is returned, but without the resource
 }
 
-// HoldInfo tells of a hold: of one that was lost, or, from Client.Held, of one
-// that is not released yet.
+// HoldInfo describes a hold: one that was lost, or, from Client.Held, one that
+// is not released yet.
 type HoldInfo struct {
 	Resource string
 	Since    time.Time // when the attempt that was granted began
 	Until    time.Time // when its validity ends by the local clock, or when it was lost before that
 	Err      error     // why it ended: a *LostError; from Client.Held also another one, or nil
-	// Dropped are news before this one that were not told. Zero from Client.Held.
+	// Dropped is how many earlier events were dropped. Zero from Client.Held.
 	Dropped uint64
 }
 
-// try is one attempt, counted and told.
+// try is one attempt, counted and traced.
 func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, try int) (Lock, error) {
 	start := startIf(c.tracer.AttemptDone != nil)
 	lock, err := c.attempt(ctx, resource, ttl)
@@ -98,13 +103,13 @@ func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, tr
 	return lock, err
 }
 
-// acquireDone tells of a whole wait. The tracer wants to know.
+// acquireDone traces a whole wait. The tracer has the function.
 func (c *Client) acquireDone(ctx context.Context, info AcquireInfo, lock Lock) {
 	info.Elapsed, info.Validity = time.Since(info.Start), lock.Validity()
 	c.tracer.AcquireDone(ctx, info)
 }
 
-// extendDone counts an extension and tells of it.
+// extendDone counts and traces an extension.
 func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, start time.Time, err error) {
 	l.client.stats.extensions.count(err)
 	if done := l.client.tracer.ExtendDone; done != nil {
@@ -115,7 +120,7 @@ func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, st
 	}
 }
 
-// releaseDone counts a release and tells of it.
+// releaseDone counts and traces a release.
 func (l Lock) releaseDone(ctx context.Context, start time.Time, err error) {
 	l.client.stats.releases.count(err)
 	if done := l.client.tracer.ReleaseDone; done != nil {
@@ -123,7 +128,7 @@ func (l Lock) releaseDone(ctx context.Context, start time.Time, err error) {
 	}
 }
 
-// startIf reads the clock only where somebody will ask for it.
+// startIf reads the clock only if the call is traced.
 func startIf(traced bool) time.Time {
 	if !traced {
 		return time.Time{}
