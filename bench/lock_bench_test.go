@@ -2,9 +2,9 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/redistest"
@@ -63,17 +61,10 @@ func numbers(b *testing.B, list string) (all []int) {
 	return all
 }
 
-// benchServers starts n servers, or in-process ones where none is installed.
+// benchServers starts n servers.
 func benchServers(b *testing.B, n int) (urls []string) {
+	redistest.Require(b)
 	servers, err := redistest.StartN(n, redistest.Options{TCP: *benchNetwork == "tcp", Unix: *benchNetwork == "unix"})
-	if errors.Is(err, redistest.ErrNoServer) {
-		// A line of this form is configuration in Go's benchmark format.
-		fmt.Println("servers: in-process miniredis, as none is installed: these figures say nothing about speed")
-		for range n {
-			urls = append(urls, "redis://"+miniredis.RunT(b).Addr())
-		}
-		return urls
-	}
 	require.NoError(b, err)
 	fmt.Printf("servers: spawned, %s\n", *benchNetwork)
 	for _, s := range servers {
@@ -103,12 +94,11 @@ func benchmarkPairs[L Lease](b *testing.B, locker Locker[L], callers int) {
 	defer locker.Close(context.Background())
 	all := make([]*pairs[L], callers)
 	for i := range all {
-		all[i] = &pairs[L]{locker: locker, resource: "bench" + strconv.Itoa(i), latency: newPairLatency()}
+		all[i] = &pairs[L]{locker: locker, resource: "bench" + strconv.Itoa(i), latencies: make([]time.Duration, 0, pairLatencies)}
 	}
 	share(all, 10*callers) // connections, pools and estimates settle
 	for _, p := range all {
-		p.latency.Reset()
-		p.failed = 0
+		p.latencies, p.granted, p.failed = p.latencies[:0], 0, 0
 	}
 	b.ReportAllocs()
 	if callers == 1 {
@@ -121,14 +111,18 @@ func benchmarkPairs[L Lease](b *testing.B, locker Locker[L], callers int) {
 		b.StopTimer()
 	}
 
-	sum, failed := newPairLatency(), int64(0)
+	var latencies []time.Duration
+	failed := 0
 	for _, p := range all {
-		sum.Merge(p.latency)
+		latencies = append(latencies, p.latencies...)
 		failed += p.failed
 	}
+	slices.Sort(latencies)
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
-	b.ReportMetric(float64(sum.ValueAtPercentile(50)), "p50-ns")
-	b.ReportMetric(float64(sum.ValueAtPercentile(99)), "p99-ns")
+	if n := len(latencies); n > 0 {
+		b.ReportMetric(float64(latencies[n/2]), "p50-ns")
+		b.ReportMetric(float64(latencies[n*99/100]), "p99-ns")
+	}
 	if failed > 0 {
 		b.ReportMetric(float64(failed)/float64(b.N), "failed/op")
 	}
@@ -136,13 +130,26 @@ func benchmarkPairs[L Lease](b *testing.B, locker Locker[L], callers int) {
 
 // pairs is one caller. Its goroutine owns it.
 type pairs[L Lease] struct {
-	locker   Locker[L]
-	resource string
-	latency  *hdrhistogram.Histogram // of acquisitions that were granted
-	failed   int64
+	locker    Locker[L]
+	resource  string
+	latencies []time.Duration // of the last acquisitions that were granted
+	granted   int
+	failed    int
 }
 
-func newPairLatency() *hdrhistogram.Histogram { return hdrhistogram.New(64, int64(time.Minute), 2) }
+// pairLatencies is how many latencies a caller keeps. They are allocated before
+// anything is measured.
+const pairLatencies = 4096
+
+// record keeps a latency in the place of the oldest.
+func (p *pairs[L]) record(d time.Duration) {
+	if len(p.latencies) < pairLatencies {
+		p.latencies = append(p.latencies, d)
+	} else {
+		p.latencies[p.granted%pairLatencies] = d
+	}
+	p.granted++
+}
 
 // share lets the callers do n operations between them.
 func share[L Lease](callers []*pairs[L], n int) {
@@ -166,7 +173,7 @@ func (p *pairs[L]) do() {
 		p.failed++
 		return
 	}
-	p.latency.RecordValue(int64(min(time.Since(start), time.Minute)))
+	p.record(time.Since(start))
 	if lease.Release(context.Background()) != nil {
 		p.failed++
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R22: a replica refuses what the prelude writes. What is told is that it is a replica, once it has said everything of itself,
-// in both versions of the protocol; and a node that nobody objects to has its prelude judged as ever.
+// R22: a replica refuses what the prelude writes. What is told is that it is a
+// replica, once it has said everything of itself, in both versions of the
+// protocol; and a node that nobody objects to has its prelude judged as ever.
 func TestAdmitComesBeforeThePrelude_R22(t *testing.T) {
 	objection := errors.New("not a master")
 	masters := func(s *Server) error {

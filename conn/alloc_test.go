@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What the design promises for every command and reply over TCP and unix sockets.
+// What the design promises for every command and reply over TCP and unix
+// sockets.
 func TestNoAllocations(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		ours, theirs := sockets(t, network)

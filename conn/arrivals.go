@@ -6,15 +6,15 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A reply cannot arrive before its command is sent. So bytes that lie in a
+// A reply cannot arrive before its command is sent. So bytes that are in a
 // socket when a command is about to be sent answer earlier commands, or none,
 // and must not be taken for the answer to this one (R16). They need not be read
 // to find that out: it is enough to know how many replies were expected when a
 // byte arrived.
 
-// arrivals is what is known about when the bytes of a connection came.
+// arrivals records when the bytes of a connection came.
 type arrivals struct {
-	plain bool // what is read is what the socket holds: neither TLS nor a net.Conn of unknown kind
+	plain bool // a read returns what the socket holds: neither TLS nor a net.Conn of unknown kind
 
 	mu       sync.Mutex // guards the following, and is held during a read that does not wait
 	expected uint64     // replies, as announced by Expect
@@ -46,28 +46,30 @@ func (c *Conn) Expect(n int, look bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if look && a.plain {
-		a.mark(c.linkNow().unread())
+		a.markLocked(c.linkNow().unread())
 	}
 	a.expected += uint64(n)
 }
 
-// mark notes that so many bytes have come that were not read. The caller must hold a.mu.
-func (a *arrivals) mark(unread int) {
+// markLocked notes that so many bytes have come that were not read. The caller
+// must hold a.mu.
+func (a *arrivals) markLocked(unread int) {
 	if unread > 0 {
 		a.latest = bound{before: a.taken + int64(unread), due: a.expected}
 	}
 }
 
-// linkNow is the link, for others than the owner of the read side.
+// linkNow returns the link to callers that do not own the read side.
 func (c *Conn) linkNow() link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.link
 }
 
-// Due returns how many replies were expected at most when the first byte came of the value that Next returned last. If that
-// value is a reply, but not among the first Due replies since the handshake, no command caused it. Only the owner of the read
-// side may call it.
+// Due returns how many replies were expected at most when the first byte came
+// of the value that Next returned last. If that value is a reply, but not among
+// the first Due replies since the handshake, no command caused it. Only the
+// owner of the read side may call Due.
 func (c *Conn) Due() uint64 { return c.arrived.dueAt(c.begun) }
 
 func (a *arrivals) dueAt(offset int64) uint64 {
@@ -80,32 +82,23 @@ func (a *arrivals) dueAt(offset int64) uint64 {
 	return a.due
 }
 
-// SetLimits changes what the node may send from now on. The owner of the read side may call it when nothing is unanswered.
+// SetLimits changes what the node may send from now on. Only the owner of the
+// read side may call it, and only while no reply is awaited.
 func (c *Conn) SetLimits(limits resp.Limits) { c.reader.SetLimits(limits) }
 
-// readNow reads once, without waiting. No command is announced between the look at what is expected and the read.
-func (c *Conn) readNow(p []byte) (int, error) {
-	a := &c.arrived
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c.beginRead()
-	n, err := c.polled.Load().readNow(p)
-	a.taken += int64(n)
-	return n, err
-}
-
-// noteRead notes what came from a read that may have waited: commands may have been announced since it began, so they count as
-// announced before.
+// noteRead notes that a read that may have waited returned n bytes. Commands
+// may have been announced since it began, so they count as announced before.
 func (c *Conn) noteRead(n int) {
 	a := &c.arrived
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c.beginRead()
+	c.beginReadLocked()
 	a.taken += int64(n)
 }
 
-// beginRead notes what is expected before a read. The caller must hold c.arrived.mu.
-func (c *Conn) beginRead() {
+// beginReadLocked notes what is expected before a read. The caller must hold
+// c.arrived.mu.
+func (c *Conn) beginReadLocked() {
 	a := &c.arrived
 	if at := c.reader.Offset(); c.reader.Buffered() > 0 && at >= a.held.before {
 		a.held = bound{before: at + 1, due: a.dueAt(at)}

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// certificates are an authority and a node's certificate for 127.0.0.1 and node.test.
+// certificates are an authority and a node's certificate for 127.0.0.1 and
+// node.test.
 type certificates struct {
 	caPEM, certPEM, keyPEM []byte
 	pool                   *x509.CertPool

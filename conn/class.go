@@ -7,8 +7,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Class is the kind of a server's error (R24). It says what the node cannot do
-// now, never that the node is unsound.
+// Class is the kind of a server's error (R24): what the node cannot do at the
+// moment. It never means that the connection is unsound.
 type Class uint8
 
 // The classes.
@@ -29,13 +29,13 @@ const (
 	ClassBusy                        // a script runs too long
 	ClassMasterDown                  // a replica without its master
 	ClassWrongType                   // the key is of another type
-	ClassNoProto                     // HELLO with a version that is not spoken
+	ClassNoProto                     // HELLO with an unsupported version
 	ClassMaxClients                  // maxclients is reached; comes before any command
 	ClassUnknownCommand              // the node has no such command
 )
 
-// classNames are the prefixes of the classes; those of the last two and the first
-// two are names only.
+// classNames are the prefixes of the errors. Those of the first two and the
+// last two classes are names only.
 var classNames = [...]string{
 	ClassNone:           "",
 	ClassOther:          "ERR",
@@ -58,7 +58,7 @@ var classNames = [...]string{
 	ClassUnknownCommand: "unknown command",
 }
 
-// String returns the prefix that the servers use, where there is one.
+// String returns the prefix that servers use, or a name where there is none.
 func (c Class) String() string {
 	if int(c) < len(classNames) {
 		return classNames[c]
@@ -66,8 +66,15 @@ func (c Class) String() string {
 	return "ERR"
 }
 
-// ClassOf returns the class of a reply, ClassNone for one that is no error. It
-// does not allocate.
+// Passing reports whether the class is BUSY, LOADING or MASTERDOWN: the node
+// cannot answer at the moment. That says nothing about whether it knows the
+// command or the user may run it.
+func (c Class) Passing() bool {
+	return c == ClassBusy || c == ClassLoading || c == ClassMasterDown
+}
+
+// ClassOf returns the class of a reply, or ClassNone if it is no error. It does
+// not allocate.
 func ClassOf(v resp.Value) Class {
 	if !v.IsError() {
 		return ClassNone
@@ -75,8 +82,8 @@ func ClassOf(v resp.Value) Class {
 	return classify(v.Bytes())
 }
 
-// ErrorClass returns the class of the server's error in err's chain, ClassNone
-// when there is none.
+// ErrorClass returns the class of the server's error in err's chain, or
+// ClassNone if there is none.
 func ErrorClass(err error) Class {
 	var step *StepError
 	if errors.As(err, &step) && step.Class != ClassNone {
@@ -98,7 +105,7 @@ func classify(message []byte) Class {
 	}
 	switch {
 	case string(prefix) != "ERR":
-	case bytes.HasPrefix(text, []byte("max number of clients")): // in cluster mode it goes on "+ cluster connections"
+	case bytes.HasPrefix(text, []byte("max number of clients")): // in cluster mode followed by "+ cluster connections"
 		return ClassMaxClients
 	case bytes.HasPrefix(text, []byte("unknown command")):
 		return ClassUnknownCommand

@@ -12,50 +12,51 @@ import (
 )
 
 // Conn is one connection to one node, after its handshake. The package comment
-// says who may call what.
+// says which goroutine may call which method.
 type Conn struct {
 	addr string
-	// What is to be kept out of what the server says.
+	// What is kept out of the texts that the server sends.
 	password, username, conceal string
-	link                        link                       // changed by relink only
-	polled                      atomic.Pointer[descriptor] // the same, when a Poller has it
 	server                      Server
+	link                        link   // changed by relink only
+	polled                      polled // when a Poller has the connection
 
-	// Owned by the read side.
-	reader  *resp.Reader
-	begun   int64   // where in the stream the value begins that Next returned last
-	readErr error   // came together with bytes; reported by the following Fill
-	first   [8]byte // the first bytes received, for a guess at what the peer speaks
-	nfirst  int
-	early   earlyRead // when a Poller reads
-	ending  bool      // an event said that nothing more will come
-	arrived arrivals
-	// roundTrip is the least time from a write to the first reply to it, of the handshake and of each Exchange.
-	roundTrip time.Duration
+	// The following are owned by the read side.
+	reader    *resp.Reader
+	begun     int64         // where in the stream the value begins that Next returned last
+	readErr   error         // came together with bytes; reported by the following Fill
+	first     [8]byte       // the first bytes received, for a guess at what the peer speaks
+	nfirst    int           // of first
+	arrived   arrivals      // when bytes came; in part guarded by a mutex of its own
+	roundTrip time.Duration // see RoundTrip
 
-	// pending counts the bytes of the backlog: added by Send, subtracted by the writer when they are written. While
-	// it is 0 nobody writes, so Send may.
+	// pending counts the bytes of the backlog: Send adds, the writer subtracts
+	// what it has written. While it is 0 the writer does not write, so Send
+	// may.
 	pending atomic.Int64
 	limit   int64         // of pending
 	wake    chan struct{} // holds one token for the writer
-
-	mu     sync.Mutex                 // guards the following
-	queue  *bytebufferpool.ByteBuffer // bytes the writer has not taken yet; nil when there are none
-	broken *Error                     // the first cause
-
-	// opening is set until the handshake is over: a failed write then leaves the socket open, because the reason for
-	// it may lie there to be read ("max number of clients reached").
-	opening bool
-	unsent  error // a write that failed while opening
-
-	done    chan struct{} // closed when broken
 	writer  sync.WaitGroup
-	freeing sync.Once
-	// buffers is the pool of queue. A pointer, since the pool counts in 64-bit words that a 32-bit system must find aligned.
+	// buffers is the pool of queue. It is a pointer because the pool counts in
+	// 64-bit words, which a 32-bit system must find aligned.
 	buffers *bytebufferpool.Pool
+
+	mu    sync.Mutex                 // guards the following
+	queue *bytebufferpool.ByteBuffer // bytes the writer has not taken yet; nil when there are none
+
+	// The life of a connection: opening, then open, then broken. A write that
+	// fails while opening does not break the connection, because the reason may
+	// be in the socket to be read ("max number of clients reached").
+	opening bool
+	unsent  error         // a write that failed while opening
+	broken  *Error        // the first cause
+	done    chan struct{} // closed when broken; not guarded
+
+	freeing sync.Once // by Close
 }
 
-// defaultBacklog bounds what is queued for a node that does not read.
+// defaultBacklog bounds the bytes that are queued for a node that does not
+// read.
 const defaultBacklog = 4 << 20
 
 func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Conn {
@@ -78,40 +79,42 @@ func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Co
 	return c
 }
 
-// Server returns what the node said of itself in the handshake. It is not to be
-// changed.
+// Server returns what the node said of itself in the handshake. The caller must
+// not change it.
 func (c *Conn) Server() *Server { return &c.server }
 
-// String is the node's address, without credentials (R27).
+// String returns the node's address as it stands in errors, without credentials
+// (R27).
 func (c *Conn) String() string { return c.addr }
 
 // Format prints String for every verb.
 func (c *Conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.addr) }
 
-// RoundTrip returns the least time that a first reply took, in the handshake and in
-// each Exchange. The time to connect is not in it, nor that of TLS's handshake. The
-// owner of the read side may call it.
+// RoundTrip returns the shortest time from a write to the first reply to it, in
+// the handshake and in each Exchange. The times to connect and of TLS's
+// handshake are not in it. Only the owner of the read side may call it.
 func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
 
-// Addr returns the node's address as it stands in errors.
-func (c *Conn) Addr() string { return c.addr }
-
-// ServerError returns the error reply v in a form that may be kept and shown: the
-// password, the user and what begins as Config.Conceal does replaced, without
-// arguments, printable, at most 200 bytes (R27). It is nil when v is no error. ClassOf is cheaper where only the class matters.
-func (c *Conn) ServerError(v resp.Value) *resp.Error {
+// ServerError returns the error reply v as an error that may be kept and shown
+// (R27), or nil if v is no error. Its text is printable, has at most 200 bytes
+// and no arguments; the password, the user's name and each word that begins as
+// Config.Conceal does are replaced. errors.As finds a *resp.Error in it.
+// ClassOf is cheaper where only the class matters.
+func (c *Conn) ServerError(v resp.Value) error {
 	return serverError(v, c.password, c.username, c.conceal)
 }
 
-// Unread reports whether the kernel holds bytes that Fill has not read. It never
-// waits, and is false where that cannot be known: for a net.Conn with no socket
-// below that we know of, and when the connection is broken.
+// Unread reports whether the kernel holds bytes that Fill has not read. It
+// never waits. It is false where that cannot be known: for a net.Conn without a
+// known socket below it, and when the connection is broken.
 func (c *Conn) Unread() bool { return c.link.unread() > 0 }
 
-// Break aborts the connection because of cause, from any goroutine, without
-// waiting for the peer: what the kernel has not got acknowledged is thrown away,
-// by an RST over TCP. A blocked Fill returns an *Error that wraps cause. Only the
-// first cause counts; a nil one is ErrClosed.
+// Break aborts the connection because of cause: over TCP the peer gets an RST,
+// and what it has not acknowledged is thrown away (R8). Break does not wait for
+// the peer, and any goroutine may call it. A blocked Fill returns an *Error
+// that wraps cause. Only the first cause counts; if nil, it is ErrClosed.
+//
+// Break frees nothing: the owner of the read side must still call Close.
 func (c *Conn) Break(cause error) {
 	if cause == nil {
 		cause = ErrClosed
@@ -119,13 +122,16 @@ func (c *Conn) Break(cause error) {
 	c.end("break", cause, true)
 }
 
-// Shutdown ends the connection at once, whatever is in the backlog, but not by an
-// abort: what the kernel holds is still sent. It may be called by any goroutine,
-// and leaves what the owner of the read side uses to Close.
+// Shutdown ends the connection with ErrClosed as its cause, but without an
+// abort: what the kernel holds is still sent. The backlog is dropped. Shutdown
+// does not wait for the peer, and any goroutine may call it.
+//
+// Shutdown frees nothing: the owner of the read side must still call Close.
 func (c *Conn) Shutdown() error { return c.end("close", ErrClosed, false) }
 
-// Close is Shutdown, waits for the connection's goroutine and frees what it used.
-// It may be called more than once, and after Break, by the owner of the read side.
+// Close calls Shutdown, waits for the writer goroutine, and frees the
+// descriptor. Only the owner of the read side may call it, also after Break and
+// Shutdown, and more than once.
 func (c *Conn) Close() error {
 	err := c.Shutdown()
 	c.writer.Wait()
@@ -133,7 +139,7 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// Err returns what broke the connection, an *Error, or nil while it is sound.
+// Err returns the *Error that broke the connection, or nil while it is sound.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,17 +149,17 @@ func (c *Conn) Err() error {
 	return c.broken
 }
 
-// fail breaks the connection and returns what broke it, which may be something
-// else that came first.
+// fail breaks the connection and returns what broke it, which may be an earlier
+// cause.
 func (c *Conn) fail(op string, cause error) error {
 	c.end(op, cause, true)
 	return c.Err()
 }
 
-// end breaks the connection unless it is broken already. Its error is that of
-// closing the socket.
+// end breaks the connection unless it is broken already. It returns the error
+// of closing the socket.
 func (c *Conn) end(op string, cause error, abort bool) error {
-	e, named := cause.(*Error) // it says already what was being done
+	e, named := cause.(*Error) // it names an operation already
 	if !named {
 		e = &Error{Op: op, Addr: c.addr, Err: cause}
 	}
@@ -169,15 +175,4 @@ func (c *Conn) end(op string, cause error, abort bool) error {
 
 	close(c.done)
 	return l.shut(abort)
-}
-
-// relink changes what the connection reads and writes through, unless it is broken.
-func (c *Conn) relink(l link, polled *descriptor) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.broken == nil {
-		c.link = l
-		c.polled.Store(polled)
-	}
-	return c.broken == nil
 }

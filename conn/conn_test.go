@@ -95,7 +95,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	})
 }
 
-// R28: Close returns when the writer is gone, however long its Write takes to notice.
+// R28: Close returns when the writer is gone, however long its Write takes to
+// notice.
 func TestCloseWaitsForTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, peer := net.Pipe()
@@ -178,7 +179,8 @@ func TestBacklogShrinks(t *testing.T) {
 	})
 }
 
-// No byte is lost, doubled or out of order, and Send keeps nothing of its argument.
+// No byte is lost, doubled or out of order, and Send keeps nothing of its
+// argument.
 func TestBacklogKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, peer := pair(t, 0)
@@ -190,7 +192,8 @@ func TestBacklogKeepsOrder(t *testing.T) {
 	})
 }
 
-// sendNumbers sends total bytes in pieces of many sizes, each from the same buffer.
+// sendNumbers sends total bytes in pieces of many sizes, each from the same
+// buffer.
 func sendNumbers(t testing.TB, c *Conn, total int) []byte {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -300,7 +303,8 @@ func TestExchangeCancelled(t *testing.T) {
 		assert.ErrorIs(t, err, errTest)
 		assert.ErrorIs(t, c.Err(), errTest)
 
-		// In the moment of the last reply: either way, what is returned is what became of the connection.
+		// In the moment of the last reply: either way, what is returned is what
+		// became of the connection.
 		ctx, cancel = context.WithCancelCause(t.Context())
 		c = (&script{}).connect(t, Config{})
 		err = c.Exchange(ctx, resp.AppendCommand(nil, "PING"), 1, func(int, resp.Value) error { cancel(errTest); return nil })
@@ -363,8 +367,8 @@ func TestWriteErrorBreaks(t *testing.T) {
 }
 
 // During the handshake a failed write leaves the last word to the node. If the
-// node answers as if nothing had happened the connection is broken all the same,
-// at the latest when the writer gets to know.
+// node answers as if nothing had happened the connection is broken all the
+// same, at the latest when the writer gets to know.
 func TestDialFailsAfterAFailedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}

@@ -1,5 +1,5 @@
 package conn
 
-// sysConnect is connect(2), which Linux has on this processor since 4.3; the package syscall goes by way of the older
-// socketcall(2).
+// sysConnect is connect(2), which Linux has on this processor since 4.3.
+// Package syscall uses the older socketcall(2).
 const sysConnect = 362

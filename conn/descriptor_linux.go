@@ -12,24 +12,27 @@ import (
 	"unsafe"
 )
 
-// descriptor is a plain TCP or unix socket that a Poller watches, and that Go's own poller knows nothing of. It is the
-// link of a connection that is polled.
+// descriptor is a plain TCP or unix socket that a Poller watches, and that is
+// not registered with Go's own poller. It is the link of a connection that is
+// polled.
 type descriptor struct {
 	fd     int
 	tcp    bool
 	poller *Poller
 	id     int
 
-	// users counts the calls that use fd at this moment, and one for the connection itself. Whoever makes it 0 closes fd:
-	// its number may be another socket's the moment after, and a lock command must never go there.
+	// users counts the calls that use fd at the moment, and one for the
+	// connection itself. The call that makes it 0 closes fd. Closed any
+	// earlier, its number could be another socket's, and a lock command must
+	// never go there.
 	users atomic.Int64
-	// writable holds one token for the writer, when an event said that there is room.
+	// writable holds one token for the writer after an event that reports room.
 	writable chan struct{}
 	gone     chan struct{} // closed by shut
 	shutting atomic.Bool
 }
 
-// newDescriptor makes a descriptor of its own for the socket, in non-blocking mode as the socket is.
+// newDescriptor duplicates the socket's descriptor, which stays non-blocking.
 func newDescriptor(s *socket, p *Poller, id int) (*descriptor, error) {
 	_, tcp := s.Conn.(*net.TCPConn)
 	d := &descriptor{tcp: tcp, poller: p, id: id, writable: make(chan struct{}, 1), gone: make(chan struct{})}
@@ -46,7 +49,7 @@ func newDescriptor(s *socket, p *Poller, id int) (*descriptor, error) {
 	return d, err
 }
 
-// use makes sure that fd stays open until done; false when it is closed already.
+// use keeps fd open until done. It reports false if fd is closed already.
 func (d *descriptor) use() bool {
 	for {
 		n := d.users.Load()
@@ -65,14 +68,14 @@ func (d *descriptor) done() {
 	}
 }
 
-// free lets go of the connection's own use. It is called once.
+// free ends the connection's own use of fd. It is called once.
 func (d *descriptor) free() { d.done() }
 
-// readNow reads what is there; 0 without an error means that nothing is. It is called by the owner of the read side, who
-// is also the one to free the descriptor.
+// readNow reads without waiting; 0 without an error means that there is nothing
+// to read. It needs no use: the owner of the read side calls it, and free too.
 func (d *descriptor) readNow(p []byte) (int, error) {
 	for {
-		// It never waits, so the scheduler need not know of the call.
+		// The call never waits, so the scheduler need not know of it.
 		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(d.fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
 		switch {
 		case errno == 0 && n == 0:
@@ -87,10 +90,11 @@ func (d *descriptor) readNow(p []byte) (int, error) {
 	}
 }
 
-// errPolled is what waiting for bytes is met with: they would be read twice.
+// errPolled is returned by Conn.Fill if a Poller has the connection.
 var errPolled = errors.New("conn: the connection is polled")
 
-// Read refuses: whoever polls reads, and a second reader would take bytes from between.
+// Read fails: a second reader beside Poller.Fill would take bytes from the
+// stream.
 func (d *descriptor) Read([]byte) (int, error) { return 0, errPolled }
 
 func (d *descriptor) tryWrite(p []byte) (int, error) {
@@ -101,8 +105,8 @@ func (d *descriptor) tryWrite(p []byte) (int, error) {
 	return sendNow(uintptr(d.fd), p)
 }
 
-// Write is for the writer goroutine: it waits until an event says that the socket takes bytes again, which the owner of
-// the read side hands on.
+// Write is called by the writer goroutine. It waits for room until
+// Poller.Resume, which the owner of the read side calls after an event.
 func (d *descriptor) Write(p []byte) (n int, err error) {
 	for {
 		k, err := d.tryWrite(p[n:])
@@ -116,8 +120,8 @@ func (d *descriptor) Write(p []byte) (n int, err error) {
 	}
 }
 
-// await waits for room in the socket's buffer. The event is asked for only then: a unix socket would tell of room each
-// time its peer reads.
+// await waits for room in the socket's buffer. It asks for that event only
+// here: a unix socket reports room each time its peer reads.
 func (d *descriptor) await() error {
 	if !d.use() {
 		return net.ErrClosed
@@ -137,12 +141,12 @@ func (d *descriptor) await() error {
 	}
 }
 
-// resume tells the writer that there is room.
+// resume wakes the writer: there is room.
 func (d *descriptor) resume() {
 	_ = d.poller.control(syscall.EPOLL_CTL_MOD, d.fd, d.id, wanted)
 	select {
 	case d.writable <- struct{}{}:
-	default: // it has yet to take the token before
+	default: // the writer has not taken the token before
 	}
 }
 
@@ -154,8 +158,9 @@ func (d *descriptor) unread() int {
 	return unreadNow(uintptr(d.fd))
 }
 
-// shut ends the connection but leaves the descriptor to free, so that the Poller has something to tell of and its number
-// goes to nobody else meanwhile.
+// shut ends the connection but leaves it to free to close the descriptor: the
+// Poller must still report the end, and the number must not become another
+// socket's.
 func (d *descriptor) shut(abort bool) error {
 	if d.shutting.Swap(true) {
 		return nil
@@ -169,14 +174,16 @@ func (d *descriptor) shut(abort bool) error {
 		if d.abort() == nil {
 			return nil
 		}
-		// Some kernels do not know it (gVisor). Then the last close sends the RST, and the end is told by a plain shutdown.
+		// Some kernels (gVisor) do not support it. Then shutdown reports the
+		// end, and the last close sends the RST.
 		_ = syscall.SetsockoptLinger(d.fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
 	}
 	return syscall.Shutdown(d.fd, syscall.SHUT_RDWR)
 }
 
-// abort sends an RST and throws away what the kernel has not got acknowledged (R8). Unlike a close after SO_LINGER 0 this
-// can be done while others use the descriptor: connect(2), AF_UNSPEC dissolves the association.
+// abort sends an RST and throws away what the peer has not acknowledged (R8).
+// Unlike a close after SO_LINGER 0, it works while other calls use the
+// descriptor: connect(2) with AF_UNSPEC dissolves the association.
 func (d *descriptor) abort() error {
 	unspecified := syscall.RawSockaddrAny{}
 	unspecified.Addr.Family = syscall.AF_UNSPEC

@@ -23,7 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// polling reads for all connections of a poller, as a group does, until the test ends. It hands on what each received.
+// polling reads for all connections of a poller, as a group does, until the
+// test ends. It hands on what each received.
 type polling struct {
 	*Poller
 	conns    []*Conn
@@ -63,7 +64,7 @@ func (p *polling) run() {
 			c := p.conns[e.ID]
 			if e.Writable {
 				p.room.Add(1)
-				c.ResumeWriting()
+				p.Resume(c)
 			}
 			if !e.Readable {
 				continue
@@ -80,7 +81,8 @@ func (p *polling) run() {
 	}
 }
 
-// narrow is a connection whose kernel takes a few KiB only, so that most of what is sent waits in the backlog.
+// narrow is a connection whose kernel takes a few KiB only, so that most of
+// what is sent waits in the backlog.
 func narrow(t testing.TB, network string, backlog int) (*Conn, net.Conn) {
 	t.Helper()
 	ours, theirs := sockets(t, network)
@@ -88,8 +90,9 @@ func narrow(t testing.TB, network string, backlog int) (*Conn, net.Conn) {
 	return adopt(t, ours, backlog), theirs
 }
 
-// A node that does not read for a while: Send waits for nothing, the other node of the same poller is served meanwhile, and
-// what the node reads in the end, slowly, while more is sent, is what was sent.
+// A node that does not read for a while: Send waits for nothing, the other node
+// of the same poller is served meanwhile, and what the node reads in the end,
+// slowly, while more is sent, is what was sent.
 func TestPolledPartialWrites(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -113,7 +116,8 @@ func TestPolledPartialWrites(t *testing.T) {
 			eventually(t, func() bool { return c.pending.Load() == 0 })
 			assert.Positive(t, p.room.Load())
 
-			// Now that nobody waits for room, no event tells of it, though the peer makes some with each read.
+			// Now that nobody waits for room, no event tells of it, though the
+			// peer makes some with each read.
 			before := p.room.Load()
 			for range 50 {
 				eventually(t, func() bool { return unsentBytes(c) == 0 }) // acknowledgements come when the kernel gets to them
@@ -131,12 +135,12 @@ func TestPolledPartialWrites(t *testing.T) {
 // unsentBytes is how many bytes the kernel holds that the peer has not got yet.
 func unsentBytes(c *Conn) int {
 	var n int32
-	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.Load().fd), syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.socket.Load().fd), syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
 	return int(n)
 }
 
-// roundTrips are words that a peer sends back. A node that had to wait for the other one, whose peer reads nothing, would not
-// be served at all.
+// roundTrips are words that a peer sends back. A node that had to wait for the
+// other one, whose peer reads nothing, would not be served at all.
 func roundTrips(t testing.TB, c *Conn, theirs net.Conn, received <-chan []byte, n int) {
 	t.Helper()
 	for i := range n {
@@ -172,7 +176,8 @@ func readSlowly(to *bytes.Buffer, from io.Reader, total int) error {
 	return nil
 }
 
-// A reader that goes on and off many times: each time that the writer finds no room it must be told when there is some.
+// A reader that goes on and off many times: each time that the writer finds no
+// room it must be told when there is some.
 func TestPolledWriterIsResumedEachTime(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		c, theirs := narrow(t, network, 32<<20)
@@ -190,7 +195,8 @@ func TestPolledWriterIsResumedEachTime(t *testing.T) {
 	}
 }
 
-// R26: the backlog has its bound, and whoever waits for room is freed by Break and by Close.
+// R26: the backlog has its bound, and whoever waits for room is freed by Break
+// and by Close.
 func TestPolledBacklogIsBounded(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		c, _ := narrow(t, network, 256<<10)
@@ -231,7 +237,8 @@ func TestPolledWriterIsFreed(t *testing.T) {
 	}
 }
 
-// freed checks that a connection ends for the reader and for the writer, and that Close then has nothing to wait for.
+// freed checks that a connection ends for the reader and for the writer, and
+// that Close then has nothing to wait for.
 func freed(t testing.TB, p *polling, c *Conn, want error) {
 	t.Helper()
 	select {
@@ -255,8 +262,8 @@ func freed(t testing.TB, p *polling, c *Conn, want error) {
 	}
 }
 
-// R8: Break throws away what the peer has not got, and the peer learns so by an RST; Shutdown and Close let it have what was
-// written before the end.
+// R8: Break throws away what the peer has not got, and the peer learns so by an
+// RST; Shutdown and Close let it have what was written before the end.
 func TestPolledBreakAborts(t *testing.T) {
 	word := bytes.Repeat([]byte("x"), 1000)
 	for _, tt := range []struct {
@@ -289,8 +296,9 @@ func TestPolledBreakAborts(t *testing.T) {
 	}
 }
 
-// What an abort throws away is really gone: a peer whose window is full, as that of a server that was stopped, finds no more
-// when it reads on than its kernel had already (R8).
+// What an abort throws away is really gone: a peer whose window is full, as
+// that of a server that was stopped, finds no more when it reads on than its
+// kernel had already (R8).
 func TestPolledBreakThrowsAway(t *testing.T) {
 	ours, theirs := sockets(t, "tcp")
 	require.NoError(t, theirs.(*net.TCPConn).SetReadBuffer(4<<10))
@@ -306,9 +314,10 @@ func TestPolledBreakThrowsAway(t *testing.T) {
 	assert.Less(t, len(got), 512<<10, "what our kernel still held has arrived")
 }
 
-// The number of a descriptor that was closed belongs to somebody else the moment after, and a lock command must never go
-// there. Connections are used from all sides while they end, and afterwards, while others open and close files all the time
-// and look at what they find in them.
+// The number of a descriptor that was closed belongs to somebody else the
+// moment after, and a lock command must never go there. Connections are used
+// from all sides while they end, and afterwards, while others open and close
+// files all the time and look at what they find in them.
 func TestDescriptorNumbersAreNotUsedAfterTheirEnd(t *testing.T) {
 	files := redistest.OpenFiles()
 	var stop atomic.Bool
@@ -344,7 +353,8 @@ func TestDescriptorNumbersAreNotUsedAfterTheirEnd(t *testing.T) {
 // lockCommand is what no stranger may ever find.
 var lockCommand = resp.AppendCommand(nil, "SET", "resource", "token", "NX", "PX", "10000")
 
-// stranger opens files of its own, for a moment, and reports whether nobody else wrote into them.
+// stranger opens files of its own, for a moment, and reports whether nobody
+// else wrote into them.
 func stranger(t testing.TB) bool {
 	// Several, so that numbers that have just become free are taken at once.
 	type pipe struct{ r, w *os.File }
@@ -374,7 +384,8 @@ func stranger(t testing.TB) bool {
 	return true
 }
 
-// useToTheEnd is the life of one polled connection that is used by several goroutines until after it was closed.
+// useToTheEnd is the life of one polled connection that is used by several
+// goroutines until after it was closed.
 func useToTheEnd(t testing.TB) {
 	p, err := NewPoller(1 + rand.IntN(2))
 	if !assert.NoError(t, err) {
@@ -419,9 +430,9 @@ func useToTheEnd(t testing.TB) {
 		var events []Event
 		if events, _, err = p.Wait(); err == nil && len(events) > 0 {
 			if events[0].Writable {
-				c.ResumeWriting()
+				p.Resume(c)
 			}
-			_, err = c.FillNow()
+			_, err = p.Fill(c)
 		}
 	}
 	p.Remove(c)
@@ -448,17 +459,18 @@ func socketPair(t testing.TB, network string) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-// Where the kernel refuses to abort, as it does for this socket of another kind, the end is told all the same: else nobody
-// would ever see that the connection is broken.
+// Where the kernel refuses to abort, as it does for this socket of another
+// kind, the end is told all the same: else nobody would ever see that the
+// connection is broken.
 func TestBreakWhereAbortIsRefused(t *testing.T) {
 	p := startPoller(t, 2)
 	ours, theirs := sockets(t, "unix")
 	c := adopt(t, ours, 0)
 	require.True(t, p.Add(c, 0))
-	c.polled.Load().tcp = true
+	c.polled.socket.Load().tcp = true
 	c.Break(errors.New("for a test"))
 	require.Equal(t, []Event{{ID: 0, Readable: true}}, wait(t, p))
-	_, err := c.FillNow()
+	_, err := p.Fill(c)
 	require.Error(t, err)
 	_, err = theirs.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
@@ -470,7 +482,7 @@ func TestDescriptorsAreClosedOnExec(t *testing.T) {
 	ours, _ := sockets(t, "unix")
 	c := adopt(t, ours, 0)
 	require.True(t, p.Add(c, 0))
-	for what, fd := range map[string]int{"socket": c.polled.Load().fd, "epoll": p.fd, "kicker": p.kicker} {
+	for what, fd := range map[string]int{"socket": c.polled.socket.Load().fd, "epoll": p.fd, "kicker": p.kicker} {
 		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
 		require.Zero(t, errno)
 		require.NotZero(t, flags&syscall.FD_CLOEXEC, what)

@@ -12,61 +12,72 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Config says how to reach a node and what to do on arrival.
+// Config configures Dial.
 type Config struct {
 	Endpoint
 
-	// NetDial returns a connection in place of the network's own; TLS is laid over it where the Endpoint has it. It
-	// must return when ctx ends. Close of what it returns must not wait for the peer, and must end a Read and a Write
-	// that do. If zero, net.Dialer.
+	// NetDial dials in place of a net.Dialer; Dial adds TLS if the Endpoint has
+	// it. NetDial must return when ctx ends. Close of the connection must not
+	// wait for the peer, and must end a Read and a Write that do. If zero, a
+	// net.Dialer.
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Prelude are commands that the owner adds to the handshake, in the same write. If zero, none.
+	// Prelude holds commands to add to the handshake, in the same write. If
+	// zero, none.
 	Prelude []Step
-	// Admit judges what the node said of itself, before any answer to the prelude is looked at: a replica refuses a prelude
-	// that writes, and that is a symptom, not the reason. An error of it fails the dial. It must not wait. If zero, any node
-	// will do.
+	// Admit is called with what the node said of itself, before any reply to
+	// the prelude is checked: a replica refuses a prelude that writes, which is
+	// a symptom and not the reason. If it returns an error, Dial fails with
+	// that. It must not block. If zero, every node is admitted.
 	Admit func(*Server) error
-	// Limits bound what the node may send. If zero, the decoder's own.
+	// Limits bounds what the node may send. If zero, the defaults of
+	// resp.Limits.
 	Limits resp.Limits
-	// Backlog bounds the bytes that wait for a node that does not read. If zero, 4 MiB.
+	// Backlog bounds the bytes that wait for a node that does not read. If
+	// zero, 4 MiB.
 	Backlog int
-	// Conceal is what keys begin with: what a node quotes in an error and begins with it is not shown (R27). If zero, none.
+	// Conceal is the prefix of keys. A word that begins with it is not shown
+	// when a node quotes it in an error (R27). If zero, no keys are recognised.
 	Conceal string
-	// LibVersion is told the node with CLIENT SETINFO. If zero, "dev".
+	// LibVersion is sent with CLIENT SETINFO. If zero, "dev".
 	LibVersion string
 }
 
-// Step is one command of the handshake. On a node without HELLO it is sent twice,
-// the second time over the connection that stays.
+// Step is one command of Config.Prelude. To a node without HELLO it is sent
+// twice, the second time over the connection that Dial returns.
 type Step struct {
-	// Name is what errors call the step, without anything secret. If zero, "prelude" and its index.
+	// Name is what errors and the Server call the step; it must contain
+	// nothing secret. If zero, "prelude" and its index.
 	Name string
 	// Command is the command, encoded.
 	Command []byte
-	// Check judges the reply, errors included; an error of it fails the dial. The value is valid until Check returns.
-	// If zero, any reply that is no error will do.
+	// Check is called with the reply, also if that is an error. If it returns
+	// an error, the dial fails. The value is valid until Check returns. If
+	// zero, every reply other than an error is accepted.
 	Check func(v resp.Value) error
-	// Optional has a reply that is an error, or that Check finds wrong, not fail the dial: Server.Accepted tells. A node that
-	// cannot answer just now (BUSY, LOADING, MASTERDOWN) fails it all the same.
+	// If Optional, an error reply or a failed Check does not fail the dial: see
+	// Server.Accepted and Server.Refused. A node that cannot answer at the
+	// moment (Class.Passing) fails the dial all the same.
 	Optional bool
 }
 
 const (
 	defaultDialTimeout = 5 * time.Second
 	defaultKeepAlive   = 15 * time.Second
-	// Of the three probes that keepalive sends, the third would be answered or missed by then.
+	// By then the third of keepalive's probes would be answered or missed.
 	defaultUserTimeout = 15 * time.Second
 	keepAliveProbes    = 3
 )
 
-// Dial connects to a node and shakes hands with it (R21): everything is sent in
-// one write, and all of it was answered when Dial returns. On a node that does not
-// know HELLO it does the same in RESP2, over a fresh connection. It never falls
-// back from TLS to plaintext.
+// Dial connects to a node and shakes hands with it (R21). It sends all commands
+// in one write, and returns when all of them are answered. If the node does not
+// know HELLO, Dial does the same in RESP2 over a fresh connection. It never
+// falls back from TLS to plaintext.
 //
-// The whole is bounded by DialTimeout, whose end is os.ErrDeadlineExceeded, and by ctx. A failure is an *Error; where the
-// node refused a command, a *StepError is in its chain, and where the peer is no
-// node at all, a *PeerError.
+// Dial fails when ctx ends, and with os.ErrDeadlineExceeded after DialTimeout.
+// The error is an *Error. Its chain has a *StepError if the node refused a
+// command, and a *PeerError if the peer does not speak RESP.
+//
+// The caller must call Close on the Conn.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	cfg.Network = cmp.Or(cfg.Network, "tcp")
 	if err := cfg.Check(); err != nil {
@@ -86,22 +97,22 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	return c, nil
 }
 
-// A dialTimeout is the cause of a dial that took longer than DialTimeout. It is os.ErrDeadlineExceeded, as other timeouts of
-// the network are, and not context.DeadlineExceeded: who waits for something else altogether is told this as a node's reason,
-// and must not take it for the end of their own context.
+// A dialTimeout is the cause of a dial that took longer than DialTimeout. It is
+// os.ErrDeadlineExceeded, as other timeouts of the network are, and not
+// context.DeadlineExceeded: callers see it as a node's failure, and must not
+// take it for the end of their own context.
 type dialTimeout time.Duration
 
-// Error names the time that was allowed.
+// Error returns the text with the time that was allowed.
 func (d dialTimeout) Error() string { return "not connected after " + time.Duration(d).String() }
 
-// Timeout makes it a timeout to who asks by net.Error.
+// Timeout implements net.Error.
 func (d dialTimeout) Timeout() bool { return true }
 
-// Is makes it os.ErrDeadlineExceeded.
+// Is matches os.ErrDeadlineExceeded.
 func (d dialTimeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
-// Check returns what is wrong with a configuration that Dial refuses without
-// trying, or nil.
+// Check returns an error if the configuration is invalid. Dial calls it first.
 func (cfg *Config) Check() error {
 	switch {
 	case cfg.Addr == "":
@@ -112,8 +123,6 @@ func (cfg *Config) Check() error {
 		return errors.New("protocol is neither 2 nor 3")
 	case cfg.DialTimeout < 0:
 		return errors.New("negative dial timeout")
-	case len(cfg.Prelude) > 64:
-		return errors.New("more than 64 steps in the prelude")
 	case cfg.Backlog < 0:
 		return errors.New("negative backlog")
 	}
@@ -125,14 +134,14 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 	nc, err := cfg.dial(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx) // says more than the dialer's "i/o timeout"
+			err = context.Cause(ctx) // more exact than the dialer's "i/o timeout"
 		}
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
 	c := newConn(newLink(nc), cfg.String(), cfg.Password, cfg.Limits, cfg.Backlog)
 	c.username, c.conceal = cfg.Username, cfg.Conceal
 	if err := c.shakeHands(ctx, cfg, protocol); err != nil {
-		_ = c.Close() // it is broken already; this waits for the writer
+		_ = c.Close() // it is broken already; Close waits for the writer
 		return nil, err
 	}
 	if !c.server.AddrKnown {
@@ -141,7 +150,7 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 	return c, nil
 }
 
-// reach returns a connection on which nothing was sent.
+// reach returns a connection on which nothing has been sent.
 func (cfg *Config) reach(ctx context.Context) (net.Conn, error) {
 	netDial := cfg.NetDial
 	if netDial == nil {
@@ -161,7 +170,8 @@ func (cfg *Config) reach(ctx context.Context) (net.Conn, error) {
 	return nc, nil
 }
 
-// dial returns a connection on which nothing was sent but TLS's handshake.
+// dial returns a connection on which nothing has been sent except TLS's
+// handshake.
 func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
 	nc, err := cfg.reach(ctx)
 	if err != nil {
@@ -178,8 +188,8 @@ func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
 	return t, nil
 }
 
-// tune sets the socket's options. Each of them makes the detection of a dead peer
-// better, none is worth a connection that works: errors are ignored.
+// tune sets the socket's options. Errors are ignored: the options help to
+// detect a dead peer, and none of them is worth a connection that works.
 func (cfg *Config) tune(tcp *net.TCPConn) {
 	_ = tcp.SetNoDelay(true)
 	idle := cmp.Or(cfg.KeepAlive, defaultKeepAlive)
@@ -191,8 +201,8 @@ func (cfg *Config) tune(tcp *net.TCPConn) {
 	}
 }
 
-// secure lays TLS over nc, which verifies the node unless the user's configuration
-// says otherwise.
+// secure adds TLS to nc, which verifies the node unless the user's
+// configuration says otherwise.
 func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 	config := cfg.TLS.Clone()
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
@@ -215,8 +225,8 @@ func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 	return t, err
 }
 
-// localAddr is the address that the node sees where nothing translates it; "" for
-// anything but TCP, whose clients alone have one of their own.
+// localAddr returns the address that the node sees if nothing translates it, or
+// "" if nc is not TCP.
 func localAddr(nc net.Conn) string {
 	if tcp, ok := below(nc).(*net.TCPConn); ok {
 		return tcp.LocalAddr().String()

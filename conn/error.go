@@ -9,28 +9,29 @@ import (
 )
 
 var (
-	// ErrStalled is the cause of a connection broken because its backlog is over
-	// its bound: the node does not read what is written to it (R26).
+	// ErrStalled is the cause if the backlog exceeds its bound: the node does
+	// not read what is written to it (R26).
 	ErrStalled = errors.New("node does not read: backlog is full")
-	// ErrClosed is the cause of a connection that its owner closed.
+	// ErrClosed is the cause if the connection was closed from this side.
 	ErrClosed = errors.New("connection is closed")
-	// ErrProtocol is a reply that cannot answer its command, one that answers no
-	// command, or a push that nobody asked for (R16).
+	// ErrProtocol is the cause if the node sends a reply that cannot answer its
+	// command, a reply to no command, or a push that was not requested (R16).
 	ErrProtocol = errors.New("protocol violated")
 )
 
-// Error is what a connection died of, or why it never came to be. Every error of
-// this package's connections is one.
+// Error is returned when a connection cannot be made or is broken. Every error
+// of Dial and of a Conn's methods is one.
 type Error struct {
 	Op   string // "dial", "handshake", "read", "parse", "write", "exchange", "break", "close"
-	Addr string // as Endpoint.String has it
+	Addr string // as Endpoint.String returns it
 	Err  error
 }
 
-// Error names what was done, to which address, and the cause.
+// Error returns the operation, the address and the cause.
 func (e *Error) Error() string { return "conn: " + e.Op + " " + e.Addr + ": " + errtext.Text(e.Err) }
 
-// Cause returns the text of the cause, for where the address is named already.
+// Cause returns the text of the cause, for messages that already name the
+// address.
 func (e *Error) Cause() string {
 	switch e.Op {
 	case "read", "write":
@@ -42,17 +43,17 @@ func (e *Error) Cause() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// StepError says which command of the handshake failed. Where the node refused
-// it, Err unwraps to the *resp.Error.
+// StepError is returned by Dial when a command of the handshake fails. If the
+// node refused it, Err unwraps to the *resp.Error.
 type StepError struct {
 	Step    string // the command's name, "HELLO", "SELECT", "CLIENT INFO" …, or Step.Name
 	Prelude int    // its index in Config.Prelude; -1 for the commands of the handshake itself
-	Class   Class  // of the node's error; ClassNone when the reply was none
+	Class   Class  // of the node's error; ClassNone if the reply was no error
 	Err     error
 }
 
-// Error names the command and the cause: where the node refused it, the node's
-// own words, which begin with the class of the refusal.
+// Error returns the command and the cause. If the node refused the command,
+// that is the node's own text, which begins with the class of the refusal.
 func (e *StepError) Error() string {
 	switch e.Class {
 	case ClassNone:
@@ -66,14 +67,14 @@ func (e *StepError) Error() string {
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// PeerError says that whoever listens at the address does not speak RESP, or not
-// in the way that was expected.
+// PeerError is returned by Dial when the peer does not speak RESP, or speaks it
+// with TLS where plaintext was expected, or the reverse.
 type PeerError struct {
-	Speaks string // "HTTP", "TLS", "SSH", "RESP without TLS"; "" when it cannot be told
+	Speaks string // "HTTP", "SSH", "TLS" or "no TLS"; "" if unknown
 	Err    error
 }
 
-// Error names the protocol where it is known: as a rule it tells which port was meant.
+// Error returns the protocol if it is known, and what to change.
 func (e *PeerError) Error() string {
 	if e.Speaks == "" {
 		return "peer does not speak RESP: " + errtext.Text(e.Err)
@@ -84,7 +85,7 @@ func (e *PeerError) Error() string {
 // Unwrap returns the cause.
 func (e *PeerError) Unwrap() error { return e.Err }
 
-// advice says what to change, where that is known.
+// advice returns what to change, if that is known.
 func (e *PeerError) advice() string {
 	switch e.Speaks {
 	case speaksTLS:
@@ -100,7 +101,7 @@ const (
 	speaksNoTLS = "no TLS"
 )
 
-// speaks guesses a protocol from the first bytes of an answer that is no RESP.
+// speaks guesses a protocol from the first bytes of an answer that is not RESP.
 func speaks(first []byte) string {
 	switch s := string(first); {
 	case strings.HasPrefix(s, "HTTP/"):
@@ -113,31 +114,28 @@ func speaks(first []byte) string {
 	return ""
 }
 
-// maxMessage bounds a server's error text as it appears in ours.
+// maxMessage bounds a server's error text within an error of this package.
 const maxMessage = 200
 
-// scrub makes a server's error text fit to be shown (R27): the password is
-// replaced, and each word that is the user's name, or begins as keys do; what an
-// "unknown command" quotes of its arguments is cut off (they are keys, tokens
-// and, for HELLO, the password); and what remains is at most 200 bytes of
-// printable ASCII.
+// scrub makes a server's error text fit to be shown (R27). It replaces the
+// password, and each word that is the user's name or begins as keys do. It cuts
+// off the arguments that an "unknown command" quotes: keys, tokens and, for
+// HELLO, the password. At most 200 bytes of printable ASCII remain.
 func scrub(message, password, username, keys string) string {
-	// All are made printable first: a server may do so with what it quotes.
+	// All are made printable first: a server may do so with the text it quotes.
 	message = conceal(printable(message), printable(password))
 	message = concealWords(message, printable(username), printable(keys))
-	if i := strings.Index(message, "with args beginning"); i >= 0 {
-		message = strings.TrimRight(message[:i], ", ")
-	}
+	message = (&resp.Error{Message: message}).Redacted()
 	return message[:min(len(message), maxMessage)]
 }
 
-// concealWords replaces words, but for the first, which is the error's class.
+// concealWords replaces words other than the first, which is the error's class.
 func concealWords(message, username, keys string) string {
 	if username == "" && keys == "" {
 		return message
 	}
 	var b strings.Builder
-	begun := 0 // of the word at hand
+	begun := 0 // where the current word begins
 	flush := func(end int) {
 		switch word := message[begun:end]; {
 		case begun == 0 || strings.TrimRight(word, ",.:") == "":
@@ -159,7 +157,7 @@ func concealWords(message, username, keys string) string {
 	return b.String()
 }
 
-// wordEnds are what stands around the words that a server quotes.
+// wordEnds are the bytes around the words that a server quotes.
 const wordEnds = " '`\""
 
 func conceal(message, password string) string {
@@ -180,8 +178,8 @@ func printable(s string) string {
 	return string(b)
 }
 
-// serverError is v's error with its text scrubbed; nil when v is no error.
-func serverError(v resp.Value, password, username, keys string) *resp.Error {
+// serverError returns v's error with its text scrubbed, or nil if v is no error.
+func serverError(v resp.Value, password, username, keys string) error {
 	if !v.IsError() {
 		return nil
 	}

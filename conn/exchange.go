@@ -8,19 +8,21 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Exchange writes p, which holds n commands, waits for their n replies and gives
-// each to each. It may be called only while nothing else is in flight.
+// Exchange writes p, which holds n commands, waits for their n replies and
+// calls each with every one, error replies included. It may be called only
+// while no other reply is awaited.
 //
-// A reply with attributes, a push, and a byte that follows the last reply were not
-// asked for; they break the connection (R16), as do an error of each and the end
-// of ctx, whose cause is then in the error's chain. An error reply is a reply:
-// what it means is for each to say. After an error the connection is broken.
+// Exchange breaks the connection if ctx ends, whose cause is then in the
+// error's chain, and if each returns an error. So do replies that were not
+// requested: one with attributes, a push, and a byte behind the last reply
+// (R16). After an error the connection is broken.
 func (c *Conn) Exchange(ctx context.Context, p []byte, n int, each func(i int, v resp.Value) error) error {
 	return c.exchange(ctx, "exchange", p, n, each)
 }
 
 func (c *Conn) exchange(ctx context.Context, op string, p []byte, n int, each func(i int, v resp.Value) error) error {
-	// Breaking is all that a cancellation can do: replies are on their way that nobody would match to a command.
+	// A cancellation must break the connection: the replies that are still to
+	// come would be taken for those of later commands.
 	stop := context.AfterFunc(ctx, func() { c.end(op, context.Cause(ctx), true) })
 	defer stop()
 	begun := time.Now()
@@ -46,12 +48,12 @@ func (c *Conn) exchange(ctx context.Context, op string, p []byte, n int, each fu
 		return c.fail(op, fmt.Errorf("%w: surplus reply", ErrProtocol))
 	}
 	if !stop() && ctx.Err() != nil {
-		return c.fail(op, context.Cause(ctx)) // it came with the last reply, and the connection is being broken
+		return c.fail(op, context.Cause(ctx)) // ctx ended with the last reply, and is breaking the connection
 	}
 	return nil
 }
 
-// await returns the following reply.
+// await waits for the following reply.
 func (c *Conn) await() (resp.Value, error) {
 	for {
 		v, ok, err := c.Next()

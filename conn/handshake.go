@@ -11,16 +11,16 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// command is one command of the handshake with the judgement of its reply.
+// command is one command of the handshake with the check of its reply.
 type command struct {
 	name    string
 	prelude int // index, or -1
 	bytes   []byte
-	judge   func(v resp.Value) error // errors are for it to judge, too
+	check   func(v resp.Value) error // also for error replies
 }
 
-// shakeHands sends the whole handshake in one write, reads its replies in order,
-// and leaves nothing pending (R21).
+// shakeHands sends the whole handshake in one write and reads its replies in
+// order (R21). It leaves nothing pending.
 func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error {
 	commands := c.handshake(cfg, protocol)
 	var p []byte
@@ -30,7 +30,7 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 	answered := 0
 	err := c.exchange(ctx, "handshake", p, len(commands), func(i int, v resp.Value) error {
 		answered++
-		if err := c.judge(&commands[i], v); err != nil || cfg.Admit == nil || !introduced(commands, i) {
+		if err := c.checkReply(&commands[i], v); err != nil || cfg.Admit == nil || !introduced(commands, i) {
 			return err
 		}
 		return cfg.Admit(&c.server)
@@ -51,19 +51,19 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 	return err
 }
 
-// introduced reports that with the reply to command i the node has said all that it says of itself.
+// introduced reports whether command i is the last that asks what the node is.
 func introduced(commands []command, i int) bool {
 	return commands[i].prelude < 0 && (i+1 == len(commands) || commands[i+1].prelude >= 0)
 }
 
-// handshake lists the commands. The order matters: nobody is asked anything
-// before AUTH, and the prelude runs in its database.
+// handshake returns the commands in their order: AUTH comes before all that
+// needs it, and the prelude after SELECT.
 func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	s := &c.server
 	s.Protocol = protocol
 	var list []command
-	add := func(judge func(v resp.Value) error, args ...string) {
-		list = append(list, command{commandName(args), -1, resp.AppendCommand(nil, args...), judge})
+	add := func(check func(v resp.Value) error, args ...string) {
+		list = append(list, command{commandName(args), -1, resp.AppendCommand(nil, args...), check})
 	}
 	if protocol == 3 {
 		add(s.readHello, hello(cfg)...)
@@ -80,7 +80,7 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	if version == "" {
 		version = "dev"
 	}
-	// Unknown before 7.2, and a nicety after it.
+	// Unknown before 7.2.
 	add(tolerate(nil), "CLIENT", "SETINFO", "LIB-NAME", "redmux")
 	add(tolerate(nil), "CLIENT", "SETINFO", "LIB-VER", version)
 	if cfg.DB != 0 {
@@ -92,26 +92,32 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	}
 	for i, step := range cfg.Prelude {
 		name := cmp.Or(step.Name, "prelude "+strconv.Itoa(i))
-		list = append(list, command{name, i, step.Command, s.judgeStep(i, step)})
+		list = append(list, command{name, i, step.Command, s.checkStep(name, step)})
 	}
 	return list
 }
 
-// judgeStep judges a step of the prelude, and notes that it was accepted.
-func (s *Server) judgeStep(i int, step Step) func(v resp.Value) error {
+// checkStep returns the check of a step's reply. If the step is optional, the
+// check notes whether the node accepted it.
+func (s *Server) checkStep(name string, step Step) func(v resp.Value) error {
 	check := step.Check
 	if check == nil {
 		check = isNoError
+	}
+	if !step.Optional {
+		return check
 	}
 	return func(v resp.Value) error {
 		err := check(v)
 		switch {
 		case err == nil:
-			s.Accepted |= 1 << i
-		case step.Optional && !unavailable(v):
-			return nil
+			s.Accepted = append(s.Accepted, name)
+		case ClassOf(v).Passing():
+			return err
+		default:
+			s.Refused = append(s.Refused, name)
 		}
-		return err
+		return nil
 	}
 }
 
@@ -140,7 +146,8 @@ func auth(cfg *Config) []string {
 	return nil
 }
 
-// commandName names a command in errors: without arguments, which may be secret.
+// commandName returns a command's name for errors, without arguments, which may
+// be secret.
 func commandName(args []string) string {
 	if args[0] == "CLIENT" || args[0] == "INFO" {
 		return args[0] + " " + args[1]
@@ -149,19 +156,19 @@ func commandName(args []string) string {
 }
 
 // lacksHello reports whether a handshake failed because the node does not know
-// HELLO or not its version.
+// HELLO or its version.
 func lacksHello(err error) bool {
 	var step *StepError
 	return errors.As(err, &step) && step.Step == "HELLO" &&
 		(step.Class == ClassUnknownCommand || step.Class == ClassNoProto)
 }
 
-// judge turns a bad reply into a StepError.
-func (c *Conn) judge(cmd *command, v resp.Value) error {
+// checkReply returns a StepError for a bad reply.
+func (c *Conn) checkReply(cmd *command, v resp.Value) error {
 	class := ClassOf(v)
-	err := cmd.judge(v)
+	err := cmd.check(v)
 	if class == ClassNoAuth || class == ClassMaxClients {
-		err = errRefused // whatever the command was: no other will fare better
+		err = errRefused // whatever the command: all others fail as well
 	}
 	if err == nil {
 		return nil
@@ -172,16 +179,17 @@ func (c *Conn) judge(cmd *command, v resp.Value) error {
 	case err == errRefused:
 		err = refusal
 	case refusal != nil && !errors.As(err, &known):
-		// A Check that tells less than the node did.
+		// A Check whose error lacks the node's own text.
 		err = errtext.Wrap(errtext.Text(err)+" (the node says: "+errtext.Text(refusal)+")", err, refusal)
 	}
 	if (cmd.name == "HELLO" || cmd.prelude >= 0) && unfamiliar(v) && c.server.ID == 0 && c.server.RunID == "" {
-		err = errtext.Wrap(errtext.Text(err)+"; "+errtext.Text(ErrProxy), err, ErrProxy) // it has not told what it is
+		err = errtext.Wrap(errtext.Text(err)+"; "+errtext.Text(ErrProxy), err, ErrProxy)
 	}
 	return &StepError{Step: cmd.name, Prelude: cmd.prelude, Class: class, Err: err}
 }
 
-// errRefused is a judgement: the reply is an error, which says all there is to say.
+// errRefused is returned by a check if the reply is an error. checkReply
+// replaces it by that error.
 var errRefused = errors.New("refused")
 
 func isNoError(v resp.Value) error {
@@ -201,11 +209,13 @@ func isOK(v resp.Value) error {
 	return nil
 }
 
-// tolerate makes a command's errors harmless: what may not be asked stays unknown
-// (R22). A reply that is no error is for read to judge; nil wants OK.
+// tolerate returns a check that accepts error replies: what the user may not
+// ask stays unknown (R22). read checks all other replies; if nil, they must be
+// OK.
 //
-// A node that cannot answer just now is another matter. Its run id would stay
-// unknown for the life of the connection, so such a dial fails and is repeated.
+// If the node cannot answer at the moment, the check fails all the same: the
+// run id would stay unknown for the life of the connection. The dial is then
+// repeated.
 func tolerate(read func(v resp.Value) error) func(v resp.Value) error {
 	if read == nil {
 		read = isOK
@@ -214,20 +224,11 @@ func tolerate(read func(v resp.Value) error) func(v resp.Value) error {
 		switch {
 		case !v.IsError():
 			return read(v)
-		case unavailable(v):
+		case ClassOf(v).Passing():
 			return errRefused
 		}
 		return nil
 	}
-}
-
-// unavailable reports an error that says nothing but that the node cannot answer just now.
-func unavailable(v resp.Value) bool {
-	switch ClassOf(v) {
-	case ClassBusy, ClassLoading, ClassMasterDown:
-		return true
-	}
-	return false
 }
 
 func wrongType(v resp.Value) error {

@@ -14,10 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzHandshake answers a dial with arbitrary bytes, in pieces, and then says nothing more or hangs up. The dial returns
-// within its timeout; a connection is made only of an answer to every command, with nothing behind it (R16, R21); what the
-// node said of itself is bounded and printable; an error is of the package's own, and shows no password even where the peer
-// repeats it (R27); nothing is left (R28).
+// FuzzHandshake answers a dial with arbitrary bytes, in pieces, and then says
+// nothing more or hangs up. The dial returns within its timeout; a connection
+// is made only of an answer to every command, with nothing behind it (R16,
+// R21); what the node said of itself is bounded and printable; an error is of
+// the package's own, and shows no password even where the peer repeats it
+// (R27); nothing is left (R28).
 func FuzzHandshake(f *testing.F) {
 	for _, protocol := range []uint8{0, 2, 3} {
 		f.Add([]byte(sound3), protocol, uint8(7), true)
@@ -64,7 +66,8 @@ func FuzzHandshake(f *testing.F) {
 
 const fuzzPassword = "hunter2"
 
-// checkIntroduced wants what a node may make us keep, compare and show to be small and printable.
+// checkIntroduced wants what a node may make us keep, compare and show to be
+// small and printable.
 func checkIntroduced(t *testing.T, s *Server) {
 	for _, word := range []string{s.RunID, s.Product, s.Version, s.Role, s.Mode, s.EvictionPolicy} {
 		assert.LessOrEqual(t, len(word), maxWord)
@@ -75,7 +78,8 @@ func checkIntroduced(t *testing.T, s *Server) {
 	assert.Equal(t, s.AddrKnown, s.AddrKnown && s.ClientAddr != "" && s.ID != 0)
 }
 
-// sentInHandshake is how many commands were sent over the connection that was made.
+// sentInHandshake is how many commands were sent over the connection that was
+// made.
 func sentInHandshake(c *Conn, cfg *Config) int {
 	return len(c.handshake(cfg, c.server.Protocol))
 }
@@ -86,7 +90,8 @@ func valuesIn(wire []byte) int {
 	return len(values)
 }
 
-// An answering is a peer that says the same to every connection, whatever it is told.
+// An answering is a peer that says the same to every connection, whatever it is
+// told.
 type answering struct {
 	answer []byte
 	piece  int
@@ -132,8 +137,9 @@ var handshakeLies = []string{
 	"-LOADING x\r\n", "-NOPERM x\r\n", "SSH-2.0\r\n", "\x15\x03\x01", "$1048577\r\n", "-NOPROTO x\r\n",
 }
 
-// FuzzClientInfo reads a line of CLIENT LIST as its server or anybody else may write it: an id and an address are taken only
-// where the line says them, since a connection is killed by them (R8).
+// FuzzClientInfo reads a line of CLIENT LIST as its server or anybody else may
+// write it: an id and an address are taken only where the line says them, since
+// a connection is killed by them (R8).
 func FuzzClientInfo(f *testing.F) {
 	for _, line := range []string{
 		"id=7 addr=127.0.0.1:4000 laddr=127.0.0.1:6379 fd=8", "id=7 addr=/tmp/a b:0 laddr=/x:0", "id=7 addr=a", "id=", "id=-1 addr=x y",

@@ -282,7 +282,8 @@ func TestDialCancelled(t *testing.T) {
 	}
 }
 
-// TLS in memory: verified, of a version that is still good, and never left for plaintext.
+// TLS in memory: verified, of a version that is still good, and never left for
+// plaintext.
 func TestDialTLS(t *testing.T) {
 	certs := newCertificates(t)
 	old := certs.server()
@@ -368,15 +369,16 @@ func TestOptionalStepsTellWhatTheNodeAccepted(t *testing.T) {
 	cfg := Config{
 		Endpoint: Endpoint{Addr: node.Addr()}, NetDial: network.Dial,
 		Prelude: []Step{
-			{Command: resp.AppendCommand(nil, "NOSUCHCOMMAND"), Optional: true},
+			{Name: "unknown", Command: resp.AppendCommand(nil, "NOSUCHCOMMAND"), Optional: true},
 			{Command: resp.AppendCommand(nil, "PING"), Optional: true},
-			{Command: resp.AppendCommand(nil, "PING"), Optional: true, Check: func(resp.Value) error { return errors.New("odd") }},
+			{Name: "odd", Command: resp.AppendCommand(nil, "PING"), Optional: true, Check: func(resp.Value) error { return errTest }},
 			{Command: resp.AppendCommand(nil, "PING")},
 		},
 	}
 	c, err := Dial(context.Background(), cfg)
 	require.NoError(t, err)
-	assert.EqualValues(t, 0b1010, c.Server().Accepted)
+	assert.Equal(t, []string{"prelude 1"}, c.Server().Accepted)
+	assert.Equal(t, []string{"unknown", "odd"}, c.Server().Refused)
 	require.NoError(t, c.Close())
 
 	node.Refuse("LOADING reading", "NOSUCHCOMMAND")

@@ -8,20 +8,23 @@ import (
 	"syscall"
 )
 
-// link is what a Conn reads and writes through: a Conn asks for nothing but this.
+// link is all that a Conn needs of the connection below it.
 type link interface {
 	io.Reader // waits for bytes; called by the owner of the read side
 	io.Writer // may wait for the peer; called by the writer goroutine
 
-	// tryWrite writes what can be written without waiting: from nothing to all of p. It is called only while no Write
-	// is under way, and by one goroutine at a time.
+	// tryWrite writes as much of p as it can without waiting, which may be
+	// nothing. It is called by one goroutine at a time, and never beside Write.
 	tryWrite(p []byte) (n int, err error)
-	// unread is how many bytes the kernel is known to hold that were not read. It never waits.
+	// unread returns how many bytes the kernel is known to hold that were not
+	// read. It never waits.
 	unread() int
-	// shut ends the link once, from any goroutine, and without waiting for the peer. It ends a Read and a Write that
-	// wait. With abort, the kernel's unsent bytes are thrown away where that is possible.
+	// shut ends the link, and a Read and a Write in progress. It is called
+	// once, by any goroutine, and does not wait for the peer. With abort, the
+	// kernel's unsent bytes are thrown away where that is possible.
 	shut(abort bool) error
-	// free gives back what shut has left. Nobody reads or writes any more.
+	// free frees what shut has left. It is called after the last Read and
+	// Write.
 	free()
 }
 
@@ -48,12 +51,12 @@ func below(nc net.Conn) net.Conn {
 	}
 }
 
-// stream is a net.Conn whose Write may wait: TLS, and whatever a user's dialer
-// returns. All that is written goes through the writer goroutine.
+// stream is a net.Conn whose Write may wait: TLS, and a connection that a
+// user's dialer returned. Only the writer goroutine writes to it.
 type stream struct {
 	net.Conn
 	bottom net.Conn // nc without TLS
-	peek   *peeker  // nil: there is no socket to look at
+	peek   *peeker  // nil if there is no known socket
 }
 
 func (s *stream) tryWrite([]byte) (int, error) { return 0, nil }
@@ -65,23 +68,23 @@ func (s *stream) unread() int {
 	return s.peek.unread()
 }
 
-// shut closes what is below TLS: tls.Conn.Close would send an alert first, and
-// wait up to five seconds until the peer takes it.
+// shut closes the connection below TLS. tls.Conn.Close would first send an
+// alert, and wait up to five seconds for the peer to take it.
 func (s *stream) shut(abort bool) error {
 	if l, ok := s.bottom.(interface{ SetLinger(sec int) error }); ok && abort {
-		_ = l.SetLinger(0) // if that fails, a FIN has to do
+		_ = l.SetLinger(0) // if that fails, Close sends a FIN
 	}
 	return s.bottom.Close()
 }
 
-// free does nothing: shut closed all there is.
+// free does nothing: shut has closed the connection.
 func (s *stream) free() {}
 
-// socket is a plain TCP or unix socket. What fits in its buffer is written at
-// once, by the caller of Send.
+// socket is a plain TCP or unix socket. The caller of Send writes what fits in
+// its buffer.
 //
-// RawConn.Write would take the descriptor's write lock; Control takes none, so not
-// even a writer that is about to return from its Write can make Send wait.
+// RawConn.Write would take the descriptor's write lock. Control takes none, so
+// a writer that is about to return from its Write cannot make Send wait.
 type socket struct {
 	stream
 	raw  syscall.RawConn
@@ -102,15 +105,15 @@ func newSocket(s stream, raw syscall.RawConn) *socket {
 func (k *socket) tryWrite(p []byte) (int, error) {
 	k.out, k.n, k.err = p, 0, nil
 	err := k.raw.Control(k.send)
-	k.out = nil // p is not ours to keep
+	k.out = nil // p must not be kept
 	if err == nil {
 		err = k.err
 	}
 	return k.n, err
 }
 
-// peeker looks whether a socket holds bytes, without disturbing whoever is
-// blocked in a read: Control takes no lock on the descriptor.
+// peeker checks whether a socket holds bytes, also while a goroutine is blocked
+// in a read: Control takes no lock on the descriptor.
 type peeker struct {
 	mu    sync.Mutex // guards the following
 	raw   syscall.RawConn

@@ -15,9 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzMachine lets a script of bytes play both ends of a connection: it sends, lets the peer read a little, answers rightly,
-// in pieces, by halves or with garbage, ends the stream, fails a write, breaks and closes, each at any point. Whatever the
-// script, and after each step:
+// FuzzMachine lets a script of bytes play both ends of a connection: it sends,
+// lets the peer read a little, answers rightly, in pieces, by halves or with
+// garbage, ends the stream, fails a write, breaks and closes, each at any
+// point. Whatever the script, and after each step:
 //
 //   - what the peer got is a beginning of what was sent, without a gap; while the connection lives, nothing of it is lost;
 //   - the values that come out are those that a decoder makes of what came in, in that order, up to the first fault, and
@@ -162,7 +163,8 @@ func (m *machine) step(op, arg byte) {
 
 var errRefusedWrite = errors.New("write refused")
 
-// send sends n bytes that are told from all others, and holds the answer against the bound.
+// send sends n bytes that are told from all others, and holds the answer
+// against the bound.
 func (m *machine) send(n int) {
 	p := make([]byte, n)
 	for i := range p {

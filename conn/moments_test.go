@@ -15,10 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file look at the moment between two steps of a connection's life.
+// The tests of this file look at the moment between two steps of a connection's
+// life.
 
-// closings counts how often a connection was closed. A descriptor that is only forgotten is closed by the garbage collector
-// at some time, so that a count of open descriptors shows nothing.
+// closings counts how often a connection was closed. A descriptor that is only
+// forgotten is closed by the garbage collector at some time, so that a count of
+// open descriptors shows nothing.
 type closings struct {
 	net.Conn
 	count atomic.Int32
@@ -29,7 +31,8 @@ func (c *closings) Close() error {
 	return c.Conn.Close()
 }
 
-// Dial closes what NetDial returned if it returns an error, at whichever step it failed.
+// Dial closes what NetDial returned if it returns an error, at whichever step
+// it failed.
 func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 	certs := newCertificates(t)
 	overTLS := func(c *tls.Config) Config { return Config{Endpoint: Endpoint{TLS: c}} }
@@ -87,7 +90,8 @@ func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 	}
 }
 
-// The writer is woken for bytes that are queued already: woken before, it might look, find nothing, and sleep beside them.
+// The writer is woken for bytes that are queued already: woken before, it might
+// look, find nothing, and sleep beside them.
 func TestTheWriterIsWokenForWhatIsQueued_R26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, peer := pair(t, 0)

@@ -57,8 +57,8 @@ func ask(t testing.TB, c *Conn, args ...string) (reply string) {
 }
 
 // The handshake with a real server, over each kind of connection and in both
-// versions of the protocol, tells who it is and who we are there: exactly enough
-// for CLIENT KILL (R8).
+// versions of the protocol, tells who it is and who we are there: exactly
+// enough for CLIENT KILL (R8).
 func TestNodeTCPUnixTLS(t *testing.T) {
 	plain := start(t, redistest.Options{TCP: true, Unix: true, Password: "hunter/2@?"})
 	secure := start(t, redistest.Options{TLS: true, Password: "hunter/2@?"})
@@ -123,7 +123,8 @@ func TestNodeRefusals(t *testing.T) {
 	fails(":hunter2@", "/99", ClassOther)
 	fails("few:few2@", "/1", ClassNoPerm)
 
-	// R22: an ACL that forbids nearly everything leaves nearly everything unknown.
+	// R22: an ACL that forbids nearly everything leaves nearly everything
+	// unknown.
 	c := connect(t, "redis://few:few2@"+node.TCPAddr())
 	s := *c.Server()
 	product, _, err := node.Introduction()
@@ -141,7 +142,8 @@ func TestNodeRefusals(t *testing.T) {
 	}
 }
 
-// The address of a node that speaks TLS, dialed without, and the other way round.
+// The address of a node that speaks TLS, dialed without, and the other way
+// round.
 func TestNodeTLSMismatch(t *testing.T) {
 	plain := start(t, redistest.Options{TCP: true})
 	secure := start(t, redistest.Options{TLS: true})

@@ -2,8 +2,8 @@
 
 package conn
 
-// sendNow takes nothing: everything goes to the writer goroutine.
+// sendNow writes nothing: the writer goroutine writes everything.
 func sendNow(uintptr, []byte) (int, error) { return 0, nil }
 
-// unreadNow does not know.
+// unreadNow returns 0: it cannot know.
 func unreadNow(uintptr) int { return 0 }

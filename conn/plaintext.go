@@ -9,21 +9,21 @@ import (
 	"github.com/redmux/redmux/internal/errtext"
 )
 
-// tlsPatience is how long a TLS handshake may be silent before the node is asked
+// tlsPatience is how long a TLS handshake may take before the node is asked
 // whether it speaks plaintext.
 const tlsPatience = 500 * time.Millisecond
 
 var errPlaintext = errors.New("it answers plaintext")
 
-// errPlain is what a TLS handshake ends with that a plaintext port gets. It has
-// cost two connections.
+// errPlain is the error of a TLS handshake with a plaintext port. It is
+// ErrUnanswered because it took two connections.
 var errPlain = errtext.Wrap(errPlaintext.Error(), errPlaintext, ErrUnanswered)
 
-// suspectPlain returns a context for a TLS handshake, which ends with errPlain if
+// suspectPlain returns a context for a TLS handshake. It ends with errPlain if
 // the handshake is not over in time and the node answers plaintext on another
-// connection. Redis takes the handshake for the beginning of a line and waits for
-// the rest of it. Nothing but PING is sent in plaintext (R21). The function
-// returned ends that; the context is over then, unless it was before.
+// connection: a Redis without TLS takes the handshake for the beginning of a
+// line and waits for the rest. Only PING is sent in plaintext (R21). The caller
+// must call the returned function after the handshake; it ends the context.
 func (cfg *Config) suspectPlain(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -41,8 +41,8 @@ func (cfg *Config) suspectPlain(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// answersPlaintext reports whether an unencrypted PING is answered as RESP has
-// it, with PONG or an error.
+// answersPlaintext reports whether the node answers an unencrypted PING in
+// RESP, with a simple string or an error.
 func (cfg *Config) answersPlaintext(ctx context.Context) bool {
 	nc, err := cfg.reach(ctx)
 	if err != nil {

@@ -12,13 +12,17 @@ import (
 	"unsafe"
 )
 
-// A Poller waits for many connections at once, on behalf of one goroutine at a time. It is an epoll instance of its own,
-// whose descriptor is itself known to Go's poller: a goroutine that waits is parked as in any read from the network, no
-// thread is held, and whoever waits reads the replies without being handed them by another goroutine.
+// A Poller waits for many connections at once. The goroutine that calls Wait
+// reads the replies itself, with Fill; no other goroutine hands them over.
 //
-// Kick is a write to an eventfd and not a deadline in the past: it is an event like the others, and none is lost.
+// One goroutine at a time may call Wait, Look and Fill: it owns the read side
+// of every connection. Any goroutine may call Kick, Add and Remove, the latter
+// two for different connections.
 //
-// Wait belongs to one goroutine at a time. Kick may be called by any, Add and Remove too, for different connections.
+// A Poller is an epoll instance whose descriptor is registered with Go's own
+// poller: a goroutine in Wait is parked as in any read from the network, and
+// holds no thread. Kick writes to an eventfd and does not set a deadline in the
+// past, so it is an event like the others and none is lost.
 type Poller struct {
 	epoll  *os.File
 	raw    syscall.RawConn
@@ -29,7 +33,7 @@ type Poller struct {
 	kicks atomic.Bool            // Kick was called
 	full  atomic.Int32           // writers that wait for room
 
-	// The following are owned by whoever waits.
+	// The following are owned by the goroutine that calls Wait.
 	look    func(fd uintptr) bool // made once, so that Wait allocates nothing
 	looks   int
 	ready   []syscall.EpollEvent
@@ -38,10 +42,10 @@ type Poller struct {
 	hasRead bool // the only connection was read from while we looked; see lookAtOne
 	hurried bool // Look was called
 
-	polls []pollfd // owned by the caller of Readable
+	polls []pollfd // owned by the goroutine that calls Readable
 }
 
-// A pollfd is what ppoll is given for one descriptor.
+// A pollfd is the struct pollfd of ppoll(2).
 type pollfd struct {
 	fd      int32
 	events  int16
@@ -53,20 +57,24 @@ const pollIn = 0x1 // POLLIN
 const (
 	// kicked is the ID of the eventfd's events.
 	kicked = -1
-	// wanted are the events of a connection with an empty backlog. An error or the end of it is an event in any case.
+	// wanted are the events of a connection with an empty backlog. The kernel
+	// adds those of an error and of the end.
 	wanted = syscall.EPOLLIN | syscall.EPOLLRDHUP
-	// endings are those of a connection that nothing more will come from.
+	// endings are the events after which nothing more comes.
 	endings = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR
 )
 
-// NewPoller makes a Poller for up to n connections, with the IDs from 0 to n−1. It fails where the system has none
-// (errors.ErrUnsupported) or gives no descriptors for one. Close frees it.
+// NewPoller returns a Poller for up to n connections, at most 64, with the IDs
+// from 0 to n−1. It returns errors.ErrUnsupported where the system has no
+// epoll, and an error if there are no descriptors left. The caller must call
+// Close.
 func NewPoller(n int) (*Poller, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("conn: no epoll instance: %w", err)
 	}
-	// os.NewFile gives a descriptor to Go's poller only if it does not block.
+	// os.NewFile registers a descriptor with Go's poller only if it does not
+	// block.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		_ = syscall.Close(fd)
 		return nil, fmt.Errorf("conn: epoll instance: %w", err)
@@ -91,7 +99,8 @@ func (p *Poller) begin() (err error) {
 	if p.raw, err = p.epoll.SyscallConn(); err != nil {
 		return fmt.Errorf("conn: epoll instance: %w", err)
 	}
-	// Deadlines work only where Go's poller has taken the descriptor; without it nobody could wait.
+	// Deadlines work only if Go's poller has taken the descriptor. Without it,
+	// Wait would spin.
 	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("conn: epoll instance: %w", err)
 	}
@@ -107,10 +116,11 @@ func (p *Poller) begin() (err error) {
 	return nil
 }
 
-// control changes which events of a descriptor are wanted. All are told once, when they come about: a descriptor that
-// was read until nothing was left then costs nothing more.
+// control changes which events of a descriptor are wanted. All are
+// edge-triggered: a descriptor that was read until nothing was left costs
+// nothing more.
 func (p *Poller) control(op, fd, id int, events uint32) error {
-	const edge = 1 << 31 // EPOLLET, which the package syscall has as a negative number
+	const edge = 1 << 31 // EPOLLET; package syscall has it as a negative number
 	event := syscall.EpollEvent{Events: events | edge, Fd: int32(id)}
 	if err := syscall.EpollCtl(p.fd, op, fd, &event); err != nil {
 		return fmt.Errorf("conn: epoll: %w", err)
@@ -118,8 +128,10 @@ func (p *Poller) control(op, fd, id int, events uint32) error {
 	return nil
 }
 
-// Wait waits until something happens to a connection, or until Kick; then there may be no events. The events are valid
-// until the following call. waited says that there was nothing at first, so that what is there now has only just come.
+// Wait blocks until there are events, or until Kick; then there may be none.
+// The events are valid until the following call. waited reports whether Wait
+// blocked, that is, whether the events are fresh. The error says that the
+// Poller is closed.
 func (p *Poller) Wait() (events []Event, waited bool, err error) {
 	p.found, p.looks = 0, 0
 	if err := p.raw.Read(p.look); err != nil {
@@ -133,11 +145,11 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 	for i := range p.ready[:p.found] {
 		e := &p.ready[i]
 		if e.Fd == kicked {
-			p.kicks.Store(false) // one that comes meanwhile need not be told again: whoever waits looks around now
+			p.kicks.Store(false) // a Kick in between needs no event of its own: Wait returns now
 			continue
 		}
 		if c := p.conns[e.Fd].Load(); c != nil && e.Events&endings != 0 {
-			c.ending = true
+			c.polled.ending = true
 		}
 		events = append(events, Event{
 			ID:       int(e.Fd),
@@ -148,7 +160,7 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 	return events, p.looks > 1, nil
 }
 
-// Look is Wait, but does not wait: there may be no events.
+// Look is Wait without blocking: it may return no events.
 func (p *Poller) Look() (events []Event, err error) {
 	p.hurried = true
 	defer func() { p.hurried = false }()
@@ -156,18 +168,44 @@ func (p *Poller) Look() (events []Event, err error) {
 	return events, err
 }
 
-// Readable returns which of the connections hold bytes that were not read, or have ended: bit i stands for the ID i, in the
-// argument and in the result. It never waits, and takes no event from Wait. It asks with one system call for all of them. One
-// caller at a time; the connections' owners go on meanwhile.
+// Fill reads once from c, without waiting, as Conn.Fill does with waiting. It
+// is for the goroutine that calls Wait, after an event said that c is readable.
+// more reports that there may be bytes left, of which no further event tells.
+// The error, an *Error, is what broke the connection.
+//
+// It panics if the Poller was not given the connection.
+func (p *Poller) Fill(c *Conn) (more bool, err error) {
+	p.descriptor(c)
+	return c.fillNow()
+}
+
+// Resume lets the writer of c go on, after an event said that c is writable. It
+// panics if the Poller was not given the connection.
+func (p *Poller) Resume(c *Conn) { p.descriptor(c).resume() }
+
+// descriptor returns the socket of c as the Poller knows it.
+func (p *Poller) descriptor(c *Conn) *descriptor {
+	d := c.polled.socket.Load()
+	if d == nil || d.poller != p {
+		panic("conn: the Poller was not given this connection")
+	}
+	return d
+}
+
+// Readable returns which of the connections hold bytes that were not read, or
+// have ended: bit i stands for the ID i, in the argument and in the result. It
+// asks with one system call for all of them, never waits, and takes no event
+// from Wait. One goroutine at a time may call it, beside the one that calls
+// Wait.
 func (p *Poller) Readable(ids uint64) (readable uint64) {
 	var using [64]*descriptor
 	for i := range p.polls {
-		p.polls[i] = pollfd{fd: -1} // is not looked at
+		p.polls[i] = pollfd{fd: -1} // ignored by ppoll
 		c := p.conns[i].Load()
 		if ids>>uint(i)&1 == 0 || c == nil {
 			continue
 		}
-		if d := c.polled.Load(); d.use() {
+		if d := c.polled.socket.Load(); d.use() {
 			using[i] = d
 			p.polls[i] = pollfd{fd: int32(d.fd), events: pollIn}
 		}
@@ -188,8 +226,8 @@ func (p *Poller) Readable(ids uint64) (readable uint64) {
 	return readable
 }
 
-// lookNow asks without waiting, and reports whether there is anything. It is called anew each time that Go's poller sees
-// a change of the epoll instance.
+// lookNow collects events without waiting, and reports whether there are any.
+// It is called again each time that Go's poller sees the epoll instance change.
 func (p *Poller) lookNow(fd uintptr) bool {
 	p.looks++
 	if len(p.conns) == 1 && p.full.Load() == 0 {
@@ -202,7 +240,7 @@ func (p *Poller) lookNow(fd uintptr) bool {
 		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd,
 			uintptr(unsafe.Pointer(&p.ready[0])), uintptr(len(p.ready)), 0, 0, 0)
 		if errno == syscall.EINTR {
-			continue // an event that was not looked for would not be told again
+			continue // a missed event would not be reported again
 		}
 		if errno == 0 {
 			p.found = int(n)
@@ -211,8 +249,10 @@ func (p *Poller) lookNow(fd uintptr) bool {
 	}
 }
 
-// lookAtOne is lookNow for a single connection: a read instead of the question whether there is something to read, which
-// saves a lone caller one of five system calls. The epoll instance still wakes us, though nobody takes its events.
+// lookAtOne is lookNow for a single connection. It reads at once instead of
+// asking whether there is something to read, which saves one of five system
+// calls. The epoll instance still wakes the goroutine, though its events are
+// never collected.
 func (p *Poller) lookAtOne(c *Conn) bool {
 	if p.kicks.Swap(false) {
 		return true
@@ -221,16 +261,19 @@ func (p *Poller) lookAtOne(c *Conn) bool {
 	return p.hasRead
 }
 
-// Kick ends a Wait that is under way, or else the following one. It never waits.
+// Kick ends the Wait in progress, or else the following one. It never waits.
 func (p *Poller) Kick() {
 	p.kicks.Store(true)
 	one := uint64(1)
 	_, _, _ = syscall.RawSyscall(syscall.SYS_WRITE, uintptr(p.kicker), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
 }
 
-// Add takes a connection over, which must be in use by nobody at the moment: from now on it is read with FillNow, when an
-// event says so, and Fill is not to be called any more. Events may come before Add returns. It reports false, and changes
-// nothing, for what cannot be polled: TLS, a net.Conn of unknown kind, a connection that is broken or still writes.
+// Add takes over a connection that no other goroutine uses at the moment. From
+// now on Poller.Fill reads it, when an event says so, and Conn.Fill must not be
+// called. Events may come before Add returns.
+//
+// Add reports false, and changes nothing, for a connection that it cannot poll:
+// TLS, a net.Conn of unknown kind, a connection that is broken or still writes.
 func (p *Poller) Add(c *Conn, id int) bool {
 	s, plain := c.link.(*socket)
 	if !plain || c.pending.Load() != 0 {
@@ -250,23 +293,26 @@ func (p *Poller) Add(c *Conn, id int) bool {
 		if c.relink(s, nil) {
 			d.free()
 		} else {
-			_ = s.shut(true) // what broke it meanwhile knows of d only, which Close frees
+			_ = s.shut(true) // it was broken meanwhile by way of d, which Close frees
 		}
 		return false
 	}
-	// The socket leaves Go's own poller, which would otherwise look at it for each reply.
+	// The socket leaves Go's own poller, which would otherwise look at it for
+	// each reply.
 	_ = s.Conn.Close()
 	return true
 }
 
-// Remove ends the polling of a connection: no event of it comes any more.
+// Remove ends the polling of a connection: no event of it comes any more. The
+// connection cannot be read after that, only closed.
 func (p *Poller) Remove(c *Conn) {
-	d := c.polled.Load()
+	d := p.descriptor(c)
 	p.conns[d.id].CompareAndSwap(c, nil)
 	_ = p.control(syscall.EPOLL_CTL_DEL, d.fd, d.id, 0) // an error says that it is gone already
 }
 
-// Close frees the Poller's descriptors. Nobody may wait or kick any more.
+// Close frees the Poller's own descriptors, not those of its connections. It
+// must not be called beside another method, nor any method after it.
 func (p *Poller) Close() error {
 	return errors.Join(p.epoll.Close(), syscall.Close(p.kicker))
 }

@@ -4,37 +4,42 @@ package conn
 
 import "errors"
 
-// A Poller waits for many connections at once, where the system has a way.
+// A Poller waits for many connections at once. This system has none: NewPoller
+// fails, so the methods are never called.
 type Poller struct{}
 
-// NewPoller fails: there is none here, and each connection is read by Fill.
+// NewPoller returns errors.ErrUnsupported. Each connection is read by
+// Conn.Fill.
 func NewPoller(int) (*Poller, error) { return nil, errors.ErrUnsupported }
 
-// Wait fails at once. Nobody can have a Poller here.
+// Wait returns errors.ErrUnsupported.
 func (*Poller) Wait() (events []Event, waited bool, err error) {
 	return nil, false, errors.ErrUnsupported
 }
 
-// Look fails at once, as Wait does.
+// Look returns errors.ErrUnsupported.
 func (*Poller) Look() (events []Event, err error) { return nil, errors.ErrUnsupported }
 
-// Readable knows of no connection.
+// Fill returns errors.ErrUnsupported.
+func (*Poller) Fill(*Conn) (more bool, err error) { return false, errors.ErrUnsupported }
+
+// Resume does nothing.
+func (*Poller) Resume(*Conn) {}
+
+// Readable returns 0.
 func (*Poller) Readable(uint64) uint64 { return 0 }
 
 // Kick does nothing.
 func (*Poller) Kick() {}
 
-// Add refuses every connection, which is read with Fill then.
+// Add returns false: the connection is read by Conn.Fill.
 func (*Poller) Add(*Conn, int) bool { return false }
 
 // Remove does nothing.
 func (*Poller) Remove(*Conn) {}
 
-// Close has nothing to free.
+// Close does nothing.
 func (*Poller) Close() error { return nil }
 
-// descriptor is what a Poller makes of a connection's socket.
-type descriptor struct{ link }
-
-func (*descriptor) readNow([]byte) (int, error) { return 0, errors.ErrUnsupported }
-func (*descriptor) resume()                     {}
+// polled is empty: no Poller has a connection.
+type polled struct{}

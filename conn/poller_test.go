@@ -30,7 +30,8 @@ func startPoller(t testing.TB, n int) *Poller {
 	return p
 }
 
-// eachSort runs a test over TCP and unix sockets, with a poller for that connection alone and with one for several.
+// eachSort runs a test over TCP and unix sockets, with a poller for that
+// connection alone and with one for several.
 func eachSort(t *testing.T, test func(t *testing.T, network string, places int)) {
 	for _, network := range []string{"tcp", "unix"} {
 		for _, places := range []int{1, 2} {
@@ -39,7 +40,8 @@ func eachSort(t *testing.T, test func(t *testing.T, network string, places int))
 	}
 }
 
-// add is a connection over a real socket that the poller has, and the peer's end of it.
+// add is a connection over a real socket that the poller has, and the peer's
+// end of it.
 func add(t testing.TB, p *Poller, network string, id, backlog int) (*Conn, net.Conn) {
 	t.Helper()
 	ours, theirs := sockets(t, network)
@@ -69,10 +71,11 @@ func nothing(t testing.TB, p *Poller) {
 	require.Empty(t, events)
 }
 
-// readAll is what one event asks for: FillNow until there is no more. It returns how many bytes came as simple strings.
+// readAll reads as one event demands: until there is no more. It returns the
+// text of the simple strings that came.
 func readAll(c *Conn) (text []byte, err error) {
 	for more := true; more && err == nil; {
-		more, err = c.FillNow()
+		more, err = c.fillNow()
 		for {
 			v, ok, parseErr := c.Next()
 			if parseErr != nil {
@@ -102,7 +105,7 @@ func TestPollerSeesBytes(t *testing.T) {
 			text, err := readAll(c)
 			require.NoError(t, err)
 			assert.Equal(t, want, string(text))
-			more, err := c.FillNow()
+			more, err := p.Fill(c)
 			assert.False(t, more || err != nil, "to find nothing is no error")
 			assert.False(t, c.Unread())
 			nothing(t, p)
@@ -114,7 +117,8 @@ func TestPollerSeesBytes(t *testing.T) {
 	})
 }
 
-// waited says whether what is found has only just come: reply times are measured by it.
+// waited says whether what is found has only just come: reply times are
+// measured by it.
 func TestWaitTellsWhetherItWaited(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
@@ -144,8 +148,9 @@ func TestWaitTellsWhetherItWaited(t *testing.T) {
 	})
 }
 
-// Each way in which a connection ends is an event, after which reading comes to the end: also where the last bytes and the
-// end are there together, of which one event tells.
+// Each way in which a connection ends is an event, after which reading comes to
+// the end: also where the last bytes and the end are there together, of which
+// one event tells.
 func TestPollerSeesTheEnd(t *testing.T) {
 	const last = "+last words\r\n"
 	eachSort(t, func(t *testing.T, network string, places int) {
@@ -269,7 +274,8 @@ func TestKickWithNothingToPoll(t *testing.T) {
 	}
 }
 
-// Kicks from everywhere lose no event of a connection, and no kick is lost among the events.
+// Kicks from everywhere lose no event of a connection, and no kick is lost
+// among the events.
 func TestKicksAmongEvents(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
@@ -337,7 +343,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				for range events {
-					if _, err := c.FillNow(); err != nil {
+					if _, err := p.Fill(c); err != nil {
 						t.Fatal(err)
 					}
 					_, got, _ = c.Next()
@@ -350,7 +356,8 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	})
 }
 
-// Events name their connection, all that have something to tell are told of, and nobody's bytes are another's.
+// Events name their connection, all that have something to tell are told of,
+// and nobody's bytes are another's.
 func TestPollerOfMany(t *testing.T) {
 	const n = 16
 	p := startPoller(t, n)
@@ -411,7 +418,8 @@ func TestRemove(t *testing.T) {
 	p.Remove(again) // and twice is harmless
 }
 
-// One connection after another in the place of one, as a node that is connected again and again.
+// One connection after another in the place of one, as a node that is connected
+// again and again.
 func TestPlaceIsTakenAgain(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
@@ -511,8 +519,9 @@ func TestAddRefuses(t *testing.T) {
 	nothing(t, p)
 }
 
-// A connection that breaks while it is being added is added or refused; either way its owner learns why it broke, its peer
-// that it did, and no descriptor is left.
+// A connection that breaks while it is being added is added or refused; either
+// way its owner learns why it broke, its peer that it did, and no descriptor is
+// left.
 func TestAddOfAConnectionThatBreaks(t *testing.T) {
 	pollers := []*Poller{startPoller(t, 1), startPoller(t, 2)}
 	broken, err := NewPoller(1)
@@ -549,7 +558,7 @@ func TestAddOfAConnectionThatBreaks(t *testing.T) {
 			added++
 			for err = nil; err == nil; {
 				for range wait(t, use) {
-					_, err = c.FillNow()
+					_, err = c.fillNow()
 				}
 			}
 			use.Remove(c)
@@ -631,9 +640,10 @@ func stuff(t testing.TB, c *Conn) {
 	}
 }
 
-// more says that the buffer was filled. Events are told once, so whoever does not read on after it would find the rest
-// with the next bytes only, which may be another's answer.
-func TestFillNowTellsWhetherThereMayBeMore(t *testing.T) {
+// more says that the buffer was filled. Events are told once, so whoever does
+// not read on after it would find the rest with the next bytes only, which may
+// be another's answer.
+func TestPollerFillTellsWhetherThereMayBeMore(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
 		c, theirs := add(t, p, network, 0, 0)
@@ -642,7 +652,7 @@ func TestFillNowTellsWhetherThereMayBeMore(t *testing.T) {
 			_, err := theirs.Write(blob(size))
 			require.NoError(t, err)
 			eventually(t, func() bool { return unreadBytes(c) == size })
-			more, err := c.FillNow()
+			more, err := p.Fill(c)
 			require.NoError(t, err)
 			assert.Equal(t, beyond >= 0, more, "%d bytes, %s", size, network)
 			_, err = readAll(c)
@@ -666,12 +676,13 @@ func blob(size int) []byte {
 // unreadBytes is how many bytes the kernel holds for a polled connection.
 func unreadBytes(c *Conn) int {
 	var n int32
-	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.Load().fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.socket.Load().fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
 	return int(n)
 }
 
-// A peer that writes in bursts of many sizes around the decoder's buffer, each after the one before was read: if one byte
-// were left without an event, there would be no end of waiting for it.
+// A peer that writes in bursts of many sizes around the decoder's buffer, each
+// after the one before was read: if one byte were left without an event, there
+// would be no end of waiting for it.
 func TestEdgesLeaveNothingUnread(t *testing.T) {
 	const buffer = 8 << 10
 	var sizes []int

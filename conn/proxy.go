@@ -11,20 +11,21 @@ import (
 )
 
 var (
-	// ErrProxy is a peer that answers, but not as a server does: twemproxy ends a
-	// connection at a command that it does not know, envoy answers with an error.
-	// Behind a proxy nothing of what R8, R22 and R23 demand can be known.
+	// ErrProxy is returned by Dial when the peer answers PING, but not the
+	// handshake: twemproxy closes the connection at a command that it does not
+	// know, envoy answers with an error. Behind a proxy, what R8, R22 and R23
+	// require cannot be known.
 	ErrProxy = errors.New("peer looks like a proxy, such as twemproxy or envoy: name the masters themselves")
-	// ErrUnanswered is a connection that ended before the first answer. It may
-	// have cost two: see ErrProxy.
+	// ErrUnanswered is returned by Dial when the connection ends before the
+	// first answer. Dial may then have opened a second one: see ErrProxy.
 	ErrUnanswered = errors.New("connection ended before the first answer")
 )
 
-// pingPatience bounds how long a peer that hung up is asked further.
+// pingPatience bounds the second connection to a peer that closed the first.
 const pingPatience = time.Second
 
-// orProxy returns ErrProxy in place of the error of a handshake that was never
-// answered, if the peer answers to PING.
+// orProxy returns ErrProxy in place of ErrUnanswered if the peer answers a PING
+// over another connection.
 func (cfg *Config) orProxy(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrUnanswered) || ctx.Err() != nil {
 		return err
@@ -51,8 +52,8 @@ func (cfg *Config) orProxy(ctx context.Context, err error) error {
 		errtext.Text(ErrProxy)+" (it answers PING, and ends the connection at the handshake)", ErrProxy, err)}
 }
 
-// unfamiliar reports an error by which a proxy says that it does not know a
-// command.
+// unfamiliar reports whether v is an error with which proxies refuse a command
+// that they do not know.
 func unfamiliar(v resp.Value) bool {
 	if !v.IsError() {
 		return false

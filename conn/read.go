@@ -6,14 +6,14 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// maxEmptyReads bounds the patience with a net.Conn that returns neither bytes
-// nor an error.
+// maxEmptyReads bounds the reads of a net.Conn that returns neither bytes nor
+// an error.
 const maxEmptyReads = 100
 
-// Fill waits for bytes and reads once. It ends the life of views. Its error, an
-// *Error, is what broke the connection. Only the owner of the read side may call
-// it. Over TCP and unix sockets nothing is allocated once the decoder's buffer has
-// its size.
+// Fill waits for bytes and reads once. It ends all views. Its error, an *Error,
+// is what broke the connection. Only the owner of the read side may call it.
+// Over TCP and unix sockets it allocates nothing once the decoder's buffer has
+// grown.
 func (c *Conn) Fill() error {
 	if err := c.readErr; err != nil {
 		return c.fail("read", err)
@@ -34,18 +34,18 @@ func (c *Conn) Fill() error {
 	return c.fail("read", io.ErrNoProgress)
 }
 
-// received gives the decoder the bytes that were read into the beginning of its
+// received commits the bytes that were read into the beginning of the decoder's
 // Space.
 func (c *Conn) received(p []byte) {
 	c.nfirst += copy(c.first[c.nfirst:], p)
 	c.reader.Commit(len(p))
 }
 
-// Next returns a reply that was received, without waiting; ok is false when Fill
-// must be called first. The value is valid until the following call of Next or
-// Fill. Bytes that are no RESP break the connection (R16). What was received
-// before the connection broke is still returned. Only the owner of the read side
-// may call it.
+// Next returns the following value that was received, without waiting. If ok is
+// false and err is nil, Fill must be called first. The value is valid until the
+// following call of Next or Fill. Bytes that are not RESP break the connection
+// (R16). Values received before the connection broke are still returned. Only
+// the owner of the read side may call it.
 func (c *Conn) Next() (v resp.Value, ok bool, err error) {
 	c.begun = c.reader.Offset()
 	v, ok, err = c.reader.Next()

@@ -6,8 +6,10 @@ import (
 	"sync"
 )
 
-// scriptLink is a link in memory whose every move is made by a test: how many bytes it takes before a write waits, what can
-// be read and in which pieces, and how it ends. It is for simulated time: whoever waits, waits for a condition.
+// scriptLink is a link in memory whose every move is made by a test: how many
+// bytes it takes before a write waits, what can be read and in which pieces,
+// and how it ends. It is for simulated time: whoever waits, waits for a
+// condition.
 type scriptLink struct {
 	mu      sync.Mutex // guards the following
 	changed *sync.Cond

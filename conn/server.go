@@ -10,23 +10,24 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Server is what a node said of itself in the handshake. What it may not be asked
-// is "" or 0: unknown, not a fault (R22).
+// Server is what a node said of itself in the handshake. A field that the user
+// may not ask for is "" or 0: unknown, not a fault (R22).
 type Server struct {
 	ID         int64  // of this connection, for CLIENT KILL
-	ClientAddr string // ours: as the node sees it if AddrKnown, else as we see it ourselves; "" on unix sockets then
+	ClientAddr string // this end's address as the node sees it if AddrKnown; else as this end sees it, "" on unix sockets
 	AddrKnown  bool
 
 	RunID          string
 	Product        string // "redis", "valkey", "redict" …
-	Version        string // of the product, not the version of Redis that it is compatible with
+	Version        string // of the product, not of the Redis that it is compatible with
 	Role           string // "master" or "replica"
 	Mode           string // "standalone", "cluster" or "sentinel"
 	EvictionPolicy string
-	Protocol       int // the version of RESP that is spoken
+	Protocol       int // the version of RESP in use
 	Uptime         time.Duration
-	// Accepted has bit i set if the node did as step i of Config.Prelude says; only an optional one can lack its own.
-	Accepted uint64
+	// Accepted and Refused are the names of the optional steps of
+	// Config.Prelude.
+	Accepted, Refused []string
 }
 
 // readHello reads the map that answers HELLO 3.
@@ -69,9 +70,9 @@ func (s *Server) readClientID(v resp.Value) error {
 	return nil
 }
 
-// readClientInfo takes id and address, without which a connection cannot be
-// fenced (R8). Behind a proxy that spreads commands over several connections the
-// ids differ; then neither is ours.
+// readClientInfo takes id and address, which the fence needs (R8). Behind a
+// proxy that spreads commands over several connections the ids differ; then
+// neither is this connection's.
 func (s *Server) readClientInfo(v resp.Value) error {
 	text, err := text(v)
 	if err != nil {
@@ -86,10 +87,10 @@ func (s *Server) readClientInfo(v resp.Value) error {
 	return nil
 }
 
-// parseClientInfo takes id and address from a line such as
-// "id=7 addr=127.0.0.1:4000 laddr=127.0.0.1:6379 fd=8 name= …". The address of a
-// unix socket is its path, which may contain spaces, so it ends where the next
-// field begins.
+// parseClientInfo takes id and address from a line such as "id=7
+// addr=127.0.0.1:4000 laddr=127.0.0.1:6379 fd=8 name= …". The address of a unix
+// socket is its path, which may contain spaces, so it ends where the next field
+// begins.
 func parseClientInfo(line []byte) (id int64, addr string) {
 	line, ok := bytes.CutPrefix(line, []byte("id="))
 	if !ok {
@@ -110,7 +111,7 @@ func parseClientInfo(line []byte) (id int64, addr string) {
 	return id, string(line[:end])
 }
 
-// readInfo takes what it knows from any section of INFO.
+// readInfo takes the known fields of any section of INFO.
 func (s *Server) readInfo(v resp.Value) error {
 	text, err := text(v)
 	if err != nil {
@@ -138,7 +139,8 @@ func (s *Server) set(key string, value []byte) {
 			s.Uptime = time.Duration(n) * time.Second
 		}
 	case "redis_version":
-		// Comes first, and from everybody; a product of another name tells its own version in a further line.
+		// It comes first, and from every product; one of another name adds its
+		// own version in a further line.
 		if s.Product == "" {
 			s.Product, s.Version = "redis", word(value)
 		}
@@ -147,8 +149,8 @@ func (s *Server) set(key string, value []byte) {
 	}
 }
 
-// text returns the text of a reply to INFO or CLIENT INFO, which is a bulk string
-// in RESP2 and a verbatim one in RESP3.
+// text returns the text of a reply to INFO or CLIENT INFO, which is a bulk
+// string in RESP2 and a verbatim string in RESP3.
 func text(v resp.Value) ([]byte, error) {
 	if t := v.Type(); v.IsNull() || t != resp.BulkString && t != resp.VerbatimString {
 		return nil, wrongType(v)
@@ -161,10 +163,10 @@ const (
 	maxAddr = 256 // longer than any path of a unix socket
 )
 
-// word copies a value that will be kept, compared and shown.
+// word copies a value in a printable form of bounded length.
 func word(b []byte) string { return printable(string(b[:min(len(b), maxWord)])) }
 
-// role translates the word that INFO has kept for compatibility.
+// role translates the old word that INFO keeps for compatibility.
 func role(b []byte) string {
 	if string(b) == "slave" {
 		return "replica"

@@ -76,7 +76,8 @@ func TestPartialWrites(t *testing.T) {
 			assert.True(t, string(sent) == string(got))
 			eventually(t, func() bool { return c.pending.Load() == 0 })
 
-			// The last bytes may still be in the way: their acknowledgement comes when the kernel gets to it.
+			// The last bytes may still be in the way: their acknowledgement
+			// comes when the kernel gets to it.
 			require.NoError(t, ours.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(1<<20))
 			require.NoError(t, c.Send([]byte("direct again")))
 			assert.Zero(t, c.pending.Load())
@@ -154,7 +155,8 @@ func TestBreakFreesATLSWriter(t *testing.T) {
 	})
 }
 
-// Where the window is full and the writer is not in a Write, tls.Conn.Close would wait to say goodbye.
+// Where the window is full and the writer is not in a Write, tls.Conn.Close
+// would wait to say goodbye.
 func TestTheEndOverTLSWaitsForNobody(t *testing.T) {
 	for name, end := range map[string]func(c *Conn){
 		"Break": func(c *Conn) { c.Break(errTest) },
@@ -231,8 +233,8 @@ func TestUnreadAtTheEnd(t *testing.T) {
 	assert.False(t, c.Unread(), "an end is no byte")
 }
 
-// "ERR max number of clients" arrives although the write failed: on a unix socket
-// the peer's end is closed before anything was written.
+// "ERR max number of clients" arrives although the write failed: on a unix
+// socket the peer's end is closed before anything was written.
 func TestDialReadsWhatTheNodeSaidBeforeItWent(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		ours, theirs := sockets(t, network)
@@ -301,8 +303,9 @@ func TestNothingIsLeft(t *testing.T) {
 	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines && redistest.OpenFiles() <= files })
 }
 
-// atOnce fails unless what waits for nobody took less than a second, or as much longer as somebody beside it who only sleeps was
-// kept from going on, time and again.
+// atOnce fails unless what waits for nobody took less than a second, or as much
+// longer as somebody beside it who only sleeps was kept from going on, time and
+// again.
 func atOnce(t testing.TB, what string, f func()) {
 	t.Helper()
 	const nap = 5 * time.Millisecond
@@ -327,8 +330,9 @@ func atOnce(t testing.TB, what string, f func()) {
 	assert.Less(t, took, time.Second+4*<-asleep, "%s waited for something", what)
 }
 
-// patience is how long a test waits for what must come: only who waits in vain waits so long, so it tells a hang from a
-// machine that is busy with other things.
+// patience is how long a test waits for what must come: only who waits in vain
+// waits so long, so it tells a hang from a machine that is busy with other
+// things.
 const patience = 30 * time.Second
 
 // eventually waits for what another goroutine or the kernel is about to do.

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// tcpUserTimeout is TCP_USER_TIMEOUT, which the package syscall does not name; tcp(7).
+// tcpUserTimeout is TCP_USER_TIMEOUT of tcp(7), which package syscall does not
+// name.
 const tcpUserTimeout = 0x12
 
 func setUserTimeout(raw syscall.RawConn, d time.Duration) error {

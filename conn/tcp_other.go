@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing: keepalive and the owner's probes have to do.
+// setUserTimeout does nothing: keepalive and the user's probes must suffice.
 func setUserTimeout(syscall.RawConn, time.Duration) error { return nil }

@@ -5,9 +5,10 @@ import (
 	"unsafe"
 )
 
-// unreadNow returns how many bytes a read of the socket would find (FIONREAD, which package syscall knows by its other
-// name): syscall.Recvfrom with MSG_PEEK would allocate the peer's address each time. The call never waits, so the scheduler
-// need not know of it.
+// unreadNow returns how many bytes a read of the socket would find. It uses
+// FIONREAD, which package syscall has by its other name, TIOCINQ:
+// syscall.Recvfrom with MSG_PEEK would allocate the peer's address each time.
+// The call never waits, so the scheduler need not know of it.
 func unreadNow(fd uintptr) int {
 	var n int32
 	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, fd, syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))

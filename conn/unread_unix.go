@@ -4,7 +4,8 @@ package conn
 
 import "syscall"
 
-// unreadNow returns how many bytes a read of the socket would find, at most 512.
+// unreadNow returns how many bytes a read of the socket would find, at most
+// 512.
 func unreadNow(fd uintptr) int {
 	var b [512]byte
 	n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

@@ -14,31 +14,35 @@ import (
 	"time"
 )
 
-// Endpoint says where a node is and who we are there. Its methods, and so every
-// way of printing it, leave out the user and the password (R27).
+// Endpoint is the address of a node and the credentials for it. Every way to
+// print it leaves out the user and the password (R27).
 type Endpoint struct {
 	// Network is "tcp", "tcp4", "tcp6" or "unix". If zero, "tcp".
 	Network string
 	// Addr is host:port, or the path of a unix socket.
 	Addr string
-	// TLS lays TLS over the connection; versions below 1.2 are not spoken. If zero, plaintext.
-	// Without a ServerName, the host of Addr is verified.
+	// TLS is the configuration of TLS; versions below 1.2 are refused. Without
+	// a ServerName, the host of Addr is verified. If zero, plaintext.
 	TLS *tls.Config
 	// Username is the ACL user. If zero, the default user.
 	Username string
-	// Password is sent with HELLO or AUTH. If both it and Username are zero, nothing is.
+	// Password is sent with HELLO or AUTH. If Username is zero too, there is no
+	// authentication.
 	Password string
-	// DB is the database to select. If zero, the one that every connection begins with.
+	// DB is the database to select. If zero, no SELECT is sent.
 	DB int
 	// ClientName is shown by CLIENT LIST. If zero, none is set.
 	ClientName string
-	// Protocol is the version of RESP, 2 or 3. If zero, 3, and 2 where the node does not know HELLO.
+	// Protocol is the version of RESP, 2 or 3. If zero, 3, or 2 if the node
+	// does not know HELLO.
 	Protocol int
 	// DialTimeout bounds dialing and the handshake together. If zero, 5 s.
 	DialTimeout time.Duration
-	// KeepAlive is TCP's idle time and interval between probes. If zero, 15 s; if negative, none are sent.
+	// KeepAlive is TCP's idle time and interval between probes. If zero, 15 s;
+	// if negative, no probes are sent.
 	KeepAlive time.Duration
-	// TCPUserTimeout is how long written bytes may stay unacknowledged (Linux only). If zero, 15 s; if negative, the system's default.
+	// TCPUserTimeout is how long written bytes may stay unacknowledged (Linux
+	// only). If zero, 15 s; if negative, the system's default.
 	TCPUserTimeout time.Duration
 }
 
@@ -51,7 +55,7 @@ type Endpoint struct {
 // The parameters are db, client_name, protocol, dial_timeout, keepalive and
 // tcp_user_timeout (the last two also "off"), and with TLS tls_server_name,
 // tls_skip_verify, tls_ca_file, tls_cert_file and tls_key_file. An unknown or a
-// repeated one is an error. No error shows any part of the URL that may belong to
+// repeated one is an error. No error shows a part of the URL that may belong to
 // a password that was not percent-encoded.
 func ParseURL(raw string) (Endpoint, error) {
 	e, err := parseURL(raw)
@@ -69,10 +73,12 @@ func (e Endpoint) String() string {
 	return e.Addr
 }
 
-// Format prints String for every verb: without it %#v and %d would show the fields.
+// Format prints String for every verb. Without it %#v and %d would show the
+// fields.
 func (e Endpoint) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.String()) }
 
-// MarshalText is String, so that structured logs and JSON show no password either.
+// MarshalText returns String, so that structured logs and JSON show no
+// password.
 func (e Endpoint) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 const defaultPort = "6379"
@@ -88,8 +94,8 @@ var (
 	errURLPort    = errors.New("the port is not between 1 and 65535")
 )
 
-// checkForm finds what net/url has no words for, or that it would blame on
-// another part. It quotes nothing.
+// checkForm finds mistakes for which net/url has no error, or a misleading one.
+// Its errors quote nothing.
 func checkForm(raw string) error {
 	blank := strings.IndexFunc(raw, func(c rune) bool { return c <= ' ' || c == 0x7f })
 	switch scheme, rest, found := strings.Cut(raw, "://"); {
@@ -140,9 +146,9 @@ func parseURL(raw string) (e Endpoint, err error) {
 	return e, parseParams(&e, u)
 }
 
-// anonymous replaces an error of net/url, which quotes the URL, the password
-// included, and often the offending part of it once more. Where there is no @,
-// there is no password to blame.
+// anonymous replaces an error of net/url, which quotes the URL with the
+// password, and often the wrong part of it once more. Without an @ there is no
+// password.
 func anonymous(err error, raw string) error {
 	var escape url.EscapeError
 	switch {
@@ -157,8 +163,9 @@ func anonymous(err error, raw string) error {
 }
 
 func parseTCP(e *Endpoint, u *url.URL) error {
-	// An @ after the authority is the end of a password with a bare /, ? or #. Reading on would take a part of it for
-	// the host, the database or a parameter, and show it.
+	// An @ after the authority ends a password with a bare /, ? or #. To go on
+	// would take a part of it for the host, the database or a parameter, and
+	// show it.
 	if u.Opaque != "" || strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
 		return errURLSyntax
 	}
@@ -194,8 +201,8 @@ func parseUnix(e *Endpoint, u *url.URL) error {
 	case u.Host != "":
 		return errURLForm
 	}
-	// As in parseTCP: behind a user, it may be the end of a password of which the path is a part. A path that has one can
-	// say %40.
+	// As in parseTCP: after a user, the @ may end a password of which the path
+	// is a part. A path with an @ can have %40.
 	if u.User != nil && strings.Contains(u.EscapedPath(), "@") {
 		return errURLSyntax
 	}
@@ -206,7 +213,8 @@ func parseUnix(e *Endpoint, u *url.URL) error {
 	return nil
 }
 
-// params are the parameters of a URL. Those beginning with tls_ need a scheme with TLS.
+// params are the parameters of a URL. Those that begin with tls_ need a scheme
+// with TLS.
 var params = map[string]func(e *Endpoint, value string) error{
 	"db":               setDB,
 	"client_name":      setClientName,
@@ -217,7 +225,7 @@ var params = map[string]func(e *Endpoint, value string) error{
 	"tls_server_name":  setServerName,
 	"tls_skip_verify":  setSkipVerify,
 	"tls_ca_file":      setCA,
-	// A certificate needs its key beside it: setKeyPair reads both.
+	// setKeyPair reads the certificate and its key together.
 	"tls_cert_file": func(_ *Endpoint, value string) error { return notEmpty(value) },
 	"tls_key_file":  func(_ *Endpoint, value string) error { return notEmpty(value) },
 }
@@ -261,8 +269,8 @@ func setClientName(e *Endpoint, value string) error {
 	return checkClientName(value)
 }
 
-// checkClientName applies the servers' own rule, so that a bad name is told apart
-// from a refusal of HELLO, of which it is a part.
+// checkClientName applies the servers' own rule. Otherwise the node would
+// refuse HELLO, which holds the name, without saying why.
 func checkClientName(name string) error {
 	for i := range len(name) {
 		if name[i] <= ' ' || name[i] > '~' {

@@ -10,9 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzParseURL reads URLs whose password holds a secret, with anything before and behind it that should have been
-// percent-encoded. Whichever part of the URL the secret then belongs to, no error shows it, and neither does an endpoint,
-// however it is printed, unless the secret is the password as a whole would have it (R27).
+// FuzzParseURL reads URLs whose password holds a secret, with anything before
+// and behind it that should have been percent-encoded. Whichever part of the
+// URL the secret then belongs to, no error shows it, and neither does an
+// endpoint, however it is printed, unless the secret is the password as a whole
+// would have it (R27).
 func FuzzParseURL(f *testing.F) {
 	for _, around := range []string{"", "/", "?", "#", "@", ":", "%", "%zz", "[", "]", " ", "\x00", "&", "=", "/1?db=", "@h/", "@h?client_name=", "\\", "@/"} {
 		for _, scheme := range []string{"redis", "rediss", "unix", "http", ""} {
@@ -52,7 +54,8 @@ func checkHides(t *testing.T, e Endpoint, secret, raw string) {
 	assert.GreaterOrEqual(t, e.DB, 0)
 }
 
-// FuzzParseURLPlain reads anything: no panic, and what is accepted is a configuration that Dial would accept too.
+// FuzzParseURLPlain reads anything: no panic, and what is accepted is a
+// configuration that Dial would accept too.
 func FuzzParseURLPlain(f *testing.F) {
 	for _, raw := range []string{
 		"redis://a", "rediss://u:p@[::1]:1/2?tls_server_name=x&keepalive=off", "unix:///s?db=3", "valkey://?dial_timeout=1s", "redis://a:b",

@@ -149,7 +149,8 @@ func TestParseURLRefuses(t *testing.T) {
 	}
 }
 
-// R27: whichever part of a URL a careless password ends up in, no error shows it.
+// R27: whichever part of a URL a careless password ends up in, no error shows
+// it.
 func TestParseURLNeverShowsThePassword(t *testing.T) {
 	for _, format := range []string{
 		"redis://u:%s%%zz@a", "redis://u:%s /@a", "redis://u:%s@a:port", "redis://u:%s@a/x", "redis://u:%s@a?x=y",
@@ -166,7 +167,8 @@ func TestParseURLNeverShowsThePassword(t *testing.T) {
 	}
 }
 
-// An @ in the path of a unix socket is one of its bytes, unless it may be the end of a password (R27).
+// An @ in the path of a unix socket is one of its bytes, unless it may be the
+// end of a password (R27).
 func TestParseURLUnixPathWithAt(t *testing.T) {
 	for raw, path := range map[string]string{
 		"unix:///run/a@b": "/run/a@b", "unix:///run/a%40b": "/run/a@b", "unix://u:p@/run/a%40b": "/run/a@b",

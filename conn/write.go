@@ -1,13 +1,15 @@
 package conn
 
-// Send writes p, or queues what the node does not take now; it never waits and
-// does not keep p. An error means that the connection is broken; ErrStalled is its
-// cause when the backlog is over its bound. Over TCP and unix sockets nothing is
-// allocated while the backlog is empty. One caller at a time.
+// Send writes p, or queues what the node does not take now. It never waits and
+// does not keep p. An error means that the connection is broken, with
+// ErrStalled as the cause if the backlog is over its bound; how much of p was
+// written is unknown. Over TCP and unix sockets nothing is allocated while the
+// backlog is empty.
 //
-// After an error, how much of p was written is not known.
+// One goroutine at a time may call Send.
 func (c *Conn) Send(p []byte) error {
-	// pending is 0 only when the writer has finished, and nobody but the caller makes it grow.
+	// pending is 0 only when the writer has finished, and only this goroutine
+	// adds to it.
 	if c.pending.Load() == 0 {
 		n, err := c.link.tryWrite(p)
 		if err != nil {
@@ -22,7 +24,7 @@ func (c *Conn) Send(p []byte) error {
 }
 
 func (c *Conn) enqueue(p []byte) error {
-	// A batch that is larger than the bound is no sign of a node that does not read.
+	// A single batch above the bound does not mean that the node does not read.
 	if all := c.pending.Add(int64(len(p))); all > c.limit && all > int64(len(p)) {
 		return c.fail("write", ErrStalled)
 	}
@@ -39,7 +41,7 @@ func (c *Conn) enqueue(p []byte) error {
 
 	select {
 	case c.wake <- struct{}{}:
-	default: // a token is there, and the writer will find these bytes too
+	default: // the writer has a token, and will find these bytes too
 	}
 	return nil
 }
@@ -57,7 +59,7 @@ func (c *Conn) writeBacklog() {
 	}
 }
 
-// writeQueue writes what is queued and reports whether there was anything.
+// writeQueue writes the queued bytes and reports whether there were any.
 func (c *Conn) writeQueue() bool {
 	c.mu.Lock()
 	b := c.queue
@@ -66,7 +68,7 @@ func (c *Conn) writeQueue() bool {
 	if b == nil {
 		return false
 	}
-	defer c.buffers.Put(b) // Write keeps nothing, and Send has let go of it
+	defer c.buffers.Put(b) // Write keeps nothing, and Send uses a new one
 
 	for p := b.B; len(p) > 0; {
 		piece := p[:min(len(p), maxPiece)]
@@ -80,12 +82,13 @@ func (c *Conn) writeQueue() bool {
 	return true
 }
 
-// maxPiece is how much one Write is given, so that the backlog shrinks while a
-// slow node reads it and not only when all of it was read.
+// maxPiece bounds one Write, so that the backlog shrinks while a slow node
+// reads it, and not only at the end.
 const maxPiece = 64 << 10
 
-// writeFailed breaks the connection, except during the handshake: then the read
-// side finds out, after it has read what the node said before it went.
+// writeFailed breaks the connection, except during the handshake. Then the read
+// side finds the end of the connection, after the last bytes that the node
+// sent.
 func (c *Conn) writeFailed(err error) error {
 	c.mu.Lock()
 	if c.opening {
@@ -97,8 +100,8 @@ func (c *Conn) writeFailed(err error) error {
 	return c.fail("write", err)
 }
 
-// opened ends the handshake's leniency. A failed write that comes to light later
-// breaks the connection then.
+// opened ends the handshake. If a write failed during it, opened breaks the
+// connection.
 func (c *Conn) opened() error {
 	c.mu.Lock()
 	c.opening = false

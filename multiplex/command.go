@@ -91,11 +91,10 @@ const mergeMost = 64
 // A Form is a native form of a release: the encoded key stands between Head and Middle, and what followed it in
 // Command.Bytes stands behind them. Its replies are those of the command as it was given, as Kind.Judge takes them.
 type Form struct {
-	Name         string // for those who ask which form is used
+	// Name names the form, and the optional step of conn.Config.Prelude that a node
+	// accepts if it has the form.
+	Name         string
 	Head, Middle []byte
-	// Step is the index of the step of conn.Config.Prelude that a node accepts if it has this form, the same for all
-	// nodes. It ought to be conn.Step.Optional.
-	Step int
 }
 
 // Append appends the native form of a command whose encoded key lies in the given part of it. It keeps nothing.

@@ -25,7 +25,7 @@ type Group struct {
 	log        broadcast
 	gathering  gathering // what the next flush merges
 	live       Set       // nodes that get new rounds
-	accepted   uint64    // optional steps of the handshake that all live nodes accepted; see agreeLocked
+	accepted   []string  // optional steps of the handshake that all live nodes accepted; see agreeLocked
 	quarantine quarantine
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes

@@ -162,8 +162,8 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 	return true
 }
 
-// failMissing counts the votes of nodes that are not up when a round gets its place (docs/design.md, "Nodes that die and
-// join", 1), all at once, so that the error names each of them (R12). A release that they may have to execute becomes
+// failMissing counts the votes of nodes that are not up when a round gets its place (docs/design.md, "Voters are fixed
+// with the place"), all at once, so that the error names each of them (R12). A release that they may have to execute becomes
 // their debt (R8). With them fail the votes on a claim of nodes that do not count (R23), which owe nothing by that: they get
 // the command, and its release.
 func (g *Group) failMissingLocked(r *round, missing Set) {

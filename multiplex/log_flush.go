@@ -54,7 +54,7 @@ const (
 	// answer may be there already, and under load there is always another batch.
 	flushesPerCaller = 4
 	// crowdedAt is the number of unanswered rounds from which yielding once gathers more of them than it delays: the
-	// largest single gain that was measured (docs/design.md, "The engine", 1). A lone caller never yields.
+	// largest single gain that was measured (docs/design.md, "Batching"). A lone caller never yields.
 	crowdedAt = 2
 )
 

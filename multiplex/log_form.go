@@ -1,5 +1,7 @@
 package multiplex
 
+import "slices"
+
 // Native forms (R25): newer servers have a command of their own that deletes a key if it holds the token. It costs them
 // less than half of what the script costs.
 //
@@ -25,13 +27,16 @@ func (g *Group) FormOf(kind *Kind) string {
 // changes live calls it before letting go of the mutex, so that a form is left before a node without it gets its first
 // command (R25). The caller holds the mutex.
 func (g *Group) agreeLocked() {
-	if g.accepted = 0; g.live == 0 {
-		return
-	}
-	g.accepted = ^uint64(0)
+	g.accepted = nil
 	for i, n := range g.nodes {
-		if g.live.Has(i) {
-			g.accepted &= n.server.Accepted
+		switch {
+		case !g.live.Has(i):
+		case g.accepted == nil:
+			g.accepted = append([]string{}, n.server.Accepted...)
+		default:
+			g.accepted = slices.DeleteFunc(g.accepted, func(step string) bool {
+				return !slices.Contains(n.server.Accepted, step)
+			})
 		}
 	}
 }
@@ -39,7 +44,7 @@ func (g *Group) agreeLocked() {
 // form is the best form of a kind that all live nodes have, nil if there is none. The caller holds the mutex.
 func (g *Group) formForLocked(kind *Kind) *Form {
 	for i := range kind.Native {
-		if f := &kind.Native[i]; g.accepted>>uint(f.Step)&1 != 0 {
+		if f := &kind.Native[i]; slices.Contains(g.accepted, f.Name) {
 			return f
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 var (
 	forms = []Form{
-		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n"), Step: 0},
-		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n"), Step: 1},
+		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
+		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
 	}
 	// nativeKind is mergingKind with native forms.
 	nativeKind = &Kind{
@@ -34,7 +34,7 @@ func native(commands ...string) func(*cluster) {
 		var trials []conn.Step
 		for _, f := range forms {
 			trial := f.Append(nil, releaseCommand("trial", "nobody"), releaseKey("trial", "nobody"))
-			trials = append(trials, conn.Step{Command: trial, Optional: true, Check: func(v resp.Value) error {
+			trials = append(trials, conn.Step{Name: f.Name, Command: trial, Optional: true, Check: func(v resp.Value) error {
 				if judgeInteger(v) != Refused {
 					return fmt.Errorf("a trial answered %q", v.Type())
 				}

@@ -22,7 +22,7 @@ func (g *gathering) empty() {
 
 // pack gives the commands that gathered since the last flush their places in the log: a lone one as it is, several
 // merged, unless there is a native form, which costs a server less than its part of a script (R25). Which nodes they are for
-// is settled here (docs/design.md, "Nodes that die and join", 1). The caller holds the mutex.
+// is settled here (docs/design.md, "Voters are fixed with the place"). The caller holds the mutex.
 func (g *Group) packLocked() {
 	for rest := g.gathering.rounds; len(rest) > 0; {
 		n := 1

@@ -411,7 +411,7 @@ func TestMergedDebtsFillTheLedger(t *testing.T) {
 }
 
 // What happens to nodes between the moment in which releases gather and that in which they are packed. Who is there is
-// asked when they are packed (docs/design.md, "Nodes that die and join", 1), and each caller is answered.
+// asked when they are packed (docs/design.md, "Voters are fixed with the place"), and each caller is answered.
 func TestNodesChangeWhileReleasesGather(t *testing.T) {
 	for _, n := range []int{1, 2, 7} {
 		t.Run(fmt.Sprint("down before/", n), func(t *testing.T) {

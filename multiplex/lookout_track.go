@@ -122,7 +122,7 @@ func (t *tracker) started(n *node, v resp.Value) error {
 	case v.IsOK():
 		s.on = true
 	case v.IsError():
-		s.asked, s.never = false, forbids(v)
+		s.asked, s.never = false, !conn.ClassOf(v).Passing()
 	default:
 		return fmt.Errorf("%w: type %q to CLIENT TRACKING", ErrUnexpected, v.Type())
 	}
@@ -131,18 +131,9 @@ func (t *tracker) started(n *node, v resp.Value) error {
 
 // refused notes an error in answer to a question. Where tracking is not on, it says nothing new. The caller holds the mutex.
 func (t *tracker) refusedLocked(n *node, v resp.Value) {
-	if s := &t.nodes[n.index]; s.on && forbids(v) {
+	if s := &t.nodes[n.index]; s.on && !conn.ClassOf(v).Passing() {
 		s.never = true
 	}
-}
-
-// forbids reports whether an error says more than that the node cannot answer just now.
-func forbids(v resp.Value) bool {
-	switch conn.ClassOf(v) {
-	case conn.ClassBusy, conn.ClassLoading, conn.ClassMasterDown:
-		return false
-	}
-	return true
 }
 
 // lost forgets a connection that ended; no pushes will come over it. The caller owns the node.

@@ -70,7 +70,8 @@ type attachment struct {
 // A progress is how far a connection is: cursors (see broadcast) and times, read
 // without the mutex.
 type progress struct {
-	answered, sent atomic.Uint64 // answered moves after the votes (docs/design.md), a batch of replies at a time
+	// answered moves after the votes, a batch of replies at a time (docs/design.md, "The vote comes before the cursor moves").
+	answered, sent atomic.Uint64
 	laneNext       atomic.Uint64 // the lane's front
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
 	heard          atomic.Int64  // when the reader last got bytes, on the group's clock

@@ -209,7 +209,7 @@ func (n *node) serve() pure.LifeAction {
 }
 
 // bury ends a connection's part in the log, in two steps: first it gets no new rounds, but still pins those that it has;
-// then each of them has its failed vote, and it lets go (docs/design.md, "Nodes that die and join", 4). Everything in flight
+// then each of them has its failed vote, and it lets go (docs/design.md, "A death has two steps"). Everything in flight
 // fails as unknown, each exactly once (R16).
 func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	g := n.group

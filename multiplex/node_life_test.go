@@ -12,7 +12,7 @@ import (
 )
 
 // A node that joins while commands wait to be written gets none of them, not even a part of one: those rounds have its
-// vote as failed, and their replies would be surplus (docs/design.md, "Nodes that die and join", 2).
+// vote as failed, and their replies would be surplus (docs/design.md, "A join is at the head").
 func TestJoinWithUnflushedBytes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.unreachable(0)

@@ -65,7 +65,7 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if err := n.count(r, v); err != nil {
 		return err
 	}
-	// The vote came before the cursor moves: until then the slot is ours (docs/design.md, "Nodes that die and join", 5).
+	// The vote came before the cursor moves: until then the slot is ours (docs/design.md, "The vote comes before the cursor moves").
 	n.pos++
 	return nil
 }

@@ -2,6 +2,7 @@ package multiplex
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/resp"
@@ -62,7 +63,7 @@ func (n *node) unlearn(f *Form) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n.server.Accepted &^= 1 << uint(f.Step)
+	n.server.Accepted = slices.DeleteFunc(slices.Clone(n.server.Accepted), func(step string) bool { return step == f.Name })
 	g.agreeLocked()
 }
 

@@ -13,7 +13,7 @@ import (
 // sightingOf reads the reply to Seal.Read. An error of it is no answer to the command (R16).
 func sightingOf(v resp.Value) (pure.Sighting, error) {
 	switch {
-	case v.IsError() && strings.HasPrefix(string(v.Bytes()), "WRONGTYPE "):
+	case conn.ClassOf(v) == conn.ClassWrongType:
 		return pure.Sighting{What: pure.SealStrange}, nil
 	case v.IsError():
 		return pure.Sighting{What: pure.Unreadable}, nil

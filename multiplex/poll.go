@@ -10,7 +10,7 @@ import (
 
 // A poller reads for all nodes whose sockets can be polled, where the system has a way (conn.Poller). Whoever has its role
 // waits for all of them and counts what comes: a caller that finds the role free reads its own answer, which saves a lone
-// caller the hand-over from one goroutine to another, the larger part of its CPU (docs/design.md, "The engine", 3). When it
+// caller the hand-over from one goroutine to another, the larger part of its CPU (docs/design.md, "The caller polls"). When it
 // leaves others waiting, the poller's own goroutine takes the role for as long as anybody waits.
 //
 // While anything is owed somebody polls: what a caller leaves unread when it leaves with its answer, the watch finds at its
@@ -57,7 +57,8 @@ func newPoller(g *Group) *poller {
 }
 
 // await waits until the round is decided and returns its word. It looks at no context: the group's watch does, for all
-// rounds at once, since a select of every caller costs up to a tenth of the throughput (docs/design.md).
+// rounds at once, since a select of every caller costs up to a tenth of the throughput (docs/design.md,
+// "One timer for all").
 func (g *Group) await(r *round) uint64 {
 	p := g.poller
 	if p == nil {
@@ -74,7 +75,7 @@ func (g *Group) await(r *round) uint64 {
 			continue
 		}
 		// Counted before the second look at the role, while whoever leaves gives it up before it looks at the count: one
-		// of the two sees the other (docs/design.md, "Nodes that die and join", 8).
+		// of the two sees the other (docs/design.md, "Handing over the poller's role").
 		p.waiting.Add(1)
 		if p.role.Load() != roleFree && r.word.CompareAndSwap(w, w|parked) {
 			<-r.wake // whoever decided the round has taken us off the count
@@ -171,7 +172,7 @@ func (p *poller) read(events []conn.Event) {
 			continue // it was given back before it was removed
 		}
 		if e.Writable {
-			c.ResumeWriting()
+			p.events.Resume(c)
 		}
 		if e.Readable {
 			p.turn(n, c, now)
@@ -319,7 +320,7 @@ const readsPerTurn = 4
 func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
 	for range readsPerTurn {
 		var err error
-		if more, err = c.FillNow(); err == nil {
+		if more, err = n.group.poller.events.Fill(c); err == nil {
 			n.heard.Store(int64(now))
 			err = n.drain(c, now)
 		}

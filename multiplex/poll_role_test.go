@@ -207,7 +207,7 @@ func TestPolledLeaverCallsForThoseWhoWait(t *testing.T) {
 	requireSettled(t, g)
 }
 
-// What a caller leaves unread is read soon, though nobody calls again (docs/design.md, "The engine", 3).
+// What a caller leaves unread is read soon, though nobody calls again (docs/design.md, "The caller polls").
 func TestPolledLeftoversAreRead(t *testing.T) {
 	nodes := startWireNodes(t, 3)
 	g := onWire(t, nodes, patient)

@@ -9,7 +9,7 @@ import (
 
 const (
 	// tickMost is the longest time between two looks while anything is unanswered: a cancelled context is noticed so late
-	// at most. A timer for each command would cost 7–20 % of the throughput (docs/design.md).
+	// at most. A timer for each command would cost 7–20 % of the throughput (docs/design.md, "One timer for all").
 	tickMost  = 5 * time.Millisecond
 	tickLeast = 500 * time.Microsecond
 	// grace is how much longer a vote is waited for when its node's bytes are there and we have not read them (R6).

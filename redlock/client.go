@@ -86,8 +86,7 @@ func New(ctx context.Context, config Config) (*Client, error) {
 // groupConfig returns the configuration of the group.
 func (c *Client) groupConfig() (multiplex.Config, error) {
 	config := &c.config
-	prelude, trials := c.prelude()
-	nodes, err := config.endpoints(prelude)
+	nodes, err := config.endpoints(c.prelude())
 	if err != nil {
 		return multiplex.Config{}, err
 	}
@@ -106,7 +105,7 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		Durable:     config.durable(),
 		New:         config.NewDeployment,
 		Allow:       config.Allow.group(),
-		Remarks:     trials.remarks,
+		Remarks:     remarks,
 	}, nil
 }
 

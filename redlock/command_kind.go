@@ -17,8 +17,8 @@ var (
 	// of Redis from 8.4 on, and of Valkey from 9.0 on. Extensions have none: at
 	// maxmemory the script succeeds where SET … IFEQ is refused.
 	releaseForms = []multiplex.Form{
-		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n"), Step: 0},
-		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n"), Step: 1},
+		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
+		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
 	}
 
 	// handoverKind releases a lock that other callers wait for here. It is not

@@ -30,10 +30,11 @@ func TestReleaseForms_R25(t *testing.T) {
 				require.Equal(t, resp.AppendCommand(nil, want[releaseForms[i].Name]...), got)
 			}
 		}
-		steps, _ := c.prelude()
-		for _, f := range releaseForms {
-			require.Equal(t, f.Name, decoded(t, steps[f.Step].Command)[0])
-			require.True(t, steps[f.Step].Optional)
+		steps := c.prelude()
+		for i, f := range releaseForms {
+			require.Equal(t, f.Name, steps[i].Name)
+			require.Equal(t, f.Name, decoded(t, steps[i].Command)[0])
+			require.True(t, steps[i].Optional)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,28 +47,23 @@ const (
 )
 
 // prelude returns what each handshake must show of a node before it gets a lock:
-// that it knows the scripts and that the user may run them on our keys, and
-// which of these steps may fail by Allow.MissingPermissions. A user who may SET
-// but not EVAL would leave orphans, and is refused (R22).
+// that it knows the scripts and that the user may run them on our keys. A user who
+// may SET but not EVAL would leave orphans, and is refused (R22).
 //
 // The key of the trial does not exist, so a script on trial gets no further than
 // its GET. What else the user may do is tried by commands of its own.
-func (c *Client) prelude() (steps []conn.Step, optional trials) {
+func (c *Client) prelude() (steps []conn.Step) {
 	resource := "redlock:trial:" + rand.Text() // no lock has this name: DEL is executed
 	key := c.config.Prefix + resource
 	var token Token
-	// The native forms come first, each as the step that its Form names. A server
-	// without it, or a user who may not run it, refuses the trial, and gets the
-	// script (R25).
+	// A step for each native form, by the form's name. A server without it, or a
+	// user who may not run it, refuses the trial, and gets the script (R25).
 	release := c.appendRelease(nil, resource, &token)
 	for i := range releaseForms {
 		native := releaseForms[i].Append(nil, release, c.keyPart(resource))
-		steps = append(steps, conn.Step{Command: native, Check: refused, Optional: true})
+		steps = append(steps, conn.Step{Name: releaseForms[i].Name, Command: native, Check: refused, Optional: true})
 	}
 	require := func(name string, command []byte, check func(resp.Value) error) {
-		if c.config.Allow.MissingPermissions {
-			optional = append(optional, trial{len(steps), name})
-		}
 		step := conn.Step{Command: command, Check: check, Optional: c.config.Allow.MissingPermissions}
 		steps = append(steps, explain(step, name))
 	}
@@ -80,7 +76,7 @@ func (c *Client) prelude() (steps []conn.Step, optional trials) {
 	require("DEL", resp.AppendCommand(nil, "DEL", key), nil)
 	require("PTTL", resp.AppendCommand(nil, "PTTL", key), nil)
 	require("PEXPIRE", resp.AppendCommand(nil, "PEXPIRE", key, "1000"), nil)
-	return steps, optional
+	return steps
 }
 
 // group returns what concerns package multiplex.
@@ -97,27 +93,24 @@ func explain(step conn.Step, name string) conn.Step {
 	return step
 }
 
-// trials are the steps of the prelude that may fail by the user's leave: their
-// places and names.
-type trials []trial
-
-type trial struct {
-	step int
-	name string
-}
-
 // remarks warns of what a server refused in the prelude though locks need it.
-func (ts trials) remarks(s *conn.Server) []string {
+func remarks(s *conn.Server) []string {
 	var lacking []string
-	for _, t := range ts {
-		if s.Accepted>>t.step&1 == 0 {
-			lacking = append(lacking, t.name)
+	for _, step := range s.Refused {
+		if !isReleaseForm(step) && !slices.Contains(lacking, step) {
+			lacking = append(lacking, step)
 		}
 	}
 	if lacking == nil {
 		return nil
 	}
 	return []string{"the trial of what locks need failed: " + strings.Join(lacking, ", ") + " (" + aclRules + ")"}
+}
+
+// isReleaseForm reports whether a step of the prelude is the trial of a native
+// form.
+func isReleaseForm(step string) bool {
+	return slices.ContainsFunc(releaseForms, func(f multiplex.Form) bool { return f.Name == step })
 }
 
 // errStep is the error of a step that was refused for another reason than a

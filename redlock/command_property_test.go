@@ -1,12 +1,12 @@
 package redlock
 
 import (
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/redmux/redmux/resp"
 )
@@ -14,18 +14,14 @@ import (
 // What is encoded is read back as the arguments that were meant, whatever the bytes of prefix, resource and token: none of
 // them ends an argument or begins a command (R19). keyPart is where the key lies.
 func TestCommandsAreReadBack_R19(t *testing.T) {
-	anyText := func(from, to int) *rapid.Generator[string] {
-		return rapid.Map(rapid.SliceOfN(rapid.Byte(), from, to), func(b []byte) string { return string(b) })
-	}
-	nasty := rapid.SampledFrom([]string{"\r\n", "$1\r\na\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "\x00", "-1"})
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 0))
 		c := &Client{}
-		c.config.Prefix = rapid.OneOf(rapid.Just(""), nasty, anyText(0, 40)).Draw(t, "prefix")
-		resource := rapid.OneOf(nasty, anyText(1, 120), anyText(900, 1024)).Draw(t, "resource")
+		c.config.Prefix = [...]string{"", nasty(rng), anyText(rng, 0, 40)}[rng.IntN(3)]
+		resource := [...]string{nasty(rng), anyText(rng, 1, 120), anyText(rng, 900, 1024)}[rng.IntN(3)]
 		key := c.config.Prefix + resource
-		var token Token
-		copy(token[:], rapid.SliceOfN(rapid.Byte(), len(token), len(token)).Draw(t, "token"))
-		ttl := time.Duration(rapid.Int64Range(1, 1<<40).Draw(t, "ttl")) * time.Millisecond
+		token := Token([]byte(anyText(rng, len(Token{}), len(Token{}))))
+		ttl := time.Duration(1+rng.Int64N(1<<40)) * time.Millisecond
 		milliseconds := strconv.FormatInt(ttl.Milliseconds(), 10)
 
 		set := c.appendAcquire(nil, resource, &token, ttl)
@@ -48,11 +44,27 @@ func TestCommandsAreReadBack_R19(t *testing.T) {
 		encoded := string(resp.AppendBulkString(nil, key))
 		require.Equal(t, encoded, string(release[part.From:part.To]))
 		require.Equal(t, encoded, string(extend[part.From:part.To]))
-	})
+	}
+}
+
+// anyText returns between from and to random bytes.
+func anyText(rng *rand.Rand, from, to int) string {
+	b := make([]byte, from+rng.IntN(to-from+1))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return string(b)
+}
+
+// nasty returns a text that ends an argument or begins a command if it is not
+// sent as a bulk string.
+func nasty(rng *rand.Rand) string {
+	all := []string{"\r\n", "$1\r\na\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "\x00", "-1"}
+	return all[rng.IntN(len(all))]
 }
 
 // readBack returns the arguments of each command.
-func readBack(t *rapid.T, wire []byte) (commands [][]string) {
+func readBack(t *testing.T, wire []byte) (commands [][]string) {
 	r := resp.NewReader(resp.Limits{})
 	for rest := wire; len(rest) > 0; {
 		n := copy(r.Space(), rest)

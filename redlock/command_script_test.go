@@ -332,7 +332,7 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// What the README gives a user is enough for all that a client does, its fence included, and no less will do.
+// What docs/deploy.md gives a user is enough for all that a client does, its fence included, and no less will do.
 func TestAUserForLocksOnly(t *testing.T) {
 	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
 	rights := strings.Fields(aclRights)

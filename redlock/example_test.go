@@ -249,7 +249,7 @@ func ExampleErrNoQuorum() {
 	// 2 node2:6379 true
 }
 
-// A deployment behind TLS, with a user of its own for the locks; the README says what rights that must have.
+// A deployment behind TLS, with a user of its own for the locks; docs/deploy.md says what rights that must have.
 func ExampleConfig() {
 	client, err := redlock.New(context.Background(), redlock.Config{
 		Nodes: redlock.Nodes(

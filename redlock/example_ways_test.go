@@ -158,7 +158,7 @@ func ExampleClient_DoWith() {
 }
 
 // Nodes that want a password get it from the configuration, where nothing prints it, or from the URL of each. With a user of
-// its own for locks, set Username too; the README says what rights that user needs.
+// its own for locks, set Username too; docs/deploy.md says what rights that user needs.
 func ExampleConfig_password() {
 	d, err := redlocktest.Start(3, redlocktest.Password("correct horse"))
 	if err != nil {

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -196,9 +195,7 @@ var (
 )
 
 // isWrongType recognises the reply of GET for a key that holds no string.
-func isWrongType(v resp.Value) bool {
-	return v.IsError() && bytes.HasPrefix(v.Bytes(), []byte("WRONGTYPE "))
-}
+func isWrongType(v resp.Value) bool { return conn.ClassOf(v) == conn.ClassWrongType }
 
 // readValue reads the reply of look.lua. It keeps only the fingerprint of the
 // value.

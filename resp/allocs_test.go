@@ -13,8 +13,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// TestDecodingAllocatesNothing runs over every value of the tables: Fill, Next, and
-// all that can be asked of a Value except a copy.
+// TestDecodingAllocatesNothing runs over every value of the tables: Fill, Next,
+// and all that can be asked of a Value except a copy.
 func TestDecodingAllocatesNothing(t *testing.T) {
 	for _, e := range table(t) {
 		if strings.Contains(e.meaning, "refused") || strings.Contains(e.meaning, "out of range") {

@@ -6,7 +6,10 @@ import (
 )
 
 // AppendCommand appends a command: an array of bulk strings, one for each
-// argument. No byte of an argument can end it (R19).
+// argument. It is all that a client needs. The other functions are for servers,
+// proxies and fakes, which encode replies.
+//
+// No byte of an argument can end it (R19).
 func AppendCommand(dst []byte, args ...string) []byte {
 	dst = AppendArray(dst, len(args))
 	for _, arg := range args {
@@ -18,19 +21,20 @@ func AppendCommand(dst []byte, args ...string) []byte {
 // AppendArray appends the header of an array; its n elements are to follow.
 func AppendArray(dst []byte, n int) []byte { return appendLength(dst, Array, n) }
 
-// AppendMap appends the header of a map; a key and a value for each of its pairs
-// are to follow.
+// AppendMap appends the header of a map; a key and a value for each of its
+// pairs are to follow.
 func AppendMap(dst []byte, pairs int) []byte { return appendLength(dst, Map, pairs) }
 
 // AppendSet appends the header of a set; its n elements are to follow.
 func AppendSet(dst []byte, n int) []byte { return appendLength(dst, Set, n) }
 
 // AppendPush appends the header of a push; its n elements are to follow, the
-// first of which names its kind. A push stands within no other value.
+// first of which names its kind. A push must not be an element of another
+// value.
 func AppendPush(dst []byte, n int) []byte { return appendLength(dst, Push, n) }
 
-// AppendAttribute appends the header of an attribute; a key and a value for each
-// of its pairs are to follow, and then the value that it belongs to.
+// AppendAttribute appends the header of an attribute; a key and a value for
+// each of its pairs are to follow, and then the value that it belongs to.
 func AppendAttribute(dst []byte, pairs int) []byte { return appendLength(dst, Attribute, pairs) }
 
 // AppendBulkString appends a bulk string of any bytes.
@@ -43,8 +47,8 @@ func AppendBulkError[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return appendBulk(dst, BulkError, s)
 }
 
-// AppendVerbatimString appends a verbatim string of any bytes. The format has
-// three bytes, such as "txt" or "mkd".
+// AppendVerbatimString appends a verbatim string of any bytes. The format must
+// have three bytes, such as "txt" or "mkd"; otherwise it panics.
 func AppendVerbatimString[S ~string | ~[]byte](dst []byte, format string, s S) []byte {
 	if len(format) != 3 {
 		panic("resp: format of a verbatim string is not three bytes")
@@ -56,14 +60,15 @@ func AppendVerbatimString[S ~string | ~[]byte](dst []byte, format string, s S) [
 	return append(dst, '\r', '\n')
 }
 
-// AppendSimpleString appends a simple string. One cannot contain CR or LF: each
-// is replaced by a space, as servers do.
+// AppendSimpleString appends a simple string. Each CR and LF is replaced by a
+// space, as servers do, since a simple string cannot contain them.
 func AppendSimpleString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return appendLine(dst, SimpleString, s)
 }
 
-// AppendSimpleError appends a simple error, which begins with its prefix. One
-// cannot contain CR or LF: each is replaced by a space, as servers do.
+// AppendSimpleError appends a simple error, whose text begins with its prefix.
+// Each CR and LF is replaced by a space, as servers do, since a simple error
+// cannot contain them.
 func AppendSimpleError[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return appendLine(dst, SimpleError, s)
 }
@@ -82,8 +87,8 @@ func AppendBoolean(dst []byte, b bool) []byte {
 	return append(dst, "#f\r\n"...)
 }
 
-// AppendDouble appends a double with as many digits as are needed to read the
-// same number back.
+// AppendDouble appends a double with as many digits as are needed to decode the
+// same number.
 func AppendDouble(dst []byte, f float64) []byte {
 	switch {
 	case math.IsInf(f, 1):
@@ -98,7 +103,7 @@ func AppendDouble(dst []byte, f float64) []byte {
 }
 
 // AppendBigNumber appends an integer of any size, given by its decimal digits
-// with or without a sign.
+// with or without a sign. It panics if digits is no such number.
 func AppendBigNumber[S ~string | ~[]byte](dst []byte, digits S) []byte {
 	if !isInteger(digits) {
 		panic("resp: big number is not an integer")
@@ -121,7 +126,7 @@ func appendLength(dst []byte, t Type, n int) []byte {
 		panic("resp: negative length")
 	}
 	dst = append(dst, byte(t))
-	if n < 10 { // nearly always, and half the cost
+	if n < 10 { // the usual case, at half the cost
 		return append(dst, '0'+byte(n), '\r', '\n')
 	}
 	dst = strconv.AppendInt(dst, int64(n), 10)
@@ -138,7 +143,8 @@ func appendLine[S ~string | ~[]byte](dst []byte, t Type, s S) []byte {
 	dst = append(dst, byte(t))
 	start := len(dst)
 	dst = append(dst, s...)
-	// Redis does the same to its errors: networking.c, addReplyErrorFormatInternal.
+	// Redis does the same to its errors: networking.c,
+	// addReplyErrorFormatInternal.
 	for i, c := range dst[start:] {
 		if c == '\r' || c == '\n' {
 			dst[start+i] = ' '

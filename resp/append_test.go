@@ -60,8 +60,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// TestNothingInjects is R19: hostile arguments come back as they went in, as the
-// same number of arguments, and nothing follows them.
+// TestNothingInjects is R19: hostile arguments come back as they went in, as
+// the same number of arguments, and nothing follows them.
 func TestNothingInjects(t *testing.T) {
 	args := []string{
 		"SET", "", "\r\n", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n", "\x00", "$-1\r\n", "*", "\xff\xfe",

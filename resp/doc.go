@@ -1,40 +1,44 @@
-// Package resp turns bytes into RESP values and values into bytes, in both
-// versions of the protocol and in both directions.
+// Package resp decodes and encodes RESP, the protocol of Redis and Valkey, in
+// both of its versions and in both directions: clients encode commands and
+// decode replies, and servers, proxies and fakes the reverse.
 //
-// A [Reader] is a machine without input of its own: bytes are pushed into it
-// ([Reader.Space], [Reader.Commit], or [Reader.Fill]) and values come out
+// A [Reader] has no input of its own: the caller pushes bytes in
+// ([Reader.Space] and [Reader.Commit], or [Reader.Fill]) and takes values out
 // ([Reader.Next]). A [Value] is a view of the Reader's buffer; aggregates are
-// iterated where they lie, and nothing is allocated. Encoding appends to a slice
-// that the caller owns: dst = [AppendBulkString](dst, s).
+// iterated where they are, and nothing is allocated. Encoding appends to a
+// slice that the caller owns: dst = [AppendBulkString](dst, s).
 //
-// It speaks all fifteen types of https://redis.io/docs/latest/develop/reference/protocol-spec/,
-// the nulls of both versions, attributes and pushes. The streamed forms ("$?",
-// "*?", ";", ".") are refused: no server sends them.
+// All fifteen types of
+// https://redis.io/docs/latest/develop/reference/protocol-spec/ are supported,
+// with the nulls of both versions, attributes and pushes. The streamed forms
+// ("$?", "*?", ";", ".") are refused: no server sends them.
 //
-// It knows nothing of sockets, time, goroutines or commands, and never waits. It
-// does not know which reply belongs to which command, nor whether a push was
-// asked for. It imports the standard library only.
+// The package knows nothing of sockets, time, goroutines or commands. It does
+// not know which reply belongs to which command, nor whether a push was asked
+// for. Nothing in it blocks, except that Fill waits for its source. It imports
+// the standard library only.
+//
+// Rules are numbered R1 to R32; see docs/rules.md.
 //
 // # Who owns what
 //
-// Views die at the next call. The Reader owns its buffer; a Value and every slice
-// taken from it are valid until the following call of Next, Space or Fill on that
-// Reader. Whoever needs more copies. Builds with the race detector overwrite what
-// was taken back, so that a stale view shows itself (R20).
+// The Reader owns its buffer. A Value, and every slice taken from it, is valid
+// until the following call of Next, Space or Fill on that Reader; copy what is
+// needed for longer. Builds with the race detector overwrite the bytes of ended
+// views, so that a use too late shows (R20).
 //
-// A Reader belongs to one goroutine at a time. What is given to an Append
-// function is copied and not kept.
+// A Reader belongs to one goroutine at a time. An Append function copies its
+// arguments and does not keep them.
 //
 // # What a server cannot do
 //
 // The bytes come from a stranger (R18). Whatever they are, a Reader does not
-// panic; it holds at most the bytes received and 64 KiB; it spends time in
-// proportion to the bytes, however they are cut; it gives the same values and the
-// same error for every cut. Line, bulk, elements, depth and size are bounded by
-// [Limits]. The first fault ends the stream: the error is sticky, and nothing
-// behind it is looked at, because reply k belongs to command k only as long as
-// every byte was understood (R16).
+// panic; it holds at most the bytes received and 64 KiB; it takes time in
+// proportion to the bytes; and it returns the same values and the same error
+// however the bytes are cut. [Limits] bounds lines, bulks, elements, depth and
+// size. The first error is sticky, and nothing behind it is parsed, because
+// reply k belongs to command k only as long as every byte was understood (R16).
 //
-// Nor can the bytes of an argument become a command (R19): arguments go out as
-// bulk strings, whose length stands before them.
+// No byte of an argument can become a command (R19): arguments are sent as bulk
+// strings, with their length in front.
 package resp

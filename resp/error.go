@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// SyntaxError says that the bytes received are not RESP, or exceed a limit. The
-// connection they came from is of no further use (R16).
+// SyntaxError is returned by Reader.Next when the bytes received are not RESP,
+// or exceed a limit. The connection that they came from must be closed (R16).
 type SyntaxError struct {
-	// Offset counts bytes from the beginning of the stream (or from Reset) to
-	// the type byte of the value at fault; of nested values the innermost.
+	// Offset is the number of bytes from the beginning of the stream (or from
+	// Reset) to the type byte of the wrong value. Of nested values, it is the
+	// innermost one.
 	Offset int64
 
-	// Reason says which rule was broken. It quotes nothing of the stream but,
-	// at most, one byte, so it may be logged.
+	// Reason says which rule was broken. It quotes at most one byte of the
+	// stream, so it may be logged.
 	Reason string
 }
 
@@ -24,19 +25,23 @@ func (e *SyntaxError) Error() string {
 
 // Error is an error reply of a server: a simple or a bulk error.
 type Error struct {
-	// Message is the whole text, prefix included. Servers quote arguments in
+	// Message is the whole text with its prefix. Servers quote arguments in
 	// some of their messages, so it may contain keys and tokens.
 	Message string
 }
 
-// Error returns the message without the arguments that a server quotes in it
-// (R27): "unknown command 'x', with args beginning with: 'a' 'b'".
-func (e *Error) Error() string {
-	text, _, _ := strings.Cut(e.Message, ", with args beginning with")
-	return "resp: server error: " + text
+// Error returns the redacted message.
+func (e *Error) Error() string { return "resp: server error: " + e.Redacted() }
+
+// Redacted returns the message without the arguments that a server quotes in it
+// (R27), as in "unknown command 'x', with args beginning with: 'a' 'b'".
+func (e *Error) Redacted() string {
+	text, _, _ := strings.Cut(e.Message, ", with args beginning")
+	return text
 }
 
-// Prefix returns the error's class, such as "NOSCRIPT"; "ERR" when it has none.
+// Prefix returns the first word of the message, such as "NOSCRIPT", or "ERR" if
+// it is no prefix. See [Value.ErrorPrefix].
 func (e *Error) Prefix() string {
 	if n := prefixLen(e.Message); n > 0 {
 		return e.Message[:n]
@@ -44,11 +49,12 @@ func (e *Error) Prefix() string {
 	return "ERR"
 }
 
-// maxPrefix bounds an error's prefix; the longest in use has half as many bytes.
+// maxPrefix bounds an error's prefix. The longest in use has half as many
+// bytes.
 const maxPrefix = 32
 
 // prefixLen returns the length of the upper-case word that begins message, or 0
-// when there is none.
+// if there is none.
 func prefixLen[S ~string | ~[]byte](message S) int {
 	n := 0
 	for n < len(message) && n < maxPrefix && isPrefixByte(message[n]) {

@@ -39,17 +39,19 @@ func TestErrorPrefix(t *testing.T) {
 		} {
 			v := decode(t, string(wire))
 			assert.Equal(t, c.prefix, string(v.ErrorPrefix()), "%q", wire)
-			assert.Equal(t, &resp.Error{Message: c.message}, v.Err(), "%q", wire)
+			err, ok := v.AsError()
+			assert.True(t, ok)
+			assert.Equal(t, &resp.Error{Message: c.message}, err, "%q", wire)
 		}
 	}
 }
 
-// TestErrIsACopy outlives the view that it came from.
-func TestErrIsACopy(t *testing.T) {
+// An error outlives the view that it came from.
+func TestAsErrorIsACopy(t *testing.T) {
 	r := resp.NewReader(resp.Limits{})
 	push(r, []byte("-LOADING first\r\n"))
 	v, _, _ := r.Next()
-	err := v.Err()
+	err, _ := v.AsError()
 	push(r, []byte("-READONLY other\r\n"))
 	r.Next()
 	assert.EqualError(t, err, "resp: server error: LOADING first")

@@ -14,8 +14,8 @@ import (
 // tight limits are met by short inputs.
 var tight = resp.Limits{Line: 40, Bulk: 30, Elements: 12, Depth: 4, Size: 200}
 
-// FuzzReader is R18: whatever the bytes, no panic, the same result for every cut,
-// memory bounded by what was received, and views that say what was sent.
+// FuzzReader is R18: whatever the bytes, no panic, the same result for every
+// cut, memory bounded by what was received, and views that say what was sent.
 func FuzzReader(f *testing.F) {
 	for i, e := range table(f) {
 		f.Add(e.wire, uint64(i), i%2 == 0)
@@ -56,8 +56,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// checkRaw wants the raw encodings of all values, laid end to end, to be the stream;
-// and an equal value out of each value's own encoding.
+// checkRaw wants the raw encodings of all values, laid end to end, to be the
+// stream; and an equal value out of each value's own encoding.
 func checkRaw(t *testing.T, limits resp.Limits, wire []byte) {
 	r := resp.NewReader(limits)
 	push(r, wire)

@@ -24,10 +24,12 @@ var (
 	decoderSeed   = flag.Uint64("decoder.seed", 1, "what they are made from")
 )
 
-// TestDecoderManyInputs is what FuzzReference does, without the coverage engine and therefore some ten times as often:
-// inputs are made by the grammar, and from the table by changes that know the grammar. In place of coverage it wants each
-// reason to refuse, each type and each way to end to be met. Each input has a number, and the numbers from 0 on and the
-// seed make the same inputs on every machine.
+// TestDecoderManyInputs is what FuzzReference does, without the coverage engine
+// and therefore some ten times as often: inputs are made by the grammar, and
+// from the table by changes that know the grammar. In place of coverage it
+// wants each reason to refuse, each type and each way to end to be met. Each
+// input has a number, and the numbers from 0 on and the seed make the same
+// inputs on every machine.
 //
 //	go test ./resp -run TestDecoderManyInputs -timeout 0 -decoder.inputs=1e8
 func TestDecoderManyInputs(t *testing.T) {

@@ -39,8 +39,8 @@ var hostile = []string{
 	":" + strings.Repeat("1", 1<<20),
 }
 
-// TestMemoryIsBounded looks at what is held after each read, of replies that lie
-// and of replies that are merely large.
+// TestMemoryIsBounded looks at what is held after each read, of replies that
+// lie and of replies that are merely large.
 func TestMemoryIsBounded(t *testing.T) {
 	honest := []string{
 		"$1048576\r\n" + strings.Repeat("x", 1<<20) + "\r\n",
@@ -88,8 +88,8 @@ func TestLargeValueIsForgotten(t *testing.T) {
 	require.Less(t, resp.Held(r), allowance)
 }
 
-// TestOneByteAtATimeIsLinear looks after each byte whether the Reader remembers all
-// that it has seen. Most of what is quadratic would not end at all.
+// TestOneByteAtATimeIsLinear looks after each byte whether the Reader remembers
+// all that it has seen. Most of what is quadratic would not end at all.
 func TestOneByteAtATimeIsLinear(t *testing.T) {
 	size := 4 << 20
 	if resp.Poisoned {

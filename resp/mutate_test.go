@@ -7,8 +7,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Inputs for TestDecoderManyInputs. They stay short, so that many fit into a second: the limits that short inputs meet are
-// the same code as those that only long ones meet.
+// Inputs for TestDecoderManyInputs. They stay short, so that many fit into a
+// second: the limits that short inputs meet are the same code as those that
+// only long ones meet.
 
 // inputMost bounds an input.
 const inputMost = 300
@@ -32,7 +33,8 @@ func (b *batch) make() {
 	}
 }
 
-// lengthen puts something in front that meets what only long inputs meet: buffers that grow, and the ordinary limits.
+// lengthen puts something in front that meets what only long inputs meet:
+// buffers that grow, and the ordinary limits.
 func (b *batch) lengthen() {
 	var long []byte
 	switch n := b.random.IntN(80_000); b.random.IntN(4) {
@@ -102,7 +104,8 @@ func (b *batch) growBulk() {
 	b.wire = append(b.wire, text...)
 }
 
-// growAggregate appends the rest of an aggregate. An attribute is followed by its value, as a rule.
+// growAggregate appends the rest of an aggregate. An attribute is followed by
+// its value, as a rule.
 func (b *batch) growAggregate(t resp.Type, depth int) {
 	n := b.random.IntN(4)
 	b.wire = strconv.AppendInt(b.wire, int64(n), 10)

@@ -5,16 +5,16 @@ import (
 	"math"
 )
 
-// head is what the first line of a value says.
+// head is the content of the first line of a value.
 type head struct {
 	typ  Type
 	size int32 // bytes of the line, CR and LF included
-	n    int32 // bulk: bytes of payload; aggregate: elements, two for each pair; -1: null
+	n    int32 // of a bulk: bytes of payload; of an aggregate: elements, two for each pair; -1: null
 }
 
 // payload returns how many bytes follow the line before the next value's line.
 func (h head) payload() int {
-	if h.typ.form() == bulk && h.n >= 0 {
+	if h.typ.form() == formBulk && h.n >= 0 {
 		return int(h.n) + len("\r\n")
 	}
 	return 0
@@ -22,26 +22,26 @@ func (h head) payload() int {
 
 // elements returns how many values follow the line.
 func (h head) elements() int {
-	if h.typ.form() == aggregate && h.n > 0 {
+	if h.typ.form() == formAggregate && h.n > 0 {
 		return int(h.n)
 	}
 	return 0
 }
 
-// isLeaf reports whether line and payload are all of the value: no elements, and no
-// value that an attribute belongs to.
+// isLeaf reports whether the value ends with its line and payload. An aggregate
+// with elements does not, nor does an attribute, which a value follows.
 func (h head) isLeaf() bool {
-	return h.n < 0 || h.typ.form() != aggregate
+	return h.n < 0 || h.typ.form() != formAggregate
 }
 
-// fault is what can be wrong with a stream. The zero fault is none.
+// fault is a reason to refuse a stream. The zero fault is none.
 type fault byte
 
 const (
-	sound fault = iota
-	short       // no fault: the bytes end before it can be told
+	sound      fault = iota
+	incomplete       // no fault: more bytes are needed
 
-	// What is not RESP.
+	// Not RESP.
 	badType
 	badStreamed
 	badCR
@@ -56,62 +56,62 @@ const (
 	badVerbatim
 	badPush
 
-	// What is RESP, but exceeds a limit.
+	// RESP, but over a limit.
 	longLine
 	longBulk
 	manyElements
-	deep
-	large
-	unread
+	tooDeep
+	tooLarge
+	tooMuchUnread
 )
 
 var reasons = [...]string{
-	badType:      "unknown type byte",
-	badStreamed:  "streamed strings and aggregates are not supported",
-	badCR:        "CR without LF",
-	badLF:        "LF without CR",
-	badEnd:       "payload does not end with CR and LF",
-	badLength:    "length is not a decimal number",
-	badInteger:   "integer is not a decimal number of 64 bits",
-	badBoolean:   "boolean is neither t nor f",
-	badNull:      "null is not empty",
-	badDouble:    "double is not a decimal number, inf, -inf or nan",
-	badBigNumber: "big number is not a decimal number",
-	badVerbatim:  "verbatim string does not begin with three bytes and a colon",
-	badPush:      "push within another value",
-	longLine:     "line exceeds its limit",
-	longBulk:     "bulk exceeds its limit",
-	manyElements: "elements exceed their limit",
-	deep:         "depth exceeds its limit",
-	large:        "value exceeds its limit of bytes",
-	unread:       "bytes that nobody asked Next for exceed their limit",
+	badType:       "unknown type byte",
+	badStreamed:   "streamed strings and aggregates are not supported",
+	badCR:         "CR without LF",
+	badLF:         "LF without CR",
+	badEnd:        "payload does not end with CR and LF",
+	badLength:     "length is not a decimal number",
+	badInteger:    "integer is not a decimal number of 64 bits",
+	badBoolean:    "boolean is neither t nor f",
+	badNull:       "null is not empty",
+	badDouble:     "double is not a decimal number, inf, -inf or nan",
+	badBigNumber:  "big number is not a decimal number",
+	badVerbatim:   "verbatim string does not begin with three bytes and a colon",
+	badPush:       "push within another value",
+	longLine:      "line exceeds its limit",
+	longBulk:      "bulk exceeds its limit",
+	manyElements:  "elements exceed their limit",
+	tooDeep:       "depth exceeds its limit",
+	tooLarge:      "value exceeds its limit of bytes",
+	tooMuchUnread: "bytes not yet taken by Next exceed their limit",
 }
 
-// parseHead reads the first line of the value that begins b. The caller knows
-// that b[1:seen] holds neither CR nor LF; if the line is short, the returned size
-// is the next such seen. A line of more than limit bytes is refused; so are, by
-// the limits, a length or a count.
+// parseHead reads the first line of the value that begins b. The caller must
+// know that b[1:seen] holds neither CR nor LF. If the line is incomplete, the
+// returned size is the next such seen. parseHead refuses a line of more than
+// maxLine bytes, and a length or a count over the limits.
 //
-// This is the only place that knows what a line may hold. The result depends on
-// the bytes of the line alone, never on how they were cut.
-func parseHead(b []byte, seen, limit int, limits *Limits) (head, fault) {
+// The result depends on the bytes of the line alone, never on how they were
+// cut.
+func parseHead(b []byte, seen, maxLine int, limits *Limits) (head, fault) {
 	if len(b) == 0 {
-		return head{size: 1}, short
+		return head{size: 1}, incomplete
 	}
 	h := head{typ: Type(b[0])}
-	form := h.typ.form()
-	if form == unknown {
+	kind := h.typ.form()
+	if kind == formUnknown {
 		return h, unknownType(b[0])
 	}
-	cr, f := lineEnd(b, seen, limit)
+	cr, f := lineEnd(b, seen, maxLine)
 	if f != sound {
 		h.size = int32(cr)
 		return h, f
 	}
 	h.size = int32(cr + len("\r\n"))
-	// Only a whole line is judged by its content: a part of one could be told from a
-	// fault in some cuts and not in others.
-	if form == line {
+	// Only the content of a whole line is checked: otherwise the result would
+	// depend on how the line was cut.
+	if kind == formLine {
 		return h, checkLine(h.typ, b[1:cr])
 	}
 	h.n, f = parseLength(h.typ, b[1:cr], limits)
@@ -126,30 +126,32 @@ func unknownType(c byte) fault {
 }
 
 // lineEnd returns the index of the CR that ends the line which begins with the
-// type byte b[0]. Of several faults it finds the first in the order of the bytes.
-func lineEnd(b []byte, seen, limit int) (int, fault) {
-	if most := 1 + limit + len("\r\n"); len(b) > most {
-		b = b[:most] // what lies behind cannot matter
+// type byte b[0]. Of several faults it returns the first in the order of the
+// bytes.
+func lineEnd(b []byte, seen, maxLine int) (int, fault) {
+	if longest := 1 + maxLine + len("\r\n"); len(b) > longest {
+		b = b[:longest] // the rest cannot matter
 	}
 	i := findBreak(b, seen)
 	switch {
-	case i-1 > limit:
+	case i-1 > maxLine:
 		return 0, longLine
 	case i >= len(b):
-		return i, short
+		return i, incomplete
 	case b[i] == '\n':
 		return 0, badLF
 	case i+1 == len(b):
-		return i, short
+		return i, incomplete
 	case b[i+1] != '\n':
 		return 0, badCR
 	}
 	return i, sound
 }
 
-// findBreak returns the index of the first CR or LF at or behind b[i], or len(b).
+// findBreak returns the index of the first CR or LF at or behind b[i], or
+// len(b).
 func findBreak(b []byte, i int) int {
-	for near := min(len(b), i+16); i < near; i++ { // most lines are shorter than two calls
+	for near := min(len(b), i+16); i < near; i++ { // for most lines faster than two calls
 		if b[i] == '\r' || b[i] == '\n' {
 			return i
 		}
@@ -164,7 +166,7 @@ func findBreak(b []byte, i int) int {
 	return i + len(rest)
 }
 
-// checkLine judges the content of a type that is one line.
+// checkLine checks the content of a type that is one line.
 func checkLine(t Type, content []byte) fault {
 	switch t {
 	case Integer:
@@ -203,9 +205,8 @@ func checkPayload(t Type, b []byte) fault {
 	return sound
 }
 
-// parseLength reads the length of a bulk or the count of an aggregate, and holds
-// it against its limit. -1 is the only negative one, and only for the two nulls
-// of RESP2.
+// parseLength reads the length of a bulk or the count of an aggregate, and
+// checks its limit. The only negative number is -1, for the two nulls of RESP2.
 func parseLength(t Type, digits []byte, limits *Limits) (int32, fault) {
 	// Bulk errors, verbatim strings and the aggregates of RESP3 have no null of
 	// their own: RESP3 has one for all.
@@ -216,7 +217,7 @@ func parseLength(t Type, digits []byte, limits *Limits) (int32, fault) {
 	}
 	most, each, excess := limits.Elements, 1, manyElements
 	switch {
-	case t.form() == bulk:
+	case t.form() == formBulk:
 		most, excess = limits.Bulk, longBulk
 	case t == Map || t == Attribute:
 		most, each = most/2, 2
@@ -225,8 +226,8 @@ func parseLength(t Type, digits []byte, limits *Limits) (int32, fault) {
 	return int32(n * each), f
 }
 
-// parseDigits reads a number without a sign that is at most most, which is far
-// from overflow itself.
+// parseDigits reads a number without a sign. A number over most is the fault
+// excess; most itself is far from overflow.
 func parseDigits(digits []byte, most int, excess fault) (int, fault) {
 	if len(digits) == 0 {
 		return 0, badLength
@@ -239,7 +240,7 @@ func parseDigits(digits []byte, most int, excess fault) (int, fault) {
 			}
 			return 0, badLength
 		}
-		if n <= int64(most) { // else it only grows; the digits are still checked
+		if n <= int64(most) { // else it is too large already; the other digits are still checked
 			n = n*10 + int64(c-'0')
 		}
 	}
@@ -258,7 +259,7 @@ func parseInteger(b []byte) (int64, bool) {
 	if len(digits) == 0 {
 		return 0, false
 	}
-	n := int64(0) // kept negative, because the smallest number has no positive counterpart
+	n := int64(0) // negative: the smallest number has no positive counterpart
 	for _, c := range digits {
 		d := int64(c - '0')
 		if d > 9 || n < (math.MinInt64+d)/10 {

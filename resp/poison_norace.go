@@ -2,7 +2,7 @@
 
 package resp
 
-// poisoned says that views which were taken back are overwritten.
+// poisoned reports that the bytes of views that have ended are overwritten.
 const poisoned = false
 
 // poison does nothing in builds without the race detector.

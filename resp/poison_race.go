@@ -2,12 +2,12 @@
 
 package resp
 
-// poisoned says that views which were taken back are overwritten.
+// poisoned reports that the bytes of views that have ended are overwritten.
 const poisoned = true
 
-// poison overwrites bytes whose views have ended (R20). A slice that is still held
-// then shows nonsense instead of a plausible old reply, a Value panics, and a reader
-// on another goroutine is reported by the race detector.
+// poison overwrites bytes whose views have ended (R20). A slice that is used
+// too late then shows nonsense in place of an old reply, a Value panics, and
+// the race detector reports a use by another goroutine.
 func poison(b []byte) {
 	for i := range b {
 		b[i] = poisonByte

@@ -3,75 +3,113 @@ package resp_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/redmux/redmux/resp"
 )
 
-// TestEncodedDecodes encodes random values, sends them in random pieces, and wants
-// them back: what comes out is told in words that were made without the decoder.
+// TestEncodedDecodes encodes random values, sends them in random pieces, and
+// wants them back: what comes out is told in words that were made without the
+// decoder.
 func TestEncodedDecodes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(1000) {
+		rng := rand.New(rand.NewPCG(seed, 0))
 		var wire []byte
 		var want []string
-		for range rapid.IntRange(1, 4).Draw(t, "values") {
+		for range 1 + rng.IntN(4) {
 			var words string
-			wire, words = drawValue(t, wire, 0)
+			wire, words = drawValue(rng, wire, 0)
 			want = append(want, words)
 		}
 		r := resp.NewReader(resp.Limits{})
 		var got []string
 		for rest := wire; len(rest) > 0; {
-			n := rapid.IntRange(1, len(rest)).Draw(t, "piece")
+			n := 1 + rng.IntN(len(rest))
 			push(r, rest[:n])
 			rest = rest[n:]
 			got = drain(r, got)
 		}
 		require.Equal(t, want, got, "%q", wire)
 		require.Zero(t, r.Buffered())
-	})
+	}
 }
 
-var (
-	textOf   = rapid.StringOfN(rapid.RuneFrom([]rune("ab\r\n\x00é:$*+- ")), 0, 20, -1)
-	lineOf   = rapid.StringOfN(rapid.RuneFrom([]rune("ab\x00é:$*+- ")), 0, 20, -1)
-	digitsOf = rapid.StringMatching(`-?[0-9]{1,40}`)
-	formatOf = rapid.SampledFrom([]string{"txt", "mkd", ":::", "\r\n:"})
-)
+var formats = []string{"txt", "mkd", ":::", "\r\n:"}
+
+// drawText returns up to 20 characters of a text that may contain anything.
+func drawText(rng *rand.Rand) string { return drawFrom(rng, "ab\r\n\x00é:$*+- ", rng.IntN(21)) }
+
+// drawLine is drawText without what ends a line.
+func drawLine(rng *rand.Rand) string { return drawFrom(rng, "ab\x00é:$*+- ", rng.IntN(21)) }
+
+func drawFrom(rng *rand.Rand, alphabet string, n int) string {
+	runes := []rune(alphabet)
+	var b strings.Builder
+	for range n {
+		b.WriteRune(runes[rng.IntN(len(runes))])
+	}
+	return b.String()
+}
+
+func drawDigits(rng *rand.Rand) string {
+	sign := ""
+	if rng.IntN(2) == 0 {
+		sign = "-"
+	}
+	return sign + drawFrom(rng, "0123456789", 1+rng.IntN(40))
+}
+
+// drawInteger returns integers of every length.
+func drawInteger(rng *rand.Rand) int64 { return int64(rng.Uint64()) >> rng.IntN(64) }
+
+// drawDouble returns any double: finite ones of every exponent, and the others.
+func drawDouble(rng *rand.Rand) float64 {
+	switch rng.IntN(8) {
+	case 0:
+		return math.Inf(1)
+	case 1:
+		return math.Inf(-1)
+	case 2:
+		return math.NaN()
+	case 3:
+		return float64(rng.IntN(1000)) / 8
+	}
+	return math.Float64frombits(rng.Uint64())
+}
 
 // drawValue appends a random value and returns what describe shall say of it.
-func drawValue(t *rapid.T, dst []byte, depth int) ([]byte, string) {
-	if depth < 4 && rapid.IntRange(0, 9).Draw(t, "attribute") == 0 {
-		n := rapid.IntRange(0, 2).Draw(t, "pairs")
+func drawValue(rng *rand.Rand, dst []byte, depth int) ([]byte, string) {
+	if depth < 4 && rng.IntN(10) == 0 {
+		n := rng.IntN(3)
 		dst = resp.AppendAttribute(dst, n)
-		dst, pairs := drawPairs(t, dst, n, depth)
-		dst, own := drawOwn(t, dst, depth)
+		dst, pairs := drawPairs(rng, dst, n, depth)
+		dst, own := drawOwn(rng, dst, depth)
 		return dst, "Attribute " + pairs + " " + own
 	}
-	return drawOwn(t, dst, depth)
+	return drawOwn(rng, dst, depth)
 }
 
-func drawOwn(t *rapid.T, dst []byte, depth int) ([]byte, string) {
+func drawOwn(rng *rand.Rand, dst []byte, depth int) ([]byte, string) {
 	last := 16
 	if depth >= 4 {
 		last = 12 // no aggregates
 	}
-	switch rapid.IntRange(0, last).Draw(t, "type") {
+	switch rng.IntN(last + 1) {
 	case 0:
-		s := lineOf.Draw(t, "text")
+		s := drawLine(rng)
 		return resp.AppendSimpleString(dst, s), fmt.Sprintf("SimpleString %q", s)
 	case 1:
-		s := lineOf.Draw(t, "text")
+		s := drawLine(rng)
 		return resp.AppendSimpleError(dst, s), fmt.Sprintf("SimpleError %q", s)
 	case 2, 3:
-		i := rapid.Int64().Draw(t, "integer")
+		i := drawInteger(rng)
 		return resp.AppendInteger(dst, i), fmt.Sprintf("Integer %d", i)
 	case 4:
-		s := textOf.Draw(t, "text")
+		s := drawText(rng)
 		return resp.AppendBulkString(dst, s), fmt.Sprintf("BulkString %q", s)
 	case 5:
 		return resp.AppendNull(dst), "Null"
@@ -80,35 +118,35 @@ func drawOwn(t *rapid.T, dst []byte, depth int) ([]byte, string) {
 	case 7:
 		return resp.AppendNullArray(dst), "Array null"
 	case 8:
-		b := rapid.Bool().Draw(t, "boolean")
+		b := rng.IntN(2) == 0
 		return resp.AppendBoolean(dst, b), fmt.Sprintf("Boolean %t", b)
 	case 9:
-		f := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{math.Inf(1), math.Inf(-1), math.NaN()})).Draw(t, "double")
+		f := drawDouble(rng)
 		return resp.AppendDouble(dst, f), "Double " + formatFloat(f)
 	case 10:
-		s := digitsOf.Draw(t, "digits")
+		s := drawDigits(rng)
 		return resp.AppendBigNumber(dst, s), fmt.Sprintf("BigNumber %q", s)
 	case 11:
-		s := textOf.Draw(t, "text")
+		s := drawText(rng)
 		return resp.AppendBulkError(dst, s), fmt.Sprintf("BulkError %q", s)
 	case 12:
-		format, s := formatOf.Draw(t, "format"), textOf.Draw(t, "text")
+		format, s := formats[rng.IntN(len(formats))], drawText(rng)
 		return resp.AppendVerbatimString(dst, format, s), fmt.Sprintf("VerbatimString %s %q", escape([]byte(format)), s)
 	}
-	return drawAggregate(t, dst, depth)
+	return drawAggregate(rng, dst, depth)
 }
 
-func drawAggregate(t *rapid.T, dst []byte, depth int) ([]byte, string) {
-	n := rapid.IntRange(0, 3).Draw(t, "elements")
+func drawAggregate(rng *rand.Rand, dst []byte, depth int) ([]byte, string) {
+	n := rng.IntN(4)
 	kinds := []string{"Array", "Set", "Map", "Push"}
 	if depth > 0 {
 		kinds = kinds[:3] // a push stands within nothing
 	}
-	kind := rapid.SampledFrom(kinds).Draw(t, "aggregate")
+	kind := kinds[rng.IntN(len(kinds))]
 	var words string
 	switch kind {
 	case "Map":
-		dst, words = drawPairs(t, resp.AppendMap(dst, n), n, depth)
+		dst, words = drawPairs(rng, resp.AppendMap(dst, n), n, depth)
 		return dst, kind + " " + words
 	case "Array":
 		dst = resp.AppendArray(dst, n)
@@ -119,17 +157,17 @@ func drawAggregate(t *rapid.T, dst []byte, depth int) ([]byte, string) {
 	}
 	elements := make([]string, n)
 	for i := range elements {
-		dst, elements[i] = drawValue(t, dst, depth+1)
+		dst, elements[i] = drawValue(rng, dst, depth+1)
 	}
 	return dst, kind + " [" + strings.Join(elements, ", ") + "]"
 }
 
-func drawPairs(t *rapid.T, dst []byte, n, depth int) ([]byte, string) {
+func drawPairs(rng *rand.Rand, dst []byte, n, depth int) ([]byte, string) {
 	pairs := make([]string, n)
 	for i := range pairs {
 		var key, value string
-		dst, key = drawValue(t, dst, depth+1)
-		dst, value = drawValue(t, dst, depth+1)
+		dst, key = drawValue(rng, dst, depth+1)
+		dst, value = drawValue(rng, dst, depth+1)
 		pairs[i] = key + ": " + value
 	}
 	return dst, "{" + strings.Join(pairs, ", ") + "}"

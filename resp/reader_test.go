@@ -32,8 +32,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTableCutAnywhere is R18's "the same result for every split": two pieces cut
-// at every byte, with a call of Next between them.
+// TestTableCutAnywhere is R18's "the same result for every split": two pieces
+// cut at every byte, with a call of Next between them.
 func TestTableCutAnywhere(t *testing.T) {
 	for _, e := range table(t) {
 		for i := range e.wire {
@@ -73,8 +73,8 @@ func refused(said []string) bool {
 	return len(said) > 0 && strings.HasPrefix(said[len(said)-1], "refused")
 }
 
-// TestTablePrefixes wants no value before its last byte, and none changed by what
-// follows it.
+// TestTablePrefixes wants no value before its last byte, and none changed by
+// what follows it.
 func TestTablePrefixes(t *testing.T) {
 	for _, e := range table(t) {
 		r := resp.NewReader(e.limits)
@@ -121,8 +121,8 @@ func TestTableRoundTrip(t *testing.T) {
 	}
 }
 
-// TestErrorIsSticky is R16: nothing behind an error is parsed, not even what comes
-// in later, until Reset.
+// TestErrorIsSticky is R16: nothing behind an error is parsed, not even what
+// comes in later, until Reset.
 func TestErrorIsSticky(t *testing.T) {
 	r := resp.NewReader(resp.Limits{})
 	push(r, []byte(":1\r\n:x\r\n+OK\r\n"))
@@ -160,7 +160,8 @@ func TestResetWithinValue(t *testing.T) {
 	}
 }
 
-// TestOffsets counts through slides and growth of a buffer that hardly ever runs dry.
+// TestOffsets counts through slides and growth of a buffer that hardly ever
+// runs dry.
 func TestOffsets(t *testing.T) {
 	var wire []byte
 	for i := range 3000 {
@@ -318,7 +319,7 @@ func TestUnreadIsBounded(t *testing.T) {
 	}
 	_, ok, err := r.Next()
 	require.False(t, ok)
-	require.ErrorContains(t, err, "nobody asked Next for")
+	require.ErrorContains(t, err, "not yet taken by Next")
 }
 
 // TestViewsAreTakenBack is R20: in race builds a view that outlived its time is
@@ -350,8 +351,8 @@ func TestViewsAreTakenBack(t *testing.T) {
 	}
 }
 
-// TestStaleElements is a programmer's error that every build notices, if the bytes
-// no longer are the value.
+// TestStaleElements is a programmer's error that every build notices, if the
+// bytes no longer are the value.
 func TestStaleElements(t *testing.T) {
 	for _, other := range []string{
 		"*2\r\n*9\r\n:2\r\n",

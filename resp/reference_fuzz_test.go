@@ -9,7 +9,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// confines are limits that short inputs meet, each in its turn, and the ordinary ones.
+// confines are limits that short inputs meet, each in its turn, and the
+// ordinary ones.
 var confines = []resp.Limits{
 	{},
 	tight,
@@ -21,9 +22,10 @@ var confines = []resp.Limits{
 	{Size: 1},
 }
 
-// FuzzReference holds the Reader against a second decoder that was written from the specification: the values, their
-// accessors, the error with its offset, the bytes that are left, for the whole, for a random cut and for a cut after every
-// byte (R18).
+// FuzzReference holds the Reader against a second decoder that was written from
+// the specification: the values, their accessors, the error with its offset,
+// the bytes that are left, for the whole, for a random cut and for a cut after
+// every byte (R18).
 func FuzzReference(f *testing.F) {
 	for i, e := range table(f) {
 		f.Add(e.wire, byte(0), uint64(i))
@@ -53,7 +55,8 @@ func newExaminers() []*examiner {
 	return all
 }
 
-// The reference says of the table what the table says, so that what it is held against is not only itself.
+// The reference says of the table what the table says, so that what it is held
+// against is not only itself.
 func TestReferenceKnowsTheTable(t *testing.T) {
 	for _, e := range table(t) {
 		x := newExaminer(e.limits)

@@ -9,10 +9,12 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A reference is a second decoder, written from the protocol specification and from what R18 adds to it, and slow: it has
-// all bytes before it, reads them one by one, calls itself for what is nested, and leaves numbers to regular expressions
-// and to the standard library. It shares nothing with the Reader but the names of the types, so that both are unlikely to
-// be wrong in the same way.
+// A reference is a second decoder, written from the protocol specification and
+// from what R18 adds to it, and slow: it has all bytes before it, reads them
+// one by one, calls itself for what is nested, and leaves numbers to regular
+// expressions and to the standard library. It shares nothing with the Reader
+// but the names of the types, so that both are unlikely to be wrong in the same
+// way.
 type reference struct {
 	wire   []byte
 	limits resp.Limits // complete
@@ -37,7 +39,8 @@ type item struct {
 	len     int // elements of an aggregate
 }
 
-// An ending says where a top-level value is complete: in the stream, and among the items.
+// An ending says where a top-level value is complete: in the stream, and among
+// the items.
 type ending struct{ byte, item int }
 
 // decode reads all of wire. The limits are not zero.
@@ -62,14 +65,16 @@ func (r *reference) rest() int {
 	return len(r.wire) - r.start
 }
 
-// refuse notes a fault of the line that is being read. It returns false, as all do that found no value.
+// refuse notes a fault of the line that is being read. It returns false, as all
+// do that found no value.
 func (r *reference) refuse(reason string) bool {
 	r.fault, r.offset = reason, r.line
 	return false
 }
 
-// value reads the value that begins at at, with what it contains and the attributes before it. false means a fault, or
-// that more bytes are needed. depth is that of an aggregate in this place.
+// value reads the value that begins at at, with what it contains and the
+// attributes before it. false means a fault, or that more bytes are needed.
+// depth is that of an aggregate in this place.
 func (r *reference) value(depth int) bool {
 	for attributes := 0; ; attributes++ {
 		content, ok := r.readLine()
@@ -128,8 +133,10 @@ func (r *reference) elementsOf(t resp.Type, n, depth, own int) bool {
 // known are the bytes that begin a value.
 var known = []byte("+-:$*_#,(!=%|~>")
 
-// readLine reads a line and returns what stands between its first byte and CR LF. The first fault in the order of the
-// bytes is the one that counts; where there are several reasons against one byte, the limit of the whole value is first.
+// readLine reads a line and returns what stands between its first byte and CR
+// LF. The first fault in the order of the bytes is the one that counts; where
+// there are several reasons against one byte, the limit of the whole value is
+// first.
 func (r *reference) readLine() (content []byte, ok bool) {
 	r.line = r.at
 	if r.at == len(r.wire) {
@@ -169,7 +176,8 @@ func (r *reference) readLine() (content []byte, ok bool) {
 var (
 	// "[<+|->]<value>", and a big number likewise.
 	integerOf = regexp.MustCompile(`\A[+-]?[0-9]+\z`)
-	// "[<+|->]<integral>[.<fractional>][<E|e>[sign]<exponent>]", "inf", "-inf" and "nan".
+	// "[<+|->]<integral>[.<fractional>][<E|e>[sign]<exponent>]", "inf", "-inf"
+	// and "nan".
 	doubleOf = regexp.MustCompile(`\A([+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|-?inf|nan)\z`)
 	lengthOf = regexp.MustCompile(`\A[0-9]+\z`)
 )
@@ -233,7 +241,8 @@ func (r *reference) bulk(t resp.Type, content []byte) bool {
 	return true
 }
 
-// count reads how many elements an aggregate announces, -1 for the null of RESP2. A pair is two.
+// count reads how many elements an aggregate announces, -1 for the null of
+// RESP2. A pair is two.
 func (r *reference) count(t resp.Type, content []byte) (int, bool) {
 	const excess = "elements exceed their limit"
 	switch {

@@ -33,41 +33,42 @@ func (t Type) String() string {
 	return "Type(" + strconv.QuoteRune(rune(t)) + ")"
 }
 
-// form says how the bytes behind a type's first line are to be read.
+// form tells what follows a type's first line.
 type form byte
 
 const (
-	unknown   form = iota
-	line           // the line is all there is
-	bulk           // the line is a length, a payload follows
-	aggregate      // the line is a count, elements follow
+	formUnknown   form = iota
+	formLine           // nothing: the line holds the value
+	formBulk           // a payload, whose length the line holds
+	formAggregate      // elements, whose number the line holds
 )
 
-// poisonByte begins no value. Race builds overwrite with it what was taken back.
+// poisonByte begins no value. Race builds overwrite with it the bytes of views
+// that have ended.
 const poisonByte = 0xDB
 
-// types is the grammar's only list of types; a byte that is absent begins no
+// types is the grammar's only list of types. A byte that is not in it begins no
 // value.
 var types = [256]struct {
 	name string
 	form form
 }{
-	SimpleString:   {"SimpleString", line},
-	SimpleError:    {"SimpleError", line},
-	Integer:        {"Integer", line},
-	BulkString:     {"BulkString", bulk},
-	Array:          {"Array", aggregate},
-	Null:           {"Null", line},
-	Boolean:        {"Boolean", line},
-	Double:         {"Double", line},
-	BigNumber:      {"BigNumber", line},
-	BulkError:      {"BulkError", bulk},
-	VerbatimString: {"VerbatimString", bulk},
-	Map:            {"Map", aggregate},
-	Attribute:      {"Attribute", aggregate},
-	Set:            {"Set", aggregate},
-	Push:           {"Push", aggregate},
+	SimpleString:   {"SimpleString", formLine},
+	SimpleError:    {"SimpleError", formLine},
+	Integer:        {"Integer", formLine},
+	BulkString:     {"BulkString", formBulk},
+	Array:          {"Array", formAggregate},
+	Null:           {"Null", formLine},
+	Boolean:        {"Boolean", formLine},
+	Double:         {"Double", formLine},
+	BigNumber:      {"BigNumber", formLine},
+	BulkError:      {"BulkError", formBulk},
+	VerbatimString: {"VerbatimString", formBulk},
+	Map:            {"Map", formAggregate},
+	Attribute:      {"Attribute", formAggregate},
+	Set:            {"Set", formAggregate},
+	Push:           {"Push", formAggregate},
 }
 
-// form is looked up for every value, hence without a call.
+// form is called for every value, and inlined.
 func (t Type) form() form { return types[t].form }

@@ -9,20 +9,21 @@ import (
 )
 
 // Value is a decoded value: a view of the Reader's buffer, valid until the
-// following call of Next, Space or Fill, and so is every slice taken from it. It
-// is copied by value and allocates nothing. The zero Value has type 0.
+// following call of Next, Space or Fill, and so is every slice taken from it.
+// It is copied by value and allocates nothing. The zero Value has type 0.
 //
-// A method asked of the wrong type answers with its zero; nothing is converted.
+// A method called on a value of the wrong type returns its zero result; nothing
+// is converted.
 type Value struct {
-	// Four words, so that it travels in registers. What is not here is read off
-	// the encoding when it is asked for.
+	// Four words, so that a Value is passed in registers. All else is read from
+	// the encoding when a method needs it.
 	raw []byte // the encoding: attributes, first line, payload or elements
 	at  int32  // where the first line begins, with the type byte
 	n   int32  // as in head
 }
 
-// Type returns the type of the value, or 0 for the zero Value. The nulls of RESP2
-// have the types of what they stand for, BulkString and Array.
+// Type returns the type of the value, or 0 for the zero Value. The two nulls of
+// RESP2 have the types BulkString and Array.
 func (v Value) Type() Type {
 	if len(v.raw) == 0 {
 		return 0
@@ -34,7 +35,8 @@ func (v Value) Type() Type {
 	return t
 }
 
-// IsNull reports whether the value is a null of RESP3 or one of the two of RESP2.
+// IsNull reports whether the value is a null of RESP3 or one of the two of
+// RESP2.
 func (v Value) IsNull() bool { return v.n < 0 || v.Type() == Null }
 
 // IsOK reports whether the value is the simple string OK.
@@ -48,9 +50,10 @@ func (v Value) IsError() bool {
 	return t == SimpleError || t == BulkError
 }
 
-// Bytes returns the text of a string, an error or a big number, a verbatim string
-// without its format; nil for other types and for null. It is valid until the
-// following call of Next, Space or Fill, and not to be modified.
+// Bytes returns the text of a string, an error or a big number, and that of a
+// verbatim string without its format. It returns nil for other types and for
+// null. The result is valid until the following call of Next, Space or Fill,
+// and must not be modified.
 func (v Value) Bytes() []byte {
 	switch v.Type() {
 	case SimpleString, SimpleError, BulkString, BulkError, BigNumber:
@@ -61,9 +64,9 @@ func (v Value) Bytes() []byte {
 	return nil
 }
 
-// Format returns the three bytes that say what a verbatim string holds, such as
-// "txt" or "mkd"; nil for other types. It is valid until the following call of
-// Next, Space or Fill.
+// Format returns the three bytes that name the format of a verbatim string,
+// such as "txt" or "mkd", and nil for other types. The result is valid until
+// the following call of Next, Space or Fill, and must not be modified.
 func (v Value) Format() []byte {
 	if v.Type() != VerbatimString {
 		return nil
@@ -87,30 +90,30 @@ func (v Value) Bool() (value, ok bool) {
 	return v.content()[0] == 't', true
 }
 
-// Float64 returns the number of a Double, rounded to the nearest. A double too
-// large for a float64 comes as an infinity that is not ok.
+// Float64 returns the number of a Double, rounded to the nearest float64. A
+// double too large for a float64 is returned as an infinity, and ok is false.
 func (v Value) Float64() (f float64, ok bool) {
 	if v.Type() != Double {
 		return 0, false
 	}
 	b := v.content()
-	// The bytes are seen as a string only here: ParseFloat copies what it keeps,
-	// and a conversion would allocate for more than 32 digits.
+	// ParseFloat keeps nothing of the string; a conversion would allocate for
+	// more than 32 digits.
 	f, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(b), len(b)), 64)
 	return f, err == nil
 }
 
-// Len returns the number of elements of an aggregate, keys and values counted
-// alike; 0 for other types.
+// Len returns the number of elements of an aggregate, where a key and its value
+// count as two, and 0 for other types.
 func (v Value) Len() int {
-	if v.Type().form() != aggregate || v.n < 0 {
+	if v.Type().form() != formAggregate || v.n < 0 {
 		return 0
 	}
 	return int(v.n)
 }
 
-// Elements returns an iterator over the elements of an aggregate in their order,
-// keys and values in turn. Other types have none.
+// Elements returns an iterator over the elements of an aggregate in their
+// order, with keys and values in turn. Other types have none.
 func (v Value) Elements() iter.Seq[Value] {
 	return func(yield func(Value) bool) { v.each(yield) }
 }
@@ -131,7 +134,7 @@ func (v Value) each(yield func(Value) bool) {
 }
 
 // Pairs returns an iterator over the keys and values of a Map or an Attribute.
-// The other aggregates are taken for flat lists of pairs, which is how RESP2
+// It reads the other aggregates as flat lists of pairs, which is how RESP2
 // sends a map; a last key without a value comes with the zero Value.
 func (v Value) Pairs() iter.Seq2[Value, Value] {
 	return func(yield func(Value, Value) bool) { v.eachPair(yield) }
@@ -154,15 +157,16 @@ func (v Value) eachPair(yield func(Value, Value) bool) {
 	}
 }
 
-// Attributes returns the attribute that preceded the value. If several did, it is
-// the last, and the one before it is an attribute of that.
+// Attributes returns the attribute that precedes the value. If there are
+// several, it returns the last, whose own Attributes method returns the one
+// before.
 func (v Value) Attributes() (attribute Value, ok bool) {
 	if v.at == 0 {
 		return Value{}, false
 	}
 	own := v.raw[:v.at:v.at]
 	for i := 0; ; {
-		h := trust(own[i:])
+		h := reparse(own[i:])
 		end := walk(own, i+int(h.size), h.elements())
 		if end >= len(own) {
 			return Value{raw: own, at: int32(i), n: h.n}, true
@@ -171,18 +175,20 @@ func (v Value) Attributes() (attribute Value, ok bool) {
 	}
 }
 
-// Err returns a copy of an error, or nil when the value is none.
-func (v Value) Err() *Error {
+// AsError returns a copy of an error that outlives the view. ok is false, and
+// err is nil, if the value is no error.
+func (v Value) AsError() (err *Error, ok bool) {
 	if !v.IsError() {
-		return nil
+		return nil, false
 	}
-	return &Error{Message: string(v.content())}
+	return &Error{Message: string(v.content())}, true
 }
 
-// ErrorPrefix returns the class of an error, "NOSCRIPT" of "NOSCRIPT No matching
-// script": at most 32 upper-case letters, digits or underscores, else "ERR"; nil
-// when the value is no error. It is valid until the following call of Next, Space
-// or Fill, and not to be modified.
+// ErrorPrefix returns the first word of an error, such as "NOSCRIPT" of
+// "NOSCRIPT No matching script", if it consists of at most 32 upper-case
+// letters, digits or underscores; otherwise it returns "ERR". It returns nil if
+// the value is no error. The result is valid until the following call of Next,
+// Space or Fill, and must not be modified.
 func (v Value) ErrorPrefix() []byte {
 	if !v.IsError() {
 		return nil
@@ -196,18 +202,19 @@ func (v Value) ErrorPrefix() []byte {
 
 var noPrefix = []byte("ERR")
 
-// Raw returns the encoding of the value, its attributes included. It is valid
-// until the following call of Next, Space or Fill, and not to be modified.
+// Raw returns the encoding of the value with its attributes. The result is
+// valid until the following call of Next, Space or Fill, and must not be
+// modified.
 func (v Value) Raw() []byte { return v.raw }
 
-// content returns what stands between the type byte and CR LF of a line, or the
-// payload of a bulk; nil for null and for aggregates.
+// content returns the bytes between the type byte and CR LF of a line, or the
+// payload of a bulk, or nil for null and for aggregates.
 func (v Value) content() []byte {
 	j := len(v.raw) - len("\r\n")
 	i := int(v.at) + 1
 	switch v.Type().form() {
-	case line:
-	case bulk:
+	case formLine:
+	case formBulk:
 		if v.n < 0 {
 			return nil
 		}
@@ -224,13 +231,13 @@ func (v Value) elements() []byte {
 	return own[bytes.IndexByte(own, '\n')+1:]
 }
 
-// cut returns the value that begins b, together with its attributes. The bytes
-// were judged by the Reader.
+// cut returns the value that begins b, together with its attributes. The Reader
+// has checked the bytes.
 func cut(b []byte) Value {
-	at, h := 0, trust(b)
+	at, h := 0, reparse(b)
 	for h.typ == Attribute {
 		at = walk(b, at+int(h.size), h.elements())
-		h = trust(b[at:])
+		h = reparse(b[at:])
 	}
 	end := at + int(h.size) + h.payload()
 	if !h.isLeaf() {
@@ -242,14 +249,14 @@ func cut(b []byte) Value {
 	return Value{raw: b[:end:end], at: int32(at), n: h.n}
 }
 
-// walk returns where the n values that begin at b[i] end. It needs no stack:
-// however they nest, only the number of values to come matters.
+// walk returns the index behind the n values that begin at b[i]. It needs no
+// stack: however they nest, only the number of values to come matters.
 func walk(b []byte, i, n int) int {
 	for n > 0 {
 		if i >= len(b) {
 			panic(stale)
 		}
-		h := trust(b[i:])
+		h := reparse(b[i:])
 		i += int(h.size) + h.payload()
 		n += h.elements()
 		if h.typ != Attribute { // an attribute comes in addition to its value
@@ -259,9 +266,9 @@ func walk(b []byte, i, n int) int {
 	return i
 }
 
-// trust reads a line that the Reader has judged before. Only a view that outlived
-// its time can differ.
-func trust(b []byte) head {
+// reparse reads a line that the Reader has checked before. It panics if the
+// bytes changed since, which happens to a view that is used too late.
+func reparse(b []byte) head {
 	h, f := parseHead(b, 1, math.MaxInt32-3, &unlimited)
 	if f != sound {
 		panic(stale)

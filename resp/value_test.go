@@ -10,8 +10,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// decode returns the one value of wire, which lives as long as its reader is not
-// asked again.
+// decode returns the one value of wire, which lives as long as its reader is
+// not asked again.
 func decode(t testing.TB, wire string) resp.Value {
 	t.Helper()
 	r := resp.NewReader(resp.Limits{})
@@ -61,7 +61,8 @@ func TestWrongQuestions(t *testing.T) {
 		assert.Equal(t, c.format, v.Format() != nil, c.wire)
 		assert.Equal(t, c.null, v.IsNull(), c.wire)
 		assert.Equal(t, c.error, v.IsError(), c.wire)
-		assert.Equal(t, c.error, v.Err() != nil, c.wire)
+		err, isError := v.AsError()
+		assert.Equal(t, c.error, isError && err != nil, c.wire)
 		assert.Equal(t, c.error, v.ErrorPrefix() != nil, c.wire)
 		assert.Equal(t, c.length, v.Len(), c.wire)
 		elements := 0
@@ -81,9 +82,10 @@ func TestZeroValue(t *testing.T) {
 	assert.Nil(t, v.Bytes())
 	assert.Nil(t, v.Raw())
 	assert.Nil(t, v.Format())
-	assert.Nil(t, v.Err())
+	_, ok := v.AsError()
+	assert.False(t, ok)
 	assert.Zero(t, v.Len())
-	_, ok := v.Attributes()
+	_, ok = v.Attributes()
 	assert.False(t, ok)
 	for range v.Elements() {
 		t.Error("the zero Value has an element")
@@ -122,8 +124,8 @@ func TestEmptyIsNotNull(t *testing.T) {
 	assert.False(t, decode(t, "*0\r\n").IsNull())
 }
 
-// TestViewsCannotGrow is why a view is b[i:j:j]: an append copies, it does not write
-// over what follows.
+// TestViewsCannotGrow is why a view is b[i:j:j]: an append copies, it does not
+// write over what follows.
 func TestViewsCannotGrow(t *testing.T) {
 	r := resp.NewReader(resp.Limits{})
 	push(r, []byte("|1\r\n+k\r\n+v\r\n*4\r\n$2\r\nab\r\n=5\r\ntxt:c\r\n-ERR x\r\n+d\r\n+OK\r\n:1\r\n"))

@@ -106,11 +106,11 @@ covers() {
 	echo "| $1 | $2 | $passed | $result | $(($(date +%s) - start)) s |" | tee -a "$work/table"
 }
 
-# suite_of runs a package's tests that need servers. What fails is tried again alone, twice at most: many of these tests
-# measure, and other programs share the machine. The table says so.
+# suite_of runs a package's tests that need servers, in several processes at once, since most of them wait (shards.sh). A
+# test that fails is tried again alone, at most twice: many of these tests measure. The table says so.
 suite_of() {
 	package=$1 name=${1##*/}
-	tests "$package" "^($(paste -s -d '|' "$work/$name.names"))\$" && code=0 || code=$?
+	at_once "$package" && code=0 || code=$?
 	count PASS && passed=$((passed + counted))
 	count SKIP && skipped=$((skipped + counted))
 	broken=$(sed -n 's/^--- FAIL: \([^ ]*\).*/\1/p' "$work/log" | sort -u)
@@ -126,6 +126,18 @@ suite_of() {
 		told | tail -n 100
 		failed="$failed $test"
 	done
+}
+
+at_once() {
+	SHARD_DIR=$work/shards SHARD_VERBOSE=1
+	export SHARD_DIR SHARD_VERBOSE
+	rm -rf "$SHARD_DIR" && mkdir "$SHARD_DIR" || return
+	(
+		cd "$top/$1" && grep -vE "$about_links" "$work/$name.names" | sh "$top/testdata/shards.sh" groups 8 |
+			xargs -P 4 -I '{}' sh "$top/testdata/shards.sh" shard '{}' "$work/$name.test" -test.v -test.timeout 20m
+	)
+	cat "$SHARD_DIR"/log.* >"$work/log"
+	[ ! -e "$SHARD_DIR/failed" ]
 }
 
 tests() {

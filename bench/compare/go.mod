@@ -10,21 +10,17 @@ require (
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidiscompat v1.0.79
-	github.com/redmux/redmux v0.0.0
+	github.com/redmux/redmux v0.1.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.48.0
 )
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/hashicorp/errwrap v1.1.0 // indirect
-	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 )
-
-replace github.com/redmux/redmux => ../..
 
 // redsync's adapter for rueidis asks for the version of rueidiscompat above, which the module proxy refused when this was
 // set up; the one below was the only one that it offered. The report names it.

@@ -6,7 +6,7 @@ require (
 	github.com/caddyserver/certmagic v0.25.4
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/google/uuid v1.6.0
-	github.com/redmux/redmux v0.0.0
+	github.com/redmux/redmux v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/zap v1.27.1
 )
@@ -32,5 +32,3 @@ require (
 	golang.org/x/text v0.36.0 // indirect
 	golang.org/x/tools v0.44.0 // indirect
 )
-
-replace github.com/redmux/redmux => ../..

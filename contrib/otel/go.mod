@@ -3,7 +3,7 @@ module github.com/redmux/redmux/contrib/otel
 go 1.25.0
 
 require (
-	github.com/redmux/redmux v0.0.0
+	github.com/redmux/redmux v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/sdk v1.46.0
@@ -21,5 +21,3 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 )
-
-replace github.com/redmux/redmux => ../..

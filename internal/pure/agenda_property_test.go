@@ -1,60 +1,65 @@
 package pure
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
 // An agenda is what sorting says, whatever was put, moved and dropped in whatever order.
 func TestAgendaIsASortedList(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		someTime := func() time.Duration { return time.Duration(rng.IntN(31)) * ms }
 		var a agenda[byTurn]
 		model := make(map[*Debt]time.Duration)
 		debts := make([]*Debt, 40)
 		for i := range debts {
 			debts[i] = &Debt{Index: i}
 		}
-		someDebt := rapid.SampledFrom(debts)
-		someTime := rapid.Map(rapid.IntRange(0, 30), func(n int) time.Duration { return time.Duration(n) * ms })
-		t.Repeat(map[string]func(*rapid.T){
-			"put": func(t *rapid.T) {
-				d, at := someDebt.Draw(t, "debt"), someTime.Draw(t, "at")
+		for range 100 {
+			d := debts[rng.IntN(len(debts))]
+			if rng.IntN(2) == 0 {
+				at := someTime()
 				a.put(d, at)
 				model[d] = at
-			},
-			"drop": func(t *rapid.T) {
-				d := someDebt.Draw(t, "debt")
+			} else {
 				a.drop(d)
 				delete(model, d)
-			},
-			"": func(t *rapid.T) {
-				var times []time.Duration
-				for d, at := range model {
-					times = append(times, at)
-					require.Equal(t, at, a.entries[d.turn-1].at)
-				}
-				slices.Sort(times)
-				require.Len(t, a.entries, len(times))
-				for i := 1; i < len(a.entries); i++ {
-					require.LessOrEqual(t, a.entries[(i-1)/2].at, a.entries[i].at)
-				}
-				d, at := a.first()
-				require.Equal(t, len(times) == 0, d == nil)
-				if d != nil {
-					require.Equal(t, times[0], at)
-					require.Equal(t, times[0], model[d])
-				}
-				now, most := someTime.Draw(t, "now"), rapid.IntRange(0, 12).Draw(t, "most")
-				due := 0
-				for due < len(times) && times[due] <= now {
+			}
+			requireSorted(t, &a, model, seed)
+			now, most := someTime(), rng.IntN(13)
+			due := 0
+			for _, at := range model {
+				if at <= now {
 					due++
 				}
-				require.Equal(t, min(due, most), a.count(now, most))
-			},
-		})
-	})
+			}
+			require.Equal(t, min(due, most), a.count(now, most), "seed %d", seed)
+		}
+	}
+}
+
+// requireSorted compares an agenda with the debts and times that are in it.
+func requireSorted(t *testing.T, a *agenda[byTurn], model map[*Debt]time.Duration, seed uint64) {
+	t.Helper()
+	var times []time.Duration
+	for d, at := range model {
+		times = append(times, at)
+		require.Equal(t, at, a.entries[d.turn-1].at, "seed %d", seed)
+	}
+	slices.Sort(times)
+	require.Len(t, a.entries, len(times), "seed %d", seed)
+	for i := 1; i < len(a.entries); i++ {
+		require.LessOrEqual(t, a.entries[(i-1)/2].at, a.entries[i].at, "seed %d", seed)
+	}
+	d, at := a.first()
+	require.Equal(t, len(times) == 0, d == nil, "seed %d", seed)
+	if d != nil {
+		require.Equal(t, times[0], at, "seed %d", seed)
+		require.Equal(t, times[0], model[d], "seed %d", seed)
+	}
 }

@@ -28,7 +28,8 @@ type (
 func (byTurn) of(d *Debt) *int { return &d.turn }
 func (byEnd) of(d *Debt) *int  { return &d.ending }
 
-// How refused debts are tried again (R8), and how those are repeated whose SET may still come (docs/design.md).
+// How refused debts are tried again (R8), and how those are repeated whose SET may still come (docs/design.md,
+// "The SET that comes late").
 const (
 	RefusedFirst = 50 * time.Millisecond
 	refusedMost  = time.Second

@@ -5,6 +5,7 @@ package doctest
 // notRun are commands of sh blocks that stand in the documents and are not run by these tests, each with the reason. What
 // they name, targets and packages, is looked for all the same.
 var notRun = map[string]string{
+	"go get github.com/redmux/redmux":  "adds the module to another one, which is what the release check does",
 	"make test":                        "runs this test",
 	"make servers":                     "fetches servers from a mirror, which a test does not depend on",
 	"make test-servers":                "minutes for each server",
@@ -14,7 +15,11 @@ var notRun = map[string]string{
 	"make sim SEEDS=1000":              "minutes",
 	"make mutants ONLY=fence":          "minutes",
 	"make fuzz":                        "minutes; CI runs a shorter form",
-	"make contrib":                     "make test runs it",
+	"make contrib":                     "make check runs it",
+	"make check":                       "half an hour; CI runs it",
+	"make check FULL=1":                "hours",
+	"make race":                        "minutes; CI runs it",
+	"make help":                        "lists the targets, which change",
 	"make browser":                     "installs a browser",
 	"make bench":                       "most of an hour",
 	"make sim":                         "hours; CI runs a shorter form",

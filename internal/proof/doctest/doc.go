@@ -11,8 +11,9 @@
 //	yaml       a compose file or a file of alerts, read with a parser that refuses unknown fields
 //	text       is for the eye only
 //
-// A block of any other kind fails the tests, and so do indented blocks of code, links that lead nowhere, and names of make
-// targets, packages and scripts that are not there.
+// A block of any other kind fails the tests, and so do indented blocks of code, links that lead nowhere, names of make
+// targets, packages, scripts, Go files and identifiers that are not there, and lines that are too long. Comments of the code are
+// held to what they cite: a document, a section by its heading, a rule (citations_test.go).
 //
 // All blocks of one file make a session: they share the servers that they started, and /etc/redis, which is a folder of the
 // session. Commands run in a copy of the tree. The ports 7001 to 7009 are replaced by free ones, so that sessions do not disturb each

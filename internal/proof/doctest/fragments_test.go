@@ -40,6 +40,7 @@ var peers = regexp.MustCompile(`\b(redsync|goredis|redislock|redis)\.`)
 // TestFragmentsCompile compiles each block of Go that is no whole file, as the body of a function, or as declarations where
 // it has some, and runs what is a test. Those about other libraries are compiled in the module that knows these.
 func TestFragmentsCompile(t *testing.T) {
+	t.Parallel()
 	ours, theirs := map[string]string{}, map[string]string{}
 	for _, d := range documents(t) {
 		for _, b := range d.blocks {

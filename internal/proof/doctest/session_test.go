@@ -26,11 +26,13 @@ import (
 
 // TestDocuments goes through each document as a reader would who does all that it says.
 func TestDocuments(t *testing.T) {
+	t.Parallel()
 	for _, d := range documents(t) {
 		if len(d.blocks) == 0 {
 			continue
 		}
 		t.Run(d.name, func(t *testing.T) {
+			t.Parallel() // each has ports and folders of its own
 			redistest.Require(t)
 			s := newSession(t)
 			for _, b := range d.blocks {
@@ -98,12 +100,36 @@ func newSession(t *testing.T) *session {
 
 // tree is a copy of the repository. All sessions share it, so that what one has built need not be built again.
 var tree = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "redmux-doctest")
+	dir, err := treeDir()
 	if err != nil {
 		return "", err
 	}
 	return dir, copyTree(top, dir)
 })
+
+// treeLock is held while the copy is where every run has it.
+var treeLock *os.File
+
+// treeDir makes an empty folder for the copy: at the same place in each run, since the build cache tells packages apart by
+// their folder too, or at any place while another run has that one.
+func treeDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return os.MkdirTemp("", "redmux-doctest")
+	}
+	dir := filepath.Join(cache, "redmux", "doctest")
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return os.MkdirTemp("", "redmux-doctest")
+	}
+	treeLock, err = os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil || syscall.Flock(int(treeLock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return os.MkdirTemp("", "redmux-doctest")
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	return dir, os.Mkdir(dir, 0o755)
+}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -132,7 +158,7 @@ func copyTree(from, to string) error {
 			return err
 		}
 		if entry.IsDir() {
-			if strings.HasPrefix(entry.Name(), ".") || entry.Name() == "mutants" || entry.Name() == "bin" {
+			if strings.HasPrefix(entry.Name(), ".") || relative == filepath.Join("testdata", "mutants") || entry.Name() == "bin" {
 				return fs.SkipDir
 			}
 			return os.Mkdir(filepath.Join(to, relative), 0o755)

@@ -82,13 +82,9 @@ func (p *Probe) Ask(ctx context.Context, questions ...Question) error {
 	return p.c.Exchange(ctx, bytes, len(questions), func(i int, v resp.Value) error { return questions[i].Take(v) })
 }
 
-// ServerError is an error reply in a form that may be shown; nil when v is none.
-func (p *Probe) ServerError(v resp.Value) error {
-	if err := p.c.ServerError(v); err != nil {
-		return err
-	}
-	return nil
-}
+// ServerError returns an error reply as an error that may be shown, or nil if v
+// is no error.
+func (p *Probe) ServerError(v resp.Value) error { return p.c.ServerError(v) }
 
 // Look asks for everything but the clock, and waits for the answers, or until ctx ends.
 func (p *Probe) Look(ctx context.Context) Facts {

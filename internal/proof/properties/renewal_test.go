@@ -1,4 +1,4 @@
-package pure
+package properties
 
 import (
 	"testing"
@@ -6,11 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // A holding is a renewal with the moments that its ages stand for.
 type holding struct {
-	renewal Renewal
+	renewal pure.Renewal
 	now     time.Duration
 	base    time.Duration // the moment of age 0
 	asked   time.Duration // of the renewal in flight
@@ -34,18 +36,18 @@ func (h *holding) end() time.Duration { return h.base + h.renewal.Validity }
 func TestRenewalUnderAnyAnswers_R10_R13(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		validity := time.Duration(rapid.IntRange(2, 20_000).Draw(t, "validity")) * ms
-		h := &holding{bound: Never, left: rapid.IntRange(-1, 6).Draw(t, "extensions")}
+		h := &holding{bound: pure.Never, left: rapid.IntRange(-1, 6).Draw(t, "extensions")}
 		if rapid.Bool().Draw(t, "bounded") {
 			h.bound = validity / 10 * time.Duration(rapid.IntRange(1, 60).Draw(t, "bound"))
 		}
-		h.renewal = NewRenewal(validity, h.bound, h.left)
+		h.renewal = pure.NewRenewal(validity, h.bound, h.left)
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			h.step(t)
 			if h.over {
 				break
 			}
 		}
-		require.Equal(t, h.over, h.renewal.Alarm() == Never)
+		require.Equal(t, h.over, h.renewal.Alarm() == pure.Never)
 	})
 }
 
@@ -66,48 +68,48 @@ func (h *holding) step(t *rapid.T) {
 	} else {
 		h.now = max(h.now, alarm)
 	}
-	h.act(t, OnLook)
+	h.act(t, pure.OnLook)
 }
 
 func (h *holding) answer(t *rapid.T) {
 	h.flying = false
-	h.act(t, rapid.SampledFrom([]RenewalEvent{OnGrant, OnGrant, OnGrant, OnFailure, OnFailure, OnRefusal, OnEnd}).Draw(t, "event"))
+	h.act(t, rapid.SampledFrom([]pure.RenewalEvent{pure.OnGrant, pure.OnGrant, pure.OnGrant, pure.OnFailure, pure.OnFailure, pure.OnRefusal, pure.OnEnd}).Draw(t, "event"))
 }
 
 // act feeds an event and holds what comes of it against the rules.
-func (h *holding) act(t *rapid.T, e RenewalEvent) {
+func (h *holding) act(t *rapid.T, e pure.RenewalEvent) {
 	end := h.end()
 	after, act := h.renewal.On(e, h.age(), rapid.Float64Range(0, 0.999).Draw(t, "jitter"))
 	h.renewal = after
 	switch act {
-	case ToRenew:
+	case pure.ToRenew:
 		require.False(t, h.flying, "one at a time")
 		require.NotZero(t, h.left, "no more are allowed")
 		require.Less(t, h.now, end)
 		h.flying, h.asked = true, h.now
-	case ToProlong:
-		require.Equal(t, OnGrant, e)
+	case pure.ToProlong:
+		require.Equal(t, pure.OnGrant, e)
 		require.Less(t, h.now, end, "an extension after the end counts for nothing")
 		h.base = h.asked
 		if h.left > 0 {
 			h.left--
 		}
-	case ToLose, ToStopShort:
+	case pure.ToLose, pure.ToStopShort:
 		require.False(t, h.told, "told once")
 		h.told, h.toldAt = true, h.now
-		require.True(t, h.starved || e == OnRefusal || h.toldAt < end, "told before the end")
-		require.True(t, h.starved || act == ToLose || h.toldAt == h.bound, "stopped at the bound")
-		h.over = act == ToLose
-	case ToDrop:
+		require.True(t, h.starved || e == pure.OnRefusal || h.toldAt < end, "told before the end")
+		require.True(t, h.starved || act == pure.ToLose || h.toldAt == h.bound, "stopped at the bound")
+		h.over = act == pure.ToLose
+	case pure.ToDrop:
 		h.over = true
 	}
 	require.GreaterOrEqual(t, h.end(), end, "the end moves back")
-	require.Equal(t, e == OnGrant && act == ToProlong, h.end() == h.asked+h.renewal.Validity && e == OnGrant)
+	require.Equal(t, e == pure.OnGrant && act == pure.ToProlong, h.end() == h.asked+h.renewal.Validity && e == pure.OnGrant)
 	if !h.told && !h.over && !h.starved {
 		require.Less(t, h.now, min(h.end(), h.bound), "nobody was told")
 	}
-	h.starved = h.starved && e != OnLook
-	if e == OnLook && act == CarryOn && !h.over {
+	h.starved = h.starved && e != pure.OnLook
+	if e == pure.OnLook && act == pure.CarryOn && !h.over {
 		require.Greater(t, h.base+h.renewal.Alarm(), h.now, "the same alarm again, without end")
 	}
 }

@@ -1,4 +1,4 @@
-package pure
+package properties
 
 import (
 	"fmt"
@@ -7,16 +7,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // A trustModel is a server, what it truly remembers, and what a client that sees only answers believes of it.
 type trustModel struct {
-	trust  Trust
+	trust  pure.Trust
 	now    time.Duration
 	run    string        // of the process
 	hidden bool          // the run id may not be asked
 	memory time.Duration // since when nothing was forgotten
-	seal   Seal          // in the server's memory; zero if there is none
+	seal   pure.Seal     // in the server's memory; zero if there is none
 	known  time.Duration // since when this client watches without a doubt
 }
 
@@ -26,7 +28,7 @@ type trustModel struct {
 func TestTrustIsDeserved_R23(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &trustModel{run: "run0", hidden: rapid.IntRange(0, 4).Draw(t, "hidden") == 0}
-		m.trust.Need = NeedFor(time.Duration(rapid.IntRange(1, 2000).Draw(t, "maxTTL"))*ms, 0.01)
+		m.trust.Need = pure.NeedFor(time.Duration(rapid.IntRange(1, 2000).Draw(t, "maxTTL"))*ms, 0.01)
 		m.meet(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"wait": func(t *rapid.T) {
@@ -66,21 +68,21 @@ func (m *trustModel) restart(t *rapid.T) {
 	m.run = fmt.Sprint("run of ", m.now, rapid.IntRange(0, 1<<30).Draw(t, "run"))
 	m.memory = m.now
 	if rapid.Bool().Draw(t, "empty") {
-		m.seal = Seal{}
+		m.seal = pure.Seal{}
 	}
 	m.meet(t)
 }
 
 // look reads the seal, or fails to.
 func (m *trustModel) look(t *rapid.T) {
-	s := Sighting{What: SealSeen, Seal: m.seal}
-	if m.seal == (Seal{}) {
-		s = Sighting{What: SealAbsent}
+	s := pure.Sighting{What: pure.SealSeen, Seal: m.seal}
+	if m.seal == (pure.Seal{}) {
+		s = pure.Sighting{What: pure.SealAbsent}
 	}
 	if rapid.IntRange(0, 5).Draw(t, "unreadable") == 0 {
-		s = Sighting{}
+		s = pure.Sighting{}
 	}
-	if m.trust.Sealed > 0 && s.What == SealAbsent {
+	if m.trust.Sealed > 0 && s.What == pure.SealAbsent {
 		m.known = m.now
 	}
 	m.trust = m.trust.Sight(s, m.now)
@@ -92,8 +94,8 @@ func (m *trustModel) flush(t *rapid.T) {
 	if m.trust.Sealed == 0 {
 		t.Skip()
 	}
-	m.memory, m.seal, m.known = m.now, Seal{}, m.now
-	m.trust = m.trust.Sight(Sighting{What: SealAbsent}, m.now)
+	m.memory, m.seal, m.known = m.now, pure.Seal{}, m.now
+	m.trust = m.trust.Sight(pure.Sighting{What: pure.SealAbsent}, m.now)
 	require.False(t, m.trust.Trusted)
 }
 
@@ -104,7 +106,7 @@ func (m *trustModel) write(t *rapid.T) {
 	}
 	watched := m.trust.Watched(m.now)
 	if watched > m.seal.Watched || m.seal.Run != m.run {
-		m.seal = Seal{Run: m.run, Watched: watched}
+		m.seal = pure.Seal{Run: m.run, Watched: watched}
 	}
 	m.trust = m.trust.Seal(watched, m.now)
 }
@@ -113,7 +115,7 @@ func (m *trustModel) write(t *rapid.T) {
 func (m *trustModel) other(t *rapid.T) {
 	watched := (m.now - m.memory).Truncate(ms) - time.Duration(rapid.IntRange(0, 5).Draw(t, "less"))*ms
 	if watched > 0 && (watched > m.seal.Watched || m.seal.Run != m.run) { // they never lower one
-		m.seal = Seal{Run: m.run, Watched: watched}
+		m.seal = pure.Seal{Run: m.run, Watched: watched}
 	}
 }
 

@@ -1,11 +1,14 @@
-package resp_test
+package properties
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,19 +20,21 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// FuzzOracles holds the first value of a stream against what two other parsers make
-// of it. Both know RESP2 only.
+// FuzzOracles holds the first value of a stream against what two other parsers
+// make of it. Both know RESP2 only.
 func FuzzOracles(f *testing.F) {
-	for _, e := range table(f) {
-		f.Add(e.wire)
-	}
+	addTable(f)
 	f.Add([]byte(strings.Repeat("*1\r\n", 40) + ":1\r\n"))
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		if hugeLength.Match(wire) {
 			return
 		}
 		r := resp.NewReader(resp.Limits{})
-		push(r, wire)
+		for rest := wire; len(rest) > 0; {
+			n := copy(r.Space(), rest)
+			r.Commit(n)
+			rest = rest[n:]
+		}
 		v, ok, err := r.Next()
 		ours, comparable := "", true
 		if ok {
@@ -43,6 +48,26 @@ func FuzzOracles(f *testing.F) {
 	})
 }
 
+// addTable adds the values of resp's own tables as seeds.
+func addTable(f *testing.F) {
+	files, err := filepath.Glob("../../../testdata/resp/*.txt")
+	require.NoError(f, err)
+	require.NotEmpty(f, files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(f, err)
+		for line := range strings.Lines(string(text)) {
+			quoted, err := strconv.QuotedPrefix(strings.TrimSpace(line))
+			if err != nil {
+				continue // a comment or a line of limits
+			}
+			wire, err := strconv.Unquote(quoted)
+			require.NoError(f, err)
+			f.Add([]byte(wire))
+		}
+	}
+}
+
 // hugeLength is what kills the oracles: redigo allocates whatever is announced, and
 // in both the sum of a position and a length overflows.
 var hugeLength = regexp.MustCompile(`[$*][+-]?[0-9]{5}`)
@@ -50,8 +75,9 @@ var hugeLength = regexp.MustCompile(`[$*][+-]?[0-9]{5}`)
 // An allowed difference: they accept what we refuse with one of these reasons.
 //
 // Both look for LF and check the byte before it, so a CR may stand within their
-// lines; ours may not, as in the specification ("must not contain CR or LF"). Both
-// let an integer overflow 64 bits, redigo by wrapping around. Neither has limits.
+// lines; ours may not, as in the specification ("must not contain CR or LF").
+// Both let an integer overflow 64 bits, redigo by wrapping around. Neither has
+// limits.
 var (
 	redigoAccepts = []string{"CR without LF", "integer is not", "limit"}
 
@@ -60,12 +86,12 @@ var (
 	redconAccepts = append([]string{"length is not"}, redigoAccepts...)
 )
 
-// plusSign is the one thing that we accept and they refuse: the specification lets
-// an integer begin with a plus.
+// plusSign is the one thing that we accept and they refuse: the specification
+// lets an integer begin with a plus.
 var plusSign = regexp.MustCompile(`:\+[0-9]`)
 
-// compare fails the test when the two results differ in a way that is not allowed.
-// "" stands for no value.
+// compare fails the test when the two results differ in a way that is not
+// allowed. "" stands for no value.
 func compare(t *testing.T, name string, wire []byte, ours string, err error, theirs string, accepts []string) {
 	t.Helper()
 	switch {

@@ -1,0 +1,189 @@
+package doctest
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A source is a Go file. Its comments stand in single lines, so that what is
+// broken across lines can be found.
+type source struct {
+	name string // from the top of the tree
+	text string
+}
+
+var brokenComment = regexp.MustCompile(`\n[ \t]*// ?`)
+
+// sources reads all Go files of the tree.
+func sources(t *testing.T) (all []source) {
+	t.Helper()
+	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if strings.HasPrefix(entry.Name(), ".") && name != top {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(name) != ".go" {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(top, name)
+		all = append(all, source{filepath.ToSlash(relative), brokenComment.ReplaceAllString(string(text), " ")})
+		return err
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	return all
+}
+
+// citation is a document that a comment names, with a section in quotes where
+// there is one, and a number behind it where there should be none.
+var citation = regexp.MustCompile(`\bdocs/([a-z]+\.md)\b(?:, "([^"]+)")?(, \d+)?`)
+
+// Comments cite documents that are there, and sections by their headings. The
+// design is long, so it is always cited with a section.
+func TestCitationsLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	headings := map[string][]string{}
+	for _, d := range documents(t) {
+		headings[d.name] = d.headings()
+	}
+	cited := 0
+	for _, s := range sources(t) {
+		for _, found := range citation.FindAllStringSubmatch(s.text, -1) {
+			document, section, number := "docs/"+found[1], found[2], found[3]
+			switch titles, known := headings[document]; {
+			case !known:
+				t.Errorf("%s: there is no %s", s.name, document)
+			case section == "" && document == "docs/design.md" && path.Dir(s.name) != "internal/proof/doctest":
+				t.Errorf("%s: %s is cited without a section", s.name, document)
+			case section != "" && !slices.Contains(titles, section):
+				t.Errorf("%s: %s has no section %q", s.name, document, section)
+			case number != "":
+				t.Errorf("%s: %s, %q is cited by number%s", s.name, document, section, number)
+			case section != "":
+				cited++
+			}
+		}
+	}
+	require.NotZero(t, cited)
+}
+
+// headings are the titles of all sections.
+func (d document) headings() (all []string) {
+	for _, line := range d.prose {
+		hashes, title, found := strings.Cut(line, " ")
+		if found && hashes != "" && strings.Trim(hashes, "#") == "" {
+			all = append(all, title)
+		}
+	}
+	return all
+}
+
+// Each rule that a comment, a test's name or a document cites is in docs/rules.md.
+func TestRulesAreWritten(t *testing.T) {
+	t.Parallel()
+	all := documents(t)
+	rules := all[slices.IndexFunc(all, func(d document) bool { return d.name == "docs/rules.md" })].headings()
+	check := func(name, text string) {
+		for _, found := range regexp.MustCompile(`(?:\b|_)(R[1-9][0-9]?)\b`).FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(rules, found[1]) {
+				t.Errorf("%s: docs/rules.md has no %s", name, found[1])
+			}
+		}
+	}
+	for _, d := range all {
+		check(d.name, d.text)
+	}
+	for _, s := range sources(t) {
+		check(s.name, s.text)
+	}
+}
+
+var (
+	goFile = regexp.MustCompile(`^[\w./*-]+\.go$`)
+	// A name of one of the packages, or of what an important type of redlock has.
+	packageName = regexp.MustCompile(`^(resp|conn|multiplex|redlock|pure|redlocktest)\.([A-Za-z]\w*)(?:\.(\w+))?(?:\(.*\))?$`)
+	memberName  = regexp.MustCompile(`^(?:Config|HoldOptions|Allow|Stats|Client|Hold|Lock|Token|client)\.([A-Z]\w*)(?:\(.*\))?$`)
+)
+
+// Go files and names of our packages that documents put in code spans are there.
+func TestNamedCodeIsThere(t *testing.T) {
+	t.Parallel()
+	files, code := map[string]bool{}, map[string]string{}
+	for _, s := range sources(t) {
+		files[path.Base(s.name)] = true
+		if !strings.HasSuffix(s.name, "_test.go") {
+			code[path.Base(path.Dir(s.name))] += s.text
+		}
+	}
+	has := func(pkg, name string) bool {
+		if name == "" {
+			return true
+		}
+		return regexp.MustCompile(`(?:func (?:\([^)]*\) )?|type |[\t ])` + name + `\b`).MatchString(code[pkg])
+	}
+	for _, d := range documents(t) {
+		for i, line := range d.prose {
+			for _, found := range span.FindAllStringSubmatch(line, -1) {
+				text, known := found[1], true
+				if goFile.MatchString(text) {
+					known = files[text]
+					for _, dir := range []string{"", path.Dir(d.name)} {
+						matches, err := filepath.Glob(filepath.Join(top, dir, text))
+						require.NoError(t, err)
+						known = known || len(matches) > 0
+					}
+				} else if m := packageName.FindStringSubmatch(text); m != nil {
+					known = has(m[1], m[2]) && has(m[1], m[3])
+				} else if m := memberName.FindStringSubmatch(text); m != nil {
+					known = has("redlock", m[1])
+				}
+				if !known {
+					t.Errorf("%s:%d: there is no %s", d.name, i+1, text)
+				}
+			}
+		}
+	}
+}
+
+// generated documents are wrapped as their commands write them.
+var generated = []string{"bench/RESULTS.md", "docs/mutants.md", "docs/peers.md"}
+
+// riddles are words that say "a person" where the text is about a thing.
+var riddles = regexp.MustCompile(`(?i)\b(whoever|somebody|nobody|anybody|everybody|who does|for who|of whom)\b`)
+
+// Documents wrap at 120 columns, but for tables and what cannot be broken, and
+// are about things.
+func TestDocumentsArePlain(t *testing.T) {
+	t.Parallel()
+	for _, d := range documents(t) {
+		for i, line := range d.prose {
+			if word := riddles.FindString(line); word != "" {
+				t.Errorf("%s:%d: %q", d.name, i+1, word)
+			}
+			text := strings.TrimSpace(line)
+			if utf8.RuneCountInString(line) <= 120 || slices.Contains(generated, d.name) ||
+				strings.HasPrefix(text, "|") || strings.HasPrefix(text, "!") || strings.HasPrefix(text, "<!--") {
+				continue
+			}
+			t.Errorf("%s:%d: %d columns", d.name, i+1, utf8.RuneCountInString(line))
+		}
+	}
+}
