@@ -37,8 +37,9 @@ func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until ti
 	if longest := ttl - pure.Drift(ttl, c.config.DriftFactor); pure.Remaining(until, time.Now()) > longest {
 		until = time.Time{}
 	}
-	// Any node may have the key, and any may have got it when it was quarantined. It stands first in the log, so that a
-	// release is repeated where a connection ends under it.
+	// Any node may have the key, and may have got it while it was quarantined. The
+	// place in the log is the first, so that a release is repeated if a connection
+	// ends under it.
 	anywhere := multiplex.Receipt{Sent: everyNode(len(c.config.Nodes)), Doubted: ^multiplex.Set(0)}
 	return Lock{client: c, resource: resource, token: token, ttl: ttl, until: until, receipt: anywhere}, nil
 }

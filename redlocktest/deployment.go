@@ -154,7 +154,7 @@ func (d *Deployment) Close() error {
 	return errors.Join(errs...)
 }
 
-// complain says what becomes of errors that a node's methods have nobody to return to.
+// complain says what becomes of errors that a node's methods cannot return.
 func (d *Deployment) complain(to func(error)) {
 	for _, n := range d.nodes {
 		n.complain = to
