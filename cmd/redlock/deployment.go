@@ -100,7 +100,7 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 // open makes a client, which the caller closes with shut. It asks nothing of the nodes but to be there: see settle.
 func (d *deployment) open(ctx context.Context, config redlock.Config) (*redlock.Client, error) {
 	d.opened = time.Now()
-	return redlock.New(ctx, config)
+	return redlock.New(context.WithoutCancel(ctx), config) // an interruption ends the first look, which shows what is known
 }
 
 // openFor makes a client for locks of a TTL, where connecting may take so long. A node's vote is waited for longer than a service would,
