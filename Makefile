@@ -46,8 +46,8 @@ NO_RACE = "NOT COVERED: the tests under the race detector, which needs a C compi
 NO_COMPARE = "NOT COVERED: $(COMPARE) (other implementations on the same masters), which needs Go $$(sed -n 's/^go //p' $(COMPARE)/go.mod)"
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
 
-.PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy vulncheck apidiff release-check fuzz decoder sim \
-	model mutants sample histories faults soak peers bench quick load
+.PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy fuzz decoder sim \
+	model mutants sample histories faults soak peers bench quick load vulncheck apidiff release-check
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -136,10 +136,6 @@ browser:
 	$(if $(PICTURES),mkdir -p '$(abspath $(PICTURES))')
 	$(GO) test -count=1 ./cmd/loadgen/internal/report $(if $(PICTURES),-report.pictures='$(abspath $(PICTURES))')
 
-## tidy: go mod tidy in each module
-tidy:
-	@sh testdata/tidy.sh
-
 FUZZTIME ?= 20s
 # Inputs that reach new code are made smaller before they are kept; without a bound that may take a minute for each.
 ## fuzz: each fuzz target for FUZZTIME
@@ -210,7 +206,17 @@ bench:
 quick:
 	cd $(COMPARE) && $(GO) run ./cmd/compare --quick --assert
 
+DURATION ?= 3s
+## load: acquire/release pairs per second of this library and of rueidis
+load:
+	$(GO) run ./cmd/loadgen -d $(DURATION) --impl redlock,rueidis
+
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+## tidy: go mod tidy in each module
+tidy:
+	@sh testdata/tidy.sh
+
 ## vulncheck: known vulnerabilities in what the library and the commands call
 vulncheck:
 	$(GO) run $(GOVULNCHECK) ./... ./cmd/...
@@ -222,8 +228,3 @@ apidiff:
 ## release-check: offer the last commit in a local module proxy, and use each module as its users do (docs/releasing.md)
 release-check: server
 	$(GO) run ./internal/proof/release
-
-DURATION ?= 3s
-## load: acquire/release pairs per second of this library and of rueidis
-load:
-	$(GO) run ./cmd/loadgen -d $(DURATION) --impl redlock,rueidis

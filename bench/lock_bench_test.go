@@ -78,7 +78,7 @@ func benchServers(b *testing.B, n int) (urls []string) {
 // connections, buffers and goroutines are there meanwhile.
 func benchmarkImpl(b *testing.B, impl string, urls []string, callers int) {
 	if impl == "redlock" || impl == "redlock-portable" {
-		c, err := redlock.New(redlock.Config{Nodes: urls, Portable: impl == "redlock-portable"})
+		c, err := redlock.New(b.Context(), redlock.Config{Nodes: redlock.Nodes(urls...), Portable: impl == "redlock-portable"})
 		require.NoError(b, err)
 		benchmarkPairs[redlock.Lock](b, c, callers)
 		return

@@ -293,7 +293,7 @@ func TestRueidisReadsURLsAsRedlockDoes(t *testing.T) {
 		theirs, err := OpenRueidis(RueidisConfig{Nodes: []string{raw}})
 		require.NoError(t, err)
 		defer theirs.Close(t.Context())
-		ours, err := redlock.Open(raw)
+		ours, err := redlock.Open(t.Context(), raw)
 		require.NoError(t, err)
 		defer ours.Close(t.Context())
 

@@ -2,30 +2,30 @@ package redlock
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"time"
 
-	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
 
-// commandRoom holds a command with a resource name of usual length without allocating.
+// commandRoom is enough for a command with a resource name of usual length,
+// without allocating.
 const commandRoom = 320
 
-// TryAcquire tries once to lock a resource for the TTL, which is cut to whole milliseconds. It waits until a quorum of nodes
-// granted the lock or cannot any more (R5), at most for the vote timeout of the slowest node (R6).
+// TryAcquire tries once to lock a resource for the TTL, which is truncated to
+// whole milliseconds. It waits until a quorum of nodes has granted the lock or
+// no longer can (R5), at most for the vote timeout of the slowest node (R6).
 //
-// The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed, ErrResource, ErrTTL, or a CancelledError when
-// ctx ended. With any of them no key is left behind: its release is queued for every node before TryAcquire returns (R7).
+// The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed,
+// ErrResource, ErrTTL, or a CancelledError if ctx ended. With any of them no
+// key is left behind: its release is queued for every node before TryAcquire
+// returns (R7).
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	lock, err := c.try(ctx, resource, ttl, 1)
 	return lock, named(resource, err)
 }
 
-// attempt is TryAcquire, without anybody being told.
+// attempt is TryAcquire without counting and tracing.
 func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	if c.refuses(ctx) {
 		return Lock{}, ErrClosed
@@ -37,7 +37,7 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	}
 	slack := pure.Drift(ttl, c.config.DriftFactor)
 	if c.late(ttl, 0, slack) {
-		return Lock{}, c.tooShort(ttl) // not even an answer in no time would leave enough
+		return Lock{}, c.tooShort(ttl) // even an immediate answer would leave too little
 	}
 	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
 	var set, undo [commandRoom]byte
@@ -52,61 +52,68 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
 	}
-	return c.granted(lock, &command, start)
+	return c.granted(lock, start)
 }
 
-// granted makes a lock of a claim that a quorum granted. It reads the clocks again, since much may have happened since Ask
-// looked (R4): a lock that has too little validity left is given back, and the error is ErrExpired.
-func (c *Client) granted(lock Lock, claim *multiplex.Command, start time.Time) (Lock, error) {
+// granted returns the lock of a claim that a quorum granted. It reads the
+// clocks again, since much time may have passed since Ask read them (R4): a
+// lock with too little validity is released, and the error is ErrExpired.
+func (c *Client) granted(lock Lock, start time.Time) (Lock, error) {
 	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
 	lock.until = start.Add(lock.ttl - slack)
 	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
 	if c.late(lock.ttl, spent, slack) {
-		c.group.Tell(releaseKind, &multiplex.Command{
-			Bytes: claim.Undo, Key: claim.Key, TTL: lock.ttl, Receipt: lock.receipt,
-		})
+		c.tellRelease(&lock)
 		return Lock{}, ErrExpired
 	}
 	return lock, nil
 }
 
-// late reports whether what is left of an attempt's validity is not worth having.
+// late reports whether an attempt's remaining validity is not worth having.
 func (c *Client) late(ttl, spent, slack time.Duration) bool {
 	left := pure.Validity(ttl, spent, slack)
 	return left <= 0 || left < c.config.MinValidity
 }
 
-// Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up, with a new token for each attempt (R3, R11).
-// It tries again after ErrHeld, ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded; after ErrClosed,
-// ErrNested, ErrResource and ErrTTL there is nothing to wait for. When ctx ends, the error is a CancelledError, which is also the last
-// attempt's; so it is when Config.MaxWait is over, with ErrMaxWait for its cause. When the tries are used up, the error is the
-// last attempt's. As with TryAcquire, an error leaves no key behind.
+// Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up,
+// with a new token for each attempt (R3, R11). It retries after ErrHeld,
+// ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded, but not
+// after ErrClosed, ErrNested, ErrResource and ErrTTL. If ctx ends, the error is
+// a CancelledError, which is also the last attempt's error; so it is if
+// Config.MaxWait is over, with the cause ErrMaxWait. If the tries are used up,
+// the error is the last attempt's. As with TryAcquire, an error leaves no key
+// behind.
 //
-// A call that finds no quorum for half a second reports that as a warning, with
-// the cause for each node, to Config.Logger, or to slog.Default without one; one
-// report a minute stands for all calls of the client (R31). Waiting ends with
-// ErrNoQuorum when it cannot help: so many nodes refused us that no quorum is
-// left, for wrong credentials, a missing permission, not being an independent
-// master, another MaxTTL, a certificate that does not verify, or another
-// protocol such as TLS on one side only. Only what was tried since the call began
-// counts, so a cause that was removed does not end it. A node that refuses the
-// credentials is tried again after 1 to 30 seconds, so that is how long it may
-// take to know. A node that refuses connections may come back, and is waited for.
+// A call that finds no quorum for half a second reports a warning, with the
+// cause for each node, to Config.Logger, or to slog.Default if there is none;
+// one report a minute stands for all calls of the client (R31). Acquire stops
+// waiting, with ErrNoQuorum, if waiting cannot help: if so many nodes refuse
+// the client that no quorum is left, because of wrong credentials, a missing
+// permission, not being an independent master, another MaxTTL, a certificate
+// that does not verify, or another protocol such as TLS on one side only. Only
+// attempts since the call began count, so a cause that was removed does not end
+// it. A node that refuses the credentials is tried again after 1 to 30 seconds,
+// so it may take that long to know. A node that refuses connections may come
+// back, and is waited for.
 //
-// Callers of one client that wait for the same resource are served in the order in which they came, and only the first of
-// them asks the nodes; between clients, and towards TryAcquire, there is no order. Where others hold the lock, the nodes
-// tell the first when it is released (CLIENT TRACKING, over RESP3) and when it will expire, and it tries then; if it is told
-// nothing, within a second. Where the nodes cannot tell, and after the other errors, it tries again after a
-// random delay that doubles up to 200 ms, unless Config.RetryDelayMin and RetryDelayMax say otherwise. With Config.MaxTries
-// or Config.Poll each caller does so by itself.
+// Callers of one client that wait for the same resource are served in the order
+// in which they came, and only the first of them asks the nodes. Between
+// clients, and towards TryAcquire, there is no order. If another client holds
+// the lock, the nodes tell the first caller when the lock is released (CLIENT
+// TRACKING, over RESP3) and when it will expire, and it tries then; without
+// such news, within a second. If the nodes cannot tell, and after the other
+// errors, it tries again after a random delay that doubles up to 200 ms, unless
+// Config.RetryDelayMin and RetryDelayMax say otherwise. With Config.MaxTries or
+// Config.Poll each caller does so on its own.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	within, cancel := withMaxWait(ctx, c.config.MaxWait)
 	defer cancel()
 	return c.acquireTold(within, resource, ttl)
 }
 
-// withMaxWait returns ctx with a limit to the wait for a lock; zero is none.
+// withMaxWait returns ctx with a limit to the wait for a lock. If limit is
+// zero, there is none.
 func withMaxWait(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit == 0 {
 		return ctx, func() {}
@@ -114,17 +121,17 @@ func withMaxWait(ctx context.Context, limit time.Duration) (context.Context, con
 	return context.WithTimeoutCause(ctx, limit, ErrMaxWait)
 }
 
-// acquireTold is Acquire without Config.MaxWait; the tracer is told.
+// acquireTold is Acquire without Config.MaxWait. It calls the tracer.
 func (c *Client) acquireTold(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	start, tries := startIf(c.tracer.AcquireDone != nil), 0
 	lock, err := c.acquire(ctx, resource, ttl, &tries)
 	if c.tracer.AcquireDone != nil {
-		c.acquireDone(AcquireInfo{Context: ctx, Resource: resource, TTL: ttl, Tries: tries, Start: start, Err: err}, lock)
+		c.acquireDone(ctx, AcquireInfo{Resource: resource, TTL: ttl, Tries: tries, Start: start, Err: err}, lock)
 	}
 	return lock, named(resource, err)
 }
 
-// acquire is Acquire, without anybody being told. It counts the attempts.
+// acquire is Acquire without the tracer. It counts the attempts.
 func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
 	if c.nested(ctx, resource) {
 		return Lock{}, ErrNested
@@ -132,92 +139,11 @@ func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration
 	if c.config.MaxTries == 0 && !c.config.Poll {
 		return c.acquireInTurn(ctx, resource, ttl, tries)
 	}
-	var last error
-	p := patience{begun: time.Now()}
-	for try := 1; ; try++ {
-		*tries = try
-		lock, err := c.try(ctx, resource, ttl, try)
-		if err == nil {
-			return lock, nil
-		}
-		if cancelled, ok := err.(*CancelledError); ok {
-			cancelled.Last = last
-		}
-		if !c.triesAgain(err) || try == c.config.MaxTries {
-			return Lock{}, err
-		}
-		if err := c.impatient(&p, err); err != nil {
-			return Lock{}, err
-		}
-		last = err
-		if err := sleep(ctx, c.retryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64()), c.over(ctx)); err != nil {
-			return Lock{}, c.failed(ctx, err, last)
-		}
-	}
+	return c.acquireByPolling(ctx, resource, ttl, tries)
 }
 
-// retryDelay is the time to wait after so many failed attempts (R11). random is
-// uniform in [0, 1).
-func (c *Client) retryDelay(failed int, usual time.Duration, random float64) time.Duration {
-	return pure.RetryDelay(failed, usual, c.config.RetryDelayMin, c.config.RetryDelayMax, random)
-}
-
-func (c *Client) triesAgain(err error) bool {
-	switch {
-	case errors.Is(err, ErrHeld), errors.Is(err, ErrExpired), errors.Is(err, ErrOverloaded):
-		return true
-	case errors.Is(err, ErrNoQuorum):
-		return !c.config.FailFast
-	default:
-		return false
-	}
-}
-
-// check cuts the TTL to whole milliseconds and refuses what cannot be asked, the name of the seal among it.
-func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
-	if err := checkResource(resource); err != nil {
-		return 0, err
-	}
-	if resource == sealName {
-		return 0, errtext.Wrap("redlock: "+sealName+" is not for use as a resource: clients keep their seal there", ErrResource)
-	}
-	return c.checkTTL(ttl)
-}
-
-func checkResource(resource string) error {
-	if n := len(resource); n < 1 || n > maxResource {
-		return errtext.Wrap(fmt.Sprintf("redlock: a resource of %d bytes: it must have 1 to %d", n, maxResource), ErrResource)
-	}
-	return nil
-}
-
-const maxResource = 1024
-
-// checkTTL also refuses a TTL that would outlast the quarantine of a node that forgot the lock (R23).
-func (c *Client) checkTTL(given time.Duration) (time.Duration, error) {
-	ttl := pure.WholeMilliseconds(given)
-	switch {
-	case ttl < time.Millisecond:
-		return 0, ttlError(given, "it must be at least 1ms")
-	case ttl > pure.LongestTTL:
-		return 0, ttlError(given, fmt.Sprint("it must be at most ", pure.LongestTTL))
-	case c.config.MaxTTL > 0 && ttl > c.config.MaxTTL:
-		return 0, ttlError(given, fmt.Sprint("Config.MaxTTL is ", c.config.MaxTTL))
-	}
-	return ttl, nil
-}
-
-// tooShort is the error of a TTL that leaves too little after the drift.
-func (c *Client) tooShort(ttl time.Duration) error {
-	return ttlError(ttl, fmt.Sprintf("%v of it are for the drift of clocks, and Config.MinValidity is %v",
-		pure.Drift(ttl, c.config.DriftFactor), c.config.MinValidity))
-}
-
-func ttlError(ttl time.Duration, why string) error {
-	return errtext.Wrap(fmt.Sprintf("redlock: a TTL of %v cannot be used: %s", ttl, why), ErrTTL)
-}
-
-// failed gives an error its context, if it is the context's.
+// failed makes the context's own error a CancelledError, and returns any other
+// unchanged.
 func (c *Client) failed(ctx context.Context, err, last error) error {
 	if err != ctx.Err() || err == nil {
 		return err
@@ -226,15 +152,15 @@ func (c *Client) failed(ctx context.Context, err, last error) error {
 }
 
 func cancelledError(ctx context.Context, last error) error {
-	e := &CancelledError{Context: ctx.Err(), Last: last}
-	if cause := context.Cause(ctx); cause != e.Context {
+	e := &CancelledError{Err: ctx.Err(), Last: last}
+	if cause := context.Cause(ctx); cause != e.Err {
 		e.Cause = cause
 	}
 	return e
 }
 
-// learn smooths the time to a quorum, from which retries take their pace. Two callers at once may lose a sample; nothing
-// depends on one.
+// learn smooths the time to a quorum, from which retries derive their delays.
+// Concurrent callers may lose a sample, which does no harm.
 func (c *Client) learn(spent time.Duration) {
 	old := c.quorumTime.Load()
 	if old == 0 {

@@ -162,7 +162,7 @@ func TestMaxWaitBoundsTheWaitAlone_R11_R12(t *testing.T) {
 			return err
 		})
 		longer := HoldOptions{TTL: time.Second, MaxWait: 2 * time.Second}
-		requireLimit(2*time.Second, ErrHeld, func() error { return c.DoHold(t.Context(), "r", longer, work) })
+		requireLimit(2*time.Second, ErrHeld, func() error { return c.DoWith(t.Context(), "r", longer, work) })
 		short, cancel := context.WithTimeout(t.Context(), 100*ms)
 		defer cancel()
 		err := c.Do(short, "r", time.Second, work)
@@ -421,13 +421,13 @@ func power(base, exponent int) int {
 func TestOverloaded(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{NodeTimeout: 10 * time.Second})
-		nodes, err := c.nodes()
+		group, err := c.groupConfig()
 		require.NoError(t, err)
 		closeNow(t, c)
 		c.refused = make(chan struct{}) // the client is used again, with a group that has less room
 		c.refusing.Store(false)
 		c.group, err = multiplex.New(multiplex.Config{
-			Nodes: nodes, MaxPending: 1, ShedAfter: time.Minute, VoteTimeout: 10 * time.Second, Cure: cure(),
+			Nodes: group.Nodes, MaxPending: 1, ShedAfter: time.Minute, VoteTimeout: 10 * time.Second, Cure: cure(),
 		})
 		require.NoError(t, err)
 		defer closeNow(t, c)

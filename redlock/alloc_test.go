@@ -84,7 +84,7 @@ func requireNoAllocsByMany(t *testing.T, c *Client) {
 func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client {
 	t.Helper()
 	// A patient client: on a busy machine a vote may come late, and an error is something to be built.
-	c, err := New(Config{Nodes: redistest.URLs(servers), NodeTimeout: 5 * time.Second, Portable: portable})
+	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable})
 	require.NoError(t, err)
 	t.Cleanup(func() { closeNow(t, c) })
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)

@@ -135,8 +135,8 @@ func TestConnectsToAnOldServerThatLoads_R26(t *testing.T) {
 		node.Refuse("-LOADING Redis is loading the dataset in memory", "INFO")
 		t.Cleanup(func() { _, _ = node.Close(), network.Close() })
 		var dials atomic.Int64
-		c, err := New(Config{
-			Nodes: []string{"redis://node0:6379"},
+		c, err := New(t.Context(), Config{
+			Nodes: Nodes("redis://node0:6379"),
 			NetDial: func(ctx context.Context, n, a string) (net.Conn, error) {
 				dials.Add(1)
 				return network.Dial(ctx, n, a)
@@ -183,7 +183,7 @@ func TestExpiredWhileClosingLeavesNoKey_R7_R28(t *testing.T) {
 func TestUserOfTheURLStays(t *testing.T) {
 	config := Config{Username: "fallback", Password: "secret"}
 	for url, user := range map[string]string{"redis://alice@h": "alice", "redis://h": "fallback"} {
-		node, err := config.node(url)
+		node, err := config.endpoint(url)
 		require.NoError(t, err)
 		require.Equal(t, user, node.Endpoint.Username)
 		require.Equal(t, "secret", node.Endpoint.Password)

@@ -31,56 +31,56 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		says   string
 	}{
 		"no nodes":              {Config{}, "1 to 16 nodes are needed, not 0"},
-		"17 nodes":              {Config{Nodes: many(17)}, "1 to 16 nodes are needed, not 17"},
-		"the same node twice":   {Config{Nodes: append(many(2), "redis://node1")}, "node1:6379 is named twice"},
-		"… with its port":       {Config{Nodes: []string{"redis://a", "redis://a:6379"}}, "a:6379 is named twice"},
-		"… in capitals":         {Config{Nodes: []string{"redis://Node", "redis://nOde"}}, "named twice"},
-		"… of another database": {Config{Nodes: []string{"redis://a/1", "redis://a/2"}}, "named twice"},
-		"… with TLS":            {Config{Nodes: []string{"redis://a", "rediss://a"}}, "named twice"},
-		"… as valkey":           {Config{Nodes: []string{"redis://a", "valkey://a"}}, "named twice"},
-		"… as another user":     {Config{Nodes: []string{"redis://x:hunter2@a", "redis://y:hunter2@a"}}, "named twice"},
-		"… as a unix socket":    {Config{Nodes: []string{"unix:///s", "unix:///s?db=1"}}, "named twice"},
-		"an empty URL":          {Config{Nodes: []string{""}}, "Nodes[0]: URL: it is empty"},
-		"a blank after a comma": {Config{Nodes: []string{"redis://a", " redis://b"}}, "Nodes[1]: URL: it begins with a blank"},
-		"several in one":        {Config{Nodes: []string{"redis://a,redis://b"}}, "Nodes[0]: URL: it holds several URLs"},
-		"the host is named":     {Config{Nodes: []string{"redis://a", "redis://u:hunter2@b:7000/x"}}, "Nodes[1] (b:7000): URL: the path: not the number"},
-		"no host, no password":  {Config{Nodes: []string{"redis://u:hunter2/@b"}}, "Nodes[0]: URL: malformed; special characters"},
-		"no host in a password": {Config{Nodes: []string{"redis://u:1/hunter2@b"}}, "Nodes[0]: URL: malformed; special characters"},
-		"a name with a blank":   {Config{Nodes: five, ClientName: "my service"}, "client name"},
-		"a name with a break":   {Config{Nodes: five, ClientName: "my\nservice"}, "client name"},
-		"a name in a URL":       {Config{Nodes: []string{"redis://a?client_name=my%20service"}}, "Nodes[0] (a): URL: parameter client_name"},
-		"no URL":                {Config{Nodes: []string{"localhost:6379"}}, "scheme"},
-		"another scheme":        {Config{Nodes: []string{"http://a"}}, "scheme"},
-		"a bad port":            {Config{Nodes: []string{"redis://a:99999"}}, "port"},
-		"a bad database":        {Config{Nodes: []string{"redis://a/x"}}, "database"},
-		"an unknown parameter":  {Config{Nodes: []string{"redis://a?colour=red"}}, "colour"},
-		"a bad password":        {Config{Nodes: []string{"redis://u:hunter2%zz@a"}}, "percent-encod"},
-		"TLS without TLS":       {Config{Nodes: []string{"redis://a?tls_skip_verify=true"}}, "TLS"},
-		"negative drift":        {Config{Nodes: five, DriftFactor: -0.01}, "DriftFactor"},
-		"a drift of all":        {Config{Nodes: five, DriftFactor: 1}, "DriftFactor"},
-		"infinite drift":        {Config{Nodes: five, DriftFactor: math.Inf(1)}, "DriftFactor"},
-		"drift that is none":    {Config{Nodes: five, DriftFactor: math.NaN()}, "DriftFactor"},
-		"negative NodeTimeout":  {Config{Nodes: five, NodeTimeout: -1}, "NodeTimeout is negative: -1ns"},
-		"negative MinValidity":  {Config{Nodes: five, MinValidity: -1}, "negative"},
-		"negative DialTimeout":  {Config{Nodes: five, DialTimeout: -1}, "negative"},
-		"negative MaxTries":     {Config{Nodes: five, MaxTries: -1}, "MaxTries is negative: -1"},
-		"negative MaxWait":      {Config{Nodes: five, MaxWait: -1}, "negative"},
-		"negative RetryDelay":   {Config{Nodes: five, RetryDelayMin: -1}, "negative"},
-		"crossed RetryDelays":   {Config{Nodes: five, RetryDelayMin: 2 * ms, RetryDelayMax: ms}, "RetryDelayMin is 2ms, more than RetryDelayMax, which is 1ms"},
+		"17 nodes":              {Config{Nodes: Nodes(many(17)...)}, "1 to 16 nodes are needed, not 17"},
+		"the same node twice":   {Config{Nodes: Nodes(append(many(2), "redis://node1")...)}, "node1:6379 is named twice"},
+		"… with its port":       {Config{Nodes: Nodes("redis://a", "redis://a:6379")}, "a:6379 is named twice"},
+		"… in capitals":         {Config{Nodes: Nodes("redis://Node", "redis://nOde")}, "named twice"},
+		"… of another database": {Config{Nodes: Nodes("redis://a/1", "redis://a/2")}, "named twice"},
+		"… with TLS":            {Config{Nodes: Nodes("redis://a", "rediss://a")}, "named twice"},
+		"… as valkey":           {Config{Nodes: Nodes("redis://a", "valkey://a")}, "named twice"},
+		"… as another user":     {Config{Nodes: Nodes("redis://x:hunter2@a", "redis://y:hunter2@a")}, "named twice"},
+		"… as a unix socket":    {Config{Nodes: Nodes("unix:///s", "unix:///s?db=1")}, "named twice"},
+		"an empty URL":          {Config{Nodes: Nodes("")}, "Nodes[0]: URL: it is empty"},
+		"a blank after a comma": {Config{Nodes: Nodes("redis://a", " redis://b")}, "Nodes[1]: URL: it begins with a blank"},
+		"several in one":        {Config{Nodes: Nodes("redis://a,redis://b")}, "Nodes[0]: URL: it holds several URLs"},
+		"the host is named":     {Config{Nodes: Nodes("redis://a", "redis://u:hunter2@b:7000/x")}, "Nodes[1] (b:7000): URL: the path: not the number"},
+		"no host, no password":  {Config{Nodes: Nodes("redis://u:hunter2/@b")}, "Nodes[0]: URL: malformed; special characters"},
+		"no host in a password": {Config{Nodes: Nodes("redis://u:1/hunter2@b")}, "Nodes[0]: URL: malformed; special characters"},
+		"a name with a blank":   {Config{Nodes: Nodes(five...), ClientName: "my service"}, "client name"},
+		"a name with a break":   {Config{Nodes: Nodes(five...), ClientName: "my\nservice"}, "client name"},
+		"a name in a URL":       {Config{Nodes: Nodes("redis://a?client_name=my%20service")}, "Nodes[0] (a): URL: parameter client_name"},
+		"no URL":                {Config{Nodes: Nodes("localhost:6379")}, "scheme"},
+		"another scheme":        {Config{Nodes: Nodes("http://a")}, "scheme"},
+		"a bad port":            {Config{Nodes: Nodes("redis://a:99999")}, "port"},
+		"a bad database":        {Config{Nodes: Nodes("redis://a/x")}, "database"},
+		"an unknown parameter":  {Config{Nodes: Nodes("redis://a?colour=red")}, "colour"},
+		"a bad password":        {Config{Nodes: Nodes("redis://u:hunter2%zz@a")}, "percent-encod"},
+		"TLS without TLS":       {Config{Nodes: Nodes("redis://a?tls_skip_verify=true")}, "TLS"},
+		"negative drift":        {Config{Nodes: Nodes(five...), DriftFactor: -0.01}, "DriftFactor"},
+		"a drift of all":        {Config{Nodes: Nodes(five...), DriftFactor: 1}, "DriftFactor"},
+		"infinite drift":        {Config{Nodes: Nodes(five...), DriftFactor: math.Inf(1)}, "DriftFactor"},
+		"drift that is none":    {Config{Nodes: Nodes(five...), DriftFactor: math.NaN()}, "DriftFactor"},
+		"negative NodeTimeout":  {Config{Nodes: Nodes(five...), NodeTimeout: -1}, "NodeTimeout is negative: -1ns"},
+		"negative MinValidity":  {Config{Nodes: Nodes(five...), MinValidity: -1}, "negative"},
+		"negative DialTimeout":  {Config{Nodes: Nodes(five...), DialTimeout: -1}, "negative"},
+		"negative MaxTries":     {Config{Nodes: Nodes(five...), MaxTries: -1}, "MaxTries is negative: -1"},
+		"negative MaxWait":      {Config{Nodes: Nodes(five...), MaxWait: -1}, "negative"},
+		"negative RetryDelay":   {Config{Nodes: Nodes(five...), RetryDelayMin: -1}, "negative"},
+		"crossed RetryDelays":   {Config{Nodes: Nodes(five...), RetryDelayMin: 2 * ms, RetryDelayMax: ms}, "RetryDelayMin is 2ms, more than RetryDelayMax, which is 1ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.NetDial = func(context.Context, string, string) (net.Conn, error) {
 				t.Error("it was dialed")
 				return nil, errors.New("no")
 			}
-			client, err := New(c.config)
+			client, err := New(t.Context(), c.config)
 			require.ErrorIs(t, err, ErrConfig)
 			require.Nil(t, client)
 			require.Contains(t, err.Error(), c.says)
 			require.NotContains(t, err.Error(), "hunter2", "R27")
 		})
 	}
-	_, err := Open("redis://a", "redis://a")
+	_, err := Open(t.Context(), "redis://a", "redis://a")
 	require.ErrorIs(t, err, ErrConfig)
 }
 
@@ -135,7 +135,7 @@ func TestAClosedClientRefusesEverything(t *testing.T) { // R28
 			require.NoError(t, c.Close(context.Background()), "twice")
 		}
 		for _, s := range c.Nodes() {
-			require.Equal(t, "stopped", s.State)
+			require.Equal(t, NodeStopped, s.State)
 		}
 		time.Sleep(10 * ms)
 		require.Equal(t, []int{0, 1, 2}, m.holders("r", lock.Token()), "held locks stay")
@@ -159,7 +159,7 @@ func TestNewWithAllNodesDown(t *testing.T) {
 		requireCauses(t, err, 3, multiplex.ErrDown)
 		for i, s := range c.Nodes() {
 			require.Equal(t, m.nodes[i].Addr(), s.Addr)
-			require.NotEqual(t, "up", s.State)
+			require.NotEqual(t, NodeUp, s.State)
 			require.ErrorContains(t, s.Err, "refused")
 		}
 
@@ -234,7 +234,7 @@ func TestReady(t *testing.T) {
 func TestNodesTellWhatIsKnown(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.link(2).Refuse(true)
-		c := m.client(t, Config{Nodes: []string{"redis://default:hunter2@node0", "redis://node1", "redis://node2"}})
+		c := m.client(t, Config{Nodes: Nodes("redis://default:hunter2@node0", "redis://node1", "redis://node2")})
 		mustAcquire(t, c, "r", time.Second)
 		all := c.Nodes()
 		require.Len(t, all, 3)
@@ -243,7 +243,7 @@ func TestNodesTellWhatIsKnown(t *testing.T) {
 		all[1].Counts = NodeCounts{}
 		require.Equal(t, NodeStatus{Addr: "node1:6379", State: "up", Product: "redis", Version: "7.0.15", Connects: 1, ReplyTime: 2 * ms}, all[1])
 		require.Equal(t, "node2:6379", all[2].Addr)
-		require.NotEqual(t, "up", all[2].State)
+		require.NotEqual(t, NodeUp, all[2].State)
 		require.ErrorIs(t, all[2].Err, multiplex.ErrDown)
 		require.NotContains(t, fmt.Sprint(all), "hunter2")
 	})
@@ -272,8 +272,8 @@ func TestStrangersAtTheAddress(t *testing.T) {
 					serve(t, network.Listen(fmt.Sprintf("node%d:6379", i)), c.serve)
 				}
 				start := time.Now()
-				client, err := New(Config{
-					Nodes:   []string{"redis://node0", "redis://node1", "redis://node2"},
+				client, err := New(t.Context(), Config{
+					Nodes:   Nodes("redis://node0", "redis://node1", "redis://node2"),
 					NetDial: network.Dial, DialTimeout: 500 * ms,
 				})
 				require.NoError(t, err)
@@ -364,11 +364,11 @@ func TestNodesThatAreRefused(t *testing.T) {
 				}
 				odd.Serve(m.network.Listen("odd:6379"))
 				defer odd.Close()
-				client := m.client(t, Config{Nodes: append(m.urls(), "redis://:hunter2@odd")})
+				client := m.client(t, Config{Nodes: Nodes(append(m.urls(), "redis://:hunter2@odd")...)})
 				lock := mustAcquire(t, client, "r", time.Second)
 				require.NoError(t, lock.Release(context.Background()))
 				status := client.Nodes()[2]
-				require.NotEqual(t, "up", status.State)
+				require.NotEqual(t, NodeUp, status.State)
 				require.Error(t, status.Err)
 				require.NotContains(t, status.Err.Error(), "hunter2", "R27")
 				if c.is != nil {
@@ -390,7 +390,7 @@ func replyTo(command, reply string) redistest.Hook {
 func TestOneServerUnderTwoAddressesIsOneVote(t *testing.T) {
 	simulated(t, 2, func(t *testing.T, m *memory) {
 		m.nodes[0].Serve(m.network.Listen("alias:6379"))
-		c := m.client(t, Config{Nodes: []string{"redis://node0", "redis://alias", "redis://node1"}})
+		c := m.client(t, Config{Nodes: Nodes("redis://node0", "redis://alias", "redis://node1")})
 		time.Sleep(time.Second)
 		up := 0
 		for _, s := range c.Nodes() {
@@ -407,7 +407,7 @@ func TestOneServerUnderTwoAddressesIsOneVote(t *testing.T) {
 func TestCredentialsAndNamesReachTheNodes(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.client(t, Config{
-			Nodes:    []string{"redis://node0", "redis://default:own@node1", "redis://node2?client_name=special"},
+			Nodes:    Nodes("redis://node0", "redis://default:own@node1", "redis://node2?client_name=special"),
 			Username: "default", Password: "common", ClientName: "worker-7",
 		})
 		for i, want := range [][]string{
@@ -429,17 +429,47 @@ func TestTheURLsTLSParametersCompleteTheConfigs(t *testing.T) {
 		"valkeys://a?tls_skip_verify=false": func(c *tls.Config) { require.False(t, c.InsecureSkipVerify) },
 	} {
 		config := &Config{TLS: base}
-		node, err := config.node(url)
+		node, err := config.endpoint(url)
 		require.NoError(t, err)
 		check(node.TLS)
 		require.Equal(t, []string{"x"}, node.TLS.NextProtos, url)
 		require.EqualValues(t, tls.VersionTLS13, node.TLS.MinVersion)
 		require.Equal(t, "base", base.ServerName, "the user's own was changed")
 	}
-	plain, err := (&Config{TLS: base}).node("redis://a")
+	plain, err := (&Config{TLS: base}).endpoint("redis://a")
 	require.NoError(t, err)
 	require.Nil(t, plain.TLS, "the URL does not ask for TLS")
-	without, err := (&Config{}).node("rediss://a")
+	without, err := (&Config{}).endpoint("rediss://a")
 	require.NoError(t, err)
 	require.NotNil(t, without.TLS)
+}
+
+// The context bounds New alone: it ends the wait for the first connections, and
+// then nothing is left; the client does not end with it.
+func TestContextOfNew(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, err := New(ended, Config{Nodes: Nodes(m.urls()...), NetDial: m.network.Dial})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Zero(t, m.nodes[0].Calls("HELLO"), "it was not even dialed")
+
+		m.silence()
+		short, cancel := context.WithTimeout(context.Background(), 100*ms)
+		defer cancel()
+		start := time.Now()
+		_, err = New(short, Config{Nodes: Nodes(m.urls()...), NetDial: m.network.Dial})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.IsType(t, (*CancelledError)(nil), err)
+		require.Less(t, time.Since(start), 200*ms) // the bubble fails where a goroutine is left
+		m.recover()
+
+		living, cancel := context.WithCancel(context.Background())
+		c, err := New(living, Config{Nodes: Nodes(m.urls()...), NetDial: m.network.Dial})
+		require.NoError(t, err)
+		cancel()
+		time.Sleep(time.Second)
+		mustAcquire(t, c, "r", time.Second)
+		closeNow(t, c)
+	})
 }

@@ -1,121 +1,16 @@
 package redlock
 
 import (
-	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
 	_ "embed"
-	"encoding/hex"
-	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
-	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
 
-// A script is a Lua program that the nodes run, and the digest they know it by.
-type script struct{ source, digest string }
-
-func newScript(source string) script {
-	sum := sha1.Sum([]byte(source))
-	return script{source, hex.EncodeToString(sum[:])}
-}
-
-var (
-	//go:embed release.lua
-	releaseSource string
-	//go:embed extend.lua
-	extendSource string
-
-	//go:embed release_many.lua
-	releaseManySource string
-	//go:embed extend_many.lua
-	extendManySource string
-
-	//go:embed heal.lua
-	healSource string
-	//go:embed shorten.lua
-	shortenSource string
-
-	releaseScript     = newScript(releaseSource)
-	extendScript      = newScript(extendSource)
-	releaseManyScript = newScript(releaseManySource)
-	extendManyScript  = newScript(extendManySource)
-	healScript        = newScript(healSource)
-	shortenScript     = newScript(shortenSource)
-
-	//go:embed seal.lua
-	sealSource string
-	sealScript = newScript(sealSource)
-
-	// scripts are all that a node must know.
-	scripts = []*script{
-		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript, &sealScript,
-	}
-)
-
-// The three commands of the algorithm, and what their replies mean.
-var (
-	acquireKind = &multiplex.Kind{Mode: multiplex.Claim, Judge: judgeSet, Undo: releaseKind}
-	extendKind  = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Merger: extendMerger}
-	releaseKind = &multiplex.Kind{
-		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Merger: releaseMerger, Native: releaseForms,
-	}
-
-	// releaseForms are the native commands that do what release.lua does (R25), Redis' from 8.4 on and Valkey's from 9.0 on.
-	// Extensions have none: at maxmemory the script succeeds where SET … IFEQ is refused.
-	releaseForms = []multiplex.Form{
-		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
-		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
-	}
-
-	// handoverKind releases a lock for which others wait here. It is not merged with others, since a merged release gets its
-	// place in the log only when it is written, and the SET of whoever is next must stand behind it.
-	handoverKind = &multiplex.Kind{
-		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Native: releaseForms,
-	}
-
-	releaseMerger = &multiplex.Merger{Kind: manyKind, AppendHead: appendReleaseMany}
-	extendMerger  = &multiplex.Merger{Kind: manyKind, AppendHead: appendExtendMany}
-	manyKind      = &multiplex.Kind{Judge: judgeOneOfMany, Script: true}
-)
-
-// judgeSet takes +OK as a grant and null as a refusal; nothing else answers SET (R16, R17).
-func judgeSet(v resp.Value) multiplex.Vote {
-	switch {
-	case v.IsOK():
-		return multiplex.Granted
-	case v.IsNull() && v.Type() != resp.Array:
-		return multiplex.Refused
-	default:
-		return multiplex.Alien
-	}
-}
-
-// judgeScript takes 1 as a grant and 0 as a refusal; the scripts return nothing else (R16).
-func judgeScript(v resp.Value) multiplex.Vote {
-	n, ok := v.Int64()
-	switch {
-	case ok && n == 1:
-		return multiplex.Granted
-	case ok && n == 0:
-		return multiplex.Refused
-	default:
-		return multiplex.Alien
-	}
-}
-
-// judgeOneOfMany is judgeScript for an element of a merged command's reply, where -1 stands for an error with this key.
-func judgeOneOfMany(v resp.Value) multiplex.Vote {
-	if n, ok := v.Int64(); ok && n == -1 {
-		return multiplex.Failed
-	}
-	return judgeScript(v)
-}
-
-// appendAcquire appends SET key token NX PX ttl (R2): relative time only, since clocks differ.
+// appendAcquire appends SET key token NX PX ttl (R2). Times are relative only,
+// since clocks differ.
 func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
 	dst = resp.AppendArray(dst, 6)
 	dst = resp.AppendBulkString(dst, "SET")
@@ -126,14 +21,16 @@ func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl ti
 	return appendMilliseconds(dst, ttl)
 }
 
-// appendRelease appends the release of one lock. keyPart says where its key lies.
+// appendRelease appends the release of one lock. keyPart returns where its key
+// lies.
 func (c *Client) appendRelease(dst []byte, resource string, token *Token) []byte {
 	dst = c.appendScript(dst, &releaseScript, resource, 5)
 	return resp.AppendBulkString(dst, token[:])
 }
 
-// keyPart is where the key lies in the encoded release or extension of one lock: between the command's head, which has
-// the same length for both, and the token.
+// keyPart returns where the key lies in the encoded release or extension of one
+// lock: between the command's head, which has the same length for both, and the
+// token.
 func (c *Client) keyPart(resource string) multiplex.Part {
 	size := len(c.config.Prefix) + len(resource)
 	encoded := len("$\r\n\r\n") + size
@@ -145,12 +42,14 @@ func (c *Client) keyPart(resource string) multiplex.Part {
 
 var scriptHead = len(appendScriptHead(nil, &releaseScript, 1, 5))
 
-// appendReleaseMany appends the head of the release of n locks; their keys and then their tokens follow.
+// appendReleaseMany appends the head of the release of n locks; their keys and
+// then their tokens follow.
 func appendReleaseMany(dst []byte, n int) []byte {
 	return appendScriptHead(dst, &releaseManyScript, n, 3+2*n)
 }
 
-// appendExtendMany appends the head of the extension of n locks; their keys, and then each one's token and TTL follow.
+// appendExtendMany appends the head of the extension of n locks; their keys,
+// and then the token and the TTL of each follow.
 func appendExtendMany(dst []byte, n int) []byte {
 	return appendScriptHead(dst, &extendManyScript, n, 3+3*n)
 }
@@ -161,7 +60,8 @@ func (c *Client) appendExtend(dst []byte, resource string, token *Token, ttl tim
 	return appendMilliseconds(dst, ttl)
 }
 
-// appendScript appends the beginning of a command with so many arguments that runs a script on the resource's key.
+// appendScript appends the start of a command with the given number of
+// arguments that runs a script on the resource's key.
 func (c *Client) appendScript(dst []byte, s *script, resource string, arguments int) []byte {
 	return c.appendKey(appendScriptHead(dst, s, 1, arguments), resource)
 }
@@ -175,8 +75,8 @@ func appendScriptHead(dst []byte, s *script, keys, arguments int) []byte {
 	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], int64(keys), 10))
 }
 
-// appendKey appends prefix and resource as one bulk string: by its length, so that no byte of it can inject anything
-// (R19).
+// appendKey appends prefix and resource as one bulk string: by its length, so
+// that no byte of it can inject a command (R19).
 func (c *Client) appendKey(dst []byte, resource string) []byte {
 	dst = append(dst, byte(resp.BulkString))
 	dst = strconv.AppendInt(dst, int64(len(c.config.Prefix)+len(resource)), 10)
@@ -191,58 +91,31 @@ func appendMilliseconds(dst []byte, d time.Duration) []byte {
 	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], d.Milliseconds(), 10))
 }
 
-// cure makes a node know the scripts (R24).
-func cure() [][]byte {
-	var load [][]byte
-	for _, s := range scripts {
-		load = append(load, resp.AppendCommand(nil, "SCRIPT", "LOAD", s.source))
-	}
-	return load
+func (c *Client) appendHeal(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
+	dst = c.appendScript(dst, &healScript, resource, 6)
+	dst = resp.AppendBulkString(dst, token[:])
+	return appendMilliseconds(dst, ttl)
 }
 
-// isReleaseForm reports whether a step of the prelude is the trial of a native form.
-func isReleaseForm(step string) bool {
-	return slices.ContainsFunc(releaseForms, func(f multiplex.Form) bool { return f.Name == step })
+// appendShorten appends the command that leaves a lock's key no more than the
+// given time.
+func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest time.Duration) []byte {
+	dst = c.appendScript(dst, &shortenScript, resource, 6)
+	dst = resp.AppendBulkString(dst, token[:])
+	return appendMilliseconds(dst, rest)
 }
 
-// prelude adds to each handshake what a node must be able to do before it gets a lock: know the scripts and run them on
-// our keys. A user who may SET but not EVAL would leave orphans, and is refused (R22). The key of the trial is not there, so
-// that a script on trial comes no further than its GET: whether the user may do the rest is asked for by itself.
-func (c *Client) prelude() []conn.Step {
-	// A name that nobody locks: DEL is meant.
-	trial := "redlock:trial:" + rand.Text()
-	key := c.config.Prefix + trial
-	var nobody Token
-	// A step for each native form, by the form's name. A server without it, or with a user who may not use it, refuses the
-	// trial, and gets the script (R25).
-	var steps []conn.Step
-	release := c.appendRelease(nil, trial, &nobody)
-	for i := range releaseForms {
-		native := releaseForms[i].Append(nil, release, c.keyPart(trial))
-		steps = append(steps, conn.Step{Name: releaseForms[i].Name, Command: native, Check: refused, Optional: true})
-	}
-	for i, load := range cure() {
-		steps = append(steps, conn.Step{Command: load, Check: scripts[i].loaded})
-	}
-	return append(steps, []conn.Step{
-		{Command: release, Check: refused},
-		{Command: c.appendExtend(nil, trial, &nobody, time.Second), Check: refused},
-		{Command: resp.AppendCommand(nil, "DEL", key)},
-		{Command: resp.AppendCommand(nil, "PTTL", key)},
-		{Command: resp.AppendCommand(nil, "PEXPIRE", key, "1000")},
-	}...)
-}
+// sealName is the key of the seal, behind the prefix; no resource has this
+// name.
+const sealName = "redlock:seal"
 
-func (s *script) loaded(v resp.Value) error {
-	if string(v.Bytes()) != s.digest {
-		return fmt.Errorf("redlock: SCRIPT LOAD answered %q, not the script's digest", v.Type())
+// seal returns how the nodes' seals are read and written.
+func (c *Client) seal() multiplex.Seal {
+	key := c.config.Prefix + sealName
+	return multiplex.Seal{
+		Read: resp.AppendCommand(nil, "GET", key),
+		Write: func(value string) []byte {
+			return resp.AppendCommand(nil, "EVALSHA", sealScript.digest, "1", key, value)
+		},
 	}
-	return nil
-}
-
-func refused(v resp.Value) error {
-	if judgeScript(v) != multiplex.Refused {
-		return fmt.Errorf("redlock: the trial of a script answered %q, not 0", v.Type())
-	}
-	return nil
 }

@@ -9,60 +9,92 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// What can come of an attempt, an extension or a release besides success (R12). Use errors.Is.
+// Outcomes of an attempt, an extension or a release besides success (R12). Test
+// for them with errors.Is.
 var (
-	// ErrHeld is a lock that somebody else holds, or that several clients asked for at once so that nobody got a quorum.
-	// It is ordinary: the sentinel itself is returned, without the resource's name, and nothing is allocated.
+	// ErrHeld is returned if another client holds the resource, or if several
+	// clients asked at once and none got a quorum. It is ordinary: the sentinel
+	// itself is returned, without the resource, and nothing is allocated.
 	ErrHeld = errors.New("redlock: resource is held")
-	// ErrNoQuorum means that too few nodes answered to know. The error unwraps to *multiplex.UndecidedError, which names
-	// each of them with its own cause.
+	// ErrNoQuorum is returned if too few nodes answered to decide. The error
+	// unwraps to *UndecidedError, which names each of them with its own cause.
 	ErrNoQuorum = errors.New("redlock: no quorum of nodes answered")
-	// ErrExpired is a quorum that came too late for the lock to be of use.
+	// ErrExpired is returned if a quorum granted the lock too late for it to be of
+	// use.
 	ErrExpired = errors.New("redlock: quorum came too late")
-	// ErrNotHeld is a lock that was released, extended or asked after, and is not, or no longer, ours.
+	// ErrNotHeld is returned by Release and Extend if the caller does not hold the
+	// lock.
 	ErrNotHeld = errors.New("redlock: lock is not held")
-	// ErrOverloaded means that nothing was sent, since too many commands wait for answers already (R26).
+	// ErrOverloaded is returned if too many commands wait for answers already.
+	// Nothing was sent (R26).
 	ErrOverloaded = errors.New("redlock: too many commands wait for answers")
-	// ErrMaxWait is the cause of the CancelledError that ends a wait for a lock when Config.MaxWait or HoldOptions.MaxWait is
-	// over. The context of the call goes on, though the error is also context.DeadlineExceeded, and what the last attempt came
-	// to: test for ErrMaxWait first.
+	// ErrMaxWait is the cause of the CancelledError that ends a wait for a lock
+	// after Config.MaxWait or HoldOptions.MaxWait. That error is also
+	// context.DeadlineExceeded, though the context of the call has not ended, and
+	// the last attempt's error: test for ErrMaxWait first.
 	ErrMaxWait = errors.New("redlock: MaxWait is over")
-	// ErrClosed is a call after Close, or one that Close cut short, or that asks for a new lock after Drain.
+	// ErrClosed is returned by a call after Close, by a call that Close cut short,
+	// and by a call that asks for a new lock after Drain.
 	ErrClosed = errors.New("redlock: client is closed")
 )
 
-// What a caller can get wrong. Nothing was sent.
+// Mistakes in a call. Nothing was sent.
 var (
-	// ErrResource is a resource name of a length other than 1 to 1,024 bytes (R19), or "redlock:seal", which is the key that
-	// clients with Config.MaxTTL keep for themselves.
+	// ErrResource is returned if the resource name does not have 1 to 1,024 bytes
+	// (R19), or is "redlock:seal", a key that clients with Config.MaxTTL keep for
+	// themselves.
 	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal")
-	// ErrTTL is a TTL below one millisecond, or above a hundred years or Config.MaxTTL, or so short that less than
-	// Config.MinValidity would be left after the drift (R4).
+	// ErrTTL is returned if the TTL is below one millisecond, above a hundred
+	// years or Config.MaxTTL, or so short that less than Config.MinValidity would
+	// be left after the drift (R4).
 	ErrTTL = errors.New("redlock: TTL is too short or too long")
-	// ErrConfig is a Config that cannot work; the error says why.
-	ErrConfig = errors.New("redlock: bad configuration")
 )
 
-// Causes of a node's missing vote that call for a change of the deployment. ErrNoQuorum unwraps to them; so does
-// NodeStatus.Err, but for ErrQuarantined, of which NodeStatus.Quarantined tells. What was found, and what to change, is in the
-// text, and in a *multiplex.PreflightError.
+// Errors of package multiplex that calls of this package return, so that one
+// need not import it to name them.
+type (
+	// An UndecidedError is what ErrNoQuorum unwraps to: each node that gave no
+	// answer, with its own cause.
+	UndecidedError = multiplex.UndecidedError
+	// A NodeError is one node's part of an UndecidedError.
+	NodeError = multiplex.NodeError
+	// A PreflightError is a check that a server failed: what was found, and what
+	// to change.
+	PreflightError = multiplex.PreflightError
+	// A QuarantineError is ErrQuarantined, and says for how long.
+	QuarantineError = multiplex.QuarantineError
+)
+
+// Causes of a node's missing vote. ErrNoQuorum unwraps to them; so does
+// NodeStatus.Err, except for ErrQuarantined, which NodeStatus.Quarantined
+// reports. All but the first two call for a change of the deployment: the text,
+// and a *PreflightError, tell what was found and what to change.
 var (
-	// ErrNotMaster is a replica, a cluster node or a sentinel (R22).
+	// ErrNodeDown is the cause of a node without a connection.
+	ErrNodeDown = multiplex.ErrDown
+	// ErrNodeTimeout is the cause of a node that did not answer in time.
+	ErrNodeTimeout = multiplex.ErrTimeout
+	// ErrNotMaster is the cause of a node that is a replica, a cluster node or a
+	// sentinel (R22).
 	ErrNotMaster = multiplex.ErrNotMaster
-	// ErrSameNode is a server that has a vote under another address already (R22).
+	// ErrSameNode is the cause of a server that has a vote under another address
+	// already (R22).
 	ErrSameNode = multiplex.ErrSameNode
-	// ErrPermissions is a node that does not let us do what locks need (R22).
+	// ErrPermissions is the cause of a node where the user may not do what locks
+	// need (R22).
 	ErrPermissions = multiplex.ErrPermissions
-	// ErrMaxTTL is a node that clients with another MaxTTL have used (R23).
+	// ErrMaxTTL is the cause of a node that clients with another MaxTTL have used
+	// (R23).
 	ErrMaxTTL = multiplex.ErrMaxTTL
-	// ErrQuarantined is a node that may have forgotten locks (R23). *multiplex.QuarantineError says for how long.
+	// ErrQuarantined is the cause of a node that may have forgotten locks (R23).
+	// *QuarantineError says for how long.
 	ErrQuarantined = multiplex.ErrQuarantined
 )
 
-// A ResourceError is the error of a call, with the resource that the call was
-// about. Every error of a call for a resource is one, but for ErrHeld,
-// ErrOverloaded and ErrClosed, which cost nothing, ErrResource, and what a
-// function given to Do returned. The log is never told the resource (R27).
+// A ResourceError adds the resource to the error of a call. Every error of a call
+// for a resource is one, except ErrHeld, ErrOverloaded and ErrClosed, which cost
+// nothing, ErrResource, and the errors of a function given to Do. The log does not
+// receive the resource (R27).
 type ResourceError struct {
 	Resource string // without the prefix
 	Err      error
@@ -73,7 +105,7 @@ func (e *ResourceError) Error() string {
 	return "redlock: " + quoted(e.Resource) + ": " + errtext.Text(e.Err)
 }
 
-// Unwrap gives what came of the call.
+// Unwrap returns the error of the call.
 func (e *ResourceError) Unwrap() error { return e.Err }
 
 // longestQuote bounds a resource's name in an error's text.
@@ -86,7 +118,7 @@ func quoted(resource string) string {
 	return strconv.Quote(resource)
 }
 
-// named gives the error of a call its resource.
+// named adds the resource to the error of a call.
 func named(resource string, err error) error {
 	switch err {
 	case nil, ErrHeld, ErrOverloaded, ErrClosed:
@@ -94,7 +126,7 @@ func named(resource string, err error) error {
 	}
 	switch err.(type) {
 	case *ResourceError, *LostError:
-		return err // it has one
+		return err // which names the resource already
 	}
 	if errors.Is(err, ErrResource) {
 		return err // the name is what is wrong
@@ -102,17 +134,19 @@ func named(resource string, err error) error {
 	return &ResourceError{resource, err}
 }
 
-// A CancelledError ends a call whose context ended. It is the context's error, its cause, and what the last attempt came
-// to, all by errors.Is (R12): test for the context's error first, and for ErrHeld after it.
+// A CancelledError is returned if the context of a call ended. By errors.Is it is
+// the context's error, its cause and the last attempt's error (R12): test for the
+// context's error first, and for ErrHeld after it.
 type CancelledError struct {
-	Context error // context.Canceled or context.DeadlineExceeded
-	Cause   error // context.Cause, nil where it is the same
-	Last    error // what the last whole attempt came to, or what Ready waited for; nil when there was none
+	Err   error // context.Canceled or context.DeadlineExceeded
+	Cause error // context.Cause; nil if it is the same
+	Last  error // of the last whole attempt, or what Ready waited for; nil if there was none
 }
 
-// Error begins with the context's error; the cause and what the last attempt came to follow where there are such.
+// Error begins with the context's error; the cause and the last attempt's error
+// follow if there are any.
 func (e *CancelledError) Error() string {
-	text := "redlock: " + e.Context.Error()
+	text := "redlock: " + e.Err.Error()
 	if e.Cause != nil {
 		text += " (" + errtext.Text(e.Cause) + ")"
 	}
@@ -122,9 +156,9 @@ func (e *CancelledError) Error() string {
 	return text
 }
 
-// Unwrap gives what is there of the three.
+// Unwrap returns those of the three that are not nil.
 func (e *CancelledError) Unwrap() []error {
-	all := []error{e.Context}
+	all := []error{e.Err}
 	for _, err := range []error{e.Cause, e.Last} {
 		if err != nil {
 			all = append(all, err)
@@ -139,7 +173,7 @@ type noQuorumError struct {
 	lasting bool // waiting cannot fix it (R31)
 }
 
-// Error names the nodes, and does not say a second time that they are too few.
+// Error names the nodes, and says only once that they are too few.
 func (e *noQuorumError) Error() string {
 	text := ErrNoQuorum.Error() + strings.TrimPrefix(e.nodes.Error(), multiplex.ErrUndecided.Error())
 	if e.lasting {
@@ -148,10 +182,11 @@ func (e *noQuorumError) Error() string {
 	return text
 }
 
-// Unwrap has errors.Is find ErrNoQuorum and the cause of each node.
+// Unwrap returns ErrNoQuorum and the error that holds the cause of each node.
 func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.nodes} }
 
-// translate gives an outcome of package multiplex its name here. refused is what a refusal means to this command.
+// translate returns this package's error for one of package multiplex. refused is
+// what a refusal means to the command.
 func translate(err, refused error) error {
 	switch {
 	case err == nil:

@@ -83,7 +83,7 @@ func Example_idempotencyKey() {
 	defer d.Close()
 	config := d.Config()
 	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return

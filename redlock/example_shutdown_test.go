@@ -20,7 +20,7 @@ func ExampleClient_Drain() {
 	defer d.Close()
 	config := d.Config()
 	config.ReleaseOnClose = true // what has not come to its end by then is released by Close
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return

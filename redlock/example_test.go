@@ -23,7 +23,7 @@ func build(context.Context) error { return nil }
 func Example() {
 	ctx := context.Background()
 
-	client, err := redlock.Open("redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
+	client, err := redlock.Open(context.Background(), "redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,10 +47,10 @@ func ExampleNew() {
 	}
 	defer d.Close()
 
-	client, err := redlock.New(redlock.Config{
-		Nodes: []string{
+	client, err := redlock.New(context.Background(), redlock.Config{
+		Nodes: redlock.Nodes(
 			"redis://node0:6379", "redis://node1:6379", "redis://node2:6379", "redis://node3:6379", "redis://node4:6379",
-		},
+		),
 		Prefix:  "lock:",
 		NetDial: d.Config().NetDial, // only since these nodes are in memory
 	})
@@ -228,7 +228,7 @@ func ExampleErrNoQuorum() {
 	d.Node(2).Stop()
 	config := d.Config()
 	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -251,12 +251,12 @@ func ExampleErrNoQuorum() {
 
 // A deployment behind TLS, with a user of its own for the locks; docs/deploy.md says what rights that must have.
 func ExampleConfig() {
-	client, err := redlock.New(redlock.Config{
-		Nodes: []string{
+	client, err := redlock.New(context.Background(), redlock.Config{
+		Nodes: redlock.Nodes(
 			"rediss://a.example.com:6379",
 			"rediss://b.example.com:6379?tls_server_name=redis-b",
 			"rediss://c.example.com:6379?tls_ca_file=/etc/redis/ca.pem",
-		},
+		),
 		Username:    "locker",
 		Password:    "…", // or in the URLs, where nodes have their own
 		Prefix:      "lock:",
@@ -286,7 +286,7 @@ func ExampleConfig_maxTTL() {
 	config := d.Config()
 	config.MaxTTL = time.Minute // the same for all clients
 	config.NewDeployment = true // to be taken out again after the first start
-	first, err := redlock.New(config)
+	first, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -297,7 +297,7 @@ func ExampleConfig_maxTTL() {
 	fmt.Println("for an hour:", err)
 
 	config.NewDeployment = false
-	second, err := redlock.New(config)
+	second, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -306,7 +306,7 @@ func ExampleConfig_maxTTL() {
 	fmt.Println("the second:", second.Ready(ctx))
 
 	config.MaxTTL = time.Hour
-	odd, err := redlock.New(config)
+	odd, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -399,12 +399,12 @@ func ExampleTracer() {
 	config := d.Config()
 	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
 	config.Tracer = &redlock.Tracer{
-		AttemptDone: func(i redlock.AttemptInfo) {
+		AttemptDone: func(_ context.Context, i redlock.AttemptInfo) {
 			fmt.Println("attempt", i.Try, i.Resource, i.TTL, i.Err, i.Elapsed > 0)
 		},
-		ReleaseDone: func(i redlock.ReleaseInfo) { fmt.Println("release", i.Resource, i.Err) },
+		ReleaseDone: func(_ context.Context, i redlock.ReleaseInfo) { fmt.Println("release", i.Resource, i.Err) },
 	}
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -435,7 +435,7 @@ func inMemory() (client *redlock.Client, stop func()) {
 	}
 	config := d.Config()
 	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
-	if client, err = redlock.New(config); err != nil {
+	if client, err = redlock.New(context.Background(), config); err != nil {
 		log.Fatal(err)
 	}
 	for begun := time.Now(); !up(client); time.Sleep(time.Millisecond) { // New does not wait for the last

@@ -24,7 +24,7 @@ func Example_errors() {
 	defer d.Close()
 	config := d.Config()
 	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -104,7 +104,7 @@ func ExampleHold_Context() {
 	defer d.Close()
 	config := d.Config()
 	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -136,7 +136,7 @@ func ExampleHold_Context() {
 
 // A job that many schedulers start at the same time runs once: MinHold keeps the lock from those whose clocks are late, though
 // the job be over in a moment.
-func ExampleClient_DoHold() {
+func ExampleClient_DoWith() {
 	client, stop := inMemory()
 	defer stop()
 	ctx := context.Background()
@@ -144,7 +144,7 @@ func ExampleClient_DoHold() {
 	options := redlock.HoldOptions{TTL: 30 * time.Second, MinHold: 10 * time.Second}
 	for range 2 {
 		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		err := client.DoHold(short, "nightly", options, func(context.Context) error {
+		err := client.DoWith(short, "nightly", options, func(context.Context) error {
 			fmt.Println("running")
 			return nil
 		})
@@ -171,7 +171,7 @@ func ExampleConfig_password() {
 	for _, password := range []string{"correct horse", "battery staple"} {
 		config := d.Config()
 		config.Password, config.NodeTimeout = password, 5*time.Second
-		client, err := redlock.New(config)
+		client, err := redlock.New(context.Background(), config)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -202,7 +202,7 @@ func ExampleConfig_netDial() {
 		dialed.Add(1) // ctx bounds it by DialTimeout
 		return inMemory(ctx, network, addr)
 	}
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -128,7 +128,7 @@ func (c contest) run(t *testing.T) *referee {
 				urls = append(urls, "redis://"+addr)
 				links = append(links, m.network.At(addr))
 			}
-			clients = append(clients, m.client(t, Config{Nodes: urls, DriftFactor: c.drift, MaxTTL: c.maxTTL}))
+			clients = append(clients, m.client(t, Config{Nodes: Nodes(urls...), DriftFactor: c.drift, MaxTTL: c.maxTTL}))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), c.time())
 		defer cancel()

@@ -25,7 +25,7 @@ const there, back = 30 * time.Millisecond, 20 * time.Millisecond
 func TestFaultCancelledAcquisition_R7(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers)
-	c := f.client(redlock.Config{Nodes: redistest.URLs(proxies), NodeTimeout: unhurried})
+	c := f.client(redlock.Config{Nodes: redlock.Nodes(redistest.URLs(proxies)...), NodeTimeout: unhurried})
 	f.allUp(c, inTheEnd)
 	const trip = there + back
 	// Two nodes are near, so that their keys are set and no quorum is; the others' SETs are under way.
@@ -109,7 +109,7 @@ func (f *fleet) cancelAtRandom(c *redlock.Client) error {
 func TestFaultLostAttempt_R7(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers)
-	c := f.client(redlock.Config{Nodes: redistest.URLs(proxies), NodeTimeout: unhurried})
+	c := f.client(redlock.Config{Nodes: redlock.Nodes(redistest.URLs(proxies)...), NodeTimeout: unhurried})
 	f.allUp(c, inTheEnd)
 	held := map[string]bool{"taken": true}
 	for i := range 3 {

@@ -24,7 +24,7 @@ func TestFaultNothingLeftAfterClose_R28(t *testing.T) {
 }
 
 func (f *fleet) closeAfter(what string, goroutines, descriptors int) error {
-	c, err := redlock.Open(redistest.URLs(f.servers)...)
+	c, err := redlock.Open(context.Background(), redistest.URLs(f.servers)...)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestFaultFailedAttemptThenClose_R7_R28(t *testing.T) {
 	}
 	for n := range times {
 		// Close waits for answers no longer than a vote may take.
-		c, err := redlock.New(redlock.Config{Nodes: redistest.URLs(f.servers), NodeTimeout: unhurried})
+		c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), NodeTimeout: unhurried})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestFaultCloseWithAnEndedContext_R7_R28(t *testing.T) {
 		rounds = 20
 	}
 	for round := range rounds {
-		c, err := redlock.New(redlock.Config{Nodes: redistest.URLs(f.servers), NodeTimeout: unhurried})
+		c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), NodeTimeout: unhurried})
 		if err != nil {
 			t.Fatal(err)
 		}

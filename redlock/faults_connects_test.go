@@ -21,7 +21,7 @@ func TestFaultConnectsToASilentListener_R26(t *testing.T) {
 	addr := listenSilently(t, &accepted)
 	begun := time.Now()
 	c := f.client(redlock.Config{ // the four others may take their time
-		Nodes: append(redistest.URLs(f.servers), "redis://"+addr+"?dial_timeout=20ms"), NodeTimeout: unhurried,
+		Nodes: redlock.Nodes(append(redistest.URLs(f.servers), "redis://"+addr+"?dial_timeout=20ms")...), NodeTimeout: unhurried,
 	})
 	for i := range f.servers {
 		f.state(c, i, inTheEnd, "up")

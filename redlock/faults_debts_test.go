@@ -64,7 +64,7 @@ func TestFaultDebtsArePaid_R8_R26(t *testing.T) {
 				redistest.Args("--user", "redlock", "on", ">"+ourSecret, "~*", "&*", "+@all"))
 			d := &debtors{ward: &ward{fleet: f, sides: make(map[int]*side)}, proxies: redistest.Proxies(t, f.servers)}
 			config := credentials(false)
-			config.Nodes = redistest.URLs(d.proxies)
+			config.Nodes = redlock.Nodes(redistest.URLs(d.proxies)...)
 			d.client = f.client(config)
 			bestOf(t, func() error { return d.runUp(troubles) })
 		})

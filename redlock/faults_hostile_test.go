@@ -26,7 +26,7 @@ func TestFaultHostileNode_R16_R18(t *testing.T) {
 			node := startHostile(t, h)
 			memory := watchMemory(t)
 			c := f.client(redlock.Config{
-				Nodes: append(redistest.URLs(f.servers), node.URL()), NodeTimeout: unhurried,
+				Nodes: redlock.Nodes(append(redistest.URLs(f.servers), node.URL())...), NodeTimeout: unhurried,
 			})
 			for i := range f.servers { // who asks before is told at once that there is no quorum, many times within a moment
 				f.state(c, i, inTheEnd, "up")
@@ -85,8 +85,8 @@ func TestFaultHostileVoteCompletesNoQuorum_R17(t *testing.T) {
 func (f *fleet) forge(h redistest.Hostile, prefix string, asked *atomic.Int64) {
 	node := startHostile(f, h)
 	// The hostile node comes first, so that a mistake about who said what would be found.
-	c, err := redlock.New(redlock.Config{
-		Nodes: append([]string{node.URL()}, redistest.URLs(f.servers)...), Prefix: prefix, NodeTimeout: 20 * time.Millisecond,
+	c, err := redlock.New(context.Background(), redlock.Config{
+		Nodes: redlock.Nodes(append([]string{node.URL()}, redistest.URLs(f.servers)...)...), Prefix: prefix, NodeTimeout: 20 * time.Millisecond,
 	})
 	if err != nil {
 		f.Error(err)

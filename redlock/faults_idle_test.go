@@ -65,7 +65,7 @@ func TestFaultProbeAfter(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := redlock.New(redlock.Config{Nodes: redistest.URLs(f.servers), ProbeAfter: -1}); !errors.Is(err, redlock.ErrConfig) {
+	if _, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), ProbeAfter: -1}); !errors.Is(err, redlock.ErrConfig) {
 		t.Errorf("New with a negative ProbeAfter: %v", err)
 	}
 }

@@ -22,7 +22,7 @@ func TestFaultDebtsOfADistantNode_R8_R26(t *testing.T) {
 // oweFromAfar says what was wrong with the distant node's connection.
 func (f *fleet) oweFromAfar() error {
 	proxies := redistest.Proxies(f, f.servers[:1])
-	c := f.client(redlock.Config{Nodes: append(redistest.URLs(f.servers[1:]), proxies[0].URL())})
+	c := f.client(redlock.Config{Nodes: redlock.Nodes(append(redistest.URLs(f.servers[1:]), proxies[0].URL())...)})
 	f.allUp(c, inTheEnd)
 	proxies[0].Latency(10*time.Millisecond, 10*time.Millisecond)
 	var locks []redlock.Lock

@@ -228,7 +228,7 @@ func TestFaultMergedReleasesOverSlowLinks_R8(t *testing.T) {
 			f := newFleet(t, 5)
 			proxies := redistest.Proxies(t, f.servers[:3])
 			urls := append(redistest.URLs(proxies), redistest.URLs(f.servers[3:])...)
-			c := f.client(redlock.Config{Nodes: urls, NodeTimeout: unhurried})
+			c := f.client(redlock.Config{Nodes: redlock.Nodes(urls...), NodeTimeout: unhurried})
 			f.allUp(c, inTheEnd)
 			before := f.scriptsRun(4)
 			w := workload{callers: 48, turns: 1}
@@ -286,7 +286,7 @@ func TestFaultConnectionsDieUnderMergedLoad_R8_R16(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers[:2])
 	urls := append(redistest.URLs(proxies), redistest.URLs(f.servers[2:])...)
-	c := f.client(redlock.Config{Nodes: urls, NodeTimeout: unhurried})
+	c := f.client(redlock.Config{Nodes: redlock.Nodes(urls...), NodeTimeout: unhurried})
 	f.allUp(c, inTheEnd)
 	l := f.load(c, workload{callers: 64, fresh: true})
 	for i := range 8 {

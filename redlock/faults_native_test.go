@@ -156,7 +156,7 @@ func takeOver(t *testing.T, newer, older program) {
 	l.until(300, 2*inTheEnd)
 	ours := c.Nodes()[0].Connects - before
 	errs := f.commandErrors(0)
-	stranger := f.client(redlock.Config{Nodes: redistest.URLs(f.servers[:1])})
+	stranger := f.client(redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers[:1])...)})
 	f.allUp(stranger, 2*inTheEnd)
 	each := f.commandErrors(0) - errs
 	if ours != 1 || errs != each*ours {

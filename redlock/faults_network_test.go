@@ -36,7 +36,7 @@ func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 	}
 	dripUp, dripUpEnds := drip(redistest.Up)
 	dripDown, dripDownEnds := drip(redistest.Down)
-	c := f.client(redlock.Config{Nodes: append([]string{p.URL()}, redistest.URLs(f.servers[1:])...)})
+	c := f.client(redlock.Config{Nodes: redlock.Nodes(append([]string{p.URL()}, redistest.URLs(f.servers[1:])...)...)})
 	f.allUp(c, inTheEnd)
 	cases := []struct {
 		name         string
@@ -131,8 +131,8 @@ func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 	}
 	defer p.Close()
 	p.CutOnce(d, n)
-	c, err := redlock.New(redlock.Config{
-		Nodes: append(redistest.URLs(f.servers[1:]), p.URL()), Prefix: fmt.Sprintf("cut:%d:%d:", d, n),
+	c, err := redlock.New(context.Background(), redlock.Config{
+		Nodes: redlock.Nodes(append(redistest.URLs(f.servers[1:]), p.URL())...), Prefix: fmt.Sprintf("cut:%d:%d:", d, n),
 		NodeTimeout: unhurried,
 	})
 	if err != nil {
@@ -166,7 +166,7 @@ func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 func TestFaultNetworkOfAMajority_R7_R8(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers[:3])
-	c := f.client(redlock.Config{Nodes: append(redistest.URLs(f.servers[3:]), redistest.URLs(proxies)...)})
+	c := f.client(redlock.Config{Nodes: redlock.Nodes(append(redistest.URLs(f.servers[3:]), redistest.URLs(proxies)...)...)})
 	f.allUp(c, inTheEnd)
 	var inspected atomic.Int64
 	l := f.load(c, workload{callers: 16, fresh: true, inspect: func(lock redlock.Lock) {
@@ -228,7 +228,7 @@ func TestFaultWrongProtocol_R16_R26(t *testing.T) {
 			f := &fleet{t, f.servers}
 			before := accepted.Load()
 			c := f.client(redlock.Config{
-				Nodes: append(redistest.URLs(f.servers), tt.url+"?dial_timeout=200ms"), TLS: tt.config, NodeTimeout: unhurried,
+				Nodes: redlock.Nodes(append(redistest.URLs(f.servers), tt.url+"?dial_timeout=200ms")...), TLS: tt.config, NodeTimeout: unhurried,
 			})
 			begun := time.Now()
 			l := f.load(c, workload{callers: 8})

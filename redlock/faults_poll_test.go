@@ -197,7 +197,7 @@ func cpu(t testing.TB) time.Duration {
 func TestFaultCloseWhenAllServersDied_R28(t *testing.T) {
 	for _, after := range []time.Duration{0, 30 * time.Millisecond} {
 		f := newFleet(t, 3, redistest.OverTCP)
-		c, err := redlock.Open(redistest.URLs(f.servers)...)
+		c, err := redlock.Open(t.Context(), redistest.URLs(f.servers)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestFaultCutWhileALoneCallerReads_R8_R16(t *testing.T) {
 	f := newFleet(t, 5)
 	p := redistest.Proxies(t, f.servers[:1])[0]
 	c := f.client(redlock.Config{
-		Nodes: append([]string{p.URL()}, redistest.URLs(f.servers[1:])...), NodeTimeout: unhurried,
+		Nodes: redlock.Nodes(append([]string{p.URL()}, redistest.URLs(f.servers[1:])...)...), NodeTimeout: unhurried,
 	})
 	f.allUp(c, inTheEnd)
 	for _, n := range []int64{1, 4, 6, 8} { // within each of the two replies, which have 9 bytes
@@ -256,7 +256,7 @@ func TestFaultLateSegmentsOfOneNode_R8_R16(t *testing.T) {
 	f := newFleet(t, 3)
 	proxies := redistest.Proxies(t, f.servers[:2])
 	c := f.client(redlock.Config{
-		Nodes: append(redistest.URLs(proxies), f.servers[2].URL()), NodeTimeout: unhurried,
+		Nodes: redlock.Nodes(append(redistest.URLs(proxies), f.servers[2].URL())...), NodeTimeout: unhurried,
 	})
 	f.allUp(c, inTheEnd)
 	proxies[0].Latency(3*time.Millisecond, 2*time.Millisecond) // never of the quorum

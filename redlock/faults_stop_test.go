@@ -165,7 +165,7 @@ func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
 			leastPrivilege(f, without)
 			proxies := redistest.Proxies(t, f.servers[:1])
 			c := f.client(redlock.Config{
-				Nodes:    append(redistest.URLs(f.servers[1:]), proxies[0].URL()),
+				Nodes:    redlock.Nodes(append(redistest.URLs(f.servers[1:]), proxies[0].URL())...),
 				Username: "redlock", Password: "secret of the test", Prefix: "lock:",
 			})
 			f.allUp(c, inTheEnd)

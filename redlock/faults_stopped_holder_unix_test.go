@@ -120,7 +120,7 @@ const stoppedRounds = 6
 // turns with the contexts of a Hold and of Do.
 func workAsChild(nodes []string) {
 	runtime.GOMAXPROCS(1) // so that the work goes on before the goroutine that the timers wake
-	c, err := redlock.Open(nodes...)
+	c, err := redlock.Open(context.Background(), nodes...)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -145,7 +145,7 @@ func workAsChild(nodes []string) {
 	for round := range stoppedRounds {
 		key := fmt.Sprint("r", round)
 		if round%2 == 0 {
-			err = c.DoHold(context.Background(), key, options, func(ctx context.Context) error {
+			err = c.DoWith(context.Background(), key, options, func(ctx context.Context) error {
 				h, _ := redlock.FromContext(ctx)
 				work(round, h, ctx)
 				return nil
@@ -165,7 +165,7 @@ func workAsChild(nodes []string) {
 
 // holdAsChild is what the child does. Its answers are lines.
 func holdAsChild(nodes []string) {
-	c, err := redlock.Open(nodes...)
+	c, err := redlock.Open(context.Background(), nodes...)
 	if err != nil {
 		fmt.Println(err)
 		return

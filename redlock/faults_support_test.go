@@ -34,12 +34,12 @@ func newFleet(tb testing.TB, n int, options ...redistest.Option) *fleet {
 func (f *fleet) client(config redlock.Config) *redlock.Client {
 	f.Helper()
 	if config.Nodes == nil {
-		config.Nodes = redistest.URLs(f.servers)
+		config.Nodes = redlock.Nodes(redistest.URLs(f.servers)...)
 	}
 	if config.TLS == nil {
 		config.TLS = f.servers[0].TLSConfig()
 	}
-	c, err := redlock.New(config)
+	c, err := redlock.New(context.Background(), config)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func undecided(err error, reason func(error) bool, nodes ...int) error {
 }
 
 // state waits until a node is in one of the states.
-func (f *fleet) state(c *redlock.Client, node int, within time.Duration, states ...string) time.Duration {
+func (f *fleet) state(c *redlock.Client, node int, within time.Duration, states ...redlock.NodeState) time.Duration {
 	f.Helper()
 	return eventually(f, within, func() error {
 		if n := c.Nodes()[node]; !slices.Contains(states, n.State) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,74 +12,14 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// HoldOptions says how a lock is held. TTL must be set; everything else works as zero.
-type HoldOptions struct {
-	// TTL is how long the lock outlives a client that has crashed: the life of its keys, from the last renewal on. The shorter
-	// it is, the more often it is renewed: at a third of the validity. It must be set; ErrTTL says what it may not be.
-	TTL time.Duration
-	// MaxWait bounds how long Hold and DoHold wait for the lock, so that ctx can bound the work of DoHold: see Config.MaxWait.
-	// TryHold does not wait. If zero, Config.MaxWait.
-	MaxWait time.Duration
-	// MaxHold bounds how long the context lasts, from the grant on. If zero, nothing does.
-	MaxHold time.Duration
-	// MaxExtensions bounds how often the lock is renewed. If zero, nothing does.
-	MaxExtensions int
-	// NoRenewal leaves the lock as it was granted: the context ends with its validity. If zero, it is renewed.
-	NoRenewal bool
-	// MinHold keeps the lock from others for that long from the grant on, and up to the drift of clocks longer, though it be
-	// released before: so that a job that each of many schedulers starts at the same time runs once, however short it is and
-	// however their clocks differ. At most the TTL. If zero, a release takes effect at once.
-	MinHold time.Duration
-	// Heal has each renewal set the key again on nodes that have forgotten it, unless they have given it to somebody else, and
-	// count as grants where that is safe (R10): so a lock survives more restarts one after another than a quorum does. It
-	// costs the nodes a command for each renewal, where others travel together. Set Config.MaxTTL with it: otherwise a hold
-	// does not notice that so many nodes restarted empty at once that others could have had the lock meanwhile. If zero, a
-	// missing key is a refusal.
-	Heal bool
-}
-
-// ErrHoldOptions is a HoldOptions that cannot work; the error says why. Nothing was sent.
-var ErrHoldOptions = errors.New("redlock: bad options for a hold")
-
-func (o HoldOptions) check(c *Client) (HoldOptions, error) {
-	ttl, err := c.checkTTL(o.TTL)
-	if err != nil {
-		return o, err
-	}
-	o.TTL = ttl
-	switch {
-	case o.MaxWait < 0 || o.MaxHold < 0 || o.MaxExtensions < 0 || o.MinHold < 0:
-		return o, fmt.Errorf("%w: MaxWait %v, MaxHold %v, MaxExtensions %d, MinHold %v: none may be negative",
-			ErrHoldOptions, o.MaxWait, o.MaxHold, o.MaxExtensions, o.MinHold)
-	case o.MinHold > ttl:
-		return o, fmt.Errorf("%w: MinHold %v is longer than the TTL, %v", ErrHoldOptions, o.MinHold, ttl)
-	}
-	return o, nil
-}
-
-// bound and extensions are the options as a renewal has them.
-func (o HoldOptions) bound() time.Duration {
-	if o.MaxHold == 0 {
-		return pure.Never
-	}
-	return o.MaxHold
-}
-
-func (o HoldOptions) extensions() int {
-	switch {
-	case o.NoRenewal:
-		return 0
-	case o.MaxExtensions == 0:
-		return -1
-	}
-	return o.MaxExtensions
-}
-
-// A Hold is a lock that renews itself until it is released, its bound is reached, or it is lost (R13). Work under it ends
-// with its context. All methods may be called from any goroutine.
+// A Hold is a lock that renews itself until it is released, its bound is
+// reached, or it is lost (R13). Work under it must stop when its context ends.
+// All methods may be called from any goroutine; methods of a nil or zero *Hold
+// panic.
 //
-// No goroutine and no timer belong to it: one goroutine of the client looks after all holds. It must be released, also when
-// its context has ended: a hold that is forgotten is renewed for ever.
+// A hold has no goroutine and no timer of its own: one goroutine of the client
+// renews all holds. A hold must be released, even after its context has ended:
+// one that is forgotten is renewed for ever.
 type Hold struct {
 	client  *Client
 	options HoldOptions
@@ -105,9 +44,11 @@ type Hold struct {
 	slot  int           // in keeper.held
 }
 
-// Hold locks a resource, waiting for it as Acquire does, and keeps it until Release. ctx bounds the waiting only; its values
-// are the hold's, but neither its cancellation nor its deadline: a deadline for waiting must not end the work. The errors are
-// those of Acquire, and ErrHoldOptions. The Hold is the caller's to release.
+// Hold locks a resource, waiting for it as Acquire does, and keeps it until
+// Release. ctx bounds only the wait. The hold has its values, but neither its
+// cancellation nor its deadline: a deadline for waiting must not end the work.
+// The errors are those of Acquire, and ErrHoldOptions. The caller must release
+// the Hold.
 func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
 	within, cancel := withMaxWait(ctx, cmp.Or(options.MaxWait, c.config.MaxWait))
 	defer cancel()
@@ -122,7 +63,8 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 	}
 }
 
-// TryHold is Hold with one attempt, as TryAcquire. The errors are those of TryAcquire, and ErrHoldOptions.
+// TryHold is Hold with a single attempt, as TryAcquire. The errors are those of
+// TryAcquire, and ErrHoldOptions.
 func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
 	h, _, err := c.hold(ctx, resource, options, c.TryAcquire)
 	return h, named(resource, err)
@@ -130,8 +72,8 @@ func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptio
 
 type acquirer func(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
 
-// hold acquires and keeps. slept says that the lock was granted, but that the machine slept meanwhile, for so long that it
-// may be over.
+// hold acquires and keeps. slept reports that the lock was granted, but may be
+// over, because the machine slept meanwhile.
 func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acquire acquirer) (h *Hold, slept bool, err error) {
 	if o, err = o.check(c); err != nil {
 		return nil, false, err
@@ -145,7 +87,8 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	if err != nil {
 		return nil, false, err
 	}
-	// The lock knows two clocks. If the third has moved, it is not known whether before or after the attempt began.
+	// The lock knows two clocks. If the third has moved, it is unknown whether that
+	// was before or after the attempt began.
 	begun := instant{lock.until.Add(pure.Drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
 	h = c.newHold(ctx, lock, begun, o)
 	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
@@ -159,13 +102,10 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	return h, false, nil
 }
 
-// abandon gives back a lock that nobody gets (R7), and calls who waits for it here: its SET stands behind that.
+// abandon releases a lock that no caller gets (R7), and calls the next caller
+// that waits for it here, whose SET stands behind the release.
 func (c *Client) abandon(lock Lock) {
-	var room [commandRoom]byte
-	c.group.Tell(releaseKind, &multiplex.Command{
-		Bytes: c.appendRelease(room[:0], lock.resource, &lock.token), Key: c.keyPart(lock.resource),
-		TTL: lock.ttl, Receipt: lock.receipt,
-	})
+	c.tellRelease(&lock)
 	c.queues.released(lock.resource)
 }
 
@@ -179,45 +119,52 @@ func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOp
 	return h
 }
 
-// Context ends when the hold does: by Release, by MaxHold, by Client.Close, or, fired a little before the end of validity and
-// by the local clocks alone, because no renewal was granted in time (R13). context.Cause says which: ErrReleased, ErrMaxHold,
-// ErrClosed, or a *LostError, which is ErrLost. It has the values of the context that Hold was called with.
+// Context returns the context of the work. It ends when the hold does: by
+// Release, by MaxHold, by Client.Close, or because no renewal was granted in
+// time; then it ends a little before the validity, by the local clocks alone
+// (R13). context.Cause says which: ErrReleased, ErrMaxHold, ErrClosed, or a
+// *LostError, which is ErrLost. It has the values of the context that Hold was
+// called with.
 //
-// Its methods Done and Err, and context.Cause, read the clocks. So they tell of
-// a lost lock also when the process was stopped and goes on, before any timer
+// Its methods Done and Err, and context.Cause, read the clocks. So they report
+// a lost lock even if the process was stopped and continues, before any timer
 // has fired (R15). A context that derives from it, and a channel that Done
-// returned before, follow when a timer fires: some time after the process goes
-// on, and on a busy machine not at once. Work that must not go on for that
-// long asks Err of this context, or Hold.Err, which FromContext finds.
+// returned earlier, follow when a timer fires: some time after the process
+// continues, and on a busy machine not at once. Work that must not go on for
+// that long calls Err of this context, or Hold.Err, which FromContext finds.
 func (h *Hold) Context() context.Context { return h.context }
 
-// Err is nil while the lock is held, and then why it is not, as Context says. It reads the clocks (R15).
+// Err returns nil while the lock is held, and then why it is not, as Context
+// says. It reads the clocks (R15).
 func (h *Hold) Err() error {
 	h.judge()
 	return context.Cause(h.inner)
 }
 
-// Lock is the lock as it is now. Ask it for what it is; to end the hold, release the Hold. Releasing the Lock does not end the
-// renewal, and where the hold heals may miss nodes that were healed since.
-func (h *Hold) Lock() Lock {
+// Current returns the lock as it is now, to be inspected. To end the hold,
+// release the Hold: releasing the Lock does not end the renewal, and with Heal
+// may miss nodes that were healed since.
+func (h *Hold) Current() Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	lock := h.lock
 	if h.options.Heal {
-		lock.receipt.Doubted = ^multiplex.Set(0) // it does not hear of nodes that are healed later (R23)
+		lock.receipt.Doubted = ^multiplex.Set(0) // the copy does not learn of nodes that are healed later (R23)
 	}
 	return lock
 }
 
-// Resource is what is locked, without the prefix.
+// Resource returns the resource, without the prefix.
 func (h *Hold) Resource() string { return h.lock.resource } // it never changes
 
-// Until is when the validity ends, by the local clock, unless the lock is renewed before.
-func (h *Hold) Until() time.Time { return h.Lock().until }
+// Until returns when the validity ends, by the local clock, unless the lock is
+// renewed before.
+func (h *Hold) Until() time.Time { return h.Current().until }
 
-// Validity is how long the lock is still certain to be ours, as of the last renewal that was granted; zero or less when it was
-// lost or released. It reads the monotonic and the wall clock, and how long the machine has slept, and believes the worst
-// (R4, R15).
+// Validity returns how long the lock is certain to be held, as of the last
+// renewal that was granted; zero or less if it was lost or released. It reads
+// the monotonic and the wall clock, and how long the machine has slept, and
+// takes the worst (R4, R15).
 func (h *Hold) Validity() time.Duration {
 	left := h.ends.remaining(h.client.keeper.begun, h.client.keeper.clock())
 	if cause := context.Cause(h.inner); cause != nil && !errors.Is(cause, ErrMaxHold) && !errors.Is(cause, ErrClosed) {
@@ -226,38 +173,24 @@ func (h *Hold) Validity() time.Duration {
 	return left
 }
 
-// Release ends the hold: its renewal, then its context, and then the lock, as Lock.Release does, with the same errors:
-// ErrNotHeld says that the lock was lost before. With MinHold the keys are left for what remains of that time, and it waits
-// for the nodes' answers to that. Releasing twice is harmless.
+// Release ends the renewal, then the context, and then the lock, as
+// Lock.Release does and with the same errors: ErrNotHeld means that the lock
+// was lost before. With MinHold the keys stay for the rest of that time, and
+// Release waits for the nodes to confirm that. Releasing twice is harmless.
 func (h *Hold) Release(ctx context.Context) error {
 	lock := h.finish(ErrReleased)
 	h.client.keeper.forget(h)
 	start := startIf(h.client.tracer.ReleaseDone != nil)
-	err := h.giveBack(ctx, &lock)
+	var room [commandRoom]byte
+	kind, command := h.undo(&lock, room[:0])
+	err := h.client.giveBack(ctx, lock.resource, kind, &command)
 	h.client.keeper.strike(h)
 	lock.releaseDone(ctx, start, err)
 	return named(lock.resource, err)
 }
 
-// giveBack is the lock's part of Release, without anybody being told.
-func (h *Hold) giveBack(ctx context.Context, lock *Lock) error {
-	var room [commandRoom]byte
-	kind, command := h.undo(lock, room[:0])
-	if h.client.queues.has(lock.resource) {
-		if kind == releaseKind {
-			kind = handoverKind
-		}
-		// Where MinHold lets the keys stand, who waits finds that out, and asks the nodes when they end.
-		command.Queued = h.client.handover(lock.resource)
-	}
-	_, err := h.client.group.Ask(ctx, kind, &command)
-	if err == nil {
-		return nil
-	}
-	return h.client.failed(ctx, translate(err, ErrNotHeld), nil)
-}
-
-// finish ends renewal and context, and returns the lock as it was left: no renewal is queued after that.
+// finish ends the renewal and the context, and returns the lock. No renewal is
+// queued after that.
 func (h *Hold) finish(cause error) Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -266,22 +199,24 @@ func (h *Hold) finish(cause error) Lock {
 	return h.lock
 }
 
-// undo is the command that ends the lock, encoded into room: a release, or, while MinHold lasts, one that shortens what is
-// left of its keys' lives to the rest of that.
+// undo returns the command that ends the lock, encoded into room: a release,
+// or, while MinHold lasts, a command that shortens the lives of the keys to the
+// rest of that time.
 func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.Kind, multiplex.Command) {
 	c := h.client
-	command := multiplex.Command{Key: c.keyPart(lock.resource), TTL: lock.ttl, Receipt: lock.receipt}
-	// By the monotonic clock, which says least after a suspend: this time is for others, who shall wait long enough.
+	// The monotonic clock says least after a suspend: other clients must wait long
+	// enough.
 	if rest := h.options.MinHold - c.keeper.clock().at.Sub(h.begun.at); rest > 0 {
 		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
-		command.Bytes = c.appendShorten(room, lock.resource, &lock.token, rest)
-		return shortenKind, command
+		return shortenKind, multiplex.Command{
+			Bytes: c.appendShorten(room, lock.resource, &lock.token, rest), Key: c.keyPart(lock.resource),
+			TTL: lock.ttl, Receipt: lock.receipt,
+		}
 	}
-	command.Bytes = c.appendRelease(room, lock.resource, &lock.token)
-	return releaseKind, command
+	return releaseKind, lock.release(room)
 }
 
-// step feeds an event to the renewal. The caller holds the mutex.
+// step feeds an event to the renewal. The caller must hold h.mu.
 func (h *Hold) step(e pure.RenewalEvent, now instant, jitter float64) (act pure.RenewalAction) {
 	h.renewal, act = h.renewal.On(e, now.since(h.granted), jitter)
 	if act == pure.ToProlong {
@@ -293,8 +228,8 @@ func (h *Hold) step(e pure.RenewalEvent, now instant, jitter float64) (act pure.
 	return act
 }
 
-// lose ends the context because the lock is lost, and tells who listens. Only the first cause counts. It waits for nothing,
-// and calls nothing of the group's.
+// lose ends the context because the lock is lost, and reports that. Only the
+// first cause counts. It never blocks, and calls nothing of the group.
 func (h *Hold) lose(refused bool) {
 	why := lostError(h.lock.resource, refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
@@ -307,42 +242,12 @@ func (h *Hold) lose(refused bool) {
 	}
 }
 
-// end is when the validity ends, by the local clock. It takes no mutex.
+// end returns when the validity ends, by the local clock. It takes no mutex.
 func (h *Hold) end() time.Time {
 	return h.client.keeper.begun.at.Add(time.Duration(h.ends.monotonic.Load()))
 }
 
-// A holdContext is a hold's context.
-type holdContext struct {
-	context.Context
-	hold *Hold
-}
-
-// Err is called by whoever has the context, also from inside the group, under its mutex: it takes none of ours but that of the
-// context, and asks nothing of the group.
-func (c holdContext) Err() error {
-	c.hold.judge()
-	return c.Context.Err()
-}
-
-// Done reads the clocks before it returns the channel: a select that asks it
-// anew, after the process was stopped, finds the channel closed though no timer
-// has fired yet. It is called where Err is.
-func (c holdContext) Done() <-chan struct{} {
-	c.hold.judge()
-	return c.Context.Done()
-}
-
-// Value is how package context comes to the cause, so that context.Cause too is put to the clocks.
-func (c holdContext) Value(key any) any {
-	if c.hold.answers(key) {
-		return c.hold
-	}
-	c.hold.judge()
-	return c.Context.Value(key)
-}
-
-// judge ends the context if the clocks say that the validity is over.
+// judge ends the context if the validity is over by any clock.
 func (h *Hold) judge() {
 	if h.inner.Err() != nil {
 		return
@@ -352,8 +257,9 @@ func (h *Hold) judge() {
 	}
 }
 
-// holdEnds are when a validity ends, by each clock, from some beginning on. One who reads them while they are changed finds for
-// each clock the end before or the end after the change, both of which were granted.
+// holdEnds is when a validity ends, by each clock, relative to the keeper's
+// begin. A reader during a change finds, for each clock, the end before or
+// after the change; both were granted.
 type holdEnds struct{ monotonic, wall, awake atomic.Int64 }
 
 func (e *holdEnds) set(zero, granted instant, validity time.Duration) {
@@ -364,7 +270,7 @@ func (e *holdEnds) set(zero, granted instant, validity time.Duration) {
 	e.awake.Store(int64(monotonic + slept + validity))
 }
 
-// remaining is the time until the end by the clock that says least.
+// remaining returns the time until the end by the clock that says least.
 func (e *holdEnds) remaining(zero, now instant) time.Duration {
 	monotonic := now.at.Sub(zero.at)
 	wall, slept := now.ahead(zero)

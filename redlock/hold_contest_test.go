@@ -145,7 +145,7 @@ func (c holdContest) arrangeHeal(n *redistest.Node) {
 
 // process is one client from its beginning to its end.
 func (c holdContest) process(ctx context.Context, t *testing.T, m *memory, random *rand.Rand, r *holdReferee, urls []string) {
-	client := exactClient(t, m, Config{Nodes: urls, MaxTTL: c.maxTTL, ReleaseOnClose: random.IntN(2) == 0})
+	client := exactClient(t, m, Config{Nodes: Nodes(urls...), MaxTTL: c.maxTTL, ReleaseOnClose: random.IntN(2) == 0})
 	defer closeNow(t, client)
 	for ctx.Err() == nil {
 		resource := fmt.Sprintf("r%d", random.IntN(contestResources))

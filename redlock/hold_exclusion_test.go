@@ -66,7 +66,7 @@ func (w *contestant) onceHeld(ctx context.Context, resource string) {
 }
 
 func (r *referee) holds(resource string, by int, h *Hold) {
-	r.granted(resource, by, h.Lock())
+	r.granted(resource, by, h.Current())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := r.held[resource]; now.by == by {

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -107,7 +108,7 @@ func TestAHoldRenewsItselfAtAThirdOfItsValidity(t *testing.T) { // R13
 			time.Sleep(4 * ms)
 			require.Equal(t, renewals+1, extensions(m.nodes[0]))
 			require.Equal(t, start.Add(time.Duration(renewals+1)*holdThird+holdValidity), h.Until(), "from its start on (R4)")
-			require.Equal(t, h.Until(), h.Lock().Until())
+			require.Equal(t, h.Until(), h.Current().Until())
 			require.Equal(t, time.Until(h.Until()), h.Validity())
 		}
 		require.NoError(t, h.Release(context.Background()))
@@ -176,8 +177,8 @@ func requireLost(t *testing.T, h *Hold, refused bool, nodes int, reason func(err
 		require.Contains(t, err.Error(), n.Addr)
 		require.True(t, reason(n.Err), "node %d: %v", i, n.Err)
 	}
-	token := h.Lock().Token()
-	require.NotContains(t, err.Error(), string(token[:]), "R27")
+	token := h.Current().Token()
+	require.NotContains(t, err.Error(), token.Reveal(), "R27")
 	require.LessOrEqual(t, h.Validity(), time.Duration(0))
 	return lost
 }
@@ -569,7 +570,7 @@ func TestCloseAfterAHastyClose(t *testing.T) { // R28
 		k, real := c.keeper, c.keeper.clock
 		k.clock = func() instant {
 			select {
-			case <-k.ended:
+			case <-k.winding.queued:
 				time.Sleep(10 * ms) // its goroutine is kept from running while the group is closed
 			default:
 			}
@@ -610,11 +611,11 @@ func TestAHoldPrintsNoSecret(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
 		h := mustHold(t, c, "secret resource", HoldOptions{})
-		token := h.Lock().Token()
-		text, err := h.MarshalText()
-		require.NoError(t, err)
+		token := h.Current().Token()
+		_, err := json.Marshal(map[string]any{"hold": h})
+		require.ErrorContains(t, err, "a Hold is not marshalled, since it belongs to its process")
 		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
-			for _, printed := range []string{fmt.Sprintf(format, h), fmt.Sprintf(format, h.Context()), string(text)} {
+			for _, printed := range []string{fmt.Sprintf(format, h), fmt.Sprintf(format, h.Context()), h.LogValue().String()} {
 				assert.NotContains(t, printed, "secret resource", format)
 				assert.NotContains(t, printed, string(token[:]), format)
 				assert.False(t, strings.Contains(printed, fmt.Sprintf("%x", token[:])), format)

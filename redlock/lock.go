@@ -8,11 +8,12 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A Lock is a resource that was granted to us for a time. It is an immutable value: copying it is cheap, and Extend
-// returns another. The zero Lock is held by nobody.
+// A Lock is a resource that was granted for a time. It is an immutable value
+// that is cheap to copy; Extend returns another one. The zero Lock is not held.
 //
-// A lock is a promise within its validity only. Who works longer must extend it in time, and who must not work after its
-// end asks Validity first: the process may have been stopped since (R15).
+// A lock is a promise within its validity only. Work that takes longer must
+// extend it in time. Work that must not continue after its end must read
+// Validity first: the process may have been stopped since (R15).
 type Lock struct {
 	client   *Client
 	resource string
@@ -22,21 +23,20 @@ type Lock struct {
 	receipt  multiplex.Receipt
 }
 
-// Resource is what was locked, without the prefix.
+// Resource returns the resource, without the prefix.
 func (l Lock) Resource() string { return l.resource }
 
-// Token is the value of the lock's keys.
+// Token returns the value of the lock's keys.
 func (l Lock) Token() Token { return l.token }
 
-// Until is when the validity ends, by the local clock.
+// Until returns when the validity ends, by the local clock.
 func (l Lock) Until() time.Time { return l.until }
 
-// Validity returns what remains of the time for which the lock was last granted,
-// whether or not it has been released since: a Lock is a value, and does not
-// know of a release. Zero or less means that the lock is not certain to be ours
-// any more. Validity reads the monotonic and the wall clock, and returns the
-// smaller remainder (R4, R15); it asks no node. Hold.Validity does know of a
-// release.
+// Validity returns what remains of the time for which the lock was last
+// granted. A Lock is a value and does not know of its release; Hold.Validity
+// does. Zero or less means that the lock may no longer be held. Validity reads
+// the monotonic and the wall clock, and returns the smaller remainder (R4,
+// R15); it asks no node.
 func (l Lock) Validity() time.Duration {
 	if l.client == nil {
 		return 0
@@ -44,15 +44,18 @@ func (l Lock) Validity() time.Duration {
 	return pure.Remaining(l.until, time.Now())
 }
 
-// Extend makes the lock last for the TTL from now on, and never shortens it (R10). It waits as TryAcquire does. The new
-// lock counts only if a quorum granted it before the old validity ended.
+// Extend makes the lock last for the TTL from now on, and never shortens it
+// (R10). It waits as TryAcquire does. The new lock counts only if a quorum
+// granted it before the old validity ended.
 //
-// ErrExpired says that they came too late, ErrNotHeld that the lock is not ours any more (where its validity is over, no node is
-// asked), ErrNoQuorum that it cannot be known, also while nodes are quarantined that were when the key was set (R23); ErrTTL,
-// ErrOverloaded, ErrClosed and CancelledError are as for TryAcquire.
+// The error is ErrExpired if the grants came too late; ErrNotHeld if the lock
+// is no longer held, without asking a node if its validity is over; and
+// ErrNoQuorum if that is unknown, which includes nodes that are quarantined now
+// and were when they got the key (R23). ErrTTL, ErrOverloaded, ErrClosed and
+// CancelledError are as for TryAcquire.
 //
 // With an error, Extend returns the lock as it was. It is valid for as long as
-// it was before, and must still be released: the nodes may hold it.
+// before, and must still be released: the nodes may hold it.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if l.client == nil {
 		return l, ErrNotHeld
@@ -66,7 +69,8 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	return longer, nil
 }
 
-// extend is Extend without its reports. With an error, it returns the zero Lock.
+// extend is Extend without counting and tracing. With an error, it returns the
+// zero Lock.
 func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	start := time.Now()
 	ttl, err := l.client.checkTTL(ttl)
@@ -74,14 +78,14 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 		return Lock{}, err
 	}
 	if pure.Remaining(l.until, start) <= 0 {
-		return Lock{}, ErrNotHeld // nothing that the nodes could say would make it ours without a gap (R15)
+		return Lock{}, ErrNotHeld // no answer could make it ours without a gap (R15)
 	}
 	c := l.client
 	var room [commandRoom]byte
 	_, err = c.group.Ask(ctx, extendKind, &multiplex.Command{
 		Bytes: c.appendExtend(room[:0], l.resource, &l.token, ttl),
 		Key:   c.keyPart(l.resource),
-		TTL:   max(l.ttl, ttl), // the life of the keys, whichever of the two it will be
+		TTL:   max(l.ttl, ttl), // the longest that the keys may live
 
 		Receipt: l.receipt, // a node that forgot votes before it got the key does not count yet (R23)
 	})
@@ -97,38 +101,57 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	return longer, nil
 }
 
-// Release gives the lock back on every node (R9). It is queued for all of them before Release returns, whatever the
-// context says, and goes on without the caller. nil means that a quorum still held it for us; ErrNotHeld that it did not,
-// so that work may have been done unlocked; ErrNoQuorum that it cannot be known: nodes that are down still owe the
-// release and get it when they are back (R8). A CancelledError says that ctx ended before the answers, ErrClosed that the
-// client is closed. Releasing twice is harmless.
+// Release releases the lock on every node (R9). The command is queued for all
+// of them before Release returns, whatever the context, and is completed
+// without the caller. The error is nil if a quorum still held the lock;
+// ErrNotHeld if not, so work may have been done without the lock; and
+// ErrNoQuorum if that is unknown: nodes that are down still owe the release and
+// get it when they are back (R8). A CancelledError is returned if ctx ended
+// before the answers, and ErrClosed if the client is closed. Releasing twice is
+// harmless.
 func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
 	}
 	start := startIf(l.client.tracer.ReleaseDone != nil)
-	err := l.giveBack(ctx)
+	var room [commandRoom]byte
+	command := l.release(room[:0])
+	err := l.client.giveBack(ctx, l.resource, releaseKind, &command)
 	l.releaseDone(ctx, start, err)
 	return named(l.resource, err)
 }
 
-// giveBack is Release, without anybody being told.
-func (l Lock) giveBack(ctx context.Context) error {
-	c := l.client
-	var room [commandRoom]byte
-	kind, queued := releaseKind, (func())(nil)
-	if c.queues.has(l.resource) {
-		kind, queued = handoverKind, c.handover(l.resource)
-	}
-	_, err := c.group.Ask(ctx, kind, &multiplex.Command{
-		Bytes:   c.appendRelease(room[:0], l.resource, &l.token),
-		Key:     c.keyPart(l.resource),
+// release returns the release of the lock, encoded into room.
+func (l *Lock) release(room []byte) multiplex.Command {
+	return multiplex.Command{
+		Bytes:   l.client.appendRelease(room, l.resource, &l.token),
+		Key:     l.client.keyPart(l.resource),
 		TTL:     l.ttl,
 		Receipt: l.receipt,
-		Queued:  queued,
-	})
+	}
+}
+
+// giveBack sends the command that ends a lock and waits for the answers. A caller
+// of this client that waits for the resource is called when it is queued.
+func (c *Client) giveBack(ctx context.Context, resource string, kind *multiplex.Kind, command *multiplex.Command) error {
+	if c.queues.has(resource) {
+		if kind == releaseKind {
+			kind = handoverKind
+		}
+		// If MinHold leaves the keys in place, the caller finds that out, and asks the
+		// nodes when they end.
+		command.Queued = c.handover(resource)
+	}
+	_, err := c.group.Ask(ctx, kind, command)
 	if err == nil {
 		return nil
 	}
 	return c.failed(ctx, translate(err, ErrNotHeld), nil)
+}
+
+// tellRelease queues the release of a lock that its caller does not get (R7).
+func (c *Client) tellRelease(l *Lock) {
+	var room [commandRoom]byte
+	command := l.release(room[:0])
+	c.group.Tell(releaseKind, &command)
 }

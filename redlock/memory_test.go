@@ -52,10 +52,10 @@ func (m *memory) delay(i int, d time.Duration) { m.link(i).Latency(d/2, d-d/2) }
 func (m *memory) client(tb testing.TB, config Config) *Client {
 	tb.Helper()
 	if config.Nodes == nil {
-		config.Nodes = m.urls()
+		config.Nodes = Nodes(m.urls()...)
 	}
 	config.NetDial = m.network.Dial
-	c, err := New(config)
+	c, err := New(tb.Context(), config)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { closeNow(tb, c) })
 	return c

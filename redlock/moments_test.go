@@ -22,7 +22,7 @@ func TestAHoldGrantedAsCloseBeginsIsGivenBack_R7_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		closed := make(chan struct{})
 		var c *Client
-		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(AcquireInfo) {
+		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, AcquireInfo) {
 			go func() {
 				defer close(closed)
 				assert.NoError(t, c.Close(context.Background()))
@@ -41,7 +41,7 @@ func TestAHoldGrantedAsCloseBeginsIsGivenBack_R7_R28(t *testing.T) {
 // A goroutine may stand still between the grant of a hold and its being kept, for longer than Close takes otherwise.
 func TestCloseWaitsForAHoldThatIsBeingGranted_R7_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{Tracer: &Tracer{AcquireDone: func(AcquireInfo) { time.Sleep(900 * ms) }}})
+		c := m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, AcquireInfo) { time.Sleep(900 * ms) }}})
 		held := make(chan error, 1)
 		go func() {
 			_, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
@@ -65,16 +65,15 @@ func TestALockFoundTooLateAfterTheGrantIsReleased_R4_R7(t *testing.T) {
 				lock := mustAcquire(t, c, "r", holdTTL)
 				time.Sleep(5 * ms)
 				require.Len(t, m.holders("r", lock.token), 3)
-				claim := multiplex.Command{Undo: c.appendRelease(nil, "r", &lock.token), Key: c.keyPart("r")}
 				spent := holdValidity - config.MinValidity
 
-				kept, err := c.granted(lock, &claim, time.Now().Add(ms-spent))
+				kept, err := c.granted(lock, time.Now().Add(ms-spent))
 				require.NoError(t, err)
 				require.Equal(t, config.MinValidity+ms, kept.Validity())
 				time.Sleep(5 * ms)
 				require.Len(t, m.holders("r", lock.token), 3)
 
-				late, err := c.granted(lock, &claim, time.Now().Add(-ms-spent))
+				late, err := c.granted(lock, time.Now().Add(-ms-spent))
 				require.ErrorIs(t, err, ErrExpired)
 				require.Zero(t, late)
 				time.Sleep(5 * ms)

@@ -87,7 +87,7 @@ func TestProxiesAreRefused_R22_R31(t *testing.T) {
 	} {
 		for _, user := range []string{"", ":hunter2@"} {
 			t.Run(name+user, func(t *testing.T) {
-				c, err := New(Config{Nodes: []string{"redis://" + user + proxy(t, unknown)}})
+				c, err := New(t.Context(), Config{Nodes: Nodes("redis://" + user + proxy(t, unknown))})
 				require.NoError(t, err)
 				defer closeNow(t, c)
 				start := time.Now()

@@ -1,16 +1,17 @@
 package redlock
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strconv"
-
-	"github.com/redmux/redmux/conn"
 )
 
-// What holds a secret prints none, with any verb: a method String alone would leave %d and %#v to show the fields (R27).
-// One case is out of reach: a Lock in an unexported field of somebody's struct is printed by reflection, which may not
-// call methods there.
+// Types that hold a secret print none, with any verb: with a String method alone,
+// %d and %#v would show the fields (R27). One case is out of reach: a Lock in an
+// unexported field of a user's struct is printed by reflection, which may not call
+// methods there.
 
 // String hides the token.
 func (t Token) String() string { return "(token)" }
@@ -18,10 +19,16 @@ func (t Token) String() string { return "(token)" }
 // Format prints String for every verb.
 func (t Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()) }
 
-// MarshalText is String, so that structured logs and JSON do not show the token either.
-func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+// LogValue makes package slog log String.
+func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// String tells until when the lock is valid; it names neither the resource nor the token.
+// MarshalText returns an error: to encode a token, say so with Reveal.
+func (t Token) MarshalText() ([]byte, error) {
+	return nil, errors.New("redlock: a Token is not marshalled, since it is secret; see Token.Reveal")
+}
+
+// String shows until when the lock is valid, and neither the resource nor the
+// token.
 func (l Lock) String() string {
 	if l.client == nil {
 		return "(no lock)"
@@ -32,25 +39,38 @@ func (l Lock) String() string {
 // Format prints String for every verb.
 func (l Lock) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
 
-// MarshalText is String.
-func (l Lock) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+// LogValue makes package slog log String.
+func (l Lock) LogValue() slog.Value { return slog.StringValue(l.String()) }
 
-// String tells until when the hold is valid; it names neither the resource nor the token.
+// MarshalText returns an error: encode the parts that Client.Adopt needs.
+func (l Lock) MarshalText() ([]byte, error) {
+	return nil, errors.New("redlock: a Lock is not marshalled, since it holds a token; see Client.Adopt")
+}
+
+// String shows until when the hold is valid, and neither the resource nor the
+// token.
 func (h *Hold) String() string { return "(hold until " + h.Until().Format("15:04:05.000") + ")" }
 
 // Format prints String for every verb.
 func (h *Hold) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String()) }
 
-// MarshalText is String.
-func (h *Hold) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+// LogValue makes package slog log String.
+func (h *Hold) LogValue() slog.Value { return slog.StringValue(h.String()) }
 
-// String says what it is: the context that it wraps would print the values of others.
+// MarshalText returns an error: a Hold belongs to its process.
+func (h *Hold) MarshalText() ([]byte, error) {
+	return nil, errors.New("redlock: a Hold is not marshalled, since it belongs to its process")
+}
+
+// String does not show the values of the parent context, as the embedded one
+// would.
 func (c holdContext) String() string { return "(context of a hold)" }
 
-// String says what it is.
+// String does not show the values of the parent context, as the embedded one
+// would.
 func (c runContext) String() string { return "(context of a hold)" }
 
-// String tells how many nodes the client has.
+// String shows how many nodes the client has.
 func (c *Client) String() string {
 	return "(client of " + strconv.Itoa(len(c.config.Nodes)) + " nodes)"
 }
@@ -61,12 +81,8 @@ func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String
 // String lists the nodes' addresses, without credentials.
 func (c Config) String() string {
 	text := "(nodes"
-	for _, url := range c.Nodes {
-		addr := "(bad URL)"
-		if endpoint, err := conn.ParseURL(url); err == nil {
-			addr = endpoint.String()
-		}
-		text += " " + addr
+	for _, n := range c.Nodes {
+		text += " " + n.String()
 	}
 	return text + ")"
 }

@@ -35,7 +35,7 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 		refusing = append(refusing, l.Addr().String())
 		require.NoError(t, l.Close())
 	}
-	healthy := redlock.Config{Nodes: urls("redis://", addrs...), NodeTimeout: time.Second, Prefix: "lock:"}
+	healthy := redlock.Config{Nodes: redlock.Nodes(urls("redis://", addrs...)...), NodeTimeout: time.Second, Prefix: "lock:"}
 	with := func(change func(*redlock.Config)) redlock.Config {
 		config := healthy
 		change(&config)
@@ -50,19 +50,19 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 		call   func(context.Context, *redlock.Client) error
 		want   string
 	}{
-		"no listener": {redlock.Config{Nodes: urls("redis://", refusing...)}, acquire,
+		"no listener": {redlock.Config{Nodes: redlock.Nodes(urls("redis://", refusing...)...)}, acquire,
 			`redlock: "invoice:7": context deadline exceeded; no quorum of nodes answered: all 3 nodes (R, R, R): connection refused`},
-		"wrong password": {redlock.Config{Nodes: urls("redis://alice:wrong@", addrs...)}, acquire,
+		"wrong password": {redlock.Config{Nodes: redlock.Nodes(urls("redis://alice:wrong@", addrs...)...)}, acquire,
 			`redlock: "invoice:7": no quorum of nodes answered: all 3 nodes (A, A, A): HELLO refused: ` +
 				`WRONGPASS invalid username-password pair or user is disabled.; waiting cannot fix this`},
-		"a wrong password for Ready": {redlock.Config{Nodes: urls("redis://alice:wrong@", addrs...)},
+		"a wrong password for Ready": {redlock.Config{Nodes: redlock.Nodes(urls("redis://alice:wrong@", addrs...)...)},
 			func(ctx context.Context, c *redlock.Client) error { return c.Ready(ctx) },
 			`redlock: no quorum of nodes answered: all 3 nodes (A, A, A): HELLO refused: ` +
 				`WRONGPASS invalid username-password pair or user is disabled.; waiting cannot fix this`},
-		"TLS to a plain port": {redlock.Config{Nodes: urls("rediss://", addrs...)}, acquire,
+		"TLS to a plain port": {redlock.Config{Nodes: redlock.Nodes(urls("rediss://", addrs...)...)}, acquire,
 			`redlock: "invoice:7": no quorum of nodes answered: all 3 nodes (A, A, A): peer speaks no TLS ` +
 				`(use redis://, or the port that has TLS): it answers plaintext; waiting cannot fix this`},
-		"another prefix than the user may use": {redlock.Config{Nodes: urls("redis://alice:hunter2@", addrs...), Prefix: "other:"}, acquire,
+		"another prefix than the user may use": {redlock.Config{Nodes: redlock.Nodes(urls("redis://alice:hunter2@", addrs...)...), Prefix: "other:"}, acquire,
 			`redlock: "invoice:7": no quorum of nodes answered: all 3 nodes (A, A, A): EVALSHA of a script with GET refused: ` +
 				`what locks need is forbidden: the user may not run EVALSHA of a script with GET (grant what is missing: ` +
 				`ACL SETUSER <user> … overrides this) (the node says: NOPERM …); waiting cannot fix this`},
@@ -119,7 +119,7 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 		}, `redlock: "lost": lock was lost: it is not ours any more: … lock is not held…; context canceled; lock is not held`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, err := redlock.New(c.config)
+			client, err := redlock.New(t.Context(), c.config)
 			require.NoError(t, err)
 			defer client.Close(context.Background())
 			limited, cancel := context.WithTimeout(context.Background(), 3*time.Second)

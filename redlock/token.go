@@ -3,6 +3,7 @@ package redlock
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"sync"
 )
 
@@ -12,8 +13,8 @@ import (
 // and some fail on raw bytes.
 //
 // The token proves ownership to the nodes, and a client that knows it can
-// release the lock, so no method and no verb of package fmt prints it (R27);
-// string(token[:]) does. It is not a fencing token: tokens have no order.
+// release the lock, so only Reveal writes it: no other method and no verb of
+// package fmt prints it (R27). It is not a fencing token: tokens have no order.
 type Token [27]byte
 
 // tokenBytes is how many random bytes a token encodes: 160 bits.
@@ -23,12 +24,36 @@ const tokenBytes = 20
 // so that a token has one text only.
 var tokenText = base64.RawURLEncoding.Strict()
 
-// Fingerprint is a hash of the token that may be shown: a holder finds itself by it in an Inspection. Who knows it can do
-// nothing with it.
+// Reveal returns the token's 27 characters, to be handed to another process,
+// which reads them with ParseToken. They are secret: a client that knows them
+// can release the lock.
+func (t Token) Reveal() string { return string(t[:]) }
+
+// ErrToken is returned for a text that is not a token. The error does not show
+// the text (R27).
+var ErrToken = errors.New("redlock: a token is 27 characters of base64url (A-Z, a-z, 0-9, - and _)")
+
+// ParseToken is the inverse of Token.Reveal. The error is ErrToken.
+func ParseToken(text string) (Token, error) {
+	var token Token
+	if len(text) != len(token) {
+		return Token{}, ErrToken
+	}
+	// The decoder skips line breaks, so the number of bytes is checked too.
+	var random [tokenBytes]byte
+	if n, err := tokenText.Decode(random[:], []byte(text)); err != nil || n != len(random) {
+		return Token{}, ErrToken
+	}
+	copy(token[:], text)
+	return token, nil
+}
+
+// Fingerprint returns a hash of the token that may be shown. It identifies the
+// holder in an Inspection, and is of no other use.
 func (t Token) Fingerprint() string { return fingerprint(t[:]) }
 
 // tokens draws random bytes from the system's cryptographic source, enough for
-// two hundred tokens in one system call.
+// two hundred tokens with one system call.
 type tokens struct {
 	mu   sync.Mutex // guards the following
 	pool [200 * tokenBytes]byte
@@ -46,13 +71,13 @@ func (t *tokens) draw() (random [tokenBytes]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.left == 0 {
-		// It never fails: crypto/rand ends the program rather than return anything guessable.
+		// Read never fails: it ends the program instead.
 		_, _ = rand.Read(t.pool[:])
 		t.left = len(t.pool)
 	}
 	t.left -= len(random)
 	fresh := t.pool[t.left : t.left+len(random)]
 	copy(random[:], fresh)
-	clear(fresh) // a token is given out once, and nowhere else
+	clear(fresh) // no token is used twice
 	return random
 }

@@ -76,7 +76,7 @@ func TestTokensArePrintable_R3(t *testing.T) {
 			require.Regexp(t, "^[A-Za-z0-9_-]{27}$", value)
 			token, err := ParseToken(value)
 			require.NoError(t, err)
-			require.Equal(t, value, string(token[:]))
+			require.Equal(t, value, token.Reveal())
 			time.Sleep(time.Second)
 		}
 		require.NoError(t, h.Release(t.Context()))
@@ -90,7 +90,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	var source tokens
 	token := source.next()
 	config := Config{
-		Nodes:    []string{"redis://user:hunter2@a:6379", "redis://b", "redis://%zz:hunter2@c"},
+		Nodes:    Nodes("redis://user:hunter2@a:6379", "redis://b", "redis://%zz:hunter2@c"),
 		Username: "somebody", Password: "hunter2",
 	}
 	client := &Client{config: config}
@@ -98,7 +98,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	for _, v := range []any{
 		token, &token, []Token{token}, map[string]Token{"a": token}, struct{ Token Token }{token},
 		lock, &lock, []Lock{lock}, [1]any{lock}, struct{ Lock Lock }{lock}, fmt.Errorf("%v", lock),
-		client, config, &config, struct{ Client *Client }{client},
+		client, config, &config, config.Nodes, config.Nodes[0], struct{ Client *Client }{client},
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x", "%X", "%c", "%U", "%o", "%b", "%e", "%t", "%30v", "%.3d"} {
 			requireSecret(t, fmt.Sprintf(verb, v), token, verb, v)
@@ -108,9 +108,14 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		slog.New(slog.NewJSONHandler(&log, nil)).Info("json", "value", v)
 		requireSecret(t, log.String(), token, "slog", v)
 	}
-	text, err := json.Marshal(map[string]any{"token": token, "lock": lock})
-	require.NoError(t, err)
-	requireSecret(t, string(text), token, "json", lock)
+	for _, v := range []any{token, lock, struct{ Token Token }{token}, []Lock{lock}, map[string]Token{"a": token}} {
+		text, err := json.Marshal(v)
+		require.ErrorContains(t, err, "is not marshalled, since it", "%T", v)
+		requireSecret(t, string(text)+err.Error(), token, "json", v)
+	}
+	for _, v := range []slog.LogValuer{token, lock} {
+		require.Equal(t, fmt.Sprint(v), v.LogValue().String())
+	}
 
 	require.Equal(t, "(token)", fmt.Sprintf("%+v", token))
 	require.Equal(t, "(no lock)", fmt.Sprint(Lock{}))

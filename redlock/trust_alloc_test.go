@@ -14,8 +14,8 @@ import (
 // A quarantined node costs no allocation either (R12, R23).
 func TestNothingIsAllocatedInQuarantine(t *testing.T) {
 	servers := redistest.Servers(t, 5, redistest.OverTCP)
-	c, err := New(Config{
-		Nodes: redistest.URLs(servers), NodeTimeout: 5 * time.Second, MaxTTL: 2 * time.Hour, NewDeployment: true,
+	c, err := New(t.Context(), Config{
+		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, MaxTTL: 2 * time.Hour, NewDeployment: true,
 	})
 	require.NoError(t, err)
 	defer closeNow(t, c)

@@ -23,7 +23,7 @@ func trusting(t *testing.T, m *memory) *Client {
 func requireHeldFor(t *testing.T, m *memory, h *Hold, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * ms) {
-		require.NoError(t, h.Err(), "lost, while nodes %v have the key", m.holders("r", h.Lock().Token()))
+		require.NoError(t, h.Err(), "lost, while nodes %v have the key", m.holders("r", h.Current().Token()))
 	}
 }
 
@@ -63,7 +63,7 @@ func TestADoubtEndsWithTheQuarantine_R23(t *testing.T) {
 func TestACopyOfAHealingHoldDoubtsWhatWasHealedSince_R23(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		h := mustHold(t, trusting(t, m), "r", HoldOptions{TTL: doubtTTL, Heal: true})
-		copied := h.Lock()
+		copied := h.Current()
 		m.nodes[2].Restart()
 		time.Sleep(1500 * ms)
 		require.Contains(t, m.holders("r", copied.Token()), 2, "healed")

@@ -30,7 +30,7 @@ func testForgottenVote(t *testing.T, m *memory, heal bool) {
 		urls = append(urls, "redis://"+addr)
 	}
 	quick := exactClient(t, m, Config{MaxTTL: maxTTL})
-	slow := m.client(t, Config{MaxTTL: maxTTL, Nodes: urls, NodeTimeout: 2 * time.Second})
+	slow := m.client(t, Config{MaxTTL: maxTTL, Nodes: Nodes(urls...), NodeTimeout: 2 * time.Second})
 	time.Sleep(maxTTL + time.Second) // until both trust all nodes
 	m.network.At("node0.slow:6379").Latency(250*ms, ms)
 	m.network.At("node1.slow:6379").Latency(500*ms, ms)
@@ -80,7 +80,7 @@ func lockedThenHealed(t *testing.T, m *memory, quick *Client, short time.Duratio
 	time.Sleep(80 * ms) // connected anew before the first renewal, which is due at a third of the validity
 	m.network.At(m.nodes[1].Addr()).Latency(time.Hour, ms)
 	time.Sleep(100 * ms)
-	require.Contains(t, m.holders("r", h.Lock().Token()), 2, "it was healed")
+	require.Contains(t, m.holders("r", h.Current().Token()), 2, "it was healed")
 	time.Sleep(150 * ms) // past the first validity; renewals were tried again meanwhile
 	require.ErrorIs(t, h.Err(), ErrLost)
 }

@@ -110,21 +110,19 @@ func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
 }
 
 func TestConfigurationsOfTrust(t *testing.T) {
-	nodes := []string{"redis://:hunter2@a", "redis://b", "redis://c"}
+	nodes := Nodes("redis://:hunter2@a", "redis://b", "redis://c")
 	for says, config := range map[string]Config{
 		"MaxTTL":                     {Nodes: nodes, MaxTTL: ms / 2},
 		"negative":                   {Nodes: nodes, MaxTTL: -time.Second},
 		"it must be between 1ms and": {Nodes: nodes, MaxTTL: pure.LongestTTL + ms},
-		"Durable[1] is none":         {Nodes: nodes, MaxTTL: time.Second, Durable: []string{"redis://b", "redis://:hunter2@b"}},
 	} {
-		_, err := New(config)
+		_, err := New(t.Context(), config)
 		require.ErrorIs(t, err, ErrConfig)
 		require.Contains(t, err.Error(), says)
 		require.NotContains(t, err.Error(), "hunter2", "R27")
 	}
-	durable, err := (&Config{Nodes: nodes, Durable: []string{"redis://c", "redis://:hunter2@a"}}).durable()
-	require.NoError(t, err)
-	require.Equal(t, multiplex.Set(0b101), durable)
+	nodes[0].Durable, nodes[2].Durable = true, true
+	require.Equal(t, multiplex.Set(0b101), (&Config{Nodes: nodes}).durable())
 }
 
 // A fresh deployment makes its first client wait, unless it is declared new, and others find the seals, behind the prefix.
@@ -170,7 +168,9 @@ func TestFreshDeployment_R23(t *testing.T) {
 // Without MaxTTL nothing of this happens: no seal is read or written (R23 is off).
 func TestWithoutMaxTTLThereIsNoSeal(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{NewDeployment: true, Durable: m.urls()[:1]})
+		nodes := Nodes(m.urls()...)
+		nodes[0].Durable = true
+		c := m.client(t, Config{NewDeployment: true, Nodes: nodes})
 		mustAcquire(t, c, "r", time.Hour)
 		time.Sleep(30 * time.Second)
 		for i, n := range m.nodes {

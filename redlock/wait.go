@@ -8,22 +8,28 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// How the head of a queue waits. What it is told is a hint, see multiplex.Lookout, so it tries now and then without one.
+// How the head of a queue waits. What the nodes tell it is a hint, see
+// multiplex.Lookout, so it also tries now and then without one.
 const (
-	// fallbackMost bounds the time between two attempts of a head that is told nothing; half of it is random.
+	// fallbackMost bounds the time between two attempts of a head without news;
+	// half of it is random.
 	fallbackMost = time.Second
-	// expiryMargin and expirySpread are when it tries after the key must have expired: servers forget a key a millisecond
-	// after its end, but look for such keys, and push, 4 to 18 ms later. The spread is for clients that wait together.
+	// expiryMargin and expirySpread are when the head tries after the key must
+	// have expired: servers forget a key a millisecond after its end, but look
+	// for such keys, and push, 4 to 18 ms later. The spread is for clients that
+	// wait together.
 	expiryMargin = time.Millisecond
 	expirySpread = 4 * time.Millisecond
-	// pushedPauseMost bounds the pause before a push is believed: as many attempts in a second as there are pushes without a
-	// reason, or fifty.
+	// pushedPauseMost bounds the pause before a push is believed. It limits
+	// pushes without a reason to fifty attempts a second.
 	pushedPauseMost = 20 * time.Millisecond
-	// answersLeast is when the nodes' answers to its question ought to be there.
+	// answersLeast is the least time after which the nodes' answers to its
+	// question ought to have arrived.
 	answersLeast = 5 * time.Millisecond
 )
 
-// acquireInTurn is Acquire by queue: one attempt at once, unless others wait here already, and then in turn.
+// acquireInTurn is Acquire by queue: one attempt at once, unless other callers
+// wait here already, and then in turn.
 func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
 	var last error
 	start := time.Now()
@@ -42,7 +48,7 @@ func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Du
 	}
 	w := c.queues.join(resource, last, time.Since(start))
 	defer c.queues.leave(w)
-	_, err := c.doze(ctx, w, untilCalled, nil)
+	_, err := c.doze(ctx, w, pure.Never, nil) // until its turn
 	for err == nil {
 		if !c.queues.takeDue(w) {
 			if err = c.lookOut(ctx, w); err != nil {
@@ -51,15 +57,15 @@ func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Du
 			c.queues.takeDue(w) // this attempt is for whatever is due by now
 		}
 		*tries++
-		lock, again, err := c.tryInTurn(ctx, w, &p, ttl, *tries)
-		if !again {
-			return lock, err
+		if lock, again, failure := c.tryInTurn(ctx, w, &p, ttl, *tries); !again {
+			return lock, failure
 		}
 	}
 	return Lock{}, c.failed(ctx, err, c.queues.lastOf(w.queue))
 }
 
-// checkWait refuses what TryAcquire would refuse, before a caller waits for its turn to be told so.
+// checkWait refuses at once what TryAcquire would refuse when the caller's turn
+// comes.
 func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Duration) error {
 	ttl, err := c.check(resource, ttl)
 	switch {
@@ -71,7 +77,8 @@ func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Durati
 	return c.failed(ctx, ctx.Err(), nil)
 }
 
-// tryInTurn is one attempt of the head. again says that it is to wait and try again.
+// tryInTurn is one attempt of the head. again reports that it must wait and try
+// again.
 func (c *Client) tryInTurn(
 	ctx context.Context, w *waiter, p *patience, ttl time.Duration, try int,
 ) (lock Lock, again bool, err error) {
@@ -85,7 +92,7 @@ func (c *Client) tryInTurn(
 	case c.triesAgain(err):
 		c.queues.failed(q, err)
 		if err := c.impatient(p, err); err != nil {
-			c.queues.giveBackDue(q) // the next one finds that out by itself, and at once
+			c.queues.giveBackDue(q) // the next head finds that out at once
 			return Lock{}, false, err
 		}
 		return Lock{}, true, err
@@ -98,14 +105,16 @@ func (c *Client) tryInTurn(
 	return lock, false, err
 }
 
-// lookOut waits, as the head, until there is a reason to try. Which one depends on what is known of the lock:
+// lookOut blocks the head until there is a reason to try. Which one depends on
+// what is known of the lock:
 //
 //   - It was granted in this queue: its holder is here, and calls when it releases.
-//   - Others hold it: the nodes push when that changes.
-//   - It cannot be known, or the nodes do not push: time passes (R11).
+//   - Another client holds it: the nodes push when that changes.
+//   - That is unknown, or the nodes do not push: time passes (R11).
 //
-// Attempts that fail one after another come at growing and random distances, whatever else happens, so that clients that
-// were woken by the same push part, and nobody who pushes without a reason makes us try without end. Only a release of this
+// Attempts that fail one after another come at growing and random distances,
+// whatever else happens. So clients that were woken by the same push part, and
+// pushes without a reason do not cause endless attempts. Only a release by this
 // client is believed at once.
 func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	q := w.queue
@@ -124,7 +133,7 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 		why, err = c.awaitPush(ctx, w)
 	}
 	if why == called || time.Since(begun) >= 2*c.pause(q, 1) {
-		q.fails = 0 // it was not for nothing that we were told: we had to wait for it
+		q.fails = 0 // the news took its time, so it was real
 	}
 	return err
 }
@@ -137,8 +146,8 @@ func (c *Client) ask(q *queue, resource string) bool {
 	return q.lookout != nil && q.lookout.Ask()
 }
 
-// awaitPush waits until the nodes say that the lock may be had, by a push or by the end of the key that they told of, and
-// not much longer than a second.
+// awaitPush waits until the nodes report that the lock may be free, by a push
+// or by the expiry of the key, but not much longer than a second.
 func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	q := w.queue
 	answers := max(answersLeast, 4*time.Duration(c.quorumTime.Load()))
@@ -148,7 +157,8 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	}
 	limit := fallback()
 	if at, ok := q.lookout.Expiry(); ok {
-		// An attempt shortly before the end would fail, and the pause after it outlast the end: better none.
+		// An attempt shortly before the end would fail, and the pause after it would
+		// outlast the end.
 		if end := max(0, time.Until(at)) + afterExpiry(); end < limit+2*pushedPauseMost {
 			limit = end
 		}
@@ -156,8 +166,9 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	return c.doze(ctx, w, limit, q.lookout.Signal())
 }
 
-// awaitLocal waits until the holder, who has got the lock in this queue, releases it, or it must have expired. After a long
-// streak others get the time for an attempt.
+// awaitLocal waits until the holder, who got the lock in this queue, releases
+// it, or it must have expired. After a long streak, other clients get the time
+// for an attempt.
 func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
 	q := w.queue
 	why, err := c.doze(ctx, w, min(fallback(), q.local+afterExpiry()), nil)
@@ -168,7 +179,8 @@ func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
 	return err
 }
 
-// pause is the time to the next attempt after those that failed. random is uniform in [0, 1), or 1 for the longest.
+// pause returns the time to the next attempt after the failed ones. random is
+// uniform in [0, 1), or 1 for the longest.
 func (c *Client) pause(q *queue, random float64) time.Duration {
 	usual := time.Duration(c.quorumTime.Load())
 	if usual == 0 {
@@ -183,7 +195,7 @@ func fallback() time.Duration {
 
 func afterExpiry() time.Duration { return expiryMargin + rand.N(expirySpread) }
 
-// A reason is why a waiter woke.
+// A reason says why a waiter woke.
 type reason uint8
 
 const (
@@ -192,13 +204,12 @@ const (
 	signalled        // by the lookout
 )
 
-// untilCalled stands for no time at all.
-const untilCalled time.Duration = -1
-
-// doze waits for the time given, a call, a signal, the end of ctx or Close; the last two are errors.
+// doze waits for the given time, a call, a signal, the end of ctx or Close; the
+// last two are errors. If d is pure.Never, time does not end the wait; if
+// signal is nil, there is none.
 func (c *Client) doze(ctx context.Context, w *waiter, d time.Duration, signal <-chan struct{}) (reason, error) {
 	var over <-chan time.Time
-	if d != untilCalled {
+	if d != pure.Never {
 		timer := time.NewTimer(max(pure.Soon, d))
 		defer timer.Stop()
 		over = timer.C

@@ -409,7 +409,7 @@ func TestWithoutTracking(t *testing.T) {
 		asked   int
 	}{
 		"refused":        {refuse, func(*memory) Config { return Config{} }, 3},
-		"RESP2":          {func(*memory) {}, func(m *memory) Config { return Config{Nodes: resp2(m)} }, 0},
+		"RESP2":          {func(*memory) {}, func(m *memory) Config { return Config{Nodes: Nodes(resp2(m)...)} }, 0},
 		"switched off":   {func(*memory) {}, func(*memory) Config { return Config{Poll: true} }, 0},
 		"a few attempts": {func(*memory) {}, func(*memory) Config { return Config{MaxTries: 1000} }, 0},
 	} {

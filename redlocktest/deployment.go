@@ -97,7 +97,7 @@ func Password(password string) Option { return func(s *settings) { s.password = 
 // Config is what leads a client here: Nodes, Password, and, where the nodes are in memory, NetDial. Everything else is zero,
 // for the caller to complete. Several clients may be made from it.
 func (d *Deployment) Config() redlock.Config {
-	return redlock.Config{Nodes: d.URLs(), Password: d.settings.password, NetDial: d.dial}
+	return redlock.Config{Nodes: redlock.Nodes(d.URLs()...), Password: d.settings.password, NetDial: d.dial}
 }
 
 // URLs are where the nodes are, in their order. Those of nodes in memory lead nowhere without Config's NetDial.
@@ -122,7 +122,7 @@ func (d *Deployment) Client(tb testing.TB, changes ...func(*redlock.Config)) *re
 	for _, change := range changes {
 		change(&config)
 	}
-	client, err := redlock.New(config)
+	client, err := redlock.New(tb.Context(), config)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func (d *Deployment) Close() error {
 	return errors.Join(errs...)
 }
 
-// complain says what becomes of errors that a node's methods have nobody to return to.
+// complain says what becomes of errors that a node's methods cannot return.
 func (d *Deployment) complain(to func(error)) {
 	for _, n := range d.nodes {
 		n.complain = to

@@ -190,7 +190,7 @@ func TestRefuse(t *testing.T) {
 		d.Node(1).Stop()
 		d.Node(1).Start() // which does not lift the refusal
 		await(t, func() bool { return c.Nodes()[1].Counts.DialFailures >= 3 }, "it was not dialed")
-		require.NotEqual(t, "up", c.Nodes()[1].State)
+		require.NotEqual(t, redlock.NodeUp, c.Nodes()[1].State)
 
 		d.Node(1).Stop()
 		d.Node(1).Refuse(false) // which does not start it
@@ -340,7 +340,7 @@ func awaitKeys(t *testing.T, nodes []*redlocktest.Node, allowed ...string) {
 	}, "the nodes do not have the keys %q", allowed)
 }
 
-func awaitState(t *testing.T, c *redlock.Client, node int, state string) {
+func awaitState(t *testing.T, c *redlock.Client, node int, state redlock.NodeState) {
 	t.Helper()
 	await(t, func() bool { return c.Nodes()[node].State == state }, "node %d is not %s", node, state)
 }

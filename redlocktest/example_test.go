@@ -73,7 +73,7 @@ func ExampleStart() {
 	defer d.Close()
 	config := d.Config()
 	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -104,7 +104,7 @@ func ExampleNode_RestartEmpty() {
 	config := d.Config()
 	config.MaxTTL, config.NewDeployment = time.Hour, true
 	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -131,7 +131,7 @@ func ExampleNode_Delay() {
 		return
 	}
 	defer d.Close()
-	client, err := redlock.New(d.Config())
+	client, err := redlock.New(context.Background(), d.Config())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -22,7 +22,7 @@ func (d *Deployment) beginInMemory(nodes int) error {
 	return nil
 }
 
-// logLimit is small, since nobody reads here what a node has executed, and days may be simulated.
+// logLimit is small: the log of a node is not read here, and days may be simulated.
 const logLimit = 16
 
 // memory is a node in this process.
@@ -32,7 +32,7 @@ type memory struct {
 }
 
 // stop leaves a node that is frozen until start makes another of it: a connection that was on its way when new ones were
-// refused finds nobody who answers.
+// refused finds no listener.
 func (m memory) stop() error {
 	m.link.Refuse(true)
 	m.node.Pause()

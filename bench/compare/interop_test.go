@@ -32,7 +32,7 @@ func masters(t *testing.T) (*redlock.Client, *redsync.Redsync, []*redistest.Serv
 	redistest.NoLeaks(t)
 	servers := redistest.Servers(t, 5, redistest.OverTCP)
 	// A busy machine shall not cost votes: this is about who holds what, not about when.
-	ours, err := redlock.New(redlock.Config{Nodes: redistest.URLs(servers), NodeTimeout: 5 * time.Second})
+	ours, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ours.Close(context.Background()) })
 	var pools []redsyncredis.Pool

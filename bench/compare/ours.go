@@ -1,6 +1,8 @@
 package compare
 
 import (
+	"context"
+
 	"github.com/redmux/redmux/bench"
 	"github.com/redmux/redmux/redlock"
 )
@@ -9,8 +11,8 @@ import (
 func openOurs(config redlock.Config) func(urls []string) (Pairer, error) {
 	return func(urls []string) (Pairer, error) {
 		config := config
-		config.Nodes = urls
-		c, err := redlock.New(config)
+		config.Nodes = redlock.Nodes(urls...)
+		c, err := redlock.New(context.Background(), config)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/redmux/redmux/bench"
 	"github.com/redmux/redmux/redlock"
 )
@@ -13,7 +15,7 @@ func openSystem(f *flags, name string, urls []string) (system, error) {
 	if name == "redlock" || name == "redlock-portable" {
 		cfg := redlock.Config{
 			Portable:    name == "redlock-portable",
-			Nodes:       urls,
+			Nodes:       redlock.Nodes(urls...),
 			Username:    f.User,
 			Password:    f.password,
 			NodeTimeout: f.NodeTimeout,
@@ -24,10 +26,12 @@ func openSystem(f *flags, name string, urls []string) (system, error) {
 			// this process, which cannot say when they were started, never restart.
 			cfg.NewDeployment = f.backend != "remote"
 			if f.backend == "embedded" {
-				cfg.Durable = urls
+				for i := range cfg.Nodes {
+					cfg.Nodes[i].Durable = true
+				}
 			}
 		}
-		c, err := redlock.New(cfg)
+		c, err := redlock.New(context.Background(), cfg)
 		if err != nil {
 			return nil, usageError{err} // nodes that are down are no error, so this is about what was asked for
 		}

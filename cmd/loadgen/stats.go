@@ -89,7 +89,7 @@ func (s *stats) line(p *phase, sys system) statsLine {
 	}
 	for _, n := range sys.nodes() {
 		l.Debts += n.Debts
-		l.Nodes = append(l.Nodes, nodeState{n.Addr, n.State})
+		l.Nodes = append(l.Nodes, nodeState{n.Addr, string(n.State)})
 	}
 	if l.Nodes == nil {
 		for _, addr := range s.addrs {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -79,8 +80,15 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 		return redlock.Config{}, usagef("--user needs --password-env")
 	}
 	config := redlock.Config{
-		Nodes: d.Nodes, Prefix: d.Prefix, Username: d.User, Password: password, DialTimeout: d.Timeout,
-		MaxTTL: d.MaxTTL, Durable: d.Durable, NewDeployment: d.NewDeployment, ClientName: "redlock",
+		Nodes: redlock.Nodes(d.Nodes...), Prefix: d.Prefix, Username: d.User, Password: password, DialTimeout: d.Timeout,
+		MaxTTL: d.MaxTTL, NewDeployment: d.NewDeployment, ClientName: "redlock",
+	}
+	for i, url := range d.Durable {
+		node := slices.Index(d.Nodes, url)
+		if node < 0 {
+			return redlock.Config{}, usagef("--durable: number %d is not one of --nodes", i+1) // it may hold a password (R27)
+		}
+		config.Nodes[node].Durable = true
 	}
 	config.Logger = slog.New(slog.DiscardHandler) // what a wait is for is told by its error
 	if d.Verbose {
@@ -90,9 +98,9 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 }
 
 // open makes a client, which the caller closes with shut. It asks nothing of the nodes but to be there: see settle.
-func (d *deployment) open(config redlock.Config) (*redlock.Client, error) {
+func (d *deployment) open(ctx context.Context, config redlock.Config) (*redlock.Client, error) {
 	d.opened = time.Now()
-	return redlock.New(config)
+	return redlock.New(context.WithoutCancel(ctx), config) // an interruption ends the first look, which shows what is known
 }
 
 // openFor makes a client for locks of a TTL, where connecting may take so long. A node's vote is waited for longer than a service would,
@@ -109,36 +117,19 @@ func (d *deployment) openFor(p *process, ttl, most time.Duration) (*redlock.Clie
 	return d.openWithin(config, most)
 }
 
-// openWithin is redlock.New, which waits up to a second for the first connections, for no longer than most. What comes later is
-// closed.
+// openWithin is redlock.New for a limited time, at most --timeout.
 func (d *deployment) openWithin(config redlock.Config, most time.Duration) (*redlock.Client, error) {
 	d.opened = time.Now()
 	most = min(most, d.Timeout)
 	// A little earlier: what is wrong with each node is a better answer than none.
 	config.DialTimeout = max(1, most-most/10)
-	type result struct {
-		client *redlock.Client
-		err    error
-	}
-	made := make(chan result)
-	given := make(chan struct{})
-	defer close(given)
-	go func() {
-		client, err := redlock.New(config)
-		select {
-		case made <- result{client, err}:
-		case <-given:
-			if err == nil {
-				shut(client)
-			}
-		}
-	}()
-	select {
-	case r := <-made:
-		return r.client, r.err
-	case <-time.After(most):
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	client, err := redlock.New(ctx, config)
+	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, &exitError{exitNoQuorum, fmt.Errorf("no quorum of nodes was there within %v", most)}
 	}
+	return client, err
 }
 
 // mostVote bounds how long a node's vote is waited for.

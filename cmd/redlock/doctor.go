@@ -130,7 +130,7 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 	if err != nil {
 		return all, err
 	}
-	config.MaxTTL, config.Durable, config.NewDeployment = 0, nil, false
+	config.MaxTTL, config.NewDeployment = 0, false
 	clocks := newClocks(len(probes))
 	var status []redlock.NodeStatus
 	var facts []probe.Facts
@@ -138,7 +138,7 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		var client *redlock.Client
-		if client, err = d.open(config); err == nil {
+		if client, err = d.open(ctx, config); err == nil {
 			defer shut(client)
 			// What the probe has not reached has no vote, whatever the client says.
 			d.settle(ctx, client, d.Timeout, func(i int) bool {

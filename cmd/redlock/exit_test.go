@@ -14,9 +14,9 @@ import (
 
 func TestExitCode(t *testing.T) {
 	deadline := func(last error) error {
-		return &redlock.CancelledError{Context: context.DeadlineExceeded, Last: last}
+		return &redlock.CancelledError{Err: context.DeadlineExceeded, Last: last}
 	}
-	interrupted := &redlock.CancelledError{Context: context.Canceled, Cause: &errInterrupted{syscall.SIGTERM}, Last: redlock.ErrHeld}
+	interrupted := &redlock.CancelledError{Err: context.Canceled, Cause: &errInterrupted{syscall.SIGTERM}, Last: redlock.ErrHeld}
 	for _, test := range []struct {
 		err  error
 		code int

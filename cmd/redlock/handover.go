@@ -35,7 +35,7 @@ const handoverVersion = "redlock2"
 // reveal is the word. It is not called String, since nothing may print it in passing.
 func (h handover) reveal() string {
 	return strings.Join([]string{
-		handoverVersion, string(h.token[:]), strconv.FormatInt(h.ttl.Milliseconds(), 10),
+		handoverVersion, h.token.Reveal(), strconv.FormatInt(h.ttl.Milliseconds(), 10),
 		strconv.FormatInt(h.until.wall, 10), strconv.FormatInt(h.until.boot, 10), h.boot,
 	}, ".")
 }

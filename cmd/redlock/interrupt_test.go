@@ -63,7 +63,7 @@ func signalAfterGrant(t *testing.T, held bool, take func(*process, *deployment, 
 	p := &process{signals: make(chan os.Signal)}
 	granted := 0
 	client := d.Client(t, func(c *redlock.Config) {
-		c.Tracer = &redlock.Tracer{AttemptDone: func(info redlock.AttemptInfo) {
+		c.Tracer = &redlock.Tracer{AttemptDone: func(_ context.Context, info redlock.AttemptInfo) {
 			if info.Err == nil {
 				granted++
 				p.signals <- syscall.SIGTERM // returns when the wait has taken it

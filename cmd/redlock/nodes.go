@@ -65,7 +65,7 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	client, err := d.open(config)
+	client, err := d.open(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func nodesLine(r nodesReport) string {
 // nodeViewOf shows one node, for programs and as a row of the table.
 func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, i int) (nodeView, []string) {
 	n := nodeView{
-		Addr: s.Addr, State: s.State, Debts: s.Debts, Quarantined: s.Quarantined, QuarantineWhy: s.QuarantineWhy,
+		Addr: s.Addr, State: string(s.State), Debts: s.Debts, Quarantined: s.Quarantined, QuarantineWhy: s.QuarantineWhy,
 		Sealed: s.Sealed, Warnings: s.Warnings, Error: errorText(cmp.Or(s.Err, f.Err)),
 	}
 	unknown := "?"

@@ -19,8 +19,8 @@ func (d *deployment) probes(p *process) ([]*probe.Probe, error) {
 		return nil, err
 	}
 	var all []*probe.Probe
-	for i, url := range config.Nodes {
-		e, err := conn.ParseURL(url)
+	for i, node := range config.Nodes {
+		e, err := conn.ParseURL(node.URL)
 		if err != nil {
 			return nil, usagef("--nodes: number %d: %w", i+1, err) // the error shows no password (R27)
 		}

@@ -58,8 +58,8 @@ func (c *statusCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	// To look is no reason to keep seals or to quarantine anybody.
-	config.MaxTTL, config.Durable, config.NewDeployment = 0, nil, false
-	client, err := d.open(config)
+	config.MaxTTL, config.NewDeployment = 0, false
+	client, err := d.open(ctx, config)
 	if err != nil {
 		return err
 	}

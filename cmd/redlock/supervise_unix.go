@@ -155,7 +155,7 @@ func (s *supervision) left() time.Duration {
 	if errors.As(s.hold.Err(), &lost) && !lost.Refused {
 		return 0
 	}
-	lock, at := s.hold.Lock(), now() // now before Validity: if we are stopped between them, the guard is told too early a time
+	lock, at := s.hold.Current(), now() // now before Validity: if we are stopped between them, the guard is told too early a time
 	left := lock.Validity()
 	if lock.Until().After(s.told) && s.guard.tell(at.add(left-s.limits.margin/2)) { // the guard comes after us
 		s.told = lock.Until() // else it is told with the next look

@@ -136,7 +136,7 @@ func client(t *testing.T, servers []*redistest.Server) *redlock.Client {
 // waited for as short as 5 ms, for which a busy machine may be away.
 func opened(t *testing.T, servers []*redistest.Server) *redlock.Client {
 	t.Helper()
-	c, err := redlock.New(redlock.Config{Nodes: redistest.URLs(servers), NodeTimeout: patience})
+	c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), NodeTimeout: patience})
 	require.NoError(t, err)
 	return c
 }

@@ -83,7 +83,7 @@ func (w *waiting) tries(ctx context.Context, p *process, d *deployment, c *conte
 	look.Wait()
 	enough()
 	if cancelled := (*redlock.CancelledError)(nil); errors.As(later, &cancelled) && cancelled.Last == nil &&
-		errors.Is(cancelled.Context, context.DeadlineExceeded) {
+		errors.Is(cancelled.Err, context.DeadlineExceeded) {
 		return err // there was time for the first try only
 	}
 	return later

@@ -150,7 +150,7 @@ func shutdown(t *testing.T, all ...gocron.Scheduler) {
 
 // How the adapters are used: the client is made as anywhere else.
 func Example_gocron() {
-	client, err := redlock.Open("redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
+	client, err := redlock.Open(context.Background(), "redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -149,7 +149,7 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	case len(holds) == 0:
 		return fmt.Errorf("certmagiclock: not locked here: %w", redlock.ErrNotHeld)
 	case live >= 0:
-		return nil // by this process, at least: whoever lost it would else wait for the other one, and that one for ever
+		return nil // by this process, at least; otherwise its loser would wait for the other, and that one for ever
 	}
 	_ = holds[0].Release(ctx) // what is left of it on the nodes; that it was lost is known
 	hold, err := l.client.TryHold(ctx, r, l.hold)

@@ -100,7 +100,7 @@ func (e *Elector) Close(ctx context.Context) (err error) {
 		if t.hold != nil && t.hold.Err() == nil {
 			err = t.hold.Release(ctx)
 		} else if t.hold != nil {
-			_ = t.hold.Release(ctx) // it was lost before, and whoever asked knows
+			_ = t.hold.Release(ctx) // it was lost before, and the caller knows
 		}
 	})
 	return err

@@ -53,11 +53,11 @@ func (l *Locker[L]) Lock(ctx context.Context, job string) (L, error) {
 	return any(lock{hold}).(L), nil
 }
 
-// patienceMost is the longest that schedulers contend for a lock that nobody has.
+// patienceMost is the longest that schedulers contend for a free lock.
 const patienceMost = time.Second
 
 // take is TryHold until there is a holder. The pauses are random and grow, so that of several schedulers one comes first. All
-// of it takes no more than half of MinHold, so that whoever asks again is not later than that allows for.
+// of it takes no more than half of MinHold, so that a later attempt is within that time.
 func (l *Locker[L]) take(ctx context.Context, resource string) (*redlock.Hold, error) {
 	begun := time.Now()
 	most := l.hold.MinHold / 2

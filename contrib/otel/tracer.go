@@ -1,6 +1,6 @@
 // Package redlockotel makes OpenTelemetry spans of what a redlock.Client does.
 //
-//	client, err := redlock.New(redlock.Config{
+//	client, err := redlock.New(ctx, redlock.Config{
 //		Nodes:  nodes,
 //		Tracer: redlockotel.NewTracer(redlockotel.Options{}),
 //	})
@@ -9,7 +9,7 @@
 //
 //	redlock.attempt   each single attempt, those of Acquire among them
 //	redlock.acquire   each call to Acquire, Hold or Do until it has the lock or gives up, with redlock.tries
-//	redlock.extend    each call to Extend; renewals of holds are nobody's call and have none
+//	redlock.extend    each call to Extend, but no renewals of holds
 //	redlock.release   each call to Release
 //	redlock.lost      a hold that was lost, from its grant to its end; it has no parent
 //
@@ -40,17 +40,18 @@ type Options struct {
 	Provider trace.TracerProvider
 	// Attributes are added to each span. If nil, none.
 	Attributes []attribute.KeyValue
-	// Resources adds the names of resources. Do not set it where a name can tell more than may be kept: of a customer, say. If
-	// zero, no name is in any span.
+	// Resources adds the names of resources. Do not set it if a name may reveal
+	// more than may be kept, such as a customer. If zero, no span has a name.
 	Resources bool
 }
 
 // name is that of the instrumentation, as OpenTelemetry wants it.
 const name = "github.com/redmux/redmux/contrib/otel"
 
-// NewTracer makes a tracer for redlock.Config. It may serve several clients, and owns nothing that needs an end. A span is made
-// and ended right before the call that it tells of returns, so a provider whose processors take long delays the caller: use a
-// batching one. Its NodeChanged is free for the caller to set.
+// NewTracer makes a tracer for redlock.Config. It may serve several clients,
+// and needs no end. A span is made and ended right before its call returns, so
+// a provider with slow processors delays the caller: use a batching one. The
+// caller may set its NodeChanged.
 func NewTracer(options Options) *redlock.Tracer {
 	if options.Provider == nil {
 		options.Provider = otel.GetTracerProvider()
@@ -67,23 +68,23 @@ type spans struct {
 	options Options
 }
 
-func (s *spans) attempt(i redlock.AttemptInfo) {
-	s.span(i.Context, "redlock.attempt", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
+func (s *spans) attempt(ctx context.Context, i redlock.AttemptInfo) {
+	s.span(ctx, "redlock.attempt", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
 		i.TTL, i.Validity, attribute.Int("redlock.try", i.Try))...)
 }
 
-func (s *spans) acquire(i redlock.AcquireInfo) {
-	s.span(i.Context, "redlock.acquire", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
+func (s *spans) acquire(ctx context.Context, i redlock.AcquireInfo) {
+	s.span(ctx, "redlock.acquire", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
 		i.TTL, i.Validity, attribute.Int("redlock.tries", i.Tries))...)
 }
 
-func (s *spans) extend(i redlock.ExtendInfo) {
-	s.span(i.Context, "redlock.extend", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err,
+func (s *spans) extend(ctx context.Context, i redlock.ExtendInfo) {
+	s.span(ctx, "redlock.extend", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err,
 		lockAttributes(i.TTL, i.Validity)...)
 }
 
-func (s *spans) release(i redlock.ReleaseInfo) {
-	s.span(i.Context, "redlock.release", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "released"), i.Err)
+func (s *spans) release(ctx context.Context, i redlock.ReleaseInfo) {
+	s.span(ctx, "redlock.release", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "released"), i.Err)
 }
 
 func (s *spans) lost(i redlock.HoldInfo) {
@@ -103,13 +104,10 @@ func (s *spans) span(
 	ctx context.Context, name, resource string, start time.Time, elapsed time.Duration,
 	outcome string, err error, attributes ...attribute.KeyValue,
 ) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	_, span := s.tracer.Start(ctx, name, trace.WithTimestamp(start), trace.WithSpanKind(kindOf(name)))
 	defer span.End(trace.WithTimestamp(start.Add(elapsed)))
 	if !span.IsRecording() {
-		return // nobody wants to know
+		return
 	}
 	span.SetAttributes(s.options.Attributes...)
 	span.SetAttributes(attributes...)
@@ -123,8 +121,9 @@ func (s *spans) span(
 	}
 }
 
-// kindOf tells what asked the nodes and waited for their answers from what is mostly waiting: an acquisition's requests are
-// its attempts', and a lost hold's nobody's.
+// kindOf distinguishes calls that asked the nodes from those that mostly
+// waited: the requests of an acquisition are its attempts', and a lost hold has
+// none.
 func kindOf(name string) trace.SpanKind {
 	switch name {
 	case "redlock.acquire", "redlock.lost":
@@ -133,7 +132,8 @@ func kindOf(name string) trace.SpanKind {
 	return trace.SpanKindClient
 }
 
-// outcomeOf tells what a call came to; success is what it is if there is no error.
+// outcomeOf returns the outcome of a call; success is the outcome without an
+// error.
 func outcomeOf(err error, success string) string {
 	var cancelled *redlock.CancelledError
 	switch {
@@ -157,8 +157,9 @@ func outcomeOf(err error, success string) string {
 	return "invalid"
 }
 
-// description is the text of what is wrong; "" where nothing is. The errors of package redlock name nodes and causes, never a
-// key, a token or a password (R27). A cancellation's also has the text of the caller's own cause, which is not ours to keep.
+// description returns the text of what is wrong, or "". The errors of package
+// redlock name nodes and causes, never a key, a token or a password (R27). The
+// text of a cancellation includes the caller's own cause, so it is left out.
 func description(outcome string, err error) string {
 	switch outcome {
 	case "granted", "released", "held", "cancelled":

@@ -154,7 +154,7 @@ func TestOutcomes(t *testing.T) {
 		"granted": nil, "held": redlock.ErrHeld, "not_held": redlock.ErrNotHeld,
 		"no_quorum": fmt.Errorf("%w", redlock.ErrNoQuorum), "expired": redlock.ErrExpired, "overloaded": redlock.ErrOverloaded,
 		"closed": redlock.ErrClosed, "invalid": redlock.ErrTTL,
-		"cancelled": &redlock.CancelledError{Context: context.Canceled, Last: redlock.ErrHeld},
+		"cancelled": &redlock.CancelledError{Err: context.Canceled, Last: redlock.ErrHeld},
 	} {
 		require.Equal(t, want, outcomeOf(err, "granted"))
 	}
@@ -167,13 +167,13 @@ func TestTheGlobalProvider(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
 	start := time.Now().Add(-time.Hour)
-	NewTracer(Options{}).ReleaseDone(redlock.ReleaseInfo{Resource: resource, Start: start, Elapsed: time.Second})
-	require.Len(t, exporter.GetSpans(), 1, "also without a context")
+	NewTracer(Options{}).ReleaseDone(context.Background(), redlock.ReleaseInfo{Resource: resource, Start: start, Elapsed: time.Second})
+	require.Len(t, exporter.GetSpans(), 1)
 	require.WithinDuration(t, start, exporter.GetSpans()[0].StartTime, 0)
 	require.Equal(t, time.Second, exporter.GetSpans()[0].EndTime.Sub(start), "it ended when the call did")
 
 	never := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter), sdktrace.WithSampler(sdktrace.NeverSample()))
-	NewTracer(Options{Provider: never}).ReleaseDone(redlock.ReleaseInfo{Context: t.Context(), Resource: resource})
+	NewTracer(Options{Provider: never}).ReleaseDone(t.Context(), redlock.ReleaseInfo{Resource: resource})
 	require.Len(t, exporter.GetSpans(), 1)
 }
 
@@ -193,7 +193,7 @@ func ExampleNewTracer() {
 	config := d.Config()
 	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
 	config.Tracer = NewTracer(Options{Provider: provider})
-	client, err := redlock.New(config)
+	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,13 +1,15 @@
-// Package redlockprometheus shows a redlock.Client to Prometheus: what came of its calls, how long a quorum took, and how each
-// node does.
+// Package redlockprometheus exports a redlock.Client to Prometheus: outcomes of
+// calls, times to a quorum, and the state of each node.
 //
 //	prometheus.MustRegister(redlockprometheus.NewCollector(client, redlockprometheus.Options{}))
 //
-// Everything is read from Client.Stats and Client.Nodes when Prometheus asks, so that nothing is paid in between, and nothing
-// is kept here. Labels are of bounded number: outcomes, causes, and the nodes' addresses without credentials. The name of a
-// resource is in none of them, nor is a token or a password.
+// Everything is read from Client.Stats and Client.Nodes on each scrape; nothing
+// is kept here, and nothing is paid in between. The number of label values is
+// bounded: outcomes, causes, and the nodes' addresses without credentials. No
+// label has the name of a resource, a token or a password.
 //
-// Counters begin at zero with each client. Those of one scrape are exact, but not taken at one instant.
+// Counters begin at zero with each client. Those of one scrape are exact, but
+// not taken at one instant.
 package redlockprometheus
 
 import (
@@ -20,15 +22,17 @@ import (
 
 // Options of a Collector. The zero value works.
 type Options struct {
-	// Namespace stands before the name of each metric. If zero, "redlock".
+	// Namespace is the prefix of each metric's name. If zero, "redlock".
 	Namespace string
-	// Labels are added to each metric; they must tell the clients of one registry apart. call, outcome, node, vote, cause, class
-	// and fate are taken. If nil, none.
+	// Labels are added to each metric; they must distinguish the clients of one
+	// registry. call, outcome, node, vote, cause, class and fate are taken. If
+	// nil, none.
 	Labels prometheus.Labels
 }
 
-// A Collector is a prometheus.Collector of one client, which is the caller's, and may be closed: its last numbers then stay.
-// It may be used from any goroutine.
+// A Collector is a prometheus.Collector of one client, which the caller owns
+// and may close: its last numbers then remain. It may be used from any
+// goroutine.
 type Collector struct {
 	client source
 	of     metrics
@@ -40,7 +44,8 @@ type source interface {
 	Nodes() []redlock.NodeStatus
 }
 
-// NewCollector makes a Collector, to be registered: that is where an Options that cannot work is an error.
+// NewCollector makes a Collector. Options that cannot work are an error when it
+// is registered.
 func NewCollector(client *redlock.Client, options Options) *Collector {
 	return newCollector(client, options)
 }
@@ -59,7 +64,8 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads the client's numbers. It asks no node, and waits for nothing but a mutex of the client's.
+// Collect reads the client's numbers. It asks no node, and waits only for a
+// mutex of the client.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	stats, nodes := c.client.Stats(), c.client.Nodes()
 	send := sender{to}
@@ -78,7 +84,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (c *Collector) calls(send sender, call string, o redlock.Outcomes) {
+func (c *Collector) calls(send sender, call string, o redlock.CallCounts) {
 	for _, of := range []struct {
 		outcome string
 		n       uint64
@@ -90,7 +96,7 @@ func (c *Collector) calls(send sender, call string, o redlock.Outcomes) {
 	}
 }
 
-// state is how a node is at this moment.
+// state sends the current state of a node.
 func (c *Collector) state(send sender, n redlock.NodeStatus) {
 	send.gauge(c.of.up, digit(n.State == "up"), n.Addr)
 	send.gauge(c.of.quarantined, digit(n.Quarantined), n.Addr)
@@ -100,7 +106,7 @@ func (c *Collector) state(send sender, n redlock.NodeStatus) {
 	send.gauge(c.of.warnings, float64(len(n.Warnings)), n.Addr)
 }
 
-// votes are what a node answered, and why it did not.
+// votes sends what a node answered, and why it did not.
 func (c *Collector) votes(send sender, n redlock.NodeStatus) {
 	counts := &n.Counts
 	send.counter(c.of.votes, counts.Granted, n.Addr, "granted")
@@ -116,7 +122,7 @@ func (c *Collector) votes(send sender, n redlock.NodeStatus) {
 	}
 }
 
-// connections are those to a node, and what they left behind.
+// connections sends the connections to a node, and what they left behind.
 func (c *Collector) connections(send sender, n redlock.NodeStatus) {
 	counts := &n.Counts
 	send.counter(c.of.connects, uint64(max(n.Connects, 0)), n.Addr)
@@ -132,8 +138,9 @@ func (c *Collector) connections(send sender, n redlock.NodeStatus) {
 	send.counter(c.of.debtsTotal, counts.DebtsExpired, n.Addr, "expired")
 }
 
-// quorumSeconds is a histogram as Prometheus has it: cumulative, in seconds, and without the last bucket, which is open. The
-// counts are of one snapshot, so that they add up.
+// quorumSeconds returns a histogram as Prometheus has it: cumulative, in
+// seconds, and without the last bucket, which is open. The counts are of one
+// snapshot, so they add up.
 func quorumSeconds(d *prometheus.Desc, h redlock.Histogram) prometheus.Metric {
 	buckets := make(map[float64]uint64, redlock.HistogramBuckets-1)
 	var below uint64

@@ -29,9 +29,9 @@ type fixed struct{}
 
 func (fixed) Stats() redlock.Stats {
 	s := redlock.Stats{
-		Attempts:   redlock.Outcomes{Granted: 1, Refused: 2, NoQuorum: 3, Expired: 4, Overloaded: 5, Cancelled: 6, Closed: 7, Invalid: 8},
-		Extensions: redlock.Outcomes{Granted: 11, Refused: 12, NoQuorum: 13, Expired: 14, Overloaded: 15, Cancelled: 16, Closed: 17, Invalid: 18},
-		Releases:   redlock.Outcomes{Granted: 21, Refused: 22, NoQuorum: 23, Expired: 24, Overloaded: 25, Cancelled: 26, Closed: 27, Invalid: 28},
+		Attempts:   redlock.CallCounts{Granted: 1, Refused: 2, NoQuorum: 3, Expired: 4, Overloaded: 5, Cancelled: 6, Closed: 7, Invalid: 8},
+		Extensions: redlock.CallCounts{Granted: 11, Refused: 12, NoQuorum: 13, Expired: 14, Overloaded: 15, Cancelled: 16, Closed: 17, Invalid: 18},
+		Releases:   redlock.CallCounts{Granted: 21, Refused: 22, NoQuorum: 23, Expired: 24, Overloaded: 25, Cancelled: 26, Closed: 27, Invalid: 28},
 	}
 	s.Quorum.Counts[0], s.Quorum.Counts[10], s.Quorum.Counts[redlock.HistogramBuckets-1] = 1, 2, 4
 	s.Quorum.Sum = 300 * time.Second
@@ -238,7 +238,7 @@ func ExampleNewCollector() {
 		return
 	}
 	defer d.Close()
-	client, err := redlock.New(d.Config())
+	client, err := redlock.New(context.Background(), d.Config())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -212,9 +212,6 @@ func addNames(names map[string]bool, of []*ast.Ident) {
 // generated documents are wrapped as their commands write them.
 var generated = []string{"bench/RESULTS.md", "docs/mutants.md", "docs/peers.md"}
 
-// unplain documents are still to be rewritten.
-var unplain = []string{"SECURITY.md", "docs/releasing.md"}
-
 // riddles are words that say "a person" where the text is about a thing.
 var riddles = regexp.MustCompile(`(?i)\b(whoever|somebody|nobody|anybody|everybody|who does|for who|of whom)\b`)
 
@@ -223,9 +220,6 @@ var riddles = regexp.MustCompile(`(?i)\b(whoever|somebody|nobody|anybody|everybo
 func TestDocumentsArePlain(t *testing.T) {
 	t.Parallel()
 	for _, d := range documents(t) {
-		if slices.Contains(unplain, d.name) {
-			continue
-		}
 		for i, line := range d.prose {
 			if word := riddles.FindString(line); word != "" {
 				t.Errorf("%s:%d: %q", d.name, i+1, word)

@@ -100,7 +100,7 @@ func lockOn(t *testing.T, where, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, err := redlock.New(redlock.Config{Nodes: []string{url}, NodeTimeout: time.Second})
+	client, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(url), NodeTimeout: time.Second})
 	require.NoError(t, err, where)
 	defer client.Close(ctx)
 	lock, err := client.Acquire(ctx, "doc", 10*time.Second)
@@ -193,8 +193,8 @@ func lockAs(t *testing.T, where string, server *redistest.Server, user, password
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, err := redlock.New(redlock.Config{
-		Nodes: []string{server.URL()}, Username: user, Password: password, Prefix: prefix, MaxTTL: time.Minute, NewDeployment: true,
+	client, err := redlock.New(t.Context(), redlock.Config{
+		Nodes: redlock.Nodes(server.URL()), Username: user, Password: password, Prefix: prefix, MaxTTL: time.Minute, NewDeployment: true,
 		NodeTimeout: time.Second, // the machine may be busy
 	})
 	require.NoError(t, err, where)

@@ -54,8 +54,8 @@ func newFleet(options *Options) (*fleet, error) {
 
 // found writes the seals of a new deployment.
 func (f *fleet) found(maxTTL time.Duration) error {
-	c, err := redlock.New(redlock.Config{
-		Nodes: f.unixURLs(), Prefix: prefix, Username: userName, Password: f.password, MaxTTL: maxTTL, NewDeployment: true,
+	c, err := redlock.New(context.Background(), redlock.Config{
+		Nodes: redlock.Nodes(f.unixURLs()...), Prefix: prefix, Username: userName, Password: f.password, MaxTTL: maxTTL, NewDeployment: true,
 	})
 	if err != nil {
 		return err

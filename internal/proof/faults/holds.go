@@ -54,7 +54,7 @@ func (w *worker) hold(random *rand.Rand, caller int, resource string, options re
 	}
 	w.holds.Add(1)
 	w.keep(h)
-	lock := h.Lock()
+	lock := h.Current()
 	told := lock.Until()
 	w.note(history.Grant, caller, resource, attempt, lock, told)
 	w.rest.sit()
@@ -105,7 +105,7 @@ func (w *worker) workUnder(h *redlock.Hold, caller int, attempt uint64, told tim
 		// what the renewal was worth meanwhile is known to nobody here.
 		if until.After(told) && now.Before(told) {
 			told = until
-			w.note(history.Extend, caller, h.Resource(), attempt, h.Lock(), told)
+			w.note(history.Extend, caller, h.Resource(), attempt, h.Current(), told)
 		}
 	}
 	return told

@@ -167,7 +167,7 @@ func (o LatencyOptions) measure(ctx context.Context, name string) (line LatencyL
 		return line, err
 	}
 	defer s.close()
-	client, err := redlock.New(redlock.Config{Nodes: s.urls, Portable: o.Portable})
+	client, err := redlock.New(ctx, redlock.Config{Nodes: redlock.Nodes(s.urls...), Portable: o.Portable})
 	if err != nil {
 		return line, err
 	}

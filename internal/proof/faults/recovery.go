@@ -343,12 +343,12 @@ func (s *recoverySite) once(ctx context.Context) ([]recoveredVote, error) {
 func (s *recoverySite) settled(ctx context.Context) (clients []*redlock.Client, err error) {
 	for range s.options.Clients {
 		config := redlock.Config{
-			Nodes: s.urls, MaxTTL: s.maxTTL, NewDeployment: s.maxTTL > 0, Portable: s.options.Portable,
+			Nodes: redlock.Nodes(s.urls...), MaxTTL: s.maxTTL, NewDeployment: s.maxTTL > 0, Portable: s.options.Portable,
 		}
 		if s.spoil != nil {
 			s.spoil(&config)
 		}
-		c, err := redlock.New(config)
+		c, err := redlock.New(ctx, config)
 		if err != nil {
 			return clients, err
 		}

@@ -180,7 +180,7 @@ func (o StalledOptions) measure(ctx context.Context, way string, callers int) (S
 		return l, err
 	}
 	defer s.close()
-	client, err := redlock.New(redlock.Config{Nodes: s.urls, Portable: o.Portable})
+	client, err := redlock.New(ctx, redlock.Config{Nodes: redlock.Nodes(s.urls...), Portable: o.Portable})
 	if err != nil {
 		return l, err
 	}

@@ -146,11 +146,11 @@ func (w *worker) start(working *sync.WaitGroup, load func()) {
 
 func (w *worker) client(poll bool) (*redlock.Client, error) {
 	config := redlock.Config{
-		Nodes: w.Nodes, Prefix: prefix, Username: userName, Password: w.Password,
+		Nodes: redlock.Nodes(w.Nodes...), Prefix: prefix, Username: userName, Password: w.Password,
 		MaxTTL: w.maxTTL, Poll: poll, Portable: w.Portable, ReleaseOnClose: true,
 	}
 	w.breakConfig(&config)
-	return redlock.New(config)
+	return redlock.New(context.Background(), config)
 }
 
 // end stops the loads, closes the clients and tells the last figures.
@@ -268,7 +268,7 @@ func (w *worker) state() *resting {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for h := range w.held {
-		token := h.Lock().Token()
+		token := h.Current().Token()
 		digits := history.Digest(token[:])
 		r.Held = append(r.Held, string(digits[:]))
 	}

@@ -304,7 +304,7 @@ func (e errand) run() (err error) {
 	}
 	defer file.Close()
 	w := history.NewWriter(file, false)
-	client, err := redlock.New(redlock.Config{Nodes: e.Nodes, MaxTTL: lockTTL, NodeTimeout: 80 * time.Millisecond})
+	client, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(e.Nodes...), MaxTTL: lockTTL, NodeTimeout: 80 * time.Millisecond})
 	if err != nil {
 		return err
 	}
@@ -405,7 +405,7 @@ func (c *caller) hold(parent context.Context) {
 		c.refused(err)
 		return
 	}
-	token, until := h.Lock().Token(), h.Until()
+	token, until := h.Current().Token(), h.Until()
 	sound := c.w.Clock().Now()
 	c.noteAt(sound, history.Grant, &token, until)
 	for end := time.Now().Add(upTo(c.random, 2*lockTTL)); time.Now().Before(end) && parent.Err() == nil; {

@@ -52,7 +52,7 @@ func (p *pair) close() {
 func open(name string, urls []string) (client, error) {
 	switch name {
 	case "push", "poll":
-		c, err := redlock.New(redlock.Config{Nodes: urls, Poll: name == "poll"})
+		c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(urls...), Poll: name == "poll"})
 		if err != nil {
 			return client{}, err
 		}

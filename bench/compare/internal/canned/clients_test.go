@@ -52,7 +52,7 @@ func TestRedlock(t *testing.T) {
 		for _, n := range []int{1, 5} {
 			t.Run(fmt.Sprint(network, n), func(t *testing.T) {
 				// A busy machine shall not cost votes: this is about replies, not about when they come.
-				client, err := redlock.New(redlock.Config{Nodes: start(t, n, network).URLs(), NodeTimeout: 5 * time.Second})
+				client, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(start(t, n, network).URLs()...), NodeTimeout: 5 * time.Second})
 				require.NoError(t, err)
 				lock, err := client.TryAcquire(t.Context(), "r", ttl)
 				require.NoError(t, err)

@@ -101,7 +101,7 @@ func locker() {
 	if err != nil {
 		panic(err)
 	}
-	client, err := redlock.Open(os.Args[2:]...)
+	client, err := redlock.Open(context.Background(), os.Args[2:]...)
 	if err != nil {
 		panic(err)
 	}

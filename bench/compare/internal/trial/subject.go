@@ -87,7 +87,7 @@ func openOurs(addrs []string, maxTTL time.Duration) (Client, error) {
 	for i, a := range addrs {
 		urls[i] = "redis://" + a
 	}
-	c, err := redlock.New(redlock.Config{Nodes: urls, MaxTTL: maxTTL})
+	c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(urls...), MaxTTL: maxTTL})
 	if err != nil {
 		return nil, err
 	}

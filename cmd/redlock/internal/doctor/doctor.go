@@ -21,7 +21,7 @@ type Node struct {
 	probe.Facts
 	Clock      probe.Clock
 	ClockKnown bool
-	// Declared says that clients are told that it loses nothing (redlock.Config.Durable).
+	// Declared says that clients are told that it loses nothing (redlock.Node.Durable).
 	Declared bool
 	// Refused is why a client of the library gives it no vote; nil if it does.
 	Refused error

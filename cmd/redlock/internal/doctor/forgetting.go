@@ -100,7 +100,7 @@ func (d *Deployment) checkDeclared() []Finding {
 	})
 	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a master is declared durable and is not",
 		Why: "clients trust it at once after a restart, when it has forgotten locks",
-		Change: "take it out of --durable (redlock.Config.Durable), or set appendonly yes, appendfsync always and " +
+		Change: "take it out of --durable (redlock.Node.Durable), or set appendonly yes, appendfsync always and " +
 			"no-appendfsync-on-rewrite no there"})
 }
 

@@ -75,7 +75,7 @@ func (w *world) newProcess(place, life int) *process {
 	p.stopped.turn = p.stopOrContinue
 	p.ctx, p.end = context.WithCancel(w.ctx)
 	p.config = p.configure(urls, life)
-	client, err := redlock.New(p.config)
+	client, err := redlock.New(context.Background(), p.config)
 	if err != nil {
 		panic(err) // the simulation is wrong
 	}
@@ -113,7 +113,7 @@ func newLane(link *redistest.Link, up, down time.Duration) *lane {
 func (p *process) configure(urls []string, life int) redlock.Config {
 	w := p.world
 	c := redlock.Config{
-		Nodes: urls, NetDial: w.dial, ClientName: p.name, DialTimeout: dialTimeout, Prefix: w.draw.prefix,
+		Nodes: redlock.Nodes(urls...), NetDial: w.dial, ClientName: p.name, DialTimeout: dialTimeout, Prefix: w.draw.prefix,
 		NodeTimeout: w.draw.nodeTimeout, DriftFactor: w.draw.driftFactor, MinValidity: w.draw.minValidity,
 		MaxTTL: w.draw.maxTTL, FailFast: p.random.IntN(4) == 0, Poll: p.random.IntN(3) == 0,
 		ReleaseOnClose: p.random.IntN(2) == 0,
@@ -129,9 +129,7 @@ func (p *process) configure(urls []string, life int) redlock.Config {
 	// The declaration holds for the first use only: later it would make the clients forget the locks from before.
 	c.NewDeployment = w.draw.newDeployment && life == 0
 	for i, durable := range w.draw.durable {
-		if durable {
-			c.Durable = append(c.Durable, urls[i])
-		}
+		c.Nodes[i].Durable = durable
 	}
 	return c
 }
@@ -227,7 +225,7 @@ func (w *world) running() []*process {
 
 // leave leaves a hold as it is, for Close to end it.
 func (p *process) leave(h *redlock.Hold) {
-	token := h.Lock().Token()
+	token := h.Current().Token()
 	p.world.tokens.drop(token)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,7 @@
 package running
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -141,8 +142,8 @@ func (s *tokens) released(m *master, value string) {
 }
 
 // attemptDone is the tracer's function: an attempt that failed is over, and has queued its release.
-func (s *tokens) attemptDone(a redlock.AttemptInfo) {
-	if k, ok := a.Context.Value(workerKey{}).(*worker); ok && a.Err != nil {
+func (s *tokens) attemptDone(ctx context.Context, a redlock.AttemptInfo) {
+	if k, ok := ctx.Value(workerKey{}).(*worker); ok && a.Err != nil {
 		s.over(k, 0)
 	}
 }

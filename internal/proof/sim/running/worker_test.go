@@ -214,7 +214,7 @@ func (k *worker) hold(resource string) {
 	}
 	granted := time.Now()
 	first := h.Until()
-	t := w.referee.granted(k, resource, start, h.Lock(), h)
+	t := w.referee.granted(k, resource, start, h.Current(), h)
 	t.watchEnd(h, o, granted)
 	p.awake()
 	k.underHold(h, span(k.random, pick(k.random, 30*ms, 150*ms, 600*ms)))
@@ -271,7 +271,7 @@ func (k *worker) do(resource string) {
 	work, ran := span(k.random, pick(k.random, 30*ms, 300*ms)), false
 	o := k.holdOptions()
 	o.MinHold = 0 // hold has that
-	err := p.client.DoHold(ctx, resource, o, func(ctx context.Context) error {
+	err := p.client.DoWith(ctx, resource, o, func(ctx context.Context) error {
 		ran = true
 		t := w.referee.began(k, resource, ctx)
 		defer w.referee.gaveUp(t)

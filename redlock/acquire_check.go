@@ -1,0 +1,55 @@
+package redlock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// check truncates the TTL to whole milliseconds, and refuses a resource or a
+// TTL that cannot be used. The name of the seal is such a resource.
+func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
+	if err := checkResource(resource); err != nil {
+		return 0, err
+	}
+	if resource == sealName {
+		return 0, errtext.Wrap("redlock: "+sealName+" is not for use as a resource: clients keep their seal there", ErrResource)
+	}
+	return c.checkTTL(ttl)
+}
+
+func checkResource(resource string) error {
+	if n := len(resource); n < 1 || n > maxResource {
+		return errtext.Wrap(fmt.Sprintf("redlock: a resource of %d bytes: it must have 1 to %d", n, maxResource), ErrResource)
+	}
+	return nil
+}
+
+const maxResource = 1024
+
+// checkTTL also refuses a TTL that would outlast the quarantine of a node that
+// forgot the lock (R23).
+func (c *Client) checkTTL(given time.Duration) (time.Duration, error) {
+	ttl := pure.WholeMilliseconds(given)
+	switch {
+	case ttl < time.Millisecond:
+		return 0, ttlError(given, "it must be at least 1ms")
+	case ttl > pure.LongestTTL:
+		return 0, ttlError(given, fmt.Sprint("it must be at most ", pure.LongestTTL))
+	case c.config.MaxTTL > 0 && ttl > c.config.MaxTTL:
+		return 0, ttlError(given, fmt.Sprint("Config.MaxTTL is ", c.config.MaxTTL))
+	}
+	return ttl, nil
+}
+
+// tooShort returns the error for a TTL that leaves too little after the drift.
+func (c *Client) tooShort(ttl time.Duration) error {
+	return ttlError(ttl, fmt.Sprintf("%v of it are for the drift of clocks, and Config.MinValidity is %v",
+		pure.Drift(ttl, c.config.DriftFactor), c.config.MinValidity))
+}
+
+func ttlError(ttl time.Duration, why string) error {
+	return errtext.Wrap(fmt.Sprintf("redlock: a TTL of %v cannot be used: %s", ttl, why), ErrTTL)
+}

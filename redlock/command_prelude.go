@@ -1,0 +1,153 @@
+package redlock
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// Allow overrides, one by one, the checks that a server must pass before it
+// gets a vote (R22). The user is then responsible for what it allows. The zero
+// value allows nothing.
+type Allow struct {
+	// SameServer lets two addresses of one server be two votes. It is for tests
+	// only, and the addresses need different databases: in one, the second
+	// finds the key that the first has set.
+	SameServer bool
+	// Replica, Cluster and Sentinel accept servers of that role. A failover
+	// then forgets locks.
+	Replica, Cluster, Sentinel bool
+	// Eviction suppresses the warning in NodeStatus about servers that may
+	// evict keys.
+	Eviction bool
+	// MissingPermissions accepts servers where the trial of what locks need
+	// fails, with a warning in NodeStatus. If a user may SET but not run the
+	// scripts, locks stay until their TTL ends.
+	MissingPermissions bool
+	// OtherMaxTTL accepts nodes whose seal was written by clients with another
+	// MaxTTL; the longer one then bounds the quarantines. Set it on all clients
+	// while a longer MaxTTL is rolled out, and at no other time.
+	OtherMaxTTL bool
+}
+
+const (
+	// aclRights are what a user of this package needs, on keys that begin with
+	// the prefix; aclRules is how to grant it.
+	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
+		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +select"
+	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
+)
+
+// prelude returns what each handshake must show of a node before it gets a lock:
+// that it knows the scripts and that the user may run them on our keys. A user who
+// may SET but not EVAL would leave orphans, and is refused (R22).
+//
+// The key of the trial does not exist, so a script on trial gets no further than
+// its GET. What else the user may do is tried by commands of its own.
+func (c *Client) prelude() (steps []conn.Step) {
+	resource := "redlock:trial:" + rand.Text() // no lock has this name: DEL is executed
+	key := c.config.Prefix + resource
+	var token Token
+	// A step for each native form, by the form's name. A server without it, or a
+	// user who may not run it, refuses the trial, and gets the script (R25).
+	release := c.appendRelease(nil, resource, &token)
+	for i := range releaseForms {
+		native := releaseForms[i].Append(nil, release, c.keyPart(resource))
+		steps = append(steps, conn.Step{Name: releaseForms[i].Name, Command: native, Check: refused, Optional: true})
+	}
+	require := func(name string, command []byte, check func(resp.Value) error) {
+		step := conn.Step{Command: command, Check: check, Optional: c.config.Allow.MissingPermissions}
+		steps = append(steps, explain(step, name))
+	}
+	for i, load := range cure() {
+		require("SCRIPT LOAD", load, scripts[i].loaded)
+	}
+	const ofScript = "EVALSHA of a script with GET"
+	require(ofScript, release, refused)
+	require(ofScript, c.appendExtend(nil, resource, &token, time.Second), refused)
+	require("DEL", resp.AppendCommand(nil, "DEL", key), nil)
+	require("PTTL", resp.AppendCommand(nil, "PTTL", key), nil)
+	require("PEXPIRE", resp.AppendCommand(nil, "PEXPIRE", key, "1000"), nil)
+	return steps
+}
+
+// group returns what concerns package multiplex.
+func (a Allow) group() multiplex.Allow {
+	return multiplex.Allow{
+		SameServer: a.SameServer, Replica: a.Replica, Cluster: a.Cluster,
+		Sentinel: a.Sentinel, Eviction: a.Eviction, OtherMaxTTL: a.OtherMaxTTL,
+	}
+}
+
+// explain makes a required step say which permission the user lacks (R22).
+func explain(step conn.Step, name string) conn.Step {
+	step.Name, step.Check = name, permitted(name, step.Check)
+	return step
+}
+
+// remarks warns of what a server refused in the prelude though locks need it.
+func remarks(s *conn.Server) []string {
+	var lacking []string
+	for _, step := range s.Refused {
+		if !isReleaseForm(step) && !slices.Contains(lacking, step) {
+			lacking = append(lacking, step)
+		}
+	}
+	if lacking == nil {
+		return nil
+	}
+	return []string{"the trial of what locks need failed: " + strings.Join(lacking, ", ") + " (" + aclRules + ")"}
+}
+
+// isReleaseForm reports whether a step of the prelude is the trial of a native
+// form.
+func isReleaseForm(step string) bool {
+	return slices.ContainsFunc(releaseForms, func(f multiplex.Form) bool { return f.Name == step })
+}
+
+// errStep is the error of a step that was refused for another reason than a
+// missing permission; conn adds the node's own words.
+var errStep = errors.New("redlock: locks need it")
+
+// permitted checks a step's reply, and explains a missing permission. It names
+// the command and never a key (R27).
+func permitted(name string, check func(resp.Value) error) func(resp.Value) error {
+	return func(v resp.Value) error {
+		switch {
+		case lacksPermission(v):
+			return &multiplex.PreflightError{
+				Check: "permissions", Found: "the user may not run " + name,
+				Advice: "grant what is missing: " + aclRules + "; Allow.MissingPermissions overrides this",
+				Err:    multiplex.ErrPermissions,
+			}
+		case v.IsError():
+			return errStep
+		case check != nil:
+			return check(v)
+		}
+		return nil
+	}
+}
+
+// lacksPermission reports an error for lack of a permission. An error that
+// arises within a script has no class of its own on all servers.
+func lacksPermission(v resp.Value) bool {
+	return conn.ClassOf(v) == conn.ClassNoPerm ||
+		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||
+		v.IsError() && bytes.Contains(v.Bytes(), []byte("can't run this command"))
+}
+
+func refused(v resp.Value) error {
+	if judgeScript(v) != multiplex.Refused {
+		return fmt.Errorf("redlock: the trial of a script answered %q, not 0", v.Type())
+	}
+	return nil
+}

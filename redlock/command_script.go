@@ -1,0 +1,68 @@
+package redlock
+
+import (
+	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// A script is a Lua program that the nodes run, and its digest, which
+// identifies it.
+type script struct{ source, digest string }
+
+func newScript(source string) script {
+	sum := sha1.Sum([]byte(source))
+	return script{source, hex.EncodeToString(sum[:])}
+}
+
+var (
+	//go:embed release.lua
+	releaseSource string
+	//go:embed extend.lua
+	extendSource string
+
+	//go:embed release_many.lua
+	releaseManySource string
+	//go:embed extend_many.lua
+	extendManySource string
+
+	//go:embed heal.lua
+	healSource string
+	//go:embed shorten.lua
+	shortenSource string
+
+	releaseScript     = newScript(releaseSource)
+	extendScript      = newScript(extendSource)
+	releaseManyScript = newScript(releaseManySource)
+	extendManyScript  = newScript(extendManySource)
+	healScript        = newScript(healSource)
+	shortenScript     = newScript(shortenSource)
+
+	//go:embed seal.lua
+	sealSource string
+	sealScript = newScript(sealSource)
+
+	// scripts are all that a node must know.
+	scripts = []*script{
+		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript, &sealScript,
+	}
+)
+
+func (s *script) loaded(v resp.Value) error {
+	if string(v.Bytes()) != s.digest {
+		return fmt.Errorf("redlock: SCRIPT LOAD answered %q, not the script's digest", v.Type())
+	}
+	return nil
+}
+
+// cure returns the commands that load the scripts into a node (R24).
+func cure() [][]byte {
+	var load [][]byte
+	for _, s := range scripts {
+		load = append(load, resp.AppendCommand(nil, "SCRIPT", "LOAD", s.source))
+	}
+	return load
+}

@@ -1,0 +1,330 @@
+package redlock
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// Config describes a deployment and how to use it. Nodes must be set; every
+// other field may be zero. New copies the Config; what its pointers, functions
+// and interfaces refer to must not be changed after New.
+type Config struct {
+	// The deployment. All its clients must set the following fields alike.
+
+	// Nodes are the 1 to 16 masters, usually five (R1). The function Nodes makes
+	// them from URLs.
+	Nodes []Node
+	// Prefix is put before every resource to make its key. If zero, the resource
+	// is the key, as in other implementations of the algorithm.
+	Prefix string
+	// MaxTTL is the longest TTL that any client of this deployment asks for; the
+	// client refuses longer ones with ErrTTL. A node that restarted may have
+	// forgotten locks, so with MaxTTL it is quarantined: its grants do not count
+	// until every lock from before the restart must have expired (R23). That also
+	// applies to a new client, until it finds the node's seal, a key in which
+	// clients record how long they have watched the node, or has itself watched
+	// the node for that long. Set it well above the TTLs in use, but not much
+	// higher: it is how long a new deployment, and each node that restarts, has
+	// to wait. If zero, a node that restarts empty counts at once, and a lock
+	// that it had granted may be granted again.
+	MaxTTL time.Duration
+	// DriftFactor bounds how far the rates of the clients' and the nodes' clocks
+	// may differ. If zero, 0.01 (R4).
+	DriftFactor float64
+
+	// Connecting to the nodes.
+
+	// Username and Password are used for nodes whose URL has no password; the
+	// user name only where the URL has no user name either. If zero, none are
+	// sent.
+	Username, Password string
+	// TLS is used for nodes whose URL asks for TLS; parameters of the URL take
+	// precedence. If nil, the server's name is verified with the system's roots.
+	TLS *tls.Config
+	// NetDial connects to a node, by network ("tcp" or "unix") and address; TLS
+	// is added on top of it. If nil, a net.Dialer is used.
+	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// DialTimeout bounds one attempt to connect and shake hands, unless the URL
+	// sets it. If zero, 5 s.
+	DialTimeout time.Duration
+	// ClientName is what CLIENT LIST shows: printable ASCII without spaces. If
+	// zero, none is set.
+	ClientName string
+	// ProbeAfter is how long a connection may be idle before it is probed with
+	// PING. If a server or proxy closes an idle connection earlier than that, the
+	// client probes after a third of the time observed, but not more often than
+	// every 250 ms. So ProbeAfter must be set only where even one such end is too
+	// many. If zero, 5 s.
+	ProbeAfter time.Duration
+	// Portable makes one goroutine per node read the replies, as it is with TLS,
+	// with NetDial and on systems other than Linux. If zero, callers read their
+	// own replies from plain TCP and unix sockets where the system allows it.
+	Portable bool
+
+	// Votes and attempts.
+
+	// NodeTimeout is how long the client waits for a node's vote. If zero, TTL/200
+	// within 5 to 50 ms, or four times the node's usual reply time if that is
+	// more, but at most a tenth of the TTL (R6).
+	NodeTimeout time.Duration
+	// MinValidity is the least validity worth having: a lock with less is released
+	// again, and the error is ErrExpired. If zero, any validity will do.
+	MinValidity time.Duration
+	// MaxWait bounds how long Acquire, Hold and Do wait for a lock, in addition to
+	// their contexts. The context of Do also bounds the work; MaxWait does not.
+	// The error is then ErrMaxWait and the last attempt's. If zero, only the
+	// context bounds the wait.
+	MaxWait time.Duration
+	// FailFast makes Acquire return ErrNoQuorum at once. If zero, Acquire retries
+	// (R11).
+	FailFast bool
+	// MaxTries bounds the attempts of one Acquire. Setting it makes Acquire poll,
+	// as Poll does, with delays of 50 to 200 ms unless RetryDelayMin and
+	// RetryDelayMax say otherwise. If zero, only MaxWait and the context bound the
+	// attempts.
+	MaxTries int
+	// Poll makes each caller of Acquire retry on its own, after random delays of
+	// up to 200 ms. If zero, callers wait in turn, and the nodes tell when a lock
+	// may be free.
+	Poll bool
+	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire
+	// retries where the nodes do not tell it when to: with MaxTries or Poll,
+	// without a quorum, or over RESP2. The delay is never less than twice the
+	// usual time to a quorum, but stays within RetryDelayMax (R11). If
+	// RetryDelayMin is zero, it is 50 ms with MaxTries; otherwise the delays begin
+	// at twice the usual time to a quorum and grow. If RetryDelayMax is zero,
+	// 200 ms, or RetryDelayMin if that is more.
+	RetryDelayMin, RetryDelayMax time.Duration
+
+	// Shutdown and observation.
+
+	// ReleaseOnClose makes Close release the locks that Hold and Do hold, as soon
+	// as their contexts have ended. Finish the work first, with Drain: another
+	// client may acquire the lock at once. If zero, these locks stay until their
+	// TTL ends, as a plain Lock does in any case (R28).
+	ReleaseOnClose bool
+	// Logger receives changes of state: a node that came up or went down and the
+	// class of the cause, warnings about a node, and holds that were lost. It
+	// never receives a resource name, a token or a password (R27). A goroutine of
+	// the client calls it: a slow Logger delays no caller, but then the oldest
+	// waiting records are dropped, and the next record tells how many. If nil,
+	// slog.Default receives only why calls wait for nodes that do not count (R31).
+	Logger *slog.Logger
+	// Tracer receives each attempt, extension and release, and changes of state.
+	// New copies it. If nil, nothing is traced.
+	Tracer *Tracer
+
+	// Exceptions.
+
+	// NewDeployment declares that no lock was ever requested on these nodes, so
+	// that the first client need not wait for MaxTTL. It has an effect only with
+	// MaxTTL, and only if all nodes can be reached and none of them carries a
+	// seal; the client then writes the seals. Do not leave it set: if nodes
+	// restart empty until none carries a seal (all at once, one after another
+	// within MaxTTL, or a single node at any restart), it makes the clients forget
+	// the locks from before.
+	NewDeployment bool
+	// Allow overrides single checks of the servers. If zero, all are made.
+	Allow Allow
+}
+
+// A Node is one master of a deployment.
+type Node struct {
+	// URL is the address: redis://user:password@host:port/db, rediss: for TLS,
+	// valkey:, valkeys:, or unix:///path/to/socket. It must be set.
+	URL string
+	// Durable declares that the node loses nothing when it crashes (appendonly
+	// yes, appendfsync always, no-appendfsync-on-rewrite no), and so needs no
+	// quarantine. If zero, it may. Durable has no effect without Config.MaxTTL.
+	Durable bool
+}
+
+// Nodes returns a node for each URL, none of them durable.
+func Nodes(urls ...string) []Node {
+	nodes := make([]Node, len(urls))
+	for i, url := range urls {
+		nodes[i].URL = url
+	}
+	return nodes
+}
+
+// String shows the address without credentials.
+func (n Node) String() string {
+	endpoint, err := conn.ParseURL(n.URL)
+	if err != nil {
+		return "(bad URL)"
+	}
+	return endpoint.String()
+}
+
+// Format prints String for every verb: the URL may hold a password (R27).
+func (n Node) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(n.String())) }
+
+// LogValue makes package slog log String.
+func (n Node) LogValue() slog.Value { return slog.StringValue(n.String()) }
+
+// MarshalText returns an error: the URL may hold a password, so encode it on
+// purpose where that is wanted.
+func (n Node) MarshalText() ([]byte, error) {
+	return nil, errors.New("redlock: a Node is not marshalled, since its URL may hold a password")
+}
+
+// triesApart is the least delay between the attempts that MaxTries counts. Other
+// libraries use as much, and a few tries must outlast an ordinary holder.
+const triesApart = 50 * time.Millisecond
+
+// complete gives fields that are zero their values. A RetryDelayMin of zero
+// stays where delays are to grow.
+func (config *Config) complete() {
+	config.Nodes = slices.Clone(config.Nodes)
+	if config.DriftFactor == 0 {
+		config.DriftFactor = pure.DefaultDriftFactor
+	}
+	if config.RetryDelayMax == 0 {
+		config.RetryDelayMax = max(pure.RetryMost, config.RetryDelayMin)
+	}
+	if config.RetryDelayMin == 0 && config.MaxTries > 0 {
+		config.RetryDelayMin = min(triesApart, config.RetryDelayMax)
+	}
+}
+
+// check refuses values that cannot be meant.
+func (config *Config) check() error {
+	if n := len(config.Nodes); n < 1 || n > multiplex.MaxNodes {
+		return fmt.Errorf("1 to %d nodes are needed, not %d", multiplex.MaxNodes, n)
+	}
+	if f := config.DriftFactor; !(f >= 0 && f < 1) { // refuses NaN too
+		return fmt.Errorf("DriftFactor is %v: it must be at least 0 and less than 1", f)
+	}
+	for _, limit := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"NodeTimeout", config.NodeTimeout}, {"MinValidity", config.MinValidity},
+		{"DialTimeout", config.DialTimeout}, {"MaxTTL", config.MaxTTL},
+		{"ProbeAfter", config.ProbeAfter}, {"MaxWait", config.MaxWait},
+		{"RetryDelayMin", config.RetryDelayMin}, {"RetryDelayMax", config.RetryDelayMax},
+	} {
+		if limit.value < 0 {
+			return fmt.Errorf("%s is negative: %v", limit.name, limit.value)
+		}
+	}
+	if config.MaxTries < 0 {
+		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)
+	}
+	if config.RetryDelayMax > 0 && config.RetryDelayMin > config.RetryDelayMax {
+		return fmt.Errorf("RetryDelayMin is %v, more than RetryDelayMax, which is %v",
+			config.RetryDelayMin, config.RetryDelayMax)
+	}
+	return nil
+}
+
+// endpoints returns how to connect to each node, with a prelude for all.
+func (config *Config) endpoints(prelude []conn.Step) ([]conn.Config, error) {
+	seen := make(map[string]bool)
+	nodes := make([]conn.Config, 0, len(config.Nodes))
+	for i, n := range config.Nodes {
+		node, err := config.endpoint(n.URL)
+		if err != nil {
+			return nil, errtext.Wrap(fmt.Sprintf("Nodes[%d]%s: %s", i, hostOf(n.URL), errtext.Text(err)), err)
+		}
+		place := node.Network + " " + node.Addr
+		if node.Network == "tcp" {
+			place = strings.ToLower(place) // host names are case-insensitive
+		}
+		if seen[place] {
+			return nil, fmt.Errorf("the node %s is named twice, the second time by Nodes[%d]", node.Endpoint, i)
+		}
+		seen[place] = true
+		node.Prelude = prelude
+		nodes = append(nodes, node)
+	}
+	return nodes, nil
+}
+
+// endpoint reads a URL; the configuration supplies what the URL leaves out.
+func (config *Config) endpoint(raw string) (conn.Config, error) {
+	endpoint, err := conn.ParseURL(raw)
+	if err != nil {
+		return conn.Config{}, err
+	}
+	if endpoint.Password == "" {
+		endpoint.Password = config.Password
+		if endpoint.Username == "" {
+			endpoint.Username = config.Username
+		}
+	}
+	if endpoint.ClientName == "" {
+		endpoint.ClientName = config.ClientName
+	}
+	if endpoint.DialTimeout == 0 {
+		endpoint.DialTimeout = config.DialTimeout
+	}
+	if endpoint.TLS != nil {
+		endpoint.TLS = mergeTLS(config.TLS, endpoint.TLS)
+	}
+	node := conn.Config{Endpoint: endpoint, NetDial: config.NetDial, Conceal: config.Prefix}
+	return node, node.Check()
+}
+
+// durable returns the nodes that are declared durable.
+func (config *Config) durable() multiplex.Set {
+	var nodes multiplex.Set
+	for i, n := range config.Nodes {
+		if n.Durable {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}
+
+// hostOf returns the host of a bad URL for its error, as " (host:port)", or
+// nothing where it might be part of a password (R27).
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || strings.Contains(u.Host, ",") ||
+		strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
+		return ""
+	}
+	return " (" + u.Host + ")"
+}
+
+// mergeTLS adds the parameters of a URL to the configuration.
+func mergeTLS(base, url *tls.Config) *tls.Config {
+	if base == nil {
+		return url
+	}
+	merged := base.Clone()
+	if url.ServerName != "" {
+		merged.ServerName = url.ServerName
+	}
+	if url.RootCAs != nil {
+		merged.RootCAs = url.RootCAs
+	}
+	if url.Certificates != nil {
+		merged.Certificates = url.Certificates
+	}
+	merged.InsecureSkipVerify = merged.InsecureSkipVerify || url.InsecureSkipVerify
+	return merged
+}
+
+// ErrConfig is returned by New for a Config that cannot work; the error says
+// why.
+var ErrConfig = errors.New("redlock: bad configuration")
+
+func configError(err error) error {
+	return errtext.Wrap(ErrConfig.Error()+": "+errtext.Text(err), ErrConfig, err)
+}

@@ -1,0 +1,118 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+)
+
+// FromContext returns the hold whose context ctx is or derives from: that of
+// the innermost Do or DoWith, or of Hold.Context. The function that Do runs
+// finds its lock with it: the remaining validity, the token, and, by Hold.Err,
+// whether the lock is still held, which contexts that derive from Do's do not
+// read from the clocks (see Hold.Context). Do releases the hold itself.
+func FromContext(ctx context.Context) (*Hold, bool) {
+	h, ok := ctx.Value(holdKey{}).(*Hold)
+	return h, ok
+}
+
+// A holdKey asks a context for the innermost hold of one client; nil stands for
+// any client.
+type holdKey struct{ client *Client }
+
+// answers reports whether a question to a context is one for this hold.
+func (h *Hold) answers(key any) bool {
+	k, ok := key.(holdKey)
+	return ok && (k.client == nil || k.client == h.client)
+}
+
+// outer returns the hold of this client that ctx belongs to, or nil.
+func (c *Client) outer(ctx context.Context) *Hold {
+	h, _ := ctx.Value(holdKey{c}).(*Hold)
+	return h
+}
+
+// A holdContext is a hold's context.
+type holdContext struct {
+	context.Context
+	hold *Hold
+}
+
+// Err may be called by any owner of the context, even from inside the group,
+// under its mutex: it takes no mutex but the context's, and asks nothing of the
+// group.
+func (c holdContext) Err() error {
+	c.hold.judge()
+	return c.Context.Err()
+}
+
+// Done reads the clocks before it returns the channel: after the process was
+// stopped, a select that calls Done again finds the channel closed before any
+// timer has fired. It may be called where Err may.
+func (c holdContext) Done() <-chan struct{} {
+	c.hold.judge()
+	return c.Context.Done()
+}
+
+// Value reads the clocks too: package context finds the cause by Value, so
+// context.Cause is fresh (TestASuspendEndsAHold would fail if that changed).
+func (c holdContext) Value(key any) any {
+	if c.hold.answers(key) {
+		return c.hold
+	}
+	c.hold.judge()
+	return c.Context.Value(key)
+}
+
+// A runContext is the context of fn. It derives from the caller's context,
+// inherits its deadline and ends with it; Err, Done and Value re-check the
+// clocks, as those of a holdContext do.
+type runContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	hold   *Hold
+}
+
+// Err does not wait for the goroutine that passes on the end of the hold.
+func (c runContext) Err() error {
+	c.judge()
+	return c.Context.Err()
+}
+
+// Done reads the clocks, as that of a holdContext does.
+func (c runContext) Done() <-chan struct{} {
+	c.judge()
+	return c.Context.Done()
+}
+
+// Value reads the clocks, as that of a holdContext does.
+func (c runContext) Value(key any) any {
+	if c.hold.answers(key) {
+		return c.hold
+	}
+	c.judge()
+	return c.Context.Value(key)
+}
+
+func (c runContext) judge() {
+	c.hold.judge()
+	if cause := context.Cause(c.hold.inner); cause != nil {
+		c.cancel(cause)
+	}
+}
+
+// ErrNested is returned by Acquire, Hold and Do if ctx comes from the context
+// of a hold, or of Do, on the same resource: the call would wait for a lock
+// that is held until it returns. Locks are not reentrant. TryAcquire returns
+// ErrHeld.
+var ErrNested = errors.New("redlock: the context's own hold has the lock, and would be waited for without end")
+
+// nested reports whether ctx comes from a hold of the resource that has not
+// ended. It allocates nothing.
+func (c *Client) nested(ctx context.Context, resource string) bool {
+	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) { // which has the values of what Hold was called with
+		if h.Resource() == resource && h.Err() == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,79 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redmux/redmux/internal/errtext"
+)
+
+// Do locks a resource, waiting for it as Acquire does, runs fn while the lock
+// is held and renews itself, and releases it. The TTL is how long the lock
+// outlives a process that dies, not how long fn may take. Do is DoWith without
+// other options; see there for fn's context and the error.
+func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn func(context.Context) error) error {
+	return c.DoWith(ctx, resource, HoldOptions{TTL: ttl}, fn)
+}
+
+// DoWith locks a resource, waiting for it as Hold does, runs fn while it holds
+// the lock, and releases it, even if fn panics (R14). fn's context ends when
+// the hold does, as Hold.Context says, or when ctx ends, and its cause is the
+// first of these; fn must then return. The release does not depend on ctx;
+// DoWith waits for it up to the vote timeout. fn never starts with less
+// validity than Config.MinValidity.
+//
+// ctx bounds the wait for the lock too; HoldOptions.MaxWait and Config.MaxWait
+// bound only that. FromContext finds the hold from fn's context. Contexts that
+// fn derives from it do not read the clocks: see Hold.Context.
+//
+// If fn was not called, the error is Hold's. Otherwise it joins fn's own error,
+// why the hold had ended before fn returned (ErrLost, ErrMaxHold, ErrClosed),
+// and that of Lock.Release, so that errors.Is finds each. nil means that all of
+// fn was done under the lock.
+func (c *Client) DoWith(
+	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
+) (err error) {
+	h, err := c.Hold(ctx, resource, options)
+	if err != nil {
+		return err
+	}
+	run, end := h.during(ctx)
+	called := false
+	defer func() {
+		end()
+		cause := h.Err() // before the release gives it another
+		released := h.Release(context.WithoutCancel(ctx))
+		if called {
+			err = joined(err, cause, released)
+		}
+	}()
+	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
+		return named(resource, ErrExpired) // this goroutine was kept from running meanwhile
+	}
+	called = true
+	return fn(run)
+}
+
+// during returns ctx with a cancellation that follows the hold. end releases
+// both.
+func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
+	inner, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.context, func() { cancel(context.Cause(h.inner)) })
+	return runContext{inner, cancel, h}, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// joined returns the error of Do: why the hold had ended, which usually is the
+// cause of fn's own error, that error, and the release's.
+func joined(own, cause, released error) error {
+	if cause != nil && errors.Is(own, cause) {
+		cause = nil
+	}
+	if again := (*ResourceError)(nil); cause != nil && errors.As(released, &again) {
+		released = again.Err // the resource is named once
+	}
+	return errtext.Join(cause, own, released) // own itself, for those who compare, if there is nothing else
+}

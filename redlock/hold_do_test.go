@@ -1,0 +1,216 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errWork = errors.New("work failed")
+
+func TestDoWithsRunsAndReleases(t *testing.T) { // R14
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		var run context.Context
+		err := a.Do(context.Background(), "r", time.Second, func(ctx context.Context) error {
+			run = ctx
+			for range 10 {
+				time.Sleep(time.Second)
+				require.NoError(t, ctx.Err())
+				_, err := b.TryAcquire(context.Background(), "r", time.Second)
+				require.Equal(t, ErrHeld, err)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		require.ErrorIs(t, run.Err(), context.Canceled, "the context ends with the call")
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+func TestDoWithoutTheLockDoesNothing(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{MaxTries: 2})
+		mustAcquire(t, a, "r", time.Minute)
+		err := b.Do(context.Background(), "r", time.Second, func(context.Context) error {
+			t.Error("called")
+			return nil
+		})
+		require.Equal(t, ErrHeld, err)
+	})
+}
+
+// fn's error comes back as it is, and with the release's where that failed too.
+func TestDoReportsBothErrors(t *testing.T) { // R14
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		err := c.Do(context.Background(), "r", time.Second, func(context.Context) error { return errWork })
+		require.True(t, err == errWork)
+		flush := func() {
+			for _, n := range m.nodes {
+				n.DB().Delete("r")
+			}
+		}
+		err = c.Do(context.Background(), "r", time.Minute, func(context.Context) error {
+			time.Sleep(10 * ms)
+			flush()
+			return errWork
+		})
+		require.ErrorIs(t, err, errWork)
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.NotErrorIs(t, err, ErrLost, "nobody had noticed")
+		err = c.Do(context.Background(), "r", time.Minute, func(ctx context.Context) error {
+			time.Sleep(10 * ms)
+			flush()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorIs(t, err, ErrLost)
+		var lost *LostError
+		require.ErrorAs(t, err, &lost)
+		err = c.DoWith(context.Background(), "r", HoldOptions{TTL: time.Minute, MaxHold: time.Second},
+			func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			})
+		require.ErrorIs(t, err, ErrMaxHold, "not all was done under it")
+		require.NotErrorIs(t, err, ErrNotHeld)
+	})
+}
+
+// The release survives the cancellation of what Do was called with; fn's context does not (R14).
+func TestDoReleasesThoughItsContextEnded(t *testing.T) {
+	errCause := errors.New("no longer wanted")
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		for i := range m.nodes {
+			m.delay(i, 20*ms) // so long that a caller whose context has ended would not have waited
+		}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		time.AfterFunc(time.Second, func() { cancel(errCause) })
+		start := time.Now()
+		err := c.Do(ctx, "r", 10*time.Second, func(ctx context.Context) error {
+			<-ctx.Done()
+			require.Equal(t, errCause, context.Cause(ctx))
+			return ctx.Err()
+		})
+		require.Equal(t, context.Canceled, err, "and nothing about the release, which was granted")
+		require.InDelta(t, time.Second+20*ms, time.Since(start), float64(3*ms))
+		time.Sleep(20 * ms)
+		require.Zero(t, m.keys())
+
+		limited, cancelLimited := context.WithTimeout(context.Background(), time.Second)
+		defer cancelLimited()
+		deadline, _ := limited.Deadline()
+		err = c.Do(limited, "r", 10*time.Second, func(ctx context.Context) error {
+			seen, ok := ctx.Deadline()
+			require.True(t, ok)
+			require.Equal(t, deadline, seen)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(20 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+// What ended fn's context is what ended the caller's, deadline or not, and with the cause that was given for it.
+func TestDoEndsAsItsContextDid(t *testing.T) {
+	errBudget := errors.New("the budget is used up")
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		for range 50 {
+			limited, cancel := context.WithTimeoutCause(context.Background(), time.Second, errBudget)
+			err := c.Do(limited, "r", 10*time.Second, func(ctx context.Context) error {
+				<-ctx.Done()
+				require.Equal(t, errBudget, context.Cause(ctx))
+				return ctx.Err()
+			})
+			require.Equal(t, context.DeadlineExceeded, err)
+			cancel()
+		}
+	})
+}
+
+// fn's context is put to the clocks too: who was stopped past the validity is told so by the first question (R15).
+func TestDoTellsOfASuspendAtOnce_R15(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		real := c.keeper.clock
+		var slept atomic.Int64
+		c.keeper.clock = func() instant {
+			now := real()
+			now.slept += time.Duration(slept.Load())
+			return now
+		}
+		for _, ask := range []func(context.Context) error{context.Context.Err, context.Cause} {
+			slept.Store(0)
+			err := c.Do(context.Background(), "r", 10*time.Second, func(ctx context.Context) error {
+				require.NoError(t, ask(ctx))
+				slept.Store(int64(11 * time.Second))
+				require.Error(t, ask(ctx))
+				require.ErrorIs(t, context.Cause(ctx), ErrLost)
+				return nil
+			})
+			require.ErrorIs(t, err, ErrLost)
+		}
+	})
+}
+
+// A panic, and runtime.Goexit, go on, and leave no lock behind.
+func TestDoReleasesThoughItPanics(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		require.PanicsWithValue(t, "oops", func() {
+			_ = c.Do(context.Background(), "r", 10*time.Second, func(context.Context) error { panic("oops") })
+		})
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = c.Do(context.Background(), "r", 10*time.Second, func(context.Context) error {
+				runtime.Goexit()
+				return nil
+			})
+		}()
+		<-done
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+// fn is never called with less validity than the least that is worth having (R14).
+func TestDoStartsNothingThatIsAlmostOver(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{MinValidity: 5 * time.Second})
+		var late atomic.Bool
+		real, k := c.keeper.clock, c.keeper
+		k.clock = func() instant { // this goroutine is kept from running right after the hold began
+			now := real()
+			if k.mu.TryLock() {
+				late.CompareAndSwap(false, len(k.schedule) > 0)
+				k.mu.Unlock()
+			}
+			if late.Load() {
+				now.slept += 6 * time.Second
+			}
+			return now
+		}
+		err := c.Do(context.Background(), "r", holdTTL, func(context.Context) error {
+			t.Error("called")
+			return nil
+		})
+		require.ErrorIs(t, err, ErrExpired)
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys())
+	})
+}

@@ -1,0 +1,180 @@
+package redlock
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// How all holds of a client end: by Drain, which waits until they are released,
+// and by Close.
+
+// A heldSet is the holds that are not released yet. The keeper's mutex guards it.
+type heldSet struct {
+	all      []*Hold // Hold.slot says where
+	draining bool    // only holds that were acquired under a hold are added
+	// drained is closed when the set is draining and empty; closed says so.
+	drained chan struct{}
+	closed  bool
+}
+
+func (s *heldSet) add(h *Hold) {
+	h.slot = len(s.all)
+	s.all = append(s.all, h)
+}
+
+// remove may be called twice for a hold.
+func (s *heldSet) remove(h *Hold) {
+	if h.slot == unplaced {
+		return
+	}
+	last := len(s.all) - 1
+	s.all[h.slot] = s.all[last]
+	s.all[h.slot].slot = h.slot
+	s.all[last] = nil
+	s.all = s.all[:last]
+	h.slot = unplaced
+	s.settle()
+}
+
+// settle closes drained when it is due. Without a hold there is none under which
+// another could be acquired.
+func (s *heldSet) settle() {
+	if s.draining && len(s.all) == 0 && !s.closed {
+		s.closed = true
+		close(s.drained)
+	}
+}
+
+// strike removes a hold whose release has ended. It may be called twice.
+func (k *keeper) strike(h *Hold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held.remove(h)
+}
+
+// kept returns the holds that are not released yet. It only copies their addresses
+// under the mutex.
+func (k *keeper) kept() []*Hold {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.held.all)
+}
+
+// drain makes the keeper refuse holds, except those that were acquired under a
+// hold of this client. The channel is closed when the last hold is released.
+func (k *keeper) drain() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held.draining = true
+	k.held.settle()
+	return k.held.drained
+}
+
+// A winding is what Close does with the holds. The keeper's goroutine owns it;
+// Close waits on the channels.
+type winding struct {
+	begun      bool
+	unreleased []*Hold       // whose release is still to be queued
+	pending    int           // releases that are queued and not answered
+	queued     chan struct{} // closed when all holds have ended, and all releases are queued
+	allQueued  bool          // queued is closed
+	done       chan struct{} // closed when all releases are answered
+}
+
+// closeAll ends all holds that were taken from the schedule, and releases them
+// with Config.ReleaseOnClose (R28).
+func (k *keeper) closeAll() {
+	w := &k.winding
+	if w.begun {
+		return
+	}
+	w.begun = true
+	for _, h := range k.due {
+		h.finish(ErrClosed)
+	}
+	if k.client.config.ReleaseOnClose {
+		w.unreleased = append(w.unreleased, k.due...)
+	}
+	clear(k.due)
+	w.pending++ // until the first are queued
+	k.releaseUpTo(releasesAtOnce)
+	k.released(nil)
+}
+
+// releaseUpTo queues releases until so many are pending, or all are queued.
+func (k *keeper) releaseUpTo(most int) {
+	w := &k.winding
+	for len(w.unreleased) > 0 && w.pending < most {
+		h := w.unreleased[0]
+		w.unreleased = w.unreleased[1:]
+		lock := h.finish(ErrClosed)
+		kind, command := h.undo(&lock, k.room[:0])
+		if _, err := k.client.group.Post(kind, &command, k.inbox, k); err == nil {
+			w.pending++
+		}
+	}
+	k.client.group.Flush()
+	if len(w.unreleased) == 0 && !w.allQueued {
+		w.allQueued = true
+		close(w.queued)
+	}
+}
+
+// released counts a release that ended, and queues more when half of the pending
+// ones have: 10,000 at once would overflow the socket buffers, and the last answers
+// would come after their vote timeout. After one that was not answered it queues
+// all the rest, so that Close takes no longer than that.
+func (k *keeper) released(err error) {
+	w := &k.winding
+	w.pending--
+	switch {
+	case err != nil && err != multiplex.ErrRefused:
+		k.releaseUpTo(math.MaxInt)
+	case w.pending <= releasesAtOnce/2:
+		k.releaseUpTo(releasesAtOnce)
+	}
+	if w.pending == 0 {
+		close(w.done)
+	}
+}
+
+// wind ends all holds, and waits until those to be released are, no longer than
+// for the nodes' votes. When ctx has ended and the group's patience is over, it
+// waits only until all releases are queued. From now on keep refuses holds.
+func (k *keeper) wind(ctx context.Context) {
+	k.mu.Lock()
+	k.closing = true
+	running := k.started
+	k.mu.Unlock()
+	if !running {
+		return
+	}
+	k.nudge()
+	patience := time.NewTimer(max(pure.Soon, k.client.group.Patience()))
+	defer patience.Stop()
+	select {
+	case <-k.winding.done:
+		return
+	case <-patience.C:
+	}
+	select {
+	case <-k.winding.done:
+	case <-ctx.Done():
+		k.mu.Lock()
+		k.hurried = true
+		k.mu.Unlock()
+		k.nudge()
+		<-k.winding.queued
+	}
+}
+
+// halt ends the goroutine. The group is closed, so nothing is in progress.
+func (k *keeper) halt() {
+	k.halts.Do(func() { close(k.stop) })
+	k.wg.Wait()
+}

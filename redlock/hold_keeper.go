@@ -1,0 +1,325 @@
+package redlock
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A keeper looks after all holds of a client with one goroutine and one timer: it
+// renews them, ends their contexts in time, and reads all clocks as long as
+// anything is held (R13). The goroutine starts with the first hold, and Close ends
+// it. It waits only for mutexes that are held for moments: renewals are posted and
+// their outcomes arrive in an inbox, so that no node, network or caller can delay
+// the end of a context.
+//
+// Times are on the keeper's own clock, which is monotonic; pure.Renewal decides
+// what a hold does at which time.
+type keeper struct {
+	client *Client
+	clock  func() instant // changed only by tests, before the first hold
+	begun  instant        // the zero of the keeper's clock
+	addrs  []string       // of the nodes, for errors
+
+	inbox *multiplex.Outcomes
+	wake  chan struct{} // holds one
+	stop  chan struct{} // closed by halt
+	halts sync.Once
+	wg    sync.WaitGroup
+
+	mu       sync.Mutex // guards the following, and each hold's place. Nothing else is called while it is held
+	schedule schedule
+	lead     lead
+	armed    time.Duration // when the goroutine looks next
+	started  bool
+	closing  bool
+	hurried  bool // Close has no time to wait for answers
+	held     heldSet
+
+	// The following are owned by the goroutine, except as winding says.
+	timer    *time.Timer
+	outcomes []multiplex.Outcome
+	due      []*Hold
+	room     []byte
+	winding  winding
+}
+
+// A lead is by how much the other clocks were ahead of the monotonic one when the
+// schedule was made, or less if they were seen less far ahead since.
+type lead struct{ wall, slept time.Duration }
+
+// gained reports that another clock has run ahead since: then the schedule is
+// wrong. It keeps the new lead in mind, and smaller changes too.
+func (l *lead) gained(wall, slept time.Duration) bool {
+	if wall > l.wall+clockLeap || slept > l.slept+clockLeap {
+		l.wall, l.slept = wall, slept
+		return true
+	}
+	l.lower(wall, slept)
+	return false
+}
+
+// lower keeps in mind that a clock is less far ahead.
+func (l *lead) lower(wall, slept time.Duration) {
+	l.wall, l.slept = min(l.wall, wall), min(l.slept, slept)
+}
+
+const (
+	// lookMost is the longest time between two readings of the clocks while
+	// anything is held (R13): timers stand still in suspend.
+	lookMost = 250 * time.Millisecond
+	// keeperBatch bounds the holds and outcomes that are processed before the
+	// clock is read again.
+	keeperBatch = 512
+	// releasesAtOnce bounds the pending releases of Close.
+	releasesAtOnce = 1024
+	// clockLeap is how far another clock runs ahead of the monotonic one before
+	// all holds are checked. It is less than any margin, and more than the
+	// usual difference of two clocks that are read one after the other.
+	clockLeap = 500 * time.Microsecond
+)
+
+func newKeeper(c *Client) *keeper {
+	k := &keeper{
+		client: c,
+		clock:  readClocks,
+		begun:  readClocks(),
+		inbox:  multiplex.NewOutcomes(),
+		wake:   make(chan struct{}, 1),
+		stop:   make(chan struct{}),
+		armed:  pure.Never,
+
+		held:    heldSet{drained: make(chan struct{})},
+		winding: winding{queued: make(chan struct{}), done: make(chan struct{})},
+	}
+	for _, n := range c.group.Nodes() {
+		k.addrs = append(k.addrs, n.Addr)
+	}
+	return k
+}
+
+// keep adds a hold; false means that the client is being closed or drained.
+func (k *keeper) keep(h *Hold) bool {
+	now := k.clock()
+	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
+	outer := k.client.outer(h.inner)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	// An outer hold that is not released yet keeps Drain waiting, which then waits
+	// for this one too.
+	if k.closing || k.held.draining && (outer == nil || outer.slot == unplaced) {
+		return false
+	}
+	k.held.add(h)
+	if !k.started {
+		k.started = true
+		k.wg.Go(k.run)
+	}
+	k.lead.lower(now.ahead(k.begun))
+	k.schedule.put(h, at)
+	if at < k.armed {
+		k.nudge()
+	}
+	return true
+}
+
+// forget removes a hold from the schedule for good.
+func (k *keeper) forget(h *Hold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h.gone = true
+	k.schedule.remove(h)
+}
+
+func (k *keeper) nudge() {
+	select {
+	case k.wake <- struct{}{}:
+	default: // it is on its way
+	}
+}
+
+// timeOf returns when a hold reaches an age, on the keeper's clock, if no clock
+// runs ahead.
+func (k *keeper) timeOf(age time.Duration, granted, now instant) time.Duration {
+	if age == pure.Never {
+		return pure.Never
+	}
+	return k.time(now) + age - now.since(granted)
+}
+
+func (k *keeper) time(now instant) time.Duration { return now.at.Sub(k.begun.at) }
+
+// run is the goroutine.
+func (k *keeper) run() {
+	k.timer = time.NewTimer(lookMost)
+	defer k.timer.Stop()
+	k.outcomes = make([]multiplex.Outcome, 0, keeperBatch)
+	k.due = make([]*Hold, 0, keeperBatch)
+	k.room = make([]byte, 0, commandRoom)
+	for {
+		select {
+		case <-k.timer.C:
+		case <-k.wake:
+		case <-k.inbox.Ready():
+		case <-k.stop:
+			for k.settle() { // what has arrived since: the group is closed
+			}
+			return
+		}
+		for k.turn() {
+		}
+	}
+}
+
+// turn processes some outcomes and some holds that are due. It reports whether
+// there are more.
+func (k *keeper) turn() (more bool) {
+	k.settle()
+	now := k.clock()
+	k.mu.Lock()
+	closing, hurried := k.closing, k.hurried
+	k.due = k.due[:0:keeperBatch]
+	switch {
+	case closing || k.lead.gained(now.ahead(k.begun)):
+		k.due = k.schedule.takeAll(k.due)
+	case k.schedule.first() <= k.time(now):
+		k.due = k.schedule.take(k.due, k.time(now)+pure.WindowMost)
+	}
+	k.mu.Unlock()
+	if closing {
+		k.closeAll()
+		if hurried {
+			k.releaseUpTo(math.MaxInt)
+		}
+		return false
+	}
+	posted := false
+	for _, h := range k.due {
+		posted = k.look(h, now) || posted
+	}
+	if posted {
+		k.client.group.Flush()
+	}
+	return k.rearm(now)
+}
+
+// look does what is due for one hold, and reports whether it posted a renewal.
+func (k *keeper) look(h *Hold, now instant) (posted bool) {
+	h.mu.Lock()
+	act := h.step(pure.OnLook, now, 0)
+	if act == pure.ToRenew {
+		h.said.CompareAndSwap(nil, underWay)
+		if err := h.renew(now, k.room[:0], k.inbox); err != nil {
+			h.said.Store(&account{err: err})
+			k.client.stats.extensions.count(translate(err, ErrNotHeld))
+			act = h.step(pure.OnFailure, now, rand.Float64())
+		} else {
+			posted = true
+		}
+	}
+	h.mu.Unlock()
+	k.act(h, act)
+	return posted
+}
+
+// act ends a hold's context if its state says so.
+func (k *keeper) act(h *Hold, act pure.RenewalAction) {
+	switch act {
+	case pure.ToLose:
+		h.lose(false)
+	case pure.ToStopShort:
+		h.cancel(ErrMaxHold)
+	}
+}
+
+// rearm puts the holds that were looked at back into the schedule, and sets the
+// timer. It reports whether a hold is due already.
+func (k *keeper) rearm(now instant) (more bool) {
+	for _, h := range k.due {
+		k.replace(h, now)
+	}
+	clear(k.due)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first := k.schedule.first()
+	if first == pure.Never {
+		k.armed = pure.Never
+		k.timer.Stop()
+		return false
+	}
+	at := k.time(k.clock())
+	k.armed = min(first, at+lookMost)
+	if first <= at {
+		return true
+	}
+	k.timer.Reset(max(pure.Soon, k.armed-at))
+	return false
+}
+
+// replace schedules a hold for its next time, or removes it if there is none.
+func (k *keeper) replace(h *Hold, now instant) {
+	h.mu.Lock()
+	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
+	h.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case h.gone:
+	case at == pure.Never:
+		h.gone = true
+		k.schedule.remove(h)
+	default:
+		k.schedule.put(h, at)
+	}
+}
+
+// settle takes outcomes from the inbox. It reads the clock after that: the
+// outcomes were complete by then, and a renewal counts only if it was complete
+// before the old validity ended (R10). It reports whether there were any.
+func (k *keeper) settle() bool {
+	k.outcomes = k.inbox.Take(k.outcomes[:0])
+	if len(k.outcomes) == 0 {
+		return false
+	}
+	now := k.clock()
+	for i, o := range k.outcomes {
+		if h, ok := o.Tag.(*Hold); ok {
+			k.settleOne(h, &o, now)
+		} else {
+			k.released(o.Err)
+		}
+		k.outcomes[i] = multiplex.Outcome{}
+	}
+	return true
+}
+
+// settleOne feeds the outcome of a renewal to its hold.
+func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
+	event := pure.OnGrant
+	if o.Err != nil {
+		h.said.Store(&account{err: o.Err, answers: o.Answers})
+		event = pure.OnFailure
+		if o.Err == multiplex.ErrRefused {
+			event = pure.OnRefusal
+		}
+	}
+	said := translate(o.Err, ErrNotHeld)
+	h.mu.Lock()
+	if said == nil && now.since(h.granted) >= h.renewal.Validity {
+		said = ErrExpired
+	}
+	h.lock.receipt.Doubted &^= h.unsure & o.Granted // the key was there: it is older than their quarantine
+	act := h.step(event, now, rand.Float64())
+	h.mu.Unlock()
+	k.client.stats.extensions.count(said)
+	if act == pure.ToLose {
+		h.lose(event == pure.OnRefusal)
+	}
+	if act != pure.ToDrop {
+		k.replace(h, now)
+	}
+}

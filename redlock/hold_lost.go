@@ -1,0 +1,139 @@
+package redlock
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// Why a hold's context ends, as context.Cause and Hold.Err return it.
+var (
+	// ErrLost is the cause if the lock may no longer be held. The error is a
+	// *LostError.
+	ErrLost = errors.New("redlock: lock was lost")
+	// ErrMaxHold is the cause if the hold has lasted for HoldOptions.MaxHold.
+	// The lock is not lost by that: no other client can have it before it is
+	// released, or its validity has ended.
+	ErrMaxHold = errors.New("redlock: lock was held for as long as it may be")
+	// ErrReleased is the cause if Hold.Release was called.
+	ErrReleased = errors.New("redlock: lock was released")
+)
+
+// A LostError is ErrLost with what is known of its reason: what each node
+// answered to the last renewal.
+type LostError struct {
+	Resource string // what was locked, without the prefix; not told to Logger and Tracer
+	// Refused reports that so many nodes did not hold the lock for us that no
+	// quorum did. Otherwise its validity ended.
+	Refused bool
+	// Nodes are the answers to the last renewal, in the order of Config.Nodes;
+	// none if no node was asked since the last grant.
+	Nodes []NodeAnswer
+}
+
+// A NodeAnswer is what one node answered to a renewal.
+type NodeAnswer struct {
+	Node int    // index in Config.Nodes
+	Addr string // without credentials
+	// Err is nil if the node renewed the lock, ErrNotHeld if it does not hold
+	// the lock for us, or why there is no answer, such as ErrNodeTimeout or
+	// ErrNodeDown.
+	Err error
+}
+
+// Error names the resource, and each node with its answer, but no token (R27).
+func (e *LostError) Error() string {
+	text := ErrLost.Error()
+	if e.Resource != "" {
+		text = "redlock: " + quoted(e.Resource) + ": " + errtext.Text(ErrLost)
+	}
+	if e.Refused {
+		text += ": it is not ours any more"
+	} else {
+		text += ": its validity ended"
+	}
+	answers := multiplex.UndecidedError{Of: len(e.Nodes)}
+	for _, n := range e.Nodes {
+		said := n.Err
+		if said == nil {
+			said = errRenewed
+		}
+		answers.Nodes = append(answers.Nodes, &multiplex.NodeError{Node: n.Node, Addr: n.Addr, Err: said})
+	}
+	return text + strings.TrimPrefix(answers.Error(), multiplex.ErrUndecided.Error())
+}
+
+// anonymous returns the error without the resource (R27).
+func (e *LostError) anonymous() *LostError {
+	return &LostError{Refused: e.Refused, Nodes: e.Nodes}
+}
+
+// errRenewed stands in a text for no error.
+var errRenewed = errors.New("renewed")
+
+// Unwrap returns ErrLost and the error of each node, so that errors.Is finds a
+// cause on any node.
+func (e *LostError) Unwrap() []error {
+	all := []error{ErrLost}
+	for _, n := range e.Nodes {
+		if n.Err != nil {
+			all = append(all, n.Err)
+		}
+	}
+	return all
+}
+
+var (
+	errNoAnswerYet = errors.New("redlock: no answer yet")
+	errNotAsked    = errors.New("redlock: not asked")
+)
+
+// An account is the outcome of the last renewal, if that was not a grant.
+type account struct {
+	err     error
+	answers []multiplex.Answer // none where nothing was sent
+}
+
+// underWay is the account of a renewal that has no outcome yet.
+var underWay = &account{err: errNoAnswerYet}
+
+// lostError makes an account an error. If a is nil, no node was asked. addrs
+// are the addresses of all nodes.
+func lostError(resource string, refused bool, a *account, addrs []string) *LostError {
+	e := &LostError{Resource: resource, Refused: refused}
+	if a == nil {
+		return e
+	}
+	for i, addr := range addrs {
+		e.Nodes = append(e.Nodes, NodeAnswer{Node: i, Addr: addr, Err: a.of(i)})
+	}
+	return e
+}
+
+// of returns what the account says of one node.
+func (a *account) of(node int) error {
+	if node < len(a.answers) {
+		switch answer := a.answers[node]; answer.Vote {
+		case multiplex.Granted:
+			return nil
+		case multiplex.Refused:
+			return ErrNotHeld
+		case multiplex.Failed:
+			return answer.Err
+		default:
+			return errNoAnswerYet
+		}
+	}
+	var missing *multiplex.UndecidedError
+	if !errors.As(a.err, &missing) {
+		return translate(a.err, nil) // the same for all: overloaded, closed, or no answer yet
+	}
+	for _, n := range missing.Nodes {
+		if n.Node == node {
+			return n.Err
+		}
+	}
+	return errNotAsked // too few others were up
+}

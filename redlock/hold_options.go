@@ -1,0 +1,83 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// HoldOptions says how a lock is held. TTL must be set; every other field may
+// be zero.
+type HoldOptions struct {
+	// TTL is how long the lock outlives a client that has crashed: the life of
+	// its keys, counted from the last renewal. A shorter TTL is renewed more
+	// often, at a third of the validity. It must be set; see ErrTTL.
+	TTL time.Duration
+	// MaxWait bounds how long Hold and DoWith wait for the lock, so that ctx
+	// can bound the work of DoWith; see Config.MaxWait. TryHold does not wait.
+	// If zero, Config.MaxWait.
+	MaxWait time.Duration
+	// MaxHold bounds how long the context lasts, counted from the grant. If
+	// zero, it is unbounded.
+	MaxHold time.Duration
+	// MaxExtensions bounds how often the lock is renewed. If zero, it is
+	// unbounded.
+	MaxExtensions int
+	// NoRenewal leaves the lock as it was granted: the context ends with its
+	// validity. If zero, the lock is renewed.
+	NoRenewal bool
+	// MinHold keeps others out for at least this long after the grant, and up
+	// to the drift of clocks longer, even if the lock is released earlier: so a
+	// job that each of many schedulers starts at the same time runs once,
+	// however short it is and however their clocks differ. At most the TTL. If
+	// zero, a release takes effect at once.
+	MinHold time.Duration
+	// Heal makes each renewal set the key again on nodes that have forgotten
+	// it, unless another client has it there, and counts these grants where
+	// that is safe (R10): so a lock survives more restarts in succession than a
+	// quorum does. It costs the nodes a command for each renewal, where others
+	// travel together. Set Config.MaxTTL with it: otherwise a hold does not
+	// notice that so many nodes restarted empty at once that another client
+	// could have had the lock meanwhile. If zero, a missing key is a refusal.
+	Heal bool
+}
+
+// ErrHoldOptions is returned for HoldOptions that cannot work; the error says
+// why. Nothing was sent.
+var ErrHoldOptions = errors.New("redlock: bad options for a hold")
+
+func (o HoldOptions) check(c *Client) (HoldOptions, error) {
+	ttl, err := c.checkTTL(o.TTL)
+	if err != nil {
+		return o, err
+	}
+	o.TTL = ttl
+	switch {
+	case o.MaxWait < 0 || o.MaxHold < 0 || o.MaxExtensions < 0 || o.MinHold < 0:
+		return o, fmt.Errorf("%w: MaxWait %v, MaxHold %v, MaxExtensions %d, MinHold %v: none may be negative",
+			ErrHoldOptions, o.MaxWait, o.MaxHold, o.MaxExtensions, o.MinHold)
+	case o.MinHold > ttl:
+		return o, fmt.Errorf("%w: MinHold %v is longer than the TTL, %v", ErrHoldOptions, o.MinHold, ttl)
+	}
+	return o, nil
+}
+
+// bound and extensions return the options as a renewal takes them.
+func (o HoldOptions) bound() time.Duration {
+	if o.MaxHold == 0 {
+		return pure.Never
+	}
+	return o.MaxHold
+}
+
+func (o HoldOptions) extensions() int {
+	switch {
+	case o.NoRenewal:
+		return 0
+	case o.MaxExtensions == 0:
+		return -1
+	}
+	return o.MaxExtensions
+}

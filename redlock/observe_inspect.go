@@ -1,0 +1,273 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// An Inspection is what the nodes answer about one resource. It proves nothing:
+// the answers may be outdated when they are read, and only a lock is a promise.
+// It is for people and dashboards, and has a JSON form.
+type Inspection struct {
+	Resource string // without the prefix
+	State    LockState
+	// Holder is the fingerprint of the token that a quorum has, "" unless State is
+	// StateHeld. Compare it with Token.Fingerprint, or with another inspection's;
+	// the token itself is never shown (R27).
+	Holder string
+	// TTL is how long a quorum keeps the holder's key if it is not renewed: the
+	// quorum-th largest of the remaining times of all nodes that have it, or NoExpiry
+	// if a quorum has it for ever. The holder's validity is shorter (R4).
+	TTL time.Duration
+	// Agree is how many nodes agree with State: have the holder's key, or none.
+	// In StateUnclear it is zero.
+	Agree int
+	// Nodes are the answers, in the order of Config.Nodes.
+	Nodes []InspectedNode
+}
+
+// An InspectedNode is what one node answers about a resource.
+type InspectedNode struct {
+	Addr string // without credentials
+	// Holder is the fingerprint of the key's value, whether or not that is a token;
+	// "" if there is no key, or one that holds no string.
+	Holder string
+	// Foreign reports a key that holds no string. No lock can be had from this
+	// node until it is removed.
+	Foreign bool
+	// TTL is what remains of the key. It is NoExpiry if the key does not expire: then
+	// it was set by hand, and is no lock.
+	TTL time.Duration
+	// Err is why there is no answer, nil if there is one.
+	Err error
+}
+
+// NoExpiry is the TTL of a key that never expires.
+const NoExpiry time.Duration = -1
+
+// LockState is the conclusion from the nodes' answers.
+type LockState string
+
+const (
+	// StateFree is a resource for which a quorum of nodes has no key: it is not
+	// held, and an attempt now would get it. Remains on the other nodes, if
+	// any, are in their answers.
+	StateFree LockState = "free"
+	// StateHeld is a resource for which a quorum of nodes has one and the same
+	// key.
+	StateHeld LockState = "held"
+	// StateUnclear is neither: nodes that did not answer may have either,
+	// several clients are asking at this moment, or the release of a failed
+	// attempt is still on its way. An attempt may have to wait until the
+	// remains expire.
+	StateUnclear LockState = "unclear"
+)
+
+// inspectTimeout bounds an inspection if neither the context nor
+// Config.NodeTimeout does. It is shorter than the one-second shed limit, so a
+// slow node is reported late rather than dead.
+const inspectTimeout = 900 * time.Millisecond
+
+// Inspect asks all nodes who holds a resource and for how long, with GET in a
+// script and PTTL, and changes nothing. It waits until each node has answered
+// or failed, at most until ctx ends; without a deadline in ctx, at most for
+// Config.NodeTimeout, or 900 ms if that is zero.
+//
+// The two questions to a node are two commands, so a key that expires or
+// changes hands between them shows the first one's value with the second one's
+// time. A value of more than 1,024 bytes, which is no token, is not fetched
+// (R32): its fingerprint is that of its SHA-1, computed by the node.
+//
+// The error is ErrNoQuorum with each silent node's cause if less than a quorum
+// answered, CancelledError if ctx ended before a quorum had, ErrClosed, or
+// ErrResource. What is known of the nodes is returned in any case.
+func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, error) {
+	all := Inspection{Resource: resource, State: StateUnclear}
+	if err := checkResource(resource); err != nil {
+		return all, err
+	}
+	if ctx.Err() != nil {
+		return all, named(resource, cancelledError(ctx, nil))
+	}
+	limited, cancel := c.limitInspection(ctx)
+	defer cancel()
+	answers, errs := c.askForKey(limited, resource)
+	missing := multiplex.UndecidedError{Of: len(c.config.Nodes)}
+	for i, node := range c.group.Nodes() {
+		if errs[i] != nil {
+			failed := nodeError(errs[i], i, node.Addr, ctx.Err() == nil)
+			missing.Nodes = append(missing.Nodes, failed)
+			answers[i] = InspectedNode{Err: failed}
+		}
+		answers[i].Addr = node.Addr
+		all.Nodes = append(all.Nodes, answers[i])
+	}
+	quorum := multiplex.Quorum(len(all.Nodes))
+	all.sumUp(quorum)
+	if len(all.Nodes)-len(missing.Nodes) >= quorum {
+		return all, nil
+	}
+	switch err := (&noQuorumError{nodes: &missing}); {
+	case errors.Is(err, multiplex.ErrClosed):
+		return all, ErrClosed
+	case ctx.Err() != nil:
+		return all, named(resource, cancelledError(ctx, err))
+	default:
+		return all, named(resource, err)
+	}
+}
+
+// limitInspection adds a deadline to a context without one.
+func (c *Client) limitInspection(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	limit := c.config.NodeTimeout
+	if limit == 0 {
+		limit = inspectTimeout
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// nodeError names the node that did not answer. If ours is set, the deadline
+// was limitInspection's, and the cause is the node's timeout instead of a
+// context that the caller does not know.
+func nodeError(err error, node int, addr string, ours bool) *multiplex.NodeError {
+	named, ok := err.(*multiplex.NodeError)
+	if !ok {
+		named = &multiplex.NodeError{Node: node, Addr: addr, Err: err}
+	}
+	if ours && named.Err == context.DeadlineExceeded {
+		named.Err = multiplex.ErrTimeout
+	}
+	return named
+}
+
+// askForKey asks each node for the key's value and time. An answer is valid
+// only if its error is nil.
+func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNode, []error) {
+	key := c.config.Prefix + resource
+	answers := make([]InspectedNode, len(c.config.Nodes))
+	refusals := make([]error, len(answers))
+	questions := [][]byte{
+		loadLook, // an inspection is rare, and the node may have lost its scripts
+		resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key),
+		resp.AppendCommand(nil, "PTTL", key),
+	}
+	errs := c.group.Query(ctx, questions, func(node, question int, v resp.Value) error {
+		if v.IsError() && !isWrongType(v) {
+			refusals[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)} // an answer, if no use (R24)
+			return nil
+		}
+		switch question {
+		case 0:
+			if lookScript.loaded(v) != nil {
+				return fmt.Errorf("%w: type %q to SCRIPT LOAD", multiplex.ErrUnexpected, v.Type())
+			}
+			return nil
+		case 1:
+			return answers[node].readValue(v)
+		}
+		return answers[node].readTTL(v)
+	})
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i] = refusals[i]
+		}
+	}
+	return answers, errs
+}
+
+var (
+	//go:embed look.lua
+	lookSource string
+	lookScript = newScript(lookSource)
+	loadLook   = resp.AppendCommand(nil, "SCRIPT", "LOAD", lookSource)
+)
+
+// isWrongType recognises the reply of GET for a key that holds no string.
+func isWrongType(v resp.Value) bool { return conn.ClassOf(v) == conn.ClassWrongType }
+
+// readValue reads the reply of look.lua. It keeps only the fingerprint of the
+// value.
+func (n *InspectedNode) readValue(v resp.Value) error {
+	switch {
+	case isWrongType(v):
+		n.Foreign = true
+	case v.IsNull() && v.Type() != resp.Array:
+	case v.Type() == resp.BulkString:
+		n.Holder = fingerprint(v.Bytes())
+	default:
+		return fmt.Errorf("%w: type %q to the look at the key", multiplex.ErrUnexpected, v.Type())
+	}
+	return nil
+}
+
+// readTTL reads the reply to PTTL, which follows that of look.lua.
+func (n *InspectedNode) readTTL(v resp.Value) error {
+	ms, ok := v.Int64()
+	switch {
+	case !ok || ms < -2 || ms > math.MaxInt64/int64(time.Millisecond):
+		return fmt.Errorf("%w: no time to PTTL", multiplex.ErrUnexpected)
+	case ms == -2:
+		n.Holder, n.Foreign = "", false // it was there a moment ago
+	case n.Holder == "" && !n.Foreign: // it was not there a moment ago
+	case ms == -1:
+		n.TTL = NoExpiry
+	default:
+		n.TTL = time.Duration(ms) * time.Millisecond
+	}
+	return nil
+}
+
+// sumUp finds what a quorum of the answers agrees on.
+func (all *Inspection) sumUp(quorum int) {
+	free := 0
+	holders := make(map[string][]time.Duration)
+	for _, n := range all.Nodes {
+		switch {
+		case n.Err != nil || n.Foreign:
+		case n.Holder == "":
+			free++
+		default:
+			holders[n.Holder] = append(holders[n.Holder], n.TTL)
+		}
+	}
+	if free >= quorum {
+		all.State, all.Agree = StateFree, free
+		return
+	}
+	for holder, times := range holders {
+		if len(times) >= quorum {
+			slices.SortFunc(times, longestFirst)
+			all.State, all.Holder, all.TTL, all.Agree = StateHeld, holder, times[quorum-1], len(times)
+		}
+	}
+}
+
+// longestFirst orders remaining times; a key that never expires is the longest.
+func longestFirst(a, b time.Duration) int {
+	if a == NoExpiry || b == NoExpiry {
+		return cmp.Compare(a, b) // it is the only one below zero
+	}
+	return cmp.Compare(b, a)
+}
+
+// fingerprint returns the start of a value's SHA-256: enough to compare two
+// values, and of no use to find a token, which has 160 random bits.
+func fingerprint(value []byte) string {
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,138 @@
+package redlock
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The JSON forms of what a client reports. Their names say the unit and are those
+// of the tools (docs/output.md). Programs read them: fields are added, not renamed.
+// An error becomes its text, since errors have no fields.
+
+// MarshalJSON returns the status with the names of docs/output.md.
+func (s NodeStatus) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Addr           string     `json:"addr"`
+		State          NodeState  `json:"state"`
+		Product        string     `json:"product,omitempty"`
+		Version        string     `json:"version,omitempty"`
+		Debts          int        `json:"debts"`
+		Connects       int        `json:"connects"`
+		ReplyTime      float64    `json:"reply_time_us"`
+		Polled         bool       `json:"polled"`
+		Counts         countsJSON `json:"counts"`
+		Err            string     `json:"error,omitempty"`
+		Quarantined    bool       `json:"quarantined"`
+		QuarantineLeft float64    `json:"quarantine_left_s,omitempty"`
+		QuarantineWhy  string     `json:"quarantine_why,omitempty"`
+		Sealed         bool       `json:"sealed"`
+		Warnings       []string   `json:"warnings,omitempty"`
+	}{
+		s.Addr, s.State, s.Product, s.Version, s.Debts, s.Connects, micros(s.ReplyTime), s.Polled, countsJSON(s.Counts),
+		textOf(s.Err), s.Quarantined, s.QuarantineLeft.Seconds(), s.QuarantineWhy, s.Sealed, s.Warnings,
+	})
+}
+
+// countsJSON is NodeCounts with names. The conversion does not compile where one
+// of them has a field that the other has not.
+type countsJSON struct {
+	Granted      uint64            `json:"granted"`
+	Refused      uint64            `json:"refused"`
+	Failed       uint64            `json:"failed"`
+	TimedOut     uint64            `json:"timed_out"`
+	Absent       uint64            `json:"absent"`
+	Quarantined  uint64            `json:"quarantined"`
+	Late         uint64            `json:"late"`
+	Overdue      uint64            `json:"overdue"`
+	Errors       map[string]uint64 `json:"errors,omitempty"`
+	Dials        uint64            `json:"dials"`
+	DialFailures uint64            `json:"dial_failures"`
+	Deaths       map[string]uint64 `json:"deaths,omitempty"`
+	Probes       uint64            `json:"probes"`
+	Cures        uint64            `json:"cures"`
+	DebtsMade    uint64            `json:"debts_made"`
+	DebtsPaid    uint64            `json:"debts_paid"`
+	DebtsExpired uint64            `json:"debts_expired"`
+}
+
+// MarshalJSON returns the change with the names of docs/output.md.
+func (c NodeChange) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Node     int       `json:"node"`
+		Addr     string    `json:"addr"`
+		State    NodeState `json:"state"`
+		Cause    string    `json:"cause,omitempty"`
+		Err      string    `json:"error,omitempty"`
+		At       time.Time `json:"at"`
+		Warnings []string  `json:"warnings,omitempty"`
+		Dropped  uint64    `json:"dropped,omitempty"`
+	}{c.Node, c.Addr, c.State, c.Cause, textOf(c.Err), c.At, c.Warnings, c.Dropped})
+}
+
+// MarshalJSON returns the inspection with the names of docs/output.md.
+func (i Inspection) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Resource string          `json:"resource"`
+		State    LockState       `json:"state"`
+		Holder   string          `json:"holder,omitempty"`
+		TTL      float64         `json:"ttl_ms,omitempty"`
+		Agree    int             `json:"agree"`
+		Nodes    []InspectedNode `json:"nodes"`
+	}{i.Resource, i.State, i.Holder, ttlMillis(i.TTL), i.Agree, i.Nodes})
+}
+
+// MarshalJSON returns the node's answer with the names of docs/output.md.
+func (n InspectedNode) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Addr    string  `json:"addr"`
+		Holder  string  `json:"holder,omitempty"`
+		Foreign bool    `json:"foreign,omitempty"`
+		TTL     float64 `json:"ttl_ms,omitempty"`
+		Err     string  `json:"error,omitempty"`
+	}{n.Addr, n.Holder, n.Foreign, ttlMillis(n.TTL), textOf(n.Err)})
+}
+
+// MarshalJSON returns the numbers with the names of docs/output.md.
+func (s Stats) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Attempts    callsJSON `json:"attempts"`
+		Extensions  callsJSON `json:"extensions"`
+		Releases    callsJSON `json:"releases"`
+		QuorumTime  float64   `json:"quorum_time_us"`
+		Quorum      Histogram `json:"quorum"`
+		ReleaseForm string    `json:"release_form"`
+		Polling     bool      `json:"polling"`
+	}{
+		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases),
+		micros(s.QuorumTime), s.Quorum, s.ReleaseForm, s.Polling,
+	})
+}
+
+// callsJSON is CallCounts with names; see countsJSON.
+type callsJSON struct {
+	Granted    uint64 `json:"granted"`
+	Refused    uint64 `json:"refused"`
+	NoQuorum   uint64 `json:"no_quorum"`
+	Expired    uint64 `json:"expired"`
+	Overloaded uint64 `json:"overloaded"`
+	Cancelled  uint64 `json:"cancelled"`
+	Closed     uint64 `json:"closed"`
+	Invalid    uint64 `json:"invalid"`
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// ttlMillis returns -1 for a key that never expires, as PTTL does.
+func ttlMillis(d time.Duration) float64 {
+	if d == NoExpiry {
+		return -1
+	}
+	return float64(d) / float64(time.Millisecond)
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

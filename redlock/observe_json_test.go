@@ -1,0 +1,86 @@
+package redlock
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Names are words joined by "_", and every exported field has one: what is added to
+// a struct and forgotten in its JSON form is found here.
+func TestJSONNames(t *testing.T) {
+	for _, v := range []any{NodeStatus{}, NodeChange{}, Inspection{}, InspectedNode{}, Stats{}, CallCounts{}, NodeCounts{}} {
+		kind := reflect.TypeOf(v)
+		full := reflect.New(kind).Elem()
+		for i := range kind.NumField() {
+			fill(full.Field(i))
+		}
+		shown := full.Interface()
+		switch x := shown.(type) {
+		case CallCounts:
+			shown = callsJSON(x)
+		case NodeCounts:
+			shown = countsJSON(x)
+		}
+		text, err := json.Marshal(shown)
+		require.NoError(t, err)
+		var names map[string]any
+		require.NoError(t, json.Unmarshal(text, &names))
+		require.Len(t, names, kind.NumField(), "%s: %s", kind, text)
+		for name := range names {
+			require.Regexp(t, regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`), name, kind)
+		}
+	}
+}
+
+// fill makes a field other than zero, so that it is not left out.
+func fill(v reflect.Value) {
+	switch {
+	case v.Type() == reflect.TypeFor[error]():
+		v.Set(reflect.ValueOf(errors.New("refused")))
+	case v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.Unix(1, 0)))
+	case v.Kind() == reflect.String:
+		v.SetString("x")
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	case v.CanInt():
+		v.SetInt(1)
+	case v.CanUint():
+		v.SetUint(1)
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	case v.Kind() == reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("x"), reflect.ValueOf(uint64(1)))
+	}
+}
+
+func TestJSONUnits(t *testing.T) {
+	for _, c := range []struct {
+		v    any
+		want string
+	}{
+		{InspectedNode{Addr: "a:1", Holder: "h", TTL: 1500 * time.Microsecond}, `{"addr":"a:1","holder":"h","ttl_ms":1.5}`},
+		{InspectedNode{Addr: "a:1", TTL: NoExpiry, Err: errors.New("down")}, `{"addr":"a:1","ttl_ms":-1,"error":"down"}`},
+		{Inspection{Resource: "r", State: StateHeld, Holder: "h", TTL: time.Second, Agree: 2, Nodes: []InspectedNode{}},
+			`{"resource":"r","state":"held","holder":"h","ttl_ms":1000,"agree":2,"nodes":[]}`},
+		{NodeChange{Node: 1, Addr: "a:1", State: "up", At: time.Unix(0, 0).UTC()}, `{"node":1,"addr":"a:1","state":"up","at":"1970-01-01T00:00:00Z"}`},
+	} {
+		text, err := json.Marshal(c.v)
+		require.NoError(t, err)
+		require.JSONEq(t, c.want, string(text))
+	}
+	text, err := json.Marshal(NodeStatus{ReplyTime: 1500, Quarantined: true, QuarantineLeft: 2500 * time.Millisecond})
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"reply_time_us":1.5,`)
+	require.Contains(t, string(text), `"quarantine_left_s":2.5,`)
+	text, err = json.Marshal(Stats{QuorumTime: 2500})
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"quorum_time_us":2.5,`)
+}

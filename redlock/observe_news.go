@@ -1,0 +1,323 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// NodeChange is a change of one node: it came up, is no longer up, or has
+// another cause for that than before. Repeated failures of the same cause are
+// reported once.
+type NodeChange struct {
+	Node  int       // index in Config.Nodes
+	Addr  string    // without credentials
+	State NodeState // NodeUp, NodeDown, NodeRefused, NodeShed or NodeQuarantined
+	// Cause is the class of what keeps the node from being up: "unreachable",
+	// "peer", "silent", "WRONGPASS", "not a master" …; see multiplex.Change. ""
+	// if it came up.
+	Cause string
+	Err   error // the cause itself; nil when it came up
+	At    time.Time
+	// Warnings are what ought to be changed about a node that came up. Nil if
+	// there are none, or the same as before.
+	Warnings []string
+	// Dropped is how many earlier events were dropped, since Logger or Tracer
+	// were too slow.
+	Dropped uint64
+}
+
+const (
+	// newsMost bounds the events that wait for a slow Logger or Tracer.
+	newsMost = 256
+	// newsPatience bounds how long Close waits for a Logger or Tracer, and
+	// newsHaste how long after the waiting events were dropped.
+	newsPatience = time.Second
+	newsHaste    = 10 * time.Millisecond
+)
+
+// news delivers events to Logger and Tracer from one goroutine, which starts
+// when there is an event. The engine, which may hold any mutex, queues an event
+// and never waits: if the queue is full, the oldest are dropped.
+type news struct {
+	logger      *slog.Logger
+	nodeChanged func(NodeChange)
+	holdLost    func(HoldInfo)
+	unsaid      uint64 // dropped, and in no record yet; owned by the goroutine
+
+	wake chan struct{} // holds one token
+	done chan struct{} // closed when the goroutine has ended
+
+	mu      sync.Mutex // guards the following
+	waiting []item
+	dropped uint64 // before the first that waits
+	ready   bool   // the client is made: the goroutine may run
+	running bool
+	ending  bool
+}
+
+// An item is one event, of one of three kinds.
+type item struct {
+	change  *NodeChange
+	hold    *HoldInfo
+	notice  *notice
+	at      time.Time
+	dropped uint64 // right before it
+}
+
+// A notice is an event for the log only.
+type notice struct {
+	level   slog.Level
+	message string
+	attrs   []slog.Attr
+	always  bool // slog's default receives it if there is no Logger
+}
+
+// newNews returns the news for a Logger, which may be nil, and a Tracer.
+func newNews(logger *slog.Logger, tracer *Tracer) *news {
+	return &news{
+		logger: logger, nodeChanged: tracer.NodeChanged, holdLost: tracer.HoldLost,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+}
+
+// onChange returns what the group calls with its changes; nil if nothing listens
+// for them.
+func (n *news) onChange() func(multiplex.Change) {
+	if n.logger == nil && n.nodeChanged == nil {
+		return nil
+	}
+	return func(m multiplex.Change) {
+		n.put(item{at: m.At, change: &NodeChange{
+			Node: m.Node, Addr: m.Addr, State: NodeState(m.News.String()), Cause: m.Cause,
+			Err: m.Err, At: m.At, Warnings: m.Warnings,
+		}})
+	}
+}
+
+// open lets the goroutine start, now that the client is made.
+func (n *news) open() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ready = true
+	n.startLocked()
+}
+
+// reportPolling reports why callers cannot read their own replies, unless the
+// system does not support it.
+func (c *Client) reportPolling() {
+	if _, err := c.group.Polls(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		c.notice(slog.LevelWarn, "redlock: callers cannot read their replies by themselves", slog.String("error", err.Error()))
+	}
+}
+
+// notice logs an event if there is a Logger. It never waits, whatever mutex the
+// caller holds. No attribute may hold a resource name, a token, a key or a
+// password (R27).
+func (c *Client) notice(level slog.Level, message string, attrs ...slog.Attr) {
+	if c.news.logger != nil {
+		c.news.put(item{at: time.Now(), notice: &notice{level: level, message: message, attrs: attrs}})
+	}
+}
+
+// holdLost reports to Logger and Tracer that a hold was lost; the log does not
+// get the resource. It never waits.
+func (c *Client) holdLost(lost HoldInfo) {
+	if c.news.logger != nil || c.news.holdLost != nil {
+		c.news.put(item{at: time.Now(), hold: &lost})
+	}
+}
+
+// put queues an event, and drops the oldest if the queue is full.
+func (n *news) put(it item) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ending {
+		return
+	}
+	if len(n.waiting) == newsMost {
+		n.dropped += 1 + n.waiting[0].dropped
+		n.waiting[0] = item{}
+		n.waiting = n.waiting[1:]
+	}
+	n.waiting = append(n.waiting, it)
+	n.startLocked()
+	n.signal()
+}
+
+// startLocked starts the goroutine if there is something to tell.
+func (n *news) startLocked() {
+	if n.ready && !n.running && len(n.waiting) > 0 {
+		n.running = true
+		go n.run()
+	}
+}
+
+func (n *news) signal() {
+	select {
+	case n.wake <- struct{}{}:
+	default: // a wake-up is pending
+	}
+}
+
+// run delivers all events, and ends when there are none left after close.
+func (n *news) run() {
+	defer close(n.done)
+	for {
+		it, there, ending := n.take()
+		switch {
+		case there:
+			n.tell(it)
+		case ending:
+			return
+		default:
+			<-n.wake
+		}
+	}
+}
+
+// take removes the oldest event.
+func (n *news) take() (it item, there, ending bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) == 0 {
+		n.waiting = nil // frees a large queue
+		return item{}, false, n.ending
+	}
+	it = n.waiting[0]
+	it.dropped, n.dropped = n.dropped, 0
+	n.waiting[0] = item{}
+	n.waiting = n.waiting[1:]
+	return it, true, n.ending
+}
+
+// close lets the waiting events be delivered, for a limited time, and ends the
+// goroutine. A Logger or Tracer that does not return keeps the goroutine, and
+// gets nothing more.
+func (n *news) close(ctx context.Context) {
+	n.mu.Lock()
+	n.ending = true
+	running := n.running
+	n.mu.Unlock()
+	if !running {
+		return
+	}
+	n.signal()
+	patience := time.NewTimer(newsPatience)
+	defer patience.Stop()
+	select {
+	case <-n.done:
+		return
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	n.mu.Lock()
+	n.waiting = nil
+	n.mu.Unlock()
+	haste := time.NewTimer(newsHaste) // enough unless it blocks
+	defer haste.Stop()
+	select {
+	case <-n.done:
+	case <-haste.C:
+	}
+}
+
+// tell delivers one event.
+func (n *news) tell(it item) {
+	n.unsaid += it.dropped
+	switch {
+	case it.change != nil:
+		it.change.Dropped = it.dropped
+		n.logChange(it.change)
+		if n.nodeChanged != nil {
+			n.nodeChanged(*it.change)
+		}
+	case it.hold != nil:
+		lost := it.hold
+		lost.Dropped = it.dropped
+		held := slog.Duration("held", lost.Until.Sub(lost.Since))
+		n.log(n.logger, it.at, slog.LevelWarn, "redlock: hold lost", held, errorAttr(lost.Err))
+		if n.holdLost != nil {
+			n.holdLost(*lost)
+		}
+	case it.notice != nil:
+		logger := n.logger
+		if logger == nil && it.notice.always {
+			logger = slog.Default() // as it is by now
+		}
+		n.log(logger, it.at, it.notice.level, it.notice.message, it.notice.attrs...)
+	}
+}
+
+// logChange writes one record for a change, and one for each warning.
+func (n *news) logChange(c *NodeChange) {
+	attrs := []slog.Attr{slog.Int("node", c.Node), slog.String("addr", c.Addr), slog.String("state", string(c.State))}
+	if c.State == NodeUp {
+		n.log(n.logger, c.At, slog.LevelInfo, "redlock: node is up", attrs...)
+	} else {
+		why := append(slices.Clone(attrs), slog.String("cause", c.Cause), errorAttr(c.Err))
+		n.log(n.logger, c.At, slog.LevelWarn, "redlock: node is not up", why...)
+	}
+	for _, warning := range c.Warnings {
+		what := append(slices.Clone(attrs), slog.String("warning", warning))
+		n.log(n.logger, c.At, slog.LevelWarn, "redlock: node needs attention", what...)
+	}
+}
+
+// log writes a record with the time of the event, if the logger wants it. It
+// says how many events were dropped before it.
+func (n *news) log(logger *slog.Logger, at time.Time, level slog.Level, message string, attrs ...slog.Attr) {
+	ctx := context.Background()
+	if logger == nil || !logger.Enabled(ctx, level) {
+		return
+	}
+	record := slog.NewRecord(at, level, message, 0)
+	record.AddAttrs(attrs...)
+	if n.unsaid > 0 {
+		record.AddAttrs(slog.Uint64("dropped", n.unsaid))
+		n.unsaid = 0
+	}
+	_ = logger.Handler().Handle(ctx, record) // there is nowhere to report that
+}
+
+// errorAttr returns an error as text. Errors of this library hold no secret
+// except a resource name, which the log does not get; a server's own words,
+// which may contain a key, are replaced by their class (R27).
+func errorAttr(err error) slog.Attr {
+	if err == nil {
+		return slog.Attr{}
+	}
+	return slog.String("error", withoutWords(err, err.Error()))
+}
+
+// withoutWords replaces the words of servers by their class, in the text of an
+// error and all that it wraps.
+func withoutWords(err error, text string) string {
+	switch e := err.(type) {
+	case *resp.Error:
+		if e.Message != "" {
+			text = strings.ReplaceAll(text, e.Message, "("+conn.ErrorClass(e).String()+")")
+		}
+	case *ResourceError:
+		text = strings.ReplaceAll(text, quoted(e.Resource)+": ", "")
+	}
+	switch wrapper := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := wrapper.Unwrap(); inner != nil {
+			text = withoutWords(inner, text)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range wrapper.Unwrap() {
+			text = withoutWords(inner, text)
+		}
+	}
+	return text
+}

@@ -1,0 +1,123 @@
+package redlock
+
+import (
+	"cmp"
+	"sync/atomic"
+	"time"
+)
+
+// Stats counts the outcomes of calls to a client since it was made; nothing is
+// ever reset. Each number is exact, but they are not taken at one instant: a
+// sum over several of them may miss calls that are returning just now. Stats
+// has a JSON form too, and holds nothing secret (R27).
+type Stats struct {
+	// Attempts are those of TryAcquire and Acquire; Extensions the calls to
+	// Extend and the renewals of holds; Releases the calls to Release, of locks
+	// and of holds. The releases that undo a failed attempt, and those of
+	// Close, are not counted.
+	Attempts, Extensions, Releases CallCounts
+	// QuorumTime is the smoothed time from the start of an attempt to its
+	// quorum of grants, from which retries derive their delays (R11). Zero
+	// before the first.
+	QuorumTime time.Duration
+	// Quorum has all these times.
+	Quorum Histogram
+	// ReleaseForm is the command that releases locks at this moment: "DELEX" or
+	// "DELIFEQ" while every node that is up supports it, otherwise "script"
+	// (R25).
+	ReleaseForm string
+	// Polling reports that callers read their own replies, where a node's
+	// connection allows it (NodeStatus.Polled), instead of a goroutine for each
+	// node; see Config.Portable.
+	Polling bool
+}
+
+// CallCounts counts calls by outcome (R12).
+type CallCounts struct {
+	Granted    uint64 // nil: acquired, extended or renewed, or released while it was ours
+	Refused    uint64 // ErrHeld for an attempt, ErrNotHeld otherwise: ordinary
+	NoQuorum   uint64 // ErrNoQuorum
+	Expired    uint64 // ErrExpired: a quorum, too late
+	Overloaded uint64 // ErrOverloaded: nothing was sent
+	Cancelled  uint64 // CancelledError
+	Closed     uint64 // ErrClosed
+	Invalid    uint64 // any other: the call could not be made as it was
+}
+
+// Total returns how many calls there were.
+func (c CallCounts) Total() uint64 {
+	return c.Granted + c.Refused + c.NoQuorum + c.Expired + c.Overloaded + c.Cancelled + c.Closed + c.Invalid
+}
+
+// Stats returns the current numbers. It asks no node, and waits only for a
+// mutex.
+func (c *Client) Stats() Stats {
+	polling, _ := c.group.Polls()
+	return Stats{
+		Attempts:    c.stats.attempts.snapshot(),
+		Extensions:  c.stats.extensions.snapshot(),
+		Releases:    c.stats.releases.snapshot(),
+		QuorumTime:  time.Duration(c.quorumTime.Load()),
+		Quorum:      c.stats.quorum.snapshot(),
+		ReleaseForm: cmp.Or(c.group.FormOf(releaseKind), "script"),
+		Polling:     polling,
+	}
+}
+
+// stats are the counters of Stats. Each call adds to one number, and a grant to
+// two more.
+type stats struct {
+	attempts, extensions, releases callCounts
+	quorum                         histogram
+}
+
+// An ending is the outcome of a call.
+type ending uint8
+
+const (
+	endGranted ending = iota
+	endRefused
+	endNoQuorum
+	endExpired
+	endOverloaded
+	endCancelled
+	endClosed
+	endInvalid
+	endings
+)
+
+// endingOf classifies an error without allocating: sentinels are compared,
+// other errors are told by their types.
+func endingOf(err error) ending {
+	switch err {
+	case nil:
+		return endGranted
+	case ErrHeld, ErrNotHeld:
+		return endRefused
+	case ErrExpired:
+		return endExpired
+	case ErrOverloaded:
+		return endOverloaded
+	case ErrClosed:
+		return endClosed
+	}
+	switch err.(type) {
+	case *CancelledError:
+		return endCancelled // whatever the last attempt came to
+	case *noQuorumError:
+		return endNoQuorum
+	}
+	return endInvalid
+}
+
+type callCounts [endings]atomic.Uint64
+
+func (o *callCounts) count(err error) { o[endingOf(err)].Add(1) }
+
+func (o *callCounts) snapshot() CallCounts {
+	return CallCounts{
+		Granted: o[endGranted].Load(), Refused: o[endRefused].Load(), NoQuorum: o[endNoQuorum].Load(),
+		Expired: o[endExpired].Load(), Overloaded: o[endOverloaded].Load(), Cancelled: o[endCancelled].Load(),
+		Closed: o[endClosed].Load(), Invalid: o[endInvalid].Load(),
+	}
+}

@@ -1,0 +1,238 @@
+package redlock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEndingOf(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	nobody := &noQuorumError{nodes: &multiplex.UndecidedError{}}
+	for want, errs := range map[ending][]error{
+		endGranted:    {nil},
+		endRefused:    {ErrHeld, ErrNotHeld},
+		endNoQuorum:   {nobody},
+		endExpired:    {ErrExpired},
+		endOverloaded: {ErrOverloaded},
+		endCancelled:  {cancelledError(ended, nil), cancelledError(ended, nobody), cancelledError(ended, ErrHeld)},
+		endClosed:     {ErrClosed},
+		endInvalid:    {ErrTTL, ErrResource, errors.New("odd")},
+	} {
+		for _, err := range errs {
+			assert.Equal(t, want, endingOf(err), "%v", err)
+			assert.Zero(t, testing.AllocsPerRun(10, func() { endingOf(err) }), "%v", err)
+		}
+	}
+}
+
+// Each call is counted once, by what it returned (R12).
+func TestStatsCountEachCall_R12(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		background := context.Background()
+		ended, cancel := context.WithCancel(background)
+		cancel()
+		lock := mustAcquire(t, c, "r", time.Minute)
+		_, err := c.TryAcquire(background, "r", time.Minute)
+		require.Equal(t, ErrHeld, err)
+		_, err = c.TryAcquire(background, "", time.Minute)
+		require.ErrorIs(t, err, ErrResource)
+		_, err = c.TryAcquire(ended, "r2", time.Minute)
+		require.ErrorIs(t, err, context.Canceled)
+		short, stop := context.WithTimeout(background, 50*ms)
+		defer stop()
+		_, err = c.Acquire(short, "r", time.Minute)
+		require.ErrorIs(t, err, ErrHeld)
+		tries := uint64(m.nodes[0].Calls("SET")) - 2
+
+		longer, err := lock.Extend(background, time.Hour)
+		require.NoError(t, err)
+		_, err = longer.Extend(background, 0)
+		require.ErrorIs(t, err, ErrTTL)
+		require.NoError(t, longer.Release(background))
+		require.ErrorIs(t, lock.Release(background), ErrNotHeld)
+		_, err = longer.Extend(background, time.Hour)
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorIs(t, Lock{}.Release(background), ErrNotHeld, "counted by nobody")
+
+		s := c.Stats()
+		held := s.Attempts.Refused
+		assert.InDelta(t, 1+tries, held, 1, "the last attempt may have been cut short")
+		assert.Equal(t, CallCounts{Granted: 1, Refused: held, Cancelled: 1 + (1 + tries - held), Invalid: 1}, s.Attempts)
+		assert.Equal(t, CallCounts{Granted: 1, Refused: 1, Invalid: 1}, s.Extensions)
+		assert.Equal(t, CallCounts{Granted: 1, Refused: 1}, s.Releases)
+		assert.EqualValues(t, 1, s.Quorum.Total())
+		assert.Equal(t, 2*ms, s.QuorumTime)
+		assert.Equal(t, 2*ms, s.Quorum.Sum)
+		assert.Equal(t, bucketOf(2*ms), bucketOf(s.Quorum.Quantile(0.5)-1))
+		assert.False(t, s.Polling, "in memory a goroutine reads each node")
+
+		m.link(0).Refuse(true)
+		m.link(1).Refuse(true)
+		m.nodes[0].DropConns()
+		m.nodes[1].DropConns()
+		time.Sleep(10 * ms)
+		_, err = c.TryAcquire(background, "r3", time.Minute)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		assert.EqualValues(t, 1, c.Stats().Attempts.NoQuorum)
+		require.NoError(t, c.Close(background))
+		_, err = c.TryAcquire(background, "r3", time.Minute)
+		require.Equal(t, ErrClosed, err)
+		require.Equal(t, ErrClosed, lock.Release(background))
+		after := c.Stats()
+		assert.EqualValues(t, 1, after.Attempts.Closed)
+		assert.EqualValues(t, 1, after.Releases.Closed)
+		assert.Equal(t, s.Attempts.Total()+2, after.Attempts.Total())
+	})
+}
+
+// Renewals are extensions, whatever comes of them: also those that nothing was sent for, and those that came too late (R13).
+func TestStatsCountRenewals_R13(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
+		mustHold(t, c, "r", HoldOptions{})
+		time.Sleep(2*holdThird + 10*ms)
+		require.Equal(t, CallCounts{Granted: 2}, c.Stats().Extensions)
+
+		for i := range m.nodes {
+			m.link(i).Latency(ms, holdValidity-ms)
+		}
+		time.Sleep(holdThird + holdValidity)
+		require.Equal(t, CallCounts{Granted: 2, Expired: 1}, c.Stats().Extensions)
+		m.recover()
+	})
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		mustHold(t, c, "r", HoldOptions{})
+		for i, n := range m.nodes[:2] {
+			m.link(i).Refuse(true)
+			n.DropConns()
+		}
+		time.Sleep(holdValidity)
+		failed := c.Stats().Extensions
+		require.Greater(t, failed.NoQuorum, uint64(3), "tried again and again")
+		require.Equal(t, CallCounts{NoQuorum: failed.NoQuorum}, failed)
+	})
+}
+
+// A quorum that came too late is an attempt that expired, and its time is known all the same.
+func TestStatsOfAQuorumThatCameTooLate(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{MinValidity: 95 * ms, NodeTimeout: 50 * ms})
+		for i := range 3 {
+			m.delay(i, 9*ms)
+		}
+		_, err := c.TryAcquire(context.Background(), "r", 100*ms)
+		require.ErrorIs(t, err, ErrExpired)
+		assert.Equal(t, CallCounts{Expired: 1}, c.Stats().Attempts)
+	})
+}
+
+// Renewals are extensions, also those that came too late, and those for which too few nodes were there to be asked.
+func TestStatsOfRenewals(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
+		mustHold(t, c, "r", HoldOptions{})
+		time.Sleep(holdThird + 10*ms)
+		assert.Equal(t, CallCounts{Granted: 1}, c.Stats().Extensions)
+		for i := range m.nodes {
+			m.delay(i, holdValidity)
+		}
+		time.Sleep(2 * holdValidity)
+		assert.Equal(t, CallCounts{Granted: 1, Expired: 1}, c.Stats().Extensions)
+		m.recover()
+	})
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		h := mustHold(t, c, "r", HoldOptions{})
+		time.Sleep(10 * ms)
+		for i := range m.nodes {
+			m.link(i).Refuse(true)
+			m.link(i).Reset()
+		}
+		awaitEnd(t, h.Context())
+		failed := c.Stats().Extensions.NoQuorum
+		assert.Greater(t, failed, uint64(3))
+		assert.Equal(t, CallCounts{NoQuorum: failed}, c.Stats().Extensions)
+	})
+}
+
+// What is shown of nodes and calls can be shown as JSON, errors as their text, and has no secret in it (R27).
+func TestStatusAsJSON_R27(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.link(2).Refuse(true)
+		urls := []string{"redis://default:hunter2@node0", "redis://node1", "redis://node2"}
+		c := m.client(t, Config{Nodes: Nodes(urls...), Prefix: "customer-"})
+		lock := mustAcquire(t, c, "customer-4711", time.Minute)
+		inspection, err := c.Inspect(context.Background(), "customer-4711")
+		require.NoError(t, err)
+		change := NodeChange{Node: 2, State: "down", Err: c.Nodes()[2].Err}
+		for _, v := range []any{c.Nodes(), c.Stats(), inspection.Nodes, change} {
+			text, err := json.Marshal(v)
+			require.NoError(t, err)
+			requireSecret(t, string(text), lock.Token(), "json", v)
+			requireSecret(t, fmt.Sprintf("%+v", v), lock.Token(), "%+v", v)
+		}
+		text, err := json.Marshal(c.Nodes())
+		require.NoError(t, err)
+		var back []map[string]any
+		require.NoError(t, json.Unmarshal(text, &back))
+		require.NotContains(t, back[0], "error")
+		require.Contains(t, back[2]["error"], "refused")
+		require.EqualValues(t, 1, back[0]["counts"].(map[string]any)["dials"])
+		require.EqualValues(t, 2000, back[1]["reply_time_us"])
+	})
+}
+
+// On real servers callers poll for themselves, and the counters of a node add up to what was asked.
+func TestStatsOfRealServers(t *testing.T) {
+	servers := redistest.Servers(t, 3, redistest.OverTCP)
+	for _, portable := range []bool{false, true} {
+		c := realClient(t, servers, portable)
+		const pairs = 50
+		for i := range pairs {
+			lock := mustAcquire(t, c, fmt.Sprint("stats:", i), time.Minute)
+			require.NoError(t, lock.Release(context.Background()))
+		}
+		s := c.Stats()
+		require.Equal(t, CallCounts{Granted: pairs}, s.Attempts)
+		require.Equal(t, CallCounts{Granted: pairs}, s.Releases)
+		require.EqualValues(t, pairs, s.Quorum.Total())
+		require.Positive(t, s.Quorum.Quantile(0.99))
+		require.LessOrEqual(t, s.Quorum.Quantile(0.5), s.Quorum.Quantile(0.99))
+		for i := range servers {
+			require.Eventually(t, func() bool { // what nobody waits for is read soon
+				n := c.Nodes()[i]
+				require.Equal(t, s.Polling, n.Polled)
+				return n.Counts.Granted+n.Counts.Late == 2*pairs
+			}, 15*time.Second, ms, "%+v", c.Nodes()[i])
+		}
+	}
+}
+
+// realClient is a patient client of real servers that are all up: on a busy machine a vote may come late.
+func realClient(t *testing.T, servers []*redistest.Server, portable bool) *Client {
+	t.Helper()
+	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable})
+	require.NoError(t, err)
+	t.Cleanup(func() { closeNow(t, c) })
+	require.Eventually(t, func() bool {
+		for _, n := range c.Nodes() {
+			if n.State != "up" {
+				return false
+			}
+		}
+		return true
+	}, 15*time.Second, ms)
+	return c
+}

@@ -1,0 +1,137 @@
+package redlock
+
+import (
+	"context"
+	"time"
+)
+
+// A Tracer receives what a client does. Each of its functions may be nil.
+//
+// AttemptDone, AcquireDone, ExtendDone and ReleaseDone are called by the
+// caller's own goroutine, right before the call returns, so the time they take
+// is lost from the lock's validity. Several goroutines may call them at once.
+// They receive the caller's context, in which a span finds its parent, and
+// resource names, but never a token (R27); spans are made afterwards, from
+// Start and Elapsed.
+//
+// NodeChanged and HoldLost are called by a goroutine of the client, one at a
+// time, and delay no caller. If they are too slow, the oldest events are
+// dropped, and the next one says how many. They may use the client but not
+// close it, and may be called before New has returned it.
+type Tracer struct {
+	// AttemptDone receives each single attempt, including those of Acquire.
+	AttemptDone func(context.Context, AttemptInfo)
+	// AcquireDone receives each call to Acquire as a whole, including waits.
+	AcquireDone func(context.Context, AcquireInfo)
+	// ExtendDone receives each call to Extend, but not renewals; Stats counts
+	// those.
+	ExtendDone func(context.Context, ExtendInfo)
+	// ReleaseDone receives each call to Release, of locks and of holds.
+	ReleaseDone func(context.Context, ReleaseInfo)
+	// NodeChanged is called when a node comes up or is no longer up, and for
+	// each new cause of that.
+	NodeChanged func(NodeChange)
+	// HoldLost receives each hold that is lost before it is released.
+	HoldLost func(HoldInfo)
+}
+
+// AttemptInfo describes one attempt to get a lock.
+type AttemptInfo struct {
+	Resource string
+	TTL      time.Duration // as it was asked for
+	Try      int           // which attempt of one Acquire, from 1
+	Start    time.Time
+	Elapsed  time.Duration
+	Validity time.Duration // of the lock; zero if there is none
+	Err      error         // as it is returned, but without the resource
+}
+
+// AcquireInfo describes one whole wait for a lock.
+type AcquireInfo struct {
+	Resource string
+	TTL      time.Duration // as it was asked for
+	Tries    int           // how many attempts it took
+	Start    time.Time
+	Elapsed  time.Duration
+	Validity time.Duration // of the lock; zero if there is none
+	Err      error         // as it is returned, but without the resource
+}
+
+// ExtendInfo describes one extension.
+type ExtendInfo struct {
+	Resource string
+	TTL      time.Duration // as it was asked for
+	Start    time.Time
+	Elapsed  time.Duration
+	Validity time.Duration // of the extended lock; zero if it failed
+	Err      error         // as it is returned, but without the resource
+}
+
+// ReleaseInfo describes one release.
+type ReleaseInfo struct {
+	Resource string
+	Start    time.Time
+	Elapsed  time.Duration
+	Err      error // as it is returned, but without the resource
+}
+
+// HoldInfo describes a hold: one that was lost, or, from Client.Held, one that
+// is not released yet.
+type HoldInfo struct {
+	Resource string
+	Since    time.Time // when the attempt that was granted began
+	Until    time.Time // when its validity ends by the local clock, or when it was lost before that
+	Err      error     // why it ended: a *LostError; from Client.Held also another one, or nil
+	// Dropped is how many earlier events were dropped. Zero from Client.Held.
+	Dropped uint64
+}
+
+// try is one attempt, counted and traced.
+func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, try int) (Lock, error) {
+	start := startIf(c.tracer.AttemptDone != nil)
+	lock, err := c.attempt(ctx, resource, ttl)
+	c.stats.attempts.count(err)
+	if err == nil || err == ErrHeld {
+		c.stalls.over()
+	}
+	if done := c.tracer.AttemptDone; done != nil {
+		done(ctx, AttemptInfo{
+			Resource: resource, TTL: ttl, Try: try,
+			Start: start, Elapsed: time.Since(start), Validity: lock.Validity(), Err: err,
+		})
+	}
+	return lock, err
+}
+
+// acquireDone traces a whole wait. The tracer has the function.
+func (c *Client) acquireDone(ctx context.Context, info AcquireInfo, lock Lock) {
+	info.Elapsed, info.Validity = time.Since(info.Start), lock.Validity()
+	c.tracer.AcquireDone(ctx, info)
+}
+
+// extendDone counts and traces an extension.
+func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, start time.Time, err error) {
+	l.client.stats.extensions.count(err)
+	if done := l.client.tracer.ExtendDone; done != nil {
+		done(ctx, ExtendInfo{
+			Resource: l.resource, TTL: ttl,
+			Start: start, Elapsed: time.Since(start), Validity: longer.Validity(), Err: err,
+		})
+	}
+}
+
+// releaseDone counts and traces a release.
+func (l Lock) releaseDone(ctx context.Context, start time.Time, err error) {
+	l.client.stats.releases.count(err)
+	if done := l.client.tracer.ReleaseDone; done != nil {
+		done(ctx, ReleaseInfo{Resource: l.resource, Start: start, Elapsed: time.Since(start), Err: err})
+	}
+}
+
+// startIf reads the clock only if the call is traced.
+func startIf(traced bool) time.Time {
+	if !traced {
+		return time.Time{}
+	}
+	return time.Now()
+}

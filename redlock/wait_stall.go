@@ -1,0 +1,111 @@
+package redlock
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A call that waits because too few nodes count reports that, and ends if waiting
+// cannot help (R31).
+
+const (
+	// reportAfter is how long a call finds no quorum before that is reported. A
+	// connection that breaks is usually back sooner.
+	reportAfter = 500 * time.Millisecond
+	// reportEvery is how long a report covers all calls of the client that find
+	// no quorum, and reportLeast the least time between two reports, even if
+	// there was a quorum in between.
+	reportEvery = time.Minute
+	reportLeast = 5 * time.Second
+)
+
+// A patience is what one waiting call knows of the quorum that it waits for.
+// The goroutine of the call owns it.
+type patience struct {
+	begun    time.Time // of the call
+	stalled  time.Time // since when it finds no quorum; zero while it does
+	reported bool
+}
+
+// stalls is what all waiting calls of a client share.
+type stalls struct {
+	// open is set from a report until a quorum counts again. An attempt that
+	// finds a quorum reads it without the mutex.
+	open atomic.Bool
+
+	mu sync.Mutex // guards the following
+	at time.Time  // of the last report
+}
+
+// over records that a quorum answers.
+func (s *stalls) over() {
+	if s.open.Load() {
+		s.open.Store(false)
+	}
+}
+
+// due reports whether this call must report its stall, and covered whether
+// another report stands for it.
+func (s *stalls) due(now time.Time) (due, covered bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := now.Sub(s.at)
+	switch {
+	case s.at.IsZero():
+	case s.open.Load() && since < reportEvery:
+		return false, true
+	case since < reportLeast:
+		return false, false // the nodes come and go; another report is due soon
+	}
+	s.open.Store(true)
+	s.at = now
+	return true, false
+}
+
+// impatient is called before a waiting call repeats an attempt, and by Ready.
+// It reports a stall to the log. It returns an error if waiting cannot help
+// (R31): if so many nodes that were tried since the call began refused the
+// client, for causes that waiting cannot fix, that the others are no quorum.
+func (c *Client) impatient(p *patience, err error) error {
+	var missing *multiplex.UndecidedError
+	if err == ErrHeld || !errors.As(err, &missing) {
+		p.stalled = time.Time{}
+		return nil
+	}
+	nodes := len(c.config.Nodes)
+	if missing.Lasting(p.begun) > nodes-multiplex.Quorum(nodes) {
+		return &noQuorumError{nodes: missing, lasting: true}
+	}
+	now := time.Now()
+	if p.stalled.IsZero() {
+		p.stalled = now
+	}
+	if p.reported || now.Sub(p.stalled) < reportAfter {
+		return nil
+	}
+	due, covered := c.stalls.due(now)
+	p.reported = due || covered
+	if due {
+		c.reportStall(missing, now.Sub(p.begun))
+	}
+	return nil
+}
+
+// reportStall reports to the log why calls wait. Without a Logger it uses
+// slog's default: a program that waits for ever in silence is hard to repair.
+func (c *Client) reportStall(missing *multiplex.UndecidedError, waited time.Duration) {
+	nodes := len(c.config.Nodes)
+	c.news.put(item{at: time.Now(), notice: &notice{
+		level: slog.LevelWarn, message: "redlock: waiting, since too few nodes count", always: true,
+		attrs: []slog.Attr{
+			slog.Duration("waited", waited.Round(time.Millisecond)),
+			slog.Int("nodes", nodes), slog.Int("quorum", multiplex.Quorum(nodes)), slog.Int("missing", len(missing.Nodes)),
+			errorAttr(missing),
+		},
+	}})
+}
