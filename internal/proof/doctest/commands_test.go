@@ -5,7 +5,7 @@ package doctest
 // notRun are the commands of sh blocks that these tests do not run, each with
 // the reason. The targets and packages that they name must exist all the same.
 var notRun = map[string]string{
-	"go get github.com/redmux/redmux/redlock":  "adds the module to another one, which is what the release check does",
+	"go get github.com/redmux/redmux/redlock": "adds the module to another one, which is what the release check does",
 	"make test":                        "runs this test",
 	"make servers":                     "fetches servers from a mirror, which a test does not depend on",
 	"make test-servers":                "minutes for each server",
