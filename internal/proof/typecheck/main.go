@@ -36,7 +36,7 @@ func main() {
 func run(args []string, out io.Writer) error {
 	end := slices.Index(args, "--")
 	if end < 1 || end == len(args)-1 {
-		return errors.New("usage: typecheck os/arch ... -- packages ...")
+		return errors.New("usage: typecheck os/arch... -- packages")
 	}
 	known, err := exec.Command("go", "tool", "dist", "list").Output()
 	if err != nil {
