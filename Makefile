@@ -98,7 +98,7 @@ long: server
 ## race: the library, its commands and what judges it under the race detector
 race: server
 	@if $(HAS_RACE); then set -ex; $(SHARDED) -race -skip '$(ALONE)|$(LONG)' $(call full,$(RACE),$(PACKAGES)); \
-		$(if $(FULL),$(GOTEST) -p 1 -parallel 1 -race -run '$(ALONE)|$(LONG)' $(ALONE_IN) $(LONG_IN)); else echo $(NO_RACE); fi
+		$(if $(FULL),$(GOTEST) -p 1 -parallel 1 -race -run '$(ALONE)|$(LONG)' $(ALONE_IN) $(LONG_IN);) else echo $(NO_RACE); fi
 
 ## portable: the library without the poller, as on systems other than Linux, under the race detector
 portable: server
