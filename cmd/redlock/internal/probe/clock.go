@@ -84,22 +84,37 @@ func gained(a, b Sample) (gain, wrong time.Duration) {
 	return (b.Elapsed - a.Elapsed) - (b.middle() - a.middle()), a.Error() + b.Error()
 }
 
-// stepped reports that no one rate explains all the samples, whatever the errors: by any two intervals that follow one
-// another, the one's gain tells what the other's would have to be.
+// stepped reports that no one rate explains all the samples, whatever their
+// errors: two intervals that follow one another bound the rate from both sides,
+// and the bounds of one exclude those of the other.
 func stepped(best []Sample) bool {
 	for i := 2; i < len(best); i++ {
-		before, beforeWrong := gained(best[i-2], best[i-1])
-		after, afterWrong := gained(best[i-1], best[i])
-		first := best[i-1].middle() - best[i-2].middle()
-		second := best[i].middle() - best[i-1].middle()
-		if first <= 0 || second <= 0 {
-			continue
-		}
-		scale := float64(second) / float64(first)
-		off := float64(after) - float64(before)*scale
-		if wrong := float64(afterWrong) + float64(beforeWrong)*scale; off > wrong || off < -wrong {
+		first, ok1 := rateBetween(best[i-2], best[i-1])
+		second, ok2 := rateBetween(best[i-1], best[i])
+		if ok1 && ok2 && (first.highest < second.lowest || second.highest < first.lowest) {
 			return true
 		}
 	}
 	return false
+}
+
+// rates bounds how fast a clock ran: 1 is as fast as ours.
+type rates struct{ lowest, highest float64 }
+
+// rateBetween bounds the rate of the node's clock from one sample to the next.
+// What the node's clock showed is exact but for the microseconds that TIME
+// leaves out; when it showed it, by ours, may be wrong by both errors. ok is
+// false where the error is as long as the interval.
+func rateBetween(a, b Sample) (r rates, ok bool) {
+	shortest := b.middle() - a.middle() - a.Error() - b.Error()
+	longest := b.middle() - a.middle() + a.Error() + b.Error()
+	if shortest <= 0 {
+		return rates{}, false
+	}
+	elapsed := b.Elapsed - a.Elapsed
+	over := func(elapsed, span time.Duration) float64 { return float64(elapsed) / float64(span) }
+	return rates{
+		lowest:  min(over(elapsed-time.Microsecond, shortest), over(elapsed-time.Microsecond, longest)),
+		highest: max(over(elapsed+time.Microsecond, shortest), over(elapsed+time.Microsecond, longest)),
+	}, true
 }

@@ -14,6 +14,11 @@ func at(sent, trip, gained time.Duration) Sample {
 	return Sample{Sent: sent, Received: sent + trip, Elapsed: sent + trip/2 + gained, Ahead: gained}
 }
 
+// read is a sample of a clock that showed so much as the request was sent.
+func read(sent, trip, elapsed time.Duration) Sample {
+	return Sample{Sent: sent, Received: sent + trip, Elapsed: elapsed, Ahead: elapsed - sent - trip/2}
+}
+
 func TestEstimate(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -32,6 +37,8 @@ func TestEstimate(t *testing.T) {
 		{"within the error", [][]Sample{{at(0, 90*ms, 0)}, {at(time.Second, 90*ms, 0)}, {at(2*time.Second, 90*ms, 50*ms)}}, 2 * time.Second, 50 * ms, false},
 		{"the quickest counts", [][]Sample{{at(0, ms, 0), at(5*ms, 400*ms, 200*ms)}, {at(900*ms, 80*ms, 39*ms), at(time.Second, ms, 0)}}, time.Second, 0, false},
 		{"a burst that failed", [][]Sample{{at(0, ms, 0)}, nil, {at(time.Second, ms, 0)}}, time.Second, 0, false},
+		{"half as fast again, and one answer came late", [][]Sample{{at(0, 2*ms, 0)}, {read(time.Second, 80*ms, 1500*ms)}, {at(2*time.Second, 2*ms, time.Second)}}, 2 * time.Second, time.Second, false},
+		{"half as fast again, and stepped", [][]Sample{{at(0, 2*ms, 0)}, {at(time.Second, 2*ms, 500*ms)}, {at(2*time.Second, 2*ms, 1010*ms)}}, 2 * time.Second, 1010 * ms, true},
 		{"no time between", [][]Sample{{at(0, ms, 0)}, {at(0, ms, 0)}, {at(0, ms, 9*ms)}}, 0, 9 * ms, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
