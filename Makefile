@@ -173,7 +173,7 @@ mutants: server
 	$(GO) run ./internal/proof/mutants $(if $(ONLY),-only '$(ONLY)') $(if $(TABLE),-table)
 
 # One for each package, found by tests that take no time.
-SAMPLE = ^(any-negative-is-null|backlog-without-bound|agenda-out-of-order|debt-forgotten-on-death|any-status-grants|acquire-signal-after-the-grant)$$
+SAMPLE = ^(any-negative-is-null|backlog-without-bound|debts-out-of-order|debt-forgotten-on-death|any-status-grants|acquire-signal-after-the-grant)$$
 ## sample: plant some of them, all with FULL=1
 sample: server
 	@$(GO) run ./internal/proof/mutants $(if $(FULL),,-only '$(SAMPLE)')

@@ -253,10 +253,9 @@ func (f *refusal) of(v resp.Value) *fault {
 type previous struct {
 	server conn.Server
 	end    uint64 // rounds from this position on were not sent there
-	// unfenced is end if that connection could not be killed: SETs before it
-	// may come late, until their own TTL has passed since the time below.
-	unfenced uint64
-	since    time.Duration
+	// unfenced is set if that connection could not be killed: SETs before it may
+	// come late, until their own TTL has passed.
+	unfenced pure.Unfenced
 }
 
 // A telling is what was last reported of a node.

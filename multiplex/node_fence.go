@@ -46,7 +46,7 @@ func (n *node) fenceDebts(certain bool) {
 	g := n.group
 	if !certain {
 		g.mu.Lock()
-		n.previous.unfenced, n.previous.since = n.previous.end, g.now()
+		n.previous.unfenced = pure.Unfenced{End: n.previous.end, Since: g.now()}
 		g.mu.Unlock()
 	}
 	n.eachDebt(func(d *pure.Debt, now time.Duration) { n.ledger.FenceDebt(d, now, certain) })

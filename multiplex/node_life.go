@@ -158,9 +158,7 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 }
 
 // join lets the node into the log at its head, unless it owes too much. Debts
-// that came since the last payment go first, in the lane: waiting until there
-// are none would keep a node out for as long as callers release what it may
-// hold. It gets no command that was queued before, flushed or not: its votes on
+// that came since the last payment go first, in the lane. It gets no command that was queued before, flushed or not: its votes on
 // those rounds have failed.
 func (n *node) join() (pure.LifeAction, bool) {
 	g := n.group
@@ -171,7 +169,7 @@ func (n *node) join() (pure.LifeAction, bool) {
 		// keeps it out.
 		n.fault = owesTooMuch
 	}
-	if n.ledger.Full() || n.ledger.Due(g.now(), paymentsAtOnce+1) > paymentsAtOnce {
+	if !n.ledger.MayJoin(g.now()) {
 		return pure.Stay, false
 	}
 	// It joined after this handshake: the next one tells them apart.

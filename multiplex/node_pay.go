@@ -10,51 +10,36 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// paymentsAtOnce is how many debts travel together, so that one exchange stays
-// far below a socket's buffer.
-const paymentsAtOnce = 256
-
 // oweLocked records a release that this node has not confirmed, to be sent at
 // the given time. A node that owes too much is shed until it has paid (R8).
 func (n *node) oweLocked(r *round, due time.Duration) {
 	g := n.group
 	n.ledger.Longest = g.longest
-	d := n.ledger.Add(r.command, r.ttl, due)
-	if r.receipt.Pos < n.previous.unfenced {
-		d.Repeat, d.Delay = true, pure.RepeatFirst // its SET may still come
-	}
 	if !g.live.Has(n.index) {
-		// Its time begins with the next connection, when nothing older can be
-		// executed any more.
-		d.Until = 0
-		n.ledger.Plan(d)
+		n.ledger.OweAbsent(n.releaseOf(r), due)
 		return
 	}
-	d.Until = n.ledger.End(d, g.now())
-	n.ledger.Plan(d)
+	n.ledger.Owe(n.releaseOf(r), due, g.now())
 	g.wakeWatchAtLocked(due)
 	if n.ledger.Full() {
 		n.shedLocked(ErrIndebted)
 	}
 }
 
+// releaseOf returns a round's release as the ledger takes it.
+func (n *node) releaseOf(r *round) pure.Release {
+	return pure.Release{Command: r.command, TTL: r.ttl, Unfenced: n.previous.unfenced.Has(r.receipt.Pos)}
+}
+
 // doubt records a release that was answered, but whose SET was written to a
-// connection that could not be killed and may still execute it. The release is
-// repeated until the key must have expired (R8; docs/design.md, "The SET that
-// comes late").
+// connection that could not be killed and may still execute it (R8).
 func (n *node) doubt(r *round) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	until := n.previous.since + n.ledger.Life(r.ttl)
-	now := g.now()
-	if now >= until {
-		return
+	if due, ok := n.ledger.Doubt(n.releaseOf(r), n.previous.unfenced.Since, g.now()); ok {
+		g.wakeWatchAtLocked(due)
 	}
-	d := n.ledger.Add(r.command, r.ttl, now+pure.RepeatFirst)
-	d.Repeat, d.Delay, d.Until = true, pure.RepeatFirst*pure.RepeatTimes, max(d.Until, until)
-	n.ledger.Plan(d)
-	g.wakeWatchAtLocked(d.Due)
 }
 
 // debtsAtOnce is how many debts are handled before the mutex is released for a
@@ -94,7 +79,7 @@ func (n *node) pay() pure.LifeAction {
 				return n.lost(c, err)
 			}
 		}
-		if len(batch) == paymentsAtOnce {
+		if len(batch) == pure.PaymentsAtOnce {
 			continue
 		}
 		// Once, and after the debts: a node that is refused here still owes
@@ -119,7 +104,7 @@ func (n *node) dueDebts() []*pure.Debt {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n.ledger.Expire(g.now())
-	return n.ledger.Take(nil, g.now(), paymentsAtOnce)
+	return n.ledger.Take(nil, g.now(), pure.PaymentsAtOnce)
 }
 
 // payBatch sends some debts and settles them by their replies, all at once:
@@ -152,9 +137,8 @@ func (n *node) payBatch(c *conn.Conn, batch []*pure.Debt) error {
 			n.ledger.Recall(d) // the connection died
 			continue
 		}
-		n.ledger.Settle(d, answers[i], g.now())
-		if d.Index >= 0 {
-			g.wakeWatchAtLocked(d.Due)
+		if due, owed := n.ledger.Settle(d, answers[i], g.now()); owed {
+			g.wakeWatchAtLocked(due)
 		}
 	}
 	if forgot && err == nil {
@@ -200,9 +184,8 @@ func (n *node) paidBy(e laneEntry, v resp.Value) error {
 			return nil // its answer is still to come
 		}
 	}
-	n.ledger.Settle(d, ok, g.now())
-	if d.Index >= 0 {
-		g.wakeWatchAtLocked(d.Due)
+	if due, owed := n.ledger.Settle(d, ok, g.now()); owed {
+		g.wakeWatchAtLocked(due)
 	}
 	return nil
 }
@@ -223,10 +206,9 @@ func (n *node) pause() bool {
 // payBesideLocked sends the due debts of a node that is up, in its lane.
 func (n *node) payBesideLocked(now time.Duration) {
 	n.ledger.Expire(now)
-	for _, d := range n.ledger.Take(nil, now, paymentsAtOnce) {
+	for _, d := range n.ledger.Take(nil, now, pure.PaymentsAtOnce) {
 		if !n.lane.add(laneEntry{purpose: payment, debt: d}, []byte(d.Command)) {
-			d.Due = now + pure.RefusedFirst
-			n.ledger.Recall(d)
+			n.ledger.Postpone(d, now)
 			continue
 		}
 		n.group.promptLocked()

@@ -15,7 +15,9 @@ import (
 func TestEachDebtIsMet(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		n := c.group.nodes[0]
-		owe := func(i int) { n.ledger.Add(fmt.Append(nil, "release ", i), time.Second, time.Hour) }
+		owe := func(i int) {
+			n.ledger.OweAbsent(pure.Release{Command: fmt.Append(nil, "release ", i), TTL: time.Second}, time.Hour)
+		}
 		c.group.mu.Lock()
 		for i := range 2*debtsAtOnce + 10 {
 			owe(i)
@@ -49,7 +51,7 @@ func TestNodeKeepsItsDebtsPlanned_R8(t *testing.T) {
 		g, n := c.group, c.group.nodes[0]
 		r := &round{group: g, kind: releaseKind, ttl: time.Second, receipt: receipt, command: releaseCommand("k", "t")}
 		g.mu.Lock()
-		n.previous.unfenced, n.previous.since = math.MaxUint64, g.now()
+		n.previous.unfenced = pure.Unfenced{End: math.MaxUint64, Since: g.now()}
 		g.mu.Unlock()
 		n.doubt(r)
 		g.mu.Lock()
@@ -59,8 +61,7 @@ func TestNodeKeepsItsDebtsPlanned_R8(t *testing.T) {
 		require.NotZero(t, d.Until)
 		require.Nil(t, n.ledger.Misplaced())
 
-		d.Due = g.now()
-		n.ledger.Plan(d)
+		n.ledger.FenceDebt(d, g.now(), true) // due now
 		n.lane.queued = make([]laneEntry, maxLane)
 		n.payBesideLocked(g.now())
 		require.Equal(t, g.now()+pure.RefusedFirst, d.Due, "no room in the lane")
@@ -68,8 +69,7 @@ func TestNodeKeepsItsDebtsPlanned_R8(t *testing.T) {
 		require.Nil(t, n.ledger.Misplaced())
 
 		n.lane.queued = nil
-		d.Due = g.now()
-		n.ledger.Plan(d)
+		n.ledger.FenceDebt(d, g.now(), true) // due now
 		n.payBesideLocked(g.now())
 		require.True(t, d.Sent)
 		require.Nil(t, n.ledger.Misplaced())
@@ -77,7 +77,7 @@ func TestNodeKeepsItsDebtsPlanned_R8(t *testing.T) {
 		require.False(t, d.Sent)
 		require.Nil(t, n.ledger.Misplaced())
 		n.ledger.Remove(d)
-		n.previous.unfenced = 0
+		n.previous.unfenced = pure.Unfenced{}
 	})
 }
 

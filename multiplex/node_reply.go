@@ -140,7 +140,7 @@ func (n *node) countMerged(r *round, v resp.Value) error {
 
 // confirm counts a vote that the node gave.
 func (n *node) confirm(r *round, vote Vote) {
-	if r.receipt.Pos < n.previous.unfenced && r.owedBy(n.index) {
+	if n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
 	if vote == Restored {

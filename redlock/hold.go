@@ -38,10 +38,9 @@ type Hold struct {
 	unsure  multiplex.Set // nodes that the renewal in flight was the first to reach since they were quarantined
 
 	// The following are guarded by the keeper's mutex.
-	at    time.Duration // when the keeper looks at it, on the keeper's clock
-	place int           // in the schedule
-	gone  bool          // not to be put into the schedule any more
-	slot  int           // in keeper.held
+	place pure.Place // in the schedule
+	gone  bool       // not to be put into the schedule any more
+	slot  int        // in keeper.held
 }
 
 // Hold locks a resource, waiting for it as Acquire does, and keeps it until
@@ -111,7 +110,7 @@ func (c *Client) abandon(lock Lock) {
 
 func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOptions) *Hold {
 	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
-	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: begun, place: unplaced, slot: unplaced}
+	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: begun, slot: unplaced}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.inner, h.context, h.cancel = inner, holdContext{inner, h}, cancel
 	h.renewal = pure.NewRenewal(validity, o.bound(), o.extensions())

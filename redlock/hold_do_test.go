@@ -197,7 +197,7 @@ func TestDoStartsNothingThatIsAlmostOver(t *testing.T) {
 		k.clock = func() instant { // this goroutine is kept from running right after the hold began
 			now := real()
 			if k.mu.TryLock() {
-				late.CompareAndSwap(false, len(k.schedule) > 0)
+				late.CompareAndSwap(false, k.schedule.Len() > 0)
 				k.mu.Unlock()
 			}
 			if late.Load() {

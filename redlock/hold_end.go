@@ -22,6 +22,9 @@ type heldSet struct {
 	closed  bool
 }
 
+// unplaced is the slot of a hold that is not in the set.
+const unplaced = -1
+
 func (s *heldSet) add(h *Hold) {
 	h.slot = len(s.all)
 	s.all = append(s.all, h)

@@ -31,8 +31,8 @@ type keeper struct {
 	halts sync.Once
 	wg    sync.WaitGroup
 
-	mu       sync.Mutex // guards the following, and each hold's place. Nothing else is called while it is held
-	schedule schedule
+	mu       sync.Mutex       // guards the following, and each hold's place. Nothing else is called while it is held
+	schedule pure.Heap[*Hold] // by the time at which the goroutine must look at each
 	lead     lead
 	armed    time.Duration // when the goroutine looks next
 	started  bool
@@ -120,7 +120,7 @@ func (k *keeper) keep(h *Hold) bool {
 		k.wg.Go(k.run)
 	}
 	k.lead.lower(now.ahead(k.begun))
-	k.schedule.put(h, at)
+	k.schedule.Put(h, &h.place, at)
 	if at < k.armed {
 		k.nudge()
 	}
@@ -132,7 +132,7 @@ func (k *keeper) forget(h *Hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h.gone = true
-	k.schedule.remove(h)
+	k.schedule.Remove(&h.place)
 }
 
 func (k *keeper) nudge() {
@@ -183,11 +183,10 @@ func (k *keeper) turn() (more bool) {
 	k.mu.Lock()
 	closing, hurried := k.closing, k.hurried
 	k.due = k.due[:0:keeperBatch]
-	switch {
-	case closing || k.lead.gained(now.ahead(k.begun)):
-		k.due = k.schedule.takeAll(k.due)
-	case k.schedule.first() <= k.time(now):
-		k.due = k.schedule.take(k.due, k.time(now)+pure.WindowMost)
+	if closing || k.lead.gained(now.ahead(k.begun)) {
+		k.due = k.schedule.TakeAll(k.due)
+	} else if _, first := k.schedule.First(); first <= k.time(now) {
+		k.due = k.schedule.Take(k.due, k.time(now)+pure.WindowMost)
 	}
 	k.mu.Unlock()
 	if closing {
@@ -245,7 +244,7 @@ func (k *keeper) rearm(now instant) (more bool) {
 	clear(k.due)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	first := k.schedule.first()
+	_, first := k.schedule.First()
 	if first == pure.Never {
 		k.armed = pure.Never
 		k.timer.Stop()
@@ -271,9 +270,9 @@ func (k *keeper) replace(h *Hold, now instant) {
 	case h.gone:
 	case at == pure.Never:
 		h.gone = true
-		k.schedule.remove(h)
+		k.schedule.Remove(&h.place)
 	default:
-		k.schedule.put(h, at)
+		k.schedule.Put(h, &h.place, at)
 	}
 }
 

@@ -432,7 +432,7 @@ func TestHoldsTakeOneGoroutine(t *testing.T) {
 			require.NoError(t, h.Release(context.Background()))
 		}
 		c.keeper.mu.Lock()
-		require.Empty(t, c.keeper.schedule, "what was released is kept no longer")
+		require.Zero(t, c.keeper.schedule.Len(), "what was released is kept no longer")
 		c.keeper.mu.Unlock()
 	})
 }

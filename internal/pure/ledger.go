@@ -6,6 +6,8 @@ import "time"
 // key (R8). It ends with an integer reply, or when the key must have expired:
 // TTL × (1 + drift) after the moment from which the node can execute no older
 // command. It is never dropped earlier.
+//
+// Only the ledger changes a debt.
 type Debt struct {
 	Command string        // the release, encoded
 	ttl     time.Duration // of the key
@@ -17,17 +19,8 @@ type Debt struct {
 	settled bool          // it was answered, and is repeated all the same
 	Index   int           // in Ledger.Debts; -1 when it has ended
 
-	turn, ending int // places in the ledger's agendas
+	turn, ending Place // in the ledger's heaps
 }
-
-// byTurn and byEnd are the orders of the ledger's agendas: by Due and by Until.
-type (
-	byTurn struct{}
-	byEnd  struct{}
-)
-
-func (byTurn) of(d *Debt) *int { return &d.turn }
-func (byEnd) of(d *Debt) *int  { return &d.ending }
 
 // The pauses before refused debts are tried again (R8), and before debts whose
 // SET may still come are repeated (docs/design.md, "The SET that comes late").
@@ -38,19 +31,23 @@ const (
 	RepeatTimes  = 4
 )
 
-// expireAtOnce bounds the debts that one call of Expire ends, so that many of
-// them do not delay all other work.
-const expireAtOnce = 512
+const (
+	// PaymentsAtOnce is how many debts travel together, so that one exchange
+	// stays far below a socket's buffer.
+	PaymentsAtOnce = 256
+	// expireAtOnce bounds the debts that one call of Expire ends, so that many
+	// of them do not delay all other work.
+	expireAtOnce = 512
+)
 
 // A Ledger holds the debts of one node. It is guarded by its owner's mutex.
 //
 // The debts that await no answer are in two orders: by Due, and by Until if
-// that is known. The caller that changes a debt's Due, Until or Sent must call
-// Plan.
+// that is known.
 type Ledger struct {
 	Debts []*Debt
-	turns agenda[byTurn]
-	ends  agenda[byEnd]
+	turns Heap[*Debt]
+	ends  Heap[*Debt]
 	known map[string]*Debt // by command: a lock that is released several times is owed once
 	safe  int              // the number of debts that are settled
 	Limit int
@@ -62,51 +59,118 @@ type Ledger struct {
 	Made, Paid, Expired uint64 // see Counts
 }
 
+// A Release is a release as a ledger takes it.
+type Release struct {
+	Command []byte        // encoded; the ledger copies it
+	TTL     time.Duration // of the key
+	// Unfenced reports that the SET was written to a connection that could not
+	// be killed, and may still come; see Unfenced.Has.
+	Unfenced bool
+}
+
+// Unfenced is what is known of a connection that could not be killed: the
+// server may still execute its commands (R8).
+type Unfenced struct {
+	End   uint64        // the commands before this position
+	Since time.Duration // when the next connection tried to kill it; later ones are not written to it
+}
+
+// Has reports whether the command at a position may still come.
+func (u Unfenced) Has(pos uint64) bool { return pos < u.End }
+
+// Owe notes a release that a connected node has not confirmed, to be sent when
+// it is due. The key's time runs from now on: what was written to this
+// connection before comes first.
+func (l *Ledger) Owe(r Release, due, now time.Duration) {
+	d := l.add(r, due)
+	d.Until = l.end(d, now)
+	l.plan(d)
+}
+
+// OweAbsent is Owe for a node that is not connected. The key's time begins with
+// the next connection, when nothing older can be executed any more.
+func (l *Ledger) OweAbsent(r Release, due time.Duration) {
+	d := l.add(r, due)
+	d.Until = 0
+	l.plan(d)
+}
+
+// Doubt notes a release that was answered, but whose SET may still come over a
+// connection that could not be killed. The release is repeated until the key
+// must have expired, since that connection was given up (docs/design.md, "The
+// SET that comes late"). It returns when the debt is due; ok is false if the key
+// has expired already.
+func (l *Ledger) Doubt(r Release, since, now time.Duration) (due time.Duration, ok bool) {
+	until := since + l.life(r.TTL)
+	if now >= until {
+		return 0, false
+	}
+	d := l.add(r, now+RepeatFirst)
+	d.Repeat, d.Delay, d.Until = true, RepeatFirst*RepeatTimes, max(d.Until, until)
+	l.plan(d)
+	return d.Due, true
+}
+
 // Full reports whether the node gets no new SETs until it has paid. The ledger
 // still takes debts then. They come from locks that were granted or requested
 // before, with one release each, so their number is bounded, and none is ever
 // dropped.
 func (l *Ledger) Full() bool { return len(l.Debts)-l.safe >= l.Limit }
 
-// Add notes a release and returns its debt. A release that is owed already
-// keeps its debt, with the earlier Due and the longer TTL.
-func (l *Ledger) Add(command []byte, ttl, due time.Duration) *Debt {
-	if d := l.known[string(command)]; d != nil {
-		d.Due, d.ttl = min(d.Due, due), max(d.ttl, ttl)
-		l.Plan(d)
-		return d
+// MayJoin reports whether so little is owed that the node may get new commands
+// before it has paid. Waiting until nothing is due would keep a node out for as
+// long as callers release what it may hold.
+func (l *Ledger) MayJoin(now time.Duration) bool {
+	return !l.Full() && l.Due(now, PaymentsAtOnce+1) <= PaymentsAtOnce
+}
+
+// add returns the debt of a release. A release that is owed already keeps its
+// debt, with the earlier Due and the longer TTL. The caller must call plan.
+func (l *Ledger) add(r Release, due time.Duration) *Debt {
+	d := l.known[string(r.Command)]
+	if d != nil {
+		d.Due, d.ttl = min(d.Due, due), max(d.ttl, r.TTL)
+	} else {
+		d = &Debt{Command: string(r.Command), ttl: r.TTL, Due: due, Delay: RefusedFirst, Index: len(l.Debts)}
+		if l.known == nil {
+			l.known = make(map[string]*Debt)
+		}
+		l.known[d.Command] = d
+		l.Made++
+		l.Debts = append(l.Debts, d)
 	}
-	d := &Debt{Command: string(command), ttl: ttl, Due: due, Delay: RefusedFirst, Index: len(l.Debts)}
-	if l.known == nil {
-		l.known = make(map[string]*Debt)
+	if r.Unfenced {
+		d.Repeat, d.Delay = true, RepeatFirst
 	}
-	l.known[d.Command] = d
-	l.Made++
-	l.Debts = append(l.Debts, d)
-	l.Plan(d)
 	return d
 }
 
-// Plan moves a debt to its place in both orders, after a change of its times.
-func (l *Ledger) Plan(d *Debt) {
+// plan moves a debt to its place in both orders, after a change of its times.
+func (l *Ledger) plan(d *Debt) {
 	if d.Sent || d.Index < 0 {
-		l.turns.drop(d)
-		l.ends.drop(d)
+		l.turns.Remove(&d.turn)
+		l.ends.Remove(&d.ending)
 		return
 	}
-	l.turns.put(d, d.Due)
+	l.turns.Put(d, &d.turn, d.Due)
 	if d.Until == 0 {
-		l.ends.drop(d)
+		l.ends.Remove(&d.ending)
 		return
 	}
-	l.ends.put(d, d.Until)
+	l.ends.Put(d, &d.ending, d.Until)
 }
 
 // Recall notes that no answer to a debt is awaited any more: the connection
 // died.
 func (l *Ledger) Recall(d *Debt) {
 	d.Sent = false
-	l.Plan(d)
+	l.plan(d)
+}
+
+// Postpone puts off a debt that was taken and for which there was no room.
+func (l *Ledger) Postpone(d *Debt, now time.Duration) {
+	d.Due = now + RefusedFirst
+	l.Recall(d)
 }
 
 // Remove ends a debt.
@@ -118,29 +182,29 @@ func (l *Ledger) Remove(d *Debt) {
 	l.Debts = l.Debts[:last]
 	d.Index = -1
 	delete(l.known, d.Command)
-	l.Plan(d)
+	l.plan(d)
 	if d.settled {
 		l.safe--
 	}
 	if last == 0 {
 		l.Debts, l.known = nil, nil // frees the memory of a large backlog
-		l.turns.entries, l.ends.entries = nil, nil
+		l.turns, l.ends = Heap[*Debt]{}, Heap[*Debt]{}
 	}
 }
 
-// Life returns how long a key with this TTL can live on a node whose clock is
+// life returns how long a key with this TTL can live on a node whose clock is
 // within the drift.
-func (l *Ledger) Life(ttl time.Duration) time.Duration {
+func (l *Ledger) life(ttl time.Duration) time.Duration {
 	return ttl + time.Duration(float64(ttl)*l.Drift) + 2*time.Millisecond
 }
 
-// End returns when a debt's key must have expired, if the node executes no
+// end returns when a debt's key must have expired, if the node executes no
 // older command from now on. For a debt that is repeated, its own TTL counts.
-func (l *Ledger) End(d *Debt, now time.Duration) time.Duration {
+func (l *Ledger) end(d *Debt, now time.Duration) time.Duration {
 	if d.Repeat {
-		return now + l.Life(d.ttl)
+		return now + l.life(d.ttl)
 	}
-	return now + l.Life(max(d.ttl, l.Longest))
+	return now + l.life(max(d.ttl, l.Longest))
 }
 
 // FenceDebt starts a debt's time: from now on the node can execute no older
@@ -156,7 +220,7 @@ func (l *Ledger) FenceDebt(d *Debt, now time.Duration, certain bool) {
 		d.Repeat, d.Delay = true, RepeatFirst
 	}
 	if d.Until == 0 || !certain {
-		d.Until = l.End(d, now)
+		d.Until = l.end(d, now)
 	}
 	l.Recall(d)
 }
@@ -169,22 +233,24 @@ func (l *Ledger) StartDebt(d *Debt, now time.Duration) {
 		return
 	}
 	if d.Until == 0 {
-		d.Until = l.End(d, now)
+		d.Until = l.end(d, now)
 	}
 	l.Recall(d)
 }
 
 // Settle takes a node's answer to a debt. An integer ends the debt; after
-// anything else it is tried again after 50 ms, doubling to 1 s.
-func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) {
+// anything else it is tried again after 50 ms, doubling to 1 s. Settle returns
+// when the debt is due next; owed is false if it has ended.
+func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) (due time.Duration, owed bool) {
 	if d.Index < 0 {
-		return // it has expired
+		return 0, false // it has expired
 	}
 	d.Sent = false
 	switch {
 	case answered && !d.Repeat:
 		l.Paid++
 		l.Remove(d)
+		return 0, false
 	case answered:
 		if !d.settled {
 			d.settled = true
@@ -200,17 +266,18 @@ func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) {
 		d.Delay = min(2*d.Delay, refusedMost)
 	}
 	if d.Until == 0 {
-		d.Until = l.End(d, now)
+		d.Until = l.end(d, now)
 	}
-	l.Plan(d)
+	l.plan(d)
+	return d.Due, true
 }
 
 // Expire ends debts whose keys must have expired, up to 512 at a time. Next
 // returns a time that has passed while there are more.
 func (l *Ledger) Expire(now time.Duration) {
 	for range expireAtOnce {
-		d, at := l.ends.first()
-		if d == nil || now < at {
+		d, at := l.ends.First()
+		if now < at {
 			return
 		}
 		if !d.settled {
@@ -224,31 +291,29 @@ func (l *Ledger) Expire(now time.Duration) {
 // due first, and marks them as sent.
 func (l *Ledger) Take(dst []*Debt, now time.Duration, most int) []*Debt {
 	for len(dst) < most {
-		d, at := l.turns.first()
-		if d == nil || now < at {
+		d, at := l.turns.First()
+		if now < at {
 			break
 		}
 		d.Sent = true
-		l.Plan(d)
+		l.plan(d)
 		dst = append(dst, d)
 	}
 	return dst
 }
 
 // Due returns how many debts are due and not sent, but at most most.
-func (l *Ledger) Due(now time.Duration, most int) int { return l.turns.count(now, most) }
+func (l *Ledger) Due(now time.Duration, most int) int { return l.turns.Count(now, most) }
 
 // Next returns the earliest time at which a debt is due or a key has expired.
 // ok is false if every debt awaits an answer, or there is none.
 func (l *Ledger) Next() (at time.Duration, ok bool) {
-	d, at := l.turns.first()
-	if end, until := l.ends.first(); end != nil {
-		at = min(at, until)
-	}
-	return at, d != nil
+	_, due := l.turns.First()
+	_, end := l.ends.First()
+	return min(due, end), due != Never
 }
 
-// Misplaced returns a debt whose times differ from those in the agendas, or nil
+// Misplaced returns a debt whose times differ from those in the heaps, or nil
 // if there is none. It is for tests: a debt with an old end there would be
 // dropped too early, and one that is missing there would never be paid (R8).
 func (l *Ledger) Misplaced() *Debt {

@@ -7,17 +7,14 @@ import (
 )
 
 // manyDebts is what a node owes when MaxDebts is nearly reached.
-const (
-	manyDebts      = 60_000
-	paymentsAtOnce = 256 // as multiplex has them
-)
+const manyDebts = 60_000
 
 // indebted is a ledger of so many debts, each refused once: due in an hour,
 // within a minute of each other.
 func indebted(n int) *Ledger {
 	l := &Ledger{Limit: 2 * n, Drift: 0.01}
 	for i := range n {
-		d := l.Add(fmt.Appendf(nil, "EVALSHA release of the lock number %d", i), 2*time.Hour, 0)
+		d := l.absent(fmt.Appendf(nil, "EVALSHA release of the lock number %d", i), 2*time.Hour, 0)
 		l.FenceDebt(d, 0, true)
 	}
 	for _, d := range l.Take(nil, 0, n) {
@@ -34,21 +31,21 @@ func BenchmarkLedger(b *testing.B) {
 		l := indebted(manyDebts)
 		for b.Loop() {
 			l.Expire(time.Second)
-			l.Take(nil, time.Second, paymentsAtOnce)
+			l.Take(nil, time.Second, PaymentsAtOnce)
 			l.Next()
 		}
 	})
 	b.Run("may join", func(b *testing.B) {
 		l := indebted(manyDebts)
 		for b.Loop() {
-			l.Due(at, paymentsAtOnce)
+			l.Due(at, PaymentsAtOnce)
 		}
 	})
 	b.Run("256 refused", func(b *testing.B) {
 		l := indebted(manyDebts)
 		var batch []*Debt
 		for b.Loop() {
-			batch = l.Take(batch[:0], at, paymentsAtOnce)
+			batch = l.Take(batch[:0], at, PaymentsAtOnce)
 			for _, d := range batch {
 				l.Settle(d, false, at-time.Minute)
 			}
@@ -69,20 +66,20 @@ func BenchmarkLedger(b *testing.B) {
 		var batch []*Debt
 		for b.Loop() {
 			l.Expire(at)
-			batch = l.Take(batch[:0], at, paymentsAtOnce)
+			batch = l.Take(batch[:0], at, PaymentsAtOnce)
 			for _, d := range batch {
 				l.Settle(d, true, at)
 			}
-			l.Due(at, paymentsAtOnce)
+			l.Due(at, PaymentsAtOnce)
 			for _, d := range batch { // as many as before
-				l.Add([]byte(d.Command), d.ttl, at)
+				l.absent([]byte(d.Command), d.ttl, at)
 			}
 		}
 	})
 	b.Run("owed", func(b *testing.B) {
 		l := indebted(manyDebts)
 		for i := 0; b.Loop(); i++ {
-			l.Remove(l.Add(fmt.Appendf(nil, "another release %d", i), time.Hour, at))
+			l.Remove(l.absent(fmt.Appendf(nil, "another release %d", i), time.Hour, at))
 		}
 	})
 }

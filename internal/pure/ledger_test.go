@@ -18,6 +18,12 @@ func (l *Ledger) fence(now time.Duration, certain bool) {
 	}
 }
 
+// absent owes a release of a node that is not connected, and returns its debt.
+func (l *Ledger) absent(command []byte, ttl, due time.Duration) *Debt {
+	l.OweAbsent(Release{Command: command, TTL: ttl}, due)
+	return l.known[string(command)]
+}
+
 // sendTimes plays a node that answers each payment at once in the same way, and
 // returns when the debt was sent, until it is gone.
 func sendTimes(t *testing.T, l *Ledger, from time.Duration, answered bool) (sent []time.Duration, gone time.Duration) {
@@ -38,7 +44,7 @@ func sendTimes(t *testing.T, l *Ledger, from time.Duration, answered bool) (sent
 
 func TestDebtEndsWithAnInteger(t *testing.T) {
 	l := newLedger()
-	l.Add([]byte("release"), time.Second, 0)
+	l.absent([]byte("release"), time.Second, 0)
 	sent, gone := sendTimes(t, l, 0, true)
 	assert.Equal(t, []time.Duration{0}, sent)
 	assert.Equal(t, ms, gone)
@@ -46,7 +52,7 @@ func TestDebtEndsWithAnInteger(t *testing.T) {
 
 func TestRefusedDebtIsTriedAgain(t *testing.T) {
 	l := newLedger()
-	d := l.Add([]byte("release"), 5*time.Second, 0)
+	d := l.absent([]byte("release"), 5*time.Second, 0)
 	l.fence(0, true)
 	sent, gone := sendTimes(t, l, 0, false)
 	// R8: 50 ms doubling to 1 s.
@@ -58,7 +64,7 @@ func TestRefusedDebtIsTriedAgain(t *testing.T) {
 
 func TestDebtIsNotDroppedBeforeItsKeyIsGone(t *testing.T) {
 	l := newLedger()
-	l.Add([]byte("release"), time.Second, 0)
+	l.absent([]byte("release"), time.Second, 0)
 
 	// The node is down: what was sent before may be executed at any time, so no
 	// time runs.
@@ -78,7 +84,7 @@ func TestDebtIsNotDroppedBeforeItsKeyIsGone(t *testing.T) {
 func TestDebtOutlastsWhatAnExtensionMayHaveGiven_R8(t *testing.T) {
 	l := newLedger()
 	l.Longest = 5 * time.Second
-	l.Add([]byte("release"), time.Second, 0)
+	l.absent([]byte("release"), time.Second, 0)
 	l.fence(0, true)
 	l.Expire(5051 * ms)
 	require.Len(t, l.Debts, 1)
@@ -90,7 +96,7 @@ func TestDebtOutlastsWhatAnExtensionMayHaveGiven_R8(t *testing.T) {
 // again, since from the first on nothing older can be executed.
 func TestFenceBeginsTheTimeOnce(t *testing.T) {
 	l := newLedger()
-	d := l.Add([]byte("release"), time.Second, 0)
+	d := l.absent([]byte("release"), time.Second, 0)
 	l.fence(time.Second, true)
 	l.fence(1500*ms, true)
 	assert.Equal(t, time.Second+1012*ms, d.Until)
@@ -102,7 +108,7 @@ func TestFenceBeginsTheTimeOnce(t *testing.T) {
 
 func TestUnfencedDebtIsRepeated(t *testing.T) {
 	l := newLedger()
-	l.Add([]byte("release"), 10*time.Second, 0)
+	l.absent([]byte("release"), 10*time.Second, 0)
 	l.fence(0, false)
 	sent, gone := sendTimes(t, l, 0, true)
 	// docs/design.md, "The SET that comes late": at once, then 250 ms, 1 s, 4 s
@@ -118,7 +124,7 @@ func TestUnfencedDebtIsRepeated(t *testing.T) {
 func TestRepetitionsBeginAnewWithEachFence(t *testing.T) {
 	for _, certain := range []bool{false, true} {
 		l := newLedger()
-		d := l.Add([]byte("release"), 10*time.Second, 0)
+		d := l.absent([]byte("release"), 10*time.Second, 0)
 		l.fence(0, false)
 		for i := range 40 {
 			now := time.Duration(i) * 100 * ms
@@ -136,7 +142,7 @@ func TestRepetitionsBeginAnewWithEachFence(t *testing.T) {
 // within a second, as for any refused debt.
 func TestRefusedRepetitionIsTriedWithinASecond(t *testing.T) {
 	l := newLedger()
-	l.Add([]byte("release"), 30*time.Second, 0)
+	l.absent([]byte("release"), 30*time.Second, 0)
 	l.fence(0, false)
 	sent, _ := sendTimes(t, l, 0, false)
 	require.Greater(t, len(sent), 20)
@@ -147,7 +153,7 @@ func TestRefusedRepetitionIsTriedWithinASecond(t *testing.T) {
 
 func TestExpireWaitsForAnAnswer(t *testing.T) {
 	l := newLedger()
-	d := l.Add([]byte("release"), time.Second, 0)
+	d := l.absent([]byte("release"), time.Second, 0)
 	l.fence(0, true)
 	require.Equal(t, []*Debt{d}, l.Take(nil, 0, 10))
 	l.Expire(time.Hour)
@@ -161,7 +167,7 @@ func TestExpireWaitsForAnAnswer(t *testing.T) {
 func TestTakeGivesWhatIsDueOnce(t *testing.T) {
 	l := newLedger()
 	for i := range 5 {
-		l.Add(fmt.Append(nil, "release ", i), time.Second, time.Duration(i)*ms)
+		l.absent(fmt.Append(nil, "release ", i), time.Second, time.Duration(i)*ms)
 	}
 	assert.Len(t, l.Take(nil, 2*ms, 2), 2)
 	assert.Len(t, l.Take(nil, 2*ms, 10), 1)
@@ -178,10 +184,10 @@ func TestLedgerFullStillTakes(t *testing.T) {
 	l := newLedger()
 	for i := range l.Limit {
 		require.False(t, l.Full())
-		l.Add(fmt.Append(nil, "release ", i), time.Second, 0)
+		l.absent(fmt.Append(nil, "release ", i), time.Second, 0)
 	}
 	require.True(t, l.Full())
-	l.Add([]byte("release"), time.Second, 0)
+	l.absent([]byte("release"), time.Second, 0)
 	require.Len(t, l.Debts, l.Limit+1, "a debt is never dropped (R8)")
 }
 
@@ -189,16 +195,16 @@ func TestLedgerFullStillTakes(t *testing.T) {
 // bounded by the locks there were (R26).
 func TestOneReleaseIsOwedOnce(t *testing.T) {
 	l := newLedger()
-	first := l.Add([]byte("release"), time.Second, 50*ms)
+	first := l.absent([]byte("release"), time.Second, 50*ms)
 	first.Sent = true
-	again := l.Add([]byte("release"), 2*time.Second, 20*ms)
+	again := l.absent([]byte("release"), 2*time.Second, 20*ms)
 	require.Same(t, first, again)
 	require.Len(t, l.Debts, 1)
 	require.Equal(t, 20*ms, again.Due, "the earlier time counts")
 	require.Equal(t, 2*time.Second, again.ttl, "and the longer life")
 	l.Settle(again, true, 0)
 	require.Empty(t, l.Debts)
-	require.NotSame(t, first, l.Add([]byte("release"), time.Second, 0), "once paid, it can be owed anew")
+	require.NotSame(t, first, l.absent([]byte("release"), time.Second, 0), "once paid, it can be owed anew")
 }
 
 // What was answered and is repeated only to be safe keeps no node out (R8,
@@ -206,7 +212,7 @@ func TestOneReleaseIsOwedOnce(t *testing.T) {
 func TestRepetitionsDoNotFillTheLedger(t *testing.T) {
 	l := newLedger()
 	for i := range l.Limit {
-		l.Add(fmt.Append(nil, "release ", i), time.Second, 0)
+		l.absent(fmt.Append(nil, "release ", i), time.Second, 0)
 	}
 	l.fence(0, false)
 	require.True(t, l.Full())
@@ -226,7 +232,7 @@ func TestLedgerRemoves(t *testing.T) {
 	for range 100 {
 		l := newLedger()
 		for i := range rng.IntN(20) {
-			l.Add(fmt.Append(nil, "release ", i), time.Second, 0)
+			l.absent(fmt.Append(nil, "release ", i), time.Second, 0)
 		}
 		for len(l.Debts) > 0 {
 			l.Remove(l.Debts[rng.IntN(len(l.Debts))])
@@ -239,7 +245,7 @@ func TestLedgerRemoves(t *testing.T) {
 
 func TestDebtCopiesItsCommand(t *testing.T) {
 	command := []byte("release")
-	d := newLedger().Add(command, time.Second, 0)
+	d := newLedger().absent(command, time.Second, 0)
 	command[0] = 'x'
 	assert.Equal(t, "release", string(d.Command))
 }
@@ -248,7 +254,7 @@ func TestDebtCopiesItsCommand(t *testing.T) {
 // counted no more when it ends.
 func TestADebtThatIsRepeatedIsPaidOnce(t *testing.T) {
 	l := Ledger{Limit: 10, Drift: 0.01}
-	d := l.Add([]byte("release"), time.Second, 0)
+	d := l.absent([]byte("release"), time.Second, 0)
 	l.fence(0, false)
 	for now := time.Duration(0); len(l.Debts) > 0; now += 50 * ms {
 		for range l.Take(nil, now, 10) {
@@ -257,4 +263,106 @@ func TestADebtThatIsRepeatedIsPaidOnce(t *testing.T) {
 		l.Expire(now)
 	}
 	assert.Equal(t, []uint64{1, 1, 0}, []uint64{l.Made, l.Paid, l.Expired})
+}
+
+// The times of a debt by how it arises: on a node that is connected, on one
+// that is not, and where its SET may still come.
+func TestHowADebtBegins_R8(t *testing.T) {
+	const (
+		now  = time.Hour
+		life = time.Second + 12*ms
+	)
+	release := Release{Command: []byte("release"), TTL: time.Second}
+	unfenced := release
+	unfenced.Unfenced = true
+	for name, c := range map[string]struct {
+		owe    func(l *Ledger)
+		due    time.Duration
+		delay  time.Duration
+		until  time.Duration
+		repeat bool
+	}{
+		"connected":           {func(l *Ledger) { l.Owe(release, now+50*ms, now) }, now + 50*ms, RefusedFirst, now + life, false},
+		"not connected":       {func(l *Ledger) { l.OweAbsent(release, now) }, now, RefusedFirst, 0, false},
+		"unfenced":            {func(l *Ledger) { l.Owe(unfenced, now, now) }, now, RepeatFirst, now + life, true},
+		"unfenced and absent": {func(l *Ledger) { l.OweAbsent(unfenced, now) }, now, RepeatFirst, 0, true},
+		"it was connected before": {func(l *Ledger) {
+			l.Owe(release, now, now-time.Minute)
+			l.OweAbsent(release, now)
+		}, now, RefusedFirst, 0, false},
+		"doubted": {func(l *Ledger) {
+			due, ok := l.Doubt(release, now-400*ms, now)
+			assert.True(t, ok)
+			assert.Equal(t, now+RepeatFirst, due)
+		}, now + RepeatFirst, RepeatTimes * RepeatFirst, now - 400*ms + life, true},
+		"doubted and owed before": {func(l *Ledger) {
+			l.Owe(release, now, now)
+			due, ok := l.Doubt(release, now-400*ms, now)
+			assert.True(t, ok)
+			assert.Equal(t, now, due, "the earlier time counts")
+		}, now, RepeatTimes * RepeatFirst, now + life, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger()
+			c.owe(l)
+			require.Len(t, l.Debts, 1)
+			require.Nil(t, l.Misplaced())
+			d := l.Debts[0]
+			assert.Equal(t, c.due, d.Due)
+			assert.Equal(t, c.delay, d.Delay)
+			assert.Equal(t, c.until, d.Until)
+			assert.Equal(t, c.repeat, d.Repeat)
+		})
+	}
+	l := newLedger()
+	_, ok := l.Doubt(release, now-life, now)
+	assert.False(t, ok, "the key has expired")
+	assert.Empty(t, l.Debts)
+}
+
+// A command may still come if its place is before the end of the connection
+// that could not be killed.
+func TestWhatIsUnfenced_R8(t *testing.T) {
+	assert.False(t, Unfenced{}.Has(0), "nothing, as long as every fence succeeded")
+	assert.True(t, Unfenced{End: 7}.Has(6))
+	assert.False(t, Unfenced{End: 7}.Has(7))
+}
+
+// What Settle returns is when the debt is due next.
+func TestSettleSaysWhatIsNext(t *testing.T) {
+	l := newLedger()
+	d := l.absent([]byte("release"), time.Second, 0)
+	due, owed := l.Settle(d, false, time.Minute)
+	assert.True(t, owed)
+	assert.Equal(t, time.Minute+RefusedFirst, due)
+	_, owed = l.Settle(d, true, time.Minute)
+	assert.False(t, owed)
+	_, owed = l.Settle(d, true, time.Minute)
+	assert.False(t, owed, "a second answer")
+}
+
+// A debt for which there was no room is due again after the first pause.
+func TestPostponedDebtIsDueAgain(t *testing.T) {
+	l := newLedger()
+	d := l.absent([]byte("release"), time.Second, 0)
+	require.Len(t, l.Take(nil, time.Second, 1), 1)
+	l.Postpone(d, time.Second)
+	require.Nil(t, l.Misplaced())
+	require.Empty(t, l.Take(nil, time.Second+RefusedFirst-1, 1))
+	require.Len(t, l.Take(nil, time.Second+RefusedFirst, 1), 1)
+}
+
+// A node joins while what is due fits into one batch.
+func TestMayJoin(t *testing.T) {
+	l := &Ledger{Limit: 1000, Drift: 0.01}
+	for i := range PaymentsAtOnce {
+		l.absent(fmt.Append(nil, i), time.Second, 0)
+	}
+	assert.True(t, l.MayJoin(0))
+	d := l.absent([]byte("one more"), time.Second, ms)
+	assert.True(t, l.MayJoin(0), "it is not due")
+	assert.False(t, l.MayJoin(ms))
+	l.Remove(d)
+	l.Limit = PaymentsAtOnce
+	assert.False(t, l.MayJoin(0), "the table is full")
 }

@@ -40,7 +40,8 @@ func TestLedgerIsAList_R8(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &ledgerModel{ledger: &pure.Ledger{Limit: 6, Drift: 0.01}, gone: make(map[string]string)}
 		t.Repeat(map[string]func(*rapid.T){
-			"add":    m.add,
+			"owe":    m.owe,
+			"doubt":  m.doubt,
 			"take":   m.take,
 			"settle": m.settle,
 			"recall": m.recall,
@@ -69,20 +70,61 @@ func (m *ledgerModel) remove(d *modelDebt, why string) {
 	m.gone[d.command] = why
 }
 
-func (m *ledgerModel) add(t *rapid.T) {
-	command := fmt.Sprint("release ", rapid.IntRange(0, 20).Draw(t, "command"))
-	ttl := time.Duration(rapid.IntRange(1, 5000).Draw(t, "ttl")) * ms
-	due := m.now + time.Duration(rapid.IntRange(0, 100).Draw(t, "due"))*ms
-	d := m.find(command)
-	if d == nil {
-		d = &modelDebt{command: command, ttl: ttl, due: due, delay: pure.RefusedFirst}
-		m.debts = append(m.debts, d)
-		delete(m.gone, command)
+// drawRelease draws a release, and returns its debt.
+func (m *ledgerModel) drawRelease(t *rapid.T, due time.Duration) (pure.Release, *modelDebt) {
+	r := pure.Release{
+		Command: fmt.Append(nil, "release ", rapid.IntRange(0, 20).Draw(t, "command")),
+		TTL:     time.Duration(rapid.IntRange(1, 5000).Draw(t, "ttl")) * ms,
 	}
-	d.ttl, d.due = max(d.ttl, ttl), min(d.due, due)
-	real := m.ledger.Add([]byte(command), ttl, due)
-	require.True(t, d.real == nil || d.real == real, "a release is owed once")
-	d.real = real
+	d := m.find(string(r.Command))
+	if d == nil {
+		d = &modelDebt{command: string(r.Command), ttl: r.TTL, due: due, delay: pure.RefusedFirst}
+		m.debts = append(m.debts, d)
+		delete(m.gone, d.command)
+	}
+	d.ttl, d.due = max(d.ttl, r.TTL), min(d.due, due)
+	return r, d
+}
+
+// owe has the node owe a release, connected or not.
+func (m *ledgerModel) owe(t *rapid.T) {
+	due := m.now + time.Duration(rapid.IntRange(0, 100).Draw(t, "due"))*ms
+	r, d := m.drawRelease(t, due)
+	if r.Unfenced = rapid.Bool().Draw(t, "unfenced"); r.Unfenced {
+		d.repeat, d.delay = true, pure.RepeatFirst
+	}
+	if rapid.Bool().Draw(t, "connected") {
+		d.until = m.end(d)
+		m.ledger.Owe(r, due, m.now)
+	} else {
+		d.until = 0
+		m.ledger.OweAbsent(r, due)
+	}
+	m.meet(t, d)
+}
+
+// doubt is a release that was answered, whose SET may still come.
+func (m *ledgerModel) doubt(t *rapid.T) {
+	r, d := m.drawRelease(t, m.now+pure.RepeatFirst)
+	since := m.now - time.Duration(rapid.Int64Range(0, int64(lifeOf(r.TTL)-1)).Draw(t, "ago"))
+	d.repeat, d.delay = true, pure.RepeatFirst*pure.RepeatTimes
+	d.until = max(d.until, since+lifeOf(r.TTL))
+	due, ok := m.ledger.Doubt(r, since, m.now)
+	require.True(t, ok)
+	require.Equal(t, d.due, due)
+	m.meet(t, d)
+}
+
+// meet finds the debt that the ledger has, which must be the one that it had.
+func (m *ledgerModel) meet(t *rapid.T, d *modelDebt) {
+	for _, real := range m.ledger.Debts {
+		if real.Command == d.command {
+			require.True(t, d.real == nil || d.real == real, "a release is owed once")
+			d.real = real
+			return
+		}
+	}
+	require.Fail(t, "it is not owed")
 }
 
 // take wants the debts that are due longest.
@@ -154,8 +196,11 @@ func (m *ledgerModel) end(d *modelDebt) time.Duration {
 	if d.repeat {
 		ttl = d.ttl
 	}
-	return m.now + ttl + time.Duration(float64(ttl)*0.01) + 2*ms
+	return m.now + lifeOf(ttl)
 }
+
+// lifeOf is TTL × (1 + drift).
+func lifeOf(ttl time.Duration) time.Duration { return ttl + time.Duration(float64(ttl)*0.01) + 2*ms }
 
 func (m *ledgerModel) recall(t *rapid.T) {
 	for _, d := range m.sentOnes() {

@@ -44,10 +44,10 @@ type member struct {
 
 // previous is what fencing needs to know of the connection before (R8).
 type previous struct {
-	wire          *wire
-	run           string
-	end, unfenced uint64
-	since         time.Duration
+	wire     *wire
+	run      string
+	end      uint64
+	unfenced pure.Unfenced
 }
 
 // A purpose says what a command on a wire is for, and so what its reply means.
@@ -225,7 +225,7 @@ func (m *member) fenced(certain bool) {
 	}
 	certain = certain || p.world.broken.is(FenceUnheard)
 	if !certain {
-		m.previous.unfenced, m.previous.since = m.previous.end, p.now()
+		m.previous.unfenced = pure.Unfenced{End: m.previous.end, Since: p.now()}
 		p.world.report.Count("fences refused", 1)
 	}
 	for _, d := range m.ledger.Debts {
@@ -234,10 +234,7 @@ func (m *member) fenced(certain bool) {
 	m.step(pure.Fenced)
 }
 
-// paymentsAtOnce is how many debts travel together.
-const paymentsAtOnce = 256
-
-func (m *member) releaseOf(d *pure.Debt) *command {
+func (m *member) commandOf(d *pure.Debt) *command {
 	return &command{op: release, attempt: m.process.world.decoded(d.Command), ttl: 0}
 }
 
@@ -253,14 +250,14 @@ func (m *member) pay() {
 func (m *member) payMore() {
 	p := m.process
 	m.ledger.Expire(p.now())
-	m.batch = m.ledger.Take(nil, p.now(), paymentsAtOnce)
+	m.batch = m.ledger.Take(nil, p.now(), pure.PaymentsAtOnce)
 	m.answers, m.forgot = nil, false
 	if len(m.batch) == 0 {
 		m.payEnds(true)
 		return
 	}
 	for _, d := range m.batch {
-		m.send(expected{purpose: owed, debt: d, cmd: m.releaseOf(d)})
+		m.send(expected{purpose: owed, debt: d, cmd: m.commandOf(d)})
 	}
 	m.patience()
 }
@@ -322,7 +319,7 @@ func (m *member) payEnds(idle bool) {
 // join lets the node into the log at its head, unless it owes too much.
 func (m *member) join() bool {
 	p := m.process
-	if m.ledger.Full() || m.ledger.Due(p.now(), paymentsAtOnce+1) > paymentsAtOnce {
+	if !m.ledger.MayJoin(p.now()) {
 		return false
 	}
 	m.step(pure.Paid)
@@ -416,8 +413,10 @@ func (m *member) count(r *round, got reply) {
 		r.vote(m.index, v)
 		return
 	}
-	if r.receipt.pos < m.previous.unfenced && r.owedBy(m.index) {
-		m.doubt(r)
+	if m.previous.unfenced.Has(r.receipt.pos) && r.owedBy(m.index) {
+		if due, ok := m.ledger.Doubt(m.releaseOf(r), m.previous.unfenced.Since, m.process.now()); ok {
+			m.arm(due)
+		}
 	}
 	if v == multiplex.Restored {
 		v = multiplex.Granted
@@ -449,43 +448,28 @@ func (m *member) owe(r *round, due time.Duration) {
 		return
 	}
 	m.ledger.Longest = p.longest
-	d := m.ledger.Add(r.cmd.attempt.encoded(), r.ttl, due)
 	p.world.report.Count("debts", 1)
-	if r.receipt.pos < m.previous.unfenced {
-		d.Repeat, d.Delay = true, pure.RepeatFirst // its SET may still come
-	}
 	if !p.live.Has(m.index) {
-		d.Until = 0 // its time begins with the next connection
-		m.ledger.Plan(d)
+		m.ledger.OweAbsent(m.releaseOf(r), due)
 		return
 	}
-	d.Until = m.ledger.End(d, p.now())
-	m.ledger.Plan(d)
+	m.ledger.Owe(m.releaseOf(r), due, p.now())
 	m.arm(due)
 	if m.ledger.Full() {
 		m.shed()
 	}
 }
 
-// doubt notes a release that was answered, but whose SET was written to a connection that could not be killed and may still
-// execute it.
-func (m *member) doubt(r *round) {
-	p := m.process
-	until := m.previous.since + m.ledger.Life(r.ttl)
-	if p.now() >= until {
-		return
-	}
-	d := m.ledger.Add(r.cmd.attempt.encoded(), r.ttl, p.now()+pure.RepeatFirst)
-	d.Repeat, d.Delay, d.Until = true, pure.RepeatFirst*pure.RepeatTimes, max(d.Until, until)
-	m.ledger.Plan(d)
-	m.arm(d.Due)
+// releaseOf is a round's release as the ledger takes it.
+func (m *member) releaseOf(r *round) pure.Release {
+	return pure.Release{Command: r.cmd.attempt.encoded(), TTL: r.ttl, Unfenced: m.previous.unfenced.Has(r.receipt.pos)}
 }
 
 // payBeside sends the debts that are due on a node that is up.
 func (m *member) payBeside() {
 	m.ledger.Expire(m.process.now())
-	for _, d := range m.ledger.Take(nil, m.process.now(), paymentsAtOnce) {
-		m.send(expected{purpose: payment, debt: d, cmd: m.releaseOf(d), at: m.process.now()})
+	for _, d := range m.ledger.Take(nil, m.process.now(), pure.PaymentsAtOnce) {
+		m.send(expected{purpose: payment, debt: d, cmd: m.commandOf(d), at: m.process.now()})
 	}
 }
 
@@ -495,13 +479,12 @@ func (m *member) paidBy(e expected, r reply) {
 	if r.kind == isNoScript && m.life.State == pure.Up {
 		m.cureScripts()
 		if !e.cured {
-			m.send(expected{purpose: payment, debt: d, cmd: m.releaseOf(d), at: m.process.now(), cured: true})
+			m.send(expected{purpose: payment, debt: d, cmd: m.commandOf(d), at: m.process.now(), cured: true})
 			return
 		}
 	}
-	m.ledger.Settle(d, m.settles(r), m.process.now())
-	if d.Index >= 0 {
-		m.arm(d.Due)
+	if due, owed := m.ledger.Settle(d, m.settles(r), m.process.now()); owed {
+		m.arm(due)
 		return
 	}
 	m.process.world.report.Count("debts paid beside", 1)

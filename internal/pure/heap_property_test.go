@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An agenda is what sorting says, whatever was put, moved and dropped in
+// A heap is what sorting says, whatever was put, moved and dropped in
 // whatever order.
-func TestAgendaIsASortedList(t *testing.T) {
+func TestHeapIsASortedList(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		someTime := func() time.Duration { return time.Duration(rng.IntN(31)) * ms }
-		var a agenda[byTurn]
+		var a Heap[*Debt]
 		model := make(map[*Debt]time.Duration)
 		debts := make([]*Debt, 40)
 		for i := range debts {
@@ -25,10 +25,10 @@ func TestAgendaIsASortedList(t *testing.T) {
 			d := debts[rng.IntN(len(debts))]
 			if rng.IntN(2) == 0 {
 				at := someTime()
-				a.put(d, at)
+				a.Put(d, &d.turn, at)
 				model[d] = at
 			} else {
-				a.drop(d)
+				a.Remove(&d.turn)
 				delete(model, d)
 			}
 			requireSorted(t, &a, model, seed)
@@ -39,13 +39,13 @@ func TestAgendaIsASortedList(t *testing.T) {
 					due++
 				}
 			}
-			require.Equal(t, min(due, most), a.count(now, most), "seed %d", seed)
+			require.Equal(t, min(due, most), a.Count(now, most), "seed %d", seed)
 		}
 	}
 }
 
-// requireSorted compares an agenda with the debts and times that are in it.
-func requireSorted(t *testing.T, a *agenda[byTurn], model map[*Debt]time.Duration, seed uint64) {
+// requireSorted compares a heap with the debts and times that are in it.
+func requireSorted(t *testing.T, a *Heap[*Debt], model map[*Debt]time.Duration, seed uint64) {
 	t.Helper()
 	var times []time.Duration
 	for d, at := range model {
@@ -57,9 +57,9 @@ func requireSorted(t *testing.T, a *agenda[byTurn], model map[*Debt]time.Duratio
 	for i := 1; i < len(a.entries); i++ {
 		require.LessOrEqual(t, a.entries[(i-1)/2].at, a.entries[i].at, "seed %d", seed)
 	}
-	d, at := a.first()
-	require.Equal(t, len(times) == 0, d == nil, "seed %d", seed)
-	if d != nil {
+	d, at := a.First()
+	require.Equal(t, len(times) == 0, at == Never, "seed %d", seed)
+	if len(times) > 0 {
 		require.Equal(t, times[0], at, "seed %d", seed)
 		require.Equal(t, times[0], model[d], "seed %d", seed)
 	}

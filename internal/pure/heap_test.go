@@ -12,10 +12,10 @@ import (
 
 // Debts come in the order of their time, each can be moved and removed at any
 // moment, and only what has come is counted.
-func TestAgenda(t *testing.T) {
+func TestHeap(t *testing.T) {
 	rng := seeded(t, 1)
 	for range 25 {
-		var a agenda[byTurn]
+		var a Heap[*Debt]
 		times := make(map[*Debt]time.Duration)
 		debts := make([]*Debt, 1+rng.IntN(40))
 		for i := range debts {
@@ -24,11 +24,11 @@ func TestAgenda(t *testing.T) {
 		for range 200 {
 			d := debts[rng.IntN(len(debts))]
 			if rng.IntN(3) == 0 {
-				a.drop(d)
+				a.Remove(&d.turn)
 				delete(times, d)
 			} else {
 				at := time.Duration(rng.IntN(20))
-				a.put(d, at)
+				a.Put(d, &d.turn, at)
 				times[d] = at
 			}
 			now, most := time.Duration(rng.IntN(22)-1), rng.IntN(50)
@@ -38,24 +38,52 @@ func TestAgenda(t *testing.T) {
 					come++
 				}
 			}
-			require.Equal(t, min(come, most), a.count(now, most))
+			require.Equal(t, min(come, most), a.Count(now, most))
 			require.Len(t, a.entries, len(times))
-			first, at := a.first()
-			require.Equal(t, len(times) == 0, first == nil)
+			_, at := a.First()
+			require.Equal(t, len(times) == 0, at == Never)
 			for d, other := range times {
 				require.LessOrEqual(t, at, other)
 				require.Equal(t, other, a.entries[d.turn-1].at)
-				require.Same(t, d, a.entries[d.turn-1].debt)
+				require.Same(t, d, a.entries[d.turn-1].item)
 			}
 		}
 		var last time.Duration
-		for d, at := a.first(); d != nil; d, at = a.first() {
+		for a.Len() > 0 {
+			d, at := a.First()
 			require.GreaterOrEqual(t, at, last)
 			last = at
-			a.drop(d)
+			a.Remove(&d.turn)
 			require.Zero(t, d.turn)
 		}
 	}
+}
+
+// What is due is taken in the order of time, as long as there is room; all of it
+// in any order. What was taken can be put again.
+func TestHeapTake(t *testing.T) {
+	var h Heap[int]
+	places := make([]Place, 10)
+	put := func() {
+		for _, i := range []int{7, 2, 9, 4, 0, 6, 1, 8, 3, 5} {
+			h.Put(i, &places[i], time.Duration(i)*ms)
+		}
+	}
+	put()
+	require.Empty(t, h.Take(make([]int, 0, 3), -1))
+	require.Equal(t, []int{0, 1, 2}, h.Take(make([]int, 0, 3), 4*ms))
+	require.Equal(t, []int{3, 4}, h.Take(make([]int, 0, 3), 4*ms))
+	require.Equal(t, 5, h.Len())
+	put()
+	require.Equal(t, 10, h.Len())
+	all := h.TakeAll(nil)
+	slices.Sort(all)
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, all)
+	require.Equal(t, make([]Place, 10), places)
+	_, at := h.First()
+	require.Equal(t, Never, at)
+	h.Remove(&places[3])
+	require.Zero(t, h.Len())
 }
 
 // A ledger says what going through all of its debts would say, whatever happens
@@ -70,10 +98,12 @@ func TestLedgerIsInOrder(t *testing.T) {
 			now += time.Duration(rng.IntN(60)) * ms
 			switch rng.IntN(9) {
 			case 0, 1, 2:
-				d := l.Add(fmt.Append(nil, rng.IntN(30)), time.Duration(1+rng.IntN(3000))*ms, now+time.Duration(rng.IntN(100))*ms)
+				r := Release{Command: fmt.Append(nil, rng.IntN(30)), TTL: time.Duration(1+rng.IntN(3000)) * ms}
+				due := now + time.Duration(rng.IntN(100))*ms
 				if rng.IntN(2) == 0 {
-					d.Until = l.End(d, now)
-					l.Plan(d)
+					l.Owe(r, due, now)
+				} else {
+					l.OweAbsent(r, due)
 				}
 			case 3, 4:
 				got := takenInOrder(t, l, now, 1+rng.IntN(10))
@@ -168,9 +198,9 @@ func requireInOrder(t *testing.T, l *Ledger, now time.Duration) {
 func TestManyDebtsEndInTurns(t *testing.T) {
 	l := newLedger()
 	for i := range 3 * expireAtOnce {
-		l.FenceDebt(l.Add(fmt.Append(nil, i), time.Second, time.Hour), 0, true)
+		l.FenceDebt(l.absent(fmt.Append(nil, i), time.Second, time.Hour), 0, true)
 		l.Debts[i].Due = time.Hour
-		l.Plan(l.Debts[i])
+		l.plan(l.Debts[i])
 	}
 	at, ok := l.Next()
 	require.True(t, ok)
