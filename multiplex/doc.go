@@ -41,8 +41,10 @@
 // each node instead of a quorum.
 //
 // The deadlines of rounds are in watch.go. Its timer also runs each node's
-// pass, in node_silence.go, which decides whether to shed the node;
-// node.shedLocked breaks the connection.
+// pass, in node_silence.go, which sheds the node if it is silent for too long;
+// node.shedLocked breaks the connection. What is decided without a clock or a
+// socket is in internal/pure: when a vote is given up, when a node is silent for
+// too long, what it owes, and whether it is trusted.
 //
 // A node's life (dial, fence, pay, join, serve, bury) is in node_life.go. Only
 // the node's own goroutine closes the descriptor: in bury if the node was up,

@@ -79,7 +79,7 @@ func (g *Group) answerTime(configured time.Duration) time.Duration {
 			slowest = max(slowest, n.replyTime.Load())
 		}
 	}
-	return voteTimeout(configured, 10*time.Second, time.Duration(slowest))
+	return pure.VoteTimeout(configured, 10*time.Second, time.Duration(slowest))
 }
 
 // wind ends what may be ended and waits until all rounds are through. It first

@@ -89,7 +89,7 @@ func (g *Group) returningLocked(kind *Kind, ttl time.Duration) Set {
 	var s Set
 	now := g.now()
 	for i, n := range g.nodes {
-		if n.life.Returning && now-n.life.Ended <= n.shedAfter(ttl) {
+		if n.life.Returning && now-n.life.Ended <= pure.ShedAge(g.config.ShedAfter, n.voteTimeout(ttl)) {
 			s |= setOf(i)
 		}
 	}

@@ -122,26 +122,9 @@ func (n *node) blame(f *fault) *NodeError {
 // A silence decides how long a node may leave a command unanswered before its
 // connection is shed. The group's mutex guards it.
 type silence struct {
-	// Until excused, the node's silence is our own: it had sent bytes that were
-	// not read yet.
-	excused time.Duration
-	// usual is its reply time when it was last not far behind the others.
-	usual time.Duration
+	pure.Silence
 	// asked is since when the oldest awaited entry of the lane waits.
 	asked time.Duration
-	// away is the sum of the watch's delays since awaySince, when the oldest
-	// unanswered command began to wait.
-	away, awaySince time.Duration
-}
-
-// awayFor adds the delay of this pass of the watch to that of the passes since
-// the oldest unanswered command began to wait, and returns the sum.
-func (s *silence) awayFor(since, late time.Duration) time.Duration {
-	if s.awaySince != since {
-		s.awaySince, s.away = since, 0
-	}
-	s.away += late
-	return s.away
 }
 
 // An idleness is what a node's connections taught about idle timeouts. The
@@ -200,7 +183,7 @@ func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
 // odd about its server (R22). The group's mutex guards it.
 type nodeTrust struct {
 	pure.Trust
-	looks looks
+	looks pure.Looks
 	// shared is the cause of missing votes while the node is quarantined, or
 	// nil if it was not made yet.
 	shared   *fault
@@ -222,15 +205,6 @@ func (t *nodeTrust) cause(now time.Duration) *fault {
 // staleAfter is the least time for which rounds share a QuarantineError, so
 // that none is built for each (R12).
 const staleAfter = 10 * time.Millisecond
-
-// looks is when one node's seal is read, and what is under way. The group's
-// mutex guards it.
-type looks struct {
-	next    time.Duration // when to look again
-	delay   time.Duration // after that, while the node is quarantined
-	asking  bool          // a look is under way
-	writing bool          // a seal is being written
-}
 
 // refusal is the last error that a node replied. It is kept because a node that
 // refuses does so many times, and none of them should allocate (R12).

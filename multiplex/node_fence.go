@@ -61,7 +61,7 @@ func (n *node) fenceDebts(certain bool) {
 func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 	sameRun := old.RunID != "" && old.RunID == now.RunID
 	switch {
-	case old.RunID != "" && now.RunID != "" && !sameRun:
+	case pure.Replaced(old.RunID, now.RunID):
 		// That process is dead, or another server has its address now (package
 		// comment).
 		return nil, true

@@ -76,17 +76,14 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	return nil
 }
 
-// sample smooths the time to a reply, as TCP smooths its round trips: by an
-// eighth of the difference. The time counts from the caller's start, so it
-// includes our own queue.
+// sample smooths the time to a reply. The time counts from the caller's start,
+// so it includes our own queue.
 func (n *node) sample(d time.Duration) {
-	old := n.replyTime.Load()
-	if old == 0 || n.guessed {
-		n.replyTime.Store(int64(d))
-		n.guessed = false
-		return
+	old := time.Duration(n.replyTime.Load())
+	if n.guessed {
+		old, n.guessed = 0, false
 	}
-	n.replyTime.Store(old + (int64(d)-old)/8)
+	n.replyTime.Store(int64(pure.Smoothed(old, d)))
 }
 
 // count turns a reply into this node's vote. A release that was not answered by
@@ -156,10 +153,10 @@ func (n *node) judgeRestored(r *round) Vote {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if (r.discounted | g.quarantine.nodes).Has(n.index) {
-		return Refused
+	if pure.RestoredCounts(n.index, r.discounted, g.quarantine.nodes) {
+		return Granted
 	}
-	return Granted
+	return Refused
 }
 
 // refuse counts an error as a failed vote. A release is then owed and tried

@@ -33,16 +33,6 @@ func sightingOf(v resp.Value) (pure.Sighting, error) {
 // maxSeal is longer than any seal.
 const maxSeal = 512
 
-const (
-	// lookFirst is the first pause between looks at the seal of a quarantined
-	// node; it doubles up to lookOften. Another process may have watched for
-	// longer. The seal of a trusted node is read every lookRarely, to notice
-	// that the keys were flushed.
-	lookFirst  = 100 * time.Millisecond
-	lookOften  = time.Second
-	lookRarely = 5 * time.Second
-)
-
 // inspect checks the node once before it joins, over its own connection: it
 // reads the seal, or on a node declared durable, whether the server says so. An
 // error ends the connection.
@@ -70,7 +60,7 @@ func (n *node) inspectSeal(v resp.Value) error {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	now := n.group.now()
-	n.trust.looks = looks{next: now + lookFirst, delay: lookFirst}
+	n.trust.looks = pure.FirstLooks(now)
 	return n.sightLocked(s, false, now) // one look is not enough for a debut
 }
 
@@ -111,19 +101,14 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	if n.trust.Need == 0 || g.config.Seal.Read == nil {
 		return now + g.config.ProbeAfter
 	}
-	if now < n.trust.looks.next {
-		return n.trust.looks.next
+	if now < n.trust.looks.Next {
+		return n.trust.looks.Next
 	}
-	if !n.trust.looks.asking {
+	if !n.trust.looks.Asking {
 		n.lookLocked()
 	}
-	if n.trust.Trusted {
-		n.trust.looks.delay = lookRarely
-	} else {
-		n.trust.looks.delay = min(2*n.trust.looks.delay, lookOften)
-	}
-	n.trust.looks.next = now + n.trust.looks.delay
-	return n.trust.looks.next
+	n.trust.looks.Plan(n.trust.Trusted, now)
+	return n.trust.looks.Next
 }
 
 // lookLocked asks for the seal, in the lane. The reply is handled when it
@@ -131,7 +116,7 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 func (n *node) lookLocked() {
 	g := n.group
 	verified := g.quarantine.debut.Verifying
-	q := &inquiry{abandoned: func(*fault) { n.trust.looks.asking = false }}
+	q := &inquiry{abandoned: func(*fault) { n.trust.looks.Asking = false }}
 	q.answer = func(_ int, v resp.Value) error {
 		s, err := sightingOf(v)
 		if err != nil {
@@ -139,27 +124,17 @@ func (n *node) lookLocked() {
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		n.trust.looks.asking = false
+		n.trust.looks.Asking = false
 		now := g.now()
 		if err := n.sightLocked(s, verified, now); err != nil {
 			return err
 		}
-		if s.What != pure.Unreadable {
-			n.renewSealLocked(s, now)
+		if watched, ok := n.trust.Renewal(s, g.quarantine.maxTTL, now); ok {
+			n.writeSealLocked(watched)
 		}
 		return nil
 	}
-	n.trust.looks.asking = n.inquireLocked(q, g.config.Seal.Read)
-}
-
-// renewSealLocked writes the seal if it is missing, or says less than was
-// watched.
-func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
-	suffices := s.What == pure.SealSeen && s.Seal.Run == n.trust.Run &&
-		s.Seal.Watched >= n.trust.Need && s.Seal.MaxTTL >= n.group.quarantine.maxTTL
-	if !suffices && s.What != pure.SealStrange && n.trust.Proved(now) {
-		n.writeSealLocked(n.trust.Watched(now))
-	}
+	n.trust.looks.Asking = n.inquireLocked(q, g.config.Seal.Read)
 }
 
 // writeSealLocked writes that the node's process was watched for so long, over
@@ -168,14 +143,14 @@ func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 // depend on that.
 func (n *node) writeSealLocked(watched time.Duration) {
 	g := n.group
-	if g.config.Seal.Write == nil || n.trust.Run == "" || n.trust.looks.writing {
+	if g.config.Seal.Write == nil || n.trust.Run == "" || n.trust.looks.Writing {
 		return
 	}
-	q := &inquiry{abandoned: func(*fault) { n.trust.looks.writing = false }}
+	q := &inquiry{abandoned: func(*fault) { n.trust.looks.Writing = false }}
 	q.answer = func(_ int, v resp.Value) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		n.trust.looks.writing = false
+		n.trust.looks.Writing = false
 		count, ok := v.Int64()
 		switch {
 		case ok && count == 1:
@@ -191,7 +166,7 @@ func (n *node) writeSealLocked(watched time.Duration) {
 		return nil
 	}
 	s := pure.Seal{Run: n.trust.Run, MaxTTL: g.quarantine.maxTTL, Watched: watched}
-	n.trust.looks.writing = n.inquireLocked(q, g.config.Seal.Write(s.String()))
+	n.trust.looks.Writing = n.inquireLocked(q, g.config.Seal.Write(s.String()))
 }
 
 // cureSealLocked loads the script that writes the seal again, for the next
@@ -203,6 +178,6 @@ func (n *node) cureSealLocked() {
 	}
 	n.loadScriptsLocked()
 	g.promptLocked()
-	n.trust.looks.next = g.now() + lookFirst
-	g.wakeWatchAtLocked(n.trust.looks.next)
+	n.trust.looks.Hasten(g.now())
+	g.wakeWatchAtLocked(n.trust.looks.Next)
 }

@@ -3,6 +3,7 @@ package multiplex
 import (
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -17,8 +18,9 @@ func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 		return now + g.config.ProbeAfter
 	}
 	next := now + g.config.ProbeAfter
-	if limit, ok := n.silenceLimitLocked(late); ok {
-		if now >= limit || n.holdsUpLocked(now) {
+	if u, ok := n.unansweredLocked(); ok {
+		limit := n.silence.Ends(u, late, now)
+		if now >= limit {
 			n.shedLocked(ErrSilent)
 			return next
 		}
@@ -44,75 +46,23 @@ func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 	return next
 }
 
-// silenceLimitLocked returns when this node is shed if nothing comes from it;
-// ok is false while nothing is unanswered.
-//
-// The age of the oldest unanswered command counts only while its socket is
-// drained, so that a starved client sheds no node (R26): not while there are
-// bytes to read, nor (up to as long again) while this watch itself did not get
-// to run. A node that still answers, only late, or that is no further behind
-// than every other, is more likely starved than dead. Shedding it would cost a
-// vote and gain nothing, so it has five times as long. MaxPending bounds the
-// memory meanwhile.
-func (n *node) silenceLimitLocked(late time.Duration) (limit time.Duration, ok bool) {
-	since, timeout, ok := n.oldestLocked()
-	if !ok {
-		return 0, false
+// unansweredLocked returns what this node has not answered; ok is false if
+// nothing is.
+func (n *node) unansweredLocked() (u pure.Unanswered, ok bool) {
+	g, answered := n.group, n.answered.Load()
+	u = pure.Unanswered{
+		Heard: time.Duration(n.heard.Load()), ReplyTime: time.Duration(n.replyTime.Load()),
+		Lag: int(g.fastestLocked() - answered), Waiting: g.log.waiting(),
+		MaxPending: g.config.MaxPending, ShedAfter: g.config.ShedAfter,
 	}
-	since = max(since, n.silence.excused)
-	away := n.silence.awayFor(since, late)
-	if n.group.config.ShedAfter > 0 {
-		// A configured limit is used as it is.
-		return since + timeout + min(timeout, away), true
+	switch {
+	case answered < n.sent.Load():
+		r := g.log.ring.Load().at(answered)
+		u.Since, u.Voting, u.VoteTimeout = r.at, true, n.voteTimeout(r.ttl)
+	case len(n.lane.awaited) > 0:
+		u.Since = n.silence.asked
+	default:
+		return u, false
 	}
-	most := since + lenience*timeout + away
-	if n.group.fastestLocked() <= n.answered.Load() && n.answered.Load() < n.sent.Load() {
-		return most, true
-	}
-	silent := max(since, time.Duration(n.heard.Load())) + timeout + min(timeout, away)
-	return min(silent, most), true
-}
-
-// holdsUpLocked reports whether this node's lag is about to fill the log, or is
-// costly and overdue, with its socket drained. Such a node is shed before
-// commands are refused (R26). If all nodes are equally far behind, shedding one
-// would gain nothing.
-func (n *node) holdsUpLocked(now time.Duration) bool {
-	g := n.group
-	lag := int(g.fastestLocked() - n.answered.Load())
-	if lag < lagCostly/2 {
-		n.silence.usual = time.Duration(n.replyTime.Load())
-	}
-	full := g.log.waiting() >= g.config.MaxPending/4*3 && lag >= max(g.config.MaxPending/2, lagLeast)
-	return (full || lag >= lagCostly && n.overdueLocked(now)) && n.silence.excused < now
-}
-
-// overdueLocked reports whether the oldest command has waited much longer than
-// this node's answers took before it fell behind. A node that is only far away
-// is not overdue, however many commands are on the way to it. One whose answers
-// drip is, although each answer makes its reply time longer.
-func (n *node) overdueLocked(now time.Duration) bool {
-	since, _, ok := n.oldestLocked()
-	return ok && now-since >= max(overdueLeast, 2*n.silence.usual)
-}
-
-// oldestLocked returns since when the oldest unanswered command waits, and for
-// how long it may.
-func (n *node) oldestLocked() (since, limit time.Duration, ok bool) {
-	g := n.group
-	if pos := n.answered.Load(); pos < n.sent.Load() {
-		r := g.log.ring.Load().at(pos)
-		return r.at, n.shedAfter(r.ttl), true
-	}
-	if len(n.lane.awaited) > 0 {
-		return n.silence.asked, max(time.Second, n.group.config.ShedAfter), true
-	}
-	return 0, 0, false
-}
-
-func (n *node) shedAfter(ttl time.Duration) time.Duration {
-	if after := n.group.config.ShedAfter; after > 0 {
-		return after
-	}
-	return max(shedLeast, 4*n.voteTimeout(ttl))
+	return u, true
 }

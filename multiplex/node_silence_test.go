@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 )
@@ -65,11 +66,11 @@ func TestCostlyLagIsShed_R26(t *testing.T) {
 				lag := k.load(callers, 60) // 120 ms
 				t.Logf("a lag of at most %d; %d debts", lag, k.status(2).Debts)
 				// Where it is given up at the very moment at which the last callers came, they need not have been seen here.
-				assert.GreaterOrEqual(t, lag, lagCostly-callers, "else nothing is tested")
+				assert.GreaterOrEqual(t, lag, pure.LagCostly-callers, "else nothing is tested")
 				assert.Equal(t, c.shed, k.status(2).Sheds > 0)
 				if c.shed {
 					// As many more as come between two looks, or before it is overdue.
-					assert.LessOrEqual(t, lag, lagCostly+callers*int((overdueLeast+tickMost)/trip))
+					assert.LessOrEqual(t, lag, pure.LagCostly+callers*int((pure.OverdueLeast+tickMost)/trip))
 				}
 				node.Resume()
 				link.Drip(redistest.Down, 0)

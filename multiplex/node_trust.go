@@ -34,9 +34,7 @@ func (g *Group) discountLocked(r *round) Set {
 func (n *node) meetLocked(now time.Duration) {
 	before := n.trust.Trust
 	n.trust.Trust = n.trust.Meet(n.server.RunID, now)
-	if before.Met && before.Run != n.trust.Run {
-		n.group.quarantine.debut = pure.Debut{} // it is not new any more
-	}
+	n.group.quarantine.debut = n.group.quarantine.debut.Meet(before, n.trust.Trust)
 	n.judgeTrustLocked(now)
 	n.trust.warnings = n.group.warningsOf(&n.server)
 	if n.trust.Need > 0 && n.server.RunID == "" {
@@ -67,7 +65,7 @@ func (n *node) judgeTrustLocked(now time.Duration) {
 		g.quarantine.nodes &^= setOf(n.index)
 		// A trusted node has a past: the deployment is not new.
 		g.quarantine.debut = pure.Debut{}
-		n.trust.looks.next = now
+		n.trust.looks.Next = now
 		g.wakeWatchAtLocked(now) // to write the seal
 	} else {
 		g.quarantine.nodes |= setOf(n.index)
@@ -95,15 +93,12 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 
 // tryDebutLocked advances a deployment that was declared new; see pure.Debut.
 func (g *Group) tryDebutLocked() {
-	if !g.quarantine.debut.Open || g.live != everyone(g.size) {
-		return
-	}
-	if !g.quarantine.debut.Verifying {
-		g.quarantine.debut.Verifying, g.quarantine.debut.Clean = true, uint16(g.config.Durable&everyone(g.size))
+	var act pure.DebutAction
+	g.quarantine.debut, act = g.quarantine.debut.Advance(uint16(g.live), uint16(everyone(g.size)), uint16(g.config.Durable))
+	switch act {
+	case pure.DebutLooks:
 		g.eachWatchedLocked((*node).lookLocked)
-	}
-	if Set(g.quarantine.debut.Clean) == everyone(g.size) {
-		g.quarantine.debut = pure.Debut{}
+	case pure.DebutSeals:
 		g.eachWatchedLocked(func(n *node) { n.writeSealLocked(n.trust.Need) })
 	}
 }

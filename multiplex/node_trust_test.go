@@ -311,7 +311,7 @@ func TestSealsThatProveNothing_R23(t *testing.T) {
 				start := c.group.now()
 				require.NoError(t, c.group.Ready(background))
 				assert.GreaterOrEqual(t, c.group.now()-start, fullNeed-20*ms)
-				time.Sleep(lookRarely + time.Second)
+				time.Sleep(pure.LookRarely + time.Second)
 				if name == "another version" {
 					after, _ := c.nodes[0].Get(sealKey)
 					assert.Equal(t, before, after, "it is not ours to replace")
@@ -331,7 +331,7 @@ func TestQuarantineEndsWithAnothersSeal_R23(t *testing.T) {
 		c.sealed(0, 1)
 		start := time.Now()
 		require.NoError(t, c.group.Ready(background))
-		assert.Less(t, time.Since(start), lookOften+10*ms)
+		assert.Less(t, time.Since(start), pure.LookOften+10*ms)
 		assert.Equal(t, []int{2}, c.quarantined())
 	}, withTrust)
 }
@@ -351,7 +351,7 @@ func TestFlushedKeysAreNoticed_R23(t *testing.T) {
 					if reconnect {
 						c.nodes[0].DropConns()
 					}
-					c.eventually(lookRarely+10*ms, func() bool { return len(c.quarantined()) == 1 }, "quarantined")
+					c.eventually(pure.LookRarely+10*ms, func() bool { return len(c.quarantined()) == 1 }, "quarantined")
 					noticed := time.Since(flushed)
 					assert.Equal(t, pure.WhyVanished, c.status(0).QuarantineWhy)
 					assert.False(t, c.status(0).Sealed)
@@ -363,7 +363,7 @@ func TestFlushedKeysAreNoticed_R23(t *testing.T) {
 					require.NoError(t, c.group.Ready(background))
 					assert.GreaterOrEqual(t, time.Since(flushed)-noticed, fullNeed-100*ms)
 					c.eventually(time.Second, func() bool { return c.status(0).Sealed }, "sealed anew")
-					time.Sleep(time.Duration(float64(lookRarely) * 0.7))
+					time.Sleep(time.Duration(float64(pure.LookRarely) * 0.7))
 				}
 			}, withTrust)
 		})
@@ -381,7 +381,7 @@ func TestSealThatIsRefused_R23(t *testing.T) {
 		assert.InDelta(t, 3, c.nodes[0].Calls("EVALSHA"), 1, "each five seconds")
 		c.nodes[0].FlushScripts()
 		c.nodes[0].Refuse("", "EVALSHA")
-		c.eventually(lookRarely+200*ms, func() bool { return c.status(0).Sealed }, "sealed")
+		c.eventually(pure.LookRarely+200*ms, func() bool { return c.status(0).Sealed }, "sealed")
 		assert.GreaterOrEqual(t, c.sealOn(0).Watched, 12*time.Second)
 		assert.Zero(t, c.status(0).Deaths)
 	}, withTrust)
@@ -397,7 +397,7 @@ func TestStrangeRepliesToTheSeal_R16(t *testing.T) {
 					return []byte("+QUEUED\r\n"), odd && args[0] == command
 				})
 				odd = true
-				c.eventually(lookRarely, func() bool { return c.status(0).Deaths > 0 }, "dead")
+				c.eventually(pure.LookRarely, func() bool { return c.status(0).Deaths > 0 }, "dead")
 				assert.ErrorIs(t, c.status(0).Err, ErrUnexpected)
 			}, withTrust)
 		})
@@ -426,7 +426,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 		assert.Equal(t, 3, c.up())
 
 		c.nodes[1].DB().Set(sealKey, pure.Seal{Run: c.nodes[1].RunID(), MaxTTL: 3 * time.Second, Watched: time.Hour}.String(), 0)
-		c.eventually(lookRarely+10*ms, func() bool { return c.up() == 2 }, "out")
+		c.eventually(pure.LookRarely+10*ms, func() bool { return c.up() == 2 }, "out")
 		assert.ErrorIs(t, c.status(1).Err, ErrMaxTTL)
 	}, withTrust, sealedAll)
 }
@@ -440,7 +440,7 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 		assert.Equal(t, []int{1, 2}, c.quarantined(), "what sufficed for two seconds does not for three")
 		require.NoError(t, c.group.Ready(background))
 		assert.GreaterOrEqual(t, c.group.now()-start, longerNeed-20*ms)
-		time.Sleep(lookRarely + time.Second)
+		time.Sleep(pure.LookRarely + time.Second)
 		for i := range c.nodes {
 			assert.Equal(t, longer, c.sealOn(i).MaxTTL, "node %d", i)
 			assert.GreaterOrEqual(t, c.sealOn(i).Watched, longerNeed)
@@ -452,7 +452,7 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 		require.NoError(t, err)
 		defer g.Close(background)
 		require.NoError(t, g.Ready(background))
-		time.Sleep(2 * lookRarely)
+		time.Sleep(2 * pure.LookRarely)
 		for i := range c.nodes {
 			assert.Equal(t, longer, c.sealOn(i).MaxTTL)
 		}

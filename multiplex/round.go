@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // A round is one command sent to all nodes, and their votes. It is recycled:
@@ -274,20 +276,13 @@ func (r *round) members() []*round {
 // hold.
 func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.Has(node) }
 
-// void returns the quarantined nodes of the round whose grants do not count:
-// for a claim all of them; for an extension those that were also quarantined
-// when the key was set. Such a node may have forgotten another client's vote
-// before that, and that client may still wait for the last vote of its quorum.
-// If the key is older than the quarantine, it proves that the node has
-// forgotten nothing since. A release always counts: it makes no lock.
+// void returns the quarantined nodes of the round whose grants do not count. A
+// release always counts: it makes no lock.
 func (r *round) void() Set {
-	switch {
-	case r.kind.Mode == Claim:
-		return r.discounted
-	case r.kind.Release:
+	if r.kind.Release {
 		return 0
 	}
-	return r.discounted & r.receipt.Doubted
+	return pure.Void(r.kind.Mode == Claim, r.discounted, r.receipt.Doubted)
 }
 
 // postLocked readies a posted round. The round counts as waiting, and as

@@ -1,52 +1,18 @@
 package multiplex
 
-import "time"
+import (
+	"time"
 
-const (
-	// tickMost is the longest time between two passes while anything is
-	// unanswered, and so the delay with which a cancelled context is noticed. A
-	// timer for each command would cost 7–20 % of the throughput
-	// (docs/design.md, "One timer for all").
-	tickMost  = 5 * time.Millisecond
-	tickLeast = 500 * time.Microsecond
-	// grace is how much longer a vote is waited for if the node's bytes have
-	// arrived but were not read yet (R6).
-	grace = 4 * time.Millisecond
-	// lateTick is a delay of the watch itself that shows that this process was
-	// starved or stopped. Its sockets may hold replies that it has not seen;
-	// those get the grace from now on.
-	lateTick = 2 * time.Millisecond
-	// shedLeast is the least age of an unanswered command at which a node is
-	// given up (R26).
-	shedLeast = 100 * time.Millisecond
-	// lenience multiplies that age for a node that is late like all others, or
-	// still answers.
-	lenience = 5
-	// lagLeast is the least number of commands by which a node must lag behind
-	// another to be given up for that.
-	lagLeast = 16
-	// lagCostly is a lag at which an overdue node is given up before the log is
-	// nearly full: each command costs half a KiB until then, and each release
-	// among them another half from then on (R26).
-	lagCostly = 8192
-	// overdueLeast is the least age of an unanswered command that makes a node
-	// overdue.
-	overdueLeast = shedLeast / 4
+	"github.com/redmux/redmux/internal/pure"
 )
 
-// voteTimeout returns how long to wait for a node's vote (R6): TTL/200 within
-// 5–50 ms, or four times the node's smoothed reply time if that is larger, and
-// at most a tenth of the TTL. A configured timeout is used as it is.
-func voteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
-	if configured > 0 {
-		return configured
-	}
-	usual := min(max(ttl/200, 5*time.Millisecond), 50*time.Millisecond)
-	return min(max(usual, 4*replyTime), ttl/10)
-}
+const (
+	tickMost  = pure.TickMost
+	tickLeast = pure.TickLeast
+)
 
 func (n *node) voteTimeout(ttl time.Duration) time.Duration {
-	return voteTimeout(n.group.config.VoteTimeout, ttl, time.Duration(n.replyTime.Load()))
+	return pure.VoteTimeout(n.group.config.VoteTimeout, ttl, time.Duration(n.replyTime.Load()))
 }
 
 // watch is the goroutine that enforces all deadlines and contexts with one
@@ -66,7 +32,7 @@ func (g *Group) watch() {
 
 // wakeWatchLocked makes the watch run in time for a new round.
 func (g *Group) wakeWatchLocked(r *round) {
-	g.wakeWatchAtLocked(r.at + min(tickMost, voteTimeout(g.config.VoteTimeout, r.ttl, 0)))
+	g.wakeWatchAtLocked(r.at + min(tickMost, pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0)))
 }
 
 // wakeWatchAtLocked makes the watch run at the given time or earlier.
@@ -106,9 +72,7 @@ func (g *Group) tick() {
 		return
 	}
 	late := max(0, now-due-g.slack())
-	if late > lateTick {
-		g.watcher.excused = now + grace
-	}
+	g.watcher.excused = pure.Excused(g.watcher.excused, late, now)
 	g.trimLocked()
 	next := g.expireLocked(now)
 	for _, n := range g.nodes {
@@ -169,10 +133,9 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 		if votedOf(w).Has(i) {
 			continue
 		}
-		deadline := r.at + max(n.voteTimeout(r.ttl), r.patience)
-		if now >= deadline && unread.Has(i) && now < max(deadline+grace, g.watcher.excused) {
-			// Its bytes have arrived and were not read yet (R6).
-			deadline = now + time.Millisecond
+		deadline := pure.VoteDeadline(r.at, n.voteTimeout(r.ttl), r.patience)
+		if unread.Has(i) {
+			deadline = pure.UnreadDeadline(deadline, g.watcher.excused, now)
 		}
 		if now >= deadline {
 			over |= setOf(i)
@@ -191,7 +154,7 @@ func (g *Group) unreadLocked() Set {
 	for i, n := range g.nodes {
 		if n.attached && n.answered.Load() < g.log.head && n.conn.Unread() {
 			s |= setOf(i)
-			n.silence.excused = g.now()
+			n.silence.Excuse(g.now())
 		}
 	}
 	return s

@@ -162,10 +162,6 @@ func cancelledError(ctx context.Context, last error) error {
 // learn smooths the time to a quorum, from which retries derive their delays.
 // Concurrent callers may lose a sample, which does no harm.
 func (c *Client) learn(spent time.Duration) {
-	old := c.quorumTime.Load()
-	if old == 0 {
-		old = int64(spent)
-	}
-	c.quorumTime.Store(old + (int64(spent)-old)/8)
+	c.quorumTime.Store(int64(pure.Smoothed(time.Duration(c.quorumTime.Load()), spent)))
 	c.stats.quorum.record(spent)
 }

@@ -69,9 +69,6 @@ func (l *lead) lower(wall, slept time.Duration) {
 }
 
 const (
-	// lookMost is the longest time between two readings of the clocks while
-	// anything is held (R13): timers stand still in suspend.
-	lookMost = 250 * time.Millisecond
 	// keeperBatch bounds the holds and outcomes that are processed before the
 	// clock is read again.
 	keeperBatch = 512
@@ -155,7 +152,7 @@ func (k *keeper) time(now instant) time.Duration { return now.at.Sub(k.begun.at)
 
 // run is the goroutine.
 func (k *keeper) run() {
-	k.timer = time.NewTimer(lookMost)
+	k.timer = time.NewTimer(pure.LookMost)
 	defer k.timer.Stop()
 	k.outcomes = make([]multiplex.Outcome, 0, keeperBatch)
 	k.due = make([]*Hold, 0, keeperBatch)
@@ -251,7 +248,7 @@ func (k *keeper) rearm(now instant) (more bool) {
 		return false
 	}
 	at := k.time(k.clock())
-	k.armed = min(first, at+lookMost)
+	k.armed = min(first, at+pure.LookMost)
 	if first <= at {
 		return true
 	}
@@ -311,7 +308,7 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 	if said == nil && now.since(h.granted) >= h.renewal.Validity {
 		said = ErrExpired
 	}
-	h.lock.receipt.Doubted &^= h.unsure & o.Granted // the key was there: it is older than their quarantine
+	h.lock.receipt.Doubted = pure.DoubtGranted(h.lock.receipt.Doubted, h.unsure, o.Granted)
 	act := h.step(event, now, rand.Float64())
 	h.mu.Unlock()
 	k.client.stats.extensions.count(said)

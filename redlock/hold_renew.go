@@ -1,6 +1,9 @@
 package redlock
 
-import "github.com/redmux/redmux/multiplex"
+import (
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+)
 
 // renew posts a renewal that began at the given instant. room is for the
 // command. The caller must hold h.mu, so that nothing is queued behind the
@@ -10,7 +13,7 @@ func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) erro
 	h.asked = begun
 	// No caller waits for it, so a vote may take the longest time allowed (R6).
 	command := multiplex.Command{
-		Key: c.keyPart(h.lock.resource), TTL: h.lock.ttl, Patience: h.lock.ttl / 10,
+		Key: c.keyPart(h.lock.resource), TTL: h.lock.ttl, Patience: pure.VoteMost(h.lock.ttl),
 		Receipt: h.lock.receipt, // a node that forgot votes before it got the key does not count (R23)
 	}
 	kind := extendKind
@@ -22,16 +25,12 @@ func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) erro
 	}
 	receipt, err := c.group.Post(kind, &command, inbox, h)
 	known := &h.lock.receipt
-	known.Doubted &^= receipt.Sent &^ receipt.Doubted // their quarantine is over
-	h.unsure = 0
+	known.Doubted, h.unsure = pure.DoubtRenewal(known.Doubted, receipt.Sent, receipt.Doubted, h.options.Heal)
 	if h.options.Heal {
 		// Whatever the outcome, these nodes may hold the key now. The place in the log
 		// stays that of the SET, so that a release is still repeated for the sake of an
 		// older connection (R8).
 		known.Sent |= receipt.Sent
-		// This command may be what sets the key there, unless they answer that they have it.
-		h.unsure = receipt.Doubted &^ known.Doubted
-		known.Doubted |= h.unsure
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,7 +37,7 @@ const (
 	// sleeperTTL is so long that no renewal, which reads all clocks too, is due before forty seconds.
 	sleeperTTL = 2 * time.Minute
 	// wallClock is how late a look may come on the real clock of a busy machine.
-	wallClock = lookMost + 10*time.Second
+	wallClock = pure.LookMost + 10*time.Second
 )
 
 // A suspend past the validity: the first question that is put tells, and, if none is, the context ends with the first look at
@@ -44,7 +45,7 @@ const (
 func TestASuspendEndsAHold(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c, s := sleepyClient(t, m)
-		require.LessOrEqual(t, endsOfSuspended(t, c, func() { s.slept.Store(int64(10 * time.Minute)) }), lookMost)
+		require.LessOrEqual(t, endsOfSuspended(t, c, func() { s.slept.Store(int64(10 * time.Minute)) }), pure.LookMost)
 		require.Zero(t, extensions(m.nodes[0]), "nothing is renewed that is over")
 	})
 }
@@ -85,10 +86,10 @@ func TestAShortSuspendMakesTheRenewalDue(t *testing.T) {
 		time.Sleep(100 * ms)
 		s.slept.Store(int64(5 * time.Second))
 		require.Equal(t, holdValidity-5*time.Second-102*ms, h.Validity())
-		time.Sleep(lookMost + 2*ms)
+		time.Sleep(pure.LookMost + 2*ms)
 		require.Equal(t, 1, extensions(m.nodes[0]))
 		require.NoError(t, h.Err())
-		require.Greater(t, h.Validity(), holdValidity-lookMost)
+		require.Greater(t, h.Validity(), holdValidity-pure.LookMost)
 		time.Sleep(holdThird)
 		require.Equal(t, 2, extensions(m.nodes[0]), "and then as ever")
 	})
@@ -101,7 +102,7 @@ func TestAWallClockThatIsSetBack(t *testing.T) {
 	c, s := sleepyClient(t, m)
 	h := mustHold(t, c, "r", HoldOptions{TTL: sleeperTTL})
 	s.wall.Store(-int64(time.Hour))
-	time.Sleep(2 * lookMost)
+	time.Sleep(2 * pure.LookMost)
 	require.NoError(t, h.Err())
 	require.Positive(t, h.Validity())
 	// As if it were granted now: TryAcquire reads the real clock.
@@ -117,7 +118,7 @@ func TestAWallClockThatIsSetBack(t *testing.T) {
 	require.NoError(t, h.Err(), "not since that one was granted")
 	require.NoError(t, h.Release(context.Background()))
 
-	time.Sleep(2 * lookMost)
+	time.Sleep(2 * pure.LookMost)
 	s.wall.Store(-int64(2 * time.Hour))
 	third := later("third")
 	s.wall.Store(-int64(time.Hour))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -133,7 +134,7 @@ func TestALossIsToldOnce_R13(t *testing.T) {
 		h := mustHold(t, c, "r", HoldOptions{})
 		s.slept.Store(int64(holdTTL))
 		require.ErrorIs(t, h.Err(), ErrLost)
-		time.Sleep(2 * lookMost)
+		time.Sleep(2 * pure.LookMost)
 		require.EqualValues(t, 1, told.Load())
 	})
 }

@@ -279,3 +279,12 @@ func TestStateNames(t *testing.T) {
 		assert.NotEmpty(t, s.String())
 	}
 }
+
+// Only two run ids that are known and differ show that a process is gone.
+func TestReplaced_R8(t *testing.T) {
+	assert.True(t, Replaced("a", "b"))
+	assert.False(t, Replaced("a", "a"))
+	assert.False(t, Replaced("a", ""))
+	assert.False(t, Replaced("", "b"))
+	assert.False(t, Replaced("", ""))
+}

@@ -64,6 +64,9 @@ const (
 	renewalsPerValidity = 3
 	// pauseMost bounds the pause after a failed renewal.
 	pauseMost = time.Second
+	// LookMost is the longest time between two readings of the clocks while
+	// anything is held (R13): timers stand still in suspend.
+	LookMost = 250 * time.Millisecond
 	// WindowMost bounds how early a renewal is sent together with another that
 	// is due.
 	WindowMost = 5 * time.Millisecond

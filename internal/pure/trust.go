@@ -143,6 +143,17 @@ func (t Trust) Proved(now time.Duration) bool {
 	return t.Trusted && t.Need > 0 && t.Run != "" && t.Watched(now) >= t.Need
 }
 
+// Renewal returns what a seal must say after a look at it; ok is false if there
+// is nothing to write: the seal says enough, the node is not proved, or the key
+// holds something else, which is left alone.
+func (t Trust) Renewal(s Sighting, maxTTL, now time.Duration) (watched time.Duration, ok bool) {
+	suffices := s.What == SealSeen && s.Seal.Run == t.Run && s.Seal.Watched >= t.Need && s.Seal.MaxTTL >= maxTTL
+	if suffices || s.What == Unreadable || s.What == SealStrange || !t.Proved(now) {
+		return 0, false
+	}
+	return t.Watched(now), true
+}
+
 // A Debut is the first use of a deployment that was declared new (Config.New).
 // Its nodes need no watch, since no lock was ever granted. A lasting flag would
 // trust every node that restarts empty, so it counts once, and only on two
@@ -168,5 +179,40 @@ func (d Debut) Sight(node int, s Sighting, verified bool) Debut {
 	return d
 }
 
+// Meet is the end of a node's handshake, with what was known of the node before
+// and after it. A deployment of which a process was replaced is not new.
+func (d Debut) Meet(before, after Trust) Debut {
+	if before.Met && before.Run != after.Run {
+		return Debut{}
+	}
+	return d
+}
+
 // Part is the end of a node's connection: all nodes must be looked at anew.
 func (d Debut) Part() Debut { return Debut{Open: d.Open} }
+
+// A DebutAction is what to do for a debut.
+type DebutAction uint8
+
+// The actions that follow Advance.
+const (
+	DebutWaits DebutAction = iota // nothing
+	DebutLooks                    // read the seal of each node that is not durable
+	DebutSeals                    // write it: the deployment is new
+)
+
+// Advance goes on with a debut, by the nodes that are connected, all nodes, and
+// those that were declared durable, which carry no seal.
+func (d Debut) Advance(connected, all, durable uint16) (Debut, DebutAction) {
+	if !d.Open || connected != all {
+		return d, DebutWaits
+	}
+	act := DebutWaits
+	if !d.Verifying {
+		d.Verifying, d.Clean, act = true, durable&all, DebutLooks
+	}
+	if d.Clean == all {
+		return Debut{}, DebutSeals
+	}
+	return d, act
+}

@@ -226,3 +226,71 @@ func TestDebut(t *testing.T) {
 	assert.Equal(t, Debut{Open: true}, d.Part())
 	assert.Equal(t, Debut{}, Debut{}.Part().Sight(0, none, true), "what is over is over")
 }
+
+// What a seal must say after a look at it (R23): the process "a" was watched for
+// 20 s, of which it needs 10, and MaxTTL is 9 s.
+func TestRenewalOfASeal_R23(t *testing.T) {
+	const need, maxTTL = 10 * time.Second, 9 * time.Second
+	watched := Trust{Need: need}.Meet("a", 0).At(20 * time.Second)
+	for _, c := range []struct {
+		name   string
+		trust  Trust
+		seen   Sighting
+		writes bool
+	}{
+		{"absent", watched, Sighting{What: SealAbsent}, true},
+		{"it cannot be read", watched, Sighting{What: Unreadable}, false},
+		{"something else", watched, Sighting{What: SealStrange}, false},
+		{"it suffices", watched, Sighting{SealSeen, Seal{"a", maxTTL, need}}, false},
+		{"it says too little", watched, Sighting{SealSeen, Seal{"a", maxTTL, need - ms}}, true},
+		{"another process's", watched, Sighting{SealSeen, Seal{"b", maxTTL, time.Hour}}, true},
+		{"a shorter MaxTTL", watched, Sighting{SealSeen, Seal{"a", maxTTL - ms, need}}, true},
+		{"no proof", Trust{Need: need}.Meet("a", 19*time.Second), Sighting{What: SealAbsent}, false},
+		{"a durable node", Trust{}.Meet("a", 0), Sighting{What: SealAbsent}, false},
+		{"its run id may not be asked", Trust{Need: need}.Meet("", 0).At(20 * time.Second), Sighting{What: SealAbsent}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			says, ok := c.trust.Renewal(c.seen, maxTTL, 20*time.Second)
+			assert.Equal(t, c.writes, ok)
+			if ok {
+				assert.Equal(t, 20*time.Second, says)
+			}
+		})
+	}
+}
+
+// A debut by what happens: three nodes, of which node 2 is durable (R23).
+func TestDebutAdvances_R23(t *testing.T) {
+	const all, durable = 0b111, 0b100
+	absent := Sighting{What: SealAbsent}
+	d, act := Debut{Open: true}.Advance(0b011, all, durable)
+	assert.Equal(t, DebutWaits, act, "one is missing")
+	assert.False(t, d.Verifying)
+	d, act = d.Advance(all, all, durable)
+	assert.Equal(t, DebutLooks, act)
+	_, act = d.Advance(all, all, durable)
+	assert.Equal(t, DebutWaits, act, "the looks are under way")
+	d = d.Sight(0, absent, true)
+	_, act = d.Part().Advance(0b110, all, durable)
+	assert.Equal(t, DebutWaits, act, "a node parted")
+	_, act = d.Part().Advance(all, all, durable)
+	assert.Equal(t, DebutLooks, act, "it is back, and all are looked at anew")
+	_, act = d.Advance(all, all, durable)
+	assert.Equal(t, DebutWaits, act, "one look is awaited")
+	d, act = d.Sight(1, absent, true).Advance(all, all, durable)
+	assert.Equal(t, DebutSeals, act)
+	assert.Equal(t, Debut{}, d, "it counts once")
+	_, act = d.Advance(all, all, durable)
+	assert.Equal(t, DebutWaits, act)
+	_, act = Debut{Open: true}.Advance(all, all, all)
+	assert.Equal(t, DebutSeals, act, "all are durable: there is nothing to look at, and nothing to write")
+}
+
+// A process that was replaced ends a debut, and one that is met first does not.
+func TestDebutMeets_R23(t *testing.T) {
+	d := Debut{Open: true, Verifying: true, Clean: 0b11}
+	first := Trust{}.Meet("a", 0)
+	assert.Equal(t, d, d.Meet(Trust{}, first))
+	assert.Equal(t, d, d.Meet(first, first.Meet("a", ms)))
+	assert.Equal(t, Debut{}, d.Meet(first, first.Meet("b", ms)))
+}

@@ -4,18 +4,16 @@
 //
 // # What is real, and what is re-stated
 //
-// The decisions are the ones that the running code uses: pure.Life, pure.Ledger, pure.Trust, pure.Debut, pure.Renewal,
-// pure.RetryDelay, pure.Validity, pure.Drift, pure.Elapsed, pure.Remaining, and multiplex.Tally. Whatever is broken there is
-// broken here.
+// The decisions are the ones that the running code uses: all of internal/pure, and multiplex.Tally. When a vote is given up
+// and when a node is shed, what is owed and when it is sent, who is trusted and when a seal is read or written, when a hold is
+// renewed or lost: whatever is broken there is broken here.
 //
-// What stands around them is re-stated in as few words as possible, since in the running code it is made of goroutines, locks
-// and sockets: a round with its votes and their timeouts (round.go, of multiplex's round, ask and watch), a node with its
-// handshake, fence, debts, join and end (member.go, of node and pay), its trust and its seal (watch.go, of quarantine and seal),
-// an attempt, its retries, extension and release (worker.go, of redlock's acquire and lock), and a hold (holder.go, of hold and
-// keeper). So this is evidence about the rules and about the decisions; that the running code puts them together in the same
-// way is what internal/proof/sim/running is for. Left out are what cannot break a promise in a world without bytes: merged and native
-// releases, CLIENT TRACKING and the queues of those who wait, MinHold, bounds on memory, RESP, TLS, and the leniency towards
-// nodes that are late like all others.
+// What stands around them is re-stated in as few words as possible, since the running code makes it of goroutines, locks and
+// sockets: a round with its votes (round.go), a node with its handshake, fence, payments, join and end (member.go), the looks
+// at it and at its seal (watch.go), an attempt with its retries, extension and release (worker.go), and a hold (holder.go). So
+// this is evidence about the rules and about the decisions; internal/proof/sim/running shows that the running code puts them
+// together in the same way. Left out is what cannot break a promise in a world without bytes: merged and native releases,
+// CLIENT TRACKING and the queues of callers that wait, MinHold, bounds on memory, RESP, and TLS.
 //
 // The world has no counterpart: servers with keys that expire by clocks of their own, up to a millisecond early (server.go);
 // links with delays, and connections whose ends learn of their end at different times (link.go); processes that are stopped,

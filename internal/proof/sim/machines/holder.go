@@ -31,9 +31,6 @@ func (h *hold) left() time.Duration {
 	return h.ends.left(h.worker.process.clocks(), true)
 }
 
-// lookMost is the longest time between two looks at the clocks (R13).
-const lookMost = 250 * ms
-
 // hold keeps what was granted.
 func (k *worker) hold(t *wish, l *lock, start instant) {
 	w := k.world()
@@ -84,7 +81,7 @@ func (h *hold) rearm() {
 	h.armed++
 	armed := h.armed
 	due := max(0, alarm-p.clocks().since(h.granted))
-	p.after(min(due, lookMost), func() {
+	p.after(min(due, pure.LookMost), func() {
 		if h.armed == armed {
 			h.look()
 			h.rearm()
@@ -142,7 +139,7 @@ func (h *hold) renew() pure.RenewalAction {
 		cmd.op = heal
 	}
 	h.attempt.asks = append(h.attempt.asks, cmd)
-	r, own := p.ask(cmd, h.ttl, h.receipt, h.ttl/10, func(r *round) {
+	r, own := p.ask(cmd, h.ttl, h.receipt, pure.VoteMost(h.ttl), func(r *round) {
 		if p.world.oneIn(2) { // the keeper takes what has come before it looks at what is due
 			h.settle(r)
 			return
@@ -152,12 +149,9 @@ func (h *hold) renew() pure.RenewalAction {
 	if r == nil {
 		return h.step(pure.OnFailure, p.jitter())
 	}
-	h.receipt.doubted &^= own.sent &^ own.doubted // their quarantine is over (R23)
-	h.unsure = 0
+	h.receipt.doubted, h.unsure = pure.DoubtRenewal(h.receipt.doubted, own.sent, own.doubted, h.heals)
 	if h.heals {
-		h.receipt.sent |= own.sent                  // these nodes may hold the key now
-		h.unsure = own.doubted &^ h.receipt.doubted // it may be this that sets the key there, unless they say that they have it
-		h.receipt.doubted |= h.unsure
+		h.receipt.sent |= own.sent // these nodes may hold the key now
 	}
 	return pure.CarryOn
 }
@@ -172,7 +166,7 @@ func (h *hold) settle(r *round) {
 	case r.verdict == multiplex.Lost:
 		event = pure.OnRefusal
 	}
-	h.receipt.doubted &^= h.unsure & r.granted // the key was there: it is older than their quarantine
+	h.receipt.doubted = pure.DoubtGranted(h.receipt.doubted, h.unsure, r.granted)
 	act := h.step(event, h.worker.process.jitter())
 	h.act(act)
 	if act != pure.ToDrop {

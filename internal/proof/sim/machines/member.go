@@ -9,8 +9,8 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A member is one node as a process sees it: what multiplex's node is. Its life, its ledger and its trust are the real ones;
-// that they are fed in the right order is re-stated here.
+// A member is one node as a process sees it: what multiplex's node is. Its life, ledger, silence, trust and looks are the real
+// ones; only the order in which they are fed is re-stated here.
 type member struct {
 	process *process
 	server  *server
@@ -19,7 +19,7 @@ type member struct {
 	life   pure.Life
 	ledger pure.Ledger
 	trust  pure.Trust
-	looks  looks
+	looks  pure.Looks
 
 	wire      *wire
 	run       string     // what the process there said its name is; "" where it may not be asked
@@ -35,7 +35,9 @@ type member struct {
 	replyTime time.Duration // smoothed
 	guessed   bool          // replyTime is the handshake's
 	dialedAt  time.Duration // on the process's clock
-	excused   time.Duration // until then its silence is our own
+	silence   pure.Silence
+	heard     time.Duration // when something last came
+	asked     time.Duration // since when the oldest command that is no round's waits
 	armed     time.Duration // when the watch looks next
 	upSince   time.Duration // true time, for the referee
 	fencedAt  time.Duration // true time of the last fence, whatever came of it, for the referee
@@ -71,7 +73,6 @@ type expected struct {
 	cmd      *command
 	round    *round
 	debt     *pure.Debt
-	at       time.Duration
 	watched  time.Duration // of tell
 	verified bool          // of look
 	cured    bool          // of payment: it was sent again, behind the scripts
@@ -116,6 +117,9 @@ func (m *member) step(e pure.LifeEvent) {
 func (m *member) send(e expected) {
 	if e.cmd.sent == (instant{}) {
 		e.cmd.sent = m.process.clocks()
+	}
+	if !slices.ContainsFunc(m.awaited, func(e expected) bool { return e.purpose != vote }) {
+		m.asked = m.process.now()
 	}
 	m.awaited = append(m.awaited, e)
 	if m.process.world.broken.is(ReleaseOvertakes) && e.purpose == vote && e.cmd.op == release {
@@ -180,9 +184,7 @@ func (m *member) shook(r reply) {
 	}
 	before := m.trust
 	m.trust = m.trust.Meet(m.run, m.process.now())
-	if before.Met && before.Run != m.trust.Run {
-		m.process.debut = pure.Debut{} // it is not that new any more
-	}
+	m.process.debut = m.process.debut.Meet(before, m.trust)
 	m.judgeTrust()
 	if m.replyTime == 0 {
 		m.replyTime, m.guessed = m.process.now()-m.dialedAt, true
@@ -194,8 +196,8 @@ func (m *member) shook(r reply) {
 func (m *member) fence() {
 	broken := m.process.world.broken
 	switch {
-	case m.previous.run != "" && m.run != "" && m.previous.run != m.run, broken.is(NoFence):
-		m.fenced(true) // that process is dead
+	case pure.Replaced(m.previous.run, m.run), broken.is(NoFence):
+		m.fenced(true)
 		return
 	case broken.is(FenceLate):
 		m.fenceLate()
@@ -211,7 +213,7 @@ func (m *member) fenceLate() {
 	c, target := m.wire, m.previous.wire
 	m.process.after(100*ms, func() {
 		if m.wire == c && m.life.State == pure.Up {
-			m.send(expected{purpose: loadAgain, cmd: &command{op: kill, target: target}, at: m.process.now()})
+			m.send(expected{purpose: loadAgain, cmd: &command{op: kill, target: target}})
 		}
 	})
 	m.fenced(true)
@@ -325,8 +327,9 @@ func (m *member) join() bool {
 	m.step(pure.Paid)
 	m.upSince = p.world.now
 	m.judgeTrust()
+	m.heard = p.now()
 	p.live |= bit(m.index)
-	m.arm(p.now() + 5*ms)
+	m.arm(p.now() + pure.TickMost)
 	m.payBeside()
 	p.tryDebut()
 	return true
@@ -342,6 +345,10 @@ func (m *member) reply(c *wire, cmd *command, r reply) {
 		panic("machines: a reply in another's place") // of the simulator's own order
 	}
 	m.awaited = m.awaited[1:]
+	m.heard = m.process.now()
+	if e.purpose != vote {
+		m.asked = m.heard // those behind it wait since now
+	}
 	switch e.purpose {
 	case shake:
 		m.shook(r)
@@ -350,7 +357,7 @@ func (m *member) reply(c *wire, cmd *command, r reply) {
 	case owed:
 		m.owedAnswer(r)
 	case inspect:
-		m.looks = looks{next: m.process.now() + lookFirst, delay: lookFirst}
+		m.looks = pure.FirstLooks(m.process.now())
 		m.sight(r, false)
 		m.payEnds(false)
 	case vote:
@@ -373,11 +380,10 @@ func (m *member) voteReply(r *round, got reply) {
 	if got.kind == isNoScript && m.cure(r) {
 		return // the vote comes with the reply to the repeated command
 	}
-	spent := m.process.now() - r.at
-	if m.replyTime == 0 || m.guessed {
-		m.replyTime, m.guessed = spent, false
+	if m.guessed {
+		m.replyTime, m.guessed = 0, false
 	}
-	m.replyTime += (spent - m.replyTime) / 8
+	m.replyTime = pure.Smoothed(m.replyTime, m.process.now()-r.at)
 	m.count(r, got)
 }
 
@@ -387,7 +393,7 @@ func (m *member) cure(r *round) bool {
 	if r.cmd.op == heal {
 		return false // it must not come behind the release that stood behind it
 	}
-	m.send(expected{purpose: again, round: r, cmd: r.cmd, at: m.process.now()})
+	m.send(expected{purpose: again, round: r, cmd: r.cmd})
 	m.process.world.report.Count("cures", 1)
 	return true
 }
@@ -395,9 +401,9 @@ func (m *member) cure(r *round) bool {
 func (m *member) cureScripts() {
 	if !m.loading {
 		m.loading = true
-		m.send(expected{purpose: loadAgain, cmd: &command{op: load}, at: m.process.now()})
+		m.send(expected{purpose: loadAgain, cmd: &command{op: load}})
 	}
-	m.arm(m.process.now() + 5*ms)
+	m.arm(m.process.now() + pure.TickMost)
 }
 
 // count turns a reply into this node's vote. A release that an integer did not answer is owed (R8).
@@ -420,8 +426,8 @@ func (m *member) count(r *round, got reply) {
 	}
 	if v == multiplex.Restored {
 		v = multiplex.Granted
-		if (r.discounted | m.process.quarantined).Has(m.index) && !m.process.world.broken.is(HealingIsProof) {
-			v = multiplex.Refused // somebody else may have been given what it has forgotten (R10, R23)
+		if !pure.RestoredCounts(m.index, r.discounted, m.process.quarantined) && !m.process.world.broken.is(HealingIsProof) {
+			v = multiplex.Refused
 		}
 	}
 	r.vote(m.index, v)
@@ -469,7 +475,7 @@ func (m *member) releaseOf(r *round) pure.Release {
 func (m *member) payBeside() {
 	m.ledger.Expire(m.process.now())
 	for _, d := range m.ledger.Take(nil, m.process.now(), pure.PaymentsAtOnce) {
-		m.send(expected{purpose: payment, debt: d, cmd: m.commandOf(d), at: m.process.now()})
+		m.send(expected{purpose: payment, debt: d, cmd: m.commandOf(d)})
 	}
 }
 
@@ -479,7 +485,7 @@ func (m *member) paidBy(e expected, r reply) {
 	if r.kind == isNoScript && m.life.State == pure.Up {
 		m.cureScripts()
 		if !e.cured {
-			m.send(expected{purpose: payment, debt: d, cmd: m.commandOf(d), at: m.process.now(), cured: true})
+			m.send(expected{purpose: payment, debt: d, cmd: m.commandOf(d), cured: true})
 			return
 		}
 	}
@@ -513,7 +519,7 @@ func (m *member) bury() {
 	m.wire.breakOff()
 	c, unanswered := m.wire, m.awaited
 	m.wire, m.awaited, m.loading = nil, nil, false
-	m.looks.asking, m.looks.writing = false, false
+	m.looks.Asking, m.looks.Writing = false, false
 	for _, e := range unanswered {
 		switch e.purpose {
 		case vote, again:

@@ -125,7 +125,7 @@ func (p *process) thaw() {
 	p.goesSince = p.world.now
 	p.world.referee.firstQuestion(p)
 	for _, m := range p.members {
-		m.excused = p.now()
+		m.silence.Excuse(p.now())
 	}
 	all := p.backlog
 	p.backlog = nil
@@ -168,15 +168,22 @@ func (p *process) die() {
 // counting are the nodes whose grants make a lock.
 func (p *process) counting() multiplex.Set { return p.live &^ p.quarantined }
 
+// fastest is the place in the log up to which the fastest connected node has answered.
+func (p *process) fastest() (pos uint64) {
+	for _, m := range p.members {
+		if m.life.State == pure.Up {
+			pos = max(pos, m.answered())
+		}
+	}
+	return pos
+}
+
 // jitter is uniform in [0, 1).
 func (p *process) jitter() float64 { return p.world.random.Float64() }
 
 // learn smooths the time to a quorum, from which retries take their pace.
 func (p *process) learn(spent time.Duration) {
-	if p.quorumTime == 0 {
-		p.quorumTime = spent
-	}
-	p.quorumTime += (spent - p.quorumTime) / 8
+	p.quorumTime = pure.Smoothed(p.quorumTime, spent)
 }
 
 // eachWatched calls a function for each node that is not durable.
@@ -190,20 +197,18 @@ func (p *process) eachWatched(do func(*member)) {
 
 // tryDebut goes on with a deployment that was declared new.
 func (p *process) tryDebut() {
-	if !p.debut.Open || p.live != all(p.size) {
-		return
-	}
-	if !p.debut.Verifying {
-		p.debut.Verifying, p.debut.Clean = true, 0
-		for _, m := range p.members {
-			if m.server.durable {
-				p.debut.Clean |= uint16(bit(m.index))
-			}
+	var durable multiplex.Set
+	for _, m := range p.members {
+		if m.server.durable {
+			durable |= bit(m.index)
 		}
-		p.eachWatched((*member).look)
 	}
-	if p.debut.Clean == uint16(all(p.size)) {
-		p.debut = pure.Debut{}
+	var act pure.DebutAction
+	p.debut, act = p.debut.Advance(uint16(p.live), uint16(all(p.size)), uint16(durable))
+	switch act {
+	case pure.DebutLooks:
+		p.eachWatched((*member).look)
+	case pure.DebutSeals:
 		p.eachWatched(func(m *member) { m.writeSeal(m.trust.Need) })
 	}
 }

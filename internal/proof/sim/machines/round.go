@@ -3,6 +3,7 @@ package machines
 import (
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
 
@@ -80,22 +81,19 @@ func (r *round) place() {
 	live := p.live // a node that owes too much by this is shed meanwhile
 	for i, m := range p.members {
 		if live.Has(i) && p.live.Has(i) {
-			m.send(expected{purpose: vote, round: r, cmd: r.cmd, at: p.now()})
+			m.send(expected{purpose: vote, round: r, cmd: r.cmd})
+			m.arm(p.now() + pure.TickMost)
 		}
 	}
 	r.giveUp(missing | r.void())
 }
 
-// void are the quarantined nodes whose grants do not count: for an extension, those that were quarantined also when the key was
-// set there, which proves nothing about what they forgot before (R10, R23).
+// void are the quarantined nodes whose grants do not count.
 func (r *round) void() multiplex.Set {
-	switch {
-	case r.mode == multiplex.Claim:
-		return r.discounted
-	case r.isRelease():
+	if r.isRelease() {
 		return 0
 	}
-	return r.discounted & r.receipt.doubted
+	return pure.Void(r.mode == multiplex.Claim, r.discounted, r.receipt.doubted)
 }
 
 // quorumNeeded is R1's quorum, or what is left of it.
@@ -196,11 +194,11 @@ func (r *round) rearm() {
 			next = at
 		}
 	}
-	p.wake(max(next, p.now()+500*us), r.timeout)
+	p.wake(max(next, p.now()+pure.TickLeast), r.timeout)
 }
 
 func (r *round) deadline(node int) time.Duration {
-	return r.at + max(voteTimeout(r.ttl, r.process.members[node].replyTime), r.patience)
+	return pure.VoteDeadline(r.at, r.process.members[node].voteTimeout(r.ttl), r.patience)
 }
 
 func (r *round) timeout() {
@@ -217,10 +215,4 @@ func (r *round) timeout() {
 	if r.isOpen() {
 		r.rearm()
 	}
-}
-
-// voteTimeout is R6.
-func voteTimeout(ttl, replyTime time.Duration) time.Duration {
-	usual := min(max(ttl/200, 5*ms), 50*ms)
-	return min(max(usual, 4*replyTime), ttl/10)
 }

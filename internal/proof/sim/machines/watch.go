@@ -15,63 +15,72 @@ func (m *member) arm(at time.Duration) {
 	m.process.wake(at, func() {
 		if m.armed == at {
 			m.armed = pure.Never
-			m.watch()
+			m.watch(m.process.now() - at)
 		}
 	})
 }
 
-// watch looks after one node's connection: silence, debts, trust. (Of multiplex's watch, the leniency towards nodes that are
-// late like all others is left out, and so are probes of idle connections: an end is always told here.)
-func (m *member) watch() {
+// watch looks after one node's connection: silence, debts, trust. late is by how much. (Probes of idle connections are left
+// out: an end is always told here.)
+func (m *member) watch(late time.Duration) {
 	p := m.process
 	if m.life.State != pure.Up {
 		return
 	}
 	now := p.now()
 	next := now + 5*time.Second
-	if limit, ok := m.limitOfSilence(); ok {
+	if u, ok := m.unanswered(); ok {
+		limit := m.silence.Ends(u, late, now)
 		if now >= limit {
 			m.shed()
 			return
 		}
-		next = min(next, limit)
+		next = min(next, limit, now+pure.TickMost)
 	}
 	next = min(next, m.guard(now))
 	m.payBeside()
 	if due, ok := m.ledger.Next(); ok {
-		next = min(next, max(due, now+5*ms))
+		next = min(next, max(due, now+pure.TickMost))
 	}
-	if len(m.awaited) > 0 {
-		next = min(next, now+50*ms)
-	}
-	m.arm(max(next, now+500*us))
+	m.arm(max(next, now+pure.TickLeast))
 }
 
-// limitOfSilence is when this node is given up if nothing comes from it (R26).
-func (m *member) limitOfSilence() (limit time.Duration, ok bool) {
+// unanswered is what this node has not answered, if anything.
+func (m *member) unanswered() (u pure.Unanswered, ok bool) {
+	p := m.process
 	if len(m.awaited) == 0 {
-		return 0, false
+		return u, false
 	}
-	e := m.awaited[0]
-	patience := time.Second
-	if e.purpose == vote {
-		patience = max(100*ms, 4*voteTimeout(e.round.ttl, m.replyTime))
+	u = pure.Unanswered{
+		Since: m.asked, Heard: m.heard, ReplyTime: m.replyTime,
+		Lag: int(p.fastest() - m.answered()), Waiting: len(p.open), MaxPending: pendingMost,
 	}
-	return max(e.at, m.excused) + patience, true
+	if r := m.oldest(); r != nil {
+		u.Since, u.Voting, u.VoteTimeout = r.at, true, m.voteTimeout(r.ttl)
+	}
+	return u, true
 }
 
-// looks is when the node's seal is looked at, and what is under way.
-type looks struct {
-	next            time.Duration
-	delay           time.Duration
-	asking, writing bool
+// pendingMost is multiplex.Config.MaxPending, which nothing here comes near.
+const pendingMost = 32768
+
+// oldest is the round that this node is asked for its vote on, and has been for longest; nil if there is none.
+func (m *member) oldest() *round {
+	for _, e := range m.awaited {
+		if e.purpose == vote {
+			return e.round
+		}
+	}
+	return nil
 }
 
-const (
-	lookFirst  = 100 * ms
-	lookOften  = time.Second
-	lookRarely = 5 * time.Second
-)
+// answered is the place in the log up to which this node has answered.
+func (m *member) answered() uint64 {
+	if r := m.oldest(); r != nil {
+		return r.pos
+	}
+	return m.process.head
+}
 
 // guard looks after a node's quarantine and seal, and returns when to do so again.
 func (m *member) guard(now time.Duration) time.Duration {
@@ -98,7 +107,7 @@ func (m *member) judgeTrust() {
 	}
 	p.quarantined &^= bit(m.index)
 	p.debut = pure.Debut{} // there is a past that a declaration cannot do without
-	m.looks.next = p.now()
+	m.looks.Next = p.now()
 	m.arm(p.now())
 }
 
@@ -123,52 +132,50 @@ func (m *member) tend(now time.Duration) time.Duration {
 	if m.trust.Need == 0 {
 		return now + 5*time.Second
 	}
-	if now < m.looks.next {
-		return m.looks.next
+	if now < m.looks.Next {
+		return m.looks.Next
 	}
-	if !m.looks.asking {
+	if !m.looks.Asking {
 		m.look()
 	}
-	if m.trust.Trusted {
-		m.looks.delay = lookRarely
-	} else {
-		m.looks.delay = min(2*max(m.looks.delay, lookFirst), lookOften)
-	}
-	m.looks.next = now + m.looks.delay
-	return m.looks.next
+	m.looks.Plan(m.trust.Trusted, now)
+	return m.looks.Next
 }
 
 func (m *member) look() {
 	if m.wire == nil || m.life.State != pure.Up {
 		return
 	}
-	m.looks.asking = true
-	m.send(expected{purpose: look, cmd: &command{op: lookSeal}, at: m.process.now(), verified: m.process.debut.Verifying})
+	m.looks.Asking = true
+	m.send(expected{purpose: look, cmd: &command{op: lookSeal}, verified: m.process.debut.Verifying})
+}
+
+// voteTimeout is how long a round waits for this node's vote.
+func (m *member) voteTimeout(ttl time.Duration) time.Duration {
+	return pure.VoteTimeout(0, ttl, m.replyTime)
 }
 
 // looked is the reply to a look: it may be time to write the seal.
 func (m *member) looked(e expected, r reply) {
-	m.looks.asking = false
+	m.looks.Asking = false
 	s := m.sight(r, e.verified)
-	suffices := s.What == pure.SealSeen && s.Seal.Run == m.trust.Run &&
-		s.Seal.Watched >= m.trust.Need && s.Seal.MaxTTL >= m.process.maxTTL
-	if s.What != pure.Unreadable && !suffices && m.trust.Proved(m.process.now()) {
-		m.writeSeal(m.trust.Watched(m.process.now()))
+	if watched, ok := m.trust.Renewal(s, m.process.maxTTL, m.process.now()); ok {
+		m.writeSeal(watched)
 	}
 }
 
 // writeSeal writes that the node's process was watched for so long, over the connection to that very process.
 func (m *member) writeSeal(watched time.Duration) {
-	if m.trust.Run == "" || m.looks.writing || m.wire == nil || m.life.State != pure.Up {
+	if m.trust.Run == "" || m.looks.Writing || m.wire == nil || m.life.State != pure.Up {
 		return
 	}
-	m.looks.writing = true
+	m.looks.Writing = true
 	seal := pure.Seal{Run: m.trust.Run, MaxTTL: m.process.maxTTL, Watched: watched}
-	m.send(expected{purpose: tell, cmd: &command{op: writeSeal, seal: seal}, at: m.process.now(), watched: watched})
+	m.send(expected{purpose: tell, cmd: &command{op: writeSeal, seal: seal}, watched: watched})
 }
 
 func (m *member) told(e expected, r reply) {
-	m.looks.writing = false
+	m.looks.Writing = false
 	switch {
 	case r.kind == isInteger && r.n == 1:
 		m.trust = m.trust.Seal(e.watched, m.process.now())
@@ -176,7 +183,7 @@ func (m *member) told(e expected, r reply) {
 		m.process.world.report.Count("seals", 1)
 	case r.kind == isNoScript:
 		m.cureScripts()
-		m.looks.next = m.process.now() + lookFirst
-		m.arm(m.looks.next)
+		m.looks.Hasten(m.process.now())
+		m.arm(m.looks.Next)
 	}
 }

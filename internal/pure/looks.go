@@ -1,0 +1,39 @@
+package pure
+
+import "time"
+
+const (
+	// lookFirst is the first pause between looks at the seal of a quarantined
+	// node; it doubles up to LookOften. Another process may have watched for
+	// longer. The seal of a trusted node is read every LookRarely, to notice
+	// that the keys were flushed.
+	lookFirst  = 100 * time.Millisecond
+	LookOften  = time.Second
+	LookRarely = 5 * time.Second
+)
+
+// Looks is when one node's seal is read, and what is under way. It is guarded
+// by its owner's mutex.
+type Looks struct {
+	Next    time.Duration // when to look again
+	delay   time.Duration // after that, while the node is quarantined
+	Asking  bool          // a look is under way
+	Writing bool          // a seal is being written
+}
+
+// FirstLooks returns the looks at a node that joins; its seal was just read.
+func FirstLooks(now time.Duration) Looks { return Looks{Next: now + lookFirst, delay: lookFirst} }
+
+// Plan sets the time of the look after one that is due now.
+func (l *Looks) Plan(trusted bool, now time.Duration) {
+	if trusted {
+		l.delay = LookRarely
+	} else {
+		l.delay = min(2*l.delay, LookOften)
+	}
+	l.Next = now + l.delay
+}
+
+// Hasten sets the time of the next look after a node that lost the script which
+// writes the seal has been sent it again.
+func (l *Looks) Hasten(now time.Duration) { l.Next = now + lookFirst }

@@ -1,0 +1,73 @@
+package pure
+
+import "time"
+
+const (
+	// TickMost is the longest time between two looks at the deadlines of votes
+	// while anything is unanswered, and so the delay with which a cancelled
+	// context is noticed. A timer for each command would cost 7–20 % of the
+	// throughput (docs/design.md, "One timer for all").
+	TickMost = 5 * time.Millisecond
+	// TickLeast is the shortest time between two such looks.
+	TickLeast = 500 * time.Microsecond
+
+	// readGrace is how much longer a vote is waited for if the node's bytes have
+	// arrived but were not read yet (R6).
+	readGrace = 4 * time.Millisecond
+	// lateTick is a delay of a look that shows that this process was starved or
+	// stopped. Its sockets may hold replies that it has not seen; those get the
+	// grace from now on.
+	lateTick = 2 * time.Millisecond
+
+	voteLeast = 5 * time.Millisecond
+	voteUsual = 50 * time.Millisecond
+)
+
+// VoteTimeout returns how long to wait for a node's vote (R6): TTL/200 within
+// 5–50 ms, or four times the node's smoothed reply time if that is larger, and
+// at most VoteMost. A configured timeout is used as it is.
+func VoteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
+	if configured > 0 {
+		return configured
+	}
+	usual := min(max(ttl/200, voteLeast), voteUsual)
+	return min(max(usual, 4*replyTime), VoteMost(ttl))
+}
+
+// VoteMost returns the longest time to wait for a vote (R6), which is how long a
+// renewal is waited for: a tenth of the TTL.
+func VoteMost(ttl time.Duration) time.Duration { return ttl / 10 }
+
+// VoteDeadline returns when a vote is given up on a command that was queued at
+// the given time. patience is the least time that the caller asked for.
+func VoteDeadline(at, timeout, patience time.Duration) time.Duration {
+	return at + max(timeout, patience)
+}
+
+// UnreadDeadline returns when a vote is given up if the node's bytes have
+// arrived but were not read yet (R6): somewhat later, and not before excused.
+func UnreadDeadline(deadline, excused, now time.Duration) time.Duration {
+	if now >= deadline && now < max(deadline+readGrace, excused) {
+		return now + time.Millisecond
+	}
+	return deadline
+}
+
+// Excused returns until when unread votes are not given up, after a look that
+// was late by the given time.
+func Excused(excused, late, now time.Duration) time.Duration {
+	if late > lateTick {
+		return now + readGrace
+	}
+	return excused
+}
+
+// Smoothed returns the mean of a time that is measured again and again, as TCP
+// smooths its round trips: by an eighth of the difference. old is the mean so
+// far; zero if there is none.
+func Smoothed(old, sample time.Duration) time.Duration {
+	if old == 0 {
+		return sample
+	}
+	return old + (sample-old)/8
+}
