@@ -75,19 +75,8 @@ func scripts() [][]byte {
 
 // teach makes a node know what the scripts do; it must still be sent them.
 func teach(n *redistest.Node) {
-	n.Script(releaseSource, func(keys, args []string, db *redistest.DB) any {
-		if db.DeleteIf(keys[0], args[0]) {
-			return 1
-		}
-		return 0
-	})
-	n.Script(extendSource, func(keys, args []string, db *redistest.DB) any {
-		ms, _ := strconv.Atoi(args[1])
-		if db.ExtendIf(keys[0], args[0], time.Duration(ms)*time.Millisecond) {
-			return 1
-		}
-		return 0
-	})
+	n.Script(releaseSource, redistest.Release)
+	n.Script(extendSource, redistest.Extend)
 }
 
 const (

@@ -35,30 +35,10 @@ func withTrust(c *cluster) {
 		},
 	}
 	for i, node := range c.nodes {
-		node.Script(sealSource, writeSeal)
+		node.Script(sealSource, redistest.WriteSeal)
 		steps := c.config.Nodes[i].Prelude
 		c.config.Nodes[i].Prelude = append(steps[:len(steps):len(steps)], conn.Step{Command: c.config.Cure[len(c.config.Cure)-1]})
 	}
-}
-
-// writeSeal is what the script does: nothing is lowered.
-func writeSeal(keys, args []string, db *redistest.DB) any {
-	s, err := pure.ParseSeal(args[0])
-	if err != nil {
-		return err
-	}
-	if old, there := db.Get(keys[0]); there {
-		o, err := pure.ParseSeal(old)
-		if err != nil {
-			return 0
-		}
-		s.MaxTTL = max(s.MaxTTL, o.MaxTTL)
-		if o.Run == s.Run {
-			s.Watched = max(s.Watched, o.Watched)
-		}
-	}
-	db.Set(keys[0], s.String(), 0)
-	return 1
 }
 
 // sealed puts sufficient seals on nodes, as if somebody else had watched them.

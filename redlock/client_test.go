@@ -358,7 +358,7 @@ func TestNodesThatAreRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory(t, 2)
 				odd := redistest.NewNode(c.node)
-				teach(odd)
+				odd.Teach()
 				if c.arrange != nil {
 					c.arrange(odd)
 				}

@@ -66,7 +66,7 @@ func TestPreflight_R22(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory(t, 2)
 				odd := redistest.NewNode(c.node)
-				teach(odd)
+				odd.Teach()
 				if c.arrange != nil {
 					c.arrange(odd)
 				}
@@ -163,7 +163,7 @@ func TestEvictionIsWarnedAbout_R22(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory(t, 2)
 				odd := redistest.NewNode(redistest.NodeConfig{EvictionPolicy: c.policy})
-				teach(odd)
+				odd.Teach()
 				if c.hidden {
 					odd.Refuse("-NOPERM no", "INFO")
 				}

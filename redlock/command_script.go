@@ -2,10 +2,10 @@ package redlock
 
 import (
 	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
-	_ "embed"
 	"encoding/hex"
 	"fmt"
 
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -19,31 +19,13 @@ func newScript(source string) script {
 }
 
 var (
-	//go:embed release.lua
-	releaseSource string
-	//go:embed extend.lua
-	extendSource string
-
-	//go:embed release_many.lua
-	releaseManySource string
-	//go:embed extend_many.lua
-	extendManySource string
-
-	//go:embed heal.lua
-	healSource string
-	//go:embed shorten.lua
-	shortenSource string
-
-	releaseScript     = newScript(releaseSource)
-	extendScript      = newScript(extendSource)
-	releaseManyScript = newScript(releaseManySource)
-	extendManyScript  = newScript(extendManySource)
-	healScript        = newScript(healSource)
-	shortenScript     = newScript(shortenSource)
-
-	//go:embed seal.lua
-	sealSource string
-	sealScript = newScript(sealSource)
+	releaseScript     = newScript(lua.Release)
+	extendScript      = newScript(lua.Extend)
+	releaseManyScript = newScript(lua.ReleaseMany)
+	extendManyScript  = newScript(lua.ExtendMany)
+	healScript        = newScript(lua.Heal)
+	shortenScript     = newScript(lua.Shorten)
+	sealScript        = newScript(lua.Seal)
 
 	// scripts are all that a node must know.
 	scripts = []*script{

@@ -32,8 +32,8 @@
 //     until the nodes report that the lock may be free, or for a random time, and
 //     starts again at step 1 with another token.
 //
-// [Lock.Release] and the release of step 5 run release.lua: delete the key if it
-// holds our token. While every node that is up supports it and the user may run
+// [Lock.Release] and the release of step 5 run internal/lua/release.lua: delete
+// the key if it holds our token. While every node that is up supports it and the user may run
 // it, DELEX (Redis 8.4) or DELIFEQ (Valkey 9.0) does the same for less.
 // [Lock.Extend] runs extend.lua: lengthen if the key holds our token. It never
 // shortens and never creates a key.

@@ -3,10 +3,10 @@ package redlock
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -25,8 +25,7 @@ func newMemory(tb testing.TB, n int) *memory {
 	m := &memory{network: redistest.NewNetwork()}
 	for i := range n {
 		node := redistest.NewNode(redistest.NodeConfig{})
-		teach(node)
-		teachHolds(node)
+		node.Teach()
 		node.Serve(m.network.Listen(fmt.Sprintf("node%d:6379", i)))
 		m.nodes = append(m.nodes, node)
 	}
@@ -106,82 +105,10 @@ func tokensSent(n *redistest.Node) []string {
 	return all
 }
 
-// teach registers what the scripts do; TestScripts compares them with a real server's.
-func teach(n *redistest.Node) {
-	n.Script(sealSource, writeSeal)
-	n.Script(lookSource, func(keys, _ []string, db *redistest.DB) any {
-		if value, ok := db.Get(keys[0]); ok {
-			return value
-		}
-		return nil
-	})
-	n.Script(releaseManySource, func(keys, args []string, db *redistest.DB) any {
-		results := make([]any, len(keys))
-		for i := range keys {
-			results[i] = 0
-			if db.DeleteIf(keys[i], args[i]) {
-				results[i] = 1
-			}
-		}
-		return results
-	})
-	n.Script(releaseSource, func(keys, args []string, db *redistest.DB) any {
-		if db.DeleteIf(keys[0], args[0]) {
-			return 1
-		}
-		return 0
-	})
-	n.Script(extendSource, func(keys, args []string, db *redistest.DB) any {
-		return extendOne(db, keys[0], args[0], args[1])
-	})
-	n.Script(extendManySource, func(keys, args []string, db *redistest.DB) any {
-		results := make([]any, len(keys))
-		for i := range keys {
-			results[i] = extendOne(db, keys[i], args[2*i], args[2*i+1])
-		}
-		return results
-	})
-}
-
-// teachHolds registers what the scripts of holds do.
-func teachHolds(n *redistest.Node) {
-	n.Script(healSource, func(keys, args []string, db *redistest.DB) any {
-		if _, ok := db.Get(keys[0]); ok {
-			return extendOne(db, keys[0], args[0], args[1])
-		}
-		ttl, err := strconv.ParseInt(args[1], 10, 64)
-		if err != nil {
-			return err
-		}
-		db.Set(keys[0], args[0], time.Duration(ttl)*time.Millisecond)
-		return 2
-	})
-	n.Script(shortenSource, func(keys, args []string, db *redistest.DB) any {
-		if value, ok := db.Get(keys[0]); !ok || value != args[0] {
-			return 0
-		}
-		want, err := strconv.ParseInt(args[1], 10, 64)
-		if err != nil {
-			return err
-		}
-		if rest, _ := db.TTL(keys[0]); rest == 0 || rest.Milliseconds() > want {
-			db.Expire(keys[0], time.Duration(want)*time.Millisecond)
-		}
-		return 1
-	})
-}
-
-func extendOne(db *redistest.DB, key, token, ttl string) any {
-	if value, ok := db.Get(key); !ok || value != token {
-		return 0
-	}
-	rest, _ := db.TTL(key)
-	want, err := strconv.ParseInt(ttl, 10, 64)
-	if err != nil {
-		return err
-	}
-	if rest > 0 && rest.Milliseconds() < want {
-		db.Expire(key, time.Duration(want)*time.Millisecond)
-	}
-	return 1
-}
+// The sources of the scripts.
+var (
+	releaseSource, releaseManySource = lua.Release, lua.ReleaseMany
+	extendSource, extendManySource   = lua.Extend, lua.ExtendMany
+	healSource, shortenSource        = lua.Heal, lua.Shorten
+	lookSource, sealSource           = lua.Look, lua.Seal
+)

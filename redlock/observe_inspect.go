@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -191,10 +191,8 @@ func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNod
 }
 
 var (
-	//go:embed look.lua
-	lookSource string
-	lookScript = newScript(lookSource)
-	loadLook   = resp.AppendCommand(nil, "SCRIPT", "LOAD", lookSource)
+	lookScript = newScript(lua.Look)
+	loadLook   = resp.AppendCommand(nil, "SCRIPT", "LOAD", lua.Look)
 )
 
 // isWrongType recognises the reply of GET for a key that holds no string.

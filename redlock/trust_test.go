@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
-	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
 )
@@ -26,23 +25,6 @@ func sealOf(run string, maxTTL, watched time.Duration) string {
 func readSeal(text string) (run string, maxTTL, watched int64, ok bool) {
 	n, err := fmt.Sscanf(text, sealForm, &run, &maxTTL, &watched)
 	return run, maxTTL, watched, n == 3 && err == nil
-}
-
-// writeSeal is seal.lua for the node in memory; TestSealScript compares the two.
-func writeSeal(keys, args []string, db *redistest.DB) any {
-	run, longest, watched, _ := readSeal(args[0])
-	if old, there := db.Get(keys[0]); there {
-		oldRun, oldLongest, oldWatched, ok := readSeal(old)
-		if !ok {
-			return 0
-		}
-		longest = max(longest, oldLongest)
-		if oldRun == run {
-			watched = max(watched, oldWatched)
-		}
-	}
-	db.Set(keys[0], fmt.Sprintf(sealForm, run, longest, watched), 0)
-	return 1
 }
 
 // A seal is never lowered, the time watched is of one process, and what is no seal is left alone (R23): on a real server and

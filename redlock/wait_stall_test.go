@@ -61,7 +61,7 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 						m := newMemory(t, 3)
 						for i := range many {
 							odd := redistest.NewNode(bad.node)
-							teach(odd)
+							odd.Teach()
 							if bad.arrange != nil {
 								bad.arrange(odd)
 							}

@@ -316,6 +316,7 @@ func TestTinyImportGraph(t *testing.T) {
 		if !library[name] {
 			require.Contains(t, []string{
 				"github.com/redmux/redmux/redlocktest", "github.com/redmux/redmux/internal/redistest",
+				"github.com/redmux/redmux/internal/lua/model",
 			}, name)
 		}
 	}

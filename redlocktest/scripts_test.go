@@ -3,33 +3,15 @@ package redlocktest
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
 )
-
-// Each script of package redlock is known here, by the digest that it has now.
-func TestEveryScriptIsKnown(t *testing.T) {
-	known := map[string]string{
-		"release.lua": releaseSHA1, "release_many.lua": releaseManySHA1, "extend.lua": extendSHA1,
-		"extend_many.lua": extendManySHA1, "heal.lua": healSHA1, "shorten.lua": shortenSHA1, "seal.lua": sealSHA1,
-		"look.lua": lookSHA1,
-	}
-	files, err := filepath.Glob("../redlock/*.lua")
-	require.NoError(t, err)
-	require.Len(t, files, len(known))
-	for _, file := range files {
-		name := filepath.Base(file)
-		require.Equal(t, redistest.SHA1(source(t, name)), known[name],
-			"%s has changed: see that its function in scripts.go still does the same, then write this digest there", name)
-	}
-}
 
 // The same random commands to a real server and to a node in memory have the same replies and the same keys afterwards.
 func TestScripts(t *testing.T) {
@@ -57,7 +39,7 @@ func TestScripts(t *testing.T) {
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 500 {
-		command := randomCommand(t, random)
+		command := randomCommand(random)
 		said, err := server.Do(command...)
 		require.NoError(t, err)
 		require.Equal(t, said, inMemory(command...), "%q", command)
@@ -70,13 +52,13 @@ func TestScripts(t *testing.T) {
 }
 
 // randomCommand is about few keys and tokens, so that they meet. TTLs are far apart, and never end.
-func randomCommand(t *testing.T, r *rand.Rand) []string {
+func randomCommand(r *rand.Rand) []string {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	key := func() string { return pick("a", "b", "c") }
 	token := func() string { return pick("x", "y") }
 	ttl := func() string { return strconv.Itoa((1 + r.IntN(9)) * 100_000_000) }
-	one := func(name string, args ...string) []string {
-		return append([]string{"EVAL", source(t, name), "1", key()}, args...)
+	one := func(source string, args ...string) []string {
+		return append([]string{"EVAL", source, "1", key()}, args...)
 	}
 	switch r.IntN(10) {
 	case 0:
@@ -84,33 +66,26 @@ func randomCommand(t *testing.T, r *rand.Rand) []string {
 	case 1:
 		return []string{"GET", key()}
 	case 2:
-		return one("release.lua", token())
+		return one(lua.Release, token())
 	case 3:
-		return one("extend.lua", token(), ttl())
+		return one(lua.Extend, token(), ttl())
 	case 4:
-		return one("heal.lua", token(), ttl())
+		return one(lua.Heal, token(), ttl())
 	case 5:
-		return one("shorten.lua", token(), ttl())
+		return one(lua.Shorten, token(), ttl())
 	case 6:
-		return []string{"EVAL", source(t, "release_many.lua"), "2", "a", "b", token(), token()}
+		return []string{"EVAL", lua.ReleaseMany, "2", "a", "b", token(), token()}
 	case 8:
 		if r.IntN(2) == 0 {
 			return []string{"SET", key(), strings.Repeat("long", 300), "PX", ttl()}
 		}
-		return one("look.lua")
+		return one(lua.Look)
 	case 7:
-		return []string{"EVAL", source(t, "extend_many.lua"), "2", "a", "b", token(), ttl(), token(), ttl()}
+		return []string{"EVAL", lua.ExtendMany, "2", "a", "b", token(), ttl(), token(), ttl()}
 	default:
 		seal := fmt.Sprintf("redlock-seal 1 run_id=%s max_ttl_ms=%d watched_ms=%d", pick("m", "n"), 1+r.IntN(9), 1+r.IntN(9))
-		return []string{"EVAL", source(t, "seal.lua"), "1", "redlock:seal", seal}
+		return []string{"EVAL", lua.Seal, "1", "redlock:seal", seal}
 	}
-}
-
-func source(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "redlock", name))
-	require.NoError(t, err)
-	return string(text)
 }
 
 // simple is a reply as redistest.Server.Do returns it.

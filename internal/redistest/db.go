@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redmux/redmux/internal/lua/model"
 )
 
 // DB is the keys of a Node: strings with a TTL, which end by the NodeClock.
@@ -96,22 +98,13 @@ func (db *DB) Expire(key string, ttl time.Duration) bool {
 
 // DeleteIf deletes the key if it holds value, as a release does (R9).
 func (db *DB) DeleteIf(key, value string) bool {
-	if v, ok := db.Get(key); !ok || v != value {
-		return false
-	}
-	return db.Delete(key)
+	return model.Release(db, key, value) == 1
 }
 
 // ExtendIf reports whether the key holds value, and if so lengthens its
 // remaining time, as an extension does (R10). It never shortens it.
 func (db *DB) ExtendIf(key, value string, ttl time.Duration) bool {
-	if v, ok := db.Get(key); !ok || v != value {
-		return false
-	}
-	if left, _ := db.TTL(key); left > 0 && left < ttl {
-		db.Expire(key, ttl)
-	}
-	return true
+	return model.Extend(db, key, value, ttl) == 1
 }
 
 // Keys returns the living keys, sorted.

@@ -13,8 +13,8 @@
 //	Hostile          a node that completes the handshake and then lies
 //	NoLeaks          a check for goroutines and descriptors that a test leaves behind
 //
-// It knows nothing of redlock, multiplex and conn: it imports resp and the
-// standard library. Only tests, main packages and redlocktest import it; the
+// It knows nothing of multiplex and conn, and of redlock only what its scripts do
+// (lua.go). Only tests, main packages and redlocktest import it; the
 // latter makes a part of it available to users' tests.
 //
 // Network and Proxy are built on Link: the settings of all connections to one

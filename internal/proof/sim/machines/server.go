@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/internal/pure"
 )
 
@@ -238,38 +239,69 @@ func (s *server) put(cmd *command) {
 	cmd.attempt.due = max(cmd.attempt.due, s.world.now+cmd.ttl)
 }
 
-// script is what the Lua scripts of package redlock do.
+// script runs a Lua program, as package model has it, unless it is broken.
 func (s *server) script(cmd *command) reply {
 	a := cmd.attempt
 	there := s.look(a.resource)
-	ours := there != nil && there.token == a.token
-	switch {
-	case cmd.op == release && (ours || there != nil && s.world.broken.is(PlainDEL)):
-		s.keys[a.resource] = key{}
-		return reply{kind: isInteger, n: 1}
-	case cmd.op == heal && there == nil:
-		s.put(cmd)
-		return reply{kind: isInteger, n: 2}
-	case !ours || cmd.op == release:
-		return reply{kind: isInteger}
-	}
-	k := &s.keys[a.resource]
-	there.due = max(there.due, s.world.now+cmd.ttl)
-	if k.ends-s.ms() < cmd.ttl || s.world.broken.is(ShorteningExtension) {
-		k.ends, k.ttl, k.set = s.ms()+cmd.ttl, cmd.ttl, s.world.now
-	}
-	return reply{kind: isInteger, n: 1}
-}
-
-// writeSeal is seal.lua: nothing that a seal says is ever lowered.
-func (s *server) writeSeal(new pure.Seal) reply {
-	if old := s.seal; old.What == pure.SealSeen {
-		new.MaxTTL = max(new.MaxTTL, old.Seal.MaxTTL)
-		if old.Seal.Run == new.Run {
-			new.Watched = max(new.Watched, old.Seal.Watched)
+	db := &store{s, cmd}
+	if there != nil && there.token == a.token && cmd.op != release {
+		there.due = max(there.due, s.world.now+cmd.ttl)
+		if s.world.broken.is(ShorteningExtension) {
+			db.Expire(a.resource, cmd.ttl)
 		}
 	}
-	s.seal, s.sealedAt = pure.Sighting{What: pure.SealSeen, Seal: new}, s.world.now
+	var n int
+	switch {
+	case cmd.op == release && there != nil && s.world.broken.is(PlainDEL):
+		db.Delete(a.resource)
+		n = 1
+	case cmd.op == release:
+		n = model.Release(db, a.resource, a.token)
+	case cmd.op == heal:
+		n = model.Heal(db, a.resource, a.token, cmd.ttl)
+	default:
+		n = model.Extend(db, a.resource, a.token, cmd.ttl)
+	}
+	return reply{kind: isInteger, n: n}
+}
+
+// A store is the keys of a server as the scripts see them, for one command.
+type store struct {
+	server *server
+	cmd    *command
+}
+
+func (t *store) Get(resource int) (token uint64, ok bool) {
+	a := t.server.look(resource)
+	if a == nil {
+		return 0, false
+	}
+	return a.token, true
+}
+
+func (t *store) Set(int, uint64, time.Duration) { t.server.put(t.cmd) }
+
+func (t *store) Delete(resource int) bool {
+	t.server.keys[resource] = key{}
+	return true
+}
+
+func (t *store) TTL(resource int) (time.Duration, bool) {
+	return t.server.keys[resource].ends - t.server.ms(), true
+}
+
+func (t *store) Expire(resource int, ttl time.Duration) bool {
+	k := &t.server.keys[resource]
+	k.ends, k.ttl, k.set = t.server.ms()+ttl, ttl, t.server.world.now
+	return true
+}
+
+// writeSeal is seal.lua.
+func (s *server) writeSeal(written pure.Seal) reply {
+	if s.seal.What == pure.SealSeen {
+		written = model.Seal(s.seal.Seal, written)
+	}
+	s.seal, s.sealedAt = pure.Sighting{What: pure.SealSeen, Seal: written}, s.world.now
 	return reply{kind: isInteger, n: 1}
 }
 

@@ -1,107 +1,52 @@
 package running
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
-	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/resp"
-	"github.com/stretchr/testify/require"
 )
-
-// A node in memory runs no Lua: what a script does stands here, for the source that package redlock has.
-// TestScriptsAreThoseOfARealServer compares.
-
-// source reads a script of package redlock.
-func source(name string) string {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "redlock", name))
-	if err != nil {
-		panic(err) // the test is run from somewhere else
-	}
-	return string(text)
-}
 
 var (
-	releaseSource, releaseManySource = source("release.lua"), source("release_many.lua")
-	extendSource, extendManySource   = source("extend.lua"), source("extend_many.lua")
-	healSource, shortenSource        = source("heal.lua"), source("shorten.lua")
-	sealSource                       = source("seal.lua")
-
-	releaseDigest, releaseManyDigest = redistest.SHA1(releaseSource), redistest.SHA1(releaseManySource)
-	healDigest                       = redistest.SHA1(healSource)
+	releaseDigest, releaseManyDigest = redistest.SHA1(lua.Release), redistest.SHA1(lua.ReleaseMany)
+	healDigest                       = redistest.SHA1(lua.Heal)
 )
 
-// teach registers the scripts.
+// teach registers the scripts, and breaks what is to be broken on purpose.
 func teach(n *redistest.Node, b broken) {
-	release, extend := releaseOne, extendOne
+	n.Teach()
 	switch {
 	case b.keeps:
-		release = func(db *redistest.DB, key, token string) int64 {
-			value, ok := db.Get(key)
-			return digit(ok && value == token)
-		}
+		breakRelease(n, func(keys, args []string, db *redistest.DB) any {
+			value, ok := db.Get(keys[0])
+			return digit(ok && value == args[0])
+		})
 	case b.deletesAny:
-		release = func(db *redistest.DB, key, _ string) int64 { return digit(db.Delete(key)) }
+		breakRelease(n, func(keys, _ []string, db *redistest.DB) any { return digit(db.Delete(keys[0])) })
 	}
 	if b.shortens {
-		extend = extendAnyway
+		n.Script(lua.Extend, extendAnyway)
+		n.Script(lua.ExtendMany, redistest.Each(2, extendAnyway))
+		n.Script(lua.Heal, func(keys, args []string, db *redistest.DB) any {
+			if model.Heal(db, keys[0], args[0], milliseconds(args[1])) == 2 {
+				return 2
+			}
+			return extendAnyway(keys, args, db)
+		})
 	}
-	n.Script(sealSource, writeSeal)
-	n.Script(source("look.lua"), func(keys, _ []string, db *redistest.DB) any {
-		if value, ok := db.Get(keys[0]); ok {
-			return value
-		}
-		return nil
-	})
-	n.Script(releaseSource, func(keys, args []string, db *redistest.DB) any { return release(db, keys[0], args[0]) })
-	n.Script(releaseManySource, func(keys, args []string, db *redistest.DB) any {
-		results := make([]int64, len(keys))
-		for i := range keys {
-			results[i] = release(db, keys[i], args[i])
-		}
-		return results
-	})
-	n.Script(extendSource, func(keys, args []string, db *redistest.DB) any { return extend(db, keys[0], args[0], args[1]) })
-	n.Script(extendManySource, func(keys, args []string, db *redistest.DB) any {
-		results := make([]int64, len(keys))
-		for i := range keys {
-			results[i] = extend(db, keys[i], args[2*i], args[2*i+1])
-		}
-		return results
-	})
-	n.Script(healSource, func(keys, args []string, db *redistest.DB) any {
-		if _, there := db.Get(keys[0]); there {
-			return extend(db, keys[0], args[0], args[1])
-		}
-		db.Set(keys[0], args[0], milliseconds(args[1]))
-		return 2
-	})
-	n.Script(shortenSource, func(keys, args []string, db *redistest.DB) any {
-		if value, ok := db.Get(keys[0]); !ok || value != args[0] {
-			return 0
-		}
-		if rest, _ := db.TTL(keys[0]); rest == 0 || rest > milliseconds(args[1]) {
-			db.Expire(keys[0], milliseconds(args[1]))
-		}
-		return 1
-	})
 }
 
-func releaseOne(db *redistest.DB, key, token string) int64 { return digit(db.DeleteIf(key, token)) }
-
-func extendOne(db *redistest.DB, key, token, ttl string) int64 {
-	return digit(db.ExtendIf(key, token, milliseconds(ttl)))
+func breakRelease(n *redistest.Node, release redistest.Script) {
+	n.Script(lua.Release, release)
+	n.Script(lua.ReleaseMany, redistest.Each(1, release))
 }
 
 // extendAnyway also shortens: what extend.lua must not do (R10).
-func extendAnyway(db *redistest.DB, key, token, ttl string) int64 {
-	value, ok := db.Get(key)
-	return digit(ok && value == token && db.Expire(key, milliseconds(ttl)))
+func extendAnyway(keys, args []string, db *redistest.DB) any {
+	value, ok := db.Get(keys[0])
+	return digit(ok && value == args[0] && db.Expire(keys[0], milliseconds(args[1])))
 }
 
 func digit(b bool) int64 {
@@ -117,27 +62,6 @@ func milliseconds(text string) time.Duration {
 		panic(err)
 	}
 	return time.Duration(n) * ms
-}
-
-// writeSeal never lowers what a seal says of one process (R23).
-func writeSeal(keys, args []string, db *redistest.DB) any {
-	const form = "redlock-seal 1 run_id=%s max_ttl_ms=%d watched_ms=%d"
-	var run, oldRun string
-	var longest, oldLongest, watched, oldWatched int64
-	if _, err := fmt.Sscanf(args[0], form, &run, &longest, &watched); err != nil {
-		return err
-	}
-	if old, there := db.Get(keys[0]); there {
-		if _, err := fmt.Sscanf(old, form, &oldRun, &oldLongest, &oldWatched); err != nil {
-			return 0
-		}
-		longest = max(longest, oldLongest)
-		if oldRun == run {
-			watched = max(watched, oldWatched)
-		}
-	}
-	db.Set(keys[0], fmt.Sprintf(form, run, longest, watched), 0)
-	return 1
 }
 
 // arrange breaks the rest of what is to be broken on purpose.
@@ -167,96 +91,4 @@ func (b broken) arrange(m *master) {
 		n.DB().Set(args[1], args[2], ttl)
 		return []byte("+OK\r\n"), true
 	})
-}
-
-// The same random commands to a real server and to a node in memory have the same replies.
-func TestScriptsAreThoseOfARealServer(t *testing.T) {
-	server := redistest.Servers(t, 1)[0]
-	node := redistest.NewNode(redistest.NodeConfig{})
-	defer node.Close()
-	teach(node, broken{})
-	network := redistest.NewNetwork()
-	defer network.Close()
-	node.Serve(network.Listen("node"))
-	conn, err := network.Dial(t.Context(), "tcp", "node")
-	require.NoError(t, err)
-	defer conn.Close()
-	inMemory := func(args ...string) any {
-		_, err := conn.Write(resp.AppendCommand(nil, args...))
-		require.NoError(t, err)
-		r := resp.NewReader(resp.Limits{})
-		for {
-			v, ok, err := r.Next()
-			require.NoError(t, err)
-			if ok {
-				return simple(v)
-			}
-			_, err = r.Fill(conn)
-			require.NoError(t, err)
-		}
-	}
-
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	for range 700 {
-		command := randomCommand(random)
-		said, err := server.Do(command...)
-		require.NoError(t, err)
-		require.Equal(t, said, inMemory(command...), "%q", command)
-		for _, key := range []string{"a", "b", "c"} {
-			said, err := server.Do("PTTL", key)
-			require.NoError(t, err)
-			require.InDelta(t, said, inMemory("PTTL", key), 60_000, "%s after %q", key, command)
-		}
-	}
-}
-
-// randomCommand is about few keys and tokens, so that they meet. TTLs are far apart, and never end.
-func randomCommand(r *rand.Rand) []string {
-	key := func() string { return pick(r, "a", "b", "c") }
-	token := func() string { return pick(r, "x", "y") }
-	ttl := func() string { return strconv.Itoa((1 + r.IntN(9)) * 100_000_000) }
-	eval := func(source string, args ...string) []string {
-		return append([]string{"EVAL", source, "1", key()}, args...)
-	}
-	switch r.IntN(9) {
-	case 0:
-		return []string{"SET", key(), token(), "NX", "PX", ttl()}
-	case 1:
-		return []string{"GET", key()}
-	case 2:
-		return eval(releaseSource, token())
-	case 3:
-		return eval(extendSource, token(), ttl())
-	case 4:
-		return eval(healSource, token(), ttl())
-	case 5:
-		return eval(shortenSource, token(), ttl())
-	case 6:
-		return []string{"EVAL", releaseManySource, "2", "a", "b", token(), token()}
-	case 7:
-		return []string{"EVAL", extendManySource, "2", "a", "b", token(), ttl(), token(), ttl()}
-	default:
-		seal := fmt.Sprintf("redlock-seal 1 run_id=%s max_ttl_ms=%d watched_ms=%d", pick(r, "m", "n"), r.IntN(9), r.IntN(9))
-		return []string{"EVAL", sealSource, "1", "redlock:seal", seal}
-	}
-}
-
-// simple is a reply as redistest.Server.Do returns it.
-func simple(v resp.Value) any {
-	n, isInteger := v.Int64()
-	switch {
-	case v.IsNull():
-		return nil
-	case isInteger:
-		return n
-	case v.Type() != resp.Array:
-		return string(v.Bytes())
-	}
-	var all []any
-	for e := range v.Elements() {
-		all = append(all, simple(e))
-	}
-	return all
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
@@ -62,7 +63,7 @@ func (s *tokens) watch(m *master) redistest.Hook {
 			}
 		case name == "SET" && len(args) >= 6:
 			s.executed(m, conn, args)
-		case name == "SCRIPT" && strings.EqualFold(args[1], "LOAD") && args[2] == releaseSource:
+		case name == "SCRIPT" && strings.EqualFold(args[1], "LOAD") && args[2] == lua.Release:
 			m.loaded()
 		case name == "EVALSHA" && args[1] == releaseDigest, name == "DELEX" && len(args) == 4, name == "DELIFEQ":
 			s.released(m, args[len(args)-1])

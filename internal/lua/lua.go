@@ -1,0 +1,35 @@
+// Package lua has the Lua programs that the nodes run for package redlock.
+// It knows nothing of how they are loaded and called. Package model, below this
+// one, has what each of them does in Go, for nodes that run no Lua: a change of
+// a script is a change of both.
+package lua
+
+import _ "embed" // for the programs
+
+var (
+	// Release deletes a key that has the token (R9).
+	//go:embed release.lua
+	Release string
+	// ReleaseMany is Release for several keys.
+	//go:embed release_many.lua
+	ReleaseMany string
+	// Extend lengthens the life of a key that has the token (R10).
+	//go:embed extend.lua
+	Extend string
+	// ExtendMany is Extend for several keys.
+	//go:embed extend_many.lua
+	ExtendMany string
+	// Heal is Extend, and sets a key that is missing (R10).
+	//go:embed heal.lua
+	Heal string
+	// Shorten shortens the life of a key that has the token: a release that takes
+	// effect later.
+	//go:embed shorten.lua
+	Shorten string
+	// Look returns the value of a key, or the digest of a long one.
+	//go:embed look.lua
+	Look string
+	// Seal writes the seal, and lowers nothing that it says (R23).
+	//go:embed seal.lua
+	Seal string
+)
