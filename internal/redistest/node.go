@@ -179,14 +179,10 @@ func (n *Node) URL() string { return "redis://" + n.Addr() }
 
 // Script registers what a script does. It must still be loaded or sent by EVAL,
 // as on a real server.
-func (n *Node) Script(source string, f Script) { n.ScriptSHA1(SHA1(source), f) }
-
-// ScriptSHA1 is Script for a caller that knows only the SHA1 of the script's
-// source.
-func (n *Node) ScriptSHA1(digest string, f Script) {
+func (n *Node) Script(source string, f Script) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.scripts[digest] = f
+	n.scripts[SHA1(source)] = f
 }
 
 // Handle adds a hook. The one added last is asked first.
