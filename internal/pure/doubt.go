@@ -1,7 +1,7 @@
 package pure
 
-// The votes of quarantined nodes (R10, R23). In a set of nodes, bit i stands for
-// node i.
+// The votes of quarantined nodes (R10, R23). In a set of nodes, bit i stands
+// for node i.
 
 // Void returns the quarantined nodes whose grants do not count: for a claim all
 // of them; for an extension those that were also quarantined when the key was
@@ -23,10 +23,11 @@ func RestoredCounts[S ~uint16](node int, discounted, quarantined S) bool {
 	return (discounted|quarantined)>>uint(node)&1 == 0
 }
 
-// DoubtRenewal returns a hold's doubted nodes after a renewal was sent, and those
-// of them that are doubted because of it. A node that got it and is not
-// quarantined is doubted no more. One that is may be set the key by a healing
-// renewal; it is doubted unless it answers that it has the key.
+// DoubtRenewal returns a hold's doubted nodes after a renewal was sent, and
+// those of them that are doubted because of it. A node that got the renewal and
+// is not quarantined is doubted no more. On a quarantined node a healing renewal
+// may set the key anew; the node is doubted unless it answers that the key was
+// there.
 func DoubtRenewal[S ~uint16](doubted, sent, quarantined S, heals bool) (after, unsure S) {
 	doubted &^= sent &^ quarantined
 	if heals {
@@ -35,7 +36,7 @@ func DoubtRenewal[S ~uint16](doubted, sent, quarantined S, heals bool) (after, u
 	return doubted | unsure, unsure
 }
 
-// DoubtGranted returns a hold's doubted nodes after the outcome of a renewal: on
-// the nodes that granted it the key was there, so it is older than their
+// DoubtGranted returns a hold's doubted nodes after the outcome of a renewal:
+// on the nodes that granted it the key was there, so it is older than their
 // quarantine.
 func DoubtGranted[S ~uint16](doubted, unsure, granted S) S { return doubted &^ (unsure & granted) }

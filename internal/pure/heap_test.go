@@ -59,8 +59,8 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// What is due is taken in the order of time, as long as there is room; all of it
-// in any order. What was taken can be put again.
+// Take removes what is due in the order of time, as long as there is room, and
+// TakeAll all of it in any order. What was taken can be put again.
 func TestHeapTake(t *testing.T) {
 	var h Heap[int]
 	places := make([]Place, 10)
