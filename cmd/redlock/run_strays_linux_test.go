@@ -264,7 +264,7 @@ func TestRunLeavesStraysOfACommandThatEndedAlone(t *testing.T) {
 	j := newJob(t)
 	j.write("stray", `trap 'touch "$1/asked"' TERM INT USR1; echo $$ >"$1/stray.pid.new"; mv "$1/stray.pid.new" "$1/stray.pid"
 while test -d "$1"; do sleep 0.02; done`)
-	cmd := j.run(nodes, nil, `setsid sh "$1/stray" "$1" & trap 'touch "$1/USR1"' USR1; trap 'exit 9' TERM; while test -d "$1"; do sleep 0.02; done`)
+	cmd := j.run(nodes, nil, `trap 'touch "$1/USR1"' USR1; trap 'exit 9' TERM; setsid sh "$1/stray" "$1" & while test -d "$1"; do sleep 0.02; done`)
 	stray := j.pid("stray.pid")
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", stray))
 	require.NoError(t, err)

@@ -465,8 +465,9 @@ func TestRunOfALostLockAsksFirst(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	dir := t.TempDir()
 	cmd := spawned(t, runs(t, nodes, []string{"--ttl=9s"},
-		shell(`(trap '' TERM; while :; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
-trap 'touch "$1/cleaned"; exit 0' TERM; while :; do sleep 0.02; done`, dir)...))
+		shell(`trap 'touch "$1/cleaned"; exit 0' TERM
+(trap '' TERM; while :; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
+while :; do sleep 0.02; done`, dir)...))
 	ticks(t, dir)
 	for _, s := range servers {
 		require.NoError(t, s.Stop())
