@@ -237,7 +237,7 @@ func TestLeadershipIsLostWithTheNodes(t *testing.T) {
 		for time.Since(begun) < time.Hour && leaders() == 0 {
 			time.Sleep(ms)
 		}
-		require.Less(t, time.Since(begun), 2*time.Minute, "nobody leads")
+		require.Less(t, time.Since(begun), 2*time.Minute, "no process leads")
 		for range 1000 {
 			require.LessOrEqual(t, leaders(), 1)
 			time.Sleep(100 * ms)
