@@ -40,8 +40,8 @@ const helpers = `
 	const click = (selector) => { document.querySelector(selector).click(); return true; };
 `
 
-// TestInBrowser opens pages in a real browser: one process for all of them, for
-// its start is what takes time.
+// TestInBrowser opens pages in a real browser: one process for all of them,
+// because its start is slow.
 func TestInBrowser(t *testing.T) {
 	redistest.NoLeaks(t)
 	b := startBrowser(t)
@@ -68,7 +68,7 @@ func TestInBrowser(t *testing.T) {
 	}
 }
 
-// sound fails if the page complained or asked for anything but itself.
+// sound fails if the page reported errors or requested anything but itself.
 func (tab *tab) sound() {
 	tab.t.Helper()
 	require.True(tab.t, tab.holds(`root.dataset.charts === "drawn" && root.dataset.errors === undefined && document.getElementById("failed").hidden`))
@@ -127,7 +127,7 @@ func testThemes(t *testing.T, b *browser) {
 	require.True(t, tab.holds(background+` === "rgb(246, 247, 249)"`))
 	tab.call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": "dark"}}}, nil)
 	tab.await(background + ` === "rgb(16, 20, 27)" && painted(figure("rate"), "--c0") > 50 && painted(figure("rate"), "--c1") > 50`)
-	tab.await(`document.getElementById("theme").textContent === "Light"`) // the page is told of the change after it is styled anew
+	tab.await(`document.getElementById("theme").textContent === "Light"`) // the page learns of the change after it has been restyled
 	tab.eval(`click("#theme")`, nil)
 	tab.await(background + ` === "rgb(246, 247, 249)" && painted(figure("rate"), "--c0") > 50`)
 	tab.sound()
@@ -150,7 +150,7 @@ func testAxes(t *testing.T, b *browser) {
 	tab.sound()
 }
 
-// mouse does something at a part of the width of the chart of rates.
+// mouse sends a mouse event at a fraction of the width of the chart of rates.
 func (tab *tab) mouse(what string, part float64, clicks int) {
 	tab.t.Helper()
 	var at struct{ X, Y float64 }
@@ -165,8 +165,9 @@ func (tab *tab) mouse(what string, part float64, clicks int) {
 func testTip(t *testing.T, b *browser) {
 	tab := b.open(t, examplePage())
 	tab.mouse("mouseMoved", 0.45, 0)
-	tab.mouse("mouseMoved", 0.5, 0) // the browser needs to see it move
-	// The tip of the second place, and not that of the first, which a slow browser may still show.
+	tab.mouse("mouseMoved", 0.5, 0) // the browser needs to see a movement
+	// The tip of the second place, not that of the first, which a slow browser
+	// may still show.
 	tab.await(`!figure("rate").querySelector(".tip").hidden && /^1[45]/.test(figure("rate").querySelector(".tip").textContent)`)
 	var tip string
 	tab.eval(`figure("rate").querySelector(".tip").textContent`, &tip)
@@ -217,7 +218,7 @@ func testPolicy(t *testing.T, b *browser) {
 	require.Len(t, requests, 1, "only the page: %v", requests)
 }
 
-// testFailure breaks a page: the reader is told, and has the tables.
+// testFailure breaks a page: it tells the reader, and shows the tables.
 func testFailure(t *testing.T, b *browser) {
 	var html strings.Builder
 	require.NoError(t, Write(&html, examplePage()))
@@ -281,11 +282,11 @@ func testPaper(t *testing.T, b *browser) {
 	tab := b.open(t, examplePage())
 	tab.eval(`click("#theme")`, nil)
 	require.Greater(t, len(tab.paper()), 20_000)
-	tab.await(`root.dataset.theme === "dark" && painted(figure("rate"), "--c0") > 50`) // as before
+	tab.await(`root.dataset.theme === "dark" && painted(figure("rate"), "--c0") > 50`) // unchanged
 	tab.sound()
 }
 
-// paper is a PDF of the page.
+// paper returns a PDF of the page.
 func (tab *tab) paper() []byte {
 	tab.t.Helper()
 	var pdf struct{ Data string }
@@ -296,7 +297,7 @@ func (tab *tab) paper() []byte {
 	return data
 }
 
-// testPictures is for who changes the page: no test sees whether it is beautiful.
+// testPictures is for people who change the page: no test can judge its looks.
 func testPictures(t *testing.T, b *browser) {
 	if *pictures == "" {
 		t.Skip("skipped: -report.pictures names no folder")
