@@ -384,7 +384,7 @@ func (p *plot) judge() {
 	for i, n := range p.nodes {
 		for _, key := range n.Keys() {
 			token, _ := n.Get(key)
-			assert.True(p.t, kept[token], "node %d: nobody holds %s, which has %s", i, key, token)
+			assert.True(p.t, kept[token], "node %d: no caller holds %s, which has %s", i, key, token)
 		}
 		p.verifyOrder(i)
 	}

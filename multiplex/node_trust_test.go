@@ -468,7 +468,7 @@ func TestNewDeployment_R23(t *testing.T) {
 		require.NoError(t, c.group.Ready(background))
 		assert.Less(t, c.group.now(), 50*ms)
 		for _, i := range c.trusted() {
-			assert.Equal(t, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}, c.sealOn(i), "nobody counts without a seal")
+			assert.Equal(t, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}, c.sealOn(i), "no node counts without a seal")
 		}
 		c.eventually(50*ms, func() bool { return len(c.trusted()) == 5 }, "all count")
 

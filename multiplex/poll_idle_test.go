@@ -107,7 +107,7 @@ func TestPolledIdleConnectionsAreProbed(t *testing.T) {
 		soon(t, "the probes that follow an answer", func() bool { return probes() >= before+3 })
 		assert.Zero(t, g.Nodes()[i].Deaths)
 		g.mu.Lock()
-		assert.Less(t, len(g.nodes[i].lane.awaited), 2, "probes whose answers nobody reads")
+		assert.Less(t, len(g.nodes[i].lane.awaited), 2, "probes whose answers are not read")
 		g.mu.Unlock()
 	}
 }

@@ -93,7 +93,7 @@ func TestPolledWaitingIsCountedRight(t *testing.T) {
 	const nodes, times = 16, 4_000
 	config := Config{}
 	for range nodes {
-		config.Nodes = append(config.Nodes, conn.Config{Endpoint: conn.Endpoint{Network: "unix", Addr: "nobody is there"}})
+		config.Nodes = append(config.Nodes, conn.Config{Endpoint: conn.Endpoint{Network: "unix", Addr: "no server"}})
 	}
 	g, err := New(config)
 	require.NoError(t, err)

@@ -138,7 +138,7 @@ func TestVerdictTable(t *testing.T) {
 		{"one of one", Tally{1, 1, 0, 0}, Claim, Won},
 		{"a release may still be refused", Tally{3, 0, 1, 1}, Confirm, Open},
 		{"a release that a quorum refused", Tally{3, 0, 2, 0}, Confirm, Lost},
-		{"a release that nobody can judge", Tally{3, 1, 1, 1}, Confirm, Undecided},
+		{"a release without a certain answer", Tally{3, 1, 1, 1}, Confirm, Undecided},
 		{"a release that one of one lost", Tally{1, 0, 0, 1}, Confirm, Undecided},
 	}
 	for _, c := range table {
