@@ -782,7 +782,7 @@ func TestManyCallers(t *testing.T) {
 	})
 }
 
-// All nodes get the same commands in the same order (R2), since there is one log.
+// All nodes get the same commands in the same order (R2), from a single log.
 func TestSameOrderEverywhere(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		var wg sync.WaitGroup
@@ -809,7 +809,8 @@ func TestSameOrderEverywhere(t *testing.T) {
 	})
 }
 
-// A server without HELLO costs a second connection once, not at each redial (R21, R26).
+// A server without HELLO costs a second connection once, not at each redial
+// (R21, R26).
 func TestOldServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := redistest.NewNode(redistest.NodeConfig{NoHello: true, Version: "5.0.14"})

@@ -92,7 +92,8 @@ func teach(n *redistest.Node) {
 }
 
 const (
-	// oneWay is the latency of each direction, so that a round trip takes exactly trip of simulated time.
+	// oneWay is the latency of each direction, so a round trip takes exactly
+	// trip of simulated time.
 	oneWay = time.Millisecond
 	trip   = 2 * oneWay
 	// long is a TTL with the longest default vote timeout, 50 ms (R6), and a

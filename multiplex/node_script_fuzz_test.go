@@ -383,7 +383,7 @@ func (p *plot) end() {
 			}
 		}
 		return p.up() == len(p.nodes) && p.debts() == 0
-	}, "everybody up, and nothing owed")
+	}, "all nodes up, and nothing owed")
 }
 
 func (p *plot) judge() {

@@ -84,7 +84,7 @@ func TestDetachedReleaseIsCured(t *testing.T) {
 	}
 }
 
-// Many commands that find their script lost at once are all cured, with few loads.
+// Many commands that find their script lost are all cured, with few loads.
 func TestManyCuresAtOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		const keys = 500

@@ -32,7 +32,7 @@ func TestPolledIdleGroupDoesNotTick(t *testing.T) {
 					t.Fatal("the watch looks again though nothing is owed")
 				}
 			}
-			assert.Equal(t, roleServer, g.poller.role.Load(), "somebody waits for the end of connections, and for pushes")
+			assert.Equal(t, roleServer, g.poller.role.Load(), "the goroutine waits for the end of connections, and for pushes")
 		})
 	}
 }

@@ -264,7 +264,7 @@ func TestPolledReplyTimesAreTheNodesOwn(t *testing.T) {
 	for _, n := range g.nodes {
 		n.replyTime.Store(0) // forgets the handshake's measurement
 	}
-	soon(t, "the times are known, since somebody waits for the replies", func() bool {
+	soon(t, "the times are known, since the replies are waited for", func() bool {
 		require.NoError(t, pairOn(background, g, "k"))
 		soon(t, "all is read", g.read)
 		all := times()

@@ -345,11 +345,11 @@ func TestNodesThatAreRefused(t *testing.T) {
 		"another script's digest": {arrange: func(n *redistest.Node) {
 			n.Handle(replyTo("SCRIPT", "$40\r\n"+strings.Repeat("0", 40)+"\r\n"))
 		}},
-		"a script that grants to nobody": {arrange: func(n *redistest.Node) { n.Handle(replyTo("EVALSHA", ":1\r\n")) }},
-		"a release that is granted to nobody": {arrange: func(n *redistest.Node) {
+		"a script that never grants": {arrange: func(n *redistest.Node) { n.Handle(replyTo("EVALSHA", ":1\r\n")) }},
+		"a release that is never granted": {arrange: func(n *redistest.Node) {
 			n.Script(releaseSource, func([]string, []string, *redistest.DB) any { return 1 })
 		}},
-		"an extension that is granted to nobody": {arrange: func(n *redistest.Node) {
+		"an extension that is never granted": {arrange: func(n *redistest.Node) {
 			n.Script(extendSource, func([]string, []string, *redistest.DB) any { return 1 })
 		}},
 		"no DEL": {arrange: func(n *redistest.Node) {

@@ -47,7 +47,7 @@ func bothSides(t *testing.T) map[string]func(args ...string) any {
 // keys. Otherwise the tests in simulated time would prove nothing.
 func TestScripts(t *testing.T) {
 	sides := bothSides(t)
-	const mine, others = "mine, 20 bytes long.", "somebody else's token"
+	const mine, others = "mine, 20 bytes long.", "another client's token"
 	for name, c := range map[string]struct {
 		set    []string // how the key is created
 		script string
@@ -116,7 +116,7 @@ func TestScripts(t *testing.T) {
 // result for each key in its place, and only our keys are deleted.
 func TestReleaseManyScript(t *testing.T) {
 	sides := bothSides(t)
-	const mine, others = "mine, 20 bytes long.", "somebody else's token"
+	const mine, others = "mine, 20 bytes long.", "another client's token"
 	states := []struct {
 		set    []string // after the key's name
 		answer int64
@@ -202,7 +202,7 @@ func releaseManyAmongOddKeys(t *testing.T, do func(...string) any) {
 // result for each key in its place, as extend.lua gives for a single one, and a
 // TTL of its own for each.
 func TestExtendManyScript(t *testing.T) {
-	const others = "somebody else's token"
+	const others = "another client's token"
 	states := []struct {
 		set          []string // after the key's name
 		want, answer int64    // the requested TTL
@@ -384,7 +384,8 @@ func TestAUserForLocksOnly(t *testing.T) {
 	}
 }
 
-// ask sends one command over a connection and returns the reply as redistest.Server.Do does.
+// ask sends one command over a connection and returns the reply as
+// redistest.Server.Do does.
 func ask(t *testing.T, nc net.Conn, args ...string) any {
 	t.Helper()
 	_, err := nc.Write(resp.AppendCommand(nil, args...))

@@ -30,7 +30,8 @@ func idempotent(client *redlock.Client, answers answerStore, next http.Handler) 
 			http.Error(w, "an Idempotency-Key of 1 to 200 bytes is needed", http.StatusBadRequest)
 			return
 		}
-		// The length of the first part keeps "a" and "b:c" apart from "a:b" and "c".
+		// The length of the first part separates "a" and "b:c" from "a:b" and
+		// "c".
 		resource := fmt.Sprintf("request:%d:%s:%s", len(user), user, key)
 		patience, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()

@@ -211,7 +211,7 @@ func ExampleLock_Release() {
 		case errors.Is(err, redlock.ErrNotHeld):
 			fmt.Println("it was not ours any more")
 		case errors.Is(err, redlock.ErrNoQuorum):
-			fmt.Println("nobody knows; nodes that are down get the release when they are back")
+			fmt.Println("it is unknown; nodes that are down get the release when they are back")
 		}
 	}
 	// Output:

@@ -108,7 +108,7 @@ func (f *fleet) excludeInTurn(c *redlock.Client, other *byHand) {
 	if _, err := ours.Extend(context.Background(), time.Minute); err != nil {
 		f.Errorf("the other's attempt took something from us: %v", err)
 	}
-	other.release("turn", "a token that nobody has")
+	other.release("turn", "a token that no client has")
 	if err := ours.Release(context.Background()); err != nil {
 		f.Errorf("Release: %v", err)
 	}

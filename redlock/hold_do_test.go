@@ -65,7 +65,7 @@ func TestDoReportsBothErrors(t *testing.T) { // R14
 		})
 		require.ErrorIs(t, err, errWork)
 		require.ErrorIs(t, err, ErrNotHeld)
-		require.NotErrorIs(t, err, ErrLost, "nobody had noticed")
+		require.NotErrorIs(t, err, ErrLost, "the loss had not been noticed")
 		err = c.Do(context.Background(), "r", time.Minute, func(ctx context.Context) error {
 			time.Sleep(10 * ms)
 			flush()

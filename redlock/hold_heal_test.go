@@ -118,7 +118,7 @@ func TestHealingOutlivesLostScripts(t *testing.T) {
 // The scripts of holds on a real server, compared with the functions of
 // memory_test.go for the node in memory.
 func TestScriptsOfHolds(t *testing.T) {
-	const mine, others = "mine, 20 bytes long.", "somebody else's token"
+	const mine, others = "mine, 20 bytes long.", "another client's token"
 	for name, c := range map[string]struct {
 		set    []string
 		script string

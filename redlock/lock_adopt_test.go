@@ -79,7 +79,7 @@ func TestAdoptWithoutValidity_R10(t *testing.T) {
 				require.LessOrEqual(t, mine.Validity(), time.Duration(0))
 				_, err = mine.Extend(context.Background(), ttl)
 				require.ErrorIs(t, err, ErrNotHeld)
-				require.Zero(t, extensions(m.nodes[0]), "nobody is asked")
+				require.Zero(t, extensions(m.nodes[0]), "no node is asked")
 				require.NoError(t, mine.Release(context.Background()))
 				require.Zero(t, m.keys())
 			})

@@ -29,8 +29,8 @@ func TestSumUp(t *testing.T) {
 		nodes []InspectedNode
 		want  Inspection
 	}{
-		"nobody":                   {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
-		"nobody, two are down":     {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
+		"no holder":                {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
+		"no holder, two are down":  {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
 		"remains on two":           {[]InspectedNode{key("a", 1), none, none, key("b", 2), none}, Inspection{State: StateFree, Agree: 3}},
 		"remains on three":         {[]InspectedNode{key("a", 1), none, none, key("b", 2), key("c", 3)}, unclear},
 		"split":                    {[]InspectedNode{key("a", 1), key("a", 2), key("b", 2), key("b", 1), none}, unclear},
@@ -93,7 +93,7 @@ func TestInspect(t *testing.T) {
 		}
 
 		other := m.client(t, Config{Prefix: "lock:"})
-		require.Equal(t, found.Holder, inspect(t, other, "r").Holder, "the same for everybody")
+		require.Equal(t, found.Holder, inspect(t, other, "r").Holder, "the same for every client")
 		require.NoError(t, lock.Release(context.Background()))
 		require.Equal(t, StateFree, inspect(t, c, "r").State, "Inspect stands behind the release on every connection")
 		again := mustAcquire(t, c, "r", time.Second)
@@ -212,7 +212,7 @@ func TestInspectIsCancelled_R12(t *testing.T) {
 		m.nodes[0].Resume()
 		m.nodes[1].Resume()
 		time.Sleep(time.Second)
-		require.Equal(t, StateFree, inspect(t, c, "r").State, "late answers are read and given to nobody")
+		require.Equal(t, StateFree, inspect(t, c, "r").State, "late answers are read and dropped")
 
 		_, err = c.Inspect(context.Background(), "")
 		require.ErrorIs(t, err, ErrResource)

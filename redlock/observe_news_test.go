@@ -167,10 +167,10 @@ func TestCloseAndTheListeners_R28(t *testing.T) {
 		most   time.Duration
 		told   int
 	}{
-		"what waits is told":                {background, false, 100 * ms, 10},
-		"a listener that blocks":            {background, true, newsPatience + 100*ms, 1},
-		"… and a context that has ended":    {ended, true, newsHaste + 20*ms, 1},
-		"nobody blocks, but in great haste": {ended, false, newsHaste + 20*ms, -1},
+		"what waits is told":                    {background, false, 100 * ms, 10},
+		"a listener that blocks":                {background, true, newsPatience + 100*ms, 1},
+		"… and a context that has ended":        {ended, true, newsHaste + 20*ms, 1},
+		"no handler blocks, but in great haste": {ended, false, newsHaste + 20*ms, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 1, func(t *testing.T, m *memory) {

@@ -17,14 +17,14 @@ import (
 func TestEndingOf(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	nobody := &noQuorumError{nodes: &multiplex.UndecidedError{}}
+	undecided := &noQuorumError{nodes: &multiplex.UndecidedError{}}
 	for want, errs := range map[ending][]error{
 		endGranted:    {nil},
 		endRefused:    {ErrHeld, ErrNotHeld},
-		endNoQuorum:   {nobody},
+		endNoQuorum:   {undecided},
 		endExpired:    {ErrExpired},
 		endOverloaded: {ErrOverloaded},
-		endCancelled:  {cancelledError(ended, nil), cancelledError(ended, nobody), cancelledError(ended, ErrHeld)},
+		endCancelled:  {cancelledError(ended, nil), cancelledError(ended, undecided), cancelledError(ended, ErrHeld)},
 		endClosed:     {ErrClosed},
 		endInvalid:    {ErrTTL, ErrResource, errors.New("odd")},
 	} {
@@ -63,7 +63,7 @@ func TestStatsCountEachCall_R12(t *testing.T) {
 		require.ErrorIs(t, lock.Release(background), ErrNotHeld)
 		_, err = longer.Extend(background, time.Hour)
 		require.ErrorIs(t, err, ErrNotHeld)
-		require.ErrorIs(t, Lock{}.Release(background), ErrNotHeld, "counted by nobody")
+		require.ErrorIs(t, Lock{}.Release(background), ErrNotHeld, "it is not counted")
 
 		s := c.Stats()
 		held := s.Attempts.Refused

@@ -197,7 +197,7 @@ type player struct {
 
 const (
 	resource = "invoice:7"
-	stranger = "somebody else's token"
+	stranger = "another client's token"
 )
 
 func (s *story) run(t *testing.T) {

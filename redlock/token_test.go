@@ -92,7 +92,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	token := source.next()
 	config := Config{
 		Nodes:    Nodes("redis://user:hunter2@a:6379", "redis://b", "redis://%zz:hunter2@c"),
-		Username: "somebody", Password: "hunter2",
+		Username: "alice", Password: "hunter2",
 	}
 	client := &Client{config: config}
 	lock := Lock{client: client, resource: "customer-4711", token: token, ttl: time.Second, until: time.Now()}

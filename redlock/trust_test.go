@@ -28,7 +28,7 @@ func readSeal(text string) (run string, maxTTL, watched int64, ok bool) {
 	return run, maxTTL, watched, n == 3 && err == nil
 }
 
-// writeSeal is seal.lua for the node in memory; TestSealScript compares the two.
+// writeSeal is seal.lua for the node in memory; TestSealScript compares them.
 func writeSeal(keys, args []string, db *redistest.DB) any {
 	run, longest, watched, _ := readSeal(args[0])
 	if old, there := db.Get(keys[0]); there {
@@ -103,7 +103,7 @@ func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
 		_, err = Lock{}.Extend(t.Context(), time.Hour)
 		require.ErrorIs(t, err, ErrNotHeld)
 		_, err = c.TryAcquire(t.Context(), sealName, time.Second)
-		require.ErrorIs(t, err, ErrResource, "the seal is nobody's lock")
+		require.ErrorIs(t, err, ErrResource, "the seal is no lock")
 		_, err = m.client(t, Config{Prefix: "p:"}).TryAcquire(t.Context(), sealName, time.Second)
 		require.ErrorIs(t, err, ErrResource)
 	})

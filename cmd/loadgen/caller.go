@@ -152,8 +152,8 @@ func (c *caller[L]) due() (time.Duration, bool) {
 	return c.pacer.next()
 }
 
-// attempt acquires and, if that succeeds, holds and releases. Latency counts from
-// due, the intended start.
+// attempt acquires and, if that succeeds, holds and releases. Latency counts
+// from due, the intended start.
 func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 	i := c.id
 	if c.choose != nil {

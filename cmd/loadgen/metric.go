@@ -21,7 +21,8 @@ func (m metric) counted() bool { return m.known == nil && m.name != "pairs_per_s
 func someGrant(r runResult) bool { return r.Outcomes.Granted > 0 }
 func somePair(r runResult) bool  { return r.Pairs > 0 }
 
-// runMetrics are the figures that --fail-if can name and that CSV has as columns.
+// runMetrics are the figures that --fail-if accepts and that CSV has as
+// columns.
 var runMetrics = []metric{
 	{"pairs_per_s", "", func(r runResult) float64 { return r.PairsPerS }, nil},
 	{"p50", "acquire_p50_us", func(r runResult) float64 { return r.AcquireUS.P50 }, someGrant},

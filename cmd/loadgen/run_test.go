@@ -234,7 +234,7 @@ func TestPassword(t *testing.T) {
 	require.Equal(t, exitGood, run(args, &stdout, &stderr, nil), &stderr)
 	require.NotContains(t, stdout.String()+stderr.String(), "s3cret")
 	require.Equal(t, 2, strings.Count(stdout.String(), `"granted": 10`))
-	for _, user := range []string{"--user=somebody", "--user=default"} {
+	for _, user := range []string{"--user=alice", "--user=default"} {
 		for _, backend := range []string{"--spawn=1", "--embedded"} {
 			measure(t, openSystem, exitGood, args[0], user, backend, "-n10", "--warmup=0s")
 		}

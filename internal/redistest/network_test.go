@@ -300,7 +300,7 @@ func TestNetworkHalfOpen(t *testing.T) {
 func TestNetworkDialFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := redistest.NewNetwork()
-		_, err := n.Dial(t.Context(), "tcp", "nobody")
+		_, err := n.Dial(t.Context(), "tcp", "nowhere")
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		require.Zero(t, n.Conns())
 

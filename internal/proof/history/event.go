@@ -20,7 +20,8 @@ type Event struct {
 	Attempt  uint64 `json:"attempt"`
 	Ev       Kind   `json:"ev"`
 
-	// Token is the first 8 hexadecimal digits of the token's SHA-256, or empty: see Digest.
+	// Token is the first 8 hexadecimal digits of the token's SHA-256, or empty:
+	// see Digest.
 	Token string `json:"token,omitempty"`
 
 	// Until is the end of the validity, on the clock of T, or 0 if there is

@@ -78,7 +78,7 @@ type lockInput struct {
 	id   attempt
 }
 
-var nobody = attempt{source: -1}
+var noAttempt = attempt{source: -1}
 
 func lockModel(initial attempt) porcupine.Model {
 	return porcupine.Model{
@@ -87,11 +87,11 @@ func lockModel(initial attempt) porcupine.Model {
 			holder, in := state.(attempt), input.(lockInput)
 			switch in.step {
 			case acquireStep:
-				return holder == nobody, in.id
+				return holder == noAttempt, in.id
 			case extendStep:
 				return holder == in.id, in.id
 			default:
-				return holder == in.id, nobody
+				return holder == in.id, noAttempt
 			}
 		},
 	}
@@ -194,7 +194,7 @@ func (w *lockWindow) add(step lockStep, h *lockHold, from, to int64) {
 func (l *Locks) window(e Event) *lockWindow {
 	w := l.resources[e.Resource]
 	if w == nil {
-		w = &lockWindow{since: math.MinInt64, initial: nobody}
+		w = &lockWindow{since: math.MinInt64, initial: noAttempt}
 		l.resources[e.Resource] = w
 	}
 	if e.Ev == Grant {
@@ -219,7 +219,7 @@ func (w *lockWindow) settle(now int64) {
 // judge checks a window, and begins another with the current holder.
 func (l *Locks) judge(resource string, w *lockWindow, now int64) {
 	l.verdict.judge("lock "+Event{Resource: resource}.shown(), lockModel(w.initial), w.operations, l.Patience)
-	w.since, w.initial, w.operations = now, nobody, w.operations[:0]
+	w.since, w.initial, w.operations = now, noAttempt, w.operations[:0]
 	if len(w.holders) > 0 {
 		w.initial = w.holders[0].id
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script reads a history made by hand, one event after the other, separated by semicolons:
+// script parses a history made by hand, one event after another, separated by
+// semicolons:
 //
 //	time who kind [until] [on resource] [by token]
 //

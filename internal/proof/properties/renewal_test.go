@@ -108,7 +108,7 @@ func (h *holding) act(t *rapid.T, e pure.RenewalEvent) {
 	require.GreaterOrEqual(t, h.end(), end, "the end moves back")
 	require.Equal(t, e == pure.OnGrant && act == pure.ToProlong, h.end() == h.asked+h.renewal.Validity && e == pure.OnGrant)
 	if !h.told && !h.over && !h.starved {
-		require.Less(t, h.now, min(h.end(), h.bound), "nobody was told")
+		require.Less(t, h.now, min(h.end(), h.bound), "the holder was not told")
 	}
 	h.starved = h.starved && e != pure.OnLook
 	if e == pure.OnLook && act == pure.CarryOn && !h.over {

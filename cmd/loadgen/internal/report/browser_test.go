@@ -22,12 +22,13 @@ var pictures = flag.String("report.pictures", "", "keep the example's page in th
 const helpers = `
 	const figures = () => [...document.querySelectorAll("figure[data-kind]")];
 	const figure = (kind, run = -1) => figures().find((f) => f.dataset.kind === kind && f.dataset.run === String(run));
-	// painted counts pixels of almost the colour that a variable of the style has.
+	// painted counts pixels close to the color of a variable of the style.
 	const painted = (figure, name) => {
 		const canvas = figure.querySelector("canvas"), value = getComputedStyle(root).getPropertyValue(name).trim();
 		if (!canvas || canvas.width === 0 || canvas.height === 0) return 0;
 		const want = [1, 3, 5].map((i) => parseInt(value.slice(i, i + 2), 16));
-		// A copy is read: the browser warns of those who read what they draw, and draws it differently from then on.
+		// Read a copy: after a canvas is read, the browser warns and draws it
+		// differently.
 		const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
 		copy.drawImage(canvas, 0, 0);
 		const d = copy.getImageData(0, 0, canvas.width, canvas.height).data;

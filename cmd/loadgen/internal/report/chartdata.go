@@ -34,7 +34,7 @@ type line struct {
 	Y    []num  `json:"y"`
 }
 
-// A band is a fault. From and To may be the same, or beyond the end of the axis.
+// A band is a fault. From and To may be equal, or beyond the end of the axis.
 type band struct {
 	From num    `json:"from"`
 	To   num    `json:"to"`

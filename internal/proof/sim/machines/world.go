@@ -39,7 +39,8 @@ type world struct {
 	trace  io.Writer // nil: not wanted
 }
 
-// eventsMost bounds one seed. The faults end long before; see scenario.eventsUntilCalm.
+// eventsMost bounds one seed. The faults end long before; see
+// scenario.eventsUntilCalm.
 const eventsMost = 400_000
 
 func newWorld(seed uint64, o Options) *world {
