@@ -10,11 +10,11 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// What can be wrong with a server that goes on answering, or that only hangs, and how it is switched on and off under a
-// client that lives. Everything that is asked of a server from the side is counted, because the connects that remain are
-// the client's (R26).
+// The faults of a server that still answers, or only hangs, and how to cause
+// and end them under a live client. All connections of the test itself are
+// counted, because the remaining ones are the client's (R26).
 
-// A ward is the servers under test, and what switching needs to keep.
+// A ward is the servers under test, and what the switchers need to remember.
 type ward struct {
 	*fleet
 	asked  [5]int            // connections of the test's own
@@ -34,7 +34,8 @@ func (w *ward) do(node int, args ...string) any {
 	return w.must(node, args...)
 }
 
-// answers waits until a server answers PING with an error that begins with the given word, or with none if that is "".
+// answers waits until a server answers PING with an error that begins with the
+// given word, or without an error if that is "".
 func (w *ward) answers(node int, word string) {
 	w.Helper()
 	eventually(w, inTheEnd, func() error {
@@ -50,7 +51,7 @@ func (w *ward) answers(node int, word string) {
 // run starts a command that does not return before the state ends.
 func (w *ward) run(node int, args ...string) {
 	w.asked[node]++
-	w.runs[node].Go(func() { _, _ = w.servers[node].Do(args...) }) // whatever it answers: it is killed as a rule
+	w.runs[node].Go(func() { _, _ = w.servers[node].Do(args...) }) // any answer will do: it is usually killed
 }
 
 // do is a switcher that runs a command.
@@ -59,13 +60,14 @@ func do(args ...string) switcher { return func(w *ward, node int) { w.Helper(); 
 // set is a switcher that changes settings.
 func set(settings ...string) switcher { return do(append([]string{"CONFIG", "SET"}, settings...)...) }
 
-// user is a switcher that changes the rules of our user.
+// user is a switcher that changes our user's rules.
 func user(rules ...string) switcher {
 	return do(append([]string{"ACL", "SETUSER", "redlock"}, rules...)...)
 }
 
-// scriptsOnly takes the commands from our user by which newer servers release (R25): where these are refused for another
-// reason than scripts, or not at all, callers would be told something else.
+// scriptsOnly forbids our user the commands with which newer servers release
+// (R25): if these are refused for another reason than scripts, or not at all,
+// callers would get other errors.
 func scriptsOnly(w *ward, node int) {
 	w.Helper()
 	w.asked[node] += 2
@@ -84,10 +86,11 @@ func then(steps ...switcher) switcher {
 	}
 }
 
-// kicked ends the client's connection, so that it has to come back into the new state.
+// kicked ends the client's connection, so that it must come back into the new
+// state.
 var kicked = do("CLIENT", "KILL", "TYPE", "normal")
 
-// rest does nothing: the state is over by itself, or concerns nobody.
+// rest does nothing: the state ends by itself, or affects no other test.
 func rest(*ward, int) {}
 
 // ended waits until the server works again.
@@ -97,8 +100,8 @@ func ended(w *ward, node int) {
 	w.runs[node].Wait()
 }
 
-// A BGSAVE that cannot rename its file, because a folder of that name is in the way, fails. From then on writes are refused
-// for as long as there are save points.
+// A BGSAVE that cannot rename its file, because a folder has that name, fails.
+// From then on the server refuses writes as long as there are save points.
 func failSaving(w *ward, node int) {
 	w.Helper()
 	if err := os.MkdirAll(filepath.Join(w.folder(node), "dump.rdb", "in the way"), 0o700); err != nil {
@@ -123,7 +126,7 @@ func saveAgain(w *ward, node int) {
 	}
 }
 
-// folder is where a server lives.
+// folder returns the folder of a server.
 func (w *ward) folder(node int) string {
 	return filepath.Dir(strings.TrimPrefix(w.servers[node].UnixURL(), "unix://"))
 }
@@ -174,7 +177,7 @@ func loaded(w *ward, node int) {
 	s.must("FLUSHDB")
 }
 
-// side is a connection of the test's own that stays open.
+// side returns a connection of the test that stays open.
 func (w *ward) side(node int) *side {
 	w.Helper()
 	if w.sides[node] == nil {
@@ -184,7 +187,7 @@ func (w *ward) side(node int) *side {
 	return w.sides[node]
 }
 
-// leave closes the connection of the test's own.
+// leave closes the connection of the test.
 func (w *ward) leave(node int) {
 	if s := w.sides[node]; s != nil {
 		_ = s.conn.Close()
@@ -192,7 +195,7 @@ func (w *ward) leave(node int) {
 	}
 }
 
-// fill lets a server have one client, which is ours.
+// fill limits a server to one client, which is the test's.
 func fill(w *ward, node int) {
 	w.Helper()
 	s := w.side(node)
@@ -206,7 +209,7 @@ func empty(w *ward, node int) {
 	w.leave(node)
 }
 
-// protect asks for a password that nobody gave us, and unprotect ends that.
+// protect requires an unknown password, and unprotect ends that.
 func protect(w *ward, node int) {
 	w.Helper()
 	set("requirepass", otherSecret)(w, node)
@@ -220,7 +223,8 @@ func unprotect(w *ward, node int) {
 	w.servers[node].Authenticate("", "")
 }
 
-// restart is a switcher that starts the server anew with some arguments; its connections are counted from zero again.
+// restart is a switcher that restarts the server with some arguments; its
+// connections are counted from zero again.
 func restart(args ...string) switcher {
 	return func(w *ward, node int) {
 		w.Helper()
@@ -230,7 +234,7 @@ func restart(args ...string) switcher {
 	}
 }
 
-// Keys of ours become lists.
+// retype turns our keys into lists.
 func retype(w *ward, node int) {
 	w.Helper()
 	for _, name := range w.names {
@@ -244,7 +248,7 @@ func remove(w *ward, node int) {
 	w.do(node, append([]string{"DEL"}, w.names...)...)
 }
 
-// Whatever our user is called, these must never be told (R27).
+// These must never be shown, whatever our user is called (R27).
 const (
 	ourSecret   = "s3cret-of-the-matrix"
 	otherSecret = "changed-in-the-night"

@@ -8,9 +8,10 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A node in memory runs no Lua. What each script of package redlock does stands here once more, in Go, under the digest by
-// which servers know the script: who changes the Lua must look at the Go, and TestScripts, which compares both on a real server,
-// tells the new digest.
+// A node in memory runs no Lua. The work of each script of package redlock is
+// repeated here in Go, under the digest by which servers know the script. A
+// change to the Lua needs a look at the Go; TestScripts, which compares both on
+// a real server, reports the new digest.
 const (
 	releaseSHA1     = "0304084ffd9c744bc64c9b6fe3a21351cbe38804"
 	releaseManySHA1 = "304bcb451d2301f11bb33e9e9b5fa1616fb7e23c"
@@ -22,7 +23,7 @@ const (
 	sealSHA1        = "50cf24afaff890fde2084af2f71f3d9d4c82be5b"
 )
 
-// teach has a node know the scripts.
+// teach registers the scripts with the node.
 func teach(n *redistest.Node) {
 	n.ScriptSHA1(releaseSHA1, func(keys, args []string, db *redistest.DB) any {
 		return digit(db.DeleteIf(keys[0], args[0]))
@@ -42,7 +43,7 @@ func teach(n *redistest.Node) {
 	n.ScriptSHA1(lookSHA1, look)
 }
 
-// extend lengthens, and never shortens (R10).
+// extend lengthens the TTL and never shortens it (R10).
 func extend(db *redistest.DB, key, token, ttl string) any {
 	want, err := milliseconds(ttl)
 	if err != nil {
@@ -51,7 +52,7 @@ func extend(db *redistest.DB, key, token, ttl string) any {
 	return digit(db.ExtendIf(key, token, want))
 }
 
-// heal extends, or sets again what is missing.
+// heal extends a key, or sets a missing one again.
 func heal(keys, args []string, db *redistest.DB) any {
 	if _, there := db.Get(keys[0]); there {
 		return extend(db, keys[0], args[0], args[1])
@@ -64,7 +65,7 @@ func heal(keys, args []string, db *redistest.DB) any {
 	return 2
 }
 
-// shorten is a release that lets the key stand for a while.
+// shorten is a release that leaves the key in place for a while.
 func shorten(keys, args []string, db *redistest.DB) any {
 	if value, there := db.Get(keys[0]); !there || value != args[0] {
 		return 0
@@ -79,7 +80,7 @@ func shorten(keys, args []string, db *redistest.DB) any {
 	return 1
 }
 
-// look gives a long value by its digest.
+// look returns a value, or the digest of a long one.
 func look(keys, _ []string, db *redistest.DB) any {
 	value, there := db.Get(keys[0])
 	switch {
@@ -111,7 +112,7 @@ func seal(keys, args []string, db *redistest.DB) any {
 	return 1
 }
 
-// each is one result for each key.
+// each returns one result for each key.
 func each(keys []string, result func(i int) any) []any {
 	results := make([]any, len(keys))
 	for i := range keys {
@@ -120,7 +121,7 @@ func each(keys []string, result func(i int) any) []any {
 	return results
 }
 
-// digit is how scripts say yes and no.
+// digit encodes a boolean as scripts return it.
 func digit(yes bool) int {
 	if yes {
 		return 1

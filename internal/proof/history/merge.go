@@ -9,19 +9,23 @@ import (
 	"time"
 )
 
-// DefaultDisorder is how far the lines of one file may be out of order by their times. A client takes the time before it
-// writes, and may be stopped between the two, as may its process.
+// DefaultDisorder is how far the lines of one file may be out of order. A
+// client takes the time before it writes, and it or its process may be stopped
+// between the two.
 const DefaultDisorder = 10 * time.Second
 
-// ErrDisorder is what Merge yields when a line is so late that those after it were already given out.
+// ErrDisorder is yielded by Merge if a line is so late that later ones have
+// already been yielded.
 var ErrDisorder = errors.New("history: a line is further out of order than was allowed")
 
-// Merge puts the events of several processes of one machine into one order of time. Each stream may be out of order by up to
-// disorder; what one client wrote at one time stays in its order. Source says which stream an event is from. Memory is
-// bounded by what all streams hold of the time of disorder.
+// Merge puts the events of several processes of one machine into one order of
+// time. Each stream may be out of order by up to disorder; events of one client
+// at the same time stay in order. Source tells which stream an event is from.
+// Memory is bounded by the events that all streams contain within the time of
+// disorder.
 //
-// A stream that yields an error has ended with it. The error is passed on without an event, and the others go on if the
-// consumer does.
+// A stream that yields an error has ended. The error is passed on without an
+// event, and the others continue if the consumer does.
 func Merge(disorder time.Duration, streams ...iter.Seq2[Event, error]) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		m := merger{disorder: int64(disorder)}
@@ -34,13 +38,14 @@ func Merge(disorder time.Duration, streams ...iter.Seq2[Event, error]) iter.Seq2
 	}
 }
 
-// merger is one merging. It reads from the stream that is least far ahead, so that none is read further than needed.
+// merger is one merge. It reads from the stream that is furthest behind, so
+// that no stream is read further than necessary.
 type merger struct {
 	disorder int64
 	streams  []*stream
 	waiting  eventHeap
 	arrivals uint64
-	given    int64 // the time of the latest event that was given out
+	given    int64 // the time of the last yielded event
 }
 
 // stream is one input.
@@ -48,7 +53,7 @@ type stream struct {
 	source int
 	next   func() (Event, error, bool)
 	stop   func()
-	latest int64 // the greatest time that was read
+	latest int64 // the greatest time read
 	begun  bool
 	ended  bool
 }
@@ -88,7 +93,7 @@ func (m *merger) run(yield func(Event, error) bool) {
 	m.give(yield, 1<<63-1)
 }
 
-// behind is the stream to read from next; nil when all have ended.
+// behind returns the stream to read from next, or nil if all have ended.
 func (m *merger) behind() (least *stream) {
 	for _, s := range m.streams {
 		switch {
@@ -102,7 +107,7 @@ func (m *merger) behind() (least *stream) {
 	return least
 }
 
-// certain is the time before which no stream has anything any more.
+// certain returns the time before which no stream has any more events.
 func (m *merger) certain() int64 {
 	s := m.behind()
 	switch {
@@ -115,7 +120,7 @@ func (m *merger) certain() int64 {
 	}
 }
 
-// give yields what is certain to be the earliest.
+// give yields the events that are certain to be the earliest.
 func (m *merger) give(yield func(Event, error) bool, before int64) bool {
 	for len(m.waiting) > 0 && m.waiting[0].T < before {
 		e := heap.Pop(&m.waiting).(arrived).Event
@@ -133,7 +138,8 @@ func (m *merger) stop() {
 	}
 }
 
-// arrived is an event and its place in the order of reading, which decides between equal times.
+// arrived is an event and its place in the order of reading, which decides
+// between equal times.
 type arrived struct {
 	Event
 	order uint64
