@@ -20,8 +20,6 @@ type Peer struct {
 	About string
 	// Ours marks the implementation that is compared with the others.
 	Ours bool
-	// Bound marks what is no lock for users but a lower bound, and takes one caller only.
-	Bound bool
 	// MostNodes is how many masters it can use. If zero, any number.
 	MostNodes int
 
@@ -30,13 +28,12 @@ type Peer struct {
 
 // Names of the peers that reports refer to.
 const (
-	Ours        = "redlock"
-	Portable    = "redlock-portable"
-	Default     = "rueidis"
-	DefaultAll  = "rueidis-all"
-	Tuned       = "rueidis-tuned"
-	Redsync     = "redsync"
-	FloorOfLone = "floor"
+	Ours       = "redlock"
+	Portable   = "redlock-portable"
+	Default    = "rueidis"
+	DefaultAll = "rueidis-all"
+	Tuned      = "rueidis-tuned"
+	Redsync    = "redsync"
 )
 
 const (
@@ -95,11 +92,6 @@ var Peers = []Peer{
 		About: "bsm/redislock on go-redis, default options; it knows one master only",
 		open:  openRedislock,
 	},
-	{
-		Name: FloorOfLone, Bound: true, Modules: nil,
-		About: "a lower bound for a lone caller: raw system calls on a locked thread, no Go scheduling",
-		open:  openFloor,
-	},
 }
 
 // Find returns the named peer.
@@ -111,10 +103,8 @@ func Find(name string) (Peer, error) {
 	return Peers[i], nil
 }
 
-// Fits reports whether the peer can work on so many masters with so many callers.
-func (p Peer) Fits(nodes, callers int) bool {
-	return (p.MostNodes == 0 || nodes <= p.MostNodes) && (!p.Bound || callers == 1)
-}
+// Fits reports whether the peer can work on that many masters.
+func (p Peer) Fits(nodes int) bool { return p.MostNodes == 0 || nodes <= p.MostNodes }
 
 // Open connects the peer to the masters.
 func (p Peer) Open(urls []string) (Pairer, error) { return p.open(urls) }

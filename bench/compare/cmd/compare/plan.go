@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/bench/compare"
-	"github.com/redmux/redmux/bench/compare/internal/floor"
 	"github.com/redmux/redmux/bench/compare/internal/report"
 )
 
@@ -28,13 +27,6 @@ func (f *flags) plan() (all []block) {
 				c := report.Case{Kind: report.Healthy, Network: network, Nodes: nodes, Callers: callers}
 				all = append(all, block{f.around(c)})
 			}
-		}
-	}
-	if f.Client {
-		// One size suffices: what a client spends grows with the masters, and the network hardly matters to it.
-		for _, callers := range f.Callers {
-			c := report.Case{Kind: report.Client, Network: "tcp", Nodes: slices.Max(f.Nodes), Callers: callers}
-			all = append(all, block{[]report.Case{c}})
 		}
 	}
 	return all
@@ -78,16 +70,10 @@ func (f *flags) turns(b block, round int) (all []turn) {
 
 // takesPart reports whether a peer has a window in a case.
 func takesPart(p compare.Peer, c report.Case) bool {
-	switch {
-	case !p.Fits(c.Nodes, c.Callers):
-		return false
-	case p.Bound:
-		return c.Kind == report.Healthy && floor.Supported
-	case c.Kind == report.Stopping:
-		// How long a stop is felt is asked of ours and of the baseline; the rest has its say with a master stopped.
-		return p.Ours || p.Name == compare.Default || p.Name == compare.DefaultAll
+	if c.Kind == report.Stopping && !p.Ours && p.Name != compare.Default && p.Name != compare.DefaultAll {
+		return false // the others are measured with a master stopped
 	}
-	return true
+	return p.Fits(c.Nodes)
 }
 
 // windowOf is the measured time of a case.

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/bench/compare"
-	"github.com/redmux/redmux/bench/compare/internal/canned"
 	"github.com/redmux/redmux/bench/compare/internal/report"
 	"github.com/redmux/redmux/bench/compare/internal/window"
 	"github.com/redmux/redmux/internal/redistest"
@@ -21,7 +20,6 @@ import (
 
 // TestMain lets children of this test program do their jobs.
 func TestMain(m *testing.M) {
-	canned.Main()
 	window.Main()
 	os.Exit(m.Run())
 }
@@ -54,8 +52,8 @@ func TestATinyRun(t *testing.T) {
 		assert.Equal(t, s.Kind == report.Stopping, s.Gap > 0, "%v", s)
 	}
 	assert.Equal(t, map[string]int{
-		"redlock healthy": 2, "redlock stopped": 2, "redlock stopping": 2, "redlock client": 2,
-		"redsync healthy": 2, "redsync stopped": 2, "redsync client": 2,
+		"redlock healthy": 2, "redlock stopped": 2, "redlock stopping": 2,
+		"redsync healthy": 2, "redsync stopped": 2,
 	}, counts)
 	assert.Contains(t, data.Versions[0].Version, ".", "of the servers")
 
@@ -93,7 +91,7 @@ func TestAnInterruptedRunKeepsNothingRunning(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	start := time.Now()
-	err := run(ctx, []string{"--nodes", "1", "--callers", "1", "--window", "1m", "--json", filepath.Join(t.TempDir(), "d"), "--no-client"}, io.Discard, io.Discard)
+	err := run(ctx, []string{"--nodes", "1", "--callers", "1", "--window", "1m", "--json", filepath.Join(t.TempDir(), "d")}, io.Discard, io.Discard)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, time.Since(start), 50*time.Second, "the window is a minute")
 }

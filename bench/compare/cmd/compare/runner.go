@@ -9,9 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redmux/redmux/bench/compare/internal/canned"
-	"github.com/redmux/redmux/bench/compare/internal/floor"
-	"github.com/redmux/redmux/bench/compare/internal/meter"
 	"github.com/redmux/redmux/bench/compare/internal/report"
 	"github.com/redmux/redmux/bench/compare/internal/window"
 )
@@ -20,7 +17,6 @@ import (
 type runner struct {
 	flags    *flags
 	masters  masters
-	replies  *canned.Servers // nil where the client's own cost is not asked for, or cannot be had
 	data     *report.Data
 	progress io.Writer
 	windows  int // so far; it names the resources
@@ -39,26 +35,13 @@ func newRunner(f *flags, progress io.Writer) (*runner, error) {
 			StopWindow: f.StopWindow, CountWindow: countWindow, WarmPairs: warmPairs, WarmupLimit: warmupLimit,
 		},
 	}}
-	if f.Client && !f.Quick {
-		if r.replies, err = canned.Start(slices.Max(f.Nodes), "tcp"); err != nil {
-			r.note("The client's own cost: %v.", err)
-		}
-	}
-	if !floor.Supported && !f.Quick {
-		r.note("The lower bound for a lone caller: not known on this system.")
-	}
 	if !f.Syscalls && !f.Quick {
 		r.note("System calls per pair: not asked for (`--syscalls`).")
 	}
 	return r, nil
 }
 
-func (r *runner) close() {
-	r.masters.close()
-	if r.replies != nil {
-		_ = r.replies.Close()
-	}
-}
+func (r *runner) close() { r.masters.close() }
 
 // note says in the report what this run leaves out.
 func (r *runner) note(format string, args ...any) {
@@ -86,9 +69,6 @@ func (r *runner) measure(ctx context.Context, blocks []block, save func() error)
 // result as much as what could.
 func (r *runner) round(ctx context.Context, b block, round int) error {
 	for _, t := range r.flags.turns(b, round) {
-		if t.Kind == report.Client && r.replies == nil {
-			continue
-		}
 		result, err := r.take(ctx, t)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -118,10 +98,6 @@ func (r *runner) take(ctx context.Context, t turn) (window.Result, error) {
 	job := window.Job{
 		Peer: t.peer.Name, Callers: t.Callers, TTL: ttl, Resource: fmt.Sprintf("%d-", r.windows),
 		Warmup: r.flags.Warmup, WarmupLimit: warmupLimit, WarmPairs: warmPairs, Window: r.flags.windowOf(t.Kind),
-	}
-	if t.Kind == report.Client {
-		job.URLs, job.PIDs = r.replies.URLs()[:t.Nodes], r.replies.PIDs()
-		return window.Run(ctx, job, nil)
 	}
 	// A quorum is one of the masters that a client names, so a case of three simply does not name the other two.
 	servers := r.masters[:t.Nodes]
@@ -164,18 +140,18 @@ func (r *runner) takeStopping(
 // takeCounting counts the child's system calls during the window.
 func takeCounting(ctx context.Context, job window.Job) (window.Result, error) {
 	var calls int64
-	var byName map[string]int64
+	var took time.Duration
 	var failure error
 	result, err := window.Run(ctx, job, func(s window.Stage, pid int) {
 		if s == window.Measuring {
-			calls, byName, failure = meter.CountSyscalls(pid, countTime)
+			calls, took, failure = countSyscalls(ctx, pid, countTime)
 		}
 	})
 	if failure != nil {
 		result.CountFailure = firstLine(failure)
 		return result, err
 	}
-	result.Syscalls, result.SyscallByName, result.CountedFor = calls, byName, countTime
+	result.Syscalls, result.CountedFor = calls, took
 	return result, err
 }
 

@@ -58,12 +58,11 @@ const (
 	Healthy  Kind = "healthy"  // all masters answer
 	Stopped  Kind = "stopped"  // one master was stopped before the window began
 	Stopping Kind = "stopping" // one master is stopped in the middle of the window
-	Client   Kind = "client"   // the masters are a server of ready-made replies
 	Counting Kind = "counting" // system calls are counted meanwhile, which may disturb
 )
 
 // kinds are all kinds in the order in which they are shown.
-var kinds = []Kind{Healthy, Stopped, Stopping, Client, Counting}
+var kinds = []Kind{Healthy, Stopped, Stopping, Counting}
 
 // A Case is one situation in which peers take turns.
 type Case struct {
@@ -169,9 +168,9 @@ func (d *Data) peers(in ...Kind) (all []compare.Peer) {
 	return all
 }
 
-// opponents are peers without ours and without bounds.
+// opponents returns the peers without ours.
 func (d *Data) opponents(in ...Kind) []compare.Peer {
-	return slices.DeleteFunc(d.peers(in...), func(p compare.Peer) bool { return p.Ours || p.Bound })
+	return slices.DeleteFunc(d.peers(in...), func(p compare.Peer) bool { return p.Ours })
 }
 
 // windows are a peer's samples of a case, by round.

@@ -21,7 +21,7 @@ func (d *Data) losses() (all []loss) {
 	// By figure first: who reads it asks "am I slower somewhere", not "what about 16 callers".
 	for _, m := range judged {
 		var some []loss
-		for _, c := range d.cases(Healthy, Stopped, Client, Counting) {
+		for _, c := range d.cases(Healthy, Stopped, Counting) {
 			if !tells(m, c.Kind) {
 				continue
 			}
@@ -56,17 +56,9 @@ func (d *Data) lossesIn(c Case, m metric) (all []loss) {
 	return all
 }
 
-// tells reports whether a figure says anything in a kind of case. Against ready-made replies only the client's own costs
-// do, and while system calls are counted only their number does: counting disturbs all the rest.
-func tells(m metric, k Kind) bool {
-	switch k {
-	case Client:
-		return m.name == clientCPU.name || m.name == mallocs.name || m.name == bytes.name
-	case Counting:
-		return m.name == syscalls.name
-	}
-	return true
-}
+// tells reports whether a figure means anything in a kind of case. Counting system
+// calls disturbs all other figures.
+func tells(m metric, k Kind) bool { return k != Counting || m.name == syscalls.name }
 
 // slowerTable has the losses of the given peer in throughput. It is empty if there are none.
 func (d *Data) slowerTable(ours string) string {
@@ -95,8 +87,6 @@ func kindName(k Kind) string {
 		return "one master stopped, "
 	case Stopping:
 		return "one master being stopped, "
-	case Client:
-		return "ready-made replies, "
 	}
 	return ""
 }

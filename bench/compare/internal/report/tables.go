@@ -19,41 +19,18 @@ func (d *Data) gainTable(m metric, k Kind, ours string) string {
 
 // levelTable shows a figure itself for all peers.
 func (d *Data) levelTable(m metric, k Kind) string {
-	peers := slices.DeleteFunc(d.peers(k), func(p compare.Peer) bool { return p.Bound })
-	return d.perCase(k, peers, func(c Case, p compare.Peer) string {
+	return d.perCase(k, d.peers(k), func(c Case, p compare.Peer) string {
 		return d.level(m, side{c, p.Name}).String()
 	})
 }
 
 // ofHealthyTable divides each peer's figure with one master stopped by its own with all masters up.
 func (d *Data) ofHealthyTable(m metric) string {
-	peers := slices.DeleteFunc(d.peers(Stopped), func(p compare.Peer) bool { return p.Bound })
-	return d.perCase(Stopped, peers, func(c Case, p compare.Peer) string {
+	return d.perCase(Stopped, d.peers(Stopped), func(c Case, p compare.Peer) string {
 		healthy := c
 		healthy.Kind = Healthy
 		return d.ratio(m, side{c, p.Name}, side{healthy, p.Name}).String()
 	})
-}
-
-// floorTable divides the lower bound's time per pair by each peer's: how much of what is possible a lone caller gets.
-func (d *Data) floorTable() string {
-	lone := func(c Case) bool {
-		return c.Callers == 1 && len(d.windows(c, compare.FloorOfLone)) > 0
-	}
-	peers := slices.DeleteFunc(d.peers(Healthy), func(p compare.Peer) bool { return p.Bound })
-	t := table{head: append([]string{"case", "the bound itself"}, names(peers)...)}
-	for _, c := range d.cases(Healthy) {
-		if !lone(c) {
-			continue
-		}
-		bound := side{c, compare.FloorOfLone}
-		row := []string{c.String(), d.level(throughput, bound).String() + " pairs/s"}
-		for _, p := range peers {
-			row = append(row, cell(d, c, p, d.ratio(throughput, side{c, p.Name}, bound).String()))
-		}
-		t.rows = append(t.rows, row)
-	}
-	return t.String()
 }
 
 // perCase is a table with a row per case and a column per peer.
@@ -102,7 +79,7 @@ func (d *Data) rawTable() string {
 		t.head = append(t.head, strings.TrimSuffix(m.name+", "+m.unit, ", "))
 	}
 	t.head = append(t.head, "GC per second", "goroutines")
-	for _, c := range d.cases(Healthy, Stopped, Stopping, Client) {
+	for _, c := range d.cases(Healthy, Stopped, Stopping) {
 		for _, p := range d.peers(c.Kind) {
 			s := side{c, p.Name}
 			if len(d.windows(c, p.Name)) == 0 {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/bench/compare"
-	"github.com/redmux/redmux/bench/compare/internal/meter"
 )
 
 // childVariable is set in the environment of a child.
@@ -103,11 +102,11 @@ type cost struct {
 // itself is not measured.
 func readCost(pids []int, end bool) (c cost) {
 	if end {
-		c.client = meter.SelfCPU()
+		c.client = selfCPU()
 	}
 	runtime.ReadMemStats(&c.memory) // stops the world for some microseconds
 	for _, pid := range pids {
-		spent, err := meter.ProcessCPU(pid)
+		spent, err := processCPU(pid)
 		if err != nil {
 			c.unknown = err
 			break
@@ -115,7 +114,7 @@ func readCost(pids []int, end bool) (c cost) {
 		c.servers += spent
 	}
 	if !end {
-		c.client = meter.SelfCPU()
+		c.client = selfCPU()
 	}
 	return c
 }

@@ -57,11 +57,11 @@ type Result struct {
 	Errors  map[string]int64 `json:",omitempty"` // by kind
 	Waiting int              // callers that had not come back when the window was over
 
-	// Syscalls is how many system calls the child made in CountedFor, by name where that is known. The parent counts.
-	Syscalls      int64            `json:",omitempty"`
-	SyscallByName map[string]int64 `json:",omitempty"`
-	CountedFor    time.Duration    `json:",omitempty"`
-	CountFailure  string           `json:",omitempty"`
+	// Syscalls is the number of system calls that the child began in CountedFor.
+	// The parent counts them.
+	Syscalls     int64         `json:",omitempty"`
+	CountedFor   time.Duration `json:",omitempty"`
+	CountFailure string        `json:",omitempty"`
 }
 
 // A Stage is something that a child reports before its result.
