@@ -60,11 +60,11 @@ func (w *worker) breakRelease(lock redlock.Lock) {
 	}
 	time.AfterFunc(after, func() {
 		for _, path := range w.Direct {
-			c, err := net.DialTimeout("unix", path, lookTimeout)
+			c, err := net.DialTimeout("unix", path, inspectTimeout)
 			if err != nil {
 				continue
 			}
-			_ = c.SetDeadline(time.Now().Add(lookTimeout))
+			_ = c.SetDeadline(time.Now().Add(inspectTimeout))
 			_, _ = lastReply(c, append(resp.AppendCommand(nil, "AUTH", userName, w.Password), command...), 1)
 			_ = c.Close()
 		}

@@ -22,7 +22,7 @@ const holdTick = 5 * time.Millisecond
 func (w *worker) loadHolds(caller int) {
 	number := contenders + cancellers + caller
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(number)))
-	for w.rest.pass() {
+	for w.parking.pass() {
 		resource, life := fmt.Sprint("h:", random.IntN(heldKeys)), randomTime(random, time.Second)
 		if caller%2 == 0 { // one of its own, for long
 			resource, life = fmt.Sprintf("l:%d:%d", w.Name, caller), randomTime(random, 20*time.Second)
@@ -34,7 +34,7 @@ func (w *worker) loadHolds(caller int) {
 			options.MinHold = randomTime(random, 100*time.Millisecond)
 		}
 		w.hold(random, number, resource, options, life)
-		w.rest.sleep(randomTime(random, 20*time.Millisecond))
+		w.parking.sleep(randomTime(random, 20*time.Millisecond))
 	}
 }
 
@@ -49,7 +49,7 @@ func (w *worker) hold(random *rand.Rand, caller int, resource string, options re
 	w.counters.attempt(err)
 	if err != nil {
 		w.note(refusal(err), caller, resource, attempt, redlock.Lock{}, time.Time{})
-		w.rest.sleep(failurePause)
+		w.parking.sleep(failurePause)
 		return
 	}
 	w.holds.Add(1)
@@ -57,9 +57,9 @@ func (w *worker) hold(random *rand.Rand, caller int, resource string, options re
 	lock := h.Current()
 	told := lock.Until()
 	w.note(history.Grant, caller, resource, attempt, lock, told)
-	w.rest.sit()
+	w.parking.park()
 	told = w.workUnder(h, caller, attempt, told, life)
-	w.rest.rise()
+	w.parking.unpark()
 	lost := h.Err() != nil
 	// What ends the hold comes first: from its release on another may rightly have the lock.
 	w.note(history.Release, caller, resource, attempt, lock, told)
@@ -92,7 +92,7 @@ func (w *worker) workUnder(h *redlock.Hold, caller int, attempt uint64, told tim
 		select {
 		case <-h.Context().Done():
 			return told
-		case <-w.rest.stopped:
+		case <-w.parking.stopped:
 			return told
 		case <-tick.C:
 		}

@@ -107,10 +107,10 @@ func TestJudgeExcusesWhatNodesForgot(t *testing.T) {
 	assert.Len(t, findings, 3)
 }
 
-// The first bag has each kind once, later ones each as often as it weighs.
+// The first deck has each kind once, later ones each as often as it weighs.
 func TestBag(t *testing.T) {
 	kinds := []*Kind{{Name: "a", Scope: OfNode, weight: 3}, {Name: "b", Scope: OfNode, weight: 1}, {Name: "c", Scope: OfLink, weight: 9}}
-	b := newBag(kinds, OfNode, 1)
+	b := newDeck(kinds, OfNode, 1)
 	any := func(*Kind) bool { return true }
 	counts := map[string]int{}
 	for range 2 + 4 + 4 {
@@ -125,7 +125,7 @@ func TestBag(t *testing.T) {
 func TestGate(t *testing.T) {
 	ctx := t.Context()
 	ofNode := &Kind{Scope: OfNode}
-	g := newGate(5, time.Second)
+	g := newLimiter(5, time.Second)
 	entered := make(chan int, 10)
 	for i := range 5 {
 		go func() {
@@ -171,7 +171,7 @@ func TestGate(t *testing.T) {
 
 // A node that forgot is missing for long: only one at a time, but for storms.
 func TestGateForgetting_R23(t *testing.T) {
-	g := newGate(5, time.Second)
+	g := newLimiter(5, time.Second)
 	forgets := &Kind{Scope: OfNode, forgets: true}
 	assert.True(t, g.allowed(forgets))
 	require.True(t, g.enter(t.Context(), forgets))

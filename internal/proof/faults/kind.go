@@ -43,13 +43,13 @@ type target struct {
 	random *rand.Rand
 	life   time.Duration // how long it will last
 
-	fleet  *fleet
-	node   int
-	server *redistest.Server
-	side   *redistest.Side
-	proxy  *redistest.Proxy // OfLink only
-	crew   *crew            // OfProcess only
-	slot   int
+	fleet     *fleet
+	node      int
+	server    *redistest.Server
+	side      *redistest.Side
+	proxy     *redistest.Proxy // OfLink only
+	processes *processes       // OfProcess only
+	slot      int
 }
 
 // Inject makes the fault and returns how it is healed. The heal must be called once; it may wait until the fault is over by

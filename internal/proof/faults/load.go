@@ -28,7 +28,7 @@ const (
 // somebody else's question (R16).
 func (w *worker) loadUncontended(caller int) {
 	client := w.push
-	for n := uint64(1); w.rest.pass(); n++ {
+	for n := uint64(1); w.parking.pass(); n++ {
 		resource := fmt.Sprintf("u:%d:%d:%d", w.Name, caller, n)
 		began, start := w.watch.now.Load(), time.Now()
 		lock, err := client.TryAcquire(context.Background(), resource, w.maxTTL)
@@ -38,7 +38,7 @@ func (w *worker) loadUncontended(caller int) {
 			if errors.Is(err, redlock.ErrHeld) {
 				w.odd(start, false, "mix-up: a resource that was never asked for is held")
 			}
-			w.rest.sleep(failurePause)
+			w.parking.sleep(failurePause)
 			continue
 		}
 		w.watch.record(began, w.watch.now.Load(), took)
@@ -47,9 +47,9 @@ func (w *worker) loadUncontended(caller int) {
 		}
 		switch {
 		case n%lookEach == uint64(caller)%lookEach:
-			w.lookFromSide(lock, start)
+			w.inspectFromSide(lock, start)
 		case n%askEach == uint64(caller)%askEach:
-			w.askThrough(client, lock, start)
+			w.inspectThroughClient(client, lock, start)
 		}
 		w.release(context.Background(), lock, start)
 	}
@@ -85,7 +85,7 @@ const contendedKeys = 6
 // loadContended competes: some callers wait until the nodes tell, some poll, some try once.
 func (w *worker) loadContended(caller int) {
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(caller)))
-	for w.rest.pass() {
+	for w.parking.pass() {
 		resource := fmt.Sprint("c:", random.IntN(contendedKeys))
 		patience := 50*time.Millisecond + randomTime(random, 500*time.Millisecond)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -99,7 +99,7 @@ func (w *worker) loadContended(caller int) {
 		w.compete(ctx, random, caller, resource, acquire)
 		cancel()
 		// Whoever takes a key again at once leaves it to nobody.
-		w.rest.sleep(randomTime(random, 10*time.Millisecond))
+		w.parking.sleep(randomTime(random, 10*time.Millisecond))
 	}
 }
 
@@ -107,7 +107,7 @@ func (w *worker) loadContended(caller int) {
 func (w *worker) loadCancelled(caller int) {
 	caller += contenders
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(caller)))
-	for n := uint64(0); w.rest.pass(); n++ {
+	for n := uint64(0); w.parking.pass(); n++ {
 		resource := fmt.Sprint("c:", random.IntN(contendedKeys))
 		if n%2 == 0 { // every second one would have been granted
 			resource = fmt.Sprintf("x:%d:%d:%d", w.Name, caller, n)
@@ -136,7 +136,7 @@ func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, res
 	w.counters.attempt(err)
 	if err != nil {
 		w.note(refusal(err), caller, resource, attempt, redlock.Lock{}, time.Time{})
-		w.rest.sleep(failurePause)
+		w.parking.sleep(failurePause)
 		return
 	}
 	w.note(history.Grant, caller, resource, attempt, lock, lock.Until())
@@ -144,7 +144,7 @@ func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, res
 		w.dropped(lock)
 		return
 	}
-	w.rest.sleep(randomTime(random, 4*time.Millisecond))
+	w.parking.sleep(randomTime(random, 4*time.Millisecond))
 	if random.IntN(8) == 0 {
 		longer := w.extend(lock, start)
 		if longer.Until() != lock.Until() {

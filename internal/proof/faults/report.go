@@ -103,16 +103,13 @@ func (r *results) fill(rep *Report) {
 	for _, t := range r.tallies {
 		rep.Tally.add(t)
 	}
-	all := make(tails)
-	all.add(r.endedTails)
-	for _, t := range r.tailsOf {
-		all.add(t)
+	all := make(latencies)
+	all.add(r.endedTimes)
+	for _, l := range r.latencies {
+		all.add(l)
 	}
-	for kind, buckets := range all {
-		median, count := quantile(buckets, 0.5)
-		p99, _ := quantile(buckets, 0.99)
-		most, _ := quantile(buckets, 1)
-		rep.Latency[kind] = Times{Count: int(count), Median: median, P99: p99, Most: most}
+	for kind := range all {
+		rep.Latency[kind] = all.times(kind)
 	}
 	rep.Votes = map[string]Times{}
 	for kind, list := range r.votes {

@@ -104,16 +104,16 @@ func (o *Options) complete() error {
 
 // A run is one call of Run.
 type run struct {
-	options Options
-	kinds   []*Kind
-	fleet   *fleet
-	crew    *crew
-	judge   *judge
-	log     *faultLog
-	gate    *gate
-	results *results
-	hurry   atomic.Bool // a storm: the next faults come at once
-	round   int         // of rests; owned by inject
+	options   Options
+	kinds     []*Kind
+	fleet     *fleet
+	processes *processes
+	judge     *judge
+	log       *faultLog
+	limiter   *limiter
+	results   *results
+	hurry     atomic.Bool // a storm: the next faults come at once
+	round     int         // of rests; owned by inject
 
 	mu       sync.Mutex // guards the following
 	nextRest time.Time
@@ -137,7 +137,7 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 		return nil, err
 	}
 	r := &run{options: options, kinds: kinds, results: newResults()}
-	r.gate = newGate(options.Nodes, options.MaxTTL)
+	r.limiter = newLimiter(options.Nodes, options.MaxTTL)
 	r.log = &faultLog{changed: r.tellActive}
 	r.judge = &judge{log: r.log}
 	if options.History != nil {
@@ -147,13 +147,13 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 		return nil, err
 	}
 	r.servers = r.fleet.describe()
-	if r.crew, err = newCrew(r); err != nil {
+	if r.processes, err = newProcesses(r); err != nil {
 		return nil, errors.Join(err, r.fleet.close())
 	}
 	begun := time.Now()
 	r.inject(ctx)
 	report := r.report(time.Since(begun))
-	err = errors.Join(r.crew.close(), r.fleet.close(), r.judge.close())
+	err = errors.Join(r.processes.close(), r.fleet.close(), r.judge.close())
 	r.mu.Lock() // what reads a process may fail until it is closed
 	defer r.mu.Unlock()
 	return report, errors.Join(r.failure, err)
@@ -194,7 +194,7 @@ func (r *run) inject(parent context.Context) {
 	if err := r.rest(); err != nil {
 		r.fail(err)
 	}
-	r.crew.stop(stopLooks)
+	r.processes.stop(stopLooks)
 }
 
 // untilEnough returns when the run has lasted as long as it shall.
@@ -220,33 +220,33 @@ func (r *run) untilEnd() time.Duration {
 // schedulers share out the rate.
 func (r *run) schedulers() (all []*scheduler) {
 	proxied := 0
-	for _, p := range r.crew.proxies {
+	for _, p := range r.processes.proxies {
 		if p != nil {
 			proxied++
 		}
 	}
 	add := func(scope Scope, sharers, node, slot int) {
-		b := r.bagOf(scope)
+		b := r.deckOf(scope)
 		if len(b.kinds) == 0 || r.options.Rate == 0 {
 			return
 		}
 		gap := time.Duration(float64(sharers) / (r.options.Rate * rates[scope]) * float64(time.Second))
 		random := rand.New(rand.NewPCG(r.options.Seed, uint64(2+len(all))))
-		all = append(all, &scheduler{run: r, bag: b, scope: scope, random: random, gap: gap, node: node, slot: slot})
+		all = append(all, &scheduler{run: r, deck: b, scope: scope, random: random, gap: gap, node: node, slot: slot})
 	}
 	for i := range r.options.Nodes {
 		add(OfNode, r.options.Nodes, i, -1)
 	}
-	for slot, p := range r.crew.proxies {
+	for slot, p := range r.processes.proxies {
 		if p != nil {
 			add(OfLink, proxied, -1, slot)
 		}
 	}
 	add(OfProcess, 1, -1, -1)
-	for _, s := range all { // one bag for each scope
+	for _, s := range all { // one deck for each scope
 		for _, other := range all {
 			if other.scope == s.scope {
-				s.bag = other.bag
+				s.deck = other.deck
 				break
 			}
 		}
@@ -254,7 +254,7 @@ func (r *run) schedulers() (all []*scheduler) {
 	return all
 }
 
-func (r *run) bagOf(scope Scope) *bag { return newBag(r.kinds, scope, r.options.Seed) }
+func (r *run) deckOf(scope Scope) *deck { return newDeck(r.kinds, scope, r.options.Seed) }
 
 // setNextRest says when the next rest is due, so that no client is killed shortly before it: what that leaves behind stands
 // until its TTL ends.
@@ -314,21 +314,21 @@ func (r *run) fail(err error) {
 
 // order tells all processes something.
 func (r *run) order(o order) {
-	for _, p := range r.crew.all() {
+	for _, p := range r.processes.all() {
 		p.order(o)
 	}
 }
 
 // tellActive tells each process which faults it can feel now.
 func (r *run) tellActive(active []*fault) {
-	for _, p := range r.crew.all() {
+	for _, p := range r.processes.all() {
 		p.order(order{Do: orderFaults, Kinds: felt(active, p.slot)})
 	}
 }
 
 // tellHealed tells those who could feel a fault that it is over.
 func (r *run) tellHealed(f *fault, at int64) {
-	for _, p := range r.crew.all() {
+	for _, p := range r.processes.all() {
 		if f.slot < 0 || f.slot == p.slot {
 			p.order(order{Do: orderHealed, Healed: &healed{Node: f.node, Kind: f.kind.Name, T: at}})
 		}

@@ -53,15 +53,15 @@ type healed struct {
 
 // A tale is what a process tells. Exactly one field is set, but for Last, which goes with Tally.
 type tale struct {
-	Beat    int64    `json:",omitempty"` // no event that comes later has an earlier time
-	Ready   bool     `json:",omitempty"`
-	Tally   *Tally   `json:",omitempty"` // since the process began
-	Tails   tails    `json:",omitempty"` // the same for times of attempts
-	Oddity  *oddity  `json:",omitempty"`
-	Resting *resting `json:",omitempty"` // again and again while it rests
-	Counted *counted `json:",omitempty"`
-	Sample  *Sample  `json:",omitempty"`
-	Last    bool     `json:",omitempty"`
+	Beat    int64     `json:",omitempty"` // no event that comes later has an earlier time
+	Ready   bool      `json:",omitempty"`
+	Tally   *Tally    `json:",omitempty"` // since the process began
+	Took    latencies `json:",omitempty"` // the same for times of attempts
+	Oddity  *oddity   `json:",omitempty"`
+	Resting *resting  `json:",omitempty"` // again and again while it rests
+	Counted *counted  `json:",omitempty"`
+	Sample  *Sample   `json:",omitempty"`
+	Last    bool      `json:",omitempty"`
 }
 
 // An oddity is something that should not be. Where Excusable, it is none if a node forgot its keys between From and To.

@@ -48,8 +48,8 @@ type worker struct {
 	maxTTL     time.Duration
 	push, poll *redlock.Client
 	watch      *stopwatch
-	rest       restroom
-	looker     *looker
+	parking    parking
+	inspector  *inspector
 	attempt    atomic.Uint64 // numbers of attempts in the history
 	healing    healing
 	broken     atomic.Uint64 // releases of a client that is wrong on purpose
@@ -73,7 +73,7 @@ func work(in io.Reader, out io.Writer) error {
 		teller: teller{clock: history.NewClock(), to: out},
 		held:   make(map[*redlock.Hold]struct{}), left: make(map[string]time.Time),
 	}
-	w.rest.init()
+	w.parking.init()
 	orders := bufio.NewScanner(in)
 	orders.Buffer(nil, 1<<20)
 	var working sync.WaitGroup
@@ -93,9 +93,9 @@ func work(in io.Reader, out io.Writer) error {
 			w.healing.add(*o.Healed, w.push)
 		case orderRest:
 			w.round.Store(int64(o.Round))
-			w.rest.enter()
+			w.parking.rest()
 		case orderGo:
-			w.rest.leave()
+			w.parking.goOn()
 		case orderStop:
 			return w.end(&working)
 		}
@@ -113,7 +113,7 @@ func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 	if w.poll, err = w.client(true); err != nil {
 		return err
 	}
-	w.looker = newLooker(s.Direct, s.Password)
+	w.inspector = newInspector(s.Direct, s.Password)
 	working.Go(w.report)
 	working.Go(w.ping)
 	for i := range w.Callers {
@@ -140,7 +140,7 @@ const (
 )
 
 func (w *worker) start(working *sync.WaitGroup, load func()) {
-	w.rest.add()
+	w.parking.add()
 	working.Go(load)
 }
 
@@ -155,7 +155,7 @@ func (w *worker) client(poll bool) (*redlock.Client, error) {
 
 // end stops the loads, closes the clients and tells the last figures.
 func (w *worker) end(working *sync.WaitGroup) error {
-	w.rest.stop()
+	w.parking.stop()
 	if w.push == nil {
 		return nil // never begun
 	}
@@ -165,8 +165,8 @@ func (w *worker) end(working *sync.WaitGroup) error {
 	tally := w.counted()
 	_ = w.push.Close(ctx)
 	_ = w.poll.Close(ctx)
-	w.looker.close()
-	w.tell(&tale{Tails: w.watch.tails()})
+	w.inspector.close()
+	w.tell(&tale{Took: w.watch.latencies()})
 	w.tell(&tale{Tally: tally, Last: true})
 	return nil
 }
@@ -185,7 +185,7 @@ func (w *worker) report() {
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		select {
-		case <-w.rest.stopped:
+		case <-w.parking.stopped:
 			return
 		case <-tick.C:
 		}
@@ -193,17 +193,17 @@ func (w *worker) report() {
 		for _, c := range w.healing.look(w.push, w.clock.Now()) {
 			w.tell(&tale{Counted: &c})
 		}
-		if w.rest.resting() && i%2 == 0 {
+		if resting, _ := w.parking.state(); resting && i%2 == 0 {
 			w.tell(&tale{Resting: w.state()})
 		}
 		if i%50 == 0 {
 			w.tell(&tale{Tally: w.counted()})
 		}
 		if i%200 == 0 {
-			w.tell(&tale{Sample: takeSample(w.clock.Now(), w.rest.parked())})
+			w.tell(&tale{Sample: takeSample(w.clock.Now(), w.parking.full())})
 		}
 		if i%500 == 499 {
-			w.tell(&tale{Tails: w.watch.tails()})
+			w.tell(&tale{Took: w.watch.latencies()})
 		}
 	}
 }
@@ -213,11 +213,11 @@ func (w *worker) report() {
 func (w *worker) ping() {
 	for {
 		select {
-		case <-w.rest.stopped:
+		case <-w.parking.stopped:
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
-		if !w.rest.parked() {
+		if !w.parking.full() {
 			continue
 		}
 		silent, round := make([]string, len(w.Direct)), w.round.Load()
@@ -249,7 +249,7 @@ func isBarred(err error) bool {
 // state is what is told while the process rests.
 func (w *worker) state() *resting {
 	round := w.round.Load()
-	r := &resting{Round: int(round), Parked: w.rest.parked(), Nodes: []string{"not asked yet"}}
+	r := &resting{Round: int(round), Parked: w.parking.full(), Nodes: []string{"not asked yet"}}
 	if silent := w.silent.Load(); silent != nil && silent.round == round {
 		r.Nodes = slices.Clone(silent.nodes)
 		for _, c := range []*redlock.Client{w.push, w.poll} {

@@ -1,4 +1,4 @@
-package faults_test
+package single_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/internal/proof/faults"
+	"github.com/redmux/redmux/internal/proof/faults/single"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
@@ -25,17 +25,17 @@ func TestStalledNodeCostsNoMemory_R26(t *testing.T) {
 	const least = 0.5
 	// How often memory may grow beyond its bound.
 	const memoryForgiven = 2
-	ways := []string{faults.StalledStopped, faults.StalledUp, faults.StalledDown, faults.StalledMute}
+	ways := []string{single.Stopped, single.HeldUp, single.HeldDown, single.Silenced}
 	if testing.Short() {
-		ways = []string{faults.StalledStopped, faults.StalledMute}
+		ways = []string{single.Stopped, single.Silenced}
 	}
 	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {
 			var why error
 			grown := 0
 			for range 10 { // other programs can only make the throughput worse: one measurement that holds is enough
-				s, err := faults.MeasureStalled(t.Context(), faults.StalledOptions{
-					Ways: []string{way}, Callers: []int{128}, Healthy: time.Second, Stalled: 2 * time.Second,
+				s, err := single.MeasureStalled(t.Context(), single.StalledOptions{
+					Faults: []string{way}, Callers: []int{128}, Healthy: time.Second, Stalled: 2 * time.Second,
 				})
 				require.NoError(t, err)
 				t.Log(s)
@@ -68,10 +68,10 @@ func TestStalledNodeCostsNoMemory_R26(t *testing.T) {
 // A line that grew too much is named, whichever of the two it was.
 func TestStalledErr(t *testing.T) {
 	const mib = 1 << 20
-	l := faults.StalledLine{Way: faults.StalledUp, Callers: 128}
+	l := single.StalledLine{Fault: single.HeldUp, Callers: 128}
 	l.Healthy.Heap, l.Stalled.Heap = 10*mib, 26*mib
 	l.Healthy.RSS, l.Stalled.RSS = 40*mib, 30*mib
-	s := faults.Stalled{Lines: []faults.StalledLine{l}}
+	s := single.Stalled{Lines: []single.StalledLine{l}}
 	require.NoError(t, s.Err())
 	require.Zero(t, l.RSSGrowth())
 	require.Contains(t, s.String(), "held up")
@@ -82,6 +82,6 @@ func TestStalledErr(t *testing.T) {
 	require.NoError(t, s.Err())
 	s.Lines[0].Stalled.RSS++
 	require.ErrorContains(t, s.Err(), "the resident memory by 32.0 MiB")
-	_, err := faults.MeasureStalled(t.Context(), faults.StalledOptions{Ways: []string{"upside down"}})
+	_, err := single.MeasureStalled(t.Context(), single.StalledOptions{Faults: []string{"upside down"}})
 	require.Error(t, err)
 }

@@ -1,4 +1,4 @@
-package faults_test
+package single_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/internal/proof/faults"
+	"github.com/redmux/redmux/internal/proof/faults/single"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
@@ -19,9 +19,9 @@ import (
 func TestRecovery_R23_R26(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)
-	kinds := faults.RecoveryKinds()
+	kinds := single.Recoveries()
 	if testing.Short() || underRace {
-		kinds = []string{faults.RecoveryStopped, faults.RecoveryRefused}
+		kinds = []string{single.Stopped, single.Refused}
 	}
 	const (
 		tries    = 10
@@ -42,10 +42,10 @@ func TestRecovery_R23_R26(t *testing.T) {
 				}
 				s.greatest() // of what was before
 				var late []time.Duration
-				var r faults.Recovery
-				r, err = faults.MeasureRecovery(t.Context(), faults.RecoveryOptions{
-					Kinds: []string{kind}, Repeats: 1, Callers: 4, Away: 1500 * time.Millisecond,
-					Progress: func(faults.RecoveryLine) { late = append(late, s.greatest()) },
+				var r single.Recovery
+				r, err = single.MeasureRecovery(t.Context(), single.RecoveryOptions{
+					Faults: []string{kind}, Repeats: 1, Callers: 4, Away: 1500 * time.Millisecond,
+					Progress: func(single.RecoveryLine) { late = append(late, s.greatest()) },
 				})
 				require.NoError(t, err)
 				t.Log(r, "a sleeper was late by ", late)
@@ -53,7 +53,7 @@ func TestRecovery_R23_R26(t *testing.T) {
 				for i, l := range r.Lines {
 					require.Zero(t, l.Early)
 					switch {
-					case faults.Recovery{Lines: r.Lines[i : i+1]}.Err() == nil:
+					case single.Recovery{Lines: r.Lines[i : i+1]}.Err() == nil:
 						held[i] = true
 					case late[i] < l.Bound/10:
 						blamed[i]++
@@ -113,14 +113,14 @@ func (s *sleeper) end() {
 
 // What the table is made of: a line that broke its bound is named, and so is a vote that counted too early.
 func TestRecoveryErr(t *testing.T) {
-	l := faults.RecoveryLine{Kind: faults.RecoveryStopped, Bound: 200 * time.Millisecond}
+	l := single.RecoveryLine{Fault: single.Stopped, Bound: 200 * time.Millisecond}
 	for i := range 200 {
 		l.Took = append(l.Took, time.Duration(i+1)*time.Millisecond)
 	}
-	require.Equal(t, 101*time.Millisecond, l.Median())
-	require.Equal(t, 199*time.Millisecond, l.P99())
-	require.Equal(t, 200*time.Millisecond, l.Greatest())
-	r := faults.Recovery{Nodes: 5, Clients: 4, Lines: []faults.RecoveryLine{l}}
+	require.Equal(t, 101*time.Millisecond, l.At(0.5))
+	require.Equal(t, 199*time.Millisecond, l.At(0.99))
+	require.Equal(t, 200*time.Millisecond, l.At(1))
+	r := single.Recovery{Nodes: 5, Clients: 4, Lines: []single.RecoveryLine{l}}
 	require.NoError(t, r.Err())
 	require.Contains(t, r.String(), "stopped")
 
@@ -128,7 +128,7 @@ func TestRecoveryErr(t *testing.T) {
 	require.ErrorContains(t, r.Err(), "R26: stopped, idle: 1 of 201 took more than 200ms, up to 201ms")
 	r.Lines[0].Took = nil
 	require.NoError(t, r.Err())
-	require.Zero(t, r.Lines[0].Median())
+	require.Zero(t, r.Lines[0].At(0.5))
 	r.Lines[0].Early = 2
 	require.ErrorContains(t, r.Err(), "R23: stopped, idle: 2 votes counted before")
 }
@@ -139,7 +139,7 @@ func TestRecoveryIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	_, err := faults.MeasureRecovery(ctx, faults.RecoveryOptions{Kinds: []string{faults.RecoveryRefused}})
+	_, err := single.MeasureRecovery(ctx, single.RecoveryOptions{Faults: []string{single.Refused}})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, time.Since(begun), 30*time.Second) // all of it is a minute
 }

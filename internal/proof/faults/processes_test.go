@@ -40,7 +40,7 @@ func TestWhatCannotBeReadFailsTheRun(t *testing.T) {
 // One that was killed on purpose may have been in the middle of a line.
 func TestTheLastLineOfOneThatWasKilledMayBeCut(t *testing.T) {
 	r := &run{results: newResults(), judge: newJudge(1)}
-	c := &crew{run: r}
+	c := &processes{run: r}
 	cmd := exec.Command("sh", "-c", `echo '{"Beat":1}'; printf '{"t":1,'`)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

@@ -10,32 +10,32 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Looks at what the nodes hold, while a lock is held whose name nobody else knows: the key has the holder's token or is not
-// there. Anything else was put there, or said, by mistake (R16, R17).
-
-// A looker asks the nodes from the side, over connections of its own to their unix sockets. One caller at a time looks; a
-// node that does not answer at once is left out, since looks shall find mistakes and not measure nodes.
-type looker struct {
+// An inspector compares a lock that is held with what the nodes hold. No other
+// client uses its name, so the key has the holder's token or is not there. Anything
+// else was put there, or said, by mistake (R16, R17). It asks the nodes over
+// connections of its own to their unix sockets, for one caller at a time. A node
+// that does not answer at once is left out.
+type inspector struct {
 	paths    []string
 	password string
 	mu       sync.Mutex // guards the following
 	conns    []net.Conn // nil where there is none now
 }
 
-// lookTimeout bounds what a look costs when nodes are stopped.
-const lookTimeout = 20 * time.Millisecond
+// inspectTimeout bounds what an inspection costs when nodes are stopped.
+const inspectTimeout = 20 * time.Millisecond
 
-func newLooker(paths []string, password string) *looker {
-	return &looker{paths: paths, password: password, conns: make([]net.Conn, len(paths))}
+func newInspector(paths []string, password string) *inspector {
+	return &inspector{paths: paths, password: password, conns: make([]net.Conn, len(paths))}
 }
 
-// lookFromSide compares a lock that is held with what the nodes have. That fewer than a quorum can have it is excused if a
-// node forgot its keys since.
-func (w *worker) lookFromSide(lock redlock.Lock, start time.Time) {
+// inspectFromSide compares a lock that is held with what the nodes have. A lock that
+// is missing on a quorum is excused if a node forgot its keys since.
+func (w *worker) inspectFromSide(lock redlock.Lock, start time.Time) {
 	token := lock.Token()
-	absent, strange, ok := w.looker.look(prefix+lock.Resource(), string(token[:]))
+	absent, strange, ok := w.inspector.inspect(prefix+lock.Resource(), string(token[:]))
 	if !ok {
-		return // another looks
+		return // another caller inspects
 	}
 	w.looks.Add(1)
 	switch most := len(w.Nodes) - (len(w.Nodes)/2 + 1); {
@@ -47,10 +47,10 @@ func (w *worker) lookFromSide(lock redlock.Lock, start time.Time) {
 	}
 }
 
-// askThrough puts the same question through the client, among the commands of all others. Each node has to answer with the
-// holder's token or nothing.
-func (w *worker) askThrough(client *redlock.Client, lock redlock.Lock, start time.Time) {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+// inspectThroughClient asks the same through the client, among its other commands.
+// Each node must answer with the holder's token or nothing.
+func (w *worker) inspectThroughClient(client *redlock.Client, lock redlock.Lock, start time.Time) {
+	ctx, cancel := context.WithTimeout(context.Background(), inspectTimeout)
 	defer cancel()
 	seen, err := client.Inspect(ctx, lock.Resource())
 	if err != nil {
@@ -65,17 +65,18 @@ func (w *worker) askThrough(client *redlock.Client, lock redlock.Lock, start tim
 	}
 }
 
-// look counts the nodes that certainly have no such key, and those that have one with another value.
-func (l *looker) look(key, token string) (absent, strange int, ok bool) {
-	if !l.mu.TryLock() {
+// inspect counts the nodes that certainly have no such key, and those that have it
+// with another value. It is not ok while another caller inspects.
+func (x *inspector) inspect(key, token string) (absent, strange int, ok bool) {
+	if !x.mu.TryLock() {
 		return 0, 0, false
 	}
-	defer l.mu.Unlock()
-	deadline := time.Now().Add(lookTimeout)
+	defer x.mu.Unlock()
+	deadline := time.Now().Add(inspectTimeout)
 	var asking sync.WaitGroup
-	answers := make([]answer, len(l.paths))
-	for i := range l.paths {
-		asking.Go(func() { answers[i] = l.ask(i, key, token, deadline) })
+	answers := make([]answer, len(x.paths))
+	for i := range x.paths {
+		asking.Go(func() { answers[i] = x.ask(i, key, token, deadline) })
 	}
 	asking.Wait()
 	for _, a := range answers {
@@ -99,16 +100,16 @@ const (
 )
 
 // ask asks one node. Any error ends the connection: the next answer on it would be to this question.
-func (l *looker) ask(node int, key, token string, deadline time.Time) answer {
-	conn := l.conns[node]
-	l.conns[node] = nil
+func (x *inspector) ask(node int, key, token string, deadline time.Time) answer {
+	conn := x.conns[node]
+	x.conns[node] = nil
 	questions, skip := resp.AppendCommand(nil, "GET", key), 0
 	if conn == nil {
 		var err error
-		if conn, err = net.DialTimeout("unix", l.paths[node], time.Until(deadline)); err != nil {
+		if conn, err = net.DialTimeout("unix", x.paths[node], time.Until(deadline)); err != nil {
 			return answerUnknown
 		}
-		questions, skip = append(resp.AppendCommand(nil, "AUTH", userName, l.password), questions...), 1
+		questions, skip = append(resp.AppendCommand(nil, "AUTH", userName, x.password), questions...), 1
 	}
 	_ = conn.SetDeadline(deadline)
 	value, err := lastReply(conn, questions, skip)
@@ -117,10 +118,10 @@ func (l *looker) ask(node int, key, token string, deadline time.Time) answer {
 		_ = conn.Close()
 		return answerUnknown
 	case value.IsError(): // refused for some time: the connection is good
-		l.conns[node] = conn
+		x.conns[node] = conn
 		return answerUnknown
 	}
-	l.conns[node] = conn
+	x.conns[node] = conn
 	switch {
 	case value.IsNull():
 		return answerAbsent
@@ -130,7 +131,8 @@ func (l *looker) ask(node int, key, token string, deadline time.Time) answer {
 	return answerStrange
 }
 
-// lastReply sends commands and returns the reply that comes after so many others, or nil if one of those is an error.
+// lastReply sends commands and returns the reply after skip others, or nil if one of
+// those is an error.
 func lastReply(conn net.Conn, commands []byte, skip int) (*resp.Value, error) {
 	if _, err := conn.Write(commands); err != nil {
 		return nil, err
@@ -155,13 +157,13 @@ func lastReply(conn net.Conn, commands []byte, skip int) (*resp.Value, error) {
 	}
 }
 
-func (l *looker) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i, c := range l.conns {
+func (x *inspector) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i, c := range x.conns {
 		if c != nil {
 			_ = c.Close()
-			l.conns[i] = nil
+			x.conns[i] = nil
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package faults_test
+package single_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/internal/proof/faults"
+	"github.com/redmux/redmux/internal/proof/faults/single"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
@@ -16,11 +16,11 @@ func TestLatencyUnderOneFault_R5(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)
 	stretch := 300 * time.Millisecond
-	names := faults.LatencyFaults()
+	names := single.Latencies()
 	if testing.Short() || underRace {
-		names = []string{"SIGSTOP", "reset", "CLIENT KILL"}
+		names = []string{single.Stopped, "reset", "CLIENT KILL"}
 	}
-	l, err := faults.MeasureLatency(t.Context(), faults.LatencyOptions{Faults: names, Callers: 16, Stretch: stretch, Turns: 1})
+	l, err := single.MeasureLatency(t.Context(), single.LatencyOptions{Faults: names, Callers: 16, Stretch: stretch, Turns: 1})
 	require.NoError(t, err)
 	t.Log(l)
 	for _, line := range l.Lines {
@@ -29,6 +29,6 @@ func TestLatencyUnderOneFault_R5(t *testing.T) {
 		require.Less(t, line.Faulted.P50, stretch, line.Fault)
 		require.NotZero(t, line.Faulted.P99, line.Fault)
 	}
-	_, err = faults.MeasureLatency(t.Context(), faults.LatencyOptions{Faults: []string{"gremlins"}})
+	_, err = single.MeasureLatency(t.Context(), single.LatencyOptions{Faults: []string{"gremlins"}})
 	require.ErrorContains(t, err, "gremlins")
 }

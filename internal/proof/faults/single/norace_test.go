@@ -1,5 +1,5 @@
 //go:build !race
 
-package faults_test
+package single_test
 
 const underRace = false
