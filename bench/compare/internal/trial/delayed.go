@@ -44,12 +44,12 @@ func delayOnce(ctx context.Context, s *Subject, resource string) (granted, secon
 		return false, false, err
 	}
 	defer f.close()
-	w, err := newWire(f.addrs[0], resource)
+	w, err := newWire(f.servers[0].TCPAddr(), resource)
 	if err != nil {
 		return false, false, err
 	}
 	defer w.close()
-	throughWire := append([]string{w.addr()}, f.addrs[1:]...)
+	throughWire := append([]string{"redis://" + w.addr()}, f.urls[1:]...)
 	const maxTTL = 0 // nothing restarts here, and masters that nobody knows need no watch then
 	first, err := s.open(throughWire, maxTTL)
 	if err != nil {

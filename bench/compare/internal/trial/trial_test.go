@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/bench/compare"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
@@ -160,12 +161,14 @@ type naiveLock struct {
 	until    time.Time
 }
 
-func openNaive(addrs []string, _ time.Duration) (Client, error) {
+func openNaive(urls []string, _ time.Duration) (Client, error) {
 	var c naive
-	for _, a := range addrs {
-		c.clients = append(c.clients, goredislib.NewClient(&goredislib.Options{
-			Addr: a, ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true,
-		}))
+	for _, url := range urls {
+		client, err := compare.GoredisClient(url, goredislib.Options{ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true})
+		if err != nil {
+			return nil, err
+		}
+		c.clients = append(c.clients, client)
 	}
 	return c, nil
 }
