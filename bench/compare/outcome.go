@@ -25,8 +25,9 @@ func (e *acquireError) Unwrap() error { return e.error }
 // Unwrap returns the peer's error.
 func (e *releaseError) Unwrap() error { return e.error }
 
-// Kind returns a short name of what went wrong, so that errors can be counted. It
-// is the same for all peers that mean the same, and shows no address and no key.
+// Kind returns a short name of what went wrong, so that errors can be counted.
+// It is the same for all peers that mean the same, and shows no address and no
+// key.
 func Kind(err error) string {
 	half := "acquire"
 	if released := (*releaseError)(nil); errors.As(err, &released) {
@@ -35,8 +36,8 @@ func Kind(err error) string {
 	return half + ": " + cause(err)
 }
 
-// cause asks for the particular before the general: an error of redsync joins those
-// of all masters, so that "held" may come with a timeout.
+// cause asks for the particular before the general: an error of redsync joins
+// those of all masters, so that "held" may come with a timeout.
 func cause(err error) string {
 	is := func(targets ...error) bool {
 		for _, t := range targets {
@@ -70,8 +71,8 @@ func cause(err error) string {
 	return fmt.Sprintf("%T", innermost(err))
 }
 
-// innermost returns the first cause of an error. Of an unknown one, only its type
-// may be shown.
+// innermost returns the first cause of an error. Of an unknown one, only its
+// type may be shown.
 func innermost(err error) error {
 	for {
 		inner := errors.Unwrap(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// redsyncLocker is redsync behind the calls of this package. Each lock has a Mutex
-// of its own, as in redsync's examples.
+// redsyncLocker is redsync behind the calls of this package. Each lock has a
+// Mutex of its own, as in redsync's examples.
 type redsyncLocker struct {
 	*redsync.Redsync
 	options []redsync.Option
@@ -54,8 +54,8 @@ func (l redsyncLease) Release(ctx context.Context) error {
 	return RedsyncError(l.UnlockContext(ctx))
 }
 
-// RedsyncError makes one error of the two results of redsync. If ok, the error is
-// that of other masters than the quorum; otherwise there may be none.
+// RedsyncError makes one error of the two results of redsync. If ok, the error
+// is that of other masters than the quorum; otherwise there may be none.
 func RedsyncError(ok bool, err error) error {
 	switch {
 	case ok:
@@ -76,8 +76,8 @@ func openRedsyncGoredis(options ...redsync.Option) func(urls []string) (Pairer, 
 	}
 }
 
-// NewRedsync returns redsync on go-redis, whose options are default options except
-// for those of with, and a function that closes its clients.
+// NewRedsync returns redsync on go-redis, whose options are default options
+// except for those of with, and a function that closes its clients.
 func NewRedsync(urls []string, with goredislib.Options) (r *redsync.Redsync, closeClients func(), err error) {
 	var pools []redsyncredis.Pool
 	var clients []*goredislib.Client
@@ -99,8 +99,8 @@ func NewRedsync(urls []string, with goredislib.Options) (r *redsync.Redsync, clo
 
 // GoredisClient returns a client for one master, which dials when it is used.
 // Unless with says otherwise, pools, timeouts and retries are the defaults of
-// go-redis. They include a read timeout of five seconds, for which a stopped master
-// blocks a caller that waits for it.
+// go-redis. They include a read timeout of five seconds, for which a stopped
+// master blocks a caller that waits for it.
 func GoredisClient(url string, with goredislib.Options) (*goredislib.Client, error) {
 	e, err := conn.ParseURL(url)
 	if err != nil {
@@ -134,8 +134,8 @@ func openRedsyncRueidis(options ...redsync.Option) func(urls []string) (Pairer, 
 	}
 }
 
-// rueidisClient has default options, and treats a server as the single server that
-// it is.
+// rueidisClient has default options, and treats a server as the single server
+// that it is.
 func rueidisClient(url string) (rueidis.Client, error) {
 	e, err := conn.ParseURL(url)
 	if err != nil {

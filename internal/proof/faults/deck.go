@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A deck is the kinds of one scope, shuffled, each as often as it weighs. The first
-// deck has each kind once, so that a short run has all of them.
+// A deck is the kinds of one scope, shuffled, each as often as it weighs. The
+// first deck has each kind once, so that a short run has all of them.
 type deck struct {
 	mu     sync.Mutex // guards the following
 	random *rand.Rand
@@ -30,8 +30,8 @@ func newDeck(kinds []*Kind, scope Scope, seed uint64) *deck {
 	return d
 }
 
-// drawLast draws for the time right before a rest, whatever is left in the deck. It
-// returns nil if no kind leaves anything behind.
+// drawLast draws for the time right before a rest, whatever is left in the
+// deck. It returns nil if no kind leaves anything behind.
 func (d *deck) drawLast() *Kind {
 	d.mu.Lock()
 	defer d.mu.Unlock()

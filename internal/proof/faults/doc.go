@@ -1,18 +1,18 @@
-// Package faults runs redlock on real servers while everything fails that can be
-// made to fail, and checks what happens. `make faults` and `make soak` run it;
-// cmd/faults is its command line. Package single makes one fault at a time.
+// Package faults runs redlock on real servers while everything fails that can
+// be made to fail, and checks what happens. `make faults` and `make soak` run
+// it; cmd/faults is its command line. Package single makes one fault at a time.
 //
 //	Run         servers, client processes, faults and checks for a time; returns a Report
 //	Kinds       what can go wrong: one entry for each kind of fault
 //	WorkerMain  what a client process does: the command starts itself again for each of them
 //
 // Clients are processes of their own, since a process that is stopped past its
-// validity, or that dies in the middle of an attempt, is a fault too. One reaches
-// the nodes by unix sockets, one by TCP, two through proxies, the last of them
-// without the poller. Each has two clients of redlock and puts four loads on them:
-// uncontended locks as fast as it can, contended ones that wait to be told and
-// that poll, attempts that are cancelled at a random moment, and holds that renew
-// and heal themselves.
+// validity, or that dies in the middle of an attempt, is a fault too. One
+// reaches the nodes by unix sockets, one by TCP, two through proxies, the last
+// of them without the poller. Each has two clients of redlock and puts four
+// loads on them: uncontended locks as fast as it can, contended ones that wait
+// to be told and that poll, attempts that are cancelled at a random moment, and
+// holds that renew and heal themselves.
 //
 // # What is checked
 //
@@ -33,23 +33,23 @@
 //   - The holder is told in time (R13, R15), by the clock of its own process.
 //   - With Options.Soak, memory, goroutines and descriptors have no slope.
 //
-// A run of a minute found each of these bugs, planted in redlock or multiplex: a
-// release without comparison, no release after a failed attempt, no fence, no
+// A run of a minute found each of these bugs, planted in redlock or multiplex:
+// a release without comparison, no release after a failed attempt, no fence, no
 // quarantine, a validity that counts from the end of the attempt, no drift.
 // Options.Broken has others, which tests of this package plant.
 //
 // # What is not injected
 //
-// FLUSHALL and eviction, and forward jumps of a node's clock under a lock that was
-// granted by exactly a quorum: redlock does not promise to survive them, and two
-// holders would be no finding.
+// FLUSHALL and eviction, and forward jumps of a node's clock under a lock that
+// was granted by exactly a quorum: redlock does not promise to survive them,
+// and two holders would be no finding.
 //
 // # Who owns what
 //
-// Run owns the servers, the proxies, the processes and the folder, and ends them
-// before it returns. One goroutine per node, one per proxied process and one for
-// the processes themselves inject faults (schedule.go). A limiter bounds how many
-// nodes are faulty at once and is closed while the load rests. One goroutine per
-// process reads what it tells. The log of faults (log.go) has the faults of the
-// moment, behind its mutex.
+// Run owns the servers, the proxies, the processes and the folder, and ends
+// them before it returns. One goroutine per node, one per proxied process and
+// one for the processes themselves inject faults (schedule.go). A limiter
+// bounds how many nodes are faulty at once and is closed while the load rests.
+// One goroutine per process reads what it tells. The log of faults (log.go) has
+// the faults of the moment, behind its mutex.
 package faults

@@ -11,10 +11,10 @@ import (
 )
 
 // An inspector compares a lock that is held with what the nodes hold. No other
-// client uses its name, so the key has the holder's token or is not there. Anything
-// else was put there, or said, by mistake (R16, R17). It asks the nodes over
-// connections of its own to their unix sockets, for one caller at a time. A node
-// that does not answer at once is left out.
+// client uses its name, so the key has the holder's token or is not there.
+// Anything else was put there, or said, by mistake (R16, R17). It asks the
+// nodes over connections of its own to their unix sockets, for one caller at a
+// time. A node that does not answer at once is left out.
 type inspector struct {
 	paths    []string
 	password string
@@ -29,8 +29,8 @@ func newInspector(paths []string, password string) *inspector {
 	return &inspector{paths: paths, password: password, conns: make([]net.Conn, len(paths))}
 }
 
-// inspectFromSide compares a lock that is held with what the nodes have. A lock that
-// is missing on a quorum is excused if a node forgot its keys since.
+// inspectFromSide compares a lock that is held with what the nodes have. A lock
+// that is missing on a quorum is excused if a node forgot its keys since.
 func (w *worker) inspectFromSide(lock redlock.Lock, start time.Time) {
 	token := lock.Token()
 	absent, strange, ok := w.inspector.inspect(prefix+lock.Resource(), string(token[:]))
@@ -47,8 +47,8 @@ func (w *worker) inspectFromSide(lock redlock.Lock, start time.Time) {
 	}
 }
 
-// inspectThroughClient asks the same through the client, among its other commands.
-// Each node must answer with the holder's token or nothing.
+// inspectThroughClient asks the same through the client, among its other
+// commands. Each node must answer with the holder's token or nothing.
 func (w *worker) inspectThroughClient(client *redlock.Client, lock redlock.Lock, start time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), inspectTimeout)
 	defer cancel()
@@ -65,8 +65,8 @@ func (w *worker) inspectThroughClient(client *redlock.Client, lock redlock.Lock,
 	}
 }
 
-// inspect counts the nodes that certainly have no such key, and those that have it
-// with another value. It is not ok while another caller inspects.
+// inspect counts the nodes that certainly have no such key, and those that have
+// it with another value. It is not ok while another caller inspects.
 func (x *inspector) inspect(key, token string) (absent, strange int, ok bool) {
 	if !x.mu.TryLock() {
 		return 0, 0, false
@@ -99,7 +99,8 @@ const (
 	answerStrange
 )
 
-// ask asks one node. Any error ends the connection: the next answer on it would be to this question.
+// ask asks one node. Any error ends the connection: the next answer on it would
+// be to this question.
 func (x *inspector) ask(node int, key, token string, deadline time.Time) answer {
 	conn := x.conns[node]
 	x.conns[node] = nil
@@ -131,8 +132,8 @@ func (x *inspector) ask(node int, key, token string, deadline time.Time) answer 
 	return answerStrange
 }
 
-// lastReply sends commands and returns the reply after skip others, or nil if one of
-// those is an error.
+// lastReply sends commands and returns the reply after skip others, or nil if
+// one of those is an error.
 func lastReply(conn net.Conn, commands []byte, skip int) (*resp.Value, error) {
 	if _, err := conn.Write(commands); err != nil {
 		return nil, err

@@ -9,10 +9,11 @@ import (
 )
 
 // latencies count how long granted attempts took, in the buckets of
-// measure.Histogram: by the kind of the fault that was at work, and under healthy
-// if there was none. An attempt counts for the faults that its process could feel
-// when it began and when it ended. Nodes that are still coming back from an earlier
-// fault are not told apart. JSON has only the buckets that are not empty.
+// measure.Histogram: by the kind of the fault that was at work, and under
+// healthy if there was none. An attempt counts for the faults that its process
+// could feel when it began and when it ended. Nodes that are still coming back
+// from an earlier fault are not told apart. JSON has only the buckets that are
+// not empty.
 type latencies map[string]map[int]uint64
 
 const healthy = "none"
@@ -76,8 +77,8 @@ func (w *stopwatch) set(kinds []string) {
 	w.now.Store(state)
 }
 
-// record counts an attempt that began under one state and ended under another. If
-// it is healthy at one end only, the attempt is the fault's.
+// record counts an attempt that began under one state and ended under another.
+// If it is healthy at one end only, the attempt is the fault's.
 func (w *stopwatch) record(began, ended int64, took time.Duration) {
 	switch {
 	case began == several || ended == several:

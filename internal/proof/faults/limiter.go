@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A limiter decides when a fault may begin. It keeps a quorum of the nodes healthy,
-// but for storms, and lets no fault begin while the load rests.
+// A limiter decides when a fault may begin. It keeps a quorum of the nodes
+// healthy, but for storms, and lets no fault begin while the load rests.
 type limiter struct {
 	nodes, quorum int
 	recovery      time.Duration // how long a node that forgot does not count (R23)
@@ -27,8 +27,8 @@ func newLimiter(nodes int, maxTTL time.Duration) *limiter {
 	return l
 }
 
-// allowed reports whether a kind may be drawn. A node that forgot does not count
-// for long, so outside storms only one does so at a time.
+// allowed reports whether a kind may be drawn. A node that forgot does not
+// count for long, so outside storms only one does so at a time.
 func (l *limiter) allowed(k *Kind) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +53,8 @@ func (l *limiter) enter(ctx context.Context, k *Kind) bool {
 	return true
 }
 
-// mostLocked returns how many nodes may be faulty at once. A single node may be:
-// then nothing is granted.
+// mostLocked returns how many nodes may be faulty at once. A single node may
+// be: then nothing is granted.
 func (l *limiter) mostLocked() int {
 	if l.storm {
 		return l.nodes

@@ -10,27 +10,29 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A rest looks for keys that were left behind. All faults are healed and no attempt
-// is made until every client is connected to every node, has its answers, and owes
-// nothing. From then on a key without a holder is an orphan, unless it goes within
-// a second.
+// A rest looks for keys that were left behind. All faults are healed and no
+// attempt is made until every client is connected to every node, has its
+// answers, and owes nothing. From then on a key without a holder is an orphan,
+// unless it goes within a second.
 
 const (
 	// settleLook is the time between two looks at what has settled.
 	settleLook = 5 * time.Millisecond
-	// settleLooks bounds how long clients may take to come back, which is a second
-	// as a rule. It is a number of looks, ten seconds' worth, so that clients get
-	// more time if the machine leaves no time to this process.
+	// settleLooks bounds how long clients may take to come back, which is a
+	// second as a rule. It is a number of looks, ten seconds' worth, so that
+	// clients get more time if the machine leaves no time to this process.
 	settleLooks = int(10 * time.Second / settleLook)
-	// barredLooks is the same for clients whose password or rights a node refused.
-	// After several refusals a client waits up to 30 s before it dials again (R26).
+	// barredLooks is the same for clients whose password or rights a node
+	// refused. After several refusals a client waits up to 30 s before it dials
+	// again (R26).
 	barredLooks = int(40 * time.Second / settleLook)
 	// orphanAge is how old an orphan must be to be counted.
 	orphanAge = time.Second
 )
 
-// rest makes a rest, to its end even if the run ends meanwhile: a run whose last
-// faults keep a client away for long would otherwise never look after them.
+// rest makes a rest, to its end even if the run ends meanwhile: a run whose
+// last faults keep a client away for long would otherwise never look after
+// them.
 func (r *run) rest() error {
 	r.limiter.close()
 	defer r.limiter.open()
@@ -43,8 +45,8 @@ func (r *run) rest() error {
 	return r.search(began)
 }
 
-// settle orders the processes to rest, or to ask every node once more if they rest
-// already, and waits until all have settled. It returns what has not.
+// settle orders the processes to rest, or to ask every node once more if they
+// rest already, and waits until all have settled. It returns what has not.
 func (r *run) settle() (unsettled []string) {
 	r.round++
 	r.order(order{Do: orderRest, Round: r.round})
@@ -68,7 +70,8 @@ type suspect struct {
 	ends time.Time // before this its TTL cannot have ended it
 }
 
-// search looks for orphans when all have settled, in a rest that began at that time.
+// search looks for orphans when all have settled, in a rest that began at that
+// time.
 func (r *run) search(began time.Time) error {
 	settled := time.Since(began)
 	time.Sleep(orphanAge)
@@ -80,13 +83,14 @@ func (r *run) search(began time.Time) error {
 	if err != nil {
 		return err
 	}
-	// A look says nothing if it came so late that each key from before the rest has
-	// expired.
+	// A look says nothing if it came so late that each key from before the rest
+	// has expired.
 	looked := time.Since(began) < r.options.MaxTTL
 	var orphans []string
 	if len(suspects) > 0 { // a hold that was lost meanwhile is being released
 		time.Sleep(200 * time.Millisecond)
-		// Then every node has answered what it was sent before, however busy it is.
+		// Then every node has answered what it was sent before, however busy it
+		// is.
 		if unsettled := r.settle(); len(unsettled) > 0 {
 			r.results.unsettled(unsettled)
 			return nil
@@ -107,8 +111,9 @@ func (r *run) search(began time.Time) error {
 	return nil
 }
 
-// judgeSuspects returns the suspects that are orphans: those that are still there.
-// unknown reports that another may have been ended by its TTL and not by a release.
+// judgeSuspects returns the suspects that are orphans: those that are still
+// there. unknown reports that another may have been ended by its TTL and not by
+// a release.
 func judgeSuspects(first, again []suspect, now time.Time) (orphans []string, unknown bool) {
 	for _, s := range first {
 		switch {
@@ -143,9 +148,9 @@ func (r *run) unsettled() (all []string) {
 	return all
 }
 
-// suspects lists the keys whose value is the token of no living hold, as "node 2:
-// u:1:2:3 (1a2b3c4d)", and counts all keys. The names of these resources are made
-// up here, and no secret.
+// suspects lists the keys whose value is the token of no living hold, as "node
+// 2: u:1:2:3 (1a2b3c4d)", and counts all keys. The names of these resources are
+// made up here, and no secret.
 func (r *run) suspects() (keys int, suspects []suspect, err error) {
 	held := map[string]bool{}
 	for _, p := range r.processes.all() {
@@ -183,8 +188,8 @@ func (r *run) suspects() (keys int, suspects []suspect, err error) {
 	return keys, suspects, nil
 }
 
-// earliestEnd returns the time before which a key cannot expire, even if the node's
-// clock is fast.
+// earliestEnd returns the time before which a key cannot expire, even if the
+// node's clock is fast.
 func earliestEnd(side *redistest.Side, key string) time.Time {
 	now := time.Now()
 	reply, err := side.Do("PTTL", key)

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A key that was there and is gone was released, if its TTL cannot have ended it; one that stays is an orphan.
+// A key that was there and is gone was released, if its TTL cannot have ended
+// it; one that stays is an orphan.
 func TestJudgeSuspects_R7_R8(t *testing.T) {
 	now := time.Now()
 	standing, over := suspect{"standing", now.Add(time.Millisecond)}, suspect{"over", now}

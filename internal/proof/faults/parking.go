@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A parking is where the callers of a process wait while the parent looks for what
-// was left behind.
+// A parking is where the callers of a process wait while the parent looks for
+// what was left behind.
 type parking struct {
 	stopped chan struct{} // closed when the callers must end
 	shut    atomic.Bool   // resting or ended: read before each attempt
@@ -48,8 +48,8 @@ func (p *parking) pass() bool {
 	return !p.ended
 }
 
-// park and unpark surround what a caller does without attempts, such as keeping a
-// hold.
+// park and unpark surround what a caller does without attempts, such as keeping
+// a hold.
 func (p *parking) park()   { p.count(1) }
 func (p *parking) unpark() { p.count(-1) }
 

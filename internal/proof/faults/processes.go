@@ -17,8 +17,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// processes are the clients, one for each slot. A process that is killed is replaced
-// by another in its slot, with the same proxies.
+// processes are the clients, one for each slot. A process that is killed is
+// replaced by another in its slot, with the same proxies.
 type processes struct {
 	run     *run
 	command []string
@@ -140,8 +140,8 @@ func (ps *processes) start(slot int) (*process, error) {
 	return p, nil
 }
 
-// setup shares the callers out: half of them use unix sockets, and few use proxies,
-// whose bytes cost this process time.
+// setup shares the callers out: half of them use unix sockets, and few use
+// proxies, whose bytes cost this process time.
 func (ps *processes) setup(p *process) *setup {
 	o := &ps.run.options
 	s := &setup{
@@ -181,8 +181,8 @@ func (p *process) write(in io.WriteCloser) {
 	}
 }
 
-// order queues an order, or drops it if the queue is full: then the process has been
-// stopped for very long.
+// order queues an order, or drops it if the queue is full: then the process has
+// been stopped for very long.
 func (p *process) order(o order) {
 	select {
 	case p.queue <- o:
@@ -198,8 +198,8 @@ func (ps *processes) read(p *process, out io.Reader) {
 	last := false
 	var broken, wrong error
 	for wrong == nil && lines.Scan() {
-		// The last line of a process that is killed may be cut off, but no other: lost
-		// events would hide a second holder.
+		// The last line of a process that is killed may be cut off, but no
+		// other: lost events would hide a second holder.
 		wrong = broken
 		var ended bool
 		ended, broken = ps.take(p, lines.Bytes())
@@ -305,13 +305,13 @@ func (p *process) mayDie() bool {
 	return p.expected
 }
 
-// stopLooks bounds how long processes may take to end, in looks as settleLooks does:
-// twenty seconds' worth. Their callers leave within a second, and none of their
-// calls of Close waits for more than two.
+// stopLooks bounds how long processes may take to end, in looks as settleLooks
+// does: twenty seconds' worth. Their callers leave within a second, and none of
+// their calls of Close waits for more than two.
 const stopLooks = int(20 * time.Second / settleLook)
 
-// stop tells all processes to end, and fails the run if one has not after so many
-// looks.
+// stop tells all processes to end, and fails the run if one has not after so
+// many looks.
 func (ps *processes) stop(looks int) {
 	ps.mu.Lock()
 	ps.ended = true

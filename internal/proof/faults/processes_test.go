@@ -12,8 +12,9 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A process that tells what cannot be read ends the run, at once and with the reason: what it told may have been the event
-// that a second holder would be known by.
+// A process that tells what cannot be read ends the run, at once and with the
+// reason: what it told may have been the event that a second holder would be
+// known by.
 func TestWhatCannotBeReadFailsTheRun(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)

@@ -44,7 +44,8 @@ func (r *results) took(name int, l latencies) {
 	r.latencies[name] = l
 }
 
-// fold is called when a process is gone. Of one that was killed, what it did in its last half second is not known.
+// fold is called when a process is gone. Of one that was killed, what it did in
+// its last half second is not known.
 func (r *results) fold(name int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"github.com/redmux/redmux/internal/proof/faults/measure"
 )
 
-// A Sample is what a process has of what it could lose: memory, goroutines and descriptors.
+// A Sample is what a process has of what it could lose: memory, goroutines and
+// descriptors.
 type Sample struct {
 	T                       int64  // on the system's monotonic clock
 	Heap, RSS               uint64 // bytes; the heap after a collection

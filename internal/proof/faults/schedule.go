@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// One goroutine per node and one per process with proxies draw kinds from the deck
-// of their scope. The limiter keeps the faults to a minority of the nodes, but for
-// short storms.
+// One goroutine per node and one per process with proxies draw kinds from the
+// deck of their scope. The limiter keeps the faults to a minority of the nodes,
+// but for short storms.
 
 // rates shares the faults of a second out among the scopes.
 var rates = map[Scope]float64{OfNode: 0.70, OfLink: 0.27, OfProcess: 0.03}
@@ -27,8 +27,8 @@ type scheduler struct {
 // work injects until ctx ends.
 func (s *scheduler) work(ctx context.Context) {
 	next := time.Now()
-	// No gap is longer than twice the mean, so that a run of ten seconds always has
-	// every kind.
+	// No gap is longer than twice the mean, so that a run of ten seconds always
+	// has every kind.
 	for ; ; next = next.Add(time.Duration(min(s.random.ExpFloat64(), 2) * float64(s.gap))) {
 		// A scheduler that had to wait catches up, but not for long.
 		if behind := time.Now().Add(-5 * s.gap); next.Before(behind) {
@@ -53,8 +53,8 @@ func (s *scheduler) work(ctx context.Context) {
 }
 
 // lastFaults is how long before a rest those faults are made that leave most
-// behind: keys live for MaxTTL only, so that a rest sees no more than what happened
-// a second or two before it.
+// behind: keys live for MaxTTL only, so that a rest sees no more than what
+// happened a second or two before it.
 const lastFaults = 800 * time.Millisecond
 
 func (s *scheduler) draw() *Kind {
@@ -139,13 +139,14 @@ func (s *scheduler) target(k *Kind) *target {
 	return t
 }
 
-// Only the processes of one slot are killed, so that the others live long enough
-// for their memory to be judged.
+// Only the processes of one slot are killed, so that the others live long
+// enough for their memory to be judged.
 const killKind = "client-kill-9"
 
 func victimSlot(processes int) int { return min(byTCP, processes-1) }
 
-// storms lets a majority of the nodes fail at once, for a short time now and then.
+// storms lets a majority of the nodes fail at once, for a short time now and
+// then.
 func (r *run) storms(ctx context.Context, random *rand.Rand) {
 	for {
 		if !r.wait(ctx, r.options.StormEvery/2+time.Duration(random.Int64N(int64(r.options.StormEvery))), false) {
@@ -159,8 +160,8 @@ func (r *run) storms(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// wait waits for d. It reports false if ctx has ended. If mayHurry is set, a storm
-// ends the wait.
+// wait waits for d. It reports false if ctx has ended. If mayHurry is set, a
+// storm ends the wait.
 func (r *run) wait(ctx context.Context, d time.Duration, mayHurry bool) bool {
 	const step = 10 * time.Millisecond
 	for d > 0 {

@@ -12,7 +12,8 @@ import (
 
 const kib, mibi = float64(1 << 10), float64(1 << 20)
 
-// A leak is found, and noise is not (R28). Each case is readings every two seconds.
+// A leak is found, and noise is not (R28). Each case is readings every two
+// seconds.
 func TestTrend_R28(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := func(part float64) float64 { return 1 + part*(2*random.Float64()-1) }

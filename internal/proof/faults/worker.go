@@ -18,11 +18,12 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// workerVariable tells a process that it is a client, and not whoever started it.
+// workerVariable is set in the environment of client processes.
 const workerVariable = "REDMUX_FAULTS_WORKER"
 
-// WorkerMain must be called first by every main that calls Run, and by TestMain of its tests. In a process that Run
-// started it does that process's work and never returns; in any other it returns at once.
+// WorkerMain must be called first by every main that calls Run, and by TestMain
+// of its tests. In a process that Run started it does that process's work and
+// never returns; in any other it returns at once.
 func WorkerMain() {
 	if os.Getenv(workerVariable) == "" {
 		return
@@ -34,7 +35,8 @@ func WorkerMain() {
 	os.Exit(0)
 }
 
-// userName is whom the clients log in as, so that faults can take rights from them and from nobody else.
+// userName is the user of the clients, so that faults can take rights from them
+// only.
 const userName = "redlock"
 
 // prefix precedes all keys.
@@ -67,7 +69,7 @@ type silence struct {
 	nodes []string
 }
 
-// work does what the parent orders until it says stop, or is gone.
+// work does what the parent orders, until it orders to stop or is gone.
 func work(in io.Reader, out io.Writer) error {
 	w := &worker{
 		teller: teller{clock: history.NewClock(), to: out},
@@ -173,7 +175,7 @@ func (w *worker) end(working *sync.WaitGroup) error {
 
 func (w *worker) counted() *Tally {
 	t := w.tally()
-	// A hold's renewals are nobody's call; what else is counted as an extension are the calls to Extend.
+	// Renewals are not calls; the other extensions are the calls to Extend.
 	granted := w.push.Stats().Extensions.Granted + w.poll.Stats().Extensions.Granted
 	t.Renewals = granted - min(granted, t.Extensions)
 	return t
@@ -208,8 +210,9 @@ func (w *worker) report() {
 	}
 }
 
-// ping asks every node something over each connection, while the process rests. An answer says that all commands before it
-// were answered too: a connection that is dead and does not know it yet may look as well as any other, and owe releases.
+// ping sends a command to every node over each connection while the process
+// rests. An answer shows that all commands before it were answered too: a dead
+// connection may look alive and still owe releases.
 func (w *worker) ping() {
 	for {
 		select {
@@ -235,7 +238,8 @@ func (w *worker) ping() {
 	}
 }
 
-// barred marks a node that is away for the client's password or rights: it is dialed seldom (R26).
+// barred marks a node that refuses the client's password or rights: it is
+// dialed seldom (R26).
 const barred = "refused us"
 
 func isBarred(err error) bool {
@@ -246,7 +250,7 @@ func isBarred(err error) bool {
 	return errors.Is(err, redlock.ErrPermissions)
 }
 
-// state is what is told while the process rests.
+// state returns what is told while the process rests.
 func (w *worker) state() *resting {
 	round := w.round.Load()
 	r := &resting{Round: int(round), Parked: w.parking.full(), Nodes: []string{"not asked yet"}}
@@ -278,7 +282,7 @@ func (w *worker) state() *resting {
 	return r
 }
 
-// note puts an event into the history.
+// note adds an event to the history.
 func (w *worker) note(kind history.Kind, caller int, resource string, attempt uint64, lock redlock.Lock, until time.Time) {
 	e := history.Event{Client: caller, Resource: resource, Attempt: attempt, Ev: kind}
 	if !until.IsZero() {
@@ -289,7 +293,7 @@ func (w *worker) note(kind history.Kind, caller int, resource string, attempt ui
 	w.event(e)
 }
 
-// odd tells of a finding.
+// odd tells a finding.
 func (w *worker) odd(from time.Time, excusable bool, format string, args ...any) {
 	w.tell(&tale{Oddity: &oddity{
 		What: fmt.Sprintf("process %d: ", w.Name) + fmt.Sprintf(format, args...), Excusable: excusable,

@@ -8,21 +8,21 @@ import (
 )
 
 // DefaultDisorder is how far the lines of one file may be out of order by their
-// times. A client, or its process, may be stopped after it took the time and before
-// it wrote the line.
+// times. A client, or its process, may be stopped after it took the time and
+// before it wrote the line.
 const DefaultDisorder = 10 * time.Second
 
 // ErrDisorder is yielded by Merge when a line is so late that later ones were
 // already yielded.
 var ErrDisorder = errors.New("history: a line is further out of order than was allowed")
 
-// Merge puts the events of several processes of one machine in order of time. Each
-// stream may be out of order by up to disorder; what one client wrote at one time
-// stays in its order. Source is the index of an event's stream. Memory is bounded by
-// what all streams hold of the time of disorder.
+// Merge puts the events of several processes of one machine in order of time.
+// Each stream may be out of order by up to disorder; what one client wrote at
+// one time stays in its order. Source is the index of an event's stream. Memory
+// is bounded by what all streams hold of the time of disorder.
 //
-// A stream ends with its first error, which is yielded without an event. The others
-// go on if the consumer does.
+// A stream ends with its first error, which is yielded without an event. The
+// others go on if the consumer does.
 func Merge(disorder time.Duration, streams ...iter.Seq2[Event, error]) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		m := merger{disorder: int64(disorder)}
@@ -35,8 +35,8 @@ func Merge(disorder time.Duration, streams ...iter.Seq2[Event, error]) iter.Seq2
 	}
 }
 
-// merger reads from the stream that is least far ahead, so that none is read further
-// than needed.
+// merger reads from the stream that is least far ahead, so that none is read
+// further than needed.
 type merger struct {
 	disorder int64
 	streams  []*stream

@@ -6,8 +6,8 @@ import (
 	"iter"
 )
 
-// A Queue puts events in order of time. Events of the same time stay in the order
-// in which they were pushed. The zero value is empty.
+// A Queue puts events in order of time. Events of the same time stay in the
+// order in which they were pushed. The zero value is empty.
 type Queue struct {
 	events eventHeap
 	pushed uint64

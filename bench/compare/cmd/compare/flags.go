@@ -43,14 +43,15 @@ type flags struct {
 const (
 	// ttl is that of all locks, long beside a window so that none runs out.
 	ttl = 10 * time.Second
-	// countTime is how long system calls are counted. perf takes time to begin and
-	// end; all of it must lie within countWindow.
+	// countTime is how long system calls are counted. perf takes time to begin
+	// and end; all of it must lie within countWindow.
 	countTime   = 500 * time.Millisecond
 	countWindow = time.Second
 
-	// warmPairs is how many pairs the callers make on average before they are measured, and warmupLimit how long that is
-	// waited for. With a thousand callers behind a pool of twenty connections the first pair alone takes longer than most
-	// windows.
+	// warmPairs is how many pairs the callers make on average before they are
+	// measured, and warmupLimit how long that is waited for. With a thousand
+	// callers behind a pool of twenty connections the first pair alone takes
+	// longer than most windows.
 	warmPairs   = 4
 	warmupLimit = 3 * time.Second
 

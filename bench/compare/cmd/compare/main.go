@@ -1,16 +1,16 @@
 // Command compare measures this module beside other implementations, on real
-// servers that it starts, and writes a report and a chart. Package compare has the
-// implementations, internal/window measures one window in a process of its own,
-// internal/report makes ratios and tables.
+// servers that it starts, and writes a report and a chart. Package compare has
+// the implementations, internal/window measures one window in a process of its
+// own, internal/report makes ratios and tables.
 //
 //	go run ./cmd/compare                              everything; about an hour
 //	go run ./cmd/compare --nodes 5 --network tcp      some cases only
 //	go run ./cmd/compare --from-json data.json        the report again, nothing measured
 //	go run ./cmd/compare --quick --assert             for CI: most of a minute
 //
-// It exits with 0 on success, 1 if something could not be measured or an assertion
-// failed, and 2 if the command line is wrong. An interrupt ends it and the servers;
-// with --json, what was measured until then is kept.
+// It exits with 0 on success, 1 if something could not be measured or an
+// assertion failed, and 2 if the command line is wrong. An interrupt ends it
+// and the servers; with --json, what was measured until then is kept.
 package main
 
 import (

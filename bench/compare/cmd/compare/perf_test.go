@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// perf has the language and the options that countSyscalls expects, and sees all
-// threads of a process.
+// perf has the language and the options that countSyscalls expects, and sees
+// all threads of a process.
 func TestCountSyscalls(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)

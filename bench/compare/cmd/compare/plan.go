@@ -15,8 +15,9 @@ type turn struct {
 	place int
 }
 
-// A block is what is measured round by round before anything else is: the cases in it are compared with one another, so
-// their windows of one round must be neighbours in time.
+// A block is what is measured round by round before anything else is: the cases
+// in it are compared with one another, so their windows of one round must be
+// neighbours in time.
 type block struct{ cases []report.Case }
 
 // plan lists the blocks of a whole run.
@@ -45,14 +46,15 @@ func (f *flags) around(healthy report.Case) []report.Case {
 	stops := f.Stopped && healthy.Nodes >= 3 // of fewer, the rest is no quorum
 	add(report.Stopped, stops)
 	add(report.Stopping, stops && f.StopWindow > 0)
-	// With the most masters and over one network only: what is asked is whether calls are shared by callers, and these
-	// windows are long.
+	// With the most masters and over one network only: what is asked is whether
+	// calls are shared by callers, and these windows are long.
 	add(report.Counting, f.Syscalls && healthy.Nodes == slices.Max(f.Nodes) && healthy.Network == f.Network[0])
 	return cases
 }
 
-// turns is the order of a round: all peers of one case, then all of the next. The first peer of a round is the second of
-// the round before, so that no peer always has the same neighbour's leavings or the same age of the servers.
+// turns is the order of a round: all peers of one case, then all of the next.
+// The first peer of a round is the second of the round before, so that no peer
+// always has the same neighbour's leavings or the same age of the servers.
 func (f *flags) turns(b block, round int) (all []turn) {
 	for _, c := range b.cases {
 		var peers []compare.Peer

@@ -43,7 +43,8 @@ func TestPlanCoversAllCases(t *testing.T) {
 	assert.Equal(t, map[report.Kind]int{report.Healthy: 2}, counts)
 }
 
-// Every peer comes first once in as many rounds as there are peers, and has one turn per round.
+// Every peer comes first once in as many rounds as there are peers, and has one
+// turn per round.
 func TestPeersTakeTurns(t *testing.T) {
 	f := parsed(t, "--peers", "redlock,rueidis,redsync")
 	b := block{[]report.Case{{Kind: report.Healthy, Network: "tcp", Nodes: 5, Callers: 16}}}

@@ -36,7 +36,8 @@ func full(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	if _, ok := redistest.Find(); !ok {
 		return redistest.ErrNoServer
 	}
-	// There is a file in any case: an hour of measuring must not be lost to a report that could not be written.
+	// There is a file in any case: an hour of measuring must not be lost to a
+	// report that could not be written.
 	if f.JSON == "" {
 		file, err := os.CreateTemp("", "compare*.json")
 		if err != nil {

@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A whole run, as small as can be, through real servers and real children; and the report again from its data.
+// A whole run, as small as can be, through real servers and real children; and
+// the report again from its data.
 func TestATinyRun(t *testing.T) {
 	redistest.Require(t)
 	dir := t.TempDir()
@@ -72,7 +73,8 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// The check for CI itself, but for what it asserts, which a busy machine may miss.
+// The check for CI itself, but for what it asserts, which a busy machine may
+// miss.
 func TestQuickRun(t *testing.T) {
 	redistest.Require(t)
 	if testing.Short() {

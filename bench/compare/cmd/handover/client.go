@@ -22,7 +22,8 @@ type client struct {
 	close   func()
 }
 
-// A pair is two clients of one implementation: one that holds, and one that waits.
+// A pair is two clients of one implementation: one that holds, and one that
+// waits.
 type pair struct {
 	name             string
 	holder, waiter   client
@@ -78,8 +79,8 @@ func lockerClient[L bench.Lease](l bench.Locker[L]) client {
 	}
 }
 
-// openRedsync opens redsync on go-redis. It waits with its default delays, 50 to
-// 250 ms, for as long as it takes.
+// openRedsync opens redsync on go-redis. It waits with its default delays, 50
+// to 250 ms, for as long as it takes.
 func openRedsync(urls []string) (client, error) {
 	rs, closeClients, err := compare.NewRedsync(urls, goredislib.Options{})
 	return client{

@@ -33,7 +33,8 @@ func measure(ctx context.Context, f *flags, pairs []*pair, hold time.Duration, w
 	return ctx.Err()
 }
 
-// round has the holder take the lock and the waiters wait for it, and writes down when each got it.
+// round has the holder take the lock and the waiters wait for it, and writes
+// down when each got it.
 func (p *pair) round(ctx context.Context, hold time.Duration, waiters int) error {
 	ctx, cancel := context.WithTimeout(ctx, ttl)
 	defer cancel()

@@ -24,8 +24,8 @@ const (
 	figureSize = 9.5 // points, of the figures at the bars and of no other text
 )
 
-// Colours that most people with colour blindness can tell apart, and that differ
-// on paper. Ours are warm, the others are not.
+// Colours that most people with colour blindness can tell apart, and that
+// differ on paper. Ours are warm, the others are not.
 var colours = map[string]color.RGBA{
 	compare.Ours: {0xc2, 0x41, 0x0c, 0xff}, compare.Portable: {0xfb, 0x92, 0x3c, 0xff},
 	compare.Default: {0x1e, 0x3a, 0x8a, 0xff}, compare.DefaultAll: {0x3b, 0x82, 0xf6, 0xff}, compare.Tuned: {0x93, 0xc5, 0xfd, 0xff},
@@ -33,8 +33,8 @@ var colours = map[string]color.RGBA{
 }
 
 // WriteChart draws the pairs per second of all peers that work on five masters,
-// over TCP, relative to rueidis with default options. The axis begins at zero and
-// is linear: on a logarithmic axis, the length of a bar means nothing.
+// over TCP, relative to rueidis with default options. The axis begins at zero
+// and is linear: on a logarithmic axis, the length of a bar means nothing.
 func (d *Data) WriteChart(w io.Writer) error {
 	subtitle := fmt.Sprintf("N = 5 masters over TCP; median of %d alternating rounds, lines from least to greatest; more is better",
 		d.Settings.Rounds)

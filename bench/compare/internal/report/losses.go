@@ -13,12 +13,14 @@ type loss struct {
 // clear reports whether they were better in every round.
 func (l loss) clear() bool { return l.gain.Greatest < 1 }
 
-// judged is what losses are looked for in.
+// judged are the figures that can be losses.
 var judged = []metric{throughput, p50, p99, p999, clientCPU, serversCPU, mallocs, bytes, syscalls}
 
-// losses are all cases and figures in which ours is worse than a peer by the median, the worst first within each figure.
+// losses returns all cases and figures in which ours is worse than a peer by
+// the median, the worst first within each figure.
 func (d *Data) losses() (all []loss) {
-	// By figure first: who reads it asks "am I slower somewhere", not "what about 16 callers".
+	// By figure first: the question is where we are slower, not what happens
+	// with 16 callers.
 	for _, m := range judged {
 		var some []loss
 		for _, c := range d.cases(Healthy, Stopped, Counting) {
@@ -47,7 +49,8 @@ func (d *Data) lossesIn(c Case, m metric) (all []loss) {
 			continue
 		}
 		for _, theirs := range d.opponents(c.Kind) {
-			// The median decides, also when the spread reaches beyond 1: a loss that is perhaps none is shown as one.
+			// The median decides, even if the spread reaches beyond 1: what may
+			// be a loss is shown as one.
 			if g := d.gain(m, c, ours.Name, theirs.Name); g.Known() && g.Median < 1 {
 				all = append(all, loss{c, ours.Name, theirs.Name, m, g})
 			}
@@ -56,11 +59,12 @@ func (d *Data) lossesIn(c Case, m metric) (all []loss) {
 	return all
 }
 
-// tells reports whether a figure means anything in a kind of case. Counting system
-// calls disturbs all other figures.
+// tells reports whether a figure means anything in a kind of case. Counting
+// system calls disturbs all other figures.
 func tells(m metric, k Kind) bool { return k != Counting || m.name == syscalls.name }
 
-// slowerTable has the losses of the given peer in throughput. It is empty if there are none.
+// slowerTable has the losses of the given peer in throughput. It is empty if
+// there are none.
 func (d *Data) slowerTable(ours string) string {
 	return lossTable(slices.DeleteFunc(d.losses(), func(l loss) bool {
 		return l.metric.name != throughput.name || l.ours != ours
@@ -80,7 +84,7 @@ func lossTable(losses []loss) string {
 	return t.String()
 }
 
-// kindName says before a case what is not usual about it.
+// kindName returns what stands before the name of an unusual case.
 func kindName(k Kind) string {
 	switch k {
 	case Stopped:

@@ -31,7 +31,8 @@ func (d *Data) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// page is what the template shows. Each table is made here, so that the template is prose.
+// page is what the template shows. Tables are made here, so that the template
+// is prose.
 type page struct {
 	*Data
 	Day, Machines                       string
@@ -52,7 +53,8 @@ type oursPage struct {
 	Throughput, P99, Client, Servers, Stopped string
 }
 
-// page makes the tables. One that has no rows is empty, and the template leaves its heading out.
+// page makes the tables. A table without rows is empty, and the template leaves
+// its heading out.
 func (d *Data) page() page {
 	p := page{
 		Data: d, Day: d.Date.UTC().Format("2 January 2006"), Machines: d.Machine.String(),
@@ -90,7 +92,7 @@ func (p page) First() string { return compare.Ours }
 // Default names the peers of which the better is "rueidis, default options".
 func (p page) Default() string { return compare.Default + " and " + compare.DefaultAll }
 
-// String describes the machine in a line; what is not known is left out.
+// String describes the machine in a line, without what is not known.
 func (m Machine) String() string {
 	var all []string
 	for _, s := range []string{m.CPU, m.Memory, m.System, m.Kernel, m.Go} {
@@ -109,7 +111,8 @@ func bullets(lines []string) string {
 	return b.String()
 }
 
-// singleSpaced leaves one empty line where the template's conditions left several.
+// singleSpaced leaves one empty line where the template's conditions left
+// several.
 func singleSpaced(s string) string {
 	for strings.Contains(s, "\n\n\n") {
 		s = strings.ReplaceAll(s, "\n\n\n", "\n\n")

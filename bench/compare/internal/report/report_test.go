@@ -42,7 +42,8 @@ var (
 
 func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	d := small(t)
-	// 120,000 by 10,000 and 100,000 by 10,000; the ratio of the medians would have no spread.
+	// 120,000 by 10,000 and 100,000 by 10,000; the ratio of the medians would
+	// have no spread.
 	assert.Equal(t, Spread{11, 10, 12, 2}, d.gain(throughput, busy, compare.Ours, compare.Default))
 	assert.Equal(t, Spread{11, 11, 11, 2}, d.gain(p99, busy, compare.Ours, compare.Default), "a cost is turned round")
 	assert.Equal(t, Spread{25, 25, 25, 2}, d.gain(clientCPU, busy, compare.Ours, compare.Default))
@@ -51,7 +52,8 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	assert.False(t, d.gain(throughput, busy, compare.Ours, "").Known())
 }
 
-// A second run takes the place of a case as a whole, all its peers and rounds, and the report says which.
+// A second run replaces a case as a whole, all its peers and rounds, and the
+// report names it.
 func TestReplace(t *testing.T) {
 	d, again := small(t), small(t)
 	again.Samples = slices.DeleteFunc(again.Samples, func(s Sample) bool { return s.Case != busy || s.Peer != compare.Ours })
@@ -73,7 +75,8 @@ func TestReplace(t *testing.T) {
 	assert.NotContains(t, markdown(t, small(t)), "measured again")
 }
 
-// A window that went wrong may have figures, but of another situation than its case says.
+// A window that failed may have figures, but of another situation than its
+// case.
 func TestFiguresOfAFailureAreNotUsed(t *testing.T) {
 	d := small(t)
 	for i := range d.Samples {
@@ -144,7 +147,8 @@ func TestVerdict(t *testing.T) {
 	assert.Equal(t, "not measured (≥ 11)", verdict(Spread{}, 11, false))
 }
 
-// Against whom a target is judged: each figure from the made-up data, computed by hand.
+// Against whom a target is judged: each figure from the made-up data, computed
+// by hand.
 func TestTargetsAreJudgedOnTheRightFigures(t *testing.T) {
 	table := small(t).targetTable()
 	for _, want := range []string{
@@ -226,7 +230,8 @@ func requireWholeTables(t *testing.T, text string) {
 	}
 }
 
-// The same data gives the same text, in whatever order it was measured, and also after it was written and read again.
+// The same data gives the same text, in any order of its samples, and after it
+// was written and read again.
 func TestMarkdownIsDeterministic(t *testing.T) {
 	d := small(t)
 	first := markdown(t, d)

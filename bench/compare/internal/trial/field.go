@@ -34,8 +34,8 @@ func (f *field) open(s *Subject, maxTTL time.Duration) (Client, error) {
 	return s.open(f.urls, maxTTL)
 }
 
-// occupy sets a key of another holder on some servers, without a TTL, so that they
-// grant no vote.
+// occupy sets a key of another holder on some servers, without a TTL, so that
+// they grant no vote.
 func (f *field) occupy(resource string, servers ...int) error {
 	return f.each(servers, "SET", resource, "another holder")
 }

@@ -41,8 +41,8 @@ type Client interface {
 type Lock interface {
 	// Until returns the end of validity, as the implementation says it.
 	Until() time.Time
-	// Extend asks for another TTL. It returns nil if the implementation says that
-	// the lock is held for it.
+	// Extend asks for another TTL. It returns nil if the implementation says
+	// that the lock is held for it.
 	Extend(ctx context.Context, ttl time.Duration) error
 	// Release returns nil if the implementation says that it released the lock.
 	Release(ctx context.Context) error
@@ -179,7 +179,8 @@ func (c onRedsync) Acquire(ctx context.Context, resource string, ttl time.Durati
 
 func (c onRedsync) Close() { c.close() }
 
-// Extend extends by the TTL that the lock was made with; redsync takes no other.
+// Extend extends by the TTL that the lock was made with; redsync takes no
+// other.
 func (l redsyncLock) Extend(ctx context.Context, _ time.Duration) error {
 	return compare.RedsyncError(l.ExtendContext(ctx))
 }
@@ -198,8 +199,8 @@ type onRedislock struct {
 	client *goredislib.Client
 }
 
-// A redislockLock adds the end of validity, which redislock does not know. In its
-// documentation the TTL counts from the call.
+// A redislockLock adds the end of validity, which redislock does not know. In
+// its documentation the TTL counts from the call.
 type redislockLock struct {
 	*redislock.Lock
 	until time.Time

@@ -17,7 +17,7 @@ import (
 
 const testTTL = time.Second
 
-// Ours comes through each of the faults. How others fare is for docs/peers.md, and no test's business.
+// Ours survives each fault. docs/peers.md has how others do.
 func TestOurs_R7_R8_R9_R10_R23(t *testing.T) {
 	redistest.Require(t)
 	s, plain := &Subjects[0], &Subjects[1] // without MaxTTL there is no wait for it where nothing restarts
@@ -74,8 +74,9 @@ func TestOurs_R7_R8_R9_R10_R23(t *testing.T) {
 	})
 }
 
-// atBest is content with one trial of five that holds, for what a machine that is busy with other things can spoil: also a lock
-// for the trial that nobody grants in time. None begins after a minute, since one that fails may take minutes.
+// atBest passes if one trial of five holds, since a busy machine may spoil one:
+// a lock for the trial itself may not be granted in time. None begins after a
+// minute, since one that fails may take minutes.
 func atBest(t *testing.T, trial func() error) {
 	t.Helper()
 	var err error
@@ -89,7 +90,8 @@ func atBest(t *testing.T, trial func() error) {
 	t.Error(err)
 }
 
-// The trials find what they are there for: an implementation that does as little as it can fails each of them.
+// The trials find faults: an implementation that does as little as possible
+// fails each of them.
 func TestTheTrialsSeeTheFaults(t *testing.T) {
 	redistest.Require(t)
 	s := &Subject{Name: "naive", Nodes: 5, Extends: true, open: openNaive}
@@ -144,7 +146,7 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// differs is an error where two values do.
+// differs returns an error if two values differ.
 func differs[V comparable](want, got V) error {
 	if want != got {
 		return fmt.Errorf("%+v, but %+v was to be", got, want)
@@ -152,7 +154,8 @@ func differs[V comparable](want, got V) error {
 	return nil
 }
 
-// naive asks one master after the other, with one token for all attempts of a call, and compares nothing.
+// naive asks one master after the other, with one token for all attempts of a
+// call, and compares nothing.
 type naive struct{ clients []*goredislib.Client }
 
 type naiveLock struct {
@@ -215,7 +218,8 @@ func (l naiveLock) Extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// Release deletes its token by a script, as all do; which key that is does not matter to it, as all have one token.
+// Release deletes its token by a script, as all do. All keys have the same
+// token.
 func (l naiveLock) Release(ctx context.Context) error {
 	const script = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
 	for _, client := range l.clients {

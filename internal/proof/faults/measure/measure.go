@@ -20,14 +20,15 @@ const (
 )
 
 // A Histogram counts durations in buckets, so that a quantile is exact to 3 %.
-// The zero value is empty. Add allocates nothing and is safe for concurrent use.
+// The zero value is empty. Add allocates nothing and is safe for concurrent
+// use.
 type Histogram [Buckets]atomic.Uint64
 
 // Add counts a duration.
 func (h *Histogram) Add(d time.Duration) { h[bucketOf(d)].Add(1) }
 
-// Quantile returns the end of the bucket that has the q-th part of the durations,
-// or 0 if there are none.
+// Quantile returns the end of the bucket that has the q-th part of the
+// durations, or 0 if there are none.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	at, _ := Quantile(func(bucket int) uint64 { return h[bucket].Load() }, q)
 	return at
@@ -44,8 +45,8 @@ func (h *Histogram) Counts() iter.Seq2[int, uint64] {
 	}
 }
 
-// bucketOf takes the highest bit and the five that follow it. Durations below 32 ns
-// have a bucket each.
+// bucketOf takes the highest bit and the five that follow it. Durations below
+// 32 ns have a bucket each.
 func bucketOf(d time.Duration) int {
 	ns := uint64(max(d, 0))
 	if ns < 1<<bucketBits {

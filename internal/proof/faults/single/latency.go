@@ -71,9 +71,9 @@ func (l Latency) String() string {
 
 func tens(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
-// MeasureLatency loads a client of five nodes, makes exactly one of them fail in
-// exactly one way, again and again, and compares with the stretches between. Both
-// see the same servers, connections and other load of the machine.
+// MeasureLatency loads a client of five nodes, makes exactly one of them fail
+// in exactly one way, again and again, and compares with the stretches between.
+// Both see the same servers, connections and other load of the machine.
 func MeasureLatency(ctx context.Context, options LatencyOptions) (Latency, error) {
 	o := options.complete()
 	all := Latency{Callers: o.Callers}

@@ -10,8 +10,9 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// One fault of each kind at one node of five: the others go on (R5). How fast is for the long measurement to say; here a
-// machine that is busy must not make it fail, so that only a standstill does.
+// With one fault of each kind at one node of five, the others go on (R5). Only
+// a standstill fails this test, since the machine may be busy; the long
+// measurement has figures.
 func TestLatencyUnderOneFault_R5(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)

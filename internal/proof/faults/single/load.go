@@ -51,10 +51,10 @@ func (r *rig) close() {
 	r.site.close()
 }
 
-// A load is callers in this process that acquire and release as fast as they can,
-// each its own resources. The load of package faults, with its checks and
-// processes, would disturb what is measured. A load's memory has its size from the
-// beginning, so that the growth that is measured is redlock's.
+// A load is callers in this process that acquire and release as fast as they
+// can, each its own resources. The load of package faults, with its checks and
+// processes, would disturb what is measured. A load's memory has its size from
+// the beginning, so that the growth that is measured is redlock's.
 type load struct {
 	clients []*redlock.Client
 	stop    context.CancelFunc
@@ -76,13 +76,13 @@ type phase struct {
 }
 
 const (
-	// Nothing expires while it is measured, so that no attempt fails for want of
-	// time.
+	// Nothing expires while it is measured, so that no attempt fails for want
+	// of time.
 	loadTTL = 30 * time.Second
 	// loadResources is how many resources each caller takes in turn.
 	loadResources = 4
-	// failurePause is how long a caller waits after a failure, which may be known at
-	// once.
+	// failurePause is how long a caller waits after a failure, which may be
+	// known at once.
 	failurePause = time.Millisecond
 )
 
@@ -124,7 +124,8 @@ func (l *load) call(caller int) {
 		resources[i] = fmt.Sprintf("load:%d:%d", caller, i)
 	}
 	for n := 0; l.ctx.Err() == nil; n++ {
-		// The attempts are not cancelled at the end, which would count as failures.
+		// The attempts are not cancelled at the end, which would count as
+		// failures.
 		start := time.Now()
 		lock, err := client.TryAcquire(context.Background(), resources[n%loadResources], loadTTL)
 		took := time.Since(start)

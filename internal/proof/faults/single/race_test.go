@@ -2,5 +2,6 @@
 
 package single_test
 
-// underRace: the race detector makes this process five to ten times slower and leaves the servers as they are.
+// underRace is set if the race detector makes this process, but not the
+// servers, five to ten times slower.
 const underRace = true

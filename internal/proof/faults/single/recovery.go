@@ -35,15 +35,15 @@ type RecoveryOptions struct {
 	Faults []string
 	// Repeats is how often each is made. If zero, 20.
 	Repeats int
-	// Clients is the number of clients that measure each time. Each redials after
-	// random delays of its own. If zero, 4.
+	// Clients is the number of clients that measure each time. Each redials
+	// after random delays of its own. If zero, 4.
 	Clients int
-	// Callers is the load of the loaded half of the measurements, over all clients.
-	// If zero, 64.
+	// Callers is the load of the loaded half of the measurements, over all
+	// clients. If zero, 64.
 	Callers int
-	// Away is the longest time for which a node is away. If zero, 3 s, in which the
-	// delays between dials grow to their bound. It is halved for a node that is
-	// only stopped or held.
+	// Away is the longest time for which a node is away. If zero, 3 s, in which
+	// the delays between dials grow to their bound. It is halved for a node
+	// that is only stopped or held.
 	Away time.Duration
 	// MaxTTL is for Forgotten. If zero, 1 s.
 	MaxTTL time.Duration
@@ -63,8 +63,8 @@ func (o RecoveryOptions) complete() RecoveryOptions {
 	return o
 }
 
-// Recovery is how long it takes from the moment a node works again until its vote
-// counts.
+// Recovery is how long it takes from the moment a node works again until its
+// vote counts.
 type Recovery struct {
 	Nodes, Clients, Callers int
 	Lines                   []RecoveryLine
@@ -76,11 +76,11 @@ type RecoveryLine struct {
 	Loaded bool
 	Bound  time.Duration   // what R26, and R23 after Forgotten, allow
 	Took   []time.Duration // in ascending order
-	// Attempt is the median duration of the attempts that were granted. It tells how
-	// busy the machine was.
+	// Attempt is the median duration of the attempts that were granted. It
+	// tells how busy the machine was.
 	Attempt time.Duration
-	// Early is the number of votes of a node that may have forgotten which counted
-	// before its quarantine can have been over: a violation.
+	// Early is the number of votes of a node that may have forgotten which
+	// counted before its quarantine can have been over: a violation.
 	Early int
 }
 
@@ -140,12 +140,12 @@ func (r Recovery) String() string {
 
 func tenths(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
 
-// MeasureRecovery makes a fault at a node of five, ends it, and measures until the
-// node's vote counts. Two other nodes hold the resource in question for another
-// holder, so that it can be granted only with this node's vote, and each client
-// asks for it about once a millisecond: a vote counts when a lock that needs it is
-// granted. The time runs from the moment before the fault is ended; for a node
-// that starts anew, from its first answer.
+// MeasureRecovery makes a fault at a node of five, ends it, and measures until
+// the node's vote counts. Two other nodes hold the resource in question for
+// another holder, so that it can be granted only with this node's vote, and
+// each client asks for it about once a millisecond: a vote counts when a lock
+// that needs it is granted. The time runs from the moment before the fault is
+// ended; for a node that starts anew, from its first answer.
 //
 // Each time begins with fresh clients. Otherwise the bound on connects a minute
 // (R26) would be measured.
@@ -212,8 +212,8 @@ type recoverer struct {
 	maxTTL  time.Duration // 0 but for Forgotten
 	site    *site
 
-	// What tests break, to see that it is found: the clients' configuration; free
-	// makes the lock available without the node; lag ends the fault late.
+	// What tests break, to see that it is found: the clients' configuration;
+	// free makes the lock available without the node; lag ends the fault late.
 	spoil func(*redlock.Config)
 	free  bool
 	lag   time.Duration
@@ -233,7 +233,8 @@ func (o RecoveryOptions) newRecoverer(name string) (*recoverer, error) {
 	return r, err
 }
 
-// quarantine is how long a node is watched: MaxTTL, the drift and a margin (R23).
+// quarantine is how long a node is watched: MaxTTL, the drift and a margin
+// (R23).
 func (r *recoverer) quarantine() time.Duration {
 	return r.maxTTL + r.maxTTL/100 + 5*time.Millisecond
 }
@@ -247,13 +248,14 @@ type vote struct {
 }
 
 const (
-	// recoveryWait bounds one time, so that a node that never comes back ends the
-	// measurement.
+	// recoveryWait bounds one time, so that a node that never comes back ends
+	// the measurement.
 	recoveryWait = time.Minute
 	recoveryKey  = "recovery:"
 )
 
-// once makes the fault, ends it, and returns the node's first vote for each client.
+// once makes the fault, ends it, and returns the node's first vote for each
+// client.
 func (r *recoverer) once(ctx context.Context) ([]vote, error) {
 	ctx, cancel := context.WithTimeout(ctx, recoveryWait)
 	defer cancel()

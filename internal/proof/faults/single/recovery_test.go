@@ -12,10 +12,12 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A node that is back counts again within the bounds of R26, and one that forgot within those and its quarantine, never
-// before that (R23). Other programs share the machine and can only make it slower, so that one of ten measurements has
-// to hold, of the idle half and of the loaded one; but one that was too slow while the machine never kept us waiting for a
-// tenth of the bound is the program's doing, and a second such fails. What counted too early is wrong however busy the machine is.
+// A node that is back counts again within the bounds of R26, and one that
+// forgot after its quarantine and within those bounds (R23). Other programs can
+// only make it slower, so one of ten measurements has to hold, idle and loaded.
+// But if the machine kept us waiting for less than a tenth of the bound, a slow
+// measurement is the program's fault, and the second such fails. A vote that
+// counts too early is wrong on any machine.
 func TestRecovery_R23_R26(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)
@@ -77,7 +79,8 @@ func TestRecovery_R23_R26(t *testing.T) {
 	}
 }
 
-// A sleeper does nothing but sleep, and by how much it is late says how long the machine kept this process waiting.
+// A sleeper sleeps, and measures by how much it is late: for so long the
+// machine kept this process waiting.
 type sleeper struct {
 	late atomic.Int64 // the most since it was last asked
 	stop chan struct{}
@@ -111,7 +114,8 @@ func (s *sleeper) end() {
 	<-s.done
 }
 
-// What the table is made of: a line that broke its bound is named, and so is a vote that counted too early.
+// A line that broke its bound is named, and so is a vote that counted too
+// early.
 func TestRecoveryErr(t *testing.T) {
 	l := single.RecoveryLine{Fault: single.Stopped, Bound: 200 * time.Millisecond}
 	for i := range 200 {

@@ -8,10 +8,10 @@ import (
 )
 
 // A silencer stands before a server, as a proxy does, until it is told to be
-// silent. From then on each connection works until its first SET; what comes from
-// there on is thrown away, and nothing comes back. A client that dials again is
-// received as before. Of all faulty nodes it is the hardest to tell from a good
-// one. Close it.
+// silent. From then on each connection works until its first SET; what comes
+// from there on is thrown away, and nothing comes back. A client that dials
+// again is received as before. Of all faulty nodes it is the hardest to tell
+// from a good one. Close it.
 type silencer struct {
 	listener net.Listener
 	target   string
@@ -57,7 +57,8 @@ func (s *silencer) close() {
 	s.wg.Wait()
 }
 
-// keep lets close end a connection. It reports false if close was called before.
+// keep lets close end a connection. It reports false if close was called
+// before.
 func (s *silencer) keep(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +111,8 @@ func (s *silencer) relay(client net.Conn) {
 		if err != nil {
 			return
 		}
-		// A command that is split between two reads is overlooked; the next one is not.
+		// A command that is split between two reads is overlooked; the next one
+		// is not.
 		if s.muted.Load() && bytes.Contains(buf[:n], []byte("\r\nSET\r\n")) {
 			deaf.Store(true)
 		}

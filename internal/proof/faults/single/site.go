@@ -1,14 +1,14 @@
-// Package single makes one fault at a time at one of five real nodes, with nothing
-// else wrong, and measures what it costs:
+// Package single makes one fault at a time at one of five real nodes, with
+// nothing else wrong, and measures what it costs:
 //
 //	Recovery  the time from the end of a fault to a vote that counts (R23, R26)
 //	Stalled   memory and throughput while a node is connected and silent (R26)
 //	Latency   what each fault costs an acquisition (R5)
 //
 // A site is the servers and what is put before the last of them; the table of
-// faults says how each is made and healed. Each measurement returns figures, and
-// its Err says which of them break a rule. An error of the measurement itself is
-// returned apart.
+// faults says how each is made and healed. Each measurement returns figures,
+// and its Err says which of them break a rule. An error of the measurement
+// itself is returned apart.
 package single
 
 import (
@@ -30,7 +30,8 @@ const (
 	settling = time.Minute
 )
 
-// A site is five servers, of which the last may be behind a proxy or a silencer.
+// A site is five servers, of which the last may be behind a proxy or a
+// silencer.
 type site struct {
 	servers  []*redistest.Server
 	proxy    *redistest.Proxy
@@ -103,7 +104,8 @@ func closeAll(clients []*redlock.Client) {
 	}
 }
 
-// awaitCounting waits until each node of a client is up, owes nothing, and counts.
+// awaitCounting waits until each node of a client is up, owes nothing, and
+// counts.
 func awaitCounting(ctx context.Context, c *redlock.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
@@ -136,8 +138,8 @@ type fault struct {
 	name    string
 	behind  obstacle
 	on, off func(*site) error
-	// every is the time after which on is called again while the fault lasts, for
-	// what is over in a moment. If zero, on is called once.
+	// every is the time after which on is called again while the fault lasts,
+	// for what is over in a moment. If zero, on is called once.
 	every time.Duration
 }
 
@@ -152,22 +154,22 @@ const (
 
 // Names of faults that measurements refer to.
 const (
-	// Stopped is SIGSTOP: connections stay, and the kernel takes bytes until its
-	// buffers are full.
+	// Stopped is SIGSTOP: connections stay, and the kernel takes bytes until
+	// its buffers are full.
 	Stopped = "stopped"
 	// Killed is kill -9, and another start.
 	Killed = "killed"
 	// Refused is a proxy that resets connections and refuses new ones.
 	Refused = "refused"
 	// HeldUp is a network that carries nothing to the node, HeldDown one that
-	// carries nothing back, so that the node does what it is told and its answers
-	// are lost, and Held does both.
+	// carries nothing back, so that the node does what it is told and its
+	// answers are lost, and Held does both.
 	HeldUp, HeldDown, Held = "held up", "held down", "held"
-	// Dripping is a network that carries the node's answers at a thousand bytes a
-	// second.
+	// Dripping is a network that carries the node's answers at a thousand bytes
+	// a second.
 	Dripping = "dripping"
-	// Silenced is a node that completes each handshake, takes every command, and
-	// never answers a SET.
+	// Silenced is a node that completes each handshake, takes every command,
+	// and never answers a SET.
 	Silenced = "silenced"
 )
 

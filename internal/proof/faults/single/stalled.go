@@ -17,15 +17,16 @@ import (
 func Stalls() []string { return []string{Stopped, HeldUp, HeldDown, Dripping, Silenced} }
 
 const (
-	// stalledGrowth bounds the growth of memory in use, and stalledRSSGrowth that
-	// of resident memory: the collector lets as much again become garbage before it
-	// runs.
+	// stalledGrowth bounds the growth of memory in use, and stalledRSSGrowth
+	// that of resident memory: the collector lets as much again become garbage
+	// before it runs.
 	stalledGrowth    = 16 << 20
 	stalledRSSGrowth = 2 * stalledGrowth
-	// stalledSample is the time between two samples, each of which collects garbage.
+	// stalledSample is the time between two samples, each of which collects
+	// garbage.
 	stalledSample = 500 * time.Millisecond
-	// stalledSamples is the least number of samples, however long they take on a
-	// busy machine.
+	// stalledSamples is the least number of samples, however long they take on
+	// a busy machine.
 	stalledSamples = 5
 )
 
@@ -36,8 +37,8 @@ type StalledOptions struct {
 	// Callers are how many acquire and release at once. Each number is a
 	// measurement of its own. If nil, 128 and 1,024.
 	Callers []int
-	// Healthy and Stalled are how long the load runs before the node stalls, and
-	// from then on. If zero, 5 s and 20 s.
+	// Healthy and Stalled are how long the load runs before the node stalls,
+	// and from then on. If zero, 5 s and 20 s.
 	Healthy, Stalled time.Duration
 
 	leak int // bytes to lose at each sample while the node is stalled, to see that it is found
@@ -55,7 +56,8 @@ func (o StalledOptions) complete() StalledOptions {
 	return o
 }
 
-// Stalled is what a client costs while one of five nodes is connected and silent.
+// Stalled is what a client costs while one of five nodes is connected and
+// silent.
 type Stalled struct{ Lines []StalledLine }
 
 // A StalledLine is the measurement of one fault with one load.
@@ -63,8 +65,8 @@ type StalledLine struct {
 	Fault            string
 	Callers          int
 	Healthy, Stalled StalledLevel
-	// What the client says of the node: how often it was given up, connections that
-	// were made, and the most releases owed.
+	// What the client says of the node: how often it was given up, connections
+	// that were made, and the most releases owed.
 	GivenUp, Connects, Debts int
 }
 
@@ -75,8 +77,8 @@ type StalledLevel struct {
 	Heap, RSS uint64 // bytes: in use after a collection, and resident; RSS is 0 where the system does not tell
 }
 
-// HeapGrowth and RSSGrowth are the growth of memory since all nodes were healthy,
-// in bytes; zero if it shrank.
+// HeapGrowth and RSSGrowth are the growth of memory since all nodes were
+// healthy, in bytes; zero if it shrank.
 func (l StalledLine) HeapGrowth() uint64 { return growth(l.Healthy.Heap, l.Stalled.Heap) }
 
 // RSSGrowth is HeapGrowth for resident memory.
@@ -84,9 +86,9 @@ func (l StalledLine) RSSGrowth() uint64 { return growth(l.Healthy.RSS, l.Stalled
 
 func growth(before, after uint64) uint64 { return max(before, after) - before }
 
-// Err names the lines whose heap grew by more than 16 MiB, or whose resident memory
-// by more than 32 MiB. Throughput depends on the machine, and is the caller's to
-// judge.
+// Err names the lines whose heap grew by more than 16 MiB, or whose resident
+// memory by more than 32 MiB. Throughput depends on the machine, and is the
+// caller's to judge.
 func (s Stalled) Err() error {
 	var errs []error
 	for _, l := range s.Lines {
@@ -121,10 +123,10 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// MeasureStalled loads a client with as many callers as it can serve, makes one of
-// its five nodes silent while the connection stays, and compares the memory of
-// this process before and after. The proxy or silencer before the node runs in
-// this process too and is counted: some hundred KiB for each connection.
+// MeasureStalled loads a client with as many callers as it can serve, makes one
+// of its five nodes silent while the connection stays, and compares the memory
+// of this process before and after. The proxy or silencer before the node runs
+// in this process too and is counted: some hundred KiB for each connection.
 func MeasureStalled(ctx context.Context, options StalledOptions) (Stalled, error) {
 	o := options.complete()
 	var all Stalled

@@ -9,8 +9,9 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// The measurement finds what it is there for: memory that is lost while a node is silent. What is lost at one look is half
-// of what is allowed, and four of them at least come before the last look.
+// The measurement finds memory that is lost while a node is silent. Half of
+// what is allowed is lost at each sample, and at least four come before the
+// last.
 func TestStalledFindsALeak_R26(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)

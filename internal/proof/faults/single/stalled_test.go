@@ -12,16 +12,16 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A node that is connected and silent costs no memory worth speaking of, and the others go on (R5, R26). The long measurement
-// is `make faults`.
+// A node that is connected and silent costs little memory, and the others go on
+// (R5, R26). The long measurement is `make faults`.
 func TestStalledNodeCostsNoMemory_R26(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)
 	if underRace {
 		t.Skip("skipped: the race detector keeps memory of its own for each word of ours")
 	}
-	// Of the healthy throughput. Tests of other packages come and go on the same processors: the exact figure is the business of
-	// `make faults`.
+	// Of the healthy throughput. Other tests share the processors; `make
+	// faults` measures exactly.
 	const least = 0.5
 	// How often memory may grow beyond its bound.
 	const memoryForgiven = 2
@@ -43,8 +43,8 @@ func TestStalledNodeCostsNoMemory_R26(t *testing.T) {
 				require.NotZero(t, l.Healthy.Heap)
 				require.NotZero(t, l.Healthy.RSS)
 				if why = s.Err(); why != nil {
-					// A bound on memory is kept, not reached now and then: what stood in the way of one measurement may do
-					// so once more, but no busy machine makes every other one grow.
+					// A busy machine may spoil a measurement or two, but does
+					// not make memory grow in every other one.
 					if grown++; grown > memoryForgiven {
 						break
 					}

@@ -9,8 +9,8 @@ import (
 	"github.com/redmux/redmux/internal/proof/faults/single"
 )
 
-// The measurements: each makes one fault at a time, and nothing else is wrong meanwhile. The library's defaults stand
-// where a flag is zero.
+// The measurements: each makes one fault at a time, and nothing else is wrong
+// meanwhile. The library's defaults stand where a flag is zero.
 
 type recoveryCommand struct {
 	Faults  []string      `sep:"," placeholder:"NAME" help:"What is done to a node (default: all)."`
