@@ -1,6 +1,9 @@
 package report
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A loss is a figure in which a peer was better than ours.
 type loss struct {
@@ -29,15 +32,7 @@ func (d *Data) losses() (all []loss) {
 			}
 			some = append(some, d.lossesIn(c, m)...)
 		}
-		slices.SortStableFunc(some, func(a, b loss) int {
-			switch {
-			case a.gain.Median < b.gain.Median:
-				return -1
-			case a.gain.Median > b.gain.Median:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(some, func(a, b loss) int { return cmp.Compare(a.gain.Median, b.gain.Median) })
 		all = append(all, some...)
 	}
 	return all
