@@ -23,12 +23,14 @@ const (
 	mostAllocations  = 0.05
 )
 
+// quickRounds gives each peer so many windows that a median outlives ten that
+// other load of the machine spoiled. With seven, a virtual machine whose host
+// took a tenth of its time had medians from 4.5 to 6.9 within half an hour.
+const quickRounds = 21
+
 // quick compares ours with two baselines in one case and prints the ratios.
-func quick(ctx context.Context, f *flags, stdout io.Writer) error {
-	f.Rounds, f.Window, f.Warmup = 21, 400*time.Millisecond, 200*time.Millisecond
-	// So many windows of each that a median outlives ten that something else on
-	// the machine spoiled. With seven, a virtual machine whose host took a
-	// tenth of its time had medians from 4.5 to 6.9 within half an hour.
+func quick(ctx context.Context, f *flags, rounds int, stdout io.Writer) error {
+	f.Rounds, f.Window, f.Warmup = rounds, 400*time.Millisecond, 200*time.Millisecond
 	f.Nodes, f.Peers = []int{quickCase.Nodes}, []string{compare.Ours, compare.Default, compare.Tuned}
 	r, err := newRunner(f, io.Discard)
 	if err != nil {

@@ -26,7 +26,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return write(f, data, stdout)
 	case f.Quick:
-		return quick(ctx, f, stdout)
+		return quick(ctx, f, quickRounds, stdout)
 	}
 	return full(ctx, f, stdout, stderr)
 }
