@@ -112,7 +112,7 @@ func TestJudgeExcusesWhatNodesForgot(t *testing.T) {
 }
 
 // The first deck has each kind once, later ones each as often as it weighs.
-func TestBag(t *testing.T) {
+func TestDeck(t *testing.T) {
 	kinds := []*Kind{{Name: "a", Scope: OfNode, weight: 3}, {Name: "b", Scope: OfNode, weight: 1}, {Name: "c", Scope: OfLink, weight: 9}}
 	b := newDeck(kinds, OfNode, 1)
 	any := func(*Kind) bool { return true }
@@ -127,7 +127,7 @@ func TestBag(t *testing.T) {
 
 // No more nodes are faulty at once than leave a quorum, but in a storm; and
 // none while the load rests.
-func TestGate(t *testing.T) {
+func TestLimiter(t *testing.T) {
 	ctx := t.Context()
 	ofNode := &Kind{Scope: OfNode}
 	g := newLimiter(5, time.Second)
@@ -175,7 +175,7 @@ func TestGate(t *testing.T) {
 }
 
 // A node that forgot is missing for long: only one at a time, but for storms.
-func TestGateForgetting_R23(t *testing.T) {
+func TestLimiterForgetting_R23(t *testing.T) {
 	g := newLimiter(5, time.Second)
 	forgets := &Kind{Scope: OfNode, forgets: true}
 	assert.True(t, g.allowed(forgets))
