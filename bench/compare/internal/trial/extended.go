@@ -54,7 +54,7 @@ func Extend(ctx context.Context, s *Subject, trials, stops int) (Extended, error
 		}
 		learned = append(learned, took)
 	}
-	result.Learned = spreadOf(learned)
+	result.Learned = SpreadOf(learned)
 	return result, nil
 }
 

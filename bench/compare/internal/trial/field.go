@@ -89,7 +89,8 @@ type Spread struct {
 	Median, P99, Max time.Duration
 }
 
-func spreadOf(times []time.Duration) Spread {
+// SpreadOf sorts the times.
+func SpreadOf(times []time.Duration) Spread {
 	if len(times) == 0 {
 		return Spread{}
 	}

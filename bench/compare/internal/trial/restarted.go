@@ -59,7 +59,7 @@ func Restart(ctx context.Context, s *Subject, trials int, ttl time.Duration) (Re
 			free = append(free, late)
 		}
 	}
-	result.Free = spreadOf(free)
+	result.Free = SpreadOf(free)
 	return result, nil
 }
 

@@ -41,8 +41,8 @@ func Stall(ctx context.Context, s *Subject, each time.Duration) (Stalled, error)
 		return Stalled{}, err
 	}
 	stopped := work(ctx, client, each)
-	result.Healthy, result.HealthyRate = spreadOf(healthy.took), healthy.rate()
-	result.Stopped, result.StoppedRate = spreadOf(stopped.took), stopped.rate()
+	result.Healthy, result.HealthyRate = SpreadOf(healthy.took), healthy.rate()
+	result.Stopped, result.StoppedRate = SpreadOf(stopped.took), stopped.rate()
 	result.Failed, result.Gap = stopped.failed, stopped.gap
 	return result, last.Continue()
 }
