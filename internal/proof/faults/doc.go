@@ -18,18 +18,19 @@
 //
 //   - Exclusion: each event of a contended resource goes to the parent as it
 //     happens, is put in order of time over all processes, and is judged by
-//     history.Exclusion. Some locks are dropped, so that the next holder gets them
-//     as soon as their keys have expired, on clocks that are as fast as the drift
-//     allows: then a validity that is a little too long shows.
-//   - Mix-ups of replies: the names of uncontended resources are never used again,
-//     so that "held" answers another question; and the nodes are asked directly,
-//     and through the client, whether the key holds its holder's token.
-//   - Locks that vanish: a lock that is not held any more within its validity is a
-//     finding, unless a node forgot its keys meanwhile.
-//   - Orphans: now and then all faults are healed and the load rests. When every
-//     client is connected and owes nothing, only keys of living holds may be left,
-//     and no node has any other a second later. Right before a rest, those faults
-//     are made after which something is most easily left behind.
+//     history.Exclusion. Some locks are dropped, so that the next holder gets
+//     them as soon as their keys have expired, on clocks that are as fast as
+//     the drift allows: then a validity that is a little too long shows.
+//   - Mix-ups of replies: the names of uncontended resources are never used
+//     again, so that "held" answers another question; and the nodes are asked
+//     directly, and through the client, whether the key holds its holder's
+//     token.
+//   - Locks that vanish: a lock that is not held any more within its validity
+//     is a finding, unless a node forgot its keys meanwhile.
+//   - Orphans: now and then all faults are healed and the load rests. When
+//     every client is connected and owes nothing, only keys of living holds may
+//     be left, and no node has any other a second later. Right before a rest,
+//     those faults are made after which something is most easily left behind.
 //   - The holder is told in time (R13, R15), by the clock of its own process.
 //   - With Options.Soak, memory, goroutines and descriptors have no slope.
 //
