@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
@@ -53,7 +54,7 @@ func TestAcquireExtendReleaseByFile(t *testing.T) {
 	h, err := parseHandover(strings.TrimSpace(string(longer)))
 	require.NoError(t, err)
 	require.Equal(t, all.Holder, h.token.Fingerprint())
-	require.Greater(t, h.until.sub(now()), 50*time.Minute)
+	require.Greater(t, h.until.Sub(clock.Now()), 50*time.Minute)
 
 	r = within("release", nodes, file, "other")
 	require.Equal(t, exitLost, r.code, "another resource")
@@ -121,10 +122,10 @@ func TestExtendOfWhatIsOver_R10(t *testing.T) {
 	h, err := parseHandover(strings.TrimSpace(string(data)))
 	require.NoError(t, err)
 	for name, change := range map[string]func(h *handover){
-		"by the wall clock":  func(h *handover) { h.until.wall -= int64(time.Minute) },
-		"by the other clock": func(h *handover) { h.until.boot -= int64(time.Minute) },
+		"by the wall clock":  func(h *handover) { h.until.Wall -= int64(time.Minute) },
+		"by the other clock": func(h *handover) { h.until.Boot -= int64(time.Minute) },
 		"by another machine": func(h *handover) { h.boot = "elsewhere" },
-		"later than its TTL": func(h *handover) { h.until = h.until.add(time.Hour) },
+		"later than its TTL": func(h *handover) { h.until = h.until.Add(time.Hour) },
 	} {
 		changed := h
 		change(&changed)

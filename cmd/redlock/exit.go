@@ -86,7 +86,7 @@ func exitCode(err error) int {
 // their errors are no *fs.PathError.
 func isClosedPipe(err error) bool {
 	var failed *fs.PathError
-	return errors.As(err, &failed) && failed.Op == "write" && failed.Path == os.Stdout.Name() && errors.Is(failed.Err, errPipe)
+	return errors.As(err, &failed) && failed.Op == "write" && failed.Path == os.Stdout.Name() && errors.Is(failed.Err, syscall.EPIPE)
 }
 
 func isOneOf(err error, targets ...error) bool {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -20,14 +21,14 @@ import (
 type handover struct {
 	token redlock.Token
 	ttl   time.Duration
-	until moment
+	until clock.Moment
 	boot  string // in which until means something, "" if it does in none
 }
 
 // handoverOf is the lock as it is now.
 func handoverOf(lock redlock.Lock, ttl time.Duration) handover {
-	boot, _ := bootID()
-	return handover{token: lock.Token(), ttl: ttl, until: now().add(lock.Validity()), boot: boot}
+	boot, _ := clock.BootID()
+	return handover{token: lock.Token(), ttl: ttl, until: clock.Now().Add(lock.Validity()), boot: boot}
 }
 
 const handoverVersion = "redlock2"
@@ -36,7 +37,7 @@ const handoverVersion = "redlock2"
 func (h handover) reveal() string {
 	return strings.Join([]string{
 		handoverVersion, h.token.Reveal(), strconv.FormatInt(h.ttl.Milliseconds(), 10),
-		strconv.FormatInt(h.until.wall, 10), strconv.FormatInt(h.until.boot, 10), h.boot,
+		strconv.FormatInt(h.until.Wall, 10), strconv.FormatInt(h.until.Boot, 10), h.boot,
 	}, ".")
 }
 
@@ -60,7 +61,7 @@ func parseHandover(text string) (h handover, err error) {
 		return handover{}, errHandover
 	}
 	h.ttl = time.Duration(ms) * time.Millisecond
-	if h.until, err = parseMoment(parts[3] + " " + parts[4]); err != nil {
+	if h.until, err = clock.Parse(parts[3] + " " + parts[4]); err != nil {
 		return handover{}, errHandover
 	}
 	h.boot = parts[5]
@@ -69,7 +70,7 @@ func parseHandover(text string) (h handover, err error) {
 
 // here reports whether the end of the validity means something here and now.
 func (h handover) here() bool {
-	boot, ok := bootID()
+	boot, ok := clock.BootID()
 	return ok && boot == h.boot
 }
 
@@ -77,7 +78,7 @@ func (h handover) here() bool {
 func (h handover) adopt(client *redlock.Client, resource string) (redlock.Lock, error) {
 	var until time.Time
 	if h.here() {
-		until = time.Now().Add(h.until.sub(now()))
+		until = time.Now().Add(h.until.Sub(clock.Now()))
 	}
 	return client.Adopt(resource, h.token, h.ttl, until)
 }

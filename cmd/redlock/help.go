@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 )
 
 // helpCommand explains a command.
@@ -87,7 +88,7 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if file, ok := out.(*os.File); ok && os.Getenv("COLUMNS") == "" {
 		// The text is corrected in memory. There package kong finds no terminal
 		// that it could measure.
-		if width := terminalWidth(file); width > 0 {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
 			if err := os.Setenv("COLUMNS", strconv.Itoa(width)); err == nil {
 				defer os.Unsetenv("COLUMNS")
 			}

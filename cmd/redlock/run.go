@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"time"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -88,7 +90,8 @@ func (c *runCommand) Run(p *process, d *deployment) error {
 	return err
 }
 
-// run takes the lock and runs the command. What can be found out to be wrong without the lock is found out before it is taken.
+// run takes the lock and runs the command. It finds out everything that it can
+// before it takes the lock.
 func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err
@@ -102,26 +105,26 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 		return err
 	}
 	defer shut(client)
-	g, err := c.startGuard(p)
+	guard, err := supervise.StartGuard(p.stderr)
 	if err != nil {
 		return fmt.Errorf("the guard could not be started: %w", err)
 	}
-	defer g.end()
+	defer guard.End()
 	hold, asked, err := c.hold(p, d, client)
 	o.WaitedMS = number(milliseconds(time.Since(p.begun)))
 	if err != nil {
-		o.Outcome = outcomeWord(err) // of which --conflict-exit-code tells nothing
+		o.Outcome = outcomeWord(err) // --conflict-exit-code does not change it
 		o.holder(asked.found)
 		return asked.held(err, c.ConflictExitCode, c.Quiet)
 	}
 	started := time.Now()
-	end, err := c.supervise(p, hold, path, g)
-	g.end() // what the command left running is none of its business, however long the release takes
+	end, err := c.supervise(p, hold, path, guard)
+	guard.End() // it must not kill what the command left running if the release takes long
 	if err == nil {
-		o.CommandExitCode, o.RanMS = &end.code, number(milliseconds(time.Since(started)))
+		o.CommandExitCode, o.RanMS = &end.Code, number(milliseconds(time.Since(started)))
 	}
 	err = c.verdict(p, hold, end, err)
-	if own := (*exitError)(nil); errors.As(err, &own) && own.err == nil && !end.lost && !end.tooLong {
+	if own := (*exitError)(nil); errors.As(err, &own) && own.err == nil && !end.Lost && !end.TooLong {
 		o.Outcome = "done" // with the command's exit code, which may be one of ours
 	}
 	return err
@@ -129,15 +132,44 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 
 // look finds the program of a command as a shell does.
 func look(name string) (path string, err error) {
-	path, err = exec.LookPath(name)
-	switch {
-	case err == nil:
-		return path, nil
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return "", &exitError{exitNotFound, err}
-	default:
-		return "", &exitError{exitNotExecutable, err}
+	if path, err = exec.LookPath(name); err != nil {
+		return "", startError(err)
 	}
+	return path, nil
+}
+
+// startError gives an error of a program that cannot be run the exit code that
+// shells give it.
+func startError(err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return &exitError{exitNotFound, err}
+	}
+	return &exitError{exitNotExecutable, err}
+}
+
+// supervise runs the command until it has ended. It returns an error if the
+// command was not started.
+func (c *runCommand) supervise(p *process, hold *redlock.Hold, path string, guard *supervise.Guard) (supervise.Ending, error) {
+	command := &supervise.Command{
+		Path: path, Args: c.Command, Hold: hold, Resource: c.Resource, TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold,
+		Signals: p.signals,
+	}
+	var real [3]bool
+	command.Stdin, real[0] = p.stdin.(*os.File)
+	command.Stdout, real[1] = p.stdout.(*os.File)
+	command.Stderr, real[2] = p.stderr.(*os.File)
+	if real != [3]bool{true, true, true} {
+		return supervise.Ending{}, errors.New("a command needs real files as standard streams") // not a byte passes through us
+	}
+	end, err := guard.Run(command)
+	var start *supervise.StartError
+	switch {
+	case errors.Is(err, supervise.ErrLost):
+		err = &exitError{exitLost, err}
+	case errors.As(err, &start):
+		err = startError(start.Err)
+	}
+	return end, err
 }
 
 // hold waits for the lock. A signal ends the wait.
@@ -152,38 +184,31 @@ func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (ho
 		return err
 	})
 	if err != nil && hold != nil {
-		_ = release(hold) // a signal came right behind it
+		_ = release(hold) // a signal came right after the grant
 	}
 	return hold, asked, err
 }
 
-// An ending is how a command under a lock came to its end.
-type ending struct {
-	code    int  // as a shell has it
-	lost    bool // the lock was lost, or about to be
-	tooLong bool // --max-hold was reached
-}
-
-// verdict releases the lock and says what has come of it all. What was lost is told however the command ended: it may have
-// worked unlocked.
-func (c *runCommand) verdict(p *process, hold *redlock.Hold, end ending, err error) error {
+// verdict releases the lock and returns the outcome. A lost lock counts however
+// the command ended: it may have worked unlocked.
+func (c *runCommand) verdict(p *process, hold *redlock.Hold, end supervise.Ending, err error) error {
 	lost := errors.Is(hold.Err(), redlock.ErrLost)
 	released := release(hold)
 	switch {
 	case err != nil:
 		return err
-	case end.lost:
-		return &exitError{code: exitLost} // it was told when it happened
+	case end.Lost:
+		return &exitError{code: exitLost} // it was reported when it happened
 	case lost:
 		return &exitError{exitLost, errors.New("the lock was lost as the command ended, which may have worked unlocked")}
 	case errors.Is(released, redlock.ErrNotHeld):
 		return &exitError{exitLost, errors.New("the lock was gone before it was released: the command may have worked unlocked")}
 	case released != nil:
-		// The command has ended within the validity, so that this is no failure of its.
+		// The command ended within the validity, so it has not failed.
 		fmt.Fprintf(p.stderr, "redlock: the lock could not be released everywhere, and ends with its TTL there: %v\n", released)
 	}
-	if end.tooLong {
+	if end.TooLong {
 		return &exitError{code: exitTooLong}
 	}
-	return &exitError{code: end.code}
+	return &exitError{code: end.Code}
 }

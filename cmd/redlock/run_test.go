@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
@@ -659,8 +660,6 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 // A lock that is lost before the command begins is none to begin with.
 func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	t.Parallel()
-	_, err := build()
-	require.NoError(t, err)
 	servers, _ := masters(t, 3)
 	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Second})
 	require.NoError(t, err)
@@ -674,10 +673,44 @@ func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	p := &process{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, signals: make(chan os.Signal, 64)}
 	path, err := look("touch")
 	require.NoError(t, err)
-	g, err := c.startGuard(p)
+	guard, err := supervise.StartGuard(p.stderr)
 	require.NoError(t, err)
-	defer g.end()
-	end, err := c.supervise(p, hold, path, g)
+	defer guard.End()
+	end, err := c.supervise(p, hold, path, guard)
 	require.Equal(t, exitLost, exitCode(c.verdict(p, hold, end, err)))
 	require.False(t, exists(never))
+}
+
+// If the guard dies while redlock waits for the lock, the command is not started
+// and the lock is released.
+func TestRunWhoseGuardDiesBeforeTheCommand(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
+	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
+	require.NoError(t, err)
+	never := filepath.Join(t.TempDir(), "never")
+	if _, err := exec.LookPath("pgrep"); err != nil {
+		t.Skip("needs pgrep")
+	}
+	cmd := runs(t, nodes, nil, "touch", never)
+	stderr := &lockedBuffer{}
+	cmd.Stderr = stderr
+	spawned(t, cmd)
+	var guard int
+	eventually(t, "no guard", func() bool {
+		out, _ := exec.Command("pgrep", "-P", strconv.Itoa(cmd.Process.Pid)).Output()
+		guard, err = strconv.Atoi(strings.TrimSpace(string(out)))
+		return err == nil
+	})
+	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
+	eventually(t, "it is still there", func() bool {
+		out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(guard)).Output()
+		return len(out) == 0 || out[0] == 'Z' // a zombie can still be signaled
+	})
+	require.NoError(t, lock.Release(context.Background()))
+	require.Equal(t, exitFailed, await(t, cmd), stderr.String())
+	require.Contains(t, stderr.String(), "the guard") // has died, or does not answer if it was not ready yet
+	require.False(t, exists(never))
+	require.Equal(t, redlock.StateFree, state(t, c))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
@@ -24,10 +25,7 @@ const patience = 30 * time.Second
 var buildDir string
 
 func TestMain(m *testing.M) {
-	if id, ok := guardOf(os.Args); ok {
-		beGuard(id) // of a command that a test runs without the program
-		os.Exit(exitFailed)
-	}
+	supervise.GuardMain() // of a command that a test runs without the program
 	os.Exit(func() int {
 		var err error
 		if buildDir, err = os.MkdirTemp("", "redlock"); err != nil {
