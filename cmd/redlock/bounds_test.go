@@ -13,7 +13,7 @@ import (
 	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 )
 
-// hanging is the flag that names n masters that accept connections and never
+// hanging returns the flag for n masters that accept connections and never
 // answer.
 func hanging(t *testing.T, n int) string {
 	t.Helper()

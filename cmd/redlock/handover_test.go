@@ -44,7 +44,7 @@ func TestHandover(t *testing.T) {
 	}
 }
 
-// Nothing shows a token in passing (R27).
+// Formatting shows no token (R27).
 func TestHandoverIsNotPrinted_R27(t *testing.T) {
 	h := handover{tokenOf("abcd"), time.Hour, clock.Moment{Wall: 5, Boot: 6}, "x"}
 	for _, verb := range []string{"%v", "%+v", "%s", "%x"} {

@@ -17,13 +17,13 @@ import (
 type runCommand struct {
 	waiting
 	lifetime
-	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code where another client holds the lock (${default})."`
-	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least so long, also after a command that ended sooner: for a job that several machines start at once. At most the TTL."`
+	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code if another client holds the lock (${default})."`
+	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least this long, even if the command ends sooner: for a job that several machines start at once. At most the TTL."`
 	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
-	KillAfter        time.Duration `default:"5s" placeholder:"DURATION" help:"How long after TERM a command that is to be stopped is killed (${default}); shorter where the lock's validity ends before, and at most a third of that."`
+	KillAfter        time.Duration `default:"5s" placeholder:"DURATION" help:"Time between TERM and KILL for a command that must stop (${default}); at most a third of the TTL, and less if the validity of the lock ends sooner."`
 	Heal             bool          `help:"Set the key again on masters that restarted empty. Use it with --max-ttl."`
-	Quiet            bool          `short:"q" help:"Say nothing where another client holds the lock."`
-	Outcome          string        `placeholder:"FILE" help:"Write the outcome to this file, as one line of JSON. It is emptied first."`
+	Quiet            bool          `short:"q" help:"Print nothing if another client holds the lock."`
+	Outcome          string        `placeholder:"FILE" help:"Write the outcome to this file, as one line of JSON. The file is emptied first."`
 
 	Resource string   `arg:"" help:"What is locked: 1 to 1,024 bytes."`
 	Command  []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
@@ -31,17 +31,17 @@ type runCommand struct {
 
 // Help is what --help shows below the first line.
 func (*runCommand) Help() string {
-	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT as redlock gets them. Standard input, output and error are its own. REDLOCK_RESOURCE and REDLOCK_UNTIL are in its environment: what is locked, and until when (RFC 3339) if it is not renewed; that is done later, and the variable does not tell. REDLOCK_RUN there marks what the command starts: a random id, behind those of the runs that this one is under.
+	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource; REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); and REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one.
 
-When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and KILL so early that it is dead within the validity that is left. If redlock itself is stopped or killed (also with KILL), a guard, which is a second process, kills the group at once, or at the end of the validity. If the command makes itself the leader of another group or session, as timeout and setsid do, that is treated in the same way. On Linux so is what else has left the group, also deep within a script, found in /proc by REDLOCK_RUN in its environment; it gets the signals that stop, and not those that are passed on.
+When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and then KILL, early enough to be dead before the validity ends. If redlock itself is stopped or killed (even with KILL), a second process, the guard, kills the group: at once if redlock is gone, otherwise at the end of the validity. A command that becomes the leader of another group or session, as timeout and setsid do, is treated in the same way. On Linux, so is everything else that has left the group, even deep within a script: it is found in /proc by REDLOCK_RUN in its environment. It gets TERM and KILL, but not the forwarded signals.
 
-Not caught is a process that has cleared its environment or written over it (some daemons do for their title), that may not be looked at or runs as another user (run redlock under sudo, and not sudo under redlock), and what a service does on request, as docker, at and systemd-run have it; elsewhere than on Linux, and without /proc, all that leaves the group. What is to live on is started with env -u REDLOCK_RUN setsid. What a command that ended leaves running in the background is left alone, unless the lock was lost or --max-hold was reached.
+Not found are processes that have cleared or overwritten their environment (some daemons do, to change their title), that may not be inspected, or that run as another user (run redlock under sudo, not sudo under redlock), and work that a service does on request, as with docker, at and systemd-run. On other systems than Linux, and without /proc, nothing that leaves the group is found. To start something that must live on, use env -u REDLOCK_RUN setsid. What a command leaves running in the background when it ends is left alone, unless the lock was lost or --max-hold was reached.
 
-On a terminal, where standard input and output are one, the command is in the foreground, so that it can read and Ctrl-C reaches it. Ctrl-Z stops redlock with it: the lock is not renewed then, and a command that is continued after the end of its validity is killed.
+On a terminal (standard input and output), the command is in the foreground, so it can read, and Ctrl-C reaches it. Ctrl-Z stops redlock with it: then the lock is not renewed, and a command that is continued after the end of the validity is killed.
 
-Exit code: that of the command, 128 + N where signal N ended it; 70 where the lock was lost, however the command ended; 75 held by another client, 69 no quorum, 124 --max-hold was reached, 64 usage, 126 the command cannot be executed, 127 it was not found.
+Exit code: that of the command, or 128 + N if signal N ended it; 70 the lock was lost, however the command ended; 75 held by another client, 69 no quorum, 124 --max-hold was reached, 64 usage, 126 the command cannot be executed, 127 it was not found.
 
-Standard output and standard error are the command's own, so that the outcome as JSON goes to a file, which may be /dev/stderr or one as /dev/fd/3. Its outcome is done, whatever the command's exit code, or one of held, no_quorum, lost, max_hold, interrupted (while it waited), not_executable, not_found and failed. It tells resource, exit_code, which is that of redlock, command_exit_code, waited_ms, ran_ms, and holder and holder_ttl_ms where another client holds the lock. The file is empty as long as redlock runs, and where redlock is killed.
+The outcome as JSON goes to a file, since standard output and standard error are the command's own. The file may be /dev/stderr or, for example, /dev/fd/3. The outcome is done, whatever the command's exit code, or one of held, no_quorum, lost, max_hold, interrupted (during the wait), not_executable, not_found and failed. The other fields are resource, exit_code (of redlock), command_exit_code, waited_ms and ran_ms, and holder and holder_ttl_ms if another client holds the lock. The file is empty while redlock runs, and stays empty if redlock is killed.
 
 Examples:
 
@@ -51,18 +51,18 @@ Examples:
 `
 }
 
-// lifetime is the flag that all locks have.
+// lifetime has the flag of commands that set a TTL.
 type lifetime struct {
-	TTL time.Duration `name:"ttl" default:"30s" placeholder:"DURATION" help:"How long the lock outlives one who does not renew it (${default})."`
+	TTL time.Duration `name:"ttl" default:"30s" placeholder:"DURATION" help:"How long the lock lasts without a renewal (${default})."`
 }
 
-// Validate refuses what cannot be meant. Package kong calls it.
+// Validate is called by package kong.
 func (c *runCommand) Validate() error {
 	switch {
 	case c.ConflictExitCode < 0 || c.ConflictExitCode > 255:
-		return errors.New("--conflict-exit-code is between 0 and 255")
+		return errors.New("--conflict-exit-code must be between 0 and 255")
 	case c.MinHold < 0 || c.MaxHold < 0 || c.KillAfter < 0:
-		return errors.New("a time on the command line is negative")
+		return errors.New("a duration on the command line is negative")
 	case c.MinHold > c.TTL:
 		return errors.New("--min-hold is longer than --ttl")
 	}

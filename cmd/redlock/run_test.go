@@ -39,7 +39,7 @@ func shell(script string, args ...string) []string {
 	return append([]string{"sh", "-c", script, "sh"}, args...)
 }
 
-// spawned starts a prepared process, which dies with the test's.
+// spawned starts a prepared process, which is killed with the test.
 func spawned(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	require.NoError(t, redistest.Spawn(cmd))
@@ -75,7 +75,7 @@ func TestRunPassesOnExitCodes(t *testing.T) {
 	}
 }
 
-// What cannot be run is found out before anything is locked.
+// A command that cannot be run is an error before anything is locked.
 func TestRunOfWhatCannotBeRun(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -98,7 +98,7 @@ func TestRunOfWhatCannotBeRun(t *testing.T) {
 		require.Equal(t, test.code, r.code, r.stderr)
 		require.NotEmpty(t, r.stderr)
 		if !test.late {
-			// Even where no master is there.
+			// Even without masters.
 			r = finish(t, runs(t, "--nodes=unix:///nowhere", nil, test.command))
 			require.Equal(t, test.code, r.code, r.stderr)
 		}
@@ -124,7 +124,8 @@ func TestRunGivesTheCommandItsEnvironment(t *testing.T) {
 	require.Less(t, until, time.Now().Add(20*time.Second))
 }
 
-// One lock under another: the inner command knows the inner one.
+// One run within another: the inner command sees the variables of the inner
+// run.
 func TestRunWithinRun(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -136,7 +137,7 @@ func TestRunWithinRun(t *testing.T) {
 	require.Equal(t, 1, strings.Count(r.stdout, "REDLOCK_UNTIL="))
 }
 
-// A standard error that nobody reads is no reason to let a command work on.
+// A standard error that nothing reads does not let a command work on.
 func TestRunWhoseMessagesNobodyReads(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -172,7 +173,8 @@ func TestRunLeavesInputAndOutputAlone(t *testing.T) {
 	require.Equal(t, result{0, "out\n", "err\n"}, r)
 }
 
-// A command must not find signals ignored that we ignore: "yes | head" would never end.
+// A command must not inherit signals that we ignore: "yes | head" would never
+// end.
 func TestRunLeavesSignalDispositionsAlone(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/status"); err != nil {
@@ -204,7 +206,7 @@ func TestRunWhereTheLockIsHeld(t *testing.T) {
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	spawned(t, cmd)
-	time.Sleep(200 * time.Millisecond) // it makes no difference if it has not begun to wait yet
+	time.Sleep(200 * time.Millisecond) // if it is not waiting yet, the test still passes
 	require.NoError(t, lock.Release(context.Background()))
 	require.Equal(t, 0, await(t, cmd))
 	require.Equal(t, "mine\n", out.String())
@@ -238,7 +240,7 @@ func TestRunWhoseLockWasGoneBeforeItsRelease_R9(t *testing.T) {
 	}
 }
 
-// With --verbose a wait is announced, with the holder.
+// With --verbose a wait is reported, with the holder.
 func TestRunThatWaitsSaysSo_R31(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -279,7 +281,8 @@ func TestRunWritesItsOutcome(t *testing.T) {
 	require.Positive(t, *o.WaitedMS)
 	require.GreaterOrEqual(t, *o.RanMS, 0.0)
 
-	// An exit code that is one of ours too does not mislead.
+	// An exit code of the command that is also one of ours is not mistaken for
+	// it.
 	o = outcomeOf(exitLost, nil, shell("exit 70")...)
 	require.Equal(t, "done", o.Outcome)
 	require.Equal(t, exitLost, *o.CommandExitCode)
@@ -309,7 +312,7 @@ func TestRunWritesItsOutcome(t *testing.T) {
 	require.Contains(t, r.stderr, `--outcome "/nowhere/at/all": no such file`)
 }
 
-// A signal ends the wait, and nothing is left of it.
+// A signal ends the wait, and no key is left.
 func TestRunInterruptedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -362,12 +365,13 @@ func TestRunStopsACommandAfterMaxHold(t *testing.T) {
 	require.Equal(t, exitTooLong, r.code)
 	require.Contains(t, r.stderr, "--max-hold was reached")
 	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
-	// One who does not listen is killed.
+	// A command that ignores TERM is killed.
 	r = finish(t, runs(t, nodes, []string{"--max-hold=300ms", "--kill-after=100ms"}, shell("trap '' TERM; sleep 1000 & wait; sleep 1000")...))
 	require.Equal(t, exitTooLong, r.code)
 }
 
-// The command gets what its wrapper gets, is waited for, and then the lock is released.
+// The command gets the signals of its wrapper and is waited for; then the lock
+// is released.
 func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -388,7 +392,7 @@ while :; do sleep 0.02; done`
 		{"USR2", syscall.SIGUSR2}, {"WINCH", syscall.SIGWINCH},
 	} {
 		if signal.Ignored(s.signal) {
-			continue // as under nohup: then it is so for all that we start
+			continue // as under nohup; what we start inherits it
 		}
 		require.NoError(t, cmd.Process.Signal(s.signal))
 		appears(t, filepath.Join(dir, s.name))
@@ -400,8 +404,9 @@ while :; do sleep 0.02; done`
 	require.Equal(t, redlock.StateFree, state(t, c))
 }
 
-// ticking is a script that appends the time in nanoseconds to a file every few milliseconds, in a grandchild that does not care
-// for TERM, either. It ends with the test's directory, also where the program under test fails to end it.
+// ticking is a script that appends the time in nanoseconds to a file every few
+// milliseconds, in a grandchild that also ignores TERM. It ends when the test's
+// directory is gone, even if the program under test fails to end it.
 const ticking = `trap '' TERM
 (trap '' TERM; while test -d "$1"; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
 touch "$1/ready"
@@ -417,7 +422,7 @@ func ticks(t *testing.T, dir string) {
 	})
 }
 
-// lastTick is when a ticking command last did something.
+// lastTick is the last time that a ticking command wrote.
 func lastTick(t *testing.T, dir string) time.Time {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "ticks"))
@@ -429,8 +434,8 @@ func lastTick(t *testing.T, dir string) time.Time {
 	return time.Unix(0, ns)
 }
 
-// requireStill asserts that nothing ticks any more. The file may still grow by what was at the point of being written when its
-// writer was killed: what is written counts by the time that stands there.
+// requireStill asserts that nothing ticks any more. A tick that was being
+// written when its writer was killed counts by its time.
 func requireStill(t *testing.T, dir string) {
 	t.Helper()
 	now := time.Now()
@@ -438,8 +443,9 @@ func requireStill(t *testing.T, dir string) {
 	require.False(t, lastTick(t, dir).After(now), "something goes on")
 }
 
-// A command whose lock cannot be renewed is dead before the validity has ended, grandchildren and all, by its own clock. When the
-// servers stop, the last renewal was at that time at the latest.
+// A command whose lock cannot be renewed is dead before the validity ends,
+// grandchildren included, by its own clock. The last renewal was before the
+// servers stopped.
 func TestRunOfALostLockEndsWithinItsValidity_R13(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -460,7 +466,8 @@ func TestRunOfALostLockEndsWithinItsValidity_R13(t *testing.T) {
 	require.Contains(t, stderr.String(), "stopping the command")
 }
 
-// One who listens to TERM has the time to clean up. What he leaves running is killed then, and the exit code tells who waits.
+// A command that handles TERM has time to clean up. What it leaves running is
+// killed afterwards, and the exit code reports the loss.
 func TestRunOfALostLockAsksFirst(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -478,7 +485,8 @@ while :; do sleep 0.02; done`, dir)...))
 	requireStill(t, dir)
 }
 
-// A lock that the masters say is somebody else's is lost at once, long before its validity would end.
+// A lock that the masters report as another client's is lost at once, long
+// before its validity ends.
 func TestRunOfALockThatIsTakenAway(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -497,7 +505,8 @@ func TestRunOfALockThatIsTakenAway(t *testing.T) {
 	require.Contains(t, stderr.String(), "it is not ours any more")
 }
 
-// With a stopped wrapper nobody renews. Its guard ends the command in time; the wrapper tells when it goes on.
+// A stopped wrapper does not renew. The guard ends the command in time, and the
+// wrapper reports it when it is continued.
 func TestRunWithAStoppedWrapperEndsWithinTheValidity_R15(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -507,14 +516,15 @@ func TestRunWithAStoppedWrapperEndsWithinTheValidity_R15(t *testing.T) {
 	ticks(t, dir)
 	require.NoError(t, redistest.StopProcess(cmd.Process))
 	stopped := time.Now()
-	time.Sleep(time.Until(stopped.Add(ttl))) // what was last renewed before the stop is over
+	time.Sleep(time.Until(stopped.Add(ttl))) // the last renewal before the stop has run out
 	requireStill(t, dir)
 	require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
 	require.NoError(t, redistest.ContinueProcess(cmd.Process))
 	require.Equal(t, exitLost, await(t, cmd))
 }
 
-// All may be stopped together, guard included: what goes on too late is killed then, before it can do anything.
+// If everything is stopped, guard included, what is continued too late is
+// killed before it can do anything.
 func TestRunThatIsContinuedTooLateIsKilled_R15(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -527,7 +537,7 @@ func TestRunThatIsContinuedTooLateIsKilled_R15(t *testing.T) {
 	require.NoError(t, redistest.StopProcess(cmd.Process))
 	require.NoError(t, syscall.Kill(-group, syscall.SIGSTOP))
 	time.Sleep(ttl)
-	require.True(t, alive(group), "nobody was there to kill it")
+	require.True(t, alive(group), "it was killed while everything was stopped")
 	last := lastTick(t, dir)
 	require.NoError(t, redistest.ContinueProcess(cmd.Process))
 	require.Equal(t, exitLost, await(t, cmd))
@@ -548,10 +558,11 @@ func groupOf(t *testing.T, dir string) int {
 	return group
 }
 
-// alive tells whether a process group has anybody in it.
+// alive reports whether a process group has any process.
 func alive(group int) bool { return syscall.Kill(-group, 0) == nil }
 
-// A wrapper that is killed leaves neither the command behind nor what that has started.
+// A wrapper that is killed leaves neither the command nor what the command
+// started.
 func TestRunThatIsKilledLeavesNoCommandBehind(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -565,7 +576,7 @@ func TestRunThatIsKilledLeavesNoCommandBehind(t *testing.T) {
 	requireStill(t, dir)
 }
 
-// The same while it stands still, which a pipe's end does not wake.
+// The same with a stopped command, which the end of a pipe does not wake.
 func TestRunThatIsKilledWithAStoppedCommand(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -579,7 +590,8 @@ func TestRunThatIsKilledWithAStoppedCommand(t *testing.T) {
 	require.False(t, exists(filepath.Join(dir, "went-on")))
 }
 
-// Without its guard a command goes on under its lock, and who reads what is printed knows.
+// Without its guard a command goes on under its lock, and standard error says
+// so.
 func TestRunWhoseGuardDies(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -607,10 +619,11 @@ func TestRunLeavesTheBackgroundAlone(t *testing.T) {
 	require.NoError(t, err)
 	_, err = fmt.Sscan(string(data), &pid)
 	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), "it is there, until now")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), "it is still there")
 }
 
-// Commands as timeout and setsid lead a group of their own, and are stopped with all that is in it nevertheless.
+// Commands such as timeout and setsid lead a group of their own, and that group
+// is stopped too.
 func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 	t.Parallel()
 	for _, leave := range []string{"timeout", "setsid"} {
@@ -619,7 +632,7 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 		}
 	}
 	_, nodes := masters(t, 3)
-	const ttl = 10 * time.Second // with a shorter one the guard's margin is less than a busy machine may keep it waiting
+	const ttl = 10 * time.Second // with a shorter one, a busy machine may delay the guard by more than its margin
 	for _, leave := range [][]string{{"timeout", "1000"}, {"setsid"}} {
 		start := func(t *testing.T, flags ...string) (cmd *exec.Cmd, dir string) {
 			dir = t.TempDir()
@@ -657,7 +670,7 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 	}
 }
 
-// A lock that is lost before the command begins is none to begin with.
+// If the lock is lost before the command begins, the command is not started.
 func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	t.Parallel()
 	servers, _ := masters(t, 3)

@@ -12,7 +12,7 @@ import "os"
 // is gone. The id of the run, which is its argument, finds the strays (mark.go).
 
 // guardArgument, followed by the id of a run, makes this program a guard. It is
-// not a command, since nobody types it.
+// not a command, since it is not for users.
 const guardArgument = "__guard"
 
 // guardedCommand begins the line with the command's pid.

@@ -66,7 +66,7 @@ func (s *sleeper) requireDead(t *testing.T) {
 	select {
 	case <-s.ended:
 	case <-time.After(patience):
-		require.FailNow(t, "it lives")
+		require.FailNow(t, "it is still alive")
 	}
 }
 
