@@ -7,7 +7,6 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -107,12 +106,10 @@ func (p *process) fail(err error) int {
 	if isClosedPipe(err) {
 		return exitPipe
 	}
-	code := exitCode(err)
-	var quiet *exitError
-	if err != nil && !(errors.As(err, &quiet) && quiet.err == nil) {
-		fmt.Fprintf(p.stderr, "redlock: %s\n", strings.TrimPrefix(err.Error(), "redlock: ")) // errors of the library have the same prefix
+	if !silent(err) {
+		fmt.Fprintf(p.stderr, "redlock: %s\n", message(err))
 	}
-	return code
+	return exitCode(err)
 }
 
 // version returns the version of the module and of Go.

@@ -144,20 +144,24 @@ const mostVote = time.Second
 // checkResource refuses what package redlock would refuse, before anything is
 // started.
 func checkResource(name string) error {
-	if len(name) < 1 || len(name) > 1024 {
+	if len(name) < 1 || len(name) > 1024 || name == "redlock:seal" {
 		return redlock.ErrResource
 	}
 	return nil
 }
 
+// begun is when the nodes were first asked, or now.
+func (d *deployment) begun() time.Time {
+	if d.opened.IsZero() {
+		return time.Now()
+	}
+	return d.opened
+}
+
 // ready waits until a quorum of nodes counts, for at most --timeout since the
 // nodes were first asked. Its error names the cause of each missing node.
 func (d *deployment) ready(ctx context.Context, client *redlock.Client) error {
-	begun := d.opened
-	if begun.IsZero() {
-		begun = time.Now()
-	}
-	limited, cancel := context.WithDeadline(ctx, begun.Add(d.Timeout))
+	limited, cancel := context.WithDeadline(ctx, d.begun().Add(d.Timeout))
 	defer cancel()
 	err := client.Ready(limited)
 	if interrupted := interrupted(ctx); interrupted != nil {
@@ -204,7 +208,7 @@ func noQuorumLeft(nodes []redlock.NodeStatus) bool {
 			failed++
 		}
 	}
-	return len(nodes)-failed < len(nodes)/2+1
+	return len(nodes)-failed < multiplex.Quorum(len(nodes))
 }
 
 // closeTimeout bounds the wait for the answers to the last releases.

@@ -26,11 +26,7 @@ var patient = []string{"--max-ttl=2m", "--ttl=1m", "--observe=0"}
 // examine runs the doctor as a program would.
 func examine(t *testing.T, code int, args ...string) doctor.Report {
 	t.Helper()
-	got := within(append([]string{"doctor", "--json"}, args...)...)
-	require.Equal(t, code, got.code, got)
-	var r doctor.Report
-	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
-	return r
+	return asJSON[doctor.Report](t, code, append([]string{"doctor"}, args...)...)
 }
 
 // requireFound requires exactly these findings, as "level check".

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/redmux/redmux/redlock"
@@ -43,6 +45,17 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.err }
+
+// silent reports whether nothing is printed of an error: there is none, or it
+// only has an exit code.
+func silent(err error) bool {
+	var own *exitError
+	return err == nil || errors.As(err, &own) && own.err == nil
+}
+
+// message is the text of an error without the prefix, which the library and the
+// program have in common.
+func message(err error) string { return strings.TrimPrefix(err.Error(), "redlock: ") }
 
 // usagef returns an error of usage.
 func usagef(format string, args ...any) error {
@@ -93,12 +106,7 @@ func isClosedPipe(err error) bool {
 }
 
 func isOneOf(err error, targets ...error) bool {
-	for _, target := range targets {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // signalCode returns what shells return for a process that a signal ended.

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -44,8 +44,8 @@ const forceHelp = `With --force, no token is needed: use it for a lock whose hol
 // The holder is not told. It finds out at its next renewal, and until then
 // relies on its lock. The question says so.
 func forceRelease(p *process, d *deployment, resource string, yes bool) error {
-	if len(resource) < 1 || len(resource) > maxResource || resource == "redlock:seal" {
-		return usagef("a resource must have 1 to %d bytes, and must not be redlock:seal", maxResource)
+	if err := checkResource(resource); err != nil {
+		return err
 	}
 	if !yes && !onTerminal(p.stdin) {
 		return usagef("release --force asks before it deletes, but standard input is not a terminal: use --yes in scripts")
@@ -85,9 +85,6 @@ func forceRelease(p *process, d *deployment, resource string, yes bool) error {
 	}
 	return f.verdict()
 }
-
-// maxResource is the greatest length of a resource (R19).
-const maxResource = 1024
 
 // forced is the key of a resource on all nodes.
 type forced struct {
@@ -154,10 +151,7 @@ const longestShown = 100 * 365 * 24 * time.Hour
 var (
 	//go:embed force.lua
 	forceScript string
-	forceDigest = func() string {
-		sum := sha1.Sum([]byte(forceScript))
-		return hex.EncodeToString(sum[:])
-	}()
+	forceDigest = probe.Digest(forceScript)
 )
 
 // delete deletes the key if it still has the value that was shown. It loads the
@@ -233,7 +227,7 @@ func (f *forced) count(states ...forcedState) (n int) {
 
 // nothing reports that no key was found.
 func (f *forced) nothing(out io.Writer) error {
-	if silent := f.count(unread, refused); len(f.nodes)-silent < len(f.nodes)/2+1 {
+	if silent := f.count(unread, refused); len(f.nodes)-silent < multiplex.Quorum(len(f.nodes)) {
 		return &exitError{exitNoQuorum, fmt.Errorf("no answer from %d of %s: nothing is known", silent, count(len(f.nodes), "node"))}
 	}
 	if _, err := fmt.Fprintln(out, "Nothing to delete."); err != nil {
@@ -258,7 +252,7 @@ func (f *forced) outcome(probes []*probe.Probe) string {
 // verdict returns an error unless the lock is free now, as far as is known.
 func (f *forced) verdict() error {
 	left, silent := f.count(changed, foreign), f.count(unread, refused, unproven)
-	quorum := len(f.nodes)/2 + 1
+	quorum := multiplex.Quorum(len(f.nodes))
 	switch {
 	case len(f.nodes)-silent < quorum:
 		return &exitError{exitNoQuorum, fmt.Errorf("no answer from %d of %s: check with redlock status", silent, count(len(f.nodes), "node"))}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,7 +31,8 @@ func (*helpCommand) Help() string {
 func (c *helpCommand) Run(p *process) error {
 	args := []string{"--help"}
 	if c.Topic != "" {
-		if !isCommand(p.parser.Model, c.Topic) {
+		named := func(command *kong.Node) bool { return command.Name == c.Topic }
+		if !slices.ContainsFunc(commands(p.parser.Model), named) {
 			return usagef("there is no command %s (see redlock --help)", quoted(c.Topic))
 		}
 		args = []string{c.Topic, "--help"}
@@ -41,15 +43,6 @@ func (c *helpCommand) Run(p *process) error {
 		return err
 	}
 	return nil
-}
-
-func isCommand(app *kong.Application, name string) bool {
-	for _, command := range commands(app) {
-		if command.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // versionCommand prints the version.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -80,7 +81,7 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
 		facts := clocks.look(ctx, d, probes)
 		v, up := nodesView(place, facts, client.Nodes(), clocks)
-		if quorum := len(probes)/2 + 1; up < quorum {
+		if quorum := multiplex.Quorum(len(probes)); up < quorum {
 			return v, &exitError{exitNoQuorum, fmt.Errorf("%d of %s up, a quorum is %d", up, count(len(probes), "node"), quorum)}
 		}
 		return v, nil
@@ -174,7 +175,7 @@ type nodesReport struct {
 
 // nodesView returns the view of the nodes, and how many are up.
 func nodesView(place screen, facts []probe.Facts, status []redlock.NodeStatus, c *clocks) (view, int) {
-	r := nodesReport{At: time.Now(), Quorum: len(facts)/2 + 1}
+	r := nodesReport{At: time.Now(), Quorum: multiplex.Quorum(len(facts))}
 	rows := [][]string{{"NODE", "STATE", "ROLE", "SERVER", "UPTIME", "RTT", "OFFSET", "RATE", "EVICTION", "PERSISTENCE", "QUARANTINE"}}
 	var remarks strings.Builder
 	for i := range facts {

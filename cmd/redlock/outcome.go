@@ -76,8 +76,8 @@ func (o *outcome) conclude(err error, success string) {
 	default:
 		o.Outcome = outcomeWord(err)
 	}
-	if own := (*exitError)(nil); err != nil && !(errors.As(err, &own) && own.err == nil) {
-		o.Error = plain(strings.TrimPrefix(err.Error(), "redlock: "))
+	if !silent(err) {
+		o.Error = plain(message(err))
 	}
 }
 

@@ -124,7 +124,7 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 		o.CommandExitCode, o.RanMS = &end.Code, number(milliseconds(time.Since(started)))
 	}
 	err = c.verdict(p, hold, end, err)
-	if own := (*exitError)(nil); errors.As(err, &own) && own.err == nil && !end.Lost && !end.TooLong {
+	if silent(err) && !end.Lost && !end.TooLong {
 		o.Outcome = "done" // with the command's exit code, which may be one of ours
 	}
 	return err

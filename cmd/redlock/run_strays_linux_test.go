@@ -107,45 +107,22 @@ func (j *job) left() {
 	j.t.Helper()
 	for _, name := range []string{"timeout", "setsid"} {
 		j.pid(name + ".pid")
-		j.tick(name)
 	}
+	j.lastTick()
 	still := j.pid("still")
 	eventually(j.t, "it does not stop", func() bool { return strings.Contains(processState(still), ") T ") })
-}
-
-func (j *job) tick(name string) time.Time {
-	j.t.Helper()
-	var last time.Time
-	eventually(j.t, name+" does not tick", func() bool {
-		data, err := os.ReadFile(filepath.Join(j.dir, name))
-		lines := bytes.Split(data, []byte("\n"))
-		if err != nil || len(lines) < 2 {
-			return false
-		}
-		ns, err := strconv.ParseInt(string(lines[len(lines)-2]), 10, 64)
-		last = time.Unix(0, ns)
-		return err == nil
-	})
-	return last
 }
 
 // lastTick is when the latest tick was written.
 func (j *job) lastTick() time.Time {
 	j.t.Helper()
-	timeout, setsid := j.tick("timeout"), j.tick("setsid")
-	if timeout.After(setsid) {
-		return timeout
-	}
-	return setsid
+	return lastTick(j.t, j.dir, "timeout", "setsid")
 }
 
-// requireStill asserts that nothing ticks any more. A tick that was being written
-// counts by its time.
+// requireStill asserts that nothing ticks any more.
 func (j *job) requireStill() {
 	j.t.Helper()
-	now := time.Now()
-	time.Sleep(100 * time.Millisecond)
-	require.False(j.t, j.lastTick().After(now), "something goes on")
+	requireStill(j.t, j.dir, "timeout", "setsid")
 }
 
 // requireDead waits until no process of the job is left.

@@ -413,34 +413,34 @@ touch "$1/ready"
 wait
 while test -d "$1"; do wait; done`
 
-// ticks waits for the first time that a ticking command wrote.
-func ticks(t *testing.T, dir string) {
+// lastTick is the latest time in files of a folder that ticking commands write.
+// It waits until each has a line.
+func lastTick(t *testing.T, dir string, names ...string) (latest time.Time) {
 	t.Helper()
-	eventually(t, "it does not tick", func() bool {
-		data, err := os.ReadFile(filepath.Join(dir, "ticks"))
-		return err == nil && bytes.Contains(data, []byte("\n"))
-	})
-}
-
-// lastTick is the last time that a ticking command wrote.
-func lastTick(t *testing.T, dir string) time.Time {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "ticks"))
-	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	var ns int64
-	_, err = fmt.Sscan(lines[len(lines)-1], &ns)
-	require.NoError(t, err)
-	return time.Unix(0, ns)
+	for _, name := range names {
+		eventually(t, name+" does not tick", func() bool {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			lines := strings.Split(string(data), "\n")
+			if err != nil || len(lines) < 2 {
+				return false
+			}
+			ns, err := strconv.ParseInt(lines[len(lines)-2], 10, 64)
+			if last := time.Unix(0, ns); err == nil && last.After(latest) {
+				latest = last
+			}
+			return err == nil
+		})
+	}
+	return latest
 }
 
 // requireStill asserts that nothing ticks any more. A tick that was being
 // written when its writer was killed counts by its time.
-func requireStill(t *testing.T, dir string) {
+func requireStill(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	now := time.Now()
 	time.Sleep(100 * time.Millisecond)
-	require.False(t, lastTick(t, dir).After(now), "something goes on")
+	require.False(t, lastTick(t, dir, names...).After(now), "something goes on")
 }
 
 // A command whose lock cannot be renewed is dead before the validity ends,
@@ -455,14 +455,14 @@ func TestRunOfALostLockEndsWithinItsValidity_R13(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	spawned(t, cmd)
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	for _, s := range servers {
 		require.NoError(t, s.Stop())
 	}
 	stopped := time.Now()
 	require.Equal(t, exitLost, await(t, cmd), stderr.String())
-	requireStill(t, dir)
-	require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
+	requireStill(t, dir, "ticks")
+	require.Less(t, lastTick(t, dir, "ticks"), stopped.Add(ttl-ttl/100), "it worked unlocked")
 	require.Contains(t, stderr.String(), "stopping the command")
 }
 
@@ -476,13 +476,13 @@ func TestRunOfALostLockAsksFirst(t *testing.T) {
 		shell(`trap 'touch "$1/cleaned"; exit 0' TERM
 (trap '' TERM; while :; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
 while :; do sleep 0.02; done`, dir)...))
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	for _, s := range servers {
 		require.NoError(t, s.Stop())
 	}
 	require.Equal(t, exitLost, await(t, cmd))
 	require.True(t, exists(filepath.Join(dir, "cleaned")))
-	requireStill(t, dir)
+	requireStill(t, dir, "ticks")
 }
 
 // A lock that the masters report as another client's is lost at once, long
@@ -495,13 +495,13 @@ func TestRunOfALockThatIsTakenAway(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	spawned(t, cmd)
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	for _, s := range servers {
 		_, err := s.Do("SET", "r", "another's")
 		require.NoError(t, err)
 	}
 	require.Equal(t, exitLost, await(t, cmd))
-	requireStill(t, dir)
+	requireStill(t, dir, "ticks")
 	require.Contains(t, stderr.String(), "it is not ours any more")
 }
 
@@ -513,12 +513,12 @@ func TestRunWithAStoppedWrapperEndsWithinTheValidity_R15(t *testing.T) {
 	dir := t.TempDir()
 	const ttl = 10 * time.Second
 	cmd := spawned(t, runs(t, nodes, []string{"--ttl", ttl.String()}, shell(ticking, dir)...))
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	require.NoError(t, redistest.StopProcess(cmd.Process))
 	stopped := time.Now()
 	time.Sleep(time.Until(stopped.Add(ttl))) // the last renewal before the stop has run out
-	requireStill(t, dir)
-	require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
+	requireStill(t, dir, "ticks")
+	require.Less(t, lastTick(t, dir, "ticks"), stopped.Add(ttl-ttl/100), "it worked unlocked")
 	require.NoError(t, redistest.ContinueProcess(cmd.Process))
 	require.Equal(t, exitLost, await(t, cmd))
 }
@@ -532,17 +532,17 @@ func TestRunThatIsContinuedTooLateIsKilled_R15(t *testing.T) {
 	const ttl = 3 * time.Second // so that a busy machine stops all of them before the lock is lost for another reason
 	cmd := spawned(t, runs(t, nodes, []string{"--ttl", ttl.String()},
 		shell(`echo $$ >"$1/pid"; while :; do date +%s%N >>"$1/ticks"; done`, dir)...))
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	group := groupOf(t, dir)
 	require.NoError(t, redistest.StopProcess(cmd.Process))
 	require.NoError(t, syscall.Kill(-group, syscall.SIGSTOP))
 	time.Sleep(ttl)
 	require.True(t, alive(group), "it was killed while everything was stopped")
-	last := lastTick(t, dir)
+	last := lastTick(t, dir, "ticks")
 	require.NoError(t, redistest.ContinueProcess(cmd.Process))
 	require.Equal(t, exitLost, await(t, cmd))
 	eventually(t, "the group is there", func() bool { return !alive(group) })
-	require.Equal(t, last, lastTick(t, dir), "it went on")
+	require.Equal(t, last, lastTick(t, dir, "ticks"), "it went on")
 }
 
 // groupOf is the process group of a command that wrote its pid.
@@ -568,12 +568,12 @@ func TestRunThatIsKilledLeavesNoCommandBehind(t *testing.T) {
 	_, nodes := masters(t, 3)
 	dir := t.TempDir()
 	cmd := spawned(t, runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; `+ticking, dir)...))
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	group := groupOf(t, dir)
 	require.NoError(t, cmd.Process.Kill())
 	require.Equal(t, 137, await(t, cmd))
 	eventually(t, "the group is there", func() bool { return !alive(group) })
-	requireStill(t, dir)
+	requireStill(t, dir, "ticks")
 }
 
 // The same with a stopped command, which the end of a pipe does not wake.
@@ -639,22 +639,22 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 			args := append([]string{"run", nodes, "--ttl", ttl.String(), "--kill-after=100ms"}, flags...)
 			args = append(append(append(args, t.Name(), "--"), leave...), shell(ticking, dir)...)
 			cmd = spawned(t, program(t, args...))
-			ticks(t, dir)
+			lastTick(t, dir, "ticks")
 			return cmd, dir
 		}
 		t.Run(leave[0]+" that takes too long", func(t *testing.T) {
 			cmd, dir := start(t, "--max-hold=1s")
 			require.Equal(t, exitTooLong, await(t, cmd))
-			requireStill(t, dir)
+			requireStill(t, dir, "ticks")
 		})
 		t.Run(leave[0]+" of a wrapper that is killed", func(t *testing.T) {
 			cmd, dir := start(t)
 			require.NoError(t, cmd.Process.Kill())
 			require.Equal(t, 137, await(t, cmd))
 			eventually(t, "it goes on", func() bool {
-				last := lastTick(t, dir)
+				last := lastTick(t, dir, "ticks")
 				time.Sleep(100 * time.Millisecond)
-				return last.Equal(lastTick(t, dir))
+				return last.Equal(lastTick(t, dir, "ticks"))
 			})
 		})
 		t.Run(leave[0]+" of a wrapper that is stopped", func(t *testing.T) {
@@ -662,8 +662,8 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 			require.NoError(t, redistest.StopProcess(cmd.Process))
 			stopped := time.Now()
 			time.Sleep(time.Until(stopped.Add(ttl)))
-			requireStill(t, dir)
-			require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
+			requireStill(t, dir, "ticks")
+			require.Less(t, lastTick(t, dir, "ticks"), stopped.Add(ttl-ttl/100), "it worked unlocked")
 			require.NoError(t, redistest.ContinueProcess(cmd.Process))
 			require.Equal(t, exitLost, await(t, cmd))
 		})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -105,7 +106,7 @@ func judge(found redlock.Inspection, kinds []kind) verdict {
 			most = max(most, holders[n.Holder])
 		}
 	}
-	quorum := len(found.Nodes)/2 + 1
+	quorum := multiplex.Quorum(len(found.Nodes))
 	switch {
 	case len(found.Nodes)-missing < quorum:
 		return verdictUnknown
@@ -151,7 +152,7 @@ func statusView(place screen, found redlock.Inspection, kinds []kind, err error)
 	v := judge(found, kinds)
 	r := statusReport{
 		At: time.Now(), Resource: found.Resource, Verdict: v, Holder: found.Holder, Agree: found.Agree,
-		Quorum: len(found.Nodes)/2 + 1, TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
+		Quorum: multiplex.Quorum(len(found.Nodes)), TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
 	}
 	if v == verdictForeign {
 		r.Holder, r.TTL, r.Agree = "", nil, 0 // what a quorum has may be a counter

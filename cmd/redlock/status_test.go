@@ -23,11 +23,7 @@ import (
 // statusOf asks for the status of a resource as a program would.
 func statusOf(t *testing.T, nodes, resource string, code int) statusReport {
 	t.Helper()
-	got := within("status", nodes, "--json", resource)
-	require.Equal(t, code, got.code, got)
-	var r statusReport
-	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
-	return r
+	return asJSON[statusReport](t, code, "status", nodes, resource)
 }
 
 func TestStatus(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -116,6 +117,15 @@ func within(args ...string) result {
 	var stdout, stderr bytes.Buffer
 	code := run(args, strings.NewReader(""), &stdout, &stderr, make(chan os.Signal, 1))
 	return result{code, stdout.String(), stderr.String()}
+}
+
+// asJSON runs the program, requires an exit code, and decodes what it prints.
+func asJSON[T any](t *testing.T, code int, args ...string) (printed T) {
+	t.Helper()
+	got := within(append([]string{args[0], "--json"}, args[1:]...)...)
+	require.Equal(t, code, got.code, got)
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &printed), got.stdout)
+	return printed
 }
 
 // masters starts n servers and returns them, with the flag that names them.

@@ -60,11 +60,7 @@ func (w *waiting) tries(ctx context.Context, p *process, d *deployment, c *conte
 		return c.run(ctx)
 	}
 	if w.Wait != nil {
-		begun := d.opened
-		if begun.IsZero() {
-			begun = time.Now()
-		}
-		limited, cancel := context.WithDeadline(ctx, begun.Add(*w.Wait))
+		limited, cancel := context.WithDeadline(ctx, d.begun().Add(*w.Wait))
 		defer cancel()
 		ctx = limited
 	}

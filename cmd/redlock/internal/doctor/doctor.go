@@ -1,10 +1,12 @@
 package doctor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
 )
 
 // A Deployment is what is examined.
@@ -103,12 +105,7 @@ func Examine(d Deployment) Report {
 
 // Has reports whether there is a finding of a level.
 func (r *Report) Has(level Level) bool {
-	for _, f := range r.Findings {
-		if f.Level == level {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Level == level })
 }
 
 // A check looks for one kind of fault. Its name must not change, since scripts
@@ -171,7 +168,7 @@ var checks = []check{
 	{"client", "clients of the library give each master its vote", (*Deployment).checkClient},
 }
 
-func (d *Deployment) quorum() int { return len(d.Nodes)/2 + 1 }
+func (d *Deployment) quorum() int { return multiplex.Quorum(len(d.Nodes)) }
 
 // drift bounds how much the rates of clocks may differ, by default (R4).
 const drift = pure.DefaultDriftFactor

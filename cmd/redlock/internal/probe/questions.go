@@ -122,10 +122,13 @@ func (f *Facts) readSeal(v resp.Value) error {
 // scripts on other keys only.
 const trialScript = "return redis.call('GET', KEYS[1]) and 1 or 0"
 
-var trialDigest = func() string {
-	sum := sha1.Sum([]byte(trialScript))
+var trialDigest = Digest(trialScript)
+
+// Digest returns the name of a script for EVALSHA.
+func Digest(script string) string {
+	sum := sha1.Sum([]byte(script))
 	return hex.EncodeToString(sum[:])
-}()
+}
 
 // trials tries each command that locks need, on a key that does not exist. It
 // changes nothing: SET sets existing keys only, and there is nothing to delete,
