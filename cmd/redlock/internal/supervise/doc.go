@@ -15,7 +15,8 @@
 //
 // The guard leads a process group of its own, so the group exists, and is
 // guarded, before the command is in it. The wrapper is the parent of both, and
-// reaps both. Neither the wrapper nor the guard is killed with the command.
+// reaps both. It is not in the group. The guard is, and ends with it when the
+// group gets KILL; it ignores the other signals.
 //
 // # How a command is stopped
 //
