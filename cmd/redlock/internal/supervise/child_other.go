@@ -1,8 +1,8 @@
 //go:build unix && !linux
 
-package main
+package supervise
 
 import "syscall"
 
-// dieWithUs does nothing: only the guard looks after the command here.
+// dieWithUs does nothing: here only the guard kills the command.
 func dieWithUs(*syscall.SysProcAttr) {}

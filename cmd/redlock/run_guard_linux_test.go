@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where the guard was killed, too, the kernel ends the command, though not what that has started.
+// If the guard is killed too, the kernel kills the command, but not what that
+// has started.
 func TestRunThatIsKilledWithItsGuard(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)

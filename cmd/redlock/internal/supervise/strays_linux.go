@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"bytes"
@@ -12,29 +12,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Strays are the processes that a run is to stop and that a signal to its process group does not reach. They are found in /proc
-// by the mark in their environment. Found is only what we may read: processes of the same user that can be traced; not one that
-// has cleared its environment or written over it, and where /proc is not mounted, nobody.
+// Strays are processes that a run must stop and that have left its process
+// group. They are found in /proc by the mark in their environment. Only
+// processes whose environment we may read are found: those of the same user
+// that may be traced, and only where /proc is mounted. A process that has
+// cleared or overwritten its environment is not found.
 //
-// While we look, processes fork, execute programs and end. So those that are to be dead are looked for in rounds, until nobody is
-// there, and each round reads the list of processes bit by bit: it goes upwards, as the numbers of new processes do, so that a
-// chain of processes, each of which starts the next one and ends, is met again and again on its way.
+// While we look, processes fork, execute programs and end. So a hunt goes in
+// rounds until nothing is left, and each round reads the list of processes bit
+// by bit, upwards, as the numbers of new processes go. A chain of processes, each
+// of which starts the next and ends, is thus met again and again.
 //
-// A round among 500 processes takes some 7 ms on a busy machine with two cores, and two rounds that find nobody 15, once 43
-// (BenchmarkRoundAmongStrangers). Of a TTL of 1 s limits.go keeps 50 ms for that, and the guard has half of them; of one of 10 s
-// ten times as much. So with TTLs of a second or less and many processes strays may be a little late, the group itself never.
+// A round among 500 processes takes some 7 ms on a busy machine with two cores,
+// and two rounds that find nothing take 15 ms, once 43
+// (BenchmarkRoundAmongStrangers). Of a TTL of 1 s, limits.go reserves 50 ms for
+// that, half of them for the guard; of 10 s, ten times as much. So with TTLs of
+// a second or less and many processes, strays may die a little late. The group
+// never does.
 
 const (
-	mostEnviron = 1 << 20                // bytes of an environment that are looked at: ours is the first setting of a command's
+	mostEnviron = 1 << 20                // bytes of an environment that are read; the mark is a command's first setting
 	mostRounds  = 500                    // of a hunt: a hundred times what is needed
-	huntTakes   = time.Second            // a hunt at most; buryAll goes on with others while the validity lasts
-	askTakes    = 100 * time.Millisecond // is how long a single round is waited for, which then goes on by itself
-	roundPause  = time.Millisecond       // for who was shot to be gone, and for a program to be executed
-	quietRounds = 2                      // end a hunt: in a single one somebody may have slipped past
+	huntTakes   = time.Second            // bounds a hunt; buryAll starts others while the validity lasts
+	askTakes    = 100 * time.Millisecond // bounds the wait for a single round, which goes on without us
+	roundPause  = time.Millisecond       // for a killed process to go, and a program to be executed
+	quietRounds = 2                      // end a hunt: a process may slip past a single one
 )
 
-// askStrays sends signals to the marked processes, to each once. Those in the groups have them already. It returns within the
-// given time at the latest: who waits for it has to kill by then.
+// askStrays sends signals to the marked processes, to each once. Those in the
+// groups have them already. It returns within the given time, since its caller
+// must kill by then.
 func askStrays(id string, groups []int, within time.Duration, signals ...syscall.Signal) {
 	withPatience(min(askTakes, within), func(h *hunt) {
 		h.ask(func(pid int) sight {
@@ -46,7 +53,7 @@ func askStrays(id string, groups []int, within time.Duration, signals ...syscall
 	})
 }
 
-// ask finds all that are wanted before it sends the first signal: a process
+// ask finds all wanted processes before it sends the first signal: a process
 // that is asked to end may start another to tidy up, which must not be asked
 // to end itself.
 func (h *hunt) ask(judge func(pid int) sight, signals ...syscall.Signal) {
@@ -58,18 +65,20 @@ func (h *hunt) ask(judge func(pid int) sight, signals ...syscall.Signal) {
 		return !h.late()
 	})
 	for _, pid := range asked {
-		h.shoot(pid, func() bool { return judge(pid) == wanted }, signals)
+		h.signal(pid, func() bool { return judge(pid) == wanted }, signals)
 	}
 }
 
-// killStrays kills the marked processes, until none is left or it has taken too long. It reports whether none is left.
+// killStrays kills the marked processes until none is left or it has taken too
+// long. It reports whether none is left.
 func killStrays(id string) (gone bool) {
 	none := false
 	return withPatience(huntTakes, func(h *hunt) { none = h.kill(id) }) && none
 }
 
-// killGroupButUs kills those of our own process group one by one, for who has more to do than to die with them. It reads nobody's
-// memory, and so cannot be kept. Who forks meanwhile gets away, but not from the signal to the group that follows.
+// killGroupButUs kills the other processes of our own group one by one. It reads
+// no environment, so nothing can delay it. Processes that fork meanwhile escape,
+// but not from the signal to the group that follows.
 func killGroupButUs() {
 	us, group := os.Getpid(), unix.Getpgrp()
 	h := newHunt()
@@ -81,8 +90,9 @@ func killGroupButUs() {
 	}, syscall.SIGKILL)
 }
 
-// withPatience waits for a hunt, but not for ever: to read another's environment is to wait for a lock of its memory, which it
-// may have for as long as a disk does not answer. It reports whether the hunt has ended.
+// withPatience waits for a hunt, but not for ever: to read the environment of a
+// process is to wait for a lock of its memory, which it may hold for as long as
+// a disk does not answer. It reports whether the hunt has ended.
 func withPatience(patience time.Duration, do func(*hunt)) (ended bool) {
 	over := make(chan struct{})
 	go func() {
@@ -101,17 +111,17 @@ func withPatience(patience time.Duration, do func(*hunt)) (ended bool) {
 type sight int
 
 const (
-	innocent sight = iota
-	unsettled
+	innocent  sight = iota
+	unsettled       // look again
 	wanted
 )
 
 // A hunt looks at all processes, once or in rounds.
 type hunt struct {
 	deadline time.Time
-	environ  []byte // room for one, used again
+	environ  []byte // a buffer, used for each process
 
-	// What tests have otherwise.
+	// Tests change these.
 	proc string
 	open func(pid, flags int) (int, error)
 }
@@ -122,7 +132,7 @@ func newHunt() *hunt {
 
 func (h *hunt) late() bool { return time.Now().After(h.deadline) }
 
-// kill reports whether none was left.
+// kill reports whether no process was left.
 func (h *hunt) kill(id string) (gone bool) {
 	quiet := 0
 	for range mostRounds {
@@ -137,14 +147,15 @@ func (h *hunt) kill(id string) (gone bool) {
 	return quiet >= quietRounds
 }
 
-// round sends signals to all who are wanted, and reports whether there was nobody, for certain.
+// round sends signals to all wanted processes, and reports whether there was
+// certainly none.
 func (h *hunt) round(judge func(pid int) sight, signals ...syscall.Signal) (quiet bool) {
 	quiet = true
 	h.eachProcess(func(pid int) (more bool) {
 		switch judge(pid) {
 		case wanted:
 			quiet = false
-			h.shoot(pid, func() bool { return judge(pid) == wanted }, signals)
+			h.signal(pid, func() bool { return judge(pid) == wanted }, signals)
 		case unsettled:
 			quiet = false
 		}
@@ -153,8 +164,9 @@ func (h *hunt) round(judge func(pid int) sight, signals ...syscall.Signal) (quie
 	return quiet
 }
 
-// marked judges by the environment. It is empty while a program is being executed, too, from when the old memory is gone until
-// the new one is filled. Kernel threads and zombies have no program.
+// marked judges by the environment. An environment is also empty while a
+// program is being executed, from when the old memory is gone until the new one
+// is filled. Kernel threads and zombies have no program.
 func (h *hunt) marked(pid int, id string) sight {
 	dir := h.proc + "/" + strconv.Itoa(pid)
 	for range 2 {
@@ -162,9 +174,9 @@ func (h *hunt) marked(pid int, id string) sight {
 		h.environ = environ
 		switch {
 		case err != nil && unix.Access(dir, unix.F_OK) != nil:
-			return unsettled // it has just ended, and may have left a child with a number that we were past
+			return unsettled // it has just ended, and may have left a child with a number that we have passed
 		case err != nil:
-			return innocent // it is another user's, or newer kernels say so of those that have no memory
+			return innocent // it is another user's, or has no memory (newer kernels)
 		case carries(environ, id):
 			return wanted
 		case len(environ) > 0:
@@ -182,9 +194,11 @@ func (h *hunt) marked(pid int, id string) sight {
 	return innocent
 }
 
-// executed reports whether a process has all that its program begins with. The kernel fills in first the arguments, then the
-// environment, which took up to 20 ms after the arguments where it was large and the machine busy, and then where the code is.
-// Kernels in user space may never tell where that is, not even of ourselves; there the arguments have to do.
+// executed reports whether a process has all that its program begins with. The
+// kernel fills in first the arguments, then the environment, which took up to 20
+// ms after the arguments if it was large and the machine busy, and then where
+// the code is. Kernels in user space may never tell where that is, not even for
+// ourselves; then the arguments must do.
 func (h *hunt) executed(dir string) bool {
 	if h.knowsCode(dir) {
 		return true
@@ -196,18 +210,20 @@ func (h *hunt) executed(dir string) bool {
 	return len(arguments) > 0
 }
 
-// knowsCode reports whether /proc says where the code of a process ends: field 27 of its stat, proc_pid_stat(5). The name of the
-// program, which may have spaces and brackets of its own, is the second.
+// knowsCode reports whether /proc says where the code of a process ends: field
+// 27 of its stat, proc_pid_stat(5). Field 2 is the program's name, which may
+// contain spaces and brackets.
 func (h *hunt) knowsCode(dir string) bool {
 	stat, _ := readSome(dir+"/stat", h.environ[:0])
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const codeEnd = 27 - 3 // the state, field 3, is the first one after the name
+	const codeEnd = 27 - 3 // the first one after the name is field 3, the state
 	return len(fields) > codeEnd && string(fields[codeEnd]) != "0"
 }
 
-// shoot sends signals to a process, and never to another that has got its number since: what a descriptor of a process stands for
-// does not change, and if it still answers to the description when we have that, it is the one.
-func (h *hunt) shoot(pid int, still func() bool, signals []syscall.Signal) {
+// signal sends signals to a process, and never to another one that has got its
+// number since: a pidfd always means the same process, and still is asked once
+// we have it.
+func (h *hunt) signal(pid int, still func() bool, signals []syscall.Signal) {
 	fd, err := h.open(pid, 0)
 	if err == unix.ESRCH {
 		return
@@ -225,13 +241,14 @@ func (h *hunt) shoot(pid int, still func() bool, signals []syscall.Signal) {
 				continue
 			}
 		}
-		// Before Linux 5.3, and where a sandbox does not know the calls, a moment is left in which the number may change hands.
+		// Before Linux 5.3, and in sandboxes without these calls, the number may
+		// pass to another process at this moment.
 		_ = unix.Kill(pid, number)
 	}
 }
 
-// eachProcess visits the processes in the order of their numbers, each as soon as it is listed. Package os would list hundreds
-// before it hands out the first.
+// eachProcess visits the processes in the order of their numbers, each as soon
+// as it is listed. Package os would list hundreds before it returns the first.
 func (h *hunt) eachProcess(visit func(pid int) (more bool)) {
 	proc, err := unix.Open(h.proc, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -254,7 +271,7 @@ func (h *hunt) eachProcess(visit func(pid int) (more bool)) {
 			if err != nil {
 				continue
 			}
-			buffer = buffer[:oneProcess] // nothing but processes follows
+			buffer = buffer[:oneProcess] // only processes follow
 			if !visit(pid) {
 				return
 			}
@@ -263,11 +280,11 @@ func (h *hunt) eachProcess(visit func(pid int) (more bool)) {
 }
 
 const (
-	anyEntry   = 288 // bytes, that hold an entry of a directory with any name
-	oneProcess = 32  // and one whose name is a number
+	anyEntry   = 288 // bytes for a directory entry with any name
+	oneProcess = 32  // bytes for one whose name is a number
 )
 
-// readSome reads a file of /proc, as far as we look at such.
+// readSome reads at most mostEnviron bytes of a file of /proc into a buffer.
 func readSome(path string, into []byte) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"testing"
@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A hold that is renewed as it should be is never near TERM, whatever the user asks for.
+// A hold that is renewed in time is never near TERM, whatever flags are set.
 func TestHealthyHoldsAreFarFromTerm(t *testing.T) {
 	for ttl := 10 * time.Millisecond; ttl < time.Hour; ttl *= 3 {
 		l := newLimits(time.Hour, ttl)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"os"
@@ -8,17 +8,22 @@ import (
 	"syscall"
 )
 
-// A child is the command as a process of ours.
+// A child is the command as a process of the wrapper.
 type child struct {
-	// states are the changes of its state that wait(2) tells, but for the last. It is closed when the command has ended; code
-	// may be read then.
+	// states receives each change of state that wait(2) reports, except the
+	// last. It is closed when the command has ended; then code may be read.
 	states chan syscall.WaitStatus
 	code   int
 	pid    int
 }
 
-// startChild starts a command in a process group that is there already, and in the foreground of a terminal if tty is one. Its
-// exit code is told by the child. It is to be read until states is closed.
+// codeSignal plus the number of a signal is the exit code of a process that the
+// signal ended.
+const codeSignal = 128
+
+// startChild starts a command in an existing process group, and in the
+// foreground of tty if that is not nil. The caller must receive from states
+// until it is closed.
 func startChild(path string, argv, env []string, stdio []*os.File, group int, tty *os.File) (*child, error) {
 	sys := &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 	if tty != nil {
@@ -28,8 +33,9 @@ func startChild(path string, argv, env []string, stdio []*os.File, group int, tt
 	c := &child{states: make(chan syscall.WaitStatus)}
 	failed := make(chan error)
 	go func() {
-		// Linux ties the wish to die with the parent to the thread that forked (prctl(2), PR_SET_PDEATHSIG). This one waits
-		// for the command, and so lives for as long.
+		// Linux ties Pdeathsig to the thread that forked (prctl(2),
+		// PR_SET_PDEATHSIG). This thread waits for the command, and so lives as
+		// long as it.
 		runtime.LockOSThread()
 		process, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: stdio, Sys: sys})
 		if err == nil {
@@ -44,7 +50,7 @@ func startChild(path string, argv, env []string, stdio []*os.File, group int, tt
 	return c, <-failed
 }
 
-// wait tells of each change of state. Package os waits for ends only.
+// wait reports each change of state. Package os waits for the end only.
 func (c *child) wait() {
 	defer close(c.states)
 	for {
@@ -52,13 +58,13 @@ func (c *child) wait() {
 		switch _, err := syscall.Wait4(c.pid, &status, syscall.WUNTRACED|syscall.WCONTINUED, nil); {
 		case err == syscall.EINTR:
 		case err != nil:
-			c.code = exitFailed // nobody else waits for it, so this cannot be
+			c.code = codeFailed // impossible: nothing else waits for it
 			return
 		case status.Exited():
 			c.code = status.ExitStatus()
 			return
 		case status.Signaled():
-			c.code = exitSignal + int(status.Signal())
+			c.code = codeSignal + int(status.Signal())
 			return
 		default:
 			c.states <- status

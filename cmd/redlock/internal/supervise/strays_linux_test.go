@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A sleeper is a process that does nothing, in an environment of its own.
+// A sleeper is a process that does nothing, with an environment of its own.
 type sleeper struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -44,7 +44,14 @@ func sleeps(t testing.TB, environ ...string) *sleeper {
 	return s
 }
 
-// lives tells whether it is neither gone nor about to be.
+// endedBy waits for a process and returns the signal that ended it.
+func endedBy(t *testing.T, cmd *exec.Cmd) syscall.Signal {
+	t.Helper()
+	_ = cmd.Wait()
+	return cmd.ProcessState.Sys().(syscall.WaitStatus).Signal()
+}
+
+// lives reports whether it is neither dead nor about to die.
 func (s *sleeper) lives() bool {
 	select {
 	case <-s.ended:
@@ -59,7 +66,7 @@ func (s *sleeper) requireDead(t *testing.T) {
 	select {
 	case <-s.ended:
 	case <-time.After(patience):
-		require.FailNow(t, "it lives")
+		require.FailNow(t, "it is still alive")
 	}
 }
 
@@ -94,8 +101,9 @@ func TestKillStraysKillsTheMarkedOnly(t *testing.T) {
 	}
 }
 
-// Who turns up with a number that the round was past is found by the next one. Here that is a process which takes on the mark
-// when one with a greater number is about to be shot.
+// A process that turns up with a number that the round has passed is found by
+// the next round. Here it takes on the mark when a process with a greater number
+// is about to be killed.
 func TestKillGoesInRounds(t *testing.T) {
 	t.Parallel()
 	id := newID()
@@ -112,8 +120,8 @@ func TestKillGoesInRounds(t *testing.T) {
 	h.deadline = time.Now().Add(patience)
 	began := false
 	h.open = func(pid, flags int) (int, error) {
-		// The following round may meet the stray once more: it was shot, but has not had the processor since, so it is not
-		// dead yet. That round has shot the other one before, which has the mark no more then.
+		// The next round may meet the stray again: it was killed, but is not dead
+		// until it gets the processor. By then the other one is dead.
 		if pid == stray.cmd.Process.Pid && !began {
 			began = true
 			_ = start.Close()
@@ -123,10 +131,11 @@ func TestKillGoesInRounds(t *testing.T) {
 	}
 	h.kill(id)
 	stray.requireDead(t)
-	require.Equal(t, 137, await(t, late))
+	require.Equal(t, syscall.SIGKILL, endedBy(t, late))
 }
 
-// Those in the groups have got the signals already, and some programs take a second one for impatience.
+// Processes in the groups have the signals already, and some programs take a
+// second one for impatience.
 func TestAskStraysAsksThoseOutsideOfTheGroups(t *testing.T) {
 	t.Parallel()
 	id := newID()
@@ -139,7 +148,7 @@ func TestAskStraysAsksThoseOutsideOfTheGroups(t *testing.T) {
 }
 
 // A process that tidies up when it is asked to end starts others for that, with
-// the mark and with higher numbers; these are not asked.
+// the mark and with higher numbers. These are not asked.
 func TestAskStraysLeavesWhatIsStartedToTidyUp(t *testing.T) {
 	t.Parallel()
 	id := newID()
@@ -161,7 +170,8 @@ func TestAskStraysLeavesWhatIsStartedToTidyUp(t *testing.T) {
 	require.True(t, tidies.lives())
 }
 
-// To read another's environment may take as long as a disk does, and the command is to be dead in time all the same (R13).
+// To read the environment of a process may take as long as a disk does. The
+// command must be dead in time all the same (R13).
 func TestAHuntThatHangsIsNotWaitedFor_R13(t *testing.T) {
 	t.Parallel()
 	hangs, returned := make(chan struct{}), make(chan struct{})
@@ -177,7 +187,7 @@ func TestAHuntThatHangsIsNotWaitedFor_R13(t *testing.T) {
 	}
 }
 
-// A kernel or a sandbox without descriptors of processes.
+// A kernel or a sandbox without pidfds.
 func TestKillStraysWithoutPidfd(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{unix.ENOSYS, unix.EPERM, unix.EMFILE} {
@@ -191,15 +201,15 @@ func TestKillStraysWithoutPidfd(t *testing.T) {
 	}
 }
 
-// A number that another process has got, between the look and the shot, is not shot at.
+// A number that another process has got since the look is not signaled.
 func TestANumberThatChangedHands(t *testing.T) {
 	t.Parallel()
 	id := newID()
 	stray, heir := sleeps(t, "REDLOCK_RUN="+id), sleeps(t)
 	for _, open := range []func(int, int) (int, error){
-		// The one that was seen is gone by the time that its number is opened.
+		// The process that was seen is gone when its number is opened.
 		func(int, int) (int, error) { return -1, unix.ESRCH },
-		// Its heir is opened, and looked at again.
+		// Another process has the number, is opened, and is looked at again.
 		func(pid, flags int) (int, error) {
 			stray.cmd.Process.Kill()
 			<-stray.ended
@@ -208,12 +218,13 @@ func TestANumberThatChangedHands(t *testing.T) {
 	} {
 		h := newHunt()
 		h.open = open
-		h.shoot(stray.cmd.Process.Pid, func() bool { return h.marked(stray.cmd.Process.Pid, id) == wanted }, []syscall.Signal{syscall.SIGKILL})
+		h.signal(stray.cmd.Process.Pid, func() bool { return h.marked(stray.cmd.Process.Pid, id) == wanted }, []syscall.Signal{syscall.SIGKILL})
 		require.True(t, heir.lives())
 	}
 }
 
-// The guard kills all of its group, and nobody else, and lives on. It is played by a second process of the test's.
+// The guard kills the rest of its group, nothing else, and lives on. A second
+// process of the test plays the guard.
 func TestKillGroupButUs(t *testing.T) {
 	const played = "PLAYS_THE_GUARD"
 	if os.Getenv(played) == "" {
@@ -222,21 +233,21 @@ func TestKillGroupButUs(t *testing.T) {
 		var out bytes.Buffer
 		guard.Stdout = &out
 		require.NoError(t, redistest.Spawn(guard)) // it leads a group
-		require.Equal(t, 0, await(t, guard), out.String())
+		require.NoError(t, guard.Wait(), out.String())
 		require.Contains(t, out.String(), "PASS: "+t.Name())
 		return
 	}
-	require.Equal(t, os.Getpid(), unix.Getpgrp()) // else it would be somebody's group
+	require.Equal(t, os.Getpid(), unix.Getpgrp()) // otherwise it would be the wrong group
 	other := sleeps(t)
 	member := exec.Command("sleep", "1000")
 	require.NoError(t, member.Start())
 	defer member.Process.Kill()
 	killGroupButUs()
-	require.Equal(t, 137, await(t, member))
+	require.Equal(t, syscall.SIGKILL, endedBy(t, member))
 	require.True(t, other.lives())
 }
 
-// Of a huge environment the beginning is looked at, where a command has its mark.
+// The beginning of a huge environment is searched; a command has its mark there.
 func TestHugeEnvironments(t *testing.T) {
 	t.Parallel()
 	id := newID()
@@ -254,8 +265,9 @@ func TestHugeEnvironments(t *testing.T) {
 	require.True(t, last.lives())
 }
 
-// Between two programs a process has no environment for a while, and all the same it is not one that has none. A shell with a
-// large environment executes itself again and again; whoever looks meanwhile is not to take it for innocent once.
+// While it executes a program, a process has no environment for a moment, and
+// must not be taken for one without a mark. A shell with a large environment
+// executes itself again and again, and must never look innocent.
 func TestAProcessIsMarkedWhileItExecutes(t *testing.T) {
 	t.Parallel()
 	id := newID()
@@ -285,7 +297,8 @@ func TestAProcessIsMarkedWhileItExecutes(t *testing.T) {
 	}
 }
 
-// What /proc has shown of processes between two programs, and what it shows where the kernel tells less.
+// What /proc shows of a process between two programs, and on kernels that tell
+// less.
 func TestExecuted(t *testing.T) {
 	t.Parallel()
 	const (
@@ -317,8 +330,8 @@ func TestExecuted(t *testing.T) {
 	}
 }
 
-// The dead that nobody has waited for keep nobody busy, and those who have cleared their environment are not in the midst of
-// anything.
+// Zombies do not keep a hunt going, nor do processes that have cleared their
+// environment.
 func TestZombiesAndTheNaked(t *testing.T) {
 	t.Parallel()
 	id := newID()
@@ -333,7 +346,7 @@ func TestZombiesAndTheNaked(t *testing.T) {
 	})
 	require.Equal(t, innocent, h.marked(pid, id))
 	require.Equal(t, innocent, h.marked(sleeps(t).cmd.Process.Pid, id))
-	require.Equal(t, innocent, h.marked(2, id), "a kernel thread, or whoever that is")
+	require.Equal(t, innocent, h.marked(2, id), "a kernel thread, or another process")
 	require.Equal(t, unsettled, h.marked(1<<30, id), "it has gone since it was listed")
 }
 
@@ -349,7 +362,7 @@ func TestHuntWithoutProc(t *testing.T) {
 	}
 }
 
-// What a round costs is taken from the margin that limits.go keeps.
+// The cost of a round is taken from the margin of limits.go.
 func BenchmarkRoundAmongStrangers(b *testing.B) {
 	for range 500 {
 		sleeps(b, os.Environ()...)

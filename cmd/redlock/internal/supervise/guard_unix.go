@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package supervise
 
 import (
 	"bufio"
@@ -16,22 +16,26 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 )
 
-// A guard is the guard's process as the first process sees it.
-type guard struct {
+// A Guard is the guard of one run, as its wrapper sees it.
+type Guard struct {
 	id     string // of the run
 	group  int    // the process group, which is the guard's pid
 	cmd    *exec.Cmd
 	orders *os.File
-	died   chan struct{} // closed when the guard has ended. It is a zombie until end, so that no other group gets its number.
+	died   chan struct{} // closed when the guard has ended. It stays a zombie until End, so that its group's number is not reused.
 }
 
 // guardStart bounds how long a guard may take to be ready.
 const guardStart = 10 * time.Second
 
-// startGuard starts a guard and waits until it is ready.
-func (*runCommand) startGuard(p *process) (*guard, error) {
+// StartGuard starts a guard and waits until it is ready. The caller ends it.
+// The guard says on stderr why it kills a command, if stderr is an *os.File:
+// with any other writer, End would wait for every process that holds the pipe.
+func StartGuard(stderr io.Writer) (*Guard, error) {
 	orders, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -40,10 +44,10 @@ func (*runCommand) startGuard(p *process) (*guard, error) {
 	id := newID()
 	cmd := exec.Command(ownPath(), guardArgument, id)
 	cmd.Args[0] = "redlock"
-	cmd.Env = without(os.Environ(), markVariable) // it outlives us where a run that we are under is stopped
+	cmd.Env = without(os.Environ(), markVariable) // it must survive the end of a run around this one
 	cmd.Stdin = orders
-	if file, ok := p.stderr.(*os.File); ok {
-		cmd.Stderr = file // a writer of another kind would have us wait for whoever has it
+	if file, ok := stderr.(*os.File); ok {
+		cmd.Stderr = file
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	ready, err := cmd.StdoutPipe()
@@ -54,14 +58,14 @@ func (*runCommand) startGuard(p *process) (*guard, error) {
 		write.Close()
 		return nil, err
 	}
-	g := &guard{id: id, group: cmd.Process.Pid, cmd: cmd, orders: write, died: make(chan struct{})}
+	g := &Guard{id: id, group: cmd.Process.Pid, cmd: cmd, orders: write, died: make(chan struct{})}
 	err = awaitReady(ready)
 	go func() {
 		defer close(g.died)
 		_, _ = io.Copy(io.Discard, ready) // it writes nothing more, so this is its end
 	}()
 	if err != nil {
-		g.end()
+		g.End()
 		return nil, err
 	}
 	return g, nil
@@ -81,54 +85,58 @@ func awaitReady(ready io.Reader) error {
 	return nil
 }
 
-// tell says until when the group may live, and reports whether it could.
-func (g *guard) tell(until moment) bool { return g.order(until.String()) }
+// tell sends the moment until which the group may live, and reports whether it
+// was sent.
+func (g *Guard) tell(until clock.Moment) bool { return g.order(until.String()) }
 
-// tellCommand says which process the command is, and reports whether it could.
-func (g *guard) tellCommand(pid int) bool { return g.order(guardedCommand + strconv.Itoa(pid)) }
+// tellCommand sends the command's pid, and reports whether it was sent.
+func (g *Guard) tellCommand(pid int) bool { return g.order(guardedCommand + strconv.Itoa(pid)) }
 
-// order hardly waits: a line to a pipe is written as a whole or not at all, and a guard that is stopped does not read.
-func (g *guard) order(line string) bool {
+// order hardly waits: a line is written to a pipe as a whole or not at all, and
+// a guard that is stopped does not read.
+func (g *Guard) order(line string) bool {
 	_ = g.orders.SetWriteDeadline(time.Now().Add(tellTakes))
 	_, err := g.orders.WriteString(line + "\n")
 	return err == nil
 }
 
-// tellTakes is far longer than a write takes that need not wait, also where others have the processor.
+// tellTakes is far longer than a write takes to a pipe with room, even on a
+// busy machine.
 const tellTakes = 20 * time.Millisecond
 
-// end ends the guard, and nobody else of the group. It may be called twice.
-func (g *guard) end() {
+// End ends the guard and nothing else of the group. It may be called twice.
+func (g *Guard) End() {
 	_ = g.cmd.Process.Kill()
 	<-g.died
 	_ = g.orders.Close()
 	_ = g.cmd.Wait()
 }
 
-// beGuard is the guard's process. It returns only if it is none.
+// beGuard is the guard's work. It returns only if it cannot begin.
 func beGuard(id string) {
-	// Ignoring is enough, and is not inherited, since a guard starts nothing.
+	// Ignored signals would be inherited, but a guard starts nothing.
 	signal.Ignore()
 	group := syscall.Getpgrp()
 	if group != syscall.Getpid() {
-		return // somebody called it by hand: it must not kill the group of whoever that is
+		return // it was called by hand, and the group is not its own to kill
 	}
 	if _, err := os.Stdout.Write([]byte{'!'}); err != nil {
-		return // who started us is gone, and has started nothing
+		return // the wrapper is gone, and has started nothing
 	}
 	why, command := watch(os.Stdin)
-	// We are of the group, so what is to be said is said before.
 	sayInPassing(os.Stderr, fmt.Sprintf("redlock: guard: %s; killing the command", why))
 	if command > 1 {
-		_ = syscall.Kill(-command, syscall.SIGKILL) // there is no such group unless the command has made it
+		_ = syscall.Kill(-command, syscall.SIGKILL) // such a group exists only if the command made it
 	}
-	// The signal to our own group is our end, too, so that what else there is to do comes before, and the group before the strays.
+	// The signal to its own group ends the guard too, so it is the last act. The
+	// others of the group are killed one by one before the strays are looked for.
 	killGroupButUs()
 	killStrays(id)
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 }
 
-// sayInPassing says something, but is not kept by a pipe that nobody reads: what has to be done in time is not said only.
+// sayInPassing writes a line, but does not wait for a pipe that nothing reads:
+// the message must not delay what it announces.
 func sayInPassing(w io.Writer, text string) {
 	said := make(chan struct{})
 	go func() {
@@ -141,19 +149,21 @@ func sayInPassing(w io.Writer, text string) {
 	}
 }
 
-// sayingTakes bounds how long a message may delay what it is about.
+// sayingTakes bounds how long a message may delay what it announces.
 const sayingTakes = 5 * time.Millisecond
 
-// watch returns when the group is to be killed, why, and which process the command is, 0 if that was not told.
+// watch returns when the group must be killed. It returns why, and the
+// command's pid, or 0 if it was not told.
 func watch(orders *os.File) (why string, command int) {
 	in := bufio.NewReaderSize(orders, 256)
-	fd := []unix.PollFd{{Fd: int32(orders.Fd()), Events: unix.POLLIN}} // Fd makes it a file that blocks
-	var until *moment
+	fd := []unix.PollFd{{Fd: int32(orders.Fd()), Events: unix.POLLIN}} // Fd makes reads block
+	var until *clock.Moment
 	for {
 		wait := -1
 		if until != nil {
-			left := until.sub(now())
-			// What has come is read before time is judged: we may have been stopped, and orders wait.
+			left := until.Sub(clock.Now())
+			// Orders are read before the time is compared: the guard may have
+			// been stopped while they came.
 			wait = int(max(0, min(left, lookMost)).Milliseconds())
 		}
 		if in.Buffered() > 0 {
@@ -175,20 +185,20 @@ func watch(orders *os.File) (why string, command int) {
 				until, err = parseUntil(order)
 			}
 			if err != nil {
-				return "it was told nonsense", command
+				return "it does not understand its input", command
 			}
-		case until != nil && until.sub(now()) <= 0:
-			return "the lock's validity is over and redlock does not see to it", command
+		case until != nil && until.Sub(clock.Now()) <= 0:
+			return "the lock's validity is over and redlock has not acted", command
 		}
 	}
 }
 
-func parseUntil(text string) (*moment, error) {
-	m, err := parseMoment(text)
+func parseUntil(text string) (*clock.Moment, error) {
+	m, err := clock.Parse(text)
 	return &m, err
 }
 
-// ownPath leads to this program also where its file was replaced since.
+// ownPath is the path of this program, even if its file was replaced since.
 func ownPath() string {
 	const self = "/proc/self/exe"
 	if _, err := os.Stat(self); err == nil {

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ func TestNewID(t *testing.T) {
 	require.NotEqual(t, a, b)
 }
 
-// What the run itself was given is kept where runs have made it, and is nothing where somebody else has.
+// The outer mark is kept if runs have made it, and dropped otherwise.
 func TestMarkUnder(t *testing.T) {
 	a, b, id := newID(), newID(), newID()
 	deepest := strings.Repeat(a+",", mostOuter-1) + b
@@ -31,7 +31,7 @@ func TestMarkUnder(t *testing.T) {
 		{"too short", a[1:], id},
 		{"too long", a + "0", id},
 		{"an empty element", a + ",", id},
-		{"one that is none among others", a + ",x," + b, id},
+		{"one element that is no id", a + ",x," + b, id},
 		{"control characters", a + "\n" + b, id},
 	} {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, markUnder(test.outer, id)) })
@@ -70,7 +70,8 @@ func TestCarries(t *testing.T) {
 	}
 }
 
-// Nobody is looked for by what is no id: an empty one would be everybody's.
+// Nothing is looked for by what is not an id: an empty one would match every
+// process.
 func TestCarriesWhatIsNoID(t *testing.T) {
 	for _, id := range []string{"", ",", "0", strings.Repeat("g", 32)} {
 		require.False(t, carries([]byte("REDLOCK_RUN="+id+"\x00REDLOCK_RUN=\x00"), id), id)

@@ -1,8 +1,7 @@
-package main
+package supervise
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,14 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 )
 
-// The tests of this file look at the moment between two steps: between two looks at a process, between a renewal and the guard
-// that has to know of it, between the end of a command and what is said of that.
+// The tests of this file are about the moment between two steps: between two
+// looks at a process, between a renewal and the order that tells the guard,
+// between the end of a command and the report of it.
 
-// fakeProc is a folder in place of /proc with processes that have an environment and nothing else. It returns their numbers in
-// the order in which the folder lists them.
+// fakeProc puts a folder in place of /proc, with processes that have nothing but
+// an environment. It returns their numbers in the order in which the folder
+// lists them.
 func fakeProc(t *testing.T, h *hunt, processes int) (pids []int) {
 	t.Helper()
 	h.proc = t.TempDir()
@@ -42,8 +43,8 @@ func setEnviron(t *testing.T, h *hunt, pid int, environ string) {
 	require.NoError(t, os.WriteFile(filepath.Join(h.proc, strconv.Itoa(pid), "environ"), []byte(environ+"\x00"), 0o600))
 }
 
-// Each process that is found has started another one with a number that the round was past: there are as many rounds as that
-// takes, and two more.
+// Each process that is found has started another, with a number that the round
+// has passed. The hunt goes on until two rounds find nothing.
 func TestAHuntGoesOnWhileStraysTurnUp_R13(t *testing.T) {
 	h, id := newHunt(), newID()
 	h.deadline = time.Now().Add(patience)
@@ -62,25 +63,23 @@ func TestAHuntGoesOnWhileStraysTurnUp_R13(t *testing.T) {
 	require.Equal(t, -1, next, "a stray was left")
 }
 
-// A guard that does not read at the moment is told the new end of the validity with the next look.
+// A guard that is not reading is told the new end of the validity at the next
+// look.
 func TestAGuardThatCouldNotBeToldIsToldAgain_R13(t *testing.T) {
 	t.Parallel()
-	servers, _ := masters(t, 3)
-	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Hour})
-	require.NoError(t, err)
-	defer hold.Release(context.Background())
+	hold := held(t, time.Hour)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer read.Close()
 	defer write.Close()
-	g := &guard{orders: write}
+	g := &Guard{orders: write}
 	for g.order("command 1") { // until the pipe is full
 	}
 	s := &supervision{hold: hold, guard: g, limits: newLimits(0, time.Hour)}
 	s.left()
 	buffer := make([]byte, 1<<20)
-	var all bytes.Buffer        // a busy machine may let an order to a pipe with room fail, and the first look tell it then
-	for told := false; !told; { // and then the guard reads
+	var all bytes.Buffer // on a busy machine an order may fail although the pipe has room
+	for told := false; !told; {
 		n, err := read.Read(buffer)
 		require.NoError(t, err)
 		all.Write(buffer[:n])
@@ -93,27 +92,25 @@ func TestAGuardThatCouldNotBeToldIsToldAgain_R13(t *testing.T) {
 	lines := bytes.Split(bytes.TrimSpace(all.Bytes()), []byte("\n"))
 	until, err := parseUntil(string(lines[len(lines)-1]))
 	require.NoError(t, err)
-	require.Greater(t, until.sub(now()), 50*time.Minute)
+	require.Greater(t, until.Sub(clock.Now()), 50*time.Minute)
 }
 
-// A command that ended when the validity was over, or nearly, may have been killed by the guard, or have worked unlocked.
+// A command that ended when the validity was over, or nearly, may have been
+// killed by the guard, or have worked unlocked.
 func TestACommandThatEndsWithTheValidityIsLost_R15(t *testing.T) {
 	t.Parallel()
-	servers, _ := masters(t, 3)
-	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Minute})
-	require.NoError(t, err)
-	defer hold.Release(context.Background())
+	hold := held(t, time.Minute)
 	for _, margin := range []time.Duration{time.Second, time.Hour} {
-		left := sleeps(t) // in the command's group; it leads one
+		left := sleeps(t) // it leads a group, which stands for the command's
 		pid := left.cmd.Process.Pid
 		var stderr bytes.Buffer
 		s := &supervision{
-			process: &process{stderr: &stderr}, hold: hold, limits: limits{margin: margin},
-			guard: &guard{id: newID(), group: pid}, child: &child{pid: pid, code: 3}, told: hold.Until(), named: true, hunt: killStrays,
+			stderr: &stderr, hold: hold, limits: limits{margin: margin},
+			guard: &Guard{id: newID(), group: pid}, child: &child{pid: pid, code: 3}, told: hold.Until(), named: true, hunt: killStrays,
 		}
 		s.buryGroup()
-		require.Equal(t, ending{code: 3, lost: margin == time.Hour}, s.end)
-		if !s.end.lost {
+		require.Equal(t, Ending{Code: 3, Lost: margin == time.Hour}, s.end)
+		if !s.end.Lost {
 			require.True(t, left.lives())
 			continue
 		}
@@ -122,14 +119,11 @@ func TestACommandThatEndsWithTheValidityIsLost_R15(t *testing.T) {
 	}
 }
 
-// On a busy machine a hunt may end before it has found all. The hunts go on while the validity lasts, so that the exit code is
-// not told while they live.
+// On a busy machine a hunt may end before it has found everything. Hunts go on
+// while the validity lasts, so that no exit code is returned while strays live.
 func TestHuntsGoOnWhileTheValidityLasts_R13(t *testing.T) {
 	t.Parallel()
-	servers, _ := masters(t, 3)
-	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Minute})
-	require.NoError(t, err)
-	defer hold.Release(context.Background())
+	hold := held(t, time.Minute)
 	for name, c := range map[string]struct {
 		margin  time.Duration
 		goneBy  int // the hunt that finds them all
@@ -145,8 +139,8 @@ func TestHuntsGoOnWhileTheValidityLasts_R13(t *testing.T) {
 		var stderr bytes.Buffer
 		hunts := 0
 		s := &supervision{
-			process: &process{stderr: &stderr}, hold: hold, limits: limits{margin: c.margin}, termed: time.Now(),
-			guard: &guard{group: pid}, child: &child{pid: pid}, told: hold.Until(), named: true,
+			stderr: &stderr, hold: hold, limits: limits{margin: c.margin}, termed: time.Now(),
+			guard: &Guard{group: pid}, child: &child{pid: pid}, told: hold.Until(), named: true,
 			hunt: func(string) bool { hunts++; return hunts == c.goneBy },
 		}
 		s.buryGroup()

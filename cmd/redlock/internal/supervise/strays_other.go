@@ -1,13 +1,14 @@
 //go:build unix && !linux
 
-package main
+package supervise
 
 import (
 	"syscall"
 	"time"
 )
 
-// What has left the process group is not found here: other users' environments, and ours, are not to be had in one way.
+// Strays are not found here: these systems have no common way to read the
+// environment of another process.
 
 func askStrays(string, []int, time.Duration, ...syscall.Signal) {}
 
