@@ -93,7 +93,7 @@ func (g *Group) notifyLocked() {
 type lifecycle struct {
 	phase phase // guarded by the group's mutex; it only advances
 
-	// claims counts the calls of Ask, and those that Detain adds, that may have
+	// claims counts the calls of Claim, and those that Detain adds, that may have
 	// to undo something; Close waits for them (R28).
 	claims atomic.Int64
 

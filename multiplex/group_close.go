@@ -90,7 +90,7 @@ func (g *Group) answerTime(configured time.Duration) time.Duration {
 // second wait short.
 func (g *Group) wind(ctx context.Context) error {
 	g.mu.Lock()
-	g.endRoundsLocked(func(r *round) bool { return !r.kind.Release })
+	g.endRoundsLocked(func(r *round) bool { return r.release == nil })
 	g.mu.Unlock()
 	g.Flush() // what was posted and is not written yet
 	begun := g.now()

@@ -440,20 +440,20 @@ func TestLookoutBelievesNoPushBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// What is asked once Queued was called stands behind the command, though that is not written yet (R8).
-func TestQueuedComesWhenTheCommandHasItsPlace(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
+// What is asked once queued was called stands behind the release, though that is not written yet, and though its kind is
+// merged (R8).
+func TestAHandOverHasItsPlaceWhenItIsQueued(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
 		next := make(chan error, 1)
-		_, err := c.group.Ask(background, releaseKind, &Command{
-			Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
-			Queued: func() {
-				go func() {
-					_, err := c.claim(background, "k", "next", long)
-					next <- err
-				}()
-				synctest.Wait()
-			},
+		err := c.group.HandOver(background, mergingKind, &Command{
+			Encoded: encodedRelease("k", "t"), TTL: long, Receipt: receipt,
+		}, func() {
+			go func() {
+				_, err := c.claim(background, "k", "next", long)
+				next <- err
+			}()
+			synctest.Wait()
 		})
 		require.NoError(t, err)
 		require.NoError(t, <-next)

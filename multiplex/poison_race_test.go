@@ -11,7 +11,7 @@ import (
 
 // R20: in race builds what is given back is spoiled, so that whoever still looks at it finds nonsense, at once.
 func TestRecycledRoundsArePoisoned(t *testing.T) {
-	r := loneRound(3, releaseKind)
+	r := loneRound(3, releaseKind.verb())
 	r.command = append(r.command, "EVALSHA and a token"...)
 	command := r.command
 	r.drop()

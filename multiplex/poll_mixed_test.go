@@ -38,7 +38,7 @@ func TestPolledMixedGroup(t *testing.T) {
 	redistest.NoLeaks(t)
 	servers := mixedServers(t)
 	g := onServers(t, servers, patient, func(c *Config) { c.VoteTimeout = 3 * time.Second }) // in the end Close waits so long
-	assert.Equal(t, everyone(3), g.polledNodes())
+	assert.Equal(t, All(3), g.polledNodes())
 
 	var wg sync.WaitGroup
 	for i := range 16 {
@@ -113,7 +113,7 @@ func TestPolledGroupWithNetDial(t *testing.T) {
 	require.NoError(t, pairOn(background, g, "k"))
 	polled := g.polledNodes()
 	closesInTime(t, g)
-	assert.Equal(t, everyone(5)&^everyone(2), polled)
+	assert.Equal(t, All(5)&^All(2), polled)
 }
 
 // Portable, and groups that have nothing to poll, need no poller.

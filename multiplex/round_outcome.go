@@ -57,10 +57,10 @@ func (o *Outcomes) Ready() <-chan struct{} { return o.ready }
 
 // An Outcome is the outcome of a posted command.
 type Outcome struct {
-	// Tag is the value given to Post.
+	// Tag is the posting's.
 	Tag any
 	// Err is nil if a quorum granted; otherwise ErrRefused, an *UndecidedError
-	// or ErrClosed, as from Ask.
+	// or ErrClosed, as from Group.Claim.
 	Err error
 	// Granted is the set of nodes that had granted when the round was decided.
 	Granted Set
@@ -134,7 +134,7 @@ func (o *Outcomes) signal() {
 // posted returns the outcome of a posted round and drops the round.
 func (r *round) posted() Outcome {
 	w := r.word.Load()
-	o := Outcome{Tag: r.tag, Err: r.outcome(w), Granted: grantedOf(w)}
+	o := Outcome{Tag: r.posting.Tag, Err: r.outcome(w), Granted: grantedOf(w)}
 	if o.Err != nil {
 		o.Answers = r.answers(w)
 	}

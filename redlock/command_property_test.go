@@ -12,7 +12,7 @@ import (
 )
 
 // What is encoded is read back as the arguments that were meant, whatever the bytes of prefix, resource and token: none of
-// them ends an argument or begins a command (R19). keyPart is where the key lies.
+// them ends an argument or begins a command (R19). The key lies where they say.
 func TestCommandsAreReadBack_R19(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -33,17 +33,16 @@ func TestCommandsAreReadBack_R19(t *testing.T) {
 			{"EVALSHA", releaseScript.digest, "1", key, secret},
 			{"EVALSHA", extendScript.digest, "1", key, secret, milliseconds},
 		}
-		part := c.keyPart(resource)
 		for i := range releaseForms {
-			native := releaseForms[i].Append(nil, release, part)
+			native := releaseForms[i].Append(nil, release)
 			words := map[string][]string{"DELEX": {"DELEX", key, "IFEQ", secret}, "DELIFEQ": {"DELIFEQ", key, secret}}
 			require.Equal(t, [][]string{words[releaseForms[i].Name]}, readBack(t, native))
 		}
-		all := append(append(append([]byte(nil), set...), release...), extend...)
+		all := append(append(append([]byte(nil), set...), release.Bytes...), extend.Bytes...)
 		require.Equal(t, want, readBack(t, all))
 		encoded := string(resp.AppendBulkString(nil, key))
-		require.Equal(t, encoded, string(release[part.From:part.To]))
-		require.Equal(t, encoded, string(extend[part.From:part.To]))
+		require.Equal(t, encoded, string(release.Bytes[release.Key.From:release.Key.To]))
+		require.Equal(t, encoded, string(extend.Bytes[extend.Key.From:extend.Key.To]))
 	}
 }
 

@@ -285,7 +285,7 @@ func (config *Config) durable() multiplex.Set {
 	var nodes multiplex.Set
 	for i, n := range config.Nodes {
 		if n.Durable {
-			nodes |= 1 << i
+			nodes = nodes.Add(i)
 		}
 	}
 	return nodes

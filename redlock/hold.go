@@ -149,7 +149,7 @@ func (h *Hold) Current() Lock {
 	defer h.mu.Unlock()
 	lock := h.lock
 	if h.options.Heal {
-		lock.receipt.Doubted = ^multiplex.Set(0) // the copy does not learn of nodes that are healed later (R23)
+		lock.receipt.Doubted = multiplex.All(len(h.client.config.Nodes)) // the copy does not learn of nodes that are healed later (R23)
 	}
 	return lock
 }
@@ -202,15 +202,16 @@ func (h *Hold) finish(cause error) Lock {
 // undo returns the command that ends the lock, encoded into room: a release,
 // or, while MinHold lasts, a command that shortens the lives of the keys to the
 // rest of that time.
-func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.Kind, multiplex.Command) {
+func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.ReleaseKind, multiplex.Command) {
 	c := h.client
 	// The monotonic clock says least after a suspend: other clients must wait long
 	// enough.
 	if rest := h.options.MinHold - c.keeper.clock().at.Sub(h.begun.at); rest > 0 {
 		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
 		return shortenKind, multiplex.Command{
-			Bytes: c.appendShorten(room, lock.resource, &lock.token, rest), Key: c.keyPart(lock.resource),
-			TTL: lock.ttl, Receipt: lock.receipt,
+			Encoded: c.appendShorten(room, lock.resource, &lock.token, rest),
+			TTL:     lock.ttl,
+			Receipt: lock.receipt,
 		}
 	}
 	return releaseKind, lock.release(room)

@@ -41,13 +41,13 @@ func (r *round) owedBy(node int) bool { return r.isRelease() && r.receipt.sent.H
 // ask queues a command for all nodes. done is called when the round is decided, which may be at once. It returns nil where
 // nothing is sent, since no quorum could come of it.
 func (p *process) ask(cmd *command, ttl time.Duration, of receipt, patience time.Duration, done func(*round)) (*round, receipt) {
-	mode := multiplex.Confirm
+	mode := multiplex.Confirming
 	if cmd.op == set {
-		mode = multiplex.Claim
+		mode = multiplex.Claiming
 	}
 	if cmd.op != release {
 		needed := p.live
-		if mode == multiplex.Claim {
+		if mode == multiplex.Claiming {
 			needed = p.counting()
 		}
 		if needed.Len() < p.quorumNeeded() {
@@ -90,7 +90,7 @@ func (r *round) place() {
 // set there, which proves nothing about what they forgot before (R10, R23).
 func (r *round) void() multiplex.Set {
 	switch {
-	case r.mode == multiplex.Claim:
+	case r.mode == multiplex.Claiming:
 		return r.discounted
 	case r.isRelease():
 		return 0
