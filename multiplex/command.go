@@ -40,16 +40,6 @@ type Command struct {
 	Receipt Receipt
 }
 
-// A Posting says what becomes of the outcome of a posted command.
-type Posting struct {
-	Inbox *Outcomes // gets the outcome
-	Tag   any       // returned with the outcome
-	// Patience is the least time to wait for votes if Config.VoteTimeout is
-	// zero. Posted commands can wait longer: a late answer is cheaper than a
-	// retry. If zero, no longer than for others.
-	Patience time.Duration
-}
-
 // A Receipt says where a claim went, so that its release knows which nodes may
 // hold the key.
 type Receipt struct {

@@ -1,6 +1,9 @@
 package multiplex
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // outcome returns the error that a decided word stands for.
 func (r *round) outcome(w uint64) error {
@@ -54,6 +57,16 @@ func NewOutcomes() *Outcomes { return &Outcomes{ready: make(chan struct{}, 1)} }
 
 // Ready returns a channel that receives when there may be something to take.
 func (o *Outcomes) Ready() <-chan struct{} { return o.ready }
+
+// A Posting says what becomes of the outcome of a posted command.
+type Posting struct {
+	Inbox *Outcomes // gets the outcome
+	Tag   any       // returned with the outcome
+	// Patience is the least time to wait for votes if Config.VoteTimeout is
+	// zero. Posted commands can wait longer: a late answer is cheaper than a
+	// retry. If zero, no longer than for others.
+	Patience time.Duration
+}
 
 // An Outcome is the outcome of a posted command.
 type Outcome struct {
