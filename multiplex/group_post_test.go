@@ -15,24 +15,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// postRelease posts the release of a key that was claimed with the token "t".
+// postRelease posts the release of a key claimed with the token "t".
 func (c *cluster) postRelease(inbox *Outcomes, key string, receipt Receipt, tag any) error {
 	kind := releaseKind
 	if c.merges {
 		kind = mergingKind
 	}
-	_, err := c.group.Post(kind, &Command{
-		Bytes: releaseCommand(key, "t"), Key: releaseKey(key, "t"), TTL: long, Receipt: receipt,
-	}, inbox, tag)
-	return err
+	return c.group.PostRelease(kind, &Command{
+		Encoded: encodedRelease(key, "t"), TTL: long, Receipt: receipt,
+	}, Posting{Inbox: inbox, Tag: tag})
 }
 
 func (c *cluster) postExtend(inbox *Outcomes, key, token string, tag any) error {
-	_, err := c.group.Post(extendKind, &Command{Bytes: extendCommand(key, token, long), TTL: long}, inbox, tag)
+	_, err := c.group.PostExtension(extendKind, &Command{
+		Encoded: raw(extendCommand(key, token, long)), TTL: long,
+	}, Posting{Inbox: inbox, Tag: tag})
 	return err
 }
 
-// take waits for so many outcomes, at most for ten simulated seconds.
+// take waits for n outcomes, at most for ten simulated seconds.
 func take(t testing.TB, inbox *Outcomes, n int) []Outcome {
 	t.Helper()
 	all := make([]Outcome, 0, n)
@@ -49,7 +50,8 @@ func take(t testing.TB, inbox *Outcomes, n int) []Outcome {
 	}
 }
 
-// What is posted together travels together, though nobody waits for any of it, and each outcome comes with its own tag (R13).
+// Posted commands that gather travel together, although no caller waits for
+// them, and each outcome has its own tag (R13).
 func TestPostedCommandsTravelTogether(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(100)
@@ -90,7 +92,7 @@ func TestAPostedOutcomeTellsWhatEachNodeSaid(t *testing.T) { // R13
 		c.nodes[2].Refuse("-OOM command not allowed")
 		c.nodes[3].DB().Delete("k")
 		c.nodes[4].DB().Delete("k")
-		c.links[4].Latency(2*oneWay, oneWay) // the last of the others, so that it decides
+		c.links[4].Latency(2*oneWay, oneWay) // slower than the others, so that it decides
 		inbox := NewOutcomes()
 		require.NoError(t, c.postExtend(inbox, "k", "t", "tag"))
 		c.group.Flush()
@@ -107,7 +109,8 @@ func TestAPostedOutcomeTellsWhatEachNodeSaid(t *testing.T) { // R13
 	})
 }
 
-// A posted round has no caller and no context; its votes end by their timeouts all the same (R6).
+// A posted round has no caller and no context; its votes time out all the same
+// (R6).
 func TestAPostedRoundEndsByItsVoteTimeouts(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.mustClaim("k")
@@ -128,7 +131,8 @@ func TestAPostedRoundEndsByItsVoteTimeouts(t *testing.T) {
 	})
 }
 
-// Who posts may have time; a timeout that was configured stands as it is.
+// Posted commands can wait longer by default; a configured timeout stays as it
+// is.
 func TestAPostedRoundIsPatient(t *testing.T) {
 	for configured, want := range map[time.Duration]time.Duration{0: time.Second, 20 * time.Millisecond: 20 * time.Millisecond} {
 		inBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -139,9 +143,9 @@ func TestAPostedRoundIsPatient(t *testing.T) {
 			}
 			inbox := NewOutcomes()
 			start := time.Now()
-			_, err := c.group.Post(extendKind, &Command{
-				Bytes: extendCommand("k", "t", long), TTL: long, Patience: time.Second,
-			}, inbox, nil)
+			_, err := c.group.PostExtension(extendKind, &Command{
+				Encoded: raw(extendCommand("k", "t", long)), TTL: long,
+			}, Posting{Inbox: inbox, Patience: time.Second})
 			require.NoError(t, err)
 			c.group.Flush()
 			require.ErrorIs(t, take(t, inbox, 1)[0].Err, ErrUndecided)
@@ -154,18 +158,18 @@ func TestWhatCannotBeSentIsNotPosted(t *testing.T) { // R26
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		inbox := NewOutcomes()
 		long := resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(extendSource), "1", strings.Repeat("k", 1000), "t", "1")
-		command := &Command{Bytes: long, TTL: time.Second}
-		merged := &Kind{Mode: Confirm, Judge: judgeInteger, Script: true, Merger: mergerOf(releaseManySource)}
+		command := &Command{Encoded: raw(long), TTL: time.Second}
+		merged := &ExtendKind{Kind: scripted, Merger: mergerOf(releaseManySource)}
 		queued := 0
 		var err error
 		for ; err == nil; queued++ {
-			_, err = c.group.Post(merged, command, inbox, nil)
+			_, err = c.group.PostExtension(merged, command, Posting{Inbox: inbox})
 		}
 		require.Equal(t, ErrOverloaded, err)
 		require.InDelta(t, maxUnflushed/len(long), queued, 2, "what waits to be merged is bounded too")
 		c.group.Flush()
 		take(t, inbox, queued-1)
-		_, err = c.group.Post(merged, command, inbox, nil)
+		_, err = c.group.PostExtension(merged, command, Posting{Inbox: inbox})
 		require.NoError(t, err, "there is room again")
 		c.group.Flush()
 		take(t, inbox, 1)
@@ -176,15 +180,15 @@ func TestWhatCannotBeSentIsNotPosted(t *testing.T) { // R26
 		}
 		synctest.Wait()
 		require.ErrorIs(t, c.postExtend(inbox, "k", "t", nil), ErrUndecided)
-		require.Panics(t, func() { _, _ = c.group.Post(claimKind, command, inbox, nil) })
 		require.NoError(t, c.group.Close(background))
 		require.Equal(t, ErrClosed, c.postExtend(inbox, "k", "t", nil))
 		synctest.Wait()
-		require.Empty(t, inbox.Take(make([]Outcome, 0, 1)), "an error of Post is all that comes")
+		require.Empty(t, inbox.Take(make([]Outcome, 0, 1)), "an error is all that comes")
 	})
 }
 
-// Close ends posted rounds as it does others, flushed or not, and waits for none of them longer than for others (R28).
+// Close ends posted rounds as it does others, flushed or not, and waits no
+// longer for them (R28).
 func TestCloseEndsPostedRounds(t *testing.T) {
 	for _, flushed := range []bool{false, true} {
 		inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -211,10 +215,10 @@ func TestCloseEndsPostedRounds(t *testing.T) {
 	}
 }
 
-// A key that was set again is a grant, but not from a node that is quarantined, nor from one that was when the command was
-// queued (R10, R23).
+// A healed key is a grant, but not from a node that is quarantined, nor from
+// one that was when the command was queued (R10, R23).
 func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
-	restore := &Kind{Mode: Confirm, Script: true, Judge: func(resp.Value) Vote { return Restored }}
+	restore := &ExtendKind{Kind: Kind{Judge: func(resp.Value) Vote { return Restored }, Script: true}}
 	for name, c := range map[string]struct {
 		before, after Set
 		want          error
@@ -234,7 +238,7 @@ func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
 					cl.group.quarantine.nodes = s
 				}
 				quarantine(c.before)
-				_, err := cl.group.Post(restore, &Command{Bytes: extendCommand("k", "t", long), TTL: long}, inbox, nil)
+				_, err := cl.group.PostExtension(restore, &Command{Encoded: raw(extendCommand("k", "t", long)), TTL: long}, Posting{Inbox: inbox})
 				require.NoError(t, err)
 				quarantine(c.after)
 				cl.group.Flush()
@@ -244,7 +248,8 @@ func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
 	}
 }
 
-// A command that undoes another must not overtake it, though that one waits to be merged and this one does not.
+// A command that undoes another must not overtake it, even if that one waits to
+// be merged and this one does not.
 func TestWhatIsBehindStandsBehindWhatWaitsToBeMerged(t *testing.T) {
 	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
 		l := c.lock(3)
@@ -255,7 +260,7 @@ func TestWhatIsBehindStandsBehindWhatWaitsToBeMerged(t *testing.T) {
 		}
 		behind := *releaseKind
 		behind.Behind = true
-		_, err := c.group.Ask(background, &behind, &Command{Bytes: releaseCommand("k2", "t"), TTL: long, Receipt: l.receipts[2]})
+		err := c.group.Release(background, &behind, &Command{Encoded: raw(releaseCommand("k2", "t")), TTL: long, Receipt: l.receipts[2]})
 		require.NoError(t, err)
 		take(t, inbox, 2)
 		lines := story(c.nodes[0])[before:]
@@ -287,7 +292,8 @@ func TestTakeComesBackForWhatItLeft(t *testing.T) {
 	})
 }
 
-// Many post while nodes die and callers ask: each outcome comes exactly once.
+// Many goroutines post while nodes die and callers ask: each outcome comes
+// exactly once.
 func TestEachPostedOutcomeComesOnce(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		random := seeded(t, 7)

@@ -6,14 +6,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ring grows without moving what a reader may be looking at, and each position keeps its round.
+// The ring grows without moving what a reader may be looking at, and each
+// position keeps its round.
 func TestRingGrows(t *testing.T) {
 	g := &Group{size: 1, quorum: 1}
 	g.log.init()
 	var rounds []*round
 	push := func() {
 		r := g.log.take(g)
-		r.begin(claimKind, 0, long, Receipt{}, 1)
+		r.begin(claimKind.verb(), 0, long, Receipt{}, 1)
 		g.log.push(r, []byte("x"))
 		rounds = append(rounds, r)
 	}

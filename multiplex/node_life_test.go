@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node that joins while commands wait to be written gets none of them, not even a part of one: those rounds have its
-// vote as failed, and their replies would be surplus (docs/design.md, "A join is at the head").
+// A node that joins while commands wait to be written gets none of them, not
+// even a part: those rounds have its vote as failed, and their replies would be
+// surplus (docs/design.md, "A join is at the head").
 func TestJoinWithUnflushedBytes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.unreachable(0)
 		c.eventually(time.Second, func() bool { return c.status(0).State == Down }, "down")
 
-		// The test takes the flusher's role, so that what callers append waits.
+		// The test takes the flusher's role, so that appended commands wait.
 		c.group.mu.Lock()
 		require.True(t, c.group.takeFlushLocked())
 		c.group.mu.Unlock()
@@ -46,14 +47,15 @@ func TestJoinWithUnflushedBytes(t *testing.T) {
 
 		// Nothing is out of step afterwards.
 		for _, key := range c.nodes[0].Keys() {
-			assert.NoError(t, c.release(background, key, "t", long, Receipt{Sent: everyone(3)}))
+			assert.NoError(t, c.release(background, key, "t", long, Receipt{Sent: All(3)}))
 		}
 		assert.Equal(t, 1, c.status(0).Deaths)
 	}, withConfig(func(c *Config) { c.VoteTimeout = time.Minute }))
 }
 
-// A node that was given up gets no new rounds from that moment; those that come before it is buried are owed by it once
-// (R8), not once more when its connection is buried.
+// A node that is given up gets no new rounds from that moment. Those that come
+// before its connection is buried are owed once (R8), and not again by the
+// burial.
 func TestReleaseBetweenShedAndBurialIsOwedOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -64,8 +66,8 @@ func TestReleaseBetweenShedAndBurialIsOwedOnce(t *testing.T) {
 		g.nodes[0].shedLocked(ErrSilent) // its reader wakes, and waits for the mutex
 		require.True(t, g.takeFlushLocked())
 		r := g.log.take(g)
-		g.admitLocked(r, nil, releaseKind, &Command{
-			Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
+		g.admitLocked(r, nil, releaseKind.verb(), &Command{
+			Encoded: raw(releaseCommand("k", "t")), TTL: long, Receipt: receipt,
 		}, 1)
 		g.mu.Unlock()
 		g.flush()

@@ -94,7 +94,7 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 // tryDebutLocked advances a deployment that was declared new; see pure.Debut.
 func (g *Group) tryDebutLocked() {
 	var act pure.DebutAction
-	g.quarantine.debut, act = g.quarantine.debut.Advance(uint16(g.live), uint16(everyone(g.size)), uint16(g.config.Durable))
+	g.quarantine.debut, act = g.quarantine.debut.Advance(uint16(g.live), uint16(All(g.size)), uint16(g.config.Durable))
 	switch act {
 	case pure.DebutLooks:
 		g.eachWatchedLocked((*node).lookLocked)

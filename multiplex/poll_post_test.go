@@ -18,7 +18,7 @@ func realExtend(key, token string) []byte {
 	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(extendLua), "1", key, token, "10000")
 }
 
-// takeOn waits for so many outcomes on the real clock.
+// takeOn waits for n outcomes in real time.
 func takeOn(t testing.TB, inbox *Outcomes, n int) []Outcome {
 	t.Helper()
 	all := make([]Outcome, 0, n)
@@ -35,8 +35,8 @@ func takeOn(t testing.TB, inbox *Outcomes, n int) []Outcome {
 	}
 }
 
-// Nobody waits for a posted command, so nobody reads its answers by itself: the group's goroutine is called at once, and not
-// found missing by the watch some milliseconds later.
+// No caller waits for a posted command and reads its answers. So the group's
+// goroutine is woken at once, not by the watch some milliseconds later.
 func TestPolledAnswersToPostedCommandsAreReadAtOnce(t *testing.T) {
 	g := onWire(t, startWireNodes(t, 3), patient)
 	require.NotNil(t, g.poller)
@@ -47,7 +47,7 @@ func TestPolledAnswersToPostedCommandsAreReadAtOnce(t *testing.T) {
 		for i := range rounds {
 			require.NoError(t, pairOn(background, g, "k")) // a caller had the role, and left
 			start := time.Now()
-			_, err := g.Post(extendKind, &Command{Bytes: realExtend("k", "t"), TTL: long}, inbox, i)
+			_, err := g.PostExtension(extendKind, &Command{Encoded: raw(realExtend("k", "t")), TTL: long}, Posting{Inbox: inbox, Tag: i})
 			require.NoError(t, err)
 			g.Flush()
 			o := takeOn(t, inbox, 1)[0]
@@ -65,7 +65,8 @@ func TestPolledAnswersToPostedCommandsAreReadAtOnce(t *testing.T) {
 	requireSettled(t, g)
 }
 
-// Callers come and go with the poller's role while others post. A posted outcome that nobody reads would hang the test.
+// Callers come and go with the poller's role while others post. A posted
+// outcome that is not read would hang the test.
 func TestPolledPostedAmongCallers(t *testing.T) {
 	g := onWire(t, startWireNodes(t, 3), patient)
 	stop := make(chan struct{})
@@ -89,7 +90,7 @@ func TestPolledPostedAmongCallers(t *testing.T) {
 	for i := range 2000 {
 		n := 1 + i%7
 		for range n {
-			_, err := g.Post(extendKind, &Command{Bytes: realExtend("k", "t"), TTL: long}, inbox, nil)
+			_, err := g.PostExtension(extendKind, &Command{Encoded: raw(realExtend("k", "t")), TTL: long}, Posting{Inbox: inbox})
 			require.NoError(t, err)
 		}
 		g.Flush()
@@ -102,7 +103,7 @@ func TestPolledPostedAmongCallers(t *testing.T) {
 	requireSettled(t, g)
 }
 
-// Posting allocates nothing once pools and buffers have their size.
+// Posting allocates nothing once pools and buffers have reached their sizes.
 func TestPolledPostingAllocatesNothing(t *testing.T) {
 	if poisoning {
 		t.Skip("the race detector allocates")
@@ -111,11 +112,11 @@ func TestPolledPostingAllocatesNothing(t *testing.T) {
 	_, err := claimOn(background, g, "k", "t")
 	require.NoError(t, err)
 	inbox := NewOutcomes()
-	command := Command{Bytes: realExtend("k", "t"), TTL: long}
+	command := Command{Encoded: raw(realExtend("k", "t")), TTL: long}
 	room := make([]Outcome, 0, 64)
 	run := func() {
 		for range 64 {
-			if _, err := g.Post(extendKind, &command, inbox, &command); err != nil {
+			if _, err := g.PostExtension(extendKind, &command, Posting{Inbox: inbox, Tag: &command}); err != nil {
 				t.Error(err)
 			}
 		}

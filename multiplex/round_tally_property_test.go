@@ -6,15 +6,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every tally of up to seven nodes and every way in which it can go on: open means that both a quorum of grants and its
-// absence, or for Confirm an answer that is certain, are still to be told; what is decided stays decided; and once all have
-// voted, nothing is open (R5, R12).
+// Every tally of up to seven nodes, with every way to continue. Open means that
+// both a quorum of grants and its absence, or for Confirm a certain answer, are
+// still possible. What is decided stays decided, and once all have voted,
+// nothing is open (R5, R12).
 func TestVerdictsOfAllTallies(t *testing.T) {
 	for nodes := 1; nodes <= 7; nodes++ {
 		for granted := range nodes + 1 {
 			for refused := range nodes + 1 - granted {
 				for failed := range nodes + 1 - granted - refused {
-					for _, mode := range []Mode{Claim, Confirm} {
+					for _, mode := range []Mode{Claiming, Confirming} {
 						checkTally(t, Tally{nodes, granted, refused, failed}, mode)
 					}
 				}
@@ -44,7 +45,7 @@ func checkTally(t *testing.T, now Tally, mode Mode) {
 		require.False(t, reachable[Won], "%+v: a quorum may still come", now)
 		require.True(t, reachable[verdict], "%+v: %v", now, verdict)
 	}
-	if mode == Confirm && verdict == Undecided {
+	if mode == Confirming && verdict == Undecided {
 		require.False(t, reachable[Lost], "%+v: a certain no may still come", now)
 	}
 	if pending == 0 {
@@ -52,13 +53,13 @@ func checkTally(t *testing.T, now Tally, mode Mode) {
 	}
 }
 
-// naiveVerdict judges when all have voted: by counting.
+// naiveVerdict decides when all have voted, by counting.
 func naiveVerdict(t Tally, mode Mode) Verdict {
 	blocked := t.Nodes - Quorum(t.Nodes) + 1
 	switch {
 	case t.Granted >= Quorum(t.Nodes):
 		return Won
-	case mode == Confirm && t.Refused >= blocked, mode == Claim && t.Failed < blocked:
+	case mode == Confirming && t.Refused >= blocked, mode == Claiming && t.Failed < blocked:
 		return Lost
 	}
 	return Undecided

@@ -17,21 +17,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loneRound is a round of a group that has n nodes and no goroutine.
-func loneRound(n int, kind *Kind) *round {
+// loneRound returns a round of a group with n nodes and no goroutine.
+func loneRound(n int, v verb) *round {
 	g := &Group{size: n, quorum: Quorum(n)}
 	for i := range n {
 		g.nodes = append(g.nodes, &node{group: g, index: i, addr: "node"})
 	}
 	g.log.init()
 	r := g.log.take(g)
-	r.begin(kind, 0, long, Receipt{}, 1)
+	r.begin(v, 0, long, Receipt{}, 1)
 	r.ctx = context.Background()
 	return r
 }
 
 func TestVotesAreCountedOncePerNode(t *testing.T) {
-	r := loneRound(5, claimKind)
+	r := loneRound(5, claimKind.verb())
 	require.True(t, r.vote(0, Granted, nil))
 	require.False(t, r.vote(0, Granted, nil), "one node, one vote (R22)")
 	require.False(t, r.vote(0, Failed, nil))
@@ -44,7 +44,7 @@ func TestVotesAreCountedOncePerNode(t *testing.T) {
 	require.NotZero(t, w&decided)
 	require.Equal(t, Won, r.verdictOf(w))
 
-	// R17: what comes after the decision is no vote.
+	// R17: what comes after the decision is not a vote.
 	require.False(t, r.vote(4, Refused, nil))
 	require.False(t, r.conclude(cancelled))
 	require.Equal(t, w, r.word.Load())
@@ -52,7 +52,7 @@ func TestVotesAreCountedOncePerNode(t *testing.T) {
 }
 
 func TestLateFailuresDoNotTurnLostIntoUndecided(t *testing.T) {
-	r := loneRound(5, claimKind)
+	r := loneRound(5, claimKind.verb())
 	r.vote(0, Refused, nil)
 	r.vote(1, Failed, nil)
 	r.vote(2, Failed, nil)
@@ -62,16 +62,17 @@ func TestLateFailuresDoNotTurnLostIntoUndecided(t *testing.T) {
 	require.Equal(t, ErrRefused, r.outcome(r.await()), "R12: judged at the moment of decision; and the sentinel itself")
 }
 
-// Timeouts that end together are judged together, so that the outcome does not depend on which is looked at first (R12).
+// Timeouts that end at the same time are counted together, so that the outcome
+// does not depend on their order (R12).
 func TestTimeoutsAreJudgedTogether(t *testing.T) {
-	r := loneRound(5, claimKind)
+	r := loneRound(5, claimKind.verb())
 	r.vote(4, Refused, nil)
-	r.giveUp(everyone(4))
+	r.giveUp(All(4))
 	err := r.outcome(r.await())
 	assert.Equal(t, []int{0, 1, 2, 3}, undecided(t, err))
 	require.False(t, r.vote(3, Granted, nil))
 
-	r = loneRound(5, claimKind)
+	r = loneRound(5, claimKind.verb())
 	r.vote(4, Granted, nil)
 	r.giveUp(setOf(4) | setOf(0))
 	w := r.word.Load()
@@ -80,12 +81,12 @@ func TestTimeoutsAreJudgedTogether(t *testing.T) {
 	r.vote(1, Granted, nil)
 	r.vote(2, Granted, nil)
 	require.NoError(t, r.outcome(r.await()))
-	r.giveUp(everyone(5))
+	r.giveUp(All(5))
 	require.Equal(t, setOf(0), failedOf(r.word.Load()), "the decision stands (R17)")
 }
 
 func TestUndecidedNamesEachCause(t *testing.T) {
-	r := loneRound(5, claimKind)
+	r := loneRound(5, claimKind.verb())
 	broken := &fault{err: conn.ErrStalled}
 	r.vote(1, Granted, nil)
 	r.vote(0, Failed, broken)
@@ -109,7 +110,7 @@ func TestConclude(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for reason, want := range map[uint64]error{cancelled: context.Canceled, closed: ErrClosed} {
-		r := loneRound(3, claimKind)
+		r := loneRound(3, claimKind.verb())
 		r.ctx = ctx
 		require.True(t, r.conclude(reason))
 		require.False(t, r.conclude(cancelled|closed))
@@ -118,8 +119,9 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// race lets everybody go for one round at once: voters, a canceller, and the caller. It returns the word that the caller
-// was given and how many of the others believe that they counted.
+// race lets voters, a canceller and the caller go for one round at once. It
+// returns the word that the caller was given and how many of the others believe
+// that they counted.
 func race(r *round, votes []Vote, cancel bool, pause func()) (word uint64, counted int32, concluded bool) {
 	var (
 		wg    sync.WaitGroup
@@ -153,7 +155,7 @@ func TestConcurrentVotesDecideOnce(t *testing.T) {
 	rng := seeded(t, 5)
 	votes := make([]Vote, 5)
 	for range 4000 {
-		r := loneRound(len(votes), claimKind)
+		r := loneRound(len(votes), claimKind.verb())
 		for i := range votes {
 			votes[i] = Vote(1 + rng.IntN(3))
 		}
@@ -170,8 +172,8 @@ func TestConcurrentVotesDecideOnce(t *testing.T) {
 		require.Equal(t, concluded, final&cancelled != 0)
 		if !concluded {
 			require.NotEqual(t, Open, r.verdictOf(final))
-			// Exactly the votes up to the decision: without any one of them it would have been open, or else that one
-			// came last.
+			// Only the votes up to the decision were counted: without one of
+			// them the round would have been open, or that one came last.
 			require.True(t, decidedByLast(r, final), "a vote was counted after the decision")
 		}
 		require.Empty(t, r.wake, "one wake-up at most, and the caller took it")
@@ -183,7 +185,7 @@ func TestConcurrentVotesDecideOnce(t *testing.T) {
 	}
 }
 
-// decidedByLast reports whether some vote can have been the one that decided the word.
+// decidedByLast reports whether one of the votes can have decided the word.
 func decidedByLast(r *round, w uint64) bool {
 	for i := range r.group.size {
 		for _, v := range []Vote{Granted, Refused, Failed} {
@@ -195,9 +197,9 @@ func decidedByLast(r *round, w uint64) bool {
 	return false
 }
 
-// A round that is used again and again never keeps a wake-up for the next caller.
+// A round that is reused never keeps a wake-up for the next caller.
 func TestRecycledRoundsStartClean(t *testing.T) {
-	r := loneRound(3, claimKind)
+	r := loneRound(3, claimKind.verb())
 	g := r.group
 	for range 2000 {
 		r.command = append(r.command, "release"...)
@@ -216,15 +218,16 @@ func TestRecycledRoundsStartClean(t *testing.T) {
 		for i := range again.causes {
 			require.Nil(t, again.causes[i].Load())
 		}
-		again.begin(claimKind, 0, long, Receipt{}, 1)
-		again.ctx, again.discounted = context.Background(), everyone(3)
+		again.begin(claimKind.verb(), 0, long, Receipt{}, 1)
+		again.ctx, again.discounted = context.Background(), All(3)
 	}
 	require.Equal(t, 1, g.log.live)
 }
 
-// The last of several holders gives the round back, from whatever goroutine, exactly once (R20).
+// The last of several holders gives the round back, from any goroutine, exactly
+// once (R20).
 func TestLastHolderGivesBack(t *testing.T) {
-	r := loneRound(3, claimKind)
+	r := loneRound(3, claimKind.verb())
 	g := r.group
 	for range 2000 {
 		r.holders.Store(4)
@@ -241,13 +244,13 @@ func TestLastHolderGivesBack(t *testing.T) {
 }
 
 func TestLongCommandsAreNotKept(t *testing.T) {
-	r := loneRound(3, claimKind)
+	r := loneRound(3, claimKind.verb())
 	r.command = make([]byte, 10*keepCommand)
 	r.clear()
 	assert.LessOrEqual(t, cap(r.command), keepCommand, "R26")
 }
 
-// A cause that several nodes share is said once, with the nodes that it is of.
+// A cause that several nodes share is printed once, with all of these nodes.
 func TestUndecidedSaysEachCauseOnce(t *testing.T) {
 	at := func(nodes string, err error) (all []*NodeError) {
 		for _, n := range nodes {

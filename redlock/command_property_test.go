@@ -11,8 +11,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// What is encoded is read back as the arguments that were meant, whatever the bytes of prefix, resource and token: none of
-// them ends an argument or begins a command (R19). keyPart is where the key lies.
+// Encoded commands are read back as their arguments, whatever the bytes of
+// prefix, resource and token: no byte ends an argument or starts a command
+// (R19). The key lies where they say.
 func TestCommandsAreReadBack_R19(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -33,17 +34,16 @@ func TestCommandsAreReadBack_R19(t *testing.T) {
 			{"EVALSHA", releaseScript.digest, "1", key, secret},
 			{"EVALSHA", extendScript.digest, "1", key, secret, milliseconds},
 		}
-		part := c.keyPart(resource)
 		for i := range releaseForms {
-			native := releaseForms[i].Append(nil, release, part)
+			native := releaseForms[i].Append(nil, release)
 			words := map[string][]string{"DELEX": {"DELEX", key, "IFEQ", secret}, "DELIFEQ": {"DELIFEQ", key, secret}}
 			require.Equal(t, [][]string{words[releaseForms[i].Name]}, readBack(t, native))
 		}
-		all := append(append(append([]byte(nil), set...), release...), extend...)
+		all := append(append(append([]byte(nil), set...), release.Bytes...), extend.Bytes...)
 		require.Equal(t, want, readBack(t, all))
 		encoded := string(resp.AppendBulkString(nil, key))
-		require.Equal(t, encoded, string(release[part.From:part.To]))
-		require.Equal(t, encoded, string(extend[part.From:part.To]))
+		require.Equal(t, encoded, string(release.Bytes[release.Key.From:release.Key.To]))
+		require.Equal(t, encoded, string(extend.Bytes[extend.Key.From:extend.Key.To]))
 	}
 }
 
@@ -56,8 +56,8 @@ func anyText(rng *rand.Rand, from, to int) string {
 	return string(b)
 }
 
-// nasty returns a text that ends an argument or begins a command if it is not
-// sent as a bulk string.
+// nasty returns a text that would end an argument or start a command if it were
+// not sent as a bulk string.
 func nasty(rng *rand.Rand) string {
 	all := []string{"\r\n", "$1\r\na\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "\x00", "-1"}
 	return all[rng.IntN(len(all))]

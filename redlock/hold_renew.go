@@ -11,19 +11,20 @@ import (
 func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) error {
 	c := h.client
 	h.asked = begun
-	// No caller waits for it, so a vote may take the longest time allowed (R6).
 	command := multiplex.Command{
-		Key: c.keyPart(h.lock.resource), TTL: h.lock.ttl, Patience: pure.VoteMost(h.lock.ttl),
+		TTL:     h.lock.ttl,
 		Receipt: h.lock.receipt, // a node that forgot votes before it got the key does not count (R23)
 	}
 	kind := extendKind
 	if h.options.Heal {
 		kind = healKind
-		command.Bytes = c.appendHeal(room, h.lock.resource, &h.lock.token, h.lock.ttl)
+		command.Encoded = c.appendHeal(room, h.lock.resource, &h.lock.token, h.lock.ttl)
 	} else {
-		command.Bytes = c.appendExtend(room, h.lock.resource, &h.lock.token, h.lock.ttl)
+		command.Encoded = c.appendExtend(room, h.lock.resource, &h.lock.token, h.lock.ttl)
 	}
-	receipt, err := c.group.Post(kind, &command, inbox, h)
+	// No caller waits for it, so a vote may take the longest time allowed (R6).
+	posting := multiplex.Posting{Inbox: inbox, Tag: h, Patience: pure.VoteMost(h.lock.ttl)}
+	receipt, err := c.group.PostExtension(kind, &command, posting)
 	known := &h.lock.receipt
 	known.Doubted, h.unsure = pure.DoubtRenewal(known.Doubted, receipt.Sent, receipt.Doubted, h.options.Heal)
 	if h.options.Heal {

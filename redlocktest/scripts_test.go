@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The same random commands to a real server and to a node in memory have the same replies and the same keys afterwards.
+// The same random commands, sent to a real server and to a node in memory, have
+// the same replies and leave the same keys.
 func TestScripts(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
 	d := New(t, 1)
@@ -51,7 +52,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// randomCommand is about few keys and tokens, so that they meet. TTLs are far apart, and never end.
+// randomCommand draws from few keys and tokens, so that commands meet. TTLs
+// differ widely, and none ends during the test.
 func randomCommand(r *rand.Rand) []string {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	key := func() string { return pick("a", "b", "c") }
@@ -88,7 +90,7 @@ func randomCommand(r *rand.Rand) []string {
 	}
 }
 
-// simple is a reply as redistest.Server.Do returns it.
+// simple converts a reply to the form that redistest.Server.Do returns.
 func simple(v resp.Value) any {
 	n, isInteger := v.Int64()
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A heap is what sorting says, whatever was put, moved and dropped in
-// whatever order.
+// A heap agrees with sorting, whatever was put, moved and removed, in any
+// order.
 func TestHeapIsASortedList(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -44,7 +44,7 @@ func TestHeapIsASortedList(t *testing.T) {
 	}
 }
 
-// requireSorted compares a heap with the debts and times that are in it.
+// requireSorted compares a heap with the debts and times in model.
 func requireSorted(t *testing.T, a *Heap[*Debt], model map[*Debt]time.Duration, seed uint64) {
 	t.Helper()
 	var times []time.Duration

@@ -9,8 +9,9 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A member is one node as a process sees it: what multiplex's node is. Its life, ledger, silence, trust and looks are the real
-// ones; only the order in which they are fed is re-stated here.
+// A member is one node as a process sees it, like multiplex's node. Its life,
+// ledger, silence, trust and looks are the real ones; the order in which they
+// are fed is re-stated here.
 type member struct {
 	process *process
 	server  *server
@@ -22,29 +23,29 @@ type member struct {
 	looks  pure.Looks
 
 	wire      *wire
-	run       string     // what the process there said its name is; "" where it may not be asked
-	awaited   []expected // reply k belongs to command k (R16)
-	exchanges int        // before the join: each has a time
-	inspected bool       // the seal was looked at, once for each connection
+	run       string     // the run id of the server's process; "" if it must not be queried
+	awaited   []expected // reply k answers command k (R16)
+	exchanges int        // exchanges before the join; each has a timeout
+	inspected bool       // the seal was read, once per connection
 	batch     []*pure.Debt
 	answers   []bool
-	forgot    bool // the node lost its scripts
-	loading   bool // and gets them again
+	forgot    bool // the node lost the scripts
+	loading   bool // and they are being loaded again
 
 	previous  previous
 	replyTime time.Duration // smoothed
 	guessed   bool          // replyTime is the handshake's
 	dialedAt  time.Duration // on the process's clock
 	silence   pure.Silence
-	heard     time.Duration // when something last came
-	asked     time.Duration // since when the oldest command that is no round's waits
+	heard     time.Duration // when the last reply came
+	asked     time.Duration // since when the oldest command of no round waits
 	armed     time.Duration // when the watch looks next
 	upSince   time.Duration // true time, for the referee
-	fencedAt  time.Duration // true time of the last fence, whatever came of it, for the referee
+	fencedAt  time.Duration // true time of the last fence, done or not, for the referee
 	dials     int
 }
 
-// previous is what fencing needs to know of the connection before (R8).
+// previous is what fencing needs to know about the previous connection (R8).
 type previous struct {
 	wire     *wire
 	run      string
@@ -60,11 +61,11 @@ const (
 	fence                    // CLIENT KILL
 	owed                     // a debt, before the join
 	inspect                  // the seal, before the join
-	vote                     // a round's
-	again                    // a round's, after its script was loaded
-	payment                  // a debt, beside the log
+	vote                     // of a round
+	again                    // of a round, after its script was loaded
+	payment                  // a debt of a node that is up
 	look                     // the seal
-	tell                     // the seal, written
+	tell                     // writes the seal
 	loadAgain                // the scripts
 )
 
@@ -75,7 +76,7 @@ type expected struct {
 	debt     *pure.Debt
 	watched  time.Duration // of tell
 	verified bool          // of look
-	cured    bool          // of payment: it was sent again, behind the scripts
+	cured    bool          // of payment: it was sent again, after the scripts
 }
 
 func newMember(p *process, index int, s *server) *member {
@@ -90,12 +91,12 @@ func newMember(p *process, index int, s *server) *member {
 	}
 	if need > 0 && !s.durable {
 		m.trust.Need = need
-		p.quarantined |= bit(index) // fresh processes obey it too (R23)
+		p.quarantined |= bit(index) // fresh processes obey quarantine too (R23)
 	}
 	return m
 }
 
-// step feeds an event to the node's life, and does what it says.
+// step feeds an event to the node's life, and acts on the result.
 func (m *member) step(e pure.LifeEvent) {
 	p := m.process
 	var act pure.LifeAction
@@ -113,7 +114,7 @@ func (m *member) step(e pure.LifeEvent) {
 	}
 }
 
-// send puts a command on the wire, and its reply among those that are awaited.
+// send sends a command and expects its reply.
 func (m *member) send(e expected) {
 	if e.cmd.sent == (instant{}) {
 		e.cmd.sent = m.process.clocks()
@@ -143,7 +144,7 @@ func (m *member) dial() {
 	m.send(expected{purpose: shake, cmd: &command{op: hello}})
 }
 
-// patience bounds each exchange before the join.
+// patience limits the time of each exchange before the join.
 func (m *member) patience() {
 	m.exchanges++
 	c, n := m.wire, m.exchanges
@@ -154,7 +155,7 @@ func (m *member) patience() {
 	})
 }
 
-// lost ends a connection that died before it joined.
+// lost ends a connection that died before the join.
 func (m *member) lost() {
 	m.wire.breakOff()
 	for _, d := range m.batch {
@@ -165,7 +166,7 @@ func (m *member) lost() {
 	m.step(pure.DialFailed)
 }
 
-// died is the end of a connection, as the process learns of it.
+// died runs when the process learns that a connection has ended.
 func (m *member) died(c *wire) {
 	switch {
 	case m.wire != c:
@@ -176,7 +177,7 @@ func (m *member) died(c *wire) {
 	}
 }
 
-// shook is the end of a handshake.
+// shook runs when a handshake ends.
 func (m *member) shook(r reply) {
 	m.run = ""
 	if r.run != 0 {
@@ -192,7 +193,8 @@ func (m *member) shook(r reply) {
 	m.step(pure.Dialed)
 }
 
-// fence makes sure that nothing which the connection before carried is executed any more (R8).
+// fence makes sure that no command of the previous connection is executed any
+// more (R8).
 func (m *member) fence() {
 	broken := m.process.world.broken
 	switch {
@@ -208,7 +210,8 @@ func (m *member) fence() {
 	m.process.world.report.Count("fences", 1)
 }
 
-// fenceLate is what must not be: to pay debts and to join while older commands may still be executed.
+// fenceLate is a planted bug: it pays debts and joins while older commands may
+// still be executed.
 func (m *member) fenceLate() {
 	c, target := m.wire, m.previous.wire
 	m.process.after(100*ms, func() {
@@ -264,7 +267,8 @@ func (m *member) payMore() {
 	m.patience()
 }
 
-// owedAnswer is the reply to one of a batch; they are settled all at once.
+// owedAnswer handles the reply to one debt of a batch; the batch is settled as
+// a whole.
 func (m *member) owedAnswer(r reply) {
 	m.answers = append(m.answers, m.settles(r))
 	m.forgot = m.forgot || r.kind == isNoScript
@@ -283,17 +287,18 @@ func (m *member) owedAnswer(r reply) {
 	m.payEnds(false)
 }
 
-// awaitsReleaseOf reports that a release of an attempt is under way, or its answer is.
+// awaitsReleaseOf reports whether a release of an attempt, or its answer, is in
+// flight.
 func (m *member) awaitsReleaseOf(a *attempt) bool {
 	return slices.ContainsFunc(m.awaited, func(e expected) bool { return e.cmd.op == release && e.cmd.attempt == a })
 }
 
-// settles reports that a reply ends a debt: an integer (R8).
+// settles reports whether a reply ends a debt: an integer does (R8).
 func (m *member) settles(r reply) bool {
 	return r.kind == isInteger || m.process.world.broken.is(ErrorsSettle)
 }
 
-// payEnds looks at the seal, once, and joins; or waits and pays again.
+// payEnds reads the seal, once, and joins; or it waits and pays again.
 func (m *member) payEnds(idle bool) {
 	p := m.process
 	if !m.inspected {
@@ -318,7 +323,7 @@ func (m *member) payEnds(idle bool) {
 	}
 }
 
-// join lets the node into the log at its head, unless it owes too much.
+// join lets the node in at the head of the log, unless it owes too much.
 func (m *member) join() bool {
 	p := m.process
 	if !m.ledger.MayJoin(p.now()) {
@@ -335,19 +340,19 @@ func (m *member) join() bool {
 	return true
 }
 
-// reply is what came over a wire; it belongs to the oldest command there.
+// reply handles a reply on a wire. It belongs to the oldest command there.
 func (m *member) reply(c *wire, cmd *command, r reply) {
 	if m.wire != c {
 		return
 	}
 	e := m.awaited[0]
 	if e.cmd != cmd && m.process.world.broken != ReleaseOvertakes {
-		panic("machines: a reply in another's place") // of the simulator's own order
+		panic("machines: a reply in another's place") // a bug in the simulator's own order
 	}
 	m.awaited = m.awaited[1:]
 	m.heard = m.process.now()
 	if e.purpose != vote {
-		m.asked = m.heard // those behind it wait since now
+		m.asked = m.heard // the commands behind it wait since now
 	}
 	switch e.purpose {
 	case shake:
@@ -375,10 +380,10 @@ func (m *member) reply(c *wire, cmd *command, r reply) {
 	}
 }
 
-// voteReply is the reply to a round's command.
+// voteReply handles the reply to a round's command.
 func (m *member) voteReply(r *round, got reply) {
 	if got.kind == isNoScript && m.cure(r) {
-		return // the vote comes with the reply to the repeated command
+		return // the reply to the repeated command is the vote
 	}
 	if m.guessed {
 		m.replyTime, m.guessed = 0, false
@@ -387,11 +392,12 @@ func (m *member) voteReply(r *round, got reply) {
 	m.count(r, got)
 }
 
-// cure sends the scripts and then the command again, on the same connection (R24).
+// cure sends the scripts and then the command again, on the same connection
+// (R24).
 func (m *member) cure(r *round) bool {
 	m.cureScripts()
 	if r.cmd.op == heal {
-		return false // it must not come behind the release that stood behind it
+		return false // it must not run after the release that was sent after it
 	}
 	m.send(expected{purpose: again, round: r, cmd: r.cmd})
 	m.process.world.report.Count("cures", 1)
@@ -406,7 +412,8 @@ func (m *member) cureScripts() {
 	m.arm(m.process.now() + pure.TickMost)
 }
 
-// count turns a reply into this node's vote. A release that an integer did not answer is owed (R8).
+// count turns a reply into this node's vote. A release that no integer answered
+// is owed (R8).
 func (m *member) count(r *round, got reply) {
 	v := judgeReply(r.cmd.op, got)
 	if v == multiplex.Refused && r.cmd.op == set && m.process.world.broken.is(NullIsOK) {
@@ -427,13 +434,13 @@ func (m *member) count(r *round, got reply) {
 	if v == multiplex.Restored {
 		v = multiplex.Granted
 		if !pure.RestoredCounts(m.index, r.discounted, m.process.quarantined) && !m.process.world.broken.is(HealingIsProof) {
-			v = multiplex.Refused
+			v = multiplex.Refused // it may have forgotten another client's lock (R10, R23)
 		}
 	}
 	r.vote(m.index, v)
 }
 
-// judgeReply is what a reply means, as redlock's judges say (R16, R17).
+// judgeReply returns the meaning of a reply, as redlock's judges do (R16, R17).
 func judgeReply(op operation, r reply) multiplex.Vote {
 	switch {
 	case op == set && r.kind == isOK, r.kind == isInteger && r.n == 1:
@@ -447,7 +454,7 @@ func judgeReply(op operation, r reply) multiplex.Vote {
 	}
 }
 
-// owe notes a release that this node has not confirmed.
+// owe records a release that this node has not confirmed.
 func (m *member) owe(r *round, due time.Duration) {
 	p := m.process
 	if p.world.broken.is(DebtForgotten) {
@@ -466,12 +473,12 @@ func (m *member) owe(r *round, due time.Duration) {
 	}
 }
 
-// releaseOf is a round's release as the ledger takes it.
+// releaseOf returns a round's release as the ledger takes it.
 func (m *member) releaseOf(r *round) pure.Release {
 	return pure.Release{Command: r.cmd.attempt.encoded(), TTL: r.ttl, Unfenced: m.previous.unfenced.Has(r.receipt.pos)}
 }
 
-// payBeside sends the debts that are due on a node that is up.
+// payBeside sends the due debts of a node that is up.
 func (m *member) payBeside() {
 	m.ledger.Expire(m.process.now())
 	for _, d := range m.ledger.Take(nil, m.process.now(), pure.PaymentsAtOnce) {
@@ -479,7 +486,7 @@ func (m *member) payBeside() {
 	}
 }
 
-// paidBy is the reply to a debt that was sent beside the log.
+// paidBy handles the reply to a debt of a node that is up.
 func (m *member) paidBy(e expected, r reply) {
 	d := e.debt
 	if r.kind == isNoScript && m.life.State == pure.Up {
@@ -496,7 +503,7 @@ func (m *member) paidBy(e expected, r reply) {
 	m.process.world.report.Count("debts paid beside", 1)
 }
 
-// unlive stops giving the node new rounds.
+// unlive excludes the node from new rounds.
 func (m *member) unlive() {
 	m.process.live &^= bit(m.index)
 	m.process.debut = m.process.debut.Part()
@@ -513,7 +520,8 @@ func (m *member) shed() {
 	m.bury()
 }
 
-// bury ends a connection's part in the log: everything in flight fails as unknown, each exactly once (R16).
+// bury removes a connection from the log: everything in flight fails as
+// unknown, each exactly once (R16).
 func (m *member) bury() {
 	m.unlive()
 	m.wire.breakOff()

@@ -6,7 +6,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// arm makes the watch look at the given time, or before.
+// arm makes the watch look at the given time or earlier.
 func (m *member) arm(at time.Duration) {
 	if at >= m.armed {
 		return
@@ -20,8 +20,9 @@ func (m *member) arm(at time.Duration) {
 	})
 }
 
-// watch looks after one node's connection: silence, debts, trust. late is by how much. (Probes of idle connections are left
-// out: an end is always told here.)
+// watch looks after one node's connection: silence, debts, trust. late is by how
+// much it is late. (Probes of idle connections are left out: here the process
+// always learns of an end.)
 func (m *member) watch(late time.Duration) {
 	p := m.process
 	if m.life.State != pure.Up {
@@ -45,7 +46,7 @@ func (m *member) watch(late time.Duration) {
 	m.arm(max(next, now+pure.TickLeast))
 }
 
-// unanswered is what this node has not answered, if anything.
+// unanswered returns what this node has not answered; ok is false if nothing is.
 func (m *member) unanswered() (u pure.Unanswered, ok bool) {
 	p := m.process
 	if len(m.awaited) == 0 {
@@ -61,10 +62,11 @@ func (m *member) unanswered() (u pure.Unanswered, ok bool) {
 	return u, true
 }
 
-// pendingMost is multiplex.Config.MaxPending, which nothing here comes near.
+// pendingMost is multiplex.Config.MaxPending, which is never reached here.
 const pendingMost = 32768
 
-// oldest is the round that this node is asked for its vote on, and has been for longest; nil if there is none.
+// oldest returns the oldest round on which this node has not voted; nil if there
+// is none.
 func (m *member) oldest() *round {
 	for _, e := range m.awaited {
 		if e.purpose == vote {
@@ -74,7 +76,7 @@ func (m *member) oldest() *round {
 	return nil
 }
 
-// answered is the place in the log up to which this node has answered.
+// answered returns the place in the log up to which this node has answered.
 func (m *member) answered() uint64 {
 	if r := m.oldest(); r != nil {
 		return r.pos
@@ -82,7 +84,8 @@ func (m *member) answered() uint64 {
 	return m.process.head
 }
 
-// guard looks after a node's quarantine and seal, and returns when to do so again.
+// guard looks after a node's quarantine and seal, and returns when to do so
+// again.
 func (m *member) guard(now time.Duration) time.Duration {
 	m.judgeTrust()
 	next := m.tend(now)
@@ -92,7 +95,8 @@ func (m *member) guard(now time.Duration) time.Duration {
 	return next
 }
 
-// judgeTrust makes the set of quarantined nodes follow what is known of this one.
+// judgeTrust updates the set of quarantined nodes with what is known of this
+// one.
 func (m *member) judgeTrust() {
 	p := m.process
 	m.trust = m.trust.At(p.now())
@@ -106,12 +110,12 @@ func (m *member) judgeTrust() {
 		return
 	}
 	p.quarantined &^= bit(m.index)
-	p.debut = pure.Debut{} // there is a past that a declaration cannot do without
+	p.debut = pure.Debut{} // the deployment has a past, so the declaration does not apply
 	m.looks.Next = p.now()
 	m.arm(p.now())
 }
 
-// sight takes note of what was seen in the place of the seal.
+// sight records what was found in place of the seal.
 func (m *member) sight(r reply, verified bool) pure.Sighting {
 	s := r.seal
 	if r.kind != isOK {
@@ -127,7 +131,7 @@ func (m *member) sight(r reply, verified bool) pure.Sighting {
 	return s
 }
 
-// tend looks at the seal when it is time.
+// tend reads the seal when it is time.
 func (m *member) tend(now time.Duration) time.Duration {
 	if m.trust.Need == 0 {
 		return now + 5*time.Second
@@ -150,12 +154,12 @@ func (m *member) look() {
 	m.send(expected{purpose: look, cmd: &command{op: lookSeal}, verified: m.process.debut.Verifying})
 }
 
-// voteTimeout is how long a round waits for this node's vote.
+// voteTimeout returns how long a round waits for this node's vote.
 func (m *member) voteTimeout(ttl time.Duration) time.Duration {
 	return pure.VoteTimeout(0, ttl, m.replyTime)
 }
 
-// looked is the reply to a look: it may be time to write the seal.
+// looked handles the reply to a look: it may be time to write the seal.
 func (m *member) looked(e expected, r reply) {
 	m.looks.Asking = false
 	s := m.sight(r, e.verified)
@@ -164,7 +168,8 @@ func (m *member) looked(e expected, r reply) {
 	}
 }
 
-// writeSeal writes that the node's process was watched for so long, over the connection to that very process.
+// writeSeal writes how long the node's process was watched, over the connection
+// to that process.
 func (m *member) writeSeal(watched time.Duration) {
 	if m.trust.Run == "" || m.looks.Writing || m.wire == nil || m.life.State != pure.Up {
 		return
