@@ -1,6 +1,7 @@
--- Compare and lengthen, for many locks at once: KEYS[i] with the token ARGV[2i-1] and the TTL ARGV[2i]. One result for each,
--- as in extend.lua, and -1 for a key that could not be read. What refuses one TTL refuses all, as an error; those that were
--- set before stay lengthened, which harms nobody (R10).
+-- Compare and lengthen, for many locks at once: KEYS[i] with the token
+-- ARGV[2i-1] and the TTL ARGV[2i]. One result for each, as in extend.lua, and -1
+-- for a key that cannot be read. An invalid TTL fails the whole call with an
+-- error; keys that were set before stay lengthened, which does no harm (R10).
 local values = redis.pcall('MGET', unpack(KEYS))
 if values.err then
   -- This user may not MGET, or not each of the keys.

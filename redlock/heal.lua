@@ -1,5 +1,6 @@
--- Compare and lengthen, or set again what is missing (R10, healing): 1 when the key is ours, 2 when it was missing and is set
--- anew, 0 when it is somebody else's, nor even a string. What is ours is treated as in extend.lua.
+-- Compare and lengthen, or set a missing key again (R10, healing): 1 when the key
+-- is ours, 2 when it was missing and has been set again, 0 when it is another's or
+-- not a string. A key that is ours is treated as in extend.lua.
 local value = redis.pcall('GET', KEYS[1])
 if value == false then
   return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 2 or 0
