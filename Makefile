@@ -93,7 +93,7 @@ systems:
 ## long: the tests that "make test" leaves out
 long: server
 	@$(SHARDED) -run '$(LONG_OTHER)' $(LONG_IN)
-	@$(GOTEST) -p 1 -parallel 1 -run '$(LONG_ALONE)' ./internal/proof/faults
+	@$(GOTEST) -p 1 -parallel 1 -run '$(LONG_ALONE)' ./internal/proof/faults/single
 
 ## race: the library, its commands and what judges it under the race detector
 race: server

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -16,10 +17,11 @@ import (
 // A ward is the servers under test, and what the switchers need to remember.
 type ward struct {
 	*fleet
-	asked [5]int            // connections of the test
-	names []string          // keys of the locks that the test holds or will request
-	sides map[int]*side     // connections that stay open
-	runs  [5]sync.WaitGroup // commands that do not return before the state ends
+	asked  [5]int            // connections of the test's own
+	names  []string          // keys of the locks that the test holds or will ask for
+	sides  map[int]*side     // connections that stay open
+	runs   [5]sync.WaitGroup // commands that do not return before the state ends
+	filler []byte            // a file for servers to read
 }
 
 // A switcher changes the state of one server.
@@ -137,24 +139,42 @@ func runForever(w *ward, node int) {
 	w.answers(node, "BUSY")
 }
 
-// reload makes a server reload its data set, slowly: other keys in another
-// database delay it.
+// reload has a server read a file for fifteen seconds, which are cut short. The
+// file comes from another server and fills another database: to save our own
+// would silence the node for as long as the disk takes, and to read that would
+// bring back keys released since.
 func reload(w *ward, node int) {
 	w.Helper()
-	s := w.side(node)
-	s.must("SELECT 1")
-	s.must("DEBUG POPULATE 5000 filler 1100") // takes fifteen seconds unless cut short
-	set("rdbcompression", "no", "key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
-	w.Cleanup(func() { _ = os.Remove(filepath.Join(w.folder(node), "dump.rdb")) }) // otherwise a restart would not be empty
-	w.run(node, "DEBUG", "RELOAD")
+	if w.filler == nil {
+		other := &ward{fleet: &fleet{w.TB, redistest.Servers(w.TB, 1)}}
+		from := newSide(other.fleet, 0)
+		for _, command := range []string{"SELECT 1", "DEBUG POPULATE 5000 filler 1100", "CONFIG SET rdbcompression no", "SAVE"} {
+			from.must(command)
+		}
+		var err error
+		if w.filler, err = os.ReadFile(other.dump(0)); err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.Cleanup(func() { _ = os.Remove(w.dump(node)) }) // or else a restart would not be empty
+	if err := os.WriteFile(w.dump(node), w.filler, 0o600); err != nil {
+		w.Fatal(err)
+	}
+	set("key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
+	w.run(node, "DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE")
 	w.answers(node, "LOADING")
 }
+
+// dump is the file that a server reads when it starts.
+func (w *ward) dump(node int) string { return filepath.Join(w.folder(node), "dump.rdb") }
 
 func loaded(w *ward, node int) {
 	w.Helper()
 	set("key-load-delay", "0")(w, node)
 	w.runs[node].Wait()
-	w.side(node).must("FLUSHDB")
+	s := w.side(node)
+	s.must("SELECT 1")
+	s.must("FLUSHDB")
 }
 
 // side returns a connection of the test that stays open.

@@ -59,13 +59,13 @@ func TestASuspendThatOnlyTheWallClockTellsOf(t *testing.T) {
 	require.Zero(t, extensions(m.nodes[0]))
 }
 
-// endsOfSuspended suspends the machine under some holds, and queries each in
-// another way. It returns how long it took until the hold without a query
-// ended.
+// endsOfSuspended suspends the machine under some holds, and asks each in
+// another way. It returns how long the one took to end that was not asked.
 func endsOfSuspended(t *testing.T, c *Client, suspend func()) time.Duration {
 	t.Helper()
 	hold := func(name string) *Hold { return mustHold(t, c, name, HoldOptions{TTL: sleeperTTL}) }
 	asked, cause, read, derived, left := hold("asked"), hold("cause"), hold("context"), hold("derived"), hold("left")
+	done := left.Context().Done()
 	time.Sleep(10 * ms)
 	suspend()
 	require.Negative(t, asked.Validity())
@@ -76,7 +76,7 @@ func endsOfSuspended(t *testing.T, c *Client, suspend func()) time.Duration {
 	ctx, cancel := context.WithCancel(derived.Context())
 	defer cancel()
 	require.ErrorIs(t, ctx.Err(), context.Canceled, "what is derived from it now has ended")
-	took := awaitEnd(t, left.Context())
+	took := awaitClosed(t, done)
 	require.ErrorIs(t, left.Err(), ErrLost)
 	return took
 }
@@ -117,17 +117,17 @@ func TestAWallClockThatIsSetBack(t *testing.T) {
 		require.True(t, c.keeper.keep(h))
 		return h
 	}
-	second := later("second")
+	second := later("second").Context().Done()
 	s.wall.Store(-int64(30 * time.Minute))
-	require.LessOrEqual(t, awaitEnd(t, second.Context()), wallClock, "half an hour passed")
+	require.LessOrEqual(t, awaitClosed(t, second), wallClock, "half an hour passed")
 	require.NoError(t, h.Err(), "not since that one was granted")
 	require.NoError(t, h.Release(context.Background()))
 
 	time.Sleep(2 * lookMost)
 	s.wall.Store(-int64(2 * time.Hour))
-	third := later("third")
+	third := later("third").Context().Done()
 	s.wall.Store(-int64(time.Hour))
-	require.LessOrEqual(t, awaitEnd(t, third.Context()), wallClock)
+	require.LessOrEqual(t, awaitClosed(t, third), wallClock)
 }
 
 // While nothing is held, the keeper does not look at all.

@@ -87,9 +87,16 @@ func (m *memory) recover() {
 // awaitEnd waits until a context ends and returns how long that took.
 func awaitEnd(t *testing.T, ctx context.Context) time.Duration {
 	t.Helper()
+	return awaitClosed(t, ctx.Done())
+}
+
+// awaitClosed is awaitEnd for a channel that Done returned earlier: a call to
+// Done reads the clocks, and so ends the context of a hold that is over.
+func awaitClosed(t *testing.T, done <-chan struct{}) time.Duration {
+	t.Helper()
 	start := time.Now()
 	select {
-	case <-ctx.Done():
+	case <-done:
 	case <-time.After(time.Minute):
 		t.Fatal("the context has not ended")
 	}

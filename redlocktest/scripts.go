@@ -13,14 +13,14 @@ import (
 // change to the Lua needs a look at the Go; TestScripts, which compares both on
 // a real server, reports the new digest.
 const (
-	releaseSHA1     = "0304084ffd9c744bc64c9b6fe3a21351cbe38804"
-	releaseManySHA1 = "304bcb451d2301f11bb33e9e9b5fa1616fb7e23c"
-	extendSHA1      = "7339c6a49a9471279ae7f4af599d941f77d62b81"
-	extendManySHA1  = "1113f6745a641eec9068e872886cbd2b442ecf1e"
-	healSHA1        = "da0c49514c62945c97b469108dde5a32b5001a60"
-	shortenSHA1     = "32e880fef270abd4570bf5a878111831a8c40fb4"
-	lookSHA1        = "b5cb84ed9fedebf9eec13904a590aab8616f7fcc"
-	sealSHA1        = "50cf24afaff890fde2084af2f71f3d9d4c82be5b"
+	releaseSHA1     = "9741606919ce8e452a9848317462e319ca527231"
+	releaseManySHA1 = "7828f87bfa8c291e69184340fdc9bf02bbd1a8a5"
+	extendSHA1      = "c8c0cdcad3dd3c8e643961a8cf16951ba66f8400"
+	extendManySHA1  = "9a65fedcfbca81fcfe9e6a73e10da35a25c76a56"
+	healSHA1        = "0bd6ca0b2aeb7e6b2661b061c436535d0d3abe3c"
+	shortenSHA1     = "09afeedf8d564995105380179f4ec224d481d6d3"
+	lookSHA1        = "29bbabd833f04080374ddbfd772e79170600949c"
+	sealSHA1        = "5705b2bcf507915ae774ce142f593006d2d99645"
 )
 
 // teach registers the scripts with the node.

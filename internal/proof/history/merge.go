@@ -1,31 +1,28 @@
 package history
 
 import (
-	"cmp"
-	"container/heap"
 	"errors"
 	"fmt"
 	"iter"
 	"time"
 )
 
-// DefaultDisorder is how far the lines of one file may be out of order. A
-// client takes the time before it writes, and it or its process may be stopped
-// between the two.
+// DefaultDisorder is how far the lines of one file may be out of order by their
+// times. A client, or its process, may be stopped after it took the time and
+// before it wrote the line.
 const DefaultDisorder = 10 * time.Second
 
-// ErrDisorder is yielded by Merge if a line is so late that later ones have
-// already been yielded.
+// ErrDisorder is yielded by Merge when a line is so late that later ones were
+// already yielded.
 var ErrDisorder = errors.New("history: a line is further out of order than was allowed")
 
-// Merge puts the events of several processes of one machine into one order of
-// time. Each stream may be out of order by up to disorder; events of one client
-// at the same time stay in order. Source tells which stream an event is from.
-// Memory is bounded by the events that all streams contain within the time of
-// disorder.
+// Merge puts the events of several processes of one machine in order of time.
+// Each stream may be out of order by up to disorder; what one client wrote at
+// one time stays in its order. Source is the index of an event's stream. Memory
+// is bounded by what all streams hold of the time of disorder.
 //
-// A stream that yields an error has ended. The error is passed on without an
-// event, and the others continue if the consumer does.
+// A stream ends with its first error, which is yielded without an event. The
+// others go on if the consumer does.
 func Merge(disorder time.Duration, streams ...iter.Seq2[Event, error]) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		m := merger{disorder: int64(disorder)}
@@ -38,14 +35,13 @@ func Merge(disorder time.Duration, streams ...iter.Seq2[Event, error]) iter.Seq2
 	}
 }
 
-// merger is one merge. It reads from the stream that is furthest behind, so
-// that no stream is read further than necessary.
+// merger reads from the stream that is least far ahead, so that none is read
+// further than needed.
 type merger struct {
 	disorder int64
 	streams  []*stream
-	waiting  eventHeap
-	arrivals uint64
-	given    int64 // the time of the last yielded event
+	waiting  Queue
+	given    int64 // the time of the latest event that was yielded
 }
 
 // stream is one input.
@@ -80,8 +76,7 @@ func (m *merger) run(yield func(Event, error) bool) {
 			}
 		default:
 			e.Source = s.source
-			m.arrivals++
-			heap.Push(&m.waiting, arrived{e, m.arrivals})
+			m.waiting.Push(e)
 			if s.latest = max(s.latest, e.T); !s.begun {
 				s.latest, s.begun = e.T, true
 			}
@@ -122,8 +117,7 @@ func (m *merger) certain() int64 {
 
 // give yields the events that are certain to be the earliest.
 func (m *merger) give(yield func(Event, error) bool, before int64) bool {
-	for len(m.waiting) > 0 && m.waiting[0].T < before {
-		e := heap.Pop(&m.waiting).(arrived).Event
+	for e := range m.waiting.Before(before) {
 		m.given = e.T
 		if !yield(e, nil) {
 			return false
@@ -136,27 +130,4 @@ func (m *merger) stop() {
 	for _, s := range m.streams {
 		s.stop()
 	}
-}
-
-// arrived is an event and its place in the order of reading, which decides
-// between equal times.
-type arrived struct {
-	Event
-	order uint64
-}
-
-type eventHeap []arrived
-
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].T, h[j].T), cmp.Compare(h[i].order, h[j].order)) < 0
-}
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(arrived)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = arrived{}
-	*h = old[:len(old)-1]
-	return last
 }
