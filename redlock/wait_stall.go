@@ -10,8 +10,8 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A call that waits because too few nodes count reports that, and ends if waiting
-// cannot help (R31).
+// A call that waits because too few nodes count reports that, and ends if
+// waiting cannot help (R31).
 
 const (
 	// reportAfter is how long a call finds no quorum before that is reported. A
