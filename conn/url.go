@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -63,6 +64,19 @@ func ParseURL(raw string) (Endpoint, error) {
 		return Endpoint{}, fmt.Errorf("conn: URL: %w", err)
 	}
 	return e, nil
+}
+
+// Or returns the endpoint with what it leaves out of the credentials, the client
+// name and the dial timeout taken from another. An endpoint with a password
+// takes no user name, which would be that of another password.
+func (e Endpoint) Or(other Endpoint) Endpoint {
+	if e.Password == "" {
+		e.Password = other.Password
+		e.Username = cmp.Or(e.Username, other.Username)
+	}
+	e.ClientName = cmp.Or(e.ClientName, other.ClientName)
+	e.DialTimeout = cmp.Or(e.DialTimeout, other.DialTimeout)
+	return e
 }
 
 // String returns the address, as it stands in errors.

@@ -66,6 +66,19 @@ func fields(e Endpoint) string {
 	return fmt.Sprintf("%+v", bare(e))
 }
 
+// A user name that stands alone goes with the other's password; a password is never sent with the user name of another.
+func TestWhatAnEndpointLeavesOut(t *testing.T) {
+	other := Endpoint{Addr: "b:2", Username: "ou", Password: "op", ClientName: "on", DialTimeout: time.Minute}
+	for _, c := range [][2]Endpoint{
+		{{Addr: "a:1"}, {Addr: "a:1", Username: "ou", Password: "op", ClientName: "on", DialTimeout: time.Minute}},
+		{{Username: "u"}, {Username: "u", Password: "op", ClientName: "on", DialTimeout: time.Minute}},
+		{{Password: "p"}, {Password: "p", ClientName: "on", DialTimeout: time.Minute}},
+		{{Password: "p", ClientName: "n", DialTimeout: 1}, {Password: "p", ClientName: "n", DialTimeout: 1}},
+	} {
+		assert.Equal(t, c[1], c[0].Or(other))
+	}
+}
+
 func TestParseURLReadsFiles(t *testing.T) {
 	certs := newCertificates(t)
 	dir := t.TempDir()

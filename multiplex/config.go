@@ -67,8 +67,8 @@ type Config struct {
 	// MaxTTL is the longest TTL of any claim or extension by any client of
 	// these nodes. All clients must set the same. A node that may have
 	// forgotten keys is quarantined until every key with that TTL has expired
-	// (R23). It is cut to whole milliseconds. Command.TTL is not checked
-	// against it. If zero, a node counts as soon as it is up.
+	// (R23). It is cut to whole milliseconds. The TTLs of commands are
+	// not checked against it. If zero, a node counts as soon as it is up.
 	MaxTTL time.Duration
 	// Seal says how to store the proof that a node needs no quarantine. If
 	// zero, each client watches for itself.

@@ -11,13 +11,13 @@
 // # The path of a command
 //
 // A Group has one buffer, one mutex and one ring of rounds for all its nodes,
-// since all of them receive the same bytes in the same order. Group.Ask takes a
-// command through these steps:
+// since all of them receive the same bytes in the same order. Group.Claim takes
+// a command through these steps; Extend, Release and HandOver do the same:
 //
 //	enter      group_ask.go   check quorum and room, under the mutex
-//	placeLocked               append the round and a copy of the command
-//	           log.go         to the log, or gather it for the next flush
-//	           log_merge.go   to merge
+//	place      log_place.go   append the round and a copy of the command to
+//	                          the log (log.go), or gather it for the next
+//	                          flush to merge (log_merge.go)
 //	flush      log_flush.go   a caller that finds the flusher's role free
 //	                          writes all that gathered to all sockets,
 //	                          and never waits for one
@@ -28,17 +28,18 @@
 //	vote       round.go       set one bit in the round's word; the vote
 //	                          that decides it wakes the caller (R5), and
 //	                          later ones are only counted
-//	outcome    round_outcome.go  the error, if no quorum granted; Ask then
-//	                          queues the command that undoes the claim
+//	outcome    round_outcome.go  the error, if no quorum granted; Claim then
+//	                          queues the release that undoes it
 //
 // What concerns one node alone (a lost script, a debt, a probe) travels in that
 // node's private lane, between whole commands of the log (node_lane.go).
 //
 // # Where to find what
 //
-// What callers can ask is in group_*.go. Group.Post and Outcomes serve callers
-// that keep thousands of keys without a goroutine for each. Group.Query asks
-// each node instead of a quorum.
+// What callers can ask is in group_*.go, and what they pass in command.go.
+// PostExtension, PostRelease and Outcomes serve callers that keep thousands of
+// keys without a goroutine for each. Group.Query asks each node instead of a
+// quorum.
 //
 // The deadlines of rounds are in watch.go. Its timer also runs each node's
 // pass, in node_silence.go, which decides whether to shed the node;
@@ -56,8 +57,15 @@
 // wait for a key that other clients hold: servers push when it changes
 // (lookout.go).
 //
-// A kind of lock with scripts of its own is a Kind, declared in the package
-// that uses this one, as package redlock does.
+// A kind of lock with scripts of its own changes nothing here. The package that
+// uses this one declares a ClaimKind for the script that sets the keys, a
+// ReleaseKind for the one that undoes that, and an ExtendKind for each command
+// on keys that are held (command_kind.go), puts the scripts into the handshake
+// (conn.Config.Prelude) and Config.Cure, and encodes the commands; see
+// redlock/command_kind.go. A command may name several keys. If replies say more
+// than a vote, such as a fencing number or the slot of a semaphore, each attempt
+// has a kind of its own, whose Judge keeps what it reads, and Claim.Late decides
+// whether the grants agree.
 //
 // Decisions that need no socket are in internal/pure: the life of a node, its
 // debts, and whether it may have forgotten keys.
@@ -79,7 +87,7 @@
 // # What is reported
 //
 // Counts (node_count.go) are numbers. The goroutine that reads adds to them
-// once for all replies that came together. A Change (node_change.go) is a
+// once for all replies that came together. A Change (node_state.go) is a
 // node's new state. OnChange is called under the mutex and must not wait.
 //
 // # What is bounded

@@ -96,27 +96,26 @@ type UndecidedError struct {
 	Of    int // number of nodes; zero if not known
 }
 
-// Error says for every node why its vote is missing, on one line. A cause that
-// several nodes share is said once.
+// Error lists the causes on one line.
 func (e *UndecidedError) Error() string {
-	var b strings.Builder
-	b.WriteString(ErrUndecided.Error())
+	text := ErrUndecided.Error()
+	if len(e.Nodes) > 0 {
+		text += ": " + strings.Join(e.Causes(), "; ")
+	}
+	return text
+}
+
+// Causes says for every node why its vote is missing. A cause that several
+// nodes share is said once, with the nodes before it.
+func (e *UndecidedError) Causes() (all []string) {
 	said := make(map[string]bool)
 	for _, n := range e.Nodes {
-		cause := causeText(n.Err)
-		if said[cause] {
-			continue
+		if cause := causeText(n.Err); !said[cause] {
+			said[cause] = true
+			all = append(all, e.name(e.sharing(cause))+": "+cause)
 		}
-		if len(said) == 0 {
-			b.WriteString(": ")
-		} else {
-			b.WriteString("; ")
-		}
-		said[cause] = true
-		e.name(&b, e.sharing(cause))
-		b.WriteString(": " + cause)
 	}
-	return b.String()
+	return all
 }
 
 // sharing returns the nodes that have a cause.
@@ -129,28 +128,23 @@ func (e *UndecidedError) sharing(cause string) (some []*NodeError) {
 	return some
 }
 
-// name writes which nodes share a cause.
-func (e *UndecidedError) name(b *strings.Builder, some []*NodeError) {
-	if len(some) == 1 {
-		fmt.Fprintf(b, "node %d (%s)", some[0].Node, some[0].Addr)
-		return
-	}
-	if len(some) == e.Of {
-		fmt.Fprintf(b, "all %d nodes", e.Of)
-	} else {
-		b.WriteString("nodes ")
-		for i, n := range some {
-			b.WriteString(separator(i, len(some)) + strconv.Itoa(n.Node))
-		}
-	}
-	b.WriteString(" (")
+// name says which nodes share a cause.
+func (e *UndecidedError) name(some []*NodeError) string {
+	var which, addrs strings.Builder
 	for i, n := range some {
+		which.WriteString(separator(i, len(some)) + strconv.Itoa(n.Node))
 		if i > 0 {
-			b.WriteString(", ")
+			addrs.WriteString(", ")
 		}
-		b.WriteString(n.Addr)
+		addrs.WriteString(n.Addr)
 	}
-	b.WriteString(")")
+	switch len(some) {
+	case 1:
+		return "node " + which.String() + " (" + addrs.String() + ")"
+	case e.Of:
+		return "all " + strconv.Itoa(e.Of) + " nodes (" + addrs.String() + ")"
+	}
+	return "nodes " + which.String() + " (" + addrs.String() + ")"
 }
 
 // separator returns what stands before item i of n in a list.

@@ -88,12 +88,45 @@ func (g *Group) notifyLocked() {
 	g.changed = make(chan struct{})
 }
 
+// trimLocked frees the rounds that every attached node has passed.
+func (g *Group) trimLocked() {
+	to := g.log.head
+	for _, n := range g.nodes {
+		if n.attached {
+			to = min(to, n.answered.Load())
+		}
+	}
+	g.log.trim(to)
+}
+
+// fastestLocked returns the position up to which the fastest connected node has
+// answered.
+func (g *Group) fastestLocked() uint64 {
+	var fastest uint64
+	for _, n := range g.nodes {
+		if n.attached {
+			fastest = max(fastest, n.answered.Load())
+		}
+	}
+	return fastest
+}
+
+// promptLocked makes sure that what was queued in a lane is written soon, by
+// another goroutine: the caller reads a socket or runs the watch.
+func (g *Group) promptLocked() {
+	g.flusher.lanes = true
+	g.wakeWatchAtLocked(g.now() + tickMost) // to watch for the answers
+	if g.takeFlushLocked() {
+		g.flusher.handover <- struct{}{}
+	}
+}
+
 // A lifecycle is how far a group is on its way to the end, and what its end
 // waits for.
 type lifecycle struct {
 	phase phase // guarded by the group's mutex; it only advances
 
-	// claims counts the calls of Ask, and those that Detain adds, that may have
+	// claims counts the calls of Claim, and those that Detain adds, that may have
 	// to undo something; Close waits for them (R28).
 	claims atomic.Int64
 

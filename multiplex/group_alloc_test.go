@@ -146,15 +146,15 @@ func TestAskAllocatesNothing(t *testing.T) {
 			}
 			g := onSockets(t, addrs...)
 			pair := func() {
-				receipt, err := g.Ask(background, claimKind, &Command{Bytes: set, TTL: long, Undo: release})
+				receipt, err := g.Claim(background, claimKind, &Claim{Bytes: set, TTL: long, Undo: raw(release)})
 				if err != c.err {
 					t.Fatal(err)
 				}
 				if err != nil {
 					return // the undo is sent
 				}
-				if _, err := g.Ask(background, releaseKind, &Command{
-					Bytes: release, TTL: long, Receipt: receipt,
+				if err := g.Release(background, releaseKind, &Command{
+					Encoded: raw(release), TTL: long, Receipt: receipt,
 				}); err != nil {
 					t.Fatal(err)
 				}

@@ -2,110 +2,148 @@ package multiplex
 
 import "context"
 
-// Ask sends a command to every node that is up and waits until the round is
+// Claim sends a claim to every node that is up and waits until its round is
 // decided (R5). It returns nil if a quorum granted; ErrRefused if nodes
 // refused; an *UndecidedError if too few nodes answered; ErrOverloaded if
 // nothing was sent because the log is full; ErrLate; ErrClosed; or the
-// context's error. If ctx has ended before the call, only a release is sent
-// (R9). While Ask waits, the group calls ctx.Err, which must not call the
-// group.
+// context's error, without sending anything if ctx has ended before the call.
+// While Claim waits, the group calls ctx.Err, which must not call the group.
 //
-// If Ask returns an error, cmd.Undo was queued for every node before it
+// If Claim returns an error, c.Undo was queued for every node before it
 // returned, in the same order on each connection (R7, R8). The receipt belongs
 // to the claim, whatever its outcome.
-func (g *Group) Ask(ctx context.Context, kind *Kind, cmd *Command) (Receipt, error) {
-	if err := ctx.Err(); err != nil && !kind.Release {
+func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, error) {
+	p, err := g.enterOpen(ctx, kind.verb(), &Command{Encoded: Encoded{Bytes: c.Bytes}, TTL: c.TTL})
+	if err != nil {
 		return Receipt{}, err
 	}
-	r, receipt, lead, err := g.enter(ctx, kind, cmd, nil, nil)
-	if err == errReturning {
-		r, receipt, lead, err = g.enterLater(ctx, kind, cmd)
-	}
-	if err != nil {
-		return receipt, err
-	}
-	if kind.Undo != nil {
-		defer g.life.claims.Add(-1) // after its undo is queued, see Close
-	}
-	if cmd.Queued != nil {
-		cmd.Queued()
-	}
-	if lead {
-		g.flush()
-	}
-	err = r.outcome(g.await(r))
-	if err == nil && cmd.Late != nil && cmd.Late() {
+	defer g.life.claims.Add(-1) // after its undo is queued, see Close
+	err = g.outcome(p)
+	if err == nil && c.Late != nil && c.Late() {
 		err = ErrLate
 	}
-	if err != nil && cmd.Undo != nil {
-		g.Tell(kind.Undo, &Command{Bytes: cmd.Undo, Key: cmd.Key, TTL: cmd.TTL, Receipt: receipt})
+	if err != nil && c.Undo.Bytes != nil {
+		g.Tell(kind.Undo, &Command{Encoded: c.Undo, TTL: c.TTL, Receipt: p.receipt})
 	}
-	r.drop()
-	return receipt, err
+	return p.receipt, err
 }
 
-// Tell sends a release to every node and does not wait for the outcome. Nodes
-// that are down owe the release if the claim went to them (R8).
-func (g *Group) Tell(kind *Kind, cmd *Command) {
+// Extend sends an extension, waits, and returns errors as Claim does. With a
+// Merger, it travels with others that wait for the same flush.
+func (g *Group) Extend(ctx context.Context, kind *ExtendKind, cmd *Command) error {
+	p, err := g.enterOpen(ctx, kind.verb(), cmd)
+	if err != nil {
+		return err
+	}
+	return g.outcome(p)
+}
+
+// Release sends a release and waits as Claim does. It is also sent if ctx has
+// ended, if too few nodes are up, or if the log is full (R9). Nodes that are
+// down owe it if the claim went to them (R8). With a Merger, it travels with
+// others that wait for the same flush.
+func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) error {
+	p, err := g.enter(ctx, kind.verb(), cmd, Posting{})
+	if err != nil {
+		return err
+	}
+	return g.outcome(p)
+}
+
+// HandOver is Release for a key that another caller waits for. It is never
+// merged, and calls queued once it has its place in the log: what is asked from
+// then on stands behind it on every connection. queued must not wait.
+func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, queued func()) error {
+	v := kind.verb()
+	v.alone = true
+	p, err := g.enter(ctx, v, cmd, Posting{})
+	if err != nil {
+		return err
+	}
+	queued()
+	return g.outcome(p)
+}
+
+// Tell is Release without an outcome. It does not wait, and is never merged.
+func (g *Group) Tell(kind *ReleaseKind, cmd *Command) {
 	g.mu.Lock()
 	if g.life.closed() {
 		g.mu.Unlock()
 		return
 	}
 	r := g.log.take(g)
-	lead := g.admitLocked(r, nil, kind, cmd, 1)
+	lead := g.admitLocked(r, nil, kind.verb(), cmd, 1)
 	g.mu.Unlock()
 	if lead {
 		g.flush()
 	}
 }
 
-// enter gives a command its place in the log. lead means that the caller now
-// has the flusher's role. inbox and tag are those of a posted command; storing
-// them in Command would make it escape to the heap.
-func (g *Group) enter(
-	ctx context.Context, kind *Kind, cmd *Command, inbox *Outcomes, tag any,
-) (r *round, receipt Receipt, lead bool, err error) {
+// A place is what a command has got from enter.
+type place struct {
+	round   *round
+	receipt Receipt
+	lead    bool // the caller has the flusher's role
+}
+
+// outcome waits until a round is decided and lets go of it.
+func (g *Group) outcome(p place) error {
+	if p.lead {
+		g.flush()
+	}
+	err := p.round.outcome(g.await(p.round))
+	p.round.drop()
+	return err
+}
+
+// enter gives a command its place in the log. The posting is empty if a caller
+// waits for the outcome; it is no part of the command, which would then escape
+// to the heap.
+func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting) (place, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.life.closed() || g.life.refusing() && !kind.Release {
-		return nil, Receipt{}, false, ErrClosed
+	if g.life.closed() || g.life.refusing() && v.release == nil {
+		return place{}, ErrClosed
 	}
-	if !kind.Release {
-		if needed := g.neededLocked(kind); needed.Len() < g.quorum {
-			if inbox == nil && g.hopefulLocked(kind, cmd.TTL) {
-				return nil, Receipt{}, false, errReturning
+	if v.release == nil {
+		if needed := g.neededLocked(v); needed.Len() < g.quorum {
+			if posting.Inbox == nil && g.hopefulLocked(v, cmd.TTL) {
+				return place{}, errReturning
 			}
 			// This is known already, so it is said at once, and nothing is sent
 			// that would have to be undone (R26).
-			return nil, Receipt{}, false, g.absentLocked(needed)
+			return place{}, g.absentLocked(needed)
 		}
 		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed {
-			return nil, Receipt{}, false, ErrOverloaded
+			return place{}, ErrOverloaded
 		}
 	}
-	if kind.Undo != nil {
+	if v.claims() {
 		g.life.claims.Add(1)
 	}
-	r = g.log.take(g)
-	r.inbox, r.tag = inbox, tag
-	receipt = Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantine.nodes & g.live}
-	lead = g.admitLocked(r, ctx, kind, cmd, 2)
-	return r, receipt, lead, nil
+	r := g.log.take(g)
+	r.posting = posting
+	receipt := Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantine.nodes & g.live}
+	lead := g.admitLocked(r, ctx, v, cmd, 2)
+	return place{r, receipt, lead}, nil
 }
 
-// enterLater is enter for a command that came while too few nodes were up, and
-// enough might be in a moment. It never returns errReturning.
-func (g *Group) enterLater(ctx context.Context, kind *Kind, cmd *Command) (r *round, receipt Receipt, lead bool, err error) {
-	since := g.now()
-	for {
-		if err := g.awaitReturn(ctx, kind, cmd.TTL, since); err != nil {
-			return nil, Receipt{}, false, err
-		}
-		if r, receipt, lead, err = g.enter(ctx, kind, cmd, nil, nil); err != errReturning {
-			return r, receipt, lead, err
+// enterOpen is enter for a claim or an extension that a caller waits for. If
+// too few nodes are up, and enough might be in a moment, it waits for them.
+func (g *Group) enterOpen(ctx context.Context, v verb, cmd *Command) (place, error) {
+	if err := ctx.Err(); err != nil {
+		return place{}, err
+	}
+	p, err := g.enter(ctx, v, cmd, Posting{})
+	if err != errReturning {
+		return p, err
+	}
+	for since := g.now(); err == errReturning; {
+		if err = g.awaitReturn(ctx, v, cmd.TTL, since); err == nil {
+			p, err = g.enter(ctx, v, cmd, Posting{})
 		}
 	}
+	return p, err
 }
 
 // maxUnflushed bounds the bytes that wait for the next flush before new claims
@@ -123,80 +161,29 @@ func (g *Group) fullLogLocked() bool {
 
 // admitLocked readies a round and puts it into the log, or among those that the
 // next flush merges. It reports whether the caller now has the flusher's role.
-func (g *Group) admitLocked(r *round, ctx context.Context, kind *Kind, cmd *Command, holders int32) (lead bool) {
-	r.begin(kind, g.now(), cmd.TTL, cmd.Receipt, holders)
+func (g *Group) admitLocked(r *round, ctx context.Context, v verb, cmd *Command, holders int32) (lead bool) {
+	r.begin(v, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
-	if r.inbox != nil {
-		r.postLocked(cmd)
+	posted := r.posting.Inbox != nil
+	if posted {
+		r.postLocked()
 	}
 	g.longest = max(g.longest, cmd.TTL)
-	if kind.Release || kind.Script {
+	if v.release != nil || v.kind.Script {
 		r.command = append(r.command[:0], cmd.Bytes...)
 		r.key = cmd.Key
 	}
 	g.wakeWatchLocked(r)
-	if kind.Merger != nil && (r.inbox != nil || ctx != nil && ctx.Err() == nil) {
+	if v.merger() != nil && (posted || ctx != nil && ctx.Err() == nil) {
 		g.gathering.rounds = append(g.gathering.rounds, r)
-		if r.inbox != nil {
+		if posted {
 			g.gathering.posted += len(cmd.Bytes)
 			return false // Flush follows
 		}
 		return g.takeFlushLocked()
 	}
-	if kind.Behind {
+	if v.release != nil && v.release.Behind {
 		g.packLocked()
 	}
-	return g.placeLocked(r, cmd.Bytes) && r.inbox == nil && g.takeFlushLocked()
-}
-
-// placeLocked fails the votes of nodes that are not up or do not count, and
-// puts the round into the log. It reports false if no node is up.
-func (g *Group) placeLocked(r *round, command []byte) bool {
-	if missing := everyone(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
-		g.failMissingLocked(r, missing)
-	}
-	if g.live == 0 {
-		r.drop() // the hold that the ring would have
-		return false
-	}
-	g.log.claims = g.log.claims || !r.kind.Release
-	if r.form = g.formOfLocked(r); r.form != nil {
-		g.log.push(r, nil)
-		g.log.buf = r.form.Append(g.log.buf, r.command, r.key)
-		return true
-	}
-	g.log.push(r, command)
-	return true
-}
-
-// failMissingLocked fails the votes of nodes that are not up when a round gets
-// its place (docs/design.md, "Voters are fixed with the place"). It does so at
-// once for all, so that the error names each of them (R12). A release that such
-// a node may have to execute becomes its debt (R8). Votes of quarantined nodes
-// on a claim fail with them (R23), but without a debt: those nodes get the
-// command and its release.
-func (g *Group) failMissingLocked(r *round, missing Set) {
-	for i, n := range g.nodes {
-		if missing.Has(i) {
-			if r.owedBy(i) {
-				n.oweLocked(r, n.group.now())
-			}
-			r.causes[i].Store(n.fault)
-			r.blamed.Store(true)
-		}
-	}
-	doubted := g.discountLocked(r)
-	given := r.giveUp(missing | doubted)
-	g.countMissedLocked(given&missing, absent)
-	g.countMissedLocked(given&doubted, quarantined)
-}
-
-// neededLocked returns the nodes from which a command of the kind can get a
-// quorum. An extension may count on a quarantined node if the key is older than
-// the quarantine; see round.void.
-func (g *Group) neededLocked(kind *Kind) Set {
-	if kind.Mode == Claim {
-		return g.countingLocked()
-	}
-	return g.live
+	return g.placeLocked(r, cmd.Bytes) && !posted && g.takeFlushLocked()
 }

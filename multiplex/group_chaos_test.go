@@ -143,7 +143,7 @@ func (c *chaos) call(rng *rand.Rand, token string) {
 		c.mu.Unlock()
 	case 1, 2:
 		c.group.Tell(releaseKind, &Command{
-			Bytes: releaseCommand(key, token), TTL: chaosTTL, Receipt: receipt,
+			Encoded: raw(releaseCommand(key, token)), TTL: chaosTTL, Receipt: receipt,
 		})
 	default:
 		if c.merges { // many at the same time

@@ -90,7 +90,7 @@ func (g *Group) answerTime(configured time.Duration) time.Duration {
 // second wait short.
 func (g *Group) wind(ctx context.Context) error {
 	g.mu.Lock()
-	g.endRoundsLocked(func(r *round) bool { return !r.kind.Release })
+	g.endRoundsLocked(func(r *round) bool { return r.release == nil })
 	g.mu.Unlock()
 	g.Flush() // what was posted and is not written yet
 	begun := g.now()
@@ -106,8 +106,10 @@ func (g *Group) wind(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// waitFor polls until the condition holds, the time is over, or cut is closed.
-// It reports whether the condition holds.
+// waitFor waits until the condition holds, the time is over, or cut is closed.
+// It reports whether the condition holds. It polls: what Close waits for ends on
+// the paths of all commands, each of which would otherwise have to look whether
+// Close waits for it.
 func waitFor(cut <-chan struct{}, holds func() bool, most time.Duration) bool {
 	patience := time.NewTimer(max(pure.Soon, most))
 	defer patience.Stop()

@@ -27,7 +27,7 @@ func (c *cluster) closed() {
 	_, err := c.claim(background, "k", "t", long)
 	assert.Equal(c.t, ErrClosed, err)
 	assert.Equal(c.t, ErrClosed, c.release(background, "k", "t", long, Receipt{}))
-	c.group.Tell(releaseKind, &Command{Bytes: releaseCommand("k", "t"), TTL: long})
+	c.group.Tell(releaseKind, &Command{Encoded: raw(releaseCommand("k", "t")), TTL: long})
 	assert.ErrorIs(c.t, c.group.waitUntil(background, func() bool { return false }), ErrClosed)
 }
 
@@ -307,7 +307,7 @@ func TestCloseInTheMiddleOfACure(t *testing.T) {
 		receipt := c.mustClaim("k")
 		time.Sleep(trip)
 		c.flushScripts()
-		c.group.Tell(releaseKind, &Command{Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt})
+		c.group.Tell(releaseKind, &Command{Encoded: raw(releaseCommand("k", "t")), TTL: long, Receipt: receipt})
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.Equal(t, ErrClosed, c.extend(background, "k", "t", long)) })
 		time.Sleep(trip + ms)

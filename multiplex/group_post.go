@@ -8,25 +8,28 @@ import "context"
 // votes, by their timeouts, or by Close. The goroutine that decides it puts it
 // into the inbox instead of waking a caller.
 
-// Post queues a command as Ask does and returns at once. Nothing is written
-// before Flush is called or another command is flushed. Post waits for the
-// group's mutex only. If it returns no error, the outcome arrives in the inbox
-// with the tag, exactly once. Otherwise nothing was sent: the error is an
+// PostExtension queues an extension as Extend does and returns at once. Nothing
+// is written before Flush is called or another command is flushed. It waits for
+// the group's mutex only. If it returns no error, the outcome arrives in the
+// inbox, exactly once. Otherwise nothing was sent: the error is an
 // *UndecidedError if too few nodes are up, ErrOverloaded, or ErrClosed.
 //
-// cmd is only read during the call. Undo and Late are ignored. Post panics for
-// a kind with an Undo, since a posted claim would never be undone. The receipt
-// says which nodes a command that is not merged went to. One that is merged may
-// also go to nodes that join before it is written.
-func (g *Group) Post(kind *Kind, cmd *Command, inbox *Outcomes, tag any) (Receipt, error) {
-	if kind.Undo != nil {
-		panic("multiplex: a claim cannot be posted")
-	}
-	// It is nil, as for every round that no caller waits for.
-	var nobody context.Context
-	_, receipt, _, err := g.enter(nobody, kind, cmd, inbox, tag)
-	return receipt, err
+// The receipt says which nodes the command went to. One that is merged may also
+// go to nodes that join before it is written.
+func (g *Group) PostExtension(kind *ExtendKind, cmd *Command, posting Posting) (Receipt, error) {
+	p, err := g.enter(noCaller, kind.verb(), cmd, posting)
+	return p.receipt, err
 }
+
+// PostRelease posts a release as PostExtension posts an extension. The only
+// error is ErrClosed.
+func (g *Group) PostRelease(kind *ReleaseKind, cmd *Command, posting Posting) error {
+	_, err := g.enter(noCaller, kind.verb(), cmd, posting)
+	return err
+}
+
+// noCaller is the context of a round that no caller waits for.
+var noCaller context.Context
 
 // Flush has the group's own goroutine write what was posted, and makes sure
 // that the answers are read. It waits for the group's mutex only.

@@ -21,14 +21,15 @@ func (c *cluster) postRelease(inbox *Outcomes, key string, receipt Receipt, tag 
 	if c.merges {
 		kind = mergingKind
 	}
-	_, err := c.group.Post(kind, &Command{
-		Bytes: releaseCommand(key, "t"), Key: releaseKey(key, "t"), TTL: long, Receipt: receipt,
-	}, inbox, tag)
-	return err
+	return c.group.PostRelease(kind, &Command{
+		Encoded: encodedRelease(key, "t"), TTL: long, Receipt: receipt,
+	}, Posting{Inbox: inbox, Tag: tag})
 }
 
 func (c *cluster) postExtend(inbox *Outcomes, key, token string, tag any) error {
-	_, err := c.group.Post(extendKind, &Command{Bytes: extendCommand(key, token, long), TTL: long}, inbox, tag)
+	_, err := c.group.PostExtension(extendKind, &Command{
+		Encoded: raw(extendCommand(key, token, long)), TTL: long,
+	}, Posting{Inbox: inbox, Tag: tag})
 	return err
 }
 
@@ -142,9 +143,9 @@ func TestAPostedRoundIsPatient(t *testing.T) {
 			}
 			inbox := NewOutcomes()
 			start := time.Now()
-			_, err := c.group.Post(extendKind, &Command{
-				Bytes: extendCommand("k", "t", long), TTL: long, Patience: time.Second,
-			}, inbox, nil)
+			_, err := c.group.PostExtension(extendKind, &Command{
+				Encoded: raw(extendCommand("k", "t", long)), TTL: long,
+			}, Posting{Inbox: inbox, Patience: time.Second})
 			require.NoError(t, err)
 			c.group.Flush()
 			require.ErrorIs(t, take(t, inbox, 1)[0].Err, ErrUndecided)
@@ -157,18 +158,18 @@ func TestWhatCannotBeSentIsNotPosted(t *testing.T) { // R26
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		inbox := NewOutcomes()
 		long := resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(extendSource), "1", strings.Repeat("k", 1000), "t", "1")
-		command := &Command{Bytes: long, TTL: time.Second}
-		merged := &Kind{Mode: Confirm, Judge: judgeInteger, Script: true, Merger: mergerOf(releaseManySource)}
+		command := &Command{Encoded: raw(long), TTL: time.Second}
+		merged := &ExtendKind{Kind: scripted, Merger: mergerOf(releaseManySource)}
 		queued := 0
 		var err error
 		for ; err == nil; queued++ {
-			_, err = c.group.Post(merged, command, inbox, nil)
+			_, err = c.group.PostExtension(merged, command, Posting{Inbox: inbox})
 		}
 		require.Equal(t, ErrOverloaded, err)
 		require.InDelta(t, maxUnflushed/len(long), queued, 2, "what waits to be merged is bounded too")
 		c.group.Flush()
 		take(t, inbox, queued-1)
-		_, err = c.group.Post(merged, command, inbox, nil)
+		_, err = c.group.PostExtension(merged, command, Posting{Inbox: inbox})
 		require.NoError(t, err, "there is room again")
 		c.group.Flush()
 		take(t, inbox, 1)
@@ -179,11 +180,10 @@ func TestWhatCannotBeSentIsNotPosted(t *testing.T) { // R26
 		}
 		synctest.Wait()
 		require.ErrorIs(t, c.postExtend(inbox, "k", "t", nil), ErrUndecided)
-		require.Panics(t, func() { _, _ = c.group.Post(claimKind, command, inbox, nil) })
 		require.NoError(t, c.group.Close(background))
 		require.Equal(t, ErrClosed, c.postExtend(inbox, "k", "t", nil))
 		synctest.Wait()
-		require.Empty(t, inbox.Take(make([]Outcome, 0, 1)), "an error of Post is all that comes")
+		require.Empty(t, inbox.Take(make([]Outcome, 0, 1)), "an error is all that comes")
 	})
 }
 
@@ -218,7 +218,7 @@ func TestCloseEndsPostedRounds(t *testing.T) {
 // A healed key is a grant, but not from a node that is quarantined, nor from
 // one that was when the command was queued (R10, R23).
 func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
-	restore := &Kind{Mode: Confirm, Script: true, Judge: func(resp.Value) Vote { return Restored }}
+	restore := &ExtendKind{Kind: Kind{Judge: func(resp.Value) Vote { return Restored }, Script: true}}
 	for name, c := range map[string]struct {
 		before, after Set
 		want          error
@@ -238,7 +238,7 @@ func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
 					cl.group.quarantine.nodes = s
 				}
 				quarantine(c.before)
-				_, err := cl.group.Post(restore, &Command{Bytes: extendCommand("k", "t", long), TTL: long}, inbox, nil)
+				_, err := cl.group.PostExtension(restore, &Command{Encoded: raw(extendCommand("k", "t", long)), TTL: long}, Posting{Inbox: inbox})
 				require.NoError(t, err)
 				quarantine(c.after)
 				cl.group.Flush()
@@ -260,7 +260,7 @@ func TestWhatIsBehindStandsBehindWhatWaitsToBeMerged(t *testing.T) {
 		}
 		behind := *releaseKind
 		behind.Behind = true
-		_, err := c.group.Ask(background, &behind, &Command{Bytes: releaseCommand("k2", "t"), TTL: long, Receipt: l.receipts[2]})
+		err := c.group.Release(background, &behind, &Command{Encoded: raw(releaseCommand("k2", "t")), TTL: long, Receipt: l.receipts[2]})
 		require.NoError(t, err)
 		take(t, inbox, 2)
 		lines := story(c.nodes[0])[before:]

@@ -18,7 +18,7 @@ import (
 // incomplete.
 func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i int, v resp.Value) error) []error {
 	q := &query{group: g, each: each, last: len(commands) - 1, errs: make([]error, g.size), done: make(chan struct{})}
-	q.open = everyone(g.size)
+	q.open = All(g.size)
 	g.mu.Lock()
 	for _, n := range g.nodes {
 		switch {

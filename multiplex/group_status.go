@@ -41,28 +41,6 @@ type Status struct {
 	Warnings []string
 }
 
-// A State is where a node stands in its life. Its String method returns its
-// name in lower case.
-type State = pure.State
-
-const (
-	// Down has no connection, and waits before the next attempt.
-	Down = pure.Down
-	// Dialing is connecting and shaking hands.
-	Dialing = pure.Dialing
-	// Fencing makes the commands of the previous connection harmless (R8).
-	Fencing = pure.Fencing
-	// Paying executes the releases that the node owes, before it joins (R8).
-	Paying = pure.Paying
-	// Up gets every command, and its votes count.
-	Up = pure.Up
-	// Shed has a connection that this group broke (R26). It gets no new
-	// commands.
-	Shed = pure.Shed
-	// Stopped means that the group was closed.
-	Stopped = pure.Stopped
-)
-
 // Nodes returns the status of each node, in the order of the configuration.
 func (g *Group) Nodes() []Status {
 	g.mu.Lock()

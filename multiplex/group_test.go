@@ -45,7 +45,7 @@ func TestAllHealthy(t *testing.T) {
 				inBubble(t, n, func(t *testing.T, c *cluster) {
 					var receipt Receipt
 					assert.Equal(t, trip, took(func() { receipt = c.mustClaim("k") }), "one round trip")
-					assert.Equal(t, everyone(n), receipt.Sent)
+					assert.Equal(t, All(n), receipt.Sent)
 					synctest.Wait()
 					assert.Len(t, c.keys(), n, "R2: to all nodes")
 
@@ -839,8 +839,8 @@ func TestOldServer(t *testing.T) {
 func TestLateQuorumIsUndone(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		asked := 0
-		_, err := c.group.Ask(background, claimKind, &Command{
-			Bytes: setCommand("k", "t", long), TTL: long, Undo: releaseCommand("k", "t"),
+		_, err := c.group.Claim(background, claimKind, &Claim{
+			Bytes: setCommand("k", "t", long), TTL: long, Undo: raw(releaseCommand("k", "t")),
 			Late: func() bool {
 				asked++
 				assert.EqualValues(t, 1, c.group.life.claims.Load(), "Close would not wait")

@@ -66,9 +66,9 @@ func allAtOnce(t *testing.T, random *rand.Rand) {
 		for range 1 + r.IntN(80) {
 			var err error
 			if r.IntN(2) == 0 {
-				err = c.postRelease(inbox, key(r), Receipt{Sent: everyone(3)}, nil)
+				err = c.postRelease(inbox, key(r), Receipt{Sent: All(3)}, nil)
 			} else {
-				_, err = c.group.Post(restoreKind, &Command{Bytes: restoreCommand(key(r), "t"), TTL: maxTTL}, inbox, nil)
+				_, err = c.group.PostExtension(restoreKind, &Command{Encoded: raw(restoreCommand(key(r), "t")), TTL: maxTTL}, Posting{Inbox: inbox})
 			}
 			if err == nil {
 				posted++

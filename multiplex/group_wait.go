@@ -78,14 +78,23 @@ func (g *Group) absentLocked(counting Set) error {
 	return e
 }
 
+// neededLocked returns the nodes from which a command can get a quorum. An
+// extension may count on a quarantined node if the key is older than the
+// quarantine; see round.void.
+func (g *Group) neededLocked(v verb) Set {
+	if v.claims() {
+		return g.countingLocked()
+	}
+	return g.live
+}
+
 // errReturning means that too few nodes are up for a quorum, but that enough
 // may be up again in a moment.
 var errReturning = errors.New("multiplex: nodes are being dialed again")
 
 // returningLocked returns the nodes whose connection ended a moment ago, that
-// have not failed to reconnect, and that would count for a command of the kind
-// if they did.
-func (g *Group) returningLocked(kind *Kind, ttl time.Duration) Set {
+// have not failed to reconnect, and that would count for a command if they did.
+func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
 	var s Set
 	now := g.now()
 	for i, n := range g.nodes {
@@ -93,7 +102,7 @@ func (g *Group) returningLocked(kind *Kind, ttl time.Duration) Set {
 			s |= setOf(i)
 		}
 	}
-	if kind.Mode == Claim {
+	if v.claims() {
 		s &^= g.quarantine.nodes
 	}
 	return s
@@ -101,26 +110,25 @@ func (g *Group) returningLocked(kind *Kind, ttl time.Duration) Set {
 
 // hopefulLocked reports whether the nodes that count for a command and those
 // that may return in a moment are a quorum.
-func (g *Group) hopefulLocked(kind *Kind, ttl time.Duration) bool {
-	return (g.neededLocked(kind) | g.returningLocked(kind, ttl)).Len() >= g.quorum
+func (g *Group) hopefulLocked(v verb, ttl time.Duration) bool {
+	return (g.neededLocked(v) | g.returningLocked(v, ttl)).Len() >= g.quorum
 }
 
-// awaitReturn blocks until a quorum of nodes counts for a command of the kind,
-// and then returns nil. It returns an error earlier: that of a command that
+// awaitReturn blocks until a quorum of nodes counts for a command, and then returns nil. It returns an error earlier: that of a command that
 // cannot get a quorum, once that is certain or the nodes' vote timeout has
 // passed since the given time; the context's error if ctx ends; or ErrClosed.
-func (g *Group) awaitReturn(ctx context.Context, kind *Kind, ttl, since time.Duration) error {
+func (g *Group) awaitReturn(ctx context.Context, v verb, ttl, since time.Duration) error {
 	var timer *time.Timer
 	for {
 		g.mu.Lock()
-		needed, changed := g.neededLocked(kind), g.changed
+		needed, changed := g.neededLocked(v), g.changed
 		var limit time.Duration
 		for _, n := range g.nodes {
 			limit = max(limit, n.voteTimeout(ttl))
 		}
 		left := since + limit - g.now()
 		var hopeless error
-		if left <= 0 || !g.hopefulLocked(kind, ttl) {
+		if left <= 0 || !g.hopefulLocked(v, ttl) {
 			hopeless = g.absentLocked(needed)
 		}
 		g.mu.Unlock()

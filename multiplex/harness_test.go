@@ -29,9 +29,10 @@ const (
 )
 
 var (
-	releaseKind = &Kind{Mode: Confirm, Judge: judgeInteger, Script: true, Release: true}
-	extendKind  = &Kind{Mode: Confirm, Judge: judgeInteger, Script: true}
-	claimKind   = &Kind{Mode: Claim, Judge: judgeOK, Undo: releaseKind}
+	releaseKind = &ReleaseKind{Kind: scripted}
+	extendKind  = &ExtendKind{Kind: scripted}
+	scripted    = Kind{Judge: judgeInteger, Script: true}
+	claimKind   = &ClaimKind{Kind: Kind{Judge: judgeOK}, Undo: releaseKind}
 )
 
 func judgeOK(v resp.Value) Vote {
@@ -217,8 +218,8 @@ func (c *cluster) claim(ctx context.Context, key, token string, ttl time.Duratio
 	if c.natives {
 		kind = nativeClaimKind
 	}
-	return c.group.Ask(ctx, kind, &Command{
-		Bytes: setCommand(key, token, ttl), Key: releaseKey(key, token), TTL: ttl, Undo: releaseCommand(key, token),
+	return c.group.Claim(ctx, kind, &Claim{
+		Bytes: setCommand(key, token, ttl), TTL: ttl, Undo: encodedRelease(key, token),
 	})
 }
 
@@ -230,14 +231,14 @@ func (c *cluster) release(ctx context.Context, key, token string, ttl time.Durat
 	if c.natives {
 		kind = nativeKind
 	}
-	_, err := c.group.Ask(ctx, kind, &Command{
-		Bytes: releaseCommand(key, token), Key: releaseKey(key, token), TTL: ttl, Receipt: receipt,
+	err := c.group.Release(ctx, kind, &Command{
+		Encoded: encodedRelease(key, token), TTL: ttl, Receipt: receipt,
 	})
 	return err
 }
 
 func (c *cluster) extend(ctx context.Context, key, token string, ttl time.Duration) error {
-	_, err := c.group.Ask(ctx, extendKind, &Command{Bytes: extendCommand(key, token, ttl), TTL: ttl})
+	err := c.group.Extend(ctx, extendKind, &Command{Encoded: raw(extendCommand(key, token, ttl)), TTL: ttl})
 	return err
 }
 

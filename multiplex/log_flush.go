@@ -89,18 +89,6 @@ func (g *Group) crowdedLocked() bool {
 	return g.log.head+uint64(len(g.gathering.rounds)) > g.fastestLocked()+crowdedAt
 }
 
-// fastestLocked returns the position up to which the fastest connected node has
-// answered.
-func (g *Group) fastestLocked() uint64 {
-	var fastest uint64
-	for _, n := range g.nodes {
-		if n.attached {
-			fastest = max(fastest, n.answered.Load())
-		}
-	}
-	return fastest
-}
-
 // flushBatch writes one batch to every node that is up, and each node's lane
 // before it. If nothing is left to write it gives the role up and reports
 // false.
@@ -181,27 +169,6 @@ func (g *Group) expect(out []outgoing) {
 	}
 	for _, o := range out {
 		o.conn.Expect(o.commands, look>>uint(o.node)&1 != 0)
-	}
-}
-
-// trimLocked frees the rounds that every attached node has passed.
-func (g *Group) trimLocked() {
-	to := g.log.head
-	for _, n := range g.nodes {
-		if n.attached {
-			to = min(to, n.answered.Load())
-		}
-	}
-	g.log.trim(to)
-}
-
-// promptLocked makes sure that what was queued in a lane is written soon, by
-// another goroutine: the caller reads a socket or runs the watch.
-func (g *Group) promptLocked() {
-	g.flusher.lanes = true
-	g.wakeWatchAtLocked(g.now() + tickMost) // to watch for the answers
-	if g.takeFlushLocked() {
-		g.flusher.handover <- struct{}{}
 	}
 }
 

@@ -18,7 +18,7 @@ import "slices"
 // FormOf returns the name of the native form in which commands of a kind go to
 // the nodes that are up now, or "" if there is none. It may change with every
 // node that comes or goes, and with every reply.
-func (g *Group) FormOf(kind *Kind) string {
+func (g *Group) FormOf(kind *ReleaseKind) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f := g.formForLocked(kind); f != nil {
@@ -48,7 +48,7 @@ func (g *Group) agreeLocked() {
 
 // formForLocked returns the best form of a kind that all live nodes support, or
 // nil.
-func (g *Group) formForLocked(kind *Kind) *Form {
+func (g *Group) formForLocked(kind *ReleaseKind) *Form {
 	for i := range kind.Native {
 		if f := &kind.Native[i]; slices.Contains(g.accepted, f.Name) {
 			return f
@@ -60,8 +60,8 @@ func (g *Group) formForLocked(kind *Kind) *Form {
 // formOfLocked returns the form in which a round goes into the log. A round
 // whose key is not known goes as it is.
 func (g *Group) formOfLocked(r *round) *Form {
-	if r.key.To == 0 {
+	if r.release == nil || r.key.To == 0 {
 		return nil
 	}
-	return g.formForLocked(r.kind)
+	return g.formForLocked(r.release)
 }

@@ -20,10 +20,8 @@ var (
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
 	}
 	// nativeKind is mergingKind with native forms.
-	nativeKind = &Kind{
-		Mode: Confirm, Judge: judgeInteger, Script: true, Release: true, Merger: mergingKind.Merger, Native: forms,
-	}
-	nativeClaimKind = &Kind{Mode: Claim, Judge: judgeOK, Undo: nativeKind}
+	nativeKind      = &ReleaseKind{Kind: scripted, Merger: mergingKind.Merger, Native: forms}
+	nativeClaimKind = &ClaimKind{Kind: Kind{Judge: judgeOK}, Undo: nativeKind}
 )
 
 // native makes the nodes have these commands, and the handshake try them.
@@ -33,7 +31,7 @@ func native(commands ...string) func(*cluster) {
 		c.natives = true
 		var trials []conn.Step
 		for _, f := range forms {
-			trial := f.Append(nil, releaseCommand("trial", "untold"), releaseKey("trial", "untold"))
+			trial := f.Append(nil, encodedRelease("trial", "untold"))
 			trials = append(trials, conn.Step{Name: f.Name, Command: trial, Optional: true, Check: func(v resp.Value) error {
 				if judgeInteger(v) != Refused {
 					return fmt.Errorf("a trial answered %q", v.Type())
@@ -125,8 +123,8 @@ func TestReleaseIsNativeWhereEveryNodeHasIt_R25(t *testing.T) {
 func TestCommandsWithoutANativeForm(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		a, b := c.mustClaim("a"), c.mustClaim("b")
-		c.group.Tell(nativeKind, &Command{Bytes: releaseCommand("a", "t"), TTL: long, Receipt: a})
-		c.group.Tell(releaseKind, &Command{Bytes: releaseCommand("b", "t"), Key: releaseKey("b", "t"), TTL: long, Receipt: b})
+		c.group.Tell(nativeKind, &Command{Encoded: raw(releaseCommand("a", "t")), TTL: long, Receipt: a})
+		c.group.Tell(releaseKind, &Command{Encoded: encodedRelease("b", "t"), TTL: long, Receipt: b})
 		time.Sleep(trip)
 		assert.Equal(t, []string{"release a t", "release b t"}, undone(c.nodes[0]))
 		assert.Empty(t, c.keys())
@@ -199,7 +197,7 @@ func TestFormOfWhatWaitsForAFlush_R25(t *testing.T) {
 		for i := 4; i < 8; i++ {
 			key := fmt.Sprint("k", i)
 			c.group.Tell(nativeKind, &Command{
-				Bytes: releaseCommand(key, "t"), Key: releaseKey(key, "t"), TTL: long, Receipt: l.receipts[i],
+				Encoded: encodedRelease(key, "t"), TTL: long, Receipt: l.receipts[i],
 			})
 		}
 		c.links[0].HoldDials(false)
@@ -251,7 +249,7 @@ func TestSurpriseIsCuredByTheScript_R24(t *testing.T) {
 						free = func(i int) error {
 							key := fmt.Sprint("k", i)
 							c.group.Tell(nativeKind, &Command{
-								Bytes: releaseCommand(key, "t"), Key: releaseKey(key, "t"), TTL: long, Receipt: l.receipts[i],
+								Encoded: encodedRelease(key, "t"), TTL: long, Receipt: l.receipts[i],
 							})
 							time.Sleep(2 * trip)
 							return nil
@@ -420,7 +418,7 @@ func TestCureOfASurpriseFails(t *testing.T) {
 		n.lane.queued = append(n.lane.queued, make([]laneEntry, n.lane.room())...)
 		c.group.mu.Unlock()
 		synctest.Wait() // from now on the test is its reader, which owns the counts
-		r := &round{group: c.group, kind: nativeKind, ttl: long, receipt: l.receipts[1], form: &forms[0],
+		r := &round{group: c.group, verb: nativeKind.verb(), ttl: long, receipt: l.receipts[1], form: &forms[0],
 			command: releaseCommand("k1", "t"), key: releaseKey("k1", "t")}
 		r.itself[0] = r
 		reader := resp.NewReader(resp.Limits{})

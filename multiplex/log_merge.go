@@ -34,7 +34,7 @@ func (g *Group) packLocked() {
 // with the same merger, up to the bound.
 func alike(rounds []*round) int {
 	n := 1
-	for n < min(len(rounds), mergeMost) && rounds[n].kind.Merger == rounds[0].kind.Merger {
+	for n < min(len(rounds), mergeMost) && rounds[n].merger() == rounds[0].merger() {
 		n++
 	}
 	return n
@@ -43,7 +43,7 @@ func alike(rounds []*round) int {
 // placeMergedLocked puts several rounds into the log as one carrier, which
 // takes over the hold that the log would have on each.
 func (g *Group) placeMergedLocked(parts []*round) {
-	if missing := everyone(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
+	if missing := All(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
 		for _, p := range parts {
 			g.failMissingLocked(p, missing)
 		}
@@ -54,12 +54,12 @@ func (g *Group) placeMergedLocked(parts []*round) {
 		}
 		return
 	}
-	g.log.claims = g.log.claims || !parts[0].kind.Release
-	merger := parts[0].kind.Merger
+	g.log.claims = g.log.claims || parts[0].release == nil
+	merger := parts[0].merger()
 	c := g.log.takeCarrier(g)
 	// The first was queued first, so the carrier is as old as the oldest of
 	// them.
-	c.begin(merger.Kind, parts[0].at, parts[0].ttl, Receipt{}, 1)
+	c.begin(verb{kind: &merger.Kind}, parts[0].at, parts[0].ttl, Receipt{}, 1)
 	c.word.Store(decided) // no caller waits for the carrier itself
 	c.parts = append(c.parts, parts...)
 	c.command = merger.AppendHead(c.command, len(parts))

@@ -26,11 +26,11 @@ const (
 )
 
 // mergingKind is releaseKind, merged: the same script for several keys.
-var mergingKind = &Kind{Mode: Confirm, Judge: judgeInteger, Script: true, Release: true, Merger: mergerOf(releaseManySource)}
+var mergingKind = &ReleaseKind{Kind: scripted, Merger: mergerOf(releaseManySource)}
 
 func mergerOf(source string) *Merger {
 	return &Merger{
-		Kind: &Kind{Judge: judgeOneOfMany, Script: true},
+		Kind: Kind{Judge: judgeOneOfMany, Script: true},
 		AppendHead: func(dst []byte, n int) []byte {
 			dst = resp.AppendArray(dst, 3+2*n)
 			dst = resp.AppendBulkString(dst, "EVALSHA")
@@ -51,6 +51,13 @@ func releaseKey(key, token string) Part {
 	to := len(releaseCommand(key, token)) - len(resp.AppendBulkString(nil, token))
 	return Part{to - len(resp.AppendBulkString(nil, key)), to}
 }
+
+func encodedRelease(key, token string) Encoded {
+	return Encoded{releaseCommand(key, token), releaseKey(key, token)}
+}
+
+// raw is a command whose key is not known.
+func raw(command []byte) Encoded { return Encoded{Bytes: command} }
 
 // merging makes cluster.release merge, or not.
 func merging(on bool) func(*cluster) {
@@ -289,7 +296,7 @@ func TestOnlyAwaitedReleasesAreMerged(t *testing.T) {
 			switch i {
 			case 1:
 				c.group.Tell(mergingKind, &Command{
-					Bytes: releaseCommand("k1", "t"), Key: releaseKey("k1", "t"), TTL: long, Receipt: l.receipts[1],
+					Encoded: encodedRelease("k1", "t"), TTL: long, Receipt: l.receipts[1],
 				})
 				return nil
 			case 3:
@@ -399,8 +406,8 @@ func TestMergersAreNotMixed(t *testing.T) {
 			if i >= 3 {
 				kind = &other
 			}
-			_, err := c.group.Ask(background, kind, &Command{
-				Bytes: releaseCommand(key, "t"), Key: releaseKey(key, "t"), TTL: long, Receipt: l.receipts[i],
+			err := c.group.Release(background, kind, &Command{
+				Encoded: encodedRelease(key, "t"), TTL: long, Receipt: l.receipts[i],
 			})
 			return err
 		})()
@@ -551,8 +558,8 @@ func TestCarrierIsAsOldAsItsOldestPart(t *testing.T) {
 		defer c.group.mu.Unlock()
 		for range 3 {
 			r := c.group.log.take(c.group)
-			cmd := &Command{Bytes: releaseCommand("k", "t"), Key: releaseKey("k", "t"), TTL: long}
-			c.group.admitLocked(r, background, mergingKind, cmd, 1)
+			cmd := &Command{Encoded: encodedRelease("k", "t"), TTL: long}
+			c.group.admitLocked(r, background, mergingKind.verb(), cmd, 1)
 			time.Sleep(ms)
 		}
 		oldest := c.group.gathering.rounds[0].at

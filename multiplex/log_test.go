@@ -14,7 +14,7 @@ func TestRingGrows(t *testing.T) {
 	var rounds []*round
 	push := func() {
 		r := g.log.take(g)
-		r.begin(claimKind, 0, long, Receipt{}, 1)
+		r.begin(claimKind.verb(), 0, long, Receipt{}, 1)
 		g.log.push(r, []byte("x"))
 		rounds = append(rounds, r)
 	}

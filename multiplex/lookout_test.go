@@ -451,19 +451,18 @@ func TestLookoutBelievesNoPushBeforeTheAnswer(t *testing.T) {
 
 // A question after Queued stands behind the command, although that is not
 // written yet (R8).
-func TestQueuedComesWhenTheCommandHasItsPlace(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
+func TestAHandOverHasItsPlaceWhenItIsQueued(t *testing.T) {
+	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
 		next := make(chan error, 1)
-		_, err := c.group.Ask(background, releaseKind, &Command{
-			Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
-			Queued: func() {
-				go func() {
-					_, err := c.claim(background, "k", "next", long)
-					next <- err
-				}()
-				synctest.Wait()
-			},
+		err := c.group.HandOver(background, mergingKind, &Command{
+			Encoded: encodedRelease("k", "t"), TTL: long, Receipt: receipt,
+		}, func() {
+			go func() {
+				_, err := c.claim(background, "k", "next", long)
+				next <- err
+			}()
+			synctest.Wait()
 		})
 		require.NoError(t, err)
 		require.NoError(t, <-next)

@@ -113,12 +113,12 @@ func TestADeathAfterTheDecisionIsNoVote(t *testing.T) {
 // Of the nodes that time out, only those whose vote was missing count (R6).
 func TestGiveUpReturnsWhatItCounted_R6(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		r := &round{group: c.group, kind: claimKind}
+		r := &round{group: c.group, verb: claimKind.verb()}
 		require.True(t, r.vote(0, Granted, nil))
 		assert.Equal(t, setOf(1), r.giveUp(setOf(0)|setOf(1)))
 		assert.Zero(t, r.giveUp(setOf(0)|setOf(1)))
-		assert.Equal(t, setOf(2), r.giveUp(everyone(3)), "which decides it")
-		assert.Zero(t, r.giveUp(everyone(3)))
+		assert.Equal(t, setOf(2), r.giveUp(All(3)), "which decides it")
+		assert.Zero(t, r.giveUp(All(3)))
 	})
 }
 

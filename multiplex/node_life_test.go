@@ -47,7 +47,7 @@ func TestJoinWithUnflushedBytes(t *testing.T) {
 
 		// Nothing is out of step afterwards.
 		for _, key := range c.nodes[0].Keys() {
-			assert.NoError(t, c.release(background, key, "t", long, Receipt{Sent: everyone(3)}))
+			assert.NoError(t, c.release(background, key, "t", long, Receipt{Sent: All(3)}))
 		}
 		assert.Equal(t, 1, c.status(0).Deaths)
 	}, withConfig(func(c *Config) { c.VoteTimeout = time.Minute }))
@@ -66,8 +66,8 @@ func TestReleaseBetweenShedAndBurialIsOwedOnce(t *testing.T) {
 		g.nodes[0].shedLocked(ErrSilent) // its reader wakes, and waits for the mutex
 		require.True(t, g.takeFlushLocked())
 		r := g.log.take(g)
-		g.admitLocked(r, nil, releaseKind, &Command{
-			Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
+		g.admitLocked(r, nil, releaseKind.verb(), &Command{
+			Encoded: raw(releaseCommand("k", "t")), TTL: long, Receipt: receipt,
 		}, 1)
 		g.mu.Unlock()
 		g.flush()

@@ -179,7 +179,7 @@ func TestNodeJoinsUnderReleases(t *testing.T) {
 		start := time.Now()
 		for i, r := range receipts {
 			c.group.Tell(releaseKind, &Command{
-				Bytes: releaseCommand(fmt.Sprint("k", i), "t"), TTL: time.Hour, Receipt: r,
+				Encoded: raw(releaseCommand(fmt.Sprint("k", i), "t")), TTL: time.Hour, Receipt: r,
 			})
 			time.Sleep(ms)
 			if joined == 0 && c.status(0).State == Up {
@@ -291,7 +291,7 @@ func TestDebtOfAnAbsentNodeBeginsAnew(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
 		n := c.group.nodes[0]
-		r := &round{group: c.group, kind: releaseKind, ttl: time.Second, receipt: receipt, command: releaseCommand("k", "t")}
+		r := &round{group: c.group, verb: releaseKind.verb(), ttl: time.Second, receipt: receipt, command: releaseCommand("k", "t")}
 		c.group.mu.Lock()
 		defer c.group.mu.Unlock()
 		n.oweLocked(r, time.Hour)

@@ -181,15 +181,15 @@ func TestRepliesByTheByte(t *testing.T) {
 
 // identify is a kind whose reply tells which command it answers: PING with a
 // text returns the text.
-func identify(id string, mixed *atomic.Int32) *Kind {
+func identify(id string, mixed *atomic.Int32) *ClaimKind {
 	want := []byte(id)
-	return &Kind{Mode: Claim, Judge: func(v resp.Value) Vote {
+	return &ClaimKind{Kind: Kind{Judge: func(v resp.Value) Vote {
 		if v.Type() != resp.BulkString || !bytes.Equal(v.Bytes(), want) {
 			mixed.Add(1)
 			return Alien
 		}
 		return Granted
-	}}
+	}}}
 }
 
 // A node that joins under load gets whole commands only, and each reply belongs
@@ -212,7 +212,7 @@ func TestRepliesAreNeverMixedUp(t *testing.T) {
 					wg.Go(func() {
 						for j := 0; ctx.Err() == nil; j++ {
 							id := fmt.Sprintf("%d-%d-%s", i, j, bytes.Repeat([]byte("x"), i*j%300))
-							_, err := c.group.Ask(background, identify(id, &mixed), &Command{
+							_, err := c.group.Claim(background, identify(id, &mixed), &Claim{
 								Bytes: resp.AppendCommand(nil, "PING", id), TTL: long,
 							})
 							time.Sleep(time.Duration(1+i) * ms / 3)
@@ -255,12 +255,12 @@ func TestRepliesAreNeverMixedUp(t *testing.T) {
 
 // Pushes and attributes are unsolicited for every kind of command (R16).
 func TestUnaskedForWhateverTheKind(t *testing.T) {
-	anything := &Kind{Mode: Claim, Judge: func(resp.Value) Vote { return Granted }}
+	anything := &ClaimKind{Kind: Kind{Judge: func(resp.Value) Vote { return Granted }}}
 	for _, reply := range []string{">1\r\n+OK\r\n", "|1\r\n+a\r\n+b\r\n+OK\r\n"} {
 		t.Run(reply[:1], func(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, c *cluster) {
 				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) { return []byte(reply), args[0] == "PING" })
-				_, err := c.group.Ask(background, anything, &Command{
+				_, err := c.group.Claim(background, anything, &Claim{
 					Bytes: resp.AppendCommand(nil, "PING"), TTL: long,
 				})
 				assert.ErrorIs(t, err, ErrUnexpected)

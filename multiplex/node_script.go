@@ -11,7 +11,7 @@ import (
 // cure sends the scripts and then the round's command again, on the same
 // connection, whether or not a caller still waits for it (R24). The round's
 // vote waits for that reply. cure returns false if the lane is full, or if the
-// command must not come behind what followed it (Kind.Creates); then the vote
+// command must not come behind what followed it (ExtendKind.Creates); then the vote
 // has failed.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
@@ -20,7 +20,7 @@ func (n *node) cure(r *round, why conn.Class) bool {
 	if !n.loadScriptsLocked() {
 		return false
 	}
-	if r.kind.Creates {
+	if r.extend != nil && r.extend.Creates {
 		g.promptLocked()
 		return false
 	}

@@ -14,7 +14,7 @@ import (
 const restoreSource = "restore"
 
 // restoreKind sets a missing key again, as a healing extension does.
-var restoreKind = &Kind{Mode: Confirm, Judge: judgeInteger, Script: true, Creates: true}
+var restoreKind = &ExtendKind{Kind: scripted, Creates: true}
 
 func withRestore(c *cluster) {
 	c.config.Cure = append(c.config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", restoreSource))
@@ -40,7 +40,7 @@ func TestNoCureOvertakesTheRelease_R8(t *testing.T) {
 		time.Sleep(trip)
 		inbox := NewOutcomes()
 		post := func() {
-			_, err := c.group.Post(restoreKind, &Command{Bytes: restoreCommand("k", "t"), TTL: long}, inbox, nil)
+			_, err := c.group.PostExtension(restoreKind, &Command{Encoded: raw(restoreCommand("k", "t")), TTL: long}, Posting{Inbox: inbox})
 			require.NoError(t, err)
 		}
 		post()

@@ -258,14 +258,14 @@ func (p *plot) use(op byte, arg int) {
 			return p.release(ctx, own.key, own.token, plotTTL, own.receipt)
 		})
 	case 't':
-		p.group.Tell(releaseKind, &Command{Bytes: releaseCommand(own.key, own.token), TTL: plotTTL, Receipt: own.receipt})
+		p.group.Tell(releaseKind, &Command{Encoded: raw(releaseCommand(own.key, own.token)), TTL: plotTTL, Receipt: own.receipt})
 	case 'x':
 		p.call("extend", own.key, own.token, func(ctx context.Context) error {
 			return p.extend(ctx, own.key, own.token, plotTTL)
 		})
 	case 'o':
-		cmd := &Command{Bytes: extendCommand(own.key, own.token, plotTTL), TTL: plotTTL}
-		if _, err := p.group.Post(extendKind, cmd, p.inbox, p.posted); err == nil {
+		cmd := &Command{Encoded: raw(extendCommand(own.key, own.token, plotTTL)), TTL: plotTTL}
+		if _, err := p.group.PostExtension(extendKind, cmd, Posting{Inbox: p.inbox, Tag: p.posted}); err == nil {
 			p.posted++
 			p.group.Flush()
 		}
@@ -276,9 +276,9 @@ func (p *plot) use(op byte, arg int) {
 func (p *plot) ping() {
 	p.asks++
 	id := fmt.Sprintf("%d-%s", p.asks, bytes.Repeat([]byte("x"), p.asks*37%300))
-	kind := &Kind{Mode: Claim, Judge: func(v resp.Value) Vote { return p.judgePing(id, v) }}
+	kind := &ClaimKind{Kind: Kind{Judge: func(v resp.Value) Vote { return p.judgePing(id, v) }}}
 	p.call("", "", "", func(ctx context.Context) error {
-		_, err := p.group.Ask(ctx, kind, &Command{Bytes: resp.AppendCommand(nil, "PING", id), TTL: long})
+		_, err := p.group.Claim(ctx, kind, &Claim{Bytes: resp.AppendCommand(nil, "PING", id), TTL: long})
 		return err
 	})
 }

@@ -73,7 +73,7 @@ func TestDetachedReleaseIsCured(t *testing.T) {
 				time.Sleep(trip)
 				c.flushScripts()
 				c.group.Tell(releaseKind, &Command{
-					Bytes: releaseCommand("k", "t"), TTL: long, Receipt: receipt,
+					Encoded: raw(releaseCommand("k", "t")), TTL: long, Receipt: receipt,
 				})
 				time.Sleep(2 * trip)
 				synctest.Wait()
@@ -118,13 +118,13 @@ func TestMoreCuresThanTheLaneHolds(t *testing.T) {
 		const keys = maxLane + 500
 		receipts := make([]Receipt, keys)
 		for i := range receipts {
-			receipts[i] = Receipt{Sent: everyone(1)}
+			receipts[i] = Receipt{Sent: All(1)}
 			c.nodes[0].DB().Set(fmt.Sprint("k", i), "t", time.Hour)
 		}
 		c.flushScripts()
 		for i, r := range receipts {
 			c.group.Tell(releaseKind, &Command{
-				Bytes: releaseCommand(fmt.Sprint("k", i), "t"), TTL: time.Hour, Receipt: r,
+				Encoded: raw(releaseCommand(fmt.Sprint("k", i), "t")), TTL: time.Hour, Receipt: r,
 			})
 		}
 		c.eventually(10*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "all released")

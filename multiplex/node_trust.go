@@ -95,14 +95,14 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 
 // tryDebutLocked advances a deployment that was declared new; see pure.Debut.
 func (g *Group) tryDebutLocked() {
-	if !g.quarantine.debut.Open || g.live != everyone(g.size) {
+	if !g.quarantine.debut.Open || g.live != All(g.size) {
 		return
 	}
 	if !g.quarantine.debut.Verifying {
-		g.quarantine.debut.Verifying, g.quarantine.debut.Clean = true, uint16(g.config.Durable&everyone(g.size))
+		g.quarantine.debut.Verifying, g.quarantine.debut.Clean = true, uint16(g.config.Durable&All(g.size))
 		g.eachWatchedLocked((*node).lookLocked)
 	}
-	if Set(g.quarantine.debut.Clean) == everyone(g.size) {
+	if Set(g.quarantine.debut.Clean) == All(g.size) {
 		g.quarantine.debut = pure.Debut{}
 		g.eachWatchedLocked(func(n *node) { n.writeSealLocked(n.trust.Need) })
 	}

@@ -185,7 +185,7 @@ func TestRestartedNodeIsQuarantined_R23(t *testing.T) {
 		assert.Equal(t, pure.WhyRestart, c.status(2).QuarantineWhy)
 
 		receipt := c.mustClaim("k")
-		assert.Equal(t, everyone(3), receipt.Sent)
+		assert.Equal(t, All(3), receipt.Sent)
 		time.Sleep(trip)
 		_, there := c.nodes[2].Get("k")
 		assert.True(t, there, "it gets the command")
@@ -243,8 +243,8 @@ func TestForgottenVote_R23(t *testing.T) {
 				for i := 0; time.Since(granted) < maxTTL-25*ms && second == 0; i++ {
 					g := []*Group{c.group, fresh}[i%2]
 					token := fmt.Sprint("second", i)
-					_, err := g.Ask(background, claimKind, &Command{
-						Bytes: setCommand("k", token, maxTTL), TTL: maxTTL, Undo: releaseCommand("k", token),
+					_, err := g.Claim(background, claimKind, &Claim{
+						Bytes: setCommand("k", token, maxTTL), TTL: maxTTL, Undo: raw(releaseCommand("k", token)),
 					})
 					if err == nil {
 						second++
@@ -434,7 +434,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 			assert.Equal(t, "MaxTTL", p.Check)
 			assert.Equal(t, "its seal says 2s, this client 3s", p.Found)
 		}
-		_, err = g.Ask(background, claimKind, &Command{Bytes: setCommand("k", "t", ms), TTL: ms})
+		_, err = g.Claim(background, claimKind, &Claim{Bytes: setCommand("k", "t", ms), TTL: ms})
 		require.ErrorIs(t, err, ErrMaxTTL)
 		assert.Equal(t, 3, c.up())
 
@@ -629,7 +629,7 @@ func TestMergedRoundsAreDiscounted_R23(t *testing.T) {
 		g.quarantine.nodes = setOf(1)
 		parts := []*round{g.log.take(g), g.log.take(g)}
 		for _, p := range parts {
-			p.begin(mergingKind, g.now(), long, Receipt{Sent: everyone(3)}, 2)
+			p.begin(mergingKind.verb(), g.now(), long, Receipt{Sent: All(3)}, 2)
 			p.command = append(p.command, releaseCommand("k", "t")...)
 			p.key = releaseKey("k", "t")
 		}
@@ -642,7 +642,7 @@ func TestMergedRoundsAreDiscounted_R23(t *testing.T) {
 		r := g.log.take(g)
 		r.discounted = setOf(2)
 		r.clear()
-		r.begin(releaseKind, g.now(), long, Receipt{}, 1)
+		r.begin(releaseKind.verb(), g.now(), long, Receipt{}, 1)
 		g.placeLocked(r, releaseCommand("k", "t"))
 		assert.Zero(t, r.discounted)
 		require.True(t, g.takeFlushLocked())

@@ -12,7 +12,7 @@ import (
 // R20: in race builds what is given back is overwritten, so that a use of it
 // shows at once.
 func TestRecycledRoundsArePoisoned(t *testing.T) {
-	r := loneRound(3, releaseKind)
+	r := loneRound(3, releaseKind.verb())
 	r.command = append(r.command, "EVALSHA and a token"...)
 	command := r.command
 	r.drop()

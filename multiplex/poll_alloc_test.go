@@ -65,8 +65,8 @@ const attempts = 10
 // attempt claims, extends and releases a few times, or is refused as often.
 func attempt(g *Group, caller int, want error) error {
 	for range attempts {
-		receipt, err := g.Ask(background, claimKind, &Command{
-			Bytes: allocSets[caller], TTL: long, Undo: allocReleases[caller],
+		receipt, err := g.Claim(background, claimKind, &Claim{
+			Bytes: allocSets[caller], TTL: long, Undo: raw(allocReleases[caller]),
 		})
 		if err != want {
 			return err
@@ -74,11 +74,11 @@ func attempt(g *Group, caller int, want error) error {
 		if err != nil {
 			continue
 		}
-		if _, err := g.Ask(background, extendKind, &Command{Bytes: allocExtends[caller], TTL: long}); err != nil {
+		if err := g.Extend(background, extendKind, &Command{Encoded: raw(allocExtends[caller]), TTL: long}); err != nil {
 			return err
 		}
-		if _, err := g.Ask(background, releaseKind, &Command{
-			Bytes: allocReleases[caller], TTL: long, Receipt: receipt,
+		if err := g.Release(background, releaseKind, &Command{
+			Encoded: raw(allocReleases[caller]), TTL: long, Receipt: receipt,
 		}); err != nil {
 			return err
 		}

@@ -165,7 +165,7 @@ func postUntilClosed(t testing.TB, g *Group) {
 	for {
 		posted := 0
 		for range rand.N(30) {
-			switch _, err := g.Post(extendKind, &Command{Bytes: extendCommand("k", "t", long), TTL: long}, inbox, nil); {
+			switch _, err := g.PostExtension(extendKind, &Command{Encoded: raw(extendCommand("k", "t", long)), TTL: long}, Posting{Inbox: inbox}); {
 			case err == nil:
 				posted++
 			case errors.Is(err, ErrClosed):

@@ -39,7 +39,7 @@ func TestPolledMixedGroup(t *testing.T) {
 	redistest.NoLeaks(t)
 	servers := mixedServers(t)
 	g := onServers(t, servers, patient, func(c *Config) { c.VoteTimeout = 3 * time.Second }) // Close waits this long in the end
-	assert.Equal(t, everyone(3), g.polledNodes())
+	assert.Equal(t, All(3), g.polledNodes())
 
 	var wg sync.WaitGroup
 	for i := range 16 {
@@ -116,7 +116,7 @@ func TestPolledGroupWithNetDial(t *testing.T) {
 	require.NoError(t, pairOn(background, g, "k"))
 	polled := g.polledNodes()
 	closesInTime(t, g)
-	assert.Equal(t, everyone(5)&^everyone(2), polled)
+	assert.Equal(t, All(5)&^All(2), polled)
 }
 
 // Portable groups, and groups with nothing to poll, have no poller.

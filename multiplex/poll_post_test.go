@@ -47,7 +47,7 @@ func TestPolledAnswersToPostedCommandsAreReadAtOnce(t *testing.T) {
 		for i := range rounds {
 			require.NoError(t, pairOn(background, g, "k")) // a caller had the role, and left
 			start := time.Now()
-			_, err := g.Post(extendKind, &Command{Bytes: realExtend("k", "t"), TTL: long}, inbox, i)
+			_, err := g.PostExtension(extendKind, &Command{Encoded: raw(realExtend("k", "t")), TTL: long}, Posting{Inbox: inbox, Tag: i})
 			require.NoError(t, err)
 			g.Flush()
 			o := takeOn(t, inbox, 1)[0]
@@ -90,7 +90,7 @@ func TestPolledPostedAmongCallers(t *testing.T) {
 	for i := range 2000 {
 		n := 1 + i%7
 		for range n {
-			_, err := g.Post(extendKind, &Command{Bytes: realExtend("k", "t"), TTL: long}, inbox, nil)
+			_, err := g.PostExtension(extendKind, &Command{Encoded: raw(realExtend("k", "t")), TTL: long}, Posting{Inbox: inbox})
 			require.NoError(t, err)
 		}
 		g.Flush()
@@ -112,11 +112,11 @@ func TestPolledPostingAllocatesNothing(t *testing.T) {
 	_, err := claimOn(background, g, "k", "t")
 	require.NoError(t, err)
 	inbox := NewOutcomes()
-	command := Command{Bytes: realExtend("k", "t"), TTL: long}
+	command := Command{Encoded: raw(realExtend("k", "t")), TTL: long}
 	room := make([]Outcome, 0, 64)
 	run := func() {
 		for range 64 {
-			if _, err := g.Post(extendKind, &command, inbox, &command); err != nil {
+			if _, err := g.PostExtension(extendKind, &command, Posting{Inbox: inbox, Tag: &command}); err != nil {
 				t.Error(err)
 			}
 		}

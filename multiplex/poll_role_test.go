@@ -85,7 +85,7 @@ func holdRole(t testing.TB, g *Group, call func() error) (done <-chan error) {
 	soon(t, "the other waits, and is answered", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return p.waiting.Load() == 1 && g.unreadLocked() == everyone(g.size)
+		return p.waiting.Load() == 1 && g.unreadLocked() == All(g.size)
 	})
 	return ended
 }
@@ -121,7 +121,7 @@ func TestPolledWaitingIsCountedRight(t *testing.T) {
 	for i := range times {
 		g.mu.Lock()
 		r := g.log.take(g)
-		r.begin(claimKind, g.now(), long, Receipt{}, 1)
+		r.begin(claimKind.verb(), g.now(), long, Receipt{}, 1)
 		g.mu.Unlock()
 		voting.Store(r)
 		for range i % 400 { // some nanoseconds later each time, until the votes have arrived
@@ -155,7 +155,7 @@ func TestPolledAnswerAndKickTogether(t *testing.T) {
 	for i := range 2000 {
 		g.mu.Lock()
 		r := g.log.take(g)
-		g.admitLocked(r, background, claimKind, &Command{Bytes: setCommand(fmt.Sprint(i), "t", long), TTL: long}, 2)
+		g.admitLocked(r, background, claimKind.verb(), &Command{Encoded: raw(setCommand(fmt.Sprint(i), "t", long)), TTL: long}, 2)
 		g.mu.Unlock()
 		g.flush()
 		g.await(r)

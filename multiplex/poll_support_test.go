@@ -226,7 +226,7 @@ func startPolled(t testing.TB, config Config, tweaks ...func(*Config)) *Group {
 	ctx, cancel := context.WithTimeout(background, patience)
 	defer cancel()
 	require.NoError(t, g.Tried(ctx))
-	require.NoError(t, g.waitUntil(ctx, func() bool { return g.live == everyone(g.size) }))
+	require.NoError(t, g.waitUntil(ctx, func() bool { return g.live == All(g.size) }))
 	return g
 }
 
@@ -292,13 +292,13 @@ func atBest(t testing.TB, measure func() error) {
 }
 
 func claimOn(ctx context.Context, g *Group, key, token string) (Receipt, error) {
-	return g.Ask(ctx, claimKind, &Command{
-		Bytes: setCommand(key, token, long), TTL: long, Undo: realRelease(key, token),
+	return g.Claim(ctx, claimKind, &Claim{
+		Bytes: setCommand(key, token, long), TTL: long, Undo: raw(realRelease(key, token)),
 	})
 }
 
 func releaseOn(ctx context.Context, g *Group, key, token string, receipt Receipt) error {
-	_, err := g.Ask(ctx, releaseKind, &Command{Bytes: realRelease(key, token), TTL: long, Receipt: receipt})
+	err := g.Release(ctx, releaseKind, &Command{Encoded: raw(realRelease(key, token)), TTL: long, Receipt: receipt})
 	return err
 }
 

@@ -150,7 +150,7 @@ func TestWhatOneNodeSendsIsReadInTurns_R32(t *testing.T) {
 	soon(t, "the answers", func() bool {
 		g.tracker.mu.Lock()
 		defer g.tracker.mu.Unlock()
-		return l.held == everyone(2)
+		return l.held == All(2)
 	})
 	l.Rest()
 	takeRole(t, g)

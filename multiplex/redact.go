@@ -16,10 +16,16 @@ func (g *Group) String() string { return "(group of " + strconv.Itoa(g.size) + "
 func (g *Group) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, g.String()) }
 
 // String returns how long the command is.
-func (c Command) String() string { return "(command of " + strconv.Itoa(len(c.Bytes)) + " bytes)" }
+func (e Encoded) String() string { return "(command of " + strconv.Itoa(len(e.Bytes)) + " bytes)" }
 
 // Format prints String for every verb.
-func (c Command) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+func (e Encoded) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.String()) }
+
+// String returns how long the command is.
+func (c Claim) String() string { return Encoded{Bytes: c.Bytes}.String() }
+
+// Format prints String for every verb.
+func (c Claim) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
 // String lists the nodes' addresses, without credentials.
 func (c Config) String() string {

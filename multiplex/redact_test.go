@@ -14,8 +14,9 @@ func TestNothingSecretIsPrinted(t *testing.T) {
 	config := Config{Nodes: []conn.Config{{Endpoint: conn.Endpoint{Network: "tcp", Addr: "h:1", Password: "pa55word"}}}}
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
 		c.group.config.Nodes[0].Endpoint.Password = "pa55word"
+		secret := []byte("pa55word")
 		for _, secretive := range []any{
-			c.group, config, &config, Command{Bytes: []byte("pa55word")}, &Command{Undo: []byte("pa55word")},
+			c.group, config, &config, raw(secret), &Command{Encoded: raw(secret)}, Claim{Bytes: secret}, &Claim{Undo: raw(secret)},
 		} {
 			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%q", "%x"} {
 				text := fmt.Sprintf(verb, secretive)

@@ -23,8 +23,8 @@ type round struct {
 
 	// The following are written under the group's mutex before the round is
 	// published, and only read from then on.
-	group   *Group
-	kind    *Kind
+	group *Group
+	verb
 	ctx     context.Context // nil for a detached round
 	at      time.Duration   // when it was queued, on the group's clock
 	ttl     time.Duration
@@ -35,7 +35,8 @@ type round struct {
 	// in which the log has the command; nil for the form of command
 	form *Form
 	carrying
-	posting
+	posting  Posting       // empty for a round that a caller waits for
+	patience time.Duration // least time to wait for its votes
 
 	// discounted is the set of nodes that got the round but whose vote must not
 	// make a lock, since they may have forgotten another (R23). The votes of
@@ -58,13 +59,6 @@ type carrying struct {
 	parts   []*round
 	carrier bool      // it is recycled among the carriers, whose commands are long
 	itself  [1]*round // what members returns for any other round
-}
-
-// posting is what only a posted round has; zero for others.
-type posting struct {
-	inbox    *Outcomes // where the round goes when it is decided
-	tag      any
-	patience time.Duration // least time to wait for its votes
 }
 
 // The word, from the low end:
@@ -111,7 +105,7 @@ func (r *round) verdictOf(w uint64) Verdict {
 		Refused: refusedOf(w).Len(),
 		Failed:  failedOf(w).Len(),
 	}
-	return t.Verdict(r.group.quorum, r.kind.Mode)
+	return t.Verdict(r.group.quorum, r.mode())
 }
 
 // vote records one node's answer and reports whether it counted. A vote after
@@ -196,8 +190,8 @@ func (r *round) rouse(w uint64) {
 	if p != nil {
 		p.waiting.Add(-1)
 	}
-	if r.inbox != nil {
-		r.inbox.put(r)
+	if r.posting.Inbox != nil {
+		r.posting.Inbox.put(r)
 		return
 	}
 	r.wake <- struct{}{}
@@ -236,9 +230,9 @@ func (r *round) clear() {
 		}
 		r.blamed.Store(false)
 	}
-	r.ctx, r.kind, r.receipt, r.discounted = nil, nil, Receipt{}, 0
+	r.ctx, r.verb, r.receipt, r.discounted = nil, verb{}, Receipt{}, 0
 	r.key, r.form = Part{}, nil
-	r.posting = posting{}
+	r.posting, r.patience = Posting{}, 0
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}
@@ -256,8 +250,8 @@ func (r *round) clear() {
 const keepCommand = 512
 
 // begin readies a round for its use, before it is published.
-func (r *round) begin(kind *Kind, at, ttl time.Duration, receipt Receipt, holders int32) {
-	r.kind, r.at, r.ttl, r.receipt = kind, at, ttl, receipt
+func (r *round) begin(v verb, at, ttl time.Duration, receipt Receipt, holders int32) {
+	r.verb, r.at, r.ttl, r.receipt = v, at, ttl, receipt
 	r.holders.Store(holders)
 }
 
@@ -272,7 +266,7 @@ func (r *round) members() []*round {
 
 // owedBy reports whether the round is a release of a key that this node may
 // hold.
-func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.Has(node) }
+func (r *round) owedBy(node int) bool { return r.release != nil && r.receipt.Sent.Has(node) }
 
 // void returns the quarantined nodes of the round whose grants do not count:
 // for a claim all of them; for an extension those that were also quarantined
@@ -282,9 +276,9 @@ func (r *round) owedBy(node int) bool { return r.kind.Release && r.receipt.Sent.
 // forgotten nothing since. A release always counts: it makes no lock.
 func (r *round) void() Set {
 	switch {
-	case r.kind.Mode == Claim:
+	case r.claims():
 		return r.discounted
-	case r.kind.Release:
+	case r.release != nil:
 		return 0
 	}
 	return r.discounted & r.receipt.Doubted
@@ -293,9 +287,9 @@ func (r *round) void() Set {
 // postLocked readies a posted round. The round counts as waiting, and as
 // asleep, before it is published: the goroutine that decides it takes it off
 // that count and puts it into the inbox (see rouse).
-func (r *round) postLocked(cmd *Command) {
+func (r *round) postLocked() {
 	if r.group.config.VoteTimeout == 0 {
-		r.patience = cmd.Patience
+		r.patience = r.posting.Patience
 	}
 	r.word.Store(parked)
 	if p := r.group.poller; p != nil {

@@ -1,6 +1,9 @@
 package multiplex
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // outcome returns the error that a decided word stands for.
 func (r *round) outcome(w uint64) error {
@@ -55,12 +58,22 @@ func NewOutcomes() *Outcomes { return &Outcomes{ready: make(chan struct{}, 1)} }
 // Ready returns a channel that receives when there may be something to take.
 func (o *Outcomes) Ready() <-chan struct{} { return o.ready }
 
+// A Posting says what becomes of the outcome of a posted command.
+type Posting struct {
+	Inbox *Outcomes // gets the outcome
+	Tag   any       // returned with the outcome
+	// Patience is the least time to wait for votes if Config.VoteTimeout is
+	// zero. Posted commands can wait longer: a late answer is cheaper than a
+	// retry. If zero, no longer than for others.
+	Patience time.Duration
+}
+
 // An Outcome is the outcome of a posted command.
 type Outcome struct {
-	// Tag is the value given to Post.
+	// Tag is the posting's.
 	Tag any
 	// Err is nil if a quorum granted; otherwise ErrRefused, an *UndecidedError
-	// or ErrClosed, as from Ask.
+	// or ErrClosed, as from Group.Claim.
 	Err error
 	// Granted is the set of nodes that had granted when the round was decided.
 	Granted Set
@@ -134,7 +147,7 @@ func (o *Outcomes) signal() {
 // posted returns the outcome of a posted round and drops the round.
 func (r *round) posted() Outcome {
 	w := r.word.Load()
-	o := Outcome{Tag: r.tag, Err: r.outcome(w), Granted: grantedOf(w)}
+	o := Outcome{Tag: r.posting.Tag, Err: r.outcome(w), Granted: grantedOf(w)}
 	if o.Err != nil {
 		o.Answers = r.answers(w)
 	}

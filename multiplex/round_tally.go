@@ -13,16 +13,22 @@ func Quorum(n int) int { return n/2 + 1 }
 // A Set is a set of nodes: bit i stands for node i.
 type Set uint16
 
+// All returns the set of all nodes of a group of n.
+func All(n int) Set { return Set(1<<uint(n) - 1) }
+
 // Has reports whether node i is in the set.
 func (s Set) Has(i int) bool { return s>>uint(i)&1 != 0 }
 
-// Len is the number of nodes in the set.
+// Len returns the number of nodes in the set.
 func (s Set) Len() int { return bits.OnesCount16(uint16(s)) }
 
-func setOf(i int) Set { return 1 << uint(i) }
+// Add returns the set with node i.
+func (s Set) Add(i int) Set { return s | setOf(i) }
 
-// everyone returns the set of all n nodes.
-func everyone(n int) Set { return Set(1<<uint(n) - 1) }
+// Without returns the nodes of the set that are not in t.
+func (s Set) Without(t Set) Set { return s &^ t }
+
+func setOf(i int) Set { return 1 << uint(i) }
 
 // A Vote is what one node's reply means to the round that asked.
 type Vote uint8
@@ -47,13 +53,13 @@ const (
 type Mode uint8
 
 const (
-	// Claim decides as soon as a quorum granted, or no quorum can grant any
+	// Claiming decides as soon as a quorum granted, or no quorum can grant any
 	// more (R5). Which nodes refused does not matter then.
-	Claim Mode = iota
-	// Confirm is for a command about a key that was ours. It also waits for the
+	Claiming Mode = iota
+	// Confirming is for a command about a key that was ours. It also waits for the
 	// refusals that make a no certain, since "not yours" and "unknown" call for
 	// different actions (R9, R12).
-	Confirm
+	Confirming
 )
 
 // A Verdict is the outcome of a round.
@@ -89,13 +95,13 @@ func (t Tally) Verdict(quorum int, mode Mode) Verdict {
 	pending := t.Nodes - t.Granted - t.Refused - t.Failed
 	// This many refusals or failures keep any quorum from forming.
 	blocking := t.Nodes - quorum + 1
-	if mode == Confirm && t.Refused >= blocking {
+	if mode == Confirming && t.Refused >= blocking {
 		return Lost
 	}
 	if t.Granted+pending >= quorum {
 		return Open
 	}
-	if mode == Confirm {
+	if mode == Confirming {
 		if t.Refused+pending >= blocking {
 			return Open
 		}

@@ -15,7 +15,7 @@ func TestVerdictsOfAllTallies(t *testing.T) {
 		for granted := range nodes + 1 {
 			for refused := range nodes + 1 - granted {
 				for failed := range nodes + 1 - granted - refused {
-					for _, mode := range []Mode{Claim, Confirm} {
+					for _, mode := range []Mode{Claiming, Confirming} {
 						checkTally(t, Tally{nodes, granted, refused, failed}, mode)
 					}
 				}
@@ -45,7 +45,7 @@ func checkTally(t *testing.T, now Tally, mode Mode) {
 		require.False(t, reachable[Won], "%+v: a quorum may still come", now)
 		require.True(t, reachable[verdict], "%+v: %v", now, verdict)
 	}
-	if mode == Confirm && verdict == Undecided {
+	if mode == Confirming && verdict == Undecided {
 		require.False(t, reachable[Lost], "%+v: a certain no may still come", now)
 	}
 	if pending == 0 {
@@ -59,7 +59,7 @@ func naiveVerdict(t Tally, mode Mode) Verdict {
 	switch {
 	case t.Granted >= Quorum(t.Nodes):
 		return Won
-	case mode == Confirm && t.Refused >= blocked, mode == Claim && t.Failed < blocked:
+	case mode == Confirming && t.Refused >= blocked, mode == Claiming && t.Failed < blocked:
 		return Lost
 	}
 	return Undecided

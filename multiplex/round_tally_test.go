@@ -45,11 +45,11 @@ func bruteVerdict(t Tally, mode Mode) Verdict {
 	switch {
 	case t.Granted >= majority:
 		return Won
-	case mode == Confirm && mustLose: // R9: a quorum refused
+	case mode == Confirming && mustLose: // R9: a quorum refused
 		return Lost
-	case canWin, mode == Confirm && canLose:
+	case canWin, mode == Confirming && canLose:
 		return Open
-	case mode == Confirm, t.Failed >= keepsMajorityAway: // R12: failures alone make it impossible
+	case mode == Confirming, t.Failed >= keepsMajorityAway: // R12: failures alone make it impossible
 		return Undecided
 	}
 	return Lost
@@ -71,7 +71,7 @@ func everyTally(f func(Tally)) {
 func TestVerdictIsWhatTheRulesSay(t *testing.T) {
 	cases := 0
 	everyTally(func(votes Tally) {
-		for _, mode := range []Mode{Claim, Confirm} {
+		for _, mode := range []Mode{Claiming, Confirming} {
 			cases++
 			got := votes.Verdict(Quorum(votes.Nodes), mode)
 			require.Equal(t, bruteVerdict(votes, mode), got, "%+v, mode %d", votes, mode)
@@ -86,7 +86,7 @@ func TestVerdictIsWhatTheRulesSay(t *testing.T) {
 // continued.
 func TestVerdictIsMonotonic(t *testing.T) {
 	everyTally(func(votes Tally) {
-		for _, mode := range []Mode{Claim, Confirm} {
+		for _, mode := range []Mode{Claiming, Confirming} {
 			q := Quorum(votes.Nodes)
 			before := votes.Verdict(q, mode)
 			if before == Open || votes.Granted+votes.Refused+votes.Failed == votes.Nodes {
@@ -98,7 +98,7 @@ func TestVerdictIsMonotonic(t *testing.T) {
 				{votes.Nodes, votes.Granted, votes.Refused, votes.Failed + 1},
 			} {
 				after := next.Verdict(q, mode)
-				if mode == Claim && before == Lost && after == Undecided {
+				if mode == Claiming && before == Lost && after == Undecided {
 					require.Greater(t, next.Failed, votes.Failed)
 					continue
 				}
@@ -114,7 +114,7 @@ func TestEveryRoundTerminates(t *testing.T) {
 	for n := 1; n <= MaxNodes; n++ {
 		for g := 0; g <= n; g++ {
 			for r := 0; g+r <= n; r++ {
-				for _, mode := range []Mode{Claim, Confirm} {
+				for _, mode := range []Mode{Claiming, Confirming} {
 					full := Tally{n, g, r, n - g - r}
 					require.NotEqual(t, Open, full.Verdict(Quorum(n), mode), "%+v", full)
 				}
@@ -130,19 +130,19 @@ func TestVerdictTable(t *testing.T) {
 		mode    Mode
 		verdict Verdict
 	}{
-		{"third grant of five decides", Tally{5, 3, 0, 0}, Claim, Won},
-		{"two are not enough", Tally{5, 2, 0, 0}, Claim, Open},
-		{"a split vote is lost", Tally{5, 2, 3, 0}, Claim, Lost},
-		{"2/2/1 is lost, not undecided", Tally{5, 0, 2, 1}, Claim, Lost},
-		{"three failures alone", Tally{5, 2, 0, 3}, Claim, Undecided},
-		{"three failures beside a refusal", Tally{5, 0, 1, 3}, Claim, Undecided},
-		{"half of four is no quorum", Tally{4, 2, 0, 0}, Claim, Open},
-		{"half of four refused", Tally{4, 2, 2, 0}, Claim, Lost},
-		{"one of one", Tally{1, 1, 0, 0}, Claim, Won},
-		{"a release may still be refused", Tally{3, 0, 1, 1}, Confirm, Open},
-		{"a release that a quorum refused", Tally{3, 0, 2, 0}, Confirm, Lost},
-		{"a release without a certain answer", Tally{3, 1, 1, 1}, Confirm, Undecided},
-		{"a release that one of one lost", Tally{1, 0, 0, 1}, Confirm, Undecided},
+		{"third grant of five decides", Tally{5, 3, 0, 0}, Claiming, Won},
+		{"two are not enough", Tally{5, 2, 0, 0}, Claiming, Open},
+		{"a split vote is lost", Tally{5, 2, 3, 0}, Claiming, Lost},
+		{"2/2/1 is lost, not undecided", Tally{5, 0, 2, 1}, Claiming, Lost},
+		{"three failures alone", Tally{5, 2, 0, 3}, Claiming, Undecided},
+		{"three failures beside a refusal", Tally{5, 0, 1, 3}, Claiming, Undecided},
+		{"half of four is no quorum", Tally{4, 2, 0, 0}, Claiming, Open},
+		{"half of four refused", Tally{4, 2, 2, 0}, Claiming, Lost},
+		{"one of one", Tally{1, 1, 0, 0}, Claiming, Won},
+		{"a release may still be refused", Tally{3, 0, 1, 1}, Confirming, Open},
+		{"a release that a quorum refused", Tally{3, 0, 2, 0}, Confirming, Lost},
+		{"a release without a certain answer", Tally{3, 1, 1, 1}, Confirming, Undecided},
+		{"a release that one of one lost", Tally{1, 0, 0, 1}, Confirming, Undecided},
 	}
 	for _, c := range table {
 		t.Run(c.name, func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestVerdictTable(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
-	assert.Equal(t, Set(0b11111), everyone(5))
-	assert.Equal(t, Set(0xFFFF), everyone(MaxNodes))
+	assert.Equal(t, Set(0b11111), All(5))
+	assert.Equal(t, Set(0xFFFF), All(MaxNodes))
 	s := setOf(0) | setOf(15)
 	assert.True(t, s.Has(0) && s.Has(15) && !s.Has(1))
 	assert.Equal(t, 2, s.Len())

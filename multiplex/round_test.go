@@ -18,20 +18,20 @@ import (
 )
 
 // loneRound returns a round of a group with n nodes and no goroutine.
-func loneRound(n int, kind *Kind) *round {
+func loneRound(n int, v verb) *round {
 	g := &Group{size: n, quorum: Quorum(n)}
 	for i := range n {
 		g.nodes = append(g.nodes, &node{group: g, index: i, addr: "node"})
 	}
 	g.log.init()
 	r := g.log.take(g)
-	r.begin(kind, 0, long, Receipt{}, 1)
+	r.begin(v, 0, long, Receipt{}, 1)
 	r.ctx = context.Background()
 	return r
 }
 
 func TestVotesAreCountedOncePerNode(t *testing.T) {
-	r := loneRound(5, claimKind)
+	r := loneRound(5, claimKind.verb())
 	require.True(t, r.vote(0, Granted, nil))
 	require.False(t, r.vote(0, Granted, nil), "one node, one vote (R22)")
 	require.False(t, r.vote(0, Failed, nil))
@@ -52,7 +52,7 @@ func TestVotesAreCountedOncePerNode(t *testing.T) {
 }
 
 func TestLateFailuresDoNotTurnLostIntoUndecided(t *testing.T) {
-	r := loneRound(5, claimKind)
+	r := loneRound(5, claimKind.verb())
 	r.vote(0, Refused, nil)
 	r.vote(1, Failed, nil)
 	r.vote(2, Failed, nil)
@@ -65,14 +65,14 @@ func TestLateFailuresDoNotTurnLostIntoUndecided(t *testing.T) {
 // Timeouts that end at the same time are counted together, so that the outcome
 // does not depend on their order (R12).
 func TestTimeoutsAreJudgedTogether(t *testing.T) {
-	r := loneRound(5, claimKind)
+	r := loneRound(5, claimKind.verb())
 	r.vote(4, Refused, nil)
-	r.giveUp(everyone(4))
+	r.giveUp(All(4))
 	err := r.outcome(r.await())
 	assert.Equal(t, []int{0, 1, 2, 3}, undecided(t, err))
 	require.False(t, r.vote(3, Granted, nil))
 
-	r = loneRound(5, claimKind)
+	r = loneRound(5, claimKind.verb())
 	r.vote(4, Granted, nil)
 	r.giveUp(setOf(4) | setOf(0))
 	w := r.word.Load()
@@ -81,12 +81,12 @@ func TestTimeoutsAreJudgedTogether(t *testing.T) {
 	r.vote(1, Granted, nil)
 	r.vote(2, Granted, nil)
 	require.NoError(t, r.outcome(r.await()))
-	r.giveUp(everyone(5))
+	r.giveUp(All(5))
 	require.Equal(t, setOf(0), failedOf(r.word.Load()), "the decision stands (R17)")
 }
 
 func TestUndecidedNamesEachCause(t *testing.T) {
-	r := loneRound(5, claimKind)
+	r := loneRound(5, claimKind.verb())
 	broken := &fault{err: conn.ErrStalled}
 	r.vote(1, Granted, nil)
 	r.vote(0, Failed, broken)
@@ -110,7 +110,7 @@ func TestConclude(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for reason, want := range map[uint64]error{cancelled: context.Canceled, closed: ErrClosed} {
-		r := loneRound(3, claimKind)
+		r := loneRound(3, claimKind.verb())
 		r.ctx = ctx
 		require.True(t, r.conclude(reason))
 		require.False(t, r.conclude(cancelled|closed))
@@ -155,7 +155,7 @@ func TestConcurrentVotesDecideOnce(t *testing.T) {
 	rng := seeded(t, 5)
 	votes := make([]Vote, 5)
 	for range 4000 {
-		r := loneRound(len(votes), claimKind)
+		r := loneRound(len(votes), claimKind.verb())
 		for i := range votes {
 			votes[i] = Vote(1 + rng.IntN(3))
 		}
@@ -199,7 +199,7 @@ func decidedByLast(r *round, w uint64) bool {
 
 // A round that is reused never keeps a wake-up for the next caller.
 func TestRecycledRoundsStartClean(t *testing.T) {
-	r := loneRound(3, claimKind)
+	r := loneRound(3, claimKind.verb())
 	g := r.group
 	for range 2000 {
 		r.command = append(r.command, "release"...)
@@ -218,8 +218,8 @@ func TestRecycledRoundsStartClean(t *testing.T) {
 		for i := range again.causes {
 			require.Nil(t, again.causes[i].Load())
 		}
-		again.begin(claimKind, 0, long, Receipt{}, 1)
-		again.ctx, again.discounted = context.Background(), everyone(3)
+		again.begin(claimKind.verb(), 0, long, Receipt{}, 1)
+		again.ctx, again.discounted = context.Background(), All(3)
 	}
 	require.Equal(t, 1, g.log.live)
 }
@@ -227,7 +227,7 @@ func TestRecycledRoundsStartClean(t *testing.T) {
 // The last of several holders gives the round back, from any goroutine, exactly
 // once (R20).
 func TestLastHolderGivesBack(t *testing.T) {
-	r := loneRound(3, claimKind)
+	r := loneRound(3, claimKind.verb())
 	g := r.group
 	for range 2000 {
 		r.holders.Store(4)
@@ -244,7 +244,7 @@ func TestLastHolderGivesBack(t *testing.T) {
 }
 
 func TestLongCommandsAreNotKept(t *testing.T) {
-	r := loneRound(3, claimKind)
+	r := loneRound(3, claimKind.verb())
 	r.command = make([]byte, 10*keepCommand)
 	r.clear()
 	assert.LessOrEqual(t, cap(r.command), keepCommand, "R26")

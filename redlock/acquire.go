@@ -41,14 +41,12 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	}
 	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
 	var set, undo [commandRoom]byte
-	command := multiplex.Command{
+	lock.receipt, err = c.group.Claim(ctx, acquireKind, &multiplex.Claim{
 		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
-		Key:   c.keyPart(resource), // of the release that undoes it
 		TTL:   ttl,
 		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
 		Late:  func() bool { return c.late(ttl, pure.Elapsed(start, time.Now()), slack) },
-	}
-	lock.receipt, err = c.group.Ask(ctx, acquireKind, &command)
+	})
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
 	}
@@ -56,7 +54,7 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 }
 
 // granted returns the lock of a claim that a quorum granted. It reads the
-// clocks again, since much time may have passed since Ask read them (R4): a
+// clocks again, since much time may have passed since Late read them (R4): a
 // lock with too little validity is released, and the error is ErrExpired.
 func (c *Client) granted(lock Lock, start time.Time) (Lock, error) {
 	slack := pure.Drift(lock.ttl, c.config.DriftFactor)

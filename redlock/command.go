@@ -21,26 +21,11 @@ func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl ti
 	return appendMilliseconds(dst, ttl)
 }
 
-// appendRelease appends the release of one lock. keyPart returns where its key
-// lies.
-func (c *Client) appendRelease(dst []byte, resource string, token *Token) []byte {
-	dst = c.appendScript(dst, &releaseScript, resource, 5)
-	return resp.AppendBulkString(dst, token[:])
+// appendRelease appends the release of one lock.
+func (c *Client) appendRelease(dst []byte, resource string, token *Token) multiplex.Encoded {
+	dst, key := c.appendScript(dst, &releaseScript, resource, 5)
+	return multiplex.Encoded{Bytes: resp.AppendBulkString(dst, token[:]), Key: key}
 }
-
-// keyPart returns where the key lies in the encoded release or extension of one
-// lock: between the command's head, which has the same length for both, and the
-// token.
-func (c *Client) keyPart(resource string) multiplex.Part {
-	size := len(c.config.Prefix) + len(resource)
-	encoded := len("$\r\n\r\n") + size
-	for ; size > 0; size /= 10 {
-		encoded++ // a digit of the length, which is never 0
-	}
-	return multiplex.Part{From: scriptHead, To: scriptHead + encoded}
-}
-
-var scriptHead = len(appendScriptHead(nil, &releaseScript, 1, 5))
 
 // appendReleaseMany appends the head of the release of n locks; their keys and
 // then their tokens follow.
@@ -54,16 +39,35 @@ func appendExtendMany(dst []byte, n int) []byte {
 	return appendScriptHead(dst, &extendManyScript, n, 3+3*n)
 }
 
-func (c *Client) appendExtend(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
-	dst = c.appendScript(dst, &extendScript, resource, 6)
+func (c *Client) appendExtend(dst []byte, resource string, token *Token, ttl time.Duration) multiplex.Encoded {
+	return c.appendTimed(dst, &extendScript, resource, token, ttl)
+}
+
+func (c *Client) appendHeal(dst []byte, resource string, token *Token, ttl time.Duration) multiplex.Encoded {
+	return c.appendTimed(dst, &healScript, resource, token, ttl)
+}
+
+// appendShorten appends the command that leaves a lock's key no more than the
+// given time.
+func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest time.Duration) multiplex.Encoded {
+	return c.appendTimed(dst, &shortenScript, resource, token, rest)
+}
+
+// appendTimed appends a script that takes a lock's token and a time.
+func (c *Client) appendTimed(dst []byte, s *script, resource string, token *Token, t time.Duration) multiplex.Encoded {
+	dst, key := c.appendScript(dst, s, resource, 6)
 	dst = resp.AppendBulkString(dst, token[:])
-	return appendMilliseconds(dst, ttl)
+	return multiplex.Encoded{Bytes: appendMilliseconds(dst, t), Key: key}
 }
 
 // appendScript appends the start of a command with the given number of
-// arguments that runs a script on the resource's key.
-func (c *Client) appendScript(dst []byte, s *script, resource string, arguments int) []byte {
-	return c.appendKey(appendScriptHead(dst, s, 1, arguments), resource)
+// arguments that runs a script on the resource's key. It returns where in dst
+// the key lies.
+func (c *Client) appendScript(dst []byte, s *script, resource string, arguments int) ([]byte, multiplex.Part) {
+	dst = appendScriptHead(dst, s, 1, arguments)
+	from := len(dst)
+	dst = c.appendKey(dst, resource)
+	return dst, multiplex.Part{From: from, To: len(dst)}
 }
 
 // appendScriptHead appends what stands before the keys.
@@ -89,20 +93,6 @@ func (c *Client) appendKey(dst []byte, resource string) []byte {
 func appendMilliseconds(dst []byte, d time.Duration) []byte {
 	var digits [20]byte
 	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], d.Milliseconds(), 10))
-}
-
-func (c *Client) appendHeal(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
-	dst = c.appendScript(dst, &healScript, resource, 6)
-	dst = resp.AppendBulkString(dst, token[:])
-	return appendMilliseconds(dst, ttl)
-}
-
-// appendShorten appends the command that leaves a lock's key no more than the
-// given time.
-func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest time.Duration) []byte {
-	dst = c.appendScript(dst, &shortenScript, resource, 6)
-	dst = resp.AppendBulkString(dst, token[:])
-	return appendMilliseconds(dst, rest)
 }
 
 // sealName is the key of the seal, behind the prefix; no resource has this

@@ -7,11 +7,10 @@ import (
 
 // The commands of the algorithm, and what their replies mean.
 var (
-	acquireKind = &multiplex.Kind{Mode: multiplex.Claim, Judge: judgeSet, Undo: releaseKind}
-	extendKind  = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Merger: extendMerger}
-	releaseKind = &multiplex.Kind{
-		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Merger: releaseMerger, Native: releaseForms,
-	}
+	acquireKind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeSet}, Undo: releaseKind}
+	extendKind  = &multiplex.ExtendKind{Kind: scripted, Merger: mergerOf(appendExtendMany)}
+	releaseKind = &multiplex.ReleaseKind{Kind: scripted, Merger: mergerOf(appendReleaseMany), Native: releaseForms}
+	scripted    = multiplex.Kind{Judge: judgeScript, Script: true}
 
 	// releaseForms are the native commands that do what release.lua does (R25):
 	// of Redis from 8.4 on, and of Valkey from 9.0 on. Extensions have none: at
@@ -20,18 +19,13 @@ var (
 		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
 	}
-
-	// handoverKind releases a lock that other callers wait for here. It is not
-	// merged with others: a merged release gets its place in the log only when
-	// it is written, and the SET of the next caller must stand behind it.
-	handoverKind = &multiplex.Kind{
-		Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Native: releaseForms,
-	}
-
-	releaseMerger = &multiplex.Merger{Kind: manyKind, AppendHead: appendReleaseMany}
-	extendMerger  = &multiplex.Merger{Kind: manyKind, AppendHead: appendExtendMany}
-	manyKind      = &multiplex.Kind{Judge: judgeOneOfMany, Script: true}
 )
+
+// mergerOf returns what merges commands into the script call that the given
+// function begins.
+func mergerOf(appendHead func(dst []byte, n int) []byte) *multiplex.Merger {
+	return &multiplex.Merger{Kind: multiplex.Kind{Judge: judgeOneOfMany, Script: true}, AppendHead: appendHead}
+}
 
 // judgeSet takes +OK as a grant and null as a refusal; no other reply answers
 // SET (R16, R17).
@@ -75,11 +69,11 @@ var (
 	// every node that it went to must owe a release, and which nodes those are
 	// is known at once only for a command that gets its place in the log at
 	// once (R8).
-	healKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeHeal, Script: true, Creates: true}
+	healKind = &multiplex.ExtendKind{Kind: multiplex.Kind{Judge: judgeHeal, Script: true}, Creates: true}
 	// shortenKind is the release of a lock whose keys stay for a while. It
 	// stands behind every renewal that was posted, since a renewal after it
 	// would give the key its whole TTL again.
-	shortenKind = &multiplex.Kind{Mode: multiplex.Confirm, Judge: judgeScript, Script: true, Release: true, Behind: true}
+	shortenKind = &multiplex.ReleaseKind{Kind: scripted, Behind: true}
 )
 
 // judgeHeal is judgeScript, with 2 for a key that was set again (R10).

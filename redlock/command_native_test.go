@@ -27,7 +27,7 @@ func TestReleaseForms_R25(t *testing.T) {
 			}
 			script := c.appendRelease(nil, name, &token)
 			for i := range releaseForms {
-				got := releaseForms[i].Append(nil, script, c.keyPart(name))
+				got := releaseForms[i].Append(nil, script)
 				require.Equal(t, resp.AppendCommand(nil, want[releaseForms[i].Name]...), got)
 			}
 		}

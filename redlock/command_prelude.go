@@ -60,7 +60,7 @@ func (c *Client) prelude() (steps []conn.Step) {
 	// user who may not run it, refuses the trial, and gets the script (R25).
 	release := c.appendRelease(nil, resource, &token)
 	for i := range releaseForms {
-		native := releaseForms[i].Append(nil, release, c.keyPart(resource))
+		native := releaseForms[i].Append(nil, release)
 		steps = append(steps, conn.Step{Name: releaseForms[i].Name, Command: native, Check: refused, Optional: true})
 	}
 	require := func(name string, command []byte, check func(resp.Value) error) {
@@ -71,8 +71,8 @@ func (c *Client) prelude() (steps []conn.Step) {
 		require("SCRIPT LOAD", load, scripts[i].loaded)
 	}
 	const ofScript = "EVALSHA of a script with GET"
-	require(ofScript, release, refused)
-	require(ofScript, c.appendExtend(nil, resource, &token, time.Second), refused)
+	require(ofScript, release.Bytes, refused)
+	require(ofScript, c.appendExtend(nil, resource, &token, time.Second).Bytes, refused)
 	require("DEL", resp.AppendCommand(nil, "DEL", key), nil)
 	require("PTTL", resp.AppendCommand(nil, "PTTL", key), nil)
 	require("PEXPIRE", resp.AppendCommand(nil, "PEXPIRE", key, "1000"), nil)

@@ -13,7 +13,7 @@ import (
 
 // Encoded commands are read back as their arguments, whatever the bytes of
 // prefix, resource and token: no byte ends an argument or starts a command
-// (R19). keyPart returns the place of the key.
+// (R19). The key lies where they say.
 func TestCommandsAreReadBack_R19(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -34,17 +34,16 @@ func TestCommandsAreReadBack_R19(t *testing.T) {
 			{"EVALSHA", releaseScript.digest, "1", key, secret},
 			{"EVALSHA", extendScript.digest, "1", key, secret, milliseconds},
 		}
-		part := c.keyPart(resource)
 		for i := range releaseForms {
-			native := releaseForms[i].Append(nil, release, part)
+			native := releaseForms[i].Append(nil, release)
 			words := map[string][]string{"DELEX": {"DELEX", key, "IFEQ", secret}, "DELIFEQ": {"DELIFEQ", key, secret}}
 			require.Equal(t, [][]string{words[releaseForms[i].Name]}, readBack(t, native))
 		}
-		all := append(append(append([]byte(nil), set...), release...), extend...)
+		all := append(append(append([]byte(nil), set...), release.Bytes...), extend.Bytes...)
 		require.Equal(t, want, readBack(t, all))
 		encoded := string(resp.AppendBulkString(nil, key))
-		require.Equal(t, encoded, string(release[part.From:part.To]))
-		require.Equal(t, encoded, string(extend[part.From:part.To]))
+		require.Equal(t, encoded, string(release.Bytes[release.Key.From:release.Key.To]))
+		require.Equal(t, encoded, string(extend.Bytes[extend.Key.From:extend.Key.To]))
 	}
 }
 

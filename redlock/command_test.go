@@ -32,8 +32,8 @@ func TestCommandsCarryAnyNameWhole(t *testing.T) { // R19
 			}{
 				{c.appendAcquire(nil, name, &token, 1500*ms), []string{"SET", key, value, "NX", "PX", "1500"}},
 				{c.appendAcquire(nil, name, &token, pure.LongestTTL), []string{"SET", key, value, "NX", "PX", "3153600000000"}},
-				{c.appendRelease(nil, name, &token), []string{"EVALSHA", releaseScript.digest, "1", key, value}},
-				{c.appendExtend(nil, name, &token, ms), []string{"EVALSHA", extendScript.digest, "1", key, value, "1"}},
+				{c.appendRelease(nil, name, &token).Bytes, []string{"EVALSHA", releaseScript.digest, "1", key, value}},
+				{c.appendExtend(nil, name, &token, ms).Bytes, []string{"EVALSHA", extendScript.digest, "1", key, value, "1"}},
 			} {
 				require.Equal(t, resp.AppendCommand(nil, x.want...), x.got, "byte for byte")
 				require.Equal(t, x.want, decoded(t, x.got), "by the decoder")

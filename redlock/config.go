@@ -261,18 +261,10 @@ func (config *Config) endpoint(raw string) (conn.Config, error) {
 	if err != nil {
 		return conn.Config{}, err
 	}
-	if endpoint.Password == "" {
-		endpoint.Password = config.Password
-		if endpoint.Username == "" {
-			endpoint.Username = config.Username
-		}
-	}
-	if endpoint.ClientName == "" {
-		endpoint.ClientName = config.ClientName
-	}
-	if endpoint.DialTimeout == 0 {
-		endpoint.DialTimeout = config.DialTimeout
-	}
+	endpoint = endpoint.Or(conn.Endpoint{
+		Username: config.Username, Password: config.Password,
+		ClientName: config.ClientName, DialTimeout: config.DialTimeout,
+	})
 	if endpoint.TLS != nil {
 		endpoint.TLS = mergeTLS(config.TLS, endpoint.TLS)
 	}
@@ -285,7 +277,7 @@ func (config *Config) durable() multiplex.Set {
 	var nodes multiplex.Set
 	for i, n := range config.Nodes {
 		if n.Durable {
-			nodes |= 1 << i
+			nodes = nodes.Add(i)
 		}
 	}
 	return nodes

@@ -18,16 +18,16 @@
 //  1. Get the current time: the first line of Client.attempt, before a byte is
 //     queued.
 //  2. Ask all N masters with the same key and a random value: appendAcquire
-//     encodes SET key token NX PX ttl once, and multiplex.Group.Ask sends it to
-//     all masters at once instead of one after the other. The wait for a vote is
-//     short compared with the TTL.
+//     encodes SET key token NX PX ttl once, and multiplex.Group.Claim sends it
+//     to all masters at once instead of one after the other. The wait for a vote
+//     is short compared with the TTL.
 //  3. Compute the elapsed time, by the worse of two clocks. The lock is held only
 //     if a majority granted it, ⌊N/2⌋+1 of the configured masters, within its
 //     validity. The vote that completes the quorum ends the wait.
 //  4. The validity is the TTL less the elapsed time and the drift.
 //     [Lock.Validity] reads the clocks anew.
 //  5. Otherwise release all masters, including those that seem not to hold the
-//     key: Ask queues the release for every node behind the SET, whatever the
+//     key: Claim queues the release for every node behind the SET, whatever the
 //     caller's context, before TryAcquire returns. [Client.Acquire] then waits
 //     until the nodes report that the lock may be free, or for a random time, and
 //     starts again at step 1 with another token.

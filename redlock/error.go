@@ -169,17 +169,25 @@ func (e *CancelledError) Unwrap() []error {
 
 // A noQuorumError is ErrNoQuorum with each node's cause.
 type noQuorumError struct {
-	nodes   error
+	nodes   *UndecidedError
 	lasting bool // waiting cannot fix it (R31)
 }
 
-// Error names the nodes, and says only once that they are too few.
+// Error names the nodes and their causes.
 func (e *noQuorumError) Error() string {
-	text := ErrNoQuorum.Error() + strings.TrimPrefix(e.nodes.Error(), multiplex.ErrUndecided.Error())
+	text := withCauses(ErrNoQuorum.Error(), e.nodes)
 	if e.lasting {
 		text += "; waiting cannot fix this"
 	}
 	return text
+}
+
+// withCauses appends to a text why each node's vote is missing.
+func withCauses(text string, nodes *UndecidedError) string {
+	if len(nodes.Nodes) == 0 {
+		return text
+	}
+	return text + ": " + strings.Join(nodes.Causes(), "; ")
 }
 
 // Unwrap returns ErrNoQuorum and the error that holds the cause of each node.
@@ -200,8 +208,8 @@ func translate(err, refused error) error {
 	case err == multiplex.ErrClosed:
 		return ErrClosed
 	}
-	if errors.Is(err, multiplex.ErrUndecided) {
-		return &noQuorumError{nodes: err}
+	if nodes := (*UndecidedError)(nil); errors.As(err, &nodes) {
+		return &noQuorumError{nodes: nodes}
 	}
 	return err // the context's
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,8 +57,7 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 		return c.acquireTold(within, resource, ttl)
 	}
 	for {
-		h, slept, err := c.hold(ctx, resource, options, acquire)
-		if !slept {
+		if h, err := c.hold(ctx, resource, options, acquire); err != errSlept {
 			return h, named(resource, err)
 		}
 	}
@@ -66,17 +66,21 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 // TryHold is Hold with a single attempt, as TryAcquire. The errors are those of
 // TryAcquire, and ErrHoldOptions.
 func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
-	h, _, err := c.hold(ctx, resource, options, c.TryAcquire)
+	h, err := c.hold(ctx, resource, options, c.TryAcquire)
 	return h, named(resource, err)
 }
 
 type acquirer func(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
 
-// hold acquires and keeps. slept reports that the lock was granted, but may be
-// over, because the machine slept meanwhile.
-func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acquire acquirer) (h *Hold, slept bool, err error) {
-	if o, err = o.check(c); err != nil {
-		return nil, false, err
+// errSlept is ErrExpired for a lock that was granted in time, but may be over,
+// because the machine slept meanwhile.
+var errSlept = fmt.Errorf("%w", ErrExpired)
+
+// hold acquires and keeps.
+func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acquire acquirer) (*Hold, error) {
+	o, err := o.check(c)
+	if err != nil {
+		return nil, err
 	}
 	// Between the grant and keep the lock belongs to this goroutine alone, which
 	// may stand still: Close must not end the connections before it is given back.
@@ -85,21 +89,21 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	before := c.keeper.clock()
 	lock, err := acquire(ctx, resource, o.TTL)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	// The lock knows two clocks. If the third has moved, it is unknown whether that
 	// was before or after the attempt began.
 	begun := instant{lock.until.Add(pure.Drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
-	h = c.newHold(ctx, lock, begun, o)
+	h := c.newHold(ctx, lock, begun, o)
 	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
 		c.abandon(lock)
-		return nil, true, ErrExpired
+		return nil, errSlept
 	}
 	if !c.keeper.keep(h) {
 		c.abandon(lock)
-		return nil, false, ErrClosed
+		return nil, ErrClosed
 	}
-	return h, false, nil
+	return h, nil
 }
 
 // abandon releases a lock that no caller gets (R7), and calls the next caller
@@ -149,7 +153,7 @@ func (h *Hold) Current() Lock {
 	defer h.mu.Unlock()
 	lock := h.lock
 	if h.options.Heal {
-		lock.receipt.Doubted = ^multiplex.Set(0) // the copy does not learn of nodes that are healed later (R23)
+		lock.receipt.Doubted = multiplex.All(len(h.client.config.Nodes)) // the copy does not learn of nodes that are healed later (R23)
 	}
 	return lock
 }
@@ -202,15 +206,16 @@ func (h *Hold) finish(cause error) Lock {
 // undo returns the command that ends the lock, encoded into room: a release,
 // or, while MinHold lasts, a command that shortens the lives of the keys to the
 // rest of that time.
-func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.Kind, multiplex.Command) {
+func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.ReleaseKind, multiplex.Command) {
 	c := h.client
 	// The monotonic clock says least after a suspend: other clients must wait long
 	// enough.
 	if rest := h.options.MinHold - c.keeper.clock().at.Sub(h.begun.at); rest > 0 {
 		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
 		return shortenKind, multiplex.Command{
-			Bytes: c.appendShorten(room, lock.resource, &lock.token, rest), Key: c.keyPart(lock.resource),
-			TTL: lock.ttl, Receipt: lock.receipt,
+			Encoded: c.appendShorten(room, lock.resource, &lock.token, rest),
+			TTL:     lock.ttl,
+			Receipt: lock.receipt,
 		}
 	}
 	return releaseKind, lock.release(room)

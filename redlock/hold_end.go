@@ -114,7 +114,7 @@ func (k *keeper) releaseUpTo(most int) {
 		w.unreleased = w.unreleased[1:]
 		lock := h.finish(ErrClosed)
 		kind, command := h.undo(&lock, k.room[:0])
-		if _, err := k.client.group.Post(kind, &command, k.inbox, k); err == nil {
+		if err := k.client.group.PostRelease(kind, &command, multiplex.Posting{Inbox: k.inbox, Tag: k}); err == nil {
 			w.pending++
 		}
 	}

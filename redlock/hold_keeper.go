@@ -27,25 +27,45 @@ type keeper struct {
 
 	inbox *multiplex.Outcomes
 	wake  chan struct{} // holds one
-	stop  chan struct{} // closed by halt
-	halts sync.Once
-	wg    sync.WaitGroup
+	halting
 
-	mu       sync.Mutex // guards the following, and each hold's place. Nothing else is called while it is held
+	mu sync.Mutex // guards the following, and each hold's place. Nothing else is called while it is held
+	agenda
+	stage
+	held heldSet
+
+	desk
+	winding winding // says itself what guards it
+}
+
+// An agenda is when to look at which hold. The keeper's mutex guards it.
+type agenda struct {
 	schedule schedule
 	lead     lead
 	armed    time.Duration // when the goroutine looks next
-	started  bool
-	closing  bool
-	hurried  bool // Close has no time to wait for answers
-	held     heldSet
+}
 
-	// The following are owned by the goroutine, except as winding says.
+// A stage is how far the keeper is on its way to the end. The keeper's mutex
+// guards it.
+type stage struct {
+	started bool // its goroutine is
+	closing bool
+	hurried bool // Close has no time to wait for answers
+}
+
+// A halting ends the goroutine and waits for it.
+type halting struct {
+	stop  chan struct{} // closed by halt
+	halts sync.Once
+	wg    sync.WaitGroup
+}
+
+// A desk is what the goroutine needs from one turn to the next. It owns it.
+type desk struct {
 	timer    *time.Timer
 	outcomes []multiplex.Outcome
-	due      []*Hold
-	room     []byte
-	winding  winding
+	due      []*Hold // taken from the schedule, to be looked at
+	room     []byte  // for commands
 }
 
 // A lead is by how much the other clocks were ahead of the monotonic one when the
@@ -85,14 +105,13 @@ const (
 
 func newKeeper(c *Client) *keeper {
 	k := &keeper{
-		client: c,
-		clock:  readClocks,
-		begun:  readClocks(),
-		inbox:  multiplex.NewOutcomes(),
-		wake:   make(chan struct{}, 1),
-		stop:   make(chan struct{}),
-		armed:  pure.Never,
-
+		client:  c,
+		clock:   readClocks,
+		begun:   readClocks(),
+		inbox:   multiplex.NewOutcomes(),
+		wake:    make(chan struct{}, 1),
+		halting: halting{stop: make(chan struct{})},
+		agenda:  agenda{armed: pure.Never},
 		held:    heldSet{drained: make(chan struct{})},
 		winding: winding{queued: make(chan struct{}), done: make(chan struct{})},
 	}
@@ -155,11 +174,13 @@ func (k *keeper) time(now instant) time.Duration { return now.at.Sub(k.begun.at)
 
 // run is the goroutine.
 func (k *keeper) run() {
-	k.timer = time.NewTimer(lookMost)
+	k.desk = desk{
+		timer:    time.NewTimer(lookMost),
+		outcomes: make([]multiplex.Outcome, 0, keeperBatch),
+		due:      make([]*Hold, 0, keeperBatch),
+		room:     make([]byte, 0, commandRoom),
+	}
 	defer k.timer.Stop()
-	k.outcomes = make([]multiplex.Outcome, 0, keeperBatch)
-	k.due = make([]*Hold, 0, keeperBatch)
-	k.room = make([]byte, 0, commandRoom)
 	for {
 		select {
 		case <-k.timer.C:

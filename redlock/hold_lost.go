@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
@@ -62,7 +61,7 @@ func (e *LostError) Error() string {
 		}
 		answers.Nodes = append(answers.Nodes, &multiplex.NodeError{Node: n.Node, Addr: n.Addr, Err: said})
 	}
-	return text + strings.TrimPrefix(answers.Error(), multiplex.ErrUndecided.Error())
+	return withCauses(text, &answers)
 }
 
 // anonymous returns the error without the resource (R27).

@@ -8,21 +8,22 @@ import "github.com/redmux/redmux/multiplex"
 func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) error {
 	c := h.client
 	h.asked = begun
-	// No caller waits for it, so a vote may take the longest time allowed (R6).
 	command := multiplex.Command{
-		Key: c.keyPart(h.lock.resource), TTL: h.lock.ttl, Patience: h.lock.ttl / 10,
+		TTL:     h.lock.ttl,
 		Receipt: h.lock.receipt, // a node that forgot votes before it got the key does not count (R23)
 	}
 	kind := extendKind
 	if h.options.Heal {
 		kind = healKind
-		command.Bytes = c.appendHeal(room, h.lock.resource, &h.lock.token, h.lock.ttl)
+		command.Encoded = c.appendHeal(room, h.lock.resource, &h.lock.token, h.lock.ttl)
 	} else {
-		command.Bytes = c.appendExtend(room, h.lock.resource, &h.lock.token, h.lock.ttl)
+		command.Encoded = c.appendExtend(room, h.lock.resource, &h.lock.token, h.lock.ttl)
 	}
-	receipt, err := c.group.Post(kind, &command, inbox, h)
+	// No caller waits for it, so a vote may take the longest time allowed (R6).
+	posting := multiplex.Posting{Inbox: inbox, Tag: h, Patience: h.lock.ttl / 10}
+	receipt, err := c.group.PostExtension(kind, &command, posting)
 	known := &h.lock.receipt
-	known.Doubted &^= receipt.Sent &^ receipt.Doubted // their quarantine is over
+	known.Doubted = known.Doubted.Without(receipt.Sent.Without(receipt.Doubted)) // their quarantine is over
 	h.unsure = 0
 	if h.options.Heal {
 		// Whatever the outcome, these nodes may hold the key now. The place in the log
@@ -30,7 +31,7 @@ func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) erro
 		// older connection (R8).
 		known.Sent |= receipt.Sent
 		// This command may be what sets the key there, unless they answer that they have it.
-		h.unsure = receipt.Doubted &^ known.Doubted
+		h.unsure = receipt.Doubted.Without(known.Doubted)
 		known.Doubted |= h.unsure
 	}
 	return err

@@ -82,12 +82,10 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	}
 	c := l.client
 	var room [commandRoom]byte
-	_, err = c.group.Ask(ctx, extendKind, &multiplex.Command{
-		Bytes: c.appendExtend(room[:0], l.resource, &l.token, ttl),
-		Key:   c.keyPart(l.resource),
-		TTL:   max(l.ttl, ttl), // the longest that the keys may live
-
-		Receipt: l.receipt, // a node that forgot votes before it got the key does not count yet (R23)
+	err = c.group.Extend(ctx, extendKind, &multiplex.Command{
+		Encoded: c.appendExtend(room[:0], l.resource, &l.token, ttl),
+		TTL:     max(l.ttl, ttl), // the longest that the keys may live
+		Receipt: l.receipt,       // a node that forgot votes before it got the key does not count yet (R23)
 	})
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrNotHeld), nil)
@@ -124,25 +122,24 @@ func (l Lock) Release(ctx context.Context) error {
 // release returns the release of the lock, encoded into room.
 func (l *Lock) release(room []byte) multiplex.Command {
 	return multiplex.Command{
-		Bytes:   l.client.appendRelease(room, l.resource, &l.token),
-		Key:     l.client.keyPart(l.resource),
+		Encoded: l.client.appendRelease(room, l.resource, &l.token),
 		TTL:     l.ttl,
 		Receipt: l.receipt,
 	}
 }
 
 // giveBack sends the command that ends a lock and waits for the answers. A caller
-// of this client that waits for the resource is called when it is queued.
-func (c *Client) giveBack(ctx context.Context, resource string, kind *multiplex.Kind, command *multiplex.Command) error {
+// of this client that waits for the resource is called when it is queued: its SET
+// must stand behind it. If MinHold leaves the keys in place, that caller finds that
+// out, and asks the nodes when they end.
+func (c *Client) giveBack(
+	ctx context.Context, resource string, kind *multiplex.ReleaseKind, command *multiplex.Command,
+) (err error) {
 	if c.queues.has(resource) {
-		if kind == releaseKind {
-			kind = handoverKind
-		}
-		// If MinHold leaves the keys in place, the caller finds that out, and asks the
-		// nodes when they end.
-		command.Queued = c.handover(resource)
+		err = c.group.HandOver(ctx, kind, command, c.handover(resource))
+	} else {
+		err = c.group.Release(ctx, kind, command)
 	}
-	_, err := c.group.Ask(ctx, kind, command)
 	if err == nil {
 		return nil
 	}

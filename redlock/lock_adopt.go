@@ -40,8 +40,7 @@ func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until ti
 	// Any node may have the key, and may have got it while it was quarantined. The
 	// place in the log is the first, so that a release is repeated if a connection
 	// ends under it.
-	anywhere := multiplex.Receipt{Sent: everyNode(len(c.config.Nodes)), Doubted: ^multiplex.Set(0)}
+	every := multiplex.All(len(c.config.Nodes))
+	anywhere := multiplex.Receipt{Sent: every, Doubted: every}
 	return Lock{client: c, resource: resource, token: token, ttl: ttl, until: until, receipt: anywhere}, nil
 }
-
-func everyNode(n int) multiplex.Set { return multiplex.Set(1)<<n - 1 }

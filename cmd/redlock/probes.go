@@ -25,18 +25,10 @@ func (d *deployment) probes(p *process) ([]*probe.Probe, error) {
 		if err != nil {
 			return nil, usagef("--nodes: number %d: %w", i+1, err) // the error shows no password (R27)
 		}
-		if e.Password == "" {
-			e.Password = config.Password
-			if e.Username == "" {
-				e.Username = config.Username
-			}
-		}
-		if e.ClientName == "" {
-			e.ClientName = config.ClientName
-		}
-		if e.DialTimeout == 0 {
-			e.DialTimeout = config.DialTimeout
-		}
+		e = e.Or(conn.Endpoint{
+			Username: config.Username, Password: config.Password,
+			ClientName: config.ClientName, DialTimeout: config.DialTimeout,
+		})
 		all = append(all, probe.New(e, config.Prefix))
 	}
 	return all, nil

@@ -235,8 +235,9 @@ func (r *register) access(ctx context.Context, a history.Access) bool {
 	ctx, cancel := context.WithTimeout(ctx, accessMost)
 	defer cancel()
 	a.Call = r.clock.Now()
-	_, err := r.group.Ask(ctx, &multiplex.Kind{Mode: multiplex.Confirm, Judge: judge},
-		&multiplex.Command{Bytes: resp.AppendCommand(nil, command...), TTL: 10 * time.Second})
+	err := r.group.Extend(ctx, &multiplex.ExtendKind{Kind: multiplex.Kind{Judge: judge}}, &multiplex.Command{
+		Encoded: multiplex.Encoded{Bytes: resp.AppendCommand(nil, command...)}, TTL: 10 * time.Second,
+	})
 	a.Return = r.clock.Now()
 	a.Unknown = err != nil
 	if time.Duration(a.Return-a.Call) >= accessMost {

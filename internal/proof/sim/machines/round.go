@@ -44,13 +44,13 @@ func (r *round) owedBy(node int) bool { return r.isRelease() && r.receipt.sent.H
 // which may be at once. It returns nil if nothing is sent, because no quorum is
 // possible.
 func (p *process) ask(cmd *command, ttl time.Duration, of receipt, patience time.Duration, done func(*round)) (*round, receipt) {
-	mode := multiplex.Confirm
+	mode := multiplex.Confirming
 	if cmd.op == set {
-		mode = multiplex.Claim
+		mode = multiplex.Claiming
 	}
 	if cmd.op != release {
 		needed := p.live
-		if mode == multiplex.Claim {
+		if mode == multiplex.Claiming {
 			needed = p.counting()
 		}
 		if needed.Len() < p.quorumNeeded() {
@@ -94,7 +94,7 @@ func (r *round) place() {
 // there: the key proves nothing about what they forgot before (R10, R23).
 func (r *round) void() multiplex.Set {
 	switch {
-	case r.mode == multiplex.Claim:
+	case r.mode == multiplex.Claiming:
 		return r.discounted
 	case r.isRelease():
 		return 0

@@ -1,0 +1,128 @@
+package multiplex
+
+import "github.com/redmux/redmux/resp"
+
+// A Kind says what the replies to a command mean. ClaimKind, ExtendKind and
+// ReleaseKind begin with it.
+//
+// A kind must not change once it was used. Most are made once, as package
+// variables. If the replies say more than a vote, such as a number, a command
+// can have a kind of its own, whose Judge keeps what it reads.
+type Kind struct {
+	// Judge returns the vote that a reply means. It is called with every reply
+	// but errors, however late, and by several goroutines. It must not keep the
+	// reply. It returns Alien for a type that cannot answer the command, which
+	// ends the connection (R16).
+	Judge func(resp.Value) Vote
+	// Script marks commands that name a script by its digest. A node that lost
+	// the script gets it again, and then the same command again, on the same
+	// connection (R24).
+	Script bool
+}
+
+// A ClaimKind describes commands that set a key. A round is decided as soon as
+// a quorum granted, or none can grant any more (R5).
+type ClaimKind struct {
+	Kind
+	Undo *ReleaseKind // of Claim.Undo
+}
+
+// An ExtendKind describes commands about a key that is held, other than its
+// release. A round also waits for the refusals that make a no certain: "not
+// yours" and "unknown" call for different actions (R9, R12).
+type ExtendKind struct {
+	Kind
+	// Merger, if not nil, merges commands that wait for the same flush.
+	Merger *Merger
+	// Creates marks a script that may set a key which was not there. It is
+	// never retried after NOSCRIPT: the queued release may already have run,
+	// and the retry would leave a key that is never released (R8). The vote has
+	// failed, and the node gets the script for the next time.
+	Creates bool
+}
+
+// A ReleaseKind describes commands that undo a claim. They are accepted when
+// others are refused, and a node that does not confirm one owes it (R8). A
+// round is decided as that of an ExtendKind.
+type ReleaseKind struct {
+	Kind
+	// Merger, if not nil, merges awaited and posted commands that wait for the
+	// same flush.
+	Merger *Merger
+	// Native lists other forms, the best first. The first that all live nodes
+	// support goes into the log, unmerged (R25). If nil, or if they share none,
+	// the command goes as given.
+	Native []Form
+	// Behind places the command behind all that wait to be merged, because it
+	// may undo one of them and must not overtake it.
+	Behind bool
+}
+
+// A Merger makes one command of several of a kind.
+type Merger struct {
+	// Kind is the kind of the merged command. Its Judge is called for each
+	// element of the reply, an array with one element for each merged command.
+	Kind
+	// AppendHead appends the beginning of a command that does the work of n.
+	// The keys of all follow, then the rest of all, in the same order; see
+	// Encoded.Key.
+	AppendHead func(dst []byte, n int) []byte
+}
+
+// mergeMost bounds the commands that travel as one.
+const mergeMost = 64
+
+// A Form is a native form of a release: Head, the encoded key, Middle, and what
+// follows the key. Kind.Judge reads its replies as it reads those of the
+// command as given.
+type Form struct {
+	// Name names the form, and the optional step of conn.Config.Prelude that a
+	// node accepts if it supports the form.
+	Name         string
+	Head, Middle []byte
+}
+
+// Append appends the native form of a command. It does not keep its arguments.
+func (f *Form) Append(dst []byte, command Encoded) []byte {
+	dst = append(dst, f.Head...)
+	dst = append(dst, command.Bytes[command.Key.From:command.Key.To]...)
+	dst = append(dst, f.Middle...)
+	return append(dst, command.Bytes[command.Key.To:]...)
+}
+
+// A verb is what a round does: with neither extend nor release it claims.
+type verb struct {
+	kind    *Kind
+	extend  *ExtendKind
+	release *ReleaseKind
+	alone   bool // it is not merged, whatever its kind
+}
+
+func (k *ClaimKind) verb() verb { return verb{kind: &k.Kind} }
+
+func (k *ExtendKind) verb() verb { return verb{kind: &k.Kind, extend: k} }
+
+func (k *ReleaseKind) verb() verb { return verb{kind: &k.Kind, release: k} }
+
+func (v *verb) claims() bool { return v.extend == nil && v.release == nil }
+
+// mode says when the round is decided.
+func (v *verb) mode() Mode {
+	if v.claims() {
+		return Claiming
+	}
+	return Confirming
+}
+
+// merger returns what merges the command with others; nil if it travels alone.
+func (v *verb) merger() *Merger {
+	switch {
+	case v.alone:
+		return nil
+	case v.release != nil:
+		return v.release.Merger
+	case v.extend != nil:
+		return v.extend.Merger
+	}
+	return nil
+}
