@@ -10,7 +10,7 @@ import (
 )
 
 // The next renewal sets a key again that a node has forgotten, so a lock
-// survives more forgetting than a quorum does.
+// survives when a quorum of nodes forgets its keys one after another.
 func TestHealingSetsAgainWhatIsMissing(t *testing.T) { // R10
 	for _, heal := range []bool{false, true} {
 		simulated(t, 5, func(t *testing.T, m *memory) {
