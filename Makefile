@@ -2,7 +2,7 @@
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
-# The root module, and those whose dependencies it must not have: each is in
+# The root module, and those with dependencies that it must not have: each is in
 # go.work. The slowest packages come first.
 PACKAGES = ./redlock ./multiplex ./cmd/redlock ./... ./cmd/... ./internal/proof/...
 # Modules with dependencies of their own, which may want a newer Go.
@@ -16,13 +16,13 @@ FULL ?=
 # full takes its second argument with FULL=1, else its first.
 full = $(if $(FULL),$(2),$(1))
 
-# Tests that judge time or throughput. "make test" runs them after the others,
-# one at a time.
+# Tests of time or throughput. "make test" runs them after the others, one at a
+# time.
 ALONE = ^(TestFaultWaitersAreTold_R11|TestFaultThreeOfFiveStopped_R12_R26|TestFaultOneOfFiveStoppedUnderLoad_R5_R26|TestFaultOldBytesArriveAfterTheNewConnection_R8|TestFaultStalledTLSNodesAndClose_R26_R28|TestFaultAllNodesStoppedUnderAHold_R13|TestFaultHostileVoteCompletesNoQuorum_R17|TestNothingIsAllocated.*)$$
 ALONE_IN = ./redlock
 
-# Tests of what judges the library, which only "make check" runs: measurements
-# of recovery and memory, histories of real servers, planted bugs, documents.
+# Tests of the proof itself, which only "make check" runs: measurements of
+# recovery and memory, histories of real servers, planted bugs, documents.
 LONG_ALONE = ^(TestRecovery_R23_R26|TestRecoveryFinds_R23_R26|TestStalledNodeCostsNoMemory_R26|TestStalledFindsALeak_R26|TestLatencyUnderOneFault_R5)$$
 LONG_OTHER = ^(TestBrokenClientsAreFound|TestViolatedRun|TestHistor.*_OnRealServers|TestWhatBecomesOfMutants|TestNoRaceDetector|TestTheUnbrokenTreeMustPass|TestDocuments)$$
 LONG = $(LONG_ALONE)|$(LONG_OTHER)
@@ -61,12 +61,12 @@ test: server
 	@$(GOTEST) -p 1 -parallel 1 -run '$(ALONE)' $(ALONE_IN)
 	@sh testdata/servers.sh check
 
-## check: all else that CI runs after "make test"; FULL=1 for the long forms
+## check: everything else that CI runs after "make test"; FULL=1 for the long forms
 check: lint systems long race portable compare contrib sample test-servers
 	@$(MAKE) sim SEEDS=$(call full,1000,100000) RUNNING_SEEDS=$(call full,100,1000)
 	@MODEL=$(call full,quick,full) $(MAKE) model
 	$(GO) run ./internal/proof/faults/cmd/faults --for $(call full,60s,15m) -q
-	@# A number of inputs, since a time can end in a failure that is none (go.dev/issue/75804, fixed in Go 1.27).
+	@# A number of inputs, since a time limit can end in a false failure (go.dev/issue/75804, fixed in Go 1.27).
 	@$(MAKE) fuzz FUZZTIME=$(call full,10000x,1000000x)
 	@$(MAKE) decoder INPUTS=$(call full,1e7,1e8)
 	$(GO) test -run '^$$' -bench . -benchtime 200x ./bench
@@ -93,7 +93,7 @@ systems:
 ## long: the tests that "make test" leaves out
 long: server
 	@$(SHARDED) -run '$(LONG_OTHER)' $(LONG_IN)
-	@$(GOTEST) -p 1 -parallel 1 -run '$(LONG_ALONE)' ./internal/proof/faults
+	@$(GOTEST) -p 1 -parallel 1 -run '$(LONG_ALONE)' ./internal/proof/faults/single
 
 ## race: the library, its commands and what judges it under the race detector
 race: server
@@ -137,7 +137,8 @@ browser:
 	$(GO) test -count=1 ./cmd/loadgen/internal/report $(if $(PICTURES),-report.pictures='$(abspath $(PICTURES))')
 
 FUZZTIME ?= 20s
-# Inputs that reach new code are made smaller before they are kept; without a bound that may take a minute for each.
+# Inputs that reach new code are minimized before they are kept; without a bound
+# that may take a minute for each.
 ## fuzz: each fuzz target for FUZZTIME
 fuzz:
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | grep -v '^\./$(COMPARE)/' | sort | while read -r file; do \
@@ -168,11 +169,11 @@ sim:
 model:
 	@sh testdata/model/run.sh
 
-## mutants: plant each bug of testdata/mutants and see which test finds it; ONLY=regexp, TABLE=1 writes docs/mutants.md
+## mutants: plant each bug of testdata/mutants and check that its tests find it; ONLY=regexp, TABLE=1 writes docs/mutants.md
 mutants: server
 	$(GO) run ./internal/proof/mutants $(if $(ONLY),-only '$(ONLY)') $(if $(TABLE),-table)
 
-# One for each package, found by tests that take no time.
+# One mutant per package, found by quick tests.
 SAMPLE = ^(any-negative-is-null|backlog-without-bound|agenda-out-of-order|debt-forgotten-on-death|any-status-grants|acquire-signal-after-the-grant)$$
 ## sample: plant some of them, all with FULL=1
 sample: server
@@ -197,7 +198,7 @@ soak: server
 peers: server
 	cd $(COMPARE) && $(GO) run ./cmd/faults --write
 
-# System calls are counted where the user may (root).
+# System calls are counted if the user may (root).
 ## bench: this library and all peers, alternately, for most of an hour; writes bench/RESULTS.md and the chart
 bench:
 	cd $(COMPARE) && $(GO) run ./cmd/compare --syscalls

@@ -14,7 +14,7 @@ func TestTallySettlesOnce(t *testing.T) {
 		n       int
 		all     bool
 		votes   []vote
-		settled int // the index of the vote that settles
+		settled int // the index of the vote that settles the tally
 	}{
 		{"one", 1, false, []vote{g}, 0},
 		{"quorum of three", 3, false, []vote{g, r, g}, 2},
@@ -53,12 +53,14 @@ func TestValidity(t *testing.T) {
 	require.Negative(t, validity(2*ms, 0, 0.01))
 }
 
-// R4: a clock that was set, or stood still in suspend, can only cost a lock.
+// R4: a clock that was set, or that stood still in suspend, can only cost a
+// lock.
 func TestElapsedIsTheLargerDifference(t *testing.T) {
 	start := time.Now()
 	now := start.Add(time.Second)
 	require.Equal(t, time.Second, elapsed(start, now))
-	slept := time.Unix(0, now.UnixNano()+int64(time.Minute)) // no monotonic reading: the wall's difference
+	// No monotonic reading: only the wall clocks differ.
+	slept := time.Unix(0, now.UnixNano()+int64(time.Minute))
 	require.Equal(t, time.Minute+time.Second, elapsed(start.Round(0), slept))
 }
 

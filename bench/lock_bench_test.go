@@ -18,9 +18,11 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// What is measured is chosen after -args: go test -bench . ./bench -args
-// -nodes=5 -callers=1024 -impl=redlock,rueidis -network=unix. The defaults end in
-// about two minutes with the usual benchtime.
+// The flags after -args choose what is measured:
+//
+//	go test -bench . ./bench -args -nodes=5 -callers=1024 -impl=redlock,rueidis -network=unix
+//
+// The defaults take about two minutes with the usual benchtime.
 var (
 	benchNodes   = flag.String("nodes", "1,3,5", "numbers of masters")
 	benchCallers = flag.String("callers", "1,16,128,1024", "numbers of callers")
@@ -31,8 +33,8 @@ var (
 const benchTTL = 10 * time.Second
 
 // BenchmarkAcquireRelease acquires and releases a lock; an operation is one
-// pair. Each caller has a resource of its own. Implementations take turns for
-// the same nodes and callers, so that what the machine does meanwhile hits all.
+// pair. Each caller has its own resource. Implementations take turns for the
+// same nodes and callers, so that other load on the machine hits all of them.
 func BenchmarkAcquireRelease(b *testing.B) {
 	nodes, callers := numbers(b, *benchNodes), numbers(b, *benchCallers)
 	most := 1
@@ -61,7 +63,6 @@ func numbers(b *testing.B, list string) (all []int) {
 	return all
 }
 
-// benchServers starts n servers.
 func benchServers(b *testing.B, n int) (urls []string) {
 	redistest.Require(b)
 	servers, err := redistest.StartN(n, redistest.Options{TCP: *benchNetwork == "tcp", Unix: *benchNetwork == "unix"})
@@ -74,8 +75,8 @@ func benchServers(b *testing.B, n int) (urls []string) {
 	return urls
 }
 
-// benchmarkImpl opens an implementation for this benchmark only: no other one's
-// connections, buffers and goroutines are there meanwhile.
+// benchmarkImpl opens an implementation for this benchmark only, so that no
+// connections, buffers and goroutines of another one exist meanwhile.
 func benchmarkImpl(b *testing.B, impl string, urls []string, callers int) {
 	if impl == "redlock" || impl == "redlock-portable" {
 		c, err := redlock.New(b.Context(), redlock.Config{Nodes: redlock.Nodes(urls...), Portable: impl == "redlock-portable"})
@@ -96,7 +97,7 @@ func benchmarkPairs[L Lease](b *testing.B, locker Locker[L], callers int) {
 	for i := range all {
 		all[i] = &pairs[L]{locker: locker, resource: "bench" + strconv.Itoa(i), latencies: make([]time.Duration, 0, pairLatencies)}
 	}
-	share(all, 10*callers) // connections, pools and estimates settle
+	share(all, 10*callers) // lets connections, pools and estimates settle
 	for _, p := range all {
 		p.latencies, p.granted, p.failed = p.latencies[:0], 0, 0
 	}
@@ -128,20 +129,20 @@ func benchmarkPairs[L Lease](b *testing.B, locker Locker[L], callers int) {
 	}
 }
 
-// pairs is one caller. Its goroutine owns it.
+// pairs is one caller. It is owned by the caller's goroutine.
 type pairs[L Lease] struct {
 	locker    Locker[L]
 	resource  string
-	latencies []time.Duration // of the last acquisitions that were granted
+	latencies []time.Duration // of the last granted acquisitions
 	granted   int
 	failed    int
 }
 
 // pairLatencies is how many latencies a caller keeps. They are allocated before
-// anything is measured.
+// the measurement starts.
 const pairLatencies = 4096
 
-// record keeps a latency in the place of the oldest.
+// record stores a latency in place of the oldest.
 func (p *pairs[L]) record(d time.Duration) {
 	if len(p.latencies) < pairLatencies {
 		p.latencies = append(p.latencies, d)
@@ -151,7 +152,7 @@ func (p *pairs[L]) record(d time.Duration) {
 	p.granted++
 }
 
-// share lets the callers do n operations between them.
+// share runs n operations, divided among the callers.
 func share[L Lease](callers []*pairs[L], n int) {
 	var left atomic.Int64
 	left.Store(int64(n))

@@ -7,15 +7,15 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Lease is a lock that was granted. Both redlock.Lock and [RueidisLease] are
-// plain values with these methods.
+// Lease is a granted lock. Both redlock.Lock and [RueidisLease] are plain
+// values with these methods.
 type Lease interface {
-	// Release gives the lock back on every node: nil, redlock.ErrNotHeld or
-	// redlock.ErrNoQuorum (R9).
+	// Release releases the lock on every node. It returns nil,
+	// redlock.ErrNotHeld or redlock.ErrNoQuorum (R9).
 	Release(ctx context.Context) error
-	// Until is the end of the validity.
+	// Until returns the end of the validity.
 	Until() time.Time
-	// Token is what identifies this grant on the nodes.
+	// Token returns the token that identifies this grant on the nodes.
 	Token() redlock.Token
 }
 
@@ -26,7 +26,7 @@ type Locker[L Lease] interface {
 	TryAcquire(ctx context.Context, resource string, ttl time.Duration) (L, error)
 	// Acquire retries until the context ends.
 	Acquire(ctx context.Context, resource string, ttl time.Duration) (L, error)
-	// Close waits for releases that are on their way, until the context ends.
+	// Close waits for releases in flight, until the context ends.
 	Close(ctx context.Context) error
 }
 

@@ -2,6 +2,6 @@
 
 package bench
 
-// raceEnabled: under the race detector a sync.Pool forgets at random, so
-// allocations are not counted.
+// raceEnabled skips the counting of allocations: under the race detector a
+// sync.Pool drops items at random.
 const raceEnabled = true

@@ -19,11 +19,11 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// RueidisConfig says how to open a [Rueidis].
+// RueidisConfig configures a [Rueidis].
 type RueidisConfig struct {
 	// Nodes are the URLs of the masters, as for redlock.Config.
 	Nodes []string
-	// Username and Password are used where the URL names none.
+	// Username and Password are used if a URL names none.
 	Username, Password string
 	// WaitAll makes every call wait for all nodes. If false, a call returns
 	// as soon as its outcome is decided.
@@ -31,21 +31,21 @@ type RueidisConfig struct {
 	// Tune changes the options of each node's client. If nil, they are
 	// rueidis's defaults; see [RueidisTuned].
 	Tune func(*rueidis.ClientOption)
-	// NodeTimeout is how long a node's vote is waited for. If zero, a tenth
-	// of the TTL: the longest that R6 allows, so that a queue of the client's
-	// own making costs the baseline no votes.
+	// NodeTimeout is the vote timeout of a node. If zero, a tenth of the TTL:
+	// the longest that R6 allows, so that queueing in the client costs the
+	// baseline no votes.
 	NodeTimeout time.Duration
 	// DriftFactor is the relative part of the drift. If zero, 0.01.
 	DriftFactor float64
 }
 
 // RueidisTuned sets the options with which rueidis was fastest in this work:
-// one connection per node, so that all commands share its batches, a pause of
-// 100 µs after each flush, so that a batch has time to gather, and no
+// one connection per node, so that all commands share its batches; a pause of
+// 100 µs after each flush, so that a batch has time to gather; and no
 // client-side caching, which is on by default and costs the servers 5 to 15 %
-// here, where nothing is cached. Over TCP with 128 callers and five nodes that
-// doubles or triples the pairs per second of the defaults; AlwaysPipelining,
-// larger rings and Nagle's algorithm added nothing.
+// here, where nothing is cached. Over TCP with 128 callers and five nodes,
+// these options double or triple the pairs per second of the defaults.
+// AlwaysPipelining, larger rings and Nagle's algorithm added nothing.
 func RueidisTuned(o *rueidis.ClientOption) {
 	o.DisableCache = true
 	o.PipelineMultiplex = -1
@@ -73,7 +73,7 @@ type rueidisNode struct {
 	client rueidis.Client
 }
 
-// ttlText is a TTL with its decimal form: most callers use one TTL for all.
+// ttlText is a TTL with its decimal form: most callers use a single TTL.
 type ttlText struct {
 	ttl  time.Duration
 	text string
@@ -90,8 +90,8 @@ var (
 	errVoteTimeout = errors.New("vote timed out")
 )
 
-// OpenRueidis connects to every node and waits for each first attempt. A node
-// that cannot be reached is no error; its votes fail until it can be.
+// OpenRueidis connects to every node and waits for each first attempt. An
+// unreachable node is no error; its votes fail until it can be reached.
 func OpenRueidis(cfg RueidisConfig) (*Rueidis, error) {
 	n := len(cfg.Nodes)
 	if n == 0 {
@@ -120,8 +120,8 @@ func OpenRueidis(cfg RueidisConfig) (*Rueidis, error) {
 		dials.Go(func() { l.nodes[i].open(options[i]) })
 	}
 	dials.Wait()
-	// With ForceSingleClient a failed dial still gives a client, so one that is
-	// missing now was refused for what its options say.
+	// With ForceSingleClient a failed dial still returns a client, so a missing
+	// client means that rueidis refused its options.
 	for i := range l.nodes {
 		if l.nodes[i].client == nil {
 			l.closeClients()
@@ -131,16 +131,16 @@ func OpenRueidis(cfg RueidisConfig) (*Rueidis, error) {
 	return l, nil
 }
 
-// rueidisOptions turns a URL into options. It reads the URL as redlock does, and
-// not as rueidis would (which knows other parameters and refuses a path of "/"),
-// so that both sides take the same URLs to mean the same; and its errors show no
-// part of a password (R27).
+// rueidisOptions turns a URL into options. It reads the URL as redlock does,
+// not as rueidis would (which knows other parameters and refuses a path of
+// "/"), so that a URL means the same to both sides. Its errors show no part of
+// a password (R27).
 func rueidisOptions(raw string, cfg RueidisConfig) (rueidis.ClientOption, error) {
 	e, err := conn.ParseURL(raw)
 	if err != nil {
 		return rueidis.ClientOption{}, err
 	}
-	if e.Password == "" { // the same rule as redlock's
+	if e.Password == "" { // the same rule as in redlock
 		e.Username, e.Password = cfg.Username, cfg.Password
 	}
 	o := rueidis.ClientOption{
@@ -152,7 +152,7 @@ func rueidisOptions(raw string, cfg RueidisConfig) (rueidis.ClientOption, error)
 		ClientName:  e.ClientName,
 		AlwaysRESP2: e.Protocol == 2,
 		Dialer:      net.Dialer{Timeout: e.DialTimeout, KeepAlive: e.KeepAlive},
-		// A master is what it is said to be, and a dead one is no error.
+		// Take the node for a master without asking; a dead one is no error.
 		ForceSingleClient: true,
 	}
 	if e.Network == "unix" {
@@ -171,9 +171,11 @@ func dialUnix(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (n
 // open connects and loads the release script, so that EVALSHA finds it.
 func (n *rueidisNode) open(o rueidis.ClientOption) {
 	n.addr = o.InitAddress[0]
-	c, err := rueidis.NewClient(o) // with ForceSingleClient there is a client even where the dial failed
+	// With ForceSingleClient, NewClient returns a client even if the dial
+	// failed.
+	c, err := rueidis.NewClient(o)
 	if errors.Is(err, rueidis.ErrNoCache) {
-		// miniredis has no tracking; there rueidis asks for the default to be changed.
+		// miniredis has no tracking; rueidis then demands this option.
 		o.DisableCache = true
 		if c != nil {
 			c.Close()
@@ -188,9 +190,9 @@ func (n *rueidisNode) open(o rueidis.ClientOption) {
 }
 
 // TryAcquire makes one attempt. It returns as soon as the outcome is decided,
-// or, with WaitAll, when every node has answered; the vote's timeout and the
-// end of ctx come before either. After an attempt that failed the release is on
-// its way to every node when TryAcquire returns (R7).
+// or, with WaitAll, when every node has answered, but no later than the vote
+// timeout and the end of ctx. After a failed attempt, the release is on its way
+// to every node when TryAcquire returns (R7).
 func (l *Rueidis) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (RueidisLease, error) {
 	if err := ctx.Err(); err != nil {
 		return RueidisLease{}, err
@@ -225,9 +227,9 @@ func (l *Rueidis) TryAcquire(ctx context.Context, resource string, ttl time.Dura
 	return lease, nil
 }
 
-// refusal judges an attempt that found no quorum (R12), at the moment of the
-// decision. Where the votes decided nothing it was ctx or the vote's timeout:
-// then nodes that have not answered count as failed.
+// refusal returns the outcome of an attempt that found no quorum (R12), at the
+// moment of the decision. If the votes decided nothing, ctx or the vote timeout
+// did: then nodes that have not answered count as failed.
 func (l *Rueidis) refusal(ctx context.Context, r *round, c counts) error {
 	n := len(l.nodes)
 	blocking := n - l.quorum + 1
@@ -254,8 +256,8 @@ func (l *Rueidis) refusal(ctx context.Context, r *round, c counts) error {
 	return e
 }
 
-// Close waits until no release is on its way any more or ctx ends, then closes
-// the clients. Locks that are held stay.
+// Close waits until no release is in flight or ctx ends, then closes the
+// clients. It does not release held locks.
 func (l *Rueidis) Close(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -269,7 +271,7 @@ func (l *Rueidis) Close(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// closeClients closes all at once: each may wait for a node of its own.
+// closeClients closes all clients at once: each may wait for its own node.
 func (l *Rueidis) closeClients() {
 	var closing sync.WaitGroup
 	for _, n := range l.nodes {
@@ -280,7 +282,7 @@ func (l *Rueidis) closeClients() {
 	closing.Wait()
 }
 
-// voteTimeout is what NodeTimeout says it is.
+// voteTimeout returns NodeTimeout or its default.
 func (l *Rueidis) voteTimeout(ttl time.Duration) time.Duration {
 	if l.nodeTimeout > 0 {
 		return l.nodeTimeout
@@ -288,8 +290,8 @@ func (l *Rueidis) voteTimeout(ttl time.Duration) time.Duration {
 	return ttl / 10
 }
 
-// milliseconds is the TTL as SET wants it. The text of the last TTL is kept: making
-// it anew would cost the baseline an allocation per pair.
+// milliseconds returns the TTL as SET wants it. It keeps the text of the last
+// TTL: formatting it each time would cost the baseline an allocation per pair.
 func (l *Rueidis) milliseconds(ttl time.Duration) string {
 	if last := l.lastMS.Load(); last != nil && last.ttl == ttl {
 		return last.text
@@ -299,8 +301,7 @@ func (l *Rueidis) milliseconds(ttl time.Duration) string {
 	return text
 }
 
-// RueidisError is the outcome no quorum, with the causes of the nodes that
-// failed.
+// RueidisError is redlock.ErrNoQuorum with the causes of the failed nodes.
 type RueidisError struct{ Causes []error }
 
 // Error lists the causes, one a line, as errors.Join does.
@@ -308,7 +309,7 @@ func (e *RueidisError) Error() string {
 	return redlock.ErrNoQuorum.Error() + ": " + errors.Join(e.Causes...).Error()
 }
 
-// Unwrap gives redlock.ErrNoQuorum and the causes to errors.Is and errors.As.
+// Unwrap returns redlock.ErrNoQuorum and the causes.
 func (e *RueidisError) Unwrap() []error {
 	return append([]error{redlock.ErrNoQuorum}, e.Causes...)
 }

@@ -10,29 +10,29 @@ import (
 // RueidisLease is a lock that a [Rueidis] granted: a plain value.
 type RueidisLease struct {
 	round    *round
-	number   uint64 // the round's lease of this life
+	number   uint64 // the round's lease number
 	resource string
 	token    redlock.Token
 	until    time.Time
 	timeout  time.Duration
 }
 
-// Until is the end of the validity.
+// Until returns the end of the validity.
 func (l RueidisLease) Until() time.Time { return l.until }
 
-// Token identifies this grant on the nodes.
+// Token returns the token that identifies this grant on the nodes.
 func (l RueidisLease) Token() redlock.Token { return l.token }
 
-// Resource is what is locked.
+// Resource returns the name of the locked resource.
 func (l RueidisLease) Resource() string { return l.resource }
 
-// Release gives the lock back on every node and waits until the outcome is
-// decided, or with WaitAll until every node has answered, but no longer than a
-// vote may take or ctx lasts. It returns nil when a quorum still held the
-// token, redlock.ErrNotHeld when too many said otherwise and
-// redlock.ErrNoQuorum when neither is known (R9). When it returns because ctx
-// ended, the release goes on without it. A second Release is
-// redlock.ErrNotHeld and sends nothing: the first one has done so.
+// Release releases the lock on every node. It waits until the outcome is
+// decided, or with WaitAll until every node has answered, but no longer than
+// the vote timeout and ctx. It returns nil if a quorum still held the token,
+// redlock.ErrNotHeld if too many nodes did not, and redlock.ErrNoQuorum if
+// neither is known (R9). When it returns because ctx ended, the release
+// continues without it. A second Release sends nothing and returns
+// redlock.ErrNotHeld.
 func (l RueidisLease) Release(ctx context.Context) error {
 	r := l.round
 	if r == nil || !r.lease.CompareAndSwap(l.number, l.number+1) {

@@ -5,15 +5,16 @@ import (
 	"sync"
 )
 
-// NodeInfo is what a node says of itself.
+// NodeInfo is what a node reports about itself.
 type NodeInfo struct {
 	Addr    string
-	Product string // "redis", "valkey" …; empty where it did not answer
+	Product string // "redis", "valkey", …; empty if the node did not answer
 	Version string
-	Err     error // why it did not
+	Err     error // why it did not answer
 }
 
-// Nodes asks every node what it is, all at once, and waits for the answers.
+// Nodes asks all nodes at once for their product and version and waits for the
+// answers.
 func (l *Rueidis) Nodes(ctx context.Context) []NodeInfo {
 	infos := make([]NodeInfo, len(l.nodes))
 	var asks sync.WaitGroup
@@ -24,8 +25,8 @@ func (l *Rueidis) Nodes(ctx context.Context) []NodeInfo {
 	return infos
 }
 
-// info asks with HELLO 3, which changes nothing on a connection that speaks it and
-// tells the product also where INFO pretends to be a Redis of old.
+// info sends HELLO 3, which changes nothing on a RESP3 connection and names the
+// product even if INFO pretends to be an old Redis.
 func (n *rueidisNode) info(ctx context.Context) NodeInfo {
 	info := NodeInfo{Addr: n.addr}
 	hello, err := n.client.Do(ctx, n.client.B().Arbitrary("HELLO", "3").Build()).AsMap()
@@ -33,7 +34,7 @@ func (n *rueidisNode) info(ctx context.Context) NodeInfo {
 		info.Err = err
 		return info
 	}
-	// A field that is missing or no string stays empty.
+	// A field that is missing or not a string stays empty.
 	product, version := hello["server"], hello["version"]
 	info.Product, _ = product.ToString()
 	info.Version, _ = version.ToString()

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// maxRetryDelay bounds the delay's floor and its random part, each for itself (R11).
+// maxRetryDelay bounds each of the delay's floor and its random part (R11).
 const maxRetryDelay = 200 * time.Millisecond
 
-// Acquire makes attempts until one is granted or ctx ends. Then its error
-// satisfies errors.Is for the context's error and for the last outcome.
+// Acquire makes attempts until one is granted or ctx ends. In that case its
+// error satisfies errors.Is for the context's error and for the last outcome.
 func (l *Rueidis) Acquire(ctx context.Context, resource string, ttl time.Duration) (RueidisLease, error) {
-	var pause *time.Timer // made when the first attempt has failed: most do not
-	var last error        // of the last attempt that came to an end
+	var pause *time.Timer // created after the first failure: most calls have none
+	var last error        // of the last attempt that was not interrupted
 	for try := 0; ; try++ {
 		lease, err := l.TryAcquire(ctx, resource, ttl)
 		if err == nil {
@@ -39,18 +39,18 @@ func (l *Rueidis) Acquire(ctx context.Context, resource string, ttl time.Duratio
 	}
 }
 
-// retryDelay is twice the usual time to a quorum, which lets the release of
-// the failed attempt arrive first, and a random part of a window that doubles
-// from try to try (R11). random is in [0, 1). The first window is as short as the
-// time to a quorum allows, and so shorter than redlock's: the baseline is not to
-// lose for sleeping.
+// retryDelay returns twice the usual time to a quorum, which lets the release
+// of the failed attempt arrive first, plus a random part of a window that
+// doubles with each try (R11). random is in [0, 1). The first window is as
+// short as the time to a quorum allows, and so shorter than redlock's: the
+// baseline must not lose by sleeping.
 func retryDelay(try int, took time.Duration, random float64) time.Duration {
 	floor := min(2*took, maxRetryDelay)
 	window := min(max(took, 100*time.Microsecond)<<min(try+1, 16), maxRetryDelay)
 	return floor + time.Duration(random*float64(window))
 }
 
-// observe smooths the time to a quorum. Concurrent calls may lose one another's
+// observe smooths the time to a quorum. Concurrent calls may lose each other's
 // sample, which does no harm.
 func (l *Rueidis) observe(took time.Duration) {
 	old := l.took.Load()

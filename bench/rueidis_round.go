@@ -8,40 +8,39 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// round is one attempt and the release that ends it, on all nodes. It is held
-// by its lease (or by the call that makes the attempt) and by every goroutine
-// that works on one of its parts; the last holder returns it to the pool.
+// round is one attempt and the release that ends it, on all nodes. Its lease
+// (or the call that makes the attempt) and every goroutine that works on one of
+// its parts hold it; the last holder returns it to the pool.
 type round struct {
 	owner *Rueidis
 	parts []part
-	timer *time.Timer // the vote's timeout, armed by the caller only
+	timer *time.Timer // the vote timeout, armed by the caller only
 
-	// What the attempt asks for: written before any goroutine is started.
+	// What the attempt asks for; written before any goroutine starts.
 	resource, token, ttl string
 
 	sets, dels     tally
-	setsIn, delsIn chan struct{} // one token when the tally is settled
+	setsIn, delsIn chan struct{} // receive one token when the tally is settled
 	holders        atomic.Int32
 	running        atomic.Int32  // goroutines at work, for Close
-	lease          atomic.Uint64 // the lease that may release; another number is a lease of the past
+	lease          atomic.Uint64 // the lease that may release; any other number is an earlier lease
 }
 
-// part is one node's share of a round.
 type part struct {
 	round *round
 	node  *rueidisNode
 	state atomic.Uint32
-	cause atomic.Pointer[error] // why the SET failed; nil where it did not
-	// The methods set and del as values, made once, so that a go statement
-	// does not allocate.
+	cause atomic.Pointer[error] // why the SET failed, or nil
+	// The method values of set and del, made once so that a go statement does
+	// not allocate.
 	setFunc, delFunc func()
 }
 
 // The states of a part: setting → set → (release), or setting → releaseWanted.
 const (
 	setting       uint32 = iota // the SET is on its way
-	set                         // its reply is in: whoever releases sends the release
-	releaseWanted               // the release was asked for before that: the SET's goroutine sends it
+	set                         // its reply is in: the release is sent by the goroutine that wants it
+	releaseWanted               // the release was wanted before the reply: the SET's goroutine sends it
 )
 
 func newRound(owner *Rueidis) *round {
@@ -61,7 +60,7 @@ func newRound(owner *Rueidis) *round {
 	return r
 }
 
-// set asks all nodes at once (R2). One node is asked by the caller itself.
+// set asks all nodes at once (R2). A single node is asked by the caller itself.
 func (r *round) set() {
 	r.enter(len(r.parts))
 	if len(r.parts) == 1 {
@@ -73,8 +72,8 @@ func (r *round) set() {
 	}
 }
 
-// release sends the release to every node, on each behind the SET (R7, R8). It
-// waits for none of them, but for the only one.
+// release sends the release to every node, behind the SET of that node (R7,
+// R8). It waits only if there is a single node.
 func (r *round) release() {
 	for i := range r.parts {
 		p := &r.parts[i]
@@ -90,8 +89,8 @@ func (r *round) release() {
 	}
 }
 
-// await waits until the tally behind settled is settled, the vote has timed
-// out or ctx has ended. The tally says which.
+// await waits until a token arrives on settled, the vote times out or ctx ends.
+// The tally tells which.
 func (r *round) await(ctx context.Context, settled <-chan struct{}, timeout time.Duration) {
 	select {
 	case <-settled:
@@ -128,10 +127,10 @@ func (p *part) runDel() {
 	r.leave()
 }
 
-// set sends the SET and judges its reply (R17). The caller's context is not
-// handed to rueidis: a call that gives up early would leave its SET in the
-// queue, for the release to overtake on another connection; and without one
-// rueidis can take its fastest path.
+// set sends the SET and turns its reply into a vote (R17). It does not pass the
+// caller's context to rueidis: a call that gives up early would leave its SET
+// in the queue, for the release to overtake on another connection. Without a
+// context, rueidis can also take its fastest path.
 func (p *part) set() vote {
 	r, c := p.round, p.node.client
 	cmd := c.B().Arbitrary("SET").Keys(r.resource).Args(r.token, "NX", "PX", r.ttl).Build()
@@ -149,10 +148,10 @@ func (p *part) set() vote {
 }
 
 // fail keeps the cause. It is a function of its own so that only failures pay
-// for the copy whose address is taken.
+// for the copy that escapes.
 func (p *part) fail(cause error) { p.cause.Store(&cause) }
 
-// del sends the compare-and-delete; a node that lost the script gets its text.
+// del sends the compare-and-delete. A node that lost the script gets its text.
 func (p *part) del() vote {
 	r, c := p.round, p.node.client
 	cmd := c.B().Arbitrary("EVALSHA", releaseSHA, "1").Keys(r.resource).Args(r.token).Build()
@@ -171,8 +170,8 @@ func (p *part) del() vote {
 	}
 }
 
-// enter counts n goroutines that are about to work on the round, leave one
-// that has finished.
+// enter counts n goroutines that are about to work on the round; leave counts
+// one that has finished.
 func (r *round) enter(n int) {
 	r.holders.Add(int32(n))
 	if r.running.Add(int32(n)) == int32(n) {
@@ -187,8 +186,8 @@ func (r *round) leave() {
 	r.drop()
 }
 
-// drop gives up one hold. The last one makes the round ready for the next
-// attempt: by then nobody can send to its channels, so draining them is final.
+// drop gives up one hold. The last one prepares the round for the next attempt:
+// no goroutine can send to its channels any more, so draining them is final.
 func (r *round) drop() {
 	if r.holders.Add(-1) > 0 {
 		return

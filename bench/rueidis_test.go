@@ -14,15 +14,15 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// testTTL is so long that a machine which is busy with other things ends no lock, and costs no vote: a tenth of it is waited
-// for one.
+// testTTL is so long that a busy machine ends no lock and costs no vote: the
+// vote timeout is a tenth of it.
 const testTTL = time.Minute
 
-// patience is how long a test waits for what must come: only who waits in vain waits so long. It is shorter than the TTL, so
-// that a key which ends by itself is not taken for one that was released.
+// patience is how long a test waits for what must happen. It is shorter than
+// the TTL, so that a key that expired is not taken for one that was released.
 const patience = testTTL / 2
 
-// cluster is n servers that a test may stop and look into.
+// cluster is a set of servers that a test may stop and inspect.
 type cluster []*redistest.Server
 
 func startCluster(t testing.TB, n int, opts redistest.Options) cluster {
@@ -48,7 +48,7 @@ func (c cluster) keys(t testing.TB) (n int64) {
 	return n
 }
 
-// requireEmpty waits until no key is left: what is detached arrives soon.
+// requireEmpty waits until no key is left: detached releases arrive soon.
 func (c cluster) requireEmpty(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool { return c.keys(t) == 0 }, patience, 5*time.Millisecond)
@@ -130,7 +130,7 @@ func TestRueidisReleaseSurvivesLostScripts(t *testing.T) {
 	c.requireEmpty(t)
 }
 
-// R5 and R8: stopped nodes cost the quorum nothing, and when they go on they
+// R5 and R8: stopped nodes do not delay the quorum. When they continue, they
 // execute each SET before its release, whatever connections the two are on.
 func TestRueidisReleaseNeverOvertakesItsSET(t *testing.T) {
 	c := startCluster(t, 5, redistest.Options{})
@@ -183,13 +183,14 @@ func TestRueidisCancelled(t *testing.T) {
 	}
 }
 
-// R12: a cancellation tells also what the last attempt came to.
+// R12: a cancellation also tells the outcome of the last attempt.
 func TestRueidisCancelledWhileHeld(t *testing.T) {
 	c := startCluster(t, 1, redistest.Options{})
 	l := openVariant(t, c, "rueidis")
 	_, err := c[0].Do("SET", "r", "another's")
 	require.NoError(t, err)
-	// The second SET shows that the first attempt has come to an end, which takes a busy machine longer.
+	// The second SET shows that the first attempt has ended, which takes a busy
+	// machine longer.
 	for wait := 20 * time.Millisecond; wait < patience; wait *= 2 {
 		_, err := c[0].Do("CONFIG", "RESETSTAT")
 		require.NoError(t, err)
@@ -235,7 +236,8 @@ func TestRueidisWithoutQuorum(t *testing.T) {
 	cluster(c[1:]).requireEmpty(t)
 }
 
-// R12: when someone refused and failures alone do not explain it, it is held.
+// R12: if a node refused and failures alone do not explain the outcome, it is
+// ErrHeld.
 func TestRueidisHeldWithANodeDown(t *testing.T) {
 	c := startCluster(t, 5, redistest.Options{})
 	require.NoError(t, c[4].Kill())
@@ -258,7 +260,7 @@ func TestRueidisHalfIsNoQuorum(t *testing.T) {
 	require.ErrorIs(t, err, redlock.ErrHeld)
 }
 
-// R4: a quorum that comes too late is none.
+// R4: a quorum that comes too late does not count.
 func TestRueidisExpired(t *testing.T) {
 	c := startCluster(t, 1, redistest.Options{})
 	l := openVariant(t, c, "rueidis")
@@ -279,7 +281,7 @@ func TestRueidisPassword(t *testing.T) {
 	require.Equal(t, "redis", l.Nodes(t.Context())[0].Product)
 }
 
-// Both sides of a comparison take a URL to mean the same, TLS included.
+// Both sides of a comparison read a URL the same way, TLS included.
 func TestRueidisReadsURLsAsRedlockDoes(t *testing.T) {
 	c := startCluster(t, 1, redistest.Options{TLS: true, Unix: true})
 	for _, raw := range []string{
@@ -308,7 +310,7 @@ func TestRueidisReadsURLsAsRedlockDoes(t *testing.T) {
 	require.Equal(t, []string{"h:6379"}, o.InitAddress)
 }
 
-// R27: what is wrong with a URL is said without the URL.
+// R27: an error about a URL does not quote the URL.
 func TestRueidisURLErrors(t *testing.T) {
 	for _, raw := range []string{"", "localhost:6379", "http://u:s3cret@h", "redis://u:s3cret@h:x%zz", "redis://u:s3cret@h/db"} {
 		_, err := OpenRueidis(RueidisConfig{Nodes: []string{raw}})
@@ -321,7 +323,7 @@ func TestRueidisURLErrors(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The baseline must not lose for want of care: a pair costs no more than what
+// The baseline must not lose for lack of care: a pair allocates no more than
 // the token and rueidis need.
 func TestRueidisAllocates(t *testing.T) {
 	if raceEnabled {
@@ -341,7 +343,7 @@ func TestRueidisAllocates(t *testing.T) {
 	for range 100 {
 		pair()
 	}
-	// The best of several runs: rueidis allocates more where it has to wait.
+	// The best of several runs: rueidis allocates more when it has to wait.
 	best := testing.AllocsPerRun(300, pair)
 	for try := 0; try < 10 && best > 2; try++ {
 		best = min(best, testing.AllocsPerRun(300, pair))

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // tally counts the votes of one command in one word: granted in the low 16
 // bits, then refused, then failed. Each vote learns the counts from its own
-// addition, so exactly one of them finds that it settled the matter.
+// addition, so exactly one of them finds that it settled the outcome.
 type tally struct{ word atomic.Uint64 }
 
 type vote uint64
@@ -22,8 +22,8 @@ func split(word uint64) counts {
 	return counts{int(word & 0xffff), int(word >> 16 & 0xffff), int(word >> 32 & 0xffff)}
 }
 
-// add counts v and reports whether this vote was the one to wake the waiter:
-// the vote that decides, or the last of all n where everybody is waited for.
+// add counts v and reports whether this vote must wake the waiter: the vote
+// that decides, or, with all, the last of the n.
 func (t *tally) add(v vote, n, quorum int, all bool) bool {
 	c := split(t.word.Add(uint64(v)))
 	against := c.refused + c.failed

@@ -7,11 +7,12 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// tokens hands out random tokens cut from a block, one read of the
-// cryptographic source and one allocation for about two hundred (R3). A token is
-// a substring of an immutable string, because rueidis may still hold a command
-// after its call failed, when memory of a pool would already have another owner.
-// That is why redlock's own source, which overwrites what it gave out, would not do.
+// tokens hands out random tokens cut from a block: one read of the
+// cryptographic source and one allocation for about two hundred tokens (R3). A
+// token is a substring of an immutable string, because rueidis may still hold a
+// command after its call failed, when pooled memory would already have another
+// owner. For that reason redlock's own source, which overwrites what it
+// returned, cannot be used here.
 type tokens struct {
 	mu   sync.Mutex // guards the following
 	rest string

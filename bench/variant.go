@@ -3,10 +3,11 @@ package bench
 import "fmt"
 
 // Variants are the names of the baselines, in the order in which they are
-// usually shown: return at the quorum, wait for all, and the best tuning found.
+// usually shown: return at the quorum, wait for all nodes, and the best tuning
+// found.
 var Variants = []string{"rueidis", "rueidis-all", "rueidis-tuned"}
 
-// Variant sets what the named baseline differs in.
+// Variant applies the options of the named baseline.
 func (cfg RueidisConfig) Variant(name string) (RueidisConfig, error) {
 	switch name {
 	case "rueidis":

@@ -11,6 +11,7 @@ require (
 	github.com/redmux/redmux/internal/proof v0.1.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.47.0
+	golang.org/x/term v0.45.0
 )
 
 require (

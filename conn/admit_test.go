@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R22: a replica refuses what the prelude writes. What is told is that it is a
-// replica, once it has said everything of itself, in both versions of the
-// protocol; and the prelude of a node that is admitted is checked as usual.
+// R22: a replica refuses the commands of the prelude. The error says that the
+// node is a replica, once the node has introduced itself, in both versions of
+// the protocol. The prelude of an admitted node is checked as usual.
 func TestAdmitComesBeforeThePrelude_R22(t *testing.T) {
 	objection := errors.New("not a master")
 	masters := func(s *Server) error {
@@ -28,7 +28,7 @@ func TestAdmitComesBeforeThePrelude_R22(t *testing.T) {
 		name    string
 		cfg     Config
 		answers map[string]string
-		want    error // that Admit gave
+		want    error // the error that Admit returns
 		step    bool  // a command of the handshake was refused
 	}{
 		{"replica", Config{Prelude: writes}, map[string]string{"INFO replication": replica, "DEL": "-READONLY no\r\n"}, objection, false},

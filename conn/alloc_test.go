@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What the design promises for every command and reply over TCP and unix
-// sockets.
+// No command and no reply allocates over TCP and unix sockets.
 func TestNoAllocations(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		ours, theirs := sockets(t, network)
@@ -43,7 +42,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// answer answers each read with OK: the commands above fit in one.
+// answer answers each read with OK: each command above fits in one read.
 func answer(nc net.Conn) {
 	var b [1 << 10]byte
 	ok := []byte("+OK\r\n")

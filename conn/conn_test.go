@@ -38,7 +38,7 @@ func TestBreakWakesFillAndWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, peer := pair(t, 0)
 		defer peer.Close()
-		require.NoError(t, c.Send([]byte("nobody reads this"))) // the writer waits for ever
+		require.NoError(t, c.Send([]byte("no peer reads this"))) // the writer waits forever
 		var filled error
 		var wg sync.WaitGroup
 		wg.Go(func() { filled = c.Fill() })
@@ -73,7 +73,7 @@ func TestBreakFromManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Go(func() {
-		for c.Send([]byte("0123456789")) == nil { // until it is broken, or stalls
+		for c.Send([]byte("0123456789")) == nil { // until it is broken or stalls
 		}
 	})
 	assert.Equal(t, c.Fill(), c.Err())
@@ -95,8 +95,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	})
 }
 
-// R28: Close returns when the writer is gone, however long its Write takes to
-// notice.
+// R28: Close returns when the writer has ended, however late its Write notices.
 func TestCloseWaitsForTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, peer := net.Pipe()
@@ -110,13 +109,14 @@ func TestCloseWaitsForTheWriter(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		c.Break(errTest)
-		assert.Zero(t, time.Since(start), "Break waits for nobody")
+		assert.Zero(t, time.Since(start), "Break does not wait")
 		require.NoError(t, c.Close())
 		assert.Equal(t, time.Second, time.Since(start))
 	})
 }
 
-// tls.Conn.Close would write an alert, and wait for its room for five seconds.
+// tls.Conn.Close would write an alert, and wait for room for it for five
+// seconds.
 func TestBreakWritesNothing(t *testing.T) {
 	certs := newCertificates(t)
 	for name, end := range map[string]func(c *Conn){
@@ -154,14 +154,15 @@ func TestBacklogIsBounded(t *testing.T) {
 		c, peer := pair(t, 1000)
 		defer peer.Close()
 		require.NoError(t, c.Send(make([]byte, 600)))
-		synctest.Wait() // the writer has them, and waits
+		synctest.Wait() // the writer has taken them, and waits
 		require.NoError(t, c.Send(make([]byte, 400)))
 		assert.ErrorIs(t, c.Send(make([]byte, 1)), ErrStalled)
 		assert.ErrorIs(t, c.Fill(), ErrStalled)
 	})
 }
 
-// What was written frees its room: also pieces of what is being written.
+// Written bytes free their room, even while the rest of the piece is being
+// written.
 func TestBacklogShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, peer := pair(t, 3*maxPiece)
@@ -179,7 +180,7 @@ func TestBacklogShrinks(t *testing.T) {
 	})
 }
 
-// No byte is lost, doubled or out of order, and Send keeps nothing of its
+// No byte is lost, doubled or out of order, and Send does not keep its
 // argument.
 func TestBacklogKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -192,14 +193,13 @@ func TestBacklogKeepsOrder(t *testing.T) {
 	})
 }
 
-// sendNumbers sends total bytes in pieces of many sizes, each from the same
-// buffer.
+// sendNumbers sends total bytes in pieces of many sizes, all from one buffer.
 func sendNumbers(t testing.TB, c *Conn, total int) []byte {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	sent := make([]byte, total)
 	for i := range sent {
-		sent[i] = byte(i >> 8 * (i & 1)) // low and high bytes in turn
+		sent[i] = byte(i >> 8 * (i & 1)) // low and high bytes alternate
 	}
 	scratch := make([]byte, 100<<10)
 	for p := sent; len(p) > 0; {
@@ -211,7 +211,7 @@ func sendNumbers(t testing.TB, c *Conn, total int) []byte {
 	return sent
 }
 
-// R16: votes that were received before an anomaly showed stand.
+// R16: votes received before an anomaly appears stand.
 func TestNextAfterBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, peer := pair(t, 0)
@@ -264,7 +264,7 @@ func TestExchange(t *testing.T) {
 	})
 }
 
-// R16: what was not asked for kills the connection.
+// R16: an unsolicited reply ends the connection.
 func TestExchangeBreaks(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string
@@ -303,8 +303,8 @@ func TestExchangeCancelled(t *testing.T) {
 		assert.ErrorIs(t, err, errTest)
 		assert.ErrorIs(t, c.Err(), errTest)
 
-		// In the moment of the last reply: either way, what is returned is what
-		// became of the connection.
+		// The context ends at the moment of the last reply: the returned error
+		// must match the state of the connection either way.
 		ctx, cancel = context.WithCancelCause(t.Context())
 		c = (&script{}).connect(t, Config{})
 		err = c.Exchange(ctx, resp.AppendCommand(nil, "PING"), 1, func(int, resp.Value) error { cancel(errTest); return nil })
@@ -314,7 +314,7 @@ func TestExchangeCancelled(t *testing.T) {
 	})
 }
 
-// odd is a net.Conn whose Read and Write are given.
+// odd is a net.Conn with the Read and Write that a test gives it.
 type odd struct {
 	net.Conn
 	read  func(p []byte) (int, error)
@@ -366,9 +366,9 @@ func TestWriteErrorBreaks(t *testing.T) {
 	})
 }
 
-// During the handshake a failed write leaves the last word to the node. If the
-// node answers as if nothing had happened the connection is broken all the
-// same, at the latest when the writer gets to know.
+// If a write fails during the handshake, the reply of the node is still read.
+// If the node answers as if nothing had happened, the connection still breaks,
+// at the latest when the writer learns of the failure.
 func TestDialFailsAfterAFailedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}

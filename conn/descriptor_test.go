@@ -24,7 +24,7 @@ import (
 )
 
 // polling reads for all connections of a poller, as a group does, until the
-// test ends. It hands on what each received.
+// test ends. It passes on what each connection received.
 type polling struct {
 	*Poller
 	conns    []*Conn
@@ -35,7 +35,7 @@ type polling struct {
 	done     chan struct{}
 }
 
-// startPolling begins with the connections given; their IDs are their places.
+// startPolling starts with the given connections; their IDs are their indices.
 func startPolling(t testing.TB, conns ...*Conn) *polling {
 	t.Helper()
 	p := &polling{Poller: startPoller(t, len(conns)), conns: conns, done: make(chan struct{})}
@@ -81,8 +81,8 @@ func (p *polling) run() {
 	}
 }
 
-// narrow is a connection whose kernel takes a few KiB only, so that most of
-// what is sent waits in the backlog.
+// narrow returns a connection with a kernel buffer of a few KiB, so that most
+// of what is sent waits in the backlog.
 func narrow(t testing.TB, network string, backlog int) (*Conn, net.Conn) {
 	t.Helper()
 	ours, theirs := sockets(t, network)
@@ -90,9 +90,9 @@ func narrow(t testing.TB, network string, backlog int) (*Conn, net.Conn) {
 	return adopt(t, ours, backlog), theirs
 }
 
-// A node that does not read for a while: Send waits for nothing, the other node
-// of the same poller is served meanwhile, and what the node reads in the end,
-// slowly, while more is sent, is what was sent.
+// A node that does not read for a while: Send never waits, and the other node
+// of the same poller is served meanwhile. What the node finally reads, slowly
+// and while more is sent, is what was sent.
 func TestPolledPartialWrites(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -116,11 +116,11 @@ func TestPolledPartialWrites(t *testing.T) {
 			eventually(t, func() bool { return c.pending.Load() == 0 })
 			assert.Positive(t, p.room.Load())
 
-			// While no writer waits for room, no event reports it, though the
+			// While no writer waits for room, no event reports room, though the
 			// peer makes some with each read.
 			before := p.room.Load()
 			for range 50 {
-				eventually(t, func() bool { return unsentBytes(c) == 0 }) // acknowledgements come when the kernel gets to them
+				eventually(t, func() bool { return unsentBytes(c) == 0 }) // acknowledgements arrive when the kernel gets to them
 				require.NoError(t, c.Send([]byte("direct again")))
 				_, err := io.ReadFull(theirs, make([]byte, len("direct again")))
 				require.NoError(t, err)
@@ -132,15 +132,16 @@ func TestPolledPartialWrites(t *testing.T) {
 	}
 }
 
-// unsentBytes is how many bytes the kernel holds that the peer has not got yet.
+// unsentBytes returns how many bytes the kernel holds that the peer has not
+// received.
 func unsentBytes(c *Conn) int {
 	var n int32
 	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.socket.Load().fd), syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&n)))
 	return int(n)
 }
 
-// roundTrips are words that a peer sends back. A node that had to wait for the
-// other one, whose peer reads nothing, would not be served at all.
+// roundTrips sends words that the peer echoes. If the node had to wait for the
+// other one, whose peer reads nothing, it would not be served at all.
 func roundTrips(t testing.TB, c *Conn, theirs net.Conn, received <-chan []byte, n int) {
 	t.Helper()
 	for i := range n {
@@ -160,7 +161,7 @@ func roundTrips(t testing.TB, c *Conn, theirs net.Conn, received <-chan []byte, 
 	}
 }
 
-// readSlowly reads by pieces of many sizes, with pauses.
+// readSlowly reads in pieces of many sizes, with pauses.
 func readSlowly(to *bytes.Buffer, from io.Reader, total int) error {
 	piece := make([]byte, 64<<10)
 	for to.Len() < total {
@@ -176,8 +177,8 @@ func readSlowly(to *bytes.Buffer, from io.Reader, total int) error {
 	return nil
 }
 
-// A reader that stops and resumes many times: each time that the writer finds
-// no room, it must be woken when there is some.
+// A reader stops and resumes many times. Each time that the writer finds no
+// room, it must be woken when there is some.
 func TestPolledWriterIsResumedEachTime(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		c, theirs := narrow(t, network, 32<<20)
@@ -195,8 +196,8 @@ func TestPolledWriterIsResumedEachTime(t *testing.T) {
 	}
 }
 
-// R26: the backlog has its bound, and a writer that waits for room is freed by
-// Break and by Close.
+// R26: the backlog is bounded, and Break and Close free a writer that waits for
+// room.
 func TestPolledBacklogIsBounded(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		c, _ := narrow(t, network, 256<<10)
@@ -237,8 +238,8 @@ func TestPolledWriterIsFreed(t *testing.T) {
 	}
 }
 
-// freed checks that a connection ends for the reader and for the writer, and
-// that Close then has nothing to wait for.
+// freed checks that a connection ends for the reader and the writer, and that
+// Close then does not wait.
 func freed(t testing.TB, p *polling, c *Conn, want error) {
 	t.Helper()
 	select {
@@ -262,8 +263,8 @@ func freed(t testing.TB, p *polling, c *Conn, want error) {
 	}
 }
 
-// R8: Break throws away what the peer has not got, and the peer learns so by an
-// RST; Shutdown and Close let it have what was written before the end.
+// R8: Break discards what the peer has not received, and the peer gets an RST.
+// With Shutdown and Close the peer receives what was written before the end.
 func TestPolledBreakAborts(t *testing.T) {
 	word := bytes.Repeat([]byte("x"), 1000)
 	for _, tt := range []struct {
@@ -296,9 +297,8 @@ func TestPolledBreakAborts(t *testing.T) {
 	}
 }
 
-// What an abort throws away is really gone: a peer whose window is full, as
-// that of a server that was stopped, finds no more when it reads on than its
-// kernel had already (R8).
+// What an abort discards is really gone: a peer with a full window, like that
+// of a stopped server, later finds no more than its kernel already had (R8).
 func TestPolledBreakThrowsAway(t *testing.T) {
 	ours, theirs := sockets(t, "tcp")
 	require.NoError(t, theirs.(*net.TCPConn).SetReadBuffer(4<<10))
@@ -314,10 +314,10 @@ func TestPolledBreakThrowsAway(t *testing.T) {
 	assert.Less(t, len(got), 512<<10, "what our kernel still held has arrived")
 }
 
-// The number of a closed descriptor may be another file's the moment after, and
-// a lock command must never go there. Connections are used from all sides while
+// The number of a closed descriptor may soon belong to another file, and a lock
+// command must never go there. Connections are used by several goroutines while
 // they end, and afterwards, while others open and close files all the time and
-// look at what they find in them.
+// check their contents.
 func TestDescriptorNumbersAreNotUsedAfterTheirEnd(t *testing.T) {
 	files := redistest.OpenFiles()
 	var stop atomic.Bool
@@ -344,19 +344,20 @@ func TestDescriptorNumbersAreNotUsedAfterTheirEnd(t *testing.T) {
 	owners.Wait()
 	stop.Store(true)
 	strangers.Wait()
-	t.Logf("%d connections ended, %d times others looked into their files", ended.Load(), looked.Load())
+	t.Logf("%d connections ended, other files were checked %d times", ended.Load(), looked.Load())
 	assert.Greater(t, ended.Load(), int64(enough))
 	assert.Positive(t, looked.Load())
 	eventually(t, func() bool { return redistest.OpenFiles() <= files })
 }
 
-// lockCommand is what no stranger may ever find.
+// lockCommand must never appear in another file.
 var lockCommand = resp.AppendCommand(nil, "SET", "resource", "token", "NX", "PX", "10000")
 
-// stranger opens files of its own for a moment, and reports whether nothing
-// else was written into them.
+// stranger opens files of its own for a moment, and reports whether only its
+// own data was written to them.
 func stranger(t testing.TB) bool {
-	// Several, so that numbers that have just become free are taken at once.
+	// Several files, so that descriptor numbers are reused as soon as they are
+	// free.
 	type pipe struct{ r, w *os.File }
 	var pipes []pipe
 	defer func() {
@@ -384,8 +385,8 @@ func stranger(t testing.TB) bool {
 	return true
 }
 
-// useToTheEnd is the life of one polled connection that is used by several
-// goroutines until after it was closed.
+// useToTheEnd is the life of one polled connection that several goroutines use
+// until after it was closed.
 func useToTheEnd(t testing.TB) {
 	p, err := NewPoller(1 + rand.IntN(2))
 	if !assert.NoError(t, err) {
@@ -401,9 +402,9 @@ func useToTheEnd(t testing.TB) {
 	var users sync.WaitGroup
 	use := func(f func()) {
 		users.Go(func() {
-			for after := 0; after < 20; { // and so often when it is closed already
+			for after := 0; after < 20; { // the last 20 calls come after the close
 				f()
-				time.Sleep(rand.N(20 * time.Microsecond)) // the owner needs the processor, too
+				time.Sleep(rand.N(20 * time.Microsecond)) // let the owner run
 				select {
 				case <-closed:
 					after++
@@ -426,7 +427,7 @@ func useToTheEnd(t testing.TB) {
 			reset(theirs)
 		}
 	})
-	for err = nil; err == nil; { // the owner of the read side
+	for err = nil; err == nil; { // own the read side
 		var events []Event
 		if events, _, err = p.Wait(); err == nil && len(events) > 0 {
 			if events[0].Writable {
@@ -443,7 +444,7 @@ func useToTheEnd(t testing.TB) {
 	assert.NoError(t, p.Close())
 }
 
-// socketPair is sockets for many connections: what it opens its caller closes.
+// socketPair returns sockets for many connections. The caller closes them.
 func socketPair(t testing.TB, network string) (ours, theirs net.Conn) {
 	addr := "127.0.0.1:0"
 	if network == "unix" {
@@ -459,9 +460,9 @@ func socketPair(t testing.TB, network string) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-// Where the kernel refuses to abort, as it does for this socket of another
-// kind, there is an event of the end all the same: otherwise the connection
-// would never be seen to be broken.
+// If the kernel refuses to abort, as it does for this socket of another kind,
+// an event still reports the end. Otherwise no reader would notice that the
+// connection is broken.
 func TestBreakWhereAbortIsRefused(t *testing.T) {
 	p := startPoller(t, 2)
 	ours, theirs := sockets(t, "unix")
@@ -476,7 +477,7 @@ func TestBreakWhereAbortIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// A process that is started meanwhile does not keep the sockets open.
+// A process that is started meanwhile does not inherit the sockets.
 func TestDescriptorsAreClosedOnExec(t *testing.T) {
 	p := startPoller(t, 2)
 	ours, _ := sockets(t, "unix")

@@ -178,7 +178,7 @@ func printable(s string) string {
 	return string(b)
 }
 
-// serverError returns v's error with its text scrubbed, or nil if v is no error.
+// serverError returns v's error with its text scrubbed, or nil if v is not one.
 func serverError(v resp.Value, password, username, keys string) error {
 	if !v.IsError() {
 		return nil

@@ -68,7 +68,6 @@ func TestClassOf(t *testing.T) {
 	assert.Equal(t, ClassNoPerm, ErrorClass(&StepError{Class: ClassNoPerm, Err: io.EOF}))
 }
 
-// R27.
 func TestScrub(t *testing.T) {
 	long := strings.Repeat("x", 500)
 	for _, c := range []struct{ message, password, want string }{

@@ -9,8 +9,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// serve starts a node in memory and returns how to reach it. For a real node,
-// the Endpoint comes from ParseURL, and NetDial stays nil.
+// serve starts a node in memory and returns a Config to reach it. For a real
+// node, the Endpoint comes from ParseURL, and NetDial is nil.
 func serve() (cfg conn.Config, stop func()) {
 	network, node := redistest.NewNetwork(), redistest.NewNode(redistest.NodeConfig{})
 	node.Serve(network.Listen("node:6379"))
@@ -18,8 +18,8 @@ func serve() (cfg conn.Config, stop func()) {
 	return cfg, func() { _, _ = node.Close(), network.Close() }
 }
 
-// Dial shakes hands with a node. Exchange sends commands and waits for their
-// replies.
+// Dial completes the handshake with a node. Exchange sends commands and waits
+// for their replies.
 func ExampleDial() {
 	cfg, stop := serve()
 	defer stop()
@@ -60,7 +60,7 @@ func ExampleConn_Send() {
 	}
 	defer c.Close()
 
-	c.Expect(2, true) // two replies are on their way from now on
+	c.Expect(2, true) // announces two replies
 	commands := resp.AppendCommand(nil, "SET", "invoice:7", "a")
 	if err := c.Send(resp.AppendCommand(commands, "GET", "invoice:7")); err != nil {
 		fmt.Println(err) // the connection is broken
@@ -69,7 +69,7 @@ func ExampleConn_Send() {
 	for replies := 0; replies < 2; {
 		v, ok, err := c.Next()
 		if err == nil && !ok {
-			err = c.Fill() // waits for the node
+			err = c.Fill() // waits for bytes from the node
 		}
 		if err != nil {
 			fmt.Println(err)
@@ -85,8 +85,8 @@ func ExampleConn_Send() {
 	// BulkString "a"
 }
 
-// An optional step of the prelude tells whether the node has a command, and
-// costs no round trip of its own.
+// An optional step of the prelude tells whether the node has a command, without
+// a round trip of its own.
 func ExampleStep() {
 	cfg, stop := serve()
 	defer stop()

@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzHandshake answers a dial with arbitrary bytes, in pieces, and then says
-// nothing more or hangs up. The dial returns within its timeout; a connection
-// is made only of an answer to every command, with nothing behind it (R16,
-// R21); what the node said of itself is bounded and printable; an error is of
-// the package's own, and shows no password even where the peer repeats it
-// (R27); nothing is left (R28).
+// FuzzHandshake answers a dial with arbitrary bytes, in pieces, and then falls
+// silent or hangs up. The dial returns within its timeout. It succeeds only
+// with an answer to every command and nothing after it (R16, R21). What the
+// node said about itself is bounded and printable. An error is the package's
+// own, and shows no password even if the peer repeats it (R27). Nothing is left
+// (R28).
 func FuzzHandshake(f *testing.F) {
 	for _, protocol := range []uint8{0, 2, 3} {
 		f.Add([]byte(sound3), protocol, uint8(7), true)
@@ -56,7 +56,7 @@ func FuzzHandshake(f *testing.F) {
 			assert.Zero(t, c.reader.Buffered(), "nothing is behind the last reply")
 			sent, answered := sentInHandshake(c, &cfg), valuesIn(answer)
 			assert.LessOrEqual(t, sent, answered, "a reply for each command")
-			if int(piece) >= len(answer) { // else what is too much may come behind the last read
+			if int(piece) >= len(answer) { // otherwise surplus bytes may come after the last read
 				assert.Equal(t, sent, answered)
 			}
 			assert.NoError(t, c.Close())
@@ -66,8 +66,8 @@ func FuzzHandshake(f *testing.F) {
 
 const fuzzPassword = "hunter2"
 
-// checkIntroduced wants what a node may make us keep, compare and show to be
-// small and printable.
+// checkIntroduced requires that the strings which the node makes us keep,
+// compare and show are short and printable.
 func checkIntroduced(t *testing.T, s *Server) {
 	for _, word := range []string{s.RunID, s.Product, s.Version, s.Role, s.Mode, s.EvictionPolicy} {
 		assert.LessOrEqual(t, len(word), maxWord)
@@ -78,13 +78,12 @@ func checkIntroduced(t *testing.T, s *Server) {
 	assert.Equal(t, s.AddrKnown, s.AddrKnown && s.ClientAddr != "" && s.ID != 0)
 }
 
-// sentInHandshake is how many commands were sent over the connection that was
-// made.
+// sentInHandshake returns how many commands were sent over the connection.
 func sentInHandshake(c *Conn, cfg *Config) int {
 	return len(c.handshake(cfg, c.server.Protocol))
 }
 
-// valuesIn is how many replies there are.
+// valuesIn counts the replies in wire.
 func valuesIn(wire []byte) int {
 	values, _ := decodeAll(wire)
 	return len(values)
@@ -127,7 +126,7 @@ var (
 	sound2 = "+OK\r\n:7\r\n+OK\r\n+OK\r\n" + text2("id=7 addr=/tmp/a b:0 laddr=/x:0 fd=8\n") + text2(info) + text2("role:master") + text2("")
 )
 
-// handshakeLies are what should not come, or not there.
+// handshakeLies are replies that must not come, or not at this point.
 var handshakeLies = []string{
 	"-ERR max number of clients reached\r\n",
 	"-NOAUTH HELLO must be called with the client already authenticated\r\n",
@@ -137,9 +136,9 @@ var handshakeLies = []string{
 	"-LOADING x\r\n", "-NOPERM x\r\n", "SSH-2.0\r\n", "\x15\x03\x01", "$1048577\r\n", "-NOPROTO x\r\n",
 }
 
-// FuzzClientInfo reads a line of CLIENT LIST as a server or a stranger may
-// write it: an id and an address are taken only where the line says them, since
-// a connection is killed by them (R8).
+// FuzzClientInfo parses a line of CLIENT LIST as a server or an attacker may
+// write it. An id and an address are used only if the line contains both, since
+// CLIENT KILL uses them (R8).
 func FuzzClientInfo(f *testing.F) {
 	for _, line := range []string{
 		"id=7 addr=127.0.0.1:4000 laddr=127.0.0.1:6379 fd=8", "id=7 addr=/tmp/a b:0 laddr=/x:0", "id=7 addr=a", "id=", "id=-1 addr=x y",
@@ -171,7 +170,7 @@ func FuzzClientInfo(f *testing.F) {
 	})
 }
 
-// FuzzInfo reads any text as INFO.
+// FuzzInfo parses arbitrary text as INFO.
 func FuzzInfo(f *testing.F) {
 	f.Add([]byte(info))
 	f.Add([]byte("run_id\nrun_id:\nrole:slave:x\r\r\nuptime_in_seconds:9223372036854775807\nredis_version:7\nkeydb_version:\x00"))

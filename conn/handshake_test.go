@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R21: what is sent, in which order, in both versions of the protocol.
+// R21: the commands sent, and their order, in both versions of the protocol.
 func TestHandshakeCommands(t *testing.T) {
 	full := Endpoint{Username: "u", Password: "p", DB: 2, ClientName: "me"}
 	ping := []Step{{Command: resp.AppendCommand(nil, "PING")}}
@@ -50,7 +50,7 @@ func TestHandshakeCommands(t *testing.T) {
 				s := &script{answers: c.answers}
 				conn := s.connect(t, c.cfg)
 				got := s.received()
-				if len(got) == 2 { // the first connection was given up in the middle
+				if len(got) == 2 { // the first connection was abandoned halfway
 					assert.True(t, strings.HasPrefix(c.want[0], got[0]), got[0])
 					got[0] = c.want[0]
 				}
@@ -62,7 +62,7 @@ func TestHandshakeCommands(t *testing.T) {
 	}
 }
 
-// R22: what may not be asked is unknown, not a fault.
+// R22: a property that the node does not reveal is unknown, not a fault.
 func TestHandshakeServer(t *testing.T) {
 	all := Server{
 		ID: 7, ClientAddr: "10.1.2.3:4000", AddrKnown: true, RunID: "00ff", Product: "redis", Version: "7.0.15", Role: "master",
@@ -125,7 +125,7 @@ func TestHandshakeServerRESP2(t *testing.T) {
 	})
 }
 
-// Every way in which a handshake fails: its class, its step, and its text.
+// All ways in which a handshake fails: class, step and text.
 func TestHandshakeFails(t *testing.T) {
 	wrongPass := "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
 	maxClients := "-ERR max number of clients reached\r\n"
@@ -149,7 +149,7 @@ func TestHandshakeFails(t *testing.T) {
 		name  string
 		cfg   Config
 		node  *script
-		step  string // of the StepError; "" for none
+		step  string // of the StepError; "" if there is none
 		class Class
 		is    error  // nil for any
 		text  string // part of the error's
@@ -223,7 +223,7 @@ func TestHandshakeFails(t *testing.T) {
 				}
 				want := 1
 				if errors.Is(err, ErrUnanswered) {
-					want = 2 // it was asked whether it is a proxy
+					want = 2 // including the check for a proxy
 				}
 				assert.Len(t, c.node.received(), want, "no further connection")
 			})
@@ -236,13 +236,13 @@ func TestDialBoundedBySilence(t *testing.T) {
 		start := time.Now()
 		cfg := Config{Endpoint: Endpoint{Addr: "a:1", DialTimeout: 3 * time.Second}}
 		cfg.NetDial = func(context.Context, string, string) (net.Conn, error) {
-			ours, theirs := net.Pipe() // its other end is not read, as with a stopped process
+			ours, theirs := net.Pipe() // like a stopped process, the other end does not read
 			t.Cleanup(func() { theirs.Close() })
 			return ours, nil
 		}
 		_, err := Dial(context.Background(), cfg)
 		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		assert.NotErrorIs(t, err, context.DeadlineExceeded, "nobody's context has ended")
+		assert.NotErrorIs(t, err, context.DeadlineExceeded, "no caller's context has ended")
 		assert.Equal(t, 3*time.Second, time.Since(start))
 
 		cfg.TLS = newCertificates(t).client()
@@ -282,7 +282,7 @@ func TestDialCancelled(t *testing.T) {
 	}
 }
 
-// TLS in memory: verified, of a version that is still good, and never left for
+// TLS in memory: verified, of a sufficient version, and never a fallback to
 // plaintext.
 func TestDialTLS(t *testing.T) {
 	certs := newCertificates(t)
@@ -298,7 +298,7 @@ func TestDialTLS(t *testing.T) {
 		client *tls.Config
 		server *tls.Config
 		greet  string
-		text   string // "" for success
+		text   string // "" if the dial succeeds
 	}{
 		{"verified by the address", "node.test:1", certs.client(), certs.server(), "", ""},
 		{"verified by an IP address", "127.0.0.1:1", certs.client(), certs.server(), "", ""},

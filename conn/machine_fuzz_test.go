@@ -15,21 +15,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzMachine lets a script of bytes play both ends of a connection: it sends,
-// lets the peer read a little, answers rightly, in pieces, by halves or with
+// FuzzMachine lets a script of bytes play both ends of a connection. It sends,
+// lets the peer read a little, answers correctly, in pieces, by halves or with
 // garbage, ends the stream, fails a write, breaks and closes, each at any
-// point. Whatever the script, and after each step:
+// point. For every script, after each step:
 //
-//   - what the peer got is a beginning of what was sent, without a gap; while
-//     the connection lives, nothing of it is lost;
-//   - the values that come out are those that a decoder makes of what came in,
-//     in that order, up to the first fault, and
-//     none after it (R16);
-//   - a Send is refused with ErrStalled only when the backlog is over its
-//     bound, and always then (R26);
-//   - after the end, every method returns the first cause, and the link was
-//     shut once;
-//   - the writer never meets another writer, nor the reader another reader;
+//   - what the peer received is a prefix of what was sent; while the connection
+//     lives, nothing is lost;
+//   - the values that come out are those that a decoder makes of the input, in
+//     order, up to the first fault, and none after it (R16);
+//   - Send returns ErrStalled if and only if the backlog exceeds its bound (R26);
+//   - after the end, every method returns the first cause, and the link was shut
+//     down once;
+//   - there is never more than one writer, nor more than one reader;
 //   - after Close nothing is left: the bubble waits for every goroutine (R28).
 func FuzzMachine(f *testing.F) {
 	for _, script := range machineScripts {
@@ -57,27 +55,28 @@ func FuzzMachine(f *testing.F) {
 	})
 }
 
-// machineScripts are letters for steps, each with its argument; see step.
+// machineScripts are sequences of letters, each a step with its argument; see
+// step.
 var machineScripts = []string{
 	"s\x05r\x02r\x02a\x01s\x10r\xff",
 	"s\x40s\x40s\x40s\x40r\x20r\xffs\x01r\xff", // until it stalls
 	"s\xf0r\x20s\x01", "s\x30s\x30r\xffr\xffs\x30", "s\x30r\x20s\x30r\xffs\x30",
 	"a\x01a\x05h\x00t\x00a\x02p\x01a\x07a\x03",                  // by halves, then byte by byte
-	"a\x02g\x05a\x03s\x02", "a\x02g\x08a\x01", "g\x03", "g\x06", // garbage: nothing after it
+	"a\x02g\x05a\x03s\x02", "a\x02g\x08a\x01", "g\x03", "g\x06", // garbage: no value after it
 	"h\x00e\x00", "a\x01j\x00a\x02s\x01", "e\x00a\x01", // the end, alone and with the last bytes
-	"s\x30w\x00r\xffs\x01a\x01", "w\x00s\x01", // a write that fails, at once or in the writer
+	"s\x30w\x00r\xffs\x01a\x01", "w\x00s\x01", // a failing write, in Send or in the writer
 	"s\x30b\x00a\x01s\x01b\x00", "a\x03b\x00", "c\x00s\x01", "s\x30k\x00",
 	"s\x03a\x01z\x01s\x03a\x01r\xff", "u\x00a\x01u\x00",
 }
 
-// A machine is a connection, its peer, and what is known of both.
+// A machine is a connection, its peer, and what the test knows about both.
 type machine struct {
 	t    testing.TB
 	c    *Conn
 	link *scriptLink
 
 	sent     []byte // by Sends that returned nil
-	tried    []byte // by all: of a Send that failed, a part may have been written
+	tried    []byte // by all Sends: a failed one may have written a part
 	got      []byte // by the peer
 	incoming []byte // that the peer wrote
 	half     []byte // of a reply, still to be written
@@ -85,8 +84,8 @@ type machine struct {
 
 	mu     sync.Mutex // guards the following
 	values []string
-	ended  error // what the reader met
-	cause  error // the first that was seen
+	ended  error // the error that the reader met
+	cause  error // the first cause that was seen
 }
 
 const machineBacklog = 100
@@ -99,7 +98,7 @@ func newMachine(t testing.TB, window int) *machine {
 	return m
 }
 
-// read is the owner of the read side.
+// read runs as the owner of the read side.
 func (m *machine) read() {
 	for {
 		v, ok, err := m.c.Next()
@@ -132,7 +131,7 @@ func (m *machine) step(op, arg byte) {
 			m.replies++
 			m.write(fmt.Appendf(nil, "$%d\r\n%d\r\n", len(fmt.Sprint(m.replies)), m.replies))
 		}
-	case 'h': // half of an answer, and then the rest
+	case 'h': // half of an answer, then the rest
 		m.half = []byte("*2\r\n:1\r\n$4\r\nhalf\r\n")
 		m.write(m.half[:int(arg)%len(m.half)])
 		m.half = m.half[int(arg)%len(m.half):]
@@ -167,8 +166,8 @@ func (m *machine) step(op, arg byte) {
 
 var errRefusedWrite = errors.New("write refused")
 
-// send sends n bytes that differ from all others, and holds the answer
-// against the bound.
+// send sends n bytes that differ from all others, and checks the result against
+// the bound.
 func (m *machine) send(n int) {
 	p := make([]byte, n)
 	for i := range p {
@@ -192,10 +191,10 @@ func (m *machine) send(n int) {
 	default:
 		assert.NoError(m.t, err, "there is room")
 	}
-	clear(p) // Send keeps nothing of it
+	clear(p) // Send must not keep p
 }
 
-// write is the peer's, and what else happens at the same time.
+// write writes as the peer, while besides runs at the same time.
 func (m *machine) write(p []byte, besides ...func()) {
 	m.link.change(func() {
 		if m.link.endWith != nil || m.link.closed {
@@ -209,7 +208,7 @@ func (m *machine) write(p []byte, besides ...func()) {
 	})
 }
 
-// check checks what holds whenever every goroutine waits.
+// check checks what must hold whenever every goroutine waits.
 func (m *machine) check() {
 	m.link.mu.Lock()
 	defer m.link.mu.Unlock()
@@ -231,7 +230,7 @@ func (m *machine) check() {
 		assert.Nil(t, m.ended, "the reader was told of an end that is none")
 		assert.NoError(t, fault, "what is no RESP has to end the connection (R16)")
 		assert.Equal(t, len(want), len(m.values), "a reply that came was not returned")
-		assert.False(t, m.link.refused, "a write failed, and nobody was told")
+		assert.False(t, m.link.refused, "a write failed, and no method reported it")
 		assert.True(t, len(all) == len(m.sent) || len(m.link.out) >= m.link.window || m.link.refuse != nil,
 			"bytes lie about that could be written")
 		pending := int(m.c.pending.Load())
@@ -254,7 +253,8 @@ func (m *machine) check() {
 	}
 }
 
-// decodeAll returns the values of a stream up to its first fault.
+// decodeAll returns the values of a stream up to its first fault, and the
+// fault.
 func decodeAll(wire []byte) (values []string, fault error) {
 	r := resp.NewReader(resp.Limits{})
 	for len(wire) > 0 {
@@ -271,7 +271,8 @@ func decodeAll(wire []byte) (values []string, fault error) {
 	}
 }
 
-// finish ends the connection, if nothing has, and closes it as its owner does.
+// finish ends the connection, if it is still alive, and closes it as its owner
+// does.
 func (m *machine) finish() {
 	_ = m.c.Shutdown()
 	synctest.Wait()

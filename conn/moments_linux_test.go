@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node is connected again before its old connection is removed. The new one
-// keeps its place: the poller sees its end, and reads from it when it is the
-// only one.
+// A node connects again before its old connection is removed. The new
+// connection keeps its place: the poller sees its end, and reads from it when
+// it is the only one.
 func TestRemoveLeavesTheSuccessor(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file look at the moment between two steps of a connection's
+// The tests in this file examine the moment between two steps of a connection's
 // life.
 
-// closings counts how often a connection was closed. A descriptor that is only
-// forgotten is closed by the garbage collector at some time, so that a count of
-// open descriptors shows nothing.
+// closings counts how often a connection was closed. A count of open
+// descriptors would not do: the garbage collector closes a forgotten one at
+// some point.
 type closings struct {
 	net.Conn
 	count atomic.Int32
@@ -31,8 +31,7 @@ func (c *closings) Close() error {
 	return c.Conn.Close()
 }
 
-// Dial closes what NetDial returned if it returns an error, at whichever step
-// it failed.
+// Dial closes what NetDial returned if a later step fails, whichever it is.
 func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 	certs := newCertificates(t)
 	overTLS := func(c *tls.Config) Config { return Config{Endpoint: Endpoint{TLS: c}} }
@@ -90,21 +89,21 @@ func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 	}
 }
 
-// The writer is woken for bytes that are queued already: woken before, it might
-// look, find nothing, and sleep beside them.
+// The writer is woken for bytes that are already queued. If it were woken
+// before, it might find nothing, and sleep beside them.
 func TestTheWriterIsWokenForWhatIsQueued_R26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, peer := pair(t, 0)
 		defer peer.Close()
 		synctest.Wait()
-		writers := c.wake // on which it sleeps
+		writers := c.wake // the writer sleeps on it
 		c.wake = make(chan struct{}, 1)
-		c.mu.Lock() // so that nothing can be queued
+		c.mu.Lock() // so nothing can be queued
 		go func() { assert.NoError(t, c.Send([]byte("+x\r\n"))) }()
 		for c.pending.Load() == 0 {
 			runtime.Gosched()
 		}
-		for range 1000 { // as far as Send gets
+		for range 1000 { // let Send get as far as it can
 			runtime.Gosched()
 			assert.Empty(t, c.wake)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// start starts a real server, or skips the test where there is none.
+// start starts a real server, or skips the test if there is none.
 func start(t testing.TB, opts redistest.Options) *redistest.Server {
 	t.Helper()
 	s, err := redistest.Start(opts)
@@ -57,8 +57,8 @@ func ask(t testing.TB, c *Conn, args ...string) (reply string) {
 }
 
 // The handshake with a real server, over each kind of connection and in both
-// versions of the protocol, returns the server's identity and this
-// connection's, as CLIENT KILL needs them (R8).
+// versions of the protocol, returns the identities of the server and of the
+// connection, as CLIENT KILL needs them (R8).
 func TestNodeTCPUnixTLS(t *testing.T) {
 	plain := start(t, redistest.Options{TCP: true, Unix: true, Password: "hunter/2@?"})
 	secure := start(t, redistest.Options{TLS: true, Password: "hunter/2@?"})
@@ -142,8 +142,8 @@ func TestNodeRefusals(t *testing.T) {
 	}
 }
 
-// The address of a node that speaks TLS, dialed without, and the other way
-// round.
+// The address of a node that speaks TLS is dialed without TLS, and the other
+// way round.
 func TestNodeTLSMismatch(t *testing.T) {
 	plain := start(t, redistest.Options{TCP: true})
 	secure := start(t, redistest.Options{TLS: true})
@@ -163,7 +163,7 @@ func TestNodeTLSMismatch(t *testing.T) {
 	}
 }
 
-// A stopped node: dials end in time, and a connection to it is broken at once.
+// With a stopped node, dials end in time, and a broken connection ends at once.
 func TestNodeStopped(t *testing.T) {
 	node := start(t, redistest.Options{TLS: true, Unix: true})
 	secure := connect(t, node.URL(), func(cfg *Config) { cfg.TLS = node.TLSConfig() })

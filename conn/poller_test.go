@@ -30,8 +30,8 @@ func startPoller(t testing.TB, n int) *Poller {
 	return p
 }
 
-// eachSort runs a test over TCP and unix sockets, with a poller for that
-// connection alone and with one for several.
+// eachSort runs a test over TCP and unix sockets, with a poller for one
+// connection and with a poller for several.
 func eachSort(t *testing.T, test func(t *testing.T, network string, places int)) {
 	for _, network := range []string{"tcp", "unix"} {
 		for _, places := range []int{1, 2} {
@@ -40,8 +40,8 @@ func eachSort(t *testing.T, test func(t *testing.T, network string, places int))
 	}
 }
 
-// add is a connection over a real socket that the poller has, and the peer's
-// end of it.
+// add adds a connection over a real socket to the poller and returns it with
+// the peer's end.
 func add(t testing.TB, p *Poller, network string, id, backlog int) (*Conn, net.Conn) {
 	t.Helper()
 	ours, theirs := sockets(t, network)
@@ -50,7 +50,7 @@ func add(t testing.TB, p *Poller, network string, id, backlog int) (*Conn, net.C
 	return c, theirs
 }
 
-// wait is one Wait that must not take long.
+// wait calls Wait once; it must not take long.
 func wait(t testing.TB, p *Poller) []Event {
 	t.Helper()
 	late := time.AfterFunc(patience, p.Kick)
@@ -62,7 +62,7 @@ func wait(t testing.TB, p *Poller) []Event {
 	return events
 }
 
-// nothing checks that there is no event within a while.
+// nothing checks that no event comes within a while.
 func nothing(t testing.TB, p *Poller) {
 	t.Helper()
 	time.AfterFunc(20*time.Millisecond, p.Kick)
@@ -71,8 +71,8 @@ func nothing(t testing.TB, p *Poller) {
 	require.Empty(t, events)
 }
 
-// readAll reads as one event demands: until there is no more. It returns the
-// text of the simple strings that came.
+// readAll reads until there is no more, as an event demands. It returns the
+// text of the simple strings.
 func readAll(c *Conn) (text []byte, err error) {
 	for more := true; more && err == nil; {
 		more, err = c.fillNow()
@@ -117,8 +117,8 @@ func TestPollerSeesBytes(t *testing.T) {
 	})
 }
 
-// waited says whether what is found has only just come: reply times are
-// measured by it.
+// waited tells whether the events have only just come: reply times depend on
+// it.
 func TestWaitTellsWhetherItWaited(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
@@ -129,7 +129,7 @@ func TestWaitTellsWhetherItWaited(t *testing.T) {
 			if before {
 				write()
 				eventually(t, c.Unread)
-			} else { // when the Poller has looked, and found nothing
+			} else { // the poller has looked and found nothing
 				var once sync.Once
 				p.look = func(fd uintptr) bool {
 					found := look(fd)
@@ -148,8 +148,8 @@ func TestWaitTellsWhetherItWaited(t *testing.T) {
 	})
 }
 
-// Each way in which a connection ends is an event, after which reading comes to
-// the end. The last bytes and the end may share one event.
+// Each way in which a connection ends is reported as an event, after which
+// reads reach the end. The last bytes and the end may share one event.
 func TestPollerSeesTheEnd(t *testing.T) {
 	const last = "+last words\r\n"
 	eachSort(t, func(t *testing.T, network string, places int) {
@@ -171,7 +171,7 @@ func TestPollerSeesTheEnd(t *testing.T) {
 			for _, during := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/during=%v", tt.name, during), func(t *testing.T) {
 					if tt.want == syscall.ECONNRESET && network == "unix" {
-						tt.want = io.EOF // a unix socket knows no RST
+						tt.want = io.EOF // a unix socket has no RST
 					}
 					p := startPoller(t, places)
 					c, theirs := add(t, p, network, places-1, 0)
@@ -205,7 +205,7 @@ func TestPollerSeesTheEnd(t *testing.T) {
 	})
 }
 
-// reset ends a connection with an RST, where the socket knows it.
+// reset ends a connection with an RST, if the socket has one.
 func reset(nc net.Conn) {
 	if tcp, ok := nc.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -258,7 +258,7 @@ func TestKick(t *testing.T) {
 	})
 }
 
-// A poller that has no connection yet, or none any more, can be kicked too.
+// A poller without connections, never used or emptied, can be kicked too.
 func TestKickWithNothingToPoll(t *testing.T) {
 	for _, places := range []int{1, 2} {
 		p := startPoller(t, places)
@@ -273,8 +273,7 @@ func TestKickWithNothingToPoll(t *testing.T) {
 	}
 }
 
-// Kicks from everywhere lose no event of a connection, and no kick is lost
-// among the events.
+// Concurrent kicks lose no event of a connection, and events lose no kick.
 func TestKicksAmongEvents(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
@@ -414,11 +413,11 @@ func TestRemove(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []Event{{ID: 0, Readable: true}}, wait(t, p))
 	p.Remove(again)
-	p.Remove(again) // and twice is harmless
+	p.Remove(again) // a second Remove is harmless
 }
 
-// One connection after another in the place of one, as a node that is connected
-// again and again.
+// Connections follow each other in one place, like those of a node that
+// connects again and again.
 func TestPlaceIsTakenAgain(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
@@ -446,7 +445,7 @@ func TestPlaceIsTakenAgain(t *testing.T) {
 	})
 }
 
-// What cannot be polled is refused, and serves as if nothing had been tried.
+// A connection that cannot be polled is refused, and works as before.
 func TestAddRefuses(t *testing.T) {
 	p := startPoller(t, 1)
 	serves := func(t *testing.T, c *Conn, theirs net.Conn) {
@@ -502,14 +501,14 @@ func TestAddRefuses(t *testing.T) {
 		assert.False(t, p.Add(c, 0))
 		assert.ErrorIs(t, c.Fill(), errTest)
 	})
-	t.Run("poller closed", func(t *testing.T) { // the system refuses, at the very last step
+	t.Run("poller closed", func(t *testing.T) { // the system refuses at the last step
 		closed, err := NewPoller(1)
 		require.NoError(t, err)
 		require.NoError(t, closed.Close())
 		for _, network := range []string{"tcp", "unix"} {
 			ours, theirs := sockets(t, network)
 			c := adopt(t, ours, 0)
-			files := redistest.RestingFiles() // those of the tests before may still be going
+			files := redistest.RestingFiles() // those of earlier tests may still be closing
 			assert.False(t, closed.Add(c, 0))
 			assert.LessOrEqual(t, redistest.OpenFiles(), files)
 			serves(t, c, theirs)
@@ -518,8 +517,8 @@ func TestAddRefuses(t *testing.T) {
 	nothing(t, p)
 }
 
-// A connection that breaks while it is being added is added or refused; either
-// way its owner learns why it broke, its peer that it did, and no descriptor is
+// A connection that breaks while it is being added is added or refused. Either
+// way its owner learns the cause, its peer sees the end, and no descriptor is
 // left.
 func TestAddOfAConnectionThatBreaks(t *testing.T) {
 	pollers := []*Poller{startPoller(t, 1), startPoller(t, 2)}
@@ -531,7 +530,7 @@ func TestAddOfAConnectionThatBreaks(t *testing.T) {
 	for i := range 600 {
 		use := pollers[i/6%2]
 		if i%3 == 2 {
-			use = broken // which makes Add take back what it did
+			use = broken // makes Add undo its work
 		}
 		ours, theirs := sockets(t, []string{"tcp", "unix"}[i%2])
 		c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 0)
@@ -639,9 +638,9 @@ func stuff(t testing.TB, c *Conn) {
 	}
 }
 
-// more reports that the buffer was filled. Each event is reported once, so a
-// caller that does not read on finds the rest only with the next bytes, which
-// may answer another command.
+// more reports that Fill filled the buffer. Each event is reported once, so a
+// caller that stops reading finds the rest only with the next bytes, which may
+// answer another command.
 func TestPollerFillTellsWhetherThereMayBeMore(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
@@ -661,7 +660,7 @@ func TestPollerFillTellsWhetherThereMayBeMore(t *testing.T) {
 	})
 }
 
-// blob is a simple string that takes exactly so many bytes on the wire.
+// blob returns a simple string of exactly size bytes on the wire.
 func blob(size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -672,16 +671,16 @@ func blob(size int) []byte {
 	return b
 }
 
-// unreadBytes is how many bytes the kernel holds for a polled connection.
+// unreadBytes returns how many bytes the kernel holds for a polled connection.
 func unreadBytes(c *Conn) int {
 	var n int32
 	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(c.polled.socket.Load().fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
 	return int(n)
 }
 
-// A peer that writes in bursts of many sizes around the decoder's buffer, each
-// after the one before was read: if one byte were left without an event, there
-// would be no end of waiting for it.
+// A peer writes in bursts of many sizes around the size of the decoder's
+// buffer, each after the previous one was read. If one byte were left without
+// an event, the wait for it would never end.
 func TestEdgesLeaveNothingUnread(t *testing.T) {
 	const buffer = 8 << 10
 	var sizes []int
@@ -700,7 +699,7 @@ func TestEdgesLeaveNothingUnread(t *testing.T) {
 			burst := blob(size)
 			written := make(chan error, 1)
 			go func() {
-				cut := 1 + rand.IntN(size-1) // in two pieces, so that the events come at odd moments
+				cut := 1 + rand.IntN(size-1) // in two pieces, so that events come at odd moments
 				_, err := theirs.Write(burst[:cut])
 				if err == nil {
 					_, err = theirs.Write(burst[cut:])

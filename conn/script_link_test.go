@@ -6,28 +6,27 @@ import (
 	"sync"
 )
 
-// scriptLink is a link in memory whose every move is made by a test: how many
-// bytes it takes before a write waits, what can be read and in which pieces,
-// and how it ends. It is for simulated time: a waiting goroutine waits for a
-// condition.
+// scriptLink is a link in memory that a test controls: how many bytes it takes
+// before a write waits, what can be read and in which pieces, and how it ends.
+// It is for simulated time: a waiting goroutine waits on a condition.
 type scriptLink struct {
 	mu      sync.Mutex // guards the following
 	changed *sync.Cond
 	in      []byte // to be read
 	piece   int    // the most bytes of one Read
-	endWith error  // what Read says after in, together with its last bytes if together is set
+	endWith error  // the error after in, returned with its last bytes if joined is set
 	joined  bool
-	window  int    // bytes that are taken before a write waits
-	out     []byte // written, and not taken by the peer
-	refuse  error  // of the following write
-	refused bool   // a write was
+	window  int    // bytes that are accepted before a write waits
+	out     []byte // written, but not yet read by the peer
+	refuse  error  // the error of the next write
+	refused bool   // a write has failed with refuse
 	closed  bool
 	aborted bool
 	shuts   int
 	frees   int
-	readers int // Reads under way; more than one is a fault
+	readers int // Reads in progress; more than one is a fault
 	writers int
-	fault   string // a rule of the interface that was broken
+	fault   string // how the rules of the interface were broken
 }
 
 func newScriptLink(window int) *scriptLink {
@@ -38,7 +37,7 @@ func newScriptLink(window int) *scriptLink {
 
 var errLinkClosed = errors.New("link is closed")
 
-// change makes a change that may wake a waiting goroutine.
+// change makes a change that may wake waiting goroutines.
 func (l *scriptLink) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +95,8 @@ func (l *scriptLink) tryWrite(p []byte) (int, error) {
 	return l.take(p)
 }
 
-// take takes what the window has room for. The caller holds the mutex.
+// take accepts as many bytes as the window has room for. The caller must hold
+// the mutex.
 func (l *scriptLink) take(p []byte) (int, error) {
 	switch {
 	case l.closed:
@@ -136,7 +136,7 @@ func (l *scriptLink) free() {
 	})
 }
 
-// peerTakes is the peer's read of at most n bytes.
+// peerTakes reads at most n bytes as the peer.
 func (l *scriptLink) peerTakes(n int) (taken []byte) {
 	l.change(func() {
 		n = min(n, len(l.out))

@@ -10,13 +10,12 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// script is a node in memory whose every answer is given. Its connections are
-// net.Pipes: synchronous, so that a peer that only writes or only reads
-// deadlocks.
+// script is a node in memory with given answers. Its connections are net.Pipes,
+// which are synchronous: a peer that only writes or only reads deadlocks.
 type script struct {
 	greet   string            // sent before anything is read
 	hangUp  bool              // after greet
-	answers map[string]string // by command name; "" answers nothing, a missing one as defaults has it
+	answers map[string]string // by command name; "" means no answer; for a missing name see defaults
 
 	mu    sync.Mutex
 	conns [][]string // the commands of each connection
@@ -37,10 +36,10 @@ var defaults = map[string]string{
 	"PING":             "+PONG\r\n",
 }
 
-// text3 is a text as RESP3 has it.
+// text3 encodes a text in RESP3.
 func text3(s string) string { return string(resp.AppendVerbatimString(nil, "txt", s)) }
 
-// text2 is a text as RESP2 has it.
+// text2 encodes a text in RESP2.
 func text2(s string) string { return string(resp.AppendBulkString(nil, s)) }
 
 func (s *script) dial(context.Context, string, string) (net.Conn, error) {
@@ -86,8 +85,8 @@ func (s *script) serve(nc net.Conn, n int) {
 	}
 }
 
-// commandLine returns a command's name, with the subcommand where there is one,
-// and the whole of it.
+// commandLine returns a command's name, with its subcommand if there is one,
+// and the whole command.
 func commandLine(v resp.Value) (name, line string) {
 	var args []string
 	for e := range v.Elements() {

@@ -25,7 +25,7 @@ func sockets(t testing.TB, network string) (ours, theirs net.Conn) {
 	t.Helper()
 	addr := "127.0.0.1:0"
 	if network == "unix" {
-		dir, err := os.MkdirTemp("", "conn") // a test's own folder has too long a name for a socket
+		dir, err := os.MkdirTemp("", "conn") // t.TempDir is too long for the name of a socket
 		require.NoError(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		addr = filepath.Join(dir, "s")
@@ -41,7 +41,7 @@ func sockets(t testing.TB, network string) (ours, theirs net.Conn) {
 	return ours, theirs
 }
 
-// secured lays TLS over both ends and shakes hands.
+// secured adds TLS to both ends and completes the handshake.
 func secured(t testing.TB, certs *certificates, ours, theirs net.Conn) (*tls.Conn, *tls.Conn) {
 	t.Helper()
 	config := certs.client()
@@ -54,8 +54,8 @@ func secured(t testing.TB, certs *certificates, ours, theirs net.Conn) (*tls.Con
 	return client, server
 }
 
-// With a send buffer of 8 KiB and a peer that does not read, most of it goes
-// through the backlog; then the peer reads while more is sent.
+// With a send buffer of 8 KiB and a peer that does not read, most of the data
+// goes through the backlog. Then the peer reads while more is sent.
 func TestPartialWrites(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestPartialWrites(t *testing.T) {
 			assert.True(t, string(sent) == string(got))
 			eventually(t, func() bool { return c.pending.Load() == 0 })
 
-			// The last bytes may still be in the way: their acknowledgement
-			// comes when the kernel gets to it.
+			// The last bytes may still be in transit: the acknowledgement comes
+			// when the kernel gets to it.
 			require.NoError(t, ours.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(1<<20))
 			require.NoError(t, c.Send([]byte("direct again")))
 			assert.Zero(t, c.pending.Load())
@@ -98,7 +98,7 @@ func TestSocketStalls(t *testing.T) {
 	require.NoError(t, c.Close(), "waits for the writer, which Break has freed")
 }
 
-// R8: Break is an abort, over TLS too; Close is not.
+// R8: Break aborts the connection, over TLS too; Close does not.
 func TestBreakAborts(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -130,7 +130,7 @@ func TestBreakAborts(t *testing.T) {
 	}
 }
 
-// A stopped node's window is full, and the writer waits in tls.Conn.Write.
+// The window of a stopped node is full, and the writer waits in tls.Conn.Write.
 func TestBreakFreesATLSWriter(t *testing.T) {
 	ours, theirs := sockets(t, "tcp")
 	client, _ := secured(t, newCertificates(t), ours, theirs)
@@ -139,7 +139,7 @@ func TestBreakFreesATLSWriter(t *testing.T) {
 		require.NoError(t, c.Send(make([]byte, 64<<10)))
 	}
 	var before int64
-	eventually(t, func() bool { // until nothing moves any more
+	eventually(t, func() bool { // until no more bytes move
 		now := c.pending.Load()
 		defer func() { before = now; time.Sleep(20 * time.Millisecond) }()
 		return now == before
@@ -155,8 +155,8 @@ func TestBreakFreesATLSWriter(t *testing.T) {
 	})
 }
 
-// Where the window is full and the writer is not in a Write, tls.Conn.Close
-// would wait to say goodbye.
+// If the window is full and the writer is not in a Write, tls.Conn.Close would
+// wait to send its alert.
 func TestTheEndOverTLSWaitsForNobody(t *testing.T) {
 	for name, end := range map[string]func(c *Conn){
 		"Break": func(c *Conn) { c.Break(errTest) },
@@ -166,7 +166,7 @@ func TestTheEndOverTLSWaitsForNobody(t *testing.T) {
 			ours, theirs := sockets(t, "tcp")
 			client, _ := secured(t, newCertificates(t), ours, theirs)
 			c := adopt(t, client, 0)
-			for n, err := 1, error(nil); n > 0; { // until nothing moves any more
+			for n, err := 1, error(nil); n > 0; { // until no more bytes move
 				require.NoError(t, ours.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 				n, err = ours.Write(make([]byte, 1<<20)) // below TLS
 				require.True(t, err == nil || errors.Is(err, os.ErrDeadlineExceeded), "%v", err)
@@ -177,7 +177,8 @@ func TestTheEndOverTLSWaitsForNobody(t *testing.T) {
 	}
 }
 
-// R26: whether we have drained the socket can be asked while a read waits.
+// R26: the connection tells whether its socket is drained, even while a read
+// waits.
 func TestUnread(t *testing.T) {
 	for _, name := range []string{"tcp", "unix", "tls"} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +191,7 @@ func TestUnread(t *testing.T) {
 				ours, theirs = secured(t, newCertificates(t), ours, theirs)
 			}
 			c := adopt(t, ours, 0)
-			if name == "tls" { // the tickets that follow the handshake are bytes, too
+			if name == "tls" { // the tickets after the handshake count too
 				_, err := theirs.Write([]byte("+OK\r\n"))
 				require.NoError(t, err)
 				require.NoError(t, c.Fill())
@@ -233,8 +234,8 @@ func TestUnreadAtTheEnd(t *testing.T) {
 	assert.False(t, c.Unread(), "an end is no byte")
 }
 
-// "ERR max number of clients" arrives although the write failed: on a unix
-// socket the peer's end is closed before anything was written.
+// "ERR max number of clients" is read even if the write failed: on a unix
+// socket the peer closes its end before anything was written.
 func TestDialReadsWhatTheNodeSaidBeforeItWent(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		ours, theirs := sockets(t, network)
@@ -303,9 +304,9 @@ func TestNothingIsLeft(t *testing.T) {
 	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines && redistest.OpenFiles() <= files })
 }
 
-// atOnce checks that f, which must not wait, takes less than a second. It
-// allows for a busy machine: as much longer as a goroutine that only sleeps is
-// delayed meanwhile.
+// atOnce checks that f, which must not wait, takes less than a second. On a
+// busy machine it allows as much more as a sleeping goroutine is delayed
+// meanwhile.
 func atOnce(t testing.TB, what string, f func()) {
 	t.Helper()
 	const nap = 5 * time.Millisecond
@@ -330,11 +331,12 @@ func atOnce(t testing.TB, what string, f func()) {
 	assert.Less(t, took, time.Second+4*<-asleep, "%s waited for something", what)
 }
 
-// patience is how long a test waits for what must come. Only a test that waits
-// in vain takes so long, so it separates a hang from a busy machine.
+// patience is how long a test waits for an event. Only a test that waits in
+// vain takes so long, so it separates a hang from a busy machine.
 const patience = 30 * time.Second
 
-// eventually waits for what another goroutine or the kernel is about to do.
+// eventually waits for a condition that another goroutine or the kernel will
+// soon make true.
 func eventually(t testing.TB, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {

@@ -10,11 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzParseURL reads URLs whose password holds a secret, with anything before
-// and behind it that should have been percent-encoded. Whichever part of the
-// URL the secret then belongs to, no error shows it, and neither does an
-// endpoint, however it is printed, unless the secret is the password as a whole
-// would have it (R27).
+// FuzzParseURL parses URLs whose password contains a secret, surrounded by text
+// that should have been percent-encoded. Whichever part of the URL the secret
+// ends up in, neither an error nor a printed endpoint shows it (R27).
 func FuzzParseURL(f *testing.F) {
 	for _, around := range []string{"", "/", "?", "#", "@", ":", "%", "%zz", "[", "]", " ", "\x00", "&", "=", "/1?db=", "@h/", "@h?client_name=", "\\", "@/"} {
 		for _, scheme := range []string{"redis", "rediss", "unix", "http", ""} {
@@ -26,7 +24,7 @@ func FuzzParseURL(f *testing.F) {
 		for _, secret := range []string{"hunter", "48151"} {
 			for _, part := range []string{scheme, user, before, behind, rest} {
 				if strings.Contains(part, secret) {
-					return // it would be shown by right
+					return // it may be shown
 				}
 			}
 			raw := scheme + "://" + user + ":" + before + secret + behind + "@" + rest
@@ -37,7 +35,7 @@ func FuzzParseURL(f *testing.F) {
 				continue
 			}
 			checkHides(t, e, secret, raw)
-			if !strings.Contains(raw, "%") { // else it may have been something else that was encoded
+			if !strings.Contains(raw, "%") { // otherwise another part may have been encoded
 				assert.Contains(t, e.Username+e.Password, secret, "%q: the secret went elsewhere", raw)
 			}
 		}
@@ -54,8 +52,8 @@ func checkHides(t *testing.T, e Endpoint, secret, raw string) {
 	assert.GreaterOrEqual(t, e.DB, 0)
 }
 
-// FuzzParseURLPlain reads anything: no panic, and what is accepted is a
-// configuration that Dial would accept too.
+// FuzzParseURLPlain parses arbitrary text: there is no panic, and what is
+// accepted is a configuration that Dial accepts too.
 func FuzzParseURLPlain(f *testing.F) {
 	for _, raw := range []string{
 		"redis://a", "rediss://u:p@[::1]:1/2?tls_server_name=x&keepalive=off", "unix:///s?db=3", "valkey://?dial_timeout=1s", "redis://a:b",
@@ -64,7 +62,7 @@ func FuzzParseURLPlain(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		if strings.Contains(raw, "file") {
-			return // it would open what the URL names
+			return // parsing would open the named file
 		}
 		e, err := ParseURL(raw)
 		if err != nil {

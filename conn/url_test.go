@@ -53,19 +53,21 @@ func TestParseURL(t *testing.T) {
 	} {
 		got, err := ParseURL(raw)
 		if assert.NoError(t, err, raw) {
-			// A struct would be printed by Format, which hides what differs.
+			// For a struct, the failure would be printed by Format, which hides
+			// the difference.
 			assert.True(t, assert.ObjectsAreEqual(want, got), "%s\nwant %s\ngot  %s", raw, fields(want), fields(got))
 		}
 	}
 }
 
-// fields shows what Format hides.
+// fields returns the fields that Format hides.
 func fields(e Endpoint) string {
 	type bare Endpoint
 	return fmt.Sprintf("%+v", bare(e))
 }
 
-// A user name that stands alone goes with the other's password; a password is never sent with the user name of another.
+// A user name alone goes with the other's password. A password is never sent
+// with another's user name.
 func TestWhatAnEndpointLeavesOut(t *testing.T) {
 	other := Endpoint{Addr: "b:2", Username: "ou", Password: "op", ClientName: "on", DialTimeout: time.Minute}
 	for _, c := range [][2]Endpoint{
@@ -95,8 +97,8 @@ func TestParseURLReadsFiles(t *testing.T) {
 	for _, query := range []string{
 		"tls_cert_file=" + cert,
 		"tls_key_file=" + key,
-		"tls_cert_file=" + ca + "&tls_key_file=" + key, // not its key
-		"tls_ca_file=" + key,                           // no certificate
+		"tls_cert_file=" + ca + "&tls_key_file=" + key, // a key that does not match
+		"tls_ca_file=" + key,                           // not a certificate
 		"tls_ca_file=" + dir + "/absent",
 		"tls_cert_file=&tls_key_file=",
 	} {
@@ -162,7 +164,7 @@ func TestParseURLRefuses(t *testing.T) {
 	}
 }
 
-// R27: whichever part of a URL a careless password ends up in, no error shows
+// R27: whichever part of a URL an unescaped password ends up in, no error shows
 // it.
 func TestParseURLNeverShowsThePassword(t *testing.T) {
 	for _, format := range []string{
@@ -180,7 +182,7 @@ func TestParseURLNeverShowsThePassword(t *testing.T) {
 	}
 }
 
-// An @ in the path of a unix socket is one of its bytes, unless it may be the
+// An @ in the path of a unix socket is part of the path, unless it may be the
 // end of a password (R27).
 func TestParseURLUnixPathWithAt(t *testing.T) {
 	for raw, path := range map[string]string{

@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// frugal is a server on a real socket that allocates nothing once a client has shaken hands, so that what a test counts
-// is the client's. It answers SET with set, scripts with 1, and knows nothing else.
+// frugal is a server on a real socket that allocates nothing after the
+// handshake, so that the counted allocations are the client's. It answers SET
+// with set, scripts with 1, and knows nothing else.
 func frugal(t *testing.T, set string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,10 +74,11 @@ func answerAll(c net.Conn, set string) {
 	}
 }
 
-// onSockets starts a group on real sockets. The addresses are those of servers, or of nobody.
+// onSockets starts a group on real sockets. addrs are addresses of servers, or
+// noServer.
 func onSockets(t *testing.T, addrs ...string) *Group {
 	t.Helper()
-	// This machine may be busy with other things, which is no matter here.
+	// The timeouts allow for a busy machine.
 	config := Config{VoteTimeout: 10 * time.Second, ShedAfter: time.Minute}
 	for _, addr := range addrs {
 		config.Nodes = append(config.Nodes, conn.Config{Endpoint: conn.Endpoint{Network: "tcp", Addr: addr}})
@@ -89,12 +91,14 @@ func onSockets(t *testing.T, addrs ...string) *Group {
 	return g
 }
 
-// allocations counts what f allocates per call, whoever does it, in the best of several runs: whenever a node's reader
-// falls further behind than ever before, the log needs a few more rounds than it ever had, and a dial of a node that is
-// down allocates once in a while. There are more runs while none is below enough: on a slow machine a dial falls into each.
+// allocations counts what f allocates per call, in any goroutine, in the best
+// of several runs: whenever a node's reader falls further behind than ever
+// before, the log needs a few more rounds, and a dial of a node that is down
+// allocates once in a while. It makes more runs while none is below enough: on
+// a slow machine each run may have a dial.
 func allocations(calls int, enough float64, f func()) float64 {
 	for range calls {
-		f() // until buffers have their sizes
+		f() // lets buffers reach their sizes
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	best := math.Inf(1)
@@ -110,14 +114,15 @@ func allocations(calls int, enough float64, f func()) float64 {
 	return best
 }
 
-// nobody is an address that refuses connections. A port that was just given back might be another test's by now.
-const nobody = "127.0.0.1:1"
+// noServer is an address that refuses connections. A port that was just given
+// back might be in use by another test.
+const noServer = "127.0.0.1:1"
 
 func TestAskAllocatesNothing(t *testing.T) {
 	const granted, refused = "+OK\r\n", "_\r\n"
 	table := []struct {
 		name string
-		sets []string // what each node answers; "" is nobody
+		sets []string // what each node answers; "" is noServer
 		err  error
 	}{
 		{"all granted", []string{granted, granted, granted}, nil},
@@ -134,7 +139,7 @@ func TestAskAllocatesNothing(t *testing.T) {
 			var addrs []string
 			for _, answer := range c.sets {
 				if answer == "" {
-					addrs = append(addrs, nobody)
+					addrs = append(addrs, noServer)
 					continue
 				}
 				addrs = append(addrs, frugal(t, answer).Addr().String())

@@ -18,12 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestChaos lets callers claim, extend, release and give up while nodes are stopped, cut off, refused, flushed and
-// restarted, by a script that a seed decides. In the end everything is healed, and then:
+// TestChaos lets callers claim, extend, release and give up while nodes are
+// stopped, cut off, refused, flushed and restarted, by a script that a seed
+// decides. In the end everything is healed, and then:
 //
-//   - each call has returned, with an outcome that it may have;
-//   - whoever was told "granted" was granted it by a quorum, as the nodes' own logs say (R5, R16, R17);
-//   - two seconds later no node holds a key that nobody holds, and none owes a release (R7, R8);
+//   - each call has returned, with a legal outcome;
+//   - each grant that a caller got was granted by a quorum, as the nodes' own
+//     logs say (R5, R16, R17);
+//   - two seconds later no node has a key without a holder, and none owes a
+//     release (R7, R8);
 //   - Close leaves no goroutine (R28).
 //
 // REDMUX_SEED repeats one script, or, as 1-1000, runs many.
@@ -47,18 +50,18 @@ func TestChaos(t *testing.T) {
 				(&chaos{cluster: c, rng: seeded(t, seed), forbidden: seed%3 == 0}).run()
 			}, withConfig(func(config *Config) {
 				for i := range config.Nodes {
-					config.Nodes[i].DialTimeout = 500 * ms // half-open handshakes end then
+					config.Nodes[i].DialTimeout = 500 * ms // ends half-open handshakes
 				}
 			}), merging(seed%5 != 1))
 		})
 	}
 }
 
-// A chaos is one run. The rng is used by the script only; callers have their own.
+// A chaos is one run. Only the script uses rng; callers have their own.
 type chaos struct {
 	*cluster
 	rng       *rand.Rand
-	forbidden bool // CLIENT KILL is
+	forbidden bool // CLIENT KILL is forbidden
 	names     int  // of keys
 
 	mu       sync.Mutex // guards the following
@@ -73,8 +76,8 @@ type grant struct{ command, key, token string }
 
 const (
 	chaosTime = 2 * time.Second
-	// chaosTTL is long, so that nothing disappears by itself before the end; where CLIENT KILL is forbidden, debts last as
-	// long, and the run has to.
+	// chaosTTL is long, so that nothing expires before the end. If CLIENT KILL
+	// is forbidden, debts last as long, and so must the run.
 	chaosTTL = 12 * time.Second
 )
 
@@ -111,7 +114,8 @@ func (c *chaos) run() {
 	c.verify()
 }
 
-// call is one turn of a caller: it claims, and then extends, releases, tells or keeps what it got.
+// call is one turn of a caller: it claims, and then extends, releases or keeps
+// what it got.
 func (c *chaos) call(rng *rand.Rand, token string) {
 	key := fmt.Sprint("k", rng.IntN(c.names))
 	ctx, cancel := context.WithTimeout(background, time.Duration(1+rng.IntN(80))*ms)
@@ -142,14 +146,14 @@ func (c *chaos) call(rng *rand.Rand, token string) {
 			Encoded: raw(releaseCommand(key, token)), TTL: chaosTTL, Receipt: receipt,
 		})
 	default:
-		if c.merges { // many at one moment
+		if c.merges { // many at the same time
 			time.Sleep(5*ms - time.Duration(time.Now().UnixNano())%(5*ms))
 		}
 		_ = c.ask("release", key, token, func() error { return c.release(ctx, key, token, chaosTTL, receipt) })
 	}
 }
 
-// ask makes a call and notes that it was made, that it returned, and what it was told.
+// ask makes a call and records the call, its return and its result.
 func (c *chaos) ask(command, key, token string, call func() error) error {
 	c.mu.Lock()
 	c.asked++
@@ -161,7 +165,7 @@ func (c *chaos) ask(command, key, token string, call func() error) error {
 	defer c.mu.Unlock()
 	c.returned++
 	assert.True(c.t, isOutcome(err), "%v", err)
-	// The longest vote timeout is that of a node that is far away, a tenth of the TTL.
+	// The longest vote timeout is that of a distant node, a tenth of the TTL.
 	assert.LessOrEqual(c.t, spent, chaosTTL/10+5*ms)
 	if err == nil {
 		c.granted = append(c.granted, grant{command, key, token})
@@ -169,7 +173,6 @@ func (c *chaos) ask(command, key, token string, call func() error) error {
 	return err
 }
 
-// disturb does something to a node.
 func (c *chaos) disturb(i int) {
 	n, link, rng := c.nodes[i], c.links[i], c.rng
 	switch rng.IntN(16) {
@@ -209,7 +212,8 @@ func (c *chaos) disturb(i int) {
 	}
 }
 
-// heal ends all disturbances, and waits as long as the rules allow the group to recover (R26).
+// heal ends all disturbances, and waits as long as the rules allow the group
+// for its recovery (R26).
 func (c *chaos) heal() {
 	time.Sleep(700 * ms) // what was begun ends by itself
 	for i, n := range c.nodes {
@@ -230,7 +234,8 @@ func (c *chaos) heal() {
 }
 
 func (c *chaos) verify() {
-	// An idle connection whose other end vanished is found by its probe, which may be yet to come.
+	// An idle connection whose peer vanished is found by a probe, which may be
+	// still to come.
 	for i, n := range c.group.Nodes() {
 		if n.State == Up && c.nodes[i].Conns() == 0 {
 			time.Sleep(8 * time.Second)
@@ -244,7 +249,7 @@ func (c *chaos) verify() {
 	for i, n := range c.nodes {
 		for _, key := range n.Keys() {
 			token, _ := n.Get(key)
-			assert.True(c.t, c.held[token], "node %d: nobody holds %s, which has %s", i, key, token)
+			assert.True(c.t, c.held[token], "node %d: no caller holds %s, which has %s", i, key, token)
 		}
 	}
 	c.verifyGrants()
@@ -272,7 +277,7 @@ func (c *chaos) merged() (count int) {
 	return count
 }
 
-// deeds are which nodes did what.
+// deeds records which nodes did what.
 type deeds map[grant]map[int]bool
 
 func (d deeds) note(g grant, node int) {
@@ -282,7 +287,7 @@ func (d deeds) note(g grant, node int) {
 	d[g][node] = true
 }
 
-// mergedGrants are the releases among a merged command's that a node granted.
+// mergedGrants returns the releases in a merged command that a node granted.
 func mergedGrants(e redistest.Executed) []grant {
 	n, _ := strconv.Atoi(e.Args[2])
 	results, whole := strings.CutPrefix(e.Reply, fmt.Sprintf("*%d\r\n", n))
@@ -298,7 +303,7 @@ func mergedGrants(e redistest.Executed) []grant {
 	return grants
 }
 
-// verifyGrants compares what callers were told with what the nodes did.
+// verifyGrants compares the callers' results with what the nodes did.
 func (c *chaos) verifyGrants() {
 	did := make(deeds)
 	for i, n := range c.nodes {

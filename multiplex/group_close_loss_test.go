@@ -9,21 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// losing makes aborted connections lose what is under way, as a kernel throws
-// away what it has not sent.
+// losing makes aborted connections lose data in flight, as a kernel discards
+// what it has not sent.
 func losing(c *cluster) {
 	for _, link := range c.links {
 		link.AbortsLose(true)
 	}
 }
 
-// Close ends connections so that what was written still arrives, although
-// no caller waits for the answers any more: the release of an attempt that was cancelled
-// just before is among it (R7, R28). An abort would throw it away.
+// Close ends connections so that what was written still arrives, although no
+// caller waits for the answers any more. The release of an attempt that was
+// cancelled just before is part of it (R7, R28). An abort would discard it.
 func TestCloseLosesNothingThatWasWritten_R28(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for _, link := range c.links {
-			link.Latency(2*longTimeout, oneWay) // Close does not wait so long
+			link.Latency(2*longTimeout, oneWay) // longer than Close waits
 		}
 		ctx, cancel := context.WithCancel(background)
 		time.AfterFunc(10*ms, cancel)

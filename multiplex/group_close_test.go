@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every test of Close leaves it to synctest to find a goroutine, and to this to find a connection, that stayed (R28).
+// Every test of Close relies on synctest to find a goroutine that stayed, and
+// on closed to find a connection (R28).
 func (c *cluster) closed() {
 	c.t.Helper()
 	time.Sleep(20 * ms)
@@ -40,7 +41,8 @@ func TestCloseIdle(t *testing.T) {
 	})
 }
 
-// Who releases much before closing has nothing new let in meanwhile, and Close has still all to do.
+// After Refuse, a caller can release many locks before Close without new work
+// arriving; Close then still does all of its work.
 func TestRefuse_R28(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -83,7 +85,7 @@ func TestCloseInEveryState(t *testing.T) {
 				c.eventually(5*time.Second, func() bool { return c.status(0).State == state }, state.String())
 				assert.LessOrEqual(t, took(func() { assert.NoError(t, c.group.Close(background)) }), longTimeout)
 				c.links[0].HoldDials(false)
-				c.nodes[0].Restart() // which ends what it was told to delay
+				c.nodes[0].Restart() // ends its delays
 				c.closed()
 			})
 		})
@@ -98,8 +100,8 @@ func TestCloseBeforeAnythingIsUp(t *testing.T) {
 	})
 }
 
-// R28: waiters fail with ErrClosed, and what they claimed is undone before Close returns: nothing is left that has no
-// holder.
+// R28: waiters fail with ErrClosed, and what they claimed is undone before
+// Close returns: no key without a holder is left.
 func TestCloseUnderLoad(t *testing.T) {
 	for at := range 12 {
 		t.Run(fmt.Sprintf("at=%dms/4", at), func(t *testing.T) {
@@ -122,7 +124,7 @@ func TestCloseUnderLoad(t *testing.T) {
 							held[key] = true
 							mu.Unlock()
 							if err := c.release(background, key, "t", long, receipt); err == ErrClosed {
-								return // the release may have been too late: then the key is held, or not
+								return // the release may have been too late: then the key may still be held
 							}
 							mu.Lock()
 							delete(held, key)
@@ -135,14 +137,15 @@ func TestCloseUnderLoad(t *testing.T) {
 				wg.Wait()
 				c.closed()
 				for _, key := range c.keys() {
-					assert.True(t, held[key], "%s is held by nobody", key)
+					assert.True(t, held[key], "%s has no holder", key)
 				}
 			}, merging(at%2 == 1))
 		})
 	}
 }
 
-// An attempt that failed just before leaves no key: its release is queued, and Close writes what is queued (R28).
+// An attempt that failed just before Close leaves no key: its release is
+// queued, and Close writes what is queued (R28).
 func TestCloseAfterAFailedAttempt(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].DB().Set("k", "stranger", time.Hour)
@@ -155,7 +158,8 @@ func TestCloseAfterAFailedAttempt(t *testing.T) {
 	})
 }
 
-// The same for an attempt that Close itself ends, and for one whose context ends with it.
+// The same for an attempt that Close itself ends, and for one whose context
+// ends at that time.
 func TestCloseEndsAttempts(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for _, link := range c.links {
@@ -186,7 +190,8 @@ func TestCloseEndsAttempts(t *testing.T) {
 	})
 }
 
-// R28: Close waits for the answers to releases up to the vote timeout, and for silent nodes no longer.
+// R28: Close waits for the answers to releases up to the vote timeout, and for
+// silent nodes no longer than that.
 func TestCloseWithSilentNodes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -216,7 +221,8 @@ func TestCloseWithSilentNodes(t *testing.T) {
 	})
 }
 
-// R28: who awaits a release when Close is called gets its nodes' answer, as long as that comes within the vote timeout.
+// R28: a release in flight when Close is called gets its nodes' answer, if that
+// comes within the vote timeout.
 func TestCloseLetsReleasesComeToTheirEnd_R28(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -233,7 +239,8 @@ func TestCloseLetsReleasesComeToTheirEnd_R28(t *testing.T) {
 	})
 }
 
-// The context cuts short what a configured vote timeout allows beyond the usual time, and nothing before that.
+// The context cuts short only what a configured vote timeout allows beyond the
+// usual time.
 func TestCloseIsCutShort(t *testing.T) {
 	table := []struct{ timeout, limit, spent time.Duration }{
 		{0, 0, longTimeout},
@@ -262,8 +269,9 @@ func TestCloseIsCutShort(t *testing.T) {
 	}
 }
 
-// A context that has ended already (signal.NotifyContext and "defer client.Close(ctx)") neither keeps attempts under way from
-// queueing what undoes them, nor cuts short the wait for the answers.
+// A context that has ended already (signal.NotifyContext and "defer
+// client.Close(ctx)") does not keep attempts in flight from queueing their
+// undo, and does not cut short the wait for the answers.
 func TestCloseWithAnEndedContext_R7_R28(t *testing.T) {
 	for _, latency := range []time.Duration{ms, 10 * ms, 100 * ms} {
 		t.Run(latency.String(), func(t *testing.T) {
@@ -285,7 +293,7 @@ func TestCloseWithAnEndedContext_R7_R28(t *testing.T) {
 				spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
 				assert.Less(t, spent, 2*latency+5*ms, "the answers are awaited, and nothing else is")
 				wg.Wait()
-				time.Sleep(latency) // until the end of the connections is there
+				time.Sleep(latency) // until the end of the connections arrives
 				c.closed()
 				assert.Empty(t, c.keys())
 			})
@@ -293,7 +301,7 @@ func TestCloseWithAnEndedContext_R7_R28(t *testing.T) {
 	}
 }
 
-// A release that waits for its script is waited for.
+// Close waits for a release that waits for its script.
 func TestCloseInTheMiddleOfACure(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -330,8 +338,8 @@ func TestCloseTwiceAndConcurrently(t *testing.T) {
 	})
 }
 
-// Close waits longer than the vote timeout for a caller of ours that has yet to queue what undoes its claim, also when its
-// context has ended (R7, R28).
+// Close waits longer than the vote timeout for a caller that has yet to queue
+// the undo of its claim, even if its context has ended (R7, R28).
 func TestCloseWaitsForCallersThatHaveToUndo(t *testing.T) {
 	ended, cancel := context.WithCancel(background)
 	cancel()

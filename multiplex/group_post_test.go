@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// postRelease posts the release of a key that was claimed with the token "t".
+// postRelease posts the release of a key claimed with the token "t".
 func (c *cluster) postRelease(inbox *Outcomes, key string, receipt Receipt, tag any) error {
 	kind := releaseKind
 	if c.merges {
@@ -33,7 +33,7 @@ func (c *cluster) postExtend(inbox *Outcomes, key, token string, tag any) error 
 	return err
 }
 
-// take waits for so many outcomes, at most for ten simulated seconds.
+// take waits for n outcomes, at most for ten simulated seconds.
 func take(t testing.TB, inbox *Outcomes, n int) []Outcome {
 	t.Helper()
 	all := make([]Outcome, 0, n)
@@ -50,7 +50,8 @@ func take(t testing.TB, inbox *Outcomes, n int) []Outcome {
 	}
 }
 
-// What is posted together travels together, though nobody waits for any of it, and each outcome comes with its own tag (R13).
+// Posted commands that gather travel together, although no caller waits for
+// them, and each outcome has its own tag (R13).
 func TestPostedCommandsTravelTogether(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(100)
@@ -91,7 +92,7 @@ func TestAPostedOutcomeTellsWhatEachNodeSaid(t *testing.T) { // R13
 		c.nodes[2].Refuse("-OOM command not allowed")
 		c.nodes[3].DB().Delete("k")
 		c.nodes[4].DB().Delete("k")
-		c.links[4].Latency(2*oneWay, oneWay) // the last of the others, so that it decides
+		c.links[4].Latency(2*oneWay, oneWay) // slower than the others, so that it decides
 		inbox := NewOutcomes()
 		require.NoError(t, c.postExtend(inbox, "k", "t", "tag"))
 		c.group.Flush()
@@ -108,7 +109,8 @@ func TestAPostedOutcomeTellsWhatEachNodeSaid(t *testing.T) { // R13
 	})
 }
 
-// A posted round has no caller and no context; its votes end by their timeouts all the same (R6).
+// A posted round has no caller and no context; its votes time out all the same
+// (R6).
 func TestAPostedRoundEndsByItsVoteTimeouts(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.mustClaim("k")
@@ -129,7 +131,8 @@ func TestAPostedRoundEndsByItsVoteTimeouts(t *testing.T) {
 	})
 }
 
-// Who posts may have time; a timeout that was configured stands as it is.
+// Posted commands can wait longer by default; a configured timeout stays as it
+// is.
 func TestAPostedRoundIsPatient(t *testing.T) {
 	for configured, want := range map[time.Duration]time.Duration{0: time.Second, 20 * time.Millisecond: 20 * time.Millisecond} {
 		inBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -184,7 +187,8 @@ func TestWhatCannotBeSentIsNotPosted(t *testing.T) { // R26
 	})
 }
 
-// Close ends posted rounds as it does others, flushed or not, and waits for none of them longer than for others (R28).
+// Close ends posted rounds as it does others, flushed or not, and waits no
+// longer for them (R28).
 func TestCloseEndsPostedRounds(t *testing.T) {
 	for _, flushed := range []bool{false, true} {
 		inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -211,8 +215,8 @@ func TestCloseEndsPostedRounds(t *testing.T) {
 	}
 }
 
-// A key that was set again is a grant, but not from a node that is quarantined, nor from one that was when the command was
-// queued (R10, R23).
+// A healed key is a grant, but not from a node that is quarantined, nor from
+// one that was when the command was queued (R10, R23).
 func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
 	restore := &ExtendKind{Kind: Kind{Judge: func(resp.Value) Vote { return Restored }, Script: true}}
 	for name, c := range map[string]struct {
@@ -244,7 +248,8 @@ func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
 	}
 }
 
-// A command that undoes another must not overtake it, though that one waits to be merged and this one does not.
+// A command that undoes another must not overtake it, even if that one waits to
+// be merged and this one does not.
 func TestWhatIsBehindStandsBehindWhatWaitsToBeMerged(t *testing.T) {
 	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
 		l := c.lock(3)
@@ -287,7 +292,8 @@ func TestTakeComesBackForWhatItLeft(t *testing.T) {
 	})
 }
 
-// Many post while nodes die and callers ask: each outcome comes exactly once.
+// Many goroutines post while nodes die and callers ask: each outcome comes
+// exactly once.
 func TestEachPostedOutcomeComesOnce(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		random := seeded(t, 7)

@@ -48,7 +48,7 @@ func TestQueryNamesWhoDidNotAnswer(t *testing.T) {
 		assert.NoError(t, errs[2])
 		c.nodes[1].Resume()
 		time.Sleep(time.Second)
-		assert.EqualValues(t, len(pingAndGet), calls.Load(), "what comes after Query has returned is given to nobody")
+		assert.EqualValues(t, len(pingAndGet), calls.Load(), "replies after the return of Query are dropped")
 		assert.Equal(t, Up, c.status(1).State, "a late answer is an answer (R16)")
 	})
 }

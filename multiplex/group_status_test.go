@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A status says of a node that is up what counts, and of one that is not what will count when it joins.
+// The status of a node that is up says whether it counts; that of another says
+// whether it will count when it joins.
 func TestTrustInAStatus(t *testing.T) {
 	state := pure.Trust{Need: 2 * time.Second}.Meet("a", 0)
 	for _, c := range []struct {

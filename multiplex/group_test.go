@@ -77,8 +77,8 @@ func TestAllHealthy(t *testing.T) {
 	}
 }
 
-// R5: the grant that completes the quorum releases the caller. Slow nodes cost nothing, and what they answer later is
-// accounted for.
+// R5: the grant that completes the quorum releases the caller. Slow nodes cost
+// nothing, and their later answers are accounted for.
 func TestSlowNodesCostNothing(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		for _, link := range c.links[3:] {
@@ -102,7 +102,7 @@ func TestSlowNodesCostNothing(t *testing.T) {
 	})
 }
 
-// R5: the refusal that makes a quorum impossible releases the caller too.
+// R5: the refusal that makes a quorum impossible also releases the caller.
 func TestRefusalDecidesEarly(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		for _, n := range c.nodes[:3] {
@@ -115,7 +115,8 @@ func TestRefusalDecidesEarly(t *testing.T) {
 			_, err := c.claim(background, "k", "t", long)
 			assert.Equal(t, ErrRefused, err)
 		}))
-		// R7: the release goes everywhere, also where a refusal was seen, and covers the late votes.
+		// R7: the release goes everywhere, even to nodes that refused, and
+		// covers late votes.
 		time.Sleep(40 * ms)
 		synctest.Wait()
 		for i, n := range c.nodes {
@@ -126,7 +127,7 @@ func TestRefusalDecidesEarly(t *testing.T) {
 	})
 }
 
-// unreachable makes nodes refuse connections, and drops those that they have.
+// unreachable makes nodes refuse connections, and drops their open ones.
 func (c *cluster) unreachable(nodes ...int) {
 	for _, i := range nodes {
 		c.links[i].Refuse(true)
@@ -151,7 +152,8 @@ func TestDeadMinorityCostsNothing(t *testing.T) {
 	})
 }
 
-// R26: what is known already is said at once, and nothing is sent that would have to be undone.
+// R26: what is known is answered at once, and nothing is sent that would have
+// to be undone.
 func TestKnownLackOfQuorum(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		c.unreachable(0, 2, 4)
@@ -168,7 +170,7 @@ func TestKnownLackOfQuorum(t *testing.T) {
 		}
 		assert.Zero(t, c.debts())
 
-		// A release goes to whoever is there all the same (R9).
+		// A release goes to the nodes that are up all the same (R9).
 		assert.ErrorIs(t, c.release(background, "k", "t", long, Receipt{}), ErrUndecided)
 		time.Sleep(trip)
 		synctest.Wait()
@@ -176,8 +178,9 @@ func TestKnownLackOfQuorum(t *testing.T) {
 	})
 }
 
-// R26: three of five are connected and silent. Each caller hears it within the vote timeout + 5 ms, with the names of the
-// three; and once they are shed, at once.
+// R26: three of five are connected and silent. Each caller gets the answer
+// within the vote timeout + 5 ms, with the names of the three; once they are
+// shed, at once.
 func TestSilentMajority(t *testing.T) {
 	for _, callers := range []int{1, 128} {
 		t.Run(fmt.Sprintf("callers=%d", callers), func(t *testing.T) {
@@ -217,8 +220,9 @@ func TestSilentMajority(t *testing.T) {
 	}
 }
 
-// Callers that go on asking do not keep silent nodes from being shed (R26): each of their failures queues a release, and
-// the age of the oldest unanswered command counts all the same.
+// Callers that keep asking do not keep silent nodes from being shed (R26): each
+// of their failures queues a release, but the age of the oldest unanswered
+// command counts.
 func TestSilentNodesAreShedUnderLoad(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		for _, n := range c.nodes[2:] {
@@ -266,7 +270,7 @@ func TestTimeoutFollowsTTL(t *testing.T) {
 	}
 }
 
-// A node that is far away gets four times its usual reply time (R6).
+// A distant node gets four times its usual reply time (R6).
 func TestTimeoutFollowsReplyTime(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for _, link := range c.links {
@@ -285,8 +289,9 @@ func TestTimeoutFollowsReplyTime(t *testing.T) {
 	})
 }
 
-// The first claim of a fresh group gets the votes of nodes that are far away: the handshake has told how far, at most to a
-// tenth of the TTL (R6).
+// The first claim of a fresh group gets the votes of distant nodes: the
+// handshake has measured the distance, which counts up to a tenth of the TTL
+// (R6).
 func TestFirstVotesFromAfar_R6(t *testing.T) {
 	table := []struct {
 		trip, ttl time.Duration
@@ -296,7 +301,7 @@ func TestFirstVotesFromAfar_R6(t *testing.T) {
 		{200 * ms, long, true},
 		{20 * ms, time.Second, true},
 		{99 * ms, time.Second, true},
-		{101 * ms, time.Second, false}, // four times as much or not, a tenth of the TTL is the most
+		{101 * ms, time.Second, false}, // a tenth of the TTL is the most, even for four times as much
 	}
 	for _, tt := range table {
 		t.Run(fmt.Sprint(tt.trip, "/", tt.ttl), func(t *testing.T) {
@@ -317,7 +322,8 @@ func TestFirstVotesFromAfar_R6(t *testing.T) {
 	}
 }
 
-// What the handshake took counts only until a reply was measured: it may have waited for a server that was busy.
+// The time of the handshake counts only until a reply was measured: a busy
+// server may have delayed it.
 func TestHandshakesRoundTripIsAGuess_R6(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		assert.Equal(t, 3*time.Second+trip, c.status(0).ReplyTime)
@@ -329,7 +335,8 @@ func TestHandshakesRoundTripIsAGuess_R6(t *testing.T) {
 	}, func(c *cluster) { c.nodes[0].Delay("HELLO", 3*time.Second) })
 }
 
-// A failed attempt's release is not a sample of how slow a node is: it was queued only when the attempt had failed.
+// A failed attempt's release is not a sample of a node's reply time: it was
+// queued only after the failure.
 func TestReplyTimeLeavesFailedAttemptsOut(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[1].Pause()
@@ -437,7 +444,7 @@ func TestReadyAndTried(t *testing.T) {
 	})
 }
 
-// R22: two addresses that lead to one server are one vote.
+// R22: two addresses of one server are one vote.
 func TestSameNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, func(c *cluster) {
@@ -460,7 +467,7 @@ func TestSameNode(t *testing.T) {
 	})
 }
 
-// R22: a replica, a cluster node and a sentinel are no independent masters.
+// R22: a replica, a cluster node and a sentinel are not independent masters.
 func TestNotMaster(t *testing.T) {
 	table := map[string]redistest.NodeConfig{
 		"replica": {Role: "slave"}, "cluster": {Mode: "cluster"}, "sentinel": {Mode: "sentinel"},
@@ -471,7 +478,8 @@ func TestNotMaster(t *testing.T) {
 				c := newCluster(t, 3, func(c *cluster) {
 					other := redistest.NewNode(config)
 					t.Cleanup(func() { _ = other.Close() })
-					// What a replica or a cluster node does not do is not the reason to be told.
+					// The reason must not be a command that a replica or a
+					// cluster node refuses.
 					other.Refuse("-READONLY You can't write against a read only replica.", "SCRIPT")
 					other.Serve(c.network.Listen("other:6379"))
 					c.config.Nodes[1].Addr = "other:6379"
@@ -503,7 +511,8 @@ func TestWrongPasswordIsTriedRarely(t *testing.T) {
 	})
 }
 
-// R26: an idle connection is probed every 5 s, which nobody notices, and a dead one is found that way.
+// R26: an idle connection is probed every 5 s without side effects, and a dead
+// one is found that way.
 func TestIdleConnectionsAreProbed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		time.Sleep(31 * time.Second)
@@ -513,7 +522,7 @@ func TestIdleConnectionsAreProbed(t *testing.T) {
 				State: c.status(i).State, Connects: c.status(i).Connects, Deaths: c.status(i).Deaths,
 			})
 		}
-		// A connection whose other end vanished without a word.
+		// A connection whose peer vanished silently.
 		c.links[0].HalfOpen()
 		c.eventually(7*time.Second, func() bool { return c.status(0).Deaths == 1 }, "the half-open connection is found")
 		assert.Equal(t, 1, c.status(0).Sheds)
@@ -532,8 +541,9 @@ func TestBusyConnectionsAreNotProbed(t *testing.T) {
 	})
 }
 
-// R26: a node that was only stopped counts again within 200 ms of going on, however long it was stopped, and whatever it
-// was doing; and it has executed nothing that stays.
+// R26: a node that was only stopped counts again within 200 ms after it
+// continues, however long it was stopped and whatever it was doing; and it has
+// executed nothing that stays.
 func TestStoppedNodeCountsAgain(t *testing.T) {
 	for _, pause := range []time.Duration{300 * ms, time.Second, 4 * time.Second, 5200 * ms, 5600 * ms, 17 * time.Second} {
 		t.Run(pause.String(), func(t *testing.T) {
@@ -550,7 +560,7 @@ func TestStoppedNodeCountsAgain(t *testing.T) {
 	}
 }
 
-// The same when it stops between the handshake and the fence.
+// The same if it stops between the handshake and the fence.
 func TestNodeStoppedWhileFencingCountsAgain(t *testing.T) {
 	for _, pause := range []time.Duration{time.Second, 5200 * ms, 5900 * ms, 12 * time.Second} {
 		t.Run(pause.String(), func(t *testing.T) {
@@ -567,7 +577,7 @@ func TestNodeStoppedWhileFencingCountsAgain(t *testing.T) {
 				c.nodes[0].Handle(func(int, []string) ([]byte, bool) { return nil, false })
 				time.Sleep(pause)
 				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					c.nodes[0].Resume() // the first hook pauses once more; this one wins
+					c.nodes[0].Resume() // the first hook pauses once more; this resumes it
 					return nil, false
 				})
 				c.nodes[0].Resume()
@@ -578,7 +588,7 @@ func TestNodeStoppedWhileFencingCountsAgain(t *testing.T) {
 	}
 }
 
-// R26: one that refused connections counts again within 1.2 s.
+// R26: a node that refused connections counts again within 1.2 s.
 func TestRefusingNodeCountsAgain(t *testing.T) {
 	for _, away := range []time.Duration{100 * ms, 3 * time.Second, 20*time.Second + 330*ms, 3 * time.Minute} {
 		t.Run(away.String(), func(t *testing.T) {
@@ -595,7 +605,8 @@ func TestRefusingNodeCountsAgain(t *testing.T) {
 	}
 }
 
-// A node that shakes hands and then dies of every command is not dialed for ever at full speed (R26).
+// A node that completes the handshake and then dies of every command is not
+// dialed at full speed forever (R26).
 func TestDialsOfADyingNodeAreBounded(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) { return []byte("+WHAT\r\n"), args[0] == "SET" })
@@ -610,7 +621,8 @@ func TestDialsOfADyingNodeAreBounded(t *testing.T) {
 	})
 }
 
-// Nothing that concerns one node disturbs the others: callers keep their round trip while a node comes and goes.
+// Events of one node do not disturb the others: callers keep their round trip
+// while a node comes and goes.
 func TestOtherNodesAreUnaffected(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})
@@ -663,17 +675,18 @@ func TestOverload(t *testing.T) {
 		assert.Equal(t, ErrOverloaded, c.extend(background, "held", "t", long), "extensions are refused too")
 		assert.NoError(t, c.release(background, "held", "t", long, receipt), "releases pass")
 		wg.Wait()
-		synctest.Wait() // the slowest node of three has answered too
+		synctest.Wait() // the slowest of three nodes has answered too
 		assert.Equal(t, map[error]int{nil: 64, ErrOverloaded: 36}, errs)
 		assert.Equal(t, 3*64, len(c.keys()))
 
-		// What was refused was not sent, and there is room again.
+		// Refused commands were not sent, and there is room again.
 		_, err := c.claim(background, "again", "t", long)
 		assert.NoError(t, err)
 	}, withConfig(func(c *Config) { c.MaxPending = 64 }))
 }
 
-// The room is that of rounds which wait for answers: rounds that were answered take none, even before the watch looks.
+// Only rounds that wait for answers take room: answered rounds take none, even
+// before the watch looks.
 func TestAnsweredRoundsTakeNoRoom(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for i := range 10 {
@@ -684,7 +697,8 @@ func TestAnsweredRoundsTakeNoRoom(t *testing.T) {
 	}, withConfig(func(c *Config) { c.MaxPending = 1 }))
 }
 
-// R26: before commands are refused for want of room, the node furthest behind is shed, and the others go on.
+// R26: before commands are refused for lack of room, the node furthest behind
+// is shed, and the others continue.
 func TestLaggingNodeIsShedBeforeOverload(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[2].Pause()
@@ -703,7 +717,7 @@ func TestLaggingNodeIsShedBeforeOverload(t *testing.T) {
 	}, withConfig(func(c *Config) { c.MaxPending = 128 }))
 }
 
-// R26: a node that does not read is shed by the memory that it costs.
+// R26: a node that does not read is shed because of the memory that it costs.
 func TestFullBacklogSheds(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.links[0].Window(redistest.Up, 512)
@@ -724,7 +738,7 @@ func TestFullBacklogSheds(t *testing.T) {
 	}))
 }
 
-// Many callers, many commands in one batch: each gets its own answers.
+// Many callers, many commands in one batch: each caller gets its own answer.
 func TestManyCallers(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		const callers, each = 100, 10
@@ -736,7 +750,7 @@ func TestManyCallers(t *testing.T) {
 					receipt, err := c.claim(background, key, token, long)
 					switch err {
 					case nil:
-						// Whoever has a quorum has it alone.
+						// A caller with a quorum is the only one.
 						holders := 0
 						for _, n := range c.nodes {
 							if v, _ := n.Get(key); v == token {
@@ -768,7 +782,7 @@ func TestManyCallers(t *testing.T) {
 	})
 }
 
-// All nodes get the same commands in the same order (R2), since there is one log.
+// All nodes get the same commands in the same order (R2), from a single log.
 func TestSameOrderEverywhere(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		var wg sync.WaitGroup
@@ -795,7 +809,8 @@ func TestSameOrderEverywhere(t *testing.T) {
 	})
 }
 
-// A server without HELLO costs a second connection once, not at each redial (R21, R26).
+// A server without HELLO costs a second connection once, not at each redial
+// (R21, R26).
 func TestOldServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := redistest.NewNode(redistest.NodeConfig{NoHello: true, Version: "5.0.14"})
@@ -819,7 +834,8 @@ func TestOldServer(t *testing.T) {
 	})
 }
 
-// A quorum that comes too late is undone like one that never came, while Close still waits for the caller (R7, R28).
+// A quorum that comes too late is undone like one that never came, even while
+// Close waits for the caller (R7, R28).
 func TestLateQuorumIsUndone(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		asked := 0

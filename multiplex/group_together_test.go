@@ -15,8 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All that a group does at one time, while nodes die, restart empty, forget scripts and refuse, and Close at any moment: every
-// call returns, every posted command has its outcome once, every question its answer, and nothing is left (R8, R16, R23, R28).
+// Everything that a group does, at the same time, while nodes die, restart
+// empty, forget scripts and refuse, and Close at any moment: every call
+// returns, every posted command has its outcome once, every query its answer,
+// and nothing is left (R8, R16, R23, R28).
 func TestAllAtOnce(t *testing.T) {
 	random := seeded(t, rand.Uint64())
 	for i := range 6 {
@@ -59,7 +61,7 @@ func allAtOnce(t *testing.T, random *rand.Rand) {
 			_ = c.release(call, k, "t", maxTTL, receipt)
 		}
 	})
-	each(2, func(r *rand.Rand) { // whoever posts
+	each(2, func(r *rand.Rand) { // posted commands
 		inbox, posted := NewOutcomes(), 0
 		for range 1 + r.IntN(80) {
 			var err error
@@ -80,7 +82,7 @@ func allAtOnce(t *testing.T, random *rand.Rand) {
 		}
 		assert.Empty(t, inbox.Take(make([]Outcome, 0, 1)))
 	})
-	each(2, func(r *rand.Rand) { // whoever waits for a key
+	each(2, func(r *rand.Rand) { // lookouts
 		l := c.group.Lookout([]byte(key(r)))
 		defer l.Stop()
 		for range 3 {
@@ -96,7 +98,7 @@ func allAtOnce(t *testing.T, random *rand.Rand) {
 			l.Expiry()
 		}
 	})
-	each(1, func(r *rand.Rand) { // and who asks
+	each(1, func(r *rand.Rand) { // queries
 		c.group.Query(ctx, [][]byte{ping, resp.AppendCommand(nil, "GET", key(r))}, func(int, int, resp.Value) error {
 			if r.IntN(20) == 0 {
 				return ErrUnexpected
@@ -106,7 +108,7 @@ func allAtOnce(t *testing.T, random *rand.Rand) {
 		c.group.Nodes()
 		c.form()
 	})
-	each(1, func(r *rand.Rand) { // misfortune
+	each(1, func(r *rand.Rand) { // faults
 		n, link := c.nodes[r.IntN(3)], c.links[r.IntN(3)]
 		switch r.IntN(8) {
 		case 0:

@@ -20,8 +20,9 @@ import (
 
 const ms = time.Millisecond
 
-// The tests play the part of package redlock: a claim is a SET, a release and an extension are scripts. The nodes run
-// them as Go functions that go by these names.
+// The tests take the part of package redlock: a claim is a SET, a release and
+// an extension are scripts. The nodes run the scripts as Go functions
+// registered under these names.
 const (
 	releaseSource = "release"
 	extendSource  = "extend"
@@ -74,7 +75,7 @@ func scripts() [][]byte {
 	}
 }
 
-// teach makes a node know what the scripts do; it must still be sent them.
+// teach registers the scripts with a node; it must still be sent them.
 func teach(n *redistest.Node) {
 	n.Script(releaseSource, func(keys, args []string, db *redistest.DB) any {
 		if db.DeleteIf(keys[0], args[0]) {
@@ -92,10 +93,12 @@ func teach(n *redistest.Node) {
 }
 
 const (
-	// oneWay is the latency of each direction, so that a round trip takes exactly trip of simulated time.
+	// oneWay is the latency of each direction, so a round trip takes exactly
+	// trip of simulated time.
 	oneWay = time.Millisecond
 	trip   = 2 * oneWay
-	// long is a TTL whose vote timeout is the longest default, 50 ms (R6), and whose shed age is 200 ms (R26).
+	// long is a TTL with the longest default vote timeout, 50 ms (R6), and a
+	// shed age of 200 ms (R26).
 	long        = 10 * time.Second
 	longTimeout = 50 * time.Millisecond
 	longShed    = 4 * longTimeout
@@ -110,10 +113,11 @@ type cluster struct {
 	config  Config
 	group   *Group
 	merges  bool // releases are of the kind that is merged; see merging
-	natives bool // they have native forms as well; see native
+	natives bool // they also have native forms; see native
 }
 
-// newCluster makes nodes and starts a group on them. It waits for nothing: see ready.
+// newCluster makes nodes and starts a group on them, without waiting: see
+// ready.
 func newCluster(t testing.TB, n int, tweaks ...func(*cluster)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, network: redistest.NewNetwork()}
@@ -144,7 +148,8 @@ func newCluster(t testing.TB, n int, tweaks ...func(*cluster)) *cluster {
 	return c
 }
 
-// inBubble runs a test on a cluster whose nodes are all up, on simulated time. A goroutine left behind fails it.
+// inBubble runs a test on a cluster whose nodes are all up, in simulated time.
+// A leaked goroutine fails it.
 func inBubble(t *testing.T, n int, test func(t *testing.T, c *cluster), tweaks ...func(*cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +163,7 @@ func withConfig(change func(*Config)) func(*cluster) {
 	return func(c *cluster) { change(&c.config) }
 }
 
-// waitUp waits until so many nodes are up.
+// waitUp waits until n nodes are up.
 func (c *cluster) waitUp(n int) {
 	c.t.Helper()
 	c.eventually(10*time.Second, func() bool { return c.up() == n }, "nodes up")
@@ -184,7 +189,7 @@ func (c *cluster) debts() int {
 	return n
 }
 
-// keys are the living keys of all nodes, sorted.
+// keys returns the living keys of all nodes, sorted.
 func (c *cluster) keys() []string {
 	var all []string
 	for _, n := range c.nodes {
@@ -194,7 +199,8 @@ func (c *cluster) keys() []string {
 	return all
 }
 
-// eventually waits for a condition, on simulated time, and returns how long it took, in steps of half a millisecond.
+// eventually waits for a condition in simulated time, and returns how long it
+// took, in steps of half a millisecond.
 func (c *cluster) eventually(within time.Duration, holds func() bool, what string) time.Duration {
 	c.t.Helper()
 	start := time.Now()
@@ -244,7 +250,7 @@ func (c *cluster) mustClaim(key string) Receipt {
 	return receipt
 }
 
-// background is a context for calls that nobody cancels.
+// background is a context for calls without cancellation.
 var background = context.Background()
 
 // took measures simulated time.
@@ -254,8 +260,9 @@ func took(f func()) time.Duration {
 	return time.Since(start)
 }
 
-// story lists what a node executed of the lock commands and of what fences and cures them, each with the client's id:
-// "2 SET k a", "3 KILL 2", "3 release k a", "3 merged k1 k2".
+// story lists the lock commands that a node executed, and those that fence and
+// cure them, each with the client's id: "2 SET k a", "3 KILL 2", "3 release k
+// a", "3 merged k1 k2".
 func story(n *redistest.Node) []string {
 	var lines []string
 	for _, e := range n.Log() {
@@ -284,7 +291,7 @@ func story(n *redistest.Node) []string {
 	return lines
 }
 
-// undecided returns which nodes an error names, in its order.
+// undecided returns the nodes that an error names, in order.
 func undecided(t testing.TB, err error) []int {
 	t.Helper()
 	var u *UndecidedError
@@ -297,14 +304,15 @@ func undecided(t testing.TB, err error) []int {
 	return nodes
 }
 
-// seeded returns random numbers that a failure can be repeated with: it prints the seed.
+// seeded returns random numbers and prints the seed, so that a failure can be
+// repeated.
 func seeded(t testing.TB, seed uint64) *rand.Rand {
 	t.Helper()
 	t.Logf("seed %d", seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// isOutcome reports whether an error is one that Ask may return.
+// isOutcome reports whether Ask may return an error.
 func isOutcome(err error) bool {
 	for _, known := range []error{
 		nil, ErrRefused, ErrUndecided, ErrOverloaded, ErrClosed, context.Canceled, context.DeadlineExceeded,

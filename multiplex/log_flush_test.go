@@ -10,8 +10,8 @@ import (
 )
 
 // Releases that gather while the flusher writes are written by that flusher: it
-// gives up its role only when nothing is left. Otherwise they would wait until
-// something else is flushed, which on an idle client is the probe after 5 s.
+// gives up its role only when nothing is left. Otherwise they would wait for
+// the next flush, which on an idle client is the probe after 5 s.
 func TestWhatGathersDuringAFlushIsWritten(t *testing.T) {
 	const callers = 4
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -25,7 +25,8 @@ func TestWhatGathersDuringAFlushIsWritten(t *testing.T) {
 				var wg sync.WaitGroup
 				for i, receipt := range receipts {
 					wg.Go(func() {
-						// A refusal after the first round; what counts is when it comes.
+						// A refusal after the first round; only its time
+						// matters.
 						_ = c.release(background, fmt.Sprint("k", i), "t", long, receipt)
 					})
 				}

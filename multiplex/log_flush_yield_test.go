@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where another goroutine computes, a yield lasts until its time slice ends. That happens once, and is not asked for again
-// for a while: claims must not wait for it each time (R6).
+// If another goroutine computes, a yield lasts until its time slice ends. That
+// happens once, and then not again for a while: claims must not wait for it
+// each time (R6).
 func TestYieldStopsWhereOthersCompute(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var stop atomic.Bool
@@ -31,8 +32,9 @@ func TestYieldStopsWhereOthersCompute(t *testing.T) {
 	for range 1000 {
 		g.yield()
 	}
-	// Each that is made takes the other's time slice, of which a thousand are ten seconds.
-	require.Less(t, g.now()-begun, 2*time.Second, "a thousand yields that nobody makes")
+	// Each yield takes the other's time slice, so a thousand would take ten
+	// seconds.
+	require.Less(t, g.now()-begun, 2*time.Second, "a thousand yields that are not made")
 	g.flusher.yieldAfter.Store(int64(g.now()))
 	require.Eventually(t, func() bool { g.yield(); return g.flusher.yieldAfter.Load() > int64(g.now()) }, 30*time.Second, time.Millisecond,
 		"it is tried again afterwards")

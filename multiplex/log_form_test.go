@@ -31,7 +31,7 @@ func native(commands ...string) func(*cluster) {
 		c.natives = true
 		var trials []conn.Step
 		for _, f := range forms {
-			trial := f.Append(nil, encodedRelease("trial", "nobody"))
+			trial := f.Append(nil, encodedRelease("trial", "untold"))
 			trials = append(trials, conn.Step{Name: f.Name, Command: trial, Optional: true, Check: func(v resp.Value) error {
 				if judgeInteger(v) != Refused {
 					return fmt.Errorf("a trial answered %q", v.Type())
@@ -46,19 +46,20 @@ func native(commands ...string) func(*cluster) {
 	}
 }
 
-// undone are the lines of a node's story that tell of releases of any form, without the client's id; trials are left out.
+// undone returns the lines of a node's story about releases of any form,
+// without the client's id and without trials.
 func undone(n *redistest.Node) []string {
 	var lines []string
 	for _, line := range story(n) {
 		_, what, _ := cutSpace(line)
-		if !strings.HasPrefix(what, "SET ") && !strings.HasPrefix(what, "KILL ") && !strings.HasSuffix(what, " nobody") {
+		if !strings.HasPrefix(what, "SET ") && !strings.HasPrefix(what, "KILL ") && !strings.HasSuffix(what, " untold") {
 			lines = append(lines, what)
 		}
 	}
 	return lines
 }
 
-// named repeats a line for keys from one number to another.
+// named repeats a line for keys numbered from one number to another.
 func named(form string, from, to int) []string {
 	var lines []string
 	for i := from; i < to; i++ {
@@ -69,11 +70,12 @@ func named(form string, from, to int) []string {
 
 func (c *cluster) form() string { return c.group.FormOf(nativeKind) }
 
-// R25: where every node has a native command, releases are of that form, awaited ones and those that undo an attempt, each
-// alone, since merging gains nothing; where one lacks it, they are scripts, and merged.
+// R25: if every node has a native command, releases take that form, both
+// awaited ones and those that undo an attempt, each on its own, since merging
+// would gain nothing. If one node lacks it, they are scripts, and merged.
 func TestReleaseIsNativeWhereEveryNodeHasIt_R25(t *testing.T) {
 	for name, x := range map[string]struct {
-		has  [3]string // what each node has
+		has  [3]string // the native commands of each node
 		form string
 	}{
 		"all DELEX":             {[3]string{"DELEX", "DELEX", "DELEX"}, "DELEX"},
@@ -116,7 +118,8 @@ func TestReleaseIsNativeWhereEveryNodeHasIt_R25(t *testing.T) {
 	}
 }
 
-// A command without its key's place, and one of a kind without native forms, go as they are.
+// Commands without the place of a key, and commands of a kind without native
+// forms, are sent unchanged.
 func TestCommandsWithoutANativeForm(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		a, b := c.mustClaim("a"), c.mustClaim("b")
@@ -130,19 +133,21 @@ func TestCommandsWithoutANativeForm(t *testing.T) {
 	}, native("DELEX"))
 }
 
-// R25: the form is left before a node without it gets its first command, whatever was queued before, flushed or not; the
-// node that joins never gets a command that it does not know. It is taken up again when that node has gone.
+// R25: a group leaves the form before a node without it gets its first command,
+// whatever was queued before, flushed or not. The node that joins never gets a
+// command that it does not know. The group takes up the form again when that
+// node has gone.
 func TestFormIsLeftBeforeANodeWithoutItJoins_R25(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(60)
 		c.unreachable(0)
 		time.Sleep(trip)
 		require.Equal(t, "DELEX", c.form(), "the two that are left have it")
-		c.nodes[0].Native() // an older version starts in its place
+		c.nodes[0].Native() // an older version replaces it
 		c.nodes[0].Restart()
 		trials := c.nodes[0].Calls("DELEX")
 		c.links[0].Refuse(false)
-		for i := range 50 { // throughout the join
+		for i := range 50 { // during the whole join
 			require.NoError(t, l.free(background, i))
 			time.Sleep(20 * ms)
 		}
@@ -176,18 +181,18 @@ func TestFormIsLeftBeforeANodeWithoutItJoins_R25(t *testing.T) {
 
 func last(lines []string) string { return lines[len(lines)-1] }
 
-// Rounds that wait for the next flush when a node without the form joins are of the form then, and those that had their
-// place before do not go there.
+// Rounds that wait for the next flush when a node without the form joins then
+// take the right form. Those that had their place before do not go there.
 func TestFormOfWhatWaitsForAFlush_R25(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(8)
-		c.links[0].HoldDials(true) // so that it joins at once when it is let, long before the others count as silent
+		c.links[0].HoldDials(true) // so that it joins at once when allowed, long before the others count as silent
 		c.nodes[0].DropConns()
 		time.Sleep(2 * time.Second)
 		c.nodes[0].Native()
 		c.nodes[0].Restart()
 		trials := c.nodes[0].Calls("DELEX")
-		// Told ones have their place, awaited ones wait for it.
+		// Posted releases have their place, awaited ones wait for it.
 		flush := c.gather(4, func(i int) error { return l.free(background, i) })
 		for i := 4; i < 8; i++ {
 			key := fmt.Sprint("k", i)
@@ -211,7 +216,8 @@ func TestFormOfWhatWaitsForAFlush_R25(t *testing.T) {
 	}, native("DELEX"))
 }
 
-// surprises are the errors that a native release may meet after the handshake, and whether the form is left for it.
+// surprises are errors that a native release may meet after the handshake, and
+// whether the group leaves the form then.
 var surprises = map[string]struct {
 	reply string
 	left  bool
@@ -220,12 +226,14 @@ var surprises = map[string]struct {
 	"noperm":    {"-NOPERM User default has no permissions to run the 'delex' command", true},
 	"syntax":    {"-ERR syntax error", true},
 	"arguments": {"-ERR wrong number of arguments for 'delex' command", true},
-	// What Redis 8.6 answers where Valkey says WRONGTYPE: it is about the key, not about the command.
+	// The answer of Redis 8.6 where Valkey answers WRONGTYPE: it is about the
+	// key, not about the command.
 	"odd key": {"-ERR Key should be of string type if conditions are specified", false},
 }
 
-// R24, R25: an error to a native release is cured by the script on the same connection, whether somebody waits for it or
-// not, and the group leaves the form at once.
+// R24, R25: after an error to a native release, the script cures it on the same
+// connection, whether or not a caller waits, and the group leaves the form at
+// once.
 func TestSurpriseIsCuredByTheScript_R24(t *testing.T) {
 	for name, x := range surprises {
 		for _, told := range []bool{false, true} {
@@ -234,7 +242,7 @@ func TestSurpriseIsCuredByTheScript_R24(t *testing.T) {
 					l := c.lock(3)
 					for _, n := range c.nodes[:2] {
 						n.Refuse(x.reply, "DELEX")
-						n.FlushScripts() // and those are lost as well
+						n.FlushScripts() // the scripts are lost as well
 					}
 					free := func(i int) error { return l.free(background, i) }
 					if told {
@@ -268,7 +276,8 @@ func TestSurpriseIsCuredByTheScript_R24(t *testing.T) {
 	}
 }
 
-// Many releases that are on their way when the command goes are all cured.
+// If the command disappears while many releases are in flight, all of them are
+// cured.
 func TestManySurprises_R24(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(500)
@@ -286,7 +295,8 @@ func TestManySurprises_R24(t *testing.T) {
 	}, native("DELEX"))
 }
 
-// The node that surprised is asked again in its next handshake, and the group takes the form up again if it has it.
+// The node is tested again in its next handshake, and the group takes up the
+// form again if the node has it.
 func TestFormComesBackWithAConnection(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(2)
@@ -307,7 +317,7 @@ func TestFormComesBackWithAConnection(t *testing.T) {
 	}, native("DELEX"))
 }
 
-// A user who may not run the command is found out in the handshake, and nothing is lost by it.
+// The handshake finds a user who may not run the command, and nothing is lost.
 func TestFormThatTheUserMayNot_R25(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		assert.Equal(t, "DELIFEQ", c.form())
@@ -318,7 +328,8 @@ func TestFormThatTheUserMayNot_R25(t *testing.T) {
 	}, native("DELEX", "DELIFEQ"), func(c *cluster) { c.nodes[2].Refuse(surprises["noperm"].reply, "DELEX") })
 }
 
-// R9: a key of another type is not our lock, to a native release as to the script: no vote for us, and no debt.
+// R9: a key of another type is not our lock, for a native release as for the
+// script: no vote for us, and no debt.
 func TestNativeReleaseOfAKeyOfAnotherType_R9(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(3)
@@ -339,7 +350,8 @@ func TestNativeReleaseOfAKeyOfAnotherType_R9(t *testing.T) {
 	}, native("DELIFEQ"))
 }
 
-// R8: what a node refuses for its state is owed, as the script that every node understands, and the form stays.
+// R8: a release that a node refuses because of its state is owed, as the script
+// that every node understands, and the form stays.
 func TestRefusedNativeReleaseIsOwed_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(2)
@@ -359,7 +371,8 @@ func TestRefusedNativeReleaseIsOwed_R8(t *testing.T) {
 	}, native("DELEX"))
 }
 
-// R8: releases in flight to a node that dies are owed as scripts too, since what comes back in its place may be older.
+// R8: releases in flight to a node that dies are owed as scripts too, since an
+// older server may replace it.
 func TestNativeReleaseInFlightIsOwed_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(20)
@@ -373,7 +386,7 @@ func TestNativeReleaseInFlightIsOwed_R8(t *testing.T) {
 		c.settled()
 		for _, line := range story(c.nodes[0]) {
 			id, what, _ := cutSpace(line)
-			if id != "1" && !strings.HasSuffix(what, " nobody") {
+			if id != "1" && !strings.HasSuffix(what, " untold") {
 				assert.NotContains(t, line, "DELEX")
 			}
 		}
@@ -381,7 +394,8 @@ func TestNativeReleaseInFlightIsOwed_R8(t *testing.T) {
 	}, native("DELEX"))
 }
 
-// A cure that meets a full lane, or whose script is refused, leaves the release owed (R8, R24).
+// If a cure meets a full lane, or its script is refused, the release is owed
+// (R8, R24).
 func TestCureOfASurpriseFails(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(2)
@@ -403,7 +417,7 @@ func TestCureOfASurpriseFails(t *testing.T) {
 		c.group.mu.Lock()
 		n.lane.queued = append(n.lane.queued, make([]laneEntry, n.lane.room())...)
 		c.group.mu.Unlock()
-		synctest.Wait() // from now on we are its reader, who owns what it counts
+		synctest.Wait() // from now on the test is its reader, which owns the counts
 		r := &round{group: c.group, verb: nativeKind.verb(), ttl: long, receipt: l.receipts[1], form: &forms[0],
 			command: releaseCommand("k1", "t"), key: releaseKey("k1", "t")}
 		r.itself[0] = r

@@ -19,7 +19,8 @@ import (
 
 const noReplicas = "-NOREPLICAS Not enough good replicas to write."
 
-// paidSingly requires that a node got each lock's release on its second connection, one by one and once.
+// paidSingly requires that a node got each lock's release on its second
+// connection, singly and once.
 func (l *locks) paidSingly(node int) {
 	l.t.Helper()
 	var want, got []string
@@ -44,8 +45,9 @@ func (c *cluster) settled() {
 	c.conserved()
 }
 
-// R16: what cannot be the answer to three releases at once kills the connection. No part has a vote from it, not even
-// those before the place where it goes wrong; each fails once on this node, is owed by it, and is paid by itself.
+// R16: a reply that cannot answer three releases ends the connection. No part
+// gets a vote from it, not even those before the error. Each fails once on this
+// node, is owed by it, and is paid singly.
 func TestMergedReplyThatIsNoAnswer(t *testing.T) {
 	lies := map[string]string{
 		"integer":               ":1\r\n",
@@ -108,7 +110,8 @@ func TestMergedReplyThatIsNoAnswer(t *testing.T) {
 	}
 }
 
-// R16: a merged reply that ends anywhere with its connection gives no vote, and one that is whole gives all.
+// R16: a merged reply that is cut by the end of the connection gives no vote,
+// and a whole one gives all.
 func TestMergedReplyIsCut(t *testing.T) {
 	const reply = "*3\r\n:1\r\n:1\r\n:1\r\n"
 	for cut := range int64(len(reply)) {
@@ -128,7 +131,8 @@ func TestMergedReplyIsCut(t *testing.T) {
 	}
 }
 
-// A merged command that is cut on its way is executed nowhere, and each part is owed.
+// A merged command that is cut on its way is not executed, and each part is
+// owed.
 func TestMergedCommandIsCut(t *testing.T) {
 	for _, cut := range []int64{0, 1, 70, 100} {
 		t.Run(fmt.Sprint("bytes=", cut), func(t *testing.T) {
@@ -144,8 +148,9 @@ func TestMergedCommandIsCut(t *testing.T) {
 	}
 }
 
-// Votes from before the connection went wrong stand; what is in flight behind a merged command that gets no answer fails
-// with it, once (R16). The node that is alone here answers two commands, lies to the third and says no more.
+// Votes from before the anomaly stand. What is in flight behind a merged
+// command without an answer fails with it, once (R16). The only node here
+// answers two commands, lies to the third and falls silent.
 func TestInFlightWithAMergedCommand(t *testing.T) {
 	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
 		l := c.lock(6)
@@ -185,8 +190,9 @@ func TestInFlightWithAMergedCommand(t *testing.T) {
 	})
 }
 
-// R24: a node that lost the script of many gets it again and answers in its place: one round trip more, and each caller
-// has its own result. The callers that are gone do not matter.
+// R24: a node that lost the merging script gets it again, and answers in its
+// place: one round trip more, and each caller gets its own result. Callers that
+// are gone do not matter.
 func TestLostScriptOfAMergedCommandIsCured(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprint("gone=", gone), func(t *testing.T) {
@@ -233,8 +239,9 @@ func TestLostScriptOfAMergedCommandIsCured(t *testing.T) {
 	}
 }
 
-// A merged command that waits for its cure has left the log: its parts and its bytes are still its own (R20), its callers
-// time out and are cancelled all the same, and whatever comes in the end is each part's (R16).
+// A merged command that waits for its cure has left the log. Its parts and its
+// bytes are still its own (R20), its callers time out and are cancelled all the
+// same, and the final reply goes to each part (R16).
 func TestMergedCommandInTheLane(t *testing.T) {
 	for end, cause := range map[string]error{"answer": nil, "lie": ErrUnexpected, "NOSCRIPT": new(RefusalError), "death": new(conn.Error)} {
 		for _, n := range []int{1, 3} {
@@ -281,7 +288,8 @@ func TestMergedCommandInTheLane(t *testing.T) {
 	}
 }
 
-// inTheLane says how the first node answers the second script on its first connection.
+// inTheLane sets how the first node answers the second script on its first
+// connection.
 func (c *cluster) inTheLane(end string) {
 	calls := 0
 	c.nodes[0].Handle(func(id int, args []string) ([]byte, bool) {
@@ -302,7 +310,8 @@ func (c *cluster) inTheLane(end string) {
 	})
 }
 
-// requireCause requires that an error names the first node, for this cause, or for one of its type.
+// requireCause requires that an error names the first node with this cause, or
+// with one of its type.
 func requireCause(t *testing.T, err, cause error) {
 	t.Helper()
 	if cause == nil {
@@ -323,7 +332,8 @@ func requireCause(t *testing.T, err, cause error) {
 	}
 }
 
-// R8, R24: an error to a merged command is each part's: one debt for each, tried again on the same connection, by itself.
+// R8, R24: an error to a merged command is an error to each part: one debt for
+// each, retried singly on the same connection.
 func TestRefusedMergedCommand(t *testing.T) {
 	for refusal, class := range map[string]conn.Class{
 		noReplicas: conn.ClassNoReplicas,
@@ -363,8 +373,8 @@ func TestRefusedMergedCommand(t *testing.T) {
 	}
 }
 
-// A key that cannot be read concerns its own release only: that is undecided and owed, and the other 63 are done. The debt
-// ends when the key becomes readable.
+// An unreadable key affects only its own release: that is undecided and owed,
+// and the other 63 are done. The debt ends when the key becomes readable.
 func TestOddKeyAmongMerged(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(64)
@@ -396,7 +406,8 @@ func TestOddKeyAmongMerged(t *testing.T) {
 	})
 }
 
-// A node that owes too much by a merged command is taken out with all debts, and comes back when it has paid (R8).
+// A node that owes too much after a merged command leaves with all debts, and
+// comes back when it has paid (R8).
 func TestMergedDebtsFillTheLedger(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(20)
@@ -410,8 +421,9 @@ func TestMergedDebtsFillTheLedger(t *testing.T) {
 	}, withConfig(func(c *Config) { c.MaxDebts = 8 }))
 }
 
-// What happens to nodes between the moment in which releases gather and that in which they are packed. Who is there is
-// asked when they are packed (docs/design.md, "Voters are fixed with the place"), and each caller is answered.
+// Nodes change between the moment when releases gather and the moment when they
+// are packed. The nodes that are up count when they are packed (docs/design.md,
+// "Voters are fixed with the place"), and each caller is answered.
 func TestNodesChangeWhileReleasesGather(t *testing.T) {
 	for _, n := range []int{1, 2, 7} {
 		t.Run(fmt.Sprint("down before/", n), func(t *testing.T) {
@@ -498,7 +510,7 @@ func TestNodesChangeWhileReleasesGather(t *testing.T) {
 	}
 }
 
-// A node that never got a claim owes nothing for its release, merged or not (R8).
+// A node that never got a claim does not owe its release, merged or not (R8).
 func TestMergedReleaseIsOwedWhereItsClaimWent(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(2)
@@ -514,7 +526,8 @@ func TestMergedReleaseIsOwedWhereItsClaimWent(t *testing.T) {
 	})
 }
 
-// R28: what gathers while the group is closed is answered with ErrClosed at the latest, and written if there is time.
+// R28: releases that gather while the group closes end with ErrClosed at the
+// latest, and are written if there is time.
 func TestCloseWhileReleasesGather(t *testing.T) {
 	for _, inTime := range []bool{true, false} {
 		t.Run(fmt.Sprint("in time=", inTime), func(t *testing.T) {
@@ -524,7 +537,7 @@ func TestCloseWhileReleasesGather(t *testing.T) {
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					spent := took(func() { assert.NoError(t, c.group.Close(background)) })
-					assert.LessOrEqual(t, spent, unwindMost+longTimeout) // nobody flushes for so long only here
+					assert.LessOrEqual(t, spent, unwindMost+longTimeout) // only here does the flush take this long
 				})
 				time.Sleep(10 * ms)
 				if !inTime {
@@ -548,7 +561,8 @@ func TestCloseWhileReleasesGather(t *testing.T) {
 	}
 }
 
-// R28: merged commands in flight to silent nodes do not hold Close up for longer than the vote timeout.
+// R28: merged commands in flight to silent nodes delay Close by no more than
+// the vote timeout.
 func TestCloseWithMergedCommandsInFlight(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(5)
@@ -574,7 +588,7 @@ func TestCloseWithMergedCommandsInFlight(t *testing.T) {
 	})
 }
 
-// R28: Close fails each part, in the log and in a lane, when it is cut short.
+// R28: a Close that is cut short fails each part, in the log and in a lane.
 func TestCloseFailsEachPart(t *testing.T) {
 	for _, cured := range []bool{false, true} {
 		t.Run(fmt.Sprint("cured=", cured), func(t *testing.T) {
@@ -601,22 +615,23 @@ func TestCloseFailsEachPart(t *testing.T) {
 				assert.Equal(t, context.DeadlineExceeded, c.group.Close(ctx))
 				wg.Wait()
 				for _, n := range c.nodes {
-					n.Restart() // which ends what it was told to delay
+					n.Restart() // ends its delays
 				}
 				c.closed()
 				c.conserved()
-			}, withConfig(func(c *Config) { c.VoteTimeout = time.Second })) // else Close would wait for its end
+			}, withConfig(func(c *Config) { c.VoteTimeout = time.Second })) // otherwise Close would wait for its end
 		})
 	}
 }
 
-// R8: where CLIENT KILL is forbidden, a SET of the old connection may come after the merged command that undid it was
-// answered on the new one. Each such release is repeated.
+// R8: if CLIENT KILL is forbidden, a SET on the old connection may arrive after
+// the merged command that undid it was answered on the new one. Each such
+// release is repeated.
 func TestMergedReleaseIsRepeatedWhereNothingIsFenced(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Refuse(noPerm, "CLIENT KILL")
 		const late = 2 * time.Second
-		l := c.lock(2) // answered before; not in doubt
+		l := c.lock(2) // answered before, so not in doubt
 		l.receipts = append(l.receipts, c.lateSet(0, "k2", late))
 		c.eventually(time.Second, func() bool { return c.status(0).State != Up }, "shed")
 		c.waitUp(3)
@@ -629,8 +644,9 @@ func TestMergedReleaseIsRepeatedWhereNothingIsFenced(t *testing.T) {
 	})
 }
 
-// R8 across connections: a node's old connection executes a merged command late, after it was given up. Its parts were
-// owed and paid by then, its claims are fenced, and nothing is left.
+// R8 across connections: a node's old connection executes a merged command
+// late, after it was given up. By then its parts were owed and paid, its claims
+// are fenced, and nothing is left.
 func TestMergedCommandsOfAStoppedNode(t *testing.T) {
 	for _, forbidden := range []bool{false, true} {
 		t.Run(fmt.Sprint("forbidden=", forbidden), func(t *testing.T) {
@@ -652,7 +668,7 @@ func TestMergedCommandsOfAStoppedNode(t *testing.T) {
 					})
 				}
 				time.Sleep(21 * ms)
-				c.nodes[0].SetOrder(redistest.NewestFirst) // the worst that a server can do when it goes on
+				c.nodes[0].SetOrder(redistest.NewestFirst) // the worst order for a server that continues
 				c.nodes[0].Pause()
 				c.eventually(time.Second, func() bool { return c.status(0).State != Up }, "shed")
 				time.Sleep(20 * ms)

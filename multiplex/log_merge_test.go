@@ -21,11 +21,11 @@ import (
 
 const (
 	releaseManySource = "release many"
-	// odd is the value of a key that the scripts cannot read, as if it were a list.
+	// odd is the value of a key that the scripts cannot read, like a list.
 	odd = "no string"
 )
 
-// mergingKind is releaseKind, merged: the same script, but for several keys.
+// mergingKind is releaseKind, merged: the same script for several keys.
 var mergingKind = &ReleaseKind{Kind: scripted, Merger: mergerOf(releaseManySource)}
 
 func mergerOf(source string) *Merger {
@@ -59,7 +59,7 @@ func encodedRelease(key, token string) Encoded {
 // raw is a command whose key is not known.
 func raw(command []byte) Encoded { return Encoded{Bytes: command} }
 
-// merging makes cluster.release merge, or leaves it as it is.
+// merging makes cluster.release merge, or not.
 func merging(on bool) func(*cluster) {
 	return func(c *cluster) {
 		if on {
@@ -69,7 +69,8 @@ func merging(on bool) func(*cluster) {
 	}
 }
 
-// teachMerged makes the nodes know a script that releases many keys, and the one that releases a single key know odd ones.
+// teachMerged registers a script that releases many keys, and makes the one
+// that releases a single key recognize odd ones.
 func (c *cluster) teachMerged(source string) {
 	load := resp.AppendCommand(nil, "SCRIPT", "LOAD", source)
 	c.config.Cure = append(c.config.Cure, load)
@@ -105,7 +106,7 @@ func inMergingBubble(t *testing.T, n int, test func(t *testing.T, c *cluster), t
 	inBubble(t, n, test, append(tweaks, merging(true))...)
 }
 
-// locks are keys k0, k1, … that were claimed with the token "t".
+// locks are keys k0, k1, … claimed with the token "t".
 type locks struct {
 	*cluster
 	receipts []Receipt
@@ -126,8 +127,9 @@ func (l *locks) free(ctx context.Context, i int) error {
 	return l.release(ctx, fmt.Sprint("k", i), "t", long, l.receipts[i])
 }
 
-// gather lets so many callers do something, one after the other, while the test has the flusher's role, so that their
-// releases gather. What it returns writes them, waits for the callers and gives each one's error.
+// gather lets n callers act one after the other while the test has the
+// flusher's role, so that their releases gather. The returned function writes
+// them, waits for the callers and returns each one's error.
 func (c *cluster) gather(n int, do func(i int) error) (flush func() []error) {
 	c.t.Helper()
 	c.group.mu.Lock()
@@ -151,7 +153,7 @@ func (l *locks) freeAll() []error {
 	return l.gather(len(l.receipts), func(i int) error { return l.free(background, i) })()
 }
 
-// releases are the lines of a node's story that tell of releases.
+// releases returns the lines of a node's story about releases.
 func releases(n *redistest.Node) []string {
 	var lines []string
 	for _, line := range story(n) {
@@ -162,8 +164,8 @@ func releases(n *redistest.Node) []string {
 	return lines
 }
 
-// conserved requires that every round is back where rounds are taken from, once, and carries none (R20). It does so
-// sooner or later: a last command may wait for a silent node.
+// conserved requires that every round is back in the pool, once, and carries
+// none (R20). It waits for that: a last command may wait for a silent node.
 func (c *cluster) conserved() {
 	c.t.Helper()
 	g := c.group
@@ -187,7 +189,8 @@ func (c *cluster) conserved() {
 	}
 }
 
-// Releases that gather travel as one command of at most 64 keys; a lone one, and one that is left over, as it is.
+// Releases that gather travel as commands of at most 64 keys; a single one, or
+// one that is left over, travels as it is.
 func TestReleasesAreMerged(t *testing.T) {
 	for n, sizes := range map[int][]int{1: {1}, 2: {2}, 64: {64}, 65: {64, 1}, 150: {64, 64, 22}} {
 		t.Run(fmt.Sprint("releases=", n), func(t *testing.T) {
@@ -224,12 +227,13 @@ func TestReleasesAreMerged(t *testing.T) {
 	}
 }
 
-// Each caller hears of its own lock only, ours beside another's beside none, and nothing but ours is deleted (R9).
+// Each caller hears only of its own lock, whether ours stands beside another's
+// or beside none, and only our keys are deleted (R9).
 func TestMergedResultsAreEachOnesOwn(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(40)
 		for i := range l.receipts {
-			for _, n := range c.nodes[:i%4] { // on so many nodes it is not ours any more
+			for _, n := range c.nodes[:i%4] { // on this many nodes it is not ours any more
 				key := fmt.Sprint("k", i)
 				n.DB().Delete(key)
 				if i%3 == 0 {
@@ -253,7 +257,8 @@ func TestMergedResultsAreEachOnesOwn(t *testing.T) {
 	})
 }
 
-// Nobody arranges anything: callers at once need fewer commands than releases.
+// Without any arrangement, concurrent callers need fewer commands than
+// releases.
 func TestConcurrentReleasesNeedFewCommands(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		const callers, turns = 100, 20
@@ -278,8 +283,10 @@ func TestConcurrentReleasesNeedFewCommands(t *testing.T) {
 	})
 }
 
-// The release of a failed attempt, and one whose caller is gone already, go into the log at once: the caller's next SET
-// must not overtake them (R8, R9). Whatever else is not awaited or no release neither waits nor is merged.
+// The release of a failed attempt, and one whose caller is already gone, go
+// into the log at once: the caller's next SET must not overtake them (R8, R9).
+// Other commands that are not awaited, or are no releases, neither wait nor are
+// merged.
 func TestOnlyAwaitedReleasesAreMerged(t *testing.T) {
 	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
 		l := c.lock(6)
@@ -302,7 +309,7 @@ func TestOnlyAwaitedReleasesAreMerged(t *testing.T) {
 			}
 			return l.free(background, i)
 		})()
-		errs[3] = nil // the watch may have seen first that its caller is gone
+		errs[3] = nil // the watch may have noticed first that its caller is gone
 		assert.Equal(t, make([]error, 8), errs)
 		assert.Equal(t, []string{
 			"1 release k1 t", "1 release k3 t", "1 extend k5 t", "1 SET new t", "1 merged k0 k2 k4 k5",
@@ -312,8 +319,9 @@ func TestOnlyAwaitedReleasesAreMerged(t *testing.T) {
 	})
 }
 
-// R8: whoever gives up and claims again is not refused by its own key. Its release was gathered; when it returns for the
-// context, it is queued.
+// R8: a caller that gives up and claims again is not refused by its own key.
+// Its release was gathered; when it returns because of its context, the release
+// is queued.
 func TestCancelledWhileGatheredIsQueuedBeforeItReturns(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(4)
@@ -338,7 +346,8 @@ func TestCancelledWhileGatheredIsQueuedBeforeItReturns(t *testing.T) {
 	})
 }
 
-// The same lock twice in one command: the first deletes it, the second finds nothing. That is what two commands say.
+// The same lock twice in one command: the first release deletes it, the second
+// finds nothing, as with two commands.
 func TestOneLockTwiceInAMerge(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(2)
@@ -350,7 +359,7 @@ func TestOneLockTwiceInAMerge(t *testing.T) {
 	})
 }
 
-// It is owed once by a node that refuses (R8).
+// A node that refuses the command owes it once (R8).
 func TestOneLockTwiceInAMergeIsOwedOnce(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(2)
@@ -365,7 +374,8 @@ func TestOneLockTwiceInAMergeIsOwedOnce(t *testing.T) {
 	})
 }
 
-// Keys and tokens of any bytes and lengths, empty ones too, arrive whole (R19).
+// Keys and tokens of any bytes and lengths, even empty ones, arrive intact
+// (R19).
 func TestMergedKeysArriveWhole(t *testing.T) {
 	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
 		keys := []string{"k", "\r\n", "$1\r\nx\r\n", strings.Repeat("k", 5000), "\x00", ""}
@@ -412,8 +422,8 @@ func TestMergersAreNotMixed(t *testing.T) {
 	}, func(c *cluster) { c.teachMerged(otherSource) })
 }
 
-// R6, R26: the parts of a merged command time out and are cancelled one by one, each by its own clock, while three of five
-// nodes are silent.
+// R6, R26: the parts of a merged command time out and are cancelled singly,
+// each by its own clock, while three of five nodes are silent.
 func TestPartsTimeOutOnTheirOwn(t *testing.T) {
 	inMergingBubble(t, 5, func(t *testing.T, c *cluster) {
 		l := c.lock(6)
@@ -430,7 +440,7 @@ func TestPartsTimeOutOnTheirOwn(t *testing.T) {
 			defer cancel()
 			ttl := long
 			if i == 5 {
-				ttl = time.Second // whose vote timeout is 5 ms
+				ttl = time.Second // with a vote timeout of 5 ms
 			}
 			spent[i] = took(func() { errs[i] = c.release(ctx, fmt.Sprint("k", i), "t", ttl, l.receipts[i]) })
 			return nil
@@ -459,7 +469,8 @@ func TestPartsTimeOutOnTheirOwn(t *testing.T) {
 	})
 }
 
-// The flusher got no time for longer than the watch waits (R6, R26): what it writes then is still looked after.
+// The flusher is not scheduled for longer than the watch waits (R6, R26): the
+// watch still looks after what it writes then.
 func TestReleasesThatGatheredForLongTimeOut(t *testing.T) {
 	for n := range 3 {
 		t.Run(fmt.Sprint("releases=", n+1), func(t *testing.T) {
@@ -485,8 +496,9 @@ func TestReleasesThatGatheredForLongTimeOut(t *testing.T) {
 	}
 }
 
-// R20: rounds and carriers are used many times, by callers that give up at any moment, on nodes that lose their scripts.
-// Race builds poison what is given back, and keys tell whether a release was ever another's.
+// R20: rounds and carriers are reused many times, by callers that give up at
+// any moment, on nodes that lose their scripts. Race builds poison what is
+// given back, and the keys show whether a release was ever another's.
 func TestCarriersAreRecycled(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		rng := seeded(t, 1)
@@ -496,8 +508,9 @@ func TestCarriersAreRecycled(t *testing.T) {
 		for i := range callers {
 			wg.Go(func() {
 				for j := range turns {
-					// A key of its own each time: while a lost script is cured, the caller's next SET may overtake the
-					// release that the caller gave up.
+					// Each time another key: while a lost script is cured, the
+					// caller's next SET may overtake the release that the
+					// caller abandoned.
 					key, token := fmt.Sprint(i, "-", j), fmt.Sprint("t", i, "-", j)
 					receipt, err := c.claim(background, key, token, long)
 					assert.NoError(t, err)
@@ -537,7 +550,8 @@ func TestCarriersAreRecycled(t *testing.T) {
 	})
 }
 
-// A carrier is as old as the oldest of its parts, which is the first: nothing becomes younger by being merged.
+// A carrier is as old as the oldest of its parts, which is the first: merging
+// makes nothing younger.
 func TestCarrierIsAsOldAsItsOldestPart(t *testing.T) {
 	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
 		c.group.mu.Lock()
@@ -556,7 +570,7 @@ func TestCarrierIsAsOldAsItsOldestPart(t *testing.T) {
 		for _, p := range carrier.parts[1:] {
 			assert.Greater(t, p.at, oldest)
 		}
-		c.group.flusher.taken = false // nobody took the role that admit gave
+		c.group.flusher.taken = false // the role that admit gave was not taken
 		c.group.promptLocked()
 	})
 }

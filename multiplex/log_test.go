@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ring grows without moving what a reader may be looking at, and each position keeps its round.
+// The ring grows without moving what a reader may be looking at, and each
+// position keeps its round.
 func TestRingGrows(t *testing.T) {
 	g := &Group{size: 1, quorum: 1}
 	g.log.init()

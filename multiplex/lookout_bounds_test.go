@@ -14,7 +14,7 @@ const (
 	flushPush    = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
 )
 
-// lookingOut has every node tracked, by one question each.
+// lookingOut makes every node track a key, by one question each.
 func lookingOut(t *testing.T, c *cluster) {
 	c.set("k")
 	l := c.lookout("k")
@@ -23,7 +23,8 @@ func lookingOut(t *testing.T, c *cluster) {
 	c.arrive()
 }
 
-// A node may push what its questions can cause, and a server may tell twice. More ends its connection, and no other (R32).
+// A node may push as much as its questions can cause, and a server may push
+// twice. More than that ends its connection, and no other (R32).
 func TestMoreInvalidationsThanWereAskedFor_R32(t *testing.T) {
 	for pushes, deaths := range map[int]int{pushesPerQuestion: 0, pushesPerQuestion + 1: 1} {
 		inBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -42,7 +43,8 @@ func TestMoreInvalidationsThanWereAskedFor_R32(t *testing.T) {
 	})
 }
 
-// Each FLUSHALL brings a null, as often as others flush; but not without end (R32).
+// Each FLUSHALL pushes a null, as often as another client flushes; but there is
+// a limit (R32).
 func TestFlushesAreBounded_R32(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		lookingOut(t, c)
@@ -57,7 +59,7 @@ func TestFlushesAreBounded_R32(t *testing.T) {
 	})
 }
 
-// After a flush a lookout that asks anew is told of the next one.
+// After a flush, a lookout that asks again hears of the next one.
 func TestEachFlushIsToldAfterAQuestion(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lookout("k")
@@ -76,7 +78,8 @@ func TestEachFlushIsToldAfterAQuestion(t *testing.T) {
 	})
 }
 
-// A reply that is larger than any that was asked for ends the connection before it is there (R32). One that fits does not.
+// A reply that is larger than any requested one ends the connection before it
+// is complete (R32). One that fits does not.
 func TestRepliesAreBounded_R32(t *testing.T) {
 	for reply, deaths := range map[string]int{
 		"-ERR " + strings.Repeat("x", 4000) + "\r\n": 0,

@@ -18,7 +18,7 @@ func (c *cluster) lookout(key string) *Lookout {
 	return l
 }
 
-// told reports whether the signal is there.
+// told reports whether the signal has come.
 func told(l *Lookout) bool {
 	synctest.Wait()
 	select {
@@ -29,10 +29,10 @@ func told(l *Lookout) bool {
 	}
 }
 
-// arrive lets what is under way arrive, and what answers it.
+// arrive lets data in flight arrive, and the answers to it.
 func (c *cluster) arrive() { time.Sleep(2 * trip) }
 
-// set sets a key on all nodes, from the side.
+// set sets a key on all nodes, as another client.
 func (c *cluster) set(key string) {
 	for _, n := range c.nodes {
 		n.DB().Set(key, "stranger", 0)
@@ -65,7 +65,8 @@ func TestLookoutIsToldWhenAQuorumIsFree(t *testing.T) {
 	}
 }
 
-// A key that expires is pushed late; the question says when it ends.
+// A key that expires is pushed late; the reply to the question says when it
+// ends.
 func TestLookoutKnowsWhenTheKeyExpires(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		start := time.Now()
@@ -76,7 +77,7 @@ func TestLookoutKnowsWhenTheKeyExpires(t *testing.T) {
 		defer l.Stop()
 		require.True(t, l.Ask())
 		_, ok := l.Expiry()
-		require.False(t, ok, "nobody has answered")
+		require.False(t, ok, "no node has answered")
 		c.arrive()
 		at, ok := l.Expiry()
 		require.True(t, ok)
@@ -94,7 +95,8 @@ func TestLookoutKnowsWhenTheKeyExpires(t *testing.T) {
 	})
 }
 
-// What a lookout is told of is its own key only, as one whole string; and FLUSHALL concerns every key.
+// A lookout hears only of its own key, compared as a whole; FLUSHALL concerns
+// every key.
 func TestLookoutsOfOtherKeysAndFlush(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		var all []*Lookout
@@ -113,7 +115,7 @@ func TestLookoutsOfOtherKeysAndFlush(t *testing.T) {
 		}
 		all[4].Stop()
 		c.set("k")
-		c.arrive() // a push for a key that nobody looks out for is fine
+		c.arrive() // a push for a key without a lookout is fine
 		for _, n := range c.nodes {
 			n.FlushAll()
 		}
@@ -129,7 +131,8 @@ func TestLookoutsOfOtherKeysAndFlush(t *testing.T) {
 	})
 }
 
-// What our own claims and releases change is pushed to us too, and scripts that read register nothing.
+// The pushes include changes by our own claims and releases. Scripts that read
+// register nothing.
 func TestLookoutIsToldOfOurOwnRelease(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -149,7 +152,8 @@ func TestLookoutIsToldOfOurOwnRelease(t *testing.T) {
 	})
 }
 
-// R16: a push that was not asked for ends the connection, and so does one that is malformed, though some were asked for.
+// R16: an unrequested push ends the connection, and so does a malformed one,
+// even if pushes were requested.
 func TestPushesThatEndAConnection_R16(t *testing.T) {
 	const flushed = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
 	const key = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
@@ -212,7 +216,7 @@ func TestPushesThatEndAConnection_R16(t *testing.T) {
 	}
 }
 
-// tracked has tracking turned on everywhere.
+// tracked turns tracking on everywhere.
 func (c *cluster) tracked() {
 	c.t.Helper()
 	l := c.lookout("tracked")
@@ -221,7 +225,7 @@ func (c *cluster) tracked() {
 	l.Stop()
 }
 
-// R16: what cannot answer the commands of a lookout ends the connection.
+// R16: a reply that cannot answer a lookout's commands ends the connection.
 func TestAnswersThatEndAConnection_R16(t *testing.T) {
 	for name, odd := range map[string]struct{ command, reply string }{
 		"tracking": {"TRACKING", ":1\r\n"}, "caching": {"CACHING", ":1\r\n"}, "no number": {"PTTL", "+OK\r\n"},
@@ -243,7 +247,8 @@ func TestAnswersThatEndAConnection_R16(t *testing.T) {
 	}
 }
 
-// Where tracking cannot be had that is found out once for a connection, and whoever waits is told to poll.
+// A node without tracking is noticed once per connection, and the caller learns
+// that it must poll.
 func TestLookoutWithoutTracking(t *testing.T) {
 	for name, refuse := range map[string][2]string{
 		"no permission to track": {"-NOPERM this user has no permissions", "CLIENT TRACKING"},
@@ -310,7 +315,7 @@ func TestLookoutWithoutTracking(t *testing.T) {
 	})
 }
 
-// A minority that cannot track takes no part; the others suffice.
+// A minority without tracking takes no part; the others suffice.
 func TestLookoutWithTrackingOnSomeNodes(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		c.nodes[0].Refuse("-NOPERM no", "CLIENT TRACKING")
@@ -329,7 +334,8 @@ func TestLookoutWithTrackingOnSomeNodes(t *testing.T) {
 	})
 }
 
-// Nodes that die while somebody looks out do not count; when too few are left, whoever waits is told.
+// Nodes that die do not count for a lookout; when too few are left, the caller
+// learns it.
 func TestLookoutWhoseNodesDie(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, c *cluster) {
 		c.set("k")
@@ -364,7 +370,8 @@ func TestLookoutWhoseNodesDie(t *testing.T) {
 	})
 }
 
-// A connection that dies with the question unanswered is as one that was never asked.
+// A connection that dies with the question unanswered counts as one that was
+// never asked.
 func TestLookoutWhoseAnswersAreLost(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.tracked()
@@ -396,7 +403,8 @@ func TestLookoutWhoseAnswersAreLost(t *testing.T) {
 	})
 }
 
-// A node that is stopped has one question in its lane, however often it is asked, and tells when it goes on.
+// A stopped node has one question in its lane, however often it is asked, and
+// answers when it continues.
 func TestLookoutAsksAStalledNodeOnce(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
 		c.tracked()
@@ -419,7 +427,8 @@ func TestLookoutAsksAStalledNodeOnce(t *testing.T) {
 	}, withConfig(func(c *Config) { c.ShedAfter = time.Minute }))
 }
 
-// A push that overtook no answer tells of the time before the question; the answer tells of now.
+// A push that came before the answer is about the time before the question; the
+// answer is about now.
 func TestLookoutBelievesNoPushBeforeTheAnswer(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
 		c.tracked()
@@ -440,8 +449,8 @@ func TestLookoutBelievesNoPushBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// What is asked once queued was called stands behind the release, though that is not written yet, and though its kind is
-// merged (R8).
+// A question after queued was called stands behind the release, although that
+// is not written yet and its kind is merged (R8).
 func TestAHandOverHasItsPlaceWhenItIsQueued(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -496,7 +505,7 @@ func TestLookoutThatRestsOrStopsIsToldNothing(t *testing.T) {
 		resting, stopped := c.lookout("k"), c.lookout("k")
 		require.True(t, resting.Ask())
 		require.True(t, stopped.Ask())
-		stopped.Stop() // with its answer under way
+		stopped.Stop() // with its answer in flight
 		c.arrive()
 		resting.Rest()
 		c.nodes[0].DB().Delete("k")

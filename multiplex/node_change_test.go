@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A listener keeps what it was told.
+// A listener keeps the changes that it was told.
 type listener struct {
 	mu  sync.Mutex
 	all []Change
@@ -32,7 +32,7 @@ func (l *listener) listen(c *cluster) {
 	}
 }
 
-// of lists what was told of a node and forgets it: "down peer", "up".
+// of returns the changes told of a node and forgets them: "down peer", "up".
 func (l *listener) of(node int) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,8 @@ func (l *listener) of(node int) []string {
 	return append(lines, warnings...)
 }
 
-// A node is told of when it comes up and when it goes, once for each cause, however often it is dialed in vain.
+// A node is reported when it comes up and when it goes, once for each cause,
+// however often it is dialed in vain.
 func TestChangesAreTold(t *testing.T) {
 	var l listener
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -95,7 +96,7 @@ func TestChangesAreTold(t *testing.T) {
 	}, l.listen)
 }
 
-// A node that flaps is told of each time, since each time it changed.
+// A node that flaps is reported each time, since it changed each time.
 func TestFlappingIsTold(t *testing.T) {
 	var l listener
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
@@ -108,7 +109,7 @@ func TestFlappingIsTold(t *testing.T) {
 	}, l.listen)
 }
 
-// A node that is refused is told of as such, before it ever was up (R22).
+// A refused node is reported as refused, before it ever was up (R22).
 func TestRefusalIsTold_R22(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l listener
@@ -124,14 +125,15 @@ func TestRefusalIsTold_R22(t *testing.T) {
 		assert.Equal(t, []string{"refused not a master"}, l.of(1))
 		first, third := l.of(0), l.of(2)
 		if len(first) == 1 && first[0] != "up" {
-			first, third = third, first // whoever came first has the vote
+			first, third = third, first // the first to come has the vote
 		}
 		assert.Equal(t, []string{"up"}, first)
 		assert.Equal(t, []string{"refused same server"}, third)
 	})
 }
 
-// A node that may evict keys serves, and is warned about once, not each time that it comes up (R22).
+// A node that may evict keys serves, and is warned about once, not each time
+// that it comes up (R22).
 func TestEvictionIsWarnedOf_R22(t *testing.T) {
 	var l listener
 	synctest.Test(t, func(t *testing.T) {

@@ -15,19 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// votes are a node's counts of votes.
+// votes returns a node's counts of votes.
 func (c *cluster) votes(node int) (granted, refused, failed, late uint64) {
 	n := c.status(node).Counts
 	return n.Granted, n.Refused, n.Failed, n.Late
 }
 
-// The vote that completes the quorum is the last that counts; the node behind it answers late (R5, R17).
+// The vote that completes the quorum is the last to count; the next node
+// answers late (R5, R17).
 func TestVotesAreCountedUntilTheDecision_R17(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.links[2].Latency(5*ms, 5*ms)
 		c.mustClaim("k")
 		time.Sleep(20 * ms)
-		_, err := c.claim(background, "k", "u", long) // refused, and then undone in vain
+		_, err := c.claim(background, "k", "u", long) // refused, and then undone without effect
 		require.Equal(t, ErrRefused, err)
 		time.Sleep(20 * ms)
 		for i := range 2 {
@@ -36,11 +37,12 @@ func TestVotesAreCountedUntilTheDecision_R17(t *testing.T) {
 		}
 		granted, refused, failed, late := c.votes(2)
 		assert.Equal(t, []uint64{0, 0, 0, 3}, []uint64{granted, refused, failed, late})
-		assert.Zero(t, c.status(2).Counts.Overdue, "nobody gave its vote up")
+		assert.Zero(t, c.status(2).Counts.Overdue, "its vote did not time out")
 	})
 }
 
-// A vote that was given up has failed, and stays so when the reply comes after all (R6, R17).
+// A vote that timed out has failed, and stays failed when the reply comes after
+// all (R6, R17).
 func TestVotesThatAreGivenUp_R6(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for i := range 2 {
@@ -52,7 +54,7 @@ func TestVotesThatAreGivenUp_R6(t *testing.T) {
 			n := c.status(i).Counts
 			assert.Equal(t, []uint64{1, 1, 0}, []uint64{n.Failed, n.TimedOut, n.Late}, "node %d", i)
 		}
-		time.Sleep(time.Second) // the grants come, and then what their undoing says
+		time.Sleep(time.Second) // the grants arrive, and then the replies to the undo
 		for i := range 2 {
 			n := c.status(i).Counts
 			assert.Equal(t, []uint64{0, 0, 2, 2}, []uint64{n.Granted, n.Refused, n.Failed, n.TimedOut}, "node %d", i)
@@ -62,7 +64,8 @@ func TestVotesThatAreGivenUp_R6(t *testing.T) {
 	})
 }
 
-// Who is not there when a command is queued fails at once; who dies with it unanswered fails then (R16).
+// A node that is absent when a command is queued fails at once; a node that
+// dies before it answers fails then (R16).
 func TestVotesOfTheAbsentAndOfTheDying_R16(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for _, i := range []int{1, 2} {
@@ -78,7 +81,8 @@ func TestVotesOfTheAbsentAndOfTheDying_R16(t *testing.T) {
 		require.Equal(t, []int{1, 2}, undecided(t, err))
 		for _, i := range []int{1, 2} {
 			n := c.status(i).Counts
-			// The undoing was queued when both were gone, and one of the deaths may have decided the round already.
+			// The undo was queued when both were gone, and one of the deaths
+			// may have decided the round already.
 			assert.EqualValues(t, 1, n.Absent, "node %d", i)
 			assert.Zero(t, n.TimedOut)
 			assert.EqualValues(t, 2, n.Failed)
@@ -91,7 +95,8 @@ func TestVotesOfTheAbsentAndOfTheDying_R16(t *testing.T) {
 	})
 }
 
-// Who dies with a command that was decided without it has failed nobody.
+// A node that dies with a command that was decided without it has failed no
+// vote.
 func TestADeathAfterTheDecisionIsNoVote(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[2].Pause()
@@ -105,7 +110,7 @@ func TestADeathAfterTheDecisionIsNoVote(t *testing.T) {
 	})
 }
 
-// Of those whose time is over, only those count whose vote was still missing (R6).
+// Of the nodes that time out, only those whose vote was missing count (R6).
 func TestGiveUpReturnsWhatItCounted_R6(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		r := &round{group: c.group, verb: claimKind.verb()}
@@ -117,7 +122,8 @@ func TestGiveUpReturnsWhatItCounted_R6(t *testing.T) {
 	})
 }
 
-// Where we broke the connection, that is its cause, whatever error the reader met with meanwhile.
+// If we broke the connection, our cause stands, whatever error the reader gets
+// meanwhile.
 func TestADeathByOurHandKeepsItsCause(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
 		n := c.group.nodes[0]
@@ -131,8 +137,9 @@ func TestADeathByOurHandKeepsItsCause(t *testing.T) {
 	})
 }
 
-// Replies are counted by whoever reads and seen by whoever asks, also when releases travel merged: no vote is lost or counted
-// twice. Each round of a healthy group gets one reply of each node.
+// Readers count replies, and callers see their votes, even when releases travel
+// merged: no vote is lost or counted twice. Each round of a healthy group gets
+// one reply from each node.
 func TestEachReplyIsCountedOnce(t *testing.T) {
 	const callers, claims = 16, 20
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
@@ -156,7 +163,8 @@ func TestEachReplyIsCountedOnce(t *testing.T) {
 	}, merging(true))
 }
 
-// Errors are counted by class, cures beside them, and what a cured command said in the end is its vote (R24).
+// Errors are counted by class, cures separately, and the final reply to a cured
+// command is its vote (R24).
 func TestErrorsAreCountedByClass_R24(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -180,7 +188,8 @@ func TestErrorsAreCountedByClass_R24(t *testing.T) {
 	})
 }
 
-// A debt is made once, and then paid or expired (R8).
+// A debt is counted once when it arises, and once when it is paid or expires
+// (R8).
 func TestDebtsAreCounted_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		paid, expired := c.mustClaim("paid"), c.mustClaim("expired")
@@ -209,7 +218,7 @@ func debtsOf(s Status) []uint64 {
 	return []uint64{s.Counts.DebtsMade, s.Counts.DebtsPaid, s.Counts.DebtsExpired}
 }
 
-// Each end of a connection has a cause, and the sum of them is Status.Deaths.
+// Each end of a connection has a cause, and their sum is Status.Deaths.
 func TestDeathsAreCountedByCause(t *testing.T) {
 	for want, kill := range map[string]func(c *cluster){
 		"peer": func(c *cluster) { c.nodes[0].DropConns() },
@@ -246,7 +255,7 @@ func TestDeathsAreCountedByCause(t *testing.T) {
 	}
 }
 
-// answer has the first node answer the next SET with these bytes.
+// answer makes the first node answer the next SET with these bytes.
 func (c *cluster) answer(reply string) {
 	var once sync.Once
 	c.nodes[0].Handle(func(_ int, args []string) (odd []byte, handled bool) {
@@ -276,7 +285,7 @@ func TestDeathOf(t *testing.T) {
 	}
 }
 
-// Dials, those that failed, and probes (R26).
+// Dials, failed dials and probes are counted (R26).
 func TestDialsAndProbesAreCounted_R26(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, c *cluster) {
 		c.links[0].Refuse(true)

@@ -15,7 +15,7 @@ func TestKillCommand(t *testing.T) {
 	table := []struct {
 		name     string
 		old, now conn.Server
-		command  []string // nil: none
+		command  []string // nil: no command
 		certain  bool
 	}{
 		{"id and address known",

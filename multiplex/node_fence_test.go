@@ -16,18 +16,19 @@ import (
 
 const noPerm = "-NOPERM User default has no permissions to run the 'client|kill' command"
 
-// lateSet claims a key whose SET one node executes only after the given time, on the connection that it came on: long
-// after that connection was given up.
+// lateSet claims a key whose SET one node executes only after the given time,
+// on its original connection: long after that connection was given up.
 func (c *cluster) lateSet(node int, key string, after time.Duration) Receipt {
 	c.t.Helper()
 	c.nodes[node].Delay("SET", after)
 	receipt := c.mustClaim(key)
 	time.Sleep(trip)
-	c.nodes[node].Delay("SET", 0) // what was received keeps its delay
+	c.nodes[node].Delay("SET", 0) // commands already received keep their delay
 	return receipt
 }
 
-// killsFirst requires that on every connection but the first a CLIENT KILL stands before anything else.
+// killsFirst requires that on every connection but the first a CLIENT KILL
+// comes first.
 func killsFirst(t *testing.T, n *redistest.Node) {
 	t.Helper()
 	seen := make(map[string]bool)
@@ -40,8 +41,8 @@ func killsFirst(t *testing.T, n *redistest.Node) {
 	}
 }
 
-// R8: the server is asked to end the old connection before the new one carries anything, since it executes that one's
-// SETs even after RST.
+// R8: the server must end the old connection before the new one carries
+// anything, since it executes the old connection's SETs even after RST.
 func TestLateSetIsFenced(t *testing.T) {
 	for _, released := range []time.Duration{50 * ms, 230 * ms, 900 * ms} {
 		t.Run("released after "+released.String(), func(t *testing.T) {
@@ -61,7 +62,8 @@ func TestLateSetIsFenced(t *testing.T) {
 	}
 }
 
-// The same with a server that is stopped, and that serves the new connection first when it goes on.
+// The same with a stopped server that serves the new connection first when it
+// continues.
 func TestStoppedServerIsFenced(t *testing.T) {
 	for _, order := range []redistest.Order{redistest.ByArrival, redistest.NewestFirst, redistest.OldestFirst} {
 		t.Run(fmt.Sprint("order=", order), func(t *testing.T) {
@@ -115,7 +117,8 @@ func TestFenceThenDebtsThenCommands(t *testing.T) {
 	})
 }
 
-// R8: where CLIENT KILL is forbidden the release is repeated, so that it is there after the SET, whenever that comes.
+// R8: if CLIENT KILL is forbidden the release is repeated, so that one comes
+// after the SET, whenever that arrives.
 func TestForbiddenKillRepeatsReleases(t *testing.T) {
 	for _, late := range []time.Duration{300 * ms, 450 * ms, 1200 * ms, 4 * time.Second} {
 		for _, released := range []time.Duration{20 * ms, 100 * ms, 280 * ms} {
@@ -137,15 +140,17 @@ func TestForbiddenKillRepeatsReleases(t *testing.T) {
 	}
 }
 
-// R8: each connection that ends in this way has the repetitions begin anew. The pause behind each of them is longer than the one
-// before, and a join that sent the release once more took one of them away: after a few connections, a SET that came a moment
-// later was left to its TTL.
+// R8: the repetitions start again with each connection that ends like this.
+// Each pause is longer than the one before, and a join that sends the release
+// once more used to skip one of them: after a few connections, a SET that
+// arrived a little later stayed until its TTL ended.
 func TestForbiddenKillRepeatsReleasesOnEachConnection(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Refuse(noPerm, "CLIENT KILL")
 		const late = 3 * time.Second
 		begun := time.Now()
-		// loses ends a connection on which a SET is under way, and releases its key behind that.
+		// loses ends a connection with a SET in flight, and releases its key
+		// after that.
 		loses := func(key string, after time.Duration) {
 			receipt := c.lateSet(0, key, after)
 			c.eventually(time.Second, func() bool { return c.status(0).State != Up }, "shed")
@@ -163,7 +168,8 @@ func TestForbiddenKillRepeatsReleasesOnEachConnection(t *testing.T) {
 	})
 }
 
-// A release that the node refuses after an uncertain fence is not settled by the first answer either.
+// A release that the node refuses after an uncertain fence is not settled by
+// the first answer either.
 func TestForbiddenKillAndRefusedRelease(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Refuse(noPerm, "CLIENT KILL")
@@ -173,7 +179,7 @@ func TestForbiddenKillAndRefusedRelease(t *testing.T) {
 		assert.NoError(t, c.release(background, "k", "t", long, receipt))
 		c.nodes[0].Refuse("", "EVALSHA")
 		require.Zero(t, c.nodes[0].Calls("SET"))
-		time.Sleep(300 * ms) // the release was repeated and answered by now
+		time.Sleep(300 * ms) // by now the release has been repeated and answered
 		require.Zero(t, c.nodes[0].Calls("SET"))
 		time.Sleep(5 * time.Second)
 		require.Equal(t, 1, c.nodes[0].Calls("SET"))
@@ -182,8 +188,9 @@ func TestForbiddenKillAndRefusedRelease(t *testing.T) {
 	})
 }
 
-// R8: where the node tells neither its run id nor which address it sees, the address is a guess, and a kill that hits nothing
-// proves nothing: the SET may still come, and the release is repeated.
+// R8: if the node tells neither its run id nor the address that it sees, our
+// address is a guess, and a kill that hits nothing proves nothing: the SET may
+// still arrive, and the release is repeated.
 func TestAKillThatMissesIsNoFence_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Refuse(noPerm, "INFO", "CLIENT INFO")
@@ -193,7 +200,7 @@ func TestAKillThatMissesIsNoFence_R8(t *testing.T) {
 		said := &c.group.nodes[0].server
 		assert.Empty(t, said.RunID)
 		assert.False(t, said.AddrKnown)
-		said.ClientAddr = "192.0.2.1:4711" // ours, before something on the way translates it
+		said.ClientAddr = "192.0.2.1:4711" // ours, before address translation
 		c.group.mu.Unlock()
 		receipt := c.lateSet(0, "k", 2*time.Second)
 		c.eventually(time.Second, func() bool { return c.status(0).State != Up }, "shed")
@@ -206,7 +213,8 @@ func TestAKillThatMissesIsNoFence_R8(t *testing.T) {
 	})
 }
 
-// A server that restarted has lost the old sockets; its ids begin anew, so nobody is killed.
+// A server that restarted has lost the old sockets; its ids start again, so no
+// connection may be killed.
 func TestRestartNeedsNoKill(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Pause()
@@ -236,7 +244,8 @@ func TestNothingUnansweredNeedsNoKill(t *testing.T) {
 	})
 }
 
-// A new connection that dies before the fence is done leaves the fence to the next, which names the first (R8).
+// If a new connection dies before the fence is done, the next one still owes
+// the fence, for the first (R8).
 func TestFenceSurvivesConnections(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.lateSet(0, "k", 3*time.Second)
@@ -257,7 +266,8 @@ func TestFenceSurvivesConnections(t *testing.T) {
 	})
 }
 
-// A server that shook hands and is silent about the fence does not hold the node's goroutine for ever (R26).
+// A server that is silent about the fence after the handshake does not block
+// the node's goroutine forever (R26).
 func TestSilentFenceIsGivenUp(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Delay("CLIENT KILL", time.Hour)
@@ -270,7 +280,7 @@ func TestSilentFenceIsGivenUp(t *testing.T) {
 	})
 }
 
-// Whatever answers CLIENT KILL with something else is no server to trust (R16).
+// A server with a wrong answer to CLIENT KILL must not be trusted (R16).
 func TestAlienAnswerToKill(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		var mu sync.Mutex

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// idleTimeout has all connections closed after they were idle for so long.
+// idleTimeout makes all connections close after an idle time.
 func idleTimeout(after time.Duration) func(*cluster) {
 	return func(c *cluster) {
 		for _, link := range c.links {
@@ -18,8 +18,9 @@ func idleTimeout(after time.Duration) func(*cluster) {
 	}
 }
 
-// An idle timeout of a server or a proxy closes the connections to all nodes at once. A call that comes then waits until they
-// are back, which takes some round trips (R26).
+// The idle timeout of a server or a proxy closes the connections to all nodes
+// at once. A call that comes then waits until they are back, which takes some
+// round trips (R26).
 func TestCallsSurviveAnIdleTimeout_R26(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, 3 * time.Second, 5 * time.Second} {
 		for _, later := range []time.Duration{0, ms, 3 * ms, 10 * ms} {
@@ -39,8 +40,9 @@ func TestCallsSurviveAnIdleTimeout_R26(t *testing.T) {
 	}
 }
 
-// A connection that was closed after it was idle for some time is probed earlier from then on, and not closed again (R26). So
-// are those with an idle timeout that is as long as the time between two probes.
+// A connection that was closed after an idle time is probed earlier from then
+// on, and not closed again (R26). So is one with an idle timeout as long as the
+// time between two probes.
 func TestProbesLearnFromIdleTimeouts_R26(t *testing.T) {
 	for _, after := range []time.Duration{400 * ms, time.Second, 3 * time.Second, 5 * time.Second} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -59,7 +61,8 @@ func TestProbesLearnFromIdleTimeouts_R26(t *testing.T) {
 	}
 }
 
-// What was learned of an idle timeout is forgotten, slowly: an operator may have changed it.
+// What was learned about an idle timeout is slowly forgotten: an operator may
+// have changed it.
 func TestProbesRecover_R26(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.eventually(4*time.Second, func() bool { return c.status(0).Deaths == 1 }, "closed once")
@@ -79,7 +82,7 @@ func TestProbesRecover_R26(t *testing.T) {
 	}, idleTimeout(3*time.Second))
 }
 
-// What a server that is started anew had not been asked for some time says nothing about idle timeouts.
+// A restart of a server that had been idle says nothing about idle timeouts.
 func TestRestartsAreNoIdleTimeouts(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		time.Sleep(2 * time.Second)
@@ -94,7 +97,8 @@ func TestRestartsAreNoIdleTimeouts(t *testing.T) {
 	})
 }
 
-// Nodes that do not come back are not waited for longer than for a vote, and not at all once that is known (R26).
+// Nodes that do not come back are waited for as long as a vote at most, and not
+// at all once they are known to be gone (R26).
 func TestNodesThatDoNotReturn_R26(t *testing.T) {
 	absent := func(c *cluster) time.Duration {
 		return took(func() {

@@ -53,6 +53,7 @@ func TestLaneKnowsWhetherScriptsAreOnTheirWay(t *testing.T) {
 	l.add(laneEntry{purpose: load}, nil)
 	require.True(t, l.loading())
 	l.handOut(1)
-	// What was written may have been executed before the scripts were lost, so it does not count.
+	// A load that was written may have been executed before the scripts were
+	// lost, so it does not count.
 	require.False(t, l.loading())
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R12: a caller asks by errors.Is whether it was its own context that ended. Nodes whose dials, fences and payments hang have
-// deadlines of ours, and none of them may answer that question, though each node's own cause is told.
+// R12: a caller uses errors.Is to ask whether its own context ended. Nodes
+// whose dials, fences and payments hang have deadlines of ours. None of them
+// may match, although each node's own cause is reported.
 func TestNodesDeadlinesAreNotTheCallers_R12(t *testing.T) {
 	short := withConfig(func(c *Config) {
 		for i := range c.Nodes {

@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node that joins while commands wait to be written gets none of them, not even a part of one: those rounds have its
-// vote as failed, and their replies would be surplus (docs/design.md, "A join is at the head").
+// A node that joins while commands wait to be written gets none of them, not
+// even a part: those rounds have its vote as failed, and their replies would be
+// surplus (docs/design.md, "A join is at the head").
 func TestJoinWithUnflushedBytes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.unreachable(0)
 		c.eventually(time.Second, func() bool { return c.status(0).State == Down }, "down")
 
-		// The test takes the flusher's role, so that what callers append waits.
+		// The test takes the flusher's role, so that appended commands wait.
 		c.group.mu.Lock()
 		require.True(t, c.group.takeFlushLocked())
 		c.group.mu.Unlock()
@@ -52,8 +53,9 @@ func TestJoinWithUnflushedBytes(t *testing.T) {
 	}, withConfig(func(c *Config) { c.VoteTimeout = time.Minute }))
 }
 
-// A node that was given up gets no new rounds from that moment; those that come before it is buried are owed by it once
-// (R8), not once more when its connection is buried.
+// A node that is given up gets no new rounds from that moment. Those that come
+// before its connection is buried are owed once (R8), and not again by the
+// burial.
 func TestReleaseBetweenShedAndBurialIsOwedOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")

@@ -12,11 +12,11 @@ import (
 )
 
 // These tests are about the moment between two steps: what happens there must
-// not be lost, nor count for more than it is.
+// not be lost, and must not count for more than it is.
 
 // A release that a node comes to owe while it pays its other debts is written
-// before the first command after the join, though the join does not wait for it
-// (R8): otherwise the next claim of that key would find the old one.
+// before the first command after the join, although the join does not wait for
+// it (R8). Otherwise the next claim of that key would find the old one.
 func TestWhatIsOwedDuringThePaymentIsPaidFirst_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		one, two := c.mustClaim("one"), c.mustClaim("two")
@@ -42,7 +42,7 @@ func TestWhatIsOwedDuringThePaymentIsPaidFirst_R8(t *testing.T) {
 	})
 }
 
-// A debt for which the lane has no room stays owed, and is tried again (R8).
+// If the lane has no room for a debt, it stays owed, and is tried again (R8).
 func TestADebtThatFindsNoRoomIsTriedAgain_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -68,10 +68,10 @@ func TestADebtThatFindsNoRoomIsTriedAgain_R8(t *testing.T) {
 	}, withConfig(func(config *Config) { config.ShedAfter = time.Minute }))
 }
 
-// A reply that cannot be the answer to a release ends the connection, and counts
-// for nothing: the release is owed, though it was the one at the cursor (R8, R16).
-// So it is with a release that was sent again behind its script, and has left the
-// lane when its reply is looked at.
+// A reply that cannot answer a release ends the connection and counts for
+// nothing: the release is owed, although it was the one at the cursor (R8,
+// R16). The same applies to a release that was sent again after its script, and
+// has left the lane when its reply is examined.
 func TestAReleaseWhoseReplyIsNoAnswerIsOwed_R8(t *testing.T) {
 	for name, cured := range map[string]bool{"in the log": false, "in the lane": true} {
 		t.Run(name, func(t *testing.T) {
@@ -103,9 +103,9 @@ func TestAReleaseWhoseReplyIsNoAnswerIsOwed_R8(t *testing.T) {
 	}
 }
 
-// A look at a seal that was asked for before all nodes of a new deployment were
-// connected proves nothing, though its answer comes after that: another client
-// may have sealed the node between the two (R23).
+// A query for a seal that was sent before all nodes of a new deployment were
+// connected proves nothing, even if its reply comes later: another client may
+// have sealed the node in between (R23).
 func TestALookFromBeforeAllWereThereDoesNotCount_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), func(c *cluster) {
@@ -114,7 +114,7 @@ func TestALookFromBeforeAllWereThereDoesNotCount_R23(t *testing.T) {
 		c.waitUp(2)
 		c.links[0].Latency(oneWay, 60*ms)
 		c.eventually(time.Second, func() bool { return c.nodes[0].Calls("GET") == 2 }, "node 0 is looked at again")
-		c.sealedByAnother(0) // its answer, that there is no seal, is under way
+		c.sealedByAnother(0) // the reply, that there is no seal, is in flight
 		c.links[2].HoldDials(false)
 		c.waitUp(3)
 		time.Sleep(300 * ms)
@@ -122,15 +122,15 @@ func TestALookFromBeforeAllWereThereDoesNotCount_R23(t *testing.T) {
 	})
 }
 
-// sealedByAnother puts a seal on a node that proves nothing but that the
-// deployment is not new.
+// sealedByAnother writes a seal on a node that only proves that the deployment
+// is not new.
 func (c *cluster) sealedByAnother(node int) {
 	c.nodes[node].DB().Set(sealKey, pure.Seal{Run: "x", MaxTTL: maxTTL, Watched: ms}.String(), 0)
 }
 
-// When a node of a new deployment is lost while the others are looked at, all are
-// looked at anew once it is back: what was seen of the others is from before, and
-// another client may have sealed one of them meanwhile (R23).
+// If a node of a new deployment is lost while the others are queried, all are
+// queried again once it is back: the earlier replies are outdated, and another
+// client may have sealed one of the nodes meanwhile (R23).
 func TestWhatWasSeenBeforeAPartingDoesNotCount_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), func(c *cluster) {
@@ -146,13 +146,13 @@ func TestWhatWasSeenBeforeAPartingDoesNotCount_R23(t *testing.T) {
 		c.sealedByAnother(0)
 		c.links[1].HoldDials(false)
 		c.waitUp(3)
-		time.Sleep(200 * ms) // not so long that node 0 is looked at again in any case
+		time.Sleep(200 * ms) // too short for node 0's regular query
 		assert.Equal(t, []int{0, 1, 2}, c.quarantined())
 	})
 }
 
-// A round that is decided does not hide an older one that is not: the votes on
-// that are given up in their time (R6).
+// A decided round does not hide an older one that is undecided: the latter's
+// votes time out when they should (R6).
 func TestAYoungerRoundThatIsDecidedHidesNoOlder_R6(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for _, n := range c.nodes {

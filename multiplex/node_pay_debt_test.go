@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R8: what is released while a node is away is its debt, and is paid before the node gets anything new.
+// R8: what is released while a node is away is its debt, and is paid before the
+// node gets new commands.
 func TestDebtIsPaidOnReconnect(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipts := make([]Receipt, 600) // several batches of payments
@@ -34,7 +35,7 @@ func TestDebtIsPaidOnReconnect(t *testing.T) {
 	})
 }
 
-// The undo of an attempt is a debt of the node that died in between, too.
+// The undo of an attempt is also a debt of a node that died in between.
 func TestUndoBecomesADebt(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].DB().Set("k", "stranger", time.Hour)
@@ -107,7 +108,8 @@ func TestRefusedDebtEndsWithTheKey(t *testing.T) {
 	})
 }
 
-// While the node is away its debts have no end: what it has in its sockets may come at any time.
+// While the node is away its debts do not end: what it has in its sockets may
+// be executed at any time.
 func TestDebtOutlivesTheAbsence(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Pause() // the SET is in its socket
@@ -123,7 +125,8 @@ func TestDebtOutlivesTheAbsence(t *testing.T) {
 	})
 }
 
-// R8: a node whose debts are too many gets no new SETs until it has paid; and no debt is dropped.
+// R8: a node with too many debts gets no new SETs until it has paid, and no
+// debt is dropped.
 func TestTooManyDebts(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipts := make([]Receipt, 12)
@@ -158,7 +161,8 @@ func TestTooManyDebts(t *testing.T) {
 	}, withConfig(func(c *Config) { c.MaxDebts = 8 }))
 }
 
-// Releases of locks from before that go on and on do not keep a node out (R26): it joins, and they follow in order.
+// Continuous releases of older locks do not keep a node out (R26): it joins,
+// and they follow in order.
 func TestNodeJoinsUnderReleases(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipts := make([]Receipt, 1500)
@@ -191,7 +195,8 @@ func TestNodeJoinsUnderReleases(t *testing.T) {
 	})
 }
 
-// A connection that dies while debts are on their way leaves them owed, whether they went before the join or beside it.
+// If a connection dies while debts are in flight they stay owed, whether they
+// were sent before the join or after it.
 func TestPaymentsSurviveConnections(t *testing.T) {
 	for _, beside := range []bool{true, false} {
 		t.Run(fmt.Sprintf("beside=%v", beside), func(t *testing.T) {
@@ -207,7 +212,8 @@ func TestPaymentsSurviveConnections(t *testing.T) {
 				time.Sleep(trip)
 				c.nodes[0].Refuse("", "EVALSHA")
 				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					// Silent, and then gone: the answer to the payment never comes.
+					// Silent, and then gone: the answer to the payment never
+					// comes.
 					return nil, args[0] == "EVALSHA" && c.status(0).Deaths < 3
 				})
 				c.links[0].Refuse(false)
@@ -224,7 +230,8 @@ func TestPaymentsSurviveConnections(t *testing.T) {
 	}
 }
 
-// A payment that the node never answers costs it the connection, also when nobody asks for anything (R26).
+// A payment that the node never answers ends its connection, even if no caller
+// needs the node (R26).
 func TestSilentPaymentIsShed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -239,7 +246,8 @@ func TestSilentPaymentIsShed(t *testing.T) {
 	})
 }
 
-// Each release is owed once, even if its connection is shed while others still release.
+// Each release is owed once, even if its connection is shed while others still
+// release.
 func TestReleaseIsOwedOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipts := make([]Receipt, 100)
@@ -258,7 +266,8 @@ func TestReleaseIsOwedOnce(t *testing.T) {
 	})
 }
 
-// A refused debt waits for its time over a change of connections, and is not forgotten when nothing else is going on.
+// A refused debt waits for its time across a change of connections, and is not
+// forgotten on an idle client.
 func TestRefusedDebtIsRetriedAfterAReconnect(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -268,7 +277,7 @@ func TestRefusedDebtIsRetriedAfterAReconnect(t *testing.T) {
 		c.nodes[0].Refuse("", "EVALSHA")
 		c.nodes[0].DropConns()
 		c.eventually(ms, func() bool { return c.status(0).Deaths == 1 }, "dead")
-		other := c.mustClaim("other") // for which the watch looks, while the node is down
+		other := c.mustClaim("other") // makes the watch look while the node is down
 		require.NoError(t, c.release(background, "other", "t", long, other))
 		spent := c.eventually(10*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "paid")
 		assert.LessOrEqual(t, spent, time.Second)
@@ -276,8 +285,8 @@ func TestRefusedDebtIsRetriedAfterAReconnect(t *testing.T) {
 	})
 }
 
-// A release that was owed and is owed again, since the lock was extended in between, lives as long as the key: its time
-// begins anew with the next connection (R8).
+// A release that is owed twice, because the lock was extended in between, lives
+// as long as the key: its time starts again with the next connection (R8).
 func TestDebtOfAnAbsentNodeBeginsAnew(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")

@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node whose table of debts is full gets no new claims, over however many connections, while the releases of what it holds
-// from before go on to be owed: each key singly, none dropped. When it obeys again it has 1.5 s to pay and to come back (R8, R26).
+// A node with a full table of debts gets no new claims, over however many
+// connections, while releases of what it holds are still owed: each key singly,
+// none dropped. When it obeys again it has 1.5 s to pay and come back (R8,
+// R26).
 func TestFullTableOverManyConnections_R8(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lock(60)
@@ -46,7 +48,7 @@ func TestFullTableOverManyConnections_R8(t *testing.T) {
 	}, withConfig(func(c *Config) { c.MaxDebts = 16 }))
 }
 
-// freeWave releases some of the locks at once, from the given one on.
+// freeWave releases n of the locks at once, starting with from.
 func (l *locks) freeWave(from, n int) []error {
 	l.t.Helper()
 	return l.gather(n, func(i int) error { return l.free(background, from+i) })()

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// More debts than are gone through at once are all fenced and started, also those that come while others have the mutex.
+// If there are more debts than one turn handles, all are fenced and started,
+// including those that arise while another goroutine has the mutex.
 func TestEachDebtIsMet(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		n := c.group.nodes[0]
@@ -39,13 +40,14 @@ func TestEachDebtIsMet(t *testing.T) {
 	})
 }
 
-// Whoever changes a debt's times, in the lane and beside it, has it stand where they say: one that stood with an old end
-// would be dropped with its key there, and one that stood nowhere would never be paid (R8).
+// Every change of a debt's times, in the lane and outside it, moves the debt to
+// the right place. A debt with an outdated end would be dropped with its key
+// there, and one without a place would never be paid (R8).
 func TestNodeKeepsItsDebtsPlanned_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
 		time.Sleep(trip)
-		synctest.Wait() // what the reader owns is ours then
+		synctest.Wait() // from now on the test owns what the reader owns
 		g, n := c.group, c.group.nodes[0]
 		r := &round{group: g, verb: releaseKind.verb(), ttl: time.Second, receipt: receipt, command: releaseCommand("k", "t")}
 		g.mu.Lock()
@@ -81,7 +83,8 @@ func TestNodeKeepsItsDebtsPlanned_R8(t *testing.T) {
 	})
 }
 
-// A debt whose key has expired is gone then, though its next try would be much later and nothing else is going on.
+// A debt whose key has expired is gone at once, although its next try would be
+// much later and the client is idle.
 func TestDebtEndsInTime(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt, err := c.claim(background, "k", "t", 3*time.Second)

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R16: what cannot answer the command kills the connection, and with it one vote at most; the other nodes serve on. The
-// first of n nodes lies.
+// R16: a reply that cannot answer its command ends the connection, and costs
+// one vote at most; the other nodes serve on. The first of n nodes lies.
 func TestHostileNode(t *testing.T) {
 	type lie struct {
 		redistest.Hostile
@@ -69,7 +69,8 @@ func undecidedOrRefused(t *testing.T, err error) {
 	require.True(t, errors.Is(err, ErrUndecided) || errors.Is(err, ErrRefused), "%v", err)
 }
 
-// Each command in flight fails exactly once, and what was answered before the anomaly stands (R16).
+// Each command in flight fails exactly once, and what was answered before the
+// anomaly stands (R16).
 func TestInFlightFailsOnce(t *testing.T) {
 	anomalies := map[string]string{
 		"surplus":        "+OK\r\n+OK\r\n",
@@ -94,7 +95,7 @@ func TestInFlightFailsOnce(t *testing.T) {
 					case sets == answered+1:
 						return []byte(anomaly), true
 					case sets > answered:
-						return nil, true // silence: else the rest would be answered by what is no answer
+						return nil, true // silence: otherwise wrong replies would answer the rest
 					}
 					return nil, false
 				})
@@ -129,7 +130,7 @@ func TestInFlightFailsOnce(t *testing.T) {
 	}
 }
 
-// A reply that is cut at any byte is no vote.
+// A reply that is cut at any byte is not a vote.
 func TestReplyIsCut(t *testing.T) {
 	for cut := range int64(len("+OK\r\n")) {
 		t.Run(fmt.Sprint("bytes=", cut), func(t *testing.T) {
@@ -178,7 +179,8 @@ func TestRepliesByTheByte(t *testing.T) {
 	})
 }
 
-// identify is a kind whose reply tells which command it answers: PING with a text returns the text.
+// identify is a kind whose reply tells which command it answers: PING with a
+// text returns the text.
 func identify(id string, mixed *atomic.Int32) *ClaimKind {
 	want := []byte(id)
 	return &ClaimKind{Kind: Kind{Judge: func(v resp.Value) Vote {
@@ -190,8 +192,9 @@ func identify(id string, mixed *atomic.Int32) *ClaimKind {
 	}}}
 }
 
-// A node that joins while others write under load gets whole commands only, and each reply is the reply to its own
-// command: connections are dropped at random moments, and every reply is compared with what was asked.
+// A node that joins under load gets whole commands only, and each reply belongs
+// to its command. Connections are dropped at random moments, and every reply is
+// compared with its request.
 func TestRepliesAreNeverMixedUp(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -250,7 +253,7 @@ func TestRepliesAreNeverMixedUp(t *testing.T) {
 	}
 }
 
-// A push and an attribute were not asked for, whatever the command's kind would make of them (R16).
+// Pushes and attributes are unsolicited for every kind of command (R16).
 func TestUnaskedForWhateverTheKind(t *testing.T) {
 	anything := &ClaimKind{Kind: Kind{Judge: func(resp.Value) Vote { return Granted }}}
 	for _, reply := range []string{">1\r\n+OK\r\n", "|1\r\n+a\r\n+b\r\n+OK\r\n"} {
@@ -267,7 +270,7 @@ func TestUnaskedForWhateverTheKind(t *testing.T) {
 	}
 }
 
-// The lane's replies are judged as strictly (R16).
+// Replies in the lane are checked as strictly (R16).
 func TestAlienRepliesInTheLane(t *testing.T) {
 	table := map[string]struct{ command, reply string }{
 		"probe":        {"PING", ":1\r\n"},

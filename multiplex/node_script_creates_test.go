@@ -13,7 +13,7 @@ import (
 
 const restoreSource = "restore"
 
-// restoreKind sets a key again that is missing, as a healing extension does.
+// restoreKind sets a missing key again, as a healing extension does.
 var restoreKind = &ExtendKind{Kind: scripted, Creates: true}
 
 func withRestore(c *cluster) {
@@ -30,8 +30,10 @@ func restoreCommand(key, token string) []byte {
 	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(restoreSource), "1", key, token)
 }
 
-// What sets a key is not sent again where its script was lost: it would come behind its own release, which is native and
-// needs no script, or finds one that another client has loaded meanwhile, and nobody would undo it (R8, R24).
+// A command that sets a key is not sent again if its script was lost: it would
+// come after its own release, which may be native and need no script, or may
+// find one that another client has loaded meanwhile. Then no release would undo
+// it (R8, R24).
 func TestNoCureOvertakesTheRelease_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) { // the handshake does not load this script
 		receipt := c.mustClaim("k")

@@ -15,21 +15,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzGroup lets a script of bytes be the callers, the nodes and the network: it claims, extends, releases, posts and gives
-// up; has nodes answer with errors, nulls, wrong types, garbage, halves, pushes and surplus replies, or not at all; cuts,
-// resets, delays, stops and restarts; and lets time pass. Whatever the script:
+// FuzzGroup lets a script of bytes act as the callers, the nodes and the
+// network. It claims, extends, releases, posts and gives up; makes nodes answer
+// with errors, nulls, wrong types, garbage, halves, pushes and surplus replies,
+// or not at all; cuts, resets, delays, stops and restarts; and lets time pass.
+// For every script:
 //
-//   - each call returns, once, in time, with an outcome that it may have; what is posted comes back once;
-//   - reply k belongs to command k (R16): each PING has a text of its own, and no other text is ever its reply;
-//   - nothing is counted on a connection after an anomaly on it (R16): its later replies are marked, and nobody sees one;
-//   - what was granted, a quorum of nodes granted to this very command, as their own logs say (R17);
-//   - on no node is a release executed before the SET that it undoes (R8), over one connection or several;
-//   - once all is well, every node is up, owes nothing, and holds no key that nobody holds (R7, R8, R26);
+//   - each call returns, once, in time, with a legal outcome; each posted command
+//     comes back once;
+//   - reply k belongs to command k (R16): each PING has a text of its own, and is
+//     never answered by another text;
+//   - nothing counts on a connection after an anomaly on it (R16): its later
+//     replies are marked, and none is delivered;
+//   - for what was granted, a quorum of nodes granted this very command, as their
+//     own logs say (R17);
+//   - no node executes a release before the SET that it undoes (R8), over one
+//     connection or several;
+//   - once all is well, every node is up, owes nothing, and has no key without a
+//     holder (R7, R8, R26);
 //   - after Close nothing is left: no round (R20), no goroutine (R28).
 func FuzzGroup(f *testing.F) {
 	for i, script := range groupScripts {
 		for nodes := range 3 {
-			f.Add(uint8(nodes+i%2*12), []byte(script)) // 6 is the same with releases merged
+			f.Add(uint8(nodes+i%2*12), []byte(script)) // 6 is the same with merged releases
 		}
 	}
 	f.Fuzz(func(t *testing.T, shape uint8, script []byte) {
@@ -39,7 +47,7 @@ func FuzzGroup(f *testing.F) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t, 1+int(shape)%3, merging(shape&4 != 0), withConfig(func(config *Config) {
 				for i := range config.Nodes {
-					config.Nodes[i].DialTimeout = 500 * ms // half-open handshakes end then
+					config.Nodes[i].DialTimeout = 500 * ms // ends half-open handshakes
 				}
 			}))
 			c.waitUp(len(c.nodes))
@@ -48,7 +56,8 @@ func FuzzGroup(f *testing.F) {
 	})
 }
 
-// groupScripts are letters for steps, each with its argument; see plot.step.
+// groupScripts are sequences of letters, each a step with its argument; see
+// plot.step.
 var groupScripts = []string{
 	"c0p1s\x10r0s\x10p2", "c0c1c2c3c0s\x08x0r0r1r2r3t0", "c0q0s\x01c0q0c0",
 	"lec0s\x08c0s\x20", "lnc0s\x08c0s\x20", "lwc0p0c1p1s\x20", "lgc0p0c1p1s\x20", "lPc0p0c1s\x20", "lAp0p1p2s\x20",
@@ -69,19 +78,20 @@ type plot struct {
 	calls sync.WaitGroup
 	inbox *Outcomes
 
-	claims  []claimed // as they were asked for
+	claims  []claimed // in the order of the calls
 	cancels []context.CancelFunc
 	asks    int
 	posted  int
 	came    map[int]int // posted commands that came back
 	refused []bool      // links that refuse connections
 
-	lies    [][]byte         // of each node, for its next commands
-	anomaly map[channel]bool // what the connection sent since must not be counted
-	mute    map[channel]bool // the connection says nothing more
+	lies    [][]byte         // by node, for its next commands
+	anomaly map[channel]bool // replies after this on the connection must not count
+	mute    map[channel]bool // the connection is silent from now on
 }
 
-// A channel is one connection of one node's life: client ids start again after a restart.
+// A channel is one connection of one run of a node: client ids start again
+// after a restart.
 type channel struct {
 	node, id int
 	runID    string
@@ -91,10 +101,10 @@ type claimed struct {
 	key, token string
 	receipt    Receipt
 	granted    bool
-	given      bool // a release was asked for
+	given      bool // a release was requested
 }
 
-// plotTTL outlasts the run, so that no orphan disappears by itself.
+// plotTTL outlasts the run, so that no orphan expires.
 const plotTTL = time.Hour
 
 // callMost is how long a caller waits.
@@ -125,7 +135,8 @@ func (p *plot) play(script []byte) {
 	p.judge()
 }
 
-// step does what one letter of the script says, to the node or the claim of the argument.
+// step executes one letter of the script, for the node or the claim of the
+// argument.
 func (p *plot) step(op byte, arg int) {
 	i := arg % len(p.nodes)
 	n, link := p.nodes[i], p.links[i]
@@ -142,13 +153,13 @@ func (p *plot) step(op byte, arg int) {
 		}
 	case 's':
 		time.Sleep(time.Duration(arg) * ms / 4)
-	case 'l': // a lie of the first node
+	case 'l': // the first node lies
 		p.lie(0, byte(arg))
-	case 'L': // of all nodes
+	case 'L': // all nodes lie
 		for i := range p.nodes {
 			p.lie(i, byte(arg))
 		}
-	case 'M': // of the last
+	case 'M': // the last node lies
 		p.lie(len(p.nodes)-1, byte(arg))
 	case 'd':
 		n.DropConns()
@@ -180,14 +191,14 @@ func (p *plot) step(op byte, arg int) {
 	}
 }
 
-// context is a caller's; the script may cancel it.
+// context returns a caller's context, which the script may cancel.
 func (p *plot) context() context.Context {
 	ctx, cancel := context.WithTimeout(background, callMost)
 	p.cancels = append(p.cancels, cancel)
 	return ctx
 }
 
-// call has a caller of its own ask, and notes what it was told.
+// call runs ask as a caller of its own, and records its result.
 func (p *plot) call(command, key, token string, ask func(ctx context.Context) error) {
 	ctx := p.context()
 	p.mu.Lock()
@@ -224,7 +235,7 @@ func (p *plot) claimOne(key int) {
 	synctest.Wait()
 }
 
-// use does something with a claim that was granted.
+// use does something with a granted claim.
 func (p *plot) use(op byte, arg int) {
 	p.mu.Lock()
 	var granted []int
@@ -261,7 +272,7 @@ func (p *plot) use(op byte, arg int) {
 	}
 }
 
-// ping asks a question whose answer is known.
+// ping sends a command with a known reply.
 func (p *plot) ping() {
 	p.asks++
 	id := fmt.Sprintf("%d-%s", p.asks, bytes.Repeat([]byte("x"), p.asks*37%300))
@@ -272,8 +283,8 @@ func (p *plot) ping() {
 	})
 }
 
-// judgePing takes the text that was asked for, and null, but for that of an array, as claims do; lies are told from texts that
-// somebody else asked for.
+// judgePing accepts the text that was sent, and null, except of an array, as
+// claims do. It tells lies from texts that other callers sent.
 func (p *plot) judgePing(id string, v resp.Value) Vote {
 	switch {
 	case v.IsNull() && v.Type() != resp.Array:
@@ -289,14 +300,14 @@ func (p *plot) judgePing(id string, v resp.Value) Vote {
 	return Alien
 }
 
-// lie has a node lie to the next command that is about a lock or a PING of ours.
+// lie makes a node lie to the next lock command or PING of ours.
 func (p *plot) lie(node int, kind byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lies[node] = append(p.lies[node], kind)
 }
 
-// answer is what the node says, if it lies.
+// answer returns the node's lie, if it lies.
 func (p *plot) answer(node, id int, args []string) (reply []byte, handled bool) {
 	runID := p.nodes[node].RunID()
 	p.mu.Lock()
@@ -318,12 +329,12 @@ func (p *plot) answer(node, id int, args []string) (reply []byte, handled bool) 
 		return nil, false
 	}
 	p.anomaly[at] = deadly
-	p.mute[at] = kind == 'Z' || kind == 'h' // else the rest would be answered by what is no answer
+	p.mute[at] = kind == 'Z' || kind == 'h' // otherwise wrong replies would answer the rest
 	return reply, true
 }
 
-// lieOf returns a lie, and whether it has to end the connection whatever the command. Null answers a SET and a PING, and no
-// script.
+// lieOf returns a lie, and whether it must end the connection for any command.
+// Null is a valid reply to a SET and a PING, but not to a script.
 func lieOf(kind byte) (reply []byte, deadly bool) {
 	switch kind {
 	case 'e':
@@ -354,7 +365,7 @@ func lieOf(kind byte) (reply []byte, deadly bool) {
 	return nil, false // 'Z': silence from now on
 }
 
-// end makes all well again, and waits as long as the rules allow.
+// end ends all faults, and waits as long as the rules allow.
 func (p *plot) end() {
 	p.mu.Lock()
 	clear(p.lies)
@@ -363,7 +374,8 @@ func (p *plot) end() {
 		link.Chunk(redistest.Both, 0)
 	}
 	p.heal()
-	// A script can spend the dials of a minute (R26), and an idle connection whose other end vanished is found by its probe.
+	// A script can use up the dials of a minute (R26), and an idle connection
+	// whose peer vanished is found by a probe.
 	p.eventually(90*time.Second, func() bool {
 		for i := range p.nodes {
 			if p.nodes[i].Conns() == 0 {
@@ -371,7 +383,7 @@ func (p *plot) end() {
 			}
 		}
 		return p.up() == len(p.nodes) && p.debts() == 0
-	}, "everybody up, and nothing owed")
+	}, "all nodes up, and nothing owed")
 }
 
 func (p *plot) judge() {
@@ -384,7 +396,7 @@ func (p *plot) judge() {
 	for i, n := range p.nodes {
 		for _, key := range n.Keys() {
 			token, _ := n.Get(key)
-			assert.True(p.t, kept[token], "node %d: nobody holds %s, which has %s", i, key, token)
+			assert.True(p.t, kept[token], "node %d: no caller holds %s, which has %s", i, key, token)
 		}
 		p.verifyOrder(i)
 	}
@@ -397,7 +409,7 @@ func (p *plot) judge() {
 	assert.Zero(p.t, p.group.log.live, "every round was given back (R20)")
 }
 
-// verifyPosted takes what came of posted commands.
+// verifyPosted checks the outcomes of posted commands.
 func (p *plot) verifyPosted() {
 	for came := p.inbox.Take(make([]Outcome, 0, 64)); len(came) > 0; came = p.inbox.Take(came[:0]) {
 		for _, o := range came {
@@ -411,7 +423,8 @@ func (p *plot) verifyPosted() {
 	}
 }
 
-// verifyOrder wants no SET behind its own release, over whichever connections they came (R8).
+// verifyOrder requires that no SET was executed after its own release, over
+// whichever connections they came (R8).
 func (p *plot) verifyOrder(node int) {
 	released := make(map[string]bool)
 	for _, e := range p.nodes[node].Log() {

@@ -27,7 +27,8 @@ func (c *cluster) healthy() {
 	}
 }
 
-// R24: a script that was lost is cured on the same connection, and costs one more round trip.
+// R24: a lost script is cured on the same connection, and costs one more round
+// trip.
 func TestLostScriptIsCured(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -45,8 +46,8 @@ func TestLostScriptIsCured(t *testing.T) {
 	})
 }
 
-// A group that has been at rest for long, or whose nodes are far away, is cured as well: the lane's age begins with what
-// stands in it.
+// A group that was idle for long, or whose nodes are distant, is cured as well:
+// the lane's age starts with the command in it.
 func TestCureAfterALongRest(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for _, link := range c.links {
@@ -63,7 +64,7 @@ func TestCureAfterALongRest(t *testing.T) {
 	})
 }
 
-// R24: also when nobody calls again.
+// R24: even without another call.
 func TestDetachedReleaseIsCured(t *testing.T) {
 	for _, n := range []int{1, 5} {
 		t.Run(fmt.Sprint("nodes=", n), func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestDetachedReleaseIsCured(t *testing.T) {
 	}
 }
 
-// Many commands that find their script lost at once are all cured, with few loads.
+// Many commands that find their script lost are all cured, with few loads.
 func TestManyCuresAtOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		const keys = 500
@@ -107,7 +108,8 @@ func TestManyCuresAtOnce(t *testing.T) {
 	})
 }
 
-// More cures than a lane holds become debts (R26), and nothing is lost.
+// If there are more cures than a lane holds, the rest become debts (R26), and
+// nothing is lost.
 func TestMoreCuresThanTheLaneHolds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many commands")
@@ -129,7 +131,8 @@ func TestMoreCuresThanTheLaneHolds(t *testing.T) {
 	})
 }
 
-// The scripts are flushed again between their load and the command: then the release is a debt, and is paid.
+// If the scripts are flushed again between their load and the command, the
+// release is a debt, and is paid.
 func TestScriptFlushedInTheMiddleOfALoad(t *testing.T) {
 	for _, times := range []int{1, 3, 7} {
 		t.Run(fmt.Sprint("times=", times), func(t *testing.T) {
@@ -155,7 +158,8 @@ func TestScriptFlushedInTheMiddleOfALoad(t *testing.T) {
 	}
 }
 
-// A node that falls silent in the middle of a cure costs its callers the vote timeout, as any silent node does (R26).
+// A node that falls silent during a cure costs its callers the vote timeout, as
+// any silent node does (R26).
 func TestSilenceInTheMiddleOfACure(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint("nodes=", n), func(t *testing.T) {
@@ -192,7 +196,7 @@ func TestSilenceInTheMiddleOfACure(t *testing.T) {
 	}
 }
 
-// A connection that dies in the middle of a cure leaves the release owed, once.
+// If a connection dies during a cure, the release is owed, once.
 func TestDeathInTheMiddleOfACure(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -221,7 +225,8 @@ func TestDeathInTheMiddleOfACure(t *testing.T) {
 	})
 }
 
-// Cures are of one node: the others answer in one round trip, and their quorum decides.
+// A cure concerns one node: the others answer in one round trip, and their
+// quorum decides.
 func TestCureOfOneNode(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for i := range 50 {
@@ -236,7 +241,7 @@ func TestCureOfOneNode(t *testing.T) {
 	})
 }
 
-// A debt that finds the script lost is cured too.
+// A debt whose script was lost is cured too.
 func TestDebtIsCured(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -250,8 +255,9 @@ func TestDebtIsCured(t *testing.T) {
 	})
 }
 
-// A node whose scripts are flushed while it pays is connected anew, since the handshake loads them (R24, R26). With a full
-// ledger it would else stay out until the debts have expired.
+// A node whose scripts are flushed while it pays is connected again, since the
+// handshake loads them (R24, R26). With a full ledger it would otherwise stay
+// out until its debts have expired.
 func TestScriptsFlushedWhilePaying(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		var receipts []Receipt
@@ -277,8 +283,10 @@ func TestScriptsFlushedWhilePaying(t *testing.T) {
 	}, withConfig(func(c *Config) { c.MaxDebts = 4 }))
 }
 
-// R26: nor does a lost script cost a debt another pause, which may have grown to a second by refusals before. Found by
-// internal/proof/sim/machines, seeds 67559 and 81272 of its first hundred thousand.
+// R26: a lost script also does not make a debt wait for another pause, which
+// may have grown to a second by earlier refusals. Found by
+// internal/proof/sim/machines, seeds 67559 and 81272 of its first hundred
+// thousand.
 func TestRefusedDebtIsCuredAtOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// How long a silent node is waited for (R26): the plain age where others are ahead of it, five times that where none is,
-// since a machine on which every server is late is starved.
+// How long a silent node is waited for (R26): the plain age if others are ahead
+// of it, five times that if none is, since a machine on which every server is
+// late is starved.
 func TestShedAge(t *testing.T) {
 	const plain = 4 * longTimeout
 	for name, c := range map[string]struct {
@@ -42,13 +43,14 @@ func TestShedAge(t *testing.T) {
 	}
 }
 
-// A node that fell far behind at full load is given up long before the log is full: what waits for it, and what it owes then,
-// costs memory (R26). One that is only far away is not, however much is on the way to it.
+// A node that fell far behind at full load is given up long before the log is
+// full: its queue, and then its debts, cost memory (R26). A node that is only
+// distant is not, however much is in flight to it.
 func TestCostlyLagIsShed_R26(t *testing.T) {
 	const callers = 512
 	for name, c := range map[string]struct {
 		stall func(*redistest.Node, *redistest.Link)
-		away  time.Duration // of the node, each way, from the beginning
+		away  time.Duration // of the node, each way, from the start
 		shed  bool
 	}{
 		"silent":   {stall: func(n *redistest.Node, _ *redistest.Link) { n.Pause() }, shed: true},
@@ -64,11 +66,13 @@ func TestCostlyLagIsShed_R26(t *testing.T) {
 				c.stall(node, link)
 				lag := k.load(callers, 60) // 120 ms
 				t.Logf("a lag of at most %d; %d debts", lag, k.status(2).Debts)
-				// Where it is given up at the very moment at which the last callers came, they need not have been seen here.
+				// If it is given up exactly when the last callers came, they
+				// need not have been seen here.
 				assert.GreaterOrEqual(t, lag, lagCostly-callers, "else nothing is tested")
 				assert.Equal(t, c.shed, k.status(2).Sheds > 0)
 				if c.shed {
-					// As many more as come between two looks, or before it is overdue.
+					// Plus what comes between two looks, or before it is
+					// overdue.
 					assert.LessOrEqual(t, lag, lagCostly+callers*int((overdueLeast+tickMost)/trip))
 				}
 				node.Resume()
@@ -78,8 +82,8 @@ func TestCostlyLagIsShed_R26(t *testing.T) {
 	}
 }
 
-// load has so many callers claim so many keys each, one after the other, and returns by how many rounds the last node was
-// behind the first one at most.
+// load lets a number of callers claim keys one after the other, and returns by
+// how many rounds at most the last node was behind the first.
 func (c *cluster) load(callers, each int) (most int) {
 	var all sync.WaitGroup
 	for i := range callers {

@@ -20,11 +20,11 @@ const (
 	sealKey    = "redlock:seal"
 	sealSource = "seal"
 	maxTTL     = 2 * time.Second
-	// needed for a MaxTTL of two seconds: 1 % drift, 5 ms margin.
+	// fullNeed is needed for a MaxTTL of two seconds: 1 % drift, 5 ms margin.
 	fullNeed = 2025 * ms
 )
 
-// withTrust sets a MaxTTL, and gives the nodes the script of the seal.
+// withTrust sets a MaxTTL, and registers the script of the seal with the nodes.
 func withTrust(c *cluster) {
 	c.config.MaxTTL = maxTTL
 	c.config.Cure = append(c.config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", sealSource))
@@ -41,7 +41,7 @@ func withTrust(c *cluster) {
 	}
 }
 
-// writeSeal is what the script does: nothing is lowered.
+// writeSeal does what the script does: it lowers nothing.
 func writeSeal(keys, args []string, db *redistest.DB) any {
 	s, err := pure.ParseSeal(args[0])
 	if err != nil {
@@ -61,7 +61,7 @@ func writeSeal(keys, args []string, db *redistest.DB) any {
 	return 1
 }
 
-// sealed puts sufficient seals on nodes, as if somebody else had watched them.
+// sealed puts sufficient seals on nodes, as if another client had watched them.
 func (c *cluster) sealed(nodes ...int) {
 	for _, i := range nodes {
 		c.nodes[i].DB().Set(sealKey, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}.String(), 0)
@@ -74,7 +74,7 @@ func sealedAll(c *cluster) {
 	}
 }
 
-// sealOn is the seal on a node; the zero seal for none.
+// sealOn returns the seal on a node, or the zero seal.
 func (c *cluster) sealOn(i int) pure.Seal {
 	text, _ := c.nodes[i].Get(sealKey)
 	s, _ := pure.ParseSeal(text)
@@ -90,7 +90,8 @@ func (c *cluster) quarantined() (nodes []int) {
 	return nodes
 }
 
-// quarantineOf is the cause that an error has for a node, which must be that it is quarantined.
+// quarantineOf returns an error's cause for a node, which must be its
+// quarantine.
 func quarantineOf(t *testing.T, err error, node int) *QuarantineError {
 	t.Helper()
 	var u *UndecidedError
@@ -107,11 +108,13 @@ func quarantineOf(t *testing.T, err error, node int) *QuarantineError {
 	return nil
 }
 
-// A fresh process on nodes that nobody vouches for grants nothing for as long as a lock from before could be valid; what it
-// can know at once it says at once, and nothing is sent. Then the nodes count, and the next process need not wait (R23, R26).
+// A fresh process grants nothing on nodes without proof for as long as an
+// earlier lock could be valid. What it can know at once it answers at once,
+// without sending anything. Then the nodes count, and the next process need not
+// wait (R23, R26).
 func TestFreshProcessWaits_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		start := c.group.now() - 10*ms // the handshakes were a little before
+		start := c.group.now() - 10*ms // the handshakes took place a little before
 		var err error
 		assert.Zero(t, took(func() { _, err = c.claim(background, "k", "t", ms) }))
 		assert.Equal(t, []int{0, 1, 2}, undecided(t, err))
@@ -168,8 +171,9 @@ func TestReadySaysWhoIsQuarantined_R23(t *testing.T) {
 	})
 }
 
-// A node that restarts empty counts for no claim until what it has forgotten must have run out, and soon after that it
-// counts again. Meanwhile it gets every command: its key is set and released, and an extension counts (R23).
+// A node that restarts empty counts for no claim until what it forgot must have
+// expired, and soon after that it counts again. Meanwhile it gets every
+// command: its key is set and released, and an extension counts (R23).
 func TestRestartedNodeIsQuarantined_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		time.Sleep(10 * ms)
@@ -190,7 +194,8 @@ func TestRestartedNodeIsQuarantined_R23(t *testing.T) {
 		assert.Zero(t, counts.Overdue, "it answered as fast as the others")
 		assert.NoError(t, c.extend(background, "k", "t", 2*long))
 
-		// Its grant does not make a quorum, and as soon as the others say no that is the answer.
+		// Its grant does not make a quorum, and the outcome is decided as soon
+		// as the others refuse.
 		c.nodes[1].DB().Set("taken", "by another", 0)
 		_, err := c.claim(background, "taken", "t", long)
 		assert.ErrorIs(t, err, ErrRefused)
@@ -216,13 +221,14 @@ func TestRestartedNodeIsQuarantined_R23(t *testing.T) {
 	}, withTrust, sealedAll)
 }
 
-// The deciding vote of three is forgotten: nobody gets a second lock while the first is valid, neither the client that saw
-// the restart nor a fresh one. Without MaxTTL both do: that is what R23 is for.
+// The deciding vote of three is forgotten: neither the client that saw the
+// restart nor a fresh one gets a second lock while the first is valid. Without
+// MaxTTL both do, which is why R23 exists.
 func TestForgottenVote_R23(t *testing.T) {
 	for name, tweaks := range map[string][]func(*cluster){"quarantine": {withTrust, sealedAll}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				c.nodes[2].DB().Set("k", "foreign", time.Second) // so exactly a quorum grants
+				c.nodes[2].DB().Set("k", "foreign", time.Second) // so that exactly a quorum grants
 				_, err := c.claim(background, "k", "first", maxTTL)
 				require.NoError(t, err)
 				granted := time.Now()
@@ -251,7 +257,8 @@ func TestForgottenVote_R23(t *testing.T) {
 	}
 }
 
-// Reconnects that show the same process do not interrupt the watch; where the run id may not be asked each begins it anew.
+// Reconnects that show the same process do not interrupt the watch; if the run
+// id must not be queried, each starts it again.
 func TestReconnectsOfAWatchedNode_R23(t *testing.T) {
 	for name, hidden := range map[string]bool{"run id known": false, "run id unknown": true} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +292,8 @@ func TestReconnectsOfAWatchedNode_R23(t *testing.T) {
 	}
 }
 
-// The watch begins when the run id was received, not when it was asked for: a handshake may take long.
+// The watch starts when the run id was received, not when it was requested: a
+// handshake may take long.
 func TestTheWatchBeginsWithTheReply_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, withTrust, func(c *cluster) { c.nodes[0].Delay("CLIENT INFO", time.Second) })
@@ -297,7 +305,8 @@ func TestTheWatchBeginsWithTheReply_R23(t *testing.T) {
 	})
 }
 
-// A seal that was left by another process, one that says too little, and what is no seal prove nothing (R23).
+// A seal of another process, one that says too little, and a value that is not
+// a seal prove nothing (R23).
 func TestSealsThatProveNothing_R23(t *testing.T) {
 	for name, value := range map[string]func(run string) string{
 		"another process":    func(string) string { return pure.Seal{Run: "0123", MaxTTL: maxTTL, Watched: time.Hour}.String() },
@@ -324,7 +333,8 @@ func TestSealsThatProveNothing_R23(t *testing.T) {
 	}
 }
 
-// Another process may have watched for longer: a quarantined node's seal is looked at again and again.
+// Another process may have watched for longer: a quarantined node's seal is
+// read again and again.
 func TestQuarantineEndsWithAnothersSeal_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		time.Sleep(500 * ms)
@@ -336,8 +346,8 @@ func TestQuarantineEndsWithAnothersSeal_R23(t *testing.T) {
 	}, withTrust)
 }
 
-// Keys that are flushed under a process that lives are noticed by the seal that is gone: within five seconds, and at once by
-// a connection that is made anew (R23).
+// If keys are flushed without a restart, the missing seal shows it: within five
+// seconds, or at once on a new connection (R23).
 func TestFlushedKeysAreNoticed_R23(t *testing.T) {
 	for name, reconnect := range map[string]bool{"while connected": false, "at the next handshake": true} {
 		t.Run(name, func(t *testing.T) {
@@ -370,7 +380,8 @@ func TestFlushedKeysAreNoticed_R23(t *testing.T) {
 	}
 }
 
-// A node that refuses to write the seal is trusted all the same, and asked again; so is one that forgot the script (R23, R24).
+// A node that refuses to write the seal is trusted all the same, and asked
+// again; so is one that lost the script (R23, R24).
 func TestSealThatIsRefused_R23(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
 		c.nodes[0].Refuse("-OOM command not allowed when used memory > 'maxmemory'.", "EVALSHA")
@@ -387,7 +398,8 @@ func TestSealThatIsRefused_R23(t *testing.T) {
 	}, withTrust)
 }
 
-// A reply that answers neither the look at the seal nor its writing ends the connection (R16).
+// A reply that answers neither the reading of the seal nor its writing ends the
+// connection (R16).
 func TestStrangeRepliesToTheSeal_R16(t *testing.T) {
 	for _, command := range []string{"GET", "EVALSHA"} {
 		t.Run(command, func(t *testing.T) {
@@ -404,7 +416,8 @@ func TestStrangeRepliesToTheSeal_R16(t *testing.T) {
 	}
 }
 
-// Clients with another MaxTTL are refused by the seal, before and after they have joined, with an explanation (R23).
+// A seal refuses clients with another MaxTTL, before and after they have
+// joined, with an explanation (R23).
 func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		other := c.config
@@ -431,7 +444,8 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 	}, withTrust, sealedAll)
 }
 
-// With the override the longer MaxTTL applies, on all nodes, and is never lowered (R23).
+// With the override the longer MaxTTL applies, on all nodes, and is never
+// lowered (R23).
 func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 	const longer = 3 * time.Second
 	longerNeed := pure.NeedFor(longer, 0.01)
@@ -445,7 +459,7 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 			assert.Equal(t, longer, c.sealOn(i).MaxTTL, "node %d", i)
 			assert.GreaterOrEqual(t, c.sealOn(i).Watched, longerNeed)
 		}
-		// One that allows it too and has a shorter one lowers nothing.
+		// A client that also allows it and has a shorter one lowers nothing.
 		short := c.config
 		short.MaxTTL = time.Second
 		g, err := New(short)
@@ -461,24 +475,26 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 	})
 }
 
-// A deployment that is declared new counts at once, when its seals stand (R23).
+// A deployment that is declared new counts at once, as soon as its seals are
+// written (R23).
 func TestNewDeployment_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 5, withTrust, withConfig(func(c *Config) { c.New = true }))
 		require.NoError(t, c.group.Ready(background))
 		assert.Less(t, c.group.now(), 50*ms)
 		for _, i := range c.trusted() {
-			assert.Equal(t, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}, c.sealOn(i), "nobody counts without a seal")
+			assert.Equal(t, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}, c.sealOn(i), "no node counts without a seal")
 		}
 		c.eventually(50*ms, func() bool { return len(c.trusted()) == 5 }, "all count")
 
-		// It has had its effect.
+		// The declaration has had its effect.
 		c.nodes[3].Restart()
 		c.eventually(time.Second, func() bool { return c.status(3).Connects == 2 && c.up() == 5 }, "connected again")
 		time.Sleep(time.Second)
 		assert.Equal(t, []int{3}, c.quarantined())
 
-		// And it has none for others: they find the seals, and the one that is missing.
+		// It has no effect for other clients: they find the seals, and notice
+		// the missing one.
 		g, err := New(c.config)
 		require.NoError(t, err)
 		defer g.Close(background)
@@ -497,7 +513,7 @@ func (c *cluster) trusted() (nodes []int) {
 	return nodes
 }
 
-// Whatever speaks against a new deployment makes the declaration void (R23).
+// Any evidence against a new deployment makes the declaration void (R23).
 func TestNewDeploymentIsVoid_R23(t *testing.T) {
 	for name, arrange := range map[string]func(c *cluster){
 		"a seal": func(c *cluster) { c.sealed(1) },
@@ -531,7 +547,8 @@ func TestNewDeploymentIsVoid_R23(t *testing.T) {
 	}
 }
 
-// A node whose seal cannot be written does not count by declaration: who comes next could not tell.
+// A node whose seal cannot be written does not count by declaration: the next
+// client could not tell.
 func TestNewDeploymentNeedsItsSeals_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), func(c *cluster) {
@@ -545,7 +562,8 @@ func TestNewDeploymentNeedsItsSeals_R23(t *testing.T) {
 	})
 }
 
-// Nodes that forget nothing need no quarantine; one that says otherwise of itself is warned about (R22, R23).
+// Durable nodes need no quarantine; one whose configuration contradicts that is
+// warned about (R22, R23).
 func TestDurableNodes_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		assert.Equal(t, []int{2}, c.quarantined())
@@ -564,7 +582,8 @@ func TestDurableNodes_R23(t *testing.T) {
 	})
 }
 
-// What a node owes it owes also if it is refused for its seal: debts go first (R8).
+// A node's debts are paid even if it is then refused for its seal: debts go
+// first (R8).
 func TestDebtsArePaidBeforeTheSealIsLookedAt_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -582,7 +601,8 @@ func TestDebtsArePaidBeforeTheSealIsLookedAt_R8(t *testing.T) {
 	}, withTrust, sealedAll)
 }
 
-// A node whose grant does not count gets the release of a failed claim like any other, and owes it like any other (R7, R8).
+// A node whose grant does not count gets and owes the release of a failed claim
+// like any other (R7, R8).
 func TestQuarantinedNodeOwesReleases_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[2].Restart()
@@ -600,7 +620,7 @@ func TestQuarantinedNodeOwesReleases_R8(t *testing.T) {
 	}, withTrust, sealedAll)
 }
 
-// Rounds that are merged know whose vote must not make a lock.
+// Merged rounds know whose vote must not make a lock.
 func TestMergedRoundsAreDiscounted_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		g := c.group

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// isProof reports whether a command has to do with telling twins apart: a script that returns a text, or a call of one that
-// is none of the tests' own.
+// isProof reports whether a command belongs to the test for twins: a script
+// that returns a text, or a call of a script that is not one of the tests.
 func isProof(args []string) bool {
 	switch args[0] {
 	case "SCRIPT":
@@ -24,8 +24,9 @@ func isProof(args []string) bool {
 	return false
 }
 
-// A hostile node that claims the run id of another keeps that one out neither when it comes first nor when it comes second,
-// whatever it answers when the two are told apart: one liar, one vote (R22).
+// A hostile node that claims another's run id does not keep that one out,
+// whether it comes first or second, and whatever it answers to the test for
+// twins: one liar, one vote (R22).
 func TestALiarKeepsNoOtherOut_R22(t *testing.T) {
 	answering := func(reply string) func(string) []byte {
 		return func(string) []byte { return []byte(reply) }
@@ -90,8 +91,8 @@ func TestALiarKeepsNoOtherOut_R22(t *testing.T) {
 	}
 }
 
-// Two addresses of one server are one vote, in whatever order and in whatever database (R22): scripts, by which they are told
-// apart, belong to the server.
+// Two addresses of one server are one vote, in any order and in any database
+// (R22): scripts, which tell them apart, belong to the server.
 func TestTwinsAreOneVote_R22(t *testing.T) {
 	for name, tweak := range map[string]func(c *cluster){
 		"another database":    func(c *cluster) { c.config.Nodes[2].DB = 1 },

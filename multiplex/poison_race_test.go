@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R20: in race builds what is given back is spoiled, so that whoever still looks at it finds nonsense, at once.
+// R20: in race builds what is given back is overwritten, so that a use of it
+// shows at once.
 func TestRecycledRoundsArePoisoned(t *testing.T) {
 	r := loneRound(3, releaseKind.verb())
 	r.command = append(r.command, "EVALSHA and a token"...)

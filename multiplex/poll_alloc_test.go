@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nothing is allocated where callers read for themselves: alone, and where eight of them hand the role to each other.
+// Polling callers allocate nothing: alone, or when eight of them hand the role
+// to each other.
 func TestPolledCallsAllocateNothing(t *testing.T) {
 	const granted, refused = "+OK\r\n", "_\r\n"
 	table := []struct {
 		name string
-		sets []string // what each node answers; "" is nobody
+		sets []string // what each node answers; "" is noServer
 		err  error
 	}{
 		{"all granted", []string{granted, granted, granted, granted, granted}, nil},
@@ -29,7 +30,7 @@ func TestPolledCallsAllocateNothing(t *testing.T) {
 				var addrs []string
 				for _, answer := range tt.sets {
 					if answer == "" {
-						addrs = append(addrs, nobody)
+						addrs = append(addrs, noServer)
 						continue
 					}
 					addrs = append(addrs, frugal(t, answer).Addr().String())
@@ -37,7 +38,8 @@ func TestPolledCallsAllocateNothing(t *testing.T) {
 				g := onSockets(t, addrs...)
 				require.NotNil(t, g.poller)
 				team := startTeam(t, callers, func(caller int) error { return attempt(g, caller, tt.err) })
-				// On a busy machine a node falls further behind than before, and then the log needs one more round.
+				// On a busy machine a node falls further behind than before,
+				// and then the log needs another round.
 				few := 0.05 * float64(callers*attempts)
 				require.Less(t, allocations(16, few, team), few, "allocations of all attempts of a turn")
 				requireSettled(t, g)
@@ -57,10 +59,10 @@ func init() {
 	}
 }
 
-// attempts are what each caller makes in its turn.
+// attempts is how many attempts each caller makes in its turn.
 const attempts = 10
 
-// attempt claims, extends and releases some times, or is refused as often.
+// attempt claims, extends and releases a few times, or is refused as often.
 func attempt(g *Group, caller int, want error) error {
 	for range attempts {
 		receipt, err := g.Claim(background, claimKind, &Claim{
@@ -84,8 +86,9 @@ func attempt(g *Group, caller int, want error) error {
 	return nil
 }
 
-// startTeam starts goroutines that each do something once whenever the function that it returns is called, which waits for
-// all of them: starting goroutines would allocate.
+// startTeam starts goroutines that each call do once whenever the returned
+// function is called, which waits for all of them: starting goroutines would
+// allocate.
 func startTeam(t *testing.T, size int, do func(member int) error) func() {
 	t.Helper()
 	begin := make([]chan struct{}, size)

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Close while callers poll, wait and come, and while connections die: everyone has an answer, and nothing is left (R28).
+// Close while callers poll, wait and arrive, and while connections die: every
+// call returns, and nothing is left (R28).
 func TestPolledCloseAtAnyTime(t *testing.T) {
 	for size, rounds := range map[int]int{5: 150, 1: 50} {
 		t.Run(fmt.Sprint("nodes=", size), func(t *testing.T) { closeAtAnyTime(t, size, rounds) })
@@ -77,12 +78,13 @@ func callUntilClosed(t testing.TB, g *Group, caller int) {
 			return
 		}
 		if errors.Is(err, ErrUndecided) {
-			time.Sleep(100 * time.Microsecond) // it may be known at once
+			time.Sleep(100 * time.Microsecond) // the lack of a quorum may be known at once
 		}
 	}
 }
 
-// When every connection has died there is nothing whose end could wake whoever polls: Close must.
+// When every connection has died, no event could wake the polling goroutine:
+// Close must.
 func TestPolledCloseWithNothingToPoll(t *testing.T) {
 	redistest.NoLeaks(t)
 	for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond} {
@@ -100,8 +102,9 @@ func TestPolledCloseWithNothingToPoll(t *testing.T) {
 	}
 }
 
-// A caller that still has the role when the group is closed calls the group's goroutine when it leaves, though nobody waits:
-// that one has to read the ends of the connections.
+// A caller that still has the role when the group is closed wakes the group's
+// goroutine when it leaves, although no caller waits: it has to read the ends
+// of the connections.
 func TestPolledCloseBeforeACallerLeaves(t *testing.T) {
 	redistest.NoLeaks(t)
 	g := onWire(t, startWireNodes(t, 3))
@@ -114,7 +117,8 @@ func TestPolledCloseBeforeACallerLeaves(t *testing.T) {
 	within(t, "Close", func() { assert.NoError(t, <-closed) })
 }
 
-// Close while somebody looks out, who is told by the ends of the connections: nobody but the group's goroutine can read those.
+// Close during a lookout, which learns it from the ends of the connections:
+// only the group's goroutine can read those.
 func TestPolledCloseWhileSomebodyLooksOut(t *testing.T) {
 	redistest.NoLeaks(t)
 	nodes := startWireNodes(t, 3)
@@ -165,7 +169,7 @@ func postUntilClosed(t testing.TB, g *Group) {
 			case err == nil:
 				posted++
 			case errors.Is(err, ErrClosed):
-				return // and the outcomes are for nobody
+				return // and the outcomes are dropped
 			}
 		}
 		g.Flush()
@@ -194,7 +198,7 @@ func lookOutUntilClosed(g *Group) {
 	}
 }
 
-// Close where there never was a connection, while the watch has looked already.
+// Close of a group that never had a connection, after the watch has looked.
 func TestPolledCloseWithNobodyThere(t *testing.T) {
 	redistest.NoLeaks(t)
 	n := startWireNode(t)
@@ -209,8 +213,8 @@ func TestPolledCloseWithNobodyThere(t *testing.T) {
 	}
 }
 
-// Whoever reads replies looks around as the watch does, and may do so when the group is closed already: no timer is left then
-// (R28).
+// A goroutine that reads replies ticks like the watch does, perhaps when the
+// group is already closed: no timer is left then (R28).
 func TestPolledTickAfterClose_R28(t *testing.T) {
 	g := onWire(t, startWireNodes(t, 1))
 	require.NoError(t, g.Close(background))

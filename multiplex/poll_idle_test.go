@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An idle group has nothing to do: its goroutine is parked on all sockets, and the watch sleeps until the next probe.
+// An idle group does nothing: its goroutine is parked on all sockets, and the
+// watch sleeps until the next probe.
 func TestPolledIdleGroupDoesNotTick(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		t.Run(fmt.Sprint("used=", used), func(t *testing.T) {
@@ -31,13 +32,14 @@ func TestPolledIdleGroupDoesNotTick(t *testing.T) {
 					t.Fatal("the watch looks again though nothing is owed")
 				}
 			}
-			assert.Equal(t, roleServer, g.poller.role.Load(), "somebody waits for the end of connections, and for pushes")
+			assert.Equal(t, roleServer, g.poller.role.Load(), "the goroutine waits for the end of connections, and for pushes")
 		})
 	}
 }
 
-// When the group's goroutine has looked after an event, and nobody waits, it gives the role up; then the watch has to see to it
-// in time that somebody waits for the following events.
+// When the group's goroutine has looked after an event, and no caller waits, it
+// gives up the role. Then the watch has to make sure in time that the following
+// events are waited for.
 func TestPolledIdleGroupIsAttended(t *testing.T) {
 	g := onWire(t, startWireNodes(t, 3), patient)
 	p := g.poller
@@ -48,13 +50,14 @@ func TestPolledIdleGroupIsAttended(t *testing.T) {
 			return p.role.Load() == roleServer && time.Duration(g.watcher.at.Load())-g.now() > patience
 		})
 		left := p.left.Load()
-		p.events.Kick() // an event that tells of nothing
+		p.events.Kick() // an event without content
 		soon(t, "the role is given up", func() bool { return p.left.Load() != left })
 		soon(t, "the role is taken again", func() bool { return p.role.Load() == roleServer })
 	}
 }
 
-// The end of a connection, and bytes that nobody asked for (R16), are noticed though nobody calls.
+// The end of a connection, and unsolicited bytes (R16), are noticed without any
+// call.
 func TestPolledIdleGroupNotices(t *testing.T) {
 	for _, size := range []int{1, 3} {
 		for name, happen := range map[string]func(n *wireNode){
@@ -65,11 +68,11 @@ func TestPolledIdleGroupNotices(t *testing.T) {
 			for _, used := range []bool{false, true} {
 				t.Run(fmt.Sprintf("nodes=%d/used=%v/%s", size, used, name), func(t *testing.T) {
 					nodes := startWireNodes(t, size)
-					// Without probes, whatever is not noticed by polling is not noticed at all.
+					// There are no probes, so only polling can notice it.
 					g := onWire(t, nodes, patient)
 					if used {
 						require.NoError(t, pairOn(background, g, "k"))
-						time.Sleep(20 * time.Millisecond) // until the group rests
+						time.Sleep(20 * time.Millisecond) // until the group is idle
 					}
 					atBest(t, func() error { return noticedAfter(t, g, size-1, func() { happen(nodes[size-1]) }) })
 				})
@@ -78,7 +81,8 @@ func TestPolledIdleGroupNotices(t *testing.T) {
 	}
 }
 
-// noticedAfter measures how long it takes until the death of a node's connection is known.
+// noticedAfter measures how long it takes until the group knows that a
+// connection has died.
 func noticedAfter(t testing.TB, g *Group, node int, happen func()) error {
 	t.Helper()
 	soon(t, "up", func() bool { return g.stateOf(node) == Up })
@@ -91,7 +95,7 @@ func noticedAfter(t testing.TB, g *Group, node int, happen func()) error {
 	return nil
 }
 
-// Probes of an idle connection are answered, and the answer is read (R26).
+// Probes of an idle connection are answered, and the answers are read (R26).
 func TestPolledIdleConnectionsAreProbed(t *testing.T) {
 	nodes := startWireNodes(t, 3)
 	g := onWire(t, nodes, patient, func(c *Config) { c.ProbeAfter = 20 * time.Millisecond })
@@ -107,24 +111,26 @@ func TestPolledIdleConnectionsAreProbed(t *testing.T) {
 		soon(t, "the probes that follow an answer", func() bool { return probes() >= before+3 })
 		assert.Zero(t, g.Nodes()[i].Deaths)
 		g.mu.Lock()
-		assert.Less(t, len(g.nodes[i].lane.awaited), 2, "probes whose answers nobody reads")
+		assert.Less(t, len(g.nodes[i].lane.awaited), 2, "probes whose answers are not read")
 		g.mu.Unlock()
 	}
 }
 
-// A node's last answer and its end may be there together, as of a server that is shut down: one event tells of both. The
-// node must be known to be down, instead of costing the next callers a vote.
+// A node's last answer and its end may arrive together, as from a server that
+// is shut down: one event reports both. The node must be known to be down, and
+// not cost the next callers a vote.
 func TestPolledAnswerAndEndTogether(t *testing.T) {
 	for _, size := range []int{1, 3} {
 		t.Run(fmt.Sprint("nodes=", size), func(t *testing.T) {
 			nodes := startWireNodes(t, size)
-			g := onWire(t, nodes, patient) // neither a probe nor a timeout shall find the end
+			g := onWire(t, nodes, patient) // neither a probe nor a timeout may find the end
 			last := size - 1
 			for round := range 3 {
 				soon(t, "up", func() bool { return g.stateOf(last) == Up && g.read() })
 				deaths := g.Nodes()[last].Deaths
 				nodes[last].behave(func(_ []string, answer string) (string, bool) {
-					// Of several the others have answered by now and the caller has left, so that nobody polls until the
+					// If there are several, the others have answered by now and
+					// the caller has left, so that no goroutine polls until the
 					// watch has looked.
 					time.Sleep(500 * time.Microsecond)
 					return answer, true
@@ -138,7 +144,7 @@ func TestPolledAnswerAndEndTogether(t *testing.T) {
 	}
 }
 
-// Real servers that are shut down in order: FIN after their last answers.
+// Real servers shut down in an orderly way: FIN after their last answers.
 func TestPolledServersThatShutDown(t *testing.T) {
 	for name, over := range map[string]redistest.Option{"tcp": redistest.OverTCP, "unix": redistest.OverUnix} {
 		t.Run(name, func(t *testing.T) {

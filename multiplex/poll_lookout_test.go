@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While somebody looks out, the poller's own goroutine stays at the sockets, whatever callers do in between: a push is read
-// when it comes, and not at the watch's next look.
+// During a lookout, the poller's own goroutine stays at the sockets, whatever
+// callers do in between: a push is read when it arrives, and not at the watch's
+// next look.
 func TestSomebodyReadsWhileSomebodyLooksOut(t *testing.T) {
 	servers := redistest.Servers(t, 3)
 	g := onServers(t, servers, patient)

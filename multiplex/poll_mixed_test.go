@@ -23,7 +23,7 @@ func mixedServers(t testing.TB) []*redistest.Server {
 	return append(servers, redistest.Servers(t, 2, redistest.OverTLS)...)
 }
 
-// polledNodes are the nodes that whoever polls reads.
+// polledNodes returns the nodes that the poller reads.
 func (g *Group) polledNodes() (s Set) {
 	for i, n := range g.nodes {
 		if n.polled.Load() != nil {
@@ -33,11 +33,12 @@ func (g *Group) polledNodes() (s Set) {
 	return s
 }
 
-// A group of both sorts: a caller polls the plain ones, the others have their readers, and the outcome is that of all.
+// A group of both sorts: a caller polls the plain nodes, the others have their
+// readers, and the outcome counts all.
 func TestPolledMixedGroup(t *testing.T) {
 	redistest.NoLeaks(t)
 	servers := mixedServers(t)
-	g := onServers(t, servers, patient, func(c *Config) { c.VoteTimeout = 3 * time.Second }) // in the end Close waits so long
+	g := onServers(t, servers, patient, func(c *Config) { c.VoteTimeout = 3 * time.Second }) // Close waits this long in the end
 	assert.Equal(t, All(3), g.polledNodes())
 
 	var wg sync.WaitGroup
@@ -50,7 +51,8 @@ func TestPolledMixedGroup(t *testing.T) {
 	}
 	within(t, "callers", wg.Wait)
 
-	// With two plain ones silent the quorum needs both votes that readers count: they must wake whoever polls.
+	// With two plain nodes silent, the quorum needs both votes that readers
+	// count: they must wake the polling caller.
 	for _, s := range servers[:2] {
 		require.NoError(t, s.Stop())
 	}
@@ -72,7 +74,7 @@ func TestPolledMixedGroup(t *testing.T) {
 		return nil
 	})
 
-	// And with one of those silent too, a cancellation must.
+	// If one of those is silent too, a cancellation must wake it.
 	require.NoError(t, servers[4].Stop())
 	atBest(t, func() error {
 		ctx, cancel := context.WithCancel(background)
@@ -92,7 +94,8 @@ func TestPolledMixedGroup(t *testing.T) {
 	assert.Zero(t, g.poller.attached.Load())
 }
 
-// What the NetDial of a user returned is never polled, plain socket or not (Config.Portable).
+// A connection from a user's NetDial is never polled, plain socket or not
+// (Config.Portable).
 func TestPolledGroupWithNetDial(t *testing.T) {
 	redistest.NoLeaks(t)
 	nodes := startWireNodes(t, 5)
@@ -116,7 +119,7 @@ func TestPolledGroupWithNetDial(t *testing.T) {
 	assert.Equal(t, All(5)&^All(2), polled)
 }
 
-// Portable, and groups that have nothing to poll, need no poller.
+// Portable groups, and groups with nothing to poll, have no poller.
 func TestPortableGroupsHaveNoPoller(t *testing.T) {
 	nodes := startWireNodes(t, 3)
 	g := onWire(t, nodes, patient, func(c *Config) { c.Portable = true })

@@ -18,7 +18,7 @@ func realExtend(key, token string) []byte {
 	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(extendLua), "1", key, token, "10000")
 }
 
-// takeOn waits for so many outcomes on the real clock.
+// takeOn waits for n outcomes in real time.
 func takeOn(t testing.TB, inbox *Outcomes, n int) []Outcome {
 	t.Helper()
 	all := make([]Outcome, 0, n)
@@ -35,8 +35,8 @@ func takeOn(t testing.TB, inbox *Outcomes, n int) []Outcome {
 	}
 }
 
-// Nobody waits for a posted command, so nobody reads its answers by itself: the group's goroutine is called at once, and not
-// found missing by the watch some milliseconds later.
+// No caller waits for a posted command and reads its answers. So the group's
+// goroutine is woken at once, not by the watch some milliseconds later.
 func TestPolledAnswersToPostedCommandsAreReadAtOnce(t *testing.T) {
 	g := onWire(t, startWireNodes(t, 3), patient)
 	require.NotNil(t, g.poller)
@@ -65,7 +65,8 @@ func TestPolledAnswersToPostedCommandsAreReadAtOnce(t *testing.T) {
 	requireSettled(t, g)
 }
 
-// Callers come and go with the poller's role while others post. A posted outcome that nobody reads would hang the test.
+// Callers come and go with the poller's role while others post. A posted
+// outcome that is not read would hang the test.
 func TestPolledPostedAmongCallers(t *testing.T) {
 	g := onWire(t, startWireNodes(t, 3), patient)
 	stop := make(chan struct{})
@@ -102,7 +103,7 @@ func TestPolledPostedAmongCallers(t *testing.T) {
 	requireSettled(t, g)
 }
 
-// Posting allocates nothing once pools and buffers have their size.
+// Posting allocates nothing once pools and buffers have reached their sizes.
 func TestPolledPostingAllocatesNothing(t *testing.T) {
 	if poisoning {
 		t.Skip("the race detector allocates")

@@ -21,14 +21,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A lone caller has the role while it waits, and nobody has to wake it; a second one sleeps.
+// A lone caller has the role while it waits, and needs no wake-up; a second one
+// sleeps.
 func TestPolledLoneCallerReadsForItself(t *testing.T) {
 	nodes := startWireNodes(t, 3)
 	g := onWire(t, nodes, patient)
 	p := g.poller
 	require.NotNil(t, p)
 	require.NoError(t, pairOn(background, g, "k"))
-	// When the watch has given the role to the group's goroutine, a call goes through that one; the next is on its own.
+	// If the watch has given the role to the group's goroutine, that one reads
+	// for a call; the next call reads for itself.
 	atBest(t, func() error {
 		require.NoError(t, pairOn(background, g, "k"))
 		answers := make(chan struct{})
@@ -63,16 +65,17 @@ func TestPolledLoneCallerReadsForItself(t *testing.T) {
 	requireSettled(t, g)
 }
 
-// takeRole takes the role as a caller would.
+// takeRole takes the role as a caller does.
 func takeRole(t testing.TB, g *Group) {
 	t.Helper()
 	soon(t, "the role is free", func() bool {
-		g.poller.events.Kick() // the group's goroutine may wait for events; for a moment nobody has the role then
+		g.poller.events.Kick() // the group's goroutine may wait for events; then the role is free for a moment
 		return g.poller.take(roleCaller)
 	})
 }
 
-// holdRole takes the role, and returns when another caller sleeps and the replies to it lie unread.
+// holdRole takes the role, and returns when another caller sleeps and the
+// replies to it lie unread.
 func holdRole(t testing.TB, g *Group, call func() error) (done <-chan error) {
 	t.Helper()
 	p := g.poller
@@ -87,13 +90,15 @@ func holdRole(t testing.TB, g *Group, call func() error) (done <-chan error) {
 	return ended
 }
 
-// Whoever is counted as waiting is taken off the count by whoever wakes it, or by itself where a vote came just before it
-// would have slept. That is rare, so here the votes come at that very moment, many times.
+// A sleeping caller is counted as waiting, until its waker takes it off the
+// count, or the caller itself does because a vote came just before it would
+// have slept. That is rare, so here the votes come at that very moment, many
+// times.
 func TestPolledWaitingIsCountedRight(t *testing.T) {
 	const nodes, times = 16, 4_000
 	config := Config{}
 	for range nodes {
-		config.Nodes = append(config.Nodes, conn.Config{Endpoint: conn.Endpoint{Network: "unix", Addr: "nobody is there"}})
+		config.Nodes = append(config.Nodes, conn.Config{Endpoint: conn.Endpoint{Network: "unix", Addr: "no server"}})
 	}
 	g, err := New(config)
 	require.NoError(t, err)
@@ -110,7 +115,7 @@ func TestPolledWaitingIsCountedRight(t *testing.T) {
 					r.vote(i, Granted, nil)
 				}
 			}
-			runtime.Gosched() // where there is one processor only
+			runtime.Gosched() // for a single processor
 		}
 	})
 	for i := range times {
@@ -119,7 +124,7 @@ func TestPolledWaitingIsCountedRight(t *testing.T) {
 		r.begin(claimKind.verb(), g.now(), long, Receipt{}, 1)
 		g.mu.Unlock()
 		voting.Store(r)
-		for range i % 400 { // some nanoseconds later each time, until the votes are there
+		for range i % 400 { // some nanoseconds later each time, until the votes have arrived
 			g.poller.role.Load()
 		}
 		r.outcome(g.await(r))
@@ -134,8 +139,8 @@ func TestPolledWaitingIsCountedRight(t *testing.T) {
 	g.poller.leave()
 }
 
-// An answer that comes together with the kick of a caller whose round another decided is read all the same: no further event
-// would tell of it.
+// An answer may come together with the kick that wakes a caller whose round is
+// already decided. It is read all the same: no further event would report it.
 func TestPolledAnswerAndKickTogether(t *testing.T) {
 	nodes := startWireNodes(t, 2)
 	g := onWire(t, nodes, patient)
@@ -159,7 +164,8 @@ func TestPolledAnswerAndKickTogether(t *testing.T) {
 	}
 }
 
-// The replies to what undoes an attempt lie in the sockets until somebody polls again, and say nothing of the nodes (R6).
+// The replies to the undo of an attempt lie in the sockets until a goroutine
+// polls again, and are no samples of reply times (R6).
 func TestPolledUndoIsNoSample_R6(t *testing.T) {
 	nodes := startWireNodes(t, 5)
 	for _, n := range nodes {
@@ -187,8 +193,9 @@ func TestPolledUndoIsNoSample_R6(t *testing.T) {
 	})
 }
 
-// A caller that leaves with its answer while another waits calls the group's goroutine itself: nobody waits for the watch's
-// next look, which may be 5 ms away. Here the watch cannot look at all, since the mutex is ours.
+// A caller that leaves with its answer while another waits wakes the group's
+// goroutine itself: the watch's next look may be 5 ms away. Here the watch
+// cannot look at all, since the test holds the mutex.
 func TestPolledLeaverCallsForThoseWhoWait(t *testing.T) {
 	g := onWire(t, startWireNodes(t, 3), patient)
 	for range 20 {
@@ -207,7 +214,8 @@ func TestPolledLeaverCallsForThoseWhoWait(t *testing.T) {
 	requireSettled(t, g)
 }
 
-// What a caller leaves unread is read soon, though nobody calls again (docs/design.md, "The caller polls").
+// What a caller leaves unread is read soon, even without another call
+// (docs/design.md, "The caller polls").
 func TestPolledLeftoversAreRead(t *testing.T) {
 	nodes := startWireNodes(t, 3)
 	g := onWire(t, nodes, patient)
@@ -228,8 +236,9 @@ func TestPolledLeftoversAreRead(t *testing.T) {
 	requireSettled(t, g)
 }
 
-// While a caller has the role the watch looks again and again, though nothing is owed: when that one leaves, nobody else
-// would see to it that somebody waits for the end of connections.
+// While a caller has the role the watch keeps looking, even if nothing is owed:
+// when the caller leaves, only the watch makes sure that the end of a
+// connection is noticed.
 func TestPolledWatchFindsSomebody(t *testing.T) {
 	g := onWire(t, startWireNodes(t, 3), patient)
 	require.NoError(t, pairOn(background, g, "k"))
@@ -242,10 +251,10 @@ func TestPolledWatchFindsSomebody(t *testing.T) {
 	}
 }
 
-// The time in which a reply lies in its socket because nobody reads is not the node's: reply times, and with them vote
-// timeouts, must not grow by it (R6).
+// The time that a reply lies unread in its socket is not the node's: it must
+// not raise reply times, and with them vote timeouts (R6).
 func TestPolledReplyTimesAreTheNodesOwn(t *testing.T) {
-	g := onWire(t, startWireNodes(t, 3), patient) // a probe's answer would be a sample, too
+	g := onWire(t, startWireNodes(t, 3), patient) // the answer to a probe would be a sample, too
 	times := func() (all [3]time.Duration) {
 		for i, s := range g.Nodes() {
 			all[i] = s.ReplyTime
@@ -253,9 +262,9 @@ func TestPolledReplyTimesAreTheNodesOwn(t *testing.T) {
 		return all
 	}
 	for _, n := range g.nodes {
-		n.replyTime.Store(0) // forget what the handshake told
+		n.replyTime.Store(0) // forgets the handshake's measurement
 	}
-	soon(t, "the times are known, since somebody waits for the replies", func() bool {
+	soon(t, "the times are known, since the replies are waited for", func() bool {
 		require.NoError(t, pairOn(background, g, "k"))
 		soon(t, "all is read", g.read)
 		all := times()
@@ -272,8 +281,9 @@ func TestPolledReplyTimesAreTheNodesOwn(t *testing.T) {
 	assert.Equal(t, before, times())
 }
 
-// A node that reads nothing for a while, so that most of what it is sent waits in the backlog, gets it when it reads again,
-// and answers; the others are not held up meanwhile.
+// A node that reads nothing for a while, so that most of what is sent waits in
+// the backlog, gets it when it reads again, and answers. The others are not
+// held up meanwhile.
 func TestPolledNodeThatReadsLate(t *testing.T) {
 	nodes := startWireNodes(t, 3)
 	nodes[2].window.Store(256 << 10)
@@ -288,7 +298,7 @@ func TestPolledNodeThatReadsLate(t *testing.T) {
 	for round := range 3 {
 		deaf.Lock()
 		within(t, "claims", func() {
-			for range 36 { // 4.5 MiB are more than the sockets' buffers hold, and less than a connection's backlog and they
+			for range 36 { // 4.5 MiB: more than the sockets' buffers hold, and less than these and the backlog
 				_, err := claimOn(background, g, key, "t")
 				assert.NoError(t, err)
 			}
@@ -300,10 +310,12 @@ func TestPolledNodeThatReadsLate(t *testing.T) {
 	assert.Zero(t, g.Nodes()[2].Deaths)
 }
 
-// Who polls for itself must be told when another decides its round: here the watch.
+// A polling caller must be told if another goroutine decides its round: here
+// the watch.
 func TestPolledCallerIsKicked(t *testing.T) {
 	nodes := startWireNodes(t, 5)
-	// So far behind the cancellation that one which nobody notices, and which ends by its timeout, is late on any machine.
+	// The cancellation is so much earlier than the timeout that a call whose
+	// cancellation goes unnoticed, and which times out, is late on any machine.
 	const timeout, givenUp = 300 * time.Millisecond, 10 * time.Millisecond
 	g := onWire(t, nodes, patient, func(c *Config) { c.VoteTimeout = timeout })
 	for _, n := range nodes[:3] {
@@ -311,7 +323,8 @@ func TestPolledCallerIsKicked(t *testing.T) {
 	}
 	for _, callers := range []int{1, 2, 32} {
 		atBest(t, func() error {
-			// Beside each caller somebody only sleeps as long: what the machine's other work costs those is nobody's fault.
+			// Beside each caller another goroutine only sleeps for as long:
+			// that measures the delay by the machine's other work.
 			var late, asleep atomic.Int64
 			var wg sync.WaitGroup
 			for i := range callers {
@@ -326,7 +339,7 @@ func TestPolledCallerIsKicked(t *testing.T) {
 					start := time.Now()
 					_, err := claimOn(ctx, g, fmt.Sprint("k", i), "t")
 					if time.Since(start) >= timeout && errors.Is(err, ErrUndecided) {
-						err = want // the watch came so late that both times were over, which the bound below judges
+						err = want // the watch came so late that both times were over, which the bound below checks
 					}
 					assert.ErrorIs(t, err, want)
 					raise(&late, time.Since(start)-end)
@@ -349,9 +362,10 @@ func TestPolledCallerIsKicked(t *testing.T) {
 	}
 }
 
-// The role goes from caller to caller and to the group's goroutine and back, while callers come and go, are cancelled and
-// time out, and servers are stopped, killed and started again. Every call returns in time, no wake-up is lost, and in the
-// end nobody is counted as waiting.
+// The role goes from caller to caller and to the group's goroutine and back,
+// while callers come and go, are cancelled and time out, and servers are
+// stopped, killed and started again. Every call returns in time, no wake-up is
+// lost, and in the end no caller is counted as waiting.
 func TestPolledHandOverUnderStress(t *testing.T) {
 	for size, volleys := range map[int]int{5: 25, 1: 12} {
 		t.Run(fmt.Sprint("nodes=", size), func(t *testing.T) { handOver(t, size, volleys) })
@@ -369,9 +383,10 @@ func handOver(t *testing.T, size, volleys int) {
 	stop := make(chan struct{})
 	var disruptor sync.WaitGroup
 	disruptor.Go(func() { disrupt(t, servers, stop) })
-	var asleep time.Duration // how late somebody who only sleeps is woken at worst: what the machine's other work costs anyone
+	var asleep time.Duration // the greatest delay of a goroutine that only sleeps: the cost of the machine's other work
 	disruptor.Go(func() { asleep = sleepUntil(stop) })
-	// While servers are down calls end at once, without a grant: a machine with bad luck needs more volleys, and a busy one time.
+	// While servers are down calls fail at once: without luck a machine needs
+	// more volleys, and a busy one more time.
 	const enough = 100
 	start := time.Now()
 	for i := 0; i < volleys || s.granted() <= enough && time.Since(start) < 4*patience; i++ {
@@ -390,7 +405,7 @@ func handOver(t *testing.T, size, volleys int) {
 	assert.Less(t, longest, 20*timeout+4*asleep, "a wake-up was lost")
 	assert.Greater(t, s.granted(), enough)
 	requireSettled(t, g)
-	soon(t, "all up", func() bool { // a connection that was killed at last may pass for one that is up for a moment
+	soon(t, "all up", func() bool { // a connection that was just killed may seem up for a moment
 		return !slices.ContainsFunc(g.Nodes(), func(s Status) bool { return s.State != Up }) &&
 			g.poller.attached.Load() == int64(len(servers))
 	})
@@ -398,7 +413,8 @@ func handOver(t *testing.T, size, volleys int) {
 	soon(t, "all is read", g.read)
 }
 
-// sleepUntil sleeps again and again and returns by how much one sleep was too long, at worst.
+// sleepUntil sleeps again and again and returns by how much a sleep was too
+// long at most.
 func sleepUntil(stop <-chan struct{}) (late time.Duration) {
 	const nap = 5 * time.Millisecond
 	for {
@@ -412,7 +428,7 @@ func sleepUntil(stop <-chan struct{}) (late time.Duration) {
 	}
 }
 
-// stress counts what came of calls.
+// stress counts the outcomes of calls.
 type stress struct {
 	group   *Group
 	keys    atomic.Int64
@@ -422,8 +438,8 @@ type stress struct {
 	outcomes map[string]int
 }
 
-// call makes so many attempts, some of which end early, with pauses. Each has a key of its own, so that a refusal would be
-// the answer to another's question (R16).
+// call makes attempts with pauses, some of which end early. Each has a key of
+// its own, so a refusal would be the answer to another request (R16).
 func (s *stress) call(t testing.TB, random *rand.Rand, attempts int) {
 	for range attempts {
 		ctx, cancel := background, context.CancelFunc(func() {})
@@ -439,7 +455,7 @@ func (s *stress) call(t testing.TB, random *rand.Rand, attempts int) {
 		if err == nil {
 			_, err = timed(s, func() (Receipt, error) { return Receipt{}, releaseOn(ctx, s.group, key, "t", receipt) })
 			if errors.Is(err, ErrRefused) {
-				err = nil // a quorum of servers was started anew meanwhile
+				err = nil // a quorum of servers was restarted empty meanwhile
 			}
 		} else {
 			assert.NotErrorIs(t, err, ErrRefused, "R16")
@@ -460,7 +476,7 @@ func timed[T any](s *stress, f func() (T, error)) (T, error) {
 	return v, err
 }
 
-// raise makes the longest time that was seen no less than this one.
+// raise makes longest at least as long as took.
 func raise(longest *atomic.Int64, took time.Duration) {
 	for most := longest.Load(); int64(took) > most && !longest.CompareAndSwap(most, int64(took)); most = longest.Load() {
 	}
@@ -485,7 +501,8 @@ func (s *stress) note(err error) {
 	}
 }
 
-// disrupt stops, kills and restarts one server after the other, and now and then stops a majority of them.
+// disrupt stops, kills and restarts one server after another, and now and then
+// stops a majority of them.
 func disrupt(t testing.TB, servers []*redistest.Server, stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		one := servers[i%len(servers)]

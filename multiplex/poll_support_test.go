@@ -20,19 +20,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The poller needs real sockets, so these tests know no simulated clock. What they say about time is the best of several
-// measurements, or a bound that only a hang exceeds.
+// The poller needs real sockets, so these tests have no simulated clock. What
+// they say about time is the best of several measurements, or a bound that only
+// a hang exceeds.
 
-// patience is such a bound: only who waits in vain waits so long.
+// patience is such a bound: only a wait in vain takes so long.
 const patience = 30 * time.Second
 
-// A wireNode is a node on a real socket that grants whatever it is asked, until it is told otherwise.
+// A wireNode is a node on a real socket that grants every request until it is
+// told otherwise.
 type wireNode struct {
 	listener net.Listener
 	serving  sync.WaitGroup
-	silent   atomic.Bool  // it reads, and answers nothing
-	window   atomic.Int64 // bounds what the kernel receives for it; 0 leaves that to the kernel
-	// change, if set, is asked about each lock command, and may wait: what to answer, and whether to hang up then.
+	silent   atomic.Bool  // it reads, but does not answer
+	window   atomic.Int64 // bounds the kernel's receive buffer; 0 leaves the default
+	// change, if set, is called for each lock command, and may wait. It returns
+	// the answer, and whether to hang up then.
 	change atomic.Pointer[func(args []string, answer string) (string, bool)]
 
 	mu    sync.Mutex // guards the following
@@ -86,7 +89,7 @@ func (n *wireNode) close() {
 	n.serving.Wait()
 }
 
-// drop ends every connection, by an RST.
+// drop ends every connection by an RST.
 func (n *wireNode) drop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,7 +99,7 @@ func (n *wireNode) drop() {
 	}
 }
 
-// say writes bytes that nobody asked for to every connection.
+// say writes unsolicited bytes to every connection.
 func (n *wireNode) say(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -105,7 +108,7 @@ func (n *wireNode) say(text string) {
 	}
 }
 
-// behave changes the answers to lock commands; nil ends that.
+// behave changes the answers to lock commands; nil ends the change.
 func (n *wireNode) behave(change func(args []string, answer string) (string, bool)) {
 	if change == nil {
 		n.change.Store(nil)
@@ -174,7 +177,7 @@ func confOf(n *wireNode) conn.Config {
 	return conn.Config{Endpoint: conn.Endpoint{Addr: n.listener.Addr().String()}}
 }
 
-// onWire starts a group on such nodes and waits until all are up.
+// onWire starts a group on these nodes and waits until all are up.
 func onWire(t testing.TB, nodes []*wireNode, tweaks ...func(*Config)) *Group {
 	t.Helper()
 	var config Config
@@ -184,7 +187,7 @@ func onWire(t testing.TB, nodes []*wireNode, tweaks ...func(*Config)) *Group {
 	return startPolled(t, config, tweaks...)
 }
 
-// The scripts as real servers know them.
+// The scripts for real servers.
 const (
 	releaseLua = `if redis.call("get",KEYS[1])==ARGV[1] then return redis.call("del",KEYS[1]) end return 0`
 	extendLua  = `if redis.call("get",KEYS[1])==ARGV[1] then return redis.call("pexpire",KEYS[1],ARGV[2]) end return 0`
@@ -227,19 +230,21 @@ func startPolled(t testing.TB, config Config, tweaks ...func(*Config)) *Group {
 	return g
 }
 
-// patient has no timer of the group bring about what a test waits for: each is longer than patience, so that whatever comes has
-// come by polling. It goes before what sets one of them otherwise.
+// patient keeps the group's timers from causing what a test waits for: each is
+// longer than patience, so polling must have caused it. It precedes tweaks that
+// set one of them otherwise.
 func patient(c *Config) {
 	c.VoteTimeout, c.ShedAfter, c.ProbeAfter = 2*patience, 2*patience, 2*patience
 }
 
-// closesInTime closes a group; a Close that hangs fails the test, with what it and the others wait for.
+// closesInTime closes a group. A Close that hangs fails the test, which prints
+// what all goroutines wait for.
 func closesInTime(t testing.TB, g *Group) {
 	t.Helper()
 	within(t, "Close", func() { assert.NoError(t, g.Close(background)) })
 }
 
-// within waits for something that must not hang, and prints all stacks if it does.
+// within waits for f, which must not hang, and prints all stacks if it does.
 func within(t testing.TB, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -268,8 +273,10 @@ func soon(t testing.TB, what string, holds func() bool) time.Duration {
 	return time.Since(start)
 }
 
-// atBest is content with one measurement that holds: other programs share the machine, and only make it slower. It waits
-// longer and longer between two, some seconds in all, for others to be done. None begins after twenty seconds.
+// atBest needs a single measurement that holds: other programs share the
+// machine, and only make it slower. It waits longer and longer between two
+// measurements, some seconds in all, for the others to finish. None begins
+// after twenty seconds.
 func atBest(t testing.TB, measure func() error) {
 	t.Helper()
 	var err error
@@ -308,7 +315,7 @@ func pairOn(ctx context.Context, g *Group, key string) error {
 	return releaseOn(ctx, g, key, "t", receipt)
 }
 
-// read reports whether every reply that is to be had was counted.
+// read reports whether every available reply was counted.
 func (g *Group) read() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -320,7 +327,7 @@ func (g *Group) read() bool {
 	return true
 }
 
-// settled says what is not as it ought to be when no call is under way.
+// settled reports what is wrong when no call is in progress.
 func (g *Group) settled() error {
 	p := g.poller
 	switch role := p.role.Load(); {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unreadOn waits until something lies unread in the socket of node i.
+// unreadOn waits until bytes lie unread in the socket of node i.
 func unreadOn(t testing.TB, g *Group, i int) {
 	t.Helper()
 	soon(t, "the bytes are there", func() bool { return g.connOf(i).Unread() })
@@ -24,8 +24,9 @@ func (g *Group) connOf(i int) *conn.Conn {
 	return g.nodes[i].conn
 }
 
-// A reply that lies in the socket of an idle node was not asked for, and is no vote on the next claim (R16), which nodes 0 and
-// 1 refuse. Nothing reads while it lies there: the test has the role.
+// A reply that lies in the socket of an idle node was not requested, and is no
+// vote on the next claim (R16), which nodes 0 and 1 refuse. It stays unread
+// while the test has the role.
 func TestSurplusReplyInAnIdleSocketIsNoVote_R16(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		for _, surplus := range []string{"+OK\r\n", "+OK\r\n+OK\r\n"} {
@@ -58,7 +59,8 @@ func TestSurplusReplyInAnIdleSocketIsNoVote_R16(t *testing.T) {
 	}
 }
 
-// The first part of a surplus reply may have been read already, as the beginning of something.
+// The first part of a surplus reply may have been read already, as an
+// incomplete reply.
 func TestHalfASurplusReplyIsNoVote_R16(t *testing.T) {
 	nodes := startWireNodes(t, 1)
 	g := onWire(t, nodes, patient)
@@ -78,8 +80,9 @@ func TestHalfASurplusReplyIsNoVote_R16(t *testing.T) {
 	soon(t, "the connection is ended", func() bool { return g.Nodes()[0].Counts.Deaths["unexpected"] == 1 })
 }
 
-// A push may lie in an idle socket where keys are tracked. It is no surplus, and takes nothing from the vote that follows; a
-// surplus reply behind it is found all the same (R16).
+// If keys are tracked, a push may lie in an idle socket. It is not surplus, and
+// does not affect the vote that follows; a surplus reply behind it is found all
+// the same (R16).
 func TestPushInAnIdleSocketIsNoSurplus_R16(t *testing.T) {
 	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$5\r\nother\r\n"
 	nodes := startWireNodes(t, 1)
@@ -114,7 +117,8 @@ func TestPushInAnIdleSocketIsNoSurplus_R16(t *testing.T) {
 	}
 }
 
-// Replies to extensions and lanes are looked for, too: what lies there must extend nothing, and pay no debt.
+// Surplus replies are also detected before extensions and lanes: one must not
+// extend a lock or pay a debt.
 func TestSurplusReplyIsNoAnswerInTheLane_R16(t *testing.T) {
 	nodes := startWireNodes(t, 1)
 	g := onWire(t, nodes, patient)
@@ -134,8 +138,9 @@ func TestSurplusReplyIsNoAnswerInTheLane_R16(t *testing.T) {
 	soon(t, "the connection is ended", func() bool { return g.Nodes()[0].Counts.Deaths["unexpected"] == 1 })
 }
 
-// What one node has sent is read in turns: between two of them the others are read (R32). No event tells of the rest, which is
-// read all the same, by the goroutine that has the role and by the next one that takes it.
+// Input from one node is read in turns: between two turns the other nodes are
+// read (R32). No event reports the rest. It is read all the same, by the
+// goroutine that has the role and by the next one that takes it.
 func TestWhatOneNodeSendsIsReadInTurns_R32(t *testing.T) {
 	nodes := startWireNodes(t, 2)
 	g := onWire(t, nodes, patient)
@@ -150,7 +155,7 @@ func TestWhatOneNodeSendsIsReadInTurns_R32(t *testing.T) {
 	l.Rest()
 	takeRole(t, g)
 	push := ">2\r\n$10\r\ninvalidate\r\n*1\r\n$5\r\nother\r\n"
-	const pushes = 1500 // more than one turn reads, and no more than a socket takes before anything is read
+	const pushes = 1500 // more than one turn reads, and no more than fits into a socket
 	g.tracker.mu.Lock()
 	g.tracker.nodes[0].pushes = pushes
 	g.tracker.mu.Unlock()
@@ -161,7 +166,7 @@ func TestWhatOneNodeSendsIsReadInTurns_R32(t *testing.T) {
 	}
 	nodes[0].say(strings.Repeat(push, pushes))
 	unreadOn(t, g, 0)
-	time.Sleep(50 * time.Millisecond) // for all of it to arrive, so that no further event comes
+	time.Sleep(50 * time.Millisecond) // until all of it has arrived, so that no further event comes
 	for left() == pushes {
 		g.poller.read(g.poller.wait()) // a kick may come first
 	}

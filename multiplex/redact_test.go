@@ -9,7 +9,7 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// No verb shows a password, a key or a token (R27).
+// No format verb shows a password, a key or a token (R27).
 func TestNothingSecretIsPrinted(t *testing.T) {
 	config := Config{Nodes: []conn.Config{{Endpoint: conn.Endpoint{Network: "tcp", Addr: "h:1", Password: "pa55word"}}}}
 	inBubble(t, 1, func(t *testing.T, c *cluster) {

@@ -6,9 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every tally of up to seven nodes and every way in which it can go on: open means that both a quorum of grants and its
-// absence, or for Confirming an answer that is certain, are still to be told; what is decided stays decided; and once all have
-// voted, nothing is open (R5, R12).
+// Every tally of up to seven nodes, with every way to continue. Open means that
+// both a quorum of grants and its absence, or for Confirming a certain answer, are
+// still possible. What is decided stays decided, and once all have voted,
+// nothing is open (R5, R12).
 func TestVerdictsOfAllTallies(t *testing.T) {
 	for nodes := 1; nodes <= 7; nodes++ {
 		for granted := range nodes + 1 {
@@ -52,7 +53,7 @@ func checkTally(t *testing.T, now Tally, mode Mode) {
 	}
 }
 
-// naiveVerdict judges when all have voted: by counting.
+// naiveVerdict decides when all have voted, by counting.
 func naiveVerdict(t Tally, mode Mode) Verdict {
 	blocked := t.Nodes - Quorum(t.Nodes) + 1
 	switch {

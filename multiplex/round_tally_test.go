@@ -31,7 +31,8 @@ func possible(t Tally) []Tally {
 	return all
 }
 
-// bruteVerdict says the same as verdict in the words of the rules: by looking at every way in which the round can end.
+// bruteVerdict follows the words of the rules: it tries every way in which the
+// round can end.
 func bruteVerdict(t Tally, mode Mode) Verdict {
 	majority := t.Nodes/2 + 1
 	keepsMajorityAway := t.Nodes - majority + 1
@@ -44,11 +45,11 @@ func bruteVerdict(t Tally, mode Mode) Verdict {
 	switch {
 	case t.Granted >= majority:
 		return Won
-	case mode == Confirming && mustLose: // R9: a quorum says otherwise
+	case mode == Confirming && mustLose: // R9: a quorum refused
 		return Lost
 	case canWin, mode == Confirming && canLose:
 		return Open
-	case mode == Confirming, t.Failed >= keepsMajorityAway: // R12: failures alone made it impossible
+	case mode == Confirming, t.Failed >= keepsMajorityAway: // R12: failures alone make it impossible
 		return Undecided
 	}
 	return Lost
@@ -79,9 +80,10 @@ func TestVerdictIsWhatTheRulesSay(t *testing.T) {
 	require.Equal(t, 2*125, cases)
 }
 
-// A verdict once reached is not taken back (R5): the round is left at the first, and nobody may wait for another. One
-// change remains, which the round's word forbids: a claim that was refused, and whose other nodes fail as well, has lost,
-// whoever counts on.
+// A verdict is never revised (R5): the round ends with the first one. One
+// change remains, which the round's word prevents: a claim that was refused,
+// and whose other nodes then fail as well, would become lost if counting
+// continued.
 func TestVerdictIsMonotonic(t *testing.T) {
 	everyTally(func(votes Tally) {
 		for _, mode := range []Mode{Claiming, Confirming} {
@@ -106,7 +108,8 @@ func TestVerdictIsMonotonic(t *testing.T) {
 	})
 }
 
-// A round whose nodes have all voted is decided, so nobody waits for ever. That holds for even N too (R1).
+// A round whose nodes have all voted is decided, so no caller waits forever.
+// That holds for even N too (R1).
 func TestEveryRoundTerminates(t *testing.T) {
 	for n := 1; n <= MaxNodes; n++ {
 		for g := 0; g <= n; g++ {
@@ -138,7 +141,7 @@ func TestVerdictTable(t *testing.T) {
 		{"one of one", Tally{1, 1, 0, 0}, Claiming, Won},
 		{"a release may still be refused", Tally{3, 0, 1, 1}, Confirming, Open},
 		{"a release that a quorum refused", Tally{3, 0, 2, 0}, Confirming, Lost},
-		{"a release that nobody can judge", Tally{3, 1, 1, 1}, Confirming, Undecided},
+		{"a release without a certain answer", Tally{3, 1, 1, 1}, Confirming, Undecided},
 		{"a release that one of one lost", Tally{1, 0, 0, 1}, Confirming, Undecided},
 	}
 	for _, c := range table {

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loneRound is a round of a group that has n nodes and no goroutine.
+// loneRound returns a round of a group with n nodes and no goroutine.
 func loneRound(n int, v verb) *round {
 	g := &Group{size: n, quorum: Quorum(n)}
 	for i := range n {
@@ -44,7 +44,7 @@ func TestVotesAreCountedOncePerNode(t *testing.T) {
 	require.NotZero(t, w&decided)
 	require.Equal(t, Won, r.verdictOf(w))
 
-	// R17: what comes after the decision is no vote.
+	// R17: what comes after the decision is not a vote.
 	require.False(t, r.vote(4, Refused, nil))
 	require.False(t, r.conclude(cancelled))
 	require.Equal(t, w, r.word.Load())
@@ -62,7 +62,8 @@ func TestLateFailuresDoNotTurnLostIntoUndecided(t *testing.T) {
 	require.Equal(t, ErrRefused, r.outcome(r.await()), "R12: judged at the moment of decision; and the sentinel itself")
 }
 
-// Timeouts that end together are judged together, so that the outcome does not depend on which is looked at first (R12).
+// Timeouts that end at the same time are counted together, so that the outcome
+// does not depend on their order (R12).
 func TestTimeoutsAreJudgedTogether(t *testing.T) {
 	r := loneRound(5, claimKind.verb())
 	r.vote(4, Refused, nil)
@@ -118,8 +119,9 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// race lets everybody go for one round at once: voters, a canceller, and the caller. It returns the word that the caller
-// was given and how many of the others believe that they counted.
+// race lets voters, a canceller and the caller go for one round at once. It
+// returns the word that the caller was given and how many of the others believe
+// that they counted.
 func race(r *round, votes []Vote, cancel bool, pause func()) (word uint64, counted int32, concluded bool) {
 	var (
 		wg    sync.WaitGroup
@@ -170,8 +172,8 @@ func TestConcurrentVotesDecideOnce(t *testing.T) {
 		require.Equal(t, concluded, final&cancelled != 0)
 		if !concluded {
 			require.NotEqual(t, Open, r.verdictOf(final))
-			// Exactly the votes up to the decision: without any one of them it would have been open, or else that one
-			// came last.
+			// Only the votes up to the decision were counted: without one of
+			// them the round would have been open, or that one came last.
 			require.True(t, decidedByLast(r, final), "a vote was counted after the decision")
 		}
 		require.Empty(t, r.wake, "one wake-up at most, and the caller took it")
@@ -183,7 +185,7 @@ func TestConcurrentVotesDecideOnce(t *testing.T) {
 	}
 }
 
-// decidedByLast reports whether some vote can have been the one that decided the word.
+// decidedByLast reports whether one of the votes can have decided the word.
 func decidedByLast(r *round, w uint64) bool {
 	for i := range r.group.size {
 		for _, v := range []Vote{Granted, Refused, Failed} {
@@ -195,7 +197,7 @@ func decidedByLast(r *round, w uint64) bool {
 	return false
 }
 
-// A round that is used again and again never keeps a wake-up for the next caller.
+// A round that is reused never keeps a wake-up for the next caller.
 func TestRecycledRoundsStartClean(t *testing.T) {
 	r := loneRound(3, claimKind.verb())
 	g := r.group
@@ -222,7 +224,8 @@ func TestRecycledRoundsStartClean(t *testing.T) {
 	require.Equal(t, 1, g.log.live)
 }
 
-// The last of several holders gives the round back, from whatever goroutine, exactly once (R20).
+// The last of several holders gives the round back, from any goroutine, exactly
+// once (R20).
 func TestLastHolderGivesBack(t *testing.T) {
 	r := loneRound(3, claimKind.verb())
 	g := r.group
@@ -247,7 +250,7 @@ func TestLongCommandsAreNotKept(t *testing.T) {
 	assert.LessOrEqual(t, cap(r.command), keepCommand, "R26")
 }
 
-// A cause that several nodes share is said once, with the nodes that it is of.
+// A cause that several nodes share is printed once, with all of these nodes.
 func TestUndecidedSaysEachCauseOnce(t *testing.T) {
 	at := func(nodes string, err error) (all []*NodeError) {
 		for _, n := range nodes {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// simulated runs a test on simulated time, against nodes that answer after 2 ms.
+// simulated runs a test in simulated time, with nodes that answer after 2 ms.
 func simulated(t *testing.T, nodes int, test func(t *testing.T, m *memory)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, nodes)
@@ -58,7 +58,8 @@ func TestAcquireWaitsUntilTheLockHasExpired(t *testing.T) { // R11
 	})
 }
 
-// Each attempt has its own token (R3), and its release goes before the next attempt's SET on every connection (R8, R11).
+// Each attempt has its own token (R3), and on every connection its release
+// comes before the next attempt's SET (R8, R11).
 func TestEachAttemptHasItsTokenAndIsUndoneBeforeTheNext(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		for _, n := range m.nodes[:2] {
@@ -106,8 +107,8 @@ func TestMaxTriesBoundsTheAttempts(t *testing.T) { // R11
 	})
 }
 
-// A few tries outlast an ordinary holder, as those of other libraries do; who
-// wants them closer, or further apart, says so (R11).
+// A few tries outlast an ordinary holder, as in other libraries; a caller that
+// wants shorter or longer delays sets them (R11).
 func TestRetryDelaysAreConfigurable_R11(t *testing.T) {
 	for name, c := range map[string]struct {
 		config      Config
@@ -136,7 +137,7 @@ func TestRetryDelaysAreConfigurable_R11(t *testing.T) {
 }
 
 // MaxWait ends the wait for a lock, and not the work: its context goes on. The
-// error is the limit's, and what the last attempt came to (R11, R12).
+// error is that of the limit, with the outcome of the last attempt (R11, R12).
 func TestMaxWaitBoundsTheWaitAlone_R11_R12(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		other := mustAcquire(t, m.client(t, Config{}), "r", time.Hour)
@@ -149,7 +150,9 @@ func TestMaxWaitBoundsTheWaitAlone_R11_R12(t *testing.T) {
 			t.Helper()
 			start := time.Now()
 			err := call()
-			require.Equal(t, limit, time.Since(start))
+			took := time.Since(start)
+			require.GreaterOrEqual(t, took, limit)
+			require.Less(t, took, limit+5*ms, "an attempt that is on its way ends with its votes (R6)")
 			require.ErrorIs(t, err, ErrMaxWait)
 			require.ErrorIs(t, err, last)
 			require.ErrorContains(t, err, "MaxWait is over")
@@ -228,7 +231,8 @@ func TestAcquireTriesAgainAfterExpired(t *testing.T) { // R11
 	})
 }
 
-// Whoever gives up while waiting learns why it had to wait, and that it gave up (R12).
+// A caller that gives up while it waits learns why it had to wait, and that it
+// gave up (R12).
 func TestAContextThatEndsWhileWaiting(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -272,7 +276,8 @@ func TestAContextThatEndsWhileWaiting(t *testing.T) {
 	})
 }
 
-// The context ends in the middle of an attempt: what the attempt before came to is told (R12).
+// The context ends during an attempt: the error has the outcome of the previous
+// one (R12).
 func TestAContextThatEndsDuringALaterAttempt(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{Poll: true})
@@ -288,7 +293,8 @@ func TestAContextThatEndsDuringALaterAttempt(t *testing.T) {
 	})
 }
 
-// The attempt under way may outlast the context in every phase; what it asked for is undone (R7).
+// The context may end in any phase of the attempt; what the attempt set is
+// undone (R7).
 func TestACancelledAcquireLeavesNothingBehind(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		for i := range m.nodes {
@@ -338,8 +344,8 @@ func TestAcquireDoesNotTryAgainWhatCannotBeAsked(t *testing.T) {
 	})
 }
 
-// Five clients that ask at once split the votes in every way; each time somebody gets the lock in the end, one at a time,
-// and nobody's key stays (R11).
+// Five clients that ask at once split the votes in every way. Each time one of
+// them gets the lock in the end, one at a time, and no key stays (R11).
 func TestASplitVoteIsResolved(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		const n = 5
@@ -366,8 +372,9 @@ func TestASplitVoteIsResolved(t *testing.T) {
 	})
 }
 
-// All combinations of answers that arrive at once, for one to five nodes: the outcome is what the numbers of grants and
-// failures say (R1, R5, R12), in whatever order they are read.
+// All combinations of simultaneous answers, for one to five nodes: the outcome
+// follows from the numbers of grants and failures (R1, R5, R12), in whatever
+// order they are read.
 func TestEveryCombinationOfVotes(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		simulated(t, n, func(t *testing.T, m *memory) {
@@ -398,7 +405,8 @@ func TestEveryCombinationOfVotes(t *testing.T) {
 				case failed < blocking:
 					require.Equal(t, ErrHeld, err, "%d of %d granted, %d failed", granted, n, failed)
 				default:
-					// Both refusals and failures block: what was decided first is said (R12).
+					// Both refusals and failures prevent a quorum: the outcome
+					// is the one that was decided first (R12).
 					require.True(t, errors.Is(err, ErrNoQuorum) || err == ErrHeld, "%v", err)
 				}
 				time.Sleep(5 * ms)
@@ -417,14 +425,15 @@ func power(base, exponent int) int {
 	return n
 }
 
-// A full log refuses at once and sends nothing (R26); Acquire tries again, since there will be room.
+// A full log refuses at once and sends nothing (R26); Acquire tries again,
+// since there will be room.
 func TestOverloaded(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{NodeTimeout: 10 * time.Second})
 		group, err := c.groupConfig()
 		require.NoError(t, err)
 		closeNow(t, c)
-		c.refused = make(chan struct{}) // the client is used again, with a group that has less room
+		c.refused = make(chan struct{}) // the client continues with a group that has less room
 		c.refusing.Store(false)
 		c.group, err = multiplex.New(multiplex.Config{
 			Nodes: group.Nodes, MaxPending: 1, ShedAfter: time.Minute, VoteTimeout: 10 * time.Second, Cure: cure(),

@@ -16,9 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nothing is allocated through all layers once pools and buffers have their size: not for a lock, not for a refusal, not
-// for an extension, and not while one of five nodes is down; whoever reads the replies. Over TLS crypto/tls allocates, so
-// that is not promised.
+// Nothing is allocated in any layer once pools and buffers have reached their
+// sizes: not for a lock, a refusal or an extension, and not while one of five
+// nodes is down, whichever goroutine reads the replies. Over TLS crypto/tls
+// allocates, so nothing is promised there.
 func TestNothingIsAllocated(t *testing.T) {
 	for name, option := range map[string]redistest.Option{"tcp": redistest.OverTCP, "unix": redistest.OverUnix} {
 		for _, portable := range []bool{false, true} {
@@ -34,7 +35,8 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// The same for many callers at once, whose releases are merged: carriers and their parts are recycled too.
+// The same for many concurrent callers, whose releases are merged: carriers and
+// their parts are recycled too.
 func TestNothingIsAllocatedByManyCallers(t *testing.T) {
 	for _, portable := range []bool{false, true} {
 		t.Run(fmt.Sprintf("portable=%t", portable), func(t *testing.T) {
@@ -67,7 +69,7 @@ func requireNoAllocsByMany(t *testing.T, c *Client) {
 		}
 		wg.Wait()
 	}
-	run() // until pools and buffers have their size
+	run() // until pools and buffers have reached their sizes
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	best := math.Inf(1)
 	for try := 0; try < 30 && best > 0.02; try++ {
@@ -83,7 +85,8 @@ func requireNoAllocsByMany(t *testing.T, c *Client) {
 
 func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client {
 	t.Helper()
-	// A patient client: on a busy machine a vote may come late, and an error is something to be built.
+	// A patient client: on a busy machine a vote may come late, and an error
+	// would allocate.
 	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable})
 	require.NoError(t, err)
 	t.Cleanup(func() { closeNow(t, c) })
@@ -94,7 +97,7 @@ func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client 
 }
 
 func requireNoAllocs(t *testing.T, c *Client) {
-	ctx, cancel := context.WithCancel(context.Background()) // a context that can end, as a request's
+	ctx, cancel := context.WithCancel(context.Background()) // can end, like the context of a request
 	defer cancel()
 	const resource = "a resource with a name of usual length"
 	held, err := c.TryAcquire(ctx, "held", time.Hour)
@@ -135,9 +138,11 @@ func requireNoAllocs(t *testing.T, c *Client) {
 	require.NoError(t, held.Release(ctx))
 }
 
-// requireNone takes the best of some measurements: what else happens in the process, a redial of the node that is down
-// say, counts too. catchUp waits for the slowest node: a caller alone is decided by the fastest ones, two of which can refuse
-// while one is quarantined, and a busy machine may let the others fall so far behind meanwhile that they are given up (R26).
+// requireNone takes the best of several measurements: other work of the
+// process, such as a redial of the node that is down, counts too. catchUp waits
+// for the slowest node. The fastest nodes decide for a lone caller, two of them
+// can refuse while one is quarantined, and on a busy machine the others may
+// meanwhile fall so far behind that they are given up (R26).
 func requireNone(t *testing.T, act func() error, catchUp func()) {
 	t.Helper()
 	var failed error
@@ -151,7 +156,8 @@ func requireNone(t *testing.T, act func() error, catchUp func()) {
 			catchUp()
 		}
 	}
-	// AllocsPerRun rounds down, so a hundred operations are one run: one allocation in a hundred would be seen.
+	// AllocsPerRun rounds down, so a run is a hundred operations: one
+	// allocation in a hundred shows.
 	hundred := func() {
 		for range 100 {
 			run()

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests are about the moment between two steps, as those of the same name
-// in package multiplex are.
+// These tests are about the moment between two steps, like those of the same
+// name in package multiplex.
 
-// meddling is a context that does something once when its error is asked for, and
-// has none.
+// meddling is a context that runs a function once, when its error is first
+// asked for, and returns nil.
 type meddling struct {
 	context.Context
 	meddle func()
@@ -27,9 +27,9 @@ func (m *meddling) Err() error {
 	return nil
 }
 
-// A caller that finds others waiting makes no attempt before it joins them. If
-// they have all gone meanwhile, it is the first of a new queue, in which nothing
-// was tried, and tries at once.
+// A caller that finds others waiting joins them without an attempt. If they
+// have all gone meanwhile, it is the first of a new queue, in which nothing was
+// tried, and tries at once.
 func TestTheQueueIsGoneWhenACallerJoins(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -52,8 +52,8 @@ func TestTheQueueIsGoneWhenACallerJoins(t *testing.T) {
 	})
 }
 
-// A second release of the lock before while the next in turn makes its attempt is
-// no reason to try again once that attempt was granted.
+// A second release of the previous lock while the next caller makes its attempt
+// is no reason to try again once that attempt was granted.
 func TestAReleaseBeforeTheGrantIsNoReasonAfterIt(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -73,8 +73,8 @@ func TestAReleaseBeforeTheGrantIsNoReasonAfterIt(t *testing.T) {
 	})
 }
 
-// One release here makes one attempt: it is not called for again, by what is left
-// of the call, when another client was faster.
+// One release here causes one attempt: if another client was faster, the
+// leftover of the signal does not cause another.
 func TestOneReleaseMakesOneAttempt(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -94,8 +94,8 @@ func TestOneReleaseMakesOneAttempt(t *testing.T) {
 	})
 }
 
-// The call that comes with what is due is heard with it: a waiter that was woken
-// by something else at that moment does not wake for it again.
+// A signal that comes together with its cause is consumed with it: a waiter
+// that was just woken otherwise does not wake for it again.
 func TestACallIsHeardWithWhatItIsFor(t *testing.T) {
 	var qs queues
 	w := qs.join("r", ErrHeld, 0)
@@ -109,7 +109,8 @@ func TestACallIsHeardWithWhatItIsFor(t *testing.T) {
 	qs.leave(w)
 }
 
-// A hold that is taken into care while Close begins is not: nothing would end it.
+// A hold that the keeper would take while Close begins is refused: nothing
+// would end it.
 func TestAHoldIsNotKeptOnceCloseHasBegun_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -128,7 +129,7 @@ func TestAHoldIsNotKeptOnceCloseHasBegun_R28(t *testing.T) {
 	})
 }
 
-// A keeper that had nothing to look after looks after the next hold in time.
+// A keeper without holds renews the next one in time.
 func TestAHoldAfterAPauseIsRenewed_R13(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -140,7 +141,7 @@ func TestAHoldAfterAPauseIsRenewed_R13(t *testing.T) {
 			require.NoError(t, h.Err())
 			require.Greater(t, h.Validity(), time.Second)
 			require.NoError(t, h.Release(t.Context()))
-			time.Sleep(time.Second) // the keeper finds that nothing is held
+			time.Sleep(time.Second) // the keeper finds that there are no holds
 		}
 	})
 }

@@ -16,10 +16,11 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// What one caller or one burst does must stay with it: these are the ways in which it once cost everybody a connection,
-// memory or a key.
+// The effects of one caller or one burst must stay local: in these cases every
+// caller once lost a connection, memory or a key.
 
-// pausing is a context whose first question takes long: a caller that was not scheduled after it had looked at the clock.
+// pausing is a context whose first query takes long, like a caller that was not
+// scheduled after it read the clock.
 type pausing struct {
 	context.Context
 	once  sync.Once
@@ -31,7 +32,8 @@ func (p *pausing) Err() error {
 	return p.Context.Err()
 }
 
-// A starved client sheds nobody (R26): ages count from the queue, not from the caller's start.
+// A starved client sheds no node (R26): ages count from the queueing, not from
+// the caller's start.
 func TestStarvedCallerShedsNobody_R26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, 5)
@@ -49,8 +51,9 @@ func TestStarvedCallerShedsNobody_R26(t *testing.T) {
 	})
 }
 
-// More bytes at once than a connection queues are refused here, and cost no connection (R26). Connections in memory take
-// nothing without waiting, as TLS.
+// A burst of more bytes than a connection queues is refused here, and costs no
+// connection (R26). Like TLS, connections in memory take no bytes without
+// waiting.
 func TestBurstOfLongNamesCostsNoConnection_R26(t *testing.T) {
 	m := newMemory(t, 3)
 	c := m.client(t, Config{NodeTimeout: time.Minute})
@@ -73,7 +76,8 @@ func TestBurstOfLongNamesCostsNoConnection_R26(t *testing.T) {
 	}
 }
 
-// Releasing twice is harmless, and a thousand times too: it is owed once (R8, R26).
+// Releasing twice is harmless, or a thousand times: the release is owed once
+// (R8, R26).
 func TestRepeatedReleaseIsOwedOnce_R8_R26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, 5)
@@ -99,7 +103,8 @@ func TestRepeatedReleaseIsOwedOnce_R8_R26(t *testing.T) {
 	})
 }
 
-// Whoever waits for its next try is told at once that the client was closed (R28).
+// A caller that waits for its next try learns at once that the client was
+// closed (R28).
 func TestCloseWakesThoseWhoWaitForTheirNextTry_R28(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, 3)
@@ -125,7 +130,8 @@ func TestCloseWakesThoseWhoWaitForTheirNextTry_R28(t *testing.T) {
 	})
 }
 
-// A server without HELLO takes two connections to an attempt; the budget counts both (R21, R26).
+// A server without HELLO takes two connections per attempt; the budget counts
+// both (R21, R26).
 func TestConnectsToAnOldServerThatLoads_R26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := redistest.NewNetwork()
@@ -150,7 +156,8 @@ func TestConnectsToAnOldServerThatLoads_R26(t *testing.T) {
 	})
 }
 
-// A quorum that comes too late while the client is being closed leaves no key behind either (R7, R28).
+// A quorum that comes too late while the client closes leaves no key either
+// (R7, R28).
 func TestExpiredWhileClosingLeavesNoKey_R7_R28(t *testing.T) {
 	expired := 0
 	for range 300 {
@@ -179,7 +186,7 @@ func TestExpiredWhileClosingLeavesNoKey_R7_R28(t *testing.T) {
 	require.Positive(t, expired, "the two never met")
 }
 
-// The user of a URL without a password keeps its name.
+// A URL's user without a password keeps its name.
 func TestUserOfTheURLStays(t *testing.T) {
 	config := Config{Username: "fallback", Password: "secret"}
 	for url, user := range map[string]string{"redis://alice@h": "alice", "redis://h": "fallback"} {

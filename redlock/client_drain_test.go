@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Held lists what is not released, in the order of the resources; Err tells what
-// has ended from what is held.
+// Held lists the holds that are not released, in the order of the resources;
+// Err tells which of them have ended.
 func TestHeldListsWhatIsNotReleased_R27(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -41,9 +41,9 @@ func TestHeldListsWhatIsNotReleased_R27(t *testing.T) {
 	})
 }
 
-// Drain waits for the work of every hold and for its release, renews meanwhile,
-// and refuses new locks, also to callers that wait for one already; but not to
-// the work under a hold.
+// Drain waits for the work under every hold and for its release, and renews
+// meanwhile. It refuses new locks, even to waiting callers, but not to work
+// under a hold.
 func TestDrainWaitsForTheWorkUnderHolds_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -81,7 +81,7 @@ func TestDrainWaitsForTheWorkUnderHolds_R28(t *testing.T) {
 	})
 }
 
-// A hold whose lock was granted when Drain began is given back, not kept: Drain
+// A hold whose lock was granted when Drain began is released, not kept: Drain
 // may have returned already (R7).
 func TestAHoldGrantedDuringDrainIsGivenBack_R7(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -118,8 +118,8 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Drain ends after the release of the last hold, so that a Close that follows
-// at once cuts none short.
+// Drain ends after the last hold's release, so that a Close right after it cuts
+// none short.
 func TestDrainWaitsForTheReleaseToo_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})

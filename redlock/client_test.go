@@ -84,7 +84,7 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 	require.ErrorIs(t, err, ErrConfig)
 }
 
-// A call that cannot be made sends nothing and is told what it lacks.
+// An invalid call sends nothing and returns the reason.
 func TestBadCalls(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -143,7 +143,8 @@ func TestAClosedClientRefusesEverything(t *testing.T) { // R28
 	})
 }
 
-// A client whose nodes are all dead is made at once, and each attempt says why at once (R26).
+// A client whose nodes are all dead is created at once, and each attempt
+// returns the reason at once (R26).
 func TestNewWithAllNodesDown(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		for i := range m.nodes {
@@ -183,7 +184,8 @@ func requireCauses(t *testing.T, err error, nodes int, causes ...error) {
 	}
 }
 
-// The network swallows every packet: New does not wait for ever (a second), nor for the rest once a quorum is there.
+// The network swallows every packet: New waits a second at most, and does not
+// wait for the other nodes once a quorum is up.
 func TestNewWithNodesThatDoNotAnswerTheDial(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		for i := range m.nodes {
@@ -249,8 +251,8 @@ func TestNodesTellWhatIsKnown(t *testing.T) {
 	})
 }
 
-// Whoever listens at the address, the client is told what it found there, and leaves nothing behind: a leaked goroutine
-// fails the test.
+// Whatever listens at the address, the client reports what it found there, and
+// leaves nothing behind: a leaked goroutine fails the test.
 func TestStrangersAtTheAddress(t *testing.T) {
 	for name, c := range map[string]struct {
 		serve  func(net.Conn)
@@ -288,14 +290,15 @@ func TestStrangersAtTheAddress(t *testing.T) {
 					require.Equal(t, c.speaks, peer.Speaks)
 				}
 				closeNow(t, client)
-				synctest.Wait() // the strangers close their ends when they see ours closed
+				synctest.Wait() // the strangers close their ends when ours are closed
 				require.Zero(t, network.Conns(), "a connection is open")
 			})
 		})
 	}
 }
 
-// serve reads what each client sends, behaves once, and closes when the client does.
+// serve reads what each client sends, calls behave once, and closes when the
+// client does.
 func serve(t *testing.T, l net.Listener, behave func(net.Conn)) {
 	t.Cleanup(func() { l.Close() })
 	go func() {
@@ -321,7 +324,7 @@ func answer(text string) func(net.Conn) {
 	return func(nc net.Conn) { nc.Write([]byte(text)) }
 }
 
-// What a node is, or what it does not let us do, bars it from taking part (R21, R22).
+// The kind of a node, or a missing permission, excludes it (R21, R22).
 func TestNodesThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		node    redistest.NodeConfig
@@ -342,11 +345,11 @@ func TestNodesThatAreRefused(t *testing.T) {
 		"another script's digest": {arrange: func(n *redistest.Node) {
 			n.Handle(replyTo("SCRIPT", "$40\r\n"+strings.Repeat("0", 40)+"\r\n"))
 		}},
-		"a script that grants to nobody": {arrange: func(n *redistest.Node) { n.Handle(replyTo("EVALSHA", ":1\r\n")) }},
-		"a release that is granted to nobody": {arrange: func(n *redistest.Node) {
+		"a script that never grants": {arrange: func(n *redistest.Node) { n.Handle(replyTo("EVALSHA", ":1\r\n")) }},
+		"a release that is never granted": {arrange: func(n *redistest.Node) {
 			n.Script(releaseSource, func([]string, []string, *redistest.DB) any { return 1 })
 		}},
-		"an extension that is granted to nobody": {arrange: func(n *redistest.Node) {
+		"an extension that is never granted": {arrange: func(n *redistest.Node) {
 			n.Script(extendSource, func([]string, []string, *redistest.DB) any { return 1 })
 		}},
 		"no DEL": {arrange: func(n *redistest.Node) {
@@ -386,7 +389,7 @@ func replyTo(command, reply string) redistest.Hook {
 	return func(_ int, args []string) ([]byte, bool) { return []byte(reply), args[0] == command }
 }
 
-// One server under two addresses has one vote (R1, R22).
+// One server with two addresses has one vote (R1, R22).
 func TestOneServerUnderTwoAddressesIsOneVote(t *testing.T) {
 	simulated(t, 2, func(t *testing.T, m *memory) {
 		m.nodes[0].Serve(m.network.Listen("alias:6379"))
@@ -444,8 +447,8 @@ func TestTheURLsTLSParametersCompleteTheConfigs(t *testing.T) {
 	require.NotNil(t, without.TLS)
 }
 
-// The context bounds New alone: it ends the wait for the first connections, and
-// then nothing is left; the client does not end with it.
+// The context of New bounds only New: it ends the wait for the first
+// connections, and then nothing is left; the client does not end with it.
 func TestContextOfNew(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		ended, cancel := context.WithCancel(context.Background())
@@ -461,7 +464,7 @@ func TestContextOfNew(t *testing.T) {
 		_, err = New(short, Config{Nodes: Nodes(m.urls()...), NetDial: m.network.Dial})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.IsType(t, (*CancelledError)(nil), err)
-		require.Less(t, time.Since(start), 200*ms) // the bubble fails where a goroutine is left
+		require.Less(t, time.Since(start), 200*ms) // the bubble fails if a goroutine is left
 		m.recover()
 
 		living, cancel := context.WithCancel(context.Background())

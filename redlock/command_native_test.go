@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// R25: each form is the command that its server knows, byte for byte, and the step that it names is its trial.
+// R25: each form is the command that its server knows, byte for byte, and its
+// step is the trial of that command.
 func TestReleaseForms_R25(t *testing.T) {
 	var source tokens
 	for _, prefix := range []string{"", "lock:", "p\r\n$1\r\n"} {
@@ -39,8 +40,9 @@ func TestReleaseForms_R25(t *testing.T) {
 	}
 }
 
-// R25: locks whose nodes have the command are given back by it, by an awaited release and by a failed attempt's undo, and
-// extended by the script.
+// R25: locks whose nodes have the command are released by it, both by an
+// awaited release and by the undo of a failed attempt, and extended by the
+// script.
 func TestLocksAreReleasedNatively_R25(t *testing.T) {
 	for _, form := range []string{"DELEX", "DELIFEQ"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -69,7 +71,8 @@ func TestLocksAreReleasedNatively_R25(t *testing.T) {
 	}
 }
 
-// nativeCommands are the native commands that a server has, by what it answers, not by its version.
+// nativeCommands returns the native commands that a server has, by its answers,
+// not by its version.
 func nativeCommands(t *testing.T, s *redistest.Server) []string {
 	t.Helper()
 	var all []string
@@ -81,7 +84,7 @@ func nativeCommands(t *testing.T, s *redistest.Server) []string {
 	return all
 }
 
-// patient is a client of real servers that waits for late votes.
+// patient returns a client of real servers that waits for late votes.
 func patient(t *testing.T, servers []*redistest.Server) *Client {
 	t.Helper()
 	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second})
@@ -91,8 +94,9 @@ func patient(t *testing.T, servers []*redistest.Server) *Client {
 	return c
 }
 
-// R25 on real servers, of whichever version, and of several at once where REDMUX_SERVERS names some: the form is what all
-// have in common. Each kind of key answers as the script would have it (R9).
+// R25 on real servers of any version, or of several versions if REDMUX_SERVERS
+// names them: the form is what all have in common. The answers for each kind of
+// key match the script's (R9).
 func TestReleaseFormOnRealServers_R25(t *testing.T) {
 	servers := redistest.Servers(t, 3)
 	common := map[string]int{}
@@ -153,8 +157,8 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 	}
 }
 
-// A user who may not run the native command, or loses the right to it while the client is connected, still gives all back
-// (R22, R24).
+// A user who may not run the native command, or loses the right to it while
+// connected, still releases everything (R22, R24).
 func TestNativeReleaseIsForbiddenOnARealServer_R24(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
 	commands := nativeCommands(t, server)

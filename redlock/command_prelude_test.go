@@ -13,8 +13,8 @@ import (
 
 const noEvalsha = "-NOPERM this user has no permissions to run the 'evalsha' command"
 
-// Each refusal says what was found and what to change, names no key and no secret, and is overridden by its own switch and by
-// no other (R22, R27).
+// Each refusal says what was found and what to change, names no key and no
+// secret, and is overridden only by its own switch (R22, R27).
 func TestPreflight_R22(t *testing.T) {
 	all := Allow{
 		SameServer: true, Replica: true, Cluster: true, Sentinel: true, Eviction: true, MissingPermissions: true, OtherMaxTTL: true,
@@ -22,11 +22,11 @@ func TestPreflight_R22(t *testing.T) {
 	for name, c := range map[string]struct {
 		node    redistest.NodeConfig
 		arrange func(*redistest.Node)
-		only    Allow // lets it in
+		only    Allow // accepts it
 		others  func(*Allow)
 		is      error
 		says    []string
-		warning string // when it was let in
+		warning string // once it is accepted
 	}{
 		"replica": {
 			node: redistest.NodeConfig{Role: "slave"}, only: Allow{Replica: true}, others: func(a *Allow) { a.Replica = false },
@@ -103,8 +103,9 @@ func TestPreflight_R22(t *testing.T) {
 	}
 }
 
-// Whoever lacks a right is connected as seldom as whoever has the wrong password, whichever way the server says so: within a
-// script, Redis 7.0 has no class for it (R26).
+// A client without a permission dials as seldom as one with a wrong password,
+// however the server says so: within a script, Redis 7.0 has no class for it
+// (R26).
 func TestMissingRightsAreTriedSeldom_R26(t *testing.T) {
 	for _, says := range []string{noEvalsha, "-ERR The user executing the script can't run this command or subcommand", "-WRONGPASS no"} {
 		simulated(t, 3, func(t *testing.T, m *memory) {
@@ -122,7 +123,8 @@ func TestMissingRightsAreTriedSeldom_R26(t *testing.T) {
 	}
 }
 
-// Two addresses of one server are two votes if the user says so; in two databases, since the keys must not meet (R22).
+// Two addresses of one server are two votes if the user allows it; they need
+// two databases, since their keys must not collide (R22).
 func TestSameServerIsAllowed_R22(t *testing.T) {
 	simulated(t, 2, func(t *testing.T, m *memory) {
 		m.nodes[0].Serve(m.network.Listen("alias:6379"))
@@ -145,7 +147,8 @@ func TestSameServerIsAllowed_R22(t *testing.T) {
 	})
 }
 
-// A server that may evict keys is warned about and not refused; what may not be asked is no fault (R22).
+// A server that may evict keys is warned about and not refused; a property that
+// may not be queried is no fault (R22).
 func TestEvictionIsWarnedAbout_R22(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy string

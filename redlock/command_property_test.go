@@ -11,8 +11,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// What is encoded is read back as the arguments that were meant, whatever the bytes of prefix, resource and token: none of
-// them ends an argument or begins a command (R19). The key lies where they say.
+// Encoded commands are read back as their arguments, whatever the bytes of
+// prefix, resource and token: no byte ends an argument or starts a command
+// (R19). The encoders return the place of the key.
 func TestCommandsAreReadBack_R19(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -55,8 +56,8 @@ func anyText(rng *rand.Rand, from, to int) string {
 	return string(b)
 }
 
-// nasty returns a text that ends an argument or begins a command if it is not
-// sent as a bulk string.
+// nasty returns a text that would end an argument or start a command if it were
+// not sent as a bulk string.
 func nasty(rng *rand.Rand) string {
 	all := []string{"\r\n", "$1\r\na\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "\x00", "-1"}
 	return all[rng.IntN(len(all))]

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bothSides are a real server and a node in memory, which answer commands. An error's text is an answer.
+// bothSides are a real server and a node in memory, which answer commands. The
+// text of an error counts as an answer.
 func bothSides(t *testing.T) map[string]func(args ...string) any {
 	t.Helper()
 	server := redistest.Servers(t, 1)[0]
@@ -41,17 +42,18 @@ func bothSides(t *testing.T) map[string]func(args ...string) any {
 	}
 }
 
-// The two scripts on a real server, and what memory_test.go makes of them for the node in memory: the same answers, and
-// the same keys afterwards, or the tests on simulated time prove nothing.
+// The two scripts on a real server, and the functions of memory_test.go that
+// replace them on the node in memory, give the same answers and leave the same
+// keys. Otherwise the tests in simulated time would prove nothing.
 func TestScripts(t *testing.T) {
 	sides := bothSides(t)
-	const mine, others = "mine, 20 bytes long.", "somebody else's token"
+	const mine, others = "mine, 20 bytes long.", "another client's token"
 	for name, c := range map[string]struct {
-		set    []string // how the key comes to be
+		set    []string // how the key is created
 		script string
 		args   []string
 		answer int64
-		ttl    int64 // of the key afterwards: -2 none, -1 for ever
+		ttl    int64 // of the key afterwards: -2 none, -1 forever
 		value  string
 	}{
 		"release: ours":             {[]string{"SET", "k", mine, "PX", "60000"}, releaseSource, []string{mine}, 1, -2, ""},
@@ -94,7 +96,7 @@ func TestScripts(t *testing.T) {
 		}
 	}
 
-	// The node in memory has no other types than strings.
+	// The node in memory has only strings.
 	real := sides["real"]
 	real("DEL", "k")
 	real("RPUSH", "k", mine)
@@ -103,18 +105,18 @@ func TestScripts(t *testing.T) {
 	require.Equal(t, "list", real("TYPE", "k"))
 	require.Equal(t, "OK", real("ACL", "SETUSER", "default", "-get"))
 	for _, source := range []string{releaseSource, extendSource} {
-		// The first is what 7.0 says, the second what all say since.
+		// The first text is that of 7.0, the second that of later versions.
 		require.Regexp(t, "can't run this command|no permissions to run the 'get' command", real("EVAL", source, "1", "k", mine, "1000"),
 			"what cannot be read may be ours")
 	}
 	require.Equal(t, "OK", real("ACL", "SETUSER", "default", "+get"))
 }
 
-// The release of many, on a real server and on the node in memory: a result for each key in its place, and only what was
-// ours is gone.
+// The release of many keys, on a real server and on the node in memory: a
+// result for each key in its place, and only our keys are deleted.
 func TestReleaseManyScript(t *testing.T) {
 	sides := bothSides(t)
-	const mine, others = "mine, 20 bytes long.", "somebody else's token"
+	const mine, others = "mine, 20 bytes long.", "another client's token"
 	states := []struct {
 		set    []string // after the key's name
 		answer int64
@@ -146,7 +148,7 @@ func TestReleaseManyScript(t *testing.T) {
 			require.EqualValues(t, left, do("DBSIZE"), "%s, %d keys", side, n)
 		}
 	}
-	for _, do := range sides { // each key has its own token, and one key may come twice
+	for _, do := range sides { // each key has its own token; a key may occur twice
 		do("FLUSHALL")
 		do("SET", "a", mine)
 		do("SET", "b", others)
@@ -156,8 +158,9 @@ func TestReleaseManyScript(t *testing.T) {
 	}
 }
 
-// The node in memory has no other types than strings, and nothing that forbids it to write. A user who may not MGET has
-// the keys looked at one by one, and is told which could not be read.
+// The node in memory has only strings, and no permissions. For a user who may
+// not run MGET, the keys are read one by one, and the reply shows which could
+// not be read.
 func TestReleaseManyAmongOddKeys(t *testing.T) {
 	do := bothSides(t)["real"]
 	releaseManyAmongOddKeys(t, do)
@@ -195,13 +198,14 @@ func releaseManyAmongOddKeys(t *testing.T, do func(...string) any) {
 	do("CONFIG", "SET", "min-replicas-to-write", "0")
 }
 
-// The extension of many, on a real server and on the node in memory: a result for each key in its place, as extend.lua gives
-// it to a single one, and a TTL of its own for each.
+// The extension of many keys, on a real server and on the node in memory: a
+// result for each key in its place, as extend.lua gives for a single one, and a
+// TTL of its own for each.
 func TestExtendManyScript(t *testing.T) {
-	const others = "somebody else's token"
+	const others = "another client's token"
 	states := []struct {
 		set          []string // after the key's name
-		want, answer int64    // the TTL asked for
+		want, answer int64    // the requested TTL
 		left         int64    // the TTL afterwards, or a little less
 	}{
 		{[]string{mine, "PX", "60000"}, 90000, 1, 90000},
@@ -254,7 +258,8 @@ func extendManyAmongOddKeys(t *testing.T, do func(...string) any) {
 	require.EqualValues(t, -1, do("PTTL", "list"))
 }
 
-// What is set and extended is what a real server makes of the encoded commands, names of any bytes included (R19).
+// A real server executes the encoded commands as intended, for names of any
+// bytes (R19).
 func TestCommandsOnARealServer(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
 	c := realClient(t, []*redistest.Server{server}, false)
@@ -282,7 +287,8 @@ func TestCommandsOnARealServer(t *testing.T) {
 	require.NoError(t, lock.Release(context.Background()))
 }
 
-// A list where the lock's key should be: nobody can hold it, and it stays.
+// A list in place of the lock's key: the lock cannot be acquired, and the list
+// stays.
 func TestAKeyOfAnotherTypeIsNobodysLock(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
 	c := realClient(t, []*redistest.Server{server}, false)
@@ -301,7 +307,8 @@ func TestAKeyOfAnotherTypeIsNobodysLock(t *testing.T) {
 	require.Equal(t, "list", kind)
 }
 
-// The same over TLS, with the roots of Config.TLS, a password and a database of its own.
+// The same over TLS, with the roots of Config.TLS, a password and another
+// database.
 func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	servers := redistest.Servers(t, 3, redistest.OverTLS, redistest.Password("hunter2"))
 	var urls []string
@@ -332,7 +339,8 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// What docs/deploy.md gives a user is enough for all that a client does, its fence included, and no less will do.
+// The rights of docs/deploy.md suffice for all that a client does, including
+// its fence, and fewer do not.
 func TestAUserForLocksOnly(t *testing.T) {
 	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
 	rights := strings.Fields(aclRights)
@@ -347,7 +355,7 @@ func TestAUserForLocksOnly(t *testing.T) {
 		require.NoError(t, err)
 		c, err := New(t.Context(), Config{
 			Nodes: Nodes("redis://" + server.TCPAddr()), Username: user[2], Password: "hunter2", Prefix: "lock:",
-			NodeTimeout: 200 * ms, // a node that is alone is given up after twenty times that
+			NodeTimeout: 200 * ms, // a single node is given up after twenty times that
 		})
 		require.NoError(t, err)
 		defer closeNow(t, c)
@@ -361,7 +369,8 @@ func TestAUserForLocksOnly(t *testing.T) {
 		lock, err = lock.Extend(context.Background(), time.Hour)
 		require.NoError(t, err)
 
-		// The connection dies with a command in flight: its successor fences it, and pays.
+		// The connection dies with a command in flight: its successor fences
+		// it, and pays the debts.
 		require.NoError(t, server.Stop())
 		_, err = c.TryAcquire(context.Background(), "r2", 10*time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
@@ -375,7 +384,8 @@ func TestAUserForLocksOnly(t *testing.T) {
 	}
 }
 
-// ask sends one command over a connection and returns the reply as redistest.Server.Do does.
+// ask sends one command over a connection and returns the reply as
+// redistest.Server.Do does.
 func ask(t *testing.T, nc net.Conn, args ...string) any {
 	t.Helper()
 	_, err := nc.Write(resp.AppendCommand(nil, args...))
@@ -392,7 +402,8 @@ func ask(t *testing.T, nc net.Conn, args ...string) any {
 	}
 }
 
-// copied is a reply as redistest.Server.Do returns it: an integer, an array, or a text.
+// copied converts a reply to the form that redistest.Server.Do returns: an
+// integer, an array, or a text.
 func copied(v resp.Value) any {
 	if n, ok := v.Int64(); ok {
 		return n

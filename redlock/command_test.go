@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostileNames would be commands of their own if a length were ever wrong (R19).
+// hostileNames would be commands if a length were ever wrong (R19).
 var hostileNames = []string{
 	"invoice:7", "\r\n", "a\r\nFLUSHALL\r\n", "$5\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "\x00", "a\x00b", "\xff\xfe", " ", `"`, "'", "{a}b",
 	"$-1\r\n", "+OK", "été", strings.Repeat("k", 1024), strings.Repeat("\r\n", 512), strings.Repeat("\x00", 1024),
@@ -88,7 +88,8 @@ func TestDigestsAreTheServers(t *testing.T) {
 	}, cured)
 }
 
-// Every form of reply, and what it is as an answer to SET and to a script (R16, R17).
+// Every form of reply, and its meaning as an answer to SET and to a script
+// (R16, R17).
 func TestJudgement(t *testing.T) {
 	const (
 		granted, refused, alien = multiplex.Granted, multiplex.Refused, multiplex.Alien
@@ -127,7 +128,7 @@ func TestJudgement(t *testing.T) {
 		{",1\r\n", alien, alien},
 		{",nan\r\n", alien, alien},
 		{"(1\r\n", alien, alien},
-		{"-ERR no\r\n", alien, alien}, // package multiplex shows no errors to a judge
+		{"-ERR no\r\n", alien, alien}, // package multiplex does not pass errors to a judge
 		{"!6\r\nERR no\r\n", alien, alien},
 	} {
 		r := resp.NewReader(resp.Limits{})

@@ -8,7 +8,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// One process acquires, another one of the same machine extends and releases.
+// One process acquires a lock, another one on the same machine extends and
+// releases it.
 func ExampleClient_Adopt() {
 	client, stop := inMemory()
 	defer stop()
@@ -22,7 +23,8 @@ func ExampleClient_Adopt() {
 	token := lock.Token()
 	secret, until := string(token[:]), lock.Until().Format(time.RFC3339Nano)
 
-	// The other process gets the two texts, in a file that nobody else may read.
+	// The other process gets the two texts, in a file that other users cannot
+	// read.
 	token, err = redlock.ParseToken(secret)
 	if err != nil {
 		fmt.Println(err)

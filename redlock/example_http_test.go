@@ -14,11 +14,14 @@ import (
 	"github.com/redmux/redmux/redlocktest"
 )
 
-// idempotent lets requests with one Idempotency-Key take effect once, in whichever process they arrive. The lock keeps two of
-// them apart, and answers is what a later one is given: the lock alone does not know that the work was done before.
+// idempotent makes requests with the same Idempotency-Key take effect once, in
+// whichever process they arrive. The lock keeps two of them apart, and answers
+// contains the response for later ones: the lock alone does not know that the
+// work was done before.
 //
-// The handler works under the request's context, which here ends when the lock is lost, too. Keys come from outside: they are
-// kept apart by user, and are bounded.
+// The handler works under the request's context, which here also ends when the
+// lock is lost. Keys come from outside: they are separated by user, and
+// bounded.
 func idempotent(client *redlock.Client, answers answerStore, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, _, _ := r.BasicAuth()
@@ -27,7 +30,8 @@ func idempotent(client *redlock.Client, answers answerStore, next http.Handler) 
 			http.Error(w, "an Idempotency-Key of 1 to 200 bytes is needed", http.StatusBadRequest)
 			return
 		}
-		// The length of the first part keeps "a" and "b:c" apart from "a:b" and "c".
+		// The length of the first part separates "a" and "b:c" from "a:b" and
+		// "c".
 		resource := fmt.Sprintf("request:%d:%s:%s", len(user), user, key)
 		patience, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
@@ -36,13 +40,13 @@ func idempotent(client *redlock.Client, answers answerStore, next http.Handler) 
 		case errors.Is(err, redlock.ErrHeld):
 			http.Error(w, "this request is being worked on", http.StatusConflict)
 			return
-		case err != nil: // no quorum, say: without the lock nothing is done
+		case err != nil: // such as no quorum: without the lock nothing is done
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "no lock can be had", http.StatusServiceUnavailable)
 			return
 		}
 		defer hold.Release(context.WithoutCancel(r.Context()))
-		if done, ok := answers.get(resource); ok { // looked for under the lock
+		if done, ok := answers.get(resource); ok { // checked under the lock
 			w.Header().Set("Idempotency-Replayed", "true")
 			fmt.Fprint(w, done)
 			return
@@ -51,7 +55,7 @@ func idempotent(client *redlock.Client, answers answerStore, next http.Handler) 
 		ctx, end := context.WithCancelCause(r.Context())
 		defer end(nil)
 		defer context.AfterFunc(hold.Context(), func() { end(context.Cause(hold.Context())) })()
-		recorder := httptest.NewRecorder() // one's own, in a program
+		recorder := httptest.NewRecorder() // a program has one of its own
 		next.ServeHTTP(recorder, r.WithContext(ctx))
 		if recorder.Code < 300 && hold.Err() == nil {
 			answers.put(resource, recorder.Body.String())
@@ -61,7 +65,7 @@ func idempotent(client *redlock.Client, answers answerStore, next http.Handler) 
 	})
 }
 
-// answerStore stands for a table of the same database that the work is done in.
+// answerStore stands for a table in the database that the work writes to.
 type answerStore struct{ *sync.Map }
 
 func (s answerStore) get(key string) (string, bool) {
@@ -72,8 +76,9 @@ func (s answerStore) get(key string) (string, bool) {
 
 func (s answerStore) put(key, answer string) { s.Store(key, answer) }
 
-// Middleware of net/http by idempotency key: a payment that is sent twice is made once, also when both arrive at the same time
-// at different processes.
+// Middleware of net/http by idempotency key: a payment that is sent twice is
+// made once, even if both requests arrive at the same time at different
+// processes.
 func Example_idempotencyKey() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
@@ -82,7 +87,7 @@ func Example_idempotencyKey() {
 	}
 	defer d.Close()
 	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)

@@ -9,8 +9,9 @@ import (
 	"github.com/redmux/redmux/redlocktest"
 )
 
-// A service that ends: first it takes no new requests, then Drain lets the work
-// under locks come to its end, and Close is last. Held says what Drain waits for.
+// A service shuts down: first it takes no new requests, then Drain lets the
+// work under locks finish, and Close comes last. Held says what Drain waits
+// for.
 func ExampleClient_Drain() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
@@ -19,7 +20,7 @@ func ExampleClient_Drain() {
 	}
 	defer d.Close()
 	config := d.Config()
-	config.ReleaseOnClose = true // what has not come to its end by then is released by Close
+	config.ReleaseOnClose = true // Close releases what is not finished by then
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
@@ -34,7 +35,7 @@ func ExampleClient_Drain() {
 	})
 	<-begun
 
-	// SIGTERM came, and server.Shutdown(ctx) has returned.
+	// SIGTERM has arrived, and server.Shutdown(ctx) has returned.
 	for _, hold := range client.Held() {
 		fmt.Println("held:", hold.Resource)
 	}
@@ -52,7 +53,7 @@ func ExampleClient_Drain() {
 	// closed: <nil>
 }
 
-// Work under Do finds its lock by its context, wherever it is called from.
+// Work under Do finds its lock in its context, in any function.
 func ExampleFromContext() {
 	client, stop := inMemory()
 	defer stop()

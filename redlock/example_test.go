@@ -15,11 +15,11 @@ import (
 	"github.com/redmux/redmux/redlocktest"
 )
 
-// work and build stand for what a lock is for.
+// work and build stand for the work under a lock.
 func work(context.Context)        {}
 func build(context.Context) error { return nil }
 
-// A lock, for as long as its validity.
+// A lock is held for as long as its validity.
 func Example() {
 	ctx := context.Background()
 
@@ -38,7 +38,7 @@ func Example() {
 	work(ctx) // for less than lock.Validity()
 }
 
-// The further examples run against nodes in memory, of package redlocktest.
+// The following examples run with nodes in memory, of package redlocktest.
 func ExampleNew() {
 	d, err := redlocktest.Start(5)
 	if err != nil {
@@ -52,7 +52,7 @@ func ExampleNew() {
 			"redis://node0:6379", "redis://node1:6379", "redis://node2:6379", "redis://node3:6379", "redis://node4:6379",
 		),
 		Prefix:  "lock:",
-		NetDial: d.Config().NetDial, // only since these nodes are in memory
+		NetDial: d.Config().NetDial, // only because these nodes are in memory
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -87,7 +87,8 @@ func ExampleClient_TryAcquire() {
 	// once more: redlock: resource is held true
 }
 
-// Waiting ends with the lock or with the context. Whoever gave up learns why it had to wait.
+// A wait ends with the lock or with the context. A caller that gave up learns
+// why it had to wait.
 func ExampleClient_Acquire() {
 	client, stop := inMemory()
 	defer stop()
@@ -115,8 +116,8 @@ func ExampleClient_Acquire() {
 	// <nil>
 }
 
-// A long piece of work extends its lock in time. A failed extension leaves the validity as it was, so that there is time to
-// try again or to stop.
+// Long work extends its lock in time. A failed extension leaves the validity as
+// it was, so there is time to try again or to stop.
 func ExampleLock_Extend() {
 	client, stop := inMemory()
 	defer stop()
@@ -151,26 +152,27 @@ func ExampleLock_Extend() {
 	// <nil> true
 }
 
-// No error means that all of the work was done under the lock.
+// A nil error means that all of the work was done under the lock.
 func ExampleClient_Do() {
 	client, stop := inMemory()
 	defer stop()
 	ctx := context.Background()
 
 	err := client.Do(ctx, "report:2026", 30*time.Second, func(ctx context.Context) error {
-		return build(ctx) // ctx ends when the lock is lost, by the local clock, before anybody else can have it
+		return build(ctx) // ctx ends when the lock is lost, by the local clock, before another client can have it
 	})
 	fmt.Println(err)
 	// Output: <nil>
 }
 
-// A hold is for work that is no function: it is renewed until it is released, and its context ends if it is lost before.
+// A hold is for work that is not a single function: it is renewed until it is
+// released, and its context ends if it is lost before.
 func ExampleClient_Hold() {
 	client, stop := inMemory()
 	defer stop()
 
 	hold, err := client.Hold(context.Background(), "invoice:7", redlock.HoldOptions{
-		TTL:     10 * time.Second, // how long it outlives this process, if that dies
+		TTL:     10 * time.Second, // how long it outlives this process if that dies
 		MaxHold: time.Hour,
 	})
 	if err != nil {
@@ -188,7 +190,8 @@ func ExampleClient_Hold() {
 	// redlock: lock was released
 }
 
-// The error of a release says whether the work was done under the lock to its end.
+// The error of a release tells whether the lock was held until the end of the
+// work.
 func ExampleLock_Release() {
 	client, stop := inMemory()
 	defer stop()
@@ -208,7 +211,7 @@ func ExampleLock_Release() {
 		case errors.Is(err, redlock.ErrNotHeld):
 			fmt.Println("it was not ours any more")
 		case errors.Is(err, redlock.ErrNoQuorum):
-			fmt.Println("nobody knows; nodes that are down get the release when they are back")
+			fmt.Println("it is unknown; nodes that are down get the release when they are back")
 		}
 	}
 	// Output:
@@ -227,7 +230,7 @@ func ExampleErrNoQuorum() {
 	d.Node(1).Stop()
 	d.Node(2).Stop()
 	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
@@ -249,7 +252,8 @@ func ExampleErrNoQuorum() {
 	// 2 node2:6379 true
 }
 
-// A deployment behind TLS, with a user of its own for the locks; docs/deploy.md says what rights that must have.
+// A deployment behind TLS, with a user of its own for the locks; docs/deploy.md
+// lists the rights that this user needs.
 func ExampleConfig() {
 	client, err := redlock.New(context.Background(), redlock.Config{
 		Nodes: redlock.Nodes(
@@ -258,7 +262,7 @@ func ExampleConfig() {
 			"rediss://c.example.com:6379?tls_ca_file=/etc/redis/ca.pem",
 		),
 		Username:    "locker",
-		Password:    "…", // or in the URLs, where nodes have their own
+		Password:    "…", // or in the URLs, if the nodes have different ones
 		Prefix:      "lock:",
 		ClientName:  "billing-3",
 		TLS:         &tls.Config{MinVersion: tls.VersionTLS13},
@@ -272,8 +276,9 @@ func ExampleConfig() {
 	defer client.Close(context.Background())
 }
 
-// With MaxTTL no master that restarted empty gives away again what it had granted. The first client of a deployment that no
-// lock was ever asked for on says so, or it would wait for MaxTTL; whoever comes later finds the seals.
+// With MaxTTL, a master that restarted empty cannot grant again what it had
+// granted. The first client of a deployment that never had locks declares so,
+// or it would wait for MaxTTL; later clients find the seals.
 func ExampleConfig_maxTTL() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
@@ -285,7 +290,7 @@ func ExampleConfig_maxTTL() {
 
 	config := d.Config()
 	config.MaxTTL = time.Minute // the same for all clients
-	config.NewDeployment = true // to be taken out again after the first start
+	config.NewDeployment = true // remove it after the first start
 	first, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
@@ -321,7 +326,7 @@ func ExampleConfig_maxTTL() {
 	// one with another MaxTTL: true
 }
 
-// Nodes tells what a health check wants to know.
+// Nodes returns what a health check needs.
 func ExampleClient_Nodes() {
 	client, stop := inMemory()
 	defer stop()
@@ -334,8 +339,9 @@ func ExampleClient_Nodes() {
 	// node2:6379 up redis <nil>
 }
 
-// Inspect shows who holds a resource, as a dashboard or a person at a terminal wants to know it. Whoever holds the lock knows
-// itself by its token's fingerprint; the token is not shown.
+// Inspect shows the holder of a resource, for a dashboard or an operator. A
+// holder recognizes its own lock by the token's fingerprint; the token is not
+// shown.
 func ExampleClient_Inspect() {
 	client, stop := inMemory()
 	defer stop()
@@ -363,7 +369,7 @@ func ExampleClient_Inspect() {
 	// free <nil>
 }
 
-// Stats are what a metrics exporter reads from time to time.
+// A metrics exporter reads Stats from time to time.
 func ExampleClient_Stats() {
 	client, stop := inMemory()
 	defer stop()
@@ -388,7 +394,8 @@ func ExampleClient_Stats() {
 	// a quorum took a time: true
 }
 
-// A tracer's functions get what a span needs: the caller's context for its parent, when it began and how long it took.
+// A tracer's functions get what a span needs: the caller's context for its
+// parent, the start and the duration.
 func ExampleTracer() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
@@ -397,7 +404,7 @@ func ExampleTracer() {
 	}
 	defer d.Close()
 	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	config.Tracer = &redlock.Tracer{
 		AttemptDone: func(_ context.Context, i redlock.AttemptInfo) {
 			fmt.Println("attempt", i.Try, i.Resource, i.TTL, i.Err, i.Elapsed > 0)
@@ -422,19 +429,19 @@ func ExampleTracer() {
 	// release invoice:7 <nil>
 }
 
-// up is whether all nodes of a client are.
+// up reports whether all nodes of a client are up.
 func up(client *redlock.Client) bool {
 	return !slices.ContainsFunc(client.Nodes(), func(n redlock.NodeStatus) bool { return n.State != "up" })
 }
 
-// inMemory is a client of three nodes in memory.
+// inMemory returns a client of three nodes in memory.
 func inMemory() (client *redlock.Client, stop func()) {
 	d, err := redlocktest.Start(3)
 	if err != nil {
 		log.Fatal(err)
 	}
 	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	if client, err = redlock.New(context.Background(), config); err != nil {
 		log.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/redmux/redmux/redlocktest"
 )
 
-// What each error asks of the caller. Losing a race is the ordinary case.
+// What the caller should do after each error. Losing a race is the ordinary
+// case.
 func Example_errors() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
@@ -23,7 +24,7 @@ func Example_errors() {
 	}
 	defer d.Close()
 	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
@@ -36,12 +37,12 @@ func Example_errors() {
 		switch {
 		case err == nil:
 			fmt.Println("ours")
-		case errors.As(err, &cancelled): // first: it may be the last attempt's outcome too
+		case errors.As(err, &cancelled): // first, since it also matches the last attempt's outcome
 			fmt.Println("ctx ended; no key was left")
 		case errors.Is(err, redlock.ErrHeld):
 			fmt.Println("another has it: try later, or leave it to them")
 		case errors.Is(err, redlock.ErrNoQuorum):
-			fmt.Println("too few nodes answer: the error names them, somebody must look")
+			fmt.Println("too few nodes answer: the error names them and their causes")
 		case errors.Is(err, redlock.ErrExpired), errors.Is(err, redlock.ErrOverloaded):
 			fmt.Println("the nodes, or this process, are too slow for this TTL: try later")
 		case errors.Is(err, redlock.ErrClosed):
@@ -67,12 +68,13 @@ func Example_errors() {
 	// another has it: try later, or leave it to them
 	// the call cannot be made: redlock: a resource of 0 bytes: it must have 1 to 1024
 	// ctx ended; no key was left
-	// too few nodes answer: the error names them, somebody must look
+	// too few nodes answer: the error names them and their causes
 	// we are shutting down
 }
 
-// A wait ends with its context, and the error has all three: what the context says, why it was cancelled, and what the wait
-// was for. The attempt that was under way leaves nothing behind.
+// A wait ends with its context, and the error has all three: the context's
+// error, the cause of the cancellation, and why the call was waiting. The
+// attempt in progress leaves nothing behind.
 func ExampleClient_Acquire_cancelled() {
 	client, stop := inMemory()
 	defer stop()
@@ -93,8 +95,8 @@ func ExampleClient_Acquire_cancelled() {
 	// redlock: "invoice:7": context canceled (the server is shutting down); resource is held
 }
 
-// Work under a hold ends with its context, which ends by the local clock before anybody else can have the lock, here because
-// the nodes are gone.
+// Work under a hold ends with its context. The context ends by the local clock
+// before another client can have the lock, here because the nodes are gone.
 func ExampleHold_Context() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
@@ -103,7 +105,7 @@ func ExampleHold_Context() {
 	}
 	defer d.Close()
 	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
@@ -120,22 +122,23 @@ func ExampleHold_Context() {
 	for _, node := range d.Nodes() {
 		node.Stop()
 	}
-	<-hold.Context().Done() // as each call that is given this context
+	<-hold.Context().Done() // like each call that is given this context
 	fmt.Println(errors.Is(context.Cause(hold.Context()), redlock.ErrLost))
 	var lost *redlock.LostError
 	if errors.As(hold.Err(), &lost) {
 		fmt.Println("refused by the nodes:", lost.Refused)
 	}
 	err = hold.Release(ctx)
-	fmt.Println("nobody can know whether it is free:", errors.Is(err, redlock.ErrNoQuorum))
+	fmt.Println("it is unknown whether it is free:", errors.Is(err, redlock.ErrNoQuorum))
 	// Output:
 	// true
 	// refused by the nodes: false
-	// nobody can know whether it is free: true
+	// it is unknown whether it is free: true
 }
 
-// A job that many schedulers start at the same time runs once: MinHold keeps the lock from those whose clocks are late, though
-// the job be over in a moment.
+// A job that many schedulers start at the same time runs once: MinHold keeps
+// the lock from schedulers whose clocks are late, even if the job is over in a
+// moment.
 func ExampleClient_DoWith() {
 	client, stop := inMemory()
 	defer stop()
@@ -157,8 +160,9 @@ func ExampleClient_DoWith() {
 	// run elsewhere: true
 }
 
-// Nodes that want a password get it from the configuration, where nothing prints it, or from the URL of each. With a user of
-// its own for locks, set Username too; docs/deploy.md says what rights that user needs.
+// The password comes from the configuration, where nothing prints it, or from
+// the URL of each node. For a separate user, also set Username; docs/deploy.md
+// lists the rights that this user needs.
 func ExampleConfig_password() {
 	d, err := redlocktest.Start(3, redlocktest.Password("correct horse"))
 	if err != nil {
@@ -185,8 +189,8 @@ func ExampleConfig_password() {
 	// false true
 }
 
-// A dialer of one's own: through a proxy, from an address of one's choice, with names resolved in another way. TLS, where a URL
-// asks for it, is laid over what it returns.
+// A custom dialer: through a proxy, from a chosen address, with another name
+// resolution. If a URL asks for TLS, it is added to the returned connection.
 func ExampleConfig_netDial() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
@@ -213,8 +217,8 @@ func ExampleConfig_netDial() {
 	// Output: <nil> true
 }
 
-// Package redlocktest has nodes for tests of one's own, which stop, restart empty, freeze and answer late when the test says
-// so, also on simulated time.
+// Package redlocktest has nodes for your own tests, which stop, restart empty,
+// freeze and answer late when the test says so, also in simulated time.
 func Example_testing() {
 	_ = func(t *testing.T) { // func TestReportWithoutLocks(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -223,7 +227,7 @@ func Example_testing() {
 			for _, node := range d.Nodes()[:3] {
 				node.Stop()
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // which takes no time
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // which takes no real time
 			defer cancel()
 			err := client.Do(ctx, "report:2026", 30*time.Second, build)
 			if !errors.Is(err, redlock.ErrNoQuorum) {

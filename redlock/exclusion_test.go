@@ -19,8 +19,9 @@ import (
 
 var exclusionSeed = flag.Uint64("exclusion.seed", 0, "seed of TestMutualExclusion; if 0, a new one")
 
-// The one property that matters: at most one holder of a resource at a time within validity, whatever nodes and network
-// do. A seed fixes the faults and what the clients want, not the scheduling of goroutines.
+// The one property that matters: at most one holder of a resource at a time
+// within validity, whatever nodes and network do. A seed fixes the faults and
+// what the clients want, not the scheduling of goroutines.
 func TestMutualExclusion(t *testing.T) {
 	seed := *exclusionSeed
 	if seed == 0 {
@@ -39,7 +40,8 @@ func TestMutualExclusion(t *testing.T) {
 			c.seed = seed + uint64(i)
 			c.faults = true
 			grants, extensions, refusals := 0, 0, 0
-			// The faults of one seed in a hundred leave little; what happens under two counts together.
+			// One seed in a hundred has faults that leave little; then two runs
+			// count together.
 			for try := 0; try < 2 && (grants <= 40 || extensions <= 10 || refusals <= 100); try++ {
 				result := c.run(t)
 				require.Empty(t, result.violations, "-exclusion.seed=%d", c.seed-uint64(i))
@@ -54,10 +56,11 @@ func TestMutualExclusion(t *testing.T) {
 	}
 }
 
-// The checker finds what it is there for: with one property of the algorithm taken away, it must fail.
+// The checker works: with one property of the algorithm removed, it must fail.
 func TestMutualExclusionNeedsEachOfItsParts(t *testing.T) {
 	for name, c := range map[string]contest{
-		// A node that grants to everybody is worth a quorum that is smaller by one.
+		// A node that grants every SET has the effect of a quorum that is
+		// smaller by one.
 		"a quorum less one":             {nodes: 3, liars: 1},
 		"a quorum of five less one":     {nodes: 5, liars: 1},
 		"NX":                            {nodes: 5, withoutNX: true},
@@ -79,20 +82,20 @@ func TestMutualExclusionNeedsEachOfItsParts(t *testing.T) {
 	}
 }
 
-// A contest is many clients that want few locks.
+// A contest is many clients that compete for few locks.
 type contest struct {
 	seed   uint64
 	nodes  int
 	faults bool
 	skew   float64 // how much faster the nodes' clocks run
 	drift  float64 // Config.DriftFactor
-	// restarts has nodes come back empty; maxTTL is Config.MaxTTL (R23).
+	// restarts makes nodes restart empty; maxTTL is Config.MaxTTL (R23).
 	restarts bool
 	maxTTL   time.Duration
 	holds    bool // half of the locks renew themselves; see hold_exclusion_test.go
-	// onlyHolds has all of them do so.
+	// onlyHolds makes all locks renew themselves.
 	onlyHolds bool
-	upgrades  bool // nodes get a native command of release, and lose it again (R25)
+	upgrades  bool // nodes get a native release command, and lose it again (R25)
 
 	// What is broken on purpose.
 	liars      int // nodes that grant everything and keep nothing
@@ -103,7 +106,7 @@ type contest struct {
 
 const (
 	contestClients   = 6
-	contestWorkers   = 2 // of each client
+	contestWorkers   = 2 // per client
 	contestResources = 2
 	contestTime      = 4 * time.Second
 )
@@ -118,7 +121,8 @@ func (c contest) run(t *testing.T) *referee {
 		for i, n := range m.nodes {
 			c.arrange(i, n)
 		}
-		// Each client has its own way to each node, so that they arrive in different orders.
+		// Each client has its own links to the nodes, so that commands arrive
+		// in different orders.
 		for k := range contestClients {
 			var urls []string
 			for i, n := range m.nodes {
@@ -156,7 +160,8 @@ func (c contest) run(t *testing.T) *referee {
 	return r
 }
 
-// arrange makes a node's clock run fast, and breaks the node where the contest says so.
+// arrange makes a node's clock run fast, and breaks the node as the contest
+// says.
 func (c contest) arrange(i int, n *redistest.Node) {
 	life := func(text string) time.Duration {
 		d, _ := strconv.ParseInt(text, 10, 64)
@@ -204,7 +209,7 @@ func (c contest) arrange(i int, n *redistest.Node) {
 	}
 }
 
-// misfortune breaks one thing after the other and mends it again.
+// misfortune breaks one thing after another and mends each again.
 func (c contest) misfortune(ctx context.Context, m *memory, links []*redistest.Link, random *rand.Rand) {
 	for ctx.Err() == nil {
 		node, link := m.nodes[random.IntN(c.nodes)], links[random.IntN(len(links))]
@@ -249,7 +254,7 @@ func spanOf(random *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(max(most, ms))))
 }
 
-// A contestant wants one lock after the other and does with it what people do.
+// A contestant takes one lock after another and uses it.
 type contestant struct {
 	id      int
 	client  *Client
@@ -310,7 +315,8 @@ func (w *contestant) once(ctx context.Context, resource string) {
 	}
 }
 
-// A referee knows who holds what, by the simulated clock, which all share.
+// A referee knows who holds which lock, by the simulated clock, which all
+// share.
 type referee struct {
 	stop context.CancelFunc // ends the contest: one violation is enough
 
@@ -358,7 +364,7 @@ func (r *referee) extended(resource string, by int, lock Lock) {
 	r.held[resource] = hold{by: by, until: lock.Until()}
 }
 
-// gaveUp comes before the release, from when on others may hold the lock.
+// gaveUp is called before the release: from then on others may hold the lock.
 func (r *referee) gaveUp(resource string, by int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -377,7 +383,7 @@ func (r *referee) refused(err error) {
 	}
 }
 
-// violated needs the mutex.
+// violated records a violation. The caller must hold the mutex.
 func (r *referee) violated(format string, args ...any) {
 	r.violations = append(r.violations, fmt.Sprintf(format, args...))
 	r.stop()

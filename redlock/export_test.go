@@ -1,4 +1,4 @@
 package redlock
 
-// ACLRights are what the least privileged user has.
+// ACLRights are the rights of the least privileged user.
 const ACLRights = aclRights

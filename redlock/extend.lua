@@ -1,9 +1,10 @@
--- Compare and lengthen (R10): 1 when the key is ours, 0 when it is not, nor even a string. The TTL is set only when the new
--- one exceeds what remains; a key without a TTL (-1) is left as it is.
+-- Compare and lengthen (R10). Returns 1 if the key is ours, and 0 if it is
+-- another's, missing or not a string. Sets the TTL only if it exceeds the
+-- remaining one; a key without a TTL (-1) keeps none.
 local value = redis.pcall('GET', KEYS[1])
 if value ~= ARGV[1] then
   if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
-    return value -- it could not be read: the error that says why
+    return value -- the error
   end
   return 0
 end

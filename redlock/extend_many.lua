@@ -1,9 +1,10 @@
--- Compare and lengthen, for many locks at once: KEYS[i] with the token ARGV[2i-1] and the TTL ARGV[2i]. One result for each,
--- as in extend.lua, and -1 for a key that could not be read. What refuses one TTL refuses all, as an error; those that were
--- set before stay lengthened, which harms nobody (R10).
+-- Compare and lengthen many locks: KEYS[i] with the token ARGV[2i-1] and the TTL
+-- ARGV[2i]. Returns a result for each, as extend.lua does, or -1 for a key that
+-- could not be read. If one TTL cannot be set, returns an error for all; locks
+-- that were lengthened before stay so, which does no harm (R10).
 local values = redis.pcall('MGET', unpack(KEYS))
 if values.err then
-  -- This user may not MGET, or not each of the keys.
+  -- This user may not call MGET, or not for each of the keys.
   values = {}
   for i = 1, #KEYS do
     values[i] = redis.pcall('GET', KEYS[i])

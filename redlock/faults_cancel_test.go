@@ -14,21 +14,24 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// How long a failed attempt's key may be there after its caller was told (R7).
+// The longest that a failed attempt's key may exist after its caller was told
+// (R7).
 const afterRoundTrip = 20 * time.Millisecond
 
-// The time to the distant nodes, and back.
+// The delay to the distant nodes, and back.
 const there, back = 30 * time.Millisecond, 20 * time.Millisecond
 
-// A context that ends in the middle of an acquisition leaves no key on any node that can be reached, one round trip and
-// 20 ms later (R7): not where the SET arrived before, nor where it is still under way.
+// A context that ends during an acquisition leaves no key on any reachable
+// node, one round trip and 20 ms later (R7): neither where the SET arrived
+// before, nor where it is still in flight.
 func TestFaultCancelledAcquisition_R7(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers)
 	c := f.client(redlock.Config{Nodes: redlock.Nodes(redistest.URLs(proxies)...), NodeTimeout: unhurried})
 	f.allUp(c, inTheEnd)
 	const trip = there + back
-	// Two nodes are near, so that their keys are set and no quorum is; the others' SETs are under way.
+	// Two nodes are near, so their keys are set without a quorum; the SETs to
+	// the others are in flight.
 	for _, p := range proxies[2:] {
 		p.Latency(there, back)
 	}
@@ -67,15 +70,17 @@ func (f *fleet) cancelAfter(c *redlock.Client, callers int, after, trip time.Dur
 	wg.Wait()
 	time.Sleep(trip + afterRoundTrip)
 	err := f.orphans(nil)
-	f.noOrphans(unprompted) // if late, then at least some time
-	// It is to be noticed within 15 ms, and before that only those are granted that this machine was slow to tell.
+	f.noOrphans(unprompted) // if late, then at least in time for this
+	// The cancellation must be noticed within 15 ms; grants before that are
+	// allowed only as far as this machine was slow to tell.
 	if n := int(granted.Load()); err == nil && n > callers/2 && after+15*time.Millisecond <= trip {
 		return fmt.Errorf("%d of %d callers were not cancelled", n, callers)
 	}
 	return err
 }
 
-// The same at random moments of many attempts at once, without any delay but the machine's own.
+// The same at random moments of many concurrent attempts, with no delay but the
+// machine's own.
 func TestFaultCancelledAtRandom_R7(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
@@ -92,12 +97,12 @@ func (f *fleet) cancelAtRandom(c *redlock.Client) error {
 	const enough = 100
 	time.Sleep(time.Second)
 	for patience := 30 * time.Second; l.noted("acquire: context canceled") < enough && l.now() < patience; {
-		time.Sleep(10 * time.Millisecond) // on an idle machine most have their answer before anybody looks at their context
+		time.Sleep(10 * time.Millisecond) // on an idle machine most have their answer before their context is read
 	}
 	l.end()
 	time.Sleep(afterRoundTrip)
 	err := f.orphans(nil)
-	f.noOrphans(unprompted) // if late, then at least some time
+	f.noOrphans(unprompted) // if late, then at least in time for this
 	l.fails(-1, context.Canceled)
 	if l.errs["acquire: context canceled"] < enough {
 		f.Errorf("too few were cancelled for this test to mean anything: %v", l.errs)
@@ -105,7 +110,8 @@ func (f *fleet) cancelAtRandom(c *redlock.Client) error {
 	return err
 }
 
-// An attempt that lost, because another holds a quorum, takes back the keys that it got (R7).
+// An attempt that lost, because another client has a quorum, takes back the
+// keys that it got (R7).
 func TestFaultLostAttempt_R7(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers)
@@ -116,7 +122,7 @@ func TestFaultLostAttempt_R7(t *testing.T) {
 		f.must(i, "SET", "taken", "by another")
 	}
 	trip := 30 * time.Millisecond
-	for _, p := range proxies[3:] { // where we get the key it takes longest until we have it
+	for _, p := range proxies[3:] { // the nodes that grant are the slowest
 		p.Latency(trip/2, trip/2)
 	}
 	for range 5 {

@@ -16,21 +16,23 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Quitters are callers whose contexts end at random moments: before an attempt, during it, after it was granted. Each attempt
-// has a key of its own, so that a key that is found says whose it is and when that caller was told.
+// Quitters are callers whose contexts end at random moments: before an attempt,
+// during it, or after its grant. Each attempt has a key of its own, so a key
+// that is found tells its caller and when that caller was told.
 type quitters struct {
 	*fleet
 	client *redlock.Client
 	ending atomic.Bool
 	wg     sync.WaitGroup
 	told   [quitting]struct {
-		next atomic.Int64        // the attempt that is under way
-		at   [rings]atomic.Int64 // when the caller was told, by attempt, nanoseconds since the begin
+		next atomic.Int64        // the attempt in progress
+		at   [rings]atomic.Int64 // when the caller was told, by attempt, in nanoseconds since the start
 	}
 	begun   time.Time
-	slowest time.Duration // round trip that was seen
+	slowest time.Duration // the longest round trip seen
 
-	// What came of the attempts. Cancelled are those whose context had ended when their caller was told.
+	// Outcomes of the attempts. Cancelled are those whose context had ended
+	// when their caller was told.
 	attempts, cancelled, before, granted, released atomic.Int64
 }
 
@@ -39,16 +41,17 @@ const (
 	rings    = 256
 )
 
-// Ten thousand attempts a second whose contexts end at random moments leave no key behind: not on nodes that are there all the
-// time, one round trip and 20 ms after the last caller was told, and not on one that is stopped for a while, and again at the
-// end, 1.5 s after it went on (R7, R8, R26).
+// Ten thousand attempts a second whose contexts end at random moments leave no
+// key: on nodes that are always up, one round trip and 20 ms after the last
+// caller was told; on one that is stopped for a while, and again at the end,
+// 1.5 s after it continued (R7, R8, R26).
 func TestFaultManyCancelledAttempts_R7_R8(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{})
 	bestOf(t, func() error { return (&quitters{fleet: f, client: c, begun: time.Now()}).run() })
 }
 
-// run says what came too late.
+// run returns an error if keys were deleted too late.
 func (q *quitters) run() error {
 	f := q.fleet
 	f.allUp(q.client, inTheEnd)
@@ -68,7 +71,7 @@ func (q *quitters) run() error {
 	q.ending.Store(true)
 	q.wg.Wait()
 	left := q.left()
-	f.state(q.client, 4, inTheEnd, "down", "dialing") // until then what it has not answered is not owed
+	f.state(q.client, 4, inTheEnd, "down", "dialing") // until then its unanswered commands are not owed
 	owed := q.client.Nodes()[4].Debts
 	f.continues(4)
 	paid := f.noOrphans(inTheEnd)
@@ -84,16 +87,19 @@ func (q *quitters) run() error {
 	if paid > timingSlack*1500*time.Millisecond {
 		return fmt.Errorf("R26: the stopped node was rid of its keys only %v after it went on", paid)
 	}
-	// While it goes on, the machine is full, a server may not get to run, and a node that was given up for that has 1.5 s to
-	// pay. What is found later than that was left behind.
+	// During the load the machine is full, and a server may not be scheduled. A
+	// node that was given up for that has 1.5 s to pay. A key found later than
+	// that was left behind.
 	if oldest > timingSlack*1500*time.Millisecond+q.slowest {
 		return fmt.Errorf("R7: a key was there %v after its caller was told", oldest)
 	}
 	return left
 }
 
-// left says what keys the reachable nodes have, one round trip and 20 ms after the last caller was told. They are so many that
-// to name them takes a while, and the client is no longer busy: a few looks, one right after the other.
+// left returns an error if reachable nodes have keys one round trip and 20 ms
+// after the last caller was told. There are so many that listing them takes a
+// while, and the client is idle by now: it looks a few times in quick
+// succession.
 func (q *quitters) left() (err error) {
 	reachable := &fleet{q.TB, q.servers[:4]}
 	for range 5 {
@@ -105,7 +111,8 @@ func (q *quitters) left() (err error) {
 	return fmt.Errorf("%w: %s", err, q.standing())
 }
 
-// standing says how each node stands, for who has to find out why a key is there.
+// standing describes the state of each node, to help find out why a key is
+// left.
 func (q *quitters) standing() (text string) {
 	for i, n := range q.client.Nodes() {
 		text += fmt.Sprintf("; node %d is %s after %d connects with %d debts, replies in %v", i, n.State, n.Connects, n.Debts, n.ReplyTime)
@@ -113,7 +120,7 @@ func (q *quitters) standing() (text string) {
 	return text
 }
 
-// quit is one caller.
+// quit runs one caller.
 func (q *quitters) quit(caller int) {
 	for n := int64(0); !q.ending.Load(); n++ {
 		q.told[caller].next.Store(n)
@@ -142,19 +149,19 @@ func (q *quitters) attempt(resource string) {
 	switch {
 	case err == nil:
 		q.granted.Add(1)
-		cancel() // if it was not before: the release is sent whatever the context says (R9)
+		cancel() // unless it was before: the release is sent whatever the context (R9)
 		if err := lock.Release(ctx); err == nil {
 			q.released.Add(1)
 		} else if !errors.Is(err, context.Canceled) && !errors.Is(err, redlock.ErrNoQuorum) {
 			q.Errorf("Release: %v", err)
 		}
 	case !errors.Is(err, context.Canceled) && !errors.Is(err, redlock.ErrNoQuorum):
-		q.Errorf("TryAcquire: %v", err) // held by itself, say
+		q.Errorf("TryAcquire: %v", err) // such as held by itself
 	}
 }
 
-// watchFor looks at the reachable nodes for a while, and returns the age of the oldest key that it saw, counted from when its
-// caller was told.
+// watchFor looks at the reachable nodes for a while, and returns the greatest
+// age of a key that it saw, counted from when its caller was told.
 func (q *quitters) watchFor(d time.Duration) (oldest time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		q.slowest = max(q.slowest, q.roundTrip())
@@ -168,8 +175,9 @@ func (q *quitters) watchFor(d time.Duration) (oldest time.Duration) {
 	return oldest
 }
 
-// roundTrip is the longest to a reachable node, as the client measures it. On a machine that is full a server may be far behind
-// with what is in its socket, the releases included.
+// roundTrip returns the longest round trip to a reachable node, as the client
+// measures it. On a full machine a server may be far behind with what is in its
+// socket, including releases.
 func (q *quitters) roundTrip() (longest time.Duration) {
 	for _, n := range q.client.Nodes()[:4] {
 		longest = max(longest, n.ReplyTime)
@@ -177,16 +185,17 @@ func (q *quitters) roundTrip() (longest time.Duration) {
 	return longest
 }
 
-// age is how long before the given time the caller of a key was told; 0 if it was not yet.
+// age returns how long before looked the caller of a key was told, or 0 if it
+// was not yet.
 func (q *quitters) age(key string, looked time.Duration) time.Duration {
 	parts := strings.Split(key, ":")
 	caller, _ := strconv.Atoi(parts[1])
 	n, _ := strconv.ParseInt(parts[2], 10, 64)
 	told := &q.told[caller]
-	latest := told.next.Load() - 1 // the last whose caller was told
+	latest := told.next.Load() - 1 // the last attempt whose caller was told
 	if n > latest {
 		return 0
 	}
-	// What is older than the ring is at least as old as its oldest entry.
+	// A key older than the ring is at least as old as the ring's oldest entry.
 	return max(0, looked-time.Duration(told.at[max(n, latest-rings+2)%rings].Load()))
 }

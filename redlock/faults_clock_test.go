@@ -14,8 +14,9 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Masters whose clocks differ by as much as the drift allows, and now and then step back, grant a lock to one at a time:
-// what is taken off the TTL is enough, and a step back only makes keys live longer (R4).
+// Masters whose clocks differ by as much as the drift allows, and that step
+// back now and then, grant a lock to one client at a time: the margin taken off
+// the TTL is sufficient, and a step back only makes keys live longer (R4).
 func TestFaultClocksWithinTheDrift_R4(t *testing.T) {
 	lasts := 5 * time.Second
 	if testing.Short() {
@@ -40,8 +41,9 @@ func TestFaultClocksWithinTheDrift_R4(t *testing.T) {
 	})
 }
 
-// A quorum of keys that ends exactly when the drift says gives the resource to the next one no earlier than the validity has ended;
-// it is also not much later, so that the contest above was about something.
+// A quorum of keys that expires exactly as the drift allows lets the next
+// client in no earlier than the end of the validity. It is also not much later,
+// so the contest above tested something.
 func TestFaultClockAtTheEdgeOfTheDrift_R4(t *testing.T) {
 	f := newFleet(t, 3, redistest.OwnClock)
 	for _, s := range f.servers {
@@ -61,7 +63,7 @@ func TestFaultClockAtTheEdgeOfTheDrift_R4(t *testing.T) {
 				if left > 0 {
 					t.Errorf("a second grant %v before the end of the first", left)
 				}
-				t.Logf("a second grant %v after the end of the first", -left) // how soon is up to the machine
+				t.Logf("a second grant %v after the end of the first", -left) // the exact time depends on the machine
 				_ = b.Release(context.Background())
 				break
 			}
@@ -72,7 +74,7 @@ func TestFaultClockAtTheEdgeOfTheDrift_R4(t *testing.T) {
 	}
 }
 
-// The checker finds what it is there for: clocks that the drift does not cover give two holders.
+// The checker works: clocks beyond the drift give two holders.
 func TestFaultClocksBeyondTheDriftAreFound_R4(t *testing.T) {
 	for _, rate := range []float64{1.2, 1.5, 10} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
@@ -89,8 +91,9 @@ func TestFaultClocksBeyondTheDriftAreFound_R4(t *testing.T) {
 	}
 }
 
-// A step forward ends a node's keys. As long as a quorum of the others has the key, nobody else gets the lock: that is so
-// for a grant of all five while no more than two clocks step.
+// A step forward expires a node's keys. While a quorum of the others has the
+// key, no other client gets the lock: after a grant of all five, that holds
+// while no more than two clocks step.
 func TestFaultClockStepsForwardUnderAGrantOfAll_R4(t *testing.T) {
 	f := newFleet(t, 5, redistest.OwnClock)
 	holder, other := f.client(redlock.Config{NodeTimeout: unhurried}), f.client(redlock.Config{NodeTimeout: unhurried})
@@ -124,14 +127,15 @@ func TestFaultClockStepsForwardUnderAGrantOfAll_R4(t *testing.T) {
 	}
 }
 
-// What is not promised, and why the package comment names it: where exactly a quorum granted the lock, a step forward of
-// one of their clocks makes room for a second holder.
+// What is not promised, and why the package comment names it: if exactly a
+// quorum granted the lock, a step forward of one of their clocks makes room for
+// a second holder.
 func TestFaultClockStepsForwardUnderAGrantOfExactlyAQuorum_IsNotPromised(t *testing.T) {
 	f := newFleet(t, 5, redistest.OwnClock)
 	holder, other := f.client(redlock.Config{NodeTimeout: unhurried}), f.client(redlock.Config{NodeTimeout: unhurried})
 	f.allUp(holder, inTheEnd)
 	f.allUp(other, inTheEnd)
-	for i := range 2 { // these two have granted the resource to somebody else, who has gone
+	for i := range 2 { // these two have granted the resource to another client, which is gone
 		f.must(i, "SET", "r", "foreign", "PX", "60000")
 	}
 	lock := acquired(t, holder, "r", 30*time.Second)
@@ -152,16 +156,17 @@ func TestFaultClockStepsForwardUnderAGrantOfExactlyAQuorum_IsNotPromised(t *test
 	t.Logf("two holders at once: one for another %v, the other for %v", lock.Validity(), second.Validity())
 }
 
-// A clockContest is clients that want few locks of real servers, whose clocks differ. Time is real, and one for all clients.
+// A clockContest is clients that compete for few locks of real servers, whose
+// clocks differ. Time is real, and all clients share it.
 type clockContest struct {
 	*fleet
 	lasts time.Duration
-	steps bool // clocks step back while it lasts
+	steps bool // clocks step back during the contest
 }
 
 const (
 	clockClients   = 4
-	clockWorkers   = 3 // of each client
+	clockWorkers   = 3 // per client
 	clockResources = 6
 )
 
@@ -187,7 +192,7 @@ func (c clockContest) run() *clockReferee {
 	return r
 }
 
-// stepBack sets one clock back after the other, by up to half a TTL.
+// stepBack sets one clock after another back, by up to half a TTL.
 func (c clockContest) stepBack(ctx context.Context, random *rand.Rand) (steps int) {
 	for pause(ctx, time.Duration(50+random.IntN(300))*time.Millisecond) {
 		c.servers[random.IntN(len(c.servers))].Clock().Jump(-time.Duration(random.IntN(150)) * time.Millisecond)
@@ -196,7 +201,7 @@ func (c clockContest) stepBack(ctx context.Context, random *rand.Rand) (steps in
 	return steps
 }
 
-// pause reports whether the time passed before the context's end.
+// pause waits, and reports whether the time passed before the context ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(max(pure.Soon, d)):
@@ -206,7 +211,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A clockWorker takes one lock after the other and keeps it as people do: to the very end, or extended, or renewed.
+// A clockWorker takes one lock after another and keeps it in some way: to the
+// very end, extended, or renewed.
 type clockWorker struct {
 	client  *redlock.Client
 	referee *clockReferee
@@ -279,14 +285,15 @@ func (w clockWorker) hold(ctx context.Context, resource string) {
 	_ = hold.Release(context.Background())
 }
 
-// A tenure is one lock from its grant to its end. It is told from others by its number.
+// A tenure is one lock from its grant to its end. Its number identifies it.
 type tenure struct {
 	number int
 	valid  func() time.Duration // what is left
 }
 
-// A clockReferee knows who holds what. It asks those who hold, at the moment of a grant, and is sound since all of them are
-// in one process: both answers are of one clock.
+// A clockReferee knows who holds which lock. It asks the holders at the moment
+// of a grant. That is sound because all of them are in one process, and so both
+// answers come from one clock.
 type clockReferee struct {
 	stop context.CancelFunc // one violation is enough
 
@@ -306,7 +313,8 @@ func (r *clockReferee) granted(resource string, t tenure) int {
 	t.number = r.grants
 	before, there := r.held[resource]
 	if there {
-		// The new one first: whatever time passes between the two can only hide a violation, not make one.
+		// The new one first: time that passes between the two can only hide a
+		// violation, not cause a false one.
 		if mine, theirs := t.valid(), before.valid(); mine > 0 && theirs > 0 {
 			r.violated("%s: granted for %v while another holds it for another %v", resource, mine, theirs)
 		}
@@ -315,7 +323,8 @@ func (r *clockReferee) granted(resource string, t tenure) int {
 	return t.number
 }
 
-// extended replaces a tenure by a longer one, unless its resource was granted to another meanwhile.
+// extended replaces a tenure by a longer one, unless its resource has been
+// granted to another client meanwhile.
 func (r *clockReferee) extended(resource string, number int, t tenure) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -332,7 +341,7 @@ func (r *clockReferee) extended(resource string, number int, t tenure) int {
 	return number
 }
 
-// gaveUp comes before the release, from when on others may hold the lock.
+// gaveUp is called before the release: from then on others may hold the lock.
 func (r *clockReferee) gaveUp(resource string, number int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -341,7 +350,7 @@ func (r *clockReferee) gaveUp(resource string, number int) {
 	}
 }
 
-// keptOn counts a hold that lasted longer than without renewal.
+// keptOn counts a hold that lasted longer than it would have without renewal.
 func (r *clockReferee) keptOn() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -360,7 +369,7 @@ func (r *clockReferee) refused(err error) {
 	r.violated("unexpected error: %v", err)
 }
 
-// violated needs the mutex.
+// violated records a violation. The caller must hold the mutex.
 func (r *clockReferee) violated(format string, args ...any) {
 	r.violations = append(r.violations, fmt.Sprintf(format, args...))
 	r.stop()

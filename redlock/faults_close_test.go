@@ -14,11 +14,12 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// After Close there is no goroutine and no descriptor more than before, at once and not some time later (R28).
+// After Close there are no more goroutines and descriptors than before, at once
+// and not some time later (R28).
 func TestFaultNothingLeftAfterClose_R28(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	for _, what := range []string{"idle", "used", "one stopped", "three stopped", "one dead"} {
-		goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(f) // once: what one try leaves is not the next one's own
+		goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(f) // once, so that leaks of one try do not hide in the next
 		bestOf(t, func() error { return f.closeAfter(what, goroutines, descriptors) })
 	}
 }
@@ -37,7 +38,7 @@ func (f *fleet) closeAfter(what string, goroutines, descriptors int) error {
 	if n := openDescriptors(f); n > descriptors {
 		f.Errorf("%s: %d descriptors before, %d after Close", what, descriptors, n)
 	}
-	// A goroutine that a WaitGroup was waited for may take a moment to be gone.
+	// A goroutine may take a moment to end after its WaitGroup is done.
 	_, late := soon(time.Second, func() error {
 		if n := runtime.NumGoroutine(); n > goroutines {
 			return fmt.Errorf("%s: %d goroutines before, %d after Close", what, goroutines, n)
@@ -91,13 +92,14 @@ func openDescriptors(tb testing.TB) int {
 	tb.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return 0 // no such folder here: goroutines have to do
+		return 0 // no such folder here: only goroutines count
 	}
 	return len(all)
 }
 
-// A failed attempt followed at once by Close leaves no key: the release was queued before the attempt returned, and Close
-// writes what is queued and waits for the answers (R7, R28).
+// A failed attempt followed at once by Close leaves no key: the release was
+// queued before the attempt returned, and Close writes what is queued and waits
+// for the answers (R7, R28).
 func TestFaultFailedAttemptThenClose_R7_R28(t *testing.T) {
 	f := newFleet(t, 5)
 	for i := range 3 {
@@ -108,7 +110,7 @@ func TestFaultFailedAttemptThenClose_R7_R28(t *testing.T) {
 		times = 40
 	}
 	for n := range times {
-		// Close waits for answers no longer than a vote may take.
+		// Close waits for answers no longer than the vote timeout.
 		c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), NodeTimeout: unhurried})
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +124,7 @@ func TestFaultFailedAttemptThenClose_R7_R28(t *testing.T) {
 		lock, err := c.TryAcquire(ctx, resource, time.Minute)
 		cancel()
 		if err == nil {
-			err = lock.Release(context.Background()) // it was faster than its context
+			err = lock.Release(context.Background()) // it was faster than the cancellation
 		}
 		start := time.Now()
 		_ = c.Close(context.Background())
@@ -140,8 +142,9 @@ func TestFaultFailedAttemptThenClose_R7_R28(t *testing.T) {
 	}
 }
 
-// The same where a service ends as most do: the context of its callers ends, and Close is given that same context
-// (signal.NotifyContext, "defer client.Close(ctx)").
+// The same when a service ends as most do: the context of its callers ends, and
+// Close gets that same context (signal.NotifyContext, "defer
+// client.Close(ctx)").
 func TestFaultCloseWithAnEndedContext_R7_R28(t *testing.T) {
 	f := newFleet(t, 3)
 	rounds := 60
@@ -155,7 +158,7 @@ func TestFaultCloseWithAnEndedContext_R7_R28(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var mu sync.Mutex
-		kept := make(map[string]bool) // held when the caller left, or perhaps
+		kept := make(map[string]bool) // held, or perhaps held, when the caller left
 		var wg sync.WaitGroup
 		for i := range []int{1, 8, 64}[round%3] {
 			wg.Go(func() {
@@ -185,8 +188,8 @@ func TestFaultCloseWithAnEndedContext_R7_R28(t *testing.T) {
 	}
 }
 
-// Close under load: every caller gets its lock or an error, and what remains on the servers is what somebody was not let
-// release any more (R28: held locks stay).
+// Close under load: every caller gets its lock or an error, and only keys whose
+// release was refused remain on the servers (R28: held locks stay).
 func TestFaultCloseUnderLoad_R28(t *testing.T) {
 	f := newFleet(t, 5)
 	for range 5 {
@@ -233,19 +236,21 @@ func TestFaultCloseUnderLoad_R28(t *testing.T) {
 	}
 }
 
-// Close does not wait longer than its context, and not for ever on nodes that do not answer (R28).
+// Close does not wait longer than its context, and not forever for nodes that
+// do not answer (R28).
 func TestFaultCloseWithStoppedNodesIsBounded_R28(t *testing.T) {
 	for name, over := range map[string]redistest.Option{"tcp": redistest.OverTCP, "tls": redistest.OverTLS} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 5, over)
-			for _, wait := range []time.Duration{0, 300 * time.Millisecond} { // still thought to live, and known to be down
+			for _, wait := range []time.Duration{0, 300 * time.Millisecond} { // believed to be up, and known to be down
 				bestOf(t, func() error { return f.closeHastily(wait) })
 			}
 		})
 	}
 }
 
-// closeHastily stops a majority, waits, and closes a client that is at work with little time for that.
+// closeHastily stops a majority, waits, and closes a busy client with little
+// time.
 func (f *fleet) closeHastily(wait time.Duration) error {
 	c := f.client(redlock.Config{})
 	f.allUp(c, inTheEnd)

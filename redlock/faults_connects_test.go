@@ -12,15 +12,16 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Attempts that hang until their short timeout count as waiting, since a node that was only stopped has to have one under way
-// when it goes on. However short the timeout is, the connects stay within what comes to 75 a minute: fourteen at once, and then
-// one a second (R26).
+// Attempts that hang until their short timeout count as waiting, since there
+// must always be one in progress when a stopped node continues. However short
+// the timeout is, the connects stay within 75 a minute: fourteen at once, and
+// then one a second (R26).
 func TestFaultConnectsToASilentListener_R26(t *testing.T) {
 	f := newFleet(t, 4, redistest.OverTCP)
 	var accepted atomic.Int64
 	addr := listenSilently(t, &accepted)
 	begun := time.Now()
-	c := f.client(redlock.Config{ // the four others may take their time
+	c := f.client(redlock.Config{ // the other four may be slow
 		Nodes: redlock.Nodes(append(redistest.URLs(f.servers), "redis://"+addr+"?dial_timeout=20ms")...), NodeTimeout: unhurried,
 	})
 	for i := range f.servers {
@@ -38,7 +39,7 @@ func TestFaultConnectsToASilentListener_R26(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// listenSilently takes connections and whatever comes over them, and says nothing.
+// listenSilently accepts connections and input, and answers nothing.
 func listenSilently(t *testing.T, accepted *atomic.Int64) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +55,7 @@ func listenSilently(t *testing.T, accepted *atomic.Int64) (addr string) {
 			}
 			accepted.Add(1)
 			all.Go(func() {
-				_, _ = io.Copy(io.Discard, nc) // until the client gives it up
+				_, _ = io.Copy(io.Discard, nc) // until the client closes it
 				_ = nc.Close()
 			})
 		}

@@ -4,6 +4,6 @@ package redlock_test
 
 import "time"
 
-// processTime returns 0: the package syscall has no getrusage here, and the figure
+// processTime returns 0: package syscall has no getrusage here, and the figure
 // is only reported.
 func processTime(*fleet) time.Duration { return 0 }

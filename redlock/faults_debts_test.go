@@ -10,26 +10,28 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A trouble keeps one node from a release, and is over some time later.
+// A trouble keeps one node from a release for some time.
 type trouble struct {
 	name    string
 	on, off func(d *debtors, node int)
 }
 
-// A debtors is five nodes with a proxy before each, every one of them in a trouble of its own.
+// A debtors is five nodes, each behind a proxy and with a trouble of its own.
 type debtors struct {
 	*ward
 	proxies []*redistest.Proxy
 	client  *redlock.Client
 }
 
-// owed is how many releases each node is made to owe: so many that they travel merged, and that one payment does not hold
-// them all.
+// owed is how many releases each node comes to owe: so many that they travel
+// merged, and that one payment is not enough.
 const owed = 300
 
-// Releases that a node refuses, or that are cut off with their connection, are paid within 1.5 s of the node's return (R26).
-// Many that were awaited at once, and so travelled as a few commands, are owed singly: each key is a debt, counted and shown,
-// none is lost and none is paid before (R8). The troubles last until a refused debt is tried once a second only, which is
+// Releases that a node refuses, or that are cut off with their connection, are
+// paid within 1.5 s of the node's return (R26). Many releases that were awaited
+// at once, and so travelled in a few commands, are owed singly: each key is a
+// debt, counted and shown, none is lost and none is paid before (R8). The
+// troubles last until a refused debt is retried only once a second, which is
 // the worst moment to return.
 func TestFaultDebtsArePaid_R8_R26(t *testing.T) {
 	switches := func(on, off switcher) (begin, end func(*debtors, int)) {
@@ -71,7 +73,7 @@ func TestFaultDebtsArePaid_R8_R26(t *testing.T) {
 	}
 }
 
-// runUp makes the debts and has them paid.
+// runUp creates the debts and has them paid.
 func (d *debtors) runUp(troubles []trouble) error {
 	d.allUp(d.client, inTheEnd)
 	locks := acquireAll(d.fleet, d.client, func(i int) string { return fmt.Sprint("owed:", i) }, owed)
@@ -84,7 +86,7 @@ func (d *debtors) runUp(troubles []trouble) error {
 		trouble.on(d, i)
 	}
 	begun := time.Now()
-	_ = releaseAll(context.Background(), locks) // nobody can say anything
+	_ = releaseAll(context.Background(), locks) // no outcome is certain
 	for i, trouble := range troubles {
 		eventually(d, inTheEnd, func() error { return d.owes(i, trouble) })
 	}
@@ -102,8 +104,9 @@ func (d *debtors) runUp(troubles []trouble) error {
 	return d.pay(troubles, over)
 }
 
-// holdAll waits until the locks stand on every node, since only then does each release delete one key of each. A node that was
-// given up meanwhile, on a busy machine, does not get the keys that it missed.
+// holdAll waits until every node has the locks, since only then does each
+// release delete a key on each node. A node that was given up meanwhile, on a
+// busy machine, does not get the keys that it missed.
 func (d *debtors) holdAll() (missing error) {
 	d.Helper()
 	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
@@ -128,7 +131,8 @@ func (d *debtors) owes(node int, trouble trouble) error {
 	return nil
 }
 
-// pay measures when each node has paid, from the end of its own trouble.
+// pay measures when each node has paid, counted from the end of its own
+// trouble.
 func (d *debtors) pay(troubles []trouble, over []time.Time) (late error) {
 	d.Helper()
 	paid := make([]time.Duration, len(troubles))

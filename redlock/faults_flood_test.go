@@ -11,9 +11,10 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A node that sends without end what nothing asked for holds up neither the others nor a hold: its connection is ended each
-// time, the others grant locks, and the hold is renewed (R32). Where callers read replies by themselves, and where each node has
-// its own goroutine.
+// A node that endlessly sends unsolicited data holds up neither the others nor
+// a hold: its connection is ended each time, the others grant locks, and the
+// hold is renewed (R32). Tested both where callers read replies themselves and
+// where each node has its own goroutine.
 func TestFaultFloodingNode_R32(t *testing.T) {
 	f := newFleet(t, 4)
 	for _, portable := range []bool{false, true} {
@@ -32,7 +33,7 @@ func TestFaultFloodingNode_R32(t *testing.T) {
 				var grants, failures atomic.Int64
 				stop := f.flow(c, 4, &grants, &failures)
 				defer stop()
-				for i := range f.servers { // the key that is waited for changes, so that it is asked for again
+				for i := range f.servers { // the awaited key changes, so the nodes are asked again
 					f.must(i, "SET", "taken", fmt.Sprint(i), "PX", "60000")
 				}
 				deaths := func() uint64 {
@@ -69,7 +70,7 @@ func TestFaultFloodingNode_R32(t *testing.T) {
 	}
 }
 
-// waiter waits for a lock that is taken, so that tracking is turned on.
+// waiter waits for a taken lock, so that tracking is turned on.
 func (f *fleet) waiter(c *redlock.Client) (stop func()) {
 	for i := range f.servers {
 		f.must(i, "SET", "taken", "by another", "PX", "60000")
@@ -83,7 +84,8 @@ func (f *fleet) waiter(c *redlock.Client) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// flow has callers acquire and release, each a resource of its own, and counts what came of it.
+// flow lets callers acquire and release, each its own resource, and counts the
+// outcomes.
 func (f *fleet) flow(c *redlock.Client, callers int, grants, failures *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{}, callers)

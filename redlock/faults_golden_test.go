@@ -21,16 +21,16 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of testdata/errors anew")
 
-// A golden is the file of one state: what a caller is told, in which words. An entry is a line that says where, and the
-// error's text below it, one node a line.
+// A golden is the file of one state: the texts that a caller gets. An entry is
+// a line with a place, and the error's text below it, one node per line.
 type golden struct {
 	testing.TB
 	path    string
 	about   string
 	servers *fleet
-	want    map[string]string // what the file says, by what stands before the first colon
+	want    map[string]string // the content of the file, by the text before the first colon
 	got     []string
-	told    []string // everything that was shown to somebody (R27)
+	told    []string // every text that was shown (R27)
 }
 
 func newGolden(f *fleet, name, about string) *golden {
@@ -48,12 +48,13 @@ func newGolden(f *fleet, name, about string) *golden {
 	return g
 }
 
-// mostTries is how often a question is put to servers that are busy: each may take a lock from the stock, and all of them
-// together take some three seconds.
+// mostTries is how often a busy server is asked: each try may take a lock from
+// the stock, and all of them take some three seconds.
 const mostTries = 35
 
-// expect asks until the answer is sound and what the file says: a node that goes down may be told of in other words for a
-// moment, and a vote may come late on a busy machine. What does not become right is not noise.
+// expect asks until the answer is sound and matches the file: a node that goes
+// down may be described differently for a moment, and a vote may come late on a
+// busy machine. An answer that never matches is not noise.
 func (g *golden) expect(where string, ask func() error, sound func(error) error) {
 	g.Helper()
 	var entry string
@@ -97,9 +98,9 @@ func (g *golden) check() {
 	}
 }
 
-// describe puts an error into words that are the same on each run and on each
-// server: addresses and the numbers of resources are replaced, and of the
-// servers' own words only the first is kept.
+// describe turns an error into a text that is the same in each run and for each
+// server: it replaces addresses and the numbers of resources, and keeps only
+// the first of the servers' own words.
 func (g *golden) describe(err error) string {
 	if err == nil {
 		return "done\n"
@@ -119,7 +120,8 @@ func (g *golden) describe(err error) string {
 	return outcome(err) + "\n    " + text + "\n"
 }
 
-// outcome names what an error is by errors.Is, and the class of each node's cause.
+// outcome returns what an error is by errors.Is, and the class of each node's
+// cause.
 func outcome(err error) string {
 	var all *multiplex.UndecidedError
 	switch {
@@ -137,7 +139,7 @@ func outcome(err error) string {
 	return cause(err)
 }
 
-// cause names a node's reason.
+// cause returns a node's reason.
 func cause(err error) string {
 	if class := class(err); class != conn.ClassNone {
 		return class.String()
@@ -153,7 +155,7 @@ func cause(err error) string {
 	return "unknown"
 }
 
-// class is the class of the error that a node answered with, whether in the handshake or later (R24).
+// class returns the class of a node's error, in the handshake or later (R24).
 func class(err error) conn.Class {
 	var refusal *multiplex.RefusalError
 	if errors.As(err, &refusal) {
@@ -162,7 +164,7 @@ func class(err error) conn.Class {
 	return conn.ErrorClass(err)
 }
 
-// chain is an error and all that it wraps.
+// chain returns an error and all that it wraps.
 func chain(err error) (all []error) {
 	if err == nil {
 		return nil
@@ -179,7 +181,8 @@ func chain(err error) (all []error) {
 	return all
 }
 
-// tell notes all that can be printed of some values, errors with all that they wrap.
+// tell records all printed forms of some values, for errors also of all that
+// they wrap.
 func (g *golden) tell(values ...any) {
 	for _, v := range values {
 		g.told = append(g.told, fmt.Sprintf("%v %+v %#v", v, v, v))
@@ -190,7 +193,8 @@ func (g *golden) tell(values ...any) {
 	}
 }
 
-// keepsSecret checks that nothing that was told contains a secret, in any usual spelling (R27).
+// keepsSecret checks that no recorded text contains a secret, in any usual
+// spelling (R27).
 func (g *golden) keepsSecret(secrets ...string) {
 	g.Helper()
 	slices.Sort(g.told)

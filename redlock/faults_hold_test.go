@@ -17,8 +17,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// All nodes are stopped while a lock is held: the context ends by the local clock, before the validity, and says what each node
-// said (R13).
+// All nodes are stopped while a lock is held: the context ends by the local
+// clock, before the validity, with each node's cause (R13).
 func TestFaultAllNodesStoppedUnderAHold_R13(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{})
@@ -27,8 +27,9 @@ func TestFaultAllNodesStoppedUnderAHold_R13(t *testing.T) {
 	}
 }
 
-// stopUnder stops all nodes under a hold, and says what was wrong about its end. When its goroutine runs that waits for that is
-// another question on a busy machine.
+// stopUnder stops all nodes under a hold, and returns what was wrong about its
+// end. When the waiting goroutine is scheduled is another question on a busy
+// machine.
 func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 	f.allUp(c, inTheEnd)
 	h, err := c.Hold(context.Background(), "r", redlock.HoldOptions{TTL: ttl})
@@ -46,7 +47,8 @@ func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 	}()
 	cause := context.Cause(h.Context())
 	f.Logf("TTL %v: cancelled %v before the end of validity: %v", ttl, early, cause)
-	// It is a millisecond or two before the end; the race detector's factor makes more of the way from there to this goroutine.
+	// The end comes a millisecond or two early; the race detector's factor
+	// allows for the way from there to this goroutine.
 	if late := -early; late > (timingSlack-1)*10*time.Millisecond || early > ttl/100+5*time.Millisecond {
 		return fmt.Errorf("TTL %v: cancelled %v before the end of validity", ttl, early)
 	}
@@ -71,11 +73,13 @@ func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 	return unheard
 }
 
-// manyHolds is how long ten thousand locks are held; see TestFaultManyHolds_R13.
+// manyHolds says how long ten thousand locks are held; see
+// TestFaultManyHolds_R13.
 const manyHolds = "REDMUX_TEST_MANY_HOLDS"
 
-// Ten thousand locks on five nodes, each renewed in time, by one goroutine (R13). It reports what that costs. For some seconds
-// as a rule; for as long as the environment says, as "1m", for the whole of it.
+// Ten thousand locks on five nodes, each renewed in time, by one goroutine
+// (R13). The test reports the cost. It takes some seconds, or the time in the
+// environment variable, such as "1m".
 func TestFaultManyHolds_R13(t *testing.T) {
 	lasts, locks := 4*time.Second, 10_000
 	if testing.Short() {
@@ -102,7 +106,7 @@ func TestFaultManyHolds_R13(t *testing.T) {
 
 func (f *fleet) holdMany(c *redlock.Client, n int, lasts time.Duration, o redlock.HoldOptions) {
 	f.allUp(c, inTheEnd)
-	// One more before all, so that the goroutine that looks after them is there.
+	// One more hold first, so that the goroutine which looks after them exists.
 	if err := c.Do(context.Background(), "first", time.Minute, func(context.Context) error { return nil }); err != nil {
 		f.Fatal(err)
 	}
@@ -156,7 +160,7 @@ func (f *fleet) holdMany(c *redlock.Client, n int, lasts time.Duration, o redloc
 		n, spent.Round(time.Millisecond), lost, usual-goroutines, most-goroutines, least.Round(time.Millisecond), renewals/spent.Seconds(),
 		float64(after.Mallocs-before.Mallocs)/renewals, float64(after.TotalAlloc-before.TotalAlloc)/renewals,
 		float64(busy.Microseconds())/renewals, 100*busy.Seconds()/spent.Seconds())
-	// At most one of the runtime's may be among them for a moment.
+	// At most one goroutine of the runtime may be counted for a moment.
 	if usual > goroutines || most > goroutines+1 {
 		f.Errorf("%d goroutines before, %d as a rule and %d at most while %d locks are held", goroutines, usual, most, n)
 	}
@@ -165,12 +169,14 @@ func (f *fleet) holdMany(c *redlock.Client, n int, lasts time.Duration, o redloc
 		f.Errorf("Close: %v", err)
 	}
 	took := time.Since(begun)
-	// On a busy machine a node may answer too late for that; its keys are left to their TTL then.
+	// On a busy machine a node may answer too late; then its keys are left to
+	// their TTL.
 	f.Logf("released by Close in %v; then %v", took.Round(time.Millisecond), f.orphans(nil))
 }
 
-// countGoroutines counts them again and again until the given time: the most that there were, and those that there are as a
-// rule. A node that a busy machine starves is connected anew, and a dial has goroutines of its own, which are not counted.
+// countGoroutines counts goroutines until the given time, and returns the
+// highest and the usual number. A node that a busy machine starves is dialed
+// again; the goroutines of a dial are not counted.
 func (f *fleet) countGoroutines(c *redlock.Client, before []redlock.NodeStatus, end time.Time) (most, usual int) {
 	var counted []int
 	for time.Now().Before(end) {
@@ -181,7 +187,7 @@ func (f *fleet) countGoroutines(c *redlock.Client, before []redlock.NodeStatus, 
 			}
 		}
 		counted = append(counted, n)
-		time.Sleep(2 * time.Millisecond) // a renewal lasts no longer than that
+		time.Sleep(2 * time.Millisecond) // a renewal takes no longer than that
 	}
 	slices.Sort(counted)
 	return counted[len(counted)-1], counted[len(counted)/2]

@@ -15,8 +15,9 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A node that lies in any of these ways gets no vote, costs the other four nothing, and no memory worth speaking of (R16,
-// R17, R18). That the process lives needs no assertion.
+// A node that lies in any of these ways gets no vote, costs the other four
+// nothing, and needs little memory (R16, R17, R18). The test itself shows that
+// the process survives.
 func TestFaultHostileNode_R16_R18(t *testing.T) {
 	f := newFleet(t, 4)
 	for _, h := range append(redistest.HostileReplies[:len(redistest.HostileReplies):len(redistest.HostileReplies)],
@@ -28,13 +29,13 @@ func TestFaultHostileNode_R16_R18(t *testing.T) {
 			c := f.client(redlock.Config{
 				Nodes: redlock.Nodes(append(redistest.URLs(f.servers), node.URL())...), NodeTimeout: unhurried,
 			})
-			for i := range f.servers { // who asks before is told at once that there is no quorum, many times within a moment
+			for i := range f.servers { // an earlier caller gets no quorum at once, many times within a moment
 				f.state(c, i, inTheEnd, "up")
 			}
 			l := f.load(c, workload{callers: 8, fresh: true})
 			time.Sleep(25 * time.Millisecond)
 			l.until(50, inTheEnd)
-			for end := l.now() + inTheEnd; node.Calls("SET") == 0 && !h.Early && l.now() < end; { // it may be the last to be connected
+			for end := l.now() + inTheEnd; node.Calls("SET") == 0 && !h.Early && l.now() < end; { // it may be the last to connect
 				time.Sleep(time.Millisecond)
 			}
 			l.end()
@@ -55,12 +56,13 @@ func TestFaultHostileNode_R16_R18(t *testing.T) {
 	}
 }
 
-// Where a forged vote would complete the quorum, since two of the four honest nodes are stopped, there is no grant (R17).
+// If a forged vote would complete the quorum, since two of the four honest
+// nodes are stopped, there is no grant (R17).
 func TestFaultHostileVoteCompletesNoQuorum_R17(t *testing.T) {
 	f := newFleet(t, 4)
 	f.stop(2, 3)
 	defer f.continues(2, 3)
-	gate := make(chan struct{}, 4) // so many at once
+	gate := make(chan struct{}, 4) // the most at once
 	var wg sync.WaitGroup
 	asked := new(atomic.Int64)
 	for i, h := range redistest.HostileReplies {
@@ -84,7 +86,7 @@ func TestFaultHostileVoteCompletesNoQuorum_R17(t *testing.T) {
 
 func (f *fleet) forge(h redistest.Hostile, prefix string, asked *atomic.Int64) {
 	node := startHostile(f, h)
-	// The hostile node comes first, so that a mistake about who said what would be found.
+	// The hostile node comes first, so that a confusion of nodes would show.
 	c, err := redlock.New(context.Background(), redlock.Config{
 		Nodes: redlock.Nodes(append([]string{node.URL()}, redistest.URLs(f.servers)...)...), Prefix: prefix, NodeTimeout: 20 * time.Millisecond,
 	})
@@ -93,14 +95,15 @@ func (f *fleet) forge(h redistest.Hostile, prefix string, asked *atomic.Int64) {
 		return
 	}
 	defer c.Close(context.Background())
-	// One at a time: a surplus answer that finds another attempt under way is that node's vote on it, which it could have
-	// given anyhow (R16: a lying node forges its own vote).
+	// One at a time: a surplus answer that meets another attempt is that node's
+	// vote on it, which it could have given anyway (R16: a lying node forges
+	// its own vote).
 	for n := range 8 {
 		_, err := c.TryAcquire(context.Background(), fmt.Sprint(n), time.Minute)
 		if err == nil {
 			f.Errorf("%s: granted by two honest nodes and a liar", h.Name)
 		}
-		// A null is a refusal, and may be an honest one.
+		// A null is a refusal, and may be honest.
 		if !errors.Is(err, redlock.ErrNoQuorum) && !(errors.Is(err, redlock.ErrHeld) && strings.HasPrefix(h.Name, "null")) {
 			f.Errorf("%s: %v", h.Name, err)
 		}
@@ -121,10 +124,11 @@ func startHostile(tb testing.TB, h redistest.Hostile) *redistest.HostileNode {
 	return node
 }
 
-// watchMemory samples the heap in use until the function that it returns is called, which gives the most that it was.
+// watchMemory samples the heap in use until the returned function is called,
+// which returns the maximum.
 func watchMemory(tb testing.TB) (peak func() uint64) {
 	tb.Helper()
-	runtime.GC() // what earlier tests have left is not this one's
+	runtime.GC() // frees what earlier tests left
 	var most uint64
 	sample := func() {
 		var m runtime.MemStats

@@ -11,8 +11,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Servers with an idle timeout close all connections at once. The call that comes then waits until they are back, and they
-// are probed in time from then on (R26).
+// Servers with an idle timeout close all connections at once. The next call
+// waits until they are back, and from then on they are probed in time (R26).
 func TestFaultIdleTimeout_R26(t *testing.T) {
 	for name, over := range map[string]redistest.Option{"tcp": redistest.OverTCP, "tls": redistest.OverTLS} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,8 @@ func TestFaultIdleTimeout_R26(t *testing.T) {
 	}
 }
 
-// A configured time is no longer than what the configuration says, whatever was learned.
+// The time between probes never exceeds the configured one, whatever was
+// learned.
 func TestFaultProbeAfter(t *testing.T) {
 	f := newFleet(t, 1)
 	c := f.client(redlock.Config{ProbeAfter: 20 * time.Millisecond})

@@ -17,7 +17,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Another program that follows the algorithm's description and ours exclude each other on the same masters (R1, R2, R9).
+// Another program that follows the algorithm's description and our client
+// exclude each other on the same masters (R1, R2, R9).
 func TestFaultInteropByHand_R1_R2_R9(t *testing.T) {
 	f := newFleet(t, 5)
 	commands := map[string]func(s *redistest.Server, args ...string) (string, error){"raw commands": byDo}
@@ -39,8 +40,8 @@ func TestFaultInteropByHand_R1_R2_R9(t *testing.T) {
 	}
 }
 
-// Clients of this module whose tokens were 20 raw bytes, as they once were,
-// and those of today exclude each other: whole values are compared.
+// Clients of this module with today's tokens and with the 20 raw bytes of older
+// versions exclude each other: whole values are compared.
 func TestFaultInteropWithRawTokens_R3(t *testing.T) {
 	f := newFleet(t, 5)
 	older := &byHand{f.servers, byDo, func(random []byte) string { return string(random) }}
@@ -51,11 +52,11 @@ func TestFaultInteropWithRawTokens_R3(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// byHand is the algorithm as it stands in the description, one server after the other.
+// byHand is the algorithm as described, one server after another.
 type byHand struct {
 	servers []*redistest.Server
 	run     func(s *redistest.Server, args ...string) (string, error)
-	text    func(random []byte) string // what a token of random bytes is
+	text    func(random []byte) string // turns random bytes into a token
 }
 
 func byDo(s *redistest.Server, args ...string) (string, error) {
@@ -97,7 +98,7 @@ func (b *byHand) release(key, token string) {
 	}
 }
 
-// excludeInTurn looks at each way of being excluded once.
+// excludeInTurn tests each way of being excluded once.
 func (f *fleet) excludeInTurn(c *redlock.Client, other *byHand) {
 	f.Helper()
 	ours := acquired(f, c, "turn", 30*time.Second)
@@ -107,7 +108,7 @@ func (f *fleet) excludeInTurn(c *redlock.Client, other *byHand) {
 	if _, err := ours.Extend(context.Background(), time.Minute); err != nil {
 		f.Errorf("the other's attempt took something from us: %v", err)
 	}
-	other.release("turn", "a token that nobody has")
+	other.release("turn", "a token that no client has")
 	if err := ours.Release(context.Background()); err != nil {
 		f.Errorf("Release: %v", err)
 	}
@@ -128,7 +129,8 @@ func (f *fleet) excludeInTurn(c *redlock.Client, other *byHand) {
 	other.release("turn", token)
 }
 
-// excludeInTheRace lets both want one resource for a while; whoever has it must be alone.
+// excludeInTheRace lets both compete for one resource for a while; a holder
+// must be alone.
 func (f *fleet) excludeInTheRace(c *redlock.Client, other *byHand) {
 	f.Helper()
 	length := 700 * time.Millisecond
@@ -165,7 +167,7 @@ func (f *fleet) excludeInTheRace(c *redlock.Client, other *byHand) {
 					f.Errorf("Release: %v", err)
 				}
 				enough()
-				time.Sleep(5 * time.Millisecond) // else the slower program would never get it
+				time.Sleep(5 * time.Millisecond) // otherwise the slower program would never get it
 			}
 		})
 	}

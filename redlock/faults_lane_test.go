@@ -12,14 +12,15 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A node that is far away and refuses releases is asked again and again on the same connection (R8). Each answer takes its
-// round trip, and that is no silence: the connection lives (R26).
+// A distant node that refuses releases is asked again and again on the same
+// connection (R8). Each answer takes its round trip, which does not count as
+// silence: the connection lives (R26).
 func TestFaultDebtsOfADistantNode_R8_R26(t *testing.T) {
 	f := newFleet(t, 3)
 	bestOf(t, func() error { return f.oweFromAfar() })
 }
 
-// oweFromAfar says what was wrong with the distant node's connection.
+// oweFromAfar returns what was wrong with the distant node's connection.
 func (f *fleet) oweFromAfar() error {
 	proxies := redistest.Proxies(f, f.servers[:1])
 	c := f.client(redlock.Config{Nodes: redlock.Nodes(append(redistest.URLs(f.servers[1:]), proxies[0].URL())...)})
@@ -32,13 +33,14 @@ func (f *fleet) oweFromAfar() error {
 	time.Sleep(1200 * time.Millisecond) // longer than any bound on silence
 	f.each([]int{0}, refuseWrites("1"))
 	for _, lock := range locks {
-		// The answers of the two others may come late on a busy machine; the release is sent all the same.
+		// The answers of the two others may be late on a busy machine; the
+		// release is sent all the same.
 		if err := lock.Release(context.Background()); err != nil && !errors.Is(err, multiplex.ErrTimeout) {
 			f.Fatal(err)
 		}
-		time.Sleep(3 * time.Millisecond) // so that their next tries do not fall together
+		time.Sleep(3 * time.Millisecond) // so that their next tries differ in time
 	}
-	time.Sleep(1600 * time.Millisecond) // the tries are a second apart by now
+	time.Sleep(1600 * time.Millisecond) // by now the tries are a second apart
 	before := c.Nodes()[2]
 	f.each([]int{0}, refuseWrites("0"))
 	paid := f.noOrphans(inTheEnd)

@@ -16,22 +16,23 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A workload is callers that acquire and release, each its own keys, until they are told to end. Nobody else wants these
-// keys and a node that comes back has paid before it votes (R8), so nothing may ever be held: ErrHeld or ErrNotHeld is
-// then an answer to another's question (R16).
+// A workload is callers that acquire and release, each its own keys, until it
+// ends. No other client wants these keys, and a node that comes back has paid
+// before it votes (R8), so no key may ever be held: ErrHeld or ErrNotHeld would
+// then be the answer to another request (R16).
 type workload struct {
 	callers int
 	ttl     time.Duration // if zero, 30 s: nothing expires during a test
 	prefix  string        // of resources
-	fresh   bool          // each attempt has a resource of its own
-	turns   int           // resources that each caller takes in turn. If zero, 4
-	// context gives each attempt its context. If nil, the background.
+	fresh   bool          // each attempt has its own resource
+	turns   int           // resources that each caller uses in turn. If zero, 4
+	// context returns the context of an attempt. If nil, the background.
 	context func() (context.Context, context.CancelFunc)
-	// inspect is called with some of the locks while they are held. If nil, nothing.
+	// inspect is called with some of the locks while they are held, unless nil.
 	inspect func(redlock.Lock)
 }
 
-// A load is a workload that runs.
+// A load is a running workload.
 type load struct {
 	workload
 	tb     testing.TB
@@ -39,7 +40,7 @@ type load struct {
 	begun  time.Time
 	ending atomic.Bool
 	wg     sync.WaitGroup
-	grants [maxLoad]atomic.Uint32 // by the millisecond
+	grants [maxLoad]atomic.Uint32 // per millisecond
 
 	mu      sync.Mutex // guards the following
 	samples []sample
@@ -68,14 +69,14 @@ func (f *fleet) load(c *redlock.Client, w workload) *load {
 	return l
 }
 
-// end stops the callers and waits until each has released what it holds.
+// end stops the callers and waits until each has released its lock.
 func (l *load) end() {
 	l.ending.Store(true)
 	l.wg.Wait()
 }
 
-// until waits until there were so many more grants: that others go on is a question of whether, not of how fast on a
-// machine that is busy with something else.
+// until waits for this many more grants: it asks whether others make progress,
+// not how fast on a busy machine.
 func (l *load) until(grants uint64, within time.Duration) {
 	l.tb.Helper()
 	from := l.now()
@@ -88,7 +89,7 @@ func (l *load) until(grants uint64, within time.Duration) {
 	}
 }
 
-// now is the time since the load began.
+// now returns the time since the load started.
 func (l *load) now() time.Duration { return time.Since(l.begun) }
 
 func (l *load) call(caller int) {
@@ -120,7 +121,7 @@ func (l *load) pair(caller, n int) (s sample, ok bool) {
 	if err != nil {
 		l.note("acquire", err)
 		if l.turns > 1 || !errors.Is(err, context.Canceled) {
-			time.Sleep(time.Millisecond) // what is known at once is not to be asked a million times
+			time.Sleep(time.Millisecond) // what is known at once must not be asked a million times
 		}
 		return s, false
 	}
@@ -141,7 +142,7 @@ var outcomes = []error{
 	redlock.ErrNotHeld, redlock.ErrOverloaded, redlock.ErrClosed,
 }
 
-// note counts an error by what it is, "acquire: redlock: resource is held".
+// note counts an error by its text, "acquire: redlock: resource is held".
 func (l *load) note(op string, err error) {
 	kind := op + ": unknown: " + err.Error()
 	for _, known := range outcomes {
@@ -158,15 +159,16 @@ func (l *load) note(op string, err error) {
 	}
 }
 
-// noted is how often something was noted so far.
+// noted returns how often an error has been noted.
 func (l *load) noted(kind string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.errs[kind]
 }
 
-// fails checks after the end that there were only errors of the kinds given, and of each at most so many for a thousand
-// grants, or any number if that is negative.
+// fails checks after the end that there were only errors of the given kinds,
+// each at most perThousand times per thousand grants, or any number of times if
+// that is negative.
 func (l *load) fails(perThousand int, allowed ...error) {
 	l.tb.Helper()
 	if err := l.fewFail(perThousand, allowed...); err != nil {
@@ -174,8 +176,9 @@ func (l *load) fails(perThousand int, allowed ...error) {
 	}
 }
 
-// fewFail is the same for a measurement: that there were too many is returned. A machine that stands still for as long as a
-// vote may take fails all callers at once; other errors than those that are allowed are wrong on any machine.
+// fewFail is the same for a measurement: it returns an error for too many. A
+// machine that stalls for as long as a vote timeout fails all callers at once;
+// other errors than the allowed ones are wrong on any machine.
 func (l *load) fewFail(perThousand int, allowed ...error) (tooMany error) {
 	l.tb.Helper()
 	most := max(1, int(l.granted(0, maxLoad*time.Millisecond))*perThousand/1000)
@@ -202,7 +205,7 @@ func (l *load) granted(from, to time.Duration) (count uint64) {
 	return count
 }
 
-// gap is the longest time without a grant between two times.
+// gap returns the longest time without a grant between two times.
 func (l *load) gap(from, to time.Duration) (longest time.Duration) {
 	run := time.Duration(0)
 	for ms := from.Milliseconds(); ms < min(to.Milliseconds(), maxLoad); ms++ {
@@ -215,10 +218,10 @@ func (l *load) gap(from, to time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// A span is a stretch of a load's time.
+// A span is a part of a load's time.
 type span struct{ from, to time.Duration }
 
-// rate is grants a second over all the spans together.
+// rate returns the grants per second over all the spans.
 func (l *load) rate(spans []span) float64 {
 	var count uint64
 	var took time.Duration
@@ -229,7 +232,8 @@ func (l *load) rate(spans []span) float64 {
 	return float64(count) / took.Seconds()
 }
 
-// p99 is of the acquisitions that ended within the spans; after the end only.
+// p99 returns the 99th percentile of the acquisitions that ended within the
+// spans. The load must have ended.
 func (l *load) p99(spans []span) time.Duration {
 	var all []time.Duration
 	for _, x := range l.samples {

@@ -16,20 +16,21 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A condition is a state of a server in which it does not do what we ask.
+// A condition is a state of a server in which it does not obey.
 type condition struct {
 	name, about string
 	on, off     switcher
-	why         func(error) bool // the cause of each node that is in this state, wherever one is told
+	why         func(error) bool // matches the cause of each node in this state, wherever it is shown
 	down        bool             // the connection cannot stay
 	owes        bool             // releases are refused or cannot be sent
-	silent      bool             // the node says nothing at all
+	silent      bool             // the node answers nothing
 	anonymous   bool             // the client has no credentials
-	anew        bool             // the server is started anew
-	credentials bool             // the node refuses our credentials, so that it is asked again only after a second (R26)
+	anew        bool             // the server is restarted
+	credentials bool             // the node refuses our credentials, so it is dialed again only after a second (R26)
 }
 
-// The table of what servers refuse in which state, as a test: one line for each state. TestErrorMatrix says what each must come to.
+// The table of what servers refuse in which state, as a test: one line per
+// state. TestErrorMatrix checks the result of each.
 var conditions = []condition{
 	{name: "oom", about: "maxmemory is reached", why: classIs(conn.ClassOOM),
 		on: set("maxmemory", "1"), off: set("maxmemory", "0")},
@@ -78,16 +79,17 @@ func classIs(classes ...conn.Class) func(error) bool {
 	return func(err error) bool { return slices.Contains(classes, class(err)) }
 }
 
-// Each state, switched on under a client at work. On one of five nodes nobody notices anything but the counters; on three
-// of five each caller is told why, node by node and in the words of testdata/errors. Meanwhile the nodes are connected to
-// seldom; afterwards everything recovers by itself (R5, R8, R12, R22, R24, R26, R27).
+// Each state, entered while a client is busy. On one of five nodes only the
+// counters show it; on three of five each caller gets the cause, node by node
+// and with the texts of testdata/errors. Meanwhile the nodes are rarely dialed;
+// afterwards everything recovers by itself (R5, R8, R12, R22, R24, R26, R27).
 func TestErrorMatrix_R12_R24_R26_R27(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP, redistest.OverUnix,
 		redistest.Args("--user", "redlock", "on", ">"+ourSecret, "~*", "&*", "+@all"))
 	for _, c := range conditions {
 		t.Run(c.name, func(t *testing.T) {
 			t.Cleanup(func() {
-				if t.Failed() { // whatever state the servers are left in, it is not the next one's
+				if t.Failed() { // the next state needs clean servers
 					f.each([]int{0, 1, 2, 3, 4}, (*redistest.Server).Restart)
 				}
 			})
@@ -96,13 +98,12 @@ func TestErrorMatrix_R12_R24_R26_R27(t *testing.T) {
 	}
 }
 
-// A matrix is the test of one condition.
 type matrix struct {
 	*ward
 	condition
 	golden *golden
 	client *redlock.Client
-	stock  []redlock.Lock // held, for extensions and releases to come
+	stock  []redlock.Lock // held, for later extensions and releases
 	tokens []string
 }
 
@@ -113,7 +114,7 @@ func newMatrix(f *fleet, c condition) *matrix {
 	config.Prefix = keyMark
 	config.NodeTimeout = unhurried
 	if c.silent {
-		config.NodeTimeout = 100 * time.Millisecond // a node is found out after four times that
+		config.NodeTimeout = 100 * time.Millisecond // a silent node is found after four times that
 	}
 	m.client = f.client(config)
 	f.allUp(m.client, inTheEnd)
@@ -141,7 +142,8 @@ func (m *matrix) run() {
 	m.golden.check()
 }
 
-// fillStock takes locks that are released or extended when the state is on, and names what will be asked for then.
+// fillStock takes locks that are released or extended in the state, and records
+// their names.
 func (m *matrix) fillStock() {
 	m.Helper()
 	for len(m.stock) < perPhase {
@@ -164,7 +166,7 @@ func (m *matrix) take() redlock.Lock {
 	return last
 }
 
-// oneOfFive switches the state on for one node under load.
+// oneOfFive puts one node into the state under load.
 func (m *matrix) oneOfFive() {
 	m.Helper()
 	l := m.load(m.client, workload{callers: 16})
@@ -176,7 +178,7 @@ func (m *matrix) oneOfFive() {
 	})
 	l.end()
 	if m.silent {
-		l.fails(50, redlock.ErrNoQuorum) // by votes of healthy nodes that are late, since the timeout is short here
+		l.fails(50, redlock.ErrNoQuorum) // from late votes of healthy nodes, since the timeout is short here
 	} else {
 		l.fails(fewFailures, redlock.ErrNoQuorum)
 	}
@@ -185,16 +187,17 @@ func (m *matrix) oneOfFive() {
 	}
 }
 
-// goesOn checks that the callers at work get on. Other programs share the machine and can only make it slower, so the best of
-// a few stretches counts.
+// goesOn checks that the callers make progress. Other programs share the
+// machine and can only slow it down, so the best of a few stretches counts.
 func (m *matrix) goesOn(l *load, before float64) {
 	m.Helper()
 	best := 0.0
-	// A hundred grants may take no longer than the time for which another program has the processors.
+	// A hundred grants may take no longer than another program may keep the
+	// processors busy.
 	for tries, begun := 0, l.now(); tries < 8 || l.now()-begun < 2*time.Second; tries++ {
 		from := l.now()
 		if l.until(100, inTheEnd); m.Failed() {
-			return // nobody gets on at all
+			return // there is no progress at all
 		}
 		best = max(best, l.rate([]span{{from, l.now()}}))
 		if best >= leastMeanwhile*before {
@@ -207,11 +210,12 @@ func (m *matrix) goesOn(l *load, before float64) {
 	}
 }
 
-// leastMeanwhile is the share of the throughput that remains with one of five nodes in some state. A script that runs for
-// ever takes a whole processor from the others, and other programs may have some of the rest.
+// leastMeanwhile is the remaining share of the throughput with one of five
+// nodes in some state. An endless script takes a whole processor from the
+// others, and other programs may take some of the rest.
 const leastMeanwhile = 0.2
 
-// threeOfFive switches the state on for a majority.
+// threeOfFive puts a majority into the state.
 func (m *matrix) threeOfFive() {
 	m.Helper()
 	which := []int{0, 2, 4}
@@ -225,8 +229,8 @@ func (m *matrix) threeOfFive() {
 	})
 }
 
-// during switches the state on, lets the nodes come into it, does what is to be done, switches it off, and sees to it that
-// everything is as before.
+// during enters the state, waits until the nodes are in it, runs then, leaves
+// the state, and checks that everything is as before.
 func (m *matrix) during(phase string, which []int, then func()) {
 	m.Helper()
 	before := m.connects(which)
@@ -248,7 +252,7 @@ func (m *matrix) during(phase string, which []int, then func()) {
 	m.golden.tell(m.client.Nodes())
 
 	if m.credentials {
-		time.Sleep(time.Until(begun.Add(barredFor))) // they are not tried again before
+		time.Sleep(time.Until(begun.Add(barredFor))) // they are not dialed before that
 	}
 	lasted := time.Since(begun)
 	if m.anew {
@@ -281,7 +285,8 @@ func (m *matrix) during(phase string, which []int, then func()) {
 	})
 }
 
-// recovers waits until all is as before, and says if that took too long.
+// recovers waits until all is as before, and returns an error if that took too
+// long.
 func (m *matrix) recovers(phase string, begun time.Time) error {
 	m.Helper()
 	over := time.Since(begun)
@@ -289,7 +294,7 @@ func (m *matrix) recovers(phase string, begun time.Time) error {
 	m.Logf("%s: the state lasted %v; recovered and paid %v after it", phase, over, took)
 	bound := 1500 * time.Millisecond
 	if m.credentials {
-		bound += over + time.Second // the second try with them comes after a second, the third after two more, and so on
+		bound += over + time.Second // the second try comes after a second, the third after two more, and so on
 	}
 	if took > timingSlack*bound {
 		return fmt.Errorf("R26: recovered and paid only after %v", took)
@@ -297,10 +302,12 @@ func (m *matrix) recovers(phase string, begun time.Time) error {
 	return nil
 }
 
-// barredFor is a little less than the time after which credentials that were refused are tried again.
+// barredFor is a little less than the time after which refused credentials are
+// tried again.
 const barredFor = 900 * time.Millisecond
 
-// settle waits until the nodes are in the state, as Nodes shows it, and notes in which words.
+// settle waits until the nodes are in the state, as Nodes shows it, and records
+// the texts.
 func (m *matrix) settle(phase string, which []int) {
 	m.Helper()
 	m.inState(which)
@@ -320,7 +327,7 @@ func (m *matrix) inState(which []int) {
 	if m.down {
 		eventually(m, inTheEnd, func() error {
 			if m.silent {
-				_ = m.acquire() // what nobody asks does not fall silent
+				_ = m.acquire() // a node must be asked before its silence shows
 			}
 			for _, i := range which {
 				if n := m.client.Nodes()[i]; n.State == "up" || n.Err == nil || !m.why(n.Err) {
@@ -334,7 +341,8 @@ func (m *matrix) inState(which []int) {
 	}
 }
 
-// operations asks for each of the three and notes what came of it. The locks were granted before.
+// operations tries each of the three operations and records the outcome. The
+// locks were granted before.
 func (m *matrix) operations(phase string, sound func(error) error) {
 	m.Helper()
 	m.golden.expect(phase+", acquire", m.acquire, sound)
@@ -355,7 +363,8 @@ func (m *matrix) acquire() error {
 
 const many = 20
 
-// releaseMany releases many locks at once, so that they are merged, and looks for the debts that it makes (R8).
+// releaseMany releases many locks at once, so that they are merged, and checks
+// the debts (R8).
 func (m *matrix) releaseMany(which []int) {
 	m.Helper()
 	var locks []redlock.Lock
@@ -379,7 +388,8 @@ func (m *matrix) releaseMany(which []int) {
 	})
 }
 
-// connects is how many connections servers have seen, less those of the test, by node.
+// connects returns how many connections the servers have seen, less those of
+// the test, by node.
 func (m *matrix) connects(which []int) map[int]int {
 	m.Helper()
 	seen := make(map[int]int)
@@ -395,8 +405,10 @@ func (m *matrix) connects(which []int) map[int]int {
 	return seen
 }
 
-// fewConnects holds the connects against a budget that comes to at most 75 a minute: fourteen at once, and then one a second,
-// with a fifth for the edges. With credentials that are refused they are one, then one after a second, after two more … (R26).
+// fewConnects compares the connects with a budget of at most 75 a minute:
+// fourteen at once, and then one a second, with a fifth for the edges. With
+// refused credentials there is one, then one after a second, after two more, …
+// (R26).
 func (m *matrix) fewConnects(before, after map[int]int, lasted time.Duration) {
 	m.Helper()
 	for i, n := range after {

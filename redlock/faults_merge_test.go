@@ -17,7 +17,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// scriptsRun is how many scripts a server was asked to run since it started, those of handshakes included.
+// scriptsRun returns how many scripts a server has run since its start,
+// including those of handshakes.
 func (f *fleet) scriptsRun(server int) int {
 	f.Helper()
 	stats := f.must(server, "INFO", "commandstats").(string)
@@ -45,7 +46,7 @@ func releaseAll(ctx context.Context, locks []redlock.Lock) []error {
 	return errs
 }
 
-// acquireAll acquires so many locks that nobody else wants.
+// acquireAll acquires n locks that no other client wants.
 func acquireAll(f *fleet, c *redlock.Client, name func(i int) string, n int) []redlock.Lock {
 	f.Helper()
 	var locks []redlock.Lock
@@ -57,7 +58,7 @@ func acquireAll(f *fleet, c *redlock.Client, name func(i int) string, n int) []r
 
 func numbered(i int) string { return fmt.Sprint("merged:", i) }
 
-// Many callers need fewer scripts than releases, and nobody notices.
+// Many callers need fewer scripts than releases, without side effects.
 func TestFaultMergedReleases(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
@@ -75,8 +76,9 @@ func TestFaultMergedReleases(t *testing.T) {
 	}
 }
 
-// Names and results stay apart in a merged release: hostile names beside each other (R19), locks that are ours beside
-// those that are not any more, and each released twice at once (R9).
+// Names and results stay separate in a merged release: hostile names side by
+// side (R19), our locks beside lost ones, and each lock released twice at once
+// (R9).
 func TestFaultMergedResults_R9_R19(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.client(redlock.Config{NodeTimeout: unhurried, Prefix: "p\r\n"})
@@ -123,7 +125,8 @@ func TestFaultMergedResults_R9_R19(t *testing.T) {
 	}
 }
 
-// The same for extensions: fewer scripts than locks, and each lock has the TTL that was asked for it.
+// The same for extensions: fewer scripts than locks, and each lock gets its own
+// TTL.
 func TestFaultExtensionsAreMerged_R10(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
@@ -161,8 +164,8 @@ func TestFaultExtensionsAreMerged_R10(t *testing.T) {
 	}
 }
 
-// A key of another type under one name does not disturb the others. It is not our lock: its own release says so, and
-// nothing is owed (R8, R9).
+// A key of another type does not disturb the others. It is not our lock: its
+// own release says so, and nothing is owed (R8, R9).
 func TestFaultOddKeyAmongMerged_R8(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
@@ -201,7 +204,8 @@ func TestFaultOddKeyAmongMerged_R8(t *testing.T) {
 	}
 }
 
-// Servers that lose their scripts under load get them again, and nobody notices (R24).
+// Servers that lose their scripts under load get them again, without side
+// effects (R24).
 func TestFaultScriptsFlushedUnderMergedLoad_R24(t *testing.T) {
 	f := newFleet(t, 5)
 	bestOf(t, func() error {
@@ -219,9 +223,10 @@ func TestFaultScriptsFlushedUnderMergedLoad_R24(t *testing.T) {
 	})
 }
 
-// Callers that acquire and release one resource each over and over, some of them impatient, while the segments of three
-// nodes come late, by a different time each moment: no SET is overtaken by its own release, and no release by the next SET
-// (R8). So nobody is ever refused by a key of its own, and nothing is left.
+// Callers acquire and release one resource each, over and over, some of them
+// impatient, while the segments of three nodes are delayed by varying times: no
+// SET is overtaken by its own release, and no release by the next SET (R8). So
+// no caller is ever refused by its own key, and nothing is left.
 func TestFaultMergedReleasesOverSlowLinks_R8(t *testing.T) {
 	for _, impatient := range []bool{false, true} {
 		t.Run(fmt.Sprint("impatient=", impatient), func(t *testing.T) {
@@ -259,7 +264,7 @@ func TestFaultMergedReleasesOverSlowLinks_R8(t *testing.T) {
 			if impatient {
 				allowed = append(allowed, context.Canceled)
 			}
-			l.fails(-1, allowed...) // ErrHeld and ErrNotHeld are not among them
+			l.fails(-1, allowed...) // ErrHeld and ErrNotHeld are not allowed
 			f.noOrphans(unprompted)
 			grants := int(l.granted(0, l.now()))
 			t.Logf("%d grants, %d scripts, %v", grants, f.scriptsRun(4)-before, l.errs)
@@ -270,7 +275,8 @@ func TestFaultMergedReleasesOverSlowLinks_R8(t *testing.T) {
 	}
 }
 
-// impatience is a context that ends within a few milliseconds, for every other attempt.
+// impatience returns a context that ends within a few milliseconds, for every
+// other attempt.
 func impatience() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if rand.N(2) == 0 {
@@ -280,8 +286,8 @@ func impatience() (context.Context, context.CancelFunc) {
 	return ctx, func() { timer.Stop(); cancel() }
 }
 
-// Connections die in the middle of merged commands and their replies, wherever the bytes happen to end: the others decide,
-// and what was in flight is owed and paid (R8, R16).
+// Connections die during merged commands and their replies, at any byte: the
+// others decide, and what was in flight is owed and paid (R8, R16).
 func TestFaultConnectionsDieUnderMergedLoad_R8_R16(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers[:2])
@@ -316,7 +322,8 @@ func TestFaultConnectionsDieUnderMergedLoad_R8_R16(t *testing.T) {
 	}
 }
 
-// Locks that are released at once by callers whose context ends at that moment are released all the same (R9).
+// Locks that are released at once by callers whose context ends at that moment
+// are released all the same (R9).
 func TestFaultMergedReleasesOfImpatientCallers_R9(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})

@@ -14,14 +14,15 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// program is an executable of a server and the native commands of release that it has.
+// program is a server executable and the native release commands that it has.
 type program struct {
 	path   string
 	native []string
 }
 
-// programs are the servers that the environment names, in the list REDMUX_SERVERS or one by one, each asked what it can do
-// rather than for its version (R25).
+// programs returns the servers that the environment names, in the list
+// REDMUX_SERVERS or one by one. Each is asked for its commands, not for its
+// version (R25).
 func programs(t *testing.T) (with, without []program) {
 	t.Helper()
 	redistest.Require(t)
@@ -54,7 +55,8 @@ func programs(t *testing.T) (with, without []program) {
 	return with, without
 }
 
-// nativeCommands are the native commands of release that a server has, by what it answers.
+// nativeCommands returns the native release commands of a server, by its
+// answers.
 func nativeCommands(s *redistest.Server) (all []string) {
 	for _, command := range [][]string{{"DELEX", "none", "IFEQ", "a"}, {"DELIFEQ", "none", "a"}} {
 		if v, err := s.Do(command...); err == nil && v == int64(0) {
@@ -64,7 +66,8 @@ func nativeCommands(s *redistest.Server) (all []string) {
 	return all
 }
 
-// replaceable starts servers of a program, the first so that its next start is that of whatever become names.
+// replaceable starts servers of a program. The next start of the first one runs
+// the program that become names.
 func replaceable(t *testing.T, n int, p program) (f *fleet, become func(program)) {
 	t.Helper()
 	redistest.NoLeaks(t)
@@ -76,7 +79,7 @@ func replaceable(t *testing.T, n int, p program) (f *fleet, become func(program)
 	_ = file.Close()
 	become = func(p program) {
 		script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", p.path)
-		if err := os.WriteFile(file.Name(), []byte(script), 0o700); err != nil { //nolint:gosec // it is to be run
+		if err := os.WriteFile(file.Name(), []byte(script), 0o700); err != nil { //nolint:gosec // it must be executable
 			t.Fatal(err)
 		}
 		if err := os.Chmod(file.Name(), 0o700); err != nil { //nolint:gosec // likewise
@@ -100,7 +103,8 @@ func replaceable(t *testing.T, n int, p program) (f *fleet, become func(program)
 	return f, become
 }
 
-// commandErrors is how many commands a server answered with an error of no class since it started.
+// commandErrors returns how many commands a server has answered with an
+// unclassified error since its start.
 func (f *fleet) commandErrors(server int) int {
 	f.Helper()
 	stats := f.must(server, "INFO", "errorstats").(string)
@@ -112,9 +116,10 @@ func (f *fleet) commandErrors(server int) int {
 	return n
 }
 
-// R25 under load: an older server takes over the address of one of five. The group has left the native form before that one
-// gets a command, so it is never asked what it does not know; then a newer one comes back, and the form with it. Nothing
-// is left behind by either change.
+// R25 under load: an older server takes over the address of one of five. The
+// group has left the native form before that server gets a command, so it never
+// gets an unknown one. Then a newer one comes back, and with it the form.
+// Neither change leaves anything behind.
 func TestFaultFormIsLeftForAnOlderServer_R25(t *testing.T) {
 	with, without := programs(t)
 	if len(with) == 0 || len(without) == 0 {
@@ -178,8 +183,9 @@ func takeOver(t *testing.T, newer, older program) {
 	}
 }
 
-// R24, R25: the right to the native command is taken away under load. Each release that is on its way then is cured by the
-// script, nobody notices, and nothing is left behind.
+// R24, R25: the right to the native command is withdrawn under load. The script
+// cures each release in flight, without side effects, and nothing is left
+// behind.
 func TestFaultNativeReleaseIsTakenAwayUnderLoad_R24(t *testing.T) {
 	with, _ := programs(t)
 	if len(with) == 0 {

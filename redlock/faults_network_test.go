@@ -20,14 +20,14 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// What a network can do to one of five connections costs the other four nothing, leaves no key, and is over soon after it
-// ends (R5, R8, R16, R26).
+// A network fault of one of five connections costs the other four nothing,
+// leaves no key, and is over soon after its end (R5, R8, R16, R26).
 func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 	f := newFleet(t, 5)
 	p := redistest.Proxies(t, f.servers[:1])[0]
 	drip := func(d redistest.Direction) (begin, end func()) {
 		return func() {
-				p.Window(d, 2048) // what the wire has taken drips on after the end
+				p.Window(d, 2048) // what the wire has taken still arrives slowly after the end
 				p.Drip(d, 100*time.Microsecond)
 			}, func() {
 				p.Drip(d, 0)
@@ -41,7 +41,7 @@ func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 	cases := []struct {
 		name         string
 		begin, end   func()
-		noticed      bool // the connection has to die
+		noticed      bool // the connection must die
 		recoversWith time.Duration
 	}{
 		{"silent both ways", func() { p.Pause(redistest.Both) }, func() { p.Resume(redistest.Both) }, true, 500 * time.Millisecond},
@@ -93,8 +93,9 @@ func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 	}
 }
 
-// A connection that is cut after any number of bytes, in either direction: in the handshake, in a command, in a reply, in
-// the fence or in the payment of debts. Nobody else notices, it is connected again, and nothing remains (R8, R16).
+// A connection is cut after any number of bytes, in either direction: in the
+// handshake, in a command, in a reply, in the fence or in the payment of debts.
+// No other node is affected, it connects again, and nothing remains (R8, R16).
 func TestFaultCutAfterByteN_R8_R16(t *testing.T) {
 	f := newFleet(t, 5)
 	var cuts []int64
@@ -104,7 +105,7 @@ func TestFaultCutAfterByteN_R8_R16(t *testing.T) {
 	if testing.Short() {
 		cuts = cuts[len(cuts)/2:]
 	}
-	gate := make(chan struct{}, 4) // so many at once
+	gate := make(chan struct{}, 4) // the most at once
 	var wg sync.WaitGroup
 	var connects atomic.Int64
 	for _, d := range []redistest.Direction{redistest.Up, redistest.Down} {
@@ -121,8 +122,8 @@ func TestFaultCutAfterByteN_R8_R16(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// cutAfter is a client of its own, whose first node's connections are cut after so many bytes: the next that reaches it,
-// and a second one later.
+// cutAfter uses a client of its own. Two connections of its first node are cut
+// after that many bytes: the first that gets so far, and a later one.
 func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 	p, err := redistest.NewProxy(f.servers[0].URL())
 	if err != nil {
@@ -161,8 +162,8 @@ func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 	}
 }
 
-// Three nodes over a bad network at once: attempts fail, locks that are granted are good, and when it is over everything
-// is as before (R7, R8, R12).
+// Three nodes over a bad network at once: attempts fail, granted locks are
+// valid, and when it is over everything is as before (R7, R8, R12).
 func TestFaultNetworkOfAMajority_R7_R8(t *testing.T) {
 	f := newFleet(t, 5)
 	proxies := redistest.Proxies(t, f.servers[:3])
@@ -180,7 +181,7 @@ func TestFaultNetworkOfAMajority_R7_R8(t *testing.T) {
 		p := proxies[round%3]
 		switch round % 4 {
 		case 0:
-			for _, p := range proxies { // no quorum for as long
+			for _, p := range proxies { // no quorum during that time
 				p.Pause(redistest.Down)
 				time.AfterFunc(100*time.Millisecond, func() { p.Resume(redistest.Down) })
 			}
@@ -205,8 +206,8 @@ func TestFaultNetworkOfAMajority_R7_R8(t *testing.T) {
 	t.Logf("%d grants, %d inspected, %v", l.granted(0, maxLoad*time.Millisecond), inspected.Load(), l.errs)
 }
 
-// Who listens at a node's address need not be a node. It is named for what it speaks, dialed seldom, and the other four
-// serve (R16, R26).
+// A listener at a node's address need not be a node. The error names its
+// protocol, it is dialed rarely, and the other four serve (R16, R26).
 func TestFaultWrongProtocol_R16_R26(t *testing.T) {
 	f := newFleet(t, 4, redistest.OverTCP)
 	secure := redistest.Servers(t, 1, redistest.OverTLS)[0]
@@ -265,8 +266,9 @@ func TestFaultWrongProtocol_R16_R26(t *testing.T) {
 				return nil
 			})
 			t.Log(c.Nodes()[4].Err)
-			// 0.3 s, or what a busy machine made of it: from then on the pauses are nearly half a second and more, with two
-			// connects after each.
+			// 0.3 s, or what a busy machine makes of it: from then on the
+			// pauses are nearly half a second or more, with two connects after
+			// each.
 			if most := 6 + int64(5*(lasted-300*time.Millisecond).Seconds()); n > most {
 				t.Errorf("R26: %d connects within %v", n, lasted)
 			}

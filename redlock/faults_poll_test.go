@@ -17,11 +17,13 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// These are about callers that read their own replies, over TCP and unix sockets. All of it must hold as well where each
-// node has a reader, so that they run on both paths.
+// Tests about callers that read their own replies, over TCP and unix sockets.
+// All of it must also hold if each node has a reader, so they run on both
+// paths.
 
-// A lone caller that waits for nodes that are silent has nobody to wake it but the watch: it is told of the vote timeout, of
-// its context's deadline, and of a cancellation, each in time (R26).
+// Only the watch can wake a lone caller that waits for silent nodes: after the
+// vote timeout, at its context's deadline, and after a cancellation, each in
+// time (R26).
 func TestFaultLoneCallerOfSilentNodes_R26(t *testing.T) {
 	for name, over := range map[string]redistest.Option{"tcp": redistest.OverTCP, "unix": redistest.OverUnix} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +34,7 @@ func TestFaultLoneCallerOfSilentNodes_R26(t *testing.T) {
 				"vote timeout": f.lateAfterTimeout, "deadline": f.lateAfterDeadline, "cancelled": f.lateAfterCancel,
 			} {
 				bestOf(t, func() error {
-					f.pairs(c, 20) // so that connections are in use, and nobody polls but the caller
+					f.pairs(c, 20) // so that connections are in use, and only the caller polls
 					f.stop(0, 2, 4)
 					err := measure(c)
 					f.continues(0, 2, 4)
@@ -48,7 +50,7 @@ func TestFaultLoneCallerOfSilentNodes_R26(t *testing.T) {
 	}
 }
 
-// pairs acquires and releases so many times, alone.
+// pairs acquires and releases n times, alone.
 func (f *fleet) pairs(c *redlock.Client, n int) {
 	f.Helper()
 	for i := range n {
@@ -100,8 +102,9 @@ func (f *fleet) lateAfter(ctx context.Context, c *redlock.Client, want error, en
 	return nil
 }
 
-// The release of an attempt that lost goes out while its caller leaves, and meets servers that have lost the script. They
-// get it again and the key goes, though nobody calls again (R7, R24).
+// The release of a lost attempt is sent while its caller leaves, to servers
+// that have lost the script. They get it again and the key is deleted, without
+// another call (R7, R24).
 func TestFaultDetachedReleaseIsCured_R7_R24(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
@@ -138,7 +141,8 @@ func TestFaultDetachedReleaseIsCured_R7_R24(t *testing.T) {
 	}
 }
 
-// A client that nobody uses, whether it was used before or not, notices that a server was killed, and costs no CPU.
+// An idle client, used before or not, notices that a server was killed, and
+// costs no CPU.
 func TestFaultIdleClient(t *testing.T) {
 	for _, used := range []bool{false, true} {
 		t.Run(fmt.Sprint("used=", used), func(t *testing.T) {
@@ -183,7 +187,7 @@ func TestFaultIdleClient(t *testing.T) {
 	}
 }
 
-// cpu is what this process has used.
+// cpu returns the CPU time of this process.
 func cpu(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -193,7 +197,7 @@ func cpu(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Close when every server has died returns, at any time after (R28).
+// Close after the death of every server returns, however much later (R28).
 func TestFaultCloseWhenAllServersDied_R28(t *testing.T) {
 	for _, after := range []time.Duration{0, 30 * time.Millisecond} {
 		f := newFleet(t, 3, redistest.OverTCP)
@@ -220,8 +224,8 @@ func TestFaultCloseWhenAllServersDied_R28(t *testing.T) {
 	}
 }
 
-// A lone caller's connections are cut in the middle of replies of a few bytes, which it reads by itself: the
-// others decide, it connects again, and nothing remains (R8, R16).
+// A lone caller's connections are cut within short replies, which it reads
+// itself: the others decide, it connects again, and nothing remains (R8, R16).
 func TestFaultCutWhileALoneCallerReads_R8_R16(t *testing.T) {
 	f := newFleet(t, 5)
 	p := redistest.Proxies(t, f.servers[:1])[0]
@@ -229,7 +233,7 @@ func TestFaultCutWhileALoneCallerReads_R8_R16(t *testing.T) {
 		Nodes: redlock.Nodes(append([]string{p.URL()}, redistest.URLs(f.servers[1:])...)...), NodeTimeout: unhurried,
 	})
 	f.allUp(c, inTheEnd)
-	for _, n := range []int64{1, 4, 6, 8} { // within each of the two replies, which have 9 bytes
+	for _, n := range []int64{1, 4, 6, 8} { // within each of the two replies of 9 bytes
 		connects := c.Nodes()[0].Connects
 		p.CutOnce(redistest.Down, n)
 		eventually(t, inTheEnd, func() error {
@@ -250,8 +254,10 @@ func TestFaultCutWhileALoneCallerReads_R8_R16(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// One node's segments come late and in odd pieces, while callers that read for themselves come and go one after the other:
-// what each leaves unread is another's, and nobody is told another's answer (R16), nor overtaken by its own release (R8).
+// One node's segments arrive late and in odd pieces, while callers that read
+// for themselves come and go. What one leaves unread belongs to another. No
+// caller gets another's answer (R16), nor is its SET overtaken by its own
+// release (R8).
 func TestFaultLateSegmentsOfOneNode_R8_R16(t *testing.T) {
 	f := newFleet(t, 3)
 	proxies := redistest.Proxies(t, f.servers[:2])
@@ -259,7 +265,7 @@ func TestFaultLateSegmentsOfOneNode_R8_R16(t *testing.T) {
 		Nodes: redlock.Nodes(append(redistest.URLs(proxies), f.servers[2].URL())...), NodeTimeout: unhurried,
 	})
 	f.allUp(c, inTheEnd)
-	proxies[0].Latency(3*time.Millisecond, 2*time.Millisecond) // never of the quorum
+	proxies[0].Latency(3*time.Millisecond, 2*time.Millisecond) // never part of the quorum
 	proxies[0].Chunk(redistest.Down, 3)
 	proxies[1].Chunk(redistest.Down, 1)
 	var longest []time.Duration
@@ -268,7 +274,7 @@ func TestFaultLateSegmentsOfOneNode_R8_R16(t *testing.T) {
 		var mu sync.Mutex
 		for i := range callers {
 			wg.Go(func() {
-				for range 120 / callers { // the same resource again and again: a refusal would be by its own key
+				for range 120 / callers { // always the same resource: only its own key could refuse it
 					start := time.Now()
 					lock, err := c.TryAcquire(context.Background(), fmt.Sprint("late:", i), 30*time.Second)
 					if err == nil {

@@ -16,14 +16,16 @@ import (
 
 const (
 	quarantineTTL = 2 * time.Second
-	// quarantineNeed is how long a node is watched for that TTL: 1 % of it and 5 ms more.
+	// quarantineNeed is how long a node is watched for that TTL: 1 % more plus
+	// 5 ms.
 	quarantineNeed = 2025 * time.Millisecond
 	sealKey        = "redlock:seal"
-	// patience is a vote timeout for rounds in which every vote is needed.
+	// patience is a vote timeout for rounds that need every vote.
 	patience = unhurried
 )
 
-// quarantined waits until exactly these nodes of a client are up and quarantined.
+// quarantined waits until exactly these nodes of a client are up and
+// quarantined.
 func (f *fleet) quarantined(c *redlock.Client, within time.Duration, nodes ...int) time.Duration {
 	f.Helper()
 	return eventually(f, within, func() error {
@@ -40,7 +42,8 @@ func (f *fleet) quarantined(c *redlock.Client, within time.Duration, nodes ...in
 	})
 }
 
-// founded makes a deployment of sealed servers, and a client that trusts all of them.
+// founded creates a deployment of sealed servers, and a client that trusts all
+// of them.
 func (f *fleet) founded(config redlock.Config) *redlock.Client {
 	f.Helper()
 	config.NewDeployment = true
@@ -50,9 +53,11 @@ func (f *fleet) founded(config redlock.Config) *redlock.Client {
 	return c
 }
 
-// Of five masters exactly three grant; one of the three is killed and comes back empty. Neither the client that saw it nor a
-// fresh one gets a second lock before the first one's validity has ended, and soon after its quarantine the master counts
-// again. Without MaxTTL the second lock is granted: the warning in the README is about that (R23).
+// Exactly three of five masters grant; one of the three is killed and comes
+// back empty. Neither the client that saw it nor a fresh one gets a second lock
+// before the first one's validity has ended, and the master counts again soon
+// after its quarantine. Without MaxTTL the second lock is granted; the README
+// warns of that (R23).
 func TestFaultTheDecidingVoteIsForgotten_R23(t *testing.T) {
 	for name, maxTTL := range map[string]time.Duration{"MaxTTL": quarantineTTL, "none": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -60,10 +65,10 @@ func TestFaultTheDecidingVoteIsForgotten_R23(t *testing.T) {
 			config := redlock.Config{MaxTTL: maxTTL, NodeTimeout: patience}
 			ttl := quarantineTTL
 			if maxTTL == 0 {
-				ttl = time.Minute // on a busy machine a restart takes its time
+				ttl = time.Minute // a restart is slow on a busy machine
 			}
 			c := f.founded(config)
-			for i := range 2 { // these two have granted the resource to somebody else, who has gone
+			for i := range 2 { // these two have granted the resource to another client, which is gone
 				f.must(i, "SET", "r", "foreign", "PX", "60000")
 			}
 			first := acquired(t, c, "r", ttl) // each of the three votes is needed
@@ -98,7 +103,7 @@ func TestFaultTheDecidingVoteIsForgotten_R23(t *testing.T) {
 			f.quarantined(c, quarantineNeed+inTheEnd)
 			after := time.Since(up) - quarantineNeed
 			t.Logf("counts again %v after its quarantine", after)
-			// It was seen up a little after the watch had begun.
+			// The client saw it up a little after the watch had started.
 			if after < -time.Second || after > timingSlack*1500*time.Millisecond {
 				t.Errorf("it counts again %v after its quarantine", after)
 			}
@@ -114,13 +119,13 @@ func TestFaultTheDecidingVoteIsForgotten_R23(t *testing.T) {
 	}
 }
 
-// Keys that are flushed under a server that lives are noticed within about five seconds, and at once by a connection that is
-// made anew (R23).
+// Keys that are flushed without a restart are noticed within about five
+// seconds, and at once on a new connection (R23).
 func TestFaultFlushAll_R23(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.founded(redlock.Config{MaxTTL: quarantineTTL, NodeTimeout: patience})
 	f.must(2, "FLUSHALL")
-	t.Logf("noticed after %v", f.quarantined(c, 9*time.Second, 2)) // less than two of the looks every five seconds
+	t.Logf("noticed after %v", f.quarantined(c, 9*time.Second, 2)) // less than two of the regular looks, five seconds apart
 	if n := c.Nodes()[2]; n.QuarantineWhy != "seal vanished" || n.Connects != 1 {
 		t.Errorf("quarantined for another reason: %s, after %d connects", n.QuarantineWhy, n.Connects)
 	}
@@ -134,8 +139,9 @@ func TestFaultFlushAll_R23(t *testing.T) {
 	f.flushedWhileAway(c)
 }
 
-// flushedWhileAway checks that a node whose keys were flushed is quarantined from the moment in which it is up again: the next
-// look at the seal would find that out, too, but only later.
+// flushedWhileAway checks that a node whose keys were flushed is quarantined as
+// soon as it is up again. The next look at the seal would also notice it, but
+// later.
 func (f *fleet) flushedWhileAway(c *redlock.Client) {
 	f.Helper()
 	connects := c.Nodes()[1].Connects
@@ -150,18 +156,18 @@ func (f *fleet) flushedWhileAway(c *redlock.Client) {
 		case n.State != "up" || n.Connects == connects:
 			return fmt.Errorf("it is %s after %d connects: %w", n.State, n.Connects, n.Err)
 		case n.Quarantined && n.QuarantineWhy == "seal vanished":
-		case time.Since(last) < quarantineTTL: // else it may be over already
+		case time.Since(last) < quarantineTTL: // otherwise it may be over already
 			f.Errorf("it is up again, and quarantined: %t (%s)", n.Quarantined, n.QuarantineWhy)
 		}
 		return nil
 	})
 }
 
-// The seal speaks for a server to a fresh process, as long as it is about the process that runs there, and all agree on
-// MaxTTL (R23).
+// A seal vouches for a server to a fresh process, if it is about the process
+// that runs there, and all agree on MaxTTL (R23).
 func TestFaultSeals_R23(t *testing.T) {
 	const (
-		sealsTTL  = 4 * time.Second // time enough to look around before it is over
+		sealsTTL  = 4 * time.Second // long enough to look around
 		sealsNeed = 4045 * time.Millisecond
 	)
 	f := newFleet(t, 3)
@@ -197,7 +203,7 @@ func TestFaultSeals_R23(t *testing.T) {
 		f.allUp(next, inTheEnd)
 		f.quarantined(next, 0, 1)
 		f.quarantined(fresh, inTheEnd, 1)
-		// And one server that restarted empty is no new deployment.
+		// And a single server that restarted empty is no new deployment.
 		f.must(1, "DEL", sealKey)
 		declared := f.client(redlock.Config{MaxTTL: sealsTTL, NewDeployment: true})
 		f.allUp(declared, inTheEnd)
@@ -233,9 +239,9 @@ func TestFaultSeals_R23(t *testing.T) {
 				t.Errorf("the seal of server %d was lowered: %q", i, text)
 			}
 		}
-		// Those who do not allow it are out.
+		// Clients that do not allow it are refused.
 		f.state(fresh, 0, inTheEnd, "down", "dialing", "paying")
-		eventually(t, inTheEnd, func() error { // each node is looked at in its turn
+		eventually(t, inTheEnd, func() error { // each node is examined in turn
 			if _, err := fresh.TryAcquire(context.Background(), "r", time.Second); !errors.Is(err, redlock.ErrMaxTTL) {
 				return fmt.Errorf("not ErrMaxTTL: %w", err)
 			}
@@ -244,7 +250,8 @@ func TestFaultSeals_R23(t *testing.T) {
 	})
 }
 
-// A server that cannot write the seal counts all the same once it was watched, and is asked again.
+// A server that cannot write the seal still counts once it was watched, and is
+// asked again.
 func TestFaultSealAtMaxmemory_R23(t *testing.T) {
 	f := newFleet(t, 3)
 	for i := range f.servers {
@@ -269,8 +276,8 @@ func TestFaultSealAtMaxmemory_R23(t *testing.T) {
 	})
 }
 
-// With the rights that the advice grants everything works, the seal included; without one of them the error names the
-// command, and the advice (R22).
+// With the advised rights everything works, including the seal; without one of
+// them the error names the command, and the advice (R22).
 func TestFaultPermissions_R22(t *testing.T) {
 	for _, without := range []string{"", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pttl", "+pexpire"} {
 		t.Run("without "+without, func(t *testing.T) {
@@ -280,7 +287,7 @@ func TestFaultPermissions_R22(t *testing.T) {
 				Username: "redlock", Password: "secret of the test", Prefix: "lock:", MaxTTL: time.Minute, NewDeployment: true,
 				NodeTimeout: patience,
 			})
-			if without == "" || without == "+eval" { // which nobody uses
+			if without == "" || without == "+eval" { // not used
 				f.allUp(c, inTheEnd)
 				f.quarantined(c, inTheEnd)
 				acquired(t, c, "r", time.Second)
@@ -306,7 +313,7 @@ func TestFaultPermissions_R22(t *testing.T) {
 	}
 }
 
-// The rule that the advice gives is one that the server takes.
+// The advised rule is valid for the server.
 func TestFaultAdvisedRights_R22(t *testing.T) {
 	f := newFleet(t, 3)
 	advice := (&multiplex.PreflightError{}).Advice

@@ -2,8 +2,9 @@
 
 package redlock_test
 
-// The race detector makes this process five to ten times slower and leaves the servers as they are, so that it measures
-// itself: its bounds on time and throughput only tell a hang from an answer.
+// The race detector makes this process five to ten times slower, but not the
+// servers, so a test mostly measures the detector: these bounds on time and
+// throughput only detect hangs.
 const (
 	leastThroughput  = 0.4
 	mostTail         = 8.0

@@ -20,8 +20,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// kill -9 of one of five under load, and an empty restart: nobody notices, and the node counts again soon after it accepts
-// connections (R26).
+// kill -9 of one of five under load, and an empty restart: callers are not
+// affected, and the node counts again soon after it accepts connections (R26).
 func TestFaultKilledAndRestartedEmpty_R26(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
@@ -51,8 +51,9 @@ func TestFaultKilledAndRestartedEmpty_R26(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// All our connections are killed again and again, on one server or another. Attempts may fail, but a lock that was granted
-// is on a quorum, no caller gets another's answer, and nothing remains (R8, R16, R17).
+// All our connections are killed again and again, on one server or another.
+// Attempts may fail, but a granted lock is on a quorum, no caller gets
+// another's answer, and nothing remains (R8, R16, R17).
 func TestFaultClientKillInALoop_R8_R16(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	leastPrivilege(f, "")
@@ -84,7 +85,8 @@ func TestFaultClientKillInALoop_R8_R16(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// Scripts that are flushed under load are loaded again on the same connection, and no release or extension is lost (R24).
+// Scripts that are flushed under load are loaded again on the same connection,
+// and no release or extension is lost (R24).
 func TestFaultScriptFlushUnderLoad_R24(t *testing.T) {
 	f := newFleet(t, 5)
 	bestOf(t, f.flushScripts)
@@ -113,13 +115,15 @@ func (f *fleet) flushScripts() error {
 	return f.curedInPlace(c, l)
 }
 
-// curedInPlace checks after a load that nobody waited long for a cure, that every node answers, and that no connection ended,
-// since the cure of a lost script is to use the same one. A node that a busy machine starves, so that it falls thousands of
-// rounds behind the others, is given up for that all the same (R26): that is for another measurement, with another client.
+// curedInPlace checks after a load that no caller waited long for a cure, that
+// every node answers, and that no connection ended, since a lost script must be
+// cured on the same one. A node that a busy machine starves until it is
+// thousands of rounds behind the others is given up all the same (R26): then
+// another measurement, with another client, must do.
 func (f *fleet) curedInPlace(c *redlock.Client, l *load) (late error) {
 	f.Helper()
 	f.noOrphans(unprompted)
-	f.allUp(c, inTheEnd) // a node that was given up may still be paying, and gets no command before it has
+	f.allUp(c, inTheEnd) // a node that was given up may still be paying, and gets no command before that is done
 	f.allAnswer(c)
 	whole := []span{{0, l.now()}}
 	grants, p99 := l.granted(0, l.now()), l.p99(whole)
@@ -145,8 +149,8 @@ func (f *fleet) curedInPlace(c *redlock.Client, l *load) (late error) {
 	return late
 }
 
-// allAnswer checks that each node of a client that is idle answers what it is asked now. A vote timeout that is long would hide
-// for as long that one does not.
+// allAnswer checks that each node of an idle client answers now. A long vote
+// timeout would hide for as long that one does not.
 func (f *fleet) allAnswer(c *redlock.Client) {
 	f.Helper()
 	answered := func() (all []uint64) {
@@ -170,7 +174,8 @@ func (f *fleet) allAnswer(c *redlock.Client) {
 	})
 }
 
-// The detached release of a failed attempt finds its script gone, and nobody calls again (R24).
+// The detached release of a failed attempt finds its script gone, and there is
+// no other call (R24).
 func TestFaultScriptFlushAndNobodyCallsAgain_R24(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
@@ -196,8 +201,9 @@ func TestFaultScriptFlushAndNobodyCallsAgain_R24(t *testing.T) {
 	}
 }
 
-// A master that refuses every write for want of replicas refuses the release too: what it has it keeps, and is told again
-// until it obeys (R8, R24). One such node hurts nobody; three are named, each with its cause.
+// A master that refuses every write because it has no replicas also refuses the
+// release: it keeps its keys, and is asked again until it obeys (R8, R24). One
+// such node does no harm; three are named, each with its cause.
 func TestFaultNoReplicas_R8_R24(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
@@ -210,7 +216,7 @@ func TestFaultNoReplicas_R8_R24(t *testing.T) {
 	}
 }
 
-// refuseReleases measures when the nodes that refused have been told again.
+// refuseReleases measures when the nodes that refused have been paid.
 func (f *fleet) refuseReleases(c *redlock.Client, refusing []int) error {
 	var locks []redlock.Lock
 	for i := range 300 {
@@ -296,8 +302,9 @@ func (f *fleet) namesNoReplicas(err error, nodes []int) {
 	}
 }
 
-// A password that is changed while we are connected, and then the connections are killed: the node is down for a reason
-// that is told, hardly any connection is tried, and the password is in no text (R26, R27).
+// A password is changed under a connected client, and then the connections are
+// killed: the node is down with its reason, is rarely dialed, and the password
+// is in no text (R26, R27).
 func TestFaultPasswordChanged_R26_R27(t *testing.T) {
 	const password, other = "correct horse battery staple", "changed in the night"
 	f := newFleet(t, 5, redistest.OverTCP, redistest.Password(password))
@@ -316,7 +323,8 @@ func TestFaultPasswordChanged_R26_R27(t *testing.T) {
 		return nil
 	})
 	time.Sleep(2 * time.Second)
-	// Two of the new connections are ours: KILL's and this question's.
+	// Two of the new connections are the test's: that of KILL and that of this
+	// query.
 	if n := connections(f, 0) - before - 2; n > 3 {
 		t.Errorf("R26: %d connections with wrong credentials within 2 s", n)
 	}
@@ -337,7 +345,8 @@ func TestFaultPasswordChanged_R26_R27(t *testing.T) {
 	}
 	f.state(c, 0, 40*time.Second, "up")
 	f.allUp(c, inTheEnd)
-	// The second try comes after a second, the third after two more, and so on; then there is R26's time to recover and pay.
+	// The second try comes after a second, the third after two more, and so on;
+	// then R26 allows time to recover and pay.
 	took, bound := time.Since(right), right.Sub(wrong)+time.Second+1500*time.Millisecond
 	t.Logf("counts again after %v more", took)
 	if took > timingSlack*bound {
@@ -346,7 +355,8 @@ func TestFaultPasswordChanged_R26_R27(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// connections is how many a server has accepted, the one for this question included.
+// connections returns how many a server has accepted, including the one for
+// this query.
 func connections(f *fleet, server int) int {
 	f.Helper()
 	found := regexp.MustCompile(`total_connections_received:(\d+)`).FindStringSubmatch(f.must(server, "INFO", "stats").(string))
@@ -354,7 +364,8 @@ func connections(f *fleet, server int) int {
 	return n
 }
 
-// threeWrongPasswords collects the texts of errors of a client that three nodes refuse.
+// threeWrongPasswords collects the error texts of a client that three nodes
+// refuse.
 func threeWrongPasswords(f *fleet) (texts []string) {
 	f.Helper()
 	var nodes []string
@@ -370,7 +381,7 @@ func threeWrongPasswords(f *fleet) (texts []string) {
 		f.Fatal(err)
 	}
 	defer c.Close(context.Background())
-	eventually(f, inTheEnd, func() error { // New does not wait for all of them on a busy machine
+	eventually(f, inTheEnd, func() error { // on a busy machine New does not wait for all of them
 		for i, n := range c.Nodes() {
 			if class := conn.ErrorClass(n.Err); (class == conn.ClassWrongPass) != (i < 3) || (n.State == "up") != (i >= 3) {
 				return fmt.Errorf("node %d is %s: %v", i, n.State, n.Err)
@@ -394,13 +405,15 @@ func threeWrongPasswords(f *fleet) (texts []string) {
 	return []string{err.Error(), fmt.Sprintf("%+v", err), ready.Error(), fmt.Sprintf("%+v %#v", c.Nodes(), c.Nodes())}
 }
 
-// A server that has too many clients says so before any command; it comes back by itself (R16, R26).
+// A server with too many clients says so before any command; the node comes
+// back by itself (R16, R26).
 func TestFaultMaxClients_R16_R26(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
 	f.allUp(c, inTheEnd)
 	l := f.load(c, workload{callers: 16})
-	// The connection of this command is the one client that the server has from now on.
+	// From now on the connection of this command is the only client of the
+	// server.
 	blocker := newSide(f, 0)
 	bestOf(t, func() error {
 		blocker.must("CONFIG SET maxclients 1")
@@ -426,7 +439,8 @@ func TestFaultMaxClients_R16_R26(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// A node that kills every connection is connected at most 75 times a minute: fifteen at once, then one a second (R26).
+// A node that kills every connection is connected at most 75 times a minute:
+// fifteen at once, then one a second (R26).
 func TestFaultConnectsAreFew_R26(t *testing.T) {
 	f := newFleet(t, 5)
 	c := f.client(redlock.Config{NodeTimeout: unhurried})
@@ -439,7 +453,7 @@ func TestFaultConnectsAreFew_R26(t *testing.T) {
 		killer.must("CLIENT KILL TYPE normal SKIPME yes")
 		time.Sleep(time.Millisecond)
 		connects = connections(f, 4) - before - 1
-		before++ // that question's
+		before++ // that of the query
 	}
 	kills := time.Since(begun)
 	t.Logf("%d connects in %v", connects, kills)
@@ -452,7 +466,8 @@ func TestFaultConnectsAreFew_R26(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// leastPrivilege makes the user redlock with exactly what is needed, but for what is taken away.
+// leastPrivilege gives the user redlock exactly the necessary rights, except
+// without.
 func leastPrivilege(f *fleet, without string) {
 	f.Helper()
 	rules := strings.Fields("reset on resetchannels ~lock:* " + redlock.ACLRights)
@@ -467,8 +482,9 @@ func leastPrivilege(f *fleet, without string) {
 	}
 }
 
-// The least privileges are enough for everything, the fence included (R8, R22), and where CLIENT KILL is forbidden the
-// release is repeated until the late SET cannot harm any more. Without MGET, merged releases look at their keys one by one.
+// The least privileges suffice for everything, including the fence (R8, R22).
+// If CLIENT KILL is forbidden, the release is repeated until a late SET can do
+// no harm. Without MGET, merged releases look at their keys one by one.
 func TestFaultLeastPrivilege_R8_R22(t *testing.T) {
 	for name, without := range map[string]string{"all of them": "", "without CLIENT KILL": "+client|kill", "without MGET": "+mget"} {
 		t.Run(name, func(t *testing.T) {
@@ -490,7 +506,7 @@ func TestFaultLeastPrivilege_R8_R22(t *testing.T) {
 			if err := longer.Release(context.Background()); err != nil {
 				t.Errorf("Release: %v", err)
 			}
-			config.NodeTimeout = 0 // or it would be found out late that the node is silent
+			config.NodeTimeout = 0 // otherwise the silence would be noticed late
 			c = f.client(config)
 			f.allUp(c, inTheEnd)
 			bestOf(t, func() error {
@@ -516,7 +532,8 @@ func TestFaultLeastPrivilege_R8_R22(t *testing.T) {
 	}
 }
 
-// harmless refusals are of what nobody needs: CLIENT INFO is asked and not granted, CLIENT SETINFO is younger than 7.0.
+// harmless refusals are of unnecessary commands: CLIENT INFO is tried without
+// the right, and CLIENT SETINFO is newer than 7.0.
 func harmless(log string) bool {
 	for _, object := range regexp.MustCompile(`object (\S+)`).FindAllStringSubmatch(log, -1) {
 		if object[1] != "client|info" && object[1] != "client|setinfo" && object[1] != "client" {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A side is a connection of the test's own that stays open, with inline commands: for what cannot be done over a new
-// connection each time.
+// A side is a connection of the test that stays open, with inline commands, for
+// what cannot be done over a new connection each time.
 type side struct {
 	testing.TB
 	conn   net.Conn

@@ -6,20 +6,22 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
 
-// What can be wrong with a server that goes on answering, or that only hangs, and how it is switched on and off under a
-// client that lives. Everything that is asked of a server from the side is counted, because the connects that remain are
-// the client's (R26).
+// The faults of a server that still answers, or only hangs, and how to cause
+// and end them under a live client. All connections of the test itself are
+// counted, because the remaining ones are the client's (R26).
 
-// A ward is the servers under test, and what switching needs to keep.
+// A ward is the servers under test, and what the switchers need to remember.
 type ward struct {
 	*fleet
-	asked [5]int            // connections of the test's own
-	names []string          // keys of the locks that the test holds or will ask for
-	sides map[int]*side     // connections that stay open
-	runs  [5]sync.WaitGroup // commands that do not return before the state ends
+	asked  [5]int            // connections of the test's own
+	names  []string          // keys of the locks that the test holds or will ask for
+	sides  map[int]*side     // connections that stay open
+	runs   [5]sync.WaitGroup // commands that do not return before the state ends
+	filler []byte            // a file for servers to read
 }
 
 // A switcher changes the state of one server.
@@ -32,7 +34,8 @@ func (w *ward) do(node int, args ...string) any {
 	return w.must(node, args...)
 }
 
-// answers waits until a server answers PING with an error that begins with the given word, or with none if that is "".
+// answers waits until a server answers PING with an error that begins with the
+// given word, or without an error if that is "".
 func (w *ward) answers(node int, word string) {
 	w.Helper()
 	eventually(w, inTheEnd, func() error {
@@ -48,7 +51,7 @@ func (w *ward) answers(node int, word string) {
 // run starts a command that does not return before the state ends.
 func (w *ward) run(node int, args ...string) {
 	w.asked[node]++
-	w.runs[node].Go(func() { _, _ = w.servers[node].Do(args...) }) // whatever it answers: it is killed as a rule
+	w.runs[node].Go(func() { _, _ = w.servers[node].Do(args...) }) // any answer will do: it is usually killed
 }
 
 // do is a switcher that runs a command.
@@ -57,13 +60,14 @@ func do(args ...string) switcher { return func(w *ward, node int) { w.Helper(); 
 // set is a switcher that changes settings.
 func set(settings ...string) switcher { return do(append([]string{"CONFIG", "SET"}, settings...)...) }
 
-// user is a switcher that changes the rules of our user.
+// user is a switcher that changes our user's rules.
 func user(rules ...string) switcher {
 	return do(append([]string{"ACL", "SETUSER", "redlock"}, rules...)...)
 }
 
-// scriptsOnly takes the commands from our user by which newer servers release (R25): where these are refused for another
-// reason than scripts, or not at all, callers would be told something else.
+// scriptsOnly forbids our user the commands with which newer servers release
+// (R25): if these are refused for another reason than scripts, or not at all,
+// callers would get other errors.
 func scriptsOnly(w *ward, node int) {
 	w.Helper()
 	w.asked[node] += 2
@@ -82,10 +86,11 @@ func then(steps ...switcher) switcher {
 	}
 }
 
-// kicked ends the client's connection, so that it has to come back into the new state.
+// kicked ends the client's connection, so that it must come back into the new
+// state.
 var kicked = do("CLIENT", "KILL", "TYPE", "normal")
 
-// rest does nothing: the state is over by itself, or concerns nobody.
+// rest does nothing: the state ends by itself, or affects no other test.
 func rest(*ward, int) {}
 
 // ended waits until the server works again.
@@ -95,8 +100,8 @@ func ended(w *ward, node int) {
 	w.runs[node].Wait()
 }
 
-// A BGSAVE that cannot rename its file, because a folder of that name is in the way, fails. From then on writes are refused
-// for as long as there are save points.
+// A BGSAVE that cannot rename its file, because a folder has that name, fails.
+// From then on the server refuses writes as long as there are save points.
 func failSaving(w *ward, node int) {
 	w.Helper()
 	if err := os.MkdirAll(filepath.Join(w.folder(node), "dump.rdb", "in the way"), 0o700); err != nil {
@@ -121,7 +126,7 @@ func saveAgain(w *ward, node int) {
 	}
 }
 
-// folder is where a server lives.
+// folder returns the folder of a server.
 func (w *ward) folder(node int) string {
 	return filepath.Dir(strings.TrimPrefix(w.servers[node].UnixURL(), "unix://"))
 }
@@ -134,26 +139,45 @@ func runForever(w *ward, node int) {
 	w.answers(node, "BUSY")
 }
 
-// reload makes a server read its data set again, slowly: other keys in another database delay it.
+// reload has a server read a file for fifteen seconds, which are cut short. The
+// file comes from another server and fills another database: to save our own
+// would silence the node for as long as the disk takes, and to read that would
+// bring back keys released since.
 func reload(w *ward, node int) {
 	w.Helper()
-	s := w.side(node)
-	s.must("SELECT 1")
-	s.must("DEBUG POPULATE 5000 filler 1100") // fifteen seconds; they are cut short
-	set("rdbcompression", "no", "key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
-	w.Cleanup(func() { _ = os.Remove(filepath.Join(w.folder(node), "dump.rdb")) }) // or else a restart would not be empty
-	w.run(node, "DEBUG", "RELOAD")
+	if w.filler == nil {
+		other := &ward{fleet: &fleet{w.TB, redistest.Servers(w.TB, 1)}}
+		from := newSide(other.fleet, 0)
+		for _, command := range []string{"SELECT 1", "DEBUG POPULATE 5000 filler 1100", "CONFIG SET rdbcompression no", "SAVE"} {
+			from.must(command)
+		}
+		var err error
+		if w.filler, err = os.ReadFile(other.dump(0)); err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.Cleanup(func() { _ = os.Remove(w.dump(node)) }) // or else a restart would not be empty
+	if err := os.WriteFile(w.dump(node), w.filler, 0o600); err != nil {
+		w.Fatal(err)
+	}
+	set("key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
+	w.run(node, "DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE")
 	w.answers(node, "LOADING")
 }
+
+// dump is the file that a server reads when it starts.
+func (w *ward) dump(node int) string { return filepath.Join(w.folder(node), "dump.rdb") }
 
 func loaded(w *ward, node int) {
 	w.Helper()
 	set("key-load-delay", "0")(w, node)
 	w.runs[node].Wait()
-	w.side(node).must("FLUSHDB")
+	s := w.side(node)
+	s.must("SELECT 1")
+	s.must("FLUSHDB")
 }
 
-// side is a connection of the test's own that stays open.
+// side returns a connection of the test that stays open.
 func (w *ward) side(node int) *side {
 	w.Helper()
 	if w.sides[node] == nil {
@@ -163,7 +187,7 @@ func (w *ward) side(node int) *side {
 	return w.sides[node]
 }
 
-// leave closes the connection of the test's own.
+// leave closes the connection of the test.
 func (w *ward) leave(node int) {
 	if s := w.sides[node]; s != nil {
 		_ = s.conn.Close()
@@ -171,7 +195,7 @@ func (w *ward) leave(node int) {
 	}
 }
 
-// fill lets a server have one client, which is ours.
+// fill limits a server to one client, which is the test's.
 func fill(w *ward, node int) {
 	w.Helper()
 	s := w.side(node)
@@ -185,7 +209,7 @@ func empty(w *ward, node int) {
 	w.leave(node)
 }
 
-// protect asks for a password that nobody gave us, and unprotect ends that.
+// protect requires an unknown password, and unprotect ends that.
 func protect(w *ward, node int) {
 	w.Helper()
 	set("requirepass", otherSecret)(w, node)
@@ -199,7 +223,8 @@ func unprotect(w *ward, node int) {
 	w.servers[node].Authenticate("", "")
 }
 
-// restart is a switcher that starts the server anew with some arguments; its connections are counted from zero again.
+// restart is a switcher that restarts the server with some arguments; its
+// connections are counted from zero again.
 func restart(args ...string) switcher {
 	return func(w *ward, node int) {
 		w.Helper()
@@ -209,7 +234,7 @@ func restart(args ...string) switcher {
 	}
 }
 
-// Keys of ours become lists.
+// retype turns our keys into lists.
 func retype(w *ward, node int) {
 	w.Helper()
 	for _, name := range w.names {
@@ -223,7 +248,7 @@ func remove(w *ward, node int) {
 	w.do(node, append([]string{"DEL"}, w.names...)...)
 }
 
-// Whatever our user is called, these must never be told (R27).
+// These must never be shown, whatever our user is called (R27).
 const (
 	ourSecret   = "s3cret-of-the-matrix"
 	otherSecret = "changed-in-the-night"

@@ -15,8 +15,9 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A node that is stopped in the middle of everything costs nobody anything (R5, R26): the quorum of the others is as fast
-// as before, and while the stopped one is found out nobody waits for it.
+// A node that is stopped at any point costs no caller anything (R5, R26): the
+// quorum of the others is as fast as before, and no call waits while the
+// stopped one is noticed.
 func TestFaultOneOfFiveStoppedUnderLoad_R5_R26(t *testing.T) {
 	for name, over := range map[string]redistest.Option{"tcp": redistest.OverTCP, "tls": redistest.OverTLS} {
 		t.Run(name, func(t *testing.T) {
@@ -30,16 +31,18 @@ func TestFaultOneOfFiveStoppedUnderLoad_R5_R26(t *testing.T) {
 	}
 }
 
-// compareStopped measures healthy and stopped stretches alternately in one load. Each of its bounds is a measurement of its
-// own: what else the machine does may spoil any of them at any time, and all four are hardly ever spared at once. doubts are
-// those that no measurement so far has met, with what was wrong; the error is all of them.
+// compareStopped measures healthy and stopped stretches alternately in one
+// load. Each of its bounds is a separate measurement: other work of the machine
+// may spoil any of them at any time, and hardly ever spares all four at once.
+// doubts are the bounds that no measurement has met so far, with what was
+// wrong; the error is all of them.
 func (f *fleet) compareStopped(c *redlock.Client, doubts map[string]error) error {
 	stretch := 600 * time.Millisecond
 	if testing.Short() {
 		stretch = 300 * time.Millisecond
 	}
 	l := f.load(c, workload{callers: 96})
-	time.Sleep(200 * time.Millisecond) // until buffers have their sizes
+	time.Sleep(200 * time.Millisecond) // until buffers have reached their sizes
 	var healthy, stopped []span
 	gap := time.Duration(0)
 	for range 2 {
@@ -73,8 +76,9 @@ func (f *fleet) compareStopped(c *redlock.Client, doubts map[string]error) error
 	return errors.Join(slices.Collect(maps.Values(doubts))...)
 }
 
-// A stopped server has thousands of SETs in its socket and executes them when it goes on, though that connection was
-// shed and another one has been opened since (R8). No key may remain but of locks that are held.
+// A stopped server has thousands of SETs in its socket. It executes them when
+// it continues, although that connection was shed and another one has been
+// opened (R8). Only keys of held locks may remain.
 func TestFaultStoppedWithSETsInItsSocket_R8(t *testing.T) {
 	transports := map[string]redistest.Option{
 		"tcp": redistest.OverTCP, "unix": redistest.OverUnix, "tls": redistest.OverTLS,
@@ -94,9 +98,9 @@ func TestFaultStoppedWithSETsInItsSocket_R8(t *testing.T) {
 	}
 }
 
-// stopWithSETs says whether too little happened, or too late.
+// stopWithSETs returns an error if too little happened, or too late.
 func (f *fleet) stopWithSETs(c *redlock.Client, cancelled bool) error {
-	defer func() { // whatever happens, the next one begins with empty servers
+	defer func() { // the next test begins with empty servers in any case
 		for i := range f.servers {
 			f.must(i, "FLUSHALL")
 		}
@@ -105,7 +109,7 @@ func (f *fleet) stopWithSETs(c *redlock.Client, cancelled bool) error {
 	var locks []redlock.Lock
 	w := workload{callers: 128, fresh: true}
 	if cancelled {
-		// Some end before the quorum, some after it, all in the middle of something.
+		// Some end before the quorum, some after it, all at an awkward time.
 		w.context = func() (context.Context, context.CancelFunc) {
 			return context.WithTimeout(context.Background(), time.Duration(time.Now().UnixNano()%4_000)*time.Microsecond)
 		}
@@ -113,7 +117,8 @@ func (f *fleet) stopWithSETs(c *redlock.Client, cancelled bool) error {
 	l := f.load(c, w)
 	time.Sleep(100 * time.Millisecond)
 	f.stop(2)
-	// These stand in the socket too, and their holders keep them. (Acquire, since a busy machine costs a vote.)
+	// These are in the socket too, and their holders keep them. (Acquire, since
+	// a busy machine costs a vote.)
 	for i := range 20 {
 		key := fmt.Sprintf("held:%d", i)
 		held[key] = true
@@ -138,7 +143,7 @@ func (f *fleet) stopWithSETs(c *redlock.Client, cancelled bool) error {
 		if n := f.on(lock.Resource(), string(token[:])); n < 3 {
 			f.Errorf("a held lock was lost: it stands on %d servers", n)
 		}
-		// The answers may come late on a busy machine.
+		// The answers may be late on a busy machine.
 		if err := lock.Release(context.Background()); err != nil && !errors.Is(err, multiplex.ErrTimeout) {
 			f.Errorf("a held lock was lost: %v", err)
 		}
@@ -153,11 +158,14 @@ func (f *fleet) stopWithSETs(c *redlock.Client, cancelled bool) error {
 	return nil
 }
 
-// repeatedWithin is how long the second repetition of a release may take, after 1.25 s. The third comes after 5.25 s.
+// repeatedWithin is how long the second repetition of a release, due after 1.25
+// s, may take. The third comes after 5.25 s.
 const repeatedWithin = min(timingSlack*2*time.Second, unprompted)
 
-// The bytes of the connection before arrive after its successor has shaken hands, fenced, paid and joined: the network
-// held them back, not the server. Where CLIENT KILL is forbidden the releases are repeated after 250 ms, 1 s, 4 s … (R8).
+// The bytes of the previous connection arrive after its successor has completed
+// the handshake, fenced, paid and joined: the network held them back, not the
+// server. If CLIENT KILL is forbidden the releases are repeated after 250 ms, 1
+// s, 4 s, … (R8).
 func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
 	for name, without := range map[string]string{"fenced": "", "without CLIENT KILL": "+client|kill"} {
 		t.Run(name, func(t *testing.T) {
@@ -176,23 +184,23 @@ func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 				proxies[0].Latency(500*time.Millisecond, 0) // for what is sent now
 				f.state(c, 4, inTheEnd, "shed", "down", "dialing")
-				proxies[0].Latency(0, 0) // for the connection that comes next
+				proxies[0].Latency(0, 0) // for the next connection
 				f.state(c, 4, inTheEnd, "up")
 				l.end()
-				late := false // something was there to be undone
+				late := false // a SET arrived late, to be undone
 				for begun := time.Now(); time.Since(begun) < 600*time.Millisecond; time.Sleep(2 * time.Millisecond) {
 					late = late || f.orphans(nil) != nil
 				}
 				took := f.noOrphans(inTheEnd)
 				t.Logf("late SETs: %t; no orphan after %v more", late, took)
-				if without == "" { // else its releases are repeated for as long as a late SET can harm
+				if without == "" { // otherwise its releases are repeated while a late SET can do harm
 					f.allUp(c, inTheEnd)
 				}
 				if took > repeatedWithin {
 					slow = fmt.Errorf("no orphan only after %v more", took)
 					return slow
 				}
-				if without != "" && !late { // this try says nothing, above all not that a slow one before it was noise
+				if without != "" && !late { // this try proves nothing, least of all that an earlier slow one was noise
 					if nothing++; slow != nil || nothing < 4 {
 						return errors.Join(errors.New("no SET came late"), slow)
 					}
@@ -203,7 +211,8 @@ func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
 	}
 }
 
-// Three of five stopped: nobody can say who holds what, and that is said in time, by name (R12, R26).
+// Three of five are stopped: it is unknown which locks are held, and the error
+// says so in time, by name (R12, R26).
 func TestFaultThreeOfFiveStopped_R12_R26(t *testing.T) {
 	const timeout = 50 * time.Millisecond
 	for _, callers := range []int{1, 128} {
@@ -229,7 +238,7 @@ func TestFaultThreeOfFiveStopped_R12_R26(t *testing.T) {
 	}
 }
 
-// threeSilent asks while the stopped nodes are still thought to live.
+// threeSilent asks while the stopped nodes are still believed to be up.
 func (f *fleet) threeSilent(c *redlock.Client, callers int, timeout time.Duration) error {
 	took, errs := volley(c, callers)
 	for _, err := range errs {
@@ -245,7 +254,7 @@ func (f *fleet) threeSilent(c *redlock.Client, callers int, timeout time.Duratio
 	return nil
 }
 
-// threeDown asks when it is known already that there is no quorum.
+// threeDown asks when it is already known that there is no quorum.
 func (f *fleet) threeDown(c *redlock.Client, callers int) error {
 	for _, node := range []int{0, 2, 4} {
 		f.state(c, node, inTheEnd, "down", "dialing")
@@ -265,7 +274,7 @@ func (f *fleet) threeDown(c *redlock.Client, callers int) error {
 	return nil
 }
 
-// volley is one attempt of each of the callers, all at once.
+// volley makes one attempt for each of the callers, all at once.
 func volley(c *redlock.Client, callers int) ([]time.Duration, []error) {
 	took, errs := make([]time.Duration, callers), make([]error, callers)
 	var wg sync.WaitGroup
@@ -283,7 +292,8 @@ func volley(c *redlock.Client, callers int) ([]time.Duration, []error) {
 	return took, errs
 }
 
-// A node that was only stopped has a connection under way all the time, and counts again soon after it goes on (R26).
+// A node that was only stopped always has a dial in progress, and counts again
+// soon after it continues (R26).
 func TestFaultStoppedNodeCountsAgainSoon_R26(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{})
@@ -307,8 +317,8 @@ func TestFaultStoppedNodeCountsAgainSoon_R26(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// A TLS connection cannot be written to without waiting, so that a stopped TLS node is the one that could hold up the
-// others, and Close (R26, R28).
+// Writes to a TLS connection may block, so a stopped TLS node is one that could
+// hold up the others, and Close (R26, R28).
 func TestFaultStalledTLSNodesAndClose_R26_R28(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTLS)
 	bestOf(t, func() error {
@@ -320,7 +330,7 @@ func TestFaultStalledTLSNodesAndClose_R26_R28(t *testing.T) {
 		stop := l.now()
 		time.Sleep(400 * time.Millisecond)
 		gap := l.gap(stop, l.now())
-		f.stop(3) // and a second one, which is full of what nobody answers when the client is closed
+		f.stop(3) // and a second one, with a full socket when the client is closed
 		time.Sleep(20 * time.Millisecond)
 		start := time.Now()
 		if err := c.Close(context.Background()); err != nil {

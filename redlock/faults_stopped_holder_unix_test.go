@@ -20,11 +20,13 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// childNodes tells a process of this test's binary that it is the one that holds, and on which nodes.
+// childNodes tells a process of this test binary that it is the holder, and
+// names its nodes.
 const childNodes = "REDMUX_TEST_HOLD_NODES"
 
-// A process that holds a lock is stopped past its validity, and another takes the lock. When it goes on, the first question it
-// puts answers: lost; and its release does not touch the next holder's keys (R9, R15).
+// A process that holds a lock is stopped past its validity, and another takes
+// the lock. When it continues, the first query says that the lock is lost, and
+// its release does not touch the next holder's keys (R9, R15).
 func TestFaultStoppedHolder_R9_R15(t *testing.T) {
 	if nodes := os.Getenv(childNodes); nodes != "" {
 		holdAsChild(strings.Split(nodes, " "))
@@ -38,12 +40,13 @@ func TestFaultStoppedHolder_R9_R15(t *testing.T) {
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := c.Acquire(context.Background(), "r", time.Minute) // when the child's has expired
+	lock, err := c.Acquire(context.Background(), "r", time.Minute) // once the child's has expired
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := lock.Token()
-	// The question lies in its pipe already, so that it is put before any timer can have gone off, or right then.
+	// The question is in its pipe already, so it is asked before, or just when,
+	// a timer can fire.
 	fmt.Fprintln(in, "held?")
 	if err := child.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -58,8 +61,8 @@ func TestFaultStoppedHolder_R9_R15(t *testing.T) {
 	}
 }
 
-// startChild runs a test of this binary as another process, which gets the nodes'
-// URLs. told waits for the next line that the child prints.
+// startChild runs a test of this binary in another process, which gets the
+// nodes' URLs. told waits for the next line that the child prints.
 func (f *fleet) startChild(test string) (child *exec.Cmd, in io.Writer, told func(want string)) {
 	f.Helper()
 	child = exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=300s")
@@ -91,9 +94,9 @@ func (f *fleet) startChild(test string) (child *exec.Cmd, in io.Writer, told fun
 	}
 }
 
-// Work that asks its context over and over, in a process that is stopped past
-// the validity, finds Done closed at the first question after SIGCONT: when the
-// clock says that the validity is over, Done must not be open (R15).
+// Work that queries its context over and over, in a process that is stopped
+// past the validity, finds Done closed at the first query after SIGCONT: when
+// the clock says that the validity is over, Done must not be open (R15).
 func TestFaultStoppedWorkAsksDone_R15(t *testing.T) {
 	if nodes := os.Getenv(childNodes); nodes != "" {
 		workAsChild(strings.Split(nodes, " "))
@@ -116,10 +119,10 @@ func TestFaultStoppedWorkAsksDone_R15(t *testing.T) {
 
 const stoppedRounds = 6
 
-// workAsChild is what the child of TestFaultStoppedWorkAsksDone_R15 does, by
-// turns with the contexts of a Hold and of Do.
+// workAsChild is the child of TestFaultStoppedWorkAsksDone_R15. It uses the
+// contexts of a Hold and of Do in turn.
 func workAsChild(nodes []string) {
-	runtime.GOMAXPROCS(1) // so that the work goes on before the goroutine that the timers wake
+	runtime.GOMAXPROCS(1) // so that the work continues before the goroutine that the timers wake
 	c, err := redlock.Open(context.Background(), nodes...)
 	if err != nil {
 		fmt.Println(err)
@@ -163,7 +166,7 @@ func workAsChild(nodes []string) {
 	}
 }
 
-// holdAsChild is what the child does. Its answers are lines.
+// holdAsChild is the child. It answers in lines.
 func holdAsChild(nodes []string) {
 	c, err := redlock.Open(context.Background(), nodes...)
 	if err != nil {

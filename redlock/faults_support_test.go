@@ -16,21 +16,24 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A fleet is the real servers of one test, and what there is to be asked of them from the side.
+// A fleet is the real servers of one test, with ways to inspect them from
+// outside.
 type fleet struct {
 	testing.TB
 	servers []*redistest.Server
 }
 
-// newFleet starts servers for a test, which fails when it leaves a goroutine or a descriptor behind (R28). Tests with
-// servers do not run in parallel: they measure.
+// newFleet starts servers for a test, which fails if it leaves a goroutine or a
+// descriptor behind (R28). Tests with servers do not run in parallel, because
+// they measure.
 func newFleet(tb testing.TB, n int, options ...redistest.Option) *fleet {
 	tb.Helper()
 	redistest.NoLeaks(tb)
 	return &fleet{tb, redistest.Servers(tb, n, options...)}
 }
 
-// client makes a client of these servers, or of the nodes that the configuration names, and closes it with the test.
+// client creates a client of these servers, or of the nodes in the
+// configuration, and closes it with the test.
 func (f *fleet) client(config redlock.Config) *redlock.Client {
 	f.Helper()
 	if config.Nodes == nil {
@@ -70,7 +73,7 @@ func (f *fleet) must(server int, args ...string) any {
 	return v
 }
 
-// keys lists what a server holds, but for the keys given.
+// keys lists the keys of a server, except the given ones.
 func (f *fleet) keys(server int, except map[string]bool) []string {
 	f.Helper()
 	var all []string
@@ -82,7 +85,8 @@ func (f *fleet) keys(server int, except map[string]bool) []string {
 	return all
 }
 
-// orphans says what keys without a holder the servers have; nil for none.
+// orphans returns an error that lists the servers' keys without a holder, or
+// nil.
 func (f *fleet) orphans(held map[string]bool) error {
 	f.Helper()
 	found := make(map[string]int)
@@ -98,13 +102,14 @@ func (f *fleet) orphans(held map[string]bool) error {
 	return fmt.Errorf("%d keys without a holder, among them %q", len(found), some[:min(3, len(some))])
 }
 
-// noOrphans waits until the servers hold no key at all. TTLs are long in these tests, so that nothing expires meanwhile.
+// noOrphans waits until the servers have no keys at all. TTLs are long in these
+// tests, so nothing expires meanwhile.
 func (f *fleet) noOrphans(within time.Duration) time.Duration {
 	f.Helper()
 	return eventually(f, within, func() error { return f.orphans(nil) })
 }
 
-// on counts on how many servers a key has the given value.
+// on counts the servers on which a key has the given value.
 func (f *fleet) on(key, value string) int {
 	f.Helper()
 	count := 0
@@ -116,7 +121,7 @@ func (f *fleet) on(key, value string) int {
 	return count
 }
 
-// each runs a function for each of the servers named, at once.
+// each runs a function for each of the given servers, all at once.
 func (f *fleet) each(which []int, do func(s *redistest.Server) error) {
 	f.Helper()
 	errs := make([]error, len(which))
@@ -135,14 +140,19 @@ func (f *fleet) stop(which ...int)      { f.each(which, (*redistest.Server).Stop
 func (f *fleet) continues(which ...int) { f.each(which, (*redistest.Server).Continue) }
 
 const (
-	// unhurried is a vote timeout for tests that are about something else: a machine that stands still for a moment costs no
-	// vote and no connection. A node that hangs is noticed after four times that, so they stop none that has to be found out.
+	// unhurried is a vote timeout for tests about something else: a machine
+	// that stalls for a moment costs no vote and no connection. A node that
+	// hangs is noticed after four times that, so these tests stop no node that
+	// must be noticed.
 	unhurried = 5 * time.Second
-	// inTheEnd is how long is waited for what must come, where when it comes is not the question. Keys whose end is waited for
-	// so long have a TTL of at least twice that, or they would be gone for another reason.
+	// inTheEnd is the patience for events whose time is not tested. Keys whose
+	// deletion is awaited for that long have at least twice that TTL, or they
+	// would expire.
 	inTheEnd = 15 * time.Second
-	// unprompted is how long is waited for what a client that is idle must have sent by itself: less than the five seconds after
-	// which a connection is probed, since the probe takes along whatever was forgotten (R26), and after which a seal is looked at.
+	// unprompted is the patience for what an idle client must send by itself.
+	// It is less than five seconds, after which a connection is probed, and the
+	// probe would carry along whatever was forgotten (R26), and after which a
+	// seal is read.
 	unprompted = 4 * time.Second
 )
 
@@ -156,7 +166,7 @@ func eventually(tb testing.TB, within time.Duration, holds func() error) time.Du
 	return took
 }
 
-// soon is the same as a measurement.
+// soon is eventually as a measurement.
 func soon(within time.Duration, holds func() error) (took time.Duration, late error) {
 	start := time.Now()
 	for {
@@ -172,9 +182,11 @@ func soon(within time.Duration, holds func() error) (took time.Duration, late er
 	}
 }
 
-// bestOf measures up to five times and is content with the first that holds: other programs share the machine, and can
-// only make it slower, as a rule for a while. What does not hold five times, with some time in between, is not noise. Each
-// time the whole is measured anew: to look once more at what a measurement has left would only be to wait for it longer.
+// bestOf measures up to five times until one measurement holds: other programs
+// share the machine, and can only slow it down, usually for a while. What fails
+// five times, with some time in between, is not noise. Each time the whole is
+// measured again: another look at the same measurement would only extend its
+// time.
 func bestOf(tb testing.TB, measure func() error) {
 	tb.Helper()
 	var err error
@@ -184,14 +196,15 @@ func bestOf(tb testing.TB, measure func() error) {
 			return
 		}
 		if tb.Failed() {
-			break // what is wrong on any machine was told already
+			break // what is wrong on any machine has been reported
 		}
 		tb.Logf("again: %v", err)
 	}
 	tb.Error(err)
 }
 
-// acquired is a TryAcquire that must succeed, but for votes that come late on a busy machine.
+// acquired is a TryAcquire that must succeed, except for votes that are late on
+// a busy machine.
 func acquired(tb testing.TB, c *redlock.Client, resource string, ttl time.Duration) redlock.Lock {
 	tb.Helper()
 	l, err := c.TryAcquire(context.Background(), resource, ttl)
@@ -206,10 +219,11 @@ func acquired(tb testing.TB, c *redlock.Client, resource string, ttl time.Durati
 	return l
 }
 
-// is is the question whether an error is another.
+// is returns a function that reports whether an error is cause.
 func is(cause error) func(error) bool { return func(err error) bool { return errors.Is(err, cause) } }
 
-// undecided checks that an error is ErrNoQuorum and names exactly these nodes, each for a reason that holds (R12).
+// undecided checks that an error is ErrNoQuorum and names exactly these nodes,
+// each with a matching reason (R12).
 func undecided(err error, reason func(error) bool, nodes ...int) error {
 	var all *multiplex.UndecidedError
 	switch {

@@ -16,8 +16,9 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// handovers measures some times how long a lock takes from one client to another that has waited for it, and returns the
-// median. pass lets go of the lock and says when that was.
+// handovers measures several times how long a lock takes from one client to
+// another that waits for it, and returns the median. pass gives up the lock and
+// returns when that was.
 func handovers(f *fleet, a, b *redlock.Client, pass func(redlock.Lock) time.Time) time.Duration {
 	f.Helper()
 	var took []time.Duration
@@ -34,7 +35,7 @@ func handovers(f *fleet, a, b *redlock.Client, pass func(redlock.Lock) time.Time
 			}
 			close(got)
 		}()
-		time.Sleep(100 * time.Millisecond) // nobody but the poller's own goroutine reads any more
+		time.Sleep(100 * time.Millisecond) // only the poller's own goroutine still reads
 		passed := pass(held)
 		at, ok := <-got
 		if !ok {
@@ -52,11 +53,12 @@ func released(l redlock.Lock) time.Time {
 	return start
 }
 
-// forgotten is when the keys of a lock that nobody releases end.
+// forgotten returns when the keys of a lock that is never released expire.
 func forgotten(l redlock.Lock) time.Time { return l.Until().Add(5 * time.Millisecond) }
 
-// Who waits is told of a release and of an expiry, whoever reads the sockets. The bounds are generous for a busy machine, and
-// far below the half second after which it would have tried without being told.
+// A waiting caller learns of a release and of an expiry, whichever goroutine
+// reads the sockets. The bounds are generous for a busy machine, and far below
+// the half second after which it would try anyway.
 func TestFaultWaitersAreTold_R11(t *testing.T) {
 	for name, over := range map[string]redistest.Option{
 		"tcp": redistest.OverTCP, "unix": redistest.OverUnix, "tls": redistest.OverTLS,
@@ -64,7 +66,7 @@ func TestFaultWaitersAreTold_R11(t *testing.T) {
 		for _, portable := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/portable=%t", name, portable), func(t *testing.T) {
 				f := newFleet(t, 5, over)
-				a := f.client(redlock.Config{NodeTimeout: 100 * time.Millisecond}) // its TTL is short, not its patience
+				a := f.client(redlock.Config{NodeTimeout: 100 * time.Millisecond}) // its TTL is short, its patience is not
 				b := f.client(redlock.Config{Portable: portable, NodeTimeout: unhurried})
 				f.allUp(a, inTheEnd)
 				f.allUp(b, inTheEnd)
@@ -88,8 +90,8 @@ func TestFaultWaitersAreTold_R11(t *testing.T) {
 	}
 }
 
-// What real servers register: the question, once. The scripts that release and extend read the key, too, and nobody is to
-// hear of what they read.
+// Real servers register only the query. The scripts that release and extend
+// also read the key, but must not cause pushes.
 func TestFaultOnlyQuestionsAreTracked(t *testing.T) {
 	f := newFleet(t, 1)
 	a := f.client(redlock.Config{NodeTimeout: 100 * time.Millisecond}) // its TTL is short
@@ -115,7 +117,8 @@ func TestFaultOnlyQuestionsAreTracked(t *testing.T) {
 	}
 }
 
-// A user needs client|tracking and client|caching to be told; without them whoever waits polls, and all else works.
+// Pushes need the rights client|tracking and client|caching; without them a
+// waiting caller polls, and everything else works.
 func TestFaultUserWhoMayNotTrack(t *testing.T) {
 	f := newFleet(t, 3)
 	const most = "reset on >secret resetchannels ~* +set +get +del +pexpire +pttl +eval +evalsha +script|load " +
@@ -168,8 +171,10 @@ func TestFaultUserWhoMayNotTrack(t *testing.T) {
 	}
 }
 
-// Many waiters of several clients want a few locks, while servers are stopped, connections killed, scripts flushed and
-// servers told to push: nobody has a lock that another has, everybody gets one in the end, and nothing is left.
+// Many waiters of several clients compete for a few locks, while servers are
+// stopped, connections killed, scripts flushed and pushes forced: no two
+// callers have the same lock, every caller gets one in the end, and nothing is
+// left.
 func TestFaultManyWaiters_R11(t *testing.T) {
 	f := newFleet(t, 5)
 	var clients []*redlock.Client

@@ -1,12 +1,13 @@
--- Compare and lengthen, or set again what is missing (R10, healing): 1 when the key is ours, 2 when it was missing and is set
--- anew, 0 when it is somebody else's, nor even a string. What is ours is treated as in extend.lua.
+-- Compare and lengthen, or set a missing key again (R10, healing). Returns 1 if
+-- the key is ours, 2 if it was missing and is set again, and 0 if it is another's
+-- or not a string. A key that is ours is treated as in extend.lua.
 local value = redis.pcall('GET', KEYS[1])
 if value == false then
   return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 2 or 0
 end
 if value ~= ARGV[1] then
   if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
-    return value -- it could not be read: the error that says why
+    return value -- the error
   end
   return 0
 end

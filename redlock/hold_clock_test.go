@@ -8,9 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clocks is the reading of both clocks when the monotonic one has gone on by mono and the wall by wall. No function of
-// package time makes one, since only a suspend or a step of the clock does. It relies on the layout of time.Time: a word
-// whose lowest 30 bits are nanoseconds and the next 33 seconds, and then the monotonic reading.
+// clocks returns a reading of both clocks, with the monotonic one advanced by
+// mono and the wall clock by wall. Package time has no function for this, since
+// only a suspend or a step of the clock does it. clocks relies on the layout of
+// time.Time: a word with nanoseconds in its lowest 30 bits and seconds in the
+// next 33, then the monotonic reading.
 func clocks(start time.Time, mono, wall time.Duration) time.Time {
 	type layout struct {
 		wall uint64

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A hold that renews and heals itself, clients that come and go, and masters that forget: still at most one holds within its
-// validity (R10, R13, R23).
+// With holds that renew and heal themselves, clients that come and go, and
+// masters that forget, there is still at most one holder within its validity
+// (R10, R13, R23).
 func TestMutualExclusionOfHoldsOfFreshProcesses(t *testing.T) {
 	seed := *exclusionSeed
 	if seed == 0 {
@@ -37,7 +38,7 @@ func TestMutualExclusionOfHoldsOfFreshProcesses(t *testing.T) {
 	}
 }
 
-// The checker finds what it is there for.
+// The checker works.
 func TestMutualExclusionOfHoldsNeedsTheQuarantine(t *testing.T) {
 	for seed := range uint64(20) {
 		if c := (holdContest{contest{seed: seed, nodes: 5, restarts: true}}); len(c.run(t).violations) > 0 {
@@ -47,17 +48,18 @@ func TestMutualExclusionOfHoldsNeedsTheQuarantine(t *testing.T) {
 	t.Error("it was not found out")
 }
 
-// A holdContest is a contest in which each client has one worker, which now and then begins anew as a fresh process.
+// A holdContest is a contest in which each client has one worker, which now and
+// then restarts as a fresh process.
 type holdContest struct{ contest }
 
-// A holdReferee knows the hold that was granted last.
+// A holdReferee knows the last granted hold.
 type holdReferee struct {
 	stop context.CancelFunc
 
 	mu         sync.Mutex // guards the following
 	held       map[string]*Hold
 	grants     int
-	outlived   int // holds that lasted longer than without renewal
+	outlived   int // holds that lasted longer than they would without renewal
 	violations []string
 }
 
@@ -72,7 +74,7 @@ func (r *holdReferee) granted(resource string, h *Hold) {
 	r.held[resource] = h
 }
 
-// gaveUp comes before the release.
+// gaveUp is called before the release.
 func (r *holdReferee) gaveUp(resource string, h *Hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +125,7 @@ func (c holdContest) run(t *testing.T) *holdReferee {
 	return r
 }
 
-// arrangeHeal has healings keep to the node's clock.
+// arrangeHeal makes healings use the node's clock.
 func (c holdContest) arrangeHeal(n *redistest.Node) {
 	n.Script(healSource, func(keys, args []string, db *redistest.DB) any {
 		d, _ := strconv.ParseInt(args[1], 10, 64)
@@ -143,7 +145,7 @@ func (c holdContest) arrangeHeal(n *redistest.Node) {
 	})
 }
 
-// process is one client from its beginning to its end.
+// process is one client from its start to its end.
 func (c holdContest) process(ctx context.Context, t *testing.T, m *memory, random *rand.Rand, r *holdReferee, urls []string) {
 	client := exactClient(t, m, Config{Nodes: Nodes(urls...), MaxTTL: c.maxTTL, ReleaseOnClose: random.IntN(2) == 0})
 	defer closeNow(t, client)

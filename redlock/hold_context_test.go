@@ -38,7 +38,7 @@ func TestFromContextFindsTheInnermostHold(t *testing.T) {
 	})
 }
 
-// A process that goes on after a pause past the validity finds the channel of
+// A process that continues after a pause past the validity finds the channel of
 // Done closed, before any timer has fired (R15).
 func TestDoneTellsOfASuspendAtOnce_R15(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

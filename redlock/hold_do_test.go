@@ -46,7 +46,8 @@ func TestDoWithoutTheLockDoesNothing(t *testing.T) {
 	})
 }
 
-// fn's error comes back as it is, and with the release's where that failed too.
+// Do returns fn's error unchanged, joined with the release's error if that
+// failed too.
 func TestDoReportsBothErrors(t *testing.T) { // R14
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -64,7 +65,7 @@ func TestDoReportsBothErrors(t *testing.T) { // R14
 		})
 		require.ErrorIs(t, err, errWork)
 		require.ErrorIs(t, err, ErrNotHeld)
-		require.NotErrorIs(t, err, ErrLost, "nobody had noticed")
+		require.NotErrorIs(t, err, ErrLost, "the loss had not been noticed")
 		err = c.Do(context.Background(), "r", time.Minute, func(ctx context.Context) error {
 			time.Sleep(10 * ms)
 			flush()
@@ -85,13 +86,14 @@ func TestDoReportsBothErrors(t *testing.T) { // R14
 	})
 }
 
-// The release survives the cancellation of what Do was called with; fn's context does not (R14).
+// The release survives the cancellation of the caller's context; fn's context
+// does not (R14).
 func TestDoReleasesThoughItsContextEnded(t *testing.T) {
 	errCause := errors.New("no longer wanted")
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		for i := range m.nodes {
-			m.delay(i, 20*ms) // so long that a caller whose context has ended would not have waited
+			m.delay(i, 20*ms) // so long that a caller whose context has ended would not wait
 		}
 		ctx, cancel := context.WithCancelCause(context.Background())
 		time.AfterFunc(time.Second, func() { cancel(errCause) })
@@ -122,7 +124,8 @@ func TestDoReleasesThoughItsContextEnded(t *testing.T) {
 	})
 }
 
-// What ended fn's context is what ended the caller's, deadline or not, and with the cause that was given for it.
+// fn's context ends with the error and the cause of the caller's context, with
+// or without a deadline.
 func TestDoEndsAsItsContextDid(t *testing.T) {
 	errBudget := errors.New("the budget is used up")
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -140,7 +143,8 @@ func TestDoEndsAsItsContextDid(t *testing.T) {
 	})
 }
 
-// fn's context is put to the clocks too: who was stopped past the validity is told so by the first question (R15).
+// fn's context also reads the clocks: a process that was stopped past the
+// validity learns it from the first query (R15).
 func TestDoTellsOfASuspendAtOnce_R15(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -165,7 +169,7 @@ func TestDoTellsOfASuspendAtOnce_R15(t *testing.T) {
 	})
 }
 
-// A panic, and runtime.Goexit, go on, and leave no lock behind.
+// A panic, and runtime.Goexit, continue, and leave no lock behind.
 func TestDoReleasesThoughItPanics(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -188,13 +192,13 @@ func TestDoReleasesThoughItPanics(t *testing.T) {
 	})
 }
 
-// fn is never called with less validity than the least that is worth having (R14).
+// fn is never called with less than the minimum validity (R14).
 func TestDoStartsNothingThatIsAlmostOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{MinValidity: 5 * time.Second})
 		var late atomic.Bool
 		real, k := c.keeper.clock, c.keeper
-		k.clock = func() instant { // this goroutine is kept from running right after the hold began
+		k.clock = func() instant { // this goroutine is not scheduled right after the hold began
 			now := real()
 			if k.mu.TryLock() {
 				late.CompareAndSwap(false, len(k.schedule) > 0)

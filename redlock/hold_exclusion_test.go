@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The same property with locks that renew themselves, heal, are waited for in turn and are released for later: at most one
-// context of a resource has not ended at a time, and its plain locks have none beside it.
+// The same property with locks that renew themselves, heal, are waited for in
+// turn and are kept after their release: at most one context of a resource is
+// open at a time, and no plain lock is held beside it.
 func TestMutualExclusionOfHolds(t *testing.T) { // R10, R13, R23
 	seed := *exclusionSeed
 	if seed == 0 {
@@ -75,7 +76,7 @@ func (r *referee) holds(resource string, by int, h *Hold) {
 	}
 }
 
-// letGo comes before the release.
+// letGo is called before the release.
 func (r *referee) letGo(resource string, by int, h *Hold, begun time.Time) {
 	r.gaveUp(resource, by)
 	r.mu.Lock()
@@ -88,7 +89,8 @@ func (r *referee) letGo(resource string, by int, h *Hold, begun time.Time) {
 	}
 }
 
-// upgrade gives nodes a native command of release and takes it away again, most of the time under the connections that are there.
+// upgrade gives nodes a native release command and takes it away again, mostly
+// under open connections.
 func (c contest) upgrade(ctx context.Context, m *memory) {
 	random := rand.New(rand.NewPCG(c.seed, 1<<34))
 	for _, n := range m.nodes {

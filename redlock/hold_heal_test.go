@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A key that a node has forgotten is set again by the next renewal, and the lock outlives more of that than a quorum does.
+// The next renewal sets a key again that a node has forgotten, so a lock
+// survives more forgetting than a quorum does.
 func TestHealingSetsAgainWhatIsMissing(t *testing.T) { // R10
 	for _, heal := range []bool{false, true} {
 		simulated(t, 5, func(t *testing.T, m *memory) {
@@ -38,7 +39,7 @@ func TestHealingSetsAgainWhatIsMissing(t *testing.T) { // R10
 	}
 }
 
-// Healing takes nothing from anybody: where somebody else's key is, it stays, and is a refusal.
+// Healing takes nothing away: another client's key stays, and is a refusal.
 func TestHealingTakesNothingFromOthers(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -54,8 +55,9 @@ func TestHealingTakesNothingFromOthers(t *testing.T) {
 	})
 }
 
-// A node that was away when the lock was granted, or restarted empty, gets the key by a renewal; from then on it owes the
-// release, though the SET never went there (R8).
+// A node that was away when the lock was granted, or restarted empty, gets the
+// key by a renewal. From then on it owes the release, although it never got the
+// SET (R8).
 func TestAHealedNodeOwesTheRelease(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		simulated(t, 3, func(t *testing.T, m *memory) {
@@ -71,7 +73,7 @@ func TestAHealedNodeOwesTheRelease(t *testing.T) {
 			require.Equal(t, NodeUp, c.Nodes()[2].State)
 			time.Sleep(time.Until(h.begun.at.Add(19798*ms/3 - 10*ms))) // right before the renewal
 			if !answered {
-				m.link(2).Latency(ms, time.Hour) // it executes, and nobody hears of it
+				m.link(2).Latency(ms, time.Hour) // it executes, but its replies never arrive
 			}
 			time.Sleep(30 * ms)
 			require.Equal(t, []int{0, 1, 2}, m.holders("r", h.Current().Token()))
@@ -90,7 +92,8 @@ func TestAHealedNodeOwesTheRelease(t *testing.T) {
 	}
 }
 
-// A healing whose script is lost on all nodes fails, and the next one, soon after, finds it again (R13, R24).
+// A healing whose script is lost on all nodes fails, and the next one, soon
+// after, finds it loaded (R13, R24).
 func TestHealingOutlivesLostScripts(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -100,7 +103,8 @@ func TestHealingOutlivesLostScripts(t *testing.T) {
 			n.FlushScripts()
 		}
 		m.nodes[0].DB().Delete("r")
-		// Two round trips of 2 ms, and between them a pause: random, and 100 ms at most with this TTL.
+		// Two round trips of 2 ms, and a random pause between them, with this
+		// TTL of 100 ms at most.
 		time.Sleep(holdThird + 2*ms + 100*ms + 2*ms + ms)
 		require.NoError(t, h.Err())
 		require.True(t, h.Until().After(until), "renewed")
@@ -111,15 +115,16 @@ func TestHealingOutlivesLostScripts(t *testing.T) {
 	})
 }
 
-// The scripts of holds on a real server, and what memory_test.go makes of them for the node in memory.
+// The scripts of holds on a real server, compared with the functions of
+// memory_test.go for the node in memory.
 func TestScriptsOfHolds(t *testing.T) {
-	const mine, others = "mine, 20 bytes long.", "somebody else's token"
+	const mine, others = "mine, 20 bytes long.", "another client's token"
 	for name, c := range map[string]struct {
 		set    []string
 		script string
 		ttl    string
 		answer int64
-		left   int64 // of the key afterwards: -2 none, -1 for ever
+		left   int64 // of the key afterwards: -2 none, -1 forever
 		value  string
 	}{
 		"heal: ours, longer":        {[]string{mine, "PX", "60000"}, healSource, "90000", 1, 90000, mine},

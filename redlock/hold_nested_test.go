@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call that would wait for the hold whose context it was given is told so at
-// once; for another resource, another client or a hold that is over it waits.
+// A call that would wait for the hold whose context it was given fails at once.
+// For another resource, another client or a hold that is over, it waits.
 func TestNestedCallsAreReported_R14(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c, other := m.client(t, Config{}), m.client(t, Config{})
-		// A call that waits for itself would do so until its context ends.
+		// A call that waits for itself would wait until its context ends.
 		within, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		nothing := func(context.Context) error { return nil }

@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A machine that sleeps: its monotonic clock, and with it every timer, stands still meanwhile; here that is the clock of the
-// test, and what the others say more is added to it. What turns the wall clock is tested on the real one: times of simulated
-// clocks have one reading only.
+// A machine that sleeps: its monotonic clock, and with it every timer, stands
+// still meanwhile. Here that is the test's clock; the advance of the other
+// clocks is added to it. Steps of the wall clock are tested in real time: times
+// of simulated clocks have only one reading.
 type sleeper struct{ wall, slept atomic.Int64 }
 
 func (s *sleeper) read() instant {
@@ -25,7 +26,7 @@ func (s *sleeper) read() instant {
 
 func sleepyClient(t *testing.T, m *memory) (*Client, *sleeper) {
 	t.Helper()
-	c := m.client(t, Config{NodeTimeout: 5 * time.Second}) // on the real clock a busy machine may take its time
+	c := m.client(t, Config{NodeTimeout: 5 * time.Second}) // in real time a busy machine may be slow
 	s := new(sleeper)
 	c.keeper.clock = s.read
 	c.keeper.begun = s.read()
@@ -33,14 +34,16 @@ func sleepyClient(t *testing.T, m *memory) (*Client, *sleeper) {
 }
 
 const (
-	// sleeperTTL is so long that no renewal, which reads all clocks too, is due before forty seconds.
+	// sleeperTTL is so long that no renewal, which also reads all clocks, is
+	// due within forty seconds.
 	sleeperTTL = 2 * time.Minute
-	// wallClock is how late a look may come on the real clock of a busy machine.
+	// wallClock is how late a look may come in real time on a busy machine.
 	wallClock = lookMost + 10*time.Second
 )
 
-// A suspend past the validity: the first question that is put tells, and, if none is, the context ends with the first look at
-// the clocks, a quarter of a second later at most, though no timer knows that its time is over (R13, R15).
+// After a suspend past the validity the first query of a hold tells the loss.
+// Without a query, the context ends at the first look at the clocks, a quarter
+// of a second later at most, although no timer is due (R13, R15).
 func TestASuspendEndsAHold(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c, s := sleepyClient(t, m)
@@ -56,12 +59,13 @@ func TestASuspendThatOnlyTheWallClockTellsOf(t *testing.T) {
 	require.Zero(t, extensions(m.nodes[0]))
 }
 
-// endsOfSuspended suspends the machine under some holds, and asks each in another way. It returns how long it took until the
-// one ended that nobody asked.
+// endsOfSuspended suspends the machine under some holds, and asks each in
+// another way. It returns how long the one took to end that was not asked.
 func endsOfSuspended(t *testing.T, c *Client, suspend func()) time.Duration {
 	t.Helper()
 	hold := func(name string) *Hold { return mustHold(t, c, name, HoldOptions{TTL: sleeperTTL}) }
 	asked, cause, read, derived, left := hold("asked"), hold("cause"), hold("context"), hold("derived"), hold("left")
+	done := left.Context().Done()
 	time.Sleep(10 * ms)
 	suspend()
 	require.Negative(t, asked.Validity())
@@ -72,12 +76,13 @@ func endsOfSuspended(t *testing.T, c *Client, suspend func()) time.Duration {
 	ctx, cancel := context.WithCancel(derived.Context())
 	defer cancel()
 	require.ErrorIs(t, ctx.Err(), context.Canceled, "what is derived from it now has ended")
-	took := awaitEnd(t, left.Context())
+	took := awaitClosed(t, done)
 	require.ErrorIs(t, left.Err(), ErrLost)
 	return took
 }
 
-// A suspend that the lock outlives makes its renewal due at once; what is left is what the worst clock says.
+// A suspend that the lock survives makes its renewal due at once; its validity
+// is what the worst clock says.
 func TestAShortSuspendMakesTheRenewalDue(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c, s := sleepyClient(t, m)
@@ -94,8 +99,9 @@ func TestAShortSuspendMakesTheRenewalDue(t *testing.T) {
 	})
 }
 
-// A wall clock that is set back says nothing about a lock, and must not hide what it says when it goes forward again: neither
-// for a lock that is held, nor for the first one after a while in which nobody looked.
+// A wall clock that is set back says nothing about a lock, and must not hide a
+// later step forward: neither for a held lock, nor for the first one after a
+// while without looks.
 func TestAWallClockThatIsSetBack(t *testing.T) {
 	m := newMemory(t, 3)
 	c, s := sleepyClient(t, m)
@@ -111,20 +117,20 @@ func TestAWallClockThatIsSetBack(t *testing.T) {
 		require.True(t, c.keeper.keep(h))
 		return h
 	}
-	second := later("second")
+	second := later("second").Context().Done()
 	s.wall.Store(-int64(30 * time.Minute))
-	require.LessOrEqual(t, awaitEnd(t, second.Context()), wallClock, "half an hour passed")
+	require.LessOrEqual(t, awaitClosed(t, second), wallClock, "half an hour passed")
 	require.NoError(t, h.Err(), "not since that one was granted")
 	require.NoError(t, h.Release(context.Background()))
 
 	time.Sleep(2 * lookMost)
 	s.wall.Store(-int64(2 * time.Hour))
-	third := later("third")
+	third := later("third").Context().Done()
 	s.wall.Store(-int64(time.Hour))
-	require.LessOrEqual(t, awaitEnd(t, third.Context()), wallClock)
+	require.LessOrEqual(t, awaitClosed(t, third), wallClock)
 }
 
-// While nothing is held, nobody looks at all.
+// While nothing is held, the keeper does not look at all.
 func TestTheKeeperRestsWhileNothingIsHeld(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c, _ := sleepyClient(t, m)
@@ -139,8 +145,8 @@ func TestTheKeeperRestsWhileNothingIsHeld(t *testing.T) {
 	})
 }
 
-// A machine that slept while somebody waited for a lock: what was granted may have been before that, so it is given back, and
-// tried again.
+// The machine slept while a caller waited for a lock: the grant may be from
+// before that, so it is given back, and the caller tries again.
 func TestASuspendWhileWaitingForAHold(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		other := m.client(t, Config{})
@@ -163,7 +169,8 @@ func TestASuspendWhileWaitingForAHold(t *testing.T) {
 	})
 }
 
-// What is given back so is offered to the next who waits here, who is told of it by nobody else.
+// A lock that is given back like this is offered to the next caller that waits
+// here, which would not hear of it otherwise.
 func TestASuspendWhileWaitingForAHoldDelaysNobody(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		other := m.client(t, Config{})
@@ -191,7 +198,8 @@ func TestASuspendWhileWaitingForAHoldDelaysNobody(t *testing.T) {
 	})
 }
 
-// The real clocks: nobody sleeps during this test, so the difference stays, whatever the scheduler does between two readings.
+// The real clocks: the machine does not sleep during this test, so the
+// difference stays constant, whatever the scheduler does between two readings.
 func TestSleepIsMeasuredByTheKernel(t *testing.T) {
 	first := slept()
 	require.GreaterOrEqual(t, first, -time.Millisecond)

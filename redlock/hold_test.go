@@ -19,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Holds of these tests have a TTL of ten seconds, and so this validity from the start of the grant or renewal on.
+// Holds of these tests have a TTL of ten seconds, and so this validity from the
+// start of a grant or renewal.
 const (
 	holdTTL      = 10 * time.Second
 	holdValidity = holdTTL - 102*ms
@@ -27,7 +28,8 @@ const (
 	holdThird    = holdValidity / 3
 )
 
-// exactClient is a client to whom the machine never sleeps, which costs the readings of a clock their last nanoseconds.
+// exactClient returns a client whose machine never sleeps; reading its other
+// clocks costs the last nanoseconds of precision.
 func exactClient(t *testing.T, m *memory, config Config) *Client {
 	t.Helper()
 	c := m.client(t, config)
@@ -47,10 +49,11 @@ func mustHold(t *testing.T, c *Client, resource string, o HoldOptions) *Hold {
 	return h
 }
 
-// keepNoMore ends a hold that a test left, so that simulated time can end.
+// keepNoMore ends a hold that a test left behind, so that simulated time can
+// end.
 func (h *Hold) keepNoMore() { h.client.keeper.forget(h) }
 
-// extensions counts the commands by which a node was asked to extend something.
+// extensions counts the extension commands of a node.
 func extensions(n *redistest.Node) int {
 	count := 0
 	for _, e := range n.Log() {
@@ -65,14 +68,15 @@ func extensions(n *redistest.Node) int {
 	return count
 }
 
-// silence makes answers of all nodes take longer than any test.
+// silence delays the answers of all nodes for longer than any test.
 func (m *memory) silence() {
 	for i := range m.nodes {
 		m.delay(i, time.Hour)
 	}
 }
 
-// recover ends the silence, and forgets what was under way, so that the test's end need not wait for it.
+// recover ends the silence, and drops what is in flight, so that the test's end
+// need not wait for it.
 func (m *memory) recover() {
 	for i := range m.nodes {
 		m.delay(i, 2*ms)
@@ -80,12 +84,19 @@ func (m *memory) recover() {
 	}
 }
 
-// awaitEnd waits until a context ends and returns how long it took.
+// awaitEnd waits until a context ends and returns how long that took.
 func awaitEnd(t *testing.T, ctx context.Context) time.Duration {
+	t.Helper()
+	return awaitClosed(t, ctx.Done())
+}
+
+// awaitClosed is awaitEnd for a channel that Done returned earlier: a call to
+// Done reads the clocks, and so ends the context of a hold that is over.
+func awaitClosed(t *testing.T, done <-chan struct{}) time.Duration {
 	t.Helper()
 	start := time.Now()
 	select {
-	case <-ctx.Done():
+	case <-done:
 	case <-time.After(time.Minute):
 		t.Fatal("the context has not ended")
 	}
@@ -124,7 +135,8 @@ func TestAHoldRenewsItselfAtAThirdOfItsValidity(t *testing.T) { // R13
 	})
 }
 
-// The context is the caller's in what it carries, and not in when it ends: a deadline for waiting must not end the work.
+// The context carries the caller's values but does not end with it: a deadline
+// for waiting must not end the work.
 func TestAHoldsContextHasValuesOnly(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -145,8 +157,8 @@ func TestAHoldsContextHasValuesOnly(t *testing.T) {
 	})
 }
 
-// Silence is the loss that no reply tells of: the context ends by local time alone, a thousandth of the validity before its end,
-// and says what each node said (R13).
+// Silence is a loss without any reply: the context ends by local time alone, a
+// thousandth of the validity before its end, with each node's cause (R13).
 func TestSilenceEndsAHoldBeforeItsValidity(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -183,7 +195,7 @@ func requireLost(t *testing.T, h *Hold, refused bool, nodes int, reason func(err
 	return lost
 }
 
-// A renewal that is in flight, and that would be waited for, does not delay the end (R13).
+// A renewal in flight does not delay the end (R13).
 func TestARenewalInFlightDoesNotDelayTheEnd(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
@@ -197,7 +209,8 @@ func TestARenewalInFlightDoesNotDelayTheEnd(t *testing.T) {
 	})
 }
 
-// A grant that is complete only when the validity is over counts for nothing, and one just before it does (R10).
+// A grant that is complete only after the validity does not count; one just
+// before its end does (R10).
 func TestARenewalThatComesLate(t *testing.T) {
 	for _, c := range []struct {
 		takes time.Duration
@@ -219,7 +232,8 @@ func TestARenewalThatComesLate(t *testing.T) {
 	}
 }
 
-// One failed renewal, or several, cost nothing while there is time for another (R13).
+// One failed renewal, or several, do no harm while there is time for another
+// (R13).
 func TestAFailedRenewalIsTriedAgain(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -262,7 +276,7 @@ func TestADefiniteLossEndsAHoldAtOnce(t *testing.T) { // R13
 	})
 }
 
-// A hold that is lost before its validity is over has not lasted until then.
+// A hold that is lost before its validity ends says so.
 func TestALossBeforeTheEndIsToldAsSuch(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		told := make(chan HoldInfo, 2)
@@ -331,8 +345,9 @@ func TestHoldOptionsAreChecked(t *testing.T) {
 	})
 }
 
-// Two schedulers start one job at nearly the same time. The first is through at once; the second must not begin before the
-// minimum is over, by whichever clock, and gets it then.
+// Two schedulers start one job at nearly the same time. The first gets the lock
+// at once; the second must not before the minimum is over, by any clock, and
+// gets it then.
 func TestMinHoldKeepsOthersOut(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		a, b := exactClient(t, m, Config{}), m.client(t, Config{})
@@ -352,7 +367,8 @@ func TestMinHoldKeepsOthersOut(t *testing.T) {
 	})
 }
 
-// A release while a renewal waits to be merged: were it to overtake that, the key would have its whole TTL again.
+// A release while a renewal waits to be merged: if it overtook the renewal, the
+// key would get its whole TTL again.
 func TestMinHoldAndARenewalThatIsQueued(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -374,8 +390,8 @@ func TestMinHoldAndARenewalThatIsQueued(t *testing.T) {
 	})
 }
 
-// Each of several holds that are due within a few milliseconds goes along with the first (R13), but none by more than is small
-// beside its own validity.
+// Holds that are due within a few milliseconds are renewed together with the
+// first (R13), but none is early by more than a small part of its validity.
 func TestRenewalsThatFallTogetherTravelTogether(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -408,7 +424,8 @@ func TestAShortHoldLasts(t *testing.T) {
 	})
 }
 
-// However many locks are held: one goroutine more than with none, and none when the client is closed.
+// However many locks are held, there is one more goroutine than with none, and
+// none after the client is closed.
 func TestHoldsTakeOneGoroutine(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -419,8 +436,9 @@ func TestHoldsTakeOneGoroutine(t *testing.T) {
 			holds = append(holds, mustHold(t, c, fmt.Sprint("r", i), HoldOptions{}))
 		}
 		synctest.Wait()
-		now := runtime.NumGoroutine() // of the whole process: the runtime's that runs finalizers may be among them for a moment
-		// No clock runs meanwhile: what is started for a renewal stays.
+		now := runtime.NumGoroutine() // of the whole process: the runtime's finalizer goroutine may be among them for a moment
+		// No clock advances meanwhile: a goroutine started for a renewal would
+		// stay.
 		for try := 0; try < 1_000_000 && now > before+1; try++ {
 			runtime.Gosched()
 			now = runtime.NumGoroutine()
@@ -473,8 +491,8 @@ func TestCloseEndsHoldsAndLeavesTheirKeys(t *testing.T) { // R28
 	}
 }
 
-// Close waits for silent nodes no longer than for a vote, and when its context has ended, no longer than Close may outlast
-// that (R28).
+// Close waits for silent nodes for a vote timeout at most, and if its context
+// has ended, no longer than Close may outlast that (R28).
 func TestReleaseOnCloseIsBounded(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		simulated(t, 3, func(t *testing.T, m *memory) {
@@ -504,7 +522,8 @@ func TestReleaseOnCloseIsBounded(t *testing.T) {
 	}
 }
 
-// A context that has ended already does not keep Close from releasing all holds, and from seeing it done (R28).
+// A context that has ended already does not keep Close from releasing all holds
+// and waiting for that (R28).
 func TestReleaseOnCloseWithAnEndedContext_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{ReleaseOnClose: true})
@@ -529,8 +548,9 @@ func TestReleaseOnCloseWithAnEndedContext_R28(t *testing.T) {
 	})
 }
 
-// What Close releases is for others: it refuses new work from its first moment on, also while it waits for those answers, or
-// a caller of this client would get a lock that nobody can release any more (R28).
+// What Close releases is for other clients: it refuses new work from the start,
+// even while it waits for those answers. Otherwise a caller of this client
+// would get a lock that can no longer be released (R28).
 func TestCloseTakesNoNewLocks(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{ReleaseOnClose: true})
@@ -563,7 +583,8 @@ func TestCloseTakesNoNewLocks(t *testing.T) {
 	})
 }
 
-// A Close that has no time leaves answers unread, more than the keeper takes at once: who closes again must not wait for them.
+// A Close without time leaves unread more answers than the keeper takes at
+// once: a second Close must not wait for them.
 func TestCloseAfterAHastyClose(t *testing.T) { // R28
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{ReleaseOnClose: true, NodeTimeout: time.Second})
@@ -571,7 +592,7 @@ func TestCloseAfterAHastyClose(t *testing.T) { // R28
 		k.clock = func() instant {
 			select {
 			case <-k.winding.queued:
-				time.Sleep(10 * ms) // its goroutine is kept from running while the group is closed
+				time.Sleep(10 * ms) // its goroutine is not scheduled while the group is closed
 			default:
 			}
 			return real()
@@ -595,7 +616,7 @@ func TestCloseAfterAHastyClose(t *testing.T) { // R28
 	})
 }
 
-// A hold that was being waited for when the client was closed.
+// The client is closed while a caller waits for a hold.
 func TestCloseEndsTheWaitForAHold(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -606,7 +627,7 @@ func TestCloseEndsTheWaitForAHold(t *testing.T) {
 	})
 }
 
-// What a hold prints tells no secret (R27).
+// A hold prints no secret (R27).
 func TestAHoldPrintsNoSecret(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})

@@ -21,7 +21,7 @@ func TestParseToken_R3(t *testing.T) {
 	require.Equal(t, token[:], got[:])
 	for _, bad := range []string{
 		"", text[1:], text + "0", text + "=", text[:26] + "+", text[:26] + "/", " " + text[1:], text[:26] + "\n",
-		text[:26] + "B", // encodes 162 bits, of which a token has none
+		text[:26] + "B", // encodes 162 bits, more than a token has
 		strings.Repeat("ab", 20), token.String(),
 	} {
 		_, err := ParseToken(bad)
@@ -32,7 +32,8 @@ func TestParseToken_R3(t *testing.T) {
 	}
 }
 
-// adopted is a lock in another client of the same nodes, as another process would have it: it parsed the time.
+// adopted returns a lock in another client of the same nodes, as in another
+// process: with a parsed time.
 func adopted(t *testing.T, c *Client, lock Lock, ttl time.Duration) Lock {
 	t.Helper()
 	until, err := time.Parse(time.RFC3339Nano, lock.Until().Format(time.RFC3339Nano))
@@ -60,7 +61,8 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// What is over, or was never known, is not extended, though the nodes still have the keys (R10, R15); it can be released.
+// A lock that is over, or of unknown validity, cannot be extended, even if the
+// nodes still have the keys (R10, R15); it can be released.
 func TestAdoptWithoutValidity_R10(t *testing.T) {
 	const ttl = 10 * time.Second
 	for name, until := range map[string]func(lock Lock) time.Time{
@@ -77,7 +79,7 @@ func TestAdoptWithoutValidity_R10(t *testing.T) {
 				require.LessOrEqual(t, mine.Validity(), time.Duration(0))
 				_, err = mine.Extend(context.Background(), ttl)
 				require.ErrorIs(t, err, ErrNotHeld)
-				require.Zero(t, extensions(m.nodes[0]), "nobody is asked")
+				require.Zero(t, extensions(m.nodes[0]), "no node is asked")
 				require.NoError(t, mine.Release(context.Background()))
 				require.Zero(t, m.keys())
 			})
@@ -100,7 +102,7 @@ func TestAdoptRefusesWhatCannotBe(t *testing.T) {
 	})
 }
 
-// Another's lock is neither extended nor released.
+// Another client's lock is neither extended nor released.
 func TestAdoptOfAnothersLock(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -114,7 +116,8 @@ func TestAdoptOfAnothersLock(t *testing.T) {
 	})
 }
 
-// A node owes the release of an adopted lock though this client never sent it a SET (R8).
+// A node owes the release of an adopted lock although this client never sent it
+// a SET (R8).
 func TestReleaseOfAnAdoptedLockIsOwed_R8(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		lock := mustAcquire(t, m.client(t, Config{}), "r", 10*time.Second)
@@ -130,13 +133,16 @@ func TestReleaseOfAnAdoptedLockIsOwed_R8(t *testing.T) {
 	})
 }
 
-// A node that restarted empty may have forgotten a vote for somebody whose attempt is still under way. A key that was set there
-// since is no proof against that, and who adopts a lock does not know which keys these are: so he counts none that a quarantined
-// node has (R10, R23). As TestExtensionOfAKeySetInQuarantineDoesNotCount_R23, but with another client that extends.
+// A node that restarted empty may have forgotten a vote for a client whose
+// attempt is still in progress. A key that was set there since proves nothing,
+// and a client that adopts a lock does not know which keys these are: so it
+// counts no key on a quarantined node (R10, R23). Like
+// TestExtensionOfAKeySetInQuarantineDoesNotCount_R23, but another client
+// extends.
 func TestExtensionOfAnAdoptedLockDoesNotCountInQuarantine_R23(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		const maxTTL, short = 10 * time.Second, 300 * ms
-		var slowly, other []string // ways of their own: one is slow to two of the nodes, the other cannot get to one
+		var slowly, other []string // separate links: one client is slow to two of the nodes, the other is cut off from one
 		for i, n := range m.nodes {
 			for _, kind := range []struct {
 				name string
@@ -150,7 +156,7 @@ func TestExtensionOfAnAdoptedLockDoesNotCountInQuarantine_R23(t *testing.T) {
 		first := exactClient(t, m, Config{MaxTTL: maxTTL})
 		slow := m.client(t, Config{MaxTTL: maxTTL, Nodes: Nodes(slowly...), NodeTimeout: 2 * time.Second})
 		second := exactClient(t, m, Config{MaxTTL: maxTTL, Nodes: Nodes(other...)})
-		time.Sleep(maxTTL + time.Second) // until all trust all nodes
+		time.Sleep(maxTTL + time.Second) // until both trust all nodes
 		m.network.At("node0.slow:6379").Latency(250*ms, ms)
 		m.network.At("node1.slow:6379").Latency(500*ms, ms)
 
@@ -161,7 +167,7 @@ func TestExtensionOfAnAdoptedLockDoesNotCountInQuarantine_R23(t *testing.T) {
 			voted <- lock
 		}()
 		time.Sleep(5 * ms)
-		m.nodes[2].Restart() // it forgets its vote for the slow one
+		m.nodes[2].Restart() // it forgets its vote for the slow client
 		time.Sleep(150 * ms)
 		lock := mustAcquire(t, first, "r", short)
 		require.Equal(t, []int{0, 1, 2}, m.holders("r", lock.Token()), "a quarantined node has the key, too")
@@ -180,7 +186,8 @@ func TestExtensionOfAnAdoptedLockDoesNotCountInQuarantine_R23(t *testing.T) {
 	})
 }
 
-// Where a lock is adopted after the quarantine, all that could have been forgotten in it is over, and the node counts.
+// If a lock is adopted after the quarantine, everything that was forgotten has
+// expired, and the node counts.
 func TestExtensionOfAnAdoptedLockCountsAfterQuarantine_R23(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		first, second := trusting(t, m), exactClient(t, m, Config{MaxTTL: doubtMaxTTL})

@@ -56,7 +56,7 @@ func TestExtendGivesANewLockAndLeavesTheOld(t *testing.T) { // R10
 	})
 }
 
-// Neither validity nor keys get shorter, whatever is asked for (R10).
+// Neither validity nor keys get shorter, whatever the requested TTL (R10).
 func TestExtendNeverShortens(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -73,7 +73,8 @@ func TestExtendNeverShortens(t *testing.T) {
 	})
 }
 
-// A key without a TTL was set by no client of ours; an extension does not put an end to it.
+// A key without a TTL was not set by our clients; an extension does not give it
+// one.
 func TestExtendLeavesAKeyWithoutATTL(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -108,8 +109,9 @@ func TestExtendReCreatesNothing(t *testing.T) { // R10
 	})
 }
 
-// The keys must not be looked at by their end alone: a lock that ended and was taken by somebody else is not extended,
-// though the clock of the holder stood still meanwhile (R10).
+// An extension must not rely on the keys alone: a lock that ended and was taken
+// by another client is not extended, even if the holder's clock stood still
+// meanwhile (R10).
 func TestExtendOfALockThatSomebodyElseTook(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -140,11 +142,11 @@ func TestExtendChecksItsTTL(t *testing.T) {
 	})
 }
 
-// An extension that fails returns the lock as it was: after
+// A failed extension returns the lock unchanged: after
 //
 //	lock, err = lock.Extend(ctx, ttl)
 //
-// the lock can still be released, for the nodes may hold it (R9, R10).
+// the lock can still be released, since the nodes may have it (R9, R10).
 func TestAFailedExtensionReturnsTheLock_R9_R10(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -207,7 +209,8 @@ func TestReleaseNeverDeletesAnothersLock(t *testing.T) { // R9
 	})
 }
 
-// A release whose context has ended is sent all the same; nobody waits for the answers (R9).
+// A release whose context has ended is still sent; the call does not wait for
+// the answers (R9).
 func TestACancelledReleaseIsSent(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -244,7 +247,8 @@ func TestScriptsThatANodeLostAreLoadedAgain(t *testing.T) { // R24
 		time.Sleep(10 * ms)
 		require.Zero(t, m.keys())
 
-		// Nobody waits for the release of a failed attempt, and nobody calls again.
+		// The release of a failed attempt is not awaited, and there is no other
+		// call.
 		m.nodes[0].DB().Set("r", stranger, 0)
 		m.nodes[1].DB().Set("r", stranger, 0)
 		for _, n := range m.nodes {
@@ -276,8 +280,9 @@ func TestALockOutlivesItsNodesConnections(t *testing.T) {
 	})
 }
 
-// A suspend stops the monotonic clock, a step turns the wall clock: a lock is believed by neither alone (R4, R15). Simulated
-// time has one clock only, so here it is the real one; and no node, since none is to be asked.
+// A suspend stops the monotonic clock, a step changes the wall clock: a lock
+// trusts neither alone (R4, R15). Simulated time has only one clock, so this
+// test uses real time; it asks no node.
 func TestALockThatOneClockSaysHasEnded(t *testing.T) {
 	for name, until := range map[string]time.Time{
 		"the wall":      clocks(time.Now(), 10*time.Second, -time.Hour),

@@ -13,8 +13,8 @@ import (
 
 const ms = time.Millisecond
 
-// memory is a deployment in memory: nodes that know our scripts, and the network before them. Inside testing/synctest
-// all of it runs on simulated time.
+// memory is a deployment in memory: nodes that know our scripts, and their
+// network. Inside testing/synctest all of it runs in simulated time.
 type memory struct {
 	network *redistest.Network
 	nodes   []*redistest.Node
@@ -45,10 +45,11 @@ func (m *memory) urls() []string { return redistest.URLs(m.nodes) }
 
 func (m *memory) link(i int) *redistest.Link { return m.network.At(m.nodes[i].Addr()) }
 
-// delay makes replies of a node arrive after the given time: half of it passes before the command is executed.
+// delay makes replies of a node arrive after d: half of it passes before the
+// command is executed.
 func (m *memory) delay(i int, d time.Duration) { m.link(i).Latency(d/2, d-d/2) }
 
-// client makes a client of all nodes, which is closed with the test.
+// client creates a client of all nodes and closes it with the test.
 func (m *memory) client(tb testing.TB, config Config) *Client {
 	tb.Helper()
 	if config.Nodes == nil {
@@ -68,7 +69,7 @@ func closeNow(tb testing.TB, c *Client) {
 	require.NoError(tb, c.Close(ctx))
 }
 
-// holders are the nodes on which the key has this value.
+// holders returns the nodes on which the key has this value.
 func (m *memory) holders(key string, token Token) []int {
 	return m.where(func(n *redistest.Node) bool {
 		value, ok := n.Get(key)
@@ -95,7 +96,7 @@ func (m *memory) keys() int {
 	return n
 }
 
-// tokensSent are the tokens of the SETs that a node executed, in order.
+// tokensSent returns the tokens of the SETs that a node executed, in order.
 func tokensSent(n *redistest.Node) []string {
 	var all []string
 	for _, e := range n.Log() {
@@ -106,7 +107,8 @@ func tokensSent(n *redistest.Node) []string {
 	return all
 }
 
-// teach registers what the scripts do; TestScripts compares them with a real server's.
+// teach registers what the scripts do; TestScripts compares it with a real
+// server.
 func teach(n *redistest.Node) {
 	n.Script(sealSource, writeSeal)
 	n.Script(lookSource, func(keys, _ []string, db *redistest.DB) any {

@@ -14,10 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file look at the moment between two steps: after the grant and before the caller has the lock, after
-// the end of a hold and before its release. The tracer's functions and the fields of a Hold are the seams.
+// The tests in this file examine the moment between two steps: after the grant
+// and before the caller has the lock, or after the end of a hold and before its
+// release. They hook into the tracer's functions and the fields of a Hold.
 
-// A hold that was granted when Close began goes to no caller, so it is given back.
+// A hold that was granted when Close began reaches no caller, so it is given
+// back.
 func TestAHoldGrantedAsCloseBeginsIsGivenBack_R7_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		closed := make(chan struct{})
@@ -27,7 +29,7 @@ func TestAHoldGrantedAsCloseBeginsIsGivenBack_R7_R28(t *testing.T) {
 				defer close(closed)
 				assert.NoError(t, c.Close(context.Background()))
 			}()
-			synctest.Wait() // Close waits for the answer of the slow node
+			synctest.Wait() // Close waits for the slow node's answer
 		}}})
 		m.delay(2, 30*ms)
 		_, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
@@ -38,7 +40,8 @@ func TestAHoldGrantedAsCloseBeginsIsGivenBack_R7_R28(t *testing.T) {
 	})
 }
 
-// A goroutine may stand still between the grant of a hold and its being kept, for longer than Close takes otherwise.
+// A goroutine may stall between the grant of a hold and its registration, for
+// longer than Close takes otherwise.
 func TestCloseWaitsForAHoldThatIsBeingGranted_R7_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, AcquireInfo) { time.Sleep(900 * ms) }}})
@@ -55,8 +58,8 @@ func TestCloseWaitsForAHoldThatIsBeingGranted_R7_R28(t *testing.T) {
 	})
 }
 
-// A goroutine may stand still after the quorum was counted. The lock that has no validity left by then is released on every
-// node, also on the one whose vote was not waited for.
+// A goroutine may stall after the quorum was counted. A lock without validity
+// by then is released on every node, even on one whose vote was not awaited.
 func TestALockFoundTooLateAfterTheGrantIsReleased_R4_R7(t *testing.T) {
 	for name, config := range map[string]Config{"no validity": {}, "too little validity": {MinValidity: 9 * time.Second}} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +86,8 @@ func TestALockFoundTooLateAfterTheGrantIsReleased_R4_R7(t *testing.T) {
 	}
 }
 
-// Work under a hold ends with its context, so the context ends before any node can give the lock to others.
+// Work under a hold ends with its context, so the context ends before any node
+// can give the lock to another client.
 func TestAHoldsContextEndsBeforeItsReleaseIsSent_R13_R14(t *testing.T) {
 	for _, o := range []HoldOptions{{}, {Heal: true}, {MinHold: 5 * time.Second}} {
 		simulated(t, 3, func(t *testing.T, m *memory) {
@@ -107,8 +111,9 @@ func TestAHoldsContextEndsBeforeItsReleaseIsSent_R13_R14(t *testing.T) {
 	}
 }
 
-// The keeper has found that a renewal is due, and the hold is released before it gets to that: nothing goes out behind the
-// release, where it would lengthen the life of keys that MinHold lets stand.
+// The keeper has found that a renewal is due, and the hold is released before
+// it sends that: no renewal may follow the release, where it would lengthen the
+// life of keys that MinHold keeps.
 func TestNoRenewalFollowsTheRelease_R13(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
@@ -122,7 +127,8 @@ func TestNoRenewalFollowsTheRelease_R13(t *testing.T) {
 	})
 }
 
-// The first look at the clocks that finds the loss tells of it. The keeper, whose look comes a moment later, does not.
+// The first look at the clocks that finds the loss reports it. The keeper,
+// whose look comes a moment later, does not.
 func TestALossIsToldOnce_R13(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var told atomic.Int32
@@ -138,8 +144,8 @@ func TestALossIsToldOnce_R13(t *testing.T) {
 	})
 }
 
-// What a loss says of the nodes is what they said to the last renewal that they have answered, and nothing where that was
-// granted.
+// A loss reports what the nodes answered to the last answered renewal, and
+// nothing if that one was granted.
 func TestALossTellsOfTheLastRenewalOnly_R13(t *testing.T) {
 	for name, granted := range map[string]bool{"granted": true, "under way": false} {
 		t.Run(name, func(t *testing.T) {
@@ -158,7 +164,7 @@ func TestALossTellsOfTheLastRenewalOnly_R13(t *testing.T) {
 				} else {
 					m.silence()
 				}
-				time.Sleep(200 * ms) // the second try is granted, or under way
+				time.Sleep(200 * ms) // the second try has been granted, or is in flight
 				s.slept.Store(int64(holdTTL))
 				var lost *LostError
 				require.ErrorAs(t, h.Err(), &lost)
@@ -167,7 +173,7 @@ func TestALossTellsOfTheLastRenewalOnly_R13(t *testing.T) {
 					return
 				}
 				require.Len(t, lost.Nodes, 3)
-				refusals := 0 // the second of them decided, and the third node had not answered by then
+				refusals := 0 // the second refusal decided, before the third node answered
 				for _, n := range lost.Nodes {
 					var refusal *multiplex.RefusalError
 					if errors.As(n.Err, &refusal) && refusal.Class == conn.ClassOOM {
@@ -181,7 +187,8 @@ func TestALossTellsOfTheLastRenewalOnly_R13(t *testing.T) {
 	}
 }
 
-// The context ends while only the slowest node has not answered yet: what a quorum has said is the result.
+// The context ends while only the slowest node has not answered: what a quorum
+// answered is the result.
 func TestInspectThatAQuorumAnsweredIsNotCancelled_R12(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each time is in the bucket whose bounds it lies between; at a bound it is in the next.
+// Each time is in the bucket with its bounds; a time equal to a bound is in the
+// next one.
 func TestBuckets(t *testing.T) {
 	for d, want := range map[time.Duration]int{
 		-1: 0, 0: 0, 1: 0, 1023: 0, 1024: 1, 2047: 1, 2048: 2,
@@ -52,7 +53,7 @@ func TestQuantile(t *testing.T) {
 	h := histogramOf(hundred...)
 	for _, c := range []struct {
 		q        float64
-		from, to time.Duration // the estimate lies above the one and not above the other
+		from, to time.Duration // the estimate is above from and not above to
 	}{
 		{-1, 1 << 16, 1 << 17}, {0, 1 << 16, 1 << 17}, {0.5, 1 << 16, 1 << 17}, {0.9, 1 << 16, 1 << 17},
 		{0.901, 1 << 20, 1 << 21}, {0.99, 1 << 20, 1 << 21},
@@ -73,7 +74,8 @@ func TestQuantile(t *testing.T) {
 	assert.Equal(t, time.Duration(1<<10), histogramOf(5).Quantile(1))
 }
 
-// Whatever the times, a quantile lies in the bucket of the true one, and a larger part never has a smaller quantile.
+// For any times, a quantile is in the bucket of the true one, and a larger part
+// never has a smaller quantile.
 func TestQuantileLiesInTheBucketOfTheTrueOne(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))

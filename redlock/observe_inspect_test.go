@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the answers of five nodes add up to.
+// The sum of five nodes' answers.
 func TestSumUp(t *testing.T) {
 	key := func(holder string, seconds int) InspectedNode {
 		return InspectedNode{Holder: holder, TTL: time.Duration(seconds) * time.Second}
@@ -29,8 +29,8 @@ func TestSumUp(t *testing.T) {
 		nodes []InspectedNode
 		want  Inspection
 	}{
-		"nobody":                   {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
-		"nobody, two are down":     {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
+		"no holder":                {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
+		"no holder, two are down":  {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
 		"remains on two":           {[]InspectedNode{key("a", 1), none, none, key("b", 2), none}, Inspection{State: StateFree, Agree: 3}},
 		"remains on three":         {[]InspectedNode{key("a", 1), none, none, key("b", 2), key("c", 3)}, unclear},
 		"split":                    {[]InspectedNode{key("a", 1), key("a", 2), key("b", 2), key("b", 1), none}, unclear},
@@ -52,7 +52,7 @@ func TestSumUp(t *testing.T) {
 	}
 }
 
-// held is by "a", for so many seconds, 0 being for ever.
+// held returns a lock held by "a" for some seconds; 0 means forever.
 func held(seconds, agree int) Inspection {
 	all := Inspection{State: StateHeld, Holder: "a", TTL: time.Duration(seconds) * time.Second, Agree: agree}
 	if seconds == 0 {
@@ -85,14 +85,15 @@ func TestInspect(t *testing.T) {
 		require.Equal(t, StateHeld, found.State)
 		require.Equal(t, lock.Token().Fingerprint(), found.Holder)
 		require.Equal(t, 5, found.Agree)
-		// The SET was executed 1 ms after it was sent, and PTTL is asked 1 ms after Inspect was called.
+		// The SET was executed 1 ms after it was sent, and PTTL 1 ms after
+		// Inspect was called.
 		require.Equal(t, 9*time.Second-2*ms, found.TTL)
 		for i, n := range found.Nodes {
 			require.Equal(t, InspectedNode{Addr: m.nodes[i].Addr(), Holder: found.Holder, TTL: found.TTL}, n)
 		}
 
 		other := m.client(t, Config{Prefix: "lock:"})
-		require.Equal(t, found.Holder, inspect(t, other, "r").Holder, "the same for everybody")
+		require.Equal(t, found.Holder, inspect(t, other, "r").Holder, "the same for every client")
 		require.NoError(t, lock.Release(context.Background()))
 		require.Equal(t, StateFree, inspect(t, c, "r").State, "Inspect stands behind the release on every connection")
 		again := mustAcquire(t, c, "r", time.Second)
@@ -103,8 +104,8 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// The quorum-th largest time is what a quorum agrees on, not the largest: one node whose clock stands still must not make a
-// lock look longer than it is.
+// The TTL is the quorum-th largest, not the largest: one node with a stopped
+// clock must not make a lock look longer than it is.
 func TestInspectOfUnequalTimes(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -117,7 +118,7 @@ func TestInspectOfUnequalTimes(t *testing.T) {
 	})
 }
 
-// What somebody did by hand is shown as it is.
+// Manual changes are shown as they are.
 func TestInspectOfForeignKeys(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -147,8 +148,9 @@ func TestInspectOfForeignKeys(t *testing.T) {
 	})
 }
 
-// A node that cannot be asked is named with its cause; below a quorum of answers that is the error (R12). It takes no longer
-// than the context, or the node's timeout.
+// A node that cannot be asked is named with its cause; with fewer answers than
+// a quorum that is the error (R12). Inspect takes no longer than the context,
+// or the node's timeout.
 func TestInspectWithoutAQuorum_R12(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -184,7 +186,8 @@ func TestInspectWithoutAQuorum_R12(t *testing.T) {
 	})
 }
 
-// The end of the caller's own context is told as such, with what was known (R12).
+// The end of the caller's own context is reported as such, with what was known
+// (R12).
 func TestInspectIsCancelled_R12(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{NodeTimeout: 700 * ms})
@@ -209,7 +212,7 @@ func TestInspectIsCancelled_R12(t *testing.T) {
 		m.nodes[0].Resume()
 		m.nodes[1].Resume()
 		time.Sleep(time.Second)
-		require.Equal(t, StateFree, inspect(t, c, "r").State, "late answers are read and given to nobody")
+		require.Equal(t, StateFree, inspect(t, c, "r").State, "late answers are read and dropped")
 
 		_, err = c.Inspect(context.Background(), "")
 		require.ErrorIs(t, err, ErrResource)
@@ -250,7 +253,8 @@ func TestInspectOfALiar_R16(t *testing.T) {
 	}
 }
 
-// A key that comes or goes between the two questions is shown as the first found it, or as gone.
+// A key that is set or deleted between the two commands is shown as the first
+// one saw it, or as gone.
 func TestInspectOfAKeyThatGoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		ttl  string
@@ -269,7 +273,8 @@ func TestInspectOfAKeyThatGoes(t *testing.T) {
 	}
 }
 
-// On real servers, with what can stand under a name there. Nothing shows a token (R27).
+// Real servers, with values of any kind in place of a lock. No token is shown
+// (R27).
 func TestInspectOfRealServers_R27(t *testing.T) {
 	servers := redistest.Servers(t, 5)
 	c := realClient(t, servers, false)
@@ -318,8 +323,9 @@ func TestInspectOfRealServers_R27(t *testing.T) {
 	require.Equal(t, lock.Token().Fingerprint(), found.Nodes[0].Holder)
 }
 
-// A value of any length under a lock's name is a lock that is held, to who tries, to who waits and to who looks; it is never
-// fetched, and no connection ends for it (R32).
+// A value of any length in place of a lock counts as held, for TryAcquire, for
+// waiting callers and for Inspect. It is never fetched, and no connection ends
+// because of it (R32).
 func TestLargeValueIsHeld_R32(t *testing.T) {
 	servers := redistest.Servers(t, 3)
 	for _, portable := range []bool{false, true} {
@@ -332,7 +338,7 @@ func TestLargeValueIsHeld_R32(t *testing.T) {
 			_, err := c.TryAcquire(context.Background(), "r", 10*time.Second)
 			require.ErrorIs(t, err, ErrHeld)
 			short, cancel := context.WithTimeout(context.Background(), 200*ms)
-			_, err = c.Acquire(short, "r", time.Second) // it waits, so that keys are tracked
+			_, err = c.Acquire(short, "r", time.Second) // it waits, so keys are tracked
 			cancel()
 			require.Error(t, err)
 			_, err = servers[0].Do("SCRIPT", "FLUSH")

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Names are words joined by "_", and every exported field has one: what is added to
-// a struct and forgotten in its JSON form is found here.
+// Names are words joined by "_", and every exported field has one: the test
+// finds a field that was added to a struct but not to its JSON form.
 func TestJSONNames(t *testing.T) {
 	for _, v := range []any{NodeStatus{}, NodeChange{}, Inspection{}, InspectedNode{}, Stats{}, CallCounts{}, NodeCounts{}} {
 		kind := reflect.TypeOf(v)
@@ -38,7 +38,7 @@ func TestJSONNames(t *testing.T) {
 	}
 }
 
-// fill makes a field other than zero, so that it is not left out.
+// fill sets a field to a non-zero value, so that it is not left out.
 func fill(v reflect.Value) {
 	switch {
 	case v.Type() == reflect.TypeFor[error]():

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// records is a slog.Handler that keeps what it is given, after doing something first.
+// records is a slog.Handler that calls a function and then keeps its record.
 type records struct {
 	first func()
 	mu    sync.Mutex
@@ -43,7 +43,7 @@ func (r *records) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// take returns the records so far and forgets them.
+// take returns the records so far and drops them.
 func (r *records) take() []map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +52,8 @@ func (r *records) take() []map[string]string {
 	return all
 }
 
-// A change of state is one record with the node's place, its state and the class of the cause; what does not change is none.
+// A change of state is one record with the node's number, its state and the
+// class of the cause; without a change there is no record.
 func TestLoggerIsToldOfChanges(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var log records
@@ -93,8 +94,9 @@ func TestLoggerIsToldOfChanges(t *testing.T) {
 	})
 }
 
-// A handler may use the client: nothing of it is called while the engine holds a mutex. It may take its time: no call waits
-// for it, what it misses is counted, and the next record says so.
+// A handler may use the client: the engine holds no mutex while it runs. It may
+// be slow: no call waits for it, the records it misses are counted, and the
+// next one says how many.
 func TestListenersDelayNobody(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var c *Client
@@ -141,7 +143,7 @@ func TestListenersDelayNobody(t *testing.T) {
 	})
 }
 
-// Records of a level that nobody wants do not swallow the number of those that were dropped.
+// Records of a disabled level do not swallow the number of dropped records.
 func TestDroppedNewsAreSaidByTheNextRecord(t *testing.T) {
 	var out bytes.Buffer
 	n := &news{logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))}
@@ -153,7 +155,8 @@ func TestDroppedNewsAreSaidByTheNextRecord(t *testing.T) {
 	require.NotContains(t, out.String(), "msg=next dropped")
 }
 
-// Close lets what waits be told, and does not wait for ever for those who do not return (R28).
+// Close lets pending records be delivered, and does not wait forever for
+// handlers that do not return (R28).
 func TestCloseAndTheListeners_R28(t *testing.T) {
 	background := context.Background()
 	ended, cancel := context.WithCancel(background)
@@ -164,10 +167,10 @@ func TestCloseAndTheListeners_R28(t *testing.T) {
 		most   time.Duration
 		told   int
 	}{
-		"what waits is told":                {background, false, 100 * ms, 10},
-		"a listener that blocks":            {background, true, newsPatience + 100*ms, 1},
-		"… and a context that has ended":    {ended, true, newsHaste + 20*ms, 1},
-		"nobody blocks, but in great haste": {ended, false, newsHaste + 20*ms, -1},
+		"what waits is told":                    {background, false, 100 * ms, 10},
+		"a listener that blocks":                {background, true, newsPatience + 100*ms, 1},
+		"… and a context that has ended":        {ended, true, newsHaste + 20*ms, 1},
+		"no handler blocks, but in great haste": {ended, false, newsHaste + 20*ms, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 1, func(t *testing.T, m *memory) {
@@ -183,12 +186,12 @@ func TestCloseAndTheListeners_R28(t *testing.T) {
 					client.holdLost(HoldInfo{Resource: "r", Err: ErrNotHeld})
 				}
 				if c.blocks {
-					synctest.Wait() // until it does: with a context that has ended Close might come before the first is told
+					synctest.Wait() // until it is called: with an ended context Close might come before the first record
 				}
 				start := time.Now()
 				_ = client.Close(c.ctx)
 				require.LessOrEqual(t, time.Since(start), c.most)
-				client.holdLost(HoldInfo{}) // nobody is told any more, and nothing blocks
+				client.holdLost(HoldInfo{}) // no record is delivered any more, and nothing blocks
 				close(free)
 				synctest.Wait()
 				if c.told >= 0 {
@@ -200,7 +203,8 @@ func TestCloseAndTheListeners_R28(t *testing.T) {
 	}
 }
 
-// The log is told that a lock was lost, and not which (R27); the tracer is the user's own and is told.
+// The log says that a lock was lost, but not which one (R27); the tracer, which
+// is the user's own, gets the name.
 func TestLostHoldIsTold_R27(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
 		var log records
@@ -221,7 +225,8 @@ func TestLostHoldIsTold_R27(t *testing.T) {
 	})
 }
 
-// Whatever becomes of the nodes, no record has a password, a resource or a token in it (R27).
+// Whatever happens to the nodes, no record contains a password, a resource or a
+// token (R27).
 func TestNothingSecretIsLogged_R27(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var out bytes.Buffer
@@ -244,7 +249,7 @@ func TestNothingSecretIsLogged_R27(t *testing.T) {
 	})
 }
 
-// News may come while the client is being closed, from any goroutine.
+// Records may come while the client closes, from any goroutine.
 func TestNewsAtTheEnd(t *testing.T) {
 	n := &news{wake: make(chan struct{}, 1), done: make(chan struct{}), running: true, holdLost: func(HoldInfo) {}}
 	go n.run()

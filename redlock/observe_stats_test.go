@@ -17,14 +17,14 @@ import (
 func TestEndingOf(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	nobody := &noQuorumError{nodes: &multiplex.UndecidedError{}}
+	undecided := &noQuorumError{nodes: &multiplex.UndecidedError{}}
 	for want, errs := range map[ending][]error{
 		endGranted:    {nil},
 		endRefused:    {ErrHeld, ErrNotHeld},
-		endNoQuorum:   {nobody},
+		endNoQuorum:   {undecided},
 		endExpired:    {ErrExpired},
 		endOverloaded: {ErrOverloaded},
-		endCancelled:  {cancelledError(ended, nil), cancelledError(ended, nobody), cancelledError(ended, ErrHeld)},
+		endCancelled:  {cancelledError(ended, nil), cancelledError(ended, undecided), cancelledError(ended, ErrHeld)},
 		endClosed:     {ErrClosed},
 		endInvalid:    {ErrTTL, ErrResource, errors.New("odd")},
 	} {
@@ -63,7 +63,7 @@ func TestStatsCountEachCall_R12(t *testing.T) {
 		require.ErrorIs(t, lock.Release(background), ErrNotHeld)
 		_, err = longer.Extend(background, time.Hour)
 		require.ErrorIs(t, err, ErrNotHeld)
-		require.ErrorIs(t, Lock{}.Release(background), ErrNotHeld, "counted by nobody")
+		require.ErrorIs(t, Lock{}.Release(background), ErrNotHeld, "it is not counted")
 
 		s := c.Stats()
 		held := s.Attempts.Refused
@@ -96,7 +96,8 @@ func TestStatsCountEachCall_R12(t *testing.T) {
 	})
 }
 
-// Renewals are extensions, whatever comes of them: also those that nothing was sent for, and those that came too late (R13).
+// Renewals count as extensions, whatever their outcome: even if nothing was
+// sent, or the answers came too late (R13).
 func TestStatsCountRenewals_R13(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
@@ -125,7 +126,8 @@ func TestStatsCountRenewals_R13(t *testing.T) {
 	})
 }
 
-// A quorum that came too late is an attempt that expired, and its time is known all the same.
+// A quorum that comes too late is an expired attempt, and its time is known all
+// the same.
 func TestStatsOfAQuorumThatCameTooLate(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{MinValidity: 95 * ms, NodeTimeout: 50 * ms})
@@ -138,7 +140,8 @@ func TestStatsOfAQuorumThatCameTooLate(t *testing.T) {
 	})
 }
 
-// Renewals are extensions, also those that came too late, and those for which too few nodes were there to be asked.
+// Renewals count as extensions, even if they came too late, or too few nodes
+// were up.
 func TestStatsOfRenewals(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
@@ -167,7 +170,8 @@ func TestStatsOfRenewals(t *testing.T) {
 	})
 }
 
-// What is shown of nodes and calls can be shown as JSON, errors as their text, and has no secret in it (R27).
+// The status of nodes and calls can be encoded as JSON, with errors as text,
+// and contains no secret (R27).
 func TestStatusAsJSON_R27(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.link(2).Refuse(true)
@@ -194,7 +198,8 @@ func TestStatusAsJSON_R27(t *testing.T) {
 	})
 }
 
-// On real servers callers poll for themselves, and the counters of a node add up to what was asked.
+// With real servers callers poll for themselves, and the counters of a node add
+// up to its commands.
 func TestStatsOfRealServers(t *testing.T) {
 	servers := redistest.Servers(t, 3, redistest.OverTCP)
 	for _, portable := range []bool{false, true} {
@@ -211,7 +216,7 @@ func TestStatsOfRealServers(t *testing.T) {
 		require.Positive(t, s.Quorum.Quantile(0.99))
 		require.LessOrEqual(t, s.Quorum.Quantile(0.5), s.Quorum.Quantile(0.99))
 		for i := range servers {
-			require.Eventually(t, func() bool { // what nobody waits for is read soon
+			require.Eventually(t, func() bool { // replies that are not awaited are read soon
 				n := c.Nodes()[i]
 				require.Equal(t, s.Polling, n.Polled)
 				return n.Counts.Granted+n.Counts.Late == 2*pairs
@@ -220,7 +225,8 @@ func TestStatsOfRealServers(t *testing.T) {
 	}
 }
 
-// realClient is a patient client of real servers that are all up: on a busy machine a vote may come late.
+// realClient returns a patient client of real servers that are all up: on a
+// busy machine a vote may be late.
 func realClient(t *testing.T, servers []*redistest.Server, portable bool) *Client {
 	t.Helper()
 	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable})

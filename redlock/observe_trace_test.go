@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A tracer that keeps all that it is told.
+// A tracer that keeps all its calls.
 type traces struct {
 	mu       sync.Mutex
 	attempts []AttemptInfo
@@ -47,7 +47,8 @@ func keep[T any](mu *sync.Mutex, all *[]T, one T) {
 
 type spanKey struct{}
 
-// The tracer is told what was asked, when, for how long, and what came of it, with the caller's own context.
+// The tracer gets each call with its start, its duration, its outcome and the
+// caller's own context.
 func TestTracer(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var all traces
@@ -90,7 +91,7 @@ func TestTracer(t *testing.T) {
 			Resource: "r", TTL: time.Second, Tries: len(all.attempts),
 			Start: start, Elapsed: waited, Validity: lock.Validity(),
 		}}, all.acquires)
-		time.Sleep(2 * ms) // the lock is ours as soon as it is released; its release has yet to be answered
+		time.Sleep(2 * ms) // the lock is free as soon as it is released; its release has yet to be answered
 		synctest.Wait()
 		require.Len(t, all.releases, 1)
 		require.Equal(t, 2*ms, all.releases[0].Elapsed)

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy is what a proxy does with the commands of a handshake: it answers to
-// PING and AUTH; unknown is its answer to the others, and "" ends the connection,
-// as twemproxy does.
+// proxy answers a handshake like a proxy: it answers PING and AUTH, and all
+// other commands with unknown. If that is "", it ends the connection, as
+// twemproxy does.
 func proxy(t *testing.T, unknown string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -76,7 +76,7 @@ func readCommand(r *bufio.Reader) (args []string, err error) {
 	return args, err
 }
 
-// A proxy is refused with the advice to name the masters, and waiting for it to
+// A proxy is refused with the advice to name the masters, and a wait for it to
 // become a server ends (R22, R31).
 func TestProxiesAreRefused_R22_R31(t *testing.T) {
 	for name, unknown := range map[string]string{

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever reads of the least privileges reads the same everywhere, and it is what the tests with such a user have.
+// All documents name the same least privileges, which are those of the tests'
+// user.
 func TestRightsAreTheSameEverywhere_R22(t *testing.T) {
 	want := strings.Fields(redlock.ACLRights)
 	for _, file := range []string{"../docs/deploy.md", "../docs/servers.md"} {

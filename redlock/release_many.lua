@@ -1,9 +1,11 @@
--- Compare and delete, for many locks at once: KEYS[i] with the token ARGV[i]. One result for each: 1 when the key was ours,
--- 0 when it was not, nor even a string. What refuses a deletion refuses all, as an error. Each command that a script calls
--- costs more than a further key of it, so there are two commands for all keys together.
+-- Compare and delete many locks: KEYS[i] with the token ARGV[i]. Returns a result
+-- for each, as release.lua does. If the deletion is refused, returns an error for
+-- all. A further command in a script costs more than a further key of a command,
+-- so there are two commands for all keys.
 local values = redis.pcall('MGET', unpack(KEYS))
 if values.err then
-  -- This user may not MGET, or not each of the keys. One by one, -1 stands for a key that could not be read.
+  -- This user may not call MGET, or not for each of the keys. Read one by one, the
+  -- result is -1 for a key that could not be read.
   values = {}
   for i = 1, #KEYS do
     values[i] = redis.pcall('GET', KEYS[i])
@@ -21,7 +23,7 @@ for i = 1, #KEYS do
   end
 end
 if #ours > 0 and redis.call('DEL', unpack(ours)) < #ours then
-  -- A lock that is released twice at once was held for the first of them only.
+  -- If a lock is released twice in one call, only the first finds it held.
   local seen = {}
   for i = 1, #KEYS do
     if results[i] == 1 then

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRounds runs testdata/rounds: the algorithm as data, exact because the clock is simulated. The README there says
-// what each line means.
+// TestRounds runs testdata/rounds: the algorithm as data, exact because the
+// clock is simulated. The README there explains the lines.
 func TestRounds(t *testing.T) {
 	files, err := filepath.Glob("../testdata/rounds/*.txt")
 	require.NoError(t, err)
@@ -44,24 +44,25 @@ func TestRounds(t *testing.T) {
 	require.GreaterOrEqual(t, cases, 40, "rounds were lost")
 }
 
-// A story is one client's rounds, one after the other.
+// A story is one client's rounds, one after another.
 type story struct {
 	name  string
 	nodes int
 	lines []line
 }
 
-// A line is one line of a file; it knows how to do what it says.
+// A line is one line of a file, with its function.
 type line struct {
 	number int
 	text   string
 	do     func(*player) error
 	node   int    // of a line about a node, else -1
 	reply  string // of a line about a node
-	op     bool   // asks the nodes something
+	op     bool   // sends commands to the nodes
 }
 
-// parseRounds reads a file. Stories are separated by lines of three dashes; a story is named by its first comment.
+// parseRounds parses a file. Lines of three dashes separate stories; a story is
+// named by its first comment.
 func parseRounds(text string) ([]*story, error) {
 	var all []*story
 	now := new(story)
@@ -106,7 +107,7 @@ const (
 	aRange = `(\d[\d.]*[a-zµ]\w*(?:\.\.\d[\d.]*[a-zµ]\w*)?)`
 )
 
-// grammar are the forms of lines. What is in parentheses goes to the function.
+// grammar lists the forms of lines. The function gets what is in parentheses.
 var grammar = []struct {
 	form *regexp.Regexp
 	op   bool
@@ -157,7 +158,7 @@ func parseLine(text string) (line, error) {
 	return line{}, errors.New("not understood")
 }
 
-// checkTimes refuses a time that cannot be read, so that a bad file fails before it runs.
+// checkTimes refuses an invalid time, so that a bad file fails before it runs.
 func checkTimes(arg string) error {
 	if !regexp.MustCompile(`^\d[\d.]*[a-zµ]`).MatchString(arg) {
 		return nil
@@ -175,7 +176,7 @@ func set(d *time.Duration, text string) (err error) {
 	return err
 }
 
-// A player is a story under way.
+// A player runs a story.
 type player struct {
 	t       *testing.T
 	memory  *memory
@@ -196,7 +197,7 @@ type player struct {
 
 const (
 	resource = "invoice:7"
-	stranger = "somebody else's token"
+	stranger = "another client's token"
 )
 
 func (s *story) run(t *testing.T) {
@@ -215,7 +216,8 @@ func (s *story) run(t *testing.T) {
 		if i == first {
 			p.begin(s.lines[:first])
 		}
-		// Lines about nodes before the first operation are for begin, since the client must connect first.
+		// begin handles the lines about nodes before the first operation, since
+		// the client must connect first.
 		if i < first && l.node >= 0 {
 			continue
 		}
@@ -234,13 +236,13 @@ func (p *player) begin(lines []line) {
 	}
 }
 
-// lieAt makes a node answer SETs with raw bytes where the story says so.
+// lieAt makes a node answer SETs with raw bytes if the story says so.
 func (p *player) lieAt(i int) {
 	p.memory.nodes[i].Handle(func(_ int, args []string) ([]byte, bool) {
 		switch reply := p.replies[i]; {
 		case args[0] != "SET" && args[0] != "EVALSHA", reply == "":
 			return nil, false
-		case reply[0] == '-': // errors answer every lock command, other bytes SET alone
+		case reply[0] == '-': // an error answers every lock command, other bytes only SET
 			return []byte(reply + "\r\n"), true
 		default:
 			return []byte(strings.ReplaceAll(reply, `\r\n`, "\r\n") + "\r\n"), args[0] == "SET"
@@ -248,7 +250,7 @@ func (p *player) lieAt(i int) {
 	})
 }
 
-// node gives a node the behaviour that it has from now on.
+// node sets the behavior of a node from now on.
 func (p *player) node(args []string) error {
 	i, _ := strconv.Atoi(args[0])
 	node, link, what := p.memory.nodes[i], p.memory.link(i), args[len(args)-1]
@@ -289,7 +291,7 @@ func (p *player) node(args []string) error {
 	return nil
 }
 
-// split reads "9ms", half of it each way, or "8ms/1ms", there and back.
+// split parses "9ms", half of it each way, or "8ms/1ms", there and back.
 func split(text string) (up, down time.Duration, err error) {
 	if there, back, ok := strings.Cut(text, "/"); ok {
 		return up, down, errors.Join(set(&up, there), set(&down, back))
@@ -327,7 +329,7 @@ func (p *player) extend(ctx context.Context, ttl time.Duration) error {
 	return err
 }
 
-// ask performs the operation that is due.
+// ask performs the pending operation.
 func (p *player) ask() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -452,7 +454,8 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// keysLeft waits until so long after the beginning of the last operation and looks for our keys.
+// keysLeft waits until a time after the start of the last operation and looks
+// for our keys.
 func (p *player) keysLeft(args []string) error {
 	var at time.Duration
 	if err := set(&at, args[0]); err != nil {
@@ -474,7 +477,8 @@ func (p *player) keysLeft(args []string) error {
 	return nil
 }
 
-// A file that is not understood fails, whatever is wrong with it; else a typing error would be a test that cannot fail.
+// An invalid file fails, whatever is wrong with it; otherwise a typing error
+// would be a test that cannot fail.
 func TestRoundsThatAreNotUnderstood(t *testing.T) {
 	const good = "ttl 10s\nnode 0 2ms +OK\nacquired after 2ms validity 9.896s\n"
 	all, err := parseRounds("# a name\n" + good + "---\n# another\n" + good)
@@ -495,7 +499,7 @@ func TestRoundsThatAreNotUnderstood(t *testing.T) {
 	}
 }
 
-// And a story whose outcome is another fails, in each of its parts.
+// A story with another outcome fails, in each of its parts.
 func TestRoundsThatAreNotTrue(t *testing.T) {
 	for _, c := range []struct{ nodes, outcome string }{
 		{"node 0 2ms +OK", "acquired after 3ms validity 9.895s"},

@@ -1,6 +1,8 @@
--- Writes the seal ARGV[1] (R23): 1 when a seal of that process stands that says at least as much, 0 when the key holds
--- something else, which is left alone. Nothing that a seal says is ever lowered: of two times the longer stands, but the
--- time watched is of one process, and a new process begins with its own. It has no TTL.
+-- Writes the seal ARGV[1] (R23). Returns 1 if the key then holds a seal of that
+-- process with values at least as large, and 0 if it holds something else, which
+-- is left alone. Values are never lowered: the longer time stays. But the time
+-- watched belongs to one process, and a new process starts with its own. The key
+-- has no TTL.
 local form = 'redlock-seal 1 run_id=%s max_ttl_ms=%d watched_ms=%d'
 local function read(seal)
   return string.match(seal, '^redlock%-seal 1 run_id=(%S+) max_ttl_ms=(%d+) watched_ms=(%d+)$')
@@ -11,7 +13,7 @@ if type(old) == 'table' then
   if string.find(old.err, 'WRONGTYPE', 1, true) then
     return 0
   end
-  return old -- it could not be read: the error that says why
+  return old -- the error
 end
 if old then
   local old_run, old_longest, old_watched = read(old)

@@ -1,10 +1,11 @@
--- Compare and shorten, a release that lets the key stand for a while: 1 when the key is ours, 0 when it is not, nor even a
--- string. The TTL is set only when it is shorter than what remains, or nothing ends the key (-1), so that one that comes late
--- does no harm.
+-- Compare and shorten: a release that keeps the key for a while. Returns 1 if the
+-- key is ours, and 0 if it is another's, missing or not a string. Sets the TTL
+-- only if it is shorter than the remaining one, or the key has none (-1), so that
+-- a late call does no harm.
 local value = redis.pcall('GET', KEYS[1])
 if value ~= ARGV[1] then
   if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
-    return value -- it could not be read: the error that says why
+    return value -- the error
   end
   return 0
 end

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What callers read, whole, from real servers: one prefix, one line, the
-// resource, each cause once, and what to change.
+// Complete error texts from real servers: one prefix, one line, the resource,
+// each cause once, and what to change.
 func TestTextsOfErrors_R12_R31(t *testing.T) {
 	servers := redistest.Servers(t, 3, redistest.OverTCP, redistest.Args("--user", "alice", "on", ">hunter2", "~lock:*", "&*", "+@all"))
 	var addrs []string

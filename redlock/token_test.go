@@ -45,7 +45,7 @@ func TestTokensLeaveNothingInTheBuffer(t *testing.T) { // R3: each byte is used 
 	}
 }
 
-// A token is 160 random bits, whatever its characters are (R3).
+// A token has 160 random bits, whatever its encoding (R3).
 func TestTokensUseAllTheirBits_R3(t *testing.T) {
 	var source tokens
 	var ones [160]int
@@ -64,8 +64,8 @@ func TestTokensUseAllTheirBits_R3(t *testing.T) {
 	}
 }
 
-// Clients that decode every value as UTF-8 text can read the value of a lock's
-// key, and so can a person with redis-cli.
+// Clients that decode every value as UTF-8 can read the value of a lock's key,
+// and so can a person with redis-cli.
 func TestTokensArePrintable_R3(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -85,13 +85,14 @@ func TestTokensArePrintable_R3(t *testing.T) {
 	})
 }
 
-// What holds a secret shows it with no verb, alone or inside something (R27).
+// A value with a secret shows it with no format verb, on its own or inside
+// another value (R27).
 func TestSecretsAreNotPrinted(t *testing.T) {
 	var source tokens
 	token := source.next()
 	config := Config{
 		Nodes:    Nodes("redis://user:hunter2@a:6379", "redis://b", "redis://%zz:hunter2@c"),
-		Username: "somebody", Password: "hunter2",
+		Username: "alice", Password: "hunter2",
 	}
 	client := &Client{config: config}
 	lock := Lock{client: client, resource: "customer-4711", token: token, ttl: time.Second, until: time.Now()}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A quarantined node costs no allocation either (R12, R23).
+// A quarantined node costs no allocations either (R12, R23).
 func TestNothingIsAllocatedInQuarantine(t *testing.T) {
 	servers := redistest.Servers(t, 5, redistest.OverTCP)
 	c, err := New(t.Context(), Config{

@@ -12,14 +12,14 @@ import (
 
 const doubtTTL, doubtMaxTTL = 3 * time.Second, 10 * time.Second
 
-// trusting is a client that counts all nodes.
+// trusting returns a client that counts all nodes.
 func trusting(t *testing.T, m *memory) *Client {
 	c := exactClient(t, m, Config{MaxTTL: doubtMaxTTL})
 	time.Sleep(doubtMaxTTL + time.Second)
 	return c
 }
 
-// requireHeldFor looks for a while that a hold goes on.
+// requireHeldFor checks for a while that a hold goes on.
 func requireHeldFor(t *testing.T, m *memory, h *Hold, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * ms) {
@@ -27,8 +27,9 @@ func requireHeldFor(t *testing.T, m *memory, h *Hold, d time.Duration) {
 	}
 }
 
-// A quarantined node that still has a key from before proves that it has forgotten nothing since, also to a hold that heals:
-// what it finds there is not what it has set (R10, R23).
+// A quarantined node that still has an earlier key proves that it has forgotten
+// nothing since. That also applies to a healing hold: it did not set that key
+// itself (R10, R23).
 func TestNodesThatKeptTheKeyCountThoughQuarantined_R23(t *testing.T) {
 	for _, heal := range []bool{false, true} {
 		t.Run(fmt.Sprintf("heal=%t", heal), func(t *testing.T) {
@@ -43,7 +44,8 @@ func TestNodesThatKeptTheKeyCountThoughQuarantined_R23(t *testing.T) {
 	}
 }
 
-// A doubt about a key ends with the quarantine in which it was set: the next one may find it older (R23).
+// A doubt about a key ends with the quarantine in which the key was set: in the
+// next one the key may be older (R23).
 func TestADoubtEndsWithTheQuarantine_R23(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := trusting(t, m)
@@ -59,7 +61,8 @@ func TestADoubtEndsWithTheQuarantine_R23(t *testing.T) {
 	})
 }
 
-// A copy of a healing hold's lock does not hear of nodes that are healed after it was taken, so it must not count them (R23).
+// A copy of a healing hold's lock does not learn of nodes that are healed
+// later, so it must not count them (R23).
 func TestACopyOfAHealingHoldDoubtsWhatWasHealedSince_R23(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		h := mustHold(t, trusting(t, m), "r", HoldOptions{TTL: doubtTTL, Heal: true})

@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node that restarted empty may have forgotten a vote for somebody whose attempt is still under way. A key that was set
-// there since is no proof against that, so its extension does not make a lock while the node is quarantined (R10, R23). The
-// model of issue 5 found it (docs/safety.md, "Found by the model").
+// A node that restarted empty may have forgotten a vote for a client whose
+// attempt is still in progress. A key that was set there since proves nothing,
+// so its extension does not make a lock while the node is quarantined (R10,
+// R23). The model of issue 5 found it (docs/safety.md, "Found by the model").
 func TestExtensionOfAKeySetInQuarantineDoesNotCount_R23(t *testing.T) {
 	for _, heal := range []bool{false, true} {
 		t.Run(fmt.Sprintf("heal=%t", heal), func(t *testing.T) {
@@ -23,7 +24,7 @@ func TestExtensionOfAKeySetInQuarantineDoesNotCount_R23(t *testing.T) {
 
 func testForgottenVote(t *testing.T, m *memory, heal bool) {
 	const maxTTL, short = 10 * time.Second, 300 * ms
-	var urls []string // the other client has ways of its own, which are slow to two of the nodes
+	var urls []string // the other client has separate links, which are slow to two of the nodes
 	for i, n := range m.nodes {
 		addr := fmt.Sprintf("node%d.slow:6379", i)
 		n.Serve(m.network.Listen(addr))
@@ -48,11 +49,12 @@ func testForgottenVote(t *testing.T, m *memory, heal bool) {
 	_, voted := m.nodes[2].Get("r")
 	require.True(t, voted)
 	if heal {
-		// The lock is there before the restart, but not on the node: somebody's vote is.
+		// The lock is older than the restart, but not on this node, which has
+		// voted for another client.
 		lockedThenHealed(t, m, quick, short)
 	} else {
 		m.nodes[2].Restart()
-		time.Sleep(150 * ms) // it is connected anew
+		time.Sleep(150 * ms) // it connects again
 		lock := mustAcquire(t, quick, "r", short)
 		require.Equal(t, []int{0, 1, 2}, m.holders("r", lock.Token()), "a quarantined node has the key, too")
 		m.network.At(m.nodes[1].Addr()).Latency(time.Hour, ms)
@@ -73,14 +75,15 @@ func testForgottenVote(t *testing.T, m *memory, heal bool) {
 	require.NoError(t, r.err)
 }
 
-// lockedThenHealed is a hold on two nodes, whose healing sets the key again on the third after that restarted.
+// lockedThenHealed takes a hold on two nodes, whose healing sets the key again
+// on the third after its restart.
 func lockedThenHealed(t *testing.T, m *memory, quick *Client, short time.Duration) {
 	h := mustHold(t, quick, "r", HoldOptions{TTL: short, Heal: true})
 	m.nodes[2].Restart()
-	time.Sleep(80 * ms) // connected anew before the first renewal, which is due at a third of the validity
+	time.Sleep(80 * ms) // connected again before the first renewal, which is due at a third of the validity
 	m.network.At(m.nodes[1].Addr()).Latency(time.Hour, ms)
 	time.Sleep(100 * ms)
 	require.Contains(t, m.holders("r", h.Current().Token()), 2, "it was healed")
-	time.Sleep(150 * ms) // past the first validity; renewals were tried again meanwhile
+	time.Sleep(150 * ms) // past the first validity; renewals have been retried meanwhile
 	require.ErrorIs(t, h.Err(), ErrLost)
 }

@@ -17,18 +17,18 @@ import (
 
 const sealForm = "redlock-seal 1 run_id=%s max_ttl_ms=%d watched_ms=%d"
 
-// sealOf is the text of a seal.
+// sealOf returns the text of a seal.
 func sealOf(run string, maxTTL, watched time.Duration) string {
 	return fmt.Sprintf(sealForm, run, maxTTL.Milliseconds(), watched.Milliseconds())
 }
 
-// readSeal takes a seal apart; ok is false for what is none.
+// readSeal parses a seal; ok is false if it is not one.
 func readSeal(text string) (run string, maxTTL, watched int64, ok bool) {
 	n, err := fmt.Sscanf(text, sealForm, &run, &maxTTL, &watched)
 	return run, maxTTL, watched, n == 3 && err == nil
 }
 
-// writeSeal is seal.lua for the node in memory; TestSealScript compares the two.
+// writeSeal is seal.lua for the node in memory; TestSealScript compares them.
 func writeSeal(keys, args []string, db *redistest.DB) any {
 	run, longest, watched, _ := readSeal(args[0])
 	if old, there := db.Get(keys[0]); there {
@@ -45,8 +45,8 @@ func writeSeal(keys, args []string, db *redistest.DB) any {
 	return 1
 }
 
-// A seal is never lowered, the time watched is of one process, and what is no seal is left alone (R23): on a real server and
-// in memory.
+// A seal is never lowered, its time watched is that of one process, and other
+// values are left alone (R23): on a real server and in memory.
 func TestSealScript_R23(t *testing.T) {
 	const s = time.Second
 	sides := bothSides(t)
@@ -103,7 +103,7 @@ func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
 		_, err = Lock{}.Extend(t.Context(), time.Hour)
 		require.ErrorIs(t, err, ErrNotHeld)
 		_, err = c.TryAcquire(t.Context(), sealName, time.Second)
-		require.ErrorIs(t, err, ErrResource, "the seal is nobody's lock")
+		require.ErrorIs(t, err, ErrResource, "the seal is no lock")
 		_, err = m.client(t, Config{Prefix: "p:"}).TryAcquire(t.Context(), sealName, time.Second)
 		require.ErrorIs(t, err, ErrResource)
 	})
@@ -125,7 +125,8 @@ func TestConfigurationsOfTrust(t *testing.T) {
 	require.Equal(t, multiplex.Set(0b101), (&Config{Nodes: nodes}).durable())
 }
 
-// A fresh deployment makes its first client wait, unless it is declared new, and others find the seals, behind the prefix.
+// A fresh deployment makes its first client wait, unless it is declared new;
+// other clients find the seals, under the prefix.
 func TestFreshDeployment_R23(t *testing.T) {
 	for name, declared := range map[string]bool{"declared new": true, "not declared": false} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestFreshDeployment_R23(t *testing.T) {
 	}
 }
 
-// Without MaxTTL nothing of this happens: no seal is read or written (R23 is off).
+// Without MaxTTL no seal is read or written (R23 is off).
 func TestWithoutMaxTTLThereIsNoSeal(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		nodes := Nodes(m.urls()...)
@@ -182,7 +183,8 @@ func TestWithoutMaxTTLThereIsNoSeal(t *testing.T) {
 	})
 }
 
-// Acquire goes on trying while nodes are quarantined, unless it is to fail fast (R11).
+// Acquire keeps trying while nodes are quarantined, unless FailFast is set
+// (R11).
 func TestAcquireWaitsForTheQuarantine_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, 3)
@@ -208,7 +210,8 @@ func TestAcquireWaitsForTheQuarantine_R23(t *testing.T) {
 // contestTTL is the longest TTL in a contest.
 const contestTTL = 150 * ms
 
-// time is how long it lasts: where nodes are quarantined, less is granted in the same time.
+// time returns the length of the contest: with quarantined nodes, fewer grants
+// come in the same time.
 func (c contest) time() time.Duration {
 	if c.restarts {
 		return 3 * contestTime
@@ -216,7 +219,8 @@ func (c contest) time() time.Duration {
 	return contestTime
 }
 
-// forget restarts one node after the other, so often that a quorum has some time without any in quarantine.
+// forget restarts one node after another, at a rate that leaves a quorum some
+// time without a quarantined node.
 func (c contest) forget(ctx context.Context, m *memory) {
 	random := rand.New(rand.NewPCG(c.seed, 1<<33))
 	for sleep(ctx, contestTTL+spanOf(random, 2*contestTTL), nil) == nil {

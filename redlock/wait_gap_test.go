@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A hold that was granted in turn and lets its keys stand for a while: the next in turn is not left to find that out by itself.
+// A hold that was granted in turn is released with MinHold: the next caller
+// does not have to find out by itself.
 func TestMinHoldAndThoseWhoWaitHere(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -34,8 +35,9 @@ func TestMinHoldAndThoseWhoWaitHere(t *testing.T) {
 	})
 }
 
-// Clients whose callers come and go, wait or do not, and let go of one lock in every way. While any of them waits, nobody has
-// the lock for no longer than its keys stand.
+// Clients whose callers come and go, wait or not, and give up one lock in every
+// way. While any caller waits, the lock is never free for longer than its keys
+// stand.
 func TestNobodySleepsWhileALockIsFree(t *testing.T) {
 	for seed := range uint64(4) {
 		simulated(t, 5, func(t *testing.T, m *memory) {
@@ -53,14 +55,15 @@ func TestNobodySleepsWhileALockIsFree(t *testing.T) {
 			wg.Wait()
 			t.Log(s.gaps)
 			for after, gap := range s.gaps {
-				require.LessOrEqual(t, gap, 300*ms, after) // far below the fallback, kept ones 100 ms included
+				require.LessOrEqual(t, gap, 300*ms, after) // far below the fallback, including kept keys of 100 ms
 			}
 			require.Len(t, s.gaps, 3)
 		})
 	}
 }
 
-// sleepers note for how long at most nobody had the lock, though somebody waited, by what had become of it.
+// sleepers record the longest time for which the lock was free while a caller
+// waited, by how it had been given up.
 type sleepers struct {
 	stop time.Time
 
@@ -71,7 +74,7 @@ type sleepers struct {
 	gaps    map[string]time.Duration
 }
 
-// wait counts those who wait until they get the lock.
+// wait counts callers that wait until they get the lock.
 func (s *sleepers) wait(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

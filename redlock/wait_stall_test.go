@@ -16,7 +16,7 @@ import (
 
 const wrongPassword = "-WRONGPASS invalid username-password pair or user is disabled."
 
-// waitingCalls are the calls that wait for a quorum.
+// waitingCalls returns the calls that wait for a quorum.
 func waitingCalls(ctx context.Context, c *Client) map[string]func() error {
 	return map[string]func() error{
 		"Acquire": func() error {
@@ -34,9 +34,10 @@ func waitingCalls(ctx context.Context, c *Client) map[string]func() error {
 	}
 }
 
-// A cause that waiting cannot fix, on so many nodes that the rest is no quorum,
-// ends each waiting call with ErrNoQuorum after one round of tries; on fewer
-// nodes, beside one that refuses connections, it is waited for (R31).
+// If a cause that waiting cannot fix affects so many nodes that the rest is no
+// quorum, each waiting call ends with ErrNoQuorum after one round of tries.
+// With fewer such nodes, beside one that refuses connections, the call keeps
+// waiting (R31).
 func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 	for name, bad := range map[string]struct {
 		node    redistest.NodeConfig
@@ -92,8 +93,8 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 	}
 }
 
-// The answers of nodes that are connected count as well: a user who may not SET
-// any more need not wait for that (R31).
+// The answers of connected nodes count as well: waiting does not help a user
+// who may no longer SET (R31).
 func TestWaitingEndsWithoutPermissionToSet_R31(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -106,8 +107,8 @@ func TestWaitingEndsWithoutPermissionToSet_R31(t *testing.T) {
 	})
 }
 
-// Only what was tried since the call began ends it: a call right after the
-// password was put right gets its lock, although the nodes have not been dialed
+// Only tries since the start of the call can end it. A call right after the
+// password was corrected gets its lock, although the nodes have not been dialed
 // since, and may not be for half a minute (R31).
 func TestACauseThatWasRemovedIsForgotten_R31(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -117,7 +118,7 @@ func TestACauseThatWasRemovedIsForgotten_R31(t *testing.T) {
 		c := m.client(t, Config{Logger: slog.New(new(records))})
 		_, err := c.Acquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
-		time.Sleep(100 * time.Second) // the pauses between dials are as long as they get
+		time.Sleep(100 * time.Second) // the pauses between dials have reached their maximum
 		start := time.Now()
 		_, err = c.Acquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
@@ -131,8 +132,8 @@ func TestACauseThatWasRemovedIsForgotten_R31(t *testing.T) {
 	})
 }
 
-// All callers that wait for one resource are told, not only the one that asks
-// the nodes, and soon (R31).
+// All callers that wait for a resource are told soon, not only the one that
+// asks the nodes (R31).
 func TestWaitingInTurnEndsToo_R31(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{Logger: slog.New(new(records))})
@@ -155,8 +156,8 @@ func TestWaitingInTurnEndsToo_R31(t *testing.T) {
 	})
 }
 
-// While calls wait because nodes do not count, the log is told so once, with the
-// cause for each node, however many calls wait; and again when that happens
+// If calls wait because nodes do not count, the log says so once, with the
+// cause for each node, however many calls wait; and once more when that happens
 // again (R31).
 func TestWaitingIsReportedOnce_R31(t *testing.T) {
 	for name, configured := range map[string]bool{"Logger": true, "slog.Default": false} {

@@ -21,7 +21,7 @@ type waiting struct {
 	done chan struct{}
 }
 
-// waits starts an Acquire and lets it get as far as it can.
+// waits starts an Acquire and lets it proceed until it waits.
 func waits(ctx context.Context, c *Client, resource string) *waiting {
 	w := &waiting{done: make(chan struct{})}
 	go func() {
@@ -29,7 +29,7 @@ func waits(ctx context.Context, c *Client, resource string) *waiting {
 		w.lock, w.err = c.Acquire(ctx, resource, 10*time.Second)
 		w.at = time.Now()
 	}()
-	time.Sleep(20 * ms) // an attempt, and the nodes' answers to who wants to be told
+	time.Sleep(20 * ms) // an attempt, and the nodes' answers to the lookout
 	return w
 }
 
@@ -43,7 +43,7 @@ func (w *waiting) isDone() bool {
 	}
 }
 
-// got waits for the lock and returns when it came.
+// got waits for the lock and returns when it was granted.
 func (w *waiting) got(t *testing.T) time.Time {
 	t.Helper()
 	<-w.done
@@ -59,7 +59,8 @@ func calls(m *memory, command string) int {
 	return n
 }
 
-// A release by another client is pushed: it takes the way of the release and of the push, and one attempt.
+// A release by another client is pushed: it takes the delays of the release and
+// of the push, and one attempt.
 func TestAReleaseElsewhereIsPushed(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5, 16} {
 		t.Run(fmt.Sprint("nodes=", n), func(t *testing.T) {
@@ -79,7 +80,8 @@ func TestAReleaseElsewhereIsPushed(t *testing.T) {
 	}
 }
 
-// A release by this client calls the next one at once: its SET stands behind the release on every connection (R8).
+// A release by this client wakes the next caller at once: its SET stands behind
+// the release on every connection (R8).
 func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -108,9 +110,11 @@ func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
 	})
 }
 
-// The head leaves while it tries, after a release of this very client: the next one is not left waiting for that release.
-// With near nodes the attempt is through before the watch sees that its context has ended, so some are far away: there the
-// attempt ends without an outcome, and what it was made for is the next one's to try.
+// The head leaves during its attempt, after a release of this client: the next
+// caller must not wait for that release in vain. With near nodes the attempt is
+// over before the watch sees that its context has ended, so some nodes are
+// distant: there the attempt ends without an outcome, and the next caller must
+// try instead.
 func TestTheHeadLeavesDuringAHandoverHere(t *testing.T) {
 	for _, trip := range []time.Duration{2 * ms, 30 * ms} {
 		t.Run(trip.String(), func(t *testing.T) {
@@ -123,7 +127,7 @@ func TestTheHeadLeavesDuringAHandoverHere(t *testing.T) {
 				for after := time.Duration(0); after < 2*trip; after += trip / 8 {
 					held := mustAcquire(t, c, "r", time.Minute)
 					first := waits(t.Context(), c, "r")
-					time.Sleep(2 * trip) // until its attempt has failed, and what undoes it is executed
+					time.Sleep(2 * trip) // until its attempt has failed, and its undo is executed
 					ctx, cancel := context.WithCancel(t.Context())
 					head := waits(ctx, c, "r")
 					next := waits(t.Context(), c, "r")
@@ -138,7 +142,8 @@ func TestTheHeadLeavesDuringAHandoverHere(t *testing.T) {
 					} else if after > trip/4 {
 						cut++
 					}
-					// The release, two attempts, and how long it takes until the watch has seen the end of the context.
+					// The release, two attempts, and the time until the watch
+					// has seen the end of the context.
 					require.LessOrEqual(t, next.got(t).Sub(start), 5*trip+10*ms, "cancelled after %v", after)
 					require.NoError(t, next.lock.Release(t.Context()))
 					cancel()
@@ -152,7 +157,8 @@ func TestTheHeadLeavesDuringAHandoverHere(t *testing.T) {
 	}
 }
 
-// The key of a holder that is gone ends; that is tried a few milliseconds later, before the servers push it.
+// The key of a holder that is gone expires; waiters try a few milliseconds
+// later, before the servers push.
 func TestAnExpiryIsNoticed(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -163,14 +169,15 @@ func TestAnExpiryIsNoticed(t *testing.T) {
 			w := waits(t.Context(), b, "r")
 			late := w.got(t).Sub(start) - ttl
 			require.Positive(t, late)
-			// The SET arrives after 1 ms, the answer counts from when it comes, 1 ms late, and the attempt takes 2 ms.
+			// The SET arrives after 1 ms, the answer counts from its arrival, 1
+			// ms late, and the attempt takes 2 ms.
 			require.LessOrEqual(t, late, 1*ms+1*ms+expiryMargin+expirySpread+2*ms, "TTL %v", ttl)
 			require.NoError(t, w.lock.Release(t.Context()))
 		}
 	})
 }
 
-// The same where the holder is of this client and forgets the lock.
+// The same if the holder is a caller of this client that forgets the lock.
 func TestAnExpiryOfALockThatWasGrantedInTurnIsNoticed(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -188,7 +195,8 @@ func TestAnExpiryOfALockThatWasGrantedInTurnIsNoticed(t *testing.T) {
 	})
 }
 
-// Callers of one client are served in the order in which they came, and those who leave lose their place only.
+// Callers of one client are served in their order, and those that leave lose
+// only their place.
 func TestFirstComeFirstServed(t *testing.T) {
 	for _, poll := range []bool{false, true} { // without tracking, too
 		t.Run(fmt.Sprintf("tracking=%t", !poll), func(t *testing.T) {
@@ -213,7 +221,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 					start := time.Now()
 					cancels[leaver]()
 					<-all[leaver].done
-					if poll { // the head may be in the middle of an attempt, whose end the watch notices
+					if poll { // the head may be in an attempt, whose end the watch notices
 						require.LessOrEqual(t, time.Since(start), 5*ms)
 					} else {
 						require.Zero(t, time.Since(start), "at once")
@@ -255,7 +263,8 @@ func contains(all []int, i int) bool {
 	return false
 }
 
-// The head leaves; the next one is told of the release as the head would have been.
+// The head leaves; the next caller is told of the release as the head would
+// have been.
 func TestTheTurnPassesWhenTheHeadLeaves(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -273,7 +282,8 @@ func TestTheTurnPassesWhenTheHeadLeaves(t *testing.T) {
 	})
 }
 
-// Whenever the head leaves while the lock is handed over, the lock is not lost between it and the next.
+// Whenever the head leaves during the handover, the lock is not lost between it
+// and the next caller.
 func TestTheHeadLeavesDuringTheHandover(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -298,7 +308,7 @@ func TestTheHeadLeavesDuringTheHandover(t *testing.T) {
 	})
 }
 
-// FLUSHALL, and a DEL by hand: the lock is free, if not for a good reason.
+// After FLUSHALL, or a manual DEL, the lock is free, if not for a good reason.
 func TestKeysThatVanishAreNoticed(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -317,7 +327,7 @@ func TestKeysThatVanishAreNoticed(t *testing.T) {
 	})
 }
 
-// The holder's extensions are pushed too; whoever waits finds that out and waits on.
+// The holder's extensions are pushed too; a waiter notices that and waits on.
 func TestAnExtensionIsNoRelease(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -330,14 +340,14 @@ func TestAnExtensionIsNoRelease(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, w.isDone())
 		}
-		time.Sleep(30 * ms) // it was told of the extension, and has asked again
+		time.Sleep(30 * ms) // it heard of the extension, and has asked again
 		start := time.Now()
 		require.NoError(t, held.Release(t.Context()))
 		require.Equal(t, 4*ms, w.got(t).Sub(start))
 	})
 }
 
-// Pushes without a reason, in any number, make nobody try without end.
+// Pushes without a reason, in any number, do not cause endless attempts.
 func TestSpuriousPushesDoNotMakeUsSpin(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -358,7 +368,7 @@ func TestSpuriousPushesDoNotMakeUsSpin(t *testing.T) {
 	})
 }
 
-// Nothing is told where nodes die; what was missed is found within the fallback.
+// Nodes that die push nothing; what was missed is found within the fallback.
 func TestNodesThatDieWhileSomebodyWaits(t *testing.T) {
 	for _, dead := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint("dead=", dead), func(t *testing.T) {
@@ -389,7 +399,7 @@ func TestNodesThatDieWhileSomebodyWaits(t *testing.T) {
 	}
 }
 
-// Where too few nodes push, whoever waits polls as ever.
+// If too few nodes push, waiters poll as usual.
 func TestWithoutTracking(t *testing.T) {
 	refuse := func(m *memory) {
 		for _, n := range m.nodes[:3] {
@@ -435,7 +445,7 @@ func TestWithoutTracking(t *testing.T) {
 	}
 }
 
-// A hundred waiters ask the nodes as one does.
+// A hundred waiters ask the nodes as often as one does.
 func TestManyWaitersAskAsOneDoes(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -467,7 +477,8 @@ func TestManyWaitersAskAsOneDoes(t *testing.T) {
 	})
 }
 
-// Close ends all that wait, the head and the others (R28). Nothing of theirs is left: a goroutine would fail the test.
+// Close ends all waiting calls, the head's and the others' (R28). Nothing of
+// theirs is left: a goroutine would fail the test.
 func TestCloseEndsAllThatWait_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
@@ -476,7 +487,7 @@ func TestCloseEndsAllThatWait_R28(t *testing.T) {
 		for i := range 20 {
 			all = append(all, waits(t.Context(), b, []string{"r", "r2"}[i%2]))
 		}
-		<-all[1].done // the first for r2 has it
+		<-all[1].done // the first caller for r2 has it
 		require.NoError(t, b.Close(t.Context()))
 		for i, w := range all {
 			<-w.done
@@ -488,7 +499,8 @@ func TestCloseEndsAllThatWait_R28(t *testing.T) {
 	})
 }
 
-// A queue is no way around what a call may ask, and no call waits to be told so.
+// The queue does not bypass the checks of a call, and an invalid call does not
+// wait for its error.
 func TestBadCallsDoNotQueue(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{MinValidity: time.Second})
@@ -508,7 +520,7 @@ func TestBadCallsDoNotQueue(t *testing.T) {
 	})
 }
 
-// FailFast ends each waiter when there is no quorum, one after the other (R11).
+// FailFast ends each waiter if there is no quorum, one after another (R11).
 func TestFailFastEndsAllThatWait(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{FailFast: true})
@@ -530,7 +542,8 @@ func TestFailFastEndsAllThatWait(t *testing.T) {
 	})
 }
 
-// A client whose waiters pass a lock on among themselves lets another client have it now and then.
+// A client whose waiters pass a lock on among themselves lets another client
+// have it now and then.
 func TestAStreakIsInterrupted(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})

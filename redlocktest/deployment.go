@@ -14,19 +14,22 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A Deployment is some independent nodes, and the way to them. Its methods may be called from any goroutine.
+// A Deployment is a set of independent nodes and the way to reach them. Its
+// methods are safe for concurrent use.
 type Deployment struct {
 	settings settings
 	nodes    []*Node
 	dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil for real servers
 
-	mu   sync.Mutex // guards the following, and is held until all has ended
+	mu   sync.Mutex // guards the following; Close holds it until all nodes have ended
 	ends []func() error
 }
 
-// New starts a deployment of 1 to 16 nodes for a test, and ends it with the test. It waits until all of them answer: real
-// servers for some ten seconds at most. What cannot be done fails the test, with the reason; but see RealOrSkip. Inside
-// testing/synctest, call it, and make the clients, in the bubble.
+// New starts a deployment of 1 to 16 nodes for a test and closes it when the
+// test ends. It waits until all nodes answer: with real servers, for about ten
+// seconds at most. A failure to start fails the test and gives the reason; see
+// also RealOrSkip. Inside testing/synctest, call New in the bubble, and create
+// the clients there.
 func New(tb testing.TB, nodes int, options ...Option) *Deployment {
 	tb.Helper()
 	d, err := Start(nodes, options...)
@@ -45,12 +48,14 @@ func New(tb testing.TB, nodes int, options ...Option) *Deployment {
 	return d
 }
 
-// ErrNoServer says that there is no server program to start: neither redis-server nor valkey-server on PATH, and the
-// environment variable REDMUX_SERVER names none.
+// ErrNoServer is returned when there is no server program to start: neither
+// redis-server nor valkey-server is on PATH, and the environment variable
+// REDMUX_SERVER names none.
 var ErrNoServer = redistest.ErrNoServer
 
-// Start is New for where there is no test, as in TestMain and in examples. The deployment is the caller's to close. Where a
-// node does not do as it is told, its method panics, since it has no test to fail.
+// Start is New for use without a test, as in TestMain and in examples. The
+// caller must close the deployment. A method of a node that fails panics, since
+// there is no test to fail.
 func Start(nodes int, options ...Option) (*Deployment, error) {
 	if nodes < 1 || nodes > multiplex.MaxNodes {
 		return nil, fmt.Errorf("redlocktest: 1 to %d nodes can be had, not %d", multiplex.MaxNodes, nodes)
@@ -82,25 +87,31 @@ func newSettings(options []Option) (s settings) {
 	return s
 }
 
-// Real starts server processes: those that the environment variable REDMUX_SERVER names, or else redis-server or
-// valkey-server on PATH; where there is none, New fails the test. They keep nothing on disk but a socket and a log in a
-// folder of their own under the system's temporary one, which goes with them. On Linux they also die with this process, if
-// that is killed. They know nothing of simulated time: not for testing/synctest.
+// Real starts server processes: the program that the environment variable
+// REDMUX_SERVER names, or else redis-server or valkey-server on PATH. If there
+// is none, New fails the test. On disk, the servers keep only a socket and a
+// log, in a folder of their own under the system's temporary one, which is
+// removed with them. On Linux they also die with this process if it is killed.
+// They run in real time, so they cannot be used inside testing/synctest.
 func Real() Option { return func(s *settings) { s.real = true } }
 
-// RealOrSkip is Real, but where there is no server program New skips the test and says so.
+// RealOrSkip is Real, except that New skips the test, and says so, if there is
+// no server program.
 func RealOrSkip() Option { return func(s *settings) { s.real, s.skip = true, true } }
 
-// Password has the nodes require it of clients. It is in Config, and in no URL.
+// Password makes the nodes require the password. Config contains it; no URL
+// does.
 func Password(password string) Option { return func(s *settings) { s.password = password } }
 
-// Config is what leads a client here: Nodes, Password, and, where the nodes are in memory, NetDial. Everything else is zero,
-// for the caller to complete. Several clients may be made from it.
+// Config returns what a client needs to reach the nodes: Nodes, Password, and,
+// for nodes in memory, NetDial. All other fields are zero, for the caller to
+// set. Several clients may be made from it.
 func (d *Deployment) Config() redlock.Config {
 	return redlock.Config{Nodes: redlock.Nodes(d.URLs()...), Password: d.settings.password, NetDial: d.dial}
 }
 
-// URLs are where the nodes are, in their order. Those of nodes in memory lead nowhere without Config's NetDial.
+// URLs returns the addresses of the nodes, in order. For nodes in memory they
+// work only with Config's NetDial.
 func (d *Deployment) URLs() []string {
 	urls := make([]string, len(d.nodes))
 	for i, n := range d.nodes {
@@ -109,13 +120,17 @@ func (d *Deployment) URLs() []string {
 	return urls
 }
 
-// closePatience bounds the wait for answers to the last releases, which a client bounds by its vote timeout anyway.
+// closePatience bounds the wait for answers to the last releases. A client also
+// bounds it by its vote timeout.
 const closePatience = 5 * time.Second
 
-// Client makes a client of the whole deployment, which is closed when the test ends; it may be closed before. Each change is
-// applied to Config before that: in a test that must pass on a busy machine, and not on simulated time, a NodeTimeout of
-// seconds, say, since a vote is waited for no longer than 50 ms otherwise, which such a machine may be away for. As redlock.New
-// does, it waits until each node is up or has failed once, at most a second; a configuration that cannot work fails the test.
+// Client creates a client of the whole deployment and closes it when the test
+// ends; the test may close it earlier. Each change is first applied to Config.
+// A test that must pass on a busy machine in real time should set a NodeTimeout
+// of several seconds: by default a vote times out after 50 ms at most, and a
+// busy machine may pause for longer. Like redlock.New, Client waits until each
+// node is up or has failed once, for a second at most. An invalid configuration
+// fails the test.
 func (d *Deployment) Client(tb testing.TB, changes ...func(*redlock.Config)) *redlock.Client {
 	tb.Helper()
 	config := d.Config()
@@ -129,19 +144,20 @@ func (d *Deployment) Client(tb testing.TB, changes ...func(*redlock.Config)) *re
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 		defer cancel()
-		_ = client.Close(ctx) // what it complains of is answers that a test's faults kept away
+		_ = client.Close(ctx) // its error reports answers that a test's faults withheld
 	})
 	return client
 }
 
-// Nodes are all nodes, in the order of Config's. The slice is the caller's.
+// Nodes returns all nodes, in the order of Config's. The caller owns the slice.
 func (d *Deployment) Nodes() []*Node { return append([]*Node(nil), d.nodes...) }
 
-// Node is the node at that place, from 0.
+// Node returns node i, counted from 0.
 func (d *Deployment) Node(i int) *Node { return d.nodes[i] }
 
-// Close ends all nodes, whatever state they are in, and waits until nothing is left of them. Close clients before. New sees to
-// it by itself; calling it twice is harmless.
+// Close ends all nodes, in any state, and waits until nothing is left of them.
+// Close the clients first. New arranges this call; calling Close twice is
+// harmless.
 func (d *Deployment) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,7 +170,8 @@ func (d *Deployment) Close() error {
 	return errors.Join(errs...)
 }
 
-// complain says what becomes of errors that a node's methods cannot return.
+// complain sets the function that receives the errors which a node's methods
+// cannot return.
 func (d *Deployment) complain(to func(error)) {
 	for _, n := range d.nodes {
 		n.complain = to

@@ -22,14 +22,16 @@ import (
 
 const ms = time.Millisecond
 
-// patience is how long a real machine may take for what happens in milliseconds.
+// patience is how long a real machine may take for something that usually takes
+// milliseconds.
 const patience = 30 * time.Second
 
-// patient clients are for tests that await answers, and not their absence: a busy machine may take longer for them than a vote
-// is usually waited for.
+// patient is for clients of tests that wait for answers: a busy machine may
+// take longer to answer than the default vote timeout.
 func patient(c *redlock.Config) { c.NodeTimeout = patience }
 
-// everywhere runs a test on nodes in memory in real time, on simulated time, and on real servers.
+// everywhere runs a test on nodes in memory in real time, in simulated time,
+// and on real servers.
 func everywhere(t *testing.T, nodes int, test func(t *testing.T, d *redlocktest.Deployment)) {
 	t.Run("in memory", func(t *testing.T) {
 		redistest.NoLeaks(t)
@@ -73,7 +75,7 @@ func TestHoldsWithAllTheyCanDo(t *testing.T) {
 		awaitKeys(t, d.Nodes(), "lock:r", "redlock:seal", "lock:redlock:seal")
 
 		d.Node(0).RestartEmpty()
-		// The first renewal that follows its return heals it.
+		// The first renewal after its return heals the key.
 		await(t, func() bool { return slices.Contains(d.Node(0).Keys(), "lock:r") }, "the key was not set again")
 		require.NoError(t, hold.Err())
 		require.NoError(t, hold.Release(ctx))
@@ -117,7 +119,8 @@ func TestAQuorumThatStopsIsMissed(t *testing.T) {
 	})
 }
 
-// A quorum that forgot gives the lock to somebody else: what Config.MaxTTL is for.
+// A quorum that forgot the lock grants it to another client: the case for
+// Config.MaxTTL.
 func TestRestartEmpty(t *testing.T) {
 	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
 		first, second := d.Client(t, patient), d.Client(t, patient)
@@ -150,10 +153,10 @@ func TestPause(t *testing.T) {
 		lock, err := d.Client(t, patient).Acquire(t.Context(), "r", time.Minute)
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(t.Context()))
-		awaitKeys(t, d.Nodes()) // what it executed late was undone behind it
+		awaitKeys(t, d.Nodes()) // each SET that it executed late was undone by the release behind it
 
 		d.Node(0).Pause()
-		d.Node(0).Stop() // kills what is frozen
+		d.Node(0).Stop() // kills the frozen process
 		d.Node(0).Continue()
 		d.Node(0).Start()
 		awaitState(t, c, 0, "up")
@@ -180,20 +183,20 @@ func TestDelay(t *testing.T) {
 
 func TestRefuse(t *testing.T) {
 	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
-		c := d.Client(t, patient) // one that sheds nobody, who then would not have the key
+		c := d.Client(t, patient) // this client sheds no node; a shed node would not have the key
 		_, err := c.Acquire(t.Context(), "r", time.Hour)
 		require.NoError(t, err)
 		awaitKeys(t, d.Nodes(), "r")
 		d.Node(1).Refuse(true)
 		awaitState(t, c, 1, "down")
-		require.Equal(t, []string{"r"}, d.Node(1).Keys(), "it keeps its keys")
+		require.Equal(t, []string{"r"}, d.Node(1).Keys(), "the node keeps its keys")
 		d.Node(1).Stop()
-		d.Node(1).Start() // which does not lift the refusal
+		d.Node(1).Start() // does not end the refusal
 		await(t, func() bool { return c.Nodes()[1].Counts.DialFailures >= 3 }, "it was not dialed")
 		require.NotEqual(t, redlock.NodeUp, c.Nodes()[1].State)
 
 		d.Node(1).Stop()
-		d.Node(1).Refuse(false) // which does not start it
+		d.Node(1).Refuse(false) // does not start the node
 		failures := c.Nodes()[1].Counts.DialFailures
 		await(t, func() bool { return c.Nodes()[1].Counts.DialFailures > failures }, "it was not dialed")
 		d.Node(1).Start()
@@ -202,8 +205,8 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
-// A whole day, in some hundred milliseconds: a process that dies leaves its lock to the TTL, and one that comes in the night
-// waits for it.
+// A whole day, in some hundred milliseconds: a process dies and leaves its lock
+// to the TTL, and another, started in the night, waits for it.
 func TestAWholeDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 5)
@@ -255,7 +258,7 @@ func TestStartSaysWhatItCannot(t *testing.T) {
 	require.Len(t, d.Nodes(), 16)
 	var wg sync.WaitGroup
 	for range 2 {
-		wg.Go(func() { assert.NoError(t, d.Close(), "twice is harmless, also at once") })
+		wg.Go(func() { assert.NoError(t, d.Close(), "a second Close is harmless, even at the same time") })
 	}
 	wg.Wait()
 
@@ -269,7 +272,8 @@ func TestStartSaysWhatItCannot(t *testing.T) {
 	require.ErrorIs(t, err, redlocktest.ErrNoServer)
 }
 
-// Without a server Real fails a test and RealOrSkip skips it: seen from outside, in a process of its own.
+// Without a server, Real fails a test and RealOrSkip skips it. The test sees
+// this from outside, in a process of its own.
 func TestWithoutAServer(t *testing.T) {
 	if os.Getenv("REDLOCKTEST_WITHOUT") == "1" {
 		t.Run("fails", func(t *testing.T) { redlocktest.New(t, 1, redlocktest.Real()) })
@@ -286,7 +290,7 @@ func TestWithoutAServer(t *testing.T) {
 	require.Contains(t, string(out), "no redis-server or valkey-server")
 }
 
-// What a node cannot do is said by the method, since it has nobody to return it to.
+// A node's method reports what the node cannot do, since it returns no error.
 func TestAPausedServerCannotBeAsked(t *testing.T) {
 	redistest.Require(t)
 	d, err := redlocktest.Start(1, redlocktest.Real())
@@ -299,7 +303,8 @@ func TestAPausedServerCannotBeAsked(t *testing.T) {
 	require.Empty(t, d.Node(0).Keys())
 }
 
-// Importing this package brings in nothing that importing redlock does not, but for test helpers of this module.
+// Importing this package adds nothing to the imports of redlock except test
+// helpers of this module.
 func TestTinyImportGraph(t *testing.T) {
 	list := func(pkg string) map[string]bool {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg).Output()
@@ -321,7 +326,7 @@ func TestTinyImportGraph(t *testing.T) {
 	}
 }
 
-// awaitKeys waits until no node has other keys than these.
+// awaitKeys waits until no node has keys other than the allowed ones.
 func awaitKeys(t *testing.T, nodes []*redlocktest.Node, allowed ...string) {
 	t.Helper()
 	await(t, func() bool {
@@ -345,7 +350,8 @@ func awaitState(t *testing.T, c *redlock.Client, node int, state redlock.NodeSta
 	await(t, func() bool { return c.Nodes()[node].State == state }, "node %d is not %s", node, state)
 }
 
-// await polls by hand: require.Eventually has goroutines of its own, which simulated time does not like.
+// await polls by itself: require.Eventually starts goroutines, which does not
+// work in simulated time.
 func await(t *testing.T, is func() bool, otherwise string, args ...any) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(ms) {
@@ -355,7 +361,8 @@ func await(t *testing.T, is func() bool, otherwise string, args ...any) {
 	}
 }
 
-// A connection that is just coming about when a node leaves the network does not outlive that.
+// A connection that is being established when a node leaves the network ends
+// with the others.
 func TestRefuseWhatIsJustComing(t *testing.T) {
 	redistest.Require(t)
 	n := redlocktest.New(t, 1, redlocktest.Real()).Node(0)

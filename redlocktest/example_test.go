@@ -12,7 +12,8 @@ import (
 	"github.com/redmux/redmux/redlocktest"
 )
 
-// nightly stands for what a user tests: it does its work under a lock, and leaves it to whoever is faster.
+// nightly stands for the code under test: it does its work under a lock, and
+// leaves it to another process that is faster.
 func nightly(ctx context.Context, client *redlock.Client, report func()) error {
 	lock, err := client.TryAcquire(ctx, "nightly-report", time.Minute)
 	if errors.Is(err, redlock.ErrHeld) {
@@ -26,7 +27,7 @@ func nightly(ctx context.Context, client *redlock.Client, report func()) error {
 	return nil
 }
 
-// In a test of one's own, New ends the nodes and Client the client by themselves.
+// In a test, New ends the nodes and Client closes the client.
 func ExampleNew() {
 	_ = func(t *testing.T) { // func TestNightly(t *testing.T) {
 		d := redlocktest.New(t, 5)
@@ -44,11 +45,12 @@ func ExampleNew() {
 	}
 }
 
-// On simulated time a lock of an hour costs no hour, and what happens at one instant always happens in that order.
+// In simulated time a lock of an hour costs no hour, and the order of events is
+// always the same.
 func ExampleNew_simulatedTime() {
 	_ = func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			d := redlocktest.New(t, 3) // in the bubble, as the client
+			d := redlocktest.New(t, 3) // in the bubble, like the client
 			client := d.Client(t)
 			if _, err := client.Acquire(t.Context(), "invoice:7", time.Hour); err != nil {
 				t.Fatal(err)
@@ -63,7 +65,7 @@ func ExampleNew_simulatedTime() {
 	}
 }
 
-// Where no test is at hand, as in TestMain, a deployment is started and closed by hand.
+// Without a test, as in TestMain, a deployment is started and closed by hand.
 func ExampleStart() {
 	d, err := redlocktest.Start(5)
 	if err != nil {
@@ -72,7 +74,7 @@ func ExampleStart() {
 	}
 	defer d.Close()
 	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
@@ -93,7 +95,8 @@ func ExampleStart() {
 	// without a quorum: true
 }
 
-// Masters that restart empty forget their votes; with Config.MaxTTL theirs do not count until the locks from before are over.
+// Masters that restart empty forget their votes. With Config.MaxTTL, their
+// votes do not count until the locks from before the restart are over.
 func ExampleNode_RestartEmpty() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
@@ -103,7 +106,7 @@ func ExampleNode_RestartEmpty() {
 	defer d.Close()
 	config := d.Config()
 	config.MaxTTL, config.NewDeployment = time.Hour, true
-	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {
 		fmt.Println(err)
@@ -123,7 +126,8 @@ func ExampleNode_RestartEmpty() {
 	// granted to another: false
 }
 
-// Each round trip to the node takes so much longer; a quorum of the others does not wait for it.
+// Each round trip to the node takes this much longer. A quorum of the other
+// nodes does not wait for it.
 func ExampleNode_Delay() {
 	d, err := redlocktest.Start(3)
 	if err != nil {

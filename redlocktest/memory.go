@@ -6,7 +6,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// beginInMemory starts nodes that are goroutines, at node0:6379, node1:6379, … of a network of their own.
+// beginInMemory starts nodes as goroutines, at node0:6379, node1:6379, … of
+// their own network.
 func (d *Deployment) beginInMemory(nodes int) error {
 	network := redistest.NewNetwork()
 	d.ends = append(d.ends, network.Close)
@@ -22,24 +23,24 @@ func (d *Deployment) beginInMemory(nodes int) error {
 	return nil
 }
 
-// logLimit is small: the log of a node is not read here, and days may be simulated.
+// logLimit is small: nothing here reads a node's log, and tests may simulate
+// days.
 const logLimit = 16
 
-// memory is a node in this process.
 type memory struct {
 	node *redistest.Node
 	link *redistest.Link
 }
 
-// stop leaves a node that is frozen until start makes another of it: a connection that was on its way when new ones were
-// refused finds no listener.
+// stop freezes the node until start restarts it, so a connection that was being
+// established when new ones were refused gets no answer.
 func (m memory) stop() error {
 	m.link.Refuse(true)
 	m.node.Pause()
 	return nil
 }
 
-// start ends such connections too, and the pause.
+// start also ends such connections and the pause.
 func (m memory) start() error {
 	m.node.Restart()
 	return nil

@@ -8,9 +8,10 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A Node is one server of a Deployment. Its methods may be called from any goroutine, in any state: stopping what is
-// stopped does nothing. They return when what they say is so; clients learn of it by themselves, a little later. What a
-// real server refuses to do is an error of the test (see Start for where there is none).
+// A Node is one server of a Deployment. Its methods are safe for concurrent use
+// and may be called in any state: stopping a stopped node does nothing. They
+// return when the change is made; clients notice it a little later. If a real
+// server fails to obey, the test fails (see Start for use without a test).
 type Node struct {
 	url      string
 	link     *redistest.Link
@@ -23,28 +24,32 @@ type Node struct {
 	refused bool
 }
 
-// A server is what a Node commands. The Node calls each method only in a state where it makes sense.
+// A server is what a Node controls. The Node calls each method only in a state
+// where it makes sense.
 type server interface {
-	stop() error    // ends the process, with all that it knows, and its connections; new ones are refused
-	start() error   // starts an empty one; connections stay refused
-	refuse(on bool) // the network's part: open connections stay
+	stop() error    // ends the process, its keys and its connections; new ones are refused
+	start() error   // starts an empty server; Refuse stays in force
+	refuse(on bool) // the network's part: refuses or accepts new connections; open ones stay
 	pause() error   // freezes the process
-	proceed() error // ends that
+	proceed() error // ends pause
 	keys() ([]string, error)
 }
 
-// URL is where clients find the node.
+// URL returns the address at which clients find the node.
 func (n *Node) URL() string { return n.url }
 
-// Stop kills the node, as kill -9 does: its connections end, what it had not executed is lost, so are all its keys, and new
-// connections are refused until Start. It ends a Pause.
+// Stop kills the node, as kill -9 does: its connections end, commands not yet
+// executed and all its keys are lost, and new connections are refused until
+// Start. It ends a Pause.
 func (n *Node) Stop() { n.do("stop", n.stop) }
 
-// Start ends a Stop: the node comes up empty, under another run id, as a server without persistence does. With
-// Config.MaxTTL it is in quarantine then. Nodes are started at first.
+// Start ends a Stop: the node comes up empty, with a new run id, like a server
+// without persistence. With Config.MaxTTL it is then in quarantine. A new node
+// is already started.
 func (n *Node) Start() { n.do("start", n.start) }
 
-// RestartEmpty is Stop and Start: the node is back at once and has forgotten every lock.
+// RestartEmpty is Stop and Start: the node is back at once and has lost every
+// lock.
 func (n *Node) RestartEmpty() {
 	n.do("restart", func() error {
 		if err := n.stop(); err != nil {
@@ -54,8 +59,10 @@ func (n *Node) RestartEmpty() {
 	})
 }
 
-// Pause freezes the node, as SIGSTOP does: connections stay and new ones come about, commands are taken and not answered.
-// Continue has it execute what came meanwhile, also from connections that have ended since. A stopped node is not frozen.
+// Pause freezes the node, as SIGSTOP does: connections stay open, new ones are
+// accepted, and commands are received but not answered. After Continue the node
+// executes what it received, also from connections that have ended since.
+// Pausing a stopped node does nothing.
 func (n *Node) Pause() {
 	n.do("pause", func() error {
 		if n.stopped || n.paused {
@@ -77,15 +84,18 @@ func (n *Node) Continue() {
 	})
 }
 
-// Delay makes the node so much slower to reach: of each round trip half is spent on the way there and half on the way back,
-// and a new connection takes as much before its first answer. What is under way keeps its time. Zero or less ends it.
+// Delay adds roundTrip to each round trip to the node, half of it on the way
+// there and half on the way back. The first answer on a new connection is
+// delayed as much. Data already in flight is not affected. Zero or less ends
+// the delay.
 func (n *Node) Delay(roundTrip time.Duration) {
 	roundTrip = max(roundTrip, 0)
 	n.link.Latency(roundTrip/2, roundTrip-roundTrip/2)
 }
 
-// Refuse takes the node off the network: its connections are reset, new ones are refused, and it runs on and keeps its keys,
-// until it is called with false.
+// Refuse takes the node off the network: its connections are reset and new ones
+// are refused. The node keeps running and keeps its keys. Refuse(false) ends
+// this.
 func (n *Node) Refuse(on bool) {
 	n.do("refuse", func() error {
 		n.refused = on
@@ -99,9 +109,10 @@ func (n *Node) Refuse(on bool) {
 	})
 }
 
-// Keys are the names of the keys that the node has now, sorted: those of locks, with Config.Prefix before them, and
-// redlock:seal where Config.MaxTTL is set. A stopped node has none; it also gets past Refuse and Delay. A real node that is
-// paused cannot be asked: that is an error of the test.
+// Keys returns the names of the node's current keys, sorted: those of locks,
+// with Config.Prefix, and redlock:seal if Config.MaxTTL is set. A stopped node
+// has none. Keys ignores Refuse and Delay. It cannot ask a real node that is
+// paused: then it fails the test.
 func (n *Node) Keys() (keys []string) {
 	n.do("list the keys of", func() (err error) {
 		if !n.stopped {
@@ -134,7 +145,7 @@ func (n *Node) start() error {
 	return nil
 }
 
-// do runs one method's work, and sees to its error.
+// do runs a method's work and reports its error.
 func (n *Node) do(what string, work func() error) {
 	n.mu.Lock()
 	err := work()

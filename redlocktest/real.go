@@ -8,7 +8,7 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// beginReal starts processes, and a proxy before each.
+// beginReal starts server processes, each behind a proxy.
 func (d *Deployment) beginReal(nodes int) error {
 	servers, err := redistest.StartN(nodes, redistest.Options{Password: d.settings.password})
 	if err != nil {
@@ -23,7 +23,8 @@ func (d *Deployment) beginReal(nodes int) error {
 			return err
 		}
 		d.ends = append(d.ends, proxy.Close)
-		// The proxy's URL would have the server's password, which Config has.
+		// The proxy's URL would contain the server's password, which belongs in
+		// Config.
 		d.nodes = append(d.nodes, &Node{
 			url: "redis://" + proxy.Addr(), link: proxy.Link, server: &process{server: s, proxy: proxy},
 		})
@@ -31,7 +32,6 @@ func (d *Deployment) beginReal(nodes int) error {
 	return nil
 }
 
-// process is a server process behind a proxy.
 type process struct {
 	server *redistest.Server
 	proxy  *redistest.Proxy
@@ -58,7 +58,7 @@ func (p *process) proceed() error {
 	return p.server.Continue()
 }
 
-// keys asks the server past the proxy.
+// keys asks the server directly, past the proxy.
 func (p *process) keys() ([]string, error) {
 	if p.paused {
 		return nil, errors.New("it is paused, and cannot answer")

@@ -8,21 +8,22 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A node in memory runs no Lua. What each script of package redlock does stands here once more, in Go, under the digest by
-// which servers know the script: who changes the Lua must look at the Go, and TestScripts, which compares both on a real server,
-// tells the new digest.
+// A node in memory runs no Lua. The work of each script of package redlock is
+// repeated here in Go, under the digest by which servers know the script. A
+// change to the Lua needs a look at the Go; TestScripts, which compares both on
+// a real server, reports the new digest.
 const (
-	releaseSHA1     = "0304084ffd9c744bc64c9b6fe3a21351cbe38804"
-	releaseManySHA1 = "304bcb451d2301f11bb33e9e9b5fa1616fb7e23c"
-	extendSHA1      = "7339c6a49a9471279ae7f4af599d941f77d62b81"
-	extendManySHA1  = "43315fd960854b4e99b4ce522958c9b4fb721ee7"
-	healSHA1        = "f1a6e90619890c347de5667e628820d233e34537"
-	shortenSHA1     = "32e880fef270abd4570bf5a878111831a8c40fb4"
-	lookSHA1        = "b5cb84ed9fedebf9eec13904a590aab8616f7fcc"
-	sealSHA1        = "50cf24afaff890fde2084af2f71f3d9d4c82be5b"
+	releaseSHA1     = "9741606919ce8e452a9848317462e319ca527231"
+	releaseManySHA1 = "7828f87bfa8c291e69184340fdc9bf02bbd1a8a5"
+	extendSHA1      = "c8c0cdcad3dd3c8e643961a8cf16951ba66f8400"
+	extendManySHA1  = "9a65fedcfbca81fcfe9e6a73e10da35a25c76a56"
+	healSHA1        = "0bd6ca0b2aeb7e6b2661b061c436535d0d3abe3c"
+	shortenSHA1     = "09afeedf8d564995105380179f4ec224d481d6d3"
+	lookSHA1        = "29bbabd833f04080374ddbfd772e79170600949c"
+	sealSHA1        = "5705b2bcf507915ae774ce142f593006d2d99645"
 )
 
-// teach has a node know the scripts.
+// teach registers the scripts with the node.
 func teach(n *redistest.Node) {
 	n.ScriptSHA1(releaseSHA1, func(keys, args []string, db *redistest.DB) any {
 		return digit(db.DeleteIf(keys[0], args[0]))
@@ -42,7 +43,7 @@ func teach(n *redistest.Node) {
 	n.ScriptSHA1(lookSHA1, look)
 }
 
-// extend lengthens, and never shortens (R10).
+// extend lengthens the TTL and never shortens it (R10).
 func extend(db *redistest.DB, key, token, ttl string) any {
 	want, err := milliseconds(ttl)
 	if err != nil {
@@ -51,7 +52,7 @@ func extend(db *redistest.DB, key, token, ttl string) any {
 	return digit(db.ExtendIf(key, token, want))
 }
 
-// heal extends, or sets again what is missing.
+// heal extends a key, or sets a missing one again.
 func heal(keys, args []string, db *redistest.DB) any {
 	if _, there := db.Get(keys[0]); there {
 		return extend(db, keys[0], args[0], args[1])
@@ -64,7 +65,7 @@ func heal(keys, args []string, db *redistest.DB) any {
 	return 2
 }
 
-// shorten is a release that lets the key stand for a while.
+// shorten is a release that leaves the key in place for a while.
 func shorten(keys, args []string, db *redistest.DB) any {
 	if value, there := db.Get(keys[0]); !there || value != args[0] {
 		return 0
@@ -79,7 +80,7 @@ func shorten(keys, args []string, db *redistest.DB) any {
 	return 1
 }
 
-// look gives a long value by its digest.
+// look returns a value, or the digest of a long one.
 func look(keys, _ []string, db *redistest.DB) any {
 	value, there := db.Get(keys[0])
 	switch {
@@ -111,7 +112,7 @@ func seal(keys, args []string, db *redistest.DB) any {
 	return 1
 }
 
-// each is one result for each key.
+// each returns one result for each key.
 func each(keys []string, result func(i int) any) []any {
 	results := make([]any, len(keys))
 	for i := range keys {
@@ -120,7 +121,7 @@ func each(keys []string, result func(i int) any) []any {
 	return results
 }
 
-// digit is how scripts say yes and no.
+// digit encodes a boolean as scripts return it.
 func digit(yes bool) int {
 	if yes {
 		return 1

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each script of package redlock is known here, by the digest that it has now.
+// This package knows each script of package redlock by its current digest.
 func TestEveryScriptIsKnown(t *testing.T) {
 	known := map[string]string{
 		"release.lua": releaseSHA1, "release_many.lua": releaseManySHA1, "extend.lua": extendSHA1,
@@ -31,7 +31,8 @@ func TestEveryScriptIsKnown(t *testing.T) {
 	}
 }
 
-// The same random commands to a real server and to a node in memory have the same replies and the same keys afterwards.
+// The same random commands, sent to a real server and to a node in memory, have
+// the same replies and leave the same keys.
 func TestScripts(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
 	d := New(t, 1)
@@ -69,7 +70,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// randomCommand is about few keys and tokens, so that they meet. TTLs are far apart, and never end.
+// randomCommand draws from few keys and tokens, so that commands meet. TTLs
+// differ widely, and none ends during the test.
 func randomCommand(t *testing.T, r *rand.Rand) []string {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	key := func() string { return pick("a", "b", "c") }
@@ -113,7 +115,7 @@ func source(t *testing.T, name string) string {
 	return string(text)
 }
 
-// simple is a reply as redistest.Server.Do returns it.
+// simple converts a reply to the form that redistest.Server.Do returns.
 func simple(v resp.Value) any {
 	n, isInteger := v.Int64()
 	switch {

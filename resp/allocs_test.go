@@ -13,12 +13,12 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// TestDecodingAllocatesNothing runs over every value of the tables: Fill, Next,
-// and all that can be asked of a Value except a copy.
+// TestDecodingAllocatesNothing covers every value of the tables: Fill, Next,
+// and all methods of a Value except copies.
 func TestDecodingAllocatesNothing(t *testing.T) {
 	for _, e := range table(t) {
 		if strings.Contains(e.meaning, "refused") || strings.Contains(e.meaning, "out of range") {
-			continue // errors are built once in the life of a connection
+			continue // errors are built once in a connection's life
 		}
 		r := resp.NewReader(e.limits)
 		src := strings.NewReader("")
@@ -42,7 +42,7 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// touch asks a value everything, and its elements and attributes too.
+// touch calls every accessor of a value, its elements and its attributes.
 func touch(v resp.Value) (n int) {
 	i, _ := v.Int64()
 	f, _ := v.Float64()
@@ -91,7 +91,7 @@ func TestEncodingAllocatesNothing(t *testing.T) {
 }
 
 // TestHostileRepliesAllocateLittle is R18 by the allocator's own count, garbage
-// included, for replies that end before any buffer has to grow far.
+// included, for replies that end before a buffer has to grow much.
 func TestHostileRepliesAllocateLittle(t *testing.T) {
 	for _, wire := range hostile {
 		allocated := allocatedBy(func() {

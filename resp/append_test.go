@@ -60,8 +60,8 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// TestNothingInjects is R19: hostile arguments come back as they went in, as
-// the same number of arguments, and nothing follows them.
+// TestNothingInjects is R19: hostile arguments are decoded as they were
+// encoded, as the same number of arguments, with nothing after them.
 func TestNothingInjects(t *testing.T) {
 	args := []string{
 		"SET", "", "\r\n", "a\r\n*1\r\n$8\r\nFLUSHALL\r\n", "\x00", "$-1\r\n", "*", "\xff\xfe",
@@ -76,7 +76,7 @@ func TestNothingInjects(t *testing.T) {
 	assert.Equal(t, args, got)
 }
 
-// TestLinesStayLines is the same for the types that no length protects.
+// TestLinesStayLines is the same for the types without a length.
 func TestLinesStayLines(t *testing.T) {
 	assert.Equal(t, "+a  +b\r\n", string(resp.AppendSimpleString(nil, "a\r\n+b")))
 	assert.Equal(t, "-ERR x   :1\r\n", string(resp.AppendSimpleError(nil, []byte("ERR x \n\r:1"))))

@@ -7,8 +7,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// BenchmarkNext measures one reply of each kind that a lock client meets, out
-// of a buffer full of them.
+// BenchmarkNext decodes one reply of each kind that a lock client meets, from a
+// buffer full of them.
 func BenchmarkNext(b *testing.B) {
 	cases := []struct{ name, wire string }{
 		{"OK", "+OK\r\n"},

@@ -57,7 +57,7 @@ func TestAsErrorIsACopy(t *testing.T) {
 	assert.EqualError(t, err, "resp: server error: LOADING first")
 }
 
-// TestErrorTextKeepsArgumentsOut is R27: a server repeats what it was sent.
+// TestErrorTextKeepsArgumentsOut is R27: servers repeat arguments in errors.
 func TestErrorTextKeepsArgumentsOut(t *testing.T) {
 	err := &resp.Error{Message: "ERR unknown command 'DELEX', with args beginning with: 'invoice:7' 'IFEQ' 'secret' "}
 	assert.EqualError(t, err, "resp: server error: ERR unknown command 'DELEX'")

@@ -12,10 +12,10 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// An examiner holds the Reader against the reference: the values, what their
-// accessors say, the error and its offset, what stays in the buffer, and what
-// memory is held after each piece. It keeps its readers, so that a state which
-// Reset leaves behind shows as a difference.
+// An examiner compares the Reader with the reference: the values, the results
+// of their accessors, the error and its offset, what stays in the buffer, and
+// the memory held after each piece. It reuses its readers, so that state which
+// survives Reset shows as a difference.
 type examiner struct {
 	limits   resp.Limits // as given
 	complete resp.Limits
@@ -40,11 +40,11 @@ func newExaminer(limits resp.Limits) *examiner {
 }
 
 // wholeMost bounds what is sent at once: a Reader that is not asked for values
-// takes no more than a value and 40 KiB.
+// takes no more than one value and 40 KiB.
 const wholeMost = 32 << 10
 
-// examine sends wire whole, and once more in pieces whose sizes the source
-// decides. A nil source cuts after every byte.
+// examine sends wire whole, and again in pieces whose sizes cuts chooses. A nil
+// source cuts after every byte.
 func (e *examiner) examine(wire []byte, cuts *rand.Rand) error {
 	e.want.decode(wire, e.complete)
 	if len(wire) < wholeMost {
@@ -73,9 +73,9 @@ func (e *examiner) examine(wire []byte, cuts *rand.Rand) error {
 	return e.compareEnd(e.cut)
 }
 
-// compare takes out what the Reader has, of which the first values were taken
-// before, and wants every value that was complete after sent bytes, no more and
-// no less.
+// compare takes the values that the Reader has, of which it has returned the
+// first taken before, and requires exactly the values that were complete after
+// sent bytes.
 func (e *examiner) compare(r *resp.Reader, taken, sent int) error {
 	if held := resp.Held(r); held > sent+allowance {
 		return fmt.Errorf("%d bytes are held after %d", held, sent)
@@ -92,7 +92,7 @@ func (e *examiner) compare(r *resp.Reader, taken, sent int) error {
 	_, ok, err := r.Next()
 	switch {
 	case ok:
-		return errors.New("a value that nobody sent")
+		return errors.New("a value that was not sent")
 	case err != nil && e.want.fault == "":
 		return fmt.Errorf("refused without a reason: %w", err)
 	}
@@ -105,8 +105,8 @@ func (e *examiner) compare(r *resp.Reader, taken, sent int) error {
 	return nil
 }
 
-// compareEnd wants the Reader to end where the reference does, and to say so
-// again when it is asked again.
+// compareEnd requires the Reader to end where the reference does, and to return
+// the same error when it is asked again.
 func (e *examiner) compareEnd(r *resp.Reader) error {
 	_, ok, err := r.Next()
 	var syntax *resp.SyntaxError
@@ -142,8 +142,8 @@ func (e *examiner) sameValue(v resp.Value, i int) error {
 
 var errDifferent = errors.New("the value is another")
 
-// sameItems compares a value, the attributes before it and all in it, with the
-// items that begin items, and returns those behind them.
+// sameItems compares a value, its attributes and its elements with the items at
+// the start of items, and returns the rest.
 func sameItems(v resp.Value, items []item) (rest []item, err error) {
 	if attribute, ok := v.Attributes(); ok {
 		if items, err = sameItems(attribute, items); err != nil {
@@ -171,8 +171,8 @@ func sameItems(v resp.Value, items []item) (rest []item, err error) {
 	return items, nil
 }
 
-// sameOwn compares what the accessors say of a value without its elements;
-// those of other types have to say nothing.
+// sameOwn compares the results of a value's accessors, without its elements.
+// Accessors for other types must return their zero.
 func sameOwn(v resp.Value, i *item) bool {
 	if v.Type() != i.typ || v.IsNull() != (i.null || i.typ == resp.Null) || v.Len() != i.len {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A Reader returns each value once all of it was received. Here the second one
-// arrives in two parts.
+// A Reader returns each value once it is complete. Here the second one arrives
+// in two parts.
 func Example() {
 	r := resp.NewReader(resp.Limits{})
 	for _, received := range []string{"+OK\r\n*2\r\n:1\r\n$5\r\nhel", "lo\r\n"} {
@@ -38,7 +38,8 @@ func Example() {
 	//   BulkString "$5\r\nhello\r\n"
 }
 
-// A command is an array of bulk strings. No byte of an argument can end it.
+// A command is an array of bulk strings. No byte of an argument can end it
+// early.
 func ExampleAppendCommand() {
 	buf := make([]byte, 0, 128)
 	buf = resp.AppendCommand(buf, "SET", "invoice:7", "a\r\nb", "NX", "PX", "10000")
@@ -47,7 +48,7 @@ func ExampleAppendCommand() {
 	// "*6\r\n$3\r\nSET\r\n$9\r\ninvoice:7\r\n$4\r\na\r\nb\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n"
 }
 
-// ErrorPrefix distinguishes the errors of servers without a copy.
+// ErrorPrefix tells errors of servers apart without a copy.
 func ExampleValue_ErrorPrefix() {
 	r := resp.NewReader(resp.Limits{})
 	r.Fill(strings.NewReader("-NOSCRIPT No matching script. Please use EVAL.\r\n"))

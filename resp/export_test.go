@@ -2,7 +2,8 @@ package resp
 
 import "unsafe"
 
-// Poisoned says whether this build overwrites views that were taken back.
+// Poisoned reports whether this build overwrites views that are no longer
+// valid.
 const Poisoned = poisoned
 
 // Held returns the bytes of memory that a Reader holds.
@@ -14,7 +15,7 @@ func Held(r *Reader) int {
 // again.
 func Unjudged(r *Reader) int {
 	if r.head.size != 0 {
-		return 0 // the line was read; its payload needs no look until it is there
+		return 0 // the line was read; its payload is parsed once it is complete
 	}
 	return max(0, r.Buffered()-r.scan-r.seen)
 }

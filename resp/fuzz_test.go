@@ -11,11 +11,12 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// tight limits are met by short inputs.
+// tight limits are reached by short inputs.
 var tight = resp.Limits{Line: 40, Bulk: 30, Elements: 12, Depth: 4, Size: 200}
 
-// FuzzReader is R18: whatever the bytes, no panic, the same result for every
-// cut, memory bounded by what was received, and views that say what was sent.
+// FuzzReader is R18: for any bytes there is no panic, the result is the same
+// for every cut, memory is bounded by the received bytes, and views match what
+// was sent.
 func FuzzReader(f *testing.F) {
 	for i, e := range table(f) {
 		f.Add(e.wire, uint64(i), i%2 == 0)
@@ -29,7 +30,7 @@ func FuzzReader(f *testing.F) {
 			limits = tight
 		}
 		if len(wire) > 64<<10 {
-			return // whole below means one Commit
+			return // whole below needs a single Commit
 		}
 		whole := resp.NewReader(limits)
 		push(whole, wire)
@@ -56,8 +57,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// checkRaw wants the raw encodings of all values, laid end to end, to be the
-// stream; and an equal value out of each value's own encoding.
+// checkRaw requires that the raw encodings of all values, joined, are the
+// stream, and that each value's encoding decodes to an equal value.
 func checkRaw(t *testing.T, limits resp.Limits, wire []byte) {
 	r := resp.NewReader(limits)
 	push(r, wire)

@@ -24,18 +24,18 @@ var (
 	decoderSeed   = flag.Uint64("decoder.seed", 1, "what they are made from")
 )
 
-// TestDecoderManyInputs is what FuzzReference does, without the coverage engine
-// and therefore some ten times as often: inputs are made by the grammar, and
-// from the table by changes that know the grammar. In place of coverage it
-// wants each reason to refuse, each type and each way to end to be met. Each
-// input has a number, and the numbers from 0 on and the seed make the same
-// inputs on every machine.
+// TestDecoderManyInputs does what FuzzReference does, without the coverage
+// engine and therefore some ten times as often. Inputs are generated from the
+// grammar, and from the table by changes that follow the grammar. In place of
+// coverage the test requires that each reason to refuse, each type and each way
+// to end occurs. Inputs are numbered from 0; the seed and the number determine
+// the input on every machine.
 //
 //	go test ./resp -run TestDecoderManyInputs -timeout 0 -decoder.inputs=1e8
 func TestDecoderManyInputs(t *testing.T) {
 	inputs := uint64(*decoderInputs)
 	if resp.Poisoned {
-		inputs = min(inputs, 1e4) // the race detector is slow, and there is one goroutine to a Reader
+		inputs = min(inputs, 1e4) // the race detector is slow, and each Reader has only one goroutine
 	}
 	corpus := newCorpus(t)
 	workers := runtime.GOMAXPROCS(0)
@@ -70,10 +70,10 @@ func TestDecoderManyInputs(t *testing.T) {
 	}
 }
 
-// batchSize is how many inputs come from one state of the random numbers.
+// batchSize is how many inputs share one state of the random numbers.
 const batchSize = 1 << 10
 
-// A batch makes and examines inputs, one after the other, in one goroutine.
+// A batch generates and examines inputs one after the other, in one goroutine.
 type batch struct {
 	corpus    [][]byte
 	examiners []*examiner
@@ -105,7 +105,7 @@ func (b *batch) run(number, inputs uint64) error {
 	return nil
 }
 
-// newCorpus returns the table's inputs that are short.
+// newCorpus returns the short inputs of the table.
 func newCorpus(t testing.TB) (corpus [][]byte) {
 	for _, e := range table(t) {
 		if len(e.wire) > 0 && len(e.wire) < 100 {
@@ -115,7 +115,7 @@ func newCorpus(t testing.TB) (corpus [][]byte) {
 	return corpus
 }
 
-// A census counts what the inputs were.
+// A census counts the kinds of inputs.
 type census struct {
 	values, bytes uint64
 	ends          map[string]uint64 // reasons, "unfinished", "complete"
@@ -153,7 +153,7 @@ func (c *census) add(other *census) {
 	}
 }
 
-// wantAll wants everything that there is to have been met.
+// wantAll requires every kind to have occurred.
 func (c *census) wantAll(t *testing.T) {
 	t.Helper()
 	for _, typ := range known {

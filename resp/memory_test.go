@@ -9,10 +9,10 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// allowance is R18: what a Reader may hold beyond the bytes it received.
+// allowance is what a Reader may hold beyond the bytes that it received (R18).
 const allowance = 64 << 10
 
-// hostile are replies that promise more than they bring.
+// hostile replies announce more than they contain.
 var hostile = []string{
 	"$1048576\r\n",
 	"!1048576\r\nERR",
@@ -39,8 +39,8 @@ var hostile = []string{
 	":" + strings.Repeat("1", 1<<20),
 }
 
-// TestMemoryIsBounded checks what is held after each read, of replies that
-// lie and of replies that are merely large.
+// TestMemoryIsBounded checks the memory held after each read, for replies that
+// lie and for replies that are merely large.
 func TestMemoryIsBounded(t *testing.T) {
 	honest := []string{
 		"$1048576\r\n" + strings.Repeat("x", 1<<20) + "\r\n",
@@ -68,7 +68,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLargeValueIsForgotten wants the room of one large value back.
+// TestLargeValueIsForgotten requires the memory of one large value to be freed.
 func TestLargeValueIsForgotten(t *testing.T) {
 	r := resp.NewReader(resp.Limits{})
 	_, err := pushUntil(r, "$1048576\r\n"+strings.Repeat("x", 1<<20)+"\r\n")
@@ -77,7 +77,7 @@ func TestLargeValueIsForgotten(t *testing.T) {
 	r.Space()
 	require.Less(t, resp.Held(r), allowance)
 
-	// The same when the buffer never runs dry: a part of a reply always waits.
+	// The same if the buffer never runs empty: a part of a reply always waits.
 	push(r, []byte("$1048576\r\n"+strings.Repeat("x", 1<<20)+"\r\n:"))
 	drain(r, nil)
 	require.Greater(t, resp.Held(r), 1<<20)
@@ -88,8 +88,8 @@ func TestLargeValueIsForgotten(t *testing.T) {
 	require.Less(t, resp.Held(r), allowance)
 }
 
-// TestOneByteAtATimeIsLinear looks after each byte whether the Reader remembers
-// all that it has seen. Most of what is quadratic would not end at all.
+// TestOneByteAtATimeIsLinear checks after each byte that the Reader remembers
+// all that it has parsed. A quadratic parser would hardly finish.
 func TestOneByteAtATimeIsLinear(t *testing.T) {
 	size := 4 << 20
 	if resp.Poisoned {

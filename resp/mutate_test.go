@@ -7,14 +7,14 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Inputs for TestDecoderManyInputs. They stay short, so that many fit into a
-// second: the limits that short inputs meet are the same code as those that
-// only long ones meet.
+// Inputs for TestDecoderManyInputs. They are short, so that many run in a
+// second: the limits that short inputs reach are checked by the same code as
+// those that only long inputs reach.
 
-// inputMost bounds an input.
+// inputMost is the greatest length of an input.
 const inputMost = 300
 
-// make puts the following input into wire.
+// make writes the next input to wire.
 func (b *batch) make() {
 	b.wire = b.wire[:0]
 	if b.random.IntN(2) == 0 {
@@ -33,8 +33,8 @@ func (b *batch) make() {
 	}
 }
 
-// lengthen puts something in front that meets what only long inputs meet:
-// buffers that grow, and the ordinary limits.
+// lengthen adds a prefix for cases that only long inputs reach: growing buffers
+// and the ordinary limits.
 func (b *batch) lengthen() {
 	var long []byte
 	switch n := b.random.IntN(80_000); b.random.IntN(4) {
@@ -42,17 +42,17 @@ func (b *batch) lengthen() {
 		long = append(resp.AppendBulkString(nil, bytes.Repeat([]byte("x"), n)), b.wire...)
 	case 1:
 		long = append(resp.AppendArray(nil, n/4), bytes.Repeat([]byte("_\r\n"), n/4)...)
-	case 2: // as many bytes as a line may have, or one too many
+	case 2: // a line of the greatest length, or one byte more
 		n = 64<<10 - 2 + b.random.IntN(4)
 		long = append(bytes.Repeat([]byte("0"), n), "1\r\n"...)
 		long = append([]byte{one(b, known)}, long...)
-	case 3: // a value for each few bytes, some of them cut apart
+	case 3: // a value every few bytes, some of them cut
 		long = bytes.Repeat(append(resp.AppendBulkString(nil, "abc"), "*2\r\n:1\r\n:2\r\n"...), n/20)
 	}
 	b.wire = append(long, b.wire...)
 }
 
-// Texts and numbers of which a decoder may think differently than it should.
+// Texts and numbers that a decoder may misread.
 var (
 	texts    = []string{"", "OK", "a", "txt:", "mkd:x", "ERR no", "NOSCRIPT x", "\x00", "\xff", "-1", "$1", "txt", "é"}
 	integers = []string{
@@ -68,10 +68,10 @@ var (
 	}
 )
 
-// one picks one of several.
+// one returns a random element.
 func one[T any](b *batch, all []T) T { return all[b.random.IntN(len(all))] }
 
-// grow appends a value that is well formed, or nearly.
+// grow appends a well-formed value, or nearly one.
 func (b *batch) grow(depth int) {
 	t := one(b, known)
 	b.wire = append(b.wire, t)
@@ -104,8 +104,8 @@ func (b *batch) growBulk() {
 	b.wire = append(b.wire, text...)
 }
 
-// growAggregate appends the rest of an aggregate. An attribute is followed by
-// its value, as a rule.
+// growAggregate appends the rest of an aggregate. An attribute is usually
+// followed by its value.
 func (b *batch) growAggregate(t resp.Type, depth int) {
 	n := b.random.IntN(4)
 	b.wire = strconv.AppendInt(b.wire, int64(n), 10)
@@ -123,7 +123,7 @@ func (b *batch) growAggregate(t resp.Type, depth int) {
 	}
 }
 
-// mutate changes the input in one place.
+// mutate makes one change to the input.
 func (b *batch) mutate() {
 	if len(b.wire) == 0 {
 		b.grow(0)
@@ -131,7 +131,7 @@ func (b *batch) mutate() {
 	}
 	at := b.random.IntN(len(b.wire))
 	switch b.random.IntN(11) {
-	case 0: // a byte that means something
+	case 0: // a byte with a meaning
 		b.wire[at] = one(b, interesting)
 	case 1:
 		b.wire[at] = byte(b.random.IntN(256))
@@ -152,17 +152,17 @@ func (b *batch) mutate() {
 		b.insert(at, b.wire[b.lineStart(at):b.lineEnd(at)])
 	case 9: // another input from here on
 		b.wire = append(b.wire[:b.lineStart(at)], one(b, b.corpus)...)
-	case 10: // one more around it
+	case 10: // one more aggregate around it
 		b.insert(0, []byte(one(b, []string{"*1\r\n", "*2\r\n", "|0\r\n", "|1\r\n", "%1\r\n", ">1\r\n", "~1\r\n"})))
 	}
 }
 
 var interesting = []byte("+-:$*_#,(!=%|~>;.?\r\n\r\n0123456789 \x00\xdb\xfftfea")
 
-// lineStart is where the line that at lies in begins.
+// lineStart returns the start of the line that contains at.
 func (b *batch) lineStart(at int) int { return bytes.LastIndexByte(b.wire[:at], '\n') + 1 }
 
-// lineEnd is where the following one begins.
+// lineEnd returns the start of the following line.
 func (b *batch) lineEnd(at int) int {
 	if n := bytes.IndexByte(b.wire[at:], '\n'); n >= 0 {
 		return at + n + 1
@@ -170,7 +170,7 @@ func (b *batch) lineEnd(at int) int {
 	return len(b.wire)
 }
 
-// replaceContent puts text between the type and the end of a line.
+// replaceContent replaces the text between the type and the end of a line.
 func (b *batch) replaceContent(at int, text string) {
 	from, to := b.lineStart(at)+1, b.lineEnd(at)
 	if bytes.HasSuffix(b.wire[:to], []byte("\r\n")) {

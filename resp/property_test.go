@@ -13,7 +13,7 @@ import (
 )
 
 // TestEncodedDecodes encodes random values, sends them in random pieces, and
-// compares what comes out with descriptions that were made without the decoder.
+// compares the result with descriptions made without the decoder.
 func TestEncodedDecodes(t *testing.T) {
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -39,10 +39,10 @@ func TestEncodedDecodes(t *testing.T) {
 
 var formats = []string{"txt", "mkd", ":::", "\r\n:"}
 
-// drawText returns up to 20 characters of a text that may contain anything.
+// drawText returns up to 20 arbitrary characters.
 func drawText(rng *rand.Rand) string { return drawFrom(rng, "ab\r\n\x00é:$*+- ", rng.IntN(21)) }
 
-// drawLine is drawText without what ends a line.
+// drawLine is drawText without line ends.
 func drawLine(rng *rand.Rand) string { return drawFrom(rng, "ab\x00é:$*+- ", rng.IntN(21)) }
 
 func drawFrom(rng *rand.Rand, alphabet string, n int) string {
@@ -65,7 +65,8 @@ func drawDigits(rng *rand.Rand) string {
 // drawInteger returns integers of every length.
 func drawInteger(rng *rand.Rand) int64 { return int64(rng.Uint64()) >> rng.IntN(64) }
 
-// drawDouble returns any double: finite ones of every exponent, and the others.
+// drawDouble returns any double: finite ones of every exponent, infinities and
+// NaN.
 func drawDouble(rng *rand.Rand) float64 {
 	switch rng.IntN(8) {
 	case 0:
@@ -80,7 +81,7 @@ func drawDouble(rng *rand.Rand) float64 {
 	return math.Float64frombits(rng.Uint64())
 }
 
-// drawValue appends a random value and returns what describe shall say of it.
+// drawValue appends a random value and returns the expected result of describe.
 func drawValue(rng *rand.Rand, dst []byte, depth int) ([]byte, string) {
 	if depth < 4 && rng.IntN(10) == 0 {
 		n := rng.IntN(3)
@@ -139,7 +140,7 @@ func drawAggregate(rng *rand.Rand, dst []byte, depth int) ([]byte, string) {
 	n := rng.IntN(4)
 	kinds := []string{"Array", "Set", "Map", "Push"}
 	if depth > 0 {
-		kinds = kinds[:3] // a push stands within nothing
+		kinds = kinds[:3] // a push is never nested
 	}
 	kind := kinds[rng.IntN(len(kinds))]
 	var words string

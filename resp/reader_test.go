@@ -15,7 +15,7 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// push gives the reader bytes, however much room it has at a time.
+// push passes bytes to the reader, as much at a time as it has room for.
 func push(r *resp.Reader, wire []byte) {
 	for len(wire) > 0 {
 		n := copy(r.Space(), wire)
@@ -32,8 +32,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTableCutAnywhere is R18's "the same result for every split": two pieces
-// cut at every byte, with a call of Next between them.
+// TestTableCutAnywhere is R18's "the same result for every split": two pieces,
+// cut at every byte, with a call of Next in between.
 func TestTableCutAnywhere(t *testing.T) {
 	for _, e := range table(t) {
 		for i := range e.wire {
@@ -73,8 +73,8 @@ func refused(said []string) bool {
 	return len(said) > 0 && strings.HasPrefix(said[len(said)-1], "refused")
 }
 
-// TestTablePrefixes wants no value before its last byte, and none changed by
-// what follows it.
+// TestTablePrefixes requires that no value comes before its last byte, and that
+// what follows a value does not change it.
 func TestTablePrefixes(t *testing.T) {
 	for _, e := range table(t) {
 		r := resp.NewReader(e.limits)
@@ -100,11 +100,12 @@ func TestTablePrefixes(t *testing.T) {
 	}
 }
 
-// TestTableRoundTrip encodes what was decoded; it decodes to the same again.
+// TestTableRoundTrip encodes what was decoded; it must decode to the same
+// again.
 func TestTableRoundTrip(t *testing.T) {
 	for _, e := range table(t) {
 		if strings.Contains(e.meaning, "out of range") {
-			continue // no float64 holds it
+			continue // no float64 has this value
 		}
 		r := resp.NewReader(e.limits)
 		push(r, e.wire)
@@ -121,8 +122,8 @@ func TestTableRoundTrip(t *testing.T) {
 	}
 }
 
-// TestErrorIsSticky is R16: nothing behind an error is parsed, not even what
-// comes in later, until Reset.
+// TestErrorIsSticky is R16: nothing after an error is parsed, not even bytes
+// that arrive later, until Reset.
 func TestErrorIsSticky(t *testing.T) {
 	r := resp.NewReader(resp.Limits{})
 	push(r, []byte(":1\r\n:x\r\n+OK\r\n"))
@@ -160,8 +161,8 @@ func TestResetWithinValue(t *testing.T) {
 	}
 }
 
-// TestOffsets counts through slides and growth of a buffer that hardly ever
-// runs dry.
+// TestOffsets counts offsets while a buffer that hardly ever runs empty slides
+// and grows.
 func TestOffsets(t *testing.T) {
 	var wire []byte
 	for i := range 3000 {
@@ -231,7 +232,7 @@ func TestDepthIsNotRecursion(t *testing.T) {
 	}
 }
 
-// TestDepthAtLimit nests as deep as is allowed, and walks it.
+// TestDepthAtLimit nests as deep as is allowed, and walks the value.
 func TestDepthAtLimit(t *testing.T) {
 	for _, depth := range []int{32, 1024} {
 		r := resp.NewReader(resp.Limits{Depth: depth})
@@ -249,7 +250,7 @@ func TestDepthAtLimit(t *testing.T) {
 	}
 }
 
-// TestDefaultLimits is R18's numbers.
+// TestDefaultLimits checks the numbers of R18.
 func TestDefaultLimits(t *testing.T) {
 	at := []struct{ name, prefix, unit, suffix string }{
 		{"line ≤ 64 KiB", "+", strings.Repeat("x", 64<<10), "\r\n"},
@@ -278,7 +279,7 @@ func TestDefaultLimits(t *testing.T) {
 	}
 }
 
-// TestLargestLimits is where a count of pairs would not fit into 32 bits.
+// TestLargestLimits reaches counts of pairs that do not fit into 32 bits.
 func TestLargestLimits(t *testing.T) {
 	for _, wire := range []string{"%1073741824\r\n", "%2147483647\r\n", "*1073741825\r\n", "$1073741825\r\n", "$2147483647\r\n"} {
 		r := resp.NewReader(resp.Limits{Line: math.MaxInt, Bulk: math.MaxInt, Elements: math.MaxInt, Size: math.MaxInt})
@@ -287,7 +288,7 @@ func TestLargestLimits(t *testing.T) {
 	}
 }
 
-// pushUntil gives bytes as room allows, as a connection does, and returns the
+// pushUntil passes bytes as room allows, as a connection does, and returns the
 // first value or error.
 func pushUntil(r *resp.Reader, wire string) (resp.Value, error) {
 	src := strings.NewReader(wire)
@@ -302,7 +303,7 @@ func pushUntil(r *resp.Reader, wire string) (resp.Value, error) {
 	}
 }
 
-// TestSizeFollowsBulk lets a larger bulk through without a second setting.
+// TestSizeFollowsBulk accepts a larger bulk string without a second setting.
 func TestSizeFollowsBulk(t *testing.T) {
 	r := resp.NewReader(resp.Limits{Bulk: 5 << 20})
 	v, err := pushUntil(r, string(resp.AppendBulkString(nil, strings.Repeat("x", 5<<20))))
@@ -310,7 +311,7 @@ func TestSizeFollowsBulk(t *testing.T) {
 	require.Len(t, v.Bytes(), 5<<20)
 }
 
-// TestUnreadIsBounded never asks Next; the reader does not hoard.
+// TestUnreadIsBounded never calls Next; the reader must not hoard bytes.
 func TestUnreadIsBounded(t *testing.T) {
 	r := resp.NewReader(resp.Limits{Bulk: 1 << 10, Size: 64 << 10})
 	for range 100 {
@@ -322,8 +323,8 @@ func TestUnreadIsBounded(t *testing.T) {
 	require.ErrorContains(t, err, "not yet taken by Next")
 }
 
-// TestViewsAreTakenBack is R20: in race builds a view that outlived its time is
-// seen, by each of the calls that end it, and nothing else is touched.
+// TestViewsAreTakenBack is R20: in race builds the use of an expired view
+// shows, after each of the calls that end it, and nothing else is overwritten.
 func TestViewsAreTakenBack(t *testing.T) {
 	ends := map[string]func(r *resp.Reader){
 		"Next":  func(r *resp.Reader) { r.Next() },
@@ -352,7 +353,7 @@ func TestViewsAreTakenBack(t *testing.T) {
 }
 
 // TestStaleElements is a programmer's error that every build notices, if the
-// bytes no longer are the value.
+// bytes are no longer those of the value.
 func TestStaleElements(t *testing.T) {
 	for _, other := range []string{
 		"*2\r\n*9\r\n:2\r\n",

@@ -22,9 +22,9 @@ var confines = []resp.Limits{
 	{Size: 1},
 }
 
-// FuzzReference holds the Reader against a second decoder that was written from
-// the specification: the values, their accessors, the error with its offset,
-// the bytes that are left, for the whole, for a random cut and for a cut after
+// FuzzReference compares the Reader with a second decoder that was written from
+// the specification: the values, their accessors, the error with its offset and
+// the bytes left, for the whole input, for a random cut and for a cut after
 // every byte (R18).
 func FuzzReference(f *testing.F) {
 	for i, e := range table(f) {
@@ -55,8 +55,8 @@ func newExaminers() []*examiner {
 	return all
 }
 
-// The reference says of the table what the table says, so that what it is held
-// against is not only itself.
+// The reference agrees with the table, so that the Reader is not only compared
+// with another decoder.
 func TestReferenceKnowsTheTable(t *testing.T) {
 	for _, e := range table(t) {
 		x := newExaminer(e.limits)

@@ -10,23 +10,22 @@ import (
 )
 
 // A reference is a second decoder, written from the protocol specification and
-// from what R18 adds to it, and slow: it has all bytes before it, reads them
-// one by one, calls itself for what is nested, and leaves numbers to regular
-// expressions and to the standard library. It shares nothing with the Reader
-// but the names of the types, so that both are unlikely to be wrong in the same
-// way.
+// from what R18 adds to it. It is slow: it has all bytes from the start, reads
+// them one by one, recurses into nested values, and leaves numbers to regular
+// expressions and to the standard library. It shares only the names of the
+// types with the Reader, so both are unlikely to be wrong in the same way.
 type reference struct {
 	wire   []byte
 	limits resp.Limits // complete
 
 	at       int // the next byte
-	start    int // where the top-level value began
-	line     int // where the line that is being read began
+	start    int // the start of the top-level value
+	line     int // the start of the current line
 	elements int // announced so far within the top-level value
 
-	said   []item // of the values that are complete, in the order of their lines
+	said   []item // the complete values, in the order of their lines
 	ends   []ending
-	fault  string // why the stream is refused; "" if it is not
+	fault  string // why the stream is refused, or ""
 	offset int    // of the fault
 }
 
@@ -39,11 +38,11 @@ type item struct {
 	len     int // elements of an aggregate
 }
 
-// An ending says where a top-level value is complete: in the stream, and among
-// the items.
+// An ending is the place where a top-level value is complete: in the stream,
+// and among the items.
 type ending struct{ byte, item int }
 
-// decode reads all of wire. The limits are not zero.
+// decode reads all of wire. The limits must not be zero.
 func (r *reference) decode(wire []byte, limits resp.Limits) {
 	*r = reference{wire: wire, limits: limits, said: r.said[:0], ends: r.ends[:0]}
 	for r.value(1) {
@@ -57,7 +56,7 @@ func (r *reference) decode(wire []byte, limits resp.Limits) {
 	r.said = r.said[:last.item]
 }
 
-// rest is how many bytes wait for more.
+// rest returns how many bytes belong to an incomplete value.
 func (r *reference) rest() int {
 	if r.fault != "" {
 		return 0
@@ -65,16 +64,16 @@ func (r *reference) rest() int {
 	return len(r.wire) - r.start
 }
 
-// refuse notes a fault of the line that is being read. It returns false, as all
-// do that found no value.
+// refuse records a fault of the current line. It returns false, as every
+// function that found no value does.
 func (r *reference) refuse(reason string) bool {
 	r.fault, r.offset = reason, r.line
 	return false
 }
 
-// value reads the value that begins at at, with what it contains and the
-// attributes before it. false means a fault, or that more bytes are needed.
-// depth is that of an aggregate in this place.
+// value reads the value at at, with its elements and attributes. It returns
+// false after a fault, or if more bytes are needed. depth is that of an
+// aggregate in this place.
 func (r *reference) value(depth int) bool {
 	for attributes := 0; ; attributes++ {
 		content, ok := r.readLine()
@@ -130,13 +129,12 @@ func (r *reference) elementsOf(t resp.Type, n, depth, own int) bool {
 	return true
 }
 
-// known are the bytes that begin a value.
+// known are the bytes that can start a value.
 var known = []byte("+-:$*_#,(!=%|~>")
 
-// readLine reads a line and returns what stands between its first byte and CR
-// LF. The first fault in the order of the bytes is the one that counts; where
-// there are several reasons against one byte, the limit of the whole value is
-// first.
+// readLine reads a line and returns the text between its first byte and CR LF.
+// The first fault in the order of the bytes counts; if there are several at one
+// byte, the limit of the whole value comes first.
 func (r *reference) readLine() (content []byte, ok bool) {
 	r.line = r.at
 	if r.at == len(r.wire) {
@@ -182,7 +180,7 @@ var (
 	lengthOf = regexp.MustCompile(`\A[0-9]+\z`)
 )
 
-// simple judges a value that is one line.
+// simple reads a value that is one line.
 func (r *reference) simple(t resp.Type, content []byte) bool {
 	i := item{typ: t, text: content}
 	switch t {
@@ -213,7 +211,7 @@ func (r *reference) simple(t resp.Type, content []byte) bool {
 	return true
 }
 
-// bulk reads the payload that a line announced.
+// bulk reads the announced payload.
 func (r *reference) bulk(t resp.Type, content []byte) bool {
 	if t == resp.BulkString && string(content) == "-1" {
 		r.said = append(r.said, item{typ: t, null: true})
@@ -241,8 +239,8 @@ func (r *reference) bulk(t resp.Type, content []byte) bool {
 	return true
 }
 
-// count reads how many elements an aggregate announces, -1 for the null of
-// RESP2. A pair is two.
+// count reads the announced number of elements, or -1 for the null of RESP2. A
+// pair counts as two.
 func (r *reference) count(t resp.Type, content []byte) (int, bool) {
 	const excess = "elements exceed their limit"
 	switch {
@@ -266,7 +264,8 @@ func (r *reference) length(content []byte, most int, excess string) (int, bool) 
 	if n, err := strconv.Atoi(string(content)); err == nil && n <= most {
 		return n, true
 	}
-	// However many digits: zeros in front do not make it larger.
+	// The number of digits does not matter: leading zeros do not make it
+	// larger.
 	n, _ := new(big.Int).SetString(string(content), 10)
 	if n.Cmp(big.NewInt(int64(most))) > 0 {
 		return 0, r.refuse(excess)

@@ -16,7 +16,7 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// entry is a line of testdata/resp: bytes, and what they mean.
+// entry is a line of testdata/resp: bytes and their meaning.
 type entry struct {
 	place   string // file and line
 	limits  resp.Limits
@@ -79,13 +79,13 @@ func parseLimits(t testing.TB, place, line string) (limits resp.Limits) {
 	return limits
 }
 
-// meaning says what the reader makes of what it was given so far: the values
-// joined by "then", and how they ended.
+// meaning describes what the reader makes of its input: the values joined by
+// "then", and how they end.
 func meaning(r *resp.Reader) string {
 	return strings.Join(outcome(r, nil), " then ")
 }
 
-// outcome appends what Next returns until it wants more bytes, in words.
+// outcome appends the results of Next, in words, until it needs more bytes.
 func outcome(r *resp.Reader, said []string) []string {
 	said = drain(r, said)
 	if len(said) == 0 && r.Buffered() == 0 {
@@ -97,7 +97,7 @@ func outcome(r *resp.Reader, said []string) []string {
 	return said
 }
 
-// drain appends each value that Next returns, and the error if one comes.
+// drain appends each value that Next returns, and the error if there is one.
 func drain(r *resp.Reader, said []string) []string {
 	for {
 		v, ok, err := r.Next()
@@ -115,7 +115,7 @@ func drain(r *resp.Reader, said []string) []string {
 	}
 }
 
-// describe puts a value into words that tell any two apart.
+// describe returns a text that differs for any two different values.
 func describe(v resp.Value) string {
 	own := describeOwn(v)
 	if attribute, ok := v.Attributes(); ok {
@@ -182,7 +182,7 @@ func escape(b []byte) string {
 	return q[1 : len(q)-1]
 }
 
-// appendValue encodes a value again through the Append functions.
+// appendValue encodes a value again with the Append functions.
 func appendValue(dst []byte, v resp.Value) []byte {
 	if attribute, ok := v.Attributes(); ok {
 		dst = appendValue(dst, attribute)

@@ -10,8 +10,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// decode returns the one value of wire, which lives as long as its reader is
-// not asked again.
+// decode returns the single value of wire. The value stays valid until the next
+// call to its reader.
 func decode(t testing.TB, wire string) resp.Value {
 	t.Helper()
 	r := resp.NewReader(resp.Limits{})
@@ -23,7 +23,7 @@ func decode(t testing.TB, wire string) resp.Value {
 	return v
 }
 
-// TestWrongQuestions asks each type what only others can answer.
+// TestWrongQuestions calls the accessors of other types on each type.
 func TestWrongQuestions(t *testing.T) {
 	cases := []struct {
 		wire                      string
@@ -113,7 +113,7 @@ func TestIsOK(t *testing.T) {
 	}
 }
 
-// TestEmptyIsNotNull keeps an empty payload apart from none.
+// TestEmptyIsNotNull tells an empty payload from null.
 func TestEmptyIsNotNull(t *testing.T) {
 	for _, wire := range []string{"+\r\n", "$0\r\n\r\n", "!0\r\n\r\n", "=4\r\ntxt:\r\n", "-\r\n"} {
 		b := decode(t, wire).Bytes()
@@ -124,8 +124,8 @@ func TestEmptyIsNotNull(t *testing.T) {
 	assert.False(t, decode(t, "*0\r\n").IsNull())
 }
 
-// TestViewsCannotGrow is why a view is b[i:j:j]: an append copies, it does not
-// write over what follows.
+// TestViewsCannotGrow is the reason why a view is b[i:j:j]: an append copies
+// and does not overwrite what follows.
 func TestViewsCannotGrow(t *testing.T) {
 	r := resp.NewReader(resp.Limits{})
 	push(r, []byte("|1\r\n+k\r\n+v\r\n*4\r\n$2\r\nab\r\n=5\r\ntxt:c\r\n-ERR x\r\n+d\r\n+OK\r\n:1\r\n"))
@@ -167,7 +167,7 @@ func TestElementsCanStop(t *testing.T) {
 	assert.Equal(t, 1, seen)
 }
 
-// TestPairsOfArray is RESP2's way to send a map.
+// TestPairsOfArray is the map of RESP2.
 func TestPairsOfArray(t *testing.T) {
 	var got []string
 	for key, value := range decode(t, "*3\r\n+a\r\n:1\r\n+odd\r\n").Pairs() {

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints what has changed incompatibly in the API since the last tag, or since
-# SINCE. Before v1 that is allowed, and the changelog must name it; from v1 on
-# it is an error.
+# Prints the incompatible changes of the API since the last tag, or since SINCE.
+# Before v1 they are allowed, and the changelog must name them; from v1 on they
+# are an error.
 set -eu
 cd "$(dirname "$0")/.."
 go=${GO:-go} path=github.com/redmux/redmux

@@ -1,12 +1,17 @@
 #!/bin/sh
-# Fetches servers to test against, and installs nothing: every redis-server, valkey-server and redict-server that the suites
-# of this machine's own Debian mirror have now, each unpacked into a cache and started once as a proof. docs/servers.md tells
-# how they are used. Prints what is there; nothing that a mirror lacks is an error, it is said ("NOT COVERED"). Quick when it
-# was done within a week. "fetch.sh list" prints what is cached, "fetch.sh missing" what was not to be had, and "fetch.sh
-# again" looks at the mirror even so.
+# Fetches servers to test against, and installs nothing: every redis-server,
+# valkey-server and redict-server in the suites of the machine's own Debian
+# mirror. Each is unpacked into a cache and started once as a proof.
+# docs/servers.md tells how they are used. The script prints what it has; what a
+# mirror lacks is no error, but is reported ("NOT COVERED"). It does nothing if
+# it ran within the last week. "fetch.sh list" prints what is cached, "fetch.sh
+# missing" what could not be fetched, and "fetch.sh again" asks the mirror in
+# any case.
 #
-# The cache is REDMUX_SERVERS_DIR, else redmux/servers in the user's cache folder. In it: list (a line per server: product,
-# version, suite, the package's version, the path to start), a folder per server, and libs, a folder per library package.
+# The cache is REDMUX_SERVERS_DIR, or else redmux/servers in the user's cache
+# folder. It contains list (a line per server: product, version, suite, the
+# package's version, the path to start), a folder per server, and libs, a folder
+# per library package.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -33,8 +38,9 @@ main() {
 			not_covered "servers of other versions: they come from a Debian mirror, and there is no $tool here"
 	done
 	mkdir -p "$cache/libs" || exit
-	cache=$(cd "$cache" && pwd) || exit # wrappers name it, and they run from other folders
-	# Two runs at once would unpack into the same folders. The second finds all done.
+	cache=$(cd "$cache" && pwd) || exit # wrappers contain it, and they run in other folders
+	# Two runs at once would unpack into the same folders. The second run then
+	# finds everything done.
 	exec 9>"$cache/lock"
 	flock -w 900 9 || exit
 	[ "${1:-}" = again ] || ! is_fresh || { print_covered && exit; }
@@ -45,13 +51,15 @@ main() {
 	print_covered
 }
 
-# The script's own checksum is in the stamp, so that a change of it takes effect at once.
+# The stamp contains the script's own checksum, so that a change of the script
+# takes effect at once.
 checksum() { cksum <"$0"; }
 is_fresh() {
 	[ -n "$(find "$cache/stamp" -mtime -$week 2>/dev/null)" ] && [ "$(cat "$cache/stamp")" = "$(checksum)" ]
 }
 
-# A server that no suite has any more stays for as long as its folder does: old versions are worth keeping.
+# A server that is no longer in any suite stays as long as its folder does: old
+# versions are worth keeping.
 print_list() { cat "$cache"/*/server 2>/dev/null | sort -k1,1 -k2,2V; }
 print_missing() { sed 's/^/NOT COVERED: /' "$cache/missing" 2>/dev/null || true; }
 
@@ -64,8 +72,10 @@ print_covered() {
 	print_missing
 }
 
-# private_apt makes a configuration of apt that reads the machine's own mirror, keyrings and proxy, and writes only to $work:
-# a list of its own, no packages installed, none of the hooks that the machine runs after an update.
+# private_apt writes a configuration of apt that reads the machine's own mirror,
+# keyrings and proxy, and writes only to $work: with a package list of its own,
+# no installed packages, and none of the hooks that the machine runs after an
+# update.
 private_apt() {
 	mkdir -p "$work/state/lists/partial" "$work/cache/archives/partial" "$work/sources" || exit
 	: >"$work/status"
@@ -89,8 +99,10 @@ private_apt() {
 		not_covered "servers of other versions: apt's sources name no mirror of $codename"
 }
 
-# What a machine's own suite may be called in its sources, and which suites its mirror is asked for: a release keeps the
-# versions that it was made with, so several releases are several versions. Only Debian's mirrors have Debian's suites.
+# The names that a machine's own suite may have in its sources, and the suites
+# that its mirror is asked for: a release keeps the versions that it was made
+# with, so several releases have several versions. Only Debian's mirrors have
+# Debian's suites.
 codename=$(. /etc/os-release 2>/dev/null && echo "${VERSION_CODENAME:-sid}")
 case $(. /etc/os-release 2>/dev/null && echo "${ID:-}") in
 debian)
@@ -104,8 +116,10 @@ debian)
 esac
 suites=$(printf '%s\n' $suites | awk '!seen[$0]++ { printf "%s ", $0 }')
 
-# The machine's entry for its own suite, with the other suites put in its place. Its keyring stays ("signed-by"), so apt
-# verifies these as it does the machine's own; a wish to trust without (trusted=yes) does not.
+# The machine's entry for its own suite, with the other suites in its place. Its
+# keyring stays ("signed-by"), so apt verifies these suites as it does the
+# machine's own; an option to trust without verification (trusted=yes) is
+# dropped.
 one_line_sources() {
 	awk -v own="$own" -v suites="$suites" '
 		$1 != "deb" { next }
@@ -123,8 +137,8 @@ one_line_sources() {
 		}'
 }
 
-# The same for the other format: stanzas of fields, in which a line that begins with a blank goes on with the field above
-# (a key may stand there in full).
+# The same for the other format: stanzas of fields, in which a line that begins
+# with a blank continues the field above (which may contain a whole key).
 deb822_sources() {
 	awk -v own="$own" -v suites="$suites" '
 		function flush() {
@@ -143,8 +157,8 @@ deb822_sources() {
 		END { flush() }'
 }
 
-# Some suites may be missing on this mirror, or signed with keys that this machine does not have: update then fails for
-# these, and goes on.
+# This mirror may lack some suites, or they may be signed with unknown keys:
+# update then fails for these, and continues.
 look() {
 	timeout 300 apt-get -c "$work/apt.conf" update >"$work/update" 2>&1
 	: >"$work/missing"
@@ -160,7 +174,8 @@ look() {
 	cp "$work/missing" "$cache/missing"
 }
 
-# One build of each version will do, and that of the oldest suite needs least of the machine.
+# One build of each version is enough, and that of the oldest suite requires
+# least of the machine.
 fetch_all() {
 	for package in $packages; do
 		found=$(apt-cache -c "$work/apt.conf" madison $package 2>/dev/null | awk -F' *[|] *' -v suites="$suites" '
@@ -174,7 +189,8 @@ fetch_all() {
 	done
 }
 
-# The package of the tools holds the server too: redis-server is redis-check-rdb by another name.
+# The tools' package contains the server too: redis-server is redis-check-rdb
+# under another name.
 fetch() {
 	package=$1 version=$2 suite=$3 product=${1%-tools}
 	home=$cache/$product-${version#*:}
@@ -188,7 +204,8 @@ fetch() {
 	ln -sf "$product-check-rdb" "$home/usr/bin/$product-server"
 	wrap "$product" "$home" ""
 	if ! "$home/$product-server" --version >"$work/out" 2>&1; then
-		# Newer builds need a newer C library. It comes along, with its own loader, and all other libraries with it.
+		# Newer builds need a newer C library. It is unpacked too, with its own
+		# loader and all other libraries.
 		libraries "$package=$version" "$home/lib" "$suite" && wrap "$product" "$home" "$loader"
 	fi
 	if answered=$(prove "$product" "$home"); then
@@ -198,19 +215,21 @@ fetch() {
 	fi
 }
 
-# download gets packages, which apt verifies, into a folder that holds nothing else.
+# download fetches packages, which apt verifies, into an empty folder.
 download() {
 	rm -rf "$work/debs"
 	mkdir "$work/debs" && (cd "$work/debs" && timeout 300 apt-get -c "$work/apt.conf" download "$@" >"$work/out" 2>&1)
 }
 
-# libraries makes a folder of links to the libraries that apt would install with a package, and finds the loader among them.
-# What is no library (a system's users and services, for whatever these packages do when they are installed) stays away.
+# libraries makes a folder of links to the libraries that apt would install with
+# a package, and finds the loader among them. It skips everything else (a
+# system's users and services, for the installation scripts of these packages).
 libraries() {
 	needed=$(for target in "" "-t$3"; do
 		apt-get -c "$work/apt.conf" $target --no-install-recommends --print-uris -y install "$1" 2>"$work/out" && break
 	done | sed -n "s/^'[^']*' \(z\{0,1\}lib[^ ]*\)_[^_ ]*\.deb .*/\1/p")
-	# Names are now as those of apt's files, NAME_VERSION, with %3a for a colon.
+	# From here on names are those of apt's files, NAME_VERSION, with %3a for a
+	# colon.
 	missing=$(for library in $needed; do [ -e "$cache/libs/$library" ] || echo "$library"; done)
 	[ -z "$missing" ] || download $(echo "$missing" | sed 's/_/=/; s/%3a/:/') || return
 	for library in $missing; do
@@ -224,8 +243,9 @@ libraries() {
 	[ -n "$loader" ]
 }
 
-# wrap writes the scripts that stand for the server and its command line client. They end in exec, so that the process that
-# a test started is the server itself.
+# wrap writes scripts that stand for the server and its command line client.
+# They end in exec, so that the process that a test started is the server
+# itself.
 wrap() {
 	for tool in server cli; do
 		binary="\"$2/usr/bin/$1-$tool\""
@@ -235,7 +255,7 @@ wrap() {
 	done
 }
 
-# prove starts a server, asks it who it is, and prints its version.
+# prove starts a server, asks it for its product, and prints its version.
 prove() {
 	at=$(mktemp -d) || return
 	"$2/$1-server" --port 0 --unixsocket "$at/s" --save '' --appendonly no --dir "$at" >"$work/out" 2>&1 &
@@ -248,7 +268,8 @@ prove() {
 	kill -9 $pid 2>/dev/null
 	wait $pid 2>/dev/null
 	rm -rf "$at"
-	# It is the process that was started, not a child of it: tests stop and kill that.
+	# The server is the process that was started, not a child of it: tests stop
+	# and kill that process.
 	echo "$info" | grep -qx "process_id:$pid" || return
 	for field in "$1_version" redis_version; do
 		answered=$(echo "$info" | sed -n "s/^$field://p")

@@ -1,12 +1,14 @@
 #!/bin/sh
-# Runs the tests that need real servers over every server that fetch.sh has found, over the one that tests find anyway, and
-# over groups that mix them, as they are in the middle of an upgrade. Prints a table of what was covered, as docs/servers.md
-# shows it, and what was not to be had. Fails where a server's tests fail.
+# Runs the tests that need real servers with every server that fetch.sh has
+# found, with the one that tests find by default, and with groups that mix them,
+# as during an upgrade. Prints a table of what was covered, as docs/servers.md
+# shows it, and of what could not be fetched. Fails if a server's tests fail.
 #
-# "matrix.sh quick", for CI, takes the newest server of each product and one mixed group, in which the oldest are too, and
-# leaves out the slow tests of what lies between us and a server (links, hostile nodes, allocations), which hardly depend on
-# whose server it is. "matrix.sh full", the default, leaves out nothing. ONLY is a pattern for the names of what is tested,
-# as ONLY='redis 8'.
+# "matrix.sh quick", for CI, takes the newest server of each product and one
+# mixed group, which includes the oldest, and leaves out the slow tests of what
+# lies between us and a server (links, hostile nodes, allocations), which hardly
+# depend on the server. "matrix.sh full", the default, leaves out nothing. ONLY
+# is a pattern for the names of what is tested, as in ONLY='redis 8'.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -45,8 +47,9 @@ main() {
 	[ $failures = 0 ] || exit 1
 }
 
-# Each package is compiled once. Which of its tests need a server is asked of the tests: where there is none they skip
-# themselves. So a new test belongs to the matrix without being listed anywhere.
+# Each package is compiled once. The tests themselves tell whether they need a
+# server: without one they skip themselves. So a new test belongs to the matrix
+# without being listed.
 build() {
 	for package in $packages; do
 		name=${package##*/}
@@ -60,7 +63,8 @@ build() {
 	printf '%s\n' "| servers | from | tests | result | time |" "|---|---|---|---|---|" >"$work/table"
 }
 
-# installed is the server that tests find without being told (redistest.Find), in the form of fetch.sh's list.
+# installed prints the server that tests find by default (redistest.Find), in
+# the format of fetch.sh's list.
 installed() {
 	if [ -n "${REDMUX_SERVER:-}" ]; then
 		path=$(command -v "$REDMUX_SERVER")
@@ -81,7 +85,7 @@ oldest_and_newest() {
 	awk '!seen[$1]++' "$work/servers" | sort -u - "$work/newest" | sort -k1,1 -k2,2V
 }
 
-# mixed covers a group of several servers. With one alone there is nothing to mix.
+# mixed covers a group of several servers. A single one cannot be mixed.
 mixed() {
 	[ "$(echo "$2" | wc -l)" -gt 1 ] || return 0
 	names=$(echo "$2" | awk '{ printf "%s%s %s", (NR > 1 ? ", " : ""), $1, $2 }')
@@ -106,20 +110,21 @@ covers() {
 	echo "| $1 | $2 | $passed | $result | $(($(date +%s) - start)) s |" | tee -a "$work/table"
 }
 
-# suite_of runs a package's tests that need servers, in several processes at once, since most of them wait (shards.sh). A
-# test that fails is tried again alone, at most twice: many of these tests measure. The table says so.
+# suite_of runs a package's tests that need servers, in several processes at
+# once, since most of them wait (shards.sh). A test that fails is retried alone,
+# at most twice, because many of these tests measure. The table says so.
 suite_of() {
 	package=$1 name=${1##*/}
 	at_once "$package" && code=0 || code=$?
 	count PASS && passed=$((passed + counted))
 	count SKIP && skipped=$((skipped + counted))
 	broken=$(sed -n 's/^--- FAIL: \([^ ]*\).*/\1/p' "$work/log" | sort -u)
-	if [ $code != 0 ] && [ -z "$broken" ]; then # a panic, or out of time
+	if [ $code != 0 ] && [ -z "$broken" ]; then # a panic, or a timeout
 		tail -n 100 "$work/log"
 		failed="$failed $package"
 	fi
 	for test in $broken; do
-		told | grep -B 8 "^--- FAIL: $test " # what it said stands before its result
+		told | grep -B 8 "^--- FAIL: $test " # its output precedes its result
 		for try in 1 2; do
 			tests "$package" "^$test\$" && passed=$((passed + 1)) again="$again $test" && continue 2
 		done
@@ -144,7 +149,7 @@ tests() {
 	(cd "$top/$1" && "$work/${1##*/}.test" -test.v -test.timeout 20m -test.run "$2" -test.skip "$about_links") >"$work/log" 2>&1
 }
 
-# told is the log without the tests that went well.
+# told prints the log without the passed tests.
 told() { grep -vE '^ *(=== |--- PASS)' "$work/log"; }
 
 count() { counted=$(grep -c "^--- $1: " "$work/log"); }

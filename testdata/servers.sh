@@ -1,7 +1,9 @@
 #!/bin/sh
-# Sees to it that tests find a real server: what REDMUX_SERVER names, or redis-server or valkey-server on PATH, or, where
-# this machine lets us, a redis-server from its own packages. Without one the tests that need it skip themselves;
-# REDMUX_REQUIRE_SERVERS=1 makes that a failure. "servers.sh check" installs nothing and only says what is there.
+# Finds a real server for the tests: the one that REDMUX_SERVER names, or
+# redis-server or valkey-server on PATH. Otherwise it installs redis-server from
+# the system's packages, if it may. Without one the tests that need it skip
+# themselves; REDMUX_REQUIRE_SERVERS=1 makes that a failure. "servers.sh check"
+# installs nothing and only reports what it finds.
 set -u
 
 find_server() {
@@ -17,8 +19,9 @@ say_found() {
 	echo "servers: $server, ${version%% sha=*}"
 }
 
-# The package would start a service now and at every boot, and the tests want neither: they start servers of their own.
-# policy-rc.d is how Debian lets one forbid the first; it goes again however this script ends.
+# The package would start a service now and at every boot, but the tests start
+# servers of their own. policy-rc.d is Debian's way to prevent the first; it is
+# removed however this script ends.
 install_redis() {
 	policy=/usr/sbin/policy-rc.d ours= log=$(mktemp) || return
 	trap 'rm -f $ours "$log"' EXIT
@@ -27,8 +30,9 @@ install_redis() {
 	export DEBIAN_FRONTEND=noninteractive
 	set -- -o Acquire::http::Timeout=20 -o Acquire::Retries=1 -o DPkg::Lock::Timeout=600
 	install="apt-get $* install -y --no-install-recommends redis-server"
-	# Lists of packages may be old or missing, and one broken source among several does not matter here. Where it is required, a
-	# mirror that is away for a moment is asked once more.
+	# The lists of packages may be old or missing, and one broken source among
+	# several does not matter here. If servers are required, a failed mirror is
+	# asked once more.
 	$install >"$log" 2>&1 || { apt-get "$@" update; $install; } >"$log" 2>&1 ||
 		{ [ "${REDMUX_REQUIRE_SERVERS:-}" = 1 ] && sleep 30 && { apt-get "$@" update; $install; }; } >>"$log" 2>&1 ||
 		echo "servers: apt-get: $(tail -n 1 "$log")"
@@ -38,11 +42,11 @@ install_redis() {
 say_found && exit 0
 if [ "${1:-}" != check ] && [ -z "${REDMUX_SERVER:-}" ] && command -v apt-get >/dev/null; then
 	if [ "$(id -u)" != 0 ]; then
-		# Only who requires servers (CI) has said that the machine may be changed.
+		# Only REDMUX_REQUIRE_SERVERS (CI) permits changes to the machine.
 		if [ "${REDMUX_REQUIRE_SERVERS:-}" = 1 ] && sudo -n true 2>/dev/null; then
 			exec sudo -n REDMUX_REQUIRE_SERVERS=1 sh "$0"
 		fi
-	elif ! dpkg -s redis-server >/dev/null 2>&1; then # else it is installed and its owner's, only not on our PATH
+	elif ! dpkg -s redis-server >/dev/null 2>&1; then # an installed one is left alone; it is only not on our PATH
 		echo "servers: installing redis-server"
 		install_redis
 		say_found && exit 0

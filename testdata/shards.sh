@@ -1,22 +1,26 @@
 #!/bin/sh
-# go test -exec "sh $PWD/testdata/shards.sh" runs the tests of a package in several processes at once. Most tests with
-# servers wait: for a TTL, for a server that starts, for a node that is found to be silent. They cannot wait together in
-# one process, because each looks for goroutines and descriptors that its process leaks.
+# go test -exec "sh $PWD/testdata/shards.sh" runs the tests of a package in
+# several processes at once. Most tests with servers wait: for a TTL, for the
+# start of a server, for the detection of a silent node. They cannot wait
+# together in one process, because each checks its process for leaked goroutines
+# and descriptors.
 #
-# Packages that gain from it are listed in processes_for. Any other package is one process, as without -exec, and so is a
-# run of subtests, benchmarks or fuzz targets. SHARDS=1 turns it off.
+# Packages that gain from it are listed in processes_for. Any other package runs
+# in one process, as without -exec, and so does a run of subtests, benchmarks or
+# fuzz targets. SHARDS=1 turns it off.
 set -u
 LC_ALL=C
 export LC_ALL
 
-# processes_for prints how many processes run at once, and how many tests each gets, for the package in a folder.
+# processes_for prints how many processes run at once, and how many tests each
+# gets, for the package in a folder.
 processes_for() {
 	case ${SHARDS:-} in 1) return ;; esac
 	case $1 in
-	*/cmd/redlock) echo 2 20 ;; # its tests run in parallel by themselves
+	*/cmd/redlock) echo 2 20 ;; # its tests are parallel themselves
 	*/redlock) echo 6 10 ;;
 	*/multiplex) echo 3 40 ;;
-	*/doctest | */proof/faults | */cmd/faults | */history) echo 4 1 ;;
+	*/doctest | */proof/faults | */faults/single | */cmd/faults | */history) echo 4 1 ;;
 	*/cmd/loadgen) echo 3 10 ;;
 	esac
 }
@@ -47,7 +51,8 @@ main() {
 	echo PASS
 }
 
-# groups makes lines of about so many tests each. Neighbours, which often take equally long, go to different lines.
+# groups makes lines of about that many tests each. Neighbors, which often take
+# equally long, go to different lines.
 groups() {
 	awk -v size="$1" '{ test[NR] = $0 } END {
 		lines = int((NR + size - 1) / size)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs "go mod tidy" in each module of this repository. The modules require each
-# other at the version that is released next, which nothing offers yet, and tidy
-# does not read go.work: so it is told for the moment where they are.
+# other at the next version, which is not published yet, and tidy does not read
+# go.work: so the script tells it for the moment where they are.
 set -eu
 cd "$(dirname "$0")/.."
 top=$PWD path=github.com/redmux/redmux
@@ -9,7 +9,7 @@ version=$(sed -n "s|.*$path/internal/proof \(v[^ ]*\).*|\1|p" cmd/go.mod)
 
 for module in . internal/proof cmd contrib/adapters contrib/otel contrib/prometheus bench/compare; do
 	cd "$top/$module"
-	# A Go that is too old for a module leaves it as it is.
+	# A Go that is too old for a module leaves it unchanged.
 	GOWORK=off GOTOOLCHAIN=local go list -m >/dev/null 2>&1 || { echo "NOT TIDIED: $module needs a newer Go" && continue; }
 	go mod edit -replace="$path@$version=$top" -replace="$path/internal/proof@$version=$top/internal/proof"
 	GOWORK=off go mod tidy || failed=1

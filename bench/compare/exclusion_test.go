@@ -15,8 +15,9 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A pair is worth comparing only if it is a lock: what any peer holds is held for every other, and free afterwards. That
-// also shows that all peers work on the same keys.
+// A pair is worth comparing only if it is a lock: what one peer holds is held
+// for every other, and free afterwards. This also shows that all peers use the
+// same keys.
 func TestPeersExcludeOneAnother(t *testing.T) {
 	servers := redistest.Servers(t, 3, redistest.OverTCP, redistest.OverUnix)
 	for _, network := range []string{"tcp", "unix"} {
@@ -33,8 +34,8 @@ func TestPeersExcludeOneAnother(t *testing.T) {
 			}
 		}
 	}
-	// Whether anything is left behind is not asked: those that return at the quorum without ordering their commands may
-	// leave a key on a master that nobody waited for.
+	// Keys that are left behind are not looked for: a peer that returns at the
+	// quorum without ordering its commands may leave one on another master.
 }
 
 func urlOf(s *redistest.Server, network string) string {
@@ -48,11 +49,11 @@ func urlOf(s *redistest.Server, network string) string {
 func openAll(t *testing.T, urls []string) map[string]compare.Pairer {
 	all := map[string]compare.Pairer{}
 	for _, p := range compare.Peers {
-		if p.Bound || !p.Fits(len(urls), 2) {
+		if !p.Fits(len(urls)) {
 			continue
 		}
 		open := p.Open
-		if p.Ours { // a busy machine shall not cost it votes, so that each of its errors says what it means (see late)
+		if p.Ours { // a busy machine must not cost it votes, so that its errors are exact (see late)
 			open = compare.OpenOurs(redlock.Config{Portable: p.Name == compare.Portable, NodeTimeout: 5 * time.Second})
 		}
 		pairer, err := open(urls)
@@ -63,8 +64,8 @@ func openAll(t *testing.T, urls []string) map[string]compare.Pairer {
 	return all
 }
 
-// late reports that votes came too late for a peer, as a busy machine may have it: that says nothing of who holds what. Ours has
-// the time that it needs, and would be wrong to say so (R12).
+// late reports whether votes came too late for a peer, as may happen on a busy
+// machine. Ours has enough time, and must not return such an error (R12).
 func late(peer string, err error) bool {
 	switch {
 	case err == nil || peer == compare.Ours || peer == compare.Portable:
@@ -75,7 +76,8 @@ func late(peer string, err error) bool {
 	return false
 }
 
-// tryLate tries again what came too late for a peer, until it does not or the time is over.
+// tryLate tries again while votes come too late for a peer, until the time is
+// over.
 func tryLate(t *testing.T, peer string, most time.Duration, try func() error) error {
 	t.Helper()
 	for start := time.Now(); ; {
@@ -107,8 +109,8 @@ func requireExclusion(t *testing.T, holderName string, holder compare.Pairer, ot
 	require.NoError(t, err)
 	require.True(t, entered, "held was not called")
 	assert.Positive(t, acquired)
-	// What its attempt left is undone in the background by those that return at the quorum; a lock that is free is free
-	// for both in the end.
+	// Peers that return at the quorum undo their failed attempt in the
+	// background.
 	assert.Eventually(t, func() bool {
 		_, err := other.Pair(ctx, resource, ttl, nil)
 		return err == nil
@@ -143,8 +145,8 @@ func TestALostLockIsNoPair(t *testing.T) {
 func TestRedislockKnowsOneMaster(t *testing.T) {
 	p, err := compare.Find("redislock")
 	require.NoError(t, err)
-	assert.True(t, p.Fits(1, 1024))
-	assert.False(t, p.Fits(3, 1))
+	assert.True(t, p.Fits(1))
+	assert.False(t, p.Fits(3))
 	_, err = p.Open([]string{"redis://a", "redis://b"})
 	require.Error(t, err)
 }

@@ -19,11 +19,12 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// ttl is so long that no busy machine ends a lock; redsync waits a twentieth of it for a vote.
+// ttl is so long that no lock expires on a busy machine; redsync waits a
+// twentieth of it for a vote.
 const ttl = time.Minute
 
-// patience is how long a test waits for what must come. It is shorter than the TTL, so that a key that ends by itself is not
-// taken for one that was released.
+// patience is how long a test waits. It is shorter than the TTL, so that a key
+// that expires is not taken for one that was released.
 const patience = ttl / 2
 
 // masters starts five servers and gives a client of each kind for them.
@@ -31,7 +32,8 @@ func masters(t *testing.T) (*redlock.Client, *redsync.Redsync, []*redistest.Serv
 	t.Helper()
 	redistest.NoLeaks(t)
 	servers := redistest.Servers(t, 5, redistest.OverTCP)
-	// A busy machine shall not cost votes: this is about who holds what, not about when.
+	// A busy machine must not cost votes: this test is about exclusion, not
+	// about time.
 	ours, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ours.Close(context.Background()) })
@@ -55,7 +57,8 @@ func nothingLeft(t *testing.T, servers []*redistest.Server) {
 	}
 }
 
-// A lock of redsync is held for us, and ours for redsync (R1, R2); neither releases the other's (R9).
+// A lock of redsync is held for us, and ours for redsync (R1, R2); neither
+// releases the other's (R9).
 func TestInteropInTurn_R1_R2_R9(t *testing.T) {
 	ours, other, servers := masters(t)
 	ctx := context.Background()
@@ -84,14 +87,15 @@ func TestInteropInTurn_R1_R2_R9(t *testing.T) {
 	nothingLeft(t, servers)
 }
 
-// Both want one resource for a while. Whoever has it is alone, and both get it.
+// Both want one resource for a while. Each holder is alone, and both get it.
 func TestInteropInTheRace_R1_R2(t *testing.T) {
 	ours, other, servers := masters(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var inside, won, lost atomic.Int64
 	time.AfterFunc(2*time.Second, func() {
-		// So that the first keys have not ended by themselves when the last are waited for below, for patience.
+		// So that the first keys have not expired while the last are waited for
+		// below, for patience.
 		for end := time.Now().Add(ttl / 4); (won.Load() == 0 || lost.Load() == 0) && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -118,14 +122,16 @@ func TestInteropInTheRace_R1_R2(t *testing.T) {
 				}
 				alone(&won)
 				assert.NoError(t, lock.Release(context.Background()))
-				time.Sleep(2 * time.Millisecond) // we retry faster than redsync, which shall have its turn
+				time.Sleep(2 * time.Millisecond) // we retry faster than redsync, which must have its turn
 			}
 		})
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				m := other.NewMutex("race", redsync.WithExpiry(ttl), redsync.WithTries(1))
-				// Not with ctx: redsync releases a failed attempt with the context that ended it, so one that is
-				// cancelled leaves its keys until their TTL ends, and below they would pass for ours.
+				// Not with ctx: redsync releases a failed attempt with the
+				// context that ended it, so one that is cancelled leaves its
+				// keys until their TTL ends, and below they would pass for
+				// ours.
 				if m.Lock() != nil {
 					time.Sleep(time.Millisecond)
 					continue

@@ -7,7 +7,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// openOurs opens this module's client with a configuration that lacks the masters only.
+// openOurs opens this module's client with a configuration that lacks the
+// masters only.
 func openOurs(config redlock.Config) func(urls []string) (Pairer, error) {
 	return func(urls []string) (Pairer, error) {
 		config := config

@@ -19,14 +19,15 @@ type (
 	releaseError struct{ error }
 )
 
-// Unwrap has errors.Is find what the peer returned.
+// Unwrap returns the peer's error.
 func (e *acquireError) Unwrap() error { return e.error }
 
-// Unwrap has errors.Is find what the peer returned.
+// Unwrap returns the peer's error.
 func (e *releaseError) Unwrap() error { return e.error }
 
-// Kind is a short name for what went wrong, the same for all peers where they mean the same, so that errors can be
-// counted. It shows no address and no key.
+// Kind returns a short name of what went wrong, so that errors can be counted.
+// It is the same for all peers that mean the same, and shows no address and no
+// key.
 func Kind(err error) string {
 	half := "acquire"
 	if released := (*releaseError)(nil); errors.As(err, &released) {
@@ -35,8 +36,8 @@ func Kind(err error) string {
 	return half + ": " + cause(err)
 }
 
-// cause asks for the particular before the general: an error of redsync joins what each master said, so that one that is
-// held may also have timed out somewhere.
+// cause asks for the particular before the general: an error of redsync joins
+// those of all masters, so that "held" may come with a timeout.
 func cause(err error) string {
 	is := func(targets ...error) bool {
 		for _, t := range targets {
@@ -64,13 +65,14 @@ func cause(err error) string {
 		return "timeout"
 	case is(io.EOF) || errors.As(err, &network):
 		return "network"
-	case is(redsync.ErrFailed, errUnlock) || errors.As(err, &master):
+	case is(redsync.ErrFailed, errRefused) || errors.As(err, &master):
 		return "no quorum"
 	}
 	return fmt.Sprintf("%T", innermost(err))
 }
 
-// innermost is the error that began it; its type is all that may be shown of what nobody knows.
+// innermost returns the first cause of an error. Of an unknown one, only its
+// type may be shown.
 func innermost(err error) error {
 	for {
 		inner := errors.Unwrap(err)

@@ -20,12 +20,12 @@ type secretError struct{}
 
 func (secretError) Error() string { return "127.0.0.1:6379 password" }
 
-func TestUnlocked(t *testing.T) {
+func TestRedsyncError(t *testing.T) {
 	some := errors.New("a master said no")
-	assert.NoError(t, unlocked(true, nil))
-	assert.NoError(t, unlocked(true, some), "a quorum released")
-	assert.Equal(t, some, unlocked(false, some))
-	assert.Error(t, unlocked(false, nil))
+	assert.NoError(t, RedsyncError(true, nil))
+	assert.NoError(t, RedsyncError(true, some), "a quorum released")
+	assert.Equal(t, some, RedsyncError(false, some))
+	assert.Error(t, RedsyncError(false, nil))
 }
 
 func TestKind(t *testing.T) {
@@ -48,7 +48,7 @@ func TestKind(t *testing.T) {
 		{&acquireError{&redsync.RedisError{Err: timeout}}, "acquire: timeout"},
 		{&acquireError{&redsync.RedisError{Err: io.EOF}}, "acquire: network"},
 		{&releaseError{&redsync.RedisError{Err: errors.New("ERR")}}, "release: no quorum"},
-		{&releaseError{errUnlock}, "release: no quorum"},
+		{&releaseError{errRefused}, "release: no quorum"},
 		{&acquireError{secretError{}}, "acquire: compare.secretError"}, // never its text
 	} {
 		assert.Equal(t, c.want, Kind(c.err), "%T %v", c.err, c.err)

@@ -12,17 +12,15 @@ import (
 
 // A Peer is one implementation with one set of options.
 type Peer struct {
-	// Name is what flags, tables and the chart call it.
+	// Name is its name in flags, tables and the chart.
 	Name string
-	// Modules are the paths of those modules whose versions make the peer what it is.
+	// Modules are the paths of the modules whose versions the report shows.
 	Modules []string
-	// About says in a sentence what it is and what was set, for the report.
+	// About describes it and its options in a sentence, for the report.
 	About string
-	// Ours marks the implementation that is compared with the others.
+	// Ours marks this module's own.
 	Ours bool
-	// Bound marks what is no lock for users but a lower bound, and takes one caller only.
-	Bound bool
-	// MostNodes is how many masters it can use. If zero, any number.
+	// MostNodes bounds the masters that it can use. If zero, any number.
 	MostNodes int
 
 	open func(urls []string) (Pairer, error)
@@ -30,13 +28,12 @@ type Peer struct {
 
 // Names of the peers that reports refer to.
 const (
-	Ours        = "redlock"
-	Portable    = "redlock-portable"
-	Default     = "rueidis"
-	DefaultAll  = "rueidis-all"
-	Tuned       = "rueidis-tuned"
-	Redsync     = "redsync"
-	FloorOfLone = "floor"
+	Ours       = "redlock"
+	Portable   = "redlock-portable"
+	Default    = "rueidis"
+	DefaultAll = "rueidis-all"
+	Tuned      = "rueidis-tuned"
+	Redsync    = "redsync"
 )
 
 const (
@@ -48,7 +45,7 @@ const (
 	bsmModule     = "github.com/bsm/redislock"
 )
 
-// Peers are all that can be measured, in the order in which they are shown.
+// Peers are all peers, in the order in which they are shown.
 var Peers = []Peer{
 	{
 		Name: Ours, Ours: true, Modules: []string{ownModule},
@@ -95,11 +92,6 @@ var Peers = []Peer{
 		About: "bsm/redislock on go-redis, default options; it knows one master only",
 		open:  openRedislock,
 	},
-	{
-		Name: FloorOfLone, Bound: true, Modules: nil,
-		About: "a lower bound for a lone caller: raw system calls on a locked thread, no Go scheduling",
-		open:  openFloor,
-	},
 }
 
 // Find returns the named peer.
@@ -111,24 +103,24 @@ func Find(name string) (Peer, error) {
 	return Peers[i], nil
 }
 
-// Fits reports whether the peer can work on so many masters with so many callers.
-func (p Peer) Fits(nodes, callers int) bool {
-	return (p.MostNodes == 0 || nodes <= p.MostNodes) && (!p.Bound || callers == 1)
-}
+// Fits reports whether the peer can work on that many masters.
+func (p Peer) Fits(nodes int) bool { return p.MostNodes == 0 || nodes <= p.MostNodes }
 
 // Open connects the peer to the masters.
 func (p Peer) Open(urls []string) (Pairer, error) { return p.open(urls) }
 
 // A Pairer acquires and releases. All callers share it.
 type Pairer interface {
-	// Pair acquires a resource in one try and releases it, and returns how long the acquisition took. In between it
-	// calls held, unless that is nil. An error says whether it came of acquiring or of releasing: see Kind.
+	// Pair acquires a resource in one try and releases it, and returns how long
+	// the acquisition took. In between it calls held, unless that is nil. Kind
+	// tells errors of acquiring and of releasing apart.
 	Pair(ctx context.Context, resource string, ttl time.Duration, held func()) (acquired time.Duration, err error)
-	// Close gives up what the peer has open.
+	// Close closes the peer.
 	Close(ctx context.Context) error
 }
 
-// locker and lease are the part of bench.Locker that a pair needs. redlock.Client and bench.Rueidis satisfy it as they are.
+// locker and lease are the part of bench.Locker that a pair needs.
+// redlock.Client and bench.Rueidis satisfy it as they are.
 type (
 	locker[L lease] interface {
 		TryAcquire(ctx context.Context, resource string, ttl time.Duration) (L, error)
@@ -144,8 +136,8 @@ var (
 	_ locker[bench.RueidisLease] = (*bench.Rueidis)(nil)
 )
 
-// pairer makes a Pairer of a locker. It is generic so that a lease that is a plain value never lies in an interface,
-// which would allocate: the measuring loop shall cost nobody anything.
+// pairer makes a Pairer of a locker. It is generic so that a lease that is a
+// plain value never lies in an interface, which would allocate.
 type pairer[L lease] struct{ locker[L] }
 
 // Pair is one TryAcquire and one Release.

@@ -9,7 +9,8 @@ import (
 	goredislib "github.com/redis/go-redis/v9"
 )
 
-// redislockLocker is bsm/redislock behind the calls of this package. Without a retry strategy, its default, it tries once.
+// redislockLocker is bsm/redislock behind the calls of this package. Without a
+// retry strategy, which is the default, it tries once.
 type redislockLocker struct {
 	*redislock.Client
 	connection *goredislib.Client
@@ -23,14 +24,14 @@ func (l redislockLocker) TryAcquire(ctx context.Context, resource string, ttl ti
 // Close closes the client.
 func (l redislockLocker) Close(context.Context) error { return l.connection.Close() }
 
-// openRedislock refuses more than one master rather than use the first of them.
+// openRedislock refuses more than one master.
 func openRedislock(urls []string) (Pairer, error) {
 	if len(urls) != 1 {
 		return nil, fmt.Errorf("compare: redislock knows one master, not %d", len(urls))
 	}
-	clients, err := goredisClients(urls)
+	c, err := GoredisClient(urls[0], goredislib.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return pairer[*redislock.Lock]{redislockLocker{redislock.New(clients[0]), clients[0]}}, nil
+	return pairer[*redislock.Lock]{redislockLocker{redislock.New(c), c}}, nil
 }

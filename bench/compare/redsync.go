@@ -18,8 +18,8 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// redsyncLocker is redsync behind the calls of this package. A Mutex belongs to one caller and is made per lock, as
-// redsync's examples do.
+// redsyncLocker is redsync behind the calls of this package. Each lock has a
+// Mutex of its own, as in redsync's examples.
 type redsyncLocker struct {
 	*redsync.Redsync
 	options []redsync.Option
@@ -46,63 +46,72 @@ func (l redsyncLocker) Close(context.Context) error {
 	return nil
 }
 
-// errUnlock is an Unlock that says no without a reason.
-var errUnlock = errors.New("compare: redsync did not unlock")
+// errRefused is returned when redsync reports a failure without a reason.
+var errRefused = errors.New("compare: redsync failed")
 
-// Release unlocks; nil when a quorum did.
+// Release returns nil if a quorum unlocked.
 func (l redsyncLease) Release(ctx context.Context) error {
-	return unlocked(l.UnlockContext(ctx))
+	return RedsyncError(l.UnlockContext(ctx))
 }
 
-// unlocked is what redsync's answer comes to. Where a quorum released, the error tells what the other masters said; where
-// none did there need not be one.
-func unlocked(ok bool, err error) error {
+// RedsyncError makes one error of the two results of redsync. If ok, the error
+// is that of other masters than the quorum; otherwise there may be none.
+func RedsyncError(ok bool, err error) error {
 	switch {
 	case ok:
 		return nil
 	case err == nil:
-		return errUnlock
+		return errRefused
 	}
 	return err
 }
 
 func openRedsyncGoredis(options ...redsync.Option) func(urls []string) (Pairer, error) {
 	return func(urls []string) (Pairer, error) {
-		clients, err := goredisClients(urls)
+		r, closeClients, err := NewRedsync(urls, goredislib.Options{})
 		if err != nil {
 			return nil, err
 		}
-		var pools []redsyncredis.Pool
+		return pairer[redsyncLease]{redsyncLocker{r, options, closeClients}}, nil
+	}
+}
+
+// NewRedsync returns redsync on go-redis, whose options are default options
+// except for those of with, and a function that closes its clients.
+func NewRedsync(urls []string, with goredislib.Options) (r *redsync.Redsync, closeClients func(), err error) {
+	var pools []redsyncredis.Pool
+	var clients []*goredislib.Client
+	closeClients = func() {
 		for _, c := range clients {
-			pools = append(pools, goredis.NewPool(c))
+			_ = c.Close()
 		}
-		return pairer[redsyncLease]{redsyncLocker{redsync.New(pools...), options, func() { closeAll(clients) }}}, nil
 	}
-}
-
-// goredisClients makes a client per master with default options; only the address is set. They dial when they are used.
-func goredisClients(urls []string) (clients []*goredislib.Client, err error) {
-	// Pools, timeouts and retries are go-redis's own. That includes its read timeout of five seconds, which is how long a
-	// stopped master holds up whoever waits for it.
 	for _, url := range urls {
-		e, err := conn.ParseURL(url)
+		c, err := GoredisClient(url, with)
 		if err != nil {
-			closeAll(clients)
-			return nil, err
+			closeClients()
+			return nil, nil, err
 		}
-		clients = append(clients, goredislib.NewClient(&goredislib.Options{Network: e.Network, Addr: e.Addr}))
+		clients, pools = append(clients, c), append(pools, goredis.NewPool(c))
 	}
-	return clients, nil
+	return redsync.New(pools...), closeClients, nil
 }
 
-func closeAll(clients []*goredislib.Client) {
-	for _, c := range clients {
-		_ = c.Close()
+// GoredisClient returns a client for one master, which dials when it is used.
+// Unless with says otherwise, pools, timeouts and retries are the defaults of
+// go-redis. They include a read timeout of five seconds, for which a stopped
+// master blocks a caller that waits for it.
+func GoredisClient(url string, with goredislib.Options) (*goredislib.Client, error) {
+	e, err := conn.ParseURL(url)
+	if err != nil {
+		return nil, err
 	}
+	with.Network, with.Addr = e.Network, e.Addr
+	return goredislib.NewClient(&with), nil
 }
 
-// openRedsyncRueidis uses redsync's own adapter for rueidis. The adapter takes rueidis through rueidiscompat, whose version
-// go.mod pins.
+// openRedsyncRueidis uses redsync's own adapter for rueidis. The adapter uses
+// rueidiscompat, whose version go.mod pins.
 func openRedsyncRueidis(options ...redsync.Option) func(urls []string) (Pairer, error) {
 	return func(urls []string) (Pairer, error) {
 		var clients []rueidis.Client
@@ -125,7 +134,8 @@ func openRedsyncRueidis(options ...redsync.Option) func(urls []string) (Pairer, 
 	}
 }
 
-// rueidisClient has default options, but takes a server for what it is: a single one.
+// rueidisClient has default options, and treats a server as the single server
+// that it is.
 func rueidisClient(url string) (rueidis.Client, error) {
 	e, err := conn.ParseURL(url)
 	if err != nil {

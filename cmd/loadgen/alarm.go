@@ -2,15 +2,15 @@ package main
 
 import "time"
 
-// alarm is a sleeper. It belongs to one goroutine.
+// alarm sleeps for one goroutine.
 type alarm interface {
-	// wait returns true not before the clock shows due, and false when the phase
-	// was halted before that.
+	// wait returns true once the clock has reached due, and false if the phase
+	// was halted before.
 	wait(due time.Duration, c clock) bool
 	close()
 }
 
-// timerAlarm sleeps by a timer of Go's: as exactly as those are.
+// timerAlarm sleeps by a Go timer, with that timer's accuracy.
 type timerAlarm struct {
 	quit  <-chan struct{}
 	timer *time.Timer

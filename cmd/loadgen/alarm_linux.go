@@ -7,19 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdAlarm sleeps by a timerfd: Go's own timers may be a millisecond late in an
-// idle process, which an open loop would count as latency. The goroutine parks as
-// in a network read; no thread waits.
+// fdAlarm sleeps by a timerfd. Go's own timers may be a millisecond late in an
+// idle process, which an open loop would count as latency. The goroutine parks
+// as in a network read; no thread waits.
 type fdAlarm struct {
-	fd      int // file's; asking the file would make it blocking
+	fd      int // the file's; asking the file for it would make it blocking
 	file    *os.File
-	spec    unix.ItimerSpec // here and not on the stack: a sleep allocates nothing
+	spec    unix.ItimerSpec // not on the stack, so that a sleep does not allocate
 	expired [8]byte
 	closed  chan struct{}
 	ended   chan struct{}
 }
 
-// newAlarm makes an alarm whose sleeps end when quit is closed. Close it.
+// newAlarm creates an alarm whose sleeps end when quit is closed. The caller
+// must close it.
 func newAlarm(quit <-chan struct{}) alarm {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -45,7 +46,7 @@ func (a *fdAlarm) wait(due time.Duration, c clock) bool {
 		}
 		a.spec.Value = unix.NsecToTimespec(int64(d))
 		if unix.TimerfdSettime(a.fd, 0, &a.spec, nil) != nil {
-			return false // cannot be: the time is positive and the descriptor ours
+			return false // cannot happen: the time is positive and the descriptor ours
 		}
 		if _, err := a.file.Read(a.expired[:]); err != nil {
 			return false

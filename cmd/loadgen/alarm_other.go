@@ -2,5 +2,6 @@
 
 package main
 
-// newAlarm makes an alarm whose sleeps end when quit is closed. Close it.
+// newAlarm creates an alarm whose sleeps end when quit is closed. The caller
+// must close it.
 func newAlarm(quit <-chan struct{}) alarm { return newTimerAlarm(quit) }

@@ -13,15 +13,15 @@ import (
 
 // system is an implementation under load.
 type system interface {
-	// drive lets the phase's callers work until it ends.
+	// drive runs the phase's callers until it ends.
 	drive(p *phase, d time.Duration) *totals
-	// nodes is what the implementation knows of its nodes; nil where it tells
-	// nothing. It may be called while others drive.
+	// nodes returns what the implementation knows about its nodes, or nil if it
+	// reports nothing. It may be called while the callers work.
 	nodes() []redlock.NodeStatus
 	close(ctx context.Context) error
 }
 
-// driver drives a locker. It is generic so that a lease that is a plain value
+// driver drives a locker. It is generic so that a lease which is a plain value
 // is never put into an interface, which would allocate.
 type driver[L bench.Lease] struct{ locker bench.Locker[L] }
 
@@ -34,8 +34,8 @@ func (d driver[L]) nodes() []redlock.NodeStatus {
 	return nil
 }
 
-// drive has every caller ready behind a gate before the clock and the counting
-// of allocations start, so that their making is not measured.
+// drive prepares every caller and only then starts the clock and the counting
+// of allocations, so that the preparation is not measured.
 func (d driver[L]) drive(p *phase, length time.Duration) *totals {
 	callers := make([]*caller[L], p.flags.Clients)
 	for i := range callers {
@@ -54,7 +54,7 @@ func (d driver[L]) drive(p *phase, length time.Duration) *totals {
 	working.Wait()
 	p.end()
 
-	// Only now are the callers' own figures anybody else's to read.
+	// Only now may another goroutine read the callers' figures.
 	sum := newTotals()
 	for _, c := range callers {
 		sum.merge(&c.totals)
@@ -63,12 +63,12 @@ func (d driver[L]) drive(p *phase, length time.Duration) *totals {
 	return sum
 }
 
-// totals is what one caller, or all together, have seen.
+// totals is what one caller has seen, or all together.
 type totals struct {
 	outcomes          tally
-	late              int64   // attempts of an open loop that began later than lateness
+	late              int64   // attempts of an open loop that started later than lateness
 	cut               int64   // attempts that the end of the phase cut short
-	acquired, release latency // of grants; of releases that succeeded
+	acquired, release latency // of grants; of successful releases
 	causes            causes
 }
 
@@ -76,7 +76,7 @@ func newTotals() *totals {
 	return &totals{acquired: newLatency(), release: newLatency(), causes: causes{}}
 }
 
-// merge adds what another has seen.
+// merge adds the totals of another caller.
 func (t *totals) merge(from *totals) {
 	for i, n := range from.outcomes {
 		t.outcomes[i] += n
@@ -90,8 +90,8 @@ func (t *totals) merge(from *totals) {
 	}
 }
 
-// caller acquires and releases, in a closed loop again and again, in an open one
-// when the pacer says. Its goroutine owns it.
+// caller acquires and releases: in a closed loop again and again, in an open
+// loop when the pacer says so. It is owned by its goroutine.
 type caller[L bench.Lease] struct {
 	totals
 	*phase
@@ -100,10 +100,10 @@ type caller[L bench.Lease] struct {
 	ctx      context.Context // parent of the attempts' contexts
 	cancel   context.CancelFunc
 	random   *rand.Rand
-	choose   func() int  // of shared resources; nil where each caller has its own
-	recent   *shard      // for those who watch while it goes on
+	choose   func() int  // among shared resources; nil if each caller has its own
+	recent   *shard      // for the sampler, which reads it during the phase
 	sleeper  *time.Timer // one for all sleeps; stopped between them
-	attempts int64       // the number of the latest, from the session's start
+	attempts int64       // the number of the latest attempt, counted from the session's start
 	line     []byte      // of the history
 }
 
@@ -122,8 +122,8 @@ func newCaller[L bench.Lease](locker bench.Locker[L], p *phase, id int) *caller[
 	if p.flags.Keys > 0 {
 		c.choose = p.flags.Dist.chooser(c.random, p.flags.Keys)
 	}
-	// A context of its own that can end, as a request has: a shared one would
-	// make the callers meet in it.
+	// A cancellable context of its own, as a request has: callers would contend
+	// for a shared one.
 	c.ctx, c.cancel = context.WithCancel(p.waits)
 	return c
 }
@@ -139,12 +139,12 @@ func (c *caller[L]) work() {
 	}
 }
 
-// lateness is by how much an attempt of an open loop may begin after it was meant
-// to without being counted as late: what a sleep is wrong by, and more.
+// lateness is how late an attempt of an open loop may start without being
+// counted as late: more than the error of a sleep.
 const lateness = time.Millisecond
 
-// due waits for the intended start of the next attempt, which in a closed loop is
-// now; false when the phase is over before.
+// due waits for the intended start of the next attempt, which in a closed loop
+// is now. It returns false if the phase ends before.
 func (c *caller[L]) due() (time.Duration, bool) {
 	if c.pacer == nil {
 		return c.clock.now(), true
@@ -152,8 +152,8 @@ func (c *caller[L]) due() (time.Duration, bool) {
 	return c.pacer.next()
 }
 
-// attempt acquires and, if that succeeds, holds and releases. Latency counts from
-// due, the intended start.
+// attempt acquires and, if that succeeds, holds and releases. Latency counts
+// from due, the intended start.
 func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 	i := c.id
 	if c.choose != nil {
@@ -169,7 +169,7 @@ func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 	c.note(start, evStart, i)
 	c.busy(true)
 	lease, err := c.acquire(c.resources[i])
-	done := c.clock.now() // before anything else: what follows is not the lock's time
+	done := c.clock.now() // first of all: what follows is not the lock's time
 	c.busy(false)
 	if err != nil {
 		c.refused(done, i, err)
@@ -181,9 +181,9 @@ func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 	until := c.clock.at(lease.Until())
 	c.noteLease(done, evGrant, i, lease, until)
 
-	// From here to the free below this caller says that it alone holds the
-	// resource. The claim is freed before the release is sent, because another
-	// may rightly be granted the lock from then on.
+	// From here to the free below, this caller claims to be the only holder of
+	// the resource. The claim is freed before the release is sent, because from
+	// then on another caller may rightly be granted the lock.
 	mine, violated := c.owners[i].take(c.id, until, c.clock.now)
 	if violated {
 		c.violations.Add(1)
@@ -195,9 +195,9 @@ func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 }
 
 // acquire makes one attempt: a single try, or, with --wait, tries until that
-// time is over. Only the flags that need it pay for a context of the attempt's
-// own. A wait ends by a deadline and --cancel-after by a cancellation, because
-// that is how judge tells a resource that stayed held from a caller who left.
+// time is over. Only flags that need a context of the attempt's own pay for
+// one. A wait ends by a deadline and --cancel-after by a cancellation, so that
+// judge can tell a resource that stayed held from a caller that gave up.
 func (c *caller[L]) acquire(resource string) (L, error) {
 	f := c.flags
 	if f.Wait == 0 && f.CancelAfter == 0 {
@@ -216,18 +216,19 @@ func (c *caller[L]) acquire(resource string) (L, error) {
 	return c.locker.Acquire(ctx, resource, f.TTL)
 }
 
-// failurePause keeps callers from spinning when the answer is known before
-// anything was sent, as with too few nodes up.
+// failurePause keeps callers from spinning if an attempt fails before anything
+// is sent, as with too few nodes up.
 const failurePause = time.Millisecond
 
-// refused accounts for an attempt that was not granted. The history has its line
-// in any case, so that each start in it has an end.
+// refused records an attempt that was not granted. The history gets its line in
+// any case, so that each start has an end.
 func (c *caller[L]) refused(at time.Duration, resource int, err error) {
 	o := judge(err)
 	c.note(at, outcomeEvents[o], resource)
 	if c.waits.Err() != nil {
-		// Cut by the end of the phase, so no outcome of its own; but it would hide
-		// nodes that are down from a run which is shorter than --wait.
+		// The end of the phase cut the attempt short, so it has no outcome. But
+		// a missing quorum is recorded: otherwise a run that is shorter than
+		// --wait would hide nodes that are down.
 		c.cut++
 		if errors.Is(err, redlock.ErrNoQuorum) {
 			c.causes.count(cutWithoutQuorum, 1)
@@ -244,9 +245,9 @@ func (c *caller[L]) refused(at time.Duration, resource int, err error) {
 	}
 }
 
-// giveUp releases. It is not cut short by the end of the phase: the key would stay
-// until its TTL ends. A pair counts when the release has succeeded, so a lock that
-// was lost while it was held is a grant without a pair.
+// giveUp releases the lock. The end of the phase does not interrupt it: the key
+// would stay until its TTL ends. A pair counts once the release has succeeded,
+// so a lock that was lost while it was held is a grant without a pair.
 func (c *caller[L]) giveUp(resource int, lease L, until time.Duration) {
 	start := c.clock.now()
 	c.noteLease(start, evRelease, resource, lease, until)
@@ -268,7 +269,7 @@ func (c *caller[L]) giveUp(resource int, lease L, until time.Duration) {
 	}
 }
 
-// busy tells whether a call of this caller is under way.
+// busy records whether a call of this caller is in progress.
 func (c *caller[L]) busy(yes bool) {
 	n := int64(0)
 	if yes {
@@ -277,7 +278,7 @@ func (c *caller[L]) busy(yes bool) {
 	c.callers[c.id].busy.Store(n)
 }
 
-// sleep returns early when the phase is halted.
+// sleep returns early if the phase is halted.
 func (c *caller[L]) sleep(d time.Duration) {
 	if d <= 0 {
 		return
@@ -290,10 +291,10 @@ func (c *caller[L]) sleep(d time.Duration) {
 	}
 }
 
-// note and noteLease write to the history, where there is one. The line is made
-// in the caller's buffer, so that only the writing is done under a lock. The two
-// are apart because asking a lease for its token copies it, which those who write
-// no history shall not pay for.
+// note and noteLease write to the history, if there is one. The line is built
+// in the caller's buffer, so that only the writing happens under a lock. There
+// are two methods because asking a lease for its token copies it, which costs
+// nothing without a history.
 func (c *caller[L]) note(at time.Duration, ev event, resource int) {
 	if c.history != nil {
 		c.line = c.history.append(c.line[:0], entry{at: at, client: c.id, resource: c.resources[resource], attempt: c.attempts, event: ev})

@@ -15,12 +15,12 @@ import (
 	"text/tabwriter"
 )
 
-// condition is what --fail-if forbids: that a figure changes by more than so
-// many per cent in one direction against the earlier result.
+// condition is what --fail-if forbids: that a figure differs from the earlier
+// result by more than a percentage in one direction.
 type condition struct {
 	metric metric
-	above  bool    // the change is not to be above the limit, else not below
-	limit  float64 // of the change, in per cent
+	above  bool    // the change must not be above the limit; otherwise not below
+	limit  float64 // of the change, in percent
 }
 
 var conditionForm = regexp.MustCompile(`^\s*([a-z0-9_]+)\s*([<>])\s*([+-]?\d{1,9}(?:\.\d{1,9})?)\s*%\s*$`)
@@ -40,7 +40,7 @@ func (c *condition) UnmarshalText(text []byte) error {
 	return err
 }
 
-// String is what UnmarshalText reads.
+// String returns the form that UnmarshalText reads.
 func (c condition) String() string {
 	sign := "<"
 	if c.above {
@@ -49,7 +49,7 @@ func (c condition) String() string {
 	return fmt.Sprintf("%s%s%+g%%", c.metric.name, sign, c.limit)
 }
 
-// missed reports whether the change is one that the condition forbids.
+// missed reports whether the condition forbids the change.
 func (c condition) missed(change float64) bool {
 	if c.above {
 		return change > c.limit
@@ -57,8 +57,8 @@ func (c condition) missed(change float64) bool {
 	return change < c.limit
 }
 
-// change is by how many per cent a figure differs from the earlier one: from
-// nothing to something is without bound.
+// change returns by how many percent a figure differs from the earlier one.
+// From zero to something is infinite.
 func change(earlier, now float64) float64 {
 	if earlier == now {
 		return 0
@@ -66,10 +66,10 @@ func change(earlier, now float64) float64 {
 	return (now - earlier) / math.Abs(earlier) * 100
 }
 
-// maxResult bounds the earlier result that is read.
+// maxResult bounds the size of the earlier result.
 const maxResult = 64 << 20
 
-// readResult reads what was printed with -o json.
+// readResult reads the output of -o json.
 func readResult(name string) (*result, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -93,9 +93,9 @@ func readResult(name string) (*result, error) {
 	return r, nil
 }
 
-// readEarlier reads the earlier result before anything is measured. A condition
-// that could not be judged would look as if it had been met, so each
-// implementation that is measured must be in it.
+// readEarlier reads the earlier result before anything is measured. Each
+// measured implementation must be in it, since a condition that cannot be
+// checked would seem to be met.
 func (f *flags) readEarlier() error {
 	if f.Compare == "" {
 		if len(f.FailIf) > 0 {
@@ -120,7 +120,7 @@ func (f *flags) readEarlier() error {
 	return nil
 }
 
-// comparison is one figure of one implementation, then and now: the medians.
+// comparison is one figure of one implementation, before and now: the medians.
 type comparison struct {
 	Impl      string  `json:"impl"`
 	Metric    string  `json:"metric"`
@@ -128,10 +128,10 @@ type comparison struct {
 	Now       float64 `json:"now"`
 	Condition string  `json:"fail_if,omitempty"`
 	Missed    bool    `json:"missed,omitempty"`
-	Unknown   bool    `json:"unknown,omitempty"` // some run has no such figure, as one without a grant has no latency
+	Unknown   bool    `json:"unknown,omitempty"` // some run lacks the figure, like the latency of a run without a grant
 }
 
-// change is that of the figures, as it is printed.
+// change returns the change as it is printed.
 func (x comparison) change() string {
 	if x.Unknown {
 		return "no figure"
@@ -139,15 +139,15 @@ func (x comparison) change() string {
 	return fmt.Sprintf("%+.1f%%", change(x.Earlier, x.Now))
 }
 
-// shown are the figures that are compared whether or not a condition names them.
+// shown are the figures that are compared even if no condition names them.
 var shown = []string{"pairs_per_s", "p50", "p99", "cpu_us_per_pair"}
 
-// compare sets the runs against the earlier ones.
+// compare compares the runs with the earlier ones.
 func compare(f *flags, runs []runResult) (all []comparison) {
 	for _, impl := range f.Impl {
 		then, now := runsOf(f.earlier.Runs, impl), runsOf(runs, impl)
 		if len(then) == 0 || len(now) == 0 {
-			continue // interrupted before
+			continue // interrupted before that run
 		}
 		one := func(m metric) comparison {
 			known := !slices.ContainsFunc(slices.Concat(then, now), func(r runResult) bool { return !m.of(r) })
@@ -161,8 +161,8 @@ func compare(f *flags, runs []runResult) (all []comparison) {
 		}
 		for _, c := range f.FailIf {
 			x := one(c.metric)
-			// A condition that cannot be judged has not been met.
-			x.Unknown = x.Unknown || math.IsNaN(change(x.Earlier, x.Now)) // of figures beyond all bounds
+			// A condition that cannot be checked has not been met.
+			x.Unknown = x.Unknown || math.IsNaN(change(x.Earlier, x.Now)) // of infinite figures
 			x.Condition, x.Missed = c.String(), x.Unknown || c.missed(change(x.Earlier, x.Now))
 			all = append(all, x)
 		}
@@ -177,7 +177,7 @@ func medianOf(runs []runResult, figure func(runResult) float64) float64 {
 // errMissed makes the exit code 99.
 var errMissed = errors.New("a --fail-if was missed")
 
-// judgeComparison is the error that says which conditions were missed.
+// judgeComparison returns an error that says which conditions were missed.
 func judgeComparison(all []comparison) error {
 	var errs []error
 	for _, x := range all {
@@ -189,7 +189,7 @@ func judgeComparison(all []comparison) error {
 	return errors.Join(errs...)
 }
 
-// writeComparison prints what became of the figures.
+// writeComparison prints how the figures changed.
 func writeComparison(out io.Writer, f *flags, r result) {
 	if f.earlier == nil || len(r.Compared) == 0 {
 		return
@@ -213,9 +213,9 @@ func writeComparison(out io.Writer, f *flags, r result) {
 	t.Flush()
 }
 
-// otherwise says how the earlier runs differ from these in what must be alike for
-// figures to be compared; empty if they do not. Lengths matter only where a
-// condition is about something that is counted, and differ a little anyway.
+// otherwise describes how the earlier runs differ from these in settings that
+// must be equal for a comparison, or returns "". The length matters only for a
+// condition on a counted number, and always differs a little.
 func otherwise(f *flags, now []runResult) string {
 	then := f.earlier.Runs
 	if len(then) == 0 || len(now) == 0 {
@@ -236,7 +236,8 @@ func otherwise(f *flags, now []runResult) string {
 	return fmt.Sprintf("the earlier runs were made otherwise: %s; these: %s", a, b)
 }
 
-// circumstances are what must be alike for figures to be compared, of one run.
+// circumstances describes the settings of one run that must be equal for a
+// comparison.
 func circumstances(r runResult) string {
 	s := fmt.Sprintf("%s, %s, %s loop", count(r.N, r.Backend+" node"), count(r.Clients, "caller"), cmp.Or(r.Loop, "closed"))
 	if r.Rate > 0 {

@@ -26,11 +26,11 @@ func TestCondition(t *testing.T) {
 		{"pairs_per_s<-5%", 100, 94, true},
 		{"pairs_per_s<-5%", 100, 95, false},
 		{"pairs_per_s<-5%", 100, 200, false},
-		{"p50>-10%", 100, 95, true}, // a gain that is demanded
+		{"p50>-10%", 100, 95, true}, // a required gain
 		{"p50>-10%", 100, 85, false},
 		{"error>+0%", 0, 0, false},
 		{"error>+0%", 0, 1, true},
-		{"allocs_per_pair>+1000000%", 0, 1, true}, // from nothing to something is without bound
+		{"allocs_per_pair>+1000000%", 0, 1, true}, // from zero to something is infinite
 	} {
 		var x condition
 		require.NoError(t, x.UnmarshalText([]byte(c.text)), c.text)
@@ -42,7 +42,7 @@ func TestCondition(t *testing.T) {
 	require.True(t, math.IsInf(change(0, 1), 1))
 }
 
-// earlierResult is the file of a run of ten grants.
+// earlierResult writes the result of a run of ten grants to a file.
 func earlierResult(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -82,13 +82,13 @@ func TestFailIf(t *testing.T) {
 	_, out, _ = now("-c3")
 	require.Contains(t, out, "made otherwise: 1 embedded node, 2 callers, closed loop; these: 1 embedded node, 3 callers, closed loop")
 
-	// A run that failed, or worse, is not merely slower.
+	// A run that failed is not merely slower.
 	f.try = func() error { return os.ErrInvalid }
 	code, _, _ = now(awhile, "--fail-if=granted<-1%")
 	require.Equal(t, exitFailed, code)
 }
 
-// A run without a grant has no latency: its zero must not pass for a gain.
+// A run without a grant has no latency: its zero must not count as a gain.
 func TestFailIfMissesWhatHasNoFigure(t *testing.T) {
 	now := func(f *fakeLocker, args ...string) (int, string, string) {
 		var stdout, stderr bytes.Buffer
@@ -122,7 +122,7 @@ func TestOtherwise(t *testing.T) {
 	require.Empty(t, otherwise(f, nil))
 	require.Contains(t, otherwise(f, []runResult{longer}), "closed loop, 10s; these: 5 spawned nodes, 2 callers, closed loop, 30.1s")
 
-	// What the callers were to do is compared where both results tell.
+	// The work of the callers is compared if both results contain it.
 	with, alone := run, run
 	with.Work, alone.Work = (&flags{TTL: time.Second, Hold: hold{5 * time.Millisecond, true}, Keys: 100, Dist: dist{1.1}, Wait: time.Minute}).work(), (&flags{TTL: time.Second}).work()
 	require.Empty(t, otherwise(f, []runResult{with}), "the earlier result does not tell")
@@ -130,7 +130,8 @@ func TestOtherwise(t *testing.T) {
 	require.Empty(t, otherwise(f, []runResult{alone}))
 	require.Contains(t, otherwise(f, []runResult{with}), "closed loop, TTL 1s, hold 0s; these: 5 spawned nodes, 2 callers, closed loop, TTL 1s, hold exp:5ms, 100 keys zipf:1.1, wait 1m0s")
 
-	// Scripts, which read another form than text, are told on standard error.
+	// Scripts read another form than text, so the warning goes to standard
+	// error.
 	var stdout, stderr bytes.Buffer
 	args := []string{"-ojson", "--embedded", "--spawn=1", "--warmup=0s", "-n10", "-c3", "--compare", earlierResult(t, "-c2")}
 	require.Equal(t, exitGood, runWith((&fakeLocker{ttl: time.Hour}).opens, args, &stdout, &stderr, nil))

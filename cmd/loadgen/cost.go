@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cost is what this process has used up so far, or within a phase.
+// cost is what this process has used so far, or within a phase.
 type cost struct {
 	at     time.Duration
 	cpu    time.Duration
@@ -13,15 +13,15 @@ type cost struct {
 	bytes  uint64
 }
 
-// readCost stops the world for a moment, so it is called before the callers
-// start and after they have ended, never between.
+// readCost stops the world for a moment, so it is called only before the
+// callers start and after they have ended.
 func readCost(c clock) cost {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return cost{at: c.now(), cpu: cpuTime(), allocs: m.Mallocs, bytes: m.TotalAlloc}
 }
 
-// since is what was used up between two readings.
+// since returns what was used between two readings.
 func (c cost) since(before cost) cost {
 	return cost{c.at - before.at, c.cpu - before.cpu, c.allocs - before.allocs, c.bytes - before.bytes}
 }

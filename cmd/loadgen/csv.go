@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// writeCSV prints one row for each run under a row of names. Scripts read them:
-// columns are added behind the last, never renamed. Names are those of the JSON
-// result, joined with "_" where that nests (docs/output.md).
+// writeCSV prints one row per run, under a row of names. Scripts read them: new
+// columns go to the end, and none is renamed. Names are those of the JSON
+// result, joined with "_" where it nests (docs/output.md).
 func (r result) writeCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	header := []string{"impl", "backend", "n", "clients", "loop", "rate", "duration_s", "pairs"}
@@ -24,5 +24,5 @@ func (r result) writeCSV(w io.Writer) error {
 	return out.Error()
 }
 
-// plain is a figure with all its digits and without an exponent.
+// plain formats a figure with all its digits and without an exponent.
 func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// dist is how callers choose among shared resources: all alike, or after Zipf,
-// where few are wanted by many.
+// dist is how callers choose among shared resources: uniformly, or by Zipf's
+// law, with most callers after a few resources.
 type dist struct{ exponent float64 } // 0 is uniform
 
 // UnmarshalText reads "uniform" or "zipf:1.1".
@@ -20,8 +20,8 @@ func (d *dist) UnmarshalText(text []byte) error {
 	}
 	digits, zipf := strings.CutPrefix(string(text), "zipf:")
 	s, err := strconv.ParseFloat(digits, 64)
-	// The generator needs an exponent above 1; far above it there is one
-	// resource, for which --keys 1 is the plain word.
+	// The generator needs an exponent above 1. Far above 1 only one resource is
+	// left, and --keys 1 says that more clearly.
 	if !zipf || err != nil || math.IsNaN(s) || s <= 1 || s > 100 {
 		return errors.New(`want "uniform", or "zipf:1.1" with an exponent above 1 and at most 100`)
 	}
@@ -29,7 +29,7 @@ func (d *dist) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String is what UnmarshalText reads.
+// String returns the form that UnmarshalText reads.
 func (d dist) String() string {
 	if d.exponent == 0 {
 		return "uniform"
@@ -37,8 +37,8 @@ func (d dist) String() string {
 	return "zipf:" + strconv.FormatFloat(d.exponent, 'g', -1, 64)
 }
 
-// chooser returns a function that chooses among n resources; the first is the
-// one that Zipf favours. It allocates nothing.
+// chooser returns a function that chooses among n resources; Zipf favors the
+// first. The function does not allocate.
 func (d dist) chooser(random *rand.Rand, n int) func() int {
 	if d.exponent == 0 {
 		return func() int { return random.IntN(n) }

@@ -23,8 +23,8 @@ func TestDist(t *testing.T) {
 	}
 }
 
-// Under Zipf the first resource is wanted most, by the law's share; all are in
-// range, and each is wanted by somebody.
+// With Zipf the first resource is chosen most, with the share that the law
+// gives it; all choices are in range, and each resource is chosen.
 func TestDistShares(t *testing.T) {
 	shares := func(d dist) []float64 {
 		choose := d.chooser(rand.New(rand.NewPCG(1, 2)), 10)

@@ -31,8 +31,8 @@ func TestOwnerWord(t *testing.T) {
 	require.Zero(t, w.Load())
 }
 
-// A caller that was paused past its own validity before it could put its claim
-// down must not accuse the one who holds the lock rightly.
+// A caller that was paused past its own validity before it could write its
+// claim must not accuse the rightful holder.
 func TestOwnerWordAfterAPause(t *testing.T) {
 	var w ownerWord
 	holder, _ := w.take(1, 30*time.Second, at(20*time.Second))

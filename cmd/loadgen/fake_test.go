@@ -9,12 +9,12 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// fakeLocker grants to everybody, or what try says.
+// fakeLocker grants every lock, or returns what try returns.
 type fakeLocker struct {
-	ttl time.Duration // of the validity, however long the lock was asked for
+	ttl time.Duration // of the validity, whatever the requested TTL
 	try func() error
-	// deaf lets an attempt end with its context only, and then with the
-	// context's error besides this one.
+	// deaf makes an attempt end only with its context, and with the context's
+	// error joined to this one.
 	deaf error
 }
 
@@ -54,14 +54,14 @@ func (f *fakeLocker) opens(*flags, string, []string) (system, error) {
 
 var _ bench.Locker[fakeLease] = (*fakeLocker)(nil)
 
-// unclosable does not get its releases through.
+// unclosable never completes its releases.
 type unclosable struct{ *fakeLocker }
 
 func (unclosable) Close(context.Context) error { return context.DeadlineExceeded }
 
 func (u unclosable) opens(*flags, string, []string) (system, error) { return driver[fakeLease]{u}, nil }
 
-// lossy grants, and its releases end with an error.
+// lossy grants locks, and its releases return an error.
 type lossy struct{ err error }
 
 func (l lossy) TryAcquire(context.Context, string, time.Duration) (fakeLease, error) {

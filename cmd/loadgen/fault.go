@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// fault is what is to be done to a server while a run goes on.
+// fault is what --fault does to a server during a run.
 type fault struct {
 	at     time.Duration // from the start of measuring
 	kind   string        // of faultKinds
@@ -18,7 +18,7 @@ type fault struct {
 	length time.Duration
 }
 
-// errFault says what --fault wants.
+// errFault describes the syntax of --fault.
 var errFault = errors.New(`want AT:KIND:NODE:FOR, as "3s:stop:2:1s", with KIND one of ` + strings.Join(faultKindNames(), ", "))
 
 // UnmarshalText reads "3s:stop:2:1s".
@@ -38,10 +38,10 @@ func (f *fault) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String is what UnmarshalText reads.
+// String returns the form that UnmarshalText reads.
 func (f fault) String() string { return fmt.Sprintf("%v:%s:%d:%v", f.at, f.kind, f.node, f.length) }
 
-// validateFaults refuses what could not be done, or would not be seen.
+// validateFaults refuses faults that are impossible, or that would not show.
 func (f *flags) validateFaults() error {
 	if len(f.Fault) > 0 && (f.Embedded || len(f.Nodes) > 0) {
 		return errors.New("--fault is for servers that are started here, not for --embedded or --nodes")
@@ -53,8 +53,9 @@ func (f *flags) validateFaults() error {
 		case a.at >= f.Duration:
 			return fmt.Errorf("--fault %v comes after the run's end at %v", a, f.Duration)
 		case a.kind == "kill" && f.User != "":
-			// Between its start and its being told the user, the server would
-			// refuse the clients' credentials, who then stay away for long.
+			// A restarted server refuses the clients' credentials until it
+			// knows the user, and the clients then wait long before they dial
+			// again.
 			return errors.New("--fault: a server that is killed forgets --user")
 		}
 		for _, b := range f.Fault[:i] {

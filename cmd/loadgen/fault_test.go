@@ -47,7 +47,7 @@ func TestFaultsThatCannotBe(t *testing.T) {
 		require.Equal(t, exitUsage, run(c.args, &stdout, &stderr, nil), "%q: %s", c.args, &stderr)
 		require.Contains(t, stderr.String(), c.says)
 	}
-	// In-process servers take the place of real ones only where nothing needs those.
+	// In-process servers replace real ones unless the flags need real ones.
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("REDMUX_SERVER", "")
 	t.Setenv("REDMUX_SERVERS", "")
@@ -57,7 +57,7 @@ func TestFaultsThatCannotBe(t *testing.T) {
 }
 
 // Each kind keeps the only node from voting for its time, in each run, and
-// afterwards everything is as it was.
+// afterwards everything is as before.
 func TestFaultsOfEachKind(t *testing.T) {
 	redistest.Require(t)
 	t.Setenv("SECRET", "s3cret")
@@ -65,10 +65,11 @@ func TestFaultsOfEachKind(t *testing.T) {
 		{"stop", "answer"}, {"pause", "answer"}, {"kill", "refused"}, {"refuse", "no such file"},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
-			t.Parallel() // each has its server
+			t.Parallel() // each has its own server
 			var stdout, stderr bytes.Buffer
-			// A second before the fault, one of it, and two after, in which it may end late. Votes have a timeout of
-			// their own: that by default grows with the times in which a busy machine's servers answer.
+			// A second before the fault, one with it, and two after it, in
+			// which it may end late. The vote timeout is set, because its
+			// default grows with the reply times of a busy machine's servers.
 			args := []string{"-ojson", "--spawn=1", "-c2", "-r200", "-d4s", "--node-timeout=50ms", "--warmup=0s", "--password-env=SECRET", "--fault=1s:" + c.kind + ":0:1s", "--runs=2"}
 			require.Equal(t, exitGood, run(args, &stdout, &stderr, nil), &stderr)
 			var r result
@@ -90,7 +91,7 @@ func TestFaultsOfEachKind(t *testing.T) {
 	}
 }
 
-// A fault of a node among three is marked in the text; it costs no quorum.
+// A fault of one node of three is marked in the text; it costs no quorum.
 func TestFaultInTheText(t *testing.T) {
 	redistest.Require(t)
 	var stdout, stderr bytes.Buffer
@@ -99,7 +100,7 @@ func TestFaultInTheText(t *testing.T) {
 	require.Regexp(t, `run 1: fault: after \d\.\d+s stop of node 1 for \d\.\d+s\nrun 1: fault: after \d\.\d+s stop of node 2 for \d\.\d+s\n`, stdout.String())
 }
 
-// A run that ends before its faults ends them.
+// Faults end with their run.
 func TestFaultEndsWithItsRun(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)
@@ -113,7 +114,7 @@ func TestFaultEndsWithItsRun(t *testing.T) {
 	}
 }
 
-// A server that comes in the place of another wants the password, too.
+// A replacement server requires the password, too.
 func TestKilledServerWantsItsPassword(t *testing.T) {
 	redistest.Require(t)
 	f := &flags{Spawn: new(int), password: "s3cret"}
@@ -131,7 +132,7 @@ func TestKilledServerWantsItsPassword(t *testing.T) {
 	require.ErrorContains(t, err, "NOAUTH")
 }
 
-// The names of what was locked before a run with a fault are free after it.
+// After a run with a fault, all names that it had locked are free.
 func TestSettle(t *testing.T) {
 	redistest.Require(t)
 	f, err := parse([]string{"--spawn=2"}, os.Stdout)
@@ -145,8 +146,9 @@ func TestSettle(t *testing.T) {
 	require.Zero(t, keys(t, target.servers[1]))
 }
 
-// With --max-ttl a node that comes back empty is kept out by redlock; that a fresh
-// deployment may be used at once shows that our own servers are known to be fresh.
+// With --max-ttl redlock keeps out a node that comes back empty. A fresh
+// deployment may be used at once, because our own servers are known to be
+// fresh.
 func TestMaxTTL(t *testing.T) {
 	remote, _ := servers(t, 1)
 	r := measure(t, openSystem, exitGood, "--spawn=1", "-c2", "-r200", "-d5s", "--warmup=0s", "--ttl=1s", "--node-timeout=1s", "--max-ttl=1h", "--fault=1s:kill:0:10ms").Runs[0]
@@ -154,13 +156,13 @@ func TestMaxTTL(t *testing.T) {
 	require.Positive(t, r.Errors[redlock.ErrQuarantined.Error()])
 	r = measure(t, openSystem, exitGood, "--embedded", "--spawn=3", "-n10", "--warmup=0s", "--max-ttl=1h").Runs[0]
 	require.EqualValues(t, 10, r.Outcomes.Granted)
-	measure(t, openSystem, exitFailed, "--nodes="+remote[0].URL(), awhile, "--warmup=0s", "--max-ttl=1h") // first seen
+	measure(t, openSystem, exitFailed, "--nodes="+remote[0].URL(), awhile, "--warmup=0s", "--max-ttl=1h") // first contact
 }
 
-// However much is stopped, an interrupt ends the command and what it started.
+// Whatever is stopped, an interrupt ends the command and all that it started.
 func TestInterruptUnderAFault(t *testing.T) {
 	redistest.Require(t)
-	dir, err := os.MkdirTemp("", "lg") // short, for the sockets in it
+	dir, err := os.MkdirTemp("", "lg") // a short name, for the sockets in it
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	cmd := command(t, "-d1m", "--warmup=0s", "--spawn=2", "-c2", "-ojson", "--fault=0s:stop:0:50s", "--fault=0s:stop:1:50s")
@@ -170,13 +172,14 @@ func TestInterruptUnderAFault(t *testing.T) {
 	require.Contains(t, stdout.String(), `"interrupted": true`)
 	require.Empty(t, entries(t, dir))
 
-	// A second one does not wait for what is stopped, or on its way back.
+	// A second interrupt does not wait for servers that are stopped or
+	// restarting.
 	for _, kind := range []string{"stop", "kill", "refuse"} {
 		cmd := command(t, "-d1m", "--warmup=0s", "--spawn=2", "-c2", "--fault=0s:"+kind+":0:50s", "--fault=0s:"+kind+":1:50s")
 		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 		startUntil(t, cmd, kind+" of node 1 for 50s")
 		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-		cmd.Process.Signal(syscall.SIGTERM) // it may have gone already
+		cmd.Process.Signal(syscall.SIGTERM) // it may have exited already
 		var exit *exec.ExitError
 		require.ErrorAs(t, cmd.Wait(), &exit)
 		require.Equal(t, exitInterrupted, exit.ExitCode(), kind)
@@ -184,7 +187,7 @@ func TestInterruptUnderAFault(t *testing.T) {
 	}
 }
 
-// A run that -n ended before its fault did not stand it, and says so.
+// If -n ended a run before its fault, the result says that there was no fault.
 func TestFaultThatWasNotMade(t *testing.T) {
 	redistest.Require(t)
 	for _, form := range []string{"json", "text"} {

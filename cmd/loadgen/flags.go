@@ -16,10 +16,10 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// flags is the command line. Passwords are not on it: other users of the
-// machine can read command lines.
+// flags is the command line. Passwords are not part of it, because other users
+// of the machine can read command lines.
 type flags struct {
-	// Where: nodes that run already, servers to start, or in-process ones.
+	// Where: given nodes, servers to start, or in-process ones.
 	Nodes    []string `sep:"," placeholder:"URL" help:"Masters to use; \"env\" takes those that $REDLOCK_NODES names. Without it servers are started: the variable alone loads nothing, since in an operator's shell it names masters in use."`
 	Spawn    *int     `placeholder:"N" help:"How many servers to start (default 5)."`
 	Server   string   `placeholder:"PATH" help:"The server to start (default: redis-server or valkey-server on PATH)."`
@@ -62,20 +62,20 @@ type flags struct {
 	Compare string      `placeholder:"FILE" help:"Compare with this earlier result of -o json."`
 	FailIf  []condition `sep:"none" placeholder:"CONDITION" help:"Exit with 99 if a figure changed too much against --compare, as 'p99>+10%' or 'pairs_per_s<-5%'; may be repeated. Medians of all runs are compared. Metrics: ${metrics}."`
 
-	// Clients is how many callers there are: Callers, or the default, which
+	// Clients is the number of callers: Callers, or the default, which
 	// openTarget lowers for in-process servers.
 	Clients int `kong:"-"`
 
-	ignored  bool    // REDLOCK_NODES names masters, and the command line does not take them
-	password string  // from PasswordEnv; printed nowhere (R27)
-	backend  string  // of the target, once that is open
+	ignored  bool    // REDLOCK_NODES names masters, but the command line does not use them
+	password string  // from PasswordEnv; never printed (R27)
+	backend  string  // of the target, once it is open
 	earlier  *result // from Compare
 }
 
-// usageError is a command line that makes no sense: exit code 2.
+// usageError is a wrong command line: exit code 2.
 type usageError struct{ error }
 
-// errHelp is returned when help was asked for and printed.
+// errHelp is returned after help was printed.
 var errHelp = errors.New("help was printed")
 
 const description = `Acquires and releases distributed locks, as fast as it can or at a given rate, and counts.
@@ -92,7 +92,7 @@ Examples:
 
 Exit codes: 0 good; 1 a run failed; 2 usage; 3 exclusion was violated; 99 a --fail-if was missed; 130 interrupted.`
 
-// parse reads the command line and refuses what cannot be meant.
+// parse reads the command line and refuses invalid combinations.
 func parse(args []string, stdout io.Writer) (*flags, error) {
 	f := &flags{}
 	helped := false
@@ -107,7 +107,7 @@ func parse(args []string, stdout io.Writer) (*flags, error) {
 		kong.Exit(func(int) { helped = true }),
 	)
 	if err != nil {
-		return nil, err // the struct above is wrong, not the command line
+		return nil, err // a mistake in the struct above, not on the command line
 	}
 	_, err = parser.Parse(args)
 	if helped {
@@ -125,20 +125,20 @@ func parse(args []string, stdout io.Writer) (*flags, error) {
 	return f, nil
 }
 
-// nodesVariable names the masters of a deployment, for cmd/redlock above all.
+// nodesVariable names the masters of a deployment, mainly for cmd/redlock.
 const nodesVariable = "REDLOCK_NODES"
 
-// The default number of callers. In-process servers share the processor with the
-// callers and need a hundred times as long as real ones: with 64 callers votes
-// time out, which looks like a defect of the library.
+// The default number of callers. In-process servers share the processor with
+// the callers and are a hundred times slower than real ones: with 64 callers
+// votes time out, which looks like a defect of the library.
 const (
 	defaultCallers  = 64
 	embeddedCallers = 4
 )
 
-// takeDefaults fills in what depends on the environment. REDLOCK_NODES must be
-// asked for by name: an operator's shell has it for cmd/redlock, and there it names
-// masters in use.
+// takeDefaults sets what depends on the environment. REDLOCK_NODES must be
+// requested by name: an operator's shell has it for cmd/redlock, and there it
+// names masters in use.
 func (f *flags) takeDefaults() error {
 	f.Clients = defaultCallers
 	if f.Callers != nil {
@@ -157,8 +157,8 @@ func (f *flags) takeDefaults() error {
 	return nil
 }
 
-// validate refuses what kong cannot know to be wrong, so that a mistake ends in
-// a sentence and not in a strange result.
+// validate refuses values that kong accepts, so that a mistake leads to an
+// error message and not to a strange result.
 func (f *flags) validate() error {
 	switch {
 	case f.Embedded && len(f.Nodes) > 0:
@@ -181,7 +181,7 @@ func (f *flags) validate() error {
 		return errors.New("--ttl must be at least 1ms")
 	case f.Ops < 0 || f.Keys < 0:
 		return errors.New("--ops and --keys cannot be negative")
-	case !(f.Rate >= 0 && f.Rate <= maxRate): // NaN neither
+	case !(f.Rate >= 0 && f.Rate <= maxRate): // also false for NaN
 		return fmt.Errorf("--rate %v: 0 to %d a second", f.Rate, int(maxRate))
 	case f.Dist.exponent > 0 && f.Keys == 0:
 		return errors.New("--dist needs --keys: without it each caller has a resource of its own")
@@ -198,7 +198,7 @@ func (f *flags) validate() error {
 	return f.readEarlier()
 }
 
-// spawned is how many servers are started.
+// spawned returns how many servers to start.
 func (f *flags) spawned() int {
 	if f.Spawn == nil {
 		return 5
@@ -206,14 +206,14 @@ func (f *flags) spawned() int {
 	return *f.Spawn
 }
 
-// maxRate is beyond what one process can begin.
+// maxRate is more than one process can start.
 const maxRate = 1e7
 
 // maxNodes is how many masters one lock may have (R1).
 const maxNodes = 16
 
-// validateNodes refuses a URL that cannot be understood before anything is
-// started or asked. Nodes that do not answer are another matter: they may later.
+// validateNodes refuses an invalid URL before anything is started or asked.
+// Nodes that do not answer are accepted: they may answer later.
 func (f *flags) validateNodes() error {
 	if len(f.Nodes) > maxNodes {
 		return fmt.Errorf("--nodes: %d of them, but at most %d can be used", len(f.Nodes), maxNodes)
@@ -226,8 +226,8 @@ func (f *flags) validateNodes() error {
 	return nil
 }
 
-// validateImpl wants each name once: runs of one name would be thrown together
-// when implementations are compared.
+// validateImpl refuses duplicate names: the comparison of implementations would
+// mix their runs.
 func (f *flags) validateImpl() error {
 	if len(f.Impl) == 0 {
 		return errors.New("--impl names nothing")
@@ -243,8 +243,8 @@ func (f *flags) validateImpl() error {
 	return nil
 }
 
-// readPassword takes an empty variable for a mistake: without a password the
-// nodes would answer every command with NOAUTH.
+// readPassword refuses an empty variable: without a password the nodes would
+// answer every command with NOAUTH.
 func (f *flags) readPassword() error {
 	if f.PasswordEnv == "" {
 		return nil
@@ -256,7 +256,7 @@ func (f *flags) readPassword() error {
 	return nil
 }
 
-// implementations are the names that --impl knows.
+// implementations returns the names that --impl accepts.
 func implementations() []string {
 	return append([]string{"redlock", "redlock-portable"}, bench.Variants...)
 }

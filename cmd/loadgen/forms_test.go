@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// printed is what the command prints in a form.
+// printed returns what the command prints in a format.
 func printed(t *testing.T, form string, args ...string) string {
 	t.Helper()
 	var stdout bytes.Buffer
@@ -66,8 +66,8 @@ func TestGoBenchmarkFormat(t *testing.T) {
 	require.NotContains(t, printed(t, "bench"), "late", "a closed loop has no time to be late for")
 }
 
-// A run without a pair has no time per operation and no latency; zeros would be the
-// best figures of all.
+// A run without a pair has no time per operation and no latency; zeros would be
+// the best figures of all.
 func TestNoFiguresOfARunWithoutAPair(t *testing.T) {
 	var b strings.Builder
 	nothing := result{Runs: []runResult{{Impl: "redlock", Loop: "closed"}}}
@@ -80,7 +80,7 @@ func TestNoFiguresOfARunWithoutAPair(t *testing.T) {
 	require.Empty(t, pageQuantiles(latency{}, quantiles{}).Percentiles)
 }
 
-// What waited for its turn behind a long stall is not cut to something shorter.
+// A latency after a long stall is not cut to something shorter.
 func TestLongLatency(t *testing.T) {
 	l := newLatency()
 	l.record(10 * time.Minute)
@@ -110,14 +110,15 @@ func TestPlot(t *testing.T) {
 	require.Empty(t, b.String())
 }
 
-// The text says which kind of loop it was, and has a plot of each run.
+// The text names the kind of loop, and has a plot of each run.
 func TestTextOfLoops(t *testing.T) {
 	closed := printed(t, "text", "--runs=2")
 	require.Contains(t, closed, "2 callers in a closed loop")
 	require.Contains(t, closed, "Closed loop: ")
 	require.Equal(t, 2, strings.Count(closed, ": redlock: acquire\n"))
 	require.Contains(t, closed, "│█")
-	// A single caller, since the fake grants to everybody: two that meet at one key would be a violation.
+	// A single caller, since the fake grants every lock: two callers on one key
+	// would be a violation.
 	open := printed(t, "text", "-c1", "-r100000", "--keys=3", "--dist=zipf:1.5")
 	require.Contains(t, open, "1 caller in an open loop of 100000 attempts/s, 3 resources for all (zipf:1.5)")
 	require.Contains(t, open, "Open loop: latencies count from the intended start")

@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// writeBench prints each run as a line of Go's benchmark format, so that benchstat
-// compares two files of them: https://go.dev/design/14313-benchmark-format. What
-// an operation is differs from most benchmarks only in that many callers make
-// them at once: ns/op is the time of the run divided by its pairs.
+// writeBench prints each run as a line of Go's benchmark format, so that
+// benchstat compares two files of them:
+// https://go.dev/design/14313-benchmark-format. Unlike in most benchmarks, many
+// callers run operations at once: ns/op is the time of the run divided by its
+// pairs.
 func (r result) writeBench(w io.Writer) error {
 	out := &strings.Builder{}
 	fmt.Fprintf(out, "goos: %s\ngoarch: %s\npkg: github.com/redmux/redmux/cmd/loadgen\n", runtime.GOOS, runtime.GOARCH)

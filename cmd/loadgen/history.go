@@ -7,26 +7,26 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// event is what a history line tells of.
+// event is the kind of a history line.
 type event = records.Kind
 
-// Extensions are not made yet, so "extend" does not occur.
+// loadgen does not extend locks, so "extend" does not occur.
 const (
 	evStart    = records.Start
-	evGrant    = records.Grant // written after the call returned
+	evGrant    = records.Grant // recorded after the call returned
 	evHeld     = records.Held
 	evNoQuorum = records.NoQuorum
 	evExpired  = records.Expired
 	evCancel   = records.Cancel
 	evError    = records.Error
-	evLost     = records.Lost    // a release found that the lock was no longer ours
-	evRelease  = records.Release // written before the call
+	evLost     = records.Lost    // a release found that the lock was lost
+	evRelease  = records.Release // recorded before the call
 	evReleased = records.Released
 )
 
-// history writes one JSON line per event, for a checker to read. Lines of one
-// caller stand in order; those of several are put in order by their times. A
-// nil history is one that nobody asked for.
+// history writes one JSON line per event, for checkhistory. Lines of one caller
+// are in order; those of several are put in order by their times. A nil history
+// writes nothing.
 type history struct {
 	clock clock
 	file  *records.Writer
@@ -48,15 +48,15 @@ type entry struct {
 	resource string
 	attempt  int64
 	event    event
-	token    *redlock.Token // nil where there is none
-	until    time.Duration  // 0 where there is none
+	token    *redlock.Token // nil if there is none
+	until    time.Duration  // 0 if there is none
 }
 
-// write appends a line that was made in the caller's own buffer, which it does not
-// keep: only the writing is done under a lock that callers share.
+// write appends a line from the caller's own buffer, which it does not keep:
+// only the writing happens under a lock that callers share.
 func (h *history) write(line []byte) { h.file.AddLine(line) }
 
-// append makes a line on the clock that processes share.
+// append encodes a line, with times on the clock that processes share.
 func (h *history) append(b []byte, e entry) []byte {
 	line := records.Event{
 		T:        h.clock.system(e.at),
@@ -71,13 +71,13 @@ func (h *history) append(b []byte, e entry) []byte {
 	if e.token == nil {
 		return line.AppendLine(b)
 	}
-	// A part of a hash tells tokens apart and gives none away (R27).
+	// A part of the hash tells tokens apart and reveals none (R27).
 	digits := records.Digest(e.token[:])
 	line.Token = string(digits[:])
 	return line.AppendLine(b)
 }
 
-// close writes what is buffered and reports whether all could be written.
+// close flushes the buffer and reports whether all lines were written.
 func (h *history) close() error {
 	if h == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	records "github.com/redmux/redmux/internal/proof/history"
 )
 
-// line is what a checker reads.
+// line is what checkhistory reads.
 type line struct {
 	T        int64  `json:"t"`
 	Client   int    `json:"client"`
@@ -40,16 +40,16 @@ func readHistory(t *testing.T, name string) (lines []line) {
 	return lines
 }
 
-// A history tells every attempt from its start to its end, and the locks in it
-// exclude one another.
+// A history contains every attempt from start to end, and its locks exclude
+// each other.
 func TestHistory(t *testing.T) {
 	_, nodes := servers(t, 3)
 	for _, impl := range implementations() {
 		t.Run(impl, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "history")
 			before := records.Monotonic()
-			// The times are for a loaded machine: a release that is not answered in
-			// time ends otherwise.
+			// The timeouts are for a busy machine: an unanswered release ends
+			// differently.
 			r := measure(t, openSystem, exitGood, nodes, "-n200", untilDone, patient, "--warmup=0s", "-c6", "--keys=2", "--wait=1s", "--hold=exp:100us", "--impl="+impl, "--history", name).Runs[0]
 			after := records.Monotonic()
 			lines := readHistory(t, name)
@@ -86,7 +86,8 @@ func TestHistory(t *testing.T) {
 				require.Equal(t, grant.Token, release.Token)
 				require.False(t, tokens[grant.Token], "R3: every attempt has its own token")
 				tokens[grant.Token] = true
-				// R4: never more than the TTL less the drift, of which what it took to be granted is gone, on a busy machine much.
+				// R4: at most the TTL less the drift and the time until the
+				// grant, which may be long on a busy machine.
 				left := time.Duration(grant.Until - grant.T)
 				require.LessOrEqual(t, left, 9898*time.Millisecond)
 				require.Greater(t, left, 4898*time.Millisecond)

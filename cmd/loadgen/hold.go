@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// hold is how long a lock is held: a time, or a random time with this mean.
+// hold is how long a lock is held: a fixed time, or a random time with this
+// mean.
 type hold struct {
 	mean   time.Duration
 	random bool
@@ -24,7 +25,7 @@ func (h *hold) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String is what UnmarshalText reads.
+// String returns the form that UnmarshalText reads.
 func (h hold) String() string {
 	if h.random {
 		return "exp:" + h.mean.String()
@@ -32,8 +33,9 @@ func (h hold) String() string {
 	return h.mean.String()
 }
 
-// next is the time to hold the next lock. A random time is exponential, as the
-// lengths of many kinds of work nearly are: most short, a few long.
+// next returns the time to hold the next lock. Random times are distributed
+// exponentially, like the lengths of many kinds of work: most are short, a few
+// are long.
 func (h hold) next(random *rand.Rand) time.Duration {
 	if !h.random {
 		return h.mean

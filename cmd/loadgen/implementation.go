@@ -7,10 +7,10 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// openSystem opens the named implementation on the given nodes. All get the same
-// settings from the command line; what is not set there is each one's own default,
-// since that is what its users get. Neither has a prefix of its own: resources
-// are named with it, so that all lock the same keys.
+// openSystem opens the named implementation on the given nodes. All get the
+// same settings from the command line; other settings are each implementation's
+// defaults, since users get these. None has a prefix of its own: the prefix is
+// part of the resources, so that all lock the same keys.
 func openSystem(f *flags, name string, urls []string) (system, error) {
 	if name == "redlock" || name == "redlock-portable" {
 		cfg := redlock.Config{
@@ -22,8 +22,8 @@ func openSystem(f *flags, name string, urls []string) (system, error) {
 			MaxTTL:      f.MaxTTL,
 		}
 		if f.MaxTTL > 0 {
-			// On servers of our own nobody has ever locked anything; and those in
-			// this process, which cannot say when they were started, never restart.
+			// Servers of our own have never had locks. And in-process servers,
+			// which cannot tell when they were started, never restart.
 			cfg.NewDeployment = f.backend != "remote"
 			if f.backend == "embedded" {
 				for i := range cfg.Nodes {
@@ -33,7 +33,7 @@ func openSystem(f *flags, name string, urls []string) (system, error) {
 		}
 		c, err := redlock.New(context.Background(), cfg)
 		if err != nil {
-			return nil, usageError{err} // nodes that are down are no error, so this is about what was asked for
+			return nil, usageError{err} // unreachable nodes are no error, so the flags are wrong
 		}
 		return driver[redlock.Lock]{c}, nil
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// healing ends a fault: early, when the run has ended before the fault's time.
+// healing ends a fault; early if the run has ended before the fault's time.
 type healing func(early bool) error
 
-// faultKinds are what can be done to a server for a time: each begins a fault and
-// returns what ends it.
+// faultKinds are the kinds of faults: each function starts a fault and returns
+// what ends it.
 var faultKinds = map[string]func(*redistest.Server, *flags, time.Duration) (healing, error){
 	"stop":   stopServer,
 	"kill":   killServer,
@@ -30,13 +30,13 @@ var faultKinds = map[string]func(*redistest.Server, *flags, time.Duration) (heal
 
 func faultKindNames() []string { return slices.Sorted(maps.Keys(faultKinds)) }
 
-// stopServer has the process execute nothing, and its kernel go on accepting
-// connections and bytes for it, which it executes when it goes on.
+// stopServer stops the process. Its kernel still accepts connections and bytes,
+// which the process handles when it continues.
 func stopServer(s *redistest.Server, _ *flags, _ time.Duration) (healing, error) {
 	return func(bool) error { return s.Continue() }, s.Stop()
 }
 
-// killServer ends the process; another one comes in its place, which is empty.
+// killServer kills the process; an empty one replaces it.
 func killServer(s *redistest.Server, f *flags, _ time.Duration) (healing, error) {
 	return func(bool) error { return restart(s, f) }, s.Kill()
 }
@@ -48,9 +48,9 @@ func restart(s *redistest.Server, f *flags) error {
 	return requirePassword(s, f)
 }
 
-// pauseServer has the server hold back all commands and their replies by itself,
-// as one that is busy does. It cannot be told to go on before its time, since that
-// would be a command: another one takes its place then.
+// pauseServer makes the server hold back all commands and replies, as a busy
+// server does. A paused server accepts no command to continue early, so it is
+// replaced then.
 func pauseServer(s *redistest.Server, f *flags, d time.Duration) (healing, error) {
 	_, err := s.Do("CLIENT", "PAUSE", strconv.FormatInt(d.Milliseconds(), 10), "ALL")
 	return func(early bool) error {
@@ -61,14 +61,14 @@ func pauseServer(s *redistest.Server, f *flags, d time.Duration) (healing, error
 	}, err
 }
 
-// refuseClients cuts all connections and takes the socket's name away, so that no
-// new one can be made; the process and its keys stay.
+// refuseClients cuts all connections and removes the socket's name, so that no
+// new one can be made. The process and its keys stay.
 func refuseClients(s *redistest.Server, f *flags, _ time.Duration) (healing, error) {
 	e, err := conn.ParseURL(s.UnixURL())
 	if err != nil {
 		return nil, err
 	}
-	// This connection is made before the name goes, and survives.
+	// This connection is made before the name is removed, and survives.
 	side := s.Side()
 	defer side.Close()
 	greeting := []string{"PING"}
@@ -89,7 +89,7 @@ func refuseClients(s *redistest.Server, f *flags, _ time.Duration) (healing, err
 	return heal, nil
 }
 
-// faultResult is a fault as it was: its times are the measured ones.
+// faultResult is a fault that was made, with its measured times.
 type faultResult struct {
 	AtS     float64 `json:"at_s"`
 	LengthS float64 `json:"length_s"`
@@ -99,7 +99,6 @@ type faultResult struct {
 	at, length time.Duration
 }
 
-// inflictor makes the faults of one run.
 type inflictor struct {
 	phase   *phase
 	servers []*redistest.Server
@@ -112,8 +111,8 @@ type inflictor struct {
 	errs    []error
 }
 
-// startInflictor makes each fault at its time, from goroutines of their own: one
-// that takes long, such as a restart, must not delay another.
+// startInflictor makes each fault at its time, each in its own goroutine: a
+// long one, such as a restart, must not delay another.
 func startInflictor(p *phase, servers []*redistest.Server, say func(string, ...any)) *inflictor {
 	in := &inflictor{phase: p, servers: servers, say: say}
 	for _, f := range p.flags.Fault {
@@ -122,10 +121,10 @@ func startInflictor(p *phase, servers []*redistest.Server, say func(string, ...a
 	return in
 }
 
-// stop waits until all is healed. Then done has the faults that were made, by time.
-// Faults that the end of the phase came before are not made, and told apart: a run
-// with -n may be over sooner, and would look as if it had stood them. Those that
-// the end came in are healed early.
+// stop waits until all faults have ended. Then done contains those that were
+// made, by time. Faults that were still to come when the phase ended are listed
+// separately: a run with -n may end early, and must not look as if it had
+// survived them. Faults in progress at the end are healed early.
 func (in *inflictor) stop() error {
 	in.working.Wait()
 	slices.SortFunc(in.done, func(a, b faultResult) int { return cmp.Compare(a.at, b.at) })
@@ -153,7 +152,7 @@ func (in *inflictor) make(f fault) {
 		return
 	}
 	in.say("%v: %s of node %d for %v", at.Round(time.Millisecond), f.kind, f.node, f.length)
-	// No fault outlasts its run: nobody would see it.
+	// A fault ends with its run at the latest.
 	early := !p.pause(f.length)
 	if err := heal(early); err != nil {
 		in.failed(f, err)
@@ -182,8 +181,8 @@ func (in *inflictor) failed(f fault, err error) {
 // settleTimeout bounds the wait for servers after a run with faults.
 const settleTimeout = 10 * time.Second
 
-// settle has the servers of a run with faults be as they were before it: all of
-// them answer, and none has a key that a lost release left.
+// settle restores the servers after a run with faults: all answer, and none has
+// a key left by a lost release.
 func (t *target) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()

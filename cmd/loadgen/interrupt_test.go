@@ -21,7 +21,7 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// command builds the program once and prepares to run it.
+// command builds the program once and returns a command that runs it.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := build()
@@ -47,13 +47,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// start starts the command and waits until its first run is under way.
+// start starts the command and waits until its first run has begun.
 func start(t *testing.T, cmd *exec.Cmd) (stdout *bytes.Buffer) {
 	t.Helper()
 	return startUntil(t, cmd, "run 1 of 1")
 }
 
-// startUntil starts the command and waits until it says something.
+// startUntil starts the command and waits until it prints a text.
 func startUntil(t *testing.T, cmd *exec.Cmd, said string) (stdout *bytes.Buffer) {
 	t.Helper()
 	stdout = &bytes.Buffer{}
@@ -75,8 +75,8 @@ func startUntil(t *testing.T, cmd *exec.Cmd, said string) (stdout *bytes.Buffer)
 	return nil
 }
 
-// patience is how long a busy machine may take for what comes at once on another. It is less than what is interrupted
-// would take by itself.
+// patience is how long a busy machine may take for what is immediate on an idle
+// one. It is less than the interrupted command would take by itself.
 const patience = 30 * time.Second
 
 func interrupted(t *testing.T, cmd *exec.Cmd, stdout *bytes.Buffer) runResult {
@@ -93,7 +93,8 @@ func interrupted(t *testing.T, cmd *exec.Cmd, stdout *bytes.Buffer) runResult {
 	return r.Runs[0]
 }
 
-// An interrupt stops the callers, releases what they hold and prints the result.
+// An interrupt stops the callers, releases what they hold and prints the
+// result.
 func TestInterruptReleasesWhatIsHeld(t *testing.T) {
 	servers, nodes := servers(t, 3)
 	for _, impl := range []string{"redlock", "rueidis"} {
@@ -103,7 +104,8 @@ func TestInterruptReleasesWhatIsHeld(t *testing.T) {
 		r := interrupted(t, cmd, stdout)
 		require.EqualValues(t, 4, r.Pairs)
 		for _, s := range servers {
-			// A release counts with a quorum; who is slower has been told, too, or would have the key for hours.
+			// A release counts with a quorum. The slower nodes have the command
+			// too, or they would keep the key for hours.
 			require.Eventually(t, func() bool { return keys(t, s) == 0 }, patience, time.Millisecond)
 		}
 	}
@@ -116,10 +118,11 @@ func keys(t *testing.T, s *redistest.Server) int64 {
 	return n.(int64)
 }
 
-// Servers that were started end with the command, and their folders go.
+// Servers that were started end with the command, and their folders are
+// removed.
 func TestInterruptEndsSpawnedServers(t *testing.T) {
 	redistest.Require(t)
-	dir, err := os.MkdirTemp("", "lg") // short, for the sockets in it
+	dir, err := os.MkdirTemp("", "lg") // a short name, for the sockets in it
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	cmd := command(t, "-d1m", "--warmup=0s", "--spawn=2", "-c2", "-ojson")
@@ -133,7 +136,7 @@ func TestInterruptEndsSpawnedServers(t *testing.T) {
 	require.Empty(t, entries(t, dir))
 }
 
-// Whenever the interrupts come, and when nobody reads what is printed, no folder
+// Whenever the interrupts come, and even if the output is not read, no folder
 // stays behind.
 func TestNothingIsLeftBehind(t *testing.T) {
 	redistest.Require(t)
@@ -147,10 +150,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		return cmd
 	}
 	var exit *exec.ExitError
-	// Two that are alike might arrive as one.
+	// Two equal signals might be merged into one.
 	for _, pair := range [][2]syscall.Signal{{syscall.SIGINT, syscall.SIGTERM}, {syscall.SIGHUP, syscall.SIGINT}} {
 		cmd := started(command(t, "-d1m", "--spawn=2", "-c2"))
-		// The first folder is there, the servers are not.
+		// The first folder exists, the servers do not.
 		require.Eventually(t, func() bool { return len(entries(t, dir)) > 0 }, patience, time.Millisecond)
 		require.NoError(t, cmd.Process.Signal(pair[0]))
 		cmd.Process.Signal(pair[1])
@@ -177,7 +180,7 @@ func entries(t *testing.T, dir string) []os.DirEntry {
 	return all
 }
 
-// An interrupt in the warm-up leaves nothing to print.
+// After an interrupt in the warm-up there is nothing to print.
 func TestInterruptInTheWarmup(t *testing.T) {
 	signals := make(chan os.Signal)
 	var once sync.Once
@@ -194,7 +197,7 @@ func TestInterruptInTheWarmup(t *testing.T) {
 	require.NotContains(t, stderr.String(), "run 1")
 }
 
-// A second interrupt does not wait for anybody.
+// A second interrupt does not wait for anything.
 func TestInterruptTwiceLeavesAtOnce(t *testing.T) {
 	stuck := make(chan struct{})
 	defer close(stuck)

@@ -6,20 +6,21 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// latency records how long something took, from 64 ns to an hour, within one
-// per cent. That long an attempt of an open loop may have waited for its turn. Two digits and not three: a thousand callers with two histograms
-// each would else keep hundreds of megabytes alive, and a heap of that size
-// hides what garbage costs.
+// latency records durations from 64 ns to an hour, within one per cent: an
+// attempt of an open loop may wait for its turn for that long. It keeps two
+// digits and not three, because a thousand callers with two histograms each
+// would otherwise keep hundreds of megabytes alive, and a heap of that size
+// hides the cost of garbage.
 type latency struct{ *hdrhistogram.Histogram }
 
 const longest = time.Hour
 
 func newLatency() latency { return latency{hdrhistogram.New(64, int64(longest), 2)} }
 
-// record counts what is longer than the longest as the longest.
+// record counts a duration above longest as longest.
 func (l latency) record(d time.Duration) { l.RecordValue(int64(min(d, longest))) }
 
-// quantiles are in microseconds; all 0 where nothing was recorded.
+// quantiles are in microseconds; all are 0 if nothing was recorded.
 type quantiles struct {
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`

@@ -2,25 +2,27 @@ package main
 
 import "cmp"
 
-// metric is a figure of a run by which runs are compared.
+// metric is a figure of a run, used to compare runs.
 type metric struct {
 	name   string // in --fail-if
-	column string // in CSV, with the unit; empty if that is the name
+	column string // in CSV, with the unit; empty if it equals name
 	figure func(runResult) float64
-	// known tells whether a run has the figure at all: the 0 of a run without a
-	// grant must not be taken for a latency. If nil, every run has it.
+	// known reports whether a run has the figure at all: the 0 of a run without
+	// a grant must not be taken for a latency. If nil, every run has it.
 	known func(runResult) bool
 }
 
 func (m metric) of(r runResult) bool { return m.known == nil || m.known(r) }
 
-// counted tells a number of events, which grows with the run, from a figure of it.
+// counted reports whether the figure is a number of events, which grows with
+// the run.
 func (m metric) counted() bool { return m.known == nil && m.name != "pairs_per_s" }
 
 func someGrant(r runResult) bool { return r.Outcomes.Granted > 0 }
 func somePair(r runResult) bool  { return r.Pairs > 0 }
 
-// runMetrics are the figures that --fail-if can name and that CSV has as columns.
+// runMetrics are the figures that --fail-if accepts and that CSV has as
+// columns.
 var runMetrics = []metric{
 	{"pairs_per_s", "", func(r runResult) float64 { return r.PairsPerS }, nil},
 	{"p50", "acquire_p50_us", func(r runResult) float64 { return r.AcquireUS.P50 }, someGrant},
@@ -54,7 +56,7 @@ func metricNames() (names []string) {
 	return names
 }
 
-// columnNames returns the names that say the unit.
+// columnNames returns the names of the CSV columns.
 func columnNames() (names []string) {
 	for _, m := range runMetrics {
 		names = append(names, cmp.Or(m.column, m.name))
@@ -62,7 +64,7 @@ func columnNames() (names []string) {
 	return names
 }
 
-// findMetric takes either name of a metric.
+// findMetric accepts either name of a metric.
 func findMetric(name string) (metric, bool) {
 	for _, m := range runMetrics {
 		if name == m.name || name == m.column {

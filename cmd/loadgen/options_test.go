@@ -16,10 +16,10 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// What is given on the command line or in the environment is what is measured:
-// one test for each option that has none of its own elsewhere.
+// The settings of the command line and the environment take effect: one test
+// for each option that is not tested elsewhere.
 
-// An operator's shell names masters in use: only those who say so load them.
+// An operator's shell names masters in use: they are loaded only on request.
 func TestNodesFromTheEnvironment(t *testing.T) {
 	nodes := redistest.Servers(t, 2)
 	t.Setenv("REDLOCK_NODES", "\n"+strings.Join(redistest.URLs(nodes), ", \n")+"\n")
@@ -58,7 +58,7 @@ func embeddedNode(t *testing.T) string {
 	return "redis://" + miniredis.RunT(t).Addr()
 }
 
-// Where no server is installed, the first result is no heap of errors: a few
+// If no server is installed, the first result is not full of errors: a few
 // callers do not make in-process servers too slow to vote.
 func TestWithoutAServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
@@ -69,7 +69,7 @@ func TestWithoutAServer(t *testing.T) {
 	require.Contains(t, first, "4 callers by default and not 64, since they are slow")
 	require.Contains(t, rest, "4 callers in a closed loop")
 
-	// What was asked for is what there is.
+	// An explicit number of callers is kept.
 	require.Equal(t, 3, measure(t, openSystem, exitGood, "-c3", "-n10", "--warmup=0s").Runs[0].Clients)
 	require.Equal(t, embeddedCallers, measure(t, openSystem, exitGood, "--embedded", "-n10", "--warmup=0s").Runs[0].Clients)
 }
@@ -103,9 +103,9 @@ func TestTLS(t *testing.T) {
 	require.Zero(t, r.Outcomes.Granted)
 }
 
-// A node that is stopped is waited for as long as was asked for, and not as short
-// as by default, after which it would soon be taken for stalled and attempts would
-// fail at once, by the hundred.
+// --node-timeout is how long a stopped node is waited for. With the shorter
+// default the node would soon be taken for stalled, and attempts would fail at
+// once, by the hundred.
 func TestNodeTimeout(t *testing.T) {
 	redistest.Require(t)
 	r := measure(t, openSystem, exitGood, "--spawn=1", "-c1", "-d1900ms", "--warmup=0s", "--ttl=10s", "--node-timeout=1s", "--fault=1s:stop:0:1h").Runs[0]
@@ -121,7 +121,7 @@ func TestDurationAndWarmup(t *testing.T) {
 	require.Less(t, r.DurationS, time.Since(began).Seconds()-0.2, "the warm-up is not in it")
 }
 
-// --ttl is what locks are asked for, and --clients how many callers there are.
+// --ttl is the TTL of the locks, and --clients the number of callers.
 func TestTTLAndClients(t *testing.T) {
 	_, nodes := servers(t, 1)
 	name := filepath.Join(t.TempDir(), "history")

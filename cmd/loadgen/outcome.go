@@ -22,19 +22,19 @@ const (
 	expired
 	cancelled
 	failed
-	outcomes // how many there are
+	outcomes // the number of outcomes
 )
 
-// outcomeEvents are the words of the history for them.
+// outcomeEvents are their names in the history.
 var outcomeEvents = [outcomes]event{evGrant, evHeld, evNoQuorum, evExpired, evCancel, evError}
 
-// outcomeNames are the words of results for them.
+// outcomeNames are their names in results.
 var outcomeNames = [outcomes]string{"granted", "held", "noquorum", "expired", "cancelled", "error"}
 
-// tally is how often each outcome was.
+// tally counts each outcome.
 type tally [outcomes]int64
 
-// String lists what has happened at all.
+// String lists the outcomes that occurred.
 func (t tally) String() string {
 	var parts []string
 	for o, n := range t {
@@ -45,7 +45,7 @@ func (t tally) String() string {
 	return strings.Join(parts, " ")
 }
 
-// byName has all outcomes, also those that never were.
+// byName returns all outcomes, including those that did not occur.
 func (t tally) byName() map[string]int64 {
 	all := make(map[string]int64, outcomes)
 	for o, n := range t {
@@ -54,14 +54,14 @@ func (t tally) byName() map[string]int64 {
 	return all
 }
 
-// judge classifies an attempt's error. A deadline that ended the retrying is
-// not what the attempt is about: then the last try's outcome counts.
+// judge classifies an attempt's error. If the deadline of the retries ended the
+// attempt, the outcome of the last try counts.
 func judge(err error) outcome {
 	switch {
 	case err == nil:
 		return granted
 	case err == redlock.ErrHeld:
-		return held // the ordinary one, without a walk through the chain
+		return held // the usual one, without a walk through the chain
 	case errors.Is(err, context.Canceled):
 		return cancelled
 	case errors.Is(err, redlock.ErrHeld):
@@ -86,17 +86,17 @@ const (
 // causes counts why attempts and releases failed.
 type causes map[string]int64
 
-// cutWithoutQuorum is the cause of an attempt that was to retry for longer than
+// cutWithoutQuorum is the cause of an attempt that had to retry for longer than
 // its phase lasted.
 const cutWithoutQuorum = "no quorum until the end of the run"
 
-// classes say of an error what kind it is; beside the errors that say why, they
-// would only count the same again.
+// classes are errors that only name a kind; next to the errors that name the
+// reason, they would count the same failure twice.
 var classes = []error{redlock.ErrNoQuorum, multiplex.ErrUndecided, multiplex.ErrDown}
 
-// add counts every leaf of err: each node of a missing quorum has its own cause.
-// What wraps the leaves names the operation and the address, which would make one
-// cause into as many as there are nodes.
+// add counts every leaf of err: each node of a missing quorum has its own
+// cause. The wrapping errors name the operation and the address, which would
+// split one cause into as many as there are nodes.
 func (c causes) add(err error) {
 	switch e := err.(type) {
 	case interface{ Unwrap() []error }:
@@ -123,9 +123,9 @@ func (c causes) count(cause string, n int64) {
 	c[cause] += n
 }
 
-// causeText is the class of a server's error (NOAUTH, LOADING …) where it has
-// one that says something, else the error's own text. It takes the class from the
-// text because rueidis has an error type of its own.
+// causeText returns the class of a server's error (NOAUTH, LOADING, …) if it
+// has a telling one, and otherwise the error's own text. It takes the class
+// from the text because rueidis has its own error type.
 func causeText(err error) string {
 	text := err.Error()
 	if e, ok := err.(*resp.Error); ok {
@@ -138,8 +138,8 @@ func causeText(err error) string {
 	return printable(text)
 }
 
-// printable is text from elsewhere as it may stand on a terminal: short, and
-// without the control characters by which a server could write anywhere on it.
+// printable makes external text safe for a terminal: short, and without control
+// characters, with which a server could write anywhere on it.
 func printable(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), maxCause)], "")
 	return strings.Map(func(r rune) rune {

@@ -42,7 +42,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Each node of a missing quorum is counted once, with why it did not vote.
+// Each node of a missing quorum is counted once, with the reason why it did not
+// vote.
 func TestCauses(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	c := causes{}
@@ -74,7 +75,7 @@ func TestCausesAreBounded(t *testing.T) {
 	}
 }
 
-// What a server says is not written to a terminal as it came.
+// A server's text is not written to a terminal unchanged.
 func TestServersWordsArePrintable(t *testing.T) {
 	c := causes{}
 	c.add(&resp.Error{Message: "ERR \x1b]0;title\a no\u009b2J"})

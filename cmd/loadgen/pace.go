@@ -5,17 +5,19 @@ import (
 	"time"
 )
 
-// pacer hands out the intended starts of an open loop: one every 1/rate of a
-// second, whatever became of the attempts before. Who takes one late, because
-// all callers were busy, still counts from it: so a stall shows in the latencies
-// of all attempts that should have begun in it, and not of one for each caller.
+// pacer issues the intended starts of an open loop: one every 1/rate of a
+// second, regardless of earlier attempts. A caller that takes one late, because
+// all callers were busy, still counts from it. So a stall shows in the
+// latencies of all attempts that should have started during it, and not in one
+// attempt per caller.
 type pacer struct {
 	starts chan time.Duration // on the process's clock, never in the future
 	rate   float64
 	quit   <-chan struct{}
 	ended  chan struct{}
-	// notBegun are the starts that were due when the phase was halted and that
-	// nobody had taken. It is the pacer's goroutine's until ended is closed.
+	// notBegun counts the starts that were due when the phase was halted and
+	// that no caller had taken. It belongs to the pacer's goroutine until ended
+	// is closed.
 	notBegun int64
 }
 
@@ -23,10 +25,10 @@ func newPacer(rate float64, quit <-chan struct{}) *pacer {
 	return &pacer{starts: make(chan time.Duration), rate: rate, quit: quit, ended: make(chan struct{})}
 }
 
-// run hands out starts until quit is closed, the first of them for begin. It is one
-// goroutine and not a timer for each caller, so that the times are kept as exactly
-// as one sleeper can, and in order. When it comes to run itself changes nothing: on
-// a busy machine the starts before that are late, and not fewer.
+// run issues starts until quit is closed, the first of them for begin. It is a
+// single goroutine and not a timer per caller, so that the times are as exact
+// as one sleeper can make them, and in order. If it is itself scheduled late,
+// as on a busy machine, the starts before that are late, and not fewer.
 func (p *pacer) run(c clock, begin time.Duration) {
 	defer close(p.ended)
 	a := newAlarm(p.quit)
@@ -46,7 +48,7 @@ func (p *pacer) run(c clock, begin time.Duration) {
 	}
 }
 
-// next waits for a start to take; false when the phase is halted.
+// next waits for a start. It returns false if the phase is halted.
 func (p *pacer) next() (due time.Duration, ok bool) {
 	select {
 	case due = <-p.starts:

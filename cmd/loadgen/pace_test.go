@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stalls once, in its first attempt.
+// stalling stalls once, in its first attempt.
 func stalling(d time.Duration) *fakeLocker {
 	var once sync.Once
 	return &fakeLocker{ttl: time.Hour, try: func() error {
@@ -17,9 +17,10 @@ func stalling(d time.Duration) *fakeLocker {
 	}}
 }
 
-// A stall of 400 ms holds up the 80 attempts that an open loop of 200 a second was
-// to begin meanwhile, so most of the first hundred are slow. A closed loop has one
-// slow attempt: the others were never made, which is the coordinated omission.
+// A stall of 400 ms delays the 80 attempts that an open loop of 200 a second
+// should start meanwhile, so most of the first hundred are slow. A closed loop
+// has one slow attempt: the others are never made. That is the coordinated
+// omission.
 func TestOpenLoopHasNoCoordinatedOmission(t *testing.T) {
 	args := []string{"--embedded", "--spawn=1", "--warmup=0s", "-c1", "-n100"}
 	open := measure(t, stalling(400*time.Millisecond).opens, exitGood, append(args, "--rate=200")...).Runs[0]
@@ -43,8 +44,8 @@ func TestOpenLoopKeepsItsRate(t *testing.T) {
 	require.EqualValues(t, 31, r.Outcomes.Granted)
 }
 
-// What was due and not begun before the end is told: else a stall that lasts to
-// the end would hide it.
+// Attempts that were due and did not start before the end are reported:
+// otherwise a stall that lasts to the end would hide them.
 func TestOpenLoopTellsWhatWasNotBegun(t *testing.T) {
 	f := stalling(1500 * time.Millisecond)
 	r := measure(t, f.opens, exitGood, "--embedded", "--spawn=1", "--warmup=0s", "-c1", "-r100", "-d1s").Runs[0]
@@ -52,13 +53,13 @@ func TestOpenLoopTellsWhatWasNotBegun(t *testing.T) {
 	require.GreaterOrEqual(t, r.NotBegun, int64(99))
 }
 
-// The pacer hands out every start, none of them before its time and in order.
+// The pacer issues every start, in order and none of them early.
 func TestPacer(t *testing.T) {
 	c := newClock()
 	quit := make(chan struct{})
 	p := newPacer(1000, quit)
 	begin := c.now()
-	time.Sleep(5 * time.Millisecond) // it may come late
+	time.Sleep(5 * time.Millisecond) // the pacer may run late
 	go p.run(c, begin)
 	first, ok := p.next()
 	require.True(t, ok)
@@ -72,7 +73,7 @@ func TestPacer(t *testing.T) {
 	close(quit)
 	<-p.ended
 	for ok {
-		_, ok = p.next() // one that was handed over as the phase was halted
+		_, ok = p.next() // one that was issued as the phase was halted
 	}
 }
 
@@ -100,7 +101,7 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// Nothing of a sleep is left to the collector, whose work would be measured.
+// A sleep leaves no garbage, whose collection would be measured.
 func TestAlarmAllocatesNothing(t *testing.T) {
 	c := newClock()
 	a := newAlarm(make(chan struct{}))

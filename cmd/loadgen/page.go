@@ -9,7 +9,7 @@ import (
 	"github.com/redmux/redmux/cmd/loadgen/internal/report"
 )
 
-// page is the result as the HTML page shows it, the earlier runs of --compare
+// page returns the result for the HTML page, with the earlier runs of --compare
 // first.
 func (s *session) page() report.Page {
 	p := report.Page{Title: s.title, Made: time.Now(), Loop: "closed"}
@@ -38,7 +38,8 @@ func (s *session) page() report.Page {
 	return p
 }
 
-// pageRun is one run, which of an earlier result has only what that says.
+// pageRun converts one run. A run from an earlier result has only what its JSON
+// contains.
 func pageRun(r runResult, number int) report.Run {
 	run := report.Run{
 		Impl: r.Impl, Number: number, Clients: r.Clients, Late: r.Late, NotBegun: r.NotBegun,
@@ -70,8 +71,8 @@ func pageRun(r runResult, number int) report.Run {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// pageQuantiles takes the whole distribution where it is there, and the five
-// quantiles of a result that was read where it is not.
+// pageQuantiles returns the whole distribution if it is known, and otherwise
+// the five quantiles of an earlier result.
 func pageQuantiles(l latency, q quantiles) report.Quantiles {
 	if l.Histogram == nil {
 		if q == (quantiles{}) {
@@ -91,9 +92,9 @@ func pageQuantiles(l latency, q quantiles) report.Quantiles {
 	return all
 }
 
-// percentilesOf are those that n values can tell apart, closer together towards
-// 100: eight for each halving of what is left. Those of the JSON are among them, so
-// that the page says of a p99 what the other forms say.
+// percentilesOf returns the percentiles that n values can tell apart, closer
+// together towards 100: eight for each halving of the rest. Those of the JSON
+// are among them, so that the page shows the same p99 as the other formats.
 func percentilesOf(n int64) (all []float64) {
 	if n == 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// What a run was is on its page; what an earlier one was, as far as its JSON says.
+// The page shows a run, and of an earlier run what its JSON contains.
 func TestPage(t *testing.T) {
 	f := &flags{Clients: 2, Rate: 500, Duration: time.Second, earlier: &result{Runs: []runResult{
 		{Impl: "redlock", Backend: "remote", N: 5, Clients: 9, DurationS: 2.5, Pairs: 100, AcquireUS: quantiles{1, 2, 3, 4, 5}},
@@ -74,7 +74,7 @@ func TestPercentilesAscend(t *testing.T) {
 	}
 	require.Less(t, len(percentilesOf(1e12)), 400)
 
-	// The page says of a p99 what the JSON says.
+	// The page shows the same p99 as the JSON.
 	l := newLatency()
 	for i := range 100_000 {
 		l.record(time.Duration(i) * time.Microsecond)
@@ -87,7 +87,7 @@ func TestPercentilesAscend(t *testing.T) {
 	}
 }
 
-// Samples of a run add up to it, also those of its last, shorter interval.
+// The samples of a run add up to it, including the last, shorter interval.
 func TestSamples(t *testing.T) {
 	f := &fakeLocker{ttl: time.Hour}
 	s := &session{flags: &flags{}, clock: newClock(), progress: newProgress(io.Discard, true)}
@@ -138,7 +138,7 @@ func TestSampleInterval(t *testing.T) {
 	}
 }
 
-// R27: what the page shows of the command line has no credentials in it.
+// R27: the page shows the command line without credentials.
 func TestTitleHasNoCredentials(t *testing.T) {
 	for arg, want := range map[string]string{
 		"-c2":                                "-c2",
@@ -164,14 +164,14 @@ func TestHTML(t *testing.T) {
 	require.NotContains(t, string(page), "(earlier)")
 	require.NotContains(t, string(page), "old old", "what was there is gone to the end")
 
-	// With --compare the earlier runs are there, too.
+	// With --compare the earlier runs are shown, too.
 	measure(t, openSystem, exitGood, "--nodes="+nodes[0].URL(), "-n100", "-c1", "--warmup=0s", "--compare", earlierResult(t), "--html", name)
 	page, err = os.ReadFile(name)
 	require.NoError(t, err)
 	require.Contains(t, string(page), "(earlier)")
 }
 
-// A page that there is nothing for leaves what was there, and no empty file.
+// Without a run, an existing page is kept, and no empty file is created.
 func TestHTMLWithoutARun(t *testing.T) {
 	dir := t.TempDir()
 	kept, fresh := filepath.Join(dir, "kept"), filepath.Join(dir, "fresh")

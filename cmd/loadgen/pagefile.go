@@ -8,10 +8,9 @@ import (
 	"github.com/redmux/redmux/cmd/loadgen/internal/report"
 )
 
-// pageFile is the file that the page goes to. It is opened before anything is
-// measured, so that a name that cannot be written is known in time, and emptied
-// only when there is a page to put into it. A nil one is one that nobody asked
-// for.
+// pageFile is the file of the page. It is opened before anything is measured,
+// so that a name that cannot be written is reported in time, and emptied only
+// when there is a page to write. A nil pageFile writes nothing.
 type pageFile struct{ file *os.File }
 
 func openPage(name string) (*pageFile, error) {
@@ -22,7 +21,7 @@ func openPage(name string) (*pageFile, error) {
 	return &pageFile{file}, nil
 }
 
-// write puts the page in the place of what was in the file, and closes it. A page
+// write replaces the content of the file by the page, and closes it. A page
 // without runs is not written, and leaves no empty file.
 func (f *pageFile) write(p report.Page) error {
 	if f == nil {

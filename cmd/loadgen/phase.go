@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// phase is one warm-up or one run: what its callers share, and how long they go
-// on. It ends by time, by the number of acquisitions, or when somebody halts it;
-// then no attempt is begun any more, and what is held is released.
+// phase is one warm-up or one run: what its callers share, and when they stop.
+// It ends by time, by the number of acquisitions, or when it is halted. Then no
+// attempt starts any more, and held locks are released.
 type phase struct {
 	flags   *flags
 	clock   clock
 	history *history
-	// waits is the parent of the attempts' contexts. It ends with the phase
-	// where attempts may retry for long; a single try ends soon by itself, and
-	// to cut it would only show as a cancellation nobody asked for.
+	// waits is the parent of the attempts' contexts. It ends with the phase if
+	// attempts may retry for long. A single try ends soon by itself, and
+	// cutting it short would show as a cancellation that was not requested.
 	waits  context.Context
 	cancel context.CancelFunc
 
 	resources []string
 	owners    []ownerWord // one per resource
-	attempts  []int64     // per caller, numbered on from phase to phase
+	attempts  []int64     // per caller, numbered over all phases
 
 	halted     atomic.Bool
-	quit       chan struct{} // closed when halted, for those who sleep
+	quit       chan struct{} // closed when halted, for sleepers
 	halt       func()
 	limited    bool
-	left       atomic.Int64 // acquisitions to go, where limited
+	left       atomic.Int64 // acquisitions left, if limited
 	callers    []counters   // per caller, read while they work
 	recent     *recent
 	pacer      *pacer // nil in a closed loop
@@ -36,13 +36,13 @@ type phase struct {
 
 	began        chan struct{} // closed when before is set and the callers start
 	timer        *time.Timer   // halts the phase when its time is over
-	before, cost cost          // at the beginning; between beginning and end
+	before, cost cost          // at the start; between start and end
 }
 
-// counters are one caller's; they fill a cache line.
+// counters belong to one caller; they fill a cache line.
 type counters struct {
 	pairs atomic.Int64
-	busy  atomic.Int64 // 1 while a call is under way
+	busy  atomic.Int64 // 1 while a call is in progress
 	_     [48]byte
 }
 
@@ -80,12 +80,12 @@ func (p *phase) limit(n int64) {
 	p.left.Store(n)
 }
 
-// begin is called when all callers are ready to go, end when all have ended. So the
-// length of a phase is what it took, the last releases included, and not what was
-// asked for.
+// begin is called when all callers are ready, end when all have finished. So
+// the length of a phase is the time that it took, including the last releases,
+// and not the requested time.
 func (p *phase) begin(d time.Duration) {
 	p.before = readCost(p.clock)
-	start := p.clock.now() // after the reading, which may take a while
+	start := p.clock.now() // after the reading, which may be slow
 	p.timer = time.AfterFunc(d, p.halt)
 	close(p.began)
 	if p.pacer != nil {
@@ -102,13 +102,13 @@ func (p *phase) end() {
 	if p.pacer != nil {
 		<-p.pacer.ended
 		if !ran {
-			p.pacer.notBegun = 0 // the callers had their number, so nothing was missed
+			p.pacer.notBegun = 0 // the callers reached their number, so no start was missed
 		}
 	}
 }
 
-// next reports whether a caller may make another attempt. Where acquisitions
-// are limited it has then taken one, and gives it back if nothing was granted.
+// next reports whether a caller may make another attempt. If acquisitions are
+// limited, next takes one, and the caller gives it back if nothing was granted.
 func (p *phase) next() bool {
 	if p.halted.Load() {
 		return false
@@ -124,15 +124,15 @@ func (p *phase) next() bool {
 }
 
 // giveBack returns an acquisition that next took and that was not granted.
-// Callers who found none left have gone by then; the one who gives it back takes
-// it again, so that the number is reached exactly.
+// Callers that found none left may be gone by then; the caller that gives it
+// back takes it again, so that the number is reached exactly.
 func (p *phase) giveBack() {
 	if p.limited {
 		p.left.Add(1)
 	}
 }
 
-// pause waits, and returns false when the phase is halted before that.
+// pause waits. It returns false if the phase is halted before the end.
 func (p *phase) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -144,7 +144,7 @@ func (p *phase) pause(d time.Duration) bool {
 	}
 }
 
-// pairsSoFar is the number of acquisitions whose release succeeded.
+// pairsSoFar returns the number of acquisitions whose release succeeded.
 func (p *phase) pairsSoFar() (n int64) {
 	for i := range p.callers {
 		n += p.callers[i].pairs.Load()
@@ -152,7 +152,7 @@ func (p *phase) pairsSoFar() (n int64) {
 	return n
 }
 
-// inFlight is the number of calls that have not returned.
+// inFlight returns the number of calls that have not returned.
 func (p *phase) inFlight() (n int64) {
 	for i := range p.callers {
 		n += p.callers[i].busy.Load()

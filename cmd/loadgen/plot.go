@@ -13,8 +13,8 @@ const plotWidth = 40
 // eighths are bars of less than a cell.
 var eighths = []rune(" ▏▎▍▌▋▊▉")
 
-// writePlot draws the distribution of latencies as bars, one for each of the
-// classes up to 1, 2, 5, 10, 20, 50 … µs between the fastest and the slowest.
+// writePlot draws the distribution of latencies as bars, one for each class up
+// to 1, 2, 5, 10, 20, 50 … µs between the fastest and the slowest.
 func writePlot(out io.Writer, title string, l latency) {
 	total := l.TotalCount()
 	if total == 0 {
@@ -31,7 +31,7 @@ func writePlot(out io.Writer, title string, l latency) {
 	}
 }
 
-// classesOf counts latencies by classes, from the first to the last that is not
+// classesOf counts latencies by class, from the first to the last that is not
 // empty.
 func classesOf(l latency) (bounds []time.Duration, counts []int64) {
 	at := 0
@@ -54,7 +54,7 @@ func classesOf(l latency) (bounds []time.Duration, counts []int64) {
 	return bounds, counts
 }
 
-// classBounds are 1, 2, 5, 10 … µs up to one that no latency exceeds.
+// classBounds returns 1, 2, 5, 10 … µs up to a bound that no latency exceeds.
 func classBounds() (steps []time.Duration) {
 	for decade := time.Microsecond; decade <= 2*longest; decade *= 10 {
 		steps = append(steps, decade, 2*decade, 5*decade)
@@ -62,7 +62,7 @@ func classBounds() (steps []time.Duration) {
 	return steps
 }
 
-// bar is as long as n is beside most; what is not nothing can be seen.
+// bar has a length in proportion to n of most; any n above zero is visible.
 func bar(n, most int64) string {
 	if n == 0 {
 		return ""

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// progress tells on standard error what goes on: on a terminal a line that is
-// written over, elsewhere now and then a line of its own.
+// progress reports on standard error: on a terminal as a line that is
+// overwritten, elsewhere now and then as a new line.
 type progress struct {
 	live     bool
 	dim      bool
 	width    func() int    // of the terminal
 	interval time.Duration // between lines
 
-	mu sync.Mutex // guards the following: faults are told from goroutines of their own
+	mu sync.Mutex // guards the following: faults report from their own goroutines
 	w  io.Writer
 }
 
-// liveInterval is often enough to look alive and long enough for a rate,
-// plainInterval seldom enough for a log.
+// liveInterval is short enough to look alive and long enough for a rate;
+// plainInterval is long enough for a log.
 const (
 	liveInterval  = 250 * time.Millisecond
 	plainInterval = 5 * time.Second
 )
 
-// newProgress is silent when quiet. NO_COLOR takes the colour away, which is
-// a dim line: the result below is what matters.
+// newProgress is silent if quiet. NO_COLOR disables the color, which is a dim
+// line: the result below is what matters.
 func newProgress(w io.Writer, quiet bool) *progress {
 	p := &progress{w: w, interval: plainInterval}
 	if quiet {
@@ -42,7 +42,7 @@ func newProgress(w io.Writer, quiet bool) *progress {
 	return p
 }
 
-// clearLine goes to the line's beginning and empties it.
+// clearLine moves to the start of the line and clears it.
 const clearLine = "\r\x1b[K"
 
 // say writes one plain line.
@@ -56,7 +56,7 @@ func (p *progress) say(format string, args ...any) {
 }
 
 // watch shows the phase until the returned function is called, which waits for
-// the last writing.
+// the last output.
 func (p *progress) watch(title string, ph *phase, s *sampler) (stop func()) {
 	p.say("%s", title)
 	end := make(chan struct{})
@@ -68,8 +68,8 @@ func (p *progress) watch(title string, ph *phase, s *sampler) (stop func()) {
 	}
 }
 
-// show tells how the phase goes on until the end, with the rate since the last
-// time.
+// show reports the progress of the phase until the end, with the rate since the
+// last report.
 func (p *progress) show(ph *phase, s *sampler, end <-chan struct{}) {
 	tick := time.NewTicker(p.interval)
 	defer tick.Stop()
@@ -96,8 +96,8 @@ func (p *progress) show(ph *phase, s *sampler, end <-chan struct{}) {
 	}
 }
 
-// overwrite puts the text in the place of the live line, cut where it would wrap:
-// what has wrapped cannot be written over.
+// overwrite replaces the live line, cut to the width of the terminal: a wrapped
+// line cannot be overwritten.
 func (p *progress) overwrite(text string) {
 	if !p.live {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// told is what progress of that kind tells of a run.
+// told returns what progress reports about a run.
 func told(t *testing.T, p *progress) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -28,13 +28,13 @@ func told(t *testing.T, p *progress) string {
 		}
 		return nil
 	}}}
-	f.Clients = 1 // n is one caller's
+	f.Clients = 1 // n is per caller
 	_, err = s.observe(t.Context(), sys, &target{}, s.newPhase(), "the title")
 	require.NoError(t, err)
 	return b.String()
 }
 
-// Where there is no terminal, lines stand one below another and have no escapes.
+// Without a terminal, lines follow each other and have no escapes.
 func TestProgressInALog(t *testing.T) {
 	out := told(t, &progress{interval: 50 * time.Millisecond})
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -45,8 +45,8 @@ func TestProgressInALog(t *testing.T) {
 	require.NotContains(t, out, "\r")
 }
 
-// On a terminal one line is written over, dim, never wider than the terminal, and
-// gone at the end.
+// On a terminal one line is overwritten. It is dim, never wider than the
+// terminal, and gone at the end.
 func TestProgressOnATerminal(t *testing.T) {
 	out := told(t, &progress{interval: 50 * time.Millisecond, live: true, dim: true, width: func() int { return 12 }})
 	title, rest, ok := strings.Cut(out, "\n")
@@ -68,7 +68,7 @@ func TestProgressOnATerminal(t *testing.T) {
 func TestProgressIsLiveOnTerminalsOnly(t *testing.T) {
 	for _, w := range []io.Writer{&bytes.Buffer{}, os.Stdin, io.Discard} {
 		if f, ok := w.(*os.File); ok && terminalWidth(f) > 0 {
-			continue // the test itself is run from one
+			continue // the test itself runs on a terminal
 		}
 		p := newProgress(w, false)
 		require.False(t, p.live)
@@ -76,7 +76,7 @@ func TestProgressIsLiveOnTerminalsOnly(t *testing.T) {
 	}
 }
 
-// --quiet says nothing, but what went wrong.
+// --quiet prints only errors.
 func TestQuiet(t *testing.T) {
 	args := []string{"--embedded", "--spawn=1", "--warmup=0s", "-n1", "-ojson"}
 	var stderr bytes.Buffer

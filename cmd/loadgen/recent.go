@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// recent is what happened since the last sample, for those who watch while it goes
-// on. The callers' own histograms are nobody else's to read before the end, and
-// to empty those of a thousand callers each second would take part of the machine
-// that is measured; so callers share a few shards, at the cost of a mutex that is
-// nearly always free.
+// recent collects what happened since the last sample, to be read during the
+// phase. The callers' own histograms must not be read before the end, and
+// emptying those of a thousand callers each second would use part of the
+// machine that is measured. So callers share a few shards, at the cost of a
+// mutex that is nearly always free.
 type recent struct{ shards []shard }
 
 const maxShards = 8
@@ -29,7 +29,7 @@ func newRecent(callers int) *recent {
 	return r
 }
 
-// of is the shard of a caller.
+// of returns the shard of a caller.
 func (r *recent) of(caller int) *shard { return &r.shards[caller%len(r.shards)] }
 
 // add counts an attempt; only grants have a latency.

@@ -7,25 +7,26 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// schema is raised when a script that reads results would misunderstand them.
+// schema is raised when scripts would misread a result.
 const schema = 1
 
-// result is what is printed with -o json. Scripts read it: fields are added,
-// never renamed.
+// result is the output of -o json. Scripts read it: fields are added, never
+// renamed.
 type result struct {
 	Schema   int          `json:"schema"`
-	Seed     uint64       `json:"seed"` // that --seed repeats
+	Seed     uint64       `json:"seed"` // for --seed, to repeat the run
 	Runs     []runResult  `json:"runs"`
 	Compared []comparison `json:"compared,omitempty"` // with --compare
 
-	// Interrupted says that runs are missing or the last one was cut short.
+	// Interrupted says that runs are missing or that the last one was cut
+	// short.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
 const interruptedRemark = "Interrupted: runs are missing, or the last one was cut short."
 
-// runResult is one run of one implementation. What is "per pair" is divided by
-// the acquisitions whose release succeeded, and 0 where there was none.
+// runResult is one run of one implementation. Figures "per pair" are divided by
+// the acquisitions whose release succeeded, and 0 if there was none.
 type runResult struct {
 	Impl          string           `json:"impl"`
 	Backend       string           `json:"backend"`
@@ -33,11 +34,11 @@ type runResult struct {
 	Nodes         []nodeResult     `json:"nodes"`
 	Clients       int              `json:"clients"`
 	Loop          string           `json:"loop"`                // "open" or "closed"
-	Rate          float64          `json:"rate,omitempty"`      // attempts per second that an open loop was to make
+	Rate          float64          `json:"rate,omitempty"`      // attempts per second of an open loop
 	Late          int64            `json:"late,omitempty"`      // of them, begun more than a millisecond late
 	NotBegun      int64            `json:"not_begun,omitempty"` // due, but all callers were busy until the end
-	Cut           int64            `json:"cut,omitempty"`       // attempts that the run's end cut short, which have no outcome
-	Work          *work            `json:"work,omitempty"`      // what the callers were to do; nil in a result from before there was this field
+	Cut           int64            `json:"cut,omitempty"`       // attempts without an outcome, because the run ended
+	Work          *work            `json:"work,omitempty"`      // what the callers had to do; nil in a result from before this field existed
 	DurationS     float64          `json:"duration_s"`
 	Pairs         int64            `json:"pairs"`
 	PairsPerS     float64          `json:"pairs_per_s"`
@@ -49,25 +50,25 @@ type runResult struct {
 	BytesPerPair  float64          `json:"bytes_per_pair"`
 	CPUUSPerPair  float64          `json:"cpu_us_per_pair"`
 	Violations    int64            `json:"violations"`
-	Faults        []faultResult    `json:"faults,omitempty"`          // that were made, by time
-	FaultsNotMade []string         `json:"faults_not_made,omitempty"` // because the run was over before, as --fault has them
+	Faults        []faultResult    `json:"faults,omitempty"`          // in order of time
+	FaultsNotMade []string         `json:"faults_not_made,omitempty"` // because the run ended before, in the syntax of --fault
 
-	// What no script is told: the distributions behind the quantiles, and what the
+	// Not in the JSON: the distributions behind the quantiles, and what the
 	// page shows besides.
 	acquired, released latency
 	samples            []sample
 	states             []redlock.NodeStatus
 }
 
-// nodeResult is a node as it introduced itself; Server and Version are empty
-// when it did not.
+// nodeResult is a node as it introduced itself; Server and Version are empty if
+// it did not.
 type nodeResult struct {
 	Addr    string `json:"addr"`
 	Server  string `json:"server"`
 	Version string `json:"version"`
 }
 
-// outcomeCounts counts attempts, which are more than pairs where locks are
+// outcomeCounts counts attempts. There are more of them than pairs if locks are
 // contended or nodes fail.
 type outcomeCounts struct {
 	Granted   int64 `json:"granted"`
@@ -86,7 +87,7 @@ func (c outcomeCounts) tally() tally {
 	return tally{granted: c.Granted, held: c.Held, noQuorum: c.NoQuorum, expired: c.Expired, cancelled: c.Cancelled, failed: c.Error}
 }
 
-// newRunResult sums up a phase that has ended.
+// newRunResult sums up a finished phase.
 func newRunResult(p *phase, t *totals) runResult {
 	pairs := p.pairsSoFar()
 	r := runResult{
@@ -114,7 +115,7 @@ func newRunResult(p *phase, t *totals) runResult {
 	return r
 }
 
-// per is 0 where there was no pair.
+// per returns 0 if there was no pair.
 func per(x float64, pairs int64) float64 {
 	if pairs == 0 {
 		return 0
@@ -122,21 +123,21 @@ func per(x float64, pairs int64) float64 {
 	return x / float64(pairs)
 }
 
-// failed reports a run in which nothing was granted though nobody else was in
-// the way. Locks that were held, and attempts that the user had cancelled, are
-// what a run may be about.
+// failed reports a run in which nothing was granted although no other client
+// was in the way. Held locks, and attempts that the user had cancelled, may be
+// the purpose of a run.
 func (r runResult) failed() bool {
 	o := r.Outcomes
 	return o.Granted == 0 && o.NoQuorum+o.Expired+o.Error > 0
 }
 
-// fruitless reports a failed run, also one that was over before any attempt was:
-// those retry for --wait.
+// fruitless reports a failed run, or one that ended before any attempt did:
+// attempts retry for --wait.
 func (r runResult) fruitless() bool {
 	return r.failed() || r.Outcomes.Granted == 0 && r.Errors[cutWithoutQuorum] > 0
 }
 
-// writeJSON prints the result for scripts, indented, for people who look too.
+// writeJSON prints the result for scripts, indented for human readers.
 func (r result) writeJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

@@ -23,17 +23,17 @@ const (
 	exitInterrupted = 130
 )
 
-// run is the command without the process around it.
+// run is the command without its process.
 func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	return runWith(openSystem, args, stdout, stderr, signals)
 }
 
-// opener opens the implementation of that name; tests have others.
+// opener opens the implementation of that name; tests use others.
 type opener func(f *flags, name string, urls []string) (system, error)
 
 // runWith watches for signals while the session runs in a goroutine of its own.
-// The first one ends the session's context, after which the session ends by
-// itself; the second one is from somebody who does not want to wait for that.
+// The first signal ends the session's context, after which the session ends by
+// itself; the second one does not wait for that.
 func runWith(open opener, args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	f, err := parse(args, stdout)
 	if err != nil {
@@ -53,7 +53,7 @@ func runWith(open opener, args []string, stdout, stderr io.Writer, signals <-cha
 			return explain(stderr, err)
 		case <-signals:
 			if ctx.Err() != nil {
-				s.closeTarget() // nobody else will: the process ends below the session
+				s.closeTarget() // the process exits before the session can do it
 				return exitInterrupted
 			}
 			interrupt()
@@ -61,14 +61,14 @@ func runWith(open opener, args []string, stdout, stderr io.Writer, signals <-cha
 	}
 }
 
-// What makes the exit code other than 1. A violation is the graver finding and
-// wins over an interrupt.
+// The errors with an exit code of their own. A violation is the graver finding
+// and takes precedence over an interrupt.
 var (
 	errViolated    = errors.New("mutual exclusion was VIOLATED")
 	errInterrupted = errors.New("interrupted")
 )
 
-// explain prints what went wrong and chooses the exit code.
+// explain prints the error and returns the exit code.
 func explain(stderr io.Writer, err error) int {
 	if err == nil || errors.Is(err, errHelp) {
 		return exitGood
@@ -101,9 +101,9 @@ type session struct {
 	stdout   io.Writer
 	progress *progress
 
-	// The following are set before the first run and kept by the goroutine of
-	// run. Attempts are numbered on over all runs, so that a client and a number
-	// name one attempt in the history.
+	// Set before the first run and then used by the goroutine of run. Attempts
+	// are numbered over all runs, so that a client and a number identify one
+	// attempt in the history.
 	history   *history
 	stats     *stats
 	pageFile  *pageFile
@@ -114,10 +114,10 @@ type session struct {
 
 	mu     sync.Mutex // guards the following
 	target *target
-	gone   bool // the target is closed, and none may be opened
+	gone   bool // the target is closed, and must not be opened again
 }
 
-// run runs until all is done or ctx, which an interrupt ends, is over.
+// run runs until all is done or an interrupt ends ctx.
 func (s *session) run(ctx context.Context) (err error) {
 	t, err := s.openTarget()
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *session) run(ctx context.Context) (err error) {
 	err = s.runAll(ctx, t)
 	if s.flags.earlier != nil && ctx.Err() == nil {
 		s.result.Compared = compare(s.flags, s.result.Runs)
-		if text := otherwise(s.flags, s.result.Runs); text != "" && s.flags.Output != "text" { // there it stands in the result
+		if text := otherwise(s.flags, s.result.Runs); text != "" && s.flags.Output != "text" { // the text output says it itself
 			s.progress.say("--compare: %s", text)
 		}
 		if err == nil { // a run that failed has no figures
@@ -166,11 +166,11 @@ func (s *session) prepare(t *target) error {
 		}
 		s.nodes = append(s.nodes, nodeResult{n.Addr, printable(n.Product), printable(n.Version)})
 	}
-	if t.remark != "" && f.Output != "text" { // there it stands in the result
+	if t.remark != "" && f.Output != "text" { // the text output says it itself
 		s.progress.say("%s", t.remark)
 	}
 	if f.Seed == 0 {
-		f.Seed = uint64(rand.Uint32()) // short enough to be typed, and exact in any reader of JSON
+		f.Seed = uint64(rand.Uint32()) // short enough to type, and exact in any JSON reader
 	}
 	s.result.Seed = f.Seed
 	s.resources = resourceNames(f)
@@ -178,8 +178,8 @@ func (s *session) prepare(t *target) error {
 	return s.openFiles()
 }
 
-// openFiles opens what is written to, so that a name that cannot be written is
-// known before anything is measured.
+// openFiles opens the output files, so that a name that cannot be written is
+// reported before anything is measured.
 func (s *session) openFiles() (err error) {
 	f := s.flags
 	if f.History != "" {
@@ -202,8 +202,8 @@ func (s *session) openFiles() (err error) {
 	return err
 }
 
-// resourceNames are the same in every process where resources are shared, and
-// otherwise no other process's.
+// resourceNames returns names that are the same in every process if resources
+// are shared, and otherwise differ from those of other processes.
 func resourceNames(f *flags) []string {
 	if f.Keys == 0 {
 		own := fmt.Sprintf("%sown:%08x:", f.Prefix, rand.Uint32())
@@ -212,7 +212,7 @@ func resourceNames(f *flags) []string {
 	return numbered(f.Prefix+"k", f.Keys)
 }
 
-// numbered names are made beforehand: the measuring loop makes no strings.
+// numbered names are made in advance: the measuring loop creates no strings.
 func numbered(prefix string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -221,9 +221,9 @@ func numbered(prefix string, n int) []string {
 	return names
 }
 
-// runAll lets the implementations take turns, so that a machine that grows slow
-// or a neighbour who comes and goes hits all of them. A run without a grant is
-// an error, but the others still have their turn.
+// runAll lets the implementations take turns, so that a machine that slows down
+// or is shared hits all of them. A run without a grant is an error, but the
+// others still have their turn.
 func (s *session) runAll(ctx context.Context, t *target) error {
 	var errs []error
 	for i := range s.flags.Runs {
@@ -246,11 +246,11 @@ func (s *session) runAll(ctx context.Context, t *target) error {
 // errNothing is a run without a grant.
 var errNothing = errors.New("nothing was granted")
 
-// closeTimeout bounds the wait for releases that are on their way.
+// closeTimeout bounds the wait for releases in flight.
 const closeTimeout = 5 * time.Second
 
-// runOne opens an implementation, warms it up, measures it and closes it: none
-// but the measured one has connections, buffers or goroutines.
+// runOne opens an implementation, warms it up, measures it and closes it: only
+// the measured one has connections, buffers or goroutines.
 func (s *session) runOne(ctx context.Context, t *target, impl string, i int) error {
 	sys, err := s.open(s.flags, impl, t.urls)
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *session) runOne(ctx context.Context, t *target, impl string, i int) err
 	closing, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if sys.close(closing) != nil {
-		// What was measured stands all the same.
+		// The measurement stands all the same.
 		r.Errors["closed with releases still on their way"]++
 	}
 	if measured {
@@ -275,11 +275,11 @@ func (s *session) runOne(ctx context.Context, t *target, impl string, i int) err
 	return err
 }
 
-// measure warms up and measures. A warm-up in which nothing could be granted is
-// the result, since a run would only say the same, later; whoever wants to see
-// nodes come back asks for no warm-up. measured is false when an interrupt came
-// before the run: then there is nothing worth printing, unless exclusion was
-// violated already.
+// measure warms up and measures. If nothing was granted in the warm-up, that is
+// the result, since a run would only say the same later; to see nodes come
+// back, the user disables the warm-up. measured is false if an interrupt came
+// before the run: then there is nothing worth printing, unless exclusion has
+// been violated.
 func (s *session) measure(ctx context.Context, sys system, t *target, title string) (r runResult, measured bool, err error) {
 	violations := int64(0)
 	if s.flags.Warmup > 0 {
@@ -305,8 +305,8 @@ func (s *session) measure(ctx context.Context, sys system, t *target, title stri
 	return r, true, err
 }
 
-// observe drives the measured phase while samples are taken, progress is told
-// and faults are made.
+// observe drives the measured phase while it takes samples, reports progress
+// and makes faults.
 func (s *session) observe(ctx context.Context, sys system, t *target, p *phase, title string) (runResult, error) {
 	sampler := startSampler(p, sys)
 	stopProgress := s.progress.watch(title, p, sampler)
@@ -324,19 +324,19 @@ func (s *session) observe(ctx context.Context, sys system, t *target, p *phase, 
 	return r, err
 }
 
-// newPhase is a phase of this session: owners of resources are not carried over,
-// since a phase ends with everything released.
+// newPhase creates a phase of this session. It starts without owners of
+// resources, since a phase ends with everything released.
 func (s *session) newPhase() *phase {
 	return newPhase(s.flags, s.clock, s.history, s.resources, s.attempts)
 }
 
-// drive runs a phase, which an interrupt halts.
+// drive runs a phase; an interrupt halts it.
 func (s *session) drive(ctx context.Context, sys system, p *phase, d time.Duration) *totals {
 	defer context.AfterFunc(ctx, p.halt)()
 	return sys.drive(p, d)
 }
 
-// print writes the result, also that of an interrupted session.
+// print writes the result, even of an interrupted session.
 func (s *session) print(t *target) error {
 	switch s.flags.Output {
 	case "json":
@@ -349,10 +349,10 @@ func (s *session) print(t *target) error {
 	return s.result.writeText(s.stdout, s.flags, t.remark)
 }
 
-// openTarget and closeTarget may be called from two goroutines: an impatient
-// user's second interrupt ends the servers while the session still runs. One that
-// comes while they start waits for that, since a start that is cut short would
-// leave their folders behind.
+// openTarget and closeTarget may be called from two goroutines: a second
+// interrupt ends the servers while the session still runs. If it comes while
+// they start, it waits for the start, since an incomplete start would leave
+// their folders behind.
 func (s *session) openTarget() (*target, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,15 +38,15 @@ func servers(t *testing.T, n int) (nodes []*redistest.Server, flag string) {
 	return nodes, "--nodes=" + strings.Join(redistest.URLs(nodes), ",")
 }
 
-// For runs of a number of acquisitions, which may take as long as they do where the
-// machine is busy, and want no vote to be late.
+// For runs of a number of acquisitions, which may be slow on a busy machine,
+// and in which no vote may be late.
 const (
 	untilDone = "-d5m"
 	patient   = "--node-timeout=30s"
 )
 
-// awhile is for runs that are about what happens in a time, whatever that is: so
-// long that a machine which stands still as they begin leaves some of it.
+// awhile is for runs about what happens in a time of any length: long enough
+// that a machine which stalls at the start leaves some of it.
 const awhile = "-d1s"
 
 func TestEveryImplementationOnSpawnedServers(t *testing.T) {
@@ -123,7 +123,7 @@ func TestJSONSchema(t *testing.T) {
 func TestOpsCountsAcquisitions(t *testing.T) {
 	var tries atomic.Int64
 	f := &fakeLocker{ttl: time.Hour, try: func() error {
-		runtime.Gosched() // so that the last ones are taken by several at once
+		runtime.Gosched() // so that several callers take the last ones at once
 		if tries.Add(1)%3 != 0 {
 			return redlock.ErrHeld
 		}
@@ -135,16 +135,17 @@ func TestOpsCountsAcquisitions(t *testing.T) {
 	require.InDelta(t, 2000, r.Outcomes.Held, 20)
 }
 
-// A lock that is granted to two at a time is found out, a lock that ended is not.
+// A lock that is granted to two callers at once is detected; a new grant after
+// the end of a lock is no violation.
 func TestViolations(t *testing.T) {
 	args := []string{"--embedded", "--spawn=1", "--warmup=0s", "-n100", "-c4", "--keys=1", "--hold=1ms"}
 	r := measure(t, (&fakeLocker{ttl: time.Hour}).opens, exitViolated, args...)
 	require.Positive(t, r.Runs[0].Violations)
 
-	// In the warm-up too.
+	// In the warm-up, too.
 	measure(t, (&fakeLocker{ttl: time.Hour}).opens, exitViolated, append(args, "--warmup=1s", "-n1")...)
 
-	// Validities of no length: whoever comes finds nobody.
+	// With validities of no length there is never a holder.
 	r = measure(t, (&fakeLocker{}).opens, exitGood, args...)
 	require.Zero(t, r.Runs[0].Violations)
 }
@@ -173,7 +174,7 @@ func TestNothingGranted(t *testing.T) {
 	}
 }
 
-// A warm-up in which nothing could be granted ends the run, long before its time.
+// If nothing is granted in the warm-up, the run ends long before its time.
 func TestNothingGrantedInTheWarmup(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	start := time.Now()
@@ -183,14 +184,14 @@ func TestNothingGrantedInTheWarmup(t *testing.T) {
 	require.Contains(t, stderr.String(), "run 1: nothing was granted in the warm-up")
 	require.Contains(t, stdout.String(), "× connection refused")
 
-	// Locks that others hold are no failure.
+	// Locks held by other clients are no failure.
 	r := measure(t, (&fakeLocker{try: func() error { return redlock.ErrHeld }}).opens, exitGood, "--embedded", "--spawn=1", awhile, "--warmup=20ms", "-c2")
 	require.Positive(t, r.Runs[0].Outcomes.Held)
-	// An attempt that comes too late every time is one.
+	// If every attempt comes too late, that is one.
 	measure(t, (&fakeLocker{try: func() error { return redlock.ErrExpired }}).opens, exitFailed, "--embedded", "--spawn=1", awhile, "--warmup=0s", "-c2")
 }
 
-// A client that cannot be closed in time takes nothing from what was measured.
+// A client that cannot be closed in time does not spoil the measurement.
 func TestCloseThatFails(t *testing.T) {
 	r := measure(t, unclosable{&fakeLocker{ttl: time.Hour}}.opens, exitGood, "--embedded", "--spawn=1", "-n5", "--warmup=0s", "--runs=2")
 	require.Len(t, r.Runs, 2)
@@ -205,12 +206,12 @@ func TestContextsEnd(t *testing.T) {
 	require.Positive(t, r.Outcomes.Cancelled)
 	require.Zero(t, r.Outcomes.Held)
 
-	// A wait that is over is not a cancellation: the resource is held.
+	// The end of a wait is not a cancellation: the resource is held.
 	r = measure(t, f.opens, exitGood, append(args, "--wait=5ms")...).Runs[0]
 	require.Positive(t, r.Outcomes.Held)
 	require.Zero(t, r.Outcomes.Cancelled)
 
-	// The end of the run ends a long wait, and is nobody's outcome.
+	// The end of the run ends a long wait, which is then no outcome.
 	r = measure(t, f.opens, exitGood, append(args, "--wait=1h")...).Runs[0]
 	require.Equal(t, outcomeCounts{}, r.Outcomes)
 }
@@ -233,7 +234,7 @@ func TestPassword(t *testing.T) {
 	require.Equal(t, exitGood, run(args, &stdout, &stderr, nil), &stderr)
 	require.NotContains(t, stdout.String()+stderr.String(), "s3cret")
 	require.Equal(t, 2, strings.Count(stdout.String(), `"granted": 10`))
-	for _, user := range []string{"--user=somebody", "--user=default"} {
+	for _, user := range []string{"--user=alice", "--user=default"} {
 		for _, backend := range []string{"--spawn=1", "--embedded"} {
 			measure(t, openSystem, exitGood, args[0], user, backend, "-n10", "--warmup=0s")
 		}
@@ -250,7 +251,8 @@ func TestPassword(t *testing.T) {
 	require.NotContains(t, stdout.String()+stderr.String(), "wr0ng")
 }
 
-// The loop around the locks allocates nothing, so what is counted is theirs.
+// The loop around the locks allocates nothing, so all counted allocations are
+// theirs.
 func TestTheLoopAllocatesNothing(t *testing.T) {
 	f, err := parse([]string{"-c1"}, os.Stdout)
 	require.NoError(t, err)
@@ -265,7 +267,7 @@ func TestTheLoopAllocatesNothing(t *testing.T) {
 		c.attempt(c.clock.now())
 		allocs := testing.AllocsPerRun(1000, func() { c.attempt(c.clock.now()) })
 		if withHistory {
-			require.LessOrEqual(t, allocs, 3.0, "the token of each line") // only then
+			require.LessOrEqual(t, allocs, 3.0, "the token of each line") // the token needs an allocation only then
 		} else {
 			require.Zero(t, allocs)
 		}
@@ -274,8 +276,8 @@ func TestTheLoopAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A run that is shorter than its attempts may retry has no outcomes. It has failed
-// all the same when its nodes are down.
+// If a run is shorter than the retries of its attempts, it has no outcomes. It
+// has failed all the same if its nodes are down.
 func TestRunShorterThanWait(t *testing.T) {
 	args := []string{"--embedded", "--spawn=1", "--warmup=0s", awhile, "-c2", "--wait=1h"}
 	down := measure(t, (&fakeLocker{deaf: redlock.ErrNoQuorum}).opens, exitFailed, args...).Runs[0]

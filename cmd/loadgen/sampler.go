@@ -7,15 +7,15 @@ import (
 
 // sample is what happened in one interval of a run.
 type sample struct {
-	at, length    time.Duration // its end, from the start of measuring; how long it was
+	at, length    time.Duration // its end, from the start of measuring; its length
 	pairs         int64
 	p50, p99, max time.Duration // of acquisitions
 	outcomes      tally
-	replyTimes    []time.Duration // per node; nil where nothing is known
+	replyTimes    []time.Duration // per node; nil if nothing is known
 }
 
-// absorb makes a short sample part of the one before it, whose quantiles stay, but
-// for the greatest latency.
+// absorb merges a short sample into the one before it. The quantiles of the
+// latter stay, except the largest latency.
 func (s *sample) absorb(next sample) {
 	s.at, s.length = next.at, s.length+next.length
 	s.pairs += next.pairs
@@ -34,7 +34,7 @@ type sampler struct {
 	phase    *phase
 	system   system
 	interval time.Duration
-	window   latency       // of the interval; the goroutine's own
+	window   latency       // of the interval; used only by the goroutine
 	end      chan struct{} // closed by stop
 	ended    chan struct{}
 
@@ -43,13 +43,14 @@ type sampler struct {
 	total   tally
 }
 
-// sampleInterval makes some hundred samples of a short run and at most some
-// thousand of a long one, so that memory is bounded; between them it is a second.
+// sampleInterval gives some hundred samples of a short run and at most some
+// thousand of a long one, so that memory is bounded; in between it is a second.
 func sampleInterval(run time.Duration) time.Duration {
 	return max(min(max(run/100, 100*time.Millisecond), time.Second), run/3600)
 }
 
-// startSampler begins to sample when the phase begins. Call stop when it is over.
+// startSampler begins to sample when the phase begins. The caller must call
+// stop at its end.
 func startSampler(p *phase, sys system) *sampler {
 	s := &sampler{
 		phase: p, system: sys,
@@ -100,8 +101,8 @@ func (s *sampler) run() {
 	}
 }
 
-// add keeps a sample. The last one may be so short that its rates say nothing: it
-// becomes part of the one before.
+// add keeps a sample. If the last one is so short that its rates say nothing,
+// it is merged into the one before.
 func (s *sampler) add(taken sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +116,7 @@ func (s *sampler) add(taken sample) {
 	}
 }
 
-// latest is the sample before now, and all outcomes until then; ok is false when
+// latest returns the last sample, and all outcomes until then; ok is false if
 // there is none yet.
 func (s *sampler) latest() (latest sample, total tally, ok bool) {
 	s.mu.Lock()

@@ -10,31 +10,30 @@ import (
 	"time"
 )
 
-// stats writes what this process is made of at the moment, one JSON line a second
-// and one at the end of each phase, to a file. A nil stats is one that nobody
-// asked for.
+// stats writes the state of this process to a file: one JSON line a second and
+// one at the end of each phase. A nil stats writes nothing.
 type stats struct {
 	clock clock
 	file  *os.File
 	addrs []string
 
-	// The following belong to the goroutine of the phase that is watched.
+	// Used only by the goroutine that watches the current phase.
 	heap []metrics.Sample
-	err  error // the first failure to write
+	err  error // the first write error
 }
 
 // statsLine is one line. Scripts read it: fields are added, never renamed.
 type statsLine struct {
 	T          int64       `json:"t"` // on the history's clock
 	Goroutines int         `json:"goroutines"`
-	FDs        int         `json:"fds"` // 0 where that cannot be known
+	FDs        int         `json:"fds"` // 0 if unknown
 	HeapBytes  uint64      `json:"heap_bytes"`
 	InFlight   int64       `json:"in_flight"` // calls that have not returned
 	Debts      int         `json:"debts"`     // releases that nodes have yet to confirm (R8)
 	Nodes      []nodeState `json:"nodes"`
 }
 
-// nodeState has an empty state where the implementation does not tell.
+// nodeState has an empty state if the implementation does not report it.
 type nodeState struct {
 	Addr  string `json:"addr"`
 	State string `json:"state"`
@@ -42,8 +41,8 @@ type nodeState struct {
 
 const statsInterval = time.Second
 
-// createStats replaces the file of that name. addrs are the nodes' where an
-// implementation names none.
+// createStats replaces the file of that name. addrs are the nodes' addresses
+// for implementations that report none.
 func createStats(name string, c clock, addrs []string) (*stats, error) {
 	file, err := os.Create(name)
 	if err != nil {
@@ -52,8 +51,8 @@ func createStats(name string, c clock, addrs []string) (*stats, error) {
 	return &stats{clock: c, file: file, addrs: addrs, heap: []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}}, nil
 }
 
-// watch writes lines until the returned function is called, which writes the last
-// one.
+// watch writes lines until the returned function is called, which writes the
+// last one.
 func (s *stats) watch(p *phase, sys system) (stop func()) {
 	if s == nil {
 		return func() {}
@@ -109,7 +108,7 @@ func (s *stats) write(l statsLine) {
 	}
 }
 
-// close reports whether all could be written.
+// close reports whether all lines were written.
 func (s *stats) close() error {
 	if s == nil {
 		return nil
@@ -117,11 +116,12 @@ func (s *stats) close() error {
 	return errors.Join(s.err, s.file.Close())
 }
 
-// openDescriptors is the number of open descriptors; 0 where it cannot be known.
+// openDescriptors returns the number of open descriptors, or 0 if it is
+// unknown.
 func openDescriptors() int {
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return 0
 	}
-	return len(fds) - 1 // one is that by which the folder is read
+	return len(fds) - 1 // one was used to read the folder
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// talking tells of nodes, as redlock's client does.
+// talking reports its nodes, as redlock's client does.
 type talking struct{ *fakeLocker }
 
 func (talking) Nodes() []redlock.NodeStatus {
@@ -81,7 +81,7 @@ func TestStatsOfRealNodes(t *testing.T) {
 	}
 }
 
-// Calls are in flight while they last, and not while a lock is held.
+// A call is in flight while it runs, and not while its lock is held.
 func TestInFlight(t *testing.T) {
 	f, err := parse([]string{"-c3"}, os.Stdout)
 	require.NoError(t, err)

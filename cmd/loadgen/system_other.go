@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is not known here.
+// cpuTime is unknown here.
 func cpuTime() time.Duration { return 0 }
 
 // terminalWidth guesses: a character device is a terminal of the usual width.

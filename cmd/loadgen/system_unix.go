@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the processor time this process has used, in user and kernel mode.
-// Servers are processes of their own and not in it, unless they are embedded.
+// cpuTime returns the processor time of this process, in user and kernel mode.
+// It does not include servers, unless they are embedded.
 func cpuTime() time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
@@ -19,15 +19,15 @@ func cpuTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// terminalWidth is the number of columns of a terminal, at least one; 0 if the
-// file is none.
+// terminalWidth returns the number of columns of a terminal, at least one, or 0
+// if the file is not a terminal.
 func terminalWidth(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0
 	}
 	if size.Col == 0 {
-		return 80 // a terminal that does not say
+		return 80 // a terminal of unknown width
 	}
 	return int(size.Col)
 }

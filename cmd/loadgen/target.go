@@ -17,14 +17,14 @@ import (
 type target struct {
 	backend string // remote, spawned or embedded
 	urls    []string
-	remark  string              // what the user should know about them; may be empty
-	servers []*redistest.Server // those that were spawned, in the order of urls
-	close   func()              // ends those that were started
+	remark  string              // a hint for the user, or ""
+	servers []*redistest.Server // the spawned ones, in the order of urls
+	close   func()              // ends the servers that were started
 }
 
-// openTarget takes the given nodes or starts servers. Only where there is none
-// to be found, and none was asked for, do in-process ones take their place: who
-// asked for a server wants to know that it cannot be had.
+// openTarget takes the given nodes or starts servers. In-process servers
+// replace them only if no server is installed and none was requested: a user
+// who asks for a server must learn that there is none.
 func openTarget(f *flags) (*target, error) {
 	switch {
 	case len(f.Nodes) > 0:
@@ -43,10 +43,10 @@ func openTarget(f *flags) (*target, error) {
 }
 
 // spawn starts servers on unix sockets in temporary folders. They die with this
-// process. Where a password is given they require it.
+// process. If there is a password, they require it.
 func spawn(f *flags) (*target, error) {
-	// Unix sockets: they take no port, nobody else can connect to them, and
-	// they are faster, so that more of what is measured is the client.
+	// Unix sockets take no port, other users cannot connect to them, and they
+	// are faster, so that the client is a larger part of what is measured.
 	servers, err := redistest.StartN(f.spawned(), redistest.Options{Path: f.Server, Unix: true})
 	if err != nil {
 		return nil, err
@@ -66,9 +66,9 @@ func spawn(f *flags) (*target, error) {
 	return t, nil
 }
 
-// requirePassword makes a server ask for the password, where there is one. It is
-// told so over its socket and not by its command line, which other users of the
-// machine could read (R27).
+// requirePassword makes a server require the password, if there is one. The
+// password goes over the server's socket and not on its command line, which
+// other users of the machine can read (R27).
 func requirePassword(s *redistest.Server, f *flags) error {
 	if f.password == "" {
 		return nil
@@ -78,8 +78,8 @@ func requirePassword(s *redistest.Server, f *flags) error {
 	return err
 }
 
-// embed starts servers in this process. why says what made that necessary, and is
-// empty if it was asked for.
+// embed starts servers in this process. why says what made that necessary; it
+// is empty if the user asked for it.
 func embed(f *flags, why string) (*target, error) {
 	t := &target{backend: "embedded", remark: embeddedRemark(f, why)}
 	var servers []*miniredis.Miniredis
@@ -90,8 +90,8 @@ func embed(f *flags, why string) (*target, error) {
 	}
 	for range f.spawned() {
 		s := miniredis.NewMiniRedis()
-		// Keys expire by the clock, as on real servers; without that a lock
-		// whose release was lost would be held for ever.
+		// Keys expire by the clock, as on real servers. Otherwise a lock whose
+		// release was lost would be held forever.
 		s.ClockTTL(true)
 		if f.password != "" {
 			s.RequireUserAuth(userName(f.User), f.password)
@@ -106,8 +106,8 @@ func embed(f *flags, why string) (*target, error) {
 	return t, nil
 }
 
-// embeddedRemark lowers the default number of callers to what in-process servers
-// can serve, and returns the line that says so.
+// embeddedRemark lowers the default number of callers to what in-process
+// servers can serve, and returns a line that says so.
 func embeddedRemark(f *flags, why string) string {
 	few := ""
 	if f.Callers == nil {
@@ -117,7 +117,7 @@ func embeddedRemark(f *flags, why string) string {
 	return why + "The servers run in this process" + few + ": the figures show that it works, not how fast it is. Install redis-server or valkey-server, or name --nodes."
 }
 
-// userName is what an empty one means to a server.
+// userName returns what an empty name means to a server.
 func userName(name string) string {
 	if name == "" {
 		return "default"
@@ -125,12 +125,12 @@ func userName(name string) string {
 	return name
 }
 
-// probeTimeout bounds what a node that does not answer may delay the start.
+// probeTimeout bounds the delay of the start by a node that does not answer.
 const probeTimeout = 2 * time.Second
 
-// probe asks the nodes what they are. A node that does not answer is no error. It
-// asks through rueidis whatever is measured, so that all results name their nodes
-// in the same way.
+// probe asks the nodes for their product and version. A node that does not
+// answer is no error. It asks through rueidis, whatever is measured, so that
+// all results describe their nodes in the same way.
 func (t *target) probe(f *flags) ([]bench.NodeInfo, error) {
 	cfg := f.rueidisConfig(t.urls)
 	cfg.Tune = func(o *rueidis.ClientOption) {

@@ -38,7 +38,7 @@ func TestLiveLine(t *testing.T) {
 		cmd.Stderr = theirs
 		require.NoError(t, cmd.Start())
 		require.NoError(t, theirs.Close())
-		all, _ := io.ReadAll(ours) // ends with EIO when the last writer has gone
+		all, _ := io.ReadAll(ours) // EIO once the last writer is gone
 		require.NoError(t, cmd.Wait())
 		out := string(all)
 		require.Equal(t, dim, strings.Contains(out, "\x1b[2m"), "%q", out)

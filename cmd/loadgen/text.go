@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// writeText prints the result for people.
+// writeText prints the result for human readers.
 func (r result) writeText(w io.Writer, f *flags, remark string) error {
 	out := &strings.Builder{}
 	if len(r.Runs) > 0 {
@@ -47,8 +47,8 @@ func describeNodes(r runResult) string {
 	return fmt.Sprintf("%s: %s", count(r.N, r.Backend+" node"), strings.Join(kinds, ", "))
 }
 
-// describeWork says what the callers did, so that a result that was kept can be
-// read, and made again, without the command line that led to it.
+// describeWork says what the callers did, so that a saved result can be
+// understood and repeated without its command line.
 func describeWork(f *flags) string {
 	what := "each its own resource"
 	if f.Keys > 0 {
@@ -82,8 +82,8 @@ func describeWork(f *flags) string {
 	return s
 }
 
-// describeLoop says from when latencies count, which is what makes figures of the
-// two kinds of loop incomparable.
+// describeLoop says from when latencies count, since figures of the two kinds
+// of loop cannot be compared.
 func describeLoop(f *flags) string {
 	if f.Rate > 0 {
 		return "Open loop: latencies count from the intended start of each attempt, so waiting for a free caller is in them. Attempts that were not granted have none."
@@ -91,8 +91,8 @@ func describeLoop(f *flags) string {
 	return "Closed loop: a caller that waits begins nothing else, so latencies do not count what would have had to wait with it; --rate makes an open loop. Attempts that were not granted have none."
 }
 
-// writeTables prints throughput, latencies and outcomes in a table each: a run
-// in one line would be wider than a terminal.
+// writeTables prints throughput, latencies and outcomes in separate tables: a
+// single line per run would be wider than a terminal.
 func writeTables(out io.Writer, runs []runResult) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")+"\t") }
@@ -124,7 +124,7 @@ func writeTables(out io.Writer, runs []runResult) {
 }
 
 // writeErrors lists why attempts and releases failed. A missing quorum counts
-// each node that caused it, so the numbers may exceed the attempts'.
+// each node that caused it, so the numbers may exceed those of the attempts.
 func writeErrors(out io.Writer, runs []runResult) {
 	for i, r := range runs {
 		for _, cause := range sortedCauses(r.Errors) {
@@ -136,8 +136,8 @@ func writeErrors(out io.Writer, runs []runResult) {
 	}
 }
 
-// writeFaults tells what was done to the servers, and where an open loop fell
-// behind.
+// writeFaults lists the faults of the servers, and what an open loop did not do
+// in time.
 func writeFaults(out io.Writer, runs []runResult) {
 	for i, r := range runs {
 		for _, f := range r.Faults {
@@ -163,14 +163,14 @@ func writeFaults(out io.Writer, runs []runResult) {
 func writePlots(out io.Writer, runs []runResult) {
 	for i, r := range runs {
 		if r.acquired.Histogram == nil {
-			continue // a result that was read has no distribution
+			continue // an earlier result has no distribution
 		}
 		writePlot(out, fmt.Sprintf("run %d: %s: acquire", i+1, r.Impl), r.acquired)
 	}
 }
 
-// sortedCauses puts the most frequent first, and among equals keeps one order, so
-// that two results can be compared line by line.
+// sortedCauses puts the most frequent first. Equals have a fixed order, so that
+// two results can be compared line by line.
 func sortedCauses(errors map[string]int64) []string {
 	var names []string
 	for name := range errors {
@@ -187,7 +187,7 @@ func writeRatios(out io.Writer, impls []string, runs []runResult) {
 	for _, other := range impls[min(1, len(impls)):] {
 		a, b := runsOf(runs, impls[0]), runsOf(runs, other)
 		if len(a) == 0 || len(b) == 0 {
-			continue // interrupted before
+			continue // interrupted before that run
 		}
 		fmt.Fprintf(out, "\n%s to %s: pairs/s × %s, acquire p50 × %s, p99 × %s, CPU per pair × %s", impls[0], other,
 			ratio(a, b, func(r runResult) float64 { return r.PairsPerS }),
@@ -200,7 +200,7 @@ func writeRatios(out io.Writer, impls []string, runs []runResult) {
 	}
 }
 
-// runsOf picks the runs of one implementation, in the order they were made.
+// runsOf returns the runs of one implementation, in order.
 func runsOf(runs []runResult, impl string) (of []runResult) {
 	for _, r := range runs {
 		if r.Impl == impl {
@@ -210,9 +210,9 @@ func runsOf(runs []runResult, impl string) (of []runResult) {
 	return of
 }
 
-// ratio is the ratio of the medians of one figure, with the spread of the
-// ratios of runs that were neighbours in time, which the machine's moods
-// disturb less.
+// ratio returns the ratio of the medians of one figure, and the spread of the
+// ratios of runs that were close in time, which changes of the machine affect
+// less.
 func ratio(a, b []runResult, figure func(runResult) float64) string {
 	x, y := figures(a, figure), figures(b, figure)
 	if slices.Contains(x, 0) || slices.Contains(y, 0) {
@@ -232,14 +232,14 @@ func figures(runs []runResult, figure func(runResult) float64) (all []float64) {
 	return all
 }
 
-// median is the middle, or the mean of the two in the middle.
+// median returns the middle value, or the mean of the two in the middle.
 func median(x []float64) float64 {
 	x = slices.Sorted(slices.Values(x))
 	n := len(x)
 	return (x[(n-1)/2] + x[n/2]) / 2
 }
 
-// count writes a number of things, one without the plural's s.
+// count formats a number of things, with the right plural.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -247,8 +247,8 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// number prints small figures with a digit or two behind the point: three digits
-// are what a measurement of this kind is good for.
+// number formats small figures with a digit or two after the point: a
+// measurement of this kind has three significant digits.
 func number(x float64) string {
 	switch {
 	case x >= 100:
@@ -260,7 +260,7 @@ func number(x float64) string {
 	}
 }
 
-// known prints a dash where there is no figure: a latency of 0 would be the best.
+// known formats a dash if there is no figure: a latency of 0 would be the best.
 func known(ok bool, x float64) string {
 	if !ok {
 		return "–"
@@ -268,7 +268,7 @@ func known(ok bool, x float64) string {
 	return number(x)
 }
 
-// thousands prints a whole number with commas.
+// thousands formats a whole number with commas.
 func thousands(x float64) string {
 	s := fmt.Sprintf("%.0f", x)
 	for i := len(s) - 3; i > 0; i -= 3 {

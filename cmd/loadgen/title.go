@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// credentials stand in a URL before the last @ of what lies between // and the
-// path.
+// credentials precede the last @ of the part of a URL between // and the path.
 var credentials = regexp.MustCompile(`//[^/?#]*@`)
 
-// titleOf is the command line as it may be shown: URLs without credentials (R27).
+// titleOf returns the command line without credentials in URLs (R27).
 func titleOf(args []string) string {
 	all := []string{"loadgen"}
 	for _, arg := range args {

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// work is what the callers of a run were to do, as the command line has it: runs
-// that differ in it say nothing about one another's speed. What is absent was
-// left as it is by default.
+// work is what the callers of a run had to do, from the command line. Runs with
+// different work cannot be compared. An absent field had its default.
 type work struct {
-	Keys        int      `json:"keys,omitempty"` // 0: each caller has a resource of its own
+	Keys        int      `json:"keys,omitempty"` // 0: each caller has its own resource
 	Dist        string   `json:"dist,omitempty"` // among the keys
 	TTL         string   `json:"ttl"`
 	Hold        string   `json:"hold"`
@@ -35,7 +34,7 @@ func (f *flags) work() *work {
 	return w
 }
 
-// given is empty for a time that was left at 0.
+// given returns "" for a time of 0.
 func given(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -43,7 +42,7 @@ func given(d time.Duration) string {
 	return d.String()
 }
 
-// String is for people who look why two runs differ.
+// String is for users who want to know why two runs differ.
 func (w *work) String() string {
 	s := fmt.Sprintf("TTL %s, hold %s", w.TTL, w.Hold)
 	if w.Keys > 0 {

@@ -11,21 +11,21 @@ type acquireCommand struct {
 	waiting
 	lifetime
 	reporting
-	TokenFile string `placeholder:"FILE" help:"Write the token to this file, which only its owner may read. Without it the token is written to standard output."`
-	Quiet     bool   `short:"q" help:"Say nothing where another client holds the lock."`
+	TokenFile string `placeholder:"FILE" help:"Write the token to this file, which only its owner may read. Without this flag, write it to standard output."`
+	Quiet     bool   `short:"q" help:"Print nothing if another client holds the lock."`
 
 	Resource string `arg:"" help:"What is locked: 1 to 1,024 bytes."`
 }
 
 // Help is what --help shows below the first line.
 func (*acquireCommand) Help() string {
-	return `The lock is not renewed: it ends with its TTL unless it is extended or released before. Where a command can be run under it, redlock run is the better choice, which stops the command when the lock is lost.
+	return `The lock is not renewed: it ends with its TTL unless it is extended or released before. If the work is a command, use redlock run instead: it renews the lock, and stops the command when the lock is lost.
 
-The token is one word. Who knows it can release the lock. It also holds the end of the validity, so that redlock extend knows whether the lock is still ours; that counts on this machine only, and until it is started anew.
+The token is one word. It is a secret: with it, anyone can release the lock. It also holds the end of the validity, so that redlock extend knows whether the lock is still ours. That works on this machine only, and until its next restart.
 
-Exit code: 75 held by another client, 69 no quorum. With any but 0 nothing is locked.
+Exit code: 75 held by another client, 69 no quorum. Unless it is 0, nothing is locked.
 
-With --json the outcome is one of acquired, held, no_quorum, lost, interrupted and failed, and token, or token_file, validity_ms and until tell of the lock, holder and holder_ttl_ms of another client's.
+With --json, the outcome is one of acquired, held, no_quorum, lost, interrupted and failed. The fields token or token_file, validity_ms and until describe the lock; holder and holder_ttl_ms describe the lock of another client.
 
 Examples:
 
@@ -40,7 +40,8 @@ func (c *acquireCommand) Run(p *process, d *deployment) error {
 	return c.report(p, o, c.acquire(p, d, o))
 }
 
-// acquire takes the lock and hands its token over. A lock whose token cannot be handed over is released.
+// acquire takes the lock and delivers its token. If the token cannot be
+// delivered, it releases the lock.
 func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
@@ -53,11 +54,11 @@ func TestAcquireExtendReleaseByFile(t *testing.T) {
 	h, err := parseHandover(strings.TrimSpace(string(longer)))
 	require.NoError(t, err)
 	require.Equal(t, all.Holder, h.token.Fingerprint())
-	require.Greater(t, h.until.sub(now()), 50*time.Minute)
+	require.Greater(t, h.until.Sub(clock.Now()), 50*time.Minute)
 
 	r = within("release", nodes, file, "other")
 	require.Equal(t, exitLost, r.code, "another resource")
-	require.NoError(t, os.WriteFile(path, longer, 0o600)) // it was removed with that
+	require.NoError(t, os.WriteFile(path, longer, 0o600)) // the release removed it
 	require.Equal(t, result{}, within("release", nodes, file, "r"))
 	require.Equal(t, redlock.StateFree, state(t, c))
 	entries, err := os.ReadDir(dir)
@@ -82,12 +83,12 @@ func TestAcquireExtendReleaseByPipeAndEnvironment(t *testing.T) {
 	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
 }
 
-// brokenWriter is a standard output that nobody reads any more.
+// brokenWriter is a standard output without a reader.
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// A lock whose token nobody gets to know is not kept.
+// A lock whose token cannot be delivered is released.
 func TestAcquireWhoseTokenCannotBeWritten(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	var stderr bytes.Buffer
@@ -112,7 +113,8 @@ func tokenFile(t *testing.T, nodes, ttl string) (path, flag string) {
 	return path, "--token-file=" + path
 }
 
-// What is over by the clocks is lost, though the masters may still have the keys; it can be released.
+// A lock that is over by the clocks is lost, even if the masters still have the
+// keys. It can be released.
 func TestExtendOfWhatIsOver_R10(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	path, flag := tokenFile(t, nodes, "1m")
@@ -121,10 +123,10 @@ func TestExtendOfWhatIsOver_R10(t *testing.T) {
 	h, err := parseHandover(strings.TrimSpace(string(data)))
 	require.NoError(t, err)
 	for name, change := range map[string]func(h *handover){
-		"by the wall clock":  func(h *handover) { h.until.wall -= int64(time.Minute) },
-		"by the other clock": func(h *handover) { h.until.boot -= int64(time.Minute) },
+		"by the wall clock":  func(h *handover) { h.until.Wall -= int64(time.Minute) },
+		"by the other clock": func(h *handover) { h.until.Boot -= int64(time.Minute) },
 		"by another machine": func(h *handover) { h.boot = "elsewhere" },
-		"later than its TTL": func(h *handover) { h.until = h.until.add(time.Hour) },
+		"later than its TTL": func(h *handover) { h.until = h.until.Add(time.Hour) },
 	} {
 		changed := h
 		change(&changed)
@@ -171,7 +173,8 @@ func TestAcquireOfALargeValue_R32(t *testing.T) {
 	require.Contains(t, r.stdout, "a string of 3145728 bytes on 3 of 3 nodes")
 }
 
-// Without a quorum nothing is known, and the token is kept to try again.
+// Without a quorum nothing is known, and the token is kept so that the user can
+// try again.
 func TestExtendAndReleaseWithoutQuorum(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	path, flag := tokenFile(t, nodes, "1m")
@@ -198,7 +201,8 @@ func TestTokensThatAreNone(t *testing.T) {
 	}
 }
 
-// What is no regular file is neither replaced nor removed, be it /dev/null.
+// A file that is not regular, such as /dev/null, is neither replaced nor
+// removed.
 func TestTokenFilesThatAreNoFiles(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	dir := t.TempDir()

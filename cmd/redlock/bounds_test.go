@@ -9,9 +9,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 )
 
-// hanging is the flag that names n masters that accept connections and never
+// hanging returns the flag for n masters that accept connections and never
 // answer.
 func hanging(t *testing.T, n int) string {
 	t.Helper()
@@ -45,11 +47,11 @@ func soon(t *testing.T, args ...string) result {
 // is an hour in each case, so that a busy machine does not fail the test.
 func TestFlagsBoundEveryCommandWithoutMasters_R26(t *testing.T) {
 	const refusing = "--nodes=unix:///nowhere/0,unix:///nowhere/1,unix:///nowhere/2"
-	token := handover{ttl: time.Hour, until: now().add(time.Hour)}
+	token := handover{ttl: time.Hour, until: clock.Now().Add(time.Hour)}
 	for i := range token.token {
 		token.token[i] = 'A'
 	}
-	token.boot, _ = bootID()
+	token.boot, _ = clock.BootID()
 	t.Setenv(tokenVariable, token.reveal())
 	silent := hanging(t, 3)
 	for _, test := range []struct {

@@ -7,13 +7,12 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 )
 
-// cli is the command line. A further command is a further field.
+// cli is the command line. Each field is a command.
 type cli struct {
 	deployment `group:"Deployment:"`
 
@@ -22,15 +21,15 @@ type cli struct {
 	Run     runCommand     `cmd:"" help:"Run a command under a lock that renews itself."`
 	Acquire acquireCommand `cmd:"" help:"Take a lock and write its token."`
 	Extend  extendCommand  `cmd:"" help:"Lengthen a lock that redlock acquire took."`
-	Release releaseCommand `cmd:"" help:"Release a lock that redlock acquire took, or by force any."`
+	Release releaseCommand `cmd:"" help:"Release a lock that redlock acquire took, or any lock by force."`
 
 	Status statusCommand `cmd:"" help:"Show who holds a resource, node by node."`
-	Nodes  nodesCommand  `cmd:"" help:"Show what the masters are and how they do."`
-	Doctor doctorCommand `cmd:"" help:"Check the deployment against what the algorithm demands."`
+	Nodes  nodesCommand  `cmd:"" help:"Show what the masters are and how they are doing."`
+	Doctor doctorCommand `cmd:"" help:"Check that the deployment is safe for locks."`
 
-	Completion completionCommand `cmd:"" help:"Write what a shell needs to complete command lines."`
+	Completion completionCommand `cmd:"" help:"Write the completion script of a shell."`
 	Man        manCommand        `cmd:"" help:"Write the manual page."`
-	Help_      helpCommand       `cmd:"" name:"help" help:"Explain a command, as its --help does."`
+	Help_      helpCommand       `cmd:"" name:"help" help:"Explain a command, like its --help."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
 }
 
@@ -39,15 +38,16 @@ func (*cli) Help() string { return "" }
 
 const description = `Distributed locks over N independent Redis or Valkey masters (the Redlock algorithm), for shells, cron and operators.
 
-The masters are named by --nodes or REDLOCK_NODES. All clients of a deployment name the same masters, prefix and MaxTTL.
+Name the masters with --nodes or REDLOCK_NODES. All clients of a deployment name the same masters, prefix and MaxTTL.
 
-Exit codes: 0 done, 2 redlock doctor found the deployment unsafe, 64 bad command line, 69 no quorum of masters, 70 the lock is or was lost, 75 another client holds it, 1 anything else, 128 + N ended by signal N; 141, and no message, when the reader of standard output is gone.
+Exit codes: 0 done, 2 redlock doctor found the deployment unsafe, 64 bad command line, 69 no quorum of masters, 70 the lock was lost, 75 another client holds it, 1 anything else, 128 + N ended by signal N; 141, without a message, if the reader of standard output is gone.
 
-A duration is a number with a unit, as 500ms, 30s or 1h30m. A number without one counts seconds: -w 5.`
+A duration is a number with a unit, such as 500ms, 30s or 1h30m. A number without one counts seconds: -w 5.`
 
-// run is the program: it parses the arguments, runs the command that they name and returns the exit code. Signals that end or
-// concern the process arrive by the channel; a command that wants more of them asks package os/signal to send them there, too.
-// What is wrong is said on stderr, in one line.
+// run is the program: it parses the arguments, runs the command that they name
+// and returns the exit code. Signals to the process arrive on the channel; a
+// command that needs others asks package os/signal to send them there too. An
+// error is printed on stderr, in one line.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer, signals chan os.Signal) int {
 	var line cli
 	p := &process{stdin: stdin, stdout: stdout, stderr: stderr, signals: signals, begun: time.Now()}
@@ -70,7 +70,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, signals chan 
 		return exitOK
 	}
 	if isClosedPipe(err) {
-		return p.fail(err) // --help had no reader
+		return p.fail(err) // the reader of --help is gone
 	}
 	if err != nil {
 		return p.fail(&exitError{exitUsage, badLine(err)})
@@ -78,7 +78,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, signals chan 
 	return p.fail(chosen.Run(p, &line.deployment))
 }
 
-// badLine says what is wrong with the command line, and which --help tells more.
+// badLine says what is wrong with the command line, and which --help to read.
 func badLine(err error) error {
 	command := "redlock"
 	if parse := (*kong.ParseError)(nil); errors.As(err, &parse) && parse.Context != nil {
@@ -89,31 +89,30 @@ func badLine(err error) error {
 	return fmt.Errorf("%s (see %s --help)", correctGrammar(err.Error()), command)
 }
 
-// A process is what a command gets of the process that it runs in.
+// A process is what a command sees of the process that it runs in.
 type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	signals        chan os.Signal
-	parser         *kong.Kong // for what is made from the grammar
+	parser         *kong.Kong // for commands that print what is made from the grammar
 	begun          time.Time  // when the process began to work
-	explained      bool       // --help or --version was there, and package kong has printed what it asks for
+	explained      bool       // package kong has printed --help or --version
 }
 
-// fail says what is wrong, if anything is and is worth a word, and returns the exit code. A reader of standard output that is
-// gone, as head(1) is after its lines, is no news: the exit code is the one that a shell shows for SIGPIPE.
+// fail prints an error unless it is silent, and returns the exit code. If the
+// reader of standard output is gone, as head(1) is after its lines, it prints
+// nothing, and the exit code is the one that a shell shows for SIGPIPE.
 func (p *process) fail(err error) int {
 	if isClosedPipe(err) {
 		return exitPipe
 	}
-	code := exitCode(err)
-	var quiet *exitError
-	if err != nil && !(errors.As(err, &quiet) && quiet.err == nil) {
-		fmt.Fprintf(p.stderr, "redlock: %s\n", strings.TrimPrefix(err.Error(), "redlock: ")) // the library's and ours are one name
+	if !silent(err) {
+		fmt.Fprintf(p.stderr, "redlock: %s\n", message(err))
 	}
-	return code
+	return exitCode(err)
 }
 
-// version is that of the module, or the commit that was built.
+// version returns the version of the module and of Go.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

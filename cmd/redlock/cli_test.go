@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What makes no sense on the command line is told in a line, and nothing is asked of anybody.
+// A wrong command line is reported in one line, and no node is asked.
 func TestUsage(t *testing.T) {
 	const nodes = "--nodes=unix:///nowhere/0,unix:///nowhere/1,unix:///nowhere/2"
 	for _, test := range []struct {
@@ -53,7 +53,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// What is wrong with a command's arguments is explained by that command's --help.
+// An error in the arguments of a command refers to the --help of that command.
 func TestUsageNamesTheHelpOfTheCommand(t *testing.T) {
 	for _, test := range []struct{ args, says string }{
 		{"run", `expected "<resource> -- <command> ..." (see redlock run --help)`},
@@ -98,7 +98,7 @@ func TestDurationsWithoutAUnitAreSeconds(t *testing.T) {
 	require.Equal(t, time.Minute, line.MaxTTL)
 }
 
-// URLs are separated as it suits the place where they stand.
+// URLs are separated as suits the place where they are written.
 func TestNodesAreSeparatedByBlanksAndLineBreaks(t *testing.T) {
 	want := []string{"redis://a", "redis://b", "unix:///c,d"}
 	for _, list := range []string{
@@ -117,7 +117,7 @@ func TestNodesAreSeparatedByBlanksAndLineBreaks(t *testing.T) {
 	require.Contains(t, within("status", "r").stderr, "no masters: name them")
 }
 
-// A URL that is wrong may have a password in the wrong place (R27).
+// A wrong URL may have a password in the wrong place (R27).
 func TestUsageShowsNoPassword_R27(t *testing.T) {
 	r := within("run", "--nodes=redis://:sec/ret@host:1", "r", "--", "true")
 	require.Equal(t, exitUsage, r.code)
@@ -125,7 +125,7 @@ func TestUsageShowsNoPassword_R27(t *testing.T) {
 	require.NotContains(t, r.stderr, "sec")
 }
 
-// Every command explains itself, with examples that begin as one types them.
+// The --help of every command has examples that begin as a user types them.
 func TestEveryCommandHasExamples(t *testing.T) {
 	parser, err := kong.New(&cli{}, kong.Name("redlock"), kong.Vars{"version": ""})
 	require.NoError(t, err)
@@ -158,7 +158,7 @@ func TestHelpAndVersion(t *testing.T) {
 	require.Regexp(t, `^redlock .*\(go.*\)\n$`, r.stdout)
 }
 
-// The flags can be given by the environment, too.
+// Flags can be set in the environment too.
 func TestEnvironmentNamesTheMasters(t *testing.T) {
 	t.Setenv("REDLOCK_NODES", "redis://a,gopher://b")
 	r := within("run", "r", "--", "true")

@@ -8,8 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCommand writes what a shell needs to complete command lines. It is made from the grammar, so that it knows
-// every command and flag.
+// completionCommand writes the completion script of a shell. It is made from
+// the grammar, so it has every command and flag.
 type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"One of ${enum}."`
 }
@@ -42,7 +42,8 @@ func write(w io.Writer, text string) error {
 	return err
 }
 
-// bashCompletion is also understood by zsh's bashcompinit, so it uses nothing but compgen.
+// bashCompletion uses nothing but compgen, so zsh understands it too
+// (bashcompinit).
 func bashCompletion(app *kong.Application) string {
 	var names []string
 	var cases strings.Builder
@@ -101,7 +102,7 @@ func fishCompletion(app *kong.Application) string {
 	return b.String()
 }
 
-// commands are those that a user types.
+// commands returns the visible commands.
 func commands(app *kong.Application) (all []*kong.Node) {
 	for _, node := range app.Children {
 		if !node.Hidden {
@@ -111,7 +112,7 @@ func commands(app *kong.Application) (all []*kong.Node) {
 	return all
 }
 
-// flagWords are flags as they are typed.
+// flagWords returns flags as they are typed.
 func flagWords(flags []*kong.Flag) (words []string) {
 	for _, f := range flags {
 		if f.Hidden {
@@ -125,7 +126,7 @@ func flagWords(flags []*kong.Flag) (words []string) {
 	return words
 }
 
-// choices are the values of an argument that has few.
+// choices returns the values of arguments that have few.
 func choices(command *kong.Node) (all []string) {
 	for _, argument := range command.Positional {
 		if argument.Enum != "" {
@@ -135,5 +136,5 @@ func choices(command *kong.Node) (all []string) {
 	return all
 }
 
-// quote makes a text one word of a shell.
+// quote makes a text one word of a shell command.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

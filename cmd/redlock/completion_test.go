@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// completed asks a real bash what it would offer; the last word is the one under the cursor.
+// completed returns what a real bash would offer. The last word is under the
+// cursor.
 func completed(t *testing.T, words ...string) []string {
 	t.Helper()
 	script := within("completion", "bash")
@@ -38,7 +39,8 @@ func TestCompletionOfBash(t *testing.T) {
 	require.Equal(t, []string{"fish"}, completed(t, "redlock", "completion", "fi"))
 }
 
-// Where the other shells are, they read what they are given; where not, something is there that is theirs.
+// If the other shells are installed, they parse their scripts. The scripts have
+// flags in any case.
 func TestCompletionOfOthers(t *testing.T) {
 	for _, shell := range []string{"zsh", "fish"} {
 		r := within("completion", shell)
@@ -64,7 +66,8 @@ func TestQuote(t *testing.T) {
 	require.Equal(t, `it's $HOME "\`, string(out))
 }
 
-// The manual has every command and flag, and groff, where it is there, finds nothing wrong with it.
+// The manual has every command and flag. If groff is installed, it finds no
+// fault.
 func TestManualPage(t *testing.T) {
 	r := within("man")
 	require.Equal(t, exitOK, r.code, r.stderr)

@@ -17,24 +17,25 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// deployment are the flags that say which masters, as whom, and by which rules. Passwords are not on the command line: other
-// users of the machine can read that.
+// deployment has the flags that say which masters, as which user, and by which
+// rules. Passwords are not on the command line: other users of the machine can
+// read that.
 type deployment struct {
-	Nodes         []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of the masters, all of them, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path. Parameters as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= go into the URL."`
-	Prefix        string        `env:"REDLOCK_PREFIX" help:"What stands before every key. The same for all clients."`
+	Nodes         []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
+	Prefix        string        `env:"REDLOCK_PREFIX" help:"Prefix of all keys, the same for all clients."`
 	User          string        `env:"REDLOCK_USER" help:"User name for nodes whose URL has none."`
 	PasswordEnv   string        `placeholder:"VAR" help:"Environment variable that holds the password for nodes whose URL has none."`
-	MaxTTL        time.Duration `name:"max-ttl" env:"REDLOCK_MAX_TTL" placeholder:"DURATION" help:"The longest TTL that any client uses, the same for all: masters that restart are kept out for that long."`
-	Durable       []string      `env:"REDLOCK_DURABLE" sep:"none" placeholder:"URL" help:"Those of the nodes that lose nothing in a crash (appendfsync always)."`
-	NewDeployment bool          `help:"Declare that no lock was ever asked for on these nodes, so that with --max-ttl the first client need not wait. For the first use only."`
-	Timeout       time.Duration `env:"REDLOCK_TIMEOUT" default:"5s" help:"How long a quorum of nodes may take to be there, and nodes to answer (${default}). Less where --wait is less."`
-	Verbose       bool          `short:"v" help:"Tell on standard error of nodes that come and go, of warnings about them, and that a lock is waited for."`
+	MaxTTL        time.Duration `name:"max-ttl" env:"REDLOCK_MAX_TTL" placeholder:"DURATION" help:"The longest TTL that any client uses, the same for all clients: masters that restart do not count for that long."`
+	Durable       []string      `env:"REDLOCK_DURABLE" sep:"none" placeholder:"URL" help:"The nodes that lose nothing in a crash (appendfsync always)."`
+	NewDeployment bool          `help:"Declare that these nodes have never been asked for a lock, so that with --max-ttl the first client need not wait. For the first use only."`
+	Timeout       time.Duration `env:"REDLOCK_TIMEOUT" default:"5s" help:"How long connecting to a quorum of nodes, and an answer of a node, may take (${default}). Less if --wait is less."`
+	Verbose       bool          `short:"v" help:"Report on standard error nodes that come and go, warnings about them, and a wait for a lock."`
 
-	split  bool      // the lists of URLs are taken apart
+	split  bool      // whether the lists of URLs are split
 	opened time.Time // when the nodes were first asked, for --timeout
 }
 
-// Validate refuses what package redlock cannot know to be wrong. Package kong calls it.
+// Validate refuses what package redlock cannot detect. Package kong calls it.
 func (d *deployment) Validate() error {
 	if !d.split {
 		d.Nodes, d.Durable, d.split = splitURLs(d.Nodes), splitURLs(d.Durable), true
@@ -50,8 +51,9 @@ func (d *deployment) Validate() error {
 	return nil
 }
 
-// splitURLs takes lists apart, as they stand in a crontab, in a YAML block or in a shell's here-document: with commas, blanks and
-// line breaks between the URLs. A comma behind a backslash belongs to the URL.
+// splitURLs splits lists as they are in a crontab, a YAML block or a
+// here-document: with commas, blanks and line breaks between the URLs. A comma
+// after a backslash belongs to the URL.
 func splitURLs(lists []string) (urls []string) {
 	for _, list := range lists {
 		for _, word := range strings.Fields(list) {
@@ -65,7 +67,8 @@ func splitURLs(lists []string) (urls []string) {
 	return urls
 }
 
-// config is what the flags say, as the library has it. The error is one of usage.
+// config returns the flags as a configuration of the library. An error is one
+// of usage.
 func (d *deployment) config(p *process) (redlock.Config, error) {
 	if len(d.Nodes) == 0 {
 		return redlock.Config{}, usagef("no masters: name them with --nodes or REDLOCK_NODES")
@@ -90,80 +93,88 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 		}
 		config.Nodes[node].Durable = true
 	}
-	config.Logger = slog.New(slog.DiscardHandler) // what a wait is for is told by its error
+	config.Logger = slog.New(slog.DiscardHandler) // errors say enough
 	if d.Verbose {
 		config.Logger = slog.New(slog.NewTextHandler(p.stderr, nil))
 	}
 	return config, nil
 }
 
-// open makes a client, which the caller closes with shut. It asks nothing of the nodes but to be there: see settle.
+// open makes a client. The caller closes it with shut. It does not wait for
+// nodes; see settle.
 func (d *deployment) open(ctx context.Context, config redlock.Config) (*redlock.Client, error) {
 	d.opened = time.Now()
-	return redlock.New(context.WithoutCancel(ctx), config) // an interruption ends the first look, which shows what is known
+	return redlock.New(context.WithoutCancel(ctx), config) // an interrupt ends the first look, which shows what is known
 }
 
-// openFor makes a client for locks of a TTL, where connecting may take so long. A node's vote is waited for longer than a service would,
-// which has the next request to look after: who takes one lock has time, and a fresh connection to a busy machine is slow (R6).
+// openFor makes a client for locks with a TTL, if a quorum can be connected
+// within most. It waits longer for votes than a service would: a command takes
+// only one lock, and a fresh connection to a busy machine is slow (R6).
 func (d *deployment) openFor(p *process, ttl, most time.Duration) (*redlock.Client, error) {
 	config, err := d.config(p)
 	if err != nil {
 		return nil, err
 	}
 	if ttl < time.Millisecond || d.MaxTTL > 0 && ttl > d.MaxTTL {
-		return nil, usagef("--ttl %v: it is at least 1ms, and at most --max-ttl where that is set", ttl)
+		return nil, usagef("--ttl %v: it must be at least 1ms, and at most --max-ttl if that is set", ttl)
 	}
 	config.NodeTimeout = max(1, min(ttl/10, mostVote, most/2))
 	return d.openWithin(config, most)
 }
 
-// openWithin is redlock.New for a limited time, at most --timeout.
+// openWithin is redlock.New with a time limit, at most --timeout.
 func (d *deployment) openWithin(config redlock.Config, most time.Duration) (*redlock.Client, error) {
 	d.opened = time.Now()
 	most = min(most, d.Timeout)
-	// A little earlier: what is wrong with each node is a better answer than none.
+	// A little earlier: the error of each node is a better answer than a
+	// timeout.
 	config.DialTimeout = max(1, most-most/10)
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	client, err := redlock.New(ctx, config)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, &exitError{exitNoQuorum, fmt.Errorf("no quorum of nodes was there within %v", most)}
+		return nil, &exitError{exitNoQuorum, fmt.Errorf("no quorum of nodes was connected within %v", most)}
 	}
 	return client, err
 }
 
-// mostVote bounds how long a node's vote is waited for.
+// mostVote bounds how long a vote is waited for.
 const mostVote = time.Second
 
-// checkResource refuses what package redlock would refuse, before anything is started.
+// checkResource refuses what package redlock would refuse, before anything is
+// started.
 func checkResource(name string) error {
-	if len(name) < 1 || len(name) > 1024 {
+	if len(name) < 1 || len(name) > 1024 || name == "redlock:seal" {
 		return redlock.ErrResource
 	}
 	return nil
 }
 
-// ready waits until a quorum of nodes counts, at most for --timeout since the nodes were first asked; the error then names each
-// missing node's cause.
-func (d *deployment) ready(ctx context.Context, client *redlock.Client) error {
-	begun := d.opened
-	if begun.IsZero() {
-		begun = time.Now()
+// begun is when the nodes were first asked, or now.
+func (d *deployment) begun() time.Time {
+	if d.opened.IsZero() {
+		return time.Now()
 	}
-	limited, cancel := context.WithDeadline(ctx, begun.Add(d.Timeout))
+	return d.opened
+}
+
+// ready waits until a quorum of nodes counts, for at most --timeout since the
+// nodes were first asked. Its error names the cause of each missing node.
+func (d *deployment) ready(ctx context.Context, client *redlock.Client) error {
+	limited, cancel := context.WithDeadline(ctx, d.begun().Add(d.Timeout))
 	defer cancel()
 	err := client.Ready(limited)
 	if interrupted := interrupted(ctx); interrupted != nil {
 		return err
 	}
 	if cancelled := (*redlock.CancelledError)(nil); errors.As(err, &cancelled) && cancelled.Last != nil {
-		return cancelled.Last // that our time was over says nothing
+		return cancelled.Last // it says more than our timeout
 	}
 	return err
 }
 
-// readyNow is ready, but gives up as soon as so many nodes have failed that
-// there is no quorum: --nonblock does not wait for nodes to come back.
+// readyNow is ready, but returns as soon as too many nodes have failed for a
+// quorum: --nonblock does not wait for nodes to come back.
 func (d *deployment) readyNow(ctx context.Context, client *redlock.Client) error {
 	limited, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -185,11 +196,11 @@ func (d *deployment) readyNow(ctx context.Context, client *redlock.Client) error
 	return d.ready(limited, client)
 }
 
-// readyLook is how often the state of connections is looked at.
+// readyLook is how often readyNow reads the state of connections.
 const readyLook = 2 * time.Millisecond
 
-// noQuorumLeft reports that so many nodes have failed that the others are no
-// quorum. A node that is still in its first attempt to connect has not.
+// noQuorumLeft reports whether so many nodes have failed that the others are no
+// quorum. A node in its first attempt to connect has not failed.
 func noQuorumLeft(nodes []redlock.NodeStatus) bool {
 	failed := 0
 	for _, n := range nodes {
@@ -197,13 +208,14 @@ func noQuorumLeft(nodes []redlock.NodeStatus) bool {
 			failed++
 		}
 	}
-	return len(nodes)-failed < len(nodes)/2+1
+	return len(nodes)-failed < multiplex.Quorum(len(nodes))
 }
 
-// closeTimeout bounds how long the answers to the last releases are waited for.
+// closeTimeout bounds the wait for the answers to the last releases.
 const closeTimeout = time.Second
 
-// shut closes a client. What comes of it changes nothing for who calls: what was released was answered for by its release.
+// shut closes a client. The error does not matter: each release has returned
+// its own.
 func shut(client *redlock.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()

@@ -10,7 +10,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// The first client of a deployment with MaxTTL says that nothing was locked before, or waits; the next one finds its word (R23).
+// The first client of a deployment with MaxTTL declares that nothing was locked
+// before, or waits. The next one reads its seal (R23).
 func TestMaxTTL_R23(t *testing.T) {
 	_, nodes := masters(t, 3)
 	r := within("acquire", nodes, "--max-ttl=1m", "--timeout=1s", "r")
@@ -27,7 +28,7 @@ func TestMaxTTL_R23(t *testing.T) {
 	require.Contains(t, r.stderr, "MaxTTL")
 }
 
-// A password is taken from the environment, and shown nowhere (R27).
+// A password is taken from the environment, and never shown (R27).
 func TestPassword_R27(t *testing.T) {
 	const password = "pass/word"
 	servers, _ := masters(t, 3, redistest.Password(password))
@@ -66,7 +67,7 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, exitOK, r.code, r.stderr)
 }
 
-// The prefix and the URLs may come from the environment, as a crontab has them.
+// The prefix and the URLs may come from the environment, as in a crontab.
 func TestEnvironment(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	t.Setenv("REDLOCK_NODES", strings.TrimPrefix(nodes, "--nodes="))

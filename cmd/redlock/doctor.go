@@ -15,26 +15,26 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// doctorCommand holds the deployment against what the algorithm demands of it.
+// doctorCommand compares the deployment with what the algorithm demands.
 type doctorCommand struct {
-	TTL     *time.Duration `name:"ttl" placeholder:"DURATION" help:"The shortest TTL in use, to hold round trips and clocks against (10s, or --max-ttl if that is less)."`
-	Observe time.Duration  `default:"2s" help:"How long clocks are watched for their rate; 0 for not at all (${default})."`
-	Strict  bool           `help:"Warnings are a failure, too."`
+	TTL     *time.Duration `name:"ttl" placeholder:"DURATION" help:"The shortest TTL in use, with which round trips and clocks are compared (10s, or --max-ttl if that is less)."`
+	Observe time.Duration  `default:"2s" help:"How long to measure the rates of the clocks; 0 turns it off (${default})."`
+	Strict  bool           `help:"Fail on warnings too."`
 	JSON    bool           `name:"json" help:"Print JSON."`
-	List    bool           `help:"List the checks, and make none."`
+	List    bool           `help:"List the checks without making them."`
 }
 
 // Help is what --help shows below the first line.
 func (*doctorCommand) Help() string {
-	return `Asks each master what it is, how it is set up, how its clock goes and what this user may do there, and holds that against what the algorithm demands. Nothing is changed: what would write is put to a key that is not there, in a form that does nothing. Each finding says what was seen, node by node, why it matters, and what to change. The levels are
+	return `Asks each master what it is, how it is set up, how its clock runs and what this user may do there, and compares that with what the algorithm demands. Nothing is changed: commands that would write are tried on a key that does not exist, in a form that does nothing. Each finding says what was seen, node by node, why it matters, and what to change. The levels are
 
-    unsafe    two clients can hold one lock, or none can get any
+    unsafe    two clients can hold one lock, or no client can get any
     warning   it works, and becomes unsafe when something else happens that does happen
     note      worth knowing
 
-What this user may not ask is listed as unknown: an operator's user can tell more than the one that locks are taken with. Give the same --nodes, --prefix, --max-ttl and --durable as the clients have.
+What this user may not ask is listed as unknown; an operator's user may ask more than the user that takes locks. Give the same --nodes, --prefix, --max-ttl and --durable as the clients have.
 
-On a sound deployment there is one line. Exit code: 0 nothing worse than warnings was found, 1 warnings with --strict, 2 unsafe.
+For a sound deployment the output is one line. Exit code: 0 nothing worse than warnings was found, 1 warnings with --strict, 2 unsafe.
 
 Examples:
 
@@ -45,21 +45,22 @@ Examples:
 `
 }
 
-// Validate refuses what makes no sense. Package kong calls it.
+// Validate is called by package kong.
 func (c *doctorCommand) Validate() error {
 	switch {
 	case c.TTL != nil && *c.TTL < time.Millisecond:
-		return errors.New("--ttl must be 1ms at least")
+		return errors.New("--ttl must be at least 1ms")
 	case c.Observe < 0:
 		return errors.New("--observe is negative")
 	}
 	return nil
 }
 
-// usualTTL is what deployments are examined for where no TTL is given.
+// usualTTL is the TTL that deployments are examined for by default.
 const usualTTL = 10 * time.Second
 
-// ttl is what to examine the deployment for. Where MaxTTL is shorter than the usual no client uses that.
+// ttl returns the TTL to examine the deployment for. If MaxTTL is shorter than
+// usualTTL, no client uses that.
 func (c *doctorCommand) ttl(d *deployment) time.Duration {
 	switch {
 	case c.TTL != nil:
@@ -86,7 +87,7 @@ func (c *doctorCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	if err := interrupted(ctx); err != nil {
-		return err // half of the answers are missing
+		return err // answers are missing
 	}
 	report := doctor.Examine(facts)
 	if c.JSON {
@@ -105,7 +106,7 @@ func (c *doctorCommand) Run(p *process, d *deployment) error {
 	return nil
 }
 
-// list tells which checks there are. Their names are those in findings.
+// list prints the checks, by the names that findings have.
 func (c *doctorCommand) list(p *process) error {
 	if c.JSON {
 		return printJSON(p.stdout, doctor.Checks(), true)
@@ -117,8 +118,8 @@ func (c *doctorCommand) list(p *process) error {
 	return write(p.stdout, table(rows))
 }
 
-// gather asks the nodes. The client beside the probes has no MaxTTL, so that it writes no seals, and tells what the library
-// itself makes of the nodes.
+// gather asks the nodes. Beside the probes there is a client, which says what
+// the library thinks of the nodes. It has no MaxTTL, so it writes no seals.
 func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (doctor.Deployment, error) {
 	all := doctor.Deployment{TTL: c.ttl(d), MaxTTL: d.MaxTTL, Watched: c.Observe > 0}
 	probes, err := d.probes(p)
@@ -140,7 +141,8 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 		var client *redlock.Client
 		if client, err = d.open(ctx, config); err == nil {
 			defer shut(client)
-			// What the probe has not reached has no vote, whatever the client says.
+			// A node that the probe has not reached has no vote, whatever the
+			// client says.
 			d.settle(ctx, client, d.Timeout, func(i int) bool {
 				select {
 				case <-looked:
@@ -159,10 +161,10 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 		return all, err
 	}
 	if c.Observe > 0 {
-		for range 2 { // three bursts: a rate, and whether it was a step
+		for range 2 { // with the first, three bursts: a rate, and whether it was a step
 			pause(ctx, c.Observe/2)
 			d.forEach(ctx, probes, func(ctx context.Context, i int, node *probe.Probe) {
-				if facts[i].Err == nil { // who was silent once need not be waited for again
+				if facts[i].Err == nil { // do not wait again for a node that did not answer
 					clocks.sample(ctx, i, node)
 				}
 			})
@@ -179,10 +181,11 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 	return all, nil
 }
 
-// errNotUp is a node of which the library has nothing to say but that it is not there.
-var errNotUp = errors.New("the connection is not made yet")
+// errNotUp is the error of a node of which the library knows only that it is
+// not up.
+var errNotUp = errors.New("it is not connected yet")
 
-// reportText shows a report to people.
+// reportText formats a report for people.
 func reportText(place screen, r doctor.Report) string {
 	var out strings.Builder
 	paint := map[doctor.Level]colour{doctor.Unsafe: red, doctor.Warning: yellow, doctor.Note: bold}
@@ -205,7 +208,7 @@ func writeSights(out *strings.Builder, seen []doctor.Sight) {
 	}
 }
 
-// summary is the last line, and on a sound deployment the only one.
+// summary is the last line, and for a sound deployment the only one.
 func summary(r doctor.Report) string {
 	made := fmt.Sprintf("%s, %s", count(r.Nodes, "node"), count(r.Checks, "check"))
 	var parts []string

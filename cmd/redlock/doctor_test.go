@@ -19,17 +19,14 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A TTL so long that a machine which stands still for a second does not make a sound deployment look bad.
+// A TTL so long that a sound deployment looks sound even if the machine stalls
+// for a second.
 var patient = []string{"--max-ttl=2m", "--ttl=1m", "--observe=0"}
 
 // examine runs the doctor as a program would.
 func examine(t *testing.T, code int, args ...string) doctor.Report {
 	t.Helper()
-	got := within(append([]string{"doctor", "--json"}, args...)...)
-	require.Equal(t, code, got.code, got)
-	var r doctor.Report
-	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
-	return r
+	return asJSON[doctor.Report](t, code, append([]string{"doctor"}, args...)...)
 }
 
 // requireFound requires exactly these findings, as "level check".
@@ -42,7 +39,7 @@ func requireFound(t *testing.T, r doctor.Report, want ...string) {
 	require.Equal(t, want, got, "%+v", r)
 }
 
-// do has servers carry out a command.
+// do has servers execute a command.
 func do(t *testing.T, servers []*redistest.Server, args ...string) {
 	t.Helper()
 	for _, s := range servers {
@@ -59,7 +56,7 @@ func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 	assert.Regexp(t, `^3 nodes, \d+ checks: nothing found\n$`, got.stdout)
 	assert.Empty(t, got.stderr)
 
-	// The same where nothing is ever forgotten, and no MaxTTL is needed.
+	// The same if nothing is ever forgotten, and no MaxTTL is needed.
 	do(t, servers, "CONFIG", "SET", "appendonly", "yes")
 	do(t, servers, "CONFIG", "SET", "appendfsync", "always")
 	got = within("doctor", nodes, "--strict", "--ttl=1m", "--observe=0")
@@ -71,7 +68,8 @@ func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, keys, "the doctor leaves nothing behind")
 	}
-	// And with a user who may do what locks need, and no more: there is less to know, and nothing to find.
+	// And with a user who may do just what locks need: more is unknown, and
+	// nothing is found.
 	do(t, servers, "ACL", "SETUSER", "locks", "on", ">pw", "resetchannels", "~lock:*", "+set", "+get", "+mget", "+del", "+pexpire",
 		"+pttl", "+evalsha", "+script|load", "+hello", "+auth", "+client|setname", "+client|id", "+client|kill", "+client|tracking",
 		"+client|caching", "+client|info", "+ping", "+info", "+select", "+time")
@@ -84,7 +82,8 @@ func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 	assert.Contains(t, got.stdout, "unknown: PUBSUB may not be asked")
 }
 
-// One fault after the other is planted in a deployment of real servers, found, and mended.
+// One fault after the other is planted in a deployment of real servers, found,
+// and removed.
 func TestDoctorFindsPlantedFaults(t *testing.T) {
 	redistest.NoLeaks(t)
 	servers, nodes := masters(t, 3, redistest.OverTCP)
@@ -97,7 +96,7 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		plant, mend func(t *testing.T)
-		flags       []string // more of them
+		flags       []string // additional ones
 		code        int
 		want        []string
 	}{
@@ -130,8 +129,9 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 			[]string{"warning writes", "warning min-replicas"}},
 		{"idle timeout", config(one, "timeout", "5"), config(one, "timeout", "0"), nil, exitOK, []string{"warning idle-timeout"}},
 		{"maxclients", func(t *testing.T) {
-			// With the probe there are a hundred of at most 120: nearly all that may be, and room for the client that looks, too,
-			// also while a busy server has not noticed yet who has gone.
+			// With the probe there are a hundred clients of at most 120: nearly
+			// the limit, with room for the client of the doctor, even while a
+			// busy server has not noticed which connections are closed.
 			for range 99 {
 				another := servers[0].Side()
 				t.Cleanup(func() { another.Close() })
@@ -177,8 +177,8 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 	requireFound(t, examine(t, exitOK, append([]string{nodes}, patient...)...), onLoopback(nil)...)
 }
 
-// onLoopback adds what is said of servers that are reached over TCP on this
-// machine. It comes as the first of the notes.
+// onLoopback adds the findings for servers that are reached over TCP on this
+// machine, as the first of the notes.
 func onLoopback(want []string) []string {
 	i := slices.IndexFunc(want, func(f string) bool { return strings.HasPrefix(f, "note") })
 	if i < 0 {
@@ -187,8 +187,8 @@ func onLoopback(want []string) []string {
 	return slices.Insert(slices.Clone(want), i, "note placement")
 }
 
-// TLS to a port that expects plaintext ends in no handshake. The doctor says so,
-// long before the timeout.
+// TLS to a port that expects plaintext never finishes its handshake. The doctor
+// says so long before the timeout.
 func TestDoctorFindsTLSToAPlainPort_R31(t *testing.T) {
 	t.Parallel()
 	servers, _ := masters(t, 3, redistest.OverTCP)
@@ -235,7 +235,7 @@ func TestDoctorFindsMissingRights(t *testing.T) {
 	requireFound(t, examine(t, exitUnsafe, flags...), "unsafe rights", "warning rights")
 	do(t, servers, "ACL", "SETUSER", "locks", "on", "+@all")
 	requireFound(t, examine(t, exitOK, flags...), "note broad-rights")
-	// The scripts do without MGET, and the library gives such nodes their votes.
+	// The scripts do not need MGET, and the library counts such nodes.
 	do(t, servers, "ACL", "SETUSER", "locks", "-mget", "-config")
 	r = examine(t, exitOK, flags...)
 	requireFound(t, r, "warning rights")
@@ -271,7 +271,7 @@ func TestDoctorFindsReplicas(t *testing.T) {
 	r := examine(t, exitUnsafe, append([]string{nodes}, patient...)...)
 	requireFound(t, r, "unsafe role", "warning size", "warning replicas", "note placement")
 
-	// A sentinel of somebody's listens where all sentinels do.
+	// A sentinel of another program listens where all sentinels do.
 	side := servers[1].Side()
 	defer side.Close()
 	_, err := side.Do("SUBSCRIBE", "__sentinel__:hello")
@@ -303,7 +303,8 @@ func TestDoctorFindsLongRoundTrips(t *testing.T) {
 	proxies := redistest.Proxies(t, servers)
 	nodes := "--nodes=" + strings.Join(redistest.URLs(proxies), ",")
 	proxies[0].Latency(100*time.Millisecond, 100*time.Millisecond)
-	// A tenth of the TTL is 150 ms: less than the slow one's round trip, and far more than the others'.
+	// A tenth of the TTL is 150 ms: less than the round trip of the slow
+	// master, and far more than those of the others.
 	r := examine(t, exitOK, nodes, "--max-ttl=2m", "--ttl=1500ms", "--observe=0")
 	require.NotEmpty(t, r.Findings)
 	assert.Equal(t, "round-trip", r.Findings[0].Check)
@@ -313,7 +314,7 @@ func TestDoctorFindsLongRoundTrips(t *testing.T) {
 	assert.Equal(t, doctor.Unsafe, r.Findings[0].Level)
 }
 
-// A client that is still connecting is waited for: it has refused nobody.
+// The doctor waits for a client that is still connecting: that is no refusal.
 func TestSettled(t *testing.T) {
 	up, connecting, down := redlock.NodeStatus{State: "up"}, redlock.NodeStatus{State: "dialing", Err: multiplex.ErrConnecting},
 		redlock.NodeStatus{State: "down", Err: multiplex.ErrDown}
@@ -336,7 +337,7 @@ func TestSettled(t *testing.T) {
 func TestDoctorFindsClocks(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3, redistest.OwnClock)
-	servers[0].Clock().Jump(time.Hour) // else it depends on the machine whether it gets ahead by enough to be told of
+	servers[0].Clock().Jump(time.Hour) // far enough for a finding on any machine
 	servers[0].Clock().SetRate(1.5)
 	servers[1].Clock().Jump(-time.Hour)
 	r := examine(t, exitUnsafe, nodes, "--max-ttl=2m", "--ttl=1m", "--observe=1s")
@@ -348,11 +349,11 @@ func TestDoctorFindsClocks(t *testing.T) {
 	assert.Regexp(t, `^-(3600\.\d|3599\.[5-9]) s$`, r.Findings[1].Seen[1].What, "half of a round trip may be missing, or too much")
 }
 
-// A MaxTTL below the usual TTL is no fault: nobody uses the usual one then.
+// A MaxTTL below the usual TTL is no fault: no client uses the usual TTL then.
 func TestDoctorWithAShortMaxTTL(t *testing.T) {
 	_, nodes := masters(t, 3)
 	for _, f := range examine(t, exitOK, nodes, "--max-ttl=9s", "--observe=0").Findings {
-		assert.Equal(t, doctor.Warning, f.Level, "%+v", f) // a busy machine may have made a round trip long
+		assert.Equal(t, doctor.Warning, f.Level, "%+v", f) // on a busy machine a round trip may be long
 	}
 }
 

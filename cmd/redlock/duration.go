@@ -10,12 +10,12 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// durationMapper reads the durations of the command line and of the
-// environment. A number without a unit counts seconds, as with sleep(1),
-// timeout(1) and flock(1).
+// durationMapper reads durations on the command line and in the environment. A
+// number without a unit counts seconds, as with sleep(1), timeout(1) and
+// flock(1).
 type durationMapper struct{}
 
-// Decode is what package kong calls.
+// Decode is called by package kong.
 func (durationMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
@@ -32,14 +32,14 @@ func (durationMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) erro
 func parseDuration(text string) (time.Duration, error) {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
 		ns := seconds * float64(time.Second)
-		if !(math.Abs(ns) < math.MaxInt64) { // so that NaN is refused, too
+		if !(math.Abs(ns) < math.MaxInt64) { // also refuses NaN
 			return 0, fmt.Errorf("%q is too long for a duration", text)
 		}
 		return time.Duration(math.Round(ns)), nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no duration: give one as 500ms, 30s or 1h30m, or a number of seconds", text)
+		return 0, fmt.Errorf("%q is not a duration: write 500ms, 30s or 1h30m, or a number of seconds", text)
 	}
 	return d, nil
 }

@@ -6,19 +6,22 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/redmux/redmux/redlock"
 )
 
-// The exit codes. A command that runs another passes on that one's code instead where nothing went wrong with the lock.
+// The exit codes. redlock run passes on the exit code of its command instead,
+// if nothing went wrong with the lock.
 const (
 	exitOK            = 0
-	exitFailed        = 1   // anything that has no code of its own
+	exitFailed        = 1   // anything without a code of its own
 	exitUnsafe        = 2   // doctor: the deployment is unsafe
-	exitUsage         = 64  // EX_USAGE: the command line, or what it names, makes no sense; nothing was asked of any node
+	exitUsage         = 64  // EX_USAGE: the command line, or what it names, is wrong; no node was asked for a lock
 	exitNoQuorum      = 69  // EX_UNAVAILABLE: too few nodes answered to know
-	exitLost          = 70  // EX_SOFTWARE: the lock was ours and is not, or is not certain to be
+	exitLost          = 70  // EX_SOFTWARE: the lock is no longer ours, or not certainly
 	exitHeld          = 75  // EX_TEMPFAIL: another client holds the lock
 	exitTooLong       = 124 // as timeout(1) has it: --max-hold was reached
 	exitNotExecutable = 126 // as shells have it
@@ -27,7 +30,8 @@ const (
 	exitPipe          = 141 // as shells have it for SIGPIPE: the reader of standard output is gone
 )
 
-// An exitError is an error with an exit code of its own. Without an error inside nothing is printed.
+// An exitError is an error with an exit code of its own. If err is nil, nothing
+// is printed.
 type exitError struct {
 	code int
 	err  error
@@ -42,7 +46,18 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usagef is an error of who wrote the command line.
+// silent reports whether nothing is printed of an error: there is none, or it
+// only has an exit code.
+func silent(err error) bool {
+	var own *exitError
+	return err == nil || errors.As(err, &own) && own.err == nil
+}
+
+// message is the text of an error without the prefix, which the library and the
+// program have in common.
+func message(err error) string { return strings.TrimPrefix(err.Error(), "redlock: ") }
+
+// usagef returns an error of usage.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
@@ -52,8 +67,8 @@ type errInterrupted struct{ signal os.Signal }
 
 func (e *errInterrupted) Error() string { return fmt.Sprintf("ended by signal: %v", e.signal) }
 
-// exitCode is what an error means to a shell. The order counts: an error of a wait that was cut short is also the last
-// attempt's.
+// exitCode returns the exit code of an error. The order matters: the error of a
+// wait that was cut short also matches the last attempt's.
 func exitCode(err error) int {
 	var own *exitError
 	var interrupted *errInterrupted
@@ -76,29 +91,25 @@ func exitCode(err error) int {
 	case isOneOf(err, redlock.ErrLost, redlock.ErrNotHeld, redlock.ErrExpired):
 		return exitLost
 	case errors.Is(err, context.DeadlineExceeded):
-		return exitNoQuorum // without a word of the last attempt: nobody has answered in time
+		return exitNoQuorum // without an attempt's error: no node answered in time
 	default:
 		return exitFailed
 	}
 }
 
-// isClosedPipe reports that a write to standard output failed because its reader is gone. Connections to nodes break as well, but
-// their errors are no *fs.PathError.
+// isClosedPipe reports whether a write to standard output failed because its
+// reader is gone. Connections to nodes can break too, but their errors are not
+// *fs.PathError.
 func isClosedPipe(err error) bool {
 	var failed *fs.PathError
-	return errors.As(err, &failed) && failed.Op == "write" && failed.Path == os.Stdout.Name() && errors.Is(failed.Err, errPipe)
+	return errors.As(err, &failed) && failed.Op == "write" && failed.Path == os.Stdout.Name() && errors.Is(failed.Err, syscall.EPIPE)
 }
 
 func isOneOf(err error, targets ...error) bool {
-	for _, target := range targets {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-// signalCode is what shells make of a process that a signal ended.
+// signalCode returns what shells return for a process that a signal ended.
 func signalCode(s os.Signal) int {
 	if number, ok := s.(syscall.Signal); ok {
 		return exitSignal + int(number)

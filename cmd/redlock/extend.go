@@ -16,11 +16,11 @@ type extendCommand struct {
 
 // Help is what --help shows below the first line.
 func (*extendCommand) Help() string {
-	return `The lock lasts for the TTL from now on, or for as long as it did if that is longer. It is extended only while it is still certain to be ours: by the end of its validity, which is in the token, and by the word of a quorum of masters. A token of another machine, or of before a restart, does not tell; such a lock can be released only.
+	return `The lock then lasts for the TTL from now on, or as long as before if that is longer. It is extended only while it is certainly ours: its validity, whose end is in the token, is not over, and a quorum of masters confirms it. A token from another machine, or from before a restart of this one, is of no use here; such a lock can only be released.
 
-The new token replaces that in the file; where it came from standard input or REDLOCK_TOKEN, it is written to standard output. It differs from the old one by the end of the validity only: both release the lock.
+The new token replaces the one in the file. If the old one came from standard input or REDLOCK_TOKEN, the new one is written to standard output. They differ only in the end of the validity: both release the lock.
 
-Exit code: 70 the lock is not ours any more; 69 no quorum: it lasts for as long as it did. With --json the outcome is one of extended, lost, no_quorum, interrupted and failed, and token, or token_file, validity_ms and until tell of the lock.
+Exit code: 70 the lock is no longer ours; 69 no quorum, and the lock lasts as long as before. With --json, the outcome is one of extended, lost, no_quorum, interrupted and failed. The fields token or token_file, validity_ms and until describe the lock.
 
 Examples:
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -15,16 +14,17 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
 
-// forcing are the flags of a release by whoever is not the holder.
+// forcing has the flags of a release without the token.
 type forcing struct {
-	Force bool `xor:"source" help:"Take the lock from whoever holds it: show the keys, ask, and delete what was shown."`
-	Yes   bool `help:"With --force: do not ask. For scripts."`
+	Force bool `xor:"source" help:"Take the lock from its holder: show the keys, ask, and delete what was shown."`
+	Yes   bool `help:"With --force, do not ask. For scripts."`
 }
 
-// Validate refuses what makes no sense. Package kong calls it.
+// Validate is called by package kong.
 func (f *forcing) Validate() error {
 	if f.Yes && !f.Force {
 		return errors.New("--yes needs --force")
@@ -32,22 +32,23 @@ func (f *forcing) Validate() error {
 	return nil
 }
 
-// forceHelp is what --help says of it.
-const forceHelp = `With --force no token is needed: for a lock whose holder is dead and will not come back before the TTL ends. Each master's key is shown with its fingerprint and TTL, and after a yes those keys are deleted that still have the value that was shown; what somebody else got meanwhile is left alone, and said to be. The holder, if it lives, is not told: it works on until its next renewal. Exit code: 0 deleted, 1 the answer was not yes, 69 less than a quorum answered, 75 a key was left alone.
+// forceHelp is the part of --help about --force.
+const forceHelp = `With --force, no token is needed: use it for a lock whose holder is dead, when you cannot wait for the TTL. The key on each master is shown by its fingerprint and TTL. After a yes, the keys that still have the value that was shown are deleted; a lock that another client got meanwhile is left alone and reported. A holder that is alive is not told: it works on until its next renewal. Exit code: 0 deleted, 1 the answer was not yes, 69 less than a quorum answered, 75 a key was left alone.
 `
 
-// forceRelease takes a lock from whoever holds it: it shows who has the resource's key on each node, asks, and deletes what it
-// showed and nothing else. A key that has changed in between is left alone, since it is somebody else's, who got the lock as
-// it should be. No value is printed, nor kept longer than that (R27).
+// forceRelease takes a lock from its holder: it shows the key of the resource
+// on each node, asks, and deletes what it showed and nothing else. A key that
+// has changed since belongs to another client, which got the lock properly, and
+// is left alone. No value is printed, nor kept longer than that (R27).
 //
-// The holder is not told. It finds out with its next renewal, and until then believes in its lock. That is what the question
-// says.
+// The holder is not told. It finds out at its next renewal, and until then
+// relies on its lock. The question says so.
 func forceRelease(p *process, d *deployment, resource string, yes bool) error {
-	if len(resource) < 1 || len(resource) > maxResource || resource == "redlock:seal" {
-		return usagef("a resource has 1 to %d bytes, and is not redlock:seal", maxResource)
+	if err := checkResource(resource); err != nil {
+		return err
 	}
 	if !yes && !onTerminal(p.stdin) {
-		return usagef("release --force asks before it deletes, and nobody is there to ask: use --yes in scripts")
+		return usagef("release --force asks before it deletes, but standard input is not a terminal: use --yes in scripts")
 	}
 	probes, err := d.probes(p)
 	if err != nil {
@@ -72,8 +73,9 @@ func forceRelease(p *process, d *deployment, resource string, yes bool) error {
 			return err
 		}
 	}
-	// From here on it is done, whatever happens: half a deletion leaves less to be sure of than a whole one. An interrupt only
-	// ends the wait for nodes that hang.
+	// From here on it is completed, even after an interrupt: half a deletion
+	// leaves more doubt than a whole one. An interrupt only bounds the wait for
+	// nodes that hang.
 	deleting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(closeTimeout, cancel) })()
@@ -84,16 +86,14 @@ func forceRelease(p *process, d *deployment, resource string, yes bool) error {
 	return f.verdict()
 }
 
-// maxResource is as long as a resource may be (R19).
-const maxResource = 1024
-
-// forced is a resource's key on all nodes.
+// forced is the key of a resource on all nodes.
 type forced struct {
 	key   string
 	nodes []forcedNode
 }
 
-// A forcedNode is what is known of the key on one node, and what came of its deletion.
+// A forcedNode is what is known of the key on one node, and the result of its
+// deletion.
 type forcedNode struct {
 	state forcedState
 	value string // as it was read
@@ -107,18 +107,18 @@ type forcedState string
 const (
 	absent  forcedState = "no key"
 	shown   forcedState = "shown"
-	foreign forcedState = "a key that is no lock: left alone"
+	foreign forcedState = "a key that is not a lock: left alone"
 	unread  forcedState = "no answer"
 	refused forcedState = "refused"
 
 	deleted  forcedState = "deleted"
 	gone     forcedState = "gone before"
 	changed  forcedState = "changed since it was shown: left alone"
-	unproven forcedState = "no answer: it may be deleted or not"
+	unproven forcedState = "no answer: it may or may not be deleted"
 )
 
-// read asks for the key. The two commands run one after the other, so that a key which changes in between shows the first
-// one's value with the second one's time; only the value counts.
+// read asks for the key. If the key changes between the two commands, the first
+// one's value is shown with the second one's TTL; only the value matters.
 func (f *forced) read(ctx context.Context, i int, node *probe.Probe) {
 	n := &f.nodes[i]
 	n.state = absent
@@ -151,21 +151,21 @@ const longestShown = 100 * 365 * 24 * time.Hour
 var (
 	//go:embed force.lua
 	forceScript string
-	forceDigest = func() string {
-		sum := sha1.Sum([]byte(forceScript))
-		return hex.EncodeToString(sum[:])
-	}()
+	forceDigest = probe.Digest(forceScript)
 )
 
-// delete deletes the key if it still has the value that was shown. Loading the script each time costs nothing, and saves a
-// second round trip where it is unknown; EVAL, which would do both, is not among the rights that locks need.
+// delete deletes the key if it still has the value that was shown. It loads the
+// script each time, which costs nothing and saves a second round trip if the
+// script is unknown. EVAL would do both, but locks do not need the right to run
+// it.
 func (f *forced) delete(ctx context.Context, i int, node *probe.Probe) {
 	n := &f.nodes[i]
 	if n.state != shown {
 		return
 	}
 	n.state = unproven
-	// The question may have stood for longer than the node leaves an idle connection open.
+	// The user may have taken longer to answer than the node leaves an idle
+	// connection open.
 	node.Close()
 	err := node.Ask(ctx,
 		probe.Question{Command: resp.AppendCommand(nil, "SCRIPT", "LOAD", forceScript), Take: func(resp.Value) error { return nil }},
@@ -185,10 +185,10 @@ func (f *forced) delete(ctx context.Context, i int, node *probe.Probe) {
 	if err != nil {
 		n.state, n.err = unproven, err
 	}
-	n.value = "" // nobody needs it any more
+	n.value = "" // it is no longer needed
 }
 
-// found is the table of what is there.
+// found returns the table of the keys.
 func (f *forced) found(probes []*probe.Probe) string {
 	rows := [][]string{{"NODE", "HOLDER", "TTL"}}
 	for i, n := range f.nodes {
@@ -209,7 +209,8 @@ func (f *forced) found(probes []*probe.Probe) string {
 	return table(rows)
 }
 
-// fingerprint is that of package redlock, so that a holder finds itself.
+// fingerprint is that of package redlock, so that a holder can recognize
+// itself.
 func fingerprint(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:8])
@@ -224,18 +225,18 @@ func (f *forced) count(states ...forcedState) (n int) {
 	return n
 }
 
-// nothing is what to say where no key was found.
+// nothing reports that no key was found.
 func (f *forced) nothing(out io.Writer) error {
-	if silent := f.count(unread, refused); len(f.nodes)-silent < len(f.nodes)/2+1 {
-		return &exitError{exitNoQuorum, fmt.Errorf("no answer of %d of %s, so that nothing is known", silent, count(len(f.nodes), "node"))}
+	if silent := f.count(unread, refused); len(f.nodes)-silent < multiplex.Quorum(len(f.nodes)) {
+		return &exitError{exitNoQuorum, fmt.Errorf("no answer from %d of %s: nothing is known", silent, count(len(f.nodes), "node"))}
 	}
 	if _, err := fmt.Fprintln(out, "Nothing to delete."); err != nil {
 		return err
 	}
-	return f.verdict() // what is no lock may be there, and keeps the lock from everybody
+	return f.verdict() // there may be a key that is not a lock, which is in the way
 }
 
-// outcome says node by node what was done.
+// outcome returns the table of what was done.
 func (f *forced) outcome(probes []*probe.Probe) string {
 	rows := [][]string{{"NODE", "OUTCOME"}}
 	for i, n := range f.nodes {
@@ -248,38 +249,39 @@ func (f *forced) outcome(probes []*probe.Probe) string {
 	return table(rows)
 }
 
-// verdict is the exit code: whether the lock is free now, as far as is known.
+// verdict returns an error unless the lock is free now, as far as is known.
 func (f *forced) verdict() error {
 	left, silent := f.count(changed, foreign), f.count(unread, refused, unproven)
-	quorum := len(f.nodes)/2 + 1
+	quorum := multiplex.Quorum(len(f.nodes))
 	switch {
 	case len(f.nodes)-silent < quorum:
-		return &exitError{exitNoQuorum, fmt.Errorf("no answer of %d of %s: look again with redlock status", silent, count(len(f.nodes), "node"))}
+		return &exitError{exitNoQuorum, fmt.Errorf("no answer from %d of %s: check with redlock status", silent, count(len(f.nodes), "node"))}
 	case left > 0:
-		return &exitError{exitHeld, fmt.Errorf("left alone on %s: look again with redlock status", count(left, "node"))}
+		return &exitError{exitHeld, fmt.Errorf("left alone on %s: check with redlock status", count(left, "node"))}
 	}
 	return nil
 }
 
-// errRefused is an answer other than yes.
+// errRefused is the error of an answer other than yes.
 var errRefused = errors.New("nothing was deleted")
 
-// confirm asks whoever sits at the terminal, and waits for an answer or a signal. Only the whole word counts.
+// confirm asks the user, and waits for an answer or a signal. Only the whole
+// word counts.
 //
-// A read from a terminal cannot be cut short, so the goroutine that waits for it is left behind when a signal comes. It ends with
-// the process, which is right after.
+// A read from a terminal cannot be interrupted. After a signal, the goroutine
+// that reads is left behind; the process ends right after.
 func confirm(ctx context.Context, p *process, keys int) error {
-	const question = "The holder is not told, and works on until its next renewal: stop it first, or be sure that it is dead.\n" +
+	const question = "The holder is not told, and works on until its next renewal: stop it first, or make sure that it is dead.\n" +
 		"Delete these keys on %s? Type yes: "
 	if _, err := fmt.Fprintf(p.stdout, question, count(keys, "node")); err != nil {
 		return err
 	}
 	answer := make(chan string, 1)
 	go func() {
-		// A line longer than any answer is none.
+		// A line that is longer than any answer is not one.
 		line, err := bufio.NewReader(io.LimitReader(p.stdin, 64)).ReadString('\n')
 		if err != nil {
-			line = "" // nor is what was cut off
+			line = "" // an incomplete line is no answer
 		}
 		answer <- line
 	}()
@@ -289,7 +291,7 @@ func confirm(ctx context.Context, p *process, keys int) error {
 		return interrupted(ctx)
 	case line := <-answer:
 		if err := interrupted(ctx); err != nil {
-			return err // it came with the answer, and counts more
+			return err // it takes precedence over the answer
 		}
 		if strings.ToLower(strings.TrimSpace(line)) != "yes" {
 			return &exitError{exitFailed, errRefused}

@@ -14,9 +14,9 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A session is a program that runs at a person's terminal.
+// A session is a program that runs at a terminal.
 type session struct {
-	*person
+	*terminal
 	signals chan os.Signal
 	stderr  bytes.Buffer
 	code    int
@@ -25,8 +25,8 @@ type session struct {
 
 func begin(t *testing.T, args ...string) *session {
 	t.Helper()
-	s := &session{person: sitDown(t), signals: make(chan os.Signal, 1)}
-	s.running.Go(func() { s.code = run(args, s.terminal, s.terminal, &s.stderr, s.signals) })
+	s := &session{terminal: newTerminal(t), signals: make(chan os.Signal, 1)}
+	s.running.Go(func() { s.code = run(args, s.tty, s.tty, &s.stderr, s.signals) })
 	return s
 }
 
@@ -36,20 +36,15 @@ func (s *session) end() int {
 	return s.code
 }
 
-func (s *session) awaits(t *testing.T, text string) {
-	t.Helper()
-	eventually(t, text, func() bool { return strings.Contains(s.sees(), text) })
-}
-
 func TestForceAsks(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	for answer, want := range map[string]int{"yes\n": exitOK, "YES\n": exitOK, "y\n": exitFailed, "no\n": exitFailed, "\n": exitFailed, "\x04": exitFailed,
 		"yes\x04\x04": exitFailed, "yes" + strings.Repeat(" ", 70) + "but no\n": exitFailed} {
 		do(t, servers, "SET", "job", "x", "PX", "600000")
 		s := begin(t, "release", nodes, "--force", "job")
-		s.awaits(t, "Delete these keys on 3 nodes? Type yes: ")
-		assert.Contains(t, s.sees(), fingerprint("x"))
-		s.types(t, answer)
+		s.awaits("Delete these keys on 3 nodes? Type yes: ")
+		assert.Contains(t, s.screen.String(), fingerprint("x"))
+		s.types(answer)
 		assert.Equal(t, want, s.end(), answer)
 		for _, server := range servers {
 			if want == exitOK {
@@ -61,71 +56,71 @@ func TestForceAsks(t *testing.T) {
 	}
 }
 
-// Who gets the lock while the question stands keeps it.
+// A client that gets the lock while the question is open keeps it.
 func TestForceLeavesAloneWhatHasChangedSinceItWasShown(t *testing.T) {
 	redistest.NoLeaks(t)
 	servers, nodes := masters(t, 3)
 	do(t, servers, "SET", "job", "x", "PX", "600000")
 	s := begin(t, "release", nodes, "--force", "job")
-	s.awaits(t, "Type yes: ")
+	s.awaits("Type yes: ")
 	do(t, servers[:1], "SET", "job", "another's", "PX", "600000")
 	do(t, servers[1:2], "DEL", "job")
-	s.types(t, "yes\n")
+	s.types("yes\n")
 	assert.Equal(t, exitHeld, s.end())
-	s.awaits(t, "changed since it was shown: left alone")
-	s.awaits(t, "gone before")
-	s.awaits(t, "deleted")
+	s.awaits("changed since it was shown: left alone")
+	s.awaits("gone before")
+	s.awaits("deleted")
 	assert.Equal(t, "another's", valueOf(t, servers[0], "job"))
 	assert.Nil(t, valueOf(t, servers[2], "job"))
-	assert.NotContains(t, s.sees(), "another's", "R27")
+	assert.NotContains(t, s.screen.String(), "another's", "R27")
 }
 
 func TestForceInterruptedWhileItAsks(t *testing.T) {
 	servers, nodes := masters(t, 1)
 	do(t, servers, "SET", "job", "x", "PX", "600000")
 	s := begin(t, "release", nodes, "--force", "job")
-	s.awaits(t, "Type yes: ")
+	s.awaits("Type yes: ")
 	s.signals <- syscall.SIGINT
 	assert.Equal(t, signalCode(syscall.SIGINT), s.end())
 	assert.NotNil(t, valueOf(t, servers[0], "job"))
-	s.types(t, "yes\n") // who reads it is not there any more
+	s.types("yes\n") // nothing reads it any more
 }
 
-// An interrupt does not undo a yes, and need not wait for a node that hangs.
+// An interrupt does not undo a yes, and does not wait for a node that hangs.
 func TestForceInterruptedWhileItDeletes(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	do(t, servers, "SET", "job", "x", "PX", "600000")
 	s := begin(t, "release", nodes, "--force", "--timeout=1h", "job")
-	s.awaits(t, "Type yes: ")
+	s.awaits("Type yes: ")
 	require.NoError(t, servers[2].Stop())
-	s.types(t, "yes\n")
+	s.types("yes\n")
 	for _, server := range servers[:2] {
 		eventually(t, "the key is deleted", func() bool { return valueOf(t, server, "job") == nil })
 	}
 	s.signals <- syscall.SIGINT
 	assert.Equal(t, exitOK, s.end(), "a quorum is deleted")
-	s.awaits(t, "no answer: it may be deleted or not")
+	s.awaits("no answer: it may or may not be deleted")
 }
 
-// On a terminal a watch stays in its place, in colours unless NO_COLOR is set.
+// On a terminal a watch is redrawn in place, in colours unless NO_COLOR is set.
 func TestWatchOnATerminal(t *testing.T) {
 	_, nodes := masters(t, 1)
 	t.Setenv("TERM", "xterm")
 	for noColour, painted := range map[string]bool{"": true, "1": false} {
 		t.Setenv("NO_COLOR", noColour)
 		s := begin(t, "status", nodes, "--watch", "--every=100ms", "job")
-		eventually(t, "it is drawn again", func() bool { return strings.Count(s.sees(), "\x1b[H") > 2 })
+		eventually(t, "it is drawn again", func() bool { return strings.Count(s.screen.String(), "\x1b[H") > 2 })
 		s.signals <- syscall.SIGINT
 		assert.Equal(t, exitOK, s.end())
-		assert.Equal(t, painted, strings.Contains(s.sees(), "\x1b[32mfree"))
+		assert.Equal(t, painted, strings.Contains(s.screen.String(), "\x1b[32mfree"))
 	}
 	t.Setenv("TERM", "dumb")
 	t.Setenv("NO_COLOR", "")
 	s := begin(t, "status", nodes, "--watch", "--every=100ms", "job")
-	s.awaits(t, "free on 1 of 1 node")
+	s.awaits("free on 1 of 1 node")
 	s.signals <- syscall.SIGINT
 	assert.Equal(t, exitOK, s.end())
-	assert.NotContains(t, s.sees(), "\x1b")
+	assert.NotContains(t, s.screen.String(), "\x1b")
 }
 
 func TestNullIsNoTerminal(t *testing.T) {
@@ -133,16 +128,16 @@ func TestNullIsNoTerminal(t *testing.T) {
 	require.NoError(t, err)
 	defer null.Close()
 	assert.False(t, onTerminal(null))
-	assert.True(t, onTerminal(sitDown(t).terminal))
+	assert.True(t, onTerminal(newTerminal(t).tty))
 }
 
-// A node may close a connection on which nothing was said for long, and the question may stand for longer.
+// A node may close an idle connection while the question is open.
 func TestForceAfterALongQuestion(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	do(t, servers, "SET", "job", "x", "PX", "600000")
 	s := begin(t, "release", nodes, "--force", "job")
-	s.awaits(t, "Type yes: ")
+	s.awaits("Type yes: ")
 	do(t, servers, "CLIENT", "KILL", "TYPE", "normal")
-	s.types(t, "yes\n")
-	assert.Equal(t, exitOK, s.end(), s.sees())
+	s.types("yes\n")
+	assert.Equal(t, exitOK, s.end(), s.screen.String())
 }

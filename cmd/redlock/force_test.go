@@ -25,7 +25,7 @@ func takenBy(t *testing.T, c *redlock.Client, servers []*redistest.Server, resou
 	return lock
 }
 
-// valueOf is a key's value, nil if there is none.
+// valueOf is the value of a key, nil if there is none.
 func valueOf(t *testing.T, s *redistest.Server, key string) any {
 	t.Helper()
 	value, err := s.Do("GET", key)
@@ -79,7 +79,7 @@ func TestForceWithPrefixAndLittleRights(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(got.stdout, "refused: "))
 }
 
-// Without a terminal nobody can be asked, and nothing is done.
+// Without a terminal there is no way to ask, and nothing is deleted.
 func TestForceWithoutATerminal(t *testing.T) {
 	servers, nodes := masters(t, 1)
 	do(t, servers, "SET", "job", "x", "PX", "600000")
@@ -102,7 +102,7 @@ func TestForceLeavesAloneWhatIsNoLockOrAway(t *testing.T) {
 	require.NoError(t, servers[2].Kill())
 	got := within("release", nodes, "--force", "--yes", "job")
 	assert.Equal(t, exitHeld, got.code)
-	assert.Contains(t, got.stdout, "a key that is no lock: left alone")
+	assert.Contains(t, got.stdout, "a key that is not a lock: left alone")
 	assert.Contains(t, got.stdout, "no answer")
 	assert.Equal(t, 1, strings.Count(got.stdout, "deleted"))
 	kind, err := servers[0].Do("TYPE", "job")
@@ -111,14 +111,15 @@ func TestForceLeavesAloneWhatIsNoLockOrAway(t *testing.T) {
 
 	do(t, servers[1:2], "LPUSH", "job", "x")
 	got = within("release", nodes, "--force", "--yes", "job")
-	assert.Equal(t, exitHeld, got.code, "nothing is deleted, and nobody can have the lock")
+	assert.Equal(t, exitHeld, got.code, "nothing is deleted, and no client can get the lock")
 	assert.Contains(t, got.stdout, "Nothing to delete.")
 
 	require.NoError(t, servers[1].Kill())
 	assert.Equal(t, exitNoQuorum, within("release", nodes, "--force", "--yes", "nothing").code)
 }
 
-// A TTL that no key can have is shown as the longest there is, and one that is no number as none.
+// An impossible TTL is shown as the longest that there is, and one that is not
+// a number as none.
 func TestForceBoundsWhatANodeClaims(t *testing.T) {
 	for answer, shows := range map[string]string{":9223372036854775807\r\n": "876000h0m0s", ":-9223372036854775808\r\n": "0s", "+x\r\n": "0s", ":-1\r\n": "none"} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -130,7 +131,8 @@ func TestForceBoundsWhatANodeClaims(t *testing.T) {
 		node.Handle(func(_ int, args []string) ([]byte, bool) { return []byte(answer), strings.EqualFold(args[0], "PTTL") })
 		got := within("release", "--nodes=redis://"+listener.Addr().String(), "--force", "--yes", "job")
 		assert.Regexp(t, fingerprint("x")+" +"+shows+"\n", got.stdout)
-		// This node knows no scripts but the library's: what it did is not known, and that is said.
+		// This node knows only the scripts of the library: the result is
+		// unknown, and reported as such.
 		assert.Equal(t, exitNoQuorum, got.code)
 		assert.Contains(t, got.stdout, "refused")
 	}

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 )
 
 // helpCommand explains a command.
 type helpCommand struct {
-	Topic string `arg:"" optional:"" name:"command" help:"Which; without it all are listed."`
+	Topic string `arg:"" optional:"" name:"command" help:"The command to explain; without it, all are listed."`
 }
 
 // Help is what --help shows below the first line.
@@ -29,25 +31,18 @@ func (*helpCommand) Help() string {
 func (c *helpCommand) Run(p *process) error {
 	args := []string{"--help"}
 	if c.Topic != "" {
-		if !isCommand(p.parser.Model, c.Topic) {
+		named := func(command *kong.Node) bool { return command.Name == c.Topic }
+		if !slices.ContainsFunc(commands(p.parser.Model), named) {
 			return usagef("there is no command %s (see redlock --help)", quoted(c.Topic))
 		}
 		args = []string{c.Topic, "--help"}
 	}
-	// Package kong prints the text while it parses, and then misses the arguments.
+	// Package kong prints the text while it parses, and then complains about
+	// missing arguments.
 	if _, err := p.parser.Parse(args); err != nil && !p.explained {
 		return err
 	}
 	return nil
-}
-
-func isCommand(app *kong.Application, name string) bool {
-	for _, command := range commands(app) {
-		if command.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // versionCommand prints the version.
@@ -64,10 +59,11 @@ func (*versionCommand) Help() string {
 // Run is the command.
 func (*versionCommand) Run(p *process) error { return write(p.stdout, version()+"\n") }
 
-// Package kong does not know that a command of another program stands behind
-// "--", so that its summary of redlock run misleads.
+// Package kong does not know that the arguments after "--" are a command of
+// their own, so its summary of redlock run is misleading.
 
-// correctGrammar corrects what package kong says about the arguments of redlock run.
+// correctGrammar corrects what package kong says about the arguments of redlock
+// run.
 func correctGrammar(text string) string {
 	return strings.Replace(text, "<command> ...", "-- <command> ...", 1)
 }
@@ -78,16 +74,16 @@ func correctUsage(text string) string {
 	return strings.Replace(text, grammar+" [flags]", "[flags] "+correctGrammar(grammar), 1)
 }
 
-// usage is how a command is typed.
+// usage returns how a command is typed.
 func usage(command *kong.Node) string { return correctUsage(command.Summary()) }
 
-// printHelp prints what --help shows, as wide as the terminal.
+// printHelp prints the text of --help, as wide as the terminal.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	out := ctx.Stdout
 	if file, ok := out.(*os.File); ok && os.Getenv("COLUMNS") == "" {
-		// The text is corrected in memory. There package kong finds no terminal
-		// that it could measure.
-		if width := terminalWidth(file); width > 0 {
+		// The text is corrected in memory, where package kong finds no terminal
+		// to measure.
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
 			if err := os.Setenv("COLUMNS", strconv.Itoa(width)); err == nil {
 				defer os.Unsetenv("COLUMNS")
 			}

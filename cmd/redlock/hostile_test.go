@@ -14,14 +14,15 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// What a node says reaches a terminal only as printable text, and none of the commands that show it waits for ever.
+// What a node says reaches a terminal only as printable text, and no command
+// that shows it waits for ever.
 func TestHostileNodesDoNotReachTheTerminal(t *testing.T) {
 	redistest.NoLeaks(t)
 	const evil = "\x1b]0;evil\x07\x1b[2J\u202e\u009b31m\xff"
 	for name, hook := range map[string]redistest.Hook{
 		"texts": func(_ int, args []string) ([]byte, bool) {
 			switch command := strings.ToUpper(args[0]); {
-			case command == "EVALSHA" && slices.Contains(args, "x"): // status looks at the key by a script
+			case command == "EVALSHA" && slices.Contains(args, "x"): // status reads the key by a script
 				return resp.AppendBulkString(nil, evil), true
 			case slices.Contains([]string{"INFO", "GET", "ACL", "CONFIG"}, command):
 				return resp.AppendBulkString(nil, "redis_version:"+evil+"\r\nrole:"+evil+"\r\nrun_id:"+evil+"\r\nmaxmemory_policy:"+evil+"\r\n"), true

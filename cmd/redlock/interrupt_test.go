@@ -15,8 +15,8 @@ import (
 )
 
 // A signal that arrives right after the grant, when the wait is over and the
-// command has not started, gives the lock back. Otherwise the lock would stay
-// in place until its TTL ends, and no command would run under it.
+// command has not started, releases the lock. Otherwise the lock would stay
+// until its TTL ends, without a command under it.
 func TestASignalRightAfterTheGrantGivesTheLockBack_R7(t *testing.T) {
 	minute := time.Minute
 	for name, w := range map[string]waiting{

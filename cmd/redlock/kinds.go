@@ -14,18 +14,18 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A kind is what stands under a lock's name on one node. The zero kind is
-// nothing, or a value that may be a token.
+// A kind is what a node has under a lock's name. The zero kind is nothing, or a
+// value that may be a token.
 type kind struct {
-	// Type is the type of the server, "string" or "hash" for example.
+	// Type is the type by the server, for example "string" or "hash".
 	Type string
-	// Size is the number of bytes of a string, and of the elements of anything
-	// else; -1 if it is not known.
+	// Size is the number of bytes of a string, or of elements of anything else;
+	// -1 if unknown.
 	Size int64
-	// Number is a string that is a whole number, as a counter is.
+	// Number reports whether a string is a whole number, as a counter is.
 	Number bool
-	// Redisson is a hash whose fields are those of a lock of Redisson: the id of
-	// a client, a colon and the number of a thread.
+	// Redisson reports whether a hash has the fields of a Redisson lock: the id
+	// of a client, a colon and the number of a thread.
 	Redisson bool
 }
 
@@ -33,13 +33,14 @@ type kind struct {
 // implementations of the algorithm (docs/migrating.md).
 const longestToken = 128
 
-// foreign reports that no implementation of this algorithm has written the key.
-// A program that locks in another way, or that does not lock at all, may use it.
+// foreign reports whether no implementation of this algorithm can have written
+// the key. A program that locks in another way, or does not lock at all, may
+// use it.
 func (k kind) foreign() bool {
 	return k.Type != "" && (k.Type != "string" || k.Number || k.Size > longestToken)
 }
 
-// String says what it is, without its content.
+// String describes the key without its content.
 func (k kind) String() string {
 	switch {
 	case k.Type == "":
@@ -66,8 +67,8 @@ var sizeCommands = map[string]string{
 	"string": "STRLEN", "hash": "HLEN", "list": "LLEN", "set": "SCARD", "zset": "ZCARD", "stream": "XLEN",
 }
 
-// kindsOf asks the nodes that have a key what it is. A user who may not ask,
-// and a node that does not answer, leave it unknown.
+// kindsOf asks the nodes that have a key what it is. If the user may not ask,
+// or a node does not answer, it stays unknown.
 func kindsOf(ctx context.Context, d *deployment, probes []*probe.Probe, key string, found redlock.Inspection) []kind {
 	kinds := make([]kind, len(probes))
 	if !slices.ContainsFunc(found.Nodes, hasKey) {
@@ -83,8 +84,8 @@ func kindsOf(ctx context.Context, d *deployment, probes []*probe.Probe, key stri
 
 func hasKey(n redlock.InspectedNode) bool { return n.Err == nil && (n.Foreign || n.Holder != "") }
 
-// kindOf asks one node. Not more than the beginning of a value is fetched, and
-// none of it is kept (R27).
+// kindOf asks one node. It fetches no more than the beginning of a value, and
+// keeps none of it (R27).
 func kindOf(ctx context.Context, node *probe.Probe, key string) (k kind) {
 	k.Size = -1
 	err := node.Ask(ctx, probe.Question{Command: resp.AppendCommand(nil, "TYPE", key), Take: func(v resp.Value) error {
@@ -111,7 +112,8 @@ func kindOf(ctx context.Context, node *probe.Probe, key string) (k kind) {
 				return nil
 			}})
 	case "hash":
-		// HSCAN shows few fields of a large hash, and HKEYS would show all.
+		// HSCAN returns few fields of a large hash, where HKEYS would return
+		// all.
 		questions = append(questions, probe.Question{
 			Command: resp.AppendCommand(nil, "HSCAN", key, "0", "COUNT", "1"), Take: func(v resp.Value) error {
 				k.Redisson = looksLikeRedisson(v)
@@ -129,7 +131,7 @@ const (
 	longestNumber = 20 // the digits of an int64, and a sign
 )
 
-// isNumber reports that a value is what INCR works on.
+// isNumber reports whether INCR works on a value.
 func isNumber(value string) bool {
 	_, err := strconv.ParseInt(value, 10, 64)
 	return err == nil
@@ -137,7 +139,7 @@ func isNumber(value string) bool {
 
 // looksLikeRedisson takes the answer to HSCAN: a cursor, and the fields with
 // their values. Redisson names a field by a UUID, a colon and the number of a
-// thread; a lock for reading and writing has a field "mode" beside them.
+// thread; a read-write lock also has a field "mode".
 func looksLikeRedisson(v resp.Value) bool {
 	place, holders := 0, 0
 	for part := range v.Elements() {
@@ -158,7 +160,7 @@ func looksLikeRedisson(v resp.Value) bool {
 
 var redissonField = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+(:[a-z]+)?$`)
 
-// foreignText says which keys of another kind are there, on how many nodes, and
+// foreignText says which keys of another kind exist, on how many nodes, and
 // until when.
 func foreignText(found redlock.Inspection, kinds []kind) string {
 	on := make(map[string]int)
@@ -186,21 +188,22 @@ func foreignText(found redlock.Inspection, kinds []kind) string {
 	return strings.Join(names, ", ") + "; it " + expiry
 }
 
-// kindName is the text for a key of another kind, also where the user may not
-// ask for its type.
+// kindName describes a key of another kind, even if the user may not ask for
+// its type.
 func kindName(k kind) string {
 	if k.Type == "" {
-		return "a key that is no string"
+		return "a key that is not a string"
 	}
 	return k.String()
 }
 
-// isForeign reports that a node has a key that no client of this algorithm set.
+// isForeign reports whether a node has a key that no client of this algorithm
+// set.
 func isForeign(n redlock.InspectedNode, k kind) bool {
 	return n.Err == nil && (n.Foreign || n.Holder != "" && k.foreign())
 }
 
-// kindAt is the zero kind where the nodes were not asked.
+// kindAt returns the zero kind if the nodes were not asked.
 func kindAt(kinds []kind, i int) kind {
 	if i >= len(kinds) {
 		return kind{}

@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// manCommand writes the manual page, which is made from what --help shows.
+// manCommand writes the manual page, which is made from the texts of --help.
 type manCommand struct{}
 
 // Help is what --help shows below the first line.
@@ -22,7 +22,7 @@ func (*manCommand) Help() string {
 // Run is the command.
 func (*manCommand) Run(p *process) error { return write(p.stdout, manualPage(p.parser.Model)) }
 
-// manualPage is roff with the macros of man(7).
+// manualPage returns the page in roff, with the macros of man(7).
 func manualPage(app *kong.Application) string {
 	var b roff
 	b.macro("TH", "REDLOCK", "1", "", "redmux")
@@ -62,17 +62,17 @@ func (b *roff) macro(name string, args ...string) {
 	b.WriteString("\n")
 }
 
-// text writes a line, behind words in bold.
+// text writes a line, after words in bold.
 func (b *roff) text(text string, bold ...string) {
 	if len(bold) > 0 {
 		b.WriteString(`\fB` + escape(strings.Join(bold, "")) + `\fR`)
 	} else {
-		b.WriteString(`\&`) // no dot or quote at the beginning is a request
+		b.WriteString(`\&`) // a dot or quote at the beginning would be a request
 	}
 	b.WriteString(escape(text) + "\n")
 }
 
-// prose writes paragraphs. What is indented stays as it is, line by line, as in the text behind --help.
+// prose writes paragraphs. Indented ones keep their lines, as in --help.
 func (b *roff) prose(text string) {
 	for paragraph := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
 		if !strings.HasPrefix(paragraph, "    ") {
@@ -89,7 +89,7 @@ func (b *roff) prose(text string) {
 	}
 }
 
-// item writes a name and what it is.
+// item writes a name and its explanation.
 func (b *roff) item(name, help string) {
 	b.macro("TP")
 	b.text("", name)
@@ -116,5 +116,6 @@ func (b *roff) flags(flags []*kong.Flag) {
 	}
 }
 
-// escape is text as roff wants it: a hyphen that may be typed is one that may be copied.
+// escape escapes backslashes, and hyphens, so that commands can be copied from
+// the page.
 func escape(text string) string { return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text) }

@@ -8,33 +8,34 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
 
-// nodesCommand shows what the masters are and how they do.
+// nodesCommand shows what the masters are and how they are doing.
 type nodesCommand struct {
 	watching
-	Observe time.Duration `default:"1s" help:"How long clocks are watched for their rate; 0 for not at all (${default})."`
+	Observe time.Duration `default:"1s" help:"How long to measure the rates of the clocks; 0 turns it off (${default})."`
 }
 
 // Help is what --help shows below the first line.
 func (*nodesCommand) Help() string {
-	return `Shows of each master:
+	return `Shows for each master:
 
-    STATE        as a client of the library has it: up, or why not
+    STATE        as a client of the library sees it: up, or why not
     ROLE         master, or what it is instead
     SERVER       product and version
-    UPTIME       since it was started
-    RTT          the usual time until it answers
-    OFFSET       how far its time of day is ahead of ours, and how wrong that may be; harmless to locks by itself
-    RATE         by how much its clock runs faster than ours, and how wrong that may be; locks allow for 1 %
+    UPTIME       since its start
+    RTT          the median round trip
+    OFFSET       how far its time of day is ahead of ours, and the error of that; by itself harmless to locks
+    RATE         how much faster than ours its clock runs, and the error of that; locks allow for 1 %
     EVICTION     the policy; anything but noeviction may delete locks
     PERSISTENCE  what a crash leaves: "aof always" loses nothing
-    QUARANTINE   for how long its grants do not count yet, and why; with --max-ttl only
+    QUARANTINE   how long its grants will not count, and why; only with --max-ttl
 
-A question mark is what this user may not ask. With --max-ttl this is a client that keeps the delayed restart as any other: it reads the masters' seals, and writes them when it has watched for so long. So give the one that all clients set, or none.
+A question mark means that this user may not ask. With --max-ttl, this command is a client like any other: it reads the seals of the masters, and writes them once it has watched a master for MaxTTL. So give the value that all clients set, or none.
 
-Exit code: 0, or 69 if less than a quorum is up. With --watch an interrupt ends with 0.
+Exit code: 0, or 69 if less than a quorum is up. With --watch, an interrupt ends with 0.
 
 Examples:
 
@@ -80,14 +81,14 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
 		facts := clocks.look(ctx, d, probes)
 		v, up := nodesView(place, facts, client.Nodes(), clocks)
-		if quorum := len(probes)/2 + 1; up < quorum {
+		if quorum := multiplex.Quorum(len(probes)); up < quorum {
 			return v, &exitError{exitNoQuorum, fmt.Errorf("%d of %s up, a quorum is %d", up, count(len(probes), "node"), quorum)}
 		}
 		return v, nil
 	})
 }
 
-// pause waits, unless the context ends.
+// pause waits, at most until the context ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -95,8 +96,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// clocks are the samples of all nodes' clocks. Only the first burst and the newest ones are kept: the rate is known the better
-// the longer it was watched, and a step is seen soon.
+// clocks are the samples of all nodes' clocks. Only the first burst and the
+// newest are kept: the rate gets more exact over time, and a step is seen soon.
 type clocks struct {
 	bursts [][][]probe.Sample // by node
 }
@@ -110,11 +111,12 @@ const (
 
 func newClocks(n int) *clocks { return &clocks{make([][][]probe.Sample, n)} }
 
-// look takes a burst of samples of each node, and asks it for all the rest.
+// look takes a burst of samples of each node, and asks it for everything else.
 func (c *clocks) look(ctx context.Context, d *deployment, probes []*probe.Probe) []probe.Facts {
 	facts := make([]probe.Facts, len(probes))
 	d.forEach(ctx, probes, func(ctx context.Context, i int, node *probe.Probe) {
-		// On a slow way a burst is cut short, so that there is time for the rest.
+		// On a slow network a burst is cut short, so that there is time for the
+		// rest.
 		quick, cancel := context.WithTimeout(ctx, d.Timeout/3)
 		defer cancel()
 		c.sample(quick, i, node)
@@ -123,7 +125,8 @@ func (c *clocks) look(ctx context.Context, d *deployment, probes []*probe.Probe)
 	return facts
 }
 
-// sample takes a burst of one node, or as much of it as there is time for. What is wrong with a node shows elsewhere.
+// sample takes a burst of one node, or as much of it as there is time for.
+// Faults of the node show elsewhere.
 func (c *clocks) sample(ctx context.Context, i int, node *probe.Probe) {
 	samples, _ := node.Clock(ctx, burst)
 	if len(samples) == 0 {
@@ -170,9 +173,9 @@ type nodesReport struct {
 	Nodes  []nodeView `json:"nodes"`
 }
 
-// nodesView shows the nodes, and counts those that are up.
+// nodesView returns the view of the nodes, and how many are up.
 func nodesView(place screen, facts []probe.Facts, status []redlock.NodeStatus, c *clocks) (view, int) {
-	r := nodesReport{At: time.Now(), Quorum: len(facts)/2 + 1}
+	r := nodesReport{At: time.Now(), Quorum: multiplex.Quorum(len(facts))}
 	rows := [][]string{{"NODE", "STATE", "ROLE", "SERVER", "UPTIME", "RTT", "OFFSET", "RATE", "EVICTION", "PERSISTENCE", "QUARANTINE"}}
 	var remarks strings.Builder
 	for i := range facts {
@@ -195,7 +198,7 @@ func nodesView(place screen, facts []probe.Facts, status []redlock.NodeStatus, c
 	return view{page: page, line: nodesLine(r), json: r}, r.Up
 }
 
-// nodesLine says in a line who is not well.
+// nodesLine says in one line which nodes are not well.
 func nodesLine(r nodesReport) string {
 	line := fmt.Sprintf("%d of %s up", r.Up, count(len(r.Nodes), "node"))
 	for _, n := range r.Nodes {
@@ -209,7 +212,7 @@ func nodesLine(r nodesReport) string {
 	return line
 }
 
-// nodeViewOf shows one node, for programs and as a row of the table.
+// nodeViewOf returns one node, for programs and as a row of the table.
 func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, i int) (nodeView, []string) {
 	n := nodeView{
 		Addr: s.Addr, State: string(s.State), Debts: s.Debts, Quarantined: s.Quarantined, QuarantineWhy: s.QuarantineWhy,
@@ -240,7 +243,7 @@ func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, i int) (nodeVi
 	return n, row
 }
 
-// showClock shows the round trip, the offset and the rate, and what that may be wrong by.
+// showClock formats the round trip, the offset and the rate, with their errors.
 func (n *nodeView) showClock(c probe.Clock) (trip, offset, rate string) {
 	n.RoundTripMS, n.OffsetMS, n.OffsetErrMS =
 		number(milliseconds(c.RoundTrip)), number(milliseconds(c.Ahead)), number(milliseconds(c.AheadError))
@@ -251,14 +254,15 @@ func (n *nodeView) showClock(c probe.Clock) (trip, offset, rate string) {
 		n.Rate, n.RateErr = &difference, &wrong
 		rate = fmt.Sprintf("%+.3f%% ±%.3f", difference*100, wrong*100)
 	}
-	// What is less is one that is corrected by a time server, and not set.
+	// A smaller gain is a clock that a time server corrects, not one that was
+	// set.
 	if c.Stepped && max(c.Gained, -c.Gained) >= time.Millisecond {
 		rate = fmt.Sprintf("stepped %v", c.Gained.Round(time.Millisecond))
 	}
 	return trip, offset, rate
 }
 
-// roleOf is what the node is, in a word.
+// roleOf returns the role of the node in a word.
 func roleOf(f *probe.Facts) string {
 	switch {
 	case f.Server.Mode == "sentinel":
@@ -270,7 +274,8 @@ func roleOf(f *probe.Facts) string {
 	}
 }
 
-// persistence is what a crash leaves of the keys: the append-only file by when it is written, snapshots, or nothing.
+// persistence returns what survives a crash: the append-only file and how it is
+// written, snapshots, or nothing.
 func persistence(f *probe.Facts) string {
 	save, asked := f.Config["save"]
 	switch {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +15,7 @@ import (
 // nodesOf asks for the nodes as a program would.
 func nodesOf(t *testing.T, code int, args ...string) nodesReport {
 	t.Helper()
-	got := within(append([]string{"nodes", "--json"}, args...)...)
-	require.Equal(t, code, got.code, got)
-	var r nodesReport
-	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
-	return r
+	return asJSON[nodesReport](t, code, append([]string{"nodes"}, args...)...)
 }
 
 func TestNodes(t *testing.T) {

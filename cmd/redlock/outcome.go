@@ -13,13 +13,13 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// reporting is the flag of commands that take, extend or release a lock.
+// reporting has the flag of commands that take, extend or release a lock.
 type reporting struct {
-	JSON bool `name:"json" help:"Print the outcome as JSON, also where there is no lock; the message on standard error and the exit code stay."`
+	JSON bool `name:"json" help:"Print the outcome as JSON, even if there is no lock. The message on standard error and the exit code stay the same."`
 }
 
-// An outcome is what came of a command that takes, extends or releases a lock,
-// for programs. What does not apply is missing.
+// An outcome is the result of a command that takes, extends or releases a lock,
+// for programs. Fields that do not apply are missing.
 type outcome struct {
 	At       time.Time `json:"at"`
 	Resource string    `json:"resource"`
@@ -29,8 +29,8 @@ type outcome struct {
 	ExitCode int    `json:"exit_code"`
 	Error    string `json:"error,omitempty"`
 
-	// The lock that was acquired or extended. Where there is no file, the token
-	// is here; it is a secret (R27).
+	// The lock that was acquired or extended. Without a file, the token is
+	// here; it is a secret (R27).
 	Token      string     `json:"token,omitempty"`
 	TokenFile  string     `json:"token_file,omitempty"`
 	ValidityMS *float64   `json:"validity_ms,omitempty"`
@@ -42,18 +42,18 @@ type outcome struct {
 
 	// The run of a command.
 	CommandExitCode *int     `json:"command_exit_code,omitempty"` // as a shell has it
-	WaitedMS        *float64 `json:"waited_ms,omitempty"`         // until the lock was granted, or not
+	WaitedMS        *float64 `json:"waited_ms,omitempty"`         // for the lock, even in vain
 	RanMS           *float64 `json:"ran_ms,omitempty"`            // the command
 }
 
-// outcomeWords are the outcomes of commands that did not do what they were
-// asked for, by exit code. Any other is "failed".
+// outcomeWords are the outcomes of commands that failed, by exit code. Any
+// other is "failed".
 var outcomeWords = map[int]string{
 	exitHeld: "held", exitNoQuorum: "no_quorum", exitLost: "lost", exitTooLong: "max_hold", exitNotExecutable: "not_executable",
 	exitNotFound: "not_found",
 }
 
-// outcomeWord is the outcome of a command that ended with an error.
+// outcomeWord returns the outcome of a command that returned an error.
 func outcomeWord(err error) string {
 	if interrupted := (*errInterrupted)(nil); errors.As(err, &interrupted) {
 		return "interrupted"
@@ -64,8 +64,9 @@ func outcomeWord(err error) string {
 	return "failed"
 }
 
-// conclude enters what the error of a command means: success if there is none.
-// An outcome that is known already stays.
+// conclude sets the fields that follow from the error of a command. If err is
+// nil, the outcome is success. It does not change an outcome that is already
+// set.
 func (o *outcome) conclude(err error, success string) {
 	o.At, o.ExitCode = time.Now(), exitCode(err)
 	switch {
@@ -75,21 +76,20 @@ func (o *outcome) conclude(err error, success string) {
 	default:
 		o.Outcome = outcomeWord(err)
 	}
-	if own := (*exitError)(nil); err != nil && !(errors.As(err, &own) && own.err == nil) {
-		o.Error = plain(strings.TrimPrefix(err.Error(), "redlock: "))
+	if !silent(err) {
+		o.Error = plain(message(err))
 	}
 }
 
-// holder enters what is known of the lock of another client.
+// holder sets what is known of the lock of another client.
 func (o *outcome) holder(found *redlock.Inspection) {
 	if found != nil && found.Holder != "" {
 		o.Holder, o.HolderTTLMS = found.Holder, ttlNumber(found.TTL, true)
 	}
 }
 
-// report prints the outcome of a command that failed, if that is wanted, and
-// returns the command's error. A command line that makes no sense has no
-// outcome.
+// report prints the outcome of a command that failed, if the flag is set, and
+// returns its error. Errors of usage have no outcome.
 func (r *reporting) report(p *process, o *outcome, err error) error {
 	if err == nil || !r.JSON || exitCode(err) == exitUsage || isClosedPipe(err) {
 		return err
@@ -98,8 +98,7 @@ func (r *reporting) report(p *process, o *outcome, err error) error {
 	return errors.Join(err, printJSON(p.stdout, o, true))
 }
 
-// succeed prints the outcome of a command that did what it was asked for, if
-// that is wanted.
+// succeed prints the outcome of a command that succeeded, if the flag is set.
 func (r *reporting) succeed(p *process, o *outcome, word string) error {
 	if !r.JSON {
 		return nil
@@ -108,7 +107,7 @@ func (r *reporting) succeed(p *process, o *outcome, word string) error {
 	return printJSON(p.stdout, o, true)
 }
 
-// deliver hands a lock's token over: to the sink, or as a part of the outcome.
+// deliver writes the token of a lock: to the sink, or as a part of the outcome.
 func (r *reporting) deliver(p *process, sink *tokenSink, lock redlock.Lock, h handover, o *outcome, word string) error {
 	if o.TokenFile = sink.named; r.JSON && o.TokenFile == "" {
 		o.Token = h.reveal()
@@ -124,8 +123,9 @@ func (r *reporting) deliver(p *process, sink *tokenSink, lock redlock.Lock, h ha
 // standard error are the command's own.
 type outcomeFile struct{ file *os.File }
 
-// openOutcome opens and empties the file before anything is locked, so that a
-// file that cannot be written to, and an old outcome, are no surprise later.
+// openOutcome opens and empties the file before anything is locked: a file that
+// cannot be written is an error early, and an old outcome is not taken for the
+// new one.
 func openOutcome(path string) (outcomeFile, error) {
 	if path == "" {
 		return outcomeFile{}, nil
@@ -142,7 +142,7 @@ func openOutcome(path string) (outcomeFile, error) {
 	return outcomeFile{file}, nil
 }
 
-// write writes the outcome as one line. It may be called without a file.
+// write writes the outcome as one line, if there is a file.
 func (f outcomeFile) write(o *outcome) error {
 	if f.file == nil {
 		return nil
@@ -157,8 +157,8 @@ func (f outcomeFile) write(o *outcome) error {
 	return nil
 }
 
-// causeOf is the cause of a failure of package os without the path, which may
-// be another than the one that the user named.
+// causeOf returns the cause of an error of package os without the path, which
+// may differ from the one that the user named.
 func causeOf(err error) error {
 	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
 		return failed.Err

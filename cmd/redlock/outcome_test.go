@@ -62,13 +62,13 @@ func TestOutcomesOfLocksAsJSON(t *testing.T) {
 	require.Equal(t, "no_quorum", reported(t, exitNoQuorum, "release", "--nodes=unix:///nowhere", "--timeout=100ms", "r").Outcome)
 	require.Equal(t, "no_quorum", reported(t, exitNoQuorum, "acquire", "--nodes=unix:///nowhere", "-n", "r").Outcome)
 
-	// A command line that makes no sense has no outcome.
+	// Errors of usage have no outcome.
 	require.Empty(t, within("acquire", "--json", nodes, "").stdout)
 	require.Equal(t, exitUsage, within("release", nodes, "--json", "--force", "--yes", "r").code)
 }
 
-// Where the token is a part of the outcome, a lock whose outcome cannot be
-// printed is given back.
+// If the token is a part of the outcome, a lock whose outcome cannot be printed
+// is released.
 func TestAcquireWhoseOutcomeCannotBePrinted_R7(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	var stderr strings.Builder
@@ -77,15 +77,15 @@ func TestAcquireWhoseOutcomeCannotBePrinted_R7(t *testing.T) {
 	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
 }
 
-// The errors about a token's file name it as the user did.
+// Errors about a token file name it as the user did.
 func TestTokenFileErrorsNameTheFileOfTheUser(t *testing.T) {
 	_, nodes := masters(t, 1)
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.Mkdir("folder", 0o755))
 	require.NoError(t, os.Symlink("folder", "link"))
 	for _, test := range []struct{ command, file, says string }{
-		{"acquire", "nowhere/token", `--token-file "nowhere/token": no file can be made there: no such file or directory`},
-		{"acquire", "link", `--token-file "link": it is no regular file`},
+		{"acquire", "nowhere/token", `--token-file "nowhere/token": no file can be created there: no such file or directory`},
+		{"acquire", "link", `--token-file "link": it is not a regular file`},
 		{"extend", "nowhere/token", `--token-file "nowhere/token": no such file or directory`},
 		{"release", "link", `--token-file "link": is a directory`},
 	} {

@@ -12,7 +12,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// probes prepares to ask each node by itself, with the credentials that a client would use. The caller closes them.
+// probes returns a probe for each node, with the credentials that a client
+// would use. The caller closes them.
 func (d *deployment) probes(p *process) ([]*probe.Probe, error) {
 	config, err := d.config(p)
 	if err != nil {
@@ -33,8 +34,9 @@ func (d *deployment) probes(p *process) ([]*probe.Probe, error) {
 	return all, nil
 }
 
-// forEach asks all nodes at once, each in a goroutine of its own, and returns when all are done. Each has the time that
-// --timeout allows: a node that hangs delays the answer, and does not prevent it.
+// forEach asks all nodes at once, each in a goroutine of its own, and returns
+// when all are done. Each has --timeout: a node that hangs delays the answer
+// but does not prevent it.
 func (d *deployment) forEach(ctx context.Context, probes []*probe.Probe, ask func(context.Context, int, *probe.Probe)) {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
@@ -51,9 +53,10 @@ func closeAll(probes []*probe.Probe) {
 	}
 }
 
-// settle waits until each node of a client is up, or has failed once, at most for --timeout: a look that is taken earlier
-// would show nodes as down that were not tried yet. Once a quorum is up it waits for the rest no longer than for grace. A node
-// that is known to be lost is not waited for; lost may be nil.
+// settle waits until each node of a client is up or has failed once, at most
+// for --timeout: before that, nodes would be shown as down that were not tried
+// yet. Once a quorum is up, it waits for the others only for grace. It does not
+// wait for a node that lost reports; lost may be nil.
 func (d *deployment) settle(ctx context.Context, client *redlock.Client, grace time.Duration, lost func(i int) bool) {
 	ctx, cancel := context.WithDeadline(ctx, d.opened.Add(d.Timeout))
 	defer cancel()
@@ -84,7 +87,8 @@ func (d *deployment) settle(ctx context.Context, client *redlock.Client, grace t
 	}
 }
 
-// settled reports that none of the nodes is still in its first attempt to connect, and that a quorum is up.
+// settled reports whether no node is in its first attempt to connect, and
+// whether a quorum is up.
 func settled(nodes []redlock.NodeStatus) (done, quorum bool) {
 	up, connecting := 0, 0
 	for _, n := range nodes {

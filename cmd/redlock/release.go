@@ -19,9 +19,9 @@ type releaseCommand struct {
 
 // Help is what --help shows below the first line.
 func (*releaseCommand) Help() string {
-	return `The file with the token, unless it is a link, is removed when the lock is released, and where it is not ours any more.
+	return `The file with the token, unless it is a link, is removed when the lock is released or no longer ours.
 
-Exit code: 70 the lock was not ours any more, so that work may have been done unlocked; 69 no quorum: masters that did not answer keep the lock until its TTL ends, and the file is kept to try again. With --json the outcome is one of released, lost, no_quorum, interrupted and failed.
+Exit code: 70 the lock was no longer ours, so work may have been done unlocked; 69 no quorum: masters that did not answer keep the lock until its TTL ends, and the file is kept so that you can try again. With --json, the outcome is one of released, lost, no_quorum, interrupted and failed.
 
 ` + forceHelp + `
 Examples:
@@ -32,10 +32,10 @@ Examples:
 `
 }
 
-// Validate refuses what makes no sense. Package kong calls it.
+// Validate is called by package kong.
 func (c *releaseCommand) Validate() error {
 	if c.Force && c.JSON {
-		return errors.New("--force shows what it deletes to a person, and has no --json")
+		return errors.New("--force asks a person, and has no --json")
 	}
 	return c.forcing.Validate()
 }
@@ -68,7 +68,8 @@ func (c *releaseCommand) release(p *process, d *deployment) error {
 	}
 	ctx, stop := p.interruptible(context.Background())
 	defer stop()
-	// Whoever is there may be told at once, but a node that is just being connected would keep its key.
+	// Nodes that are up could be told at once, but a node that is just being
+	// connected would keep its key.
 	_ = d.ready(ctx, client)
 	err = releaseWithin(lock, min(releaseTimeout, d.Timeout))
 	if err == nil || isOneOf(err, redlock.ErrNotHeld) {
@@ -82,14 +83,14 @@ type releaser interface {
 	Release(ctx context.Context) error
 }
 
-// releaseTimeout bounds how long the answers to a release are waited for. Less
-// where --timeout is.
+// releaseTimeout bounds the wait for the answers to a release. --timeout may be
+// less.
 const releaseTimeout = 2 * time.Second
 
-// release gives a lock back, whatever signals say.
+// release releases a lock, even after a signal.
 func release(lock releaser) error { return releaseWithin(lock, releaseTimeout) }
 
-// releaseWithin is release, which waits for answers for no longer than most.
+// releaseWithin is release with a shorter bound.
 func releaseWithin(lock releaser, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()

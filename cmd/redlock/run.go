@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"time"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -15,13 +17,13 @@ import (
 type runCommand struct {
 	waiting
 	lifetime
-	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code where another client holds the lock (${default})."`
-	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least so long, also after a command that ended sooner: for a job that several machines start at once. At most the TTL."`
+	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code if another client holds the lock (${default})."`
+	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least this long, even if the command ends sooner: for a job that several machines start at once. At most the TTL."`
 	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
-	KillAfter        time.Duration `default:"5s" placeholder:"DURATION" help:"How long after TERM a command that is to be stopped is killed (${default}); shorter where the lock's validity ends before, and at most a third of that."`
+	KillAfter        time.Duration `default:"5s" placeholder:"DURATION" help:"Time between TERM and KILL for a command that must stop (${default}); at most a third of the TTL, and less if the validity of the lock ends sooner."`
 	Heal             bool          `help:"Set the key again on masters that restarted empty. Use it with --max-ttl."`
-	Quiet            bool          `short:"q" help:"Say nothing where another client holds the lock."`
-	Outcome          string        `placeholder:"FILE" help:"Write the outcome to this file, as one line of JSON. It is emptied first."`
+	Quiet            bool          `short:"q" help:"Print nothing if another client holds the lock."`
+	Outcome          string        `placeholder:"FILE" help:"Write the outcome to this file, as one line of JSON. The file is emptied first."`
 
 	Resource string   `arg:"" help:"What is locked: 1 to 1,024 bytes."`
 	Command  []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
@@ -29,17 +31,17 @@ type runCommand struct {
 
 // Help is what --help shows below the first line.
 func (*runCommand) Help() string {
-	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, which gets INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT as redlock gets them. Standard input, output and error are its own. REDLOCK_RESOURCE and REDLOCK_UNTIL are in its environment: what is locked, and until when (RFC 3339) if it is not renewed; that is done later, and the variable does not tell. REDLOCK_RUN there marks what the command starts: a random id, behind those of the runs that this one is under.
+	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource; REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); and REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one.
 
-When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and KILL so early that it is dead within the validity that is left. If redlock itself is stopped or killed (also with KILL), a guard, which is a second process, kills the group at once, or at the end of the validity. If the command makes itself the leader of another group or session, as timeout and setsid do, that is treated in the same way. On Linux so is what else has left the group, also deep within a script, found in /proc by REDLOCK_RUN in its environment; it gets the signals that stop, and not those that are passed on.
+When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and then KILL, early enough to be dead before the validity ends. If redlock itself is stopped or killed (even with KILL), a second process, the guard, kills the group: at once if redlock is gone, otherwise at the end of the validity. A command that becomes the leader of another group or session, as timeout and setsid do, is treated in the same way. On Linux, so is everything else that has left the group, even deep within a script: it is found in /proc by REDLOCK_RUN in its environment. It gets TERM and KILL, but not the forwarded signals.
 
-Not caught is a process that has cleared its environment or written over it (some daemons do for their title), that may not be looked at or runs as another user (run redlock under sudo, and not sudo under redlock), and what a service does on request, as docker, at and systemd-run have it; elsewhere than on Linux, and without /proc, all that leaves the group. What is to live on is started with env -u REDLOCK_RUN setsid. What a command that ended leaves running in the background is left alone, unless the lock was lost or --max-hold was reached.
+Not found are processes that have cleared or overwritten their environment (some daemons do, to change their title), that may not be inspected, or that run as another user (run redlock under sudo, not sudo under redlock), and work that a service does on request, as with docker, at and systemd-run. On other systems than Linux, and without /proc, nothing else that leaves the group is found. To start something that must live on, use env -u REDLOCK_RUN setsid. What a command leaves running in the background when it ends is left alone, unless the lock was lost or --max-hold was reached.
 
-On a terminal, where standard input and output are one, the command is in the foreground, so that it can read and Ctrl-C reaches it. Ctrl-Z stops redlock with it: the lock is not renewed then, and a command that is continued after the end of its validity is killed.
+On a terminal (standard input and output), the command is in the foreground, so it can read, and Ctrl-C reaches it. Ctrl-Z stops redlock with it: then the lock is not renewed, and a command that is continued after the end of the validity is killed.
 
-Exit code: that of the command, 128 + N where signal N ended it; 70 where the lock was lost, however the command ended; 75 held by another client, 69 no quorum, 124 --max-hold was reached, 64 usage, 126 the command cannot be executed, 127 it was not found.
+Exit code: that of the command, or 128 + N if signal N ended it; 70 the lock was lost, however the command ended; 75 held by another client, 69 no quorum, 124 --max-hold was reached, 64 usage, 126 the command cannot be executed, 127 it was not found.
 
-Standard output and standard error are the command's own, so that the outcome as JSON goes to a file, which may be /dev/stderr or one as /dev/fd/3. Its outcome is done, whatever the command's exit code, or one of held, no_quorum, lost, max_hold, interrupted (while it waited), not_executable, not_found and failed. It tells resource, exit_code, which is that of redlock, command_exit_code, waited_ms, ran_ms, and holder and holder_ttl_ms where another client holds the lock. The file is empty as long as redlock runs, and where redlock is killed.
+The outcome as JSON goes to a file, since standard output and standard error are the command's own. The file may be /dev/stderr or, for example, /dev/fd/3. The outcome is done, whatever the command's exit code, or one of held, no_quorum, lost, max_hold, interrupted (during the wait), not_executable, not_found and failed. The other fields are resource, exit_code (of redlock), command_exit_code, waited_ms and ran_ms, and holder and holder_ttl_ms if another client holds the lock. The file is empty while redlock runs, and stays empty if redlock is killed.
 
 Examples:
 
@@ -49,18 +51,18 @@ Examples:
 `
 }
 
-// lifetime is the flag that all locks have.
+// lifetime has the flag of commands that set a TTL.
 type lifetime struct {
-	TTL time.Duration `name:"ttl" default:"30s" placeholder:"DURATION" help:"How long the lock outlives one who does not renew it (${default})."`
+	TTL time.Duration `name:"ttl" default:"30s" placeholder:"DURATION" help:"How long the lock lasts without a renewal (${default})."`
 }
 
-// Validate refuses what cannot be meant. Package kong calls it.
+// Validate is called by package kong.
 func (c *runCommand) Validate() error {
 	switch {
 	case c.ConflictExitCode < 0 || c.ConflictExitCode > 255:
-		return errors.New("--conflict-exit-code is between 0 and 255")
+		return errors.New("--conflict-exit-code must be between 0 and 255")
 	case c.MinHold < 0 || c.MaxHold < 0 || c.KillAfter < 0:
-		return errors.New("a time on the command line is negative")
+		return errors.New("a duration on the command line is negative")
 	case c.MinHold > c.TTL:
 		return errors.New("--min-hold is longer than --ttl")
 	}
@@ -88,7 +90,8 @@ func (c *runCommand) Run(p *process, d *deployment) error {
 	return err
 }
 
-// run takes the lock and runs the command. What can be found out to be wrong without the lock is found out before it is taken.
+// run takes the lock and runs the command. It finds out everything that it can
+// before it takes the lock.
 func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err
@@ -102,26 +105,26 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 		return err
 	}
 	defer shut(client)
-	g, err := c.startGuard(p)
+	guard, err := supervise.StartGuard(p.stderr)
 	if err != nil {
 		return fmt.Errorf("the guard could not be started: %w", err)
 	}
-	defer g.end()
+	defer guard.End()
 	hold, asked, err := c.hold(p, d, client)
 	o.WaitedMS = number(milliseconds(time.Since(p.begun)))
 	if err != nil {
-		o.Outcome = outcomeWord(err) // of which --conflict-exit-code tells nothing
+		o.Outcome = outcomeWord(err) // --conflict-exit-code does not change it
 		o.holder(asked.found)
 		return asked.held(err, c.ConflictExitCode, c.Quiet)
 	}
 	started := time.Now()
-	end, err := c.supervise(p, hold, path, g)
-	g.end() // what the command left running is none of its business, however long the release takes
+	end, err := c.supervise(p, hold, path, guard)
+	guard.End() // it must not kill what the command left running if the release takes long
 	if err == nil {
-		o.CommandExitCode, o.RanMS = &end.code, number(milliseconds(time.Since(started)))
+		o.CommandExitCode, o.RanMS = &end.Code, number(milliseconds(time.Since(started)))
 	}
 	err = c.verdict(p, hold, end, err)
-	if own := (*exitError)(nil); errors.As(err, &own) && own.err == nil && !end.lost && !end.tooLong {
+	if silent(err) && !end.Lost && !end.TooLong {
 		o.Outcome = "done" // with the command's exit code, which may be one of ours
 	}
 	return err
@@ -129,15 +132,44 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 
 // look finds the program of a command as a shell does.
 func look(name string) (path string, err error) {
-	path, err = exec.LookPath(name)
-	switch {
-	case err == nil:
-		return path, nil
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return "", &exitError{exitNotFound, err}
-	default:
-		return "", &exitError{exitNotExecutable, err}
+	if path, err = exec.LookPath(name); err != nil {
+		return "", startError(err)
 	}
+	return path, nil
+}
+
+// startError gives an error of a program that cannot be run the exit code that
+// shells give it.
+func startError(err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return &exitError{exitNotFound, err}
+	}
+	return &exitError{exitNotExecutable, err}
+}
+
+// supervise runs the command until it has ended. It returns an error if the
+// command was not started.
+func (c *runCommand) supervise(p *process, hold *redlock.Hold, path string, guard *supervise.Guard) (supervise.Ending, error) {
+	command := &supervise.Command{
+		Path: path, Args: c.Command, Hold: hold, Resource: c.Resource, TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold,
+		Signals: p.signals,
+	}
+	var real [3]bool
+	command.Stdin, real[0] = p.stdin.(*os.File)
+	command.Stdout, real[1] = p.stdout.(*os.File)
+	command.Stderr, real[2] = p.stderr.(*os.File)
+	if real != [3]bool{true, true, true} {
+		return supervise.Ending{}, errors.New("a command needs real files as standard streams") // not a byte passes through us
+	}
+	end, err := guard.Run(command)
+	var start *supervise.StartError
+	switch {
+	case errors.Is(err, supervise.ErrLost):
+		err = &exitError{exitLost, err}
+	case errors.As(err, &start):
+		err = startError(start.Err)
+	}
+	return end, err
 }
 
 // hold waits for the lock. A signal ends the wait.
@@ -152,38 +184,31 @@ func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (ho
 		return err
 	})
 	if err != nil && hold != nil {
-		_ = release(hold) // a signal came right behind it
+		_ = release(hold) // a signal came right after the grant
 	}
 	return hold, asked, err
 }
 
-// An ending is how a command under a lock came to its end.
-type ending struct {
-	code    int  // as a shell has it
-	lost    bool // the lock was lost, or about to be
-	tooLong bool // --max-hold was reached
-}
-
-// verdict releases the lock and says what has come of it all. What was lost is told however the command ended: it may have
-// worked unlocked.
-func (c *runCommand) verdict(p *process, hold *redlock.Hold, end ending, err error) error {
+// verdict releases the lock and returns the outcome. A lost lock counts however
+// the command ended: it may have worked unlocked.
+func (c *runCommand) verdict(p *process, hold *redlock.Hold, end supervise.Ending, err error) error {
 	lost := errors.Is(hold.Err(), redlock.ErrLost)
 	released := release(hold)
 	switch {
 	case err != nil:
 		return err
-	case end.lost:
-		return &exitError{code: exitLost} // it was told when it happened
+	case end.Lost:
+		return &exitError{code: exitLost} // it was reported when it happened
 	case lost:
 		return &exitError{exitLost, errors.New("the lock was lost as the command ended, which may have worked unlocked")}
 	case errors.Is(released, redlock.ErrNotHeld):
 		return &exitError{exitLost, errors.New("the lock was gone before it was released: the command may have worked unlocked")}
 	case released != nil:
-		// The command has ended within the validity, so that this is no failure of its.
+		// The command ended within the validity, so it has not failed.
 		fmt.Fprintf(p.stderr, "redlock: the lock could not be released everywhere, and ends with its TTL there: %v\n", released)
 	}
-	if end.tooLong {
+	if end.TooLong {
 		return &exitError{code: exitTooLong}
 	}
-	return &exitError{code: end.code}
+	return &exitError{code: end.Code}
 }

@@ -19,28 +19,39 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A job is a folder with a script that leaves the command's process group in several ways, and what its processes write there.
-// Each of them names the folder in its arguments, by which the test finds it, mark or not.
+// markVariable and anotherRun are of package supervise: the variable that marks
+// what a run starts, and a mark that no run of a test has.
+const (
+	markVariable = "REDLOCK_RUN"
+	anotherRun   = "0123456789abcdef0123456789abcdef"
+)
+
+// A job is a folder with scripts that leave the command's process group in
+// several ways, and with the files that they write. Each of its processes has
+// the folder in its arguments, by which the test finds it, marked or not.
 type job struct {
 	t   *testing.T
 	dir string
 }
 
-// scripts are what a job's processes run; each gets the folder as its only argument. They end with the folder.
+// scripts are what the processes of a job run. Each gets the folder as its first
+// argument, and ends when the folder is gone.
 var scripts = map[string]string{
-	// tick writes the time to the file that its second argument names, and its pid. It does not care for TERM.
+	// tick writes the time to the file that its second argument names, and its
+	// pid. It ignores TERM.
 	"tick": `trap '' TERM
 echo $$ >"$1/$2.pid.new"; mv "$1/$2.pid.new" "$1/$2.pid"
 while test -d "$1"; do date +%s%N >>"$1/$2"; sleep 0.005; done`,
-	// leave starts what leaves: a group of timeout's, a session whose first process has ended, one that stands still.
+	// leave starts what leaves: a group of timeout, a session whose first process
+	// has ended, and one that is stopped.
 	"leave": `timeout 1h sh "$1/tick" "$1" timeout &
 (setsid sh -c 'sh "$1/tick" "$1" setsid &' sh "$1" &)
 setsid sh -c 'trap "" TERM; echo $$ >"$1/still.new"; mv "$1/still.new" "$1/still"; kill -STOP $$; touch "$1/went-on"; while test -d "$1"; do sleep 0.02; done' sh "$1" &`,
-	// deep leaves from within a script, and waits.
+	// deep runs leave from within a script, and waits.
 	"deep": `trap '' TERM; sh "$1/leave" "$1"; while test -d "$1"; do sleep 0.02; done`,
 	"wait": `while test -d "$1"; do sleep 0.02; done`,
-	// chain is a process that starts the next one and ends, and so on. A function that called itself would end with the shell's
-	// bound of that.
+	// chain starts the next link and ends. It is a script, since shells limit the
+	// depth of functions.
 	"chain": `trap "" TERM; test -d "$1" || exit 0; echo >>"$1/links"; sh "$1/chain" "$1" & exit 0`,
 }
 
@@ -80,7 +91,7 @@ func (j *job) appears(name string) {
 	appears(j.t, filepath.Join(j.dir, name))
 }
 
-// pid is what a process of the job has written.
+// pid returns the pid that a process of the job has written.
 func (j *job) pid(name string) (pid int) {
 	j.t.Helper()
 	j.appears(name)
@@ -91,64 +102,43 @@ func (j *job) pid(name string) (pid int) {
 	return pid
 }
 
-// left waits until those who leave are at work outside of the group.
+// left waits until the processes that leave the group are at work outside of it.
 func (j *job) left() {
 	j.t.Helper()
 	for _, name := range []string{"timeout", "setsid"} {
 		j.pid(name + ".pid")
-		j.tick(name)
 	}
+	j.lastTick()
 	still := j.pid("still")
 	eventually(j.t, "it does not stop", func() bool { return strings.Contains(processState(still), ") T ") })
 }
 
-func (j *job) tick(name string) time.Time {
-	j.t.Helper()
-	var last time.Time
-	eventually(j.t, name+" does not tick", func() bool {
-		data, err := os.ReadFile(filepath.Join(j.dir, name))
-		lines := bytes.Split(data, []byte("\n"))
-		if err != nil || len(lines) < 2 {
-			return false
-		}
-		ns, err := strconv.ParseInt(string(lines[len(lines)-2]), 10, 64)
-		last = time.Unix(0, ns)
-		return err == nil
-	})
-	return last
-}
-
-// lastTick is when anybody last did something.
+// lastTick is when the latest tick was written.
 func (j *job) lastTick() time.Time {
 	j.t.Helper()
-	timeout, setsid := j.tick("timeout"), j.tick("setsid")
-	if timeout.After(setsid) {
-		return timeout
-	}
-	return setsid
+	return lastTick(j.t, j.dir, "timeout", "setsid")
 }
 
-// requireStill asserts that nobody does anything any more; as for a ticking command, what is written counts by its time.
+// requireStill asserts that nothing ticks any more.
 func (j *job) requireStill() {
 	j.t.Helper()
-	now := time.Now()
-	time.Sleep(100 * time.Millisecond)
-	require.False(j.t, j.lastTick().After(now), "something goes on")
+	requireStill(j.t, j.dir, "timeout", "setsid")
 }
 
-// requireDead waits until nobody is there.
+// requireDead waits until no process of the job is left.
 func (j *job) requireDead() {
 	j.t.Helper()
-	eventually(j.t, "somebody lives", func() bool { return len(j.living()) == 0 })
+	eventually(j.t, "a process lives", func() bool { return len(j.living()) == 0 })
 }
 
-// requireNotWokenUp asserts that who stood still was killed as it stood.
+// requireNotWokenUp asserts that the stopped process was killed, not continued.
 func (j *job) requireNotWokenUp() {
 	j.t.Helper()
 	require.False(j.t, exists(filepath.Join(j.dir, "went-on")))
 }
 
-// living are the processes that name the folder in their arguments, but for wrappers and guards.
+// living returns the processes that have the folder in their arguments, except
+// wrappers and guards.
 func (j *job) living() (pids []int) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(j.t, err)
@@ -170,7 +160,7 @@ func processState(pid int) string {
 	return string(data)
 }
 
-// takeAway gives the lock to somebody else, so that it is lost at once.
+// takeAway gives the lock to another client, so it is lost at once.
 func takeAway(t *testing.T, servers []*redistest.Server) {
 	t.Helper()
 	for _, s := range servers {
@@ -179,7 +169,7 @@ func takeAway(t *testing.T, servers []*redistest.Server) {
 	}
 }
 
-// When the lock cannot be renewed, those who have left the group are dead within its validity, too.
+// If the lock cannot be renewed, the strays are dead within its validity too.
 func TestRunOfALostLockCatchesStrays_R13(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -197,7 +187,7 @@ func TestRunOfALostLockCatchesStrays_R13(t *testing.T) {
 	j.requireDead()
 }
 
-// The guard catches them where the wrapper is killed …
+// The guard kills the strays if the wrapper is killed …
 func TestRunThatIsKilledCatchesStrays(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -210,7 +200,7 @@ func TestRunThatIsKilledCatchesStrays(t *testing.T) {
 	j.requireNotWokenUp()
 }
 
-// … and where it stands still.
+// … and if it is stopped.
 func TestRunWithAStoppedWrapperCatchesStrays_R15(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -220,7 +210,7 @@ func TestRunWithAStoppedWrapperCatchesStrays_R15(t *testing.T) {
 	j.left()
 	require.NoError(t, redistest.StopProcess(cmd.Process))
 	stopped := time.Now()
-	time.Sleep(time.Until(stopped.Add(ttl))) // what was last renewed before the stop is over
+	time.Sleep(time.Until(stopped.Add(ttl))) // the last renewal before the stop has run out
 	j.requireStill()
 	require.Less(t, j.lastTick(), stopped.Add(ttl-ttl/100), "it worked unlocked")
 	j.requireDead()
@@ -238,7 +228,8 @@ func TestRunThatTakesTooLongCatchesStrays(t *testing.T) {
 	j.requireDead()
 }
 
-// Who has left the group is asked first, too, also where it stands still, and is killed when the command has ended.
+// Strays are asked to end too, even if they are stopped, and are killed when the
+// command has ended.
 func TestStraysOfALostLockAreAskedFirst(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -256,7 +247,8 @@ while test -d "$1" && ! test -e "$1/tidied"; do sleep 0.02; done; exit 9`)
 	j.requireDead()
 }
 
-// A signal that is forwarded is the group's, and what a command that ended by itself leaves behind is left alone, mark or not.
+// Forwarded signals go to the group only, and what a command leaves when it ends
+// by itself is left alone, marked or not.
 func TestRunLeavesStraysOfACommandThatEndedAlone(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -264,7 +256,7 @@ func TestRunLeavesStraysOfACommandThatEndedAlone(t *testing.T) {
 	j := newJob(t)
 	j.write("stray", `trap 'touch "$1/asked"' TERM INT USR1; echo $$ >"$1/stray.pid.new"; mv "$1/stray.pid.new" "$1/stray.pid"
 while test -d "$1"; do sleep 0.02; done`)
-	cmd := j.run(nodes, nil, `setsid sh "$1/stray" "$1" & trap 'touch "$1/USR1"' USR1; trap 'exit 9' TERM; while test -d "$1"; do sleep 0.02; done`)
+	cmd := j.run(nodes, nil, `trap 'touch "$1/USR1"' USR1; trap 'exit 9' TERM; setsid sh "$1/stray" "$1" & while test -d "$1"; do sleep 0.02; done`)
 	stray := j.pid("stray.pid")
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", stray))
 	require.NoError(t, err)
@@ -275,18 +267,19 @@ while test -d "$1"; do sleep 0.02; done`)
 	require.Equal(t, 9, await(t, cmd))
 	require.Equal(t, redlock.StateFree, state(t, c))
 	time.Sleep(100 * time.Millisecond)
-	// Nobody else is, but for a child of its own that has not executed its program yet, now and then.
+	// Now and then, a child of its own has not executed its program yet.
 	eventually(t, "others live, or it does not", func() bool { return slices.Equal([]int{stray}, j.living()) })
 	require.False(t, exists(filepath.Join(j.dir, "asked")))
 }
 
-// Whoever has no mark is nobody's stray, whatever else he has in common with those that are killed.
+// A process without the mark is no stray, whatever else it shares with those that
+// are killed.
 func TestRunOfALostLockLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	j := newJob(t)
-	plain := sleeps(t, os.Environ()...)
-	stranger := sleeps(t, append(os.Environ(), markVariable+"="+newID())...)
+	plain := sleeping(t)
+	stranger := sleeping(t, markVariable+"="+anotherRun)
 	cmd := j.run(nodes, []string{"--ttl=6s", "--kill-after=100ms"},
 		`env -u `+markVariable+` setsid sh "$1/tick" "$1" unmarked & sh "$1/leave" "$1"; sh "$1/wait" "$1"`)
 	j.left()
@@ -295,11 +288,28 @@ func TestRunOfALostLockLeavesOthersAlone(t *testing.T) {
 	require.Equal(t, exitLost, await(t, cmd))
 	eventually(t, "a stray lives", func() bool { return len(j.living()) == 1 })
 	require.Contains(t, j.living(), unmarked)
-	require.True(t, plain.lives())
-	require.True(t, stranger.lives())
+	time.Sleep(100 * time.Millisecond)
+	for _, pid := range []int{plain, stranger} {
+		require.Contains(t, processState(pid), ") S ", "it is dead")
+	}
 }
 
-// A process that starts another one and ends, and that one as well, is not outrun by starting.
+// sleeping starts a process that sleeps, with additional environment variables,
+// and returns its pid.
+func sleeping(t *testing.T, environ ...string) (pid int) {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.Env = append(os.Environ(), environ...)
+	spawned(t, cmd)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+// A chain of processes, each of which starts the next and ends, does not outrun
+// the hunt.
 func TestRunOfALostLockCatchesChains(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)

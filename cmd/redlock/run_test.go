@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
@@ -38,7 +39,7 @@ func shell(script string, args ...string) []string {
 	return append([]string{"sh", "-c", script, "sh"}, args...)
 }
 
-// spawned starts a prepared process, which dies with the test's.
+// spawned starts a prepared process, which is killed with the test.
 func spawned(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	require.NoError(t, redistest.Spawn(cmd))
@@ -74,7 +75,7 @@ func TestRunPassesOnExitCodes(t *testing.T) {
 	}
 }
 
-// What cannot be run is found out before anything is locked.
+// A command that cannot be run is an error before anything is locked.
 func TestRunOfWhatCannotBeRun(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -97,7 +98,7 @@ func TestRunOfWhatCannotBeRun(t *testing.T) {
 		require.Equal(t, test.code, r.code, r.stderr)
 		require.NotEmpty(t, r.stderr)
 		if !test.late {
-			// Even where no master is there.
+			// Even without masters.
 			r = finish(t, runs(t, "--nodes=unix:///nowhere", nil, test.command))
 			require.Equal(t, test.code, r.code, r.stderr)
 		}
@@ -123,7 +124,8 @@ func TestRunGivesTheCommandItsEnvironment(t *testing.T) {
 	require.Less(t, until, time.Now().Add(20*time.Second))
 }
 
-// One lock under another: the inner command knows the inner one.
+// One run within another: the inner command sees the variables of the inner
+// run.
 func TestRunWithinRun(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -135,7 +137,7 @@ func TestRunWithinRun(t *testing.T) {
 	require.Equal(t, 1, strings.Count(r.stdout, "REDLOCK_UNTIL="))
 }
 
-// A standard error that nobody reads is no reason to let a command work on.
+// A standard error that nothing reads does not let a command work on.
 func TestRunWhoseMessagesNobodyReads(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -171,7 +173,8 @@ func TestRunLeavesInputAndOutputAlone(t *testing.T) {
 	require.Equal(t, result{0, "out\n", "err\n"}, r)
 }
 
-// A command must not find signals ignored that we ignore: "yes | head" would never end.
+// A command must not inherit signals that we ignore: "yes | head" would never
+// end.
 func TestRunLeavesSignalDispositionsAlone(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/status"); err != nil {
@@ -203,7 +206,7 @@ func TestRunWhereTheLockIsHeld(t *testing.T) {
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	spawned(t, cmd)
-	time.Sleep(200 * time.Millisecond) // it makes no difference if it has not begun to wait yet
+	time.Sleep(200 * time.Millisecond) // if it is not waiting yet, the test still passes
 	require.NoError(t, lock.Release(context.Background()))
 	require.Equal(t, 0, await(t, cmd))
 	require.Equal(t, "mine\n", out.String())
@@ -237,7 +240,7 @@ func TestRunWhoseLockWasGoneBeforeItsRelease_R9(t *testing.T) {
 	}
 }
 
-// With --verbose a wait is announced, with the holder.
+// With --verbose a wait is reported, with the holder.
 func TestRunThatWaitsSaysSo_R31(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -278,7 +281,8 @@ func TestRunWritesItsOutcome(t *testing.T) {
 	require.Positive(t, *o.WaitedMS)
 	require.GreaterOrEqual(t, *o.RanMS, 0.0)
 
-	// An exit code that is one of ours too does not mislead.
+	// An exit code of the command that is also one of ours is not mistaken for
+	// it.
 	o = outcomeOf(exitLost, nil, shell("exit 70")...)
 	require.Equal(t, "done", o.Outcome)
 	require.Equal(t, exitLost, *o.CommandExitCode)
@@ -308,7 +312,7 @@ func TestRunWritesItsOutcome(t *testing.T) {
 	require.Contains(t, r.stderr, `--outcome "/nowhere/at/all": no such file`)
 }
 
-// A signal ends the wait, and nothing is left of it.
+// A signal ends the wait, and no key is left.
 func TestRunInterruptedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -361,12 +365,13 @@ func TestRunStopsACommandAfterMaxHold(t *testing.T) {
 	require.Equal(t, exitTooLong, r.code)
 	require.Contains(t, r.stderr, "--max-hold was reached")
 	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
-	// One who does not listen is killed.
+	// A command that ignores TERM is killed.
 	r = finish(t, runs(t, nodes, []string{"--max-hold=300ms", "--kill-after=100ms"}, shell("trap '' TERM; sleep 1000 & wait; sleep 1000")...))
 	require.Equal(t, exitTooLong, r.code)
 }
 
-// The command gets what its wrapper gets, is waited for, and then the lock is released.
+// The command gets the signals of its wrapper and is waited for; then the lock
+// is released.
 func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -387,7 +392,7 @@ while :; do sleep 0.02; done`
 		{"USR2", syscall.SIGUSR2}, {"WINCH", syscall.SIGWINCH},
 	} {
 		if signal.Ignored(s.signal) {
-			continue // as under nohup: then it is so for all that we start
+			continue // as under nohup; what we start inherits it
 		}
 		require.NoError(t, cmd.Process.Signal(s.signal))
 		appears(t, filepath.Join(dir, s.name))
@@ -399,46 +404,48 @@ while :; do sleep 0.02; done`
 	require.Equal(t, redlock.StateFree, state(t, c))
 }
 
-// ticking is a script that appends the time in nanoseconds to a file every few milliseconds, in a grandchild that does not care
-// for TERM, either. It ends with the test's directory, also where the program under test fails to end it.
+// ticking is a script that appends the time in nanoseconds to a file every few
+// milliseconds, in a grandchild that also ignores TERM. It ends when the test's
+// directory is gone, even if the program under test fails to end it.
 const ticking = `trap '' TERM
 (trap '' TERM; while test -d "$1"; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
 touch "$1/ready"
 wait
 while test -d "$1"; do wait; done`
 
-// ticks waits for the first time that a ticking command wrote.
-func ticks(t *testing.T, dir string) {
+// lastTick is the latest time in files of a folder that ticking commands write.
+// It waits until each has a line.
+func lastTick(t *testing.T, dir string, names ...string) (latest time.Time) {
 	t.Helper()
-	eventually(t, "it does not tick", func() bool {
-		data, err := os.ReadFile(filepath.Join(dir, "ticks"))
-		return err == nil && bytes.Contains(data, []byte("\n"))
-	})
+	for _, name := range names {
+		eventually(t, name+" does not tick", func() bool {
+			data, err := os.ReadFile(filepath.Join(dir, name))
+			lines := strings.Split(string(data), "\n")
+			if err != nil || len(lines) < 2 {
+				return false
+			}
+			ns, err := strconv.ParseInt(lines[len(lines)-2], 10, 64)
+			if last := time.Unix(0, ns); err == nil && last.After(latest) {
+				latest = last
+			}
+			return err == nil
+		})
+	}
+	return latest
 }
 
-// lastTick is when a ticking command last did something.
-func lastTick(t *testing.T, dir string) time.Time {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "ticks"))
-	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	var ns int64
-	_, err = fmt.Sscan(lines[len(lines)-1], &ns)
-	require.NoError(t, err)
-	return time.Unix(0, ns)
-}
-
-// requireStill asserts that nothing ticks any more. The file may still grow by what was at the point of being written when its
-// writer was killed: what is written counts by the time that stands there.
-func requireStill(t *testing.T, dir string) {
+// requireStill asserts that nothing ticks any more. A tick that was being
+// written when its writer was killed counts by its time.
+func requireStill(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	now := time.Now()
 	time.Sleep(100 * time.Millisecond)
-	require.False(t, lastTick(t, dir).After(now), "something goes on")
+	require.False(t, lastTick(t, dir, names...).After(now), "something goes on")
 }
 
-// A command whose lock cannot be renewed is dead before the validity has ended, grandchildren and all, by its own clock. When the
-// servers stop, the last renewal was at that time at the latest.
+// A command whose lock cannot be renewed is dead before the validity ends,
+// grandchildren included, by its own clock. The last renewal was before the
+// servers stopped.
 func TestRunOfALostLockEndsWithinItsValidity_R13(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -448,35 +455,38 @@ func TestRunOfALostLockEndsWithinItsValidity_R13(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	spawned(t, cmd)
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	for _, s := range servers {
 		require.NoError(t, s.Stop())
 	}
 	stopped := time.Now()
 	require.Equal(t, exitLost, await(t, cmd), stderr.String())
-	requireStill(t, dir)
-	require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
+	requireStill(t, dir, "ticks")
+	require.Less(t, lastTick(t, dir, "ticks"), stopped.Add(ttl-ttl/100), "it worked unlocked")
 	require.Contains(t, stderr.String(), "stopping the command")
 }
 
-// One who listens to TERM has the time to clean up. What he leaves running is killed then, and the exit code tells who waits.
+// A command that handles TERM has time to clean up. What it leaves running is
+// killed afterwards, and the exit code reports the loss.
 func TestRunOfALostLockAsksFirst(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	dir := t.TempDir()
 	cmd := spawned(t, runs(t, nodes, []string{"--ttl=9s"},
-		shell(`(trap '' TERM; while :; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
-trap 'touch "$1/cleaned"; exit 0' TERM; while :; do sleep 0.02; done`, dir)...))
-	ticks(t, dir)
+		shell(`trap 'touch "$1/cleaned"; exit 0' TERM
+(trap '' TERM; while :; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
+while :; do sleep 0.02; done`, dir)...))
+	lastTick(t, dir, "ticks")
 	for _, s := range servers {
 		require.NoError(t, s.Stop())
 	}
 	require.Equal(t, exitLost, await(t, cmd))
 	require.True(t, exists(filepath.Join(dir, "cleaned")))
-	requireStill(t, dir)
+	requireStill(t, dir, "ticks")
 }
 
-// A lock that the masters say is somebody else's is lost at once, long before its validity would end.
+// A lock that the masters report as another client's is lost at once, long
+// before its validity ends.
 func TestRunOfALockThatIsTakenAway(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -485,34 +495,36 @@ func TestRunOfALockThatIsTakenAway(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	spawned(t, cmd)
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	for _, s := range servers {
 		_, err := s.Do("SET", "r", "another's")
 		require.NoError(t, err)
 	}
 	require.Equal(t, exitLost, await(t, cmd))
-	requireStill(t, dir)
+	requireStill(t, dir, "ticks")
 	require.Contains(t, stderr.String(), "it is not ours any more")
 }
 
-// With a stopped wrapper nobody renews. Its guard ends the command in time; the wrapper tells when it goes on.
+// A stopped wrapper does not renew. The guard ends the command in time, and the
+// wrapper reports it when it is continued.
 func TestRunWithAStoppedWrapperEndsWithinTheValidity_R15(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
 	dir := t.TempDir()
 	const ttl = 10 * time.Second
 	cmd := spawned(t, runs(t, nodes, []string{"--ttl", ttl.String()}, shell(ticking, dir)...))
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	require.NoError(t, redistest.StopProcess(cmd.Process))
 	stopped := time.Now()
-	time.Sleep(time.Until(stopped.Add(ttl))) // what was last renewed before the stop is over
-	requireStill(t, dir)
-	require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
+	time.Sleep(time.Until(stopped.Add(ttl))) // the last renewal before the stop has run out
+	requireStill(t, dir, "ticks")
+	require.Less(t, lastTick(t, dir, "ticks"), stopped.Add(ttl-ttl/100), "it worked unlocked")
 	require.NoError(t, redistest.ContinueProcess(cmd.Process))
 	require.Equal(t, exitLost, await(t, cmd))
 }
 
-// All may be stopped together, guard included: what goes on too late is killed then, before it can do anything.
+// If everything is stopped, guard included, what is continued too late is
+// killed before it can do anything.
 func TestRunThatIsContinuedTooLateIsKilled_R15(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -520,17 +532,17 @@ func TestRunThatIsContinuedTooLateIsKilled_R15(t *testing.T) {
 	const ttl = 3 * time.Second // so that a busy machine stops all of them before the lock is lost for another reason
 	cmd := spawned(t, runs(t, nodes, []string{"--ttl", ttl.String()},
 		shell(`echo $$ >"$1/pid"; while :; do date +%s%N >>"$1/ticks"; done`, dir)...))
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	group := groupOf(t, dir)
 	require.NoError(t, redistest.StopProcess(cmd.Process))
 	require.NoError(t, syscall.Kill(-group, syscall.SIGSTOP))
 	time.Sleep(ttl)
-	require.True(t, alive(group), "nobody was there to kill it")
-	last := lastTick(t, dir)
+	require.True(t, alive(group), "it was killed while everything was stopped")
+	last := lastTick(t, dir, "ticks")
 	require.NoError(t, redistest.ContinueProcess(cmd.Process))
 	require.Equal(t, exitLost, await(t, cmd))
 	eventually(t, "the group is there", func() bool { return !alive(group) })
-	require.Equal(t, last, lastTick(t, dir), "it went on")
+	require.Equal(t, last, lastTick(t, dir, "ticks"), "it went on")
 }
 
 // groupOf is the process group of a command that wrote its pid.
@@ -546,24 +558,25 @@ func groupOf(t *testing.T, dir string) int {
 	return group
 }
 
-// alive tells whether a process group has anybody in it.
+// alive reports whether a process group has any process.
 func alive(group int) bool { return syscall.Kill(-group, 0) == nil }
 
-// A wrapper that is killed leaves neither the command behind nor what that has started.
+// A wrapper that is killed leaves neither the command nor what the command
+// started.
 func TestRunThatIsKilledLeavesNoCommandBehind(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
 	dir := t.TempDir()
 	cmd := spawned(t, runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; `+ticking, dir)...))
-	ticks(t, dir)
+	lastTick(t, dir, "ticks")
 	group := groupOf(t, dir)
 	require.NoError(t, cmd.Process.Kill())
 	require.Equal(t, 137, await(t, cmd))
 	eventually(t, "the group is there", func() bool { return !alive(group) })
-	requireStill(t, dir)
+	requireStill(t, dir, "ticks")
 }
 
-// The same while it stands still, which a pipe's end does not wake.
+// The same with a stopped command, which the end of a pipe does not wake.
 func TestRunThatIsKilledWithAStoppedCommand(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -577,7 +590,8 @@ func TestRunThatIsKilledWithAStoppedCommand(t *testing.T) {
 	require.False(t, exists(filepath.Join(dir, "went-on")))
 }
 
-// Without its guard a command goes on under its lock, and who reads what is printed knows.
+// Without its guard a command goes on under its lock, and standard error says
+// so.
 func TestRunWhoseGuardDies(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -605,10 +619,11 @@ func TestRunLeavesTheBackgroundAlone(t *testing.T) {
 	require.NoError(t, err)
 	_, err = fmt.Sscan(string(data), &pid)
 	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), "it is there, until now")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), "it is still there")
 }
 
-// Commands as timeout and setsid lead a group of their own, and are stopped with all that is in it nevertheless.
+// Commands such as timeout and setsid lead a group of their own, and that group
+// is stopped too.
 func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 	t.Parallel()
 	for _, leave := range []string{"timeout", "setsid"} {
@@ -617,29 +632,29 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 		}
 	}
 	_, nodes := masters(t, 3)
-	const ttl = 10 * time.Second // with a shorter one the guard's margin is less than a busy machine may keep it waiting
+	const ttl = 10 * time.Second // with a shorter one, a busy machine may delay the guard by more than its margin
 	for _, leave := range [][]string{{"timeout", "1000"}, {"setsid"}} {
 		start := func(t *testing.T, flags ...string) (cmd *exec.Cmd, dir string) {
 			dir = t.TempDir()
 			args := append([]string{"run", nodes, "--ttl", ttl.String(), "--kill-after=100ms"}, flags...)
 			args = append(append(append(args, t.Name(), "--"), leave...), shell(ticking, dir)...)
 			cmd = spawned(t, program(t, args...))
-			ticks(t, dir)
+			lastTick(t, dir, "ticks")
 			return cmd, dir
 		}
 		t.Run(leave[0]+" that takes too long", func(t *testing.T) {
 			cmd, dir := start(t, "--max-hold=1s")
 			require.Equal(t, exitTooLong, await(t, cmd))
-			requireStill(t, dir)
+			requireStill(t, dir, "ticks")
 		})
 		t.Run(leave[0]+" of a wrapper that is killed", func(t *testing.T) {
 			cmd, dir := start(t)
 			require.NoError(t, cmd.Process.Kill())
 			require.Equal(t, 137, await(t, cmd))
 			eventually(t, "it goes on", func() bool {
-				last := lastTick(t, dir)
+				last := lastTick(t, dir, "ticks")
 				time.Sleep(100 * time.Millisecond)
-				return last.Equal(lastTick(t, dir))
+				return last.Equal(lastTick(t, dir, "ticks"))
 			})
 		})
 		t.Run(leave[0]+" of a wrapper that is stopped", func(t *testing.T) {
@@ -647,19 +662,17 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 			require.NoError(t, redistest.StopProcess(cmd.Process))
 			stopped := time.Now()
 			time.Sleep(time.Until(stopped.Add(ttl)))
-			requireStill(t, dir)
-			require.Less(t, lastTick(t, dir), stopped.Add(ttl-ttl/100), "it worked unlocked")
+			requireStill(t, dir, "ticks")
+			require.Less(t, lastTick(t, dir, "ticks"), stopped.Add(ttl-ttl/100), "it worked unlocked")
 			require.NoError(t, redistest.ContinueProcess(cmd.Process))
 			require.Equal(t, exitLost, await(t, cmd))
 		})
 	}
 }
 
-// A lock that is lost before the command begins is none to begin with.
+// If the lock is lost before the command begins, the command is not started.
 func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	t.Parallel()
-	_, err := build()
-	require.NoError(t, err)
 	servers, _ := masters(t, 3)
 	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Second})
 	require.NoError(t, err)
@@ -673,10 +686,44 @@ func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	p := &process{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, signals: make(chan os.Signal, 64)}
 	path, err := look("touch")
 	require.NoError(t, err)
-	g, err := c.startGuard(p)
+	guard, err := supervise.StartGuard(p.stderr)
 	require.NoError(t, err)
-	defer g.end()
-	end, err := c.supervise(p, hold, path, g)
+	defer guard.End()
+	end, err := c.supervise(p, hold, path, guard)
 	require.Equal(t, exitLost, exitCode(c.verdict(p, hold, end, err)))
 	require.False(t, exists(never))
+}
+
+// If the guard dies while redlock waits for the lock, the command is not started
+// and the lock is released.
+func TestRunWhoseGuardDiesBeforeTheCommand(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
+	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
+	require.NoError(t, err)
+	never := filepath.Join(t.TempDir(), "never")
+	if _, err := exec.LookPath("pgrep"); err != nil {
+		t.Skip("needs pgrep")
+	}
+	cmd := runs(t, nodes, nil, "touch", never)
+	stderr := &lockedBuffer{}
+	cmd.Stderr = stderr
+	spawned(t, cmd)
+	var guard int
+	eventually(t, "no guard", func() bool {
+		out, _ := exec.Command("pgrep", "-P", strconv.Itoa(cmd.Process.Pid)).Output()
+		guard, err = strconv.Atoi(strings.TrimSpace(string(out)))
+		return err == nil
+	})
+	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
+	eventually(t, "it is still there", func() bool {
+		out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(guard)).Output()
+		return len(out) == 0 || out[0] == 'Z' // a zombie can still be signaled
+	})
+	require.NoError(t, lock.Release(context.Background()))
+	require.Equal(t, exitFailed, await(t, cmd), stderr.String())
+	require.Contains(t, stderr.String(), "the guard") // has died, or does not answer if it was not ready yet
+	require.False(t, exists(never))
+	require.Equal(t, redlock.StateFree, state(t, c))
 }

@@ -4,21 +4,25 @@ import (
 	"os"
 	"strings"
 	"unicode"
+
+	"golang.org/x/term"
 )
 
-// A screen is how something is shown: on a terminal, in colours or without, or as plain lines for whatever reads them.
+// A screen is how output is shown: on a terminal, with colours or without, or
+// as plain lines for a program.
 type screen struct{ terminal, colours bool }
 
-// screenOf looks at where the output goes. Colours are left out with NO_COLOR, as everywhere (no-color.org).
+// screenOf returns the screen of a writer. NO_COLOR turns colours off
+// (no-color.org).
 func screenOf(w any) screen {
 	terminal := onTerminal(w) && os.Getenv("TERM") != "dumb"
 	return screen{terminal, terminal && os.Getenv("NO_COLOR") == ""}
 }
 
-// onTerminal reports that a reader or writer is a terminal: a person.
+// onTerminal reports whether a reader or writer is a terminal.
 func onTerminal(v any) bool {
 	file, ok := v.(*os.File)
-	return ok && isTTY(file)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // A colour is the number of an SGR sequence; 0 is none.
@@ -38,11 +42,12 @@ func (s screen) paint(c colour, text string) string {
 	return "\x1b[" + string("0123456789"[c/10]) + string("0123456789"[c%10]) + "m" + text + "\x1b[0m"
 }
 
-// maxShown bounds a text of others that is shown.
+// maxShown bounds the length of a text of others, in characters.
 const maxShown = 400
 
-// plain makes a text fit for a terminal that somebody else had a hand in: a resource, an address, a node's error. What is not
-// printable, and so could move the cursor, recolour or reorder the line, is replaced.
+// plain makes a text from elsewhere, such as a resource, an address or a node's
+// error, safe for a terminal. It replaces what is not printable, which could
+// move the cursor, or recolour or reorder the line.
 func plain(text string) string {
 	shown, n := strings.ToValidUTF8(text, "?"), 0
 	return strings.Map(func(r rune) rune {

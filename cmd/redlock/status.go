@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -19,22 +20,22 @@ type statusCommand struct {
 
 // Help is what --help shows below the first line.
 func (*statusCommand) Help() string {
-	return `Each master is asked for the resource's key. A holder is shown by its fingerprint, from which nobody can make the token; it is the one of redlock.Token.Fingerprint. The verdict is one of
+	return `Each master is asked for the key of the resource. A holder is shown by the fingerprint of its token (redlock.Token.Fingerprint), which does not reveal the token. The verdict is one of
 
     held      a quorum of masters has one holder's key
     free      a quorum has no key: an attempt now would get the lock
-    foreign   keys of another kind keep it from being locked: a lock of Redisson, which is a hash, a counter, a list and so on; another
-              program may be using them
-    remains   none of these, and no client can hold it, whatever the missing answers are: remains of failed attempts, or several
-              clients that ask right now
-    unclear   the masters that did not answer decide whether it is held
+    foreign   keys of another kind are in the way, such as a lock of Redisson (a hash), a counter or a list; another program may be
+              using them
+    remains   none of these, and no client holds it, whatever the missing answers are: there are remains of failed attempts, or
+              several clients are asking right now
+    unclear   it may be held: that depends on masters that did not answer
     unknown   less than a quorum answered
 
-A key of another kind is shown by its type, size and TTL, and never by its content. It may be a lock that is held: find the program that uses it, and let one of the two use another prefix.
+A key of another kind is shown by its type, size and TTL, never by its content. It may be a lock that is held: find the program that uses it, and give one of the two another prefix.
 
-What is shown may be over when it is read; only a lock is a promise. Nothing is changed, and --max-ttl makes no difference.
+The state may have changed when you read it; only a lock is a promise. Nothing is changed, and --max-ttl makes no difference.
 
-Exit code: 0 whatever is shown, 69 for unknown. With --watch an interrupt ends with 0.
+Exit code: 69 if the verdict is unknown, otherwise 0. With --watch, an interrupt ends with 0.
 
 Examples:
 
@@ -57,7 +58,7 @@ func (c *statusCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	// To look is no reason to keep seals or to quarantine anybody.
+	// This command neither writes seals nor needs to quarantine nodes.
 	config.MaxTTL, config.NewDeployment = 0, false
 	client, err := d.open(ctx, config)
 	if err != nil {
@@ -75,7 +76,7 @@ func (c *statusCommand) Run(p *process, d *deployment) error {
 	})
 }
 
-// A verdict is what the nodes' answers come to, in a word.
+// A verdict sums up the nodes' answers in a word.
 type verdict string
 
 const (
@@ -87,7 +88,8 @@ const (
 	verdictUnknown verdict = "unknown"
 )
 
-// judge finds the verdict. An unclear state is remains, or foreign, where no holder can have a quorum, whatever is not known.
+// judge returns the verdict. Instead of unclear it is remains or foreign if no
+// holder can have a quorum, whatever is unknown.
 func judge(found redlock.Inspection, kinds []kind) verdict {
 	missing, most, foreign := 0, 0, 0
 	holders := make(map[string]int)
@@ -104,7 +106,7 @@ func judge(found redlock.Inspection, kinds []kind) verdict {
 			most = max(most, holders[n.Holder])
 		}
 	}
-	quorum := len(found.Nodes)/2 + 1
+	quorum := multiplex.Quorum(len(found.Nodes))
 	switch {
 	case len(found.Nodes)-missing < quorum:
 		return verdictUnknown
@@ -138,19 +140,19 @@ type statusReport struct {
 	Resource string       `json:"resource"`
 	Verdict  verdict      `json:"verdict"`
 	Holder   string       `json:"holder,omitempty"`
-	TTL      *float64     `json:"ttl_ms,omitempty"` // how long a quorum has the holder's key
+	TTL      *float64     `json:"ttl_ms,omitempty"` // how long a quorum will have the holder's key
 	Agree    int          `json:"agree"`
 	Quorum   int          `json:"quorum"`
 	Nodes    []nodeReport `json:"nodes"`
 	Error    string       `json:"error,omitempty"`
 }
 
-// statusView shows an inspection.
+// statusView returns the view of an inspection.
 func statusView(place screen, found redlock.Inspection, kinds []kind, err error) view {
 	v := judge(found, kinds)
 	r := statusReport{
 		At: time.Now(), Resource: found.Resource, Verdict: v, Holder: found.Holder, Agree: found.Agree,
-		Quorum: len(found.Nodes)/2 + 1, TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
+		Quorum: multiplex.Quorum(len(found.Nodes)), TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
 	}
 	if v == verdictForeign {
 		r.Holder, r.TTL, r.Agree = "", nil, 0 // what a quorum has may be a counter
@@ -180,7 +182,7 @@ func paintVerdict(place screen, v verdict, text string) string {
 	}
 }
 
-// verdictText is the verdict in a sentence.
+// verdictText returns the verdict as a sentence.
 func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
 	nodes, keys, foreign, missing := count(len(found.Nodes), "node"), 0, 0, 0
 	for i, node := range found.Nodes {
@@ -195,7 +197,7 @@ func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
 	}
 	switch v {
 	case verdictHeld:
-		left := "for ever: its keys have no TTL, so no client of this library has set them"
+		left := "for ever: its keys have no TTL, so no client of this library set them"
 		if found.TTL != redlock.NoExpiry {
 			left = "for " + found.TTL.Round(time.Millisecond).String() + " unless it is extended or released"
 		}
@@ -210,7 +212,7 @@ func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
 		}
 		return text
 	case verdictForeign:
-		return foreignText(found, kinds) + "; another program may be using it, and it keeps this lock from every client"
+		return foreignText(found, kinds) + "; another program may be using it, and no client can get this lock meanwhile"
 	case verdictRemains:
 		return fmt.Sprintf("remains of failed attempts on %d of %s, or several clients are asking", keys, nodes)
 	case verdictUnclear:
@@ -231,7 +233,7 @@ func ttlText(n redlock.InspectedNode) string {
 	}
 }
 
-// ttlNumber is a TTL for programs: nothing where there is no key, -1 where there is no TTL.
+// ttlNumber returns a TTL for programs: nil without a key, -1 without a TTL.
 func ttlNumber(ttl time.Duration, key bool) *float64 {
 	if !key {
 		return nil
@@ -250,5 +252,5 @@ func errorText(err error) string {
 	return plain(err.Error())
 }
 
-// quoted is a name that a user gave, for people.
+// quoted shows a name that a user gave.
 func quoted(name string) string { return `"` + strings.ReplaceAll(plain(name), `"`, `\"`) + `"` }

@@ -23,11 +23,7 @@ import (
 // statusOf asks for the status of a resource as a program would.
 func statusOf(t *testing.T, nodes, resource string, code int) statusReport {
 	t.Helper()
-	got := within("status", nodes, "--json", resource)
-	require.Equal(t, code, got.code, got)
-	var r statusReport
-	require.NoError(t, json.Unmarshal([]byte(got.stdout), &r))
-	return r
+	return asJSON[statusReport](t, code, "status", nodes, resource)
 }
 
 func TestStatus(t *testing.T) {
@@ -44,7 +40,7 @@ func TestStatus(t *testing.T) {
 	defer shut(c)
 	lock, err := c.TryAcquire(t.Context(), "job", time.Minute)
 	require.NoError(t, err)
-	// The last of the keys may be set after the lock was granted.
+	// The last of the keys may be set after the grant.
 	eventually(t, "a key on all nodes", func() bool { return statusOf(t, nodes, "job", exitOK).Agree == 3 })
 	r = statusOf(t, nodes, "job", exitOK)
 	assert.Equal(t, verdictHeld, r.Verdict)
@@ -61,13 +57,13 @@ func TestStatus(t *testing.T) {
 	token := lock.Token()
 	assert.NotContains(t, text, string(token[:]), "R27")
 	require.NoError(t, lock.Release(t.Context()))
-	// So may the last of them be deleted after the release.
+	// The last of them may also be deleted after the release.
 	eventually(t, "no key on any node", func() bool {
 		r := statusOf(t, nodes, "job", exitOK)
 		return r.Verdict == verdictFree && r.Agree == 3
 	})
 
-	// What two clients that got in one another's way have left.
+	// What two clients that competed have left.
 	for i, value := range []string{"one", "another"} {
 		_, err := servers[i].Do("SET", "job", value, "PX", "600000")
 		require.NoError(t, err)
@@ -159,17 +155,17 @@ func TestStatusOfLocksOfOtherKinds_R27(t *testing.T) {
 	assert.Equal(t, verdictHeld, statusOf(t, nodes, "python", exitOK).Verdict, "the token of another implementation")
 	assert.Equal(t, verdictHeld, statusOf(t, nodes, "bits", exitOK).Verdict, "nothing says that it is no token")
 
-	// An attempt says so, too.
+	// An attempt says so too.
 	got := within("acquire", nodes, "-n", "redisson")
 	assert.Equal(t, exitHeld, got.code)
-	assert.Contains(t, got.stderr, `resource "redisson" is held: a key that is no string on 3 of 3 nodes; it expires in `)
+	assert.Contains(t, got.stderr, `resource "redisson" is held: a key that is not a string on 3 of 3 nodes; it expires in `)
 
-	// A user with the rights that locks need, and no more, may not ask for the type.
+	// A user with only the rights that locks need may not ask for the type.
 	do(t, servers, "ACL", "SETUSER", "locks", "on", ">pw", "~*", "+@all", "-type")
 	t.Setenv("PW", "pw")
 	got = within("status", nodes, "--user=locks", "--password-env=PW", "redisson")
 	assert.Equal(t, exitOK, got.code)
-	assert.Contains(t, got.stdout, "a key that is no string on 3 of 3 nodes")
+	assert.Contains(t, got.stdout, "a key that is not a string on 3 of 3 nodes")
 }
 
 func TestVerdicts(t *testing.T) {
@@ -199,7 +195,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A watch that goes to a file or a pipe is plain lines. It sees changes, outlives a lost quorum, and an interrupt ends it well.
+// A watch that goes to a file or a pipe consists of plain lines. It shows
+// changes, survives a lost quorum, and ends with success after an interrupt.
 func TestStatusWatch(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 1)
@@ -233,7 +230,8 @@ func TestStatusWatch(t *testing.T) {
 	assert.Equal(t, exitOK, await(t, cmd))
 }
 
-// An interrupt while a node is waited for ends a look as an interrupt does, and a watch as it should be ended.
+// An interrupt during a wait for a node ends a look as interrupted, and a watch
+// with success.
 func TestStatusInterrupted(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 1)
@@ -252,7 +250,8 @@ func TestStatusInterrupted(t *testing.T) {
 	}
 }
 
-// To look is allowed with another MaxTTL, or with one while the masters are quarantined: nothing is granted, and nothing kept.
+// The command works with another MaxTTL, or with one while the masters are
+// quarantined: nothing is granted, and nothing kept.
 func TestStatusDoesNotMindMaxTTL(t *testing.T) {
 	servers, nodes := masters(t, 1)
 	do(t, servers, "SET", "redlock:seal", "redlock-seal 1 run_id=x max_ttl_ms=5000 watched_ms=6000")
@@ -277,7 +276,7 @@ func TestWatchAsJSON(t *testing.T) {
 	}
 }
 
-// tell is a writer that says when it has got so many writes.
+// tell is a writer that calls done after some number of writes.
 type tell struct {
 	bytes.Buffer
 	until int

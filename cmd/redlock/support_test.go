@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -14,27 +15,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
 
-// patience is how long a condition is waited for that comes within milliseconds on an idle machine.
+// patience bounds the wait for what takes milliseconds on an idle machine.
 const patience = 30 * time.Second
 
 var buildDir string
 
 func TestMain(m *testing.M) {
-	if id, ok := guardOf(os.Args); ok {
-		beGuard(id) // of a command that a test runs without the program
-		os.Exit(exitFailed)
-	}
+	supervise.GuardMain() // of a command that a test runs without the program
 	os.Exit(func() int {
 		var err error
 		if buildDir, err = os.MkdirTemp("", "redlock"); err != nil {
 			panic(err)
 		}
 		defer os.RemoveAll(buildDir)
-		// What the user's shell names is not what the tests are about.
+		// The variables of the user's shell must not affect the tests.
 		for _, setting := range os.Environ() {
 			if name, _, _ := strings.Cut(setting, "="); strings.HasPrefix(name, "REDLOCK_") {
 				os.Unsetenv(name)
@@ -54,7 +53,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return path, err
 })
 
-// binary is the program, built once, under the race detector where the tests are.
+// binary returns the path of the program, built once, with the race detector if
+// the tests have it.
 func binary(t *testing.T) string {
 	t.Helper()
 	path, err := build()
@@ -62,7 +62,8 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// program prepares to run the program as a process of its own. It is killed with the test.
+// program prepares to run the program as a process of its own, which is killed
+// with the test.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(binary(t), args...)
@@ -92,7 +93,8 @@ func finish(t *testing.T, cmd *exec.Cmd) result {
 	return result{await(t, cmd), stdout.String(), stderr.String()}
 }
 
-// await waits for a process that was started, and returns its exit code as a shell has it.
+// await waits for a process that was started, and returns its exit code as a
+// shell has it.
 func await(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	ended := make(chan struct{})
@@ -117,14 +119,23 @@ func within(args ...string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// masters starts n servers and returns them, and the flag that names them.
+// asJSON runs the program, requires an exit code, and decodes what it prints.
+func asJSON[T any](t *testing.T, code int, args ...string) (printed T) {
+	t.Helper()
+	got := within(append([]string{args[0], "--json"}, args[1:]...)...)
+	require.Equal(t, code, got.code, got)
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &printed), got.stdout)
+	return printed
+}
+
+// masters starts n servers and returns them, with the flag that names them.
 func masters(t *testing.T, n int, options ...redistest.Option) (servers []*redistest.Server, nodes string) {
 	t.Helper()
 	servers = redistest.Servers(t, n, options...)
 	return servers, "--nodes=" + strings.Join(redistest.URLs(servers), ",")
 }
 
-// client is one of the library's, beside the program.
+// client returns a client of the library.
 func client(t *testing.T, servers []*redistest.Server) *redlock.Client {
 	t.Helper()
 	c := opened(t, servers)
@@ -132,8 +143,8 @@ func client(t *testing.T, servers []*redistest.Server) *redlock.Client {
 	return c
 }
 
-// opened is a client that the test itself shuts. It waits for votes with patience: by default those of a short TTL are
-// waited for as short as 5 ms, for which a busy machine may be away.
+// opened returns a client that the test must shut. It waits long for votes: by
+// default a short TTL allows them only 5 ms, which a busy machine may exceed.
 func opened(t *testing.T, servers []*redistest.Server) *redlock.Client {
 	t.Helper()
 	c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), NodeTimeout: patience})
@@ -159,13 +170,13 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// exists tells whether a file is there.
+// exists reports whether a file exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// state is what the masters say of the resource.
+// state is the state of the resource by the masters.
 func state(t *testing.T, c *redlock.Client) redlock.LockState {
 	t.Helper()
 	all, err := c.Inspect(context.Background(), "r")

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// table lays rows out in columns, the first row being the heads. What is empty is shown as a dash.
+// table aligns rows in columns. The first row is the head. An empty cell is
+// shown as a dash.
 func table(rows [][]string) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -30,7 +31,7 @@ func table(rows [][]string) string {
 	return trimmed.String()
 }
 
-// printJSON prints a value for programs, over several lines where it is the only one.
+// printJSON prints a value for programs, over several lines if indent is set.
 func printJSON(out io.Writer, v any, indent bool) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
@@ -40,10 +41,10 @@ func printJSON(out io.Writer, v any, indent bool) error {
 	return e.Encode(v)
 }
 
-// milliseconds is a time for programs.
+// milliseconds converts a duration for programs.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// count is a number with its noun: "1 node", "5 nodes".
+// count returns a number with its noun: "1 node", "5 nodes".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// tokenSource is where a token comes from. It is no argument: other users of the machine can read command lines.
+// tokenSource has the flag for the source of a token. The token is not an
+// argument: other users of the machine can read command lines.
 type tokenSource struct {
-	TokenFile string `xor:"source" placeholder:"FILE" help:"File that redlock acquire has written; - is standard input. Without it the token is taken from the environment variable REDLOCK_TOKEN."`
+	TokenFile string `xor:"source" placeholder:"FILE" help:"File that redlock acquire wrote; - is standard input. Without this flag, the token is in the environment variable REDLOCK_TOKEN."`
 }
 
 // tokenVariable is the environment variable that may hold a token.
 const tokenVariable = "REDLOCK_TOKEN"
 
-// mostToken bounds what is read: a token is far shorter.
+// mostToken bounds what is read. A token is far shorter.
 const mostToken = 1024
 
 // read returns the token.
@@ -58,7 +59,8 @@ func (s *tokenSource) text(p *process) (string, error) {
 	return string(data), nil
 }
 
-// remove removes the file with the token, if it is in one of that name: a link, as /dev/stdin is, is not the command's to remove.
+// remove removes the file with the token, if it is a regular file: a link, such
+// as /dev/stdin, stays.
 func (s *tokenSource) remove() error {
 	if info, err := os.Lstat(s.TokenFile); err != nil || !info.Mode().IsRegular() || s.TokenFile == "-" {
 		return nil
@@ -69,12 +71,13 @@ func (s *tokenSource) remove() error {
 	return nil
 }
 
-// A tokenSink is where a token goes: a file that only its owner may read, or standard output. The file is made before anything
-// is locked, so that a folder that cannot be written to is no reason to have a lock that nobody can release.
+// A tokenSink receives a token: a file that only its owner may read, or
+// standard output. The file is created before anything is locked: if the token
+// could not be written, nothing could release the lock.
 type tokenSink struct {
 	stdout io.Writer
-	file   *os.File // beside the one that it is to replace; nil for standard output
-	path   string   // what is replaced
+	file   *os.File // in the same folder as path; nil for standard output
+	path   string   // the file to replace
 	named  string   // the path as the user gave it, "" for standard output
 }
 
@@ -83,28 +86,31 @@ func openTokenSink(p *process, path string) (*tokenSink, error) {
 		return &tokenSink{stdout: p.stdout}, nil
 	}
 	named := path
-	// What is replaced is a file, and not the link that leads to it, and nothing like /dev/null or the pipe behind /dev/stdout.
+	// Replace the file, not the link that leads to it, and nothing like
+	// /dev/null or the pipe behind /dev/stdout.
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, usagef("--token-file %s: it is no regular file", quoted(named))
+		return nil, usagef("--token-file %s: it is not a regular file", quoted(named))
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
-		return nil, fmt.Errorf("--token-file %s: no file can be made there: %w", quoted(named), causeOf(err))
+		return nil, fmt.Errorf("--token-file %s: no file can be created there: %w", quoted(named), causeOf(err))
 	}
 	return &tokenSink{file: file, path: path, named: named}, nil
 }
 
-// write writes the token: whoever reads the file sees the old one or the new one, and never a part.
+// write writes the token. A process that reads the file sees the old token or
+// the new one, and never a part.
 func (s *tokenSink) write(h handover) error {
 	if s.file == nil {
 		_, err := fmt.Fprintln(s.stdout, h.reveal())
 		return err
 	}
 	_, err := fmt.Fprintln(s.file, h.reveal())
-	// Without it an empty file may be what is left after a crash, and with it the lock until its TTL ends.
+	// Without Sync, a crash may leave an empty file, and the lock until its TTL
+	// ends.
 	err = errors.Join(err, s.file.Sync(), s.file.Close())
 	if err == nil {
 		err = os.Rename(s.file.Name(), s.path)
@@ -116,7 +122,7 @@ func (s *tokenSink) write(h handover) error {
 	return nil
 }
 
-// discard removes what was not written. It may be called in any case.
+// discard removes the file unless write has succeeded.
 func (s *tokenSink) discard() {
 	if s.file != nil {
 		_ = s.file.Close()

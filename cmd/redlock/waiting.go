@@ -12,13 +12,13 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// waiting are the flags that say how long a lock is waited for.
+// waiting has the flags that say how long to wait for a lock.
 type waiting struct {
-	NoWait bool           `short:"n" name:"nonblock" xor:"wait" help:"Do not wait for a lock that another client holds, nor for masters that cannot be reached."`
-	Wait   *time.Duration `short:"w" xor:"wait" placeholder:"DURATION" help:"Wait for that long at most, connecting included. Without -n and -w there is no end to it."`
+	NoWait bool           `short:"n" name:"nonblock" xor:"wait" help:"Wait neither for a lock that another client holds nor for masters that cannot be reached."`
+	Wait   *time.Duration `short:"w" xor:"wait" placeholder:"DURATION" help:"Wait at most this long, connecting included. Without -n and -w, wait without a limit."`
 }
 
-// Validate refuses what cannot be meant.
+// Validate is called by package kong.
 func (w *waiting) Validate() error {
 	if w.Wait != nil && *w.Wait < 0 {
 		return errors.New("--wait is negative")
@@ -26,10 +26,11 @@ func (w *waiting) Validate() error {
 	return nil
 }
 
-// without reports that a lock that another client holds is not waited for.
+// without reports whether not to wait for a lock that another client holds.
 func (w *waiting) without() bool { return w.NoWait || w.Wait != nil && *w.Wait == 0 }
 
-// bound is for how long a quorum of nodes is waited for: --wait where that is shorter than --timeout.
+// bound is how long to wait for a quorum of nodes: --wait if that is shorter
+// than --timeout.
 func (w *waiting) bound(d *deployment) time.Duration {
 	if w.Wait != nil && *w.Wait > 0 {
 		return min(*w.Wait, d.Timeout)
@@ -37,14 +38,16 @@ func (w *waiting) bound(d *deployment) time.Duration {
 	return d.Timeout
 }
 
-// wait tries once as soon as a quorum of nodes is there, and then waits for as long as it may. --wait bounds the whole time since
-// the nodes were first asked. A signal ends it; with that error there may be a lock nevertheless, which the caller then releases.
+// wait tries once as soon as a quorum of nodes is connected, and then waits as
+// long as the flags allow. --wait bounds the time since the nodes were first
+// asked. A signal ends the wait; then there may be a lock despite the error,
+// which the caller must release.
 func (w *waiting) wait(p *process, d *deployment, c *contest, get func(context.Context) error) error {
 	ctx, stop := p.interruptible(context.Background())
 	err := w.tries(ctx, p, d, c, get)
 	stop()
 	if interrupted := interrupted(ctx); interrupted != nil {
-		return interrupted // also where it came too late to end the wait: it would be lost
+		return interrupted // even if it came too late to end the wait: otherwise it would be lost
 	}
 	return err
 }
@@ -57,15 +60,12 @@ func (w *waiting) tries(ctx context.Context, p *process, d *deployment, c *conte
 		return c.run(ctx)
 	}
 	if w.Wait != nil {
-		begun := d.opened
-		if begun.IsZero() {
-			begun = time.Now()
-		}
-		limited, cancel := context.WithDeadline(ctx, begun.Add(*w.Wait))
+		limited, cancel := context.WithDeadline(ctx, d.begun().Add(*w.Wait))
 		defer cancel()
 		ctx = limited
 	}
-	// Without a quorum that is there a wait without a bound would never tell. Later it may come and go, as masters do.
+	// Without a quorum, an unbounded wait would never say so. Later, masters
+	// may come and go.
 	if err := d.ready(ctx, c.client); err != nil {
 		return err
 	}
@@ -78,25 +78,27 @@ func (w *waiting) tries(ctx context.Context, p *process, d *deployment, c *conte
 	look.Go(func() { c.lookWhileWaiting(looking, p, d.Verbose) })
 	later := get(ctx)
 	if !errors.Is(later, context.DeadlineExceeded) {
-		enough() // who holds the lock is told after a wait that has come to its end
+		enough() // the holder is only reported after a wait that timed out
 	}
 	look.Wait()
 	enough()
 	if cancelled := (*redlock.CancelledError)(nil); errors.As(later, &cancelled) && cancelled.Last == nil &&
 		errors.Is(cancelled.Err, context.DeadlineExceeded) {
-		return err // there was time for the first try only
+		return err // there was only time for the first try
 	}
 	return later
 }
 
-// A contest is for a lock that is not waited for. Several who ask at one instant, as cron has machines do, can split the votes, so
-// that all of them are refused and the job runs nowhere.
+// A contest is an attempt that does not wait for a holder. Clients that ask at
+// the same instant, as cron makes machines do, can split the votes, so that all
+// are refused and the job runs nowhere.
 type contest struct {
 	client   *redlock.Client
 	resource string
 	try      func(context.Context) error
-	// most is how long it may take, zero for contestMost: well below the time for which the first to come keeps the lock, or
-	// another would have it after that.
+	// most bounds the duration, if zero by contestMost. It must be well below
+	// the time for which the winner keeps the lock, or a second client would
+	// get it afterwards.
 	most time.Duration
 
 	// found is what the nodes last said of the resource, nil if they were not
@@ -106,7 +108,8 @@ type contest struct {
 
 const contestMost = time.Second
 
-// run tries until there is a lock or a holder. The pauses are random and grow, so that of several one comes first.
+// run tries until there is a lock or a holder. The pauses are random and grow,
+// so that one of several clients wins.
 func (c *contest) run(ctx context.Context) error {
 	begun := time.Now()
 	most := contestMost
@@ -132,7 +135,8 @@ func (c *contest) run(ctx context.Context) error {
 	}
 }
 
-// decided says that a quorum of nodes names one holder, or that keys of another kind are in the way. What the nodes do not answer in time is not waited for.
+// decided reports whether a quorum of nodes names one holder, or keys of
+// another kind are in the way. It ignores nodes that do not answer in time.
 func (c *contest) decided(ctx context.Context, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -143,8 +147,8 @@ func (c *contest) decided(ctx context.Context, patience time.Duration) bool {
 	return v == verdictHeld || v == verdictForeign
 }
 
-// look asks the nodes who holds the resource, and reports that a quorum has
-// answered.
+// look asks the nodes for the holder of the resource, and reports whether a
+// quorum has answered.
 func (c *contest) look(ctx context.Context) bool {
 	found, err := c.client.Inspect(ctx, c.resource)
 	if err != nil {
@@ -155,18 +159,18 @@ func (c *contest) look(ctx context.Context) bool {
 }
 
 const (
-	// firstLookTakes bounds the look that --verbose reports on.
+	// firstLookTakes bounds the look for --verbose.
 	firstLookTakes = 500 * time.Millisecond
 	// lastLookMost and lastLookShare are how long before the end of a wait the
-	// nodes are asked who holds the resource: the share of what is left at the
-	// beginning, and not more than the most.
+	// nodes are asked for the holder: that share of the time that was left at
+	// the beginning, at most lastLookMost.
 	lastLookMost  = 250 * time.Millisecond
 	lastLookShare = 4
 )
 
-// lookWhileWaiting asks the nodes who holds the resource: for --verbose at the
-// beginning of a wait, and for the message about a wait in vain shortly before
-// its end. It returns when ctx ends, at the latest.
+// lookWhileWaiting asks the nodes for the holder: at the beginning of a wait
+// for --verbose, and shortly before its end for the message about a wait in
+// vain. It returns when ctx ends, at the latest.
 func (c *contest) lookWhileWaiting(ctx context.Context, p *process, verbose bool) {
 	begun := time.Now()
 	if verbose {
@@ -176,7 +180,7 @@ func (c *contest) lookWhileWaiting(ctx context.Context, p *process, verbose bool
 		if ctx.Err() == nil {
 			fmt.Fprintf(p.stderr, "redlock: waiting: %s\n", c.describe())
 		}
-		c.found = nil // it gets old
+		c.found = nil // it will be outdated
 	}
 	end, bounded := ctx.Deadline()
 	if !bounded {
@@ -188,8 +192,7 @@ func (c *contest) lookWhileWaiting(ctx context.Context, p *process, verbose bool
 	}
 }
 
-// describe says which resource it is and, if that is known, who holds it and for
-// how long.
+// describe names the resource and, if known, its holder and the remaining time.
 func (c *contest) describe() string {
 	name := "resource " + quoted(c.resource)
 	if c.found == nil {
@@ -208,8 +211,9 @@ func (c *contest) describe() string {
 	}
 }
 
-// held gives the error of a lock that was not had the exit code of who asked for it, and says which lock and how it is held. That
-// is ordinary, so that --quiet leaves it out.
+// held replaces the error of a lock that another client holds with one that has
+// the given exit code and says how it is held. That is ordinary, so quiet omits
+// the text.
 func (c *contest) held(err error, code int, quiet bool) error {
 	switch {
 	case exitCode(err) != exitHeld:

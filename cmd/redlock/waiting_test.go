@@ -15,8 +15,8 @@ import (
 	"github.com/redmux/redmux/redlocktest"
 )
 
-// Machines whose clocks are the same ask at one instant and split the votes. One of them gets the lock all the same, and one
-// only.
+// Machines with the same clock ask at one instant and split the votes. Exactly
+// one of them gets the lock all the same.
 func TestContestAtOneInstant(t *testing.T) {
 	const machines, times = 5, 10
 	var asked atomic.Int32
@@ -54,8 +54,9 @@ func TestContestAtOneInstant(t *testing.T) {
 	require.Greater(t, asked.Load(), int32(machines*times), "else no votes were split, and nothing is tested")
 }
 
-// A lock that somebody holds is asked for once; one that nobody can get, since remains are in the way, for no longer than it may
-// take; and a signal ends it.
+// A lock that another client holds is asked for once. One that no client can
+// get, because of remains, is asked for only as long as the contest may take. A
+// signal ends it.
 func TestContestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 4)

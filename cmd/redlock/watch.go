@@ -9,34 +9,37 @@ import (
 	"time"
 )
 
-// watching are the flags of commands that can show things again and again.
+// watching has the flags of commands that can show something repeatedly.
 type watching struct {
-	Watch bool          `short:"w" help:"Show it again and again, until an interrupt, which is then no failure."`
+	Watch bool          `short:"w" help:"Show it repeatedly until an interrupt, which then counts as success."`
 	Every time.Duration `default:"2s" help:"How often, with --watch (${default})."`
 	JSON  bool          `name:"json" help:"Print JSON; with --watch one object per line."`
 }
 
-// shortestWatch is as often as a person can read and a node should be asked.
+// shortestWatch is as fast as a person can read, and as often as a node should
+// be asked.
 const shortestWatch = 100 * time.Millisecond
 
-// Validate refuses what makes no sense. Package kong calls it.
+// Validate is called by package kong.
 func (w *watching) Validate() error {
 	if w.Every < shortestWatch {
-		return fmt.Errorf("--every must be %v at least", shortestWatch)
+		return fmt.Errorf("--every must be at least %v", shortestWatch)
 	}
 	return nil
 }
 
-// A view is what there is to show at a moment, in three forms, of which one is used.
+// A view is what to show, in three forms.
 type view struct {
 	page string // some lines
-	line string // the same in one, without its end
+	line string // the same in one line, without a line end
 	json any
 }
 
-// show prints what look returns, once, or with --watch until the context ends: on a terminal always in the same place, else
-// line by line. The error is look's; a watch goes on after an error that comes with a view, since that is what one watches for.
-// An interrupt ends it, and that is what it was waiting for: nil.
+// show prints what look returns, once, or with --watch until the context ends:
+// on a terminal always in the same place, otherwise line by line. It returns
+// the error of look. A watch goes on after an error that comes with a view,
+// since such errors are what one watches for, and an interrupt ends it with
+// nil.
 func (w *watching) show(ctx context.Context, p *process, look func(ctx context.Context) (view, error)) error {
 	place := screenOf(p.stdout)
 	for {
@@ -49,7 +52,7 @@ func (w *watching) show(ctx context.Context, p *process, look func(ctx context.C
 			return ended
 		}
 		if v.json == nil {
-			return err // there is nothing to show, and never will be
+			return err // there is nothing to show, and there will not be
 		}
 		if failed := w.print(p.stdout, place, v); failed != nil {
 			return failed
@@ -65,7 +68,7 @@ func (w *watching) show(ctx context.Context, p *process, look func(ctx context.C
 	}
 }
 
-// interrupted is the signal that ended a context, nil if none did.
+// interrupted returns the signal that ended a context, or nil.
 func interrupted(ctx context.Context) error {
 	var signal *errInterrupted
 	if errors.As(context.Cause(ctx), &signal) {
@@ -90,7 +93,8 @@ func (w *watching) print(out io.Writer, place screen, v view) error {
 	}
 }
 
-// redraw puts a page in the place of the one before: from the first line on, each cleared to its end, and then what is below.
+// redraw writes a page over the one before: it clears the rest of each line,
+// and what is below.
 func redraw(page string) string {
 	return "\x1b[H" + strings.ReplaceAll(page, "\n", "\x1b[K\n") + "\x1b[J"
 }

@@ -24,7 +24,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// storage is any storage with our locks, as the documentation of certmagiclock has it, and with all that the Locker can do.
+// storage is a storage with our locks, as the documentation of certmagiclock
+// shows it, with all that the Locker can do.
 type storage struct {
 	certmagic.Storage
 	locks *certmagiclock.Locker
@@ -46,7 +47,8 @@ var (
 	_ certmagic.LockLeaseRenewer = (*certmagiclock.Locker)(nil)
 )
 
-// issuer is a certificate authority that counts, and that is never asked twice at once where the locks hold.
+// issuer is a certificate authority that counts its orders. While the locks
+// hold, it never has two at once.
 type issuer struct {
 	running, most, issued atomic.Int32
 }
@@ -58,7 +60,7 @@ func (i *issuer) Issue(_ context.Context, csr *x509.CertificateRequest) (*certma
 	defer i.running.Add(-1)
 	for m := i.most.Load(); now > m && !i.most.CompareAndSwap(m, now); m = i.most.Load() {
 	}
-	time.Sleep(20 * time.Millisecond) // an authority takes its time
+	time.Sleep(20 * time.Millisecond) // an authority takes some time
 	i.issued.Add(1)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -90,8 +92,9 @@ func newConfig(t *testing.T, s certmagic.Storage, authority certmagic.Issuer) (c
 	})
 }
 
-// Five processes of a cluster want a certificate for one name at the same time: one asks the authority, the others wait and
-// find it in the storage.
+// Five processes of a cluster want a certificate for one name at the same time:
+// one asks the authority, the others wait and find the certificate in the
+// storage.
 func TestCertmagicObtainsACertificateOnce(t *testing.T) {
 	redistest.NoLeaks(t)
 	d := redlocktest.New(t, 3)
@@ -116,7 +119,8 @@ func TestCertmagicObtainsACertificateOnce(t *testing.T) {
 	}
 }
 
-// losing is a storage whose first lock is lost right after it was had. It counts what certmagic asks of its lease.
+// losing is a storage whose first lock is lost right after it was granted. It
+// counts the calls of certmagic to RenewLockLease.
 type losing struct {
 	storage
 	lose           func()
@@ -138,9 +142,10 @@ func (s losing) RenewLockLease(ctx context.Context, name string, d time.Duration
 	return err
 }
 
-// A lock that is lost before certmagic begins, or between two of its attempts, costs no certificate: certmagic asks for its
-// lease first, and would do so in vain for thirty days. It is had at the first question: after a refusal certmagic rests for a
-// minute.
+// A lock that is lost before certmagic begins, or between two of its attempts,
+// costs no certificate. certmagic asks for its lease first; with a lost lock it
+// would do so in vain for thirty days. The lock must be granted again at the
+// first call, because certmagic pauses for a minute after an error.
 func TestCertmagicGoesOnAfterALoss(t *testing.T) {
 	redistest.NoLeaks(t)
 	d := redlocktest.New(t, 3)
@@ -161,7 +166,9 @@ func TestCertmagicGoesOnAfterALoss(t *testing.T) {
 	var asked, refused atomic.Int32
 	files := &certmagic.FileStorage{Path: t.TempDir()}
 	config := newConfig(t, losing{storage{files, locks}, lose, &asked, &refused}, &authority)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // that what is asserted below is seen, and not that time ended
+	// Longer than the assertion below waits, so that the assertion fails and
+	// not the context.
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	require.NoError(t, config.ObtainCertAsync(ctx, "example.com"))
 	require.EqualValues(t, 1, authority.issued.Load())

@@ -1,3 +1,4 @@
-// Package adapters tests contrib/gocronlock and contrib/certmagiclock against the real gocron and certmagic. It is a module of
-// its own, so that what these depend on reaches nobody who imports redmux.
+// Package adapters tests contrib/gocronlock and contrib/certmagiclock with the
+// real gocron and certmagic. It is a module of its own, so that programs which
+// import redmux do not get the dependencies of these two.
 package adapters

@@ -18,26 +18,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The adapters are what gocron wants.
+// The adapters implement gocron's interfaces.
 var (
 	_ gocron.Locker  = (*gocronlock.Locker[gocron.Lock])(nil)
 	_ gocron.Elector = (*gocronlock.Elector)(nil)
 )
 
-// patience is how long a loaded machine may take for what happens in milliseconds.
+// patience is how long a busy machine may take for something that usually takes
+// milliseconds.
 const patience = 30 * time.Second
 
-// patient clients wait that long for votes.
+// patient makes a client wait that long for votes.
 func patient(c *redlock.Config) { c.NodeTimeout = patience }
 
-// Five schedulers start one job at one time; one runs it.
+// Five schedulers start a job at the same time; one of them runs it.
 func TestGocronRunsAJobOnce(t *testing.T) {
 	redistest.NoLeaks(t)
 	d := redlocktest.New(t, 5)
 	var runs, refused, other atomic.Int32
 	var schedulers []gocron.Scheduler
 	for range 5 {
-		// The hold outlasts this test, whatever the machine is busy with: whoever is late is refused.
+		// The hold outlasts this test on any machine, so a late scheduler is
+		// refused.
 		locker, err := gocronlock.NewLocker[gocron.Lock](d.Client(t, patient), gocronlock.Options{TTL: time.Hour, MinHold: time.Hour})
 		require.NoError(t, err)
 		s := newScheduler(t, gocron.WithDistributedLocker(locker))
@@ -63,7 +65,8 @@ func TestGocronRunsAJobOnce(t *testing.T) {
 	shutdown(t, schedulers...)
 }
 
-// Where a job is still running when its next time comes, another scheduler does not begin it.
+// If a job is still running when its next run is due, no other scheduler starts
+// it.
 func TestGocronHoldsTheLockForTheWholeRun(t *testing.T) {
 	redistest.NoLeaks(t)
 	d := redlocktest.New(t, 3)
@@ -95,7 +98,8 @@ func TestGocronHoldsTheLockForTheWholeRun(t *testing.T) {
 	}
 }
 
-// Jobs run in the process that leads, and in the other one when that is gone.
+// Jobs run in the process that leads, and in the other one when the leader is
+// gone.
 func TestGocronFollowsTheLeader(t *testing.T) {
 	redistest.NoLeaks(t)
 	d := redlocktest.New(t, 5)
@@ -121,7 +125,8 @@ func TestGocronFollowsTheLeader(t *testing.T) {
 	shutdown(t, schedulers[1])
 }
 
-// scheduler is shut down once: gocron's may wait for its whole stop timeout when it is shut down again.
+// scheduler is shut down once: a second shutdown of gocron's may wait for its
+// whole stop timeout.
 type scheduler struct {
 	gocron.Scheduler
 	once sync.Once
@@ -148,7 +153,7 @@ func shutdown(t *testing.T, all ...gocron.Scheduler) {
 	}
 }
 
-// How the adapters are used: the client is made as anywhere else.
+// The adapters take a client like any other.
 func Example_gocron() {
 	client, err := redlock.Open(context.Background(), "redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
 	if err != nil {

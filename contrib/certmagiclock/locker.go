@@ -1,7 +1,9 @@
-// Package certmagiclock has the processes of a cluster that share certificates by github.com/caddyserver/certmagic take turns,
-// by locks of package redlock. It does not import certmagic, so that it costs no dependency.
+// Package certmagiclock gives github.com/caddyserver/certmagic locks of package
+// redlock, so that the processes of a cluster that share certificates take
+// turns. It does not import certmagic, so it adds no dependency.
 //
-// certmagic wants its Locker to be part of its Storage. Any Storage gets these locks instead of its own by a struct around it:
+// certmagic wants its Locker to be part of its Storage. A struct around any
+// Storage replaces that Storage's locks by these:
 //
 //	type storage struct {
 //		certmagic.Storage
@@ -15,7 +17,8 @@
 //		return s.locks.RenewLockLease(ctx, name, d)
 //	}
 //
-// By the last of these certmagic finds out, before each attempt at a certificate, whether the lock was lost since.
+// With RenewLockLease, certmagic checks before each attempt at a certificate
+// whether the lock has been lost.
 package certmagiclock
 
 import (
@@ -30,29 +33,34 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Options say how locks are held. The zero value works.
+// Options configure a Locker. The zero value works.
 type Options struct {
-	// Prefix stands before certmagic's names. If zero, "certmagic:". At most 953 bytes.
+	// Prefix precedes certmagic's names. If zero, "certmagic:". At most 953
+	// bytes.
 	Prefix string
-	// TTL is how long a lock outlives a process that dies; a living one renews it, however long a certificate takes. If zero,
-	// 30 s.
+	// TTL is how long a lock outlives a process that dies. A process that lives
+	// renews its lock, however long a certificate takes. If zero, 30 s.
 	TTL time.Duration
 }
 
-// A Locker is a certmagic.Locker, a certmagic.TryLocker and a certmagic.LockLeaseRenewer. Names may be of any length and any
-// bytes: one that is too long for a resource is locked by its hash. Its methods may be called from any goroutine. The client
-// is the caller's; the Locker has no goroutine and needs no end.
+// A Locker is a certmagic.Locker, a certmagic.TryLocker and a
+// certmagic.LockLeaseRenewer. Names may have any length and any bytes: a name
+// that is too long for a resource is replaced by its hash. A Locker is safe for
+// concurrent use. The caller owns the client; the Locker starts no goroutine
+// and does not need to be closed.
 type Locker struct {
 	client *redlock.Client
 	prefix string
 	hold   redlock.HoldOptions
 
 	mu sync.Mutex // guards the following
-	// holds are those that were not unlocked, by resource. Of several for one resource all but one have been lost.
+	// holds are those not yet unlocked, by resource. If there are several for
+	// one resource, all but one have been lost.
 	holds map[string][]*redlock.Hold
 }
 
-// New makes a Locker; it asks no node. The error is about the options.
+// New creates a Locker without asking any node. It returns an error for invalid
+// options.
 func New(client *redlock.Client, options Options) (*Locker, error) {
 	if options.Prefix == "" {
 		options.Prefix = "certmagic:"
@@ -72,13 +80,15 @@ func New(client *redlock.Client, options Options) (*Locker, error) {
 	}, nil
 }
 
-// Lock waits for the lock until ctx ends, and keeps it, renewed, until Unlock. The errors are those of redlock.Client.Hold.
+// Lock waits for the lock until ctx ends, and renews it until Unlock. The
+// errors are those of redlock.Client.Hold.
 func (l *Locker) Lock(ctx context.Context, name string) error {
 	return l.lock(ctx, name, l.client.Hold)
 }
 
-// TryLock asks once, and says whether it has the lock now. That another has it is no error; the errors are those of
-// redlock.Client.TryHold but for redlock.ErrHeld.
+// TryLock asks once and reports whether it acquired the lock. A lock held by
+// another client is not an error; the errors are those of
+// redlock.Client.TryHold without redlock.ErrHeld.
 func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	err := l.lock(ctx, name, l.client.TryHold)
 	if errors.Is(err, redlock.ErrHeld) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
@@ -101,9 +111,11 @@ func (l *Locker) lock(ctx context.Context, name string, take holder) error {
 	return nil
 }
 
-// Unlock gives the lock back. It waits for the nodes up to the vote timeout, also when ctx has ended. redlock.ErrNotHeld says
-// that it was lost before, so that another process may have done the same work, or was never locked here; redlock.ErrNoQuorum
-// that nodes are down which get the release when they are back, or let the lock expire.
+// Unlock releases the lock. It waits for the nodes up to the vote timeout, even
+// if ctx has ended. It returns redlock.ErrNotHeld if the lock was never locked
+// here, or was lost before, so that another process may have done the same
+// work. It returns redlock.ErrNoQuorum if too many nodes are down: they get the
+// release when they are back, or let the lock expire.
 func (l *Locker) Unlock(ctx context.Context, name string) error {
 	hold := l.take(resource.Name(l.prefix, name))
 	if hold == nil {
@@ -112,8 +124,10 @@ func (l *Locker) Unlock(ctx context.Context, name string) error {
 	return hold.Release(context.WithoutCancel(ctx))
 }
 
-// take removes the hold that an Unlock is about. A name does not tell whose it is: where one was lost and another goroutine
-// has locked the same since, the lost one goes first, so that the other stays until both are unlocked.
+// take removes and returns the hold that an Unlock is for. The name alone does
+// not tell which: if a lock was lost and another goroutine has locked the same
+// name since, take removes the lost hold first, so that the other stays until
+// both are unlocked.
 func (l *Locker) take(r string) *redlock.Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,13 +147,16 @@ func (l *Locker) take(r string) *redlock.Hold {
 
 func lost(h *redlock.Hold) bool { return h.Err() != nil }
 
-// RenewLockLease says whether the lock is still held, by the local clocks. There is nothing to renew: that goes by itself, and
-// the duration is of no consequence.
+// RenewLockLease reports whether the lock is still held, by the local clocks.
+// It renews nothing, since holds renew themselves, and it ignores the duration.
 //
-// A lock that was lost is asked for once more. certmagic gives nothing up for an error here: it comes again after minutes or
-// hours, for thirty days, and did the lock stay lost, no certificate would be had in that time. Where it is granted certmagic
-// looks whether another process has done the work meanwhile. The errors are those of redlock.Client.TryHold, ErrHeld where
-// another is at it; and redlock.ErrNotHeld where it was never locked here.
+// If the lock was lost, RenewLockLease asks for it once more. certmagic does
+// not give up after an error here: it tries again after minutes or hours, for
+// thirty days, and would get no certificate in that time if the lock stayed
+// lost. If the lock is granted again, certmagic checks whether another process
+// has done the work meanwhile. The errors are those of redlock.Client.TryHold
+// (redlock.ErrHeld if another process holds the lock now), and
+// redlock.ErrNotHeld if it was never locked here.
 func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	r := resource.Name(l.prefix, name)
 	l.mu.Lock()
@@ -149,9 +166,11 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	case len(holds) == 0:
 		return fmt.Errorf("certmagiclock: not locked here: %w", redlock.ErrNotHeld)
 	case live >= 0:
-		return nil // by this process, at least; otherwise its loser would wait for the other, and that one for ever
+		// This process has the lock. If the goroutine that lost it asked again,
+		// it would wait for the other one, and that one forever.
+		return nil
 	}
-	_ = holds[0].Release(ctx) // what is left of it on the nodes; that it was lost is known
+	_ = holds[0].Release(ctx) // deletes what is left on the nodes; the loss is already known
 	hold, err := l.client.TryHold(ctx, r, l.hold)
 	if err != nil {
 		return fmt.Errorf("certmagiclock: the lock was lost, and cannot be had again: %w", err)
@@ -163,7 +182,8 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	return fmt.Errorf("certmagiclock: unlocked meanwhile: %w", redlock.ErrNotHeld)
 }
 
-// replace puts a hold in the place of one that was lost. False says that it is not there any more.
+// replace puts a hold in the place of a lost one. It returns false if the lost
+// one has been removed.
 func (l *Locker) replace(r string, old, hold *redlock.Hold) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,14 +36,14 @@ func TestLocksAreKeptAndWaitedFor(t *testing.T) {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			require.ErrorIs(t, second.Lock(short, name), context.DeadlineExceeded)
 			ok, err = second.TryLock(short, name)
-			require.ErrorIs(t, err, context.DeadlineExceeded, "no answer is not no")
+			require.ErrorIs(t, err, context.DeadlineExceeded, "an unknown state is an error, not a refusal")
 			require.False(t, ok)
 			cancel()
 
 			got := make(chan error)
 			go func() { got <- second.Lock(ctx, name) }()
 			synctest.Wait()
-			require.NoError(t, first.Unlock(short, name), "also under a context that has ended")
+			require.NoError(t, first.Unlock(short, name), "even if its context has ended")
 			require.NoError(t, <-got)
 			require.NoError(t, second.Unlock(ctx, name))
 			ok, err = first.TryLock(ctx, name)
@@ -62,14 +62,14 @@ func TestWhatIsNotLockedHere(t *testing.T) {
 	require.ErrorIs(t, locker.RenewLockLease(t.Context(), "x", time.Minute), redlock.ErrNotHeld)
 }
 
-// certmagic unlocks under a context that may have ended, and wants to know what came of it.
+// certmagic unlocks with a context that may have ended, and needs the result.
 func TestUnlockOutlivesItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
 		locker := newLocker(t, d)
 		require.NoError(t, locker.Lock(t.Context(), "x"))
 		for _, n := range d.Nodes() {
-			n.Delay(40 * time.Millisecond) // longer than an end of ctx goes unnoticed
+			n.Delay(40 * time.Millisecond) // longer than the end of ctx goes unnoticed
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -77,7 +77,8 @@ func TestUnlockOutlivesItsContext(t *testing.T) {
 	})
 }
 
-// certmagic goes on asking for thirty days after an error, and gets no certificate before there is none.
+// certmagic keeps asking for thirty days after an error, and gets no
+// certificate until the error is gone.
 func TestALostLockIsAskedForOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
@@ -92,7 +93,7 @@ func TestALostLockIsAskedForOnceMore(t *testing.T) {
 		for _, n := range d.Nodes() {
 			n.Refuse(false)
 		}
-		time.Sleep(10 * time.Second) // until they are up
+		time.Sleep(10 * time.Second) // until the nodes are up
 		require.NoError(t, other.Lock(ctx, "x"))
 		require.ErrorIs(t, locker.RenewLockLease(ctx, "x", time.Minute), redlock.ErrHeld)
 		require.NoError(t, other.Unlock(ctx, "x"))
@@ -100,7 +101,7 @@ func TestALostLockIsAskedForOnceMore(t *testing.T) {
 		time.Sleep(time.Hour)
 		ok, err := other.TryLock(ctx, "x")
 		require.NoError(t, err)
-		require.False(t, ok, "it is held again, and renewed")
+		require.False(t, ok, "the lock is held again, and renewed")
 		require.NoError(t, locker.Unlock(ctx, "x"))
 		require.ErrorIs(t, locker.Unlock(ctx, "x"), redlock.ErrNotHeld, "one Unlock for one Lock")
 		synctest.Wait()
@@ -108,7 +109,8 @@ func TestALostLockIsAskedForOnceMore(t *testing.T) {
 	})
 }
 
-// certmagic's Unlock does not say whose lock it is about. That of one who lost it must not end another's.
+// certmagic's Unlock does not name the owner of the lock. An Unlock after a
+// loss must not release the lock of another goroutine.
 func TestALostLockIsNotTheNextOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)

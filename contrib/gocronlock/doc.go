@@ -1,5 +1,6 @@
-// Package gocronlock has jobs of several schedulers of github.com/go-co-op/gocron/v2 run once, by locks of package redlock.
-// It does not import gocron, so that it costs no dependency: who uses it names gocron's interface.
+// Package gocronlock makes several schedulers of github.com/go-co-op/gocron/v2
+// run each job once, by locks of package redlock. It does not import gocron, so
+// it adds no dependency: the program names gocron's interface.
 //
 //	locker, err := gocronlock.NewLocker[gocron.Lock](client, gocronlock.Options{MinHold: 5 * time.Second})
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
@@ -7,9 +8,11 @@
 //	elector, err := gocronlock.NewElector(ctx, client, "billing", gocronlock.Options{})
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 //
-// With a Locker each run of a job goes to whichever scheduler is first; with an Elector all runs of all jobs go to the one
-// that leads. gocron has no way to tell a job that its lock or its leadership was lost while it runs: a job for which that
-// matters works under Elector.Context, or locks by itself with redlock.Client.Do, which gives it a context.
+// With a Locker, each run of a job goes to the scheduler that is first; with an
+// Elector, all runs of all jobs go to the scheduler that leads. gocron cannot
+// tell a running job that its lock or its leadership was lost. A job for which
+// that matters should work under Elector.Context, or take a lock of its own
+// with redlock.Client.Do, which passes it a context.
 package gocronlock
 
 import (
@@ -20,18 +23,22 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Options say how locks are held. The zero value works.
+// Options configure a Locker or an Elector. The zero value works.
 type Options struct {
-	// Prefix stands before the names of jobs, and, with leader: behind it, before those of elections. If zero, "gocron:". At
-	// most 953 bytes.
+	// Prefix precedes the names of jobs and, followed by "leader:", those of
+	// elections. If zero, "gocron:". At most 953 bytes.
 	Prefix string
-	// TTL is how long a lock outlives a process that dies, and so for how long the others then wait at most; a living one
-	// renews it, however long its job runs. If zero, 30 s.
+	// TTL is how long a lock outlives a process that dies, and so the longest
+	// time that the others then wait. A process that lives renews its lock,
+	// however long its job runs. If zero, 30 s.
 	TTL time.Duration
-	// MinHold keeps the lock of a job from the other schedulers for so long from its beginning on, though the job be over
-	// before: it must be longer than the schedulers' clocks are apart and their processes late, or a job that is short runs on
-	// several of them, and shorter than the time from one run to the next, or that one is left out. At most the TTL. If zero,
-	// half a second, or the TTL if that is less; below zero, none. It does not concern an Elector.
+	// MinHold is the least time for which a job's lock is kept from the other
+	// schedulers, counted from the start of the job, even if the job is over
+	// sooner. It must be longer than the difference between the schedulers'
+	// clocks plus the delay of their processes, or several of them run a short
+	// job. It must be shorter than the interval between runs, or the next run
+	// is left out. At most the TTL. If zero, half a second, or the TTL if that
+	// is less; if negative, there is no minimum. An Elector ignores it.
 	MinHold time.Duration
 }
 
@@ -41,7 +48,7 @@ const (
 	defaultMinHold = 500 * time.Millisecond
 )
 
-// hold fills in what the fields' comments promise.
+// hold applies the defaults and checks the options.
 func (o *Options) hold() (redlock.HoldOptions, error) {
 	if o.Prefix == "" {
 		o.Prefix = defaultPrefix
@@ -56,7 +63,7 @@ func (o *Options) hold() (redlock.HoldOptions, error) {
 		o.MinHold = min(defaultMinHold, o.TTL)
 	}
 	if o.TTL <= 0 || o.MinHold > o.TTL {
-		return redlock.HoldOptions{}, fmt.Errorf("gocronlock: TTL must be positive, and not shorter than MinHold")
+		return redlock.HoldOptions{}, fmt.Errorf("gocronlock: TTL must be positive and at least MinHold")
 	}
 	return redlock.HoldOptions{TTL: o.TTL, MinHold: max(o.MinHold, 0)}, nil
 }

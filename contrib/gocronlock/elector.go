@@ -13,14 +13,18 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// ErrNotLeader is what IsLeader says where another process leads, or none. The error says why.
+// ErrNotLeader is returned by IsLeader when this process does not lead. The
+// error contains the reason.
 var ErrNotLeader = errors.New("gocronlock: not the leader")
 
-// An Elector is a gocron.Elector: of the processes that make one with the same name, one leads. It leads for as long as it
-// holds a lock that renews itself, and as soon as that ends, by its own release, by its death or by a lack of nodes, another
-// may. Its methods may be called from any goroutine.
+// An Elector is a gocron.Elector: of the processes that create one with the
+// same name, one leads. It leads for as long as it holds a lock that renews
+// itself. When that lock ends, by its release, by the death of the process or
+// for lack of nodes, another process can lead. An Elector is safe for
+// concurrent use.
 //
-// One goroutine belongs to it, which waits for the lock. Close ends it, and must be called before the client is closed.
+// It starts one goroutine, which waits for the lock. Close ends that goroutine,
+// and must be called before the client is closed.
 type Elector struct {
 	client   *redlock.Client
 	resource string
@@ -33,18 +37,21 @@ type Elector struct {
 	closed sync.Once
 }
 
-// leader keeps elections apart from jobs: a job of the same name would never run.
+// leader separates elections from jobs: a job with the name of an election
+// would never run.
 const leader = "leader:"
 
-// term is a leadership, or the lack of one and why.
+// term is a period of leadership, or the reason why there is none.
 type term struct {
-	hold *redlock.Hold // nil for none
+	hold *redlock.Hold // nil without leadership
 	err  error
 }
 
-// NewElector stands for election under a name, and goes on to do so until Close. It asks the nodes once, so that the first of
-// several processes leads when NewElector returns; ctx bounds that only. The error is about the options, or that the client is
-// closed or ctx has ended. That another leads, or that no quorum of nodes answers, is none.
+// NewElector stands for election under a name, and remains a candidate until
+// Close. It asks the nodes once, so the first of several processes leads when
+// NewElector returns; ctx bounds only that request. NewElector returns an error
+// if the options are invalid, the client is closed or ctx has ended. It returns
+// none if another process leads or no quorum of nodes answers.
 func NewElector(ctx context.Context, client *redlock.Client, name string, options Options) (*Elector, error) {
 	hold, err := options.hold()
 	if err != nil {
@@ -63,9 +70,11 @@ func NewElector(ctx context.Context, client *redlock.Client, name string, option
 	return e, nil
 }
 
-// IsLeader is nil while this process leads, and else ErrNotLeader with the reason. It asks the local clocks and no node, and
-// waits for nothing; a process that was stopped for too long learns of it here. What is begun after that has the rest of the
-// lock's validity by itself: see Context.
+// IsLeader returns nil while this process leads, and otherwise ErrNotLeader
+// with the reason. It asks the local clocks and no node, and never waits. A
+// process that was stopped for too long learns here that it no longer leads.
+// Work that starts after IsLeader has only the rest of the lock's validity; see
+// Context.
 func (e *Elector) IsLeader(context.Context) error {
 	t := e.term.Load()
 	switch {
@@ -77,8 +86,9 @@ func (e *Elector) IsLeader(context.Context) error {
 	return nil
 }
 
-// Context ends when the leadership of this moment does, as redlock.Hold.Context says; where there is none, it has ended
-// already. Work that must not go on after that is done under it.
+// Context returns a context that ends with the current leadership, as
+// redlock.Hold.Context describes. Without leadership the context has already
+// ended. Use it for work that must not continue after the leadership is lost.
 func (e *Elector) Context() context.Context {
 	t := e.term.Load()
 	if t.hold != nil {
@@ -89,9 +99,11 @@ func (e *Elector) Context() context.Context {
 	return ended
 }
 
-// Close ends the candidacy and, if this process leads, the leadership, so that another can have it at once; jobs that run should
-// be over. It waits for the nodes' answers up to the vote timeout, or until ctx ends; either way the release is on its way.
-// The error is that of the release, nil where there was nothing to release. Calling it again does nothing.
+// Close ends the candidacy and, if this process leads, releases the leadership,
+// so that another process can have it at once. Running jobs should be over by
+// then. Close waits for the nodes' answers up to the vote timeout, or until ctx
+// ends; either way the release is on its way. It returns the error of the
+// release, or nil if there was nothing to release. Further calls do nothing.
 func (e *Elector) Close(ctx context.Context) (err error) {
 	e.closed.Do(func() {
 		e.cancel()
@@ -100,7 +112,7 @@ func (e *Elector) Close(ctx context.Context) (err error) {
 		if t.hold != nil && t.hold.Err() == nil {
 			err = t.hold.Release(ctx)
 		} else if t.hold != nil {
-			_ = t.hold.Release(ctx) // it was lost before, and the caller knows
+			_ = t.hold.Release(ctx) // it was lost before, as the caller knows
 		}
 	})
 	return err
@@ -108,7 +120,7 @@ func (e *Elector) Close(ctx context.Context) (err error) {
 
 var errClosed = errors.New("the elector is closed")
 
-// passing errors are those after which it is worth trying again.
+// passing reports whether it is worth trying again after an error.
 func passing(err error) bool {
 	var cancelled *redlock.CancelledError
 	if errors.As(err, &cancelled) {
@@ -122,11 +134,13 @@ func passing(err error) bool {
 	return false
 }
 
-// pause is between two candidacies where the client gives up early (Config.FailFast, Config.MaxTries), give or take a half, so
-// that candidates do not go on splitting the votes.
+// pause is the time between two attempts of a client that gives up early
+// (Config.FailFast, Config.MaxTries). It varies by half, so that candidates do
+// not split the votes again and again.
 const pause = 200 * time.Millisecond
 
-// run leads, and waits for the next leadership, until ctx ends. It leaves the hold of the moment to Close.
+// run leads, or waits for the next leadership, until ctx ends. It leaves the
+// current hold to Close.
 func (e *Elector) run(ctx context.Context, hold *redlock.Hold) {
 	for {
 		if hold != nil {
@@ -137,7 +151,7 @@ func (e *Elector) run(ctx context.Context, hold *redlock.Hold) {
 			}
 			lost := hold.Err()
 			e.term.Store(&term{err: lost})
-			_ = hold.Release(ctx) // what is left of it on the nodes; that it is lost is known
+			_ = hold.Release(ctx) // deletes what is left on the nodes; the loss is already known
 		}
 		var err error
 		hold, err = e.client.Hold(ctx, e.resource, e.options)

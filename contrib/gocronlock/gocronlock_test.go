@@ -19,7 +19,7 @@ import (
 
 const ms = time.Millisecond
 
-// unlocker is gocron.Lock; contrib/adapters has the real one.
+// unlocker stands for gocron.Lock; contrib/adapters tests with the real one.
 type unlocker interface {
 	Unlock(ctx context.Context) error
 }
@@ -31,7 +31,8 @@ func newLocker(t *testing.T, client *redlock.Client, o gocronlock.Options) *gocr
 	return locker
 }
 
-// What is short runs once however late another scheduler is, and what is long for as long as it runs.
+// A short job runs once even if another scheduler is late, and a long one is
+// locked for as long as it runs.
 func TestOneSchedulerRunsAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
@@ -54,11 +55,11 @@ func TestOneSchedulerRunsAJob(t *testing.T) {
 
 		time.Sleep(time.Hour)
 		_, err = first.Lock(t.Context(), "job")
-		require.ErrorIs(t, err, redlock.ErrHeld, "it was not renewed")
+		require.ErrorIs(t, err, redlock.ErrHeld, "the lock was not renewed")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		for _, n := range d.Nodes() {
-			n.Delay(40 * ms) // longer than an end of ctx goes unnoticed
+			n.Delay(40 * ms) // longer than the end of ctx goes unnoticed
 		}
 		require.NoError(t, lock.Unlock(ended), "a scheduler that is shut down")
 		time.Sleep(40 * ms)
@@ -66,7 +67,8 @@ func TestOneSchedulerRunsAJob(t *testing.T) {
 	})
 }
 
-// Schedulers whose clocks are the same split the votes. One of them runs the job all the same, and one only.
+// Schedulers whose clocks agree split the votes. Still exactly one of them runs
+// the job.
 func TestSchedulersThatAskAtOneInstant(t *testing.T) {
 	for range 5 {
 		synctest.Test(t, func(t *testing.T) {
@@ -98,8 +100,8 @@ func TestSchedulersThatAskAtOneInstant(t *testing.T) {
 	}
 }
 
-// Half of the nodes still have the key of somebody who is gone: there is no holder, and no lock to be had. A scheduler does not
-// ask for long.
+// Half of the nodes still have the key of a client that is gone: there is no
+// holder, and the lock cannot be acquired. A scheduler soon stops asking.
 func TestALockThatNobodyHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 4)
@@ -109,7 +111,7 @@ func TestALockThatNobodyHolds(t *testing.T) {
 		synctest.Wait()
 		d.Node(0).RestartEmpty()
 		d.Node(1).RestartEmpty()
-		time.Sleep(10 * time.Second) // until they are up again
+		time.Sleep(10 * time.Second) // until the nodes are up again
 		locker := newLocker(t, client, gocronlock.Options{TTL: time.Hour, MinHold: time.Hour})
 		begun := time.Now()
 		_, err = locker.Lock(t.Context(), "job")
@@ -161,7 +163,8 @@ func testOptions(t *testing.T) {
 	}](client, gocronlock.Options{})
 	require.ErrorContains(t, err, "not gocron.Lock")
 
-	// Names of any length and bytes, and a TTL so short that MinHold must be shorter too.
+	// Names of any length and bytes, and a TTL so short that MinHold must be
+	// shorter, too.
 	locker := newLocker(t, client, gocronlock.Options{Prefix: strings.Repeat("p", 953), TTL: 200 * ms})
 	for _, name := range []string{"", "\r\n\x00", strings.Repeat("n", 5000)} {
 		lock, err := locker.Lock(t.Context(), name)
@@ -206,7 +209,8 @@ func TestOneLeads(t *testing.T) {
 	})
 }
 
-// Who leads is never two, though nodes go and come, and in the end it is one again.
+// There are never two leaders while nodes go and come, and in the end there is
+// one again.
 func TestLeadershipIsLostWithTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
@@ -233,7 +237,7 @@ func TestLeadershipIsLostWithTheNodes(t *testing.T) {
 		for time.Since(begun) < time.Hour && leaders() == 0 {
 			time.Sleep(ms)
 		}
-		require.Less(t, time.Since(begun), 2*time.Minute, "nobody leads")
+		require.Less(t, time.Since(begun), 2*time.Minute, "no process leads")
 		for range 1000 {
 			require.LessOrEqual(t, leaders(), 1)
 			time.Sleep(100 * ms)
@@ -241,7 +245,8 @@ func TestLeadershipIsLostWithTheNodes(t *testing.T) {
 	})
 }
 
-// A client that gives up early is asked again and again; one that is closed, or wants shorter TTLs, is not.
+// A client that gives up early is asked again and again. A client that is
+// closed, or that wants shorter TTLs, is not.
 func TestElectorOfAnImpatientClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that was stopped is asked before its goroutines have run again: the leadership's own clocks say that it is over.
+// A process that was stopped calls IsLeader before its goroutines have run
+// again. The hold's own clocks say that the leadership is over.
 func TestIsLeaderAsksTheClocks_R15(t *testing.T) {
 	client := redlocktest.New(t, 1).Client(t)
 	hold, err := client.Hold(t.Context(), "leader", redlock.HoldOptions{TTL: time.Minute})
 	require.NoError(t, err)
-	var e Elector // without the goroutine that would see to it
+	var e Elector // without the goroutine that would notice the end
 	e.term.Store(&term{hold: hold})
 	require.NoError(t, e.IsLeader(t.Context()))
 	_ = hold.Release(context.Background())

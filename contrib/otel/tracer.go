@@ -1,11 +1,12 @@
-// Package redlockotel makes OpenTelemetry spans of what a redlock.Client does.
+// Package redlockotel creates OpenTelemetry spans for the calls of a
+// redlock.Client.
 //
 //	client, err := redlock.New(ctx, redlock.Config{
 //		Nodes:  nodes,
 //		Tracer: redlockotel.NewTracer(redlockotel.Options{}),
 //	})
 //
-// The spans, each a child of the one in the context of the call, if there is one:
+// Each span is a child of the span in the context of the call, if there is one:
 //
 //	redlock.attempt   each single attempt, those of Acquire among them
 //	redlock.acquire   each call to Acquire, Hold or Do until it has the lock or gives up, with redlock.tries
@@ -13,13 +14,16 @@
 //	redlock.release   each call to Release
 //	redlock.lost      a hold that was lost, from its grant to its end; it has no parent
 //
-// Attributes are redlock.outcome ("granted", "released", "held", "not_held", "no_quorum", "expired", "overloaded", "cancelled",
-// "closed", "invalid", "lost"), redlock.ttl_ms, redlock.validity_ms where there is a lock afterwards, redlock.try and
-// redlock.tries, and only where Options.Resources asks for it redlock.resource. Tokens and passwords are never in a span.
+// The attributes are redlock.outcome ("granted", "released", "held",
+// "not_held", "no_quorum", "expired", "overloaded", "cancelled", "closed",
+// "invalid", "lost"), redlock.ttl_ms, redlock.validity_ms (if a lock is held
+// afterwards), redlock.try, redlock.tries and, only with Options.Resources,
+// redlock.resource. Tokens and passwords are never in a span.
 //
-// A lock that another holds is an outcome like others. A span's status is an error where something is wrong: no_quorum,
-// not_held, expired, overloaded, closed, invalid and lost; error.type says so once more. Attempts, extensions and releases are
-// spans of kind client, the others are internal.
+// A lock that another client holds is an ordinary outcome. A span has the
+// status error if the outcome is no_quorum, not_held, expired, overloaded,
+// closed, invalid or lost; error.type then repeats it. Attempts, extensions and
+// releases are spans of kind client, the others are internal.
 package redlockotel
 
 import (
@@ -34,24 +38,26 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options of a tracer. The zero value works.
+// Options configure a tracer. The zero value works.
 type Options struct {
-	// Provider makes the spans. If nil, OpenTelemetry's global one, as it is when NewTracer is called.
+	// Provider creates the spans. If nil, OpenTelemetry's global provider at
+	// the time of NewTracer.
 	Provider trace.TracerProvider
 	// Attributes are added to each span. If nil, none.
 	Attributes []attribute.KeyValue
 	// Resources adds the names of resources. Do not set it if a name may reveal
-	// more than may be kept, such as a customer. If zero, no span has a name.
+	// something confidential, such as a customer. If zero, no span has a name.
 	Resources bool
 }
 
-// name is that of the instrumentation, as OpenTelemetry wants it.
+// name is the name of the instrumentation, in the form that OpenTelemetry
+// wants.
 const name = "github.com/redmux/redmux/contrib/otel"
 
-// NewTracer makes a tracer for redlock.Config. It may serve several clients,
-// and needs no end. A span is made and ended right before its call returns, so
-// a provider with slow processors delays the caller: use a batching one. The
-// caller may set its NodeChanged.
+// NewTracer creates a tracer for redlock.Config. It may serve several clients
+// and does not need to be closed. A span is created and ended right before its
+// call returns, so a provider with slow processors delays the caller: use a
+// batching one. The caller may set NodeChanged in the tracer.
 func NewTracer(options Options) *redlock.Tracer {
 	if options.Provider == nil {
 		options.Provider = otel.GetTracerProvider()
@@ -62,7 +68,6 @@ func NewTracer(options Options) *redlock.Tracer {
 	}
 }
 
-// spans makes them.
 type spans struct {
 	tracer  trace.Tracer
 	options Options
@@ -99,7 +104,7 @@ func lockAttributes(ttl, validity time.Duration, more ...attribute.KeyValue) []a
 	return more
 }
 
-// span makes one that is over already.
+// span records a span that has already ended.
 func (s *spans) span(
 	ctx context.Context, name, resource string, start time.Time, elapsed time.Duration,
 	outcome string, err error, attributes ...attribute.KeyValue,
@@ -117,12 +122,12 @@ func (s *spans) span(
 	}
 	if text := description(outcome, err); text != "" {
 		span.SetStatus(codes.Error, text)
-		span.SetAttributes(attribute.String("error.type", outcome)) // as the semantic conventions have it
+		span.SetAttributes(attribute.String("error.type", outcome)) // as the semantic conventions require
 	}
 }
 
-// kindOf distinguishes calls that asked the nodes from those that mostly
-// waited: the requests of an acquisition are its attempts', and a lost hold has
+// kindOf separates calls that asked the nodes from those that mostly waited.
+// The requests of an acquisition belong to its attempts, and a lost hold has
 // none.
 func kindOf(name string) trace.SpanKind {
 	switch name {
@@ -140,7 +145,7 @@ func outcomeOf(err error, success string) string {
 	case err == nil:
 		return success
 	case errors.As(err, &cancelled):
-		return "cancelled" // whatever the last attempt came to
+		return "cancelled" // whatever the outcome of the last attempt
 	case errors.Is(err, redlock.ErrHeld):
 		return "held"
 	case errors.Is(err, redlock.ErrNotHeld):
@@ -157,9 +162,10 @@ func outcomeOf(err error, success string) string {
 	return "invalid"
 }
 
-// description returns the text of what is wrong, or "". The errors of package
-// redlock name nodes and causes, never a key, a token or a password (R27). The
-// text of a cancellation includes the caller's own cause, so it is left out.
+// description returns the text of an error, or "" if nothing is wrong. The
+// errors of package redlock name nodes and causes, never a key, a token or a
+// password (R27). The text of a cancellation includes the caller's own cause,
+// so it is left out.
 func description(outcome string, err error) string {
 	switch outcome {
 	case "granted", "released", "held", "cancelled":

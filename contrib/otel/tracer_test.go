@@ -21,7 +21,8 @@ import (
 
 const resource = "secret-resource"
 
-// recorded runs a test on simulated time, with a client whose spans are kept. Its first span is the caller's own.
+// recorded runs a test in simulated time, with a client whose spans are
+// recorded. The first span is the caller's own.
 func recorded(t *testing.T, o Options, test func(ctx context.Context, d *redlocktest.Deployment, c *redlock.Client)) tracetest.SpanStubs {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
@@ -43,7 +44,7 @@ func recorded(t *testing.T, o Options, test func(ctx context.Context, d *redlock
 	return spans
 }
 
-// attributesOf are a span's as a map.
+// attributesOf returns the attributes of a span as a map.
 func attributesOf(s tracetest.SpanStub) map[string]any {
 	all := make(map[string]any)
 	for _, a := range s.Attributes {
@@ -113,7 +114,8 @@ func TestResourcesAreNamedWhereThatIsAskedFor(t *testing.T) {
 	require.Equal(t, resource, attributesOf(spans[0])["redlock.resource"])
 }
 
-// Without a quorum the span says of each node why; of a hold that is lost, too.
+// Without a quorum, the span has each node's cause; so has the span of a lost
+// hold.
 func TestSpansOfWhatGoesWrong(t *testing.T) {
 	spans := recorded(t, Options{}, func(ctx context.Context, d *redlocktest.Deployment, c *redlock.Client) {
 		hold, err := c.TryHold(ctx, resource, redlock.HoldOptions{TTL: 10 * time.Second})
@@ -160,7 +162,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// The global provider is used where none is named; a span that nobody records costs no attributes.
+// Without a provider, the global one is used; a span that is not recorded costs
+// no attributes.
 func TestTheGlobalProvider(t *testing.T) {
 	before := otel.GetTracerProvider()
 	defer otel.SetTracerProvider(before)
@@ -179,19 +182,19 @@ func TestTheGlobalProvider(t *testing.T) {
 
 // A client's spans, as an exporter gets them.
 func ExampleNewTracer() {
-	exporter := tracetest.NewInMemoryExporter() // or that of one's backend, with sdktrace.WithBatcher
+	exporter := tracetest.NewInMemoryExporter() // or the exporter of your backend, with sdktrace.WithBatcher
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	ctx := context.Background()
 	defer provider.Shutdown(ctx)
 
-	d, err := redlocktest.Start(3) // or masters of one's own
+	d, err := redlocktest.Start(3) // or your own masters
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer d.Close()
 	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // since the machine that tests this may be busy
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	config.Tracer = NewTracer(Options{Provider: provider})
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {

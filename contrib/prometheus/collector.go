@@ -3,13 +3,13 @@
 //
 //	prometheus.MustRegister(redlockprometheus.NewCollector(client, redlockprometheus.Options{}))
 //
-// Everything is read from Client.Stats and Client.Nodes on each scrape; nothing
-// is kept here, and nothing is paid in between. The number of label values is
-// bounded: outcomes, causes, and the nodes' addresses without credentials. No
-// label has the name of a resource, a token or a password.
+// The collector reads everything from Client.Stats and Client.Nodes on each
+// scrape. It keeps nothing, and costs nothing between scrapes. The number of
+// label values is bounded: outcomes, causes, and the nodes' addresses without
+// credentials. No label contains the name of a resource, a token or a password.
 //
-// Counters begin at zero with each client. Those of one scrape are exact, but
-// not taken at one instant.
+// Counters start at zero with each client. The counters of one scrape are
+// exact, but not taken at one instant.
 package redlockprometheus
 
 import (
@@ -20,32 +20,32 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Options of a Collector. The zero value works.
+// Options configure a Collector. The zero value works.
 type Options struct {
 	// Namespace is the prefix of each metric's name. If zero, "redlock".
 	Namespace string
 	// Labels are added to each metric; they must distinguish the clients of one
-	// registry. call, outcome, node, vote, cause, class and fate are taken. If
-	// nil, none.
+	// registry. The names call, outcome, node, vote, cause, class and fate are
+	// taken. If nil, none.
 	Labels prometheus.Labels
 }
 
-// A Collector is a prometheus.Collector of one client, which the caller owns
-// and may close: its last numbers then remain. It may be used from any
-// goroutine.
+// A Collector is a prometheus.Collector of one client. The caller owns the
+// client and may close it; its last numbers then remain. A Collector is safe
+// for concurrent use.
 type Collector struct {
 	client source
 	of     metrics
 }
 
-// source is what a Collector reads: a *redlock.Client.
+// source is what a Collector reads; *redlock.Client implements it.
 type source interface {
 	Stats() redlock.Stats
 	Nodes() []redlock.NodeStatus
 }
 
-// NewCollector makes a Collector. Options that cannot work are an error when it
-// is registered.
+// NewCollector creates a Collector. Invalid options are an error when it is
+// registered.
 func NewCollector(client *redlock.Client, options Options) *Collector {
 	return newCollector(client, options)
 }
@@ -57,7 +57,7 @@ func newCollector(client source, options Options) *Collector {
 	return &Collector{client, newMetrics(options)}
 }
 
-// Describe sends what Collect may send.
+// Describe sends the descriptions of all metrics that Collect may send.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range c.of.all {
 		to <- d
@@ -76,7 +76,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	send.gauge(c.of.quorum, float64(len(nodes)/2+1))
 	for _, n := range nodes {
 		if !utf8.ValidString(n.Addr) {
-			n.Addr = strconv.Quote(n.Addr) // a socket's path may be any bytes, a label's value may not
+			n.Addr = strconv.Quote(n.Addr) // a socket's path may have any bytes, a label's value may not
 		}
 		c.state(send, n)
 		c.votes(send, n)
@@ -106,7 +106,7 @@ func (c *Collector) state(send sender, n redlock.NodeStatus) {
 	send.gauge(c.of.warnings, float64(len(n.Warnings)), n.Addr)
 }
 
-// votes sends what a node answered, and why it did not.
+// votes sends the node's answers, and why answers are missing.
 func (c *Collector) votes(send sender, n redlock.NodeStatus) {
 	counts := &n.Counts
 	send.counter(c.of.votes, counts.Granted, n.Addr, "granted")
@@ -122,7 +122,7 @@ func (c *Collector) votes(send sender, n redlock.NodeStatus) {
 	}
 }
 
-// connections sends the connections to a node, and what they left behind.
+// connections sends the connections to a node, and the debts they left.
 func (c *Collector) connections(send sender, n redlock.NodeStatus) {
 	counts := &n.Counts
 	send.counter(c.of.connects, uint64(max(n.Connects, 0)), n.Addr)
@@ -138,7 +138,7 @@ func (c *Collector) connections(send sender, n redlock.NodeStatus) {
 	send.counter(c.of.debtsTotal, counts.DebtsExpired, n.Addr, "expired")
 }
 
-// quorumSeconds returns a histogram as Prometheus has it: cumulative, in
+// quorumSeconds converts a histogram to the form of Prometheus: cumulative, in
 // seconds, and without the last bucket, which is open. The counts are of one
 // snapshot, so they add up.
 func quorumSeconds(d *prometheus.Desc, h redlock.Histogram) prometheus.Metric {
@@ -158,7 +158,7 @@ func digit(yes bool) float64 {
 	return 0
 }
 
-// sender makes metrics of numbers.
+// sender creates metrics from numbers and sends them.
 type sender struct{ to chan<- prometheus.Metric }
 
 func (s sender) counter(d *prometheus.Desc, n uint64, labels ...string) {

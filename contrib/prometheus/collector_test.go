@@ -24,7 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fixed are numbers that are all different, so that none can be taken for another.
+// fixed is a source whose numbers are all different, so that no two can be
+// confused.
 type fixed struct{}
 
 func (fixed) Stats() redlock.Stats {
@@ -55,7 +56,7 @@ func (fixed) Nodes() []redlock.NodeStatus {
 	}
 }
 
-// Each number comes out under its own name.
+// Each number appears under its own name.
 func TestEachNumber(t *testing.T) {
 	got := text(t, newCollector(fixed{}, Options{Labels: prometheus.Labels{"deployment": "billing"}}))
 	for _, line := range []string{
@@ -114,7 +115,7 @@ func TestEachNumber(t *testing.T) {
 	require.Contains(t, text(t, newCollector(fixed{}, Options{Namespace: "locks"})), "\nlocks_node_up{")
 }
 
-// The alerts of the documentation are about metrics that there are.
+// The alerts in the documentation name only metrics that exist.
 func TestAlertsNameMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../docs/deploy.md")
 	require.NoError(t, err)
@@ -133,7 +134,7 @@ func TestAlertsNameMetrics(t *testing.T) {
 	}
 }
 
-// What cannot be a label is an error when it is registered, and a panic never.
+// Invalid labels are an error at registration, and never a panic.
 func TestOptionsThatCannotWork(t *testing.T) {
 	for _, o := range []Options{
 		{Labels: prometheus.Labels{"": "x"}}, {Labels: prometheus.Labels{"a": "\xff"}}, {Labels: prometheus.Labels{"node": "x"}},
@@ -146,7 +147,8 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-// A real client, with a node that is down and one that answers errors; two clients in one registry; and no secret anywhere.
+// A real client with a node that is down and one that answers errors; two
+// clients in one registry; and no secret anywhere.
 func TestOfARealClient(t *testing.T) {
 	redistest.NoLeaks(t)
 	d := redlocktest.New(t, 3, redlocktest.Password("hunter2"))
@@ -183,7 +185,7 @@ func TestOfARealClient(t *testing.T) {
 	}
 }
 
-// Numbers are read while they change.
+// A scrape may run while the client works.
 func TestWhileTheClientIsAtWork(t *testing.T) {
 	d := redlocktest.New(t, 3)
 	client := d.Client(t, patient)
@@ -208,7 +210,7 @@ func TestWhileTheClientIsAtWork(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// patient clients wait for votes for as long as a busy machine may take.
+// patient makes a client wait for votes as long as a busy machine may take.
 func patient(c *redlock.Config) { c.NodeTimeout = 30 * time.Second }
 
 func text(t *testing.T, c prometheus.Collector) string {
@@ -230,9 +232,9 @@ func gathered(t *testing.T, registry *prometheus.Registry) string {
 	return b.String()
 }
 
-// A registry, a client, and what a scrape shows of it.
+// A registry, a client, and what a scrape shows.
 func ExampleNewCollector() {
-	d, err := redlocktest.Start(3) // or masters of one's own: redlock.Open("redis://…", …)
+	d, err := redlocktest.Start(3) // or your own masters: redlock.Open("redis://…", …)
 	if err != nil {
 		fmt.Println(err)
 		return

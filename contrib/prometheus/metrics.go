@@ -2,7 +2,7 @@ package redlockprometheus
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are the descriptions of all that a Collector sends.
+// metrics are the descriptions of all metrics that a Collector sends.
 type metrics struct {
 	calls, quorumSeconds, quorum *prometheus.Desc
 
@@ -20,29 +20,29 @@ func newMetrics(o Options) (m metrics) {
 		*to = prometheus.NewDesc(prometheus.BuildFQName(o.Namespace, "", name), help, labels, o.Labels)
 		m.all = append(m.all, *to)
 	}
-	add(&m.calls, "calls_total", "Attempts, extensions and releases by what came of them.", "call", "outcome")
-	add(&m.quorumSeconds, "quorum_seconds", "Time from the beginning of an attempt to its quorum of grants.")
+	add(&m.calls, "calls_total", "Attempts, extensions and releases, by outcome.", "call", "outcome")
+	add(&m.quorumSeconds, "quorum_seconds", "Time from the start of an attempt to its quorum of grants.")
 	add(&m.quorum, "quorum_nodes", "How many nodes are a quorum of those configured.")
 
 	add(&m.up, "node_up", "1 while the node is connected and takes part, else 0.", "node")
-	add(&m.quarantined, "node_quarantined", "1 while the node's grants do not count, since it may have forgotten locks, else 0.", "node")
-	add(&m.quarantineLeft, "node_quarantine_left_seconds", "How much longer the quarantine lasts.", "node")
+	add(&m.quarantined, "node_quarantined", "1 while the node's grants do not count, because it may have forgotten locks, else 0.", "node")
+	add(&m.quarantineLeft, "node_quarantine_left_seconds", "Time until the quarantine ends.", "node")
 	add(&m.debts, "node_debts", "Releases that the node has yet to confirm.", "node")
 	add(&m.replyTime, "node_reply_time_seconds", "Smoothed time to reply.", "node")
-	add(&m.warnings, "node_warnings", "How many things ought to be changed about the server; Client.Nodes says which.", "node")
+	add(&m.warnings, "node_warnings", "Number of warnings about the server's configuration; Client.Nodes lists them.", "node")
 
 	add(&m.votes, "node_votes_total", "Votes that counted, by kind.", "node", "vote")
-	add(&m.missed, "node_missed_votes_total", "Those of the failed votes that no reply was about, by cause.", "node", "cause")
-	add(&m.late, "node_late_replies_total", "Replies after the decision: ordinary, a quorum was faster.", "node")
-	add(&m.overdue, "node_overdue_replies_total", "Those of the late replies whose own vote had been given up.", "node")
+	add(&m.missed, "node_missed_votes_total", "Failed votes without a reply, by cause.", "node", "cause")
+	add(&m.late, "node_late_replies_total", "Replies after the decision: ordinary, since a quorum was faster.", "node")
+	add(&m.overdue, "node_overdue_replies_total", "Late replies to votes that had already timed out.", "node")
 	add(&m.errors, "node_errors_total", "Errors that the node answered, by class.", "node", "class")
 
-	add(&m.connects, "node_connects_total", "Connections that were made.", "node")
-	add(&m.dials, "node_dials_total", "Attempts to connect and shake hands.", "node")
-	add(&m.dialFailures, "node_dial_failures_total", "Those that led to nothing.", "node")
+	add(&m.connects, "node_connects_total", "Connections established.", "node")
+	add(&m.dials, "node_dials_total", "Attempts to connect and complete the handshake.", "node")
+	add(&m.dialFailures, "node_dial_failures_total", "Attempts to connect that failed.", "node")
 	add(&m.deaths, "node_deaths_total", "Connections that ended, by cause.", "node", "cause")
-	add(&m.probes, "node_probes_total", "Pings to an idle connection.", "node")
-	add(&m.cures, "node_cures_total", "Commands that were sent again with their scripts.", "node")
-	add(&m.debtsTotal, "node_debts_total", "Releases that the node came to owe, confirmed, or that expired with their keys.", "node", "fate")
+	add(&m.probes, "node_probes_total", "Pings sent on idle connections.", "node")
+	add(&m.cures, "node_cures_total", "Commands sent again together with their scripts.", "node")
+	add(&m.debtsTotal, "node_debts_total", "Releases owed to the node, by fate: made, paid, or expired with their keys.", "node", "fate")
 	return m
 }

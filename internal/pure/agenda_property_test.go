@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An agenda is what sorting says, whatever was put, moved and dropped in
-// whatever order.
+// An agenda agrees with sorting, whatever was put, moved and dropped, in any
+// order.
 func TestAgendaIsASortedList(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -44,7 +44,7 @@ func TestAgendaIsASortedList(t *testing.T) {
 	}
 }
 
-// requireSorted compares an agenda with the debts and times that are in it.
+// requireSorted compares an agenda with the debts and times in model.
 func requireSorted(t *testing.T, a *agenda[byTurn], model map[*Debt]time.Duration, seed uint64) {
 	t.Helper()
 	var times []time.Duration

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Debts come in the order of their time, each can be moved and removed at any
-// moment, and only what has come is counted.
+// Debts come in order of time, each can be moved and removed at any moment, and
+// only due debts are counted.
 func TestAgenda(t *testing.T) {
 	rng := seeded(t, 1)
 	for range 25 {
@@ -58,9 +58,9 @@ func TestAgenda(t *testing.T) {
 	}
 }
 
-// A ledger says what going through all of its debts would say, whatever happens
-// to them, in any order: an earlier time for one that is known, a connection
-// that dies with answers awaited, a fence, a key that expires.
+// A ledger agrees with a walk through all of its debts, whatever happens to
+// them, in any order: an earlier time for a known debt, a connection that dies
+// with pending answers, a fence, a key that expires.
 func TestLedgerIsInOrder(t *testing.T) {
 	rng := seeded(t, 2)
 	for range 60 {
@@ -108,7 +108,7 @@ func TestLedgerIsInOrder(t *testing.T) {
 	}
 }
 
-// takenInOrder takes debts, and requires that those are the ones that are due,
+// takenInOrder takes debts, and requires that they are the ones that are due,
 // the earliest first.
 func takenInOrder(t *testing.T, l *Ledger, now time.Duration, most int) []*Debt {
 	t.Helper()
@@ -129,8 +129,8 @@ func takenInOrder(t *testing.T, l *Ledger, now time.Duration, most int) []*Debt 
 	return got
 }
 
-// requireInOrder compares what a ledger says of the present with all of its
-// debts, and then ends those that are over.
+// requireInOrder compares the ledger's answers at the time now with all of its
+// debts, and then ends the expired ones.
 func requireInOrder(t *testing.T, l *Ledger, now time.Duration) {
 	t.Helper()
 	var times []time.Duration
@@ -164,7 +164,7 @@ func requireInOrder(t *testing.T, l *Ledger, now time.Duration) {
 	require.Len(t, l.Debts, before-over)
 }
 
-// So many debts end in one look, and no more; the next look is due at once.
+// One look ends a bounded number of debts; the next look is due at once.
 func TestManyDebtsEndInTurns(t *testing.T) {
 	l := newLedger()
 	for i := range 3 * expireAtOnce {

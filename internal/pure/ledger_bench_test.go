@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// manyDebts is what a node owes when MaxDebts is nearly reached.
+// manyDebts is the number of debts of a node close to MaxDebts.
 const (
 	manyDebts      = 60_000
-	paymentsAtOnce = 256 // as multiplex has them
+	paymentsAtOnce = 256 // as in multiplex
 )
 
-// indebted is a ledger of so many debts, each refused once: due in an hour,
+// indebted returns a ledger of n debts, each refused once: due in an hour,
 // within a minute of each other.
 func indebted(n int) *Ledger {
 	l := &Ledger{Limit: 2 * n, Drift: 0.01}
@@ -27,7 +27,7 @@ func indebted(n int) *Ledger {
 	return l
 }
 
-// What a node's ledger costs under the group's mutex, with many debts.
+// The cost of a node's ledger with many debts, under the group's mutex.
 func BenchmarkLedger(b *testing.B) {
 	const at = time.Hour + 30*time.Second // half of them are due
 	b.Run("look", func(b *testing.B) {
@@ -74,7 +74,7 @@ func BenchmarkLedger(b *testing.B) {
 				l.Settle(d, true, at)
 			}
 			l.Due(at, paymentsAtOnce)
-			for _, d := range batch { // as many as before
+			for _, d := range batch { // restores the number of debts
 				l.Add([]byte(d.Command), d.ttl, at)
 			}
 		}

@@ -11,15 +11,15 @@ import (
 
 func newLedger() *Ledger { return &Ledger{Limit: 10, Drift: 0.01} }
 
-// fence is what node.fenceDebts does, with all debts at once.
+// fence does what node.fenceDebts does, with all debts at once.
 func (l *Ledger) fence(now time.Duration, certain bool) {
 	for _, d := range l.Debts {
 		l.FenceDebt(d, now, certain)
 	}
 }
 
-// sendTimes plays a node that answers each payment at once in the same way, and
-// returns when the debt was sent, until it is gone.
+// sendTimes plays a node that answers each payment at once and always in the
+// same way. It returns when the debt was sent, until the debt is gone.
 func sendTimes(t *testing.T, l *Ledger, from time.Duration, answered bool) (sent []time.Duration, gone time.Duration) {
 	t.Helper()
 	for now := from; now < from+time.Minute; now += ms {
@@ -60,8 +60,8 @@ func TestDebtIsNotDroppedBeforeItsKeyIsGone(t *testing.T) {
 	l := newLedger()
 	l.Add([]byte("release"), time.Second, 0)
 
-	// The node is down: what was sent before may be executed at any time, so no
-	// time runs.
+	// The node is down: what was sent before may still be executed at any time,
+	// so the time of the debt does not run.
 	l.Expire(time.Hour)
 	require.Len(t, l.Debts, 1, "before the fence a debt has no end")
 
@@ -73,8 +73,8 @@ func TestDebtIsNotDroppedBeforeItsKeyIsGone(t *testing.T) {
 	require.Empty(t, l.Debts)
 }
 
-// An extension may have been executed unnoticed, so a debt lasts
-// for the longest TTL that was asked for (R8).
+// An extension may have been executed unnoticed, so a debt lasts for the
+// longest TTL that was requested (R8).
 func TestDebtOutlastsWhatAnExtensionMayHaveGiven_R8(t *testing.T) {
 	l := newLedger()
 	l.Longest = 5 * time.Second
@@ -86,16 +86,16 @@ func TestDebtOutlastsWhatAnExtensionMayHaveGiven_R8(t *testing.T) {
 	require.Empty(t, l.Debts)
 }
 
-// Only a fence begins the time of a debt; a second fence does not begin it
-// again, since from the first on nothing older can be executed.
+// Only a fence starts the time of a debt. A second fence does not restart it,
+// because nothing older can be executed after the first.
 func TestFenceBeginsTheTimeOnce(t *testing.T) {
 	l := newLedger()
 	d := l.Add([]byte("release"), time.Second, 0)
 	l.fence(time.Second, true)
 	l.fence(1500*ms, true)
 	assert.Equal(t, time.Second+1012*ms, d.Until)
-	// Where the old connection could not be killed, it begins anew: its SET may
-	// come now.
+	// If the old connection could not be killed, the time starts again: the old
+	// SET may arrive now.
 	l.fence(1600*ms, false)
 	assert.Equal(t, 1600*ms+1012*ms, d.Until)
 }
@@ -111,10 +111,10 @@ func TestUnfencedDebtIsRepeated(t *testing.T) {
 	assert.Equal(t, 10*time.Second+102*ms, gone)
 }
 
-// Each uncertain fence has the repetitions begin anew, however many there were
-// before: what the connection before carried may come at once, and so may what
-// an older one did. (The pauses went on to grow with each of them, to the years
-// after which a time.Duration ends, and then to nothing.)
+// Each uncertain fence starts the repetitions again, however many there were
+// before: what the previous connection carried may arrive at once, and so may
+// what an older one carried. (Before, the pauses grew with each fence until
+// time.Duration overflowed.)
 func TestRepetitionsBeginAnewWithEachFence(t *testing.T) {
 	for _, certain := range []bool{false, true} {
 		l := newLedger()
@@ -132,7 +132,7 @@ func TestRepetitionsBeginAnewWithEachFence(t *testing.T) {
 	}
 }
 
-// A repeated release that the node refuses did nothing: the next try comes
+// A repeated release that the node refuses has no effect: the next try comes
 // within a second, as for any refused debt.
 func TestRefusedRepetitionIsTriedWithinASecond(t *testing.T) {
 	l := newLedger()
@@ -154,7 +154,7 @@ func TestExpireWaitsForAnAnswer(t *testing.T) {
 	require.Len(t, l.Debts, 1, "its answer will look for it")
 	l.Settle(d, true, time.Hour)
 	require.Empty(t, l.Debts)
-	l.Settle(d, true, time.Hour) // a second answer finds nothing and does nothing
+	l.Settle(d, true, time.Hour) // a second answer has no effect
 	require.Empty(t, l.Debts)
 }
 
@@ -185,8 +185,8 @@ func TestLedgerFullStillTakes(t *testing.T) {
 	require.Len(t, l.Debts, l.Limit+1, "a debt is never dropped (R8)")
 }
 
-// A lock that is released again and again is owed once: what can be owed is
-// bounded by the locks there were (R26).
+// A lock that is released several times is owed once: the number of debts is
+// bounded by the number of locks (R26).
 func TestOneReleaseIsOwedOnce(t *testing.T) {
 	l := newLedger()
 	first := l.Add([]byte("release"), time.Second, 50*ms)
@@ -201,8 +201,8 @@ func TestOneReleaseIsOwedOnce(t *testing.T) {
 	require.NotSame(t, first, l.Add([]byte("release"), time.Second, 0), "once paid, it can be owed anew")
 }
 
-// What was answered and is repeated only to be safe keeps no node out (R8,
-// where CLIENT KILL is forbidden).
+// Releases that were answered, and are repeated only to be safe, keep no node
+// out (R8, if CLIENT KILL is forbidden).
 func TestRepetitionsDoNotFillTheLedger(t *testing.T) {
 	l := newLedger()
 	for i := range l.Limit {
@@ -220,7 +220,7 @@ func TestRepetitionsDoNotFillTheLedger(t *testing.T) {
 	require.Zero(t, l.safe)
 }
 
-// Removing in any order leaves each debt's index right.
+// Removing debts in any order leaves each debt's index right.
 func TestLedgerRemoves(t *testing.T) {
 	rng := seeded(t, 1)
 	for range 100 {
@@ -244,8 +244,8 @@ func TestDebtCopiesItsCommand(t *testing.T) {
 	assert.Equal(t, "release", string(d.Command))
 }
 
-// A release that is repeated to be safe is paid with the first answer, and
-// counted no more when it ends.
+// A release that is repeated to be safe is paid with the first answer, and not
+// counted again when it ends.
 func TestADebtThatIsRepeatedIsPaidOnce(t *testing.T) {
 	l := Ledger{Limit: 10, Drift: 0.01}
 	d := l.Add([]byte("release"), time.Second, 0)

@@ -8,14 +8,14 @@ import (
 )
 
 // The delays between dials alone do not bound the connects: a connection that
-// lives for a second starts them anew, and then come five quick refusals, over
-// and over. That is 140 a minute; it is the budget that keeps them at 75 (R26).
+// lives for a second resets them, five quick refusals follow, and so on. That
+// is 140 connects a minute; the budget limits them to 75 (R26).
 func TestBudgetBoundsWhatDelaysDoNot_R26(t *testing.T) {
 	now := time.Duration(0)
 	l, _ := NewLife().On(Started, now, 0.999)
 	dials := []time.Duration{now}
 	for turn := 0; now < 5*time.Minute; turn++ {
-		if turn%6 == 5 { // this one is let in, and dies when it is steady
+		if turn%6 == 5 { // this dial succeeds, and the connection dies once it is steady
 			for _, e := range []LifeEvent{Dialed, Paid} {
 				l, _ = l.On(e, now, 0.999)
 			}

@@ -68,7 +68,7 @@ func TestLifeStopsFromEveryState(t *testing.T) {
 }
 
 // refuse plays a node that refuses connections at once, and returns the waits
-// between two dials.
+// between the dials.
 func refuse(l Life, e LifeEvent, times int, jitter float64) []time.Duration {
 	var waits []time.Duration
 	now := time.Duration(0)
@@ -109,8 +109,8 @@ func TestRedialStartsAnewAfterASteadyConnection(t *testing.T) {
 	assert.Zero(t, died(steadyAfter), "the first dial begins at once")
 	assert.Equal(t, redialMost, died(steadyAfter-1))
 
-	// The same when it was shed in between: since says how long the connection
-	// lived.
+	// The same if the node was shed in between: since tells how long the
+	// connection lived.
 	l := NewLife()
 	l.State, l.delay = Up, redialMost
 	l, _ = l.On(Broke, 2*time.Second, 0)
@@ -118,9 +118,9 @@ func TestRedialStartsAnewAfterASteadyConnection(t *testing.T) {
 	assert.Equal(t, redialFirst, l.Wait)
 }
 
-// The first dial after a steady connection begins at once, and it alone: a
-// server that lets nothing in any more, or drops at once what it has let in,
-// gets the delays from then on (R26).
+// Only the first dial after a steady connection starts at once. A server that
+// then accepts nothing, or drops at once what it accepted, gets the delays from
+// then on (R26).
 func TestFirstRedialIsAtOnce_R26(t *testing.T) {
 	steady := func(from State) Life {
 		l := NewLife()
@@ -158,8 +158,8 @@ func TestFirstRedialIsAtOnce_R26(t *testing.T) {
 	assert.False(t, l.Returning)
 }
 
-// A server that was only stopped answers the handshake that is under way; so
-// there must always be one (R26).
+// A server that was only stopped answers the handshake in progress, so there
+// must always be one (R26).
 func TestHungAttemptRedialsAtOnce(t *testing.T) {
 	for _, s := range []State{Dialing, Fencing, Paying} {
 		t.Run(s.String(), func(t *testing.T) {
@@ -175,13 +175,12 @@ func TestHungAttemptRedialsAtOnce(t *testing.T) {
 	}
 }
 
-// play drives a life through random events for ten minutes and returns when it
-// dialed.
+// play drives a life through random events for ten minutes and returns the
+// times of its dials.
 func play(rng *rand.Rand) (dials []time.Duration, most time.Duration) {
 	l, act := NewLife().On(Started, 0, 0)
 	now := time.Duration(0)
-	// Each run has its own taste: nodes that refuse, that hang, that die young,
-	// and mixtures.
+	// Each run has its own mixture of nodes that refuse, hang or die young.
 	fast, hang := rng.Float64(), rng.Float64()
 	spend := func() time.Duration {
 		if rng.Float64() < fast {
@@ -236,15 +235,15 @@ func TestDialsPerMinuteAreBounded(t *testing.T) {
 	}
 }
 
-// The budget is there to be used: a node that refuses is tried about once a
-// second for ever.
+// The budget must be used: a node that refuses is dialed about once a second
+// forever.
 func TestRefusingNodeIsTriedEverySecond(t *testing.T) {
 	for _, wait := range refuse(NewLife(), DialFailed, 1000, 0.5) {
 		require.LessOrEqual(t, wait, 1100*ms)
 	}
 }
 
-// The fence stays owed through whatever happens until it is done (R8).
+// The fence stays owed, whatever happens, until it is done (R8).
 func TestFenceIsOwedUntilFenced(t *testing.T) {
 	rng := seeded(t, 8)
 	for range 2000 {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The decisions about a hold, as data: a validity of nine seconds, so that a
-// third is three and the context ends 9 ms early.
+// The decisions about a hold, as data: the validity is nine seconds, so a third
+// is three seconds and the context ends 9 ms early.
 func TestRenewalDecisions(t *testing.T) { // R10, R13
 	const (
 		s        = time.Second
@@ -129,8 +129,8 @@ func TestRenewalDecisions(t *testing.T) { // R10, R13
 	}
 }
 
-// What must be so for any validity: the margin, the window and the pauses stay
-// small beside it.
+// Proportions for any validity: the margin, the window and the pauses stay
+// small.
 func TestRenewalProportions(t *testing.T) { // R13
 	for _, c := range []struct{ validity, margin, window time.Duration }{
 		{time.Microsecond, 500 * time.Nanosecond, 10 * time.Nanosecond},
@@ -146,8 +146,8 @@ func TestRenewalProportions(t *testing.T) { // R13
 	}
 }
 
-// However renewals fare, something is always awaited: the alarm is ahead, or
-// what it is for is done when it goes off.
+// However renewals turn out, the alarm is in the future, or its work is done
+// when it goes off.
 func TestARenewalIsNeverForgotten(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 0))
 	for range 2000 {

@@ -14,14 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No timer that may be set in a bubble is set to a time that may be none,
-// tests' own neither: see Soon. What is ahead is seen by its form: a constant,
-// max with one, a sum with one. Packages that are tested in bubbles are looked
-// at as a whole; commands and benchmarks run their own way, and there it is the
-// test file and the file that it tests.
+// A timer that may be set in a bubble is never set to a time that may be zero,
+// in tests either: see Soon. The test recognizes a positive time by its form: a
+// constant, max with a constant, a sum with a constant. It checks every file of
+// packages that are tested in bubbles. Commands and benchmarks run in real
+// time, so there it checks each test file that uses bubbles and the file under
+// test.
 func TestTimersLieAhead(t *testing.T) {
 	const root = "../.."
-	looked := make(map[string][]string) // folder → files
+	looked := make(map[string][]string) // directory → files
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") || !usesBubbles(t, path) {
 			return err
@@ -66,8 +67,8 @@ func usesBubbles(t *testing.T, path string) bool {
 	return slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
 }
 
-// timersOf counts what sets a timer, and tells which of them may set it to no
-// time at all.
+// timersOf counts the calls that set a timer, and returns those that may set it
+// to zero.
 func timersOf(t *testing.T, paths []string) (timers int, dueAtOnce []string) {
 	fset, constants := token.NewFileSet(), make(map[string]bool)
 	var files []*ast.File
@@ -100,8 +101,8 @@ func timersOf(t *testing.T, paths []string) (timers int, dueAtOnce []string) {
 	return timers, dueAtOnce
 }
 
-// setsTimer knows the functions of package time, and Reset of what is called a
-// timer.
+// setsTimer recognizes the functions of package time, and Reset of anything
+// called a timer.
 func setsTimer(call *ast.CallExpr) bool {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -123,8 +124,8 @@ func setsTimer(call *ast.CallExpr) bool {
 	return false
 }
 
-// isAhead reports whether a duration is more than none whatever its variables
-// are, as long as none is negative.
+// isAhead reports whether a duration is positive for all values of its
+// variables that are not negative.
 func isAhead(e ast.Expr, constants map[string]bool) bool {
 	ahead := func(e ast.Expr) bool { return isAhead(e, constants) }
 	switch e := e.(type) {

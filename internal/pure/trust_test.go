@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A trustStep is an event in the life of a node's trust and what is to be
-// thought of the node after it.
+// A trustStep is an event in the life of a node's trust, and the expected state
+// after it.
 type trustStep struct {
 	at      time.Duration
 	event   func(t Trust, now time.Duration) Trust
@@ -35,7 +35,7 @@ func needed(need time.Duration) func(Trust, time.Duration) Trust {
 
 func passed(t Trust, now time.Duration) Trust { return t.At(now) }
 
-// R23 as a table: the need is two seconds throughout.
+// R23 as a table; the need is two seconds throughout.
 func TestTrust_R23(t *testing.T) {
 	const s, need = time.Second, 2 * time.Second
 	a, short, b := Seal{"a", s, need}, Seal{"a", s, need - ms}, Seal{"b", s, 9 * s}
@@ -59,7 +59,7 @@ func TestTrust_R23(t *testing.T) {
 			{s, metRun("b"), false, need, WhyRestart},
 			{2 * s, passed, false, s, WhyRestart},
 			{3 * s, passed, true, 0, WhyRestart},
-			{4 * s, metRun("a"), false, need, WhyRestart}, // another server at the address, and back
+			{4 * s, metRun("a"), false, need, WhyRestart}, // another server at the address, and back again
 		},
 		"a process without a name is watched anew with each connection": {
 			{0, metRun(""), false, need, WhyFirst},
@@ -137,7 +137,7 @@ func TestTrust_R23(t *testing.T) {
 		"more is needed": {
 			{0, metRun("a"), false, need, WhyFirst},
 			{2 * s, passed, true, 0, WhyFirst},
-			{2 * s, needed(s), true, 0, WhyFirst}, // never less
+			{2 * s, needed(s), true, 0, WhyFirst}, // the need never shrinks
 			{3 * s, needed(5 * s), false, 2 * s, whyLonger},
 			{5 * s, passed, true, 0, whyLonger},
 			{6 * s, needed(6 * s), true, 0, whyLonger},
@@ -169,8 +169,8 @@ func TestTrustWithoutNeed(t *testing.T) {
 	}
 }
 
-// What is proved can be written: for what was watched, in whole milliseconds
-// and never more, and only with a name.
+// A seal may state what was proved: the time watched, in whole milliseconds and
+// never more, and only for a named process.
 func TestWhatASealMaySay(t *testing.T) {
 	state := Trust{Need: 2 * time.Second}.Meet("a", time.Second)
 	assert.False(t, state.Proved(3*time.Second-1))
@@ -183,8 +183,8 @@ func TestWhatASealMaySay(t *testing.T) {
 	assert.False(t, state.Sight(Sighting{What: SealAbsent}, 5*time.Second).Proved(5*time.Second))
 }
 
-// The need covers the drift of clocks, the granularity of servers, and is in
-// whole milliseconds (R4, R23).
+// The need covers the drift of the clocks and the granularity of servers, and
+// is a multiple of a millisecond (R4, R23).
 func TestNeed(t *testing.T) {
 	for _, c := range []struct {
 		maxTTL time.Duration
@@ -208,12 +208,12 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// A debut needs all nodes, connected at one time, and then looked at.
+// A debut needs all nodes, connected at one time and then examined.
 func TestDebut(t *testing.T) {
 	none, some, odd := Sighting{What: SealAbsent}, Sighting{What: SealSeen}, Sighting{What: SealStrange}
 	d := Debut{Open: true}
 	assert.Equal(t, d, d.Sight(0, none, false), "before the others were there")
-	assert.Equal(t, d, d.Sight(0, none, true), "nobody verifies any more")
+	assert.Equal(t, d, d.Sight(0, none, true), "no verification is pending")
 	d.Verifying = true
 	assert.Equal(t, d, d.Sight(0, none, false), "asked before")
 	assert.Equal(t, d, d.Sight(0, Sighting{What: Unreadable}, true))

@@ -16,7 +16,7 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// timeOf is a server's time of day.
+// timeOf returns a server's time of day.
 func timeOf(t *testing.T, s *redistest.Server) time.Time {
 	t.Helper()
 	v, err := s.Do("TIME")
@@ -40,9 +40,9 @@ func setFor(t *testing.T, s *redistest.Server, ttl time.Duration) {
 	require.NoError(t, err)
 }
 
-// A key's life follows the rate of its server's clock, and no other. The
-// servers are asked from the side; what is compared is two looks at one clock,
-// so that a busy machine makes the test slower and not wrong.
+// A key's life follows the rate of its own server's clock. The servers are
+// asked from outside, and the test compares two readings of one clock, so a
+// busy machine makes it slower and not wrong.
 func TestClockRate(t *testing.T) {
 	redistest.NoLeaks(t)
 	for _, rate := range []float64{0.5, 0.99, 1, 1.009, 3} {
@@ -50,8 +50,8 @@ func TestClockRate(t *testing.T) {
 			s := redistest.Servers(t, 1, redistest.OwnClock)[0]
 			s.Clock().SetRate(rate)
 			setFor(t, s, time.Minute)
-			// Both clocks are read within uncertain in the beginning, and
-			// within more at the end.
+			// Both clocks are read within uncertain at the start, and within a
+			// longer time at the end.
 			opened := time.Now()
 			before := pttl(t, s)
 			begun := timeOf(t, s)
@@ -71,8 +71,8 @@ func TestClockRate(t *testing.T) {
 	}
 }
 
-// A step concerns the time of day alone, and all of it at once: keys whose time
-// came have expired, those with a step back live longer.
+// A step changes only the time of day, and all of it at once: keys whose time
+// has come expire, and after a step back keys live longer.
 func TestClockJump(t *testing.T) {
 	redistest.NoLeaks(t)
 	servers := redistest.Servers(t, 2, redistest.OwnClock)
@@ -96,9 +96,9 @@ func TestClockJump(t *testing.T) {
 	require.InDelta(t, 61, time.Until(at).Seconds(), 30, "a machine's clock outlives its processes")
 }
 
-// However often the rate changes, a clock goes on: no look at it says less than
-// the one before. The changes are more frequent than any test's, so that
-// readers are met in the middle of them.
+// However often the rate changes, a clock never goes back: each reading is at
+// least the previous one. The rate changes more often than in any other test,
+// so that readers run into a change.
 func TestClockNeverTurnsBackByItself(t *testing.T) {
 	redistest.NoLeaks(t)
 	s := redistest.Servers(t, 1, redistest.OwnClock)[0]
@@ -132,8 +132,7 @@ func TestClockNeverTurnsBackByItself(t *testing.T) {
 	require.InDelta(t, float64(ahead), float64(until), 4*float64(time.Since(asked)+time.Millisecond))
 }
 
-// Nothing is left of a clock: not in the folder for temporary files, and
-// nothing mapped.
+// Nothing is left of a clock: no file in the temporary folder, and no mapping.
 func TestClockCleansUp(t *testing.T) {
 	redistest.NoLeaks(t)
 	redistest.Require(t)
@@ -153,7 +152,7 @@ func TestClockCleansUp(t *testing.T) {
 	require.NotContains(t, string(maps), os.TempDir())
 }
 
-// needClocks skips where there are none, with the reason.
+// needClocks skips the test, with the reason, if there are no clocks.
 func needClocks(t *testing.T) {
 	t.Helper()
 	if err := redistest.ClocksAvailable(); err != nil {
@@ -161,8 +160,8 @@ func needClocks(t *testing.T) {
 	}
 }
 
-// A library that cannot read its rules ends the server, and says why: tests of
-// clocks that are the machine's would all pass.
+// A library that cannot read its rules ends the server and says why. Otherwise
+// all tests of clocks would pass with the machine's own.
 func TestClockRefusesToRunWithoutRules(t *testing.T) {
 	redistest.Require(t)
 	needClocks(t)

@@ -1,9 +1,9 @@
 package redistest
 
-// File is the one that the server is told by.
+// File returns the path of the file that sets the server's clock.
 func (c *Clock) File() string { return c.file }
 
-// Held is how many bytes are under way, or held back, over all connections.
+// Held returns how many bytes are in flight or held back, over all connections.
 func (l *Link) Held(d Direction) (n int) {
 	for _, p := range l.pipes(d) {
 		p.mu.Lock()
@@ -13,5 +13,5 @@ func (l *Link) Held(d Direction) (n int) {
 	return n
 }
 
-// Environ is what the server is started with.
+// Environ returns the environment with which the server starts.
 func (c *Clock) Environ() []string { return c.environ() }

@@ -15,8 +15,8 @@ import (
 
 const sampleSize = 2 << 20
 
-// TestHostileRepliesAreNoGrants holds the list to what it says: whatever a
-// decoder makes of it, the first reply is no OK (R17).
+// TestHostileRepliesAreNoGrants checks the list: whatever a decoder makes of an
+// entry, the first reply is not OK (R17).
 func TestHostileRepliesAreNoGrants(t *testing.T) {
 	require.GreaterOrEqual(t, len(redistest.HostileReplies), 40)
 	seen := make(map[string]bool)
@@ -32,7 +32,8 @@ func TestHostileRepliesAreNoGrants(t *testing.T) {
 	}
 }
 
-// first decodes the first reply that is no push, and says whether it is an OK.
+// first decodes the first reply that is not a push, and reports whether it is
+// OK.
 func first(h redistest.Hostile) (isOK, ok bool) {
 	r := resp.NewReader(resp.Limits{})
 	src := bytes.NewReader(h.Sample(sampleSize))
@@ -77,8 +78,8 @@ func TestHostileNode(t *testing.T) {
 	}
 }
 
-// TestHostileNodeAll: with all, the scripts behind the first SET are answered
-// in the same way.
+// TestHostileNodeAll: with all, the scripts after the first SET are answered in
+// the same way.
 func TestHostileNodeAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := redistest.NewNetwork()
@@ -92,7 +93,7 @@ func TestHostileNodeAll(t *testing.T) {
 	})
 }
 
-// TestHostileNodeClosesInTheMiddle over real sockets, whose buffers fill up.
+// TestHostileNodeClosesInTheMiddle uses real sockets, whose buffers fill up.
 func TestHostileNodeClosesInTheMiddle(t *testing.T) {
 	redistest.NoLeaks(t)
 	for _, h := range redistest.HostileReplies {

@@ -17,7 +17,7 @@ func TestNoLeaksSeesGoroutinesAndDescriptors(t *testing.T) {
 	done := make(chan struct{})
 	go leakedGoroutine(stop, done)
 	require.ErrorContains(t, awaitNoLeaks(g, d, 3), "leakedGoroutine")
-	ends := time.AfterFunc(15*time.Second, func() { close(stop) }) // as a timer of the program would
+	ends := time.AfterFunc(15*time.Second, func() { close(stop) }) // like a timer of the program
 	require.ErrorContains(t, awaitNoLeaks(g, d, leaksLooks), "leakedGoroutine")
 	require.True(t, ends.Stop())
 	time.AfterFunc(20*time.Millisecond, func() { close(stop) })

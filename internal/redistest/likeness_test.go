@@ -13,9 +13,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// TestNodeAnswersLikeAServer asks a Node and a real server the same and
-// compares the bytes. The texts of errors may differ between versions, so only
-// their first word counts.
+// TestNodeAnswersLikeAServer sends the same commands to a Node and to a real
+// server and compares the bytes. The texts of errors may differ between
+// versions, so only their first word counts.
 func TestNodeAnswersLikeAServer(t *testing.T) {
 	redistest.NoLeaks(t)
 	server := redistest.Servers(t, 1)[0]
@@ -62,7 +62,7 @@ func TestNodeAnswersLikeAServer(t *testing.T) {
 	}
 }
 
-// info returns what follows a field's name in INFO.
+// info returns the value of a field of INFO.
 func info(t *testing.T, server *redistest.Server, field string) string {
 	t.Helper()
 	all, err := server.Do("INFO", "server")
@@ -81,8 +81,9 @@ func open(t *testing.T, network, addr string) *client {
 	return &client{t, conn, resp.NewReader(resp.Limits{})}
 }
 
-// gist cuts an error down to its first word, and a TTL to what a busy machine
-// leaves of it, which is more than an expiry of half the length could have.
+// gist shortens an error to its first word. A TTL near 60,000 becomes "about
+// 60000", so that a busy machine makes no difference; half the expiry still
+// would.
 func gist(reply string) string {
 	switch {
 	case strings.HasPrefix(reply, "-"):

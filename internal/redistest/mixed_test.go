@@ -12,9 +12,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// wrapper writes a script that becomes the server, as those of
-// testdata/fetch.sh do, and gives it one option more, by which it can be
-// recognised.
+// wrapper writes a script that becomes the server, like those of
+// testdata/fetch.sh, and adds an option by which it can be recognized.
 func wrapper(t *testing.T, server, name, maxclients string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -44,8 +43,8 @@ func TestGroupsMixServersInTurn(t *testing.T) {
 	}
 	require.Equal(t, []any{"101", "102", "101", "102", "101"}, limits)
 
-	// One server alone is the first of them, unless another is named, and that
-	// is not asked for in a group.
+	// A single server runs the first program, unless REDMUX_SERVER names
+	// another. A group ignores REDMUX_SERVER.
 	path, ok := redistest.Find()
 	require.True(t, ok)
 	require.Equal(t, a, path)
@@ -54,7 +53,7 @@ func TestGroupsMixServersInTurn(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, b, path)
 	require.Equal(t, "101", limit(redistest.Servers(t, 1)[0]))
-	// A Path wins over both.
+	// A Path has precedence over both.
 	require.Equal(t, "102", limit(redistest.Servers(t, 1, func(o *redistest.Options) { o.Path = b })[0]))
 
 	t.Setenv("REDMUX_SERVERS", a+string(filepath.ListSeparator)+filepath.Join(t.TempDir(), "gone"))
@@ -70,7 +69,7 @@ func TestServerIntroducesItself(t *testing.T) {
 	s := redistest.Servers(t, 1, redistest.Password("pw"), func(o *redistest.Options) { o.Path = path })[0]
 	product, version, err := s.Introduction()
 	require.NoError(t, err)
-	said, err := exec.Command(path, "--version").Output() // Redis server v=7.0.15 sha=…
+	said, err := exec.Command(path, "--version").Output() // "Redis server v=7.0.15 sha=…"
 	require.NoError(t, err)
 	require.Contains(t, string(said), " v="+version+" ")
 	require.True(t, strings.HasPrefix(strings.ToLower(string(said)), product+" "), string(said))

@@ -103,9 +103,8 @@ func TestNetworkPauseHoldsBytesAndEnd(t *testing.T) {
 	})
 }
 
-// An abort throws away what has not arrived, where that is asked for; so does
-// the end of a connection with bytes that it has not read. A plain end loses
-// nothing.
+// An abort discards what has not arrived, if the network loses it; so does the
+// end of a connection with unread bytes. A plain end loses nothing.
 func TestNetworkAbortsLose(t *testing.T) {
 	abort := func(c net.Conn) { _ = c.(interface{ Abort() error }).Abort() }
 	plain := func(c net.Conn) { _ = c.Close() }
@@ -217,8 +216,8 @@ func TestNetworkReset(t *testing.T) {
 	})
 }
 
-// What was sent before a break comes after what is sent over a new connection:
-// the late SET of R8.
+// What was sent before a break arrives after what is sent over a new
+// connection: the late SET of R8.
 func TestNetworkBreakIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := redistest.NewNetwork()
@@ -301,7 +300,7 @@ func TestNetworkHalfOpen(t *testing.T) {
 func TestNetworkDialFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := redistest.NewNetwork()
-		_, err := n.Dial(t.Context(), "tcp", "nobody")
+		_, err := n.Dial(t.Context(), "tcp", "nowhere")
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		require.Zero(t, n.Conns())
 

@@ -24,7 +24,7 @@ func releaseScript(keys, args []string, db *redistest.DB) any {
 	return 0
 }
 
-// client is a connection that asks and compares raw replies.
+// client is a connection that sends commands and compares raw replies.
 type client struct {
 	t *testing.T
 	net.Conn
@@ -342,7 +342,7 @@ func TestNodeScriptReplies(t *testing.T) {
 	})
 }
 
-// TestNodeOverTCP shows that a node serves real sockets too, and that Close
+// TestNodeOverTCP shows that a node also serves real sockets, and that Close
 // leaves nothing behind.
 func TestNodeOverTCP(t *testing.T) {
 	redistest.NoLeaks(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// Keys, PTTL, TIME and the uptime follow the node's clock, by native commands
-// and by scripts alike.
+// Keys, PTTL, TIME and the uptime follow the node's clock, for native commands
+// and scripts alike.
 func TestNodeClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, node, c := one(t, redistest.NodeConfig{})
@@ -50,8 +50,8 @@ func TestNodeClock(t *testing.T) {
 	})
 }
 
-// A tracked key that ends at another time than was thought is pushed about when
-// it ends.
+// A tracked key that expires at another time than expected is pushed when it
+// expires.
 func TestNodePushesByItsClock(t *testing.T) {
 	for name, set := range map[string]struct {
 		clock func(*redistest.NodeClock)
@@ -80,7 +80,7 @@ func TestNodePushesByItsClock(t *testing.T) {
 	}
 }
 
-// A node that keeps its keys is another process all the same.
+// A node that keeps its keys over a restart is still a new process.
 func TestNodeRestartDurably(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, node, c := one(t, redistest.NodeConfig{})

@@ -15,7 +15,7 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// patience bounds how long is waited for what must come.
+// patience bounds the wait for an event.
 const patience = 30 * time.Second
 
 // proxied is a real server behind a proxy.
@@ -86,7 +86,7 @@ func TestProxyHoldsWhatADeadClientSent(t *testing.T) { // R8
 	c.do("PING")
 	p.Pause(redistest.Up)
 	c.send("SET", "k", "v")
-	// RST at once could throw away what the proxy has not read yet.
+	// An immediate RST could discard what the proxy has not read yet.
 	require.Eventually(t, func() bool { return p.Held(redistest.Up) > 0 }, patience, time.Millisecond)
 	c.Conn.(*net.TCPConn).SetLinger(0)
 	c.Close()
@@ -98,11 +98,11 @@ func TestProxyHoldsWhatADeadClientSent(t *testing.T) { // R8
 	require.Eventually(t, func() bool { return p.Conns() == 0 }, patience, time.Millisecond)
 }
 
-// What was held back is let go also where both ends have closed meanwhile:
-// nothing of the connection is left, though the proxy goes on.
+// What was held back is released even if both ends have closed meanwhile:
+// nothing of the connection is left, while the proxy runs on.
 func TestProxyLetsGoWhatBothEndsHaveLeft(t *testing.T) { // R28
 	_, p := proxied(t)
-	through(t, p).do("PING") // what the first connection starts for good
+	through(t, p).do("PING") // starts what outlives the first connection
 	redistest.NoLeaks(t)
 	for range 5 {
 		c := through(t, p)
@@ -111,7 +111,7 @@ func TestProxyLetsGoWhatBothEndsHaveLeft(t *testing.T) { // R28
 		c.send("PING")
 		require.Eventually(t, func() bool { return p.Held(redistest.Down) > 0 }, patience, time.Millisecond)
 		c.Close()
-		time.Sleep(20 * time.Millisecond) // the server has closed its end too, as a rule
+		time.Sleep(20 * time.Millisecond) // the server has usually closed its end by then, too
 		p.Resume(redistest.Down)
 	}
 }
@@ -157,8 +157,8 @@ func TestProxyRefuses(t *testing.T) {
 	p.Refuse(false)
 	require.Equal(t, "+PONG\r\n", through(t, p).do("PING"))
 
-	// A dead server shows as a reset connection, now and then so early that the
-	// dial itself fails.
+	// A dead server shows as a reset connection, and now and then so early that
+	// the dial fails.
 	require.NoError(t, s.Kill())
 	if conn, err := net.Dial("tcp", p.Addr()); err == nil {
 		require.ErrorIs(t, readError(conn), syscall.ECONNRESET)

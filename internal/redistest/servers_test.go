@@ -95,8 +95,8 @@ func TestServerStopsAndContinues(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A fault may be healed while the server is closed, and change the folder;
-// nothing of it stays.
+// A fault may be healed, and change the folder, while the server is being
+// closed. Nothing of it stays.
 func TestCloseBesideAChangeOfItsFolder(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)
@@ -160,7 +160,8 @@ func TestServerWaitsForItsPort(t *testing.T) {
 	require.NoError(t, s.Kill())
 	l, err := net.Listen("tcp", s.TCPAddr())
 	require.NoError(t, err)
-	// The one who took the port answers like a server, and is not taken for it.
+	// The node that took the port answers like a server, and must not be taken
+	// for it.
 	stranger := redistest.NewNode(redistest.NodeConfig{})
 	stranger.Serve(l)
 	time.AfterFunc(100*time.Millisecond, func() { stranger.Close() })
@@ -170,8 +171,8 @@ func TestServerWaitsForItsPort(t *testing.T) {
 	require.Contains(t, v, fmt.Sprintf("process_id:%d\r\n", s.PID()))
 }
 
-// TestServerOutlivesTheThreadThatAskedForIt: a goroutine that ends locked to
-// its thread takes the thread with it, and with the thread what it forked.
+// TestServerOutlivesTheThreadThatAskedForIt: a goroutine that ends while locked
+// to its thread ends the thread, and with it a child that the thread forked.
 func TestServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	redistest.NoLeaks(t)
 	if _, ok := redistest.Find(); !ok {
@@ -193,8 +194,8 @@ func TestServerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestServerDiesWithItsParent runs this test binary once more, as a parent that
-// is killed.
+// TestServerDiesWithItsParent runs this test binary again, as a parent that is
+// killed.
 func TestServerDiesWithItsParent(t *testing.T) {
 	if os.Getenv("REDISTEST_PARENT") != "" {
 		s, err := redistest.Start(redistest.Options{})
@@ -225,7 +226,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			send(t, conn, "SHUTDOWN NOSAVE\r\n") // leave nothing running
+			send(t, conn, "SHUTDOWN NOSAVE\r\n") // leaves no process behind
 		}
 		conn.Close()
 	})
@@ -251,7 +252,7 @@ func TestServersSaysWhyItSkips(t *testing.T) {
 	}
 }
 
-// fakeTB notes how a test was ended.
+// fakeTB records how a test ended.
 type fakeTB struct {
 	testing.TB
 	said string

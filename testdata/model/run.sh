@@ -1,13 +1,16 @@
 #!/bin/sh
-# Checks the rules in the models beside this script with spin: every state of each bounded world, and for every rule that is
-# dropped a counterexample. Prints a table and compares it with that of docs/safety.md: a run that was complete there must be
-# complete, and the numbers of states must be the same if spin is of the same version.
+# Checks the rules in the models beside this script with spin: every state of
+# each bounded world, and a counterexample for every rule that is dropped.
+# Prints a table and compares it with that of docs/safety.md: a run that is
+# complete there must be complete, and the numbers of states must be equal for
+# the same version of spin.
 #
 #   run.sh             all of it; MODEL=quick leaves out the long runs
 #   run.sh show NAME   the counterexample of one run, step by step
 #
-# Installs spin and gcc where the system's packages allow it. Where they cannot be had it says what is not covered and
-# succeeds, unless REDMUX_REQUIRE_MODEL=1. LIMIT is the time in seconds that one run may take, JOBS how many run at once.
+# Installs spin and gcc if the system's packages allow it. Without them it
+# reports what is not covered and succeeds, unless REDMUX_REQUIRE_MODEL=1. LIMIT
+# is the time limit of a run in seconds, JOBS the number of runs at once.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -16,9 +19,11 @@ here=$(cd "$(dirname "$0")" && pwd) || exit
 document=$here/../../docs/safety.md
 limit=${LIMIT:-900}
 
-# name | model | how it is searched | what for | clients and attempts | macros | suite
-# "complete" visits every state; "counterexample" looks for the shortest, breadth first; "bits" is bit-state hashing, which
-# may miss states. Suite: quick is in both.
+# name | model | kind of search | purpose | clients and attempts | macros |
+# suite
+# "complete" visits every state; "counterexample" looks for the shortest,
+# breadth first; "bits" is bit-state hashing, which may miss states. Suite:
+# quick is in both.
 runs() {
 	sed 's/ *| */|/g' <<'END'
 acquire            | exclusion | complete       | exclusion | 2, 2 and 2 attempts       | -DTRIES0=2 -DTRIES1=2                                     | full
@@ -87,7 +92,7 @@ main() {
 	judge
 }
 
-# tools sees to it that there is something to run. It fails only where the model is required.
+# tools makes spin and gcc available. It fails only if the model is required.
 tools() {
 	have && return
 	if command -v apt-get >/dev/null; then
@@ -109,13 +114,15 @@ install() {
 	echo "model: installing spin"
 	set -- "$@" env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::http::Timeout=20 -o Acquire::Retries=1 -o DPkg::Lock::Timeout=600
 	packages="install -y --no-install-recommends spin gcc libc6-dev"
-	# Lists of packages may be old or missing, and one broken source among several does not matter here. Where it is required, a
-	# mirror that is away for a moment is asked once more.
+	# The lists of packages may be old or missing, and one broken source among
+	# several does not matter here. If the model is required, a failed mirror is
+	# asked once more.
 	"$@" $packages >/dev/null 2>&1 || { "$@" update; "$@" $packages; } >/dev/null 2>&1 ||
 		{ [ "${REDMUX_REQUIRE_MODEL:-}" = 1 ] && sleep 30 && { "$@" update; "$@" $packages; }; } >/dev/null 2>&1
 }
 
-# all runs what $work/runs lists, several at once. Each leaves its row and its process's id in $work.
+# all runs what $work/runs lists, several at once. Each run leaves its row and
+# its process id in $work.
 all() {
 	cut -d '|' -f 1 "$work/runs" >"$work/names"
 	lanes=${JOBS:-2} lane=0
@@ -132,10 +139,10 @@ stop() {
 	done
 }
 
-# field prints what stands in a column of a run's line.
+# field prints a column of a run's line.
 field() { runs | awk -F '|' -v name="$1" -v f="$2" '$1 == name { print $f }'; }
 
-# one searches one model, and leaves a row of the table.
+# one searches one model, and writes a row of the table.
 one() {
 	name=$1 how=$(field "$1" 3) macros=$(field "$1" 6)
 	mkdir "$work/$name" && cd "$work/$name" || return
@@ -159,10 +166,11 @@ one() {
 	echo "$name: $(sed 's/.*| \([^|]*\) |$/\1/' "$work/$name.row")" >&2
 }
 
-# In the model of exclusion nodes are interchangeable; a story is told without that, as they keep their numbers then.
+# In the model of exclusion nodes are interchangeable; a counterexample is shown
+# without that, so that they keep their numbers.
 symmetry() { [ "$(field "$1" 2)" = exclusion ] && echo -DSYMMETRY; }
 
-# row makes a line of the table of what pan said.
+# row converts the output of pan to a line of the table.
 row() {
 	nodes=$(echo "$macros" | sed -n 's/.*-DN=\([0-9]*\).*/\1/p')
 	[ "$(field "$name" 2)" = orphans ] && nodes=1
@@ -183,7 +191,7 @@ row() {
 		}' out
 }
 
-# judge says whether each run came out as it should, and as the document says.
+# judge checks whether each run ended as it should, and as the document says.
 judge() {
 	recorded=$(sed -n 's/^spin \([0-9.]*\).*/\1/p' "$document" 2>/dev/null | head -n 1)
 	[ "$recorded" = "$version" ] || echo "states are not compared: docs/safety.md has those of spin ${recorded:-(none)}"
@@ -213,7 +221,7 @@ judge() {
 		}'
 }
 
-# show tells the counterexample of a run.
+# show prints the counterexample of a run.
 show() {
 	[ -n "$(field "$1" 2)" ] || { echo "model: the table has no run $1" >&2; return 2; }
 	mkdir "$work/show" && cd "$work/show" || return

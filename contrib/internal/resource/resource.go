@@ -1,5 +1,5 @@
-// Package resource makes resources for package redlock of the names that other programs give to what they lock: of any
-// length, any bytes.
+// Package resource turns names of locks in other programs, of any length and
+// with any bytes, into resources of package redlock.
 package resource
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Longest is how many bytes a resource may have (R19).
+// Longest is the greatest length of a resource in bytes (R19).
 const Longest = 1024
 
 // LongestPrefix leaves room for the hash of a name.
@@ -16,8 +16,10 @@ const LongestPrefix = Longest - len(hashed) - 2*sha256.Size
 
 const hashed = "sha256:"
 
-// Name is the resource for a name: the prefix, which must not be longer than LongestPrefix, and the name itself, or, where
-// that would be too long, its hash. Different names have different resources: a name that looks like a hash is hashed too.
+// Name returns the resource for a name: the prefix and the name, or, if that
+// would be too long, the prefix and the hash of the name. The prefix must not
+// be longer than LongestPrefix. Different names have different resources: a
+// name that looks like a hash is hashed too.
 func Name(prefix, name string) string {
 	if len(prefix)+len(name) <= Longest && !strings.HasPrefix(name, hashed) {
 		return prefix + name

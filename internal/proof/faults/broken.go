@@ -11,23 +11,25 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Ways to be wrong on purpose, so that the checks can be seen to find them. They are for tests of this package: a run
-// with one of them must end with violations.
+// Ways to be wrong on purpose. Tests of this package use them: a run with one
+// of them must end with violations.
 const (
-	// brokenQuorum has each process ask one node only, not the same ones.
+	// brokenQuorum makes each process ask one node only, not the same one for
+	// all.
 	brokenQuorum = "no-quorum"
-	// brokenRelease has the key deleted, whoever it belongs to by then, some time after the lock was released.
+	// brokenRelease deletes the key some time after the lock was released,
+	// whichever holder has it then.
 	brokenRelease = "plain-del"
-	// brokenOrphan has a key stay behind after each hundredth release.
+	// brokenOrphan leaves a key behind after each hundredth release.
 	brokenOrphan = "orphan"
-	// brokenReplies has two replies of different kinds change places now and then.
+	// brokenReplies swaps two replies of different kinds now and then.
 	brokenReplies = "swapped-replies"
 )
 
 // Broken lists them.
 func Broken() []string { return []string{brokenQuorum, brokenRelease, brokenOrphan, brokenReplies} }
 
-// breakConfig makes a client wrong that is wrong in its configuration.
+// breakConfig breaks the configuration of a client.
 func (w *worker) breakConfig(config *redlock.Config) {
 	switch w.Broken {
 	case brokenQuorum:
@@ -60,18 +62,19 @@ func (w *worker) breakRelease(lock redlock.Lock) {
 	}
 	time.AfterFunc(after, func() {
 		for _, path := range w.Direct {
-			c, err := net.DialTimeout("unix", path, lookTimeout)
+			c, err := net.DialTimeout("unix", path, inspectTimeout)
 			if err != nil {
 				continue
 			}
-			_ = c.SetDeadline(time.Now().Add(lookTimeout))
+			_ = c.SetDeadline(time.Now().Add(inspectTimeout))
 			_, _ = lastReply(c, append(resp.AppendCommand(nil, "AUTH", userName, w.Password), command...), 1)
 			_ = c.Close()
 		}
 	})
 }
 
-// A swapper is a connection on which a grant and a refusal that arrive together change places.
+// A swapper is a connection that swaps a grant and a refusal that arrive
+// together.
 type swapper struct{ net.Conn }
 
 func (s swapper) Read(b []byte) (int, error) {

@@ -16,7 +16,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A fleet is the servers, and what there is to be done to them from the side. Close it.
+// A fleet is the servers, and what there is to be done to them from the side.
+// Close it.
 type fleet struct {
 	servers  []*redistest.Server
 	sides    []*redistest.Side
@@ -24,14 +25,16 @@ type fleet struct {
 	folder   string // of the access list
 }
 
-// newFleet starts servers, and seals them as a new deployment (R23), so that the first clients need not wait.
+// newFleet starts servers, and seals them as a new deployment (R23), so that
+// the first clients need not wait.
 func newFleet(options *Options) (*fleet, error) {
 	f := &fleet{password: rand.Text()}
 	var err error
 	if f.folder, err = os.MkdirTemp("", "faults"); err != nil {
 		return nil, fmt.Errorf("faults: %w", err)
 	}
-	// A file and not the command line, which other users of the machine can read; and only a hash of the password.
+	// A file and not the command line, which other users of the machine can
+	// read; and only a hash of the password.
 	list := filepath.Join(f.folder, "acl")
 	rules := "user default on nopass ~* &* +@all\nuser " + userName + " on " + f.passwordRule() + " ~* &* +@all\n"
 	if err := os.WriteFile(list, []byte(rules), 0o600); err != nil {

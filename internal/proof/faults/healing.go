@@ -6,8 +6,10 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// healing waits for the first vote of each node that was healed: one that counted towards a decision, by the node's own
-// counter. A vote counts only if it is among the first of a quorum, so that a busy load is needed to see it soon.
+// healing waits for the first vote of each node that was healed: one that
+// counted towards a decision, by the node's own counter. A vote counts only if
+// it is among the first of a quorum, so that a busy load is needed to see it
+// soon.
 type healing struct {
 	mu      sync.Mutex // guards the following
 	pending []patient
@@ -18,8 +20,8 @@ type patient struct {
 	granted uint64 // votes that counted when it was healed
 }
 
-// add begins to wait. Another fault of the same node ends the wait for the one before: nothing can be said about it any
-// more.
+// add begins to wait. Another fault of the same node ends the wait for the one
+// before: nothing can be said about it any more.
 func (h *healing) add(new healed, client *redlock.Client) {
 	nodes := client.Nodes()
 	if new.Node >= len(nodes) {

@@ -11,9 +11,10 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// The load with holds, which renew and heal themselves. Some are contended, some live for many renewals.
+// The load with holds, which renew and heal themselves. Some are contended,
+// some live for many renewals.
 
-// heldKeys are what all processes compete for with holds.
+// heldKeys is the number of keys that all processes compete for with holds.
 const heldKeys = 2
 
 // holdTick is how often a holder looks at its hold.
@@ -22,23 +23,25 @@ const holdTick = 5 * time.Millisecond
 func (w *worker) loadHolds(caller int) {
 	number := contenders + cancellers + caller
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(number)))
-	for w.rest.pass() {
+	for w.parking.pass() {
 		resource, life := fmt.Sprint("h:", random.IntN(heldKeys)), randomTime(random, time.Second)
 		if caller%2 == 0 { // one of its own, for long
 			resource, life = fmt.Sprintf("l:%d:%d", w.Name, caller), randomTime(random, 20*time.Second)
 		}
-		// At least as long as a busy machine leaves a process alone; shorter ones are renewed more often.
+		// At least as long as a busy machine leaves a process alone; shorter
+		// ones are renewed more often.
 		ttl := 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)
 		options := redlock.HoldOptions{TTL: ttl, Heal: caller%4 < 2}
 		if random.IntN(4) == 0 {
 			options.MinHold = randomTime(random, 100*time.Millisecond)
 		}
 		w.hold(random, number, resource, options, life)
-		w.rest.sleep(randomTime(random, 20*time.Millisecond))
+		w.parking.sleep(randomTime(random, 20*time.Millisecond))
 	}
 }
 
-// hold takes a hold, works under it for some time or until it is lost, and releases it.
+// hold takes a hold, works under it for some time or until it is lost, and
+// releases it.
 func (w *worker) hold(random *rand.Rand, caller int, resource string, options redlock.HoldOptions, life time.Duration) {
 	attempt := w.attempt.Add(1)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond+randomTime(random, 500*time.Millisecond))
@@ -49,7 +52,7 @@ func (w *worker) hold(random *rand.Rand, caller int, resource string, options re
 	w.counters.attempt(err)
 	if err != nil {
 		w.note(refusal(err), caller, resource, attempt, redlock.Lock{}, time.Time{})
-		w.rest.sleep(failurePause)
+		w.parking.sleep(failurePause)
 		return
 	}
 	w.holds.Add(1)
@@ -57,11 +60,12 @@ func (w *worker) hold(random *rand.Rand, caller int, resource string, options re
 	lock := h.Current()
 	told := lock.Until()
 	w.note(history.Grant, caller, resource, attempt, lock, told)
-	w.rest.sit()
+	w.parking.park()
 	told = w.workUnder(h, caller, attempt, told, life)
-	w.rest.rise()
+	w.parking.unpark()
 	lost := h.Err() != nil
-	// What ends the hold comes first: from its release on another may rightly have the lock.
+	// What ends the hold comes first: from its release on another may rightly
+	// have the lock.
 	w.note(history.Release, caller, resource, attempt, lock, told)
 	err = h.Release(context.Background())
 	w.forget(h)
@@ -82,8 +86,9 @@ func (w *worker) hold(random *rand.Rand, caller int, resource string, options re
 	}
 }
 
-// workUnder is the work: it looks at the hold again and again, tells of its renewals, and checks that its end is told in
-// time. It returns until when the hold was told to be valid.
+// workUnder looks at the hold again and again, records its renewals, and checks
+// that its end is told in time. It returns the last end of validity that was
+// recorded.
 func (w *worker) workUnder(h *redlock.Hold, caller int, attempt uint64, told time.Time, life time.Duration) time.Time {
 	ends := time.Now().Add(life)
 	tick := time.NewTicker(holdTick)
@@ -92,7 +97,7 @@ func (w *worker) workUnder(h *redlock.Hold, caller int, attempt uint64, told tim
 		select {
 		case <-h.Context().Done():
 			return told
-		case <-w.rest.stopped:
+		case <-w.parking.stopped:
 			return told
 		case <-tick.C:
 		}
@@ -101,8 +106,9 @@ func (w *worker) workUnder(h *redlock.Hold, caller int, attempt uint64, told tim
 		if h.Err() != nil {
 			return told
 		}
-		// Where the validity that was told ended unseen, because this process was stopped, the history is left as it is:
-		// what the renewal was worth meanwhile is known to nobody here.
+		// If the validity that was told ended unseen, because this process was
+		// stopped, the history is left as it is: what the renewal was worth
+		// meanwhile is not known here.
 		if until.After(told) && now.Before(told) {
 			told = until
 			w.note(history.Extend, caller, h.Resource(), attempt, h.Current(), told)
@@ -111,8 +117,8 @@ func (w *worker) workUnder(h *redlock.Hold, caller int, attempt uint64, told tim
 	return told
 }
 
-// checkTold checks that a hold which is over says so to whoever asks (R13, R15). The end is read before and after,
-// because a renewal may have moved it between.
+// checkTold checks that a hold that is over reports it (R13, R15). The end is
+// read before and after, because a renewal may have moved it between.
 func (w *worker) checkTold(h *redlock.Hold) {
 	end, now := h.Until(), time.Now()
 	if now.Before(end) {

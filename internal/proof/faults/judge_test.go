@@ -12,7 +12,8 @@ import (
 	"github.com/redmux/redmux/internal/proof/history"
 )
 
-// event is one of a history. Times are far ahead of those at which the streams began.
+// event is one of a history. Times are far ahead of those at which the streams
+// began.
 func event(t int64, ev history.Kind, client int, token string, until int64) history.Event {
 	const zero = 1 << 60
 	e := history.Event{T: zero + t, Ev: ev, Client: client, Attempt: 1, Resource: "r", Token: token}
@@ -30,8 +31,9 @@ func newJudge(names ...int) *judge {
 	return j
 }
 
-// Events are judged in order of time over all processes, whichever came first: a release that is told late, because its
-// process was stopped after it had noted it, still comes before the next one's grant.
+// Events are judged in order of time over all processes, whichever came first:
+// a release that is told late, because its process was stopped after it had
+// noted it, still comes before the next one's grant.
 func TestJudgeOrdersProcesses(t *testing.T) {
 	j := newJudge(1, 2)
 	j.event(2, event(50, history.Grant, 0, "b", 90))
@@ -60,7 +62,8 @@ func TestJudgeFindsTwoHolders(t *testing.T) {
 	assert.Contains(t, violations[0], string(history.TwoHolders))
 }
 
-// A process that has gone does not keep the others waiting, nor does one that tells nothing but the time.
+// A process that has gone does not keep the others waiting, nor does one that
+// tells nothing but the time.
 func TestJudgeWaitsForTheLivingOnly(t *testing.T) {
 	j := newJudge(1, 2, 3)
 	j.event(1, event(10, history.Grant, 0, "a", 80))
@@ -86,7 +89,8 @@ func TestJudgeWritesOneHistory(t *testing.T) {
 	}
 }
 
-// A lock that vanished is a finding, unless a node forgot its keys since; a mix-up is one in any case.
+// A lock that vanished is a finding, unless a node forgot its keys since; a
+// mix-up is one in any case.
 func TestJudgeExcusesWhatNodesForgot(t *testing.T) {
 	j := newJudge()
 	before := history.Monotonic()
@@ -107,10 +111,10 @@ func TestJudgeExcusesWhatNodesForgot(t *testing.T) {
 	assert.Len(t, findings, 3)
 }
 
-// The first bag has each kind once, later ones each as often as it weighs.
-func TestBag(t *testing.T) {
+// The first deck has each kind once, later ones each as often as it weighs.
+func TestDeck(t *testing.T) {
 	kinds := []*Kind{{Name: "a", Scope: OfNode, weight: 3}, {Name: "b", Scope: OfNode, weight: 1}, {Name: "c", Scope: OfLink, weight: 9}}
-	b := newBag(kinds, OfNode, 1)
+	b := newDeck(kinds, OfNode, 1)
 	any := func(*Kind) bool { return true }
 	counts := map[string]int{}
 	for range 2 + 4 + 4 {
@@ -121,11 +125,12 @@ func TestBag(t *testing.T) {
 	assert.Equal(t, "b", b.draw(func(k *Kind) bool { return k.Name == "b" }).Name)
 }
 
-// No more nodes are faulty at once than leave a quorum, but in a storm; and none while the load rests.
-func TestGate(t *testing.T) {
+// No more nodes are faulty at once than leave a quorum, but in a storm; and
+// none while the load rests.
+func TestLimiter(t *testing.T) {
 	ctx := t.Context()
 	ofNode := &Kind{Scope: OfNode}
-	g := newGate(5, time.Second)
+	g := newLimiter(5, time.Second)
 	entered := make(chan int, 10)
 	for i := range 5 {
 		go func() {
@@ -170,8 +175,8 @@ func TestGate(t *testing.T) {
 }
 
 // A node that forgot is missing for long: only one at a time, but for storms.
-func TestGateForgetting_R23(t *testing.T) {
-	g := newGate(5, time.Second)
+func TestLimiterForgetting_R23(t *testing.T) {
+	g := newLimiter(5, time.Second)
 	forgets := &Kind{Scope: OfNode, forgets: true}
 	assert.True(t, g.allowed(forgets))
 	require.True(t, g.enter(t.Context(), forgets))

@@ -14,19 +14,23 @@ import (
 type Kind struct {
 	Name, About string
 	Scope       Scope
-	// weight is how often it is drawn beside the others of its scope: what breaks connections is rare, since clients
-	// connect at most 75 times a minute (R26), and so is what costs a quarantine.
+	// weight is how often it is drawn relative to the others of its scope.
+	// Kinds that break connections are rare, since clients connect at most 75
+	// times a minute (R26), and so are those that cost a quarantine.
 	weight int
-	// least and most bound how long it lasts. Where both are zero it is over at once.
+	// least and most bound how long it lasts. If both are zero it is over at
+	// once.
 	least, most time.Duration
-	// leaves says that it is of those after which something is most easily left behind: what was sent may yet be executed.
+	// leaves is set for kinds after which keys are most easily left behind:
+	// what was sent may yet be executed.
 	leaves bool
-	// forgets says that the node loses its keys, so that a lock may rightly be lost.
+	// forgets is set if the node loses its keys, so that a lock may rightly be
+	// lost.
 	forgets bool
 	inject  func(t *target) (heal func() error, err error)
 }
 
-// Scope says what a fault befalls.
+// Scope is what a fault affects.
 type Scope string
 
 // The scopes.
@@ -36,24 +40,24 @@ const (
 	OfProcess Scope = "process" // a client process
 )
 
-// target is where a fault strikes: the kind bound to its victim.
+// A target is a kind of fault bound to what it affects.
 type target struct {
 	kind   *Kind
 	ctx    context.Context
 	random *rand.Rand
 	life   time.Duration // how long it will last
 
-	fleet  *fleet
-	node   int
-	server *redistest.Server
-	side   *redistest.Side
-	proxy  *redistest.Proxy // OfLink only
-	crew   *crew            // OfProcess only
-	slot   int
+	fleet     *fleet
+	node      int
+	server    *redistest.Server
+	side      *redistest.Side
+	proxy     *redistest.Proxy // OfLink only
+	processes *processes       // OfProcess only
+	slot      int
 }
 
-// Inject makes the fault and returns how it is healed. The heal must be called once; it may wait until the fault is over by
-// itself.
+// Inject makes the fault and returns how it is healed. heal must be called
+// once; it may wait until the fault is over by itself.
 func (t *target) Inject(ctx context.Context) (heal func() error, err error) {
 	t.ctx = ctx
 	heal, err = t.kind.inject(t)
@@ -66,10 +70,12 @@ func (t *target) Inject(ctx context.Context) (heal func() error, err error) {
 	return heal, nil
 }
 
-// Kinds lists what can be injected, nodes first. Those of clocks need a C compiler, see redistest.ClocksAvailable.
+// Kinds lists what can be injected, nodes first. Those of clocks need a C
+// compiler, see redistest.ClocksAvailable.
 func Kinds() []*Kind { return slices.Concat(nodeKinds(), clockKinds(), linkKinds(), processKinds()) }
 
-// chosen are the kinds of the given names, and if there are none all that this machine can make.
+// chosen returns the named kinds. Without names, it returns all that this
+// machine can make.
 func chosen(names []string) ([]*Kind, error) {
 	all := Kinds()
 	if len(names) == 0 {

@@ -6,9 +6,11 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// clockKinds are what the promise allows a node's clock to do: to run at another rate, within the drift factor, and to
-// step back, which makes keys live longer. A step forward is outside of it where a lock was granted by exactly a quorum,
-// and there always are some in a run; redlock's own tests show what comes of it (faults_clock_test.go).
+// clockKinds are what the promise allows a node's clock to do: to run at
+// another rate, within the drift factor, and to step back, which makes keys
+// live longer. A step forward is outside of it where a lock was granted by
+// exactly a quorum, and there always are some in a run; redlock's own tests
+// show what comes of it (faults_clock_test.go).
 func clockKinds() []*Kind {
 	kinds := []*Kind{
 		{Name: "clock-rate", About: "the node's clock runs up to 0.9 % fast or slow from now on",
@@ -21,12 +23,13 @@ func clockKinds() []*Kind {
 	return kinds
 }
 
-// clocksAvailable says why nodes cannot have clocks of their own here; nil if they can.
+// clocksAvailable says why nodes cannot have clocks of their own here; nil if
+// they can.
 func clocksAvailable() error { return redistest.ClocksAvailable() }
 
 const (
-	// mostRate is by how much a clock is wrong at most. The drift factor is a hundredth, for both clocks together, and the
-	// processes' are right.
+	// mostRate is by how much a clock is wrong at most. The drift factor is a
+	// hundredth, for both clocks together, and the processes' are right.
 	mostRate = 0.009
 	mostBack = 300 * time.Millisecond
 )

@@ -8,7 +8,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// linkKinds are what a network can do between one process and one node. They are made by a proxy.
+// linkKinds are what a network can do between one process and one node. They
+// are made by a proxy.
 func linkKinds() []*Kind {
 	kinds := []*Kind{
 		{Name: "delay", About: "bytes travel 2–40 ms each way", weight: 4, least: 20 * ms, most: 200 * ms, inject: delay},
@@ -59,7 +60,8 @@ func hold(d redistest.Direction) injection {
 	}
 }
 
-// late has what is sent now arrive when the client has long given the connection up and shaken hands on another.
+// late has what is sent now arrive when the client has long given the
+// connection up and shaken hands on another.
 func late(t *target) (func() error, error) {
 	t.proxy.Latency(t.life+200*ms, 0)
 	time.Sleep(50 * ms) // so that something is sent
@@ -67,7 +69,8 @@ func late(t *target) (func() error, error) {
 	return nil, nil
 }
 
-// cut cuts somewhere in the next some ten thousand bytes, and more often soon: in the handshake, in a command, in a fence.
+// cut cuts somewhere in the next some ten thousand bytes, and more often soon:
+// in the handshake, in a command, in a fence.
 func cut(d redistest.Direction) injection {
 	return func(t *target) (func() error, error) {
 		t.proxy.CutOnce(d, int64(math.Exp(t.random.Float64()*10)))

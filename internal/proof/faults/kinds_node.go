@@ -13,11 +13,14 @@ import (
 
 const ms = time.Millisecond
 
-// mostPatience bounds how long is waited for what a server does by itself, which takes some milliseconds.
+// mostPatience bounds how long is waited for what a server does by itself,
+// which takes some milliseconds.
 const mostPatience = 20 * time.Second
 
-// nodeKinds are what can be wrong with a server. redlock's own tests have the same states one by one (faults_states_test.go
-// and faults_matrix_test.go); here they come in any order, under load, while something else is wrong elsewhere.
+// nodeKinds are what can be wrong with a server. redlock's own tests have the
+// same states one by one (faults_states_test.go and faults_matrix_test.go);
+// here they come in any order, under load, while something else is wrong
+// elsewhere.
 func nodeKinds() []*Kind {
 	kinds := []*Kind{
 		{Name: "kill", About: "kill -9, then an empty restart",
@@ -111,7 +114,8 @@ func noKeys(t *target) (func() error, error) {
 	return between(words("ACL SETUSER "+userName+" resetkeys ~other:*"), words("ACL SETUSER "+userName+" resetkeys ~*"))(t)
 }
 
-// comeBackTo changes something that concerns those who connect, and ends all connections.
+// comeBackTo changes something that concerns those who connect, and ends all
+// connections.
 func comeBackTo(on, off string) injection {
 	return func(t *target) (func() error, error) {
 		heal, err := between(words(on), words(off))(t)
@@ -143,7 +147,8 @@ func kill(t *target) (func() error, error) {
 	return t.restart, nil
 }
 
-// restart starts the server empty. Keys that other faults have let it save must not come back with it.
+// restart starts the server empty. Keys that other faults have let it save must
+// not come back with it.
 func (t *target) restart() error {
 	err := t.removeDump()
 	_ = t.side.Close() // it led to the process that is gone
@@ -172,8 +177,9 @@ func pauseWrite(t *target) (func() error, error) {
 	return between([]string{"CLIENT", "PAUSE", most, "WRITE"}, words("CLIENT UNPAUSE"))(t)
 }
 
-// blocking runs a command that keeps the server from answering for the fault's life, and which nothing can end before: not
-// even the command that would is executed. It goes over a connection of its own.
+// blocking runs a command that keeps the server from answering for the fault's
+// life, and which nothing can end before: not even the command that would is
+// executed. It goes over a connection of its own.
 func blocking(command ...string) injection {
 	return func(t *target) (func() error, error) {
 		amount := fmt.Sprint(t.life.Milliseconds())
@@ -184,8 +190,8 @@ func blocking(command ...string) injection {
 	}
 }
 
-// running starts a command that does not return before the fault is over, and returns a heal that waits for that and for
-// the server to answer again.
+// running starts a command that does not return before the fault is over, and
+// returns a heal that waits for that and for the server to answer again.
 func (t *target) running(command ...string) (ended func() error) {
 	done := make(chan error, 1)
 	go func() {
@@ -202,8 +208,9 @@ func (t *target) running(command ...string) (ended func() error) {
 	}
 }
 
-// misconf has a BGSAVE fail that cannot rename its file, because a folder of that name is in the way. From then on
-// writes are refused for as long as there are save points.
+// misconf has a BGSAVE fail that cannot rename its file, because a folder of
+// that name is in the way. From then on writes are refused for as long as there
+// are save points.
 func misconf(t *target) (func() error, error) {
 	if err := os.MkdirAll(filepath.Join(t.folder(), "dump.rdb", "in the way"), 0o700); err != nil {
 		return nil, err
@@ -222,7 +229,8 @@ func misconf(t *target) (func() error, error) {
 	return heal, nil
 }
 
-// failSaving saves in the background until that has failed. Once is enough for a server's life.
+// failSaving saves in the background until that has failed. Once is enough for
+// a server's life.
 func (t *target) failSaving() error {
 	for end := time.Now().Add(mostPatience); time.Now().Before(end); {
 		info, err := t.side.Do("INFO", "persistence")
@@ -260,7 +268,8 @@ func busy(t *target) (func() error, error) {
 	}, nil
 }
 
-// loading makes a server read its data set again, slowly: keys in another database delay it.
+// loading makes a server read its data set again, slowly: keys in another
+// database delay it.
 func loading(t *target) (func() error, error) {
 	aside := t.server.Side()
 	defer aside.Close()

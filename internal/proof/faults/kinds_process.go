@@ -26,7 +26,7 @@ func processKinds() []*Kind {
 const pastValidity time.Duration = 1
 
 func stopClient(t *target) (func() error, error) {
-	p := t.crew.at(t.slot)
+	p := t.processes.at(t.slot)
 	time.Sleep(2 * ms) // so that it has read which fault it is that will delay it
 	if err := redistest.StopProcess(p.cmd.Process); err != nil {
 		return nil, err
@@ -35,11 +35,11 @@ func stopClient(t *target) (func() error, error) {
 }
 
 func killClient(t *target) (func() error, error) {
-	p := t.crew.at(t.slot)
-	t.crew.expectDeath(p)
+	p := t.processes.at(t.slot)
+	t.processes.expectDeath(p)
 	if err := p.cmd.Process.Kill(); err != nil {
 		return nil, err
 	}
 	<-p.gone
-	return func() error { return t.crew.replace(t.slot) }, nil
+	return func() error { return t.processes.replace(t.slot) }, nil
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A fault that could not be made is not counted as one, and a kind of which none could be made is named. What was begun anew
-// because of it is no fault either.
+// A fault that could not be made is not counted as one, and a kind of which
+// none could be made is named. What was begun anew because of it is no fault
+// either.
 func TestFailedInjectionsAreNotCounted(t *testing.T) {
 	stop, pause := &Kind{Name: "stop", Scope: OfNode}, &Kind{Name: "pause", Scope: OfNode}
 	j := newJudge()
@@ -32,8 +33,9 @@ func TestFailedInjectionsAreNotCounted(t *testing.T) {
 	assert.Contains(t, text.String(), "faults: 1, of 1 of 3 kinds")
 }
 
-// A command that keeps a server busy and lost its connection may never have been executed: the fault was none. One that is
-// refused in the end, as a script that is killed, has arrived.
+// A command that keeps a server busy and lost its connection may never have
+// been executed: the fault was none. One that is refused in the end, as a
+// script that is killed, has arrived.
 func TestACommandThatDidNotArriveIsNoFault(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
 	site := &target{server: server, side: server.Side()}

@@ -11,24 +11,25 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// The loads with plain locks: uncontended ones as fast as they can, contended ones, and such that are cancelled.
+// The loads with plain locks: uncontended, contended, and cancelled.
 
-// failurePause keeps callers from spinning when the answer is known before anything was sent.
+// failurePause keeps callers from spinning if an attempt fails before anything
+// was sent.
 const failurePause = time.Millisecond
 
-// How seldom an uncontended lock is extended, and how seldom it is compared with what the nodes hold. The looks cost more
-// than the lock.
+// How seldom an uncontended lock is extended, and how seldom it is compared
+// with what the nodes hold. The looks cost more than the lock.
 const (
 	extendEach = 16
 	lookEach   = 64
 	askEach    = 128
 )
 
-// loadUncontended takes locks that nobody else wants, each with a name of its own, so that "held" can only be the answer to
-// somebody else's question (R16).
+// loadUncontended takes locks without competition, each with a name of its own,
+// so that "held" can only be the answer to another question (R16).
 func (w *worker) loadUncontended(caller int) {
 	client := w.push
-	for n := uint64(1); w.rest.pass(); n++ {
+	for n := uint64(1); w.parking.pass(); n++ {
 		resource := fmt.Sprintf("u:%d:%d:%d", w.Name, caller, n)
 		began, start := w.watch.now.Load(), time.Now()
 		lock, err := client.TryAcquire(context.Background(), resource, w.maxTTL)
@@ -38,7 +39,7 @@ func (w *worker) loadUncontended(caller int) {
 			if errors.Is(err, redlock.ErrHeld) {
 				w.odd(start, false, "mix-up: a resource that was never asked for is held")
 			}
-			w.rest.sleep(failurePause)
+			w.parking.sleep(failurePause)
 			continue
 		}
 		w.watch.record(began, w.watch.now.Load(), took)
@@ -47,9 +48,9 @@ func (w *worker) loadUncontended(caller int) {
 		}
 		switch {
 		case n%lookEach == uint64(caller)%lookEach:
-			w.lookFromSide(lock, start)
+			w.inspectFromSide(lock, start)
 		case n%askEach == uint64(caller)%askEach:
-			w.askThrough(client, lock, start)
+			w.inspectThroughClient(client, lock, start)
 		}
 		w.release(context.Background(), lock, start)
 	}
@@ -68,7 +69,8 @@ func (w *worker) extend(lock redlock.Lock, start time.Time) redlock.Lock {
 	return lock
 }
 
-// release gives a lock back. That it was lost before is a finding as long as it was valid, unless nodes forgot their keys.
+// release releases a lock. A lock that was lost while it was valid is a
+// finding, unless nodes forgot their keys.
 func (w *worker) release(ctx context.Context, lock redlock.Lock, start time.Time) error {
 	w.breakRelease(lock)
 	err := lock.Release(ctx)
@@ -79,13 +81,14 @@ func (w *worker) release(ctx context.Context, lock redlock.Lock, start time.Time
 	return err
 }
 
-// contendedKeys are what all processes compete for.
+// contendedKeys is the number of keys that all processes compete for.
 const contendedKeys = 6
 
-// loadContended competes: some callers wait until the nodes tell, some poll, some try once.
+// loadContended competes: some callers wait until the nodes tell, some poll,
+// some try once.
 func (w *worker) loadContended(caller int) {
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(caller)))
-	for w.rest.pass() {
+	for w.parking.pass() {
 		resource := fmt.Sprint("c:", random.IntN(contendedKeys))
 		patience := 50*time.Millisecond + randomTime(random, 500*time.Millisecond)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -98,16 +101,17 @@ func (w *worker) loadContended(caller int) {
 		}
 		w.compete(ctx, random, caller, resource, acquire)
 		cancel()
-		// Whoever takes a key again at once leaves it to nobody.
-		w.rest.sleep(randomTime(random, 10*time.Millisecond))
+		// A caller that takes a key again at once leaves it to no other.
+		w.parking.sleep(randomTime(random, 10*time.Millisecond))
 	}
 }
 
-// loadCancelled competes with contexts that end at a random moment of the attempt.
+// loadCancelled competes with contexts that end at a random moment of the
+// attempt.
 func (w *worker) loadCancelled(caller int) {
 	caller += contenders
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(caller)))
-	for n := uint64(0); w.rest.pass(); n++ {
+	for n := uint64(0); w.parking.pass(); n++ {
 		resource := fmt.Sprint("c:", random.IntN(contendedKeys))
 		if n%2 == 0 { // every second one would have been granted
 			resource = fmt.Sprintf("x:%d:%d:%d", w.Name, caller, n)
@@ -126,7 +130,8 @@ func (w *worker) loadCancelled(caller int) {
 
 type acquirer = func(ctx context.Context, resource string, ttl time.Duration) (redlock.Lock, error)
 
-// compete is one attempt to have a contended resource, and what follows from it. All of it goes into the history.
+// compete makes one attempt for a contended resource, works, and releases it.
+// All of it goes into the history.
 func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, resource string, acquire acquirer) {
 	attempt := w.attempt.Add(1)
 	ttl := 200*time.Millisecond + randomTime(random, w.maxTTL-200*time.Millisecond)
@@ -136,7 +141,7 @@ func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, res
 	w.counters.attempt(err)
 	if err != nil {
 		w.note(refusal(err), caller, resource, attempt, redlock.Lock{}, time.Time{})
-		w.rest.sleep(failurePause)
+		w.parking.sleep(failurePause)
 		return
 	}
 	w.note(history.Grant, caller, resource, attempt, lock, lock.Until())
@@ -144,7 +149,7 @@ func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, res
 		w.dropped(lock)
 		return
 	}
-	w.rest.sleep(randomTime(random, 4*time.Millisecond))
+	w.parking.sleep(randomTime(random, 4*time.Millisecond))
 	if random.IntN(8) == 0 {
 		longer := w.extend(lock, start)
 		if longer.Until() != lock.Until() {
@@ -153,7 +158,8 @@ func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, res
 		}
 	}
 	w.note(history.Release, caller, resource, attempt, lock, lock.Until())
-	// With the attempt's context, which may have ended: the release goes out all the same (R9).
+	// With the attempt's context, which may have ended: the release goes out
+	// all the same (R9).
 	switch err := w.release(ctx, lock, start); {
 	case err == nil:
 		w.note(history.Released, caller, resource, attempt, lock, lock.Until())
@@ -164,9 +170,10 @@ func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, res
 	}
 }
 
-// drops says whether a lock is left to its end, as by somebody who has crashed. The next holder has it as soon as its
-// keys have expired: that is when a validity that is a little too long shows (R4). Short ones are dropped more often,
-// since all wait.
+// drops reports whether a lock is left to its end, as by a crashed holder. The
+// next holder gets it as soon as its keys have expired: then a validity that is
+// a little too long shows (R4). Short locks are dropped more often, since all
+// callers wait for the key.
 func (w *worker) drops(random *rand.Rand, ttl time.Duration) bool {
 	if ttl < 500*time.Millisecond {
 		return random.IntN(10) == 0
@@ -174,7 +181,7 @@ func (w *worker) drops(random *rand.Rand, ttl time.Duration) bool {
 	return random.IntN(40) == 0
 }
 
-// dropped keeps in mind whose keys will stand for some time.
+// dropped remembers locks whose keys will stay for some time.
 func (w *worker) dropped(lock redlock.Lock) {
 	token := lock.Token()
 	digest := history.Digest(token[:])
@@ -190,7 +197,7 @@ func (w *worker) dropped(lock redlock.Lock) {
 	w.left[string(digest[:])] = lock.Until().Add(w.maxTTL/50 + 3*mostBack)
 }
 
-// refusal is the event of an attempt that ended without the lock.
+// refusal returns the event of an attempt that ended without the lock.
 func refusal(err error) history.Kind {
 	switch {
 	case cancelled(err):
@@ -205,8 +212,8 @@ func refusal(err error) history.Kind {
 	return history.Error
 }
 
-// randomTime is exponential with a mean of a quarter of the most, which it does not exceed: short times are the common
-// ones.
+// randomTime is exponential with a mean of a quarter of the most, which it does
+// not exceed: short times are the common ones.
 func randomTime(random *rand.Rand, most time.Duration) time.Duration {
 	return min(time.Duration(random.ExpFloat64()*float64(most)/4), most)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/redmux/redmux/internal/proof/history"
 )
 
-// A faultLog knows which faults are at work, how many there were, and when nodes forgot their keys.
+// A faultLog knows which faults are at work, how many there were, and when
+// nodes forgot their keys.
 type faultLog struct {
 	changed func(active []*fault) // told of each change, under the mutex
 
@@ -33,7 +34,8 @@ type fault struct {
 // span is a time on the system's monotonic clock. It is open while to is 0.
 type span struct{ from, to int64 }
 
-// spansKept bounds the memory of when nodes forgot; nothing is asked about times that are as many restarts ago.
+// spansKept bounds the memory of when nodes forgot; nothing is asked about
+// times that are as many restarts ago.
 const spansKept = 4096
 
 // begin is called before a fault begins.
@@ -103,7 +105,8 @@ func (l *faultLog) recently() []string {
 	return all
 }
 
-// faultyNodes counts the servers that something is wrong with. The caller holds the mutex.
+// faultyNodes counts the servers that something is wrong with. The caller holds
+// the mutex.
 func (l *faultLog) faultyNodes() int {
 	nodes := make(map[int]bool)
 	for _, f := range l.active {
@@ -114,7 +117,8 @@ func (l *faultLog) faultyNodes() int {
 	return len(nodes)
 }
 
-// forgot reports whether some node lost its keys at a time that touches the given one.
+// forgot reports whether some node lost its keys at a time that touches the
+// given one.
 func (l *faultLog) forgot(from, to int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redmux/redmux/internal/proof/faults/measure"
 )
 
 // listShown bounds what is printed of a list.
@@ -25,7 +27,7 @@ func (r *Report) Print(to io.Writer) error {
 	}
 	r.tell(say)
 	say("memory: heap at most %s, RSS %s, %d goroutines, %d descriptors in any process",
-		mebibytes(r.Peaks.Heap), mebibytes(r.Peaks.RSS), r.Peaks.Goroutines, r.Peaks.Descriptors)
+		measure.Mebibytes(r.Peaks.Heap), measure.Mebibytes(r.Peaks.RSS), r.Peaks.Goroutines, r.Peaks.Descriptors)
 	say("rests: %d, settled after: %v; looked for orphans in %d: %d keys of holders", r.Rests, r.Settled, r.Looked, r.Keys)
 	r.table(say)
 	for _, trend := range r.Trends {

@@ -14,8 +14,10 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// quick is a run of some seconds with every kind of fault. Its keys live long enough to be found in a rest whose clients took
-// some seconds to settle, and between two rests there is time to kill a client, whose keys must have ended by the second.
+// quick is a run of some seconds with every kind of fault. Its keys live long
+// enough to be found in a rest whose clients took some seconds to settle, and
+// between two rests there is time to kill a client, whose keys must have ended
+// by the second.
 func quick() Options {
 	return Options{
 		For: 10 * time.Second, MaxTTL: 4 * time.Second, RestEvery: 6 * time.Second, StormEvery: 4 * time.Second,
@@ -23,8 +25,9 @@ func quick() Options {
 	}
 }
 
-// Every kind of fault at least once, under every load, and nothing is found: no second holder, no reply that is another's,
-// no key that stays behind (R4, R7, R8, R13, R15, R16, R23).
+// Every kind of fault at least once, under every load, and nothing is found: no
+// second holder, no reply that is another's, no key that stays behind (R4, R7,
+// R8, R13, R15, R16, R23).
 func TestFaultsQuick(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)
@@ -34,8 +37,9 @@ func TestFaultsQuick(t *testing.T) {
 	kinds, err := chosen(nil)
 	require.NoError(t, err)
 	const operations = uint64(3000)
-	// Ten seconds are enough as a rule, but the machine may be busy, and a fault right before the first rest may keep clients away
-	// for most of them. The last rest comes after the end.
+	// Ten seconds are enough as a rule, but the machine may be busy, and a
+	// fault right before the first rest may keep clients away for most of them.
+	// The last rest comes after the end.
 	var seconds []uint64 // operations of each second with any: in the others there was a rest, or the processes began
 	last := uint64(0)
 	options.Progress = func(r *Report) {
@@ -66,7 +70,8 @@ func TestFaultsQuick(t *testing.T) {
 	}
 	assert.Empty(t, report.NeverMade())
 	assert.Greater(t, report.Tally.Operations, operations)
-	// Thousands a second are usual. More time than ten seconds is given for what is rare, and not to a client that stalls.
+	// Thousands a second are usual. More time than ten seconds is given for
+	// what is rare, and not to a client that stalls.
 	assert.Greater(t, float64(report.Tally.Operations), 30*report.Took.Seconds(), "an average, with rests")
 	require.NotEmpty(t, seconds)
 	slices.Sort(seconds)
@@ -87,7 +92,8 @@ func TestFaultsQuick(t *testing.T) {
 	assert.Equal(t, report.ContendedGrants, again.Grants)
 }
 
-// The checks find what they are there for: each way to be wrong is found, and by the check that it is for.
+// The checks find what they are there for: each way to be wrong is found, and
+// by the check that it is for.
 func TestBrokenClientsAreFound(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)
@@ -123,7 +129,8 @@ func TestBrokenClientsAreFound(t *testing.T) {
 	}
 }
 
-// An interrupt ends a run early, and it is judged all the same; nothing of it is left.
+// An interrupt ends a run early, and it is judged all the same; nothing of it
+// is left.
 func TestInterrupted_R28(t *testing.T) {
 	redistest.Require(t)
 	redistest.NoLeaks(t)

@@ -23,7 +23,7 @@ type Report struct {
 	Events, ContendedGrants int // of the history
 	Empty, Overdue          int // grants that were over when told; locks that outlived their validity
 	Violations              []string
-	Findings                []string // mix-ups of replies, locks that vanished, holders who were not told
+	Findings                []string // mix-ups of replies, locks that vanished, holders that were not told
 	Excused                 int      // locks that vanished while nodes forgot
 	Rests                   int
 	Looked                  int // in how many rests orphans were looked for: not where a client had been killed lately, or all keys had ended
@@ -38,7 +38,7 @@ type Report struct {
 	EventsWaited            int    // most that waited for slow processes
 }
 
-// Violated says whether something was found that must not be.
+// Violated reports whether a rule was violated.
 func (r *Report) Violated() bool {
 	return len(r.Violations)+len(r.Findings)+len(r.Orphans) > 0
 }
@@ -63,7 +63,7 @@ func (r *Report) Grown() (all []Trend) {
 	return all
 }
 
-// report puts together what is known at this moment.
+// report returns what is known at this moment.
 func (r *run) report(took time.Duration) *Report {
 	o := &r.options
 	rep := &Report{Processes: o.Processes, Callers: o.Callers, Seed: o.Seed, Took: took, Latency: map[string]Times{}}
@@ -103,16 +103,13 @@ func (r *results) fill(rep *Report) {
 	for _, t := range r.tallies {
 		rep.Tally.add(t)
 	}
-	all := make(tails)
-	all.add(r.endedTails)
-	for _, t := range r.tailsOf {
-		all.add(t)
+	all := make(latencies)
+	all.add(r.endedTimes)
+	for _, l := range r.latencies {
+		all.add(l)
 	}
-	for kind, buckets := range all {
-		median, count := quantile(buckets, 0.5)
-		p99, _ := quantile(buckets, 0.99)
-		most, _ := quantile(buckets, 1)
-		rep.Latency[kind] = Times{Count: int(count), Median: median, P99: p99, Most: most}
+	for kind := range all {
+		rep.Latency[kind] = all.times(kind)
 	}
 	rep.Votes = map[string]Times{}
 	for kind, list := range r.votes {
@@ -123,8 +120,8 @@ func (r *results) fill(rep *Report) {
 	rep.Orphans, rep.Unsettled = slices.Clone(r.orphans), slices.Clone(r.late)
 }
 
-// retire takes the samples of a process that is gone. Those of one that was killed on purpose say what it needed, but it
-// did not live long enough to be judged by their slope.
+// retire takes the samples of a process that is gone. One that was killed on
+// purpose counts for the peaks, but did not live long enough for a slope.
 func (r *run) retire(name string, samples []Sample, killed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 type results struct {
 	mu         sync.Mutex // guards the following
 	tallies    map[int]Tally
-	tailsOf    map[int]tails
+	latencies  map[int]latencies
 	ended      Tally // of the processes that are gone
-	endedTails tails
+	endedTimes latencies
 	votes      map[string][]time.Duration // from a heal to a counted vote, by kind
 	failures   map[string]int             // injections that failed, by kind
 	why        map[string]string          // the first of each
@@ -27,7 +27,7 @@ type results struct {
 
 func newResults() *results {
 	return &results{
-		tallies: make(map[int]Tally), tailsOf: make(map[int]tails), endedTails: make(tails),
+		tallies: make(map[int]Tally), latencies: make(map[int]latencies), endedTimes: make(latencies),
 		votes: make(map[string][]time.Duration), failures: make(map[string]int), why: make(map[string]string),
 	}
 }
@@ -38,20 +38,21 @@ func (r *results) tally(name int, t Tally) {
 	r.tallies[name] = t
 }
 
-func (r *results) tails(name int, t tails) {
+func (r *results) took(name int, l latencies) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tailsOf[name] = t
+	r.latencies[name] = l
 }
 
-// fold is called when a process is gone. Of one that was killed, what it did in its last half second is not known.
+// fold is called when a process is gone. Of one that was killed, what it did in
+// its last half second is not known.
 func (r *results) fold(name int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended.add(r.tallies[name])
-	r.endedTails.add(r.tailsOf[name])
+	r.endedTimes.add(r.latencies[name])
 	delete(r.tallies, name)
-	delete(r.tailsOf, name)
+	delete(r.latencies, name)
 }
 
 // mostKept bounds the lists.

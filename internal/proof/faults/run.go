@@ -14,7 +14,7 @@ import (
 	"github.com/redmux/redmux/internal/proof/history"
 )
 
-// Options say what is run. The zero value works.
+// Options are the options of Run. The zero value works.
 type Options struct {
 	// For is how long faults are injected. If zero, 2 minutes.
 	For time.Duration
@@ -22,46 +22,56 @@ type Options struct {
 	Nodes int
 	// Server is the executable. If zero, what redistest finds.
 	Server string
-	// Processes is how many client processes there are. If zero, 4: one by unix sockets, one by TCP, two through proxies.
+	// Processes is how many client processes there are. If zero, 4: one by unix
+	// sockets, one by TCP, two through proxies.
 	Processes int
-	// Callers is how many callers the uncontended load has, over all processes. If zero, 64.
+	// Callers is how many callers the uncontended load has, over all processes.
+	// If zero, 64.
 	Callers int
-	// Rate is how many faults begin in a second, as far as that can be had. If zero, 16.
+	// Rate is how many faults begin in a second, at most. If zero, 16.
 	Rate float64
-	// MaxTTL is the clients', and of most locks the TTL. If zero, 3 s.
+	// MaxTTL is the clients' MaxTTL, and the TTL of most locks. If zero, 3 s.
 	MaxTTL time.Duration
-	// RestEvery is the time between two rests, in which orphans are looked for. If zero, 15 s.
+	// RestEvery is the time between two rests, in which orphans are looked for.
+	// If zero, 15 s.
 	RestEvery time.Duration
-	// StormEvery is the mean time between two storms, in which a majority of nodes may fail. If zero, 10 s.
+	// StormEvery is the mean time between two storms, in which a majority of
+	// nodes may fail. If zero, 10 s.
 	StormEvery time.Duration
 	// Kinds are the names of the kinds to inject. If nil, all.
 	Kinds []string
-	// Seed drives what is drawn; what comes of it depends on the machine. If zero, a random one.
+	// Seed drives what is drawn; what comes of it depends on the machine. If
+	// zero, a random one.
 	Seed uint64
-	// Soak has memory, goroutines and descriptors of the processes judged by their slopes.
+	// Soak checks the slopes of the processes' memory, goroutines and
+	// descriptors.
 	Soak bool
-	// History gets the events of the contended resources, as lines. If nil, nobody does.
+	// History gets the events of the contended resources, as lines, unless it
+	// is nil.
 	History io.Writer
-	// Log gets what the processes say when something is wrong with them, and Progress is called each second; never two of
-	// these calls at once. If nil, nobody is told.
+	// Log gets the errors that processes report, and Progress is called each
+	// second, unless they are nil. Never are two of these calls made at once.
 	Log      io.Writer
 	Progress func(*Report)
-	// Command starts a client process: it must call WorkerMain. If nil, this program.
+	// Command starts a client process: it must call WorkerMain. If nil, this
+	// program.
 	Command []string
-	// Broken makes the clients wrong in a way that must be found: see Broken.
+	// Broken breaks the clients in a way that must be found: see the function
+	// Broken.
 	Broken string
 
 	log *oneAtATime
 
-	// wants has the run go on after For until it is true, for mostMore at most: what a run must have seen, a busy machine needs
-	// more time for. If nil, the run ends after For.
+	// wants makes the run go on after For until it returns true, for mostMore
+	// at most: a busy machine may need more time. If nil, the run ends after
+	// For.
 	wants func(*Report) bool
 }
 
-// mostMore is how much longer a run may take that has not what it wants.
+// mostMore bounds how long a run goes on after For.
 const mostMore = 2 * time.Minute
 
-// oneAtATime is a writer for many processes.
+// oneAtATime is a writer that several processes share.
 type oneAtATime struct {
 	mu sync.Mutex // guards the following
 	to io.Writer
@@ -104,16 +114,16 @@ func (o *Options) complete() error {
 
 // A run is one call of Run.
 type run struct {
-	options Options
-	kinds   []*Kind
-	fleet   *fleet
-	crew    *crew
-	judge   *judge
-	log     *faultLog
-	gate    *gate
-	results *results
-	hurry   atomic.Bool // a storm: the next faults come at once
-	round   int         // of rests; owned by inject
+	options   Options
+	kinds     []*Kind
+	fleet     *fleet
+	processes *processes
+	judge     *judge
+	log       *faultLog
+	limiter   *limiter
+	results   *results
+	hurry     atomic.Bool // a storm: the next faults come at once
+	round     int         // of rests; owned by inject
 
 	mu       sync.Mutex // guards the following
 	nextRest time.Time
@@ -126,8 +136,9 @@ type run struct {
 	cancel   context.CancelFunc
 }
 
-// Run makes a run and returns what came of it: also where the run failed, or ctx ended it early, which is no error.
-// Nothing of it is left when it returns.
+// Run makes a run and returns its report, also if the run failed or ctx ended
+// it early, which is no error. When it returns, servers, processes and files
+// are gone.
 func Run(ctx context.Context, options Options) (*Report, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
@@ -137,7 +148,7 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 		return nil, err
 	}
 	r := &run{options: options, kinds: kinds, results: newResults()}
-	r.gate = newGate(options.Nodes, options.MaxTTL)
+	r.limiter = newLimiter(options.Nodes, options.MaxTTL)
 	r.log = &faultLog{changed: r.tellActive}
 	r.judge = &judge{log: r.log}
 	if options.History != nil {
@@ -147,19 +158,20 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 		return nil, err
 	}
 	r.servers = r.fleet.describe()
-	if r.crew, err = newCrew(r); err != nil {
+	if r.processes, err = newProcesses(r); err != nil {
 		return nil, errors.Join(err, r.fleet.close())
 	}
 	begun := time.Now()
 	r.inject(ctx)
 	report := r.report(time.Since(begun))
-	err = errors.Join(r.crew.close(), r.fleet.close(), r.judge.close())
+	err = errors.Join(r.processes.close(), r.fleet.close(), r.judge.close())
 	r.mu.Lock() // what reads a process may fail until it is closed
 	defer r.mu.Unlock()
 	return report, errors.Join(r.failure, err)
 }
 
-// inject is the run itself: it returns when all faults are healed and the processes have ended.
+// inject makes faults and rests. It returns when all faults are healed and the
+// processes have ended.
 func (r *run) inject(parent context.Context) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -190,14 +202,14 @@ func (r *run) inject(parent context.Context) {
 	}
 	working.Wait()
 	r.retire("the parent", <-own, false)
-	// The last rest is made in any case: an interrupted run too is to be judged.
+	// An interrupted run is judged too.
 	if err := r.rest(); err != nil {
 		r.fail(err)
 	}
-	r.crew.stop(stopLooks)
+	r.processes.stop(stopLooks)
 }
 
-// untilEnough returns when the run has lasted as long as it shall.
+// untilEnough returns when the run has lasted as long as it must.
 func (r *run) untilEnough(ctx context.Context) {
 	begun := time.Now()
 	last := begun.Add(r.options.For + mostMore)
@@ -206,7 +218,7 @@ func (r *run) untilEnough(ctx context.Context) {
 			return
 		}
 		r.mu.Lock()
-		r.ends = time.Now().Add(r.options.RestEvery) // there is a rest at the end, which may be what was wanting
+		r.ends = time.Now().Add(r.options.RestEvery) // there is a rest at the end, which may be what it waits for
 		r.mu.Unlock()
 	}
 }
@@ -220,33 +232,33 @@ func (r *run) untilEnd() time.Duration {
 // schedulers share out the rate.
 func (r *run) schedulers() (all []*scheduler) {
 	proxied := 0
-	for _, p := range r.crew.proxies {
+	for _, p := range r.processes.proxies {
 		if p != nil {
 			proxied++
 		}
 	}
 	add := func(scope Scope, sharers, node, slot int) {
-		b := r.bagOf(scope)
+		b := r.deckOf(scope)
 		if len(b.kinds) == 0 || r.options.Rate == 0 {
 			return
 		}
 		gap := time.Duration(float64(sharers) / (r.options.Rate * rates[scope]) * float64(time.Second))
 		random := rand.New(rand.NewPCG(r.options.Seed, uint64(2+len(all))))
-		all = append(all, &scheduler{run: r, bag: b, scope: scope, random: random, gap: gap, node: node, slot: slot})
+		all = append(all, &scheduler{run: r, deck: b, scope: scope, random: random, gap: gap, node: node, slot: slot})
 	}
 	for i := range r.options.Nodes {
 		add(OfNode, r.options.Nodes, i, -1)
 	}
-	for slot, p := range r.crew.proxies {
+	for slot, p := range r.processes.proxies {
 		if p != nil {
 			add(OfLink, proxied, -1, slot)
 		}
 	}
 	add(OfProcess, 1, -1, -1)
-	for _, s := range all { // one bag for each scope
+	for _, s := range all { // one deck for each scope
 		for _, other := range all {
 			if other.scope == s.scope {
-				s.bag = other.bag
+				s.deck = other.deck
 				break
 			}
 		}
@@ -254,10 +266,10 @@ func (r *run) schedulers() (all []*scheduler) {
 	return all
 }
 
-func (r *run) bagOf(scope Scope) *bag { return newBag(r.kinds, scope, r.options.Seed) }
+func (r *run) deckOf(scope Scope) *deck { return newDeck(r.kinds, scope, r.options.Seed) }
 
-// setNextRest says when the next rest is due, so that no client is killed shortly before it: what that leaves behind stands
-// until its TTL ends.
+// setNextRest sets when the next rest is due. No client is killed shortly
+// before it: what that leaves behind stays until its TTL ends.
 func (r *run) setNextRest() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -274,12 +286,14 @@ func (r *run) untilRest() time.Duration {
 	return time.Until(r.nextRest)
 }
 
-// remains is how long keys of a client that was killed may stand, on a node whose clock is slow too.
+// remains is how long keys of a killed client may stay, even on a node whose
+// clock is slow.
 func (r *run) remains() time.Duration {
 	return r.options.MaxTTL + r.options.MaxTTL/50 + 500*time.Millisecond
 }
 
-// mayKill allows what must not be done shortly before a rest.
+// mayKill reports whether a kind may be made now: no client is killed shortly
+// before a rest.
 func (r *run) mayKill(k *Kind) bool {
 	if k.Name != killKind {
 		return true
@@ -289,7 +303,7 @@ func (r *run) mayKill(k *Kind) bool {
 	return time.Until(r.nextRest) >= r.remains()
 }
 
-// noteKilled takes note of when a client was killed.
+// noteKilled records when a client was killed.
 func (r *run) noteKilled() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,7 +316,7 @@ func (r *run) killedLately() bool {
 	return time.Since(r.killed) < r.remains()
 }
 
-// fail ends the run for a reason that is no finding: something is wrong with the run itself.
+// fail ends the run because something is wrong with the run itself.
 func (r *run) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,30 +326,30 @@ func (r *run) fail(err error) {
 	}
 }
 
-// order tells all processes something.
+// order sends an order to all processes.
 func (r *run) order(o order) {
-	for _, p := range r.crew.all() {
+	for _, p := range r.processes.all() {
 		p.order(o)
 	}
 }
 
 // tellActive tells each process which faults it can feel now.
 func (r *run) tellActive(active []*fault) {
-	for _, p := range r.crew.all() {
+	for _, p := range r.processes.all() {
 		p.order(order{Do: orderFaults, Kinds: felt(active, p.slot)})
 	}
 }
 
-// tellHealed tells those who could feel a fault that it is over.
+// tellHealed tells the processes that could feel a fault that it is over.
 func (r *run) tellHealed(f *fault, at int64) {
-	for _, p := range r.crew.all() {
+	for _, p := range r.processes.all() {
 		if f.slot < 0 || f.slot == p.slot {
 			p.order(order{Do: orderHealed, Healed: &healed{Node: f.node, Kind: f.kind.Name, T: at}})
 		}
 	}
 }
 
-// progress shows the figures of the moment.
+// progress reports figures each second.
 func (r *run) progress(ctx context.Context) {
 	if r.options.Progress == nil {
 		return
@@ -349,7 +363,8 @@ func (r *run) progress(ctx context.Context) {
 	}
 }
 
-// sampleOwn takes samples of this process, which has the proxies and the histories.
+// sampleOwn takes samples of this process, which has the proxies and the
+// histories.
 func (r *run) sampleOwn(ctx context.Context) (samples []Sample) {
 	for r.wait(ctx, 2*time.Second, false) {
 		samples = append(samples, *takeSample(history.Monotonic(), false))

@@ -3,11 +3,12 @@ package faults
 import (
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
+
+	"github.com/redmux/redmux/internal/proof/faults/measure"
 )
 
-// A Sample is what a process has of what it could lose: memory, goroutines and descriptors.
+// A Sample is what a process has of what it could lose: memory, goroutines and
+// descriptors.
 type Sample struct {
 	T                       int64  // on the system's monotonic clock
 	Heap, RSS               uint64 // bytes; the heap after a collection
@@ -24,20 +25,6 @@ func takeSample(now int64, resting bool) *Sample {
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
 		s.Descriptors = len(fds) - 1 // one is that by which the folder is read
 	}
-	s.RSS = residentMemory()
+	s.RSS = measure.ResidentMemory()
 	return s
-}
-
-// residentMemory is what /proc/self/statm says; zero where there is none.
-func residentMemory() uint64 {
-	b, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(b))
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseUint(fields[1], 10, 64)
-	return pages * uint64(os.Getpagesize())
 }

@@ -8,16 +8,18 @@ import (
 	"time"
 )
 
-// A Trend is how a quantity of a process developed over the second half of its life, when caches and buffers have their
-// size.
+// A Trend is how a quantity of a process developed over the second half of its
+// life, when caches and buffers have their size.
 type Trend struct {
 	Process, Quantity string
 	Samples           int
-	// Level is the median, PerHour the slope: the median of those between all pairs of samples (Theil and Sen), which a few
-	// wild samples do not move. Surely is the least slope that can be believed: the lower bound of a confidence interval
-	// of three standard deviations.
+	// Level is the median, PerHour the slope: the median of those between all
+	// pairs of samples (Theil and Sen), which a few wild samples do not move.
+	// Surely is the least slope that can be believed: the lower bound of a
+	// confidence interval of three standard deviations.
 	Level, PerHour, Surely float64
-	// Allowed is by how much it may grow over the time that was looked at; Grows says that it surely grew by more.
+	// Allowed is by how much it may grow over the time that was looked at;
+	// Grows says that it surely grew by more.
 	Allowed float64
 	Over    time.Duration
 	Grows   bool
@@ -35,19 +37,22 @@ type reading struct {
 }
 
 const (
-	// fewestReadings are needed for a verdict: with fewer, three standard deviations are never reached.
+	// fewestReadings are needed for a verdict: with fewer, three standard
+	// deviations are never reached.
 	fewestReadings = 12
-	// mostPoints bounds the pairs that are compared. More readings than that are put into groups, of which each counts
-	// with its median.
+	// mostPoints bounds the pairs that are compared. More readings than that
+	// are put into groups, of which each counts with its median.
 	mostPoints = 400
 	// confidence is how many standard deviations a slope must be from none.
 	confidence = 3
-	// growthAllowed is which part of its level a quantity may grow by, where that is more than the floor of its kind.
+	// growthAllowed is which part of its level a quantity may grow by, where
+	// that is more than the floor of its kind.
 	growthAllowed = 0.10
 )
 
-// trendOf judges the second half of the readings, which are in order of time. It is not growth what stays below a tenth of
-// the level or below the floor, over the time that was looked at.
+// trendOf judges the second half of the readings, which are in order of time.
+// It is not growth what stays below a tenth of the level or below the floor,
+// over the time that was looked at.
 func trendOf(readings []reading, floor float64) (t Trend) {
 	if len(readings) == 0 {
 		return t
@@ -89,8 +94,9 @@ func medianOf(readings []reading, of func(reading) float64) float64 {
 	return values[len(values)/2]
 }
 
-// slope is the median of the slopes of all pairs, for an hour, and the lower bound of its confidence interval (Sen
-// 1968): the number of pairs that rise less those that fall has, if there is no slope, the standard deviation
+// slope is the median of the slopes of all pairs, for an hour, and the lower
+// bound of its confidence interval (Sen 1968): the number of pairs that rise
+// less those that fall has, if there is no slope, the standard deviation
 // √(n(n−1)(2n+5)/18).
 func slope(points []reading) (median, least float64) {
 	var slopes []float64
@@ -111,9 +117,10 @@ func slope(points []reading) (median, least float64) {
 	return slopes[len(slopes)/2], slopes[max(rank, 0)]
 }
 
-// quantities are what a process could lose, and by how much each may grow at least. A client keeps what it once needed,
-// up to 16 MiB for a node that stalls (R26), so that its heap may rise in steps for long, as the worst moment so far
-// grows worse.
+// quantities are what a process could lose, and by how much each may grow at
+// least. A client keeps what it once needed, up to 16 MiB for a node that
+// stalls (R26), so that its heap may rise in steps for long, as the worst
+// moment so far grows worse.
 var quantities = []struct {
 	name  string
 	floor float64
@@ -125,8 +132,8 @@ var quantities = []struct {
 	{"descriptors", 8, func(s Sample) float64 { return float64(s.Descriptors) }},
 }
 
-// trends judges a process by its samples. Those that were taken at rest are judged by themselves too, where there are
-// enough: they vary least.
+// trends judges a process by its samples. Those that were taken at rest are
+// judged by themselves too, where there are enough: they vary least.
 func trends(process string, samples []Sample) (all []Trend) {
 	for _, q := range quantities {
 		for _, resting := range []bool{false, true} {

@@ -12,7 +12,8 @@ import (
 
 const kib, mibi = float64(1 << 10), float64(1 << 20)
 
-// A leak is found, and noise is not (R28). Each case is readings every two seconds.
+// A leak is found, and noise is not (R28). Each case is readings every two
+// seconds.
 func TestTrend_R28(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := func(part float64) float64 { return 1 + part*(2*random.Float64()-1) }
@@ -73,22 +74,19 @@ func TestTrendOfNoise_R28(t *testing.T) {
 	assert.Less(t, wrong, 3)
 }
 
-// Both ends of the table: the quantile is the end of its bucket, which is within 9 %.
-func TestQuantileOfTails(t *testing.T) {
+func TestQuantileOfLatencies(t *testing.T) {
 	w := newStopwatch([]string{"kill", "stop"})
 	for i := range 1000 {
 		w.record(w.healthy(), w.healthy(), time.Duration(i+1)*100*time.Microsecond)
 	}
-	all := w.tails()
+	all := w.latencies()
 	require.Len(t, all, 1)
-	for q, want := range map[float64]time.Duration{0.5: 50 * time.Millisecond, 0.99: 99 * time.Millisecond, 1: 100 * time.Millisecond} {
-		got, count := quantile(all[healthy], q)
-		assert.EqualValues(t, 1000, count)
-		assert.InEpsilon(t, want, got, 0.1, "%v", q)
-	}
-	got, count := quantile(nil, 0.5)
-	assert.Zero(t, got)
-	assert.Zero(t, count)
+	times := all.times(healthy)
+	assert.Equal(t, 1000, times.Count)
+	assert.InEpsilon(t, 50*time.Millisecond, times.Median, 0.04)
+	assert.InEpsilon(t, 99*time.Millisecond, times.P99, 0.04)
+	assert.InEpsilon(t, 100*time.Millisecond, times.Most, 0.04)
+	assert.Zero(t, all.times("kill"))
 }
 
 // An attempt belongs to a fault if it met that one and no other.
@@ -113,16 +111,15 @@ func TestStopwatch(t *testing.T) {
 		{none, none, healthy}, {none, stop, "stop"}, {stop, none, "stop"}, {stop, stop, "stop"}, {kill, kill, "kill"},
 		{stop, kill, ""}, {both, none, ""}, {none, both, ""}, {both, both, ""},
 	} {
-		before := w.tails()
+		before := w.latencies()
 		w.record(c.began, c.ended, time.Millisecond)
-		after := w.tails()
+		after := w.latencies()
 		for _, kind := range []string{"kill", "stop", healthy} {
-			added := uint64(0)
+			added := 0
 			if kind == c.kind {
 				added = 1
 			}
-			b := bucketOf(time.Millisecond)
-			assert.Equal(t, before[kind][b]+added, after[kind][b], "%+v: %s", c, kind)
+			assert.Equal(t, before.times(kind).Count+added, after.times(kind).Count, "%+v: %s", c, kind)
 		}
 	}
 }

@@ -10,20 +10,25 @@ import (
 
 // A Tally counts what client processes did and what came of it.
 type Tally struct {
-	// Operations are acquisitions that were granted and releases that a quorum confirmed.
+	// Operations are acquisitions that were granted and releases that a quorum
+	// confirmed.
 	Operations uint64
 	// Attempts are all calls that asked for a lock, by what came of them.
 	Attempts, Grants, Held, NoQuorum, Expired, Overloaded, Cancelled uint64
-	// Failed are attempts that ended with any other error: there should be none.
+	// Failed are attempts that ended with any other error: there should be
+	// none.
 	Failed uint64
-	// Extensions are those asked for and granted, Renewals those that holds made by themselves.
+	// Extensions are those asked for and granted, Renewals those that holds
+	// made by themselves.
 	Extensions, Renewals uint64
-	// Holds are those that began, Losses those that ended before they were released.
+	// Holds are those that began, Losses those that ended before they were
+	// released.
 	Holds, Losses uint64
-	// ReleasesUnsure are releases that ended without a quorum's answer, or whose caller left; ReleasesLost found the lock
-	// no longer theirs.
+	// ReleasesUnsure are releases that ended without a quorum's answer, or
+	// whose caller left; ReleasesLost found the lock no longer theirs.
 	ReleasesUnsure, ReleasesLost uint64
-	// Looks are locks that were compared with what the nodes hold, from the side or through the client.
+	// Looks are locks that were compared with what the nodes hold, from the
+	// side or through the client.
 	Looks uint64
 }
 

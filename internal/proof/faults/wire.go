@@ -8,8 +8,9 @@ import (
 	"github.com/redmux/redmux/internal/proof/history"
 )
 
-// What the parent and its client processes tell each other: lines of JSON, over the process's standard input and output.
-// Events of histories have lines of their own form, see history.Event.
+// The parent and its client processes exchange lines of JSON, over the
+// process's standard input and output. Events of histories have a form of their
+// own, see history.Event.
 
 // An order is what a process is told to do.
 type order struct {
@@ -29,8 +30,9 @@ const (
 	orderStop   = "stop"   // release, close, tell the last figures and exit
 )
 
-// A setup is all that a process must know. It goes through a pipe because it holds a password, which other users of the
-// machine could read on a command line.
+// A setup is all that a process must know. It goes through a pipe because it
+// has a password, which other users of the machine could read on a command
+// line.
 type setup struct {
 	Name     int      // of the process, never used before
 	Nodes    []string // URLs, as this process reaches the nodes
@@ -44,27 +46,30 @@ type setup struct {
 	Broken   string   // see Options.Broken
 }
 
-// A healed node is one whose fault of some kind ended at a time of the system's monotonic clock.
+// A healed node is one whose fault ended, at a time of the system's monotonic
+// clock.
 type healed struct {
 	Node int
 	Kind string
 	T    int64
 }
 
-// A tale is what a process tells. Exactly one field is set, but for Last, which goes with Tally.
+// A tale is what a process tells. Exactly one field is set, but for Last, which
+// goes with Tally.
 type tale struct {
-	Beat    int64    `json:",omitempty"` // no event that comes later has an earlier time
-	Ready   bool     `json:",omitempty"`
-	Tally   *Tally   `json:",omitempty"` // since the process began
-	Tails   tails    `json:",omitempty"` // the same for times of attempts
-	Oddity  *oddity  `json:",omitempty"`
-	Resting *resting `json:",omitempty"` // again and again while it rests
-	Counted *counted `json:",omitempty"`
-	Sample  *Sample  `json:",omitempty"`
-	Last    bool     `json:",omitempty"`
+	Beat    int64     `json:",omitempty"` // no event that comes later has an earlier time
+	Ready   bool      `json:",omitempty"`
+	Tally   *Tally    `json:",omitempty"` // since the process began
+	Took    latencies `json:",omitempty"` // the same for times of attempts
+	Oddity  *oddity   `json:",omitempty"`
+	Resting *resting  `json:",omitempty"` // again and again while it rests
+	Counted *counted  `json:",omitempty"`
+	Sample  *Sample   `json:",omitempty"`
+	Last    bool      `json:",omitempty"`
 }
 
-// An oddity is something that should not be. Where Excusable, it is none if a node forgot its keys between From and To.
+// An oddity is a finding of a process. If it is Excusable, it is none if a node
+// forgot its keys between From and To.
 type oddity struct {
 	What      string
 	Excusable bool
@@ -79,14 +84,15 @@ type resting struct {
 	Held   []string // digests of the tokens of living holds, and of locks that were dropped
 }
 
-// counted says that a vote of a healed node counted.
+// counted is the first vote of a healed node that counted.
 type counted struct {
 	healed
 	After int64 // nanoseconds since it was healed
 }
 
-// A teller writes tales and events, each line at once, so that what a process has told is known even if it is killed. The
-// events are stamped under its mutex: what stands later in the stream is never earlier.
+// A teller writes tales and events, each line at once, so that what a process
+// has told is known even if it is killed. Events get their time under its
+// mutex, so that times in the stream never decrease.
 type teller struct {
 	clock history.Clock
 	mu    sync.Mutex // guards the following
@@ -103,7 +109,8 @@ func (t *teller) event(e history.Event) {
 	_, _ = t.to.Write(t.line) // a parent that is gone ends this process by itself
 }
 
-// beat says that time has passed, so that the events of others need not wait for ours.
+// beat tells the time, so that the events of other processes need not wait for
+// ours.
 func (t *teller) beat() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,11 +18,12 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// workerVariable tells a process that it is a client, and not whoever started it.
+// workerVariable is set in the environment of client processes.
 const workerVariable = "REDMUX_FAULTS_WORKER"
 
-// WorkerMain must be called first by every main that calls Run, and by TestMain of its tests. In a process that Run
-// started it does that process's work and never returns; in any other it returns at once.
+// WorkerMain must be called first by every main that calls Run, and by TestMain
+// of its tests. In a process that Run started it does that process's work and
+// never returns; in any other it returns at once.
 func WorkerMain() {
 	if os.Getenv(workerVariable) == "" {
 		return
@@ -34,7 +35,8 @@ func WorkerMain() {
 	os.Exit(0)
 }
 
-// userName is whom the clients log in as, so that faults can take rights from them and from nobody else.
+// userName is the user of the clients, so that faults can take rights from them
+// only.
 const userName = "redlock"
 
 // prefix precedes all keys.
@@ -48,8 +50,8 @@ type worker struct {
 	maxTTL     time.Duration
 	push, poll *redlock.Client
 	watch      *stopwatch
-	rest       restroom
-	looker     *looker
+	parking    parking
+	inspector  *inspector
 	attempt    atomic.Uint64 // numbers of attempts in the history
 	healing    healing
 	broken     atomic.Uint64 // releases of a client that is wrong on purpose
@@ -67,13 +69,13 @@ type silence struct {
 	nodes []string
 }
 
-// work does what the parent orders until it says stop, or is gone.
+// work does what the parent orders, until it orders to stop or is gone.
 func work(in io.Reader, out io.Writer) error {
 	w := &worker{
 		teller: teller{clock: history.NewClock(), to: out},
 		held:   make(map[*redlock.Hold]struct{}), left: make(map[string]time.Time),
 	}
-	w.rest.init()
+	w.parking.init()
 	orders := bufio.NewScanner(in)
 	orders.Buffer(nil, 1<<20)
 	var working sync.WaitGroup
@@ -93,9 +95,9 @@ func work(in io.Reader, out io.Writer) error {
 			w.healing.add(*o.Healed, w.push)
 		case orderRest:
 			w.round.Store(int64(o.Round))
-			w.rest.enter()
+			w.parking.rest()
 		case orderGo:
-			w.rest.leave()
+			w.parking.goOn()
 		case orderStop:
 			return w.end(&working)
 		}
@@ -113,7 +115,7 @@ func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 	if w.poll, err = w.client(true); err != nil {
 		return err
 	}
-	w.looker = newLooker(s.Direct, s.Password)
+	w.inspector = newInspector(s.Direct, s.Password)
 	working.Go(w.report)
 	working.Go(w.ping)
 	for i := range w.Callers {
@@ -140,7 +142,7 @@ const (
 )
 
 func (w *worker) start(working *sync.WaitGroup, load func()) {
-	w.rest.add()
+	w.parking.add()
 	working.Go(load)
 }
 
@@ -155,7 +157,7 @@ func (w *worker) client(poll bool) (*redlock.Client, error) {
 
 // end stops the loads, closes the clients and tells the last figures.
 func (w *worker) end(working *sync.WaitGroup) error {
-	w.rest.stop()
+	w.parking.stop()
 	if w.push == nil {
 		return nil // never begun
 	}
@@ -165,15 +167,15 @@ func (w *worker) end(working *sync.WaitGroup) error {
 	tally := w.counted()
 	_ = w.push.Close(ctx)
 	_ = w.poll.Close(ctx)
-	w.looker.close()
-	w.tell(&tale{Tails: w.watch.tails()})
+	w.inspector.close()
+	w.tell(&tale{Took: w.watch.latencies()})
 	w.tell(&tale{Tally: tally, Last: true})
 	return nil
 }
 
 func (w *worker) counted() *Tally {
 	t := w.tally()
-	// A hold's renewals are nobody's call; what else is counted as an extension are the calls to Extend.
+	// Renewals are not calls; the other extensions are the calls to Extend.
 	granted := w.push.Stats().Extensions.Granted + w.poll.Stats().Extensions.Granted
 	t.Renewals = granted - min(granted, t.Extensions)
 	return t
@@ -185,7 +187,7 @@ func (w *worker) report() {
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		select {
-		case <-w.rest.stopped:
+		case <-w.parking.stopped:
 			return
 		case <-tick.C:
 		}
@@ -193,31 +195,32 @@ func (w *worker) report() {
 		for _, c := range w.healing.look(w.push, w.clock.Now()) {
 			w.tell(&tale{Counted: &c})
 		}
-		if w.rest.resting() && i%2 == 0 {
+		if resting, _ := w.parking.state(); resting && i%2 == 0 {
 			w.tell(&tale{Resting: w.state()})
 		}
 		if i%50 == 0 {
 			w.tell(&tale{Tally: w.counted()})
 		}
 		if i%200 == 0 {
-			w.tell(&tale{Sample: takeSample(w.clock.Now(), w.rest.parked())})
+			w.tell(&tale{Sample: takeSample(w.clock.Now(), w.parking.full())})
 		}
 		if i%500 == 499 {
-			w.tell(&tale{Tails: w.watch.tails()})
+			w.tell(&tale{Took: w.watch.latencies()})
 		}
 	}
 }
 
-// ping asks every node something over each connection, while the process rests. An answer says that all commands before it
-// were answered too: a connection that is dead and does not know it yet may look as well as any other, and owe releases.
+// ping sends a command to every node over each connection while the process
+// rests. An answer shows that all commands before it were answered too: a dead
+// connection may look alive and still owe releases.
 func (w *worker) ping() {
 	for {
 		select {
-		case <-w.rest.stopped:
+		case <-w.parking.stopped:
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
-		if !w.rest.parked() {
+		if !w.parking.full() {
 			continue
 		}
 		silent, round := make([]string, len(w.Direct)), w.round.Load()
@@ -235,7 +238,8 @@ func (w *worker) ping() {
 	}
 }
 
-// barred marks a node that is away for the client's password or rights: it is dialed seldom (R26).
+// barred marks a node that refuses the client's password or rights: it is
+// dialed seldom (R26).
 const barred = "refused us"
 
 func isBarred(err error) bool {
@@ -246,10 +250,10 @@ func isBarred(err error) bool {
 	return errors.Is(err, redlock.ErrPermissions)
 }
 
-// state is what is told while the process rests.
+// state returns what is told while the process rests.
 func (w *worker) state() *resting {
 	round := w.round.Load()
-	r := &resting{Round: int(round), Parked: w.rest.parked(), Nodes: []string{"not asked yet"}}
+	r := &resting{Round: int(round), Parked: w.parking.full(), Nodes: []string{"not asked yet"}}
 	if silent := w.silent.Load(); silent != nil && silent.round == round {
 		r.Nodes = slices.Clone(silent.nodes)
 		for _, c := range []*redlock.Client{w.push, w.poll} {
@@ -278,7 +282,7 @@ func (w *worker) state() *resting {
 	return r
 }
 
-// note puts an event into the history.
+// note adds an event to the history.
 func (w *worker) note(kind history.Kind, caller int, resource string, attempt uint64, lock redlock.Lock, until time.Time) {
 	e := history.Event{Client: caller, Resource: resource, Attempt: attempt, Ev: kind}
 	if !until.IsZero() {
@@ -289,7 +293,7 @@ func (w *worker) note(kind history.Kind, caller int, resource string, attempt ui
 	w.event(e)
 }
 
-// odd tells of a finding.
+// odd tells a finding.
 func (w *worker) odd(from time.Time, excusable bool, format string, args ...any) {
 	w.tell(&tale{Oddity: &oddity{
 		What: fmt.Sprintf("process %d: ", w.Name) + fmt.Sprintf(format, args...), Excusable: excusable,

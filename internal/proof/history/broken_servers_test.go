@@ -16,8 +16,9 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// The checkers find what they are there for on real servers: a lock that lacks one of its parts shows two holders, in both of
-// them, and the same lock with all its parts does not.
+// The checkers find on real servers what they are made for: with a lock that
+// lacks one of its parts, both checkers see two holders; with the complete
+// lock, neither does.
 func TestHistoriesOfBrokenLocks_OnRealServers(t *testing.T) {
 	redistest.NoLeaks(t)
 	servers := redistest.Servers(t, 3)
@@ -38,7 +39,8 @@ func TestHistoriesOfBrokenLocks_OnRealServers(t *testing.T) {
 			c.change(&b)
 			begun, again := time.Now(), 0
 			x, v := b.compete(t)
-			// What a lock lacks is seen when clients meet at the wrong moment, which on a busy machine they may not do at once.
+			// A missing part shows only if clients meet at the wrong moment,
+			// which on a busy machine may take several runs.
 			for ; again < 20 && !b.seen(c.found, x, v); again++ {
 				x, v = b.compete(t)
 			}
@@ -58,17 +60,17 @@ func TestHistoriesOfBrokenLocks_OnRealServers(t *testing.T) {
 	}
 }
 
-// broken is a lock whose parts can be taken away.
+// broken is a lock from which parts can be removed.
 type broken struct {
 	servers  []*redistest.Server
 	quorum   int
 	nx       bool // SET … NX
-	compares bool // before it deletes
-	honest   bool // about the end of validity
+	compares bool // compares before it deletes
+	honest   bool // tells the true end of validity
 }
 
-// seen reports that a run had all that it is there for: enough grants, late releases, and a violation where there must be one.
-// One where there must be none ends it too.
+// seen reports whether a run had enough grants, late releases and, if must is
+// set, a violation. A violation without must ends the run too.
 func (b broken) seen(must bool, x *history.Exclusion, v history.Verdict) bool {
 	happened := x.Grants > 5 && (x.Overdue > 0 || !b.honest)
 	found := len(x.Violations()) > 0 || v.Violated > 0
@@ -80,7 +82,8 @@ func (b broken) seen(must bool, x *history.Exclusion, v history.Verdict) bool {
 
 const brokenTTL = 60 * time.Millisecond
 
-// compete lets clients want one resource for a time, on servers that are empty, and judges what they saw.
+// compete lets clients compete for one resource for a while, on empty servers,
+// and checks their history.
 func (b broken) compete(t *testing.T) (*history.Exclusion, history.Verdict) {
 	for _, s := range b.servers {
 		_, err := s.Do("FLUSHALL")
@@ -130,7 +133,7 @@ func upToMillisecond(r *rand.Rand, most int64) time.Duration {
 	return time.Duration(r.Int64N(most * int64(time.Millisecond)))
 }
 
-// acquire asks the servers in any order, and no more of them than it needs.
+// acquire asks the servers in random order, and no more of them than necessary.
 func (b broken) acquire(token string, random *rand.Rand) (until time.Time, ok bool) {
 	start := time.Now()
 	granted := 0

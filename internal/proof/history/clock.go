@@ -5,19 +5,22 @@ import (
 	"time"
 )
 
-// A Clock puts moments of this process on the system's monotonic clock, which all processes of a machine share and nobody
-// sets.
+// A Clock converts times of this process to the system's monotonic clock, which
+// all processes of a machine share and which is never set.
 type Clock struct {
 	base   time.Time
 	offset int64 // nanoseconds of the system's monotonic clock at base
 }
 
-// clockTries is how often the clocks are related. A try in which this process is interrupted between two readings is off by
-// as long, which was 20 ms on a busy machine and would look like two holders. Hardly ever are all of them interrupted.
+// clockTries is how often NewClock compares the clocks. If this process is
+// interrupted between two readings, that try is wrong by the length of the
+// interruption, which was 20 ms on a busy machine and would look like two
+// holders. It is very rare that all tries are interrupted.
 const clockTries = 16
 
-// NewClock relates Go's clock and the system's by reading the latter between two looks at the former, and keeps the try in
-// which these are nearest to each other. Half of what lies between them, some hundred nanoseconds, is how far off it can be.
+// NewClock relates Go's clock to the system's by reading the latter between two
+// readings of the former, and keeps the try in which those two are closest.
+// Half of the difference, some hundred nanoseconds, bounds the error.
 func NewClock() Clock {
 	c := Clock{base: time.Now()}
 	least := time.Duration(math.MaxInt64)
@@ -32,8 +35,8 @@ func NewClock() Clock {
 	return c
 }
 
-// Now is the moment of the call.
+// Now returns the current time.
 func (c Clock) Now() int64 { return c.At(time.Now()) }
 
-// At is a moment that has a monotonic reading, as those that time.Now returned.
+// At converts a time with a monotonic reading, such as time.Now returns.
 func (c Clock) At(t time.Time) int64 { return c.offset + int64(t.Sub(c.base)) }

@@ -13,8 +13,9 @@ import (
 	"github.com/redmux/redmux/internal/proof/history"
 )
 
-// Clocks that are made while the machine is busy agree: what one of them is off is how far a history puts two processes
-// apart, and looks like two holders where it is more than the locks' margins.
+// Clocks that are created while the machine is busy agree. The error of a clock
+// shifts the events of its process, and looks like two holders if it exceeds
+// the locks' margins.
 func TestClocksAgreeWhereTheMachineIsBusy(t *testing.T) {
 	var stop atomic.Bool
 	var busy sync.WaitGroup
@@ -36,7 +37,7 @@ func TestClocksAgreeWhereTheMachineIsBusy(t *testing.T) {
 	require.Less(t, time.Duration(slices.Max(told)-slices.Min(told)), time.Millisecond, "%d clocks", len(told))
 }
 
-// A clock goes on with the system's.
+// A clock advances with the system's.
 func TestClockFollowsTheSystems(t *testing.T) {
 	c := history.NewClock()
 	for range 100 {

@@ -1,7 +1,8 @@
-// Package history records what clients of locks saw, and judges it afterwards.
+// Package history records what clients of locks saw, and checks it afterwards.
 //
-// A history is a file of JSON lines, one Event each, as `loadgen --history` writes it. Its times are nanoseconds of the
-// system's monotonic clock, so that the histories of several processes of one machine can be laid side by side:
+// A history is a file of JSON lines, one Event each, as `loadgen --history`
+// writes it. Its times are nanoseconds of the system's monotonic clock, so that
+// histories of several processes of one machine can be merged:
 //
 //	Writer     writes events, from any number of goroutines; Note also takes the time and digests the token (R27)
 //	Read       reads one file; Merge puts several into one order of time
@@ -9,19 +10,25 @@
 //	Locks      asks porcupine whether what clients saw of each lock could have happened in some order at all
 //	Accesses   does the same for registers, which are no locks: they show replies that were mixed up
 //
-// The two checkers look at the same thing from two sides. Exclusion compares intervals: it is exact about time and knows
-// what a grant claims. Porcupine knows nothing of validity but what `until` says, and finds what intervals cannot show: an
-// answer that belongs to another question.
+// The two checkers look at the same history from two sides. Exclusion compares
+// intervals: it is exact about time and knows what a grant claims. Porcupine
+// knows nothing of validity except `until`, and finds what intervals cannot
+// show: an answer that belongs to another request.
 //
 // # What a history can show
 //
-// A grant is written after the call returned and a release before it is called, so that the interval between them is what
-// the client may rely on, and never more: a violation that is found is one. What is missed is the time in which a lock was
-// decided, but not yet told. A process that is killed loses what it had not written yet; a lost release would make its
-// interval longer than it was. So a process that is going to be killed writes each line at once: see NewWriter. And whoever
-// is told a loss later than it was known, as by a context that ended, notes it for the moment at which it last found its
-// hold sound: others may have been granted the lock since.
+// A grant is recorded after the call returns and a release before it is called.
+// The interval between them is at most the time in which the client may rely on
+// the lock, so every reported violation is real. What goes unseen is the time
+// between the decision about a lock and its report to the caller. A process
+// that is killed loses the events that it has not written; a lost release would
+// make the interval longer than it was. So a process that is going to be killed
+// writes each line at once: see NewWriter. And a client that learns of a loss
+// late, as from a context that ended, records the loss at the last moment at
+// which it found its hold sound: others may have been granted the lock since
+// then.
 //
-// The package knows nothing of redlock and multiplex: whoever records gives it bytes, strings and times. The command
-// checkhistory (internal/proof/history/cmd/checkhistory) checks files.
+// The package knows nothing of redlock and multiplex: the recording program
+// passes it bytes, strings and times. The command checkhistory
+// (internal/proof/history/cmd/checkhistory) checks files.
 package history

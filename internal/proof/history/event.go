@@ -7,47 +7,53 @@ import (
 	"unicode/utf8"
 )
 
-// An Event is one line of a history: what one client did or learned of one attempt to have one resource.
+// An Event is one line of a history: what a client did or learned in one
+// attempt to acquire one resource.
 type Event struct {
-	// T is when, in nanoseconds of the system's monotonic clock: see Clock.
+	// T is the time, in nanoseconds of the system's monotonic clock: see Clock.
 	T int64 `json:"t"`
 
-	// Client and Attempt name the attempt within the process that wrote it. Each try of a client has a number of its own.
+	// Client and Attempt identify the attempt within the process that wrote it.
+	// Each try of a client has a number of its own.
 	Client   int    `json:"client"`
 	Resource string `json:"resource"`
 	Attempt  uint64 `json:"attempt"`
 	Ev       Kind   `json:"ev"`
 
-	// Token is the first 8 hexadecimal digits of the token's SHA-256, or empty: see Digest.
+	// Token is the first 8 hexadecimal digits of the token's SHA-256, or empty:
+	// see Digest.
 	Token string `json:"token,omitempty"`
 
-	// Until is when the validity ends, on the clock of T; 0 where there is none.
+	// Until is the end of the validity, on the clock of T, or 0 if there is
+	// none.
 	Until int64 `json:"until,omitempty"`
 
-	// Source is which of the merged histories the event is from. It is not in the line: Merge sets it.
+	// Source is the number of the merged history that the event is from. Merge
+	// sets it; the line does not contain it.
 	Source int `json:"-"`
 }
 
-// Kind is what an event tells of.
+// Kind is the kind of an event.
 type Kind string
 
-// The kinds. An attempt begins with Start and ends with Grant or one of the five refusals. A grant is followed by any number
-// of Extend, then by Lost, by Release and what came of it, or by nothing where the client died.
+// The kinds. An attempt begins with Start and ends with Grant or one of the
+// five refusals. A grant is followed by any number of Extends, then by Lost, by
+// Release and its outcome, or by nothing if the client died.
 const (
 	Start    Kind = "start"
-	Grant    Kind = "grant"    // written after the call returned
-	Held     Kind = "held"     // refused: another holds it
-	NoQuorum Kind = "noquorum" // refused: too few nodes could be asked
+	Grant    Kind = "grant"    // recorded after the call returned
+	Held     Kind = "held"     // refused: another client holds the lock
+	NoQuorum Kind = "noquorum" // refused: too few nodes were available
 	Expired  Kind = "expired"  // a quorum came too late
-	Cancel   Kind = "cancel"   // the caller left
-	Error    Kind = "error"    // something else; after Release: it failed
-	Extend   Kind = "extend"   // written after the call returned; Until is the new one
-	Lost     Kind = "lost"     // the lock is known to be no longer ours
-	Release  Kind = "release"  // written before the call
+	Cancel   Kind = "cancel"   // the caller gave up
+	Error    Kind = "error"    // another error; after Release: it failed
+	Extend   Kind = "extend"   // recorded after the call returned; Until is the new one
+	Lost     Kind = "lost"     // the client knows that it lost the lock
+	Release  Kind = "release"  // recorded before the call
 	Released Kind = "released" // a quorum confirmed it
 )
 
-// kinds finds a kind by its word, without making a string.
+// kinds finds a kind by its name without allocating a string.
 var kinds = func() map[string]Kind {
 	all := make(map[string]Kind)
 	for _, k := range []Kind{Start, Grant, Held, NoQuorum, Expired, Cancel, Error, Extend, Lost, Release, Released} {
@@ -56,19 +62,21 @@ var kinds = func() map[string]Kind {
 	return all
 }()
 
-// digestBytes of a token's hash are shown, as twice as many digits.
+// digestBytes is how many bytes of a token's hash are shown, each as two
+// digits.
 const digestBytes = 4
 
-// Digest is what a history shows of a token: enough to tell tokens apart, and nothing with which a lock could be released
-// (R27).
+// Digest returns the part of a token that a history shows: enough to tell
+// tokens apart, and useless for releasing a lock (R27).
 func Digest(token []byte) (digits [2 * digestBytes]byte) {
 	sum := sha256.Sum256(token)
 	hex.Encode(digits[:], sum[:digestBytes])
 	return digits
 }
 
-// AppendLine appends the event as one line of a history. It is made by hand: encoding/json would cost more than a lock does,
-// and callers whose turns are to be shown would take them in another order.
+// AppendLine appends the event as one line of a history. It does not use
+// encoding/json, which would cost more than a lock and change the order in
+// which callers take turns.
 func (e Event) AppendLine(b []byte) []byte {
 	b = append(b, `{"t":`...)
 	b = strconv.AppendInt(b, e.T, 10)
@@ -91,7 +99,8 @@ func (e Event) AppendLine(b []byte) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendString quotes s as JSON does. What is no UTF-8 becomes U+FFFD, so that such resources may look alike.
+// appendString quotes s as JSON does. Invalid UTF-8 becomes U+FFFD, so such
+// resources may look alike.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {

@@ -21,7 +21,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The line is the one that scripts read.
+// The line has the form that scripts rely on.
 func TestLine(t *testing.T) {
 	line := string(Event{T: 1005, Client: 3, Resource: "k1", Attempt: 17, Ev: Grant, Token: "de47c9b2", Until: 1009}.AppendLine(nil))
 	require.Equal(t, `{"t":1005,"client":3,"resource":"k1","attempt":17,"ev":"grant","token":"de47c9b2","until":1009}`+"\n", line)
@@ -29,7 +29,7 @@ func TestLine(t *testing.T) {
 	require.Equal(t, `{"t":1005,"client":0,"resource":"k\"\\\u000a`+"\ufffd"+`1","attempt":17,"ev":"held"}`+"\n", line)
 }
 
-// What is written is what is read, and what encoding/json reads.
+// Reading returns what was written, and so does encoding/json.
 func TestLinesAreReadAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := Event{
@@ -52,7 +52,7 @@ func TestLinesAreReadAsWritten(t *testing.T) {
 	})
 }
 
-// all reads to the first error.
+// all reads up to the first error.
 func all(stream func(func(Event, error) bool)) (events []Event, err error) {
 	for e, err := range stream {
 		if err != nil {
@@ -85,7 +85,7 @@ func TestLinesThatCannotBeRead(t *testing.T) {
 	require.Empty(t, events)
 }
 
-// A process that is killed may leave half a line.
+// A process that is killed may leave an incomplete line.
 func TestTheLastLineIsCut(t *testing.T) {
 	for n := 1; n < len(goodLine); n++ {
 		events, err := all(Read(strings.NewReader(goodLine + goodLine[:n])))
@@ -98,7 +98,7 @@ func TestTheLastLineIsCut(t *testing.T) {
 	require.Empty(t, events)
 }
 
-// A later version's lines have more in them.
+// Lines of a later version have more members.
 func TestUnknownMembersAreIgnored(t *testing.T) {
 	events, err := all(Read(strings.NewReader(`{"t":1,"node":4,"resource":"k","ev":"start"}` + "\n")))
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestReadStopsWhenAsked(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// One string is kept for each resource, and not very many.
+// One string is kept for each resource, and not too many.
 func TestNamesAreKeptOnce(t *testing.T) {
 	n := make(names)
 	for i := range 3 * maxNames {
@@ -127,7 +127,8 @@ func TestNamesAreKeptOnce(t *testing.T) {
 	require.LessOrEqual(t, len(n), maxNames)
 }
 
-// Merged, all are in order, each stream's own order is kept for equal times, and the sources are told.
+// Merge returns all events in order. Among equal times it keeps each stream's
+// own order, and it sets the sources.
 func TestMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const disorder = 20
@@ -157,7 +158,7 @@ func TestMerge(t *testing.T) {
 
 type iterator = iter.Seq2[Event, error]
 
-// stored is a stream of events whose sources it does not tell, and of an error at its end.
+// stored returns a stream of events without sources, with an error at its end.
 func stored(events []Event, err error) iterator {
 	return func(yield func(Event, error) bool) {
 		for _, e := range events {
@@ -172,7 +173,7 @@ func stored(events []Event, err error) iterator {
 	}
 }
 
-// The end of one stream, however it comes, does not end the others.
+// The end of one stream, with or without an error, does not end the others.
 func TestMergeGoesOnAfterAnError(t *testing.T) {
 	broken := errors.New("broken")
 	var got []int64
@@ -190,11 +191,12 @@ func TestMergeGoesOnAfterAnError(t *testing.T) {
 	require.ErrorContains(t, errs[0], "stream 0")
 
 	for range Merge(0, stored([]Event{{T: 1}, {T: 5}}, nil), stored([]Event{{T: 2}}, nil)) {
-		break // which stops both
+		break // ends both streams
 	}
 }
 
-// A line that comes later than was allowed is told, and left out: what was given out stays in order.
+// A line that comes later than allowed is reported and left out: the order of
+// the yielded events stays intact.
 func TestMergeTellsOfTooMuchDisorder(t *testing.T) {
 	var got []int64
 	var errs []error

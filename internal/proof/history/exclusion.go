@@ -2,34 +2,39 @@ package history
 
 import "time"
 
-// An Exclusion finds out whether a resource had two holders at one time. Events are added in order of time, as Merge gives
-// them; memory is bounded by the locks that are held at one moment and by the number of clients, not by the length of the
-// history.
+// An Exclusion checks whether a resource had two holders at the same time.
+// Events are added in order of time, as Merge yields them. Memory is bounded by
+// the number of locks held at the same time and the number of clients, not by
+// the length of the history.
 //
-// A hold lasts from its grant to the earliest of its release, its loss and its `until`, which an extension moves. Both ends
-// are the client's own view and lie within what it could rely on, so two holds that overlap are a violation of exclusion,
-// however late anybody wrote anything down. It also finds what should never be seen: see Fault.
+// A hold lasts from its grant to the earliest of its release, its loss and its
+// `until`, which an extension moves. Both ends are the client's own view and
+// lie within the time in which it could rely on the lock, so two holds that
+// overlap violate exclusion, however late their events were recorded. Exclusion
+// also finds events that should never occur: see Fault.
 //
 // The zero value is ready for use.
 type Exclusion struct {
-	// What was seen, to be read at any time.
+	// What was seen so far; may be read at any time.
 	Events, Grants, Extensions int
-	// Empty counts grants that were over when they were told, as those of a client that was stopped: it held nothing.
+	// Empty counts grants that were over when the client learned of them, as
+	// after a stop of the client: it held nothing.
 	Empty int
-	// Overdue counts locks whose validity was over when they were released, or that nobody ever released.
+	// Overdue counts locks whose validity was over when they were released, or
+	// that were never released.
 	Overdue int
 
 	now       int64
-	holds     map[attempt]*hold  // from the grant to the release, or until nobody will ask any more
-	holders   map[string][]*hold // of each resource, those that may be valid; as a rule one
+	holds     map[attempt]*hold  // from the grant to the release, or until overdueFor has passed
+	holders   map[string][]*hold // by resource, those that may be valid; usually one
 	released  recent
 	tokens    reuse
-	sweepAt   int // size of holds at which those that are long over are forgotten
+	sweepAt   int // size of holds at which the expired ones are dropped
 	found     []accusation
 	uncounted int
 }
 
-// attempt names an attempt over all merged histories.
+// attempt identifies an attempt over all merged histories.
 type attempt struct {
 	source, client int
 	number         uint64
@@ -37,24 +42,26 @@ type attempt struct {
 
 func attemptOf(e Event) attempt { return attempt{e.Source, e.Client, e.Attempt} }
 
-// hold is a lock that was granted.
+// hold is a granted lock.
 type hold struct {
 	grant Event
-	end   int64 // when its validity ends, or the time of its release
-	over  bool  // lost: what comes later changes nothing
-	after *hold // who was granted it after its validity; nil if nobody was
+	end   int64 // the end of its validity, or the time of its release
+	over  bool  // lost: later events change nothing
+	after *hold // the hold that was granted after its validity, or nil
 }
 
 func (h *hold) validAt(t int64) bool { return t < h.end }
 
-// overdueFor is for how long a hold is remembered after its validity ended: a client that was stopped may yet release it.
+// overdueFor is how long a hold is kept after the end of its validity: a client
+// that was stopped may still release it.
 const overdueFor = int64(10 * time.Minute)
 
-// Repeated is how many grants had a token that looked like that of another: 16 in a million do by chance, and only what is
-// too many for chance is a violation (TokenReused).
+// Repeated returns how many grants had a token that looked like an earlier one.
+// By chance 16 in a million do; only more than chance explains is a violation
+// (TokenReused).
 func (x *Exclusion) Repeated() int { return x.tokens.repeated }
 
-// Add takes the next event.
+// Add adds the next event.
 func (x *Exclusion) Add(e Event) {
 	if x.holds == nil {
 		x.holds, x.holders, x.released = make(map[attempt]*hold), make(map[string][]*hold), make(recent)
@@ -62,7 +69,7 @@ func (x *Exclusion) Add(e Event) {
 	}
 	x.Events++
 	if e.T < x.now {
-		// Nothing that this check finds is worth anything then.
+		// After this nothing else that the check finds is reliable.
 		x.accuse(Disorder, nil, &hold{grant: e}, e)
 		return
 	}
@@ -104,7 +111,8 @@ func (x *Exclusion) grant(e Event) {
 	}
 }
 
-// join makes a hold one of its resource's holders, and accuses it where others are.
+// join adds a hold to its resource's holders, and reports a violation if there
+// are others.
 func (x *Exclusion) join(h *hold, by Event) {
 	valid := x.holders[h.grant.Resource][:0]
 	for _, other := range x.holders[h.grant.Resource] {
@@ -130,8 +138,9 @@ func (x *Exclusion) extend(e Event) {
 	case h.validAt(e.T):
 		h.end = e.Until
 	case e.Until > e.T:
-		// A quorum may have extended it in time and told it late: the client can rely on it again only now, but the lock
-		// was held without a gap, so that nobody else can have been granted it.
+		// A quorum may have extended it in time and the client learned of it
+		// late. The client can rely on the lock again only now, but the lock
+		// was held without a gap, so no other client can have been granted it.
 		if h.after != nil {
 			x.accuse(ExtendedOver, h.after, &hold{grant: e}, e)
 		}
@@ -141,8 +150,8 @@ func (x *Exclusion) extend(e Event) {
 	}
 }
 
-// end takes a release or a loss. After a release nothing is asked of the hold any more, and after a loss it may yet be
-// released.
+// end records a release or a loss. After a release there are no further events
+// of the hold; after a loss it may still be released.
 func (x *Exclusion) end(e Event) {
 	h := x.known(e)
 	if h == nil {
@@ -159,7 +168,8 @@ func (x *Exclusion) end(e Event) {
 	}
 }
 
-// known is the hold that an event is about; nil where it was released before, which is harmless (R9), or never granted.
+// known returns the hold that an event is about. It returns nil if the hold was
+// released before, which is harmless (R9), or never granted.
 func (x *Exclusion) known(e Event) *hold {
 	id := attemptOf(e)
 	h := x.holds[id]
@@ -172,7 +182,7 @@ func (x *Exclusion) known(e Event) *hold {
 	return h
 }
 
-// leave takes a hold from its resource's holders.
+// leave removes a hold from its resource's holders.
 func (x *Exclusion) leave(h *hold) {
 	rest := x.holders[h.grant.Resource][:0]
 	for _, other := range x.holders[h.grant.Resource] {
@@ -187,8 +197,8 @@ func (x *Exclusion) leave(h *hold) {
 	x.holders[h.grant.Resource] = rest
 }
 
-// sweep forgets holds that ended long ago and that nobody released: their clients are gone. It looks at all of them each
-// time that their number has doubled.
+// sweep drops holds that ended long ago and were never released: their clients
+// are gone. It runs each time that the number of holds has doubled.
 func (x *Exclusion) sweep() {
 	if len(x.holds) <= x.sweepAt {
 		return
@@ -205,10 +215,12 @@ func (x *Exclusion) sweep() {
 	x.sweepAt = max(2*len(x.holds), 1024)
 }
 
-// recent is the last attempt of each client that was released, so that an event which comes after a release is not taken for
-// one of a lock that was never granted. One is enough, however long a client is stopped between its release and what it hears
-// of that: a client makes its attempts one after another, with growing numbers, and what follows a release is of the same
-// call. The keys have no number.
+// recent is the last released attempt of each client, so that an event which
+// comes after a release is not taken for one of a lock that was never granted.
+// One attempt is enough, however long a client is stopped between its release
+// and the answer: a client makes its attempts one after another, with growing
+// numbers, and the events after a release belong to the same call. The number
+// in the keys is zero.
 type recent map[attempt]uint64
 
 func (r recent) has(a attempt) bool {

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is legal passes both checkers, and each fault is found by the one that knows of it.
+// A legal history passes both checkers, and each fault is found by the checker
+// that knows of it.
 func TestHistoriesMadeByHand(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
@@ -43,7 +44,7 @@ func TestHistoriesMadeByHand(t *testing.T) {
 		{"another within an extension", "1 a1 grant 10; 5 a1 extend 20; 15 b1 grant 30", []string{"two holders at a time for 5 from 15"}, 1},
 		{"extended over another", "1 a1 grant 10; 12 b1 grant 30; 15 a1 extend 20", []string{
 			"extended although another was granted it", "two holders at a time for 5 from 15"}, 1},
-		{"extended over one who came and went", "1 a1 grant 10; 12 b1 grant 30; 14 b1 release; 15 a1 extend 20", []string{
+		{"extended over a client that came and went", "1 a1 grant 10; 12 b1 grant 30; 14 b1 release; 15 a1 extend 20", []string{
 			"extended although another was granted it"}, 0},
 		{"a release frees only its own", "1 a1 grant 10; 12 b1 grant 30; 13 a1 release; 14 c1 grant 40", []string{"two holders at a time for 16 from 14"}, 1},
 		{"the same token again", "1 a1 grant 10 by x; 2 a1 release by x; 3 a2 grant 20 by x", []string{"a token was granted twice"}, 0},
@@ -68,7 +69,7 @@ func TestHistoriesMadeByHand(t *testing.T) {
 	}
 }
 
-// Clients of two processes have the same numbers, and are not the same.
+// Clients of two processes have the same numbers, but are different clients.
 func TestAttemptsOfTwoProcesses(t *testing.T) {
 	events := script(t, "1 a1 grant 100 by x; 2 a1 grant 100 by y")
 	events[1].Source = 1
@@ -86,10 +87,10 @@ func TestWhatExclusionCounts(t *testing.T) {
 	require.Equal(t, 3, x.Grants)
 	require.Equal(t, 1, x.Extensions)
 	require.Equal(t, 1, x.Empty)
-	require.Equal(t, 2, x.Overdue, "both who released after their validity")
+	require.Equal(t, 2, x.Overdue, "both clients that released after their validity")
 }
 
-// A resource's whole name is not printed (R27).
+// A long resource name is not printed in full (R27).
 func TestLongResourcesAreCut_R27(t *testing.T) {
 	x, v := judged(script(t, "1 a1 grant 100 on customer:4711:secret; 2 b1 grant 100 on customer:4711:secret"))
 	require.NotContains(t, x.Violations()[0].String(), "4711")
@@ -97,7 +98,7 @@ func TestLongResourcesAreCut_R27(t *testing.T) {
 	require.Contains(t, v.Err().Error(), "customer:")
 }
 
-// What is remembered is what is held, not what was.
+// Memory holds current locks, not past ones.
 func TestExclusionForgets(t *testing.T) {
 	const n = 150_000
 	var x Exclusion
@@ -131,8 +132,9 @@ func TestExclusionForgets(t *testing.T) {
 	require.Greater(t, x.Overdue, n/2-3000)
 }
 
-// A client is stopped between its release and what it hears of it, while another has many locks. Both did nothing wrong, and
-// a grant of an attempt that was released is found all the same.
+// A client is stopped between its release and the answer, while another has
+// many locks. Both are correct. A second grant of a released attempt is still
+// found.
 func TestStoppedWhileItReleases(t *testing.T) {
 	const n = 100_000
 	var x Exclusion
@@ -163,8 +165,9 @@ func TestManyViolationsAreBounded(t *testing.T) {
 	require.Equal(t, 10, x.More())
 }
 
-// In a history as long as those of big runs two tokens look alike by chance many times. That is no finding; a client that
-// uses its tokens twice is one (R3).
+// In a history as long as those of big runs, two tokens look alike by chance
+// many times. That is no finding; a client that uses its tokens twice is one
+// (R3).
 func TestTokensAlikeByChance_R3(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	repeat := func(every int) (found int) {
@@ -197,8 +200,8 @@ func TestTail(t *testing.T) {
 	assert.InDelta(t, 0.0002762, tail(16, 32), 1e-7)
 }
 
-// The online checker finds what comparing each hold with each other one finds, and porcupine says the same of whether there
-// is anything at all.
+// Exclusion finds the same as a comparison of each hold with every other one,
+// and porcupine agrees whether there is any violation.
 func TestExclusionAgainstComparingAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		events := anyHistory(t)
@@ -221,7 +224,8 @@ func TestExclusionAgainstComparingAll(t *testing.T) {
 	})
 }
 
-// anyHistory draws clients that acquire, extend, and release or die, each by itself, so that some of them overlap.
+// anyHistory draws clients that acquire, extend, and release or die,
+// independently of each other, so that some of them overlap.
 func anyHistory(t *rapid.T) (events []Event) {
 	resources := rapid.IntRange(1, 3).Draw(t, "resources")
 	for client := range rapid.IntRange(1, 4).Draw(t, "clients") {
@@ -245,7 +249,8 @@ func anyHistory(t *rapid.T) (events []Event) {
 			e.Token = fmt.Sprintf("%d-%d", client, attempt)
 			e.Until = e.T + rapid.Int64Range(1, 150).Draw(t, "validity")
 			step(Grant)
-			// Extensions are told before the old validity ends here; those that are told late have tests of their own.
+			// Extensions are reported before the old validity ends here; late
+			// reports have tests of their own.
 			for range rapid.IntRange(0, 2).Draw(t, "extensions") {
 				if e.Until-e.T > 61 {
 					e.Until += rapid.Int64Range(0, 100).Draw(t, "more")
@@ -253,7 +258,7 @@ func anyHistory(t *rapid.T) (events []Event) {
 				}
 			}
 			switch rapid.IntRange(0, 3).Draw(t, "end") {
-			case 0: // it dies
+			case 0: // the client dies
 				now = e.T
 			case 1:
 				step(Lost)
@@ -268,7 +273,7 @@ func anyHistory(t *rapid.T) (events []Event) {
 	return inOrder(events)
 }
 
-// span is a hold as a whole, found without any of the checkers' ways.
+// span is a whole hold, found without the checkers' methods.
 type span struct {
 	resource string
 	from, to int64

@@ -7,35 +7,41 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Locks asks porcupine whether what the clients saw of each resource can be explained by a lock that one has at a time. It
-// takes the same events as Exclusion, in the same order, and knows of validity only that a lock may be free after `until`.
+// Locks asks porcupine whether a lock with one holder at a time can explain
+// what the clients saw of each resource. It takes the same events as Exclusion,
+// in the same order. It knows only one thing about validity: a lock may be free
+// after `until`.
 //
-// The model is a lock that is free or held by one attempt, and three operations: acquire, between the call and its
-// return; extend, which needs the attempt to hold it, between the event before it and its return; and end, from the
-// earliest of the release's call and `until`. Attempts that were not granted say nothing: their votes may have excluded
-// one another, or may have been undone later.
+// The model is a lock that is free or held by one attempt, and three
+// operations: acquire, between the call and its return; extend, which needs the
+// attempt to hold the lock, between the previous event and its return; and end,
+// from the earlier of the release's call and `until`. Attempts that were not
+// granted say nothing: their votes may have excluded one another, or may have
+// been undone later.
 //
-// An end could also happen later, but nothing needs that: no operation asks for a lock that is still held by another. So it
-// is put at its earliest, where it allows most. For the same reason what a moment's holder is is certain, also while calls
-// are waiting, and a history can be cut there into windows.
+// An end could also happen later, but that is never necessary: no operation
+// needs the lock to be held by another attempt. So it is put at its earliest
+// time, where it allows most. For the same reason the holder at a given moment
+// is certain, even while calls are pending, and a history can be cut there into
+// windows.
 //
 // The zero value is ready for use.
 type Locks struct {
-	// Patience bounds the time for each window. If zero, DefaultPatience.
+	// Patience is the time limit for each window. If zero, DefaultPatience.
 	Patience time.Duration
 
 	verdict   Verdict
 	resources map[string]*lockWindow
-	started   map[attempt]int64 // when, of attempts under way
+	started   map[attempt]int64 // when each attempt in progress started
 	holds     map[attempt]*lockHold
 	sweepAt   int
 	now       int64
 }
 
-// lockWindow is what was seen of one resource since the latest certain moment.
+// lockWindow is what was seen of one resource since the last certain moment.
 type lockWindow struct {
 	since      int64
-	initial    attempt // who held it then
+	initial    attempt // the holder at its start
 	operations []porcupine.Operation
 	holders    []*lockHold
 }
@@ -44,13 +50,14 @@ type lockWindow struct {
 type lockHold struct {
 	id       attempt
 	resource string
-	latest   int64 // when it was granted or extended
+	latest   int64 // time of its grant or last extension
 	until    int64
 	live     bool // among its window's holders
 }
 
-// windowSize is how many operations make a window worth the effort of judging it. maxWindow bounds those that have no
-// certain moment, since there were always two holders or more.
+// windowSize is how many operations make it worthwhile to check a window.
+// maxWindow bounds windows without a certain moment, because there were always
+// two holders or more.
 const (
 	windowSize = 64
 	maxWindow  = 10_000
@@ -64,13 +71,14 @@ const (
 	endStep
 )
 
-// lockInput is an operation; the attempt is who holds. The state is the attempt that holds the lock, or nobody.
+// lockInput is an operation of an attempt. The state is the attempt that holds
+// the lock, or none.
 type lockInput struct {
 	step lockStep
 	id   attempt
 }
 
-var nobody = attempt{source: -1}
+var noAttempt = attempt{source: -1}
 
 func lockModel(initial attempt) porcupine.Model {
 	return porcupine.Model{
@@ -79,17 +87,17 @@ func lockModel(initial attempt) porcupine.Model {
 			holder, in := state.(attempt), input.(lockInput)
 			switch in.step {
 			case acquireStep:
-				return holder == nobody, in.id
+				return holder == noAttempt, in.id
 			case extendStep:
 				return holder == in.id, in.id
 			default:
-				return holder == in.id, nobody
+				return holder == in.id, noAttempt
 			}
 		},
 	}
 }
 
-// Add takes the next event.
+// Add adds the next event.
 func (l *Locks) Add(e Event) {
 	if l.resources == nil {
 		l.resources, l.started, l.holds = make(map[string]*lockWindow), make(map[attempt]int64), make(map[attempt]*lockHold)
@@ -115,7 +123,7 @@ func (l *Locks) Add(e Event) {
 func (l *Locks) grant(id attempt, e Event) {
 	w := l.window(e)
 	if e.Until <= e.T || l.holds[id] != nil {
-		return // it held nothing; or the history is wrong, which Exclusion says
+		return // it held nothing; or the history is wrong, which Exclusion reports
 	}
 	h := &lockHold{id: id, resource: e.Resource, until: e.Until}
 	l.holds[id] = h
@@ -126,7 +134,8 @@ func (l *Locks) grant(id attempt, e Event) {
 	w.acquire(h, start, e.T)
 }
 
-// acquire begins a hold. What began before the latest certain moment happened after it, since it was not held then.
+// acquire begins a hold. If it began before the last certain moment, it
+// happened after it, since the lock was not held then.
 func (w *lockWindow) acquire(h *lockHold, from, to int64) {
 	w.add(acquireStep, h, max(from, w.since), to)
 	h.latest, h.live = to, true
@@ -143,7 +152,8 @@ func (l *Locks) extend(id attempt, e Event) {
 		w.add(extendStep, h, max(h.latest, w.since), e.T)
 		h.latest, h.until = e.T, max(h.until, e.Until)
 	} else if e.Until > e.T {
-		// The old validity had ended when the extension was told, and the window with it.
+		// The old validity, and with it the window, had ended when the
+		// extension was reported.
 		h.until = e.Until
 		w.acquire(h, h.latest, e.T)
 	}
@@ -178,12 +188,13 @@ func (w *lockWindow) add(step lockStep, h *lockHold, from, to int64) {
 	})
 }
 
-// window is what is known of a resource at the time of an event: holds whose validity is over have ended, and what is
-// certain has been judged. An extension may yet be told late, so that for it no hold ends.
+// window returns the window of a resource at the time of an event: expired
+// holds have ended, and what is certain has been checked. If the event is an
+// extension, no hold ends, because it may be a late report.
 func (l *Locks) window(e Event) *lockWindow {
 	w := l.resources[e.Resource]
 	if w == nil {
-		w = &lockWindow{since: math.MinInt64, initial: nobody}
+		w = &lockWindow{since: math.MinInt64, initial: noAttempt}
 		l.resources[e.Resource] = w
 	}
 	if e.Ev == Grant {
@@ -195,7 +206,7 @@ func (l *Locks) window(e Event) *lockWindow {
 	return w
 }
 
-// settle ends the holds whose validity is over.
+// settle ends expired holds.
 func (w *lockWindow) settle(now int64) {
 	for i := len(w.holders) - 1; i >= 0; i-- {
 		if h := w.holders[i]; h.until <= now {
@@ -205,17 +216,17 @@ func (w *lockWindow) settle(now int64) {
 	}
 }
 
-// judge ends a window, and begins another with the holder of the moment.
+// judge checks a window, and begins another with the current holder.
 func (l *Locks) judge(resource string, w *lockWindow, now int64) {
 	l.verdict.judge("lock "+Event{Resource: resource}.shown(), lockModel(w.initial), w.operations, l.Patience)
-	w.since, w.initial, w.operations = now, nobody, w.operations[:0]
+	w.since, w.initial, w.operations = now, noAttempt, w.operations[:0]
 	if len(w.holders) > 0 {
 		w.initial = w.holders[0].id
 	}
 }
 
-// sweep forgets attempts and holds that nobody ended: their clients are gone. A resource whose last holder has gone has its
-// window kept until Finish.
+// sweep drops attempts and holds that were never ended: their clients are gone.
+// The window of a resource whose last holder is gone is kept until Finish.
 func (l *Locks) sweep() {
 	if len(l.holds)+len(l.started) <= l.sweepAt {
 		return
@@ -233,7 +244,8 @@ func (l *Locks) sweep() {
 	l.sweepAt = max(2*(len(l.holds)+len(l.started)), 1024)
 }
 
-// Finish judges what is left and returns the verdict on all. Locks is empty then.
+// Finish checks the rest and returns the verdict on all windows. Locks is then
+// empty.
 func (l *Locks) Finish() Verdict {
 	for resource, w := range l.resources {
 		for len(w.holders) > 0 {

@@ -25,8 +25,11 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Several processes want few locks of five servers, while servers are killed, restarted empty and stopped, connections killed,
-// reset and cut, and the processes themselves stopped for longer than their locks last, and killed. Each writes a history;
+// Several processes compete for a few locks on five servers. Meanwhile servers
+// are killed, restarted empty and stopped, connections are killed, reset and
+// cut, and the processes themselves are killed, or stopped for longer than
+// their locks last. Each process writes a history; merged, the histories show
+// no two holders at the same time.
 // laid side by side they show no two holders at a time.
 func TestHistoryOfLocks_OnRealServers(t *testing.T) {
 	redistest.NoLeaks(t)
@@ -40,7 +43,7 @@ func TestHistoryOfLocks_OnRealServers(t *testing.T) {
 		c.start(i)
 	}
 	c.disturb(lockTime)
-	for range 8 { // a busy machine takes longer until as much has happened
+	for range 8 { // on a busy machine it takes longer until enough has happened
 		if c.enough() {
 			break
 		}
@@ -53,7 +56,7 @@ func TestHistoryOfLocks_OnRealServers(t *testing.T) {
 	outcomes := make(map[history.Kind]int)
 	for e, err := range history.Merge(history.DefaultDisorder, c.histories()...) {
 		if errors.Is(err, history.ErrCut) {
-			continue // of a process that was killed
+			continue // of a killed process
 		}
 		require.NoError(t, err)
 		x.Add(e)
@@ -79,13 +82,13 @@ const (
 	lockTime  = 14 * time.Second
 	lockTTL   = time.Second
 	crowdSize = 3 // processes
-	callers   = 6 // of each
+	callers   = 6 // per process
 	lockKeys  = 12
 
 	fewestGrants, fewestExtensions = 300, 20
 )
 
-// crowd is the processes, and what is done to them and to the servers.
+// crowd is the processes, and the faults of them and of the servers.
 type crowd struct {
 	t       *testing.T
 	dir     string
@@ -102,11 +105,11 @@ type crowd struct {
 // person is one process.
 type person struct {
 	cmd    *exec.Cmd
-	leave  io.Closer // closing it asks the process to come to its end
+	leave  io.Closer // closing it asks the process to end
 	output *bytes.Buffer
 }
 
-// errand is what a process is told to do.
+// errand is the task of a process.
 type errand struct {
 	Nodes   []string
 	History string
@@ -115,7 +118,7 @@ type errand struct {
 
 const errandVariable = "REDMUX_HISTORY_ERRAND"
 
-// TestMain is also the client process.
+// TestMain also runs the client process.
 func TestMain(m *testing.M) {
 	if text := os.Getenv(errandVariable); text != "" {
 		var e errand
@@ -128,8 +131,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start starts a process. Those with even numbers go through the proxies, the others straight to the servers' unix sockets.
-// It is killed when the thread ends that started it, which is the test's own.
+// start starts a process. Processes with even numbers go through the proxies,
+// the others use the servers' unix sockets directly. A process is killed when
+// the thread that started it ends, which is the test's own.
 func (c *crowd) start(i int) {
 	c.started++
 	name := filepath.Join(c.dir, fmt.Sprint("history", c.started))
@@ -154,13 +158,14 @@ func (c *crowd) start(i int) {
 	c.files = append(c.files, name)
 }
 
-// disturb makes faults of servers and links, and of processes, both at their own pace.
+// disturb causes faults of servers and links, and of processes, each at its own
+// pace.
 func (c *crowd) disturb(length time.Duration) {
 	end := time.Now().Add(length)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		random := rand.New(rand.NewPCG(rand.Uint64(), 0))
-		var deck []int // of harms: each comes before one comes again
+		var deck []int // of harms: each occurs before one is repeated
 		for every := false; time.Now().Before(end) || !every; {
 			if len(deck) == 0 {
 				deck = random.Perm(harms)
@@ -171,7 +176,8 @@ func (c *crowd) disturb(length time.Duration) {
 			every = every || len(deck) == 0
 		}
 	})
-	// Processes are started and killed by the test's goroutine: they die with its thread.
+	// The test's goroutine starts and kills processes: they die with its
+	// thread.
 	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for time.Now().Before(end) {
 		time.Sleep(upTo(random, 500*time.Millisecond))
@@ -192,11 +198,12 @@ func (c *crowd) disturb(length time.Duration) {
 	wg.Wait()
 }
 
-// enough looks into the histories: whether by now there is in them what the test wants, and a little more.
+// enough reports whether the histories contain what the test wants, and a
+// little more.
 func (c *crowd) enough() bool {
 	counts := make(map[history.Kind]int)
 	for _, name := range c.files {
-		text, _ := os.ReadFile(name) // one that was killed at once has none
+		text, _ := os.ReadFile(name) // a process that was killed at once has none
 		for _, kind := range []history.Kind{history.Grant, history.Extend, history.Held, history.NoQuorum, history.Cancel} {
 			counts[kind] += bytes.Count(text, fmt.Appendf(nil, `"ev":"%s"`, kind))
 		}
@@ -211,10 +218,10 @@ func (c *crowd) count(kind string) {
 	c.kinds[kind]++
 }
 
-// harms is how many harm knows.
+// harms is the number of faults that harm can cause.
 const harms = 9
 
-// harm makes one fault, which is over when it returns, and says of what kind.
+// harm causes one fault, which is over when it returns, and returns its name.
 func (c *crowd) harm(which int, random *rand.Rand, i int) string {
 	server, proxy := c.servers[i], c.proxies[i]
 	switch which {
@@ -253,14 +260,14 @@ func (c *crowd) harm(which int, random *rand.Rand, i int) string {
 	}
 }
 
-// must is for goroutines that may not end the test.
+// must reports errors of goroutines that may not end the test.
 func (c *crowd) must(err error) {
 	if err != nil {
 		c.t.Errorf("the fault itself failed: %v", err)
 	}
 }
 
-// finish asks all processes to come to their end, and waits for it.
+// finish asks all processes to end, and waits for them.
 func (c *crowd) finish() {
 	for i := range c.people {
 		_ = c.people[i].leave.Close()
@@ -282,7 +289,7 @@ func (c *crowd) kill() {
 func (c *crowd) histories() (all []iter.Seq2[history.Event, error]) {
 	for _, name := range c.files {
 		all = append(all, func(yield func(history.Event, error) bool) {
-			// One that was killed at once has none yet.
+			// A process that was killed at once has none.
 			if _, err := os.Stat(name); err == nil {
 				history.Open(name)(yield)
 			}
@@ -295,8 +302,9 @@ func upTo(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most)))
 }
 
-// run is the client process: callers acquire, extend, hold and release until standard input ends. Every line is written at
-// once, since the process may be killed at any time.
+// run is the client process: callers acquire, extend, hold and release until
+// standard input ends. Every line is written at once, since the process may be
+// killed at any time.
 func (e errand) run() (err error) {
 	file, err := os.Create(e.History)
 	if err != nil {
@@ -353,7 +361,8 @@ func (c *caller) noteAt(t int64, kind history.Kind, token *redlock.Token, until 
 	c.w.NoteAt(t, kind, c.id, c.resource, c.attempt, bytes, until)
 }
 
-// lock has a plain lock for some time. One in ten is kept for longer than it is valid, and one in fifty is forgotten.
+// lock takes a plain lock for some time. One in ten is kept for longer than it
+// is valid, and one in fifty is never released.
 func (c *caller) lock(parent context.Context) {
 	ctx, cancel := context.WithTimeout(parent, time.Duration(1+c.random.IntN(400))*time.Millisecond)
 	defer cancel()
@@ -395,7 +404,7 @@ func (c *caller) work() {
 	time.Sleep(upTo(c.random, 8*time.Millisecond))
 }
 
-// hold has a lock that renews itself, and notes each renewal that it sees.
+// hold takes a lock that renews itself, and records each renewal that it sees.
 func (c *caller) hold(parent context.Context) {
 	ctx, cancel := context.WithTimeout(parent, 500*time.Millisecond)
 	defer cancel()
@@ -412,8 +421,9 @@ func (c *caller) hold(parent context.Context) {
 		time.Sleep(5 * time.Millisecond)
 		next, now := h.Until(), c.w.Clock().Now()
 		if h.Err() != nil {
-			// It was told lost at some time since it was last seen sound, and others may have it since. That moment is not known
-			// here, since a goroutine that waits for it may be late.
+			// The hold was lost at some time since it was last seen sound, and
+			// others may have the lock since then. The exact moment is unknown
+			// here, since the goroutine that waits for it may be late.
 			c.noteAt(sound, history.Lost, &token, until)
 			break
 		}
@@ -426,7 +436,8 @@ func (c *caller) hold(parent context.Context) {
 	c.released(&token, h.Release(context.Background()))
 }
 
-// refusals are the words for why an attempt was not granted, the first that applies.
+// refusals names the reasons why an attempt was not granted; the first match
+// applies.
 var refusals = []struct {
 	err  error
 	kind history.Kind

@@ -1,27 +1,28 @@
 package history
 
 import (
-	"cmp"
-	"container/heap"
 	"errors"
 	"fmt"
 	"iter"
 	"time"
 )
 
-// DefaultDisorder is how far the lines of one file may be out of order by their times. A client takes the time before it
-// writes, and may be stopped between the two, as may its process.
+// DefaultDisorder is how far the lines of one file may be out of order by their
+// times. A client, or its process, may be stopped after it took the time and
+// before it wrote the line.
 const DefaultDisorder = 10 * time.Second
 
-// ErrDisorder is what Merge yields when a line is so late that those after it were already given out.
+// ErrDisorder is yielded by Merge when a line is so late that later ones were
+// already yielded.
 var ErrDisorder = errors.New("history: a line is further out of order than was allowed")
 
-// Merge puts the events of several processes of one machine into one order of time. Each stream may be out of order by up to
-// disorder; what one client wrote at one time stays in its order. Source says which stream an event is from. Memory is
-// bounded by what all streams hold of the time of disorder.
+// Merge puts the events of several processes of one machine in order of time.
+// Each stream may be out of order by up to disorder; what one client wrote at
+// one time stays in its order. Source is the index of an event's stream. Memory
+// is bounded by what all streams hold of the time of disorder.
 //
-// A stream that yields an error has ended with it. The error is passed on without an event, and the others go on if the
-// consumer does.
+// A stream ends with its first error, which is yielded without an event. The
+// others go on if the consumer does.
 func Merge(disorder time.Duration, streams ...iter.Seq2[Event, error]) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		m := merger{disorder: int64(disorder)}
@@ -34,13 +35,13 @@ func Merge(disorder time.Duration, streams ...iter.Seq2[Event, error]) iter.Seq2
 	}
 }
 
-// merger is one merging. It reads from the stream that is least far ahead, so that none is read further than needed.
+// merger reads from the stream that is least far ahead, so that none is read
+// further than needed.
 type merger struct {
 	disorder int64
 	streams  []*stream
-	waiting  eventHeap
-	arrivals uint64
-	given    int64 // the time of the latest event that was given out
+	waiting  Queue
+	given    int64 // the time of the latest event that was yielded
 }
 
 // stream is one input.
@@ -48,7 +49,7 @@ type stream struct {
 	source int
 	next   func() (Event, error, bool)
 	stop   func()
-	latest int64 // the greatest time that was read
+	latest int64 // the greatest time read
 	begun  bool
 	ended  bool
 }
@@ -75,8 +76,7 @@ func (m *merger) run(yield func(Event, error) bool) {
 			}
 		default:
 			e.Source = s.source
-			m.arrivals++
-			heap.Push(&m.waiting, arrived{e, m.arrivals})
+			m.waiting.Push(e)
 			if s.latest = max(s.latest, e.T); !s.begun {
 				s.latest, s.begun = e.T, true
 			}
@@ -88,7 +88,7 @@ func (m *merger) run(yield func(Event, error) bool) {
 	m.give(yield, 1<<63-1)
 }
 
-// behind is the stream to read from next; nil when all have ended.
+// behind returns the stream to read from next, or nil if all have ended.
 func (m *merger) behind() (least *stream) {
 	for _, s := range m.streams {
 		switch {
@@ -102,7 +102,7 @@ func (m *merger) behind() (least *stream) {
 	return least
 }
 
-// certain is the time before which no stream has anything any more.
+// certain returns the time before which no stream has any more events.
 func (m *merger) certain() int64 {
 	s := m.behind()
 	switch {
@@ -115,10 +115,9 @@ func (m *merger) certain() int64 {
 	}
 }
 
-// give yields what is certain to be the earliest.
+// give yields the events that are certain to be the earliest.
 func (m *merger) give(yield func(Event, error) bool, before int64) bool {
-	for len(m.waiting) > 0 && m.waiting[0].T < before {
-		e := heap.Pop(&m.waiting).(arrived).Event
+	for e := range m.waiting.Before(before) {
 		m.given = e.T
 		if !yield(e, nil) {
 			return false
@@ -131,26 +130,4 @@ func (m *merger) stop() {
 	for _, s := range m.streams {
 		s.stop()
 	}
-}
-
-// arrived is an event and its place in the order of reading, which decides between equal times.
-type arrived struct {
-	Event
-	order uint64
-}
-
-type eventHeap []arrived
-
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].T, h[j].T), cmp.Compare(h[i].order, h[j].order)) < 0
-}
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(arrived)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = arrived{}
-	*h = old[:len(old)-1]
-	return last
 }

@@ -10,15 +10,16 @@ import (
 	"os"
 )
 
-// maxLine bounds a line. A resource has at most 1,024 bytes and its prefix not many more, and a byte may take six in JSON.
+// maxLine bounds a line. A resource has at most 1,024 bytes, its prefix not
+// many more, and a byte may take six in JSON.
 const maxLine = 64 << 10
 
-// ErrCut is what Read ends with when the last line has no end, as that of a process which was killed while it wrote. What
-// stood before it was read.
+// ErrCut is the last error of Read if the last line has no end, as after a kill
+// of the process that wrote it. All earlier lines have been read.
 var ErrCut = errors.New("history: the last line is cut")
 
-// Read reads a history. An error, which says the line's number and is the last thing that is yielded, comes without an
-// event.
+// Read reads a history. An error contains the number of its line; it comes
+// without an event and ends the sequence.
 func Read(r io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		lines := bufio.NewReaderSize(r, maxLine)
@@ -48,7 +49,8 @@ func Read(r io.Reader) iter.Seq2[Event, error] {
 	}
 }
 
-// Open is Read for a file, which it opens when the reading begins and closes when it ends.
+// Open is Read for a file. It opens the file when the iteration begins and
+// closes it when that ends.
 func Open(name string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		file, err := os.Open(name)
@@ -61,8 +63,9 @@ func Open(name string) iter.Seq2[Event, error] {
 	}
 }
 
-// names keeps one string for each resource, so that millions of events do not hold as many copies. It is emptied when it has
-// become large, as with resources that occur once only.
+// names keeps one string for each resource, so that millions of events do not
+// hold as many copies. It is emptied when it grows large, as it does if
+// resources occur only once.
 type names map[string]string
 
 const maxNames = 1 << 16
@@ -78,7 +81,8 @@ func (n names) one(s string) string {
 	return s
 }
 
-// parse reads one line. Members it does not know are ignored: a later version may have more.
+// parse parses one line. It ignores unknown members: a later version may have
+// more.
 func parse(line []byte, names names) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(line, &e); err != nil {

@@ -15,38 +15,40 @@ type Access struct {
 	Client int
 	Key    string
 	Write  bool
-	// Value is what was written, or read; "" is a register that was never written or was wiped. No two writes of a key write
-	// the same value, but "".
+	// Value is the value written or read; "" is a register that was never
+	// written or was wiped. No two writes of a key write the same value, except
+	// "".
 	Value        string
 	Call, Return int64
-	// Unknown is an access that has no result: a read that returned nothing, or a write that may happen at any time after its
-	// call, or never.
+	// Unknown marks an access without a result: a read that returned nothing,
+	// or a write that may happen at any time after its call, or never.
 	Unknown bool
 }
 
-// Accesses collects what several goroutines do.
+// Accesses collects the accesses of several goroutines.
 type Accesses struct {
 	mu  sync.Mutex // guards the following
 	all []Access
 }
 
-// Add notes one.
+// Add adds one access.
 func (a *Accesses) Add(one Access) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = append(a.all, one)
 }
 
-// Check is CheckRegisters on what was collected.
+// Check calls CheckRegisters for the collected accesses.
 func (a *Accesses) Check(patience time.Duration) Verdict {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return CheckRegisters(a.all, patience)
 }
 
-// CheckRegisters asks porcupine whether the accesses can be explained by one register for each key. Replies that were mixed
-// up show in it: a value that was never written to the key, or one that had been overwritten before the read began.
-// Patience bounds the time for each window; if zero, DefaultPatience.
+// CheckRegisters asks porcupine whether one register for each key can explain
+// the accesses. Replies that were mixed up show in it: a value that was never
+// written to the key, or one that had been overwritten before the read began.
+// Patience is the time limit for each window; if zero, DefaultPatience.
 func CheckRegisters(all []Access, patience time.Duration) (v Verdict) {
 	keys := make(map[string][]Access)
 	for _, a := range all {
@@ -62,8 +64,10 @@ func CheckRegisters(all []Access, patience time.Duration) (v Verdict) {
 	return v
 }
 
-// certain leaves out what says nothing, and bounds what has no end. Values are unique, so that a write without a result
-// happened before the first return of a read that saw its value; one that nobody saw may as well not have happened.
+// certain drops accesses that say nothing, and bounds those without an end.
+// Values are unique, so a write without a result happened before the first
+// return of a read that saw its value; if no read saw it, it may as well not
+// have happened.
 func (v *Verdict) certain(what string, all []Access) (known []Access) {
 	seen, written := make(map[string]int64), map[string]bool{"": true}
 	for _, a := range all {
@@ -91,13 +95,14 @@ func (v *Verdict) certain(what string, all []Access) (known []Access) {
 	return known
 }
 
-// registerWindow is a part of a register's accesses, and what stood in it before.
+// registerWindow is a part of a register's accesses, and the value before it.
 type registerWindow struct {
 	initial    string
 	operations []porcupine.Operation
 }
 
-// windows cuts a history after accesses that were alone: what such a one read or wrote is what the register then held.
+// windows cuts a history after each access that overlapped no other: what it
+// read or wrote is what the register then held.
 func windows(accesses []Access) (all []registerWindow) {
 	slices.SortStableFunc(accesses, func(a, b Access) int { return cmp.Compare(a.Call, b.Call) })
 	current := registerWindow{}

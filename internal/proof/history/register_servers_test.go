@@ -20,10 +20,11 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Many callers share one connection and leave it at any moment, while the connection is cut, reset and killed, and the server
-// stopped and restarted. Whatever they were answered must be explained by a register for each key: a reply that was given
-// to another's question is not (R16). Callers who left, or whose connection broke, learned nothing; their writes may happen
-// whenever they like.
+// Many callers share one connection and give up at any moment, while the
+// connection is cut, reset and killed, and the server is stopped and restarted.
+// One register for each key must explain all replies; it cannot explain a reply
+// that belongs to another request (R16). Callers that gave up, or whose
+// connection broke, learned nothing; their writes may happen at any time.
 func TestHistoryOfARegister_OnRealServers(t *testing.T) {
 	for name, portable := range map[string]bool{"callers read": false, "a goroutine reads": true} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestHistoryOfARegister_OnRealServers(t *testing.T) {
 	}
 }
 
-// The check is shown to find what it is there for: a few pairs of replies that change places are enough.
+// This shows that the check works: a few pairs of swapped replies are enough.
 func TestHistoryOfARegisterWithSwappedReplies_OnRealServers(t *testing.T) {
 	redistest.NoLeaks(t)
 	server := redistest.Servers(t, 1)[0]
@@ -60,7 +61,8 @@ func TestHistoryOfARegisterWithSwappedReplies_OnRealServers(t *testing.T) {
 		}
 	})
 	swapper.on.Store(true)
-	// Not every exchange shows: the two may have been asked at one time. Check looks at all accesses since the beginning.
+	// Not every swap shows: the two requests may overlap. Check looks at all
+	// accesses since the beginning.
 	var v history.Verdict
 	begun := time.Now()
 	for range 100 {
@@ -76,17 +78,18 @@ func TestHistoryOfARegisterWithSwappedReplies_OnRealServers(t *testing.T) {
 
 const (
 	registerTime = 6 * time.Second
-	// What is wanted of the work; it goes on until it has it.
+	// What the work must achieve before it ends.
 	registerKnown   = 1000
 	registerLost    = int64(100)
 	registerCallers = 24
 	registerKeys    = 3
 	accessMost      = 30 * time.Second
-	// bulk is the length of a value: all have the same, so that replies can be swapped where they lie.
+	// bulk is the length of a value. All values have the same length, so
+	// replies can be swapped in place.
 	bulk = len("k0-00-00000000")
 )
 
-// register is a group of one node, and what its callers did.
+// register is a group of one node and the accesses of its callers.
 type register struct {
 	history.Accesses
 	t     *testing.T
@@ -94,9 +97,10 @@ type register struct {
 	clock history.Clock
 	asked atomic.Int64
 	lost  atomic.Int64 // accesses without a result
-	hung  atomic.Int64 // those that nobody ended
+	hung  atomic.Int64 // calls that never ended
 
-	// quiet is held for reading while a caller works, and for writing by whoever wants to be alone.
+	// quiet is held for reading while a caller works, and for writing by a
+	// caller that must be alone.
 	quiet sync.RWMutex
 }
 
@@ -105,7 +109,8 @@ func newRegister(t *testing.T, url string, change func(*multiplex.Config)) *regi
 	endpoint, err := conn.ParseURL(url)
 	require.NoError(t, err)
 	config := multiplex.Config{Nodes: []conn.Config{{Endpoint: endpoint}}, VoteTimeout: 200 * time.Millisecond,
-		// The probe of an idle connection would find, and end, what nothing else does: not before accessMost is over.
+		// The probe of an idle connection would find, and end, a hang that
+		// nothing else ends: not before accessMost is over.
 		ProbeAfter: 2 * accessMost}
 	change(&config)
 	group, err := multiplex.New(config)
@@ -121,9 +126,10 @@ func newRegister(t *testing.T, url string, change func(*multiplex.Config)) *regi
 	return &register{t: t, group: group, clock: history.NewClock()}
 }
 
-// work has callers read and write for a time, and counts the disturbances by kind. Where there are any it takes longer than
-// that on a machine that is so busy that too little happened. Ten times a second all pause, and one
-// reads every key alone: there the history can be cut.
+// work lets callers read and write for a while, and counts the disturbances by
+// kind. With disturbances it takes longer on a machine that is so busy that too
+// little has happened. Ten times a second all callers pause, and one reads
+// every key alone: there the history can be cut.
 func (r *register) work(length time.Duration, disturb func(int, *rand.Rand) string) map[string]int {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
@@ -148,7 +154,7 @@ func (r *register) work(length time.Duration, disturb func(int, *rand.Rand) stri
 	})
 	kinds := make(map[string]int)
 	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
-	var deck []int // of disturbances: each comes before one comes again
+	var deck []int // of disturbances: each occurs before one is repeated
 	for disturb != nil && ctx.Err() == nil && r.hung.Load() == 0 {
 		if len(deck) == 0 {
 			deck = random.Perm(disturbances)
@@ -204,15 +210,15 @@ func (r *register) turn(client, i int, random *rand.Rand) {
 		ctx = cancelled
 	}
 	if !r.access(ctx, a) {
-		time.Sleep(2 * time.Millisecond) // no connection, as a rule
+		time.Sleep(2 * time.Millisecond) // usually there is no connection
 	}
 }
 
-// access asks the node, and notes what came of it.
+// access asks the node, and records the outcome.
 func (r *register) access(ctx context.Context, a history.Access) bool {
 	r.asked.Add(1)
 	command, judge := []string{"GET", a.Key}, judgeWrite
-	var answer atomic.Pointer[string] // it may come when the caller has gone
+	var answer atomic.Pointer[string] // may be set after the caller has given up
 	if a.Write {
 		command = []string{"SET", a.Key, a.Value}
 	} else {
@@ -225,7 +231,7 @@ func (r *register) access(ctx context.Context, a history.Access) bool {
 			return multiplex.Granted
 		}
 	}
-	// Every vote has its timeout, so that this end is never reached.
+	// Every vote has its timeout, so this limit is never reached.
 	ctx, cancel := context.WithTimeout(ctx, accessMost)
 	defer cancel()
 	a.Call = r.clock.Now()
@@ -253,10 +259,11 @@ func judgeWrite(v resp.Value) multiplex.Vote {
 	return multiplex.Alien
 }
 
-// disturbances is how many kinds disturb knows.
+// disturbances is the number of faults that disturb can cause.
 const disturbances = 8
 
-// disturb makes one fault, which is over when it returns, and says of what kind.
+// disturb causes one fault, which is over when it returns, and returns its
+// name.
 func (r *register) disturb(which int, random *rand.Rand, server *redistest.Server, proxy *redistest.Proxy) string {
 	span := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
 	switch which {
@@ -289,7 +296,7 @@ func (r *register) disturb(which int, random *rand.Rand, server *redistest.Serve
 		proxy.Chunk(redistest.Down, 0)
 		return "single bytes"
 	default:
-		// Everything is forgotten: as if somebody wrote nothing to every key.
+		// The server forgets everything: like a write of "" to every key.
 		from := r.clock.Now()
 		require.NoError(r.t, server.Restart())
 		to := r.clock.Now()
@@ -300,7 +307,7 @@ func (r *register) disturb(which int, random *rand.Rand, server *redistest.Serve
 	}
 }
 
-// swapper exchanges two replies now and then.
+// swapper swaps two replies now and then.
 type swapper struct {
 	on      atomic.Bool
 	reads   atomic.Int64
@@ -320,7 +327,7 @@ func (c *swappedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// swap exchanges two values that stand in what was read in one piece.
+// swap swaps two values in what one read returned.
 func (s *swapper) swap(p []byte) {
 	head := fmt.Appendf(nil, "$%d\r\n", bulk)
 	var values [][]byte

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// access is short for the table below: what a client did between two moments, and what came of it.
 func write(value string, call, ret int64) Access {
 	return Access{Key: "k", Write: true, Value: value, Call: call, Return: ret}
 }
@@ -54,7 +53,7 @@ func TestRegistersMadeByHand(t *testing.T) {
 		{"a write without a result, seen and gone", []Access{write("a", 1, 2), unknown(write("b", 3, 0)), read("b", 5, 6), read("a", 7, 8)}, false},
 		{"another key's value", []Access{write("a", 1, 2), on("l", write("b", 3, 4)), read("b", 5, 6)}, false},
 		{"two replies swapped", []Access{write("a", 1, 2), on("l", write("b", 1, 2)), read("b", 3, 4), on("l", read("a", 3, 4))}, false},
-		{"never written by anybody", []Access{read("x", 1, 2)}, false},
+		{"never written", []Access{read("x", 1, 2)}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := CheckRegisters(c.all, 0)
@@ -64,7 +63,8 @@ func TestRegistersMadeByHand(t *testing.T) {
 	}
 }
 
-// A long history is cut where an access was alone, and what stood there then is carried over.
+// A long history is cut after an access that overlapped no other, and its value
+// is carried over.
 func TestRegistersInWindows(t *testing.T) {
 	var all []Access
 	for i := range int64(10_000) {
@@ -75,7 +75,7 @@ func TestRegistersInWindows(t *testing.T) {
 	require.Equal(t, 20_000, v.Operations)
 	require.Greater(t, v.Windows, 300)
 
-	// One read of what was overwritten just before is found wherever it is.
+	// One read of a value that was just overwritten is found wherever it is.
 	for range 15 {
 		i := 1 + rand.IntN(9_999)
 		wrong := &all[2*i+1]
@@ -87,10 +87,10 @@ func TestRegistersInWindows(t *testing.T) {
 	}
 }
 
-// What cannot be decided in time is told, and is no success.
+// A window that cannot be decided in time is reported, and is no success.
 func TestRegistersNotDecided(t *testing.T) {
 	var all []Access
-	for i := range int64(40) { // all at one time, and the reads want an order that does not exist
+	for i := range int64(40) { // all at the same time, and the reads want an order that does not exist
 		all = append(all, write(fmt.Sprint(i), 0, 1000))
 	}
 	for i := range int64(12) {

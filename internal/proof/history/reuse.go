@@ -2,11 +2,13 @@ package history
 
 import "math"
 
-// reuse finds tokens that were granted twice (R3). A history has only 32 bits of each token's hash, so that two tokens look
-// alike by chance in any long run: 16 times in a million grants, with what is remembered here. So a repetition is counted,
-// and is a finding only when chance makes so many of them seen less often than once in ten thousand histories.
+// reuse finds tokens that were granted twice (R3). A history has only 32 bits
+// of each token's hash, so two tokens look alike by chance in any long run: 16
+// times in a million grants, with the number of tokens kept here. So
+// repetitions are counted, and reported only if chance would produce so many in
+// less than one of ten thousand histories.
 type reuse struct {
-	grants   map[string]Event // by token, of the latest grants
+	grants   map[string]Event // the latest grants, by token
 	ring     []string
 	next     int
 	expected float64 // repetitions by chance so far
@@ -19,7 +21,8 @@ const (
 	chance           = 1e-4
 )
 
-// add takes a grant. It reports whether its token was granted before, and which grant that was.
+// add adds a grant. It reports whether its token was granted before, and
+// returns that grant.
 func (r *reuse) add(e Event) (first Event, reused bool) {
 	if e.Token == "" {
 		return Event{}, false
@@ -44,15 +47,16 @@ func (r *reuse) add(e Event) (first Event, reused bool) {
 	return Event{}, false
 }
 
-// tail is the probability that at least n events happen where mean are expected (Poisson).
+// tail returns the probability of at least n events if mean are expected
+// (Poisson).
 func tail(mean float64, n int) float64 {
-	// The sum of the terms from n on: the terms before it would leave 1 − (nearly 1).
+	// Sum the terms from n on; 1 minus the terms before n would lose precision.
 	logTerm := float64(n)*math.Log(mean) - mean
 	for i := 2; i <= n; i++ {
 		logTerm -= math.Log(float64(i))
 	}
 	if float64(n) <= mean {
-		return 1 // not worth a thought
+		return 1 // too likely to matter
 	}
 	term, sum := math.Exp(logTerm), 0.0
 	for i := n; term > sum*1e-12 && i < n+1000; i++ {

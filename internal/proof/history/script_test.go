@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script reads a history made by hand, one event after the other, separated by semicolons:
+// script parses a history made by hand, one event after another, separated by
+// semicolons:
 //
 //	time who kind [until] [on resource] [by token]
 //
-// Who is a client's letter and the number of its attempt, as a1. The resource is "k" and the token the attempt's own, if
-// nothing else is said.
+// "who" is a client's letter and the number of its attempt, as in a1. By
+// default the resource is "k" and the token is the attempt's own.
 func script(t *testing.T, text string) (events []Event) {
 	t.Helper()
 	for one := range strings.SplitSeq(text, ";") {
@@ -52,7 +53,7 @@ func number(t *testing.T, s string) int64 {
 	return n
 }
 
-// judged is what the two checkers say of a history.
+// judged returns the results of the two checkers for a history.
 func judged(events []Event) (*Exclusion, Verdict) {
 	var x Exclusion
 	var l Locks
@@ -69,7 +70,7 @@ func inOrder(events []Event) []Event {
 	return events
 }
 
-// faults lists what was found, in short.
+// faults lists the findings, in short form.
 func faults(x *Exclusion) (all []string) {
 	for _, v := range x.Violations() {
 		s := string(v.Fault)

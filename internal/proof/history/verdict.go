@@ -8,30 +8,31 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A Verdict is what porcupine said of a history. Whether operations could have happened in some order is a question that may
-// take for ever, so a history is put to it in windows, each bounded in size and in time, between moments at which the
-// state is known for certain.
+// A Verdict is the result of porcupine for a history. The question whether
+// operations could have happened in some order may take forever, so porcupine
+// checks a history in windows, each bounded in size and in time, between
+// moments at which the state is certain.
 type Verdict struct {
-	Operations int // that were put to it
+	Operations int // checked in all
 	Windows    int
-	Violated   int // windows whose operations could not have happened in any order
-	Undecided  int // windows for which the time was not enough; a test that has one has shown nothing
-	Skipped    int // windows that were not looked at, since enough had been violated or not decided
-	// Findings describe the first that were violated or not decided.
+	Violated   int // windows whose operations cannot have happened in any order
+	Undecided  int // windows that took too long; a test with one proves nothing
+	Skipped    int // windows not checked after too many violated or undecided ones
+	// Findings describe the first violated or undecided windows.
 	Findings []string
 }
 
-// maxFindings bounds what is described.
+// maxFindings bounds Findings.
 const maxFindings = 20
 
-// DefaultPatience is how long porcupine may think about one window.
+// DefaultPatience is how long porcupine may take for one window.
 const DefaultPatience = 10 * time.Second
 
-// maxBad is how many windows may be violated or not decided before the others are skipped: each may take all of its time,
-// and they would say nothing new.
+// maxBad is how many windows may be violated or undecided before the others are
+// skipped: each may take all of its time, and they would add nothing new.
 const maxBad = 10
 
-// judge puts one window to porcupine.
+// judge checks one window with porcupine.
 func (v *Verdict) judge(what string, model porcupine.Model, window []porcupine.Operation, patience time.Duration) {
 	if len(window) == 0 {
 		return
@@ -65,7 +66,7 @@ func (v *Verdict) find(what string) {
 	}
 }
 
-// Err is nil if all windows were decided, and none was violated.
+// Err returns nil if all windows were decided and none was violated.
 func (v *Verdict) Err() error {
 	if v.Violated == 0 && v.Undecided == 0 {
 		return nil

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Fault is what is wrong with a history.
+// Fault is a kind of error in a history.
 type Fault string
 
-// The faults. TwoHolders is the one that matters; the others are violations of a rule by themselves, or show that whoever
-// recorded it did so wrongly.
+// The faults. TwoHolders is the one that matters; the others violate a rule
+// themselves, or show that the history was recorded wrongly.
 //
-// A history has only a part of each token's hash. A single TokenReused after few grants may therefore be chance, though chance
-// makes it seen in less than one history in ten thousand: run it again.
+// A history has only a part of each token's hash. A single TokenReused after
+// few grants may therefore be chance, although that happens in less than one
+// history in ten thousand: run the test again.
 const (
 	TwoHolders        Fault = "two holders at a time"
 	TokenReused       Fault = "a token was granted twice" // R3
@@ -28,14 +29,16 @@ const (
 // A Violation is a fault and the events that show it.
 type Violation struct {
 	Fault Fault
-	// First and Second are the two grants, or the grant and the event that is wrong. First is empty where there is none.
+	// First and Second are the two grants, or the grant and the wrong event.
+	// First is empty if there is none.
 	First, Second Event
-	// From is when the two began to overlap, Overlap for how long both were valid.
+	// From is when the two began to overlap, Overlap is how long both were
+	// valid.
 	From    int64
 	Overlap time.Duration
 }
 
-// String names the resource, shortened, and who did what when.
+// String names the resource, shortened, and what each client did when.
 func (v Violation) String() string {
 	s := fmt.Sprintf("%s: %s: ", v.Second.shown(), v.Fault)
 	if v.First.Ev != "" {
@@ -48,10 +51,11 @@ func (v Violation) String() string {
 	return s
 }
 
-// shownBytes of a resource's name are told.
+// shownBytes is how many bytes of a resource's name are shown.
 const shownBytes = 12
 
-// shown is a resource's name, cut where it is long: whole keys do not belong into what is printed (R27).
+// shown returns a resource's name, shortened if it is long: whole keys must not
+// be printed (R27).
 func (e Event) shown() string {
 	if len(e.Resource) <= shownBytes {
 		return fmt.Sprintf("%q", e.Resource)
@@ -67,7 +71,8 @@ func (e Event) who() string {
 	return s
 }
 
-// accusation is a violation whose overlap is not known before both holds have ended.
+// accusation is a violation whose overlap is unknown until both holds have
+// ended.
 type accusation struct {
 	fault         Fault
 	first, second *hold // first may be nil
@@ -75,7 +80,7 @@ type accusation struct {
 	from          int64
 }
 
-// maxFound bounds what is kept of a history that is wrong all over.
+// maxFound bounds what is kept of a history with very many violations.
 const maxFound = 1000
 
 func (x *Exclusion) accuse(f Fault, first, second *hold, by Event) {
@@ -86,7 +91,8 @@ func (x *Exclusion) accuse(f Fault, first, second *hold, by Event) {
 	x.found = append(x.found, accusation{f, first, second, by, by.T})
 }
 
-// Violations is what was found so far, in order. Of very many only the first are kept; More says how many were not.
+// Violations returns the violations found so far, in order. If there are very
+// many, only the first are kept; More tells how many were not.
 func (x *Exclusion) Violations() (all []Violation) {
 	for _, a := range x.found {
 		v := Violation{Fault: a.fault, Second: a.by, From: a.from}
@@ -96,7 +102,7 @@ func (x *Exclusion) Violations() (all []Violation) {
 		if a.fault == TwoHolders {
 			v.Overlap = time.Duration(min(a.first.end, a.second.end) - a.from)
 			if v.Overlap <= 0 {
-				continue // the first was released at the very time of the second's grant
+				continue // the first was released exactly when the second was granted
 			}
 		}
 		all = append(all, v)
@@ -104,5 +110,5 @@ func (x *Exclusion) Violations() (all []Violation) {
 	return all
 }
 
-// More is how many violations were found beyond those that are kept.
+// More returns how many violations were found beyond those that are kept.
 func (x *Exclusion) More() int { return x.uncounted }

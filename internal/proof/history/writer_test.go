@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Lines of several goroutines are whole, and those of each in order.
+// Lines of several goroutines are whole, and those of each are in order.
 func TestWriterIsSharedByGoroutines(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "history")
 	w, err := Create(name)
@@ -58,7 +58,8 @@ func TestWriterIsSharedByGoroutines(t *testing.T) {
 	}
 }
 
-// Without a buffer a line is written when the call returns: a process that is killed then has told it.
+// Without a buffer a line is written when the call returns, even if the process
+// is killed right after.
 func TestWriterWithoutABuffer(t *testing.T) {
 	var out bytes.Buffer
 	w := NewWriter(&out, false)
@@ -77,7 +78,7 @@ func TestWriterWithoutABuffer(t *testing.T) {
 	require.NotZero(t, out.Len())
 }
 
-// failing is a writer that fails, and counts how often it is asked.
+// failing is a writer that fails, and counts its calls.
 type failing int
 
 func (f *failing) Write([]byte) (int, error) {

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// simulations are those that a patch can name: internal/proof/sim. Both begin with the first seed, so that the seed that finds a
-// mutant is the number of those that it took, and so that each run of this command tries the same.
+// simulations are the simulations that a patch can name: internal/proof/sim.
+// Both begin with the first seed. So the seed that finds a mutant is the number
+// of seeds tried, and every run of this command tries the same ones.
 var simulations = map[string]*simulation{
 	"machines": {pkg: "./internal/proof/sim/machines", tests: "TestSim"},
 	"running":  {pkg: "./internal/proof/sim/running", tests: "TestSeeds", first: "-sim.first="},
@@ -30,15 +31,15 @@ type campaign struct {
 	mu sync.Mutex // guards out
 }
 
-// A result is what came of one mutant.
+// A result is the outcome of one mutant.
 type result struct {
 	*patch
-	verdicts []verdict // of its killers, in their order
-	err      error     // it could not be planted
+	verdicts []verdict // of its killers, in order
+	err      error     // why it could not be planted
 	took     time.Duration
 }
 
-// killed reports that everything that the patch names found it.
+// killed reports whether everything that the patch names found the mutant.
 func (r *result) killed() bool {
 	for _, v := range r.verdicts {
 		if v.ending != failed && !(v.ending == hung && r.hangs) {
@@ -48,7 +49,8 @@ func (r *result) killed() bool {
 	return r.err == nil
 }
 
-// uncovered reports that nothing is known, since all that is wanting is a server to run tests on, or the race detector.
+// uncovered reports whether the result is unknown only because there is no
+// server to run tests on, or no race detector.
 func (r *result) uncovered() bool {
 	some := false
 	for _, v := range r.verdicts {
@@ -61,20 +63,21 @@ func (r *result) uncovered() bool {
 	return some && r.err == nil
 }
 
-// unserved reports that a server was wanting for one of its lines.
+// unserved reports whether a server was missing for one of its lines.
 func (r *result) unserved() bool {
 	return slices.ContainsFunc(r.verdicts, func(v verdict) bool { return v.ending == skipped && v.wants == "" })
 }
 
-// run plants every mutant and returns what came of each, in the order of the patches. Its error is that this could not be
-// done, or would have proved nothing.
+// run plants every mutant and returns the results in the order of the patches.
+// It returns an error if that was not possible, or would have proved nothing.
 func (c *campaign) run(ctx context.Context) ([]*result, error) {
 	work, err := os.MkdirTemp("", "mut")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	// One copy stays as it is, so that nothing depends on what is edited meanwhile.
+	// One copy stays unchanged, so that edits to the tree during the run have
+	// no effect.
 	pristine := filepath.Join(work, "tree")
 	files, err := filesOf(ctx, c.root)
 	if err != nil {
@@ -109,7 +112,7 @@ func (c *campaign) run(ctx context.Context) ([]*result, error) {
 	return results, ctx.Err()
 }
 
-// inParallel does n jobs, as many at a time as there are benches.
+// inParallel runs n jobs, as many at a time as there are benches.
 func inParallel(benches []*bench, n int, do func(b *bench, i int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
@@ -127,8 +130,9 @@ func inParallel(benches []*bench, n int, do func(b *bench, i int)) {
 	wg.Wait()
 }
 
-// proveUnbroken runs everything that kills on the tree as it is: what fails there anyway shows nothing. It returns the
-// lines whose tests skip themselves or cannot be run here, by their keys.
+// proveUnbroken runs all killers on the unbroken tree: a test that fails there
+// anyway proves nothing. It returns the lines whose tests skip themselves or
+// cannot be run here, by key.
 func (c *campaign) proveUnbroken(ctx context.Context, benches []*bench) (skips map[string]verdict, err error) {
 	var lines []killer
 	known := make(map[string]bool)
@@ -151,7 +155,7 @@ func (c *campaign) proveUnbroken(ctx context.Context, benches []*bench) (skips m
 		}
 		v := b.try(ctx, lines[i], &c.options)
 		if ctx.Err() != nil {
-			return // it was cut short, and says nothing
+			return // it was interrupted and says nothing
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -166,7 +170,7 @@ func (c *campaign) proveUnbroken(ctx context.Context, benches []*bench) (skips m
 	return skips, errors.Join(append(wrong, ctx.Err())...)
 }
 
-// each are the lines that a line stands for: a simulation that is left open means all.
+// each returns the lines that a line stands for: "any" means all simulations.
 func (k killer) each() []killer {
 	if k.sim != simAny {
 		return []killer{k}
@@ -174,7 +178,7 @@ func (k killer) each() []killer {
 	return []killer{{sim: "machines"}, {sim: "running"}}
 }
 
-// plant applies one patch, runs what it names, and puts the copy back.
+// plant applies one patch, runs what it names, and restores the copy.
 func (c *campaign) plant(ctx context.Context, b *bench, pristine string, p *patch, skips map[string]verdict) *result {
 	r := &result{patch: p}
 	begun := time.Now()
@@ -201,7 +205,7 @@ func (c *campaign) plant(ctx context.Context, b *bench, pristine string, p *patc
 	return r
 }
 
-// report prints what came of one mutant, when it is known.
+// report prints the result of one mutant as soon as it is known.
 func (c *campaign) report(r *result) {
 	if r.err != nil {
 		c.say("%-32s %-8s BROKEN %v", r.name, r.rule, r.err)

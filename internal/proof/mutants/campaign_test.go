@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A small tree of its own, in which a function is tested, and what can become of bugs in it.
+// A small tree with a tested function, and what can happen to bugs in it.
 var smallTree = map[string]string{
 	"go.mod":    "module example.com/small\n\ngo 1.25\n",
 	"p/even.go": "package p\n\n// Even reports whether n is even.\nfunc Even(n int) bool {\n\treturn n%2 == 0\n}\n",
@@ -42,7 +42,7 @@ func TestWithServer(t *testing.T) { t.Skip("there is no server") }
 
 func TestFailsAnyway(t *testing.T) { t.Error("whatever is planted") }
 
-// The tree that is tested is a copy, without what git does not know of.
+// The tested tree is a copy, without what git ignores.
 func TestCopied(t *testing.T) {
 	if _, err := os.Stat("ignored.txt"); err == nil {
 		t.Error("this is not the copy")
@@ -53,7 +53,7 @@ func TestCopied(t *testing.T) {
 	"p/ignored.txt": "",
 }
 
-// smallPatch replaces the one line that computes.
+// smallPatch replaces the line that computes.
 func smallPatch(line string, head ...string) string {
 	return strings.Join(head, "\n") + "\n\n--- a/p/even.go\n+++ b/p/even.go\n@@ -4,3 +4,3 @@\n func Even(n int) bool {\n" +
 		"-\treturn n%2 == 0\n+\t" + line + "\n }\n"
@@ -129,7 +129,7 @@ func TestWhatBecomesOfMutants(t *testing.T) {
 	} {
 		assert.Regexp(t, line, said.String())
 	}
-	// A table is written of what was killed, and of nothing else.
+	// A table lists what was killed, and nothing else.
 	path := filepath.Join(c.root, "table.md")
 	require.Error(t, writeTable(path, results, 10))
 	require.NoFileExists(t, path)
@@ -140,7 +140,8 @@ func TestWhatBecomesOfMutants(t *testing.T) {
 	assert.Contains(t, string(text), "| killed | R1 | It is odd. | p TestEven |\n")
 }
 
-// Where there is no race detector, what only it finds is not covered, and that is no error; nor does it end the others.
+// Without a race detector, mutants that only it finds are not covered. That is
+// no error, and does not end the others.
 func TestNoRaceDetector(t *testing.T) {
 	t.Setenv("CGO_ENABLED", "0")
 	t.Setenv("REDMUX_REQUIRE_SERVERS", "1")
@@ -155,7 +156,8 @@ func TestNoRaceDetector(t *testing.T) {
 	assert.Contains(t, said.String(), "2 mutants: 1 killed, 1 not covered")
 }
 
-// What fails on the tree as it is shows nothing when it fails with a bug; nor does a name that no test has.
+// A test that fails on the unbroken tree proves nothing when it fails with a
+// bug; nor does a name without a test.
 func TestTheUnbrokenTreeMustPass(t *testing.T) {
 	for tests, want := range map[string]string{
 		"TestFailsAnyway": "on the unbroken tree, ./p TestFailsAnyway: TestFailsAnyway",
@@ -230,11 +232,12 @@ func TestOutputsAreJudged(t *testing.T) {
 	}
 }
 
-// rules is one rule or several.
+// rules matches one rule or several.
 var rules = regexp.MustCompile(`^R\d+(, R\d+)*$`)
 
-// Every patch of the tree is understood, and still applies: a change of the code that one of them is about has to change
-// that too. Whether they build, and what kills them, is for `make mutants` to tell.
+// Every patch of the tree is understood and still applies: a change to the code
+// that a patch is about must also change the patch. Whether patches build, and
+// what kills them, is for `make mutants` to tell.
 func TestPatchesApply(t *testing.T) {
 	patches, err := readPatches("../../../testdata/mutants", nil)
 	require.NoError(t, err)
@@ -253,8 +256,9 @@ func TestPatchesApply(t *testing.T) {
 	}
 }
 
-// requireRepository skips a test unless the module's root is that of a repository: elsewhere, as in a folder of vendored
-// modules, git apply would look for the files at another root, find none, and be content.
+// requireRepository skips a test unless the module's root is that of a
+// repository. Elsewhere, as in a folder of vendored modules, git apply would
+// look for the files at another root, find none, and succeed.
 func requireRepository(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {

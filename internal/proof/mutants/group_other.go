@@ -4,5 +4,5 @@ package main
 
 import "os/exec"
 
-// ownGroup does nothing where there are no process groups.
+// ownGroup does nothing if there are no process groups.
 func ownGroup(*exec.Cmd) {}

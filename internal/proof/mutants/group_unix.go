@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// ownGroup makes the end of a command that of all that it started: go runs compilers, and tests run servers.
+// ownGroup makes the end of a command end all processes that it started: go
+// runs compilers, and tests run servers.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -1,13 +1,17 @@
-// Command mutants plants bugs and sees whether the tests find them: `make mutants`.
+// Command mutants plants bugs and checks that the tests find them: `make
+// mutants`.
 //
-// Each file of testdata/mutants is a small patch that breaks one rule, and says which one, what it breaks, and which tests
-// must fail with it (patch.go). The command copies the tree, shows that all those tests pass on it as it is, since otherwise
-// a failure would prove nothing, then applies one patch at a time to a copy and runs the tests that it names (campaign.go).
-// Every line that says what kills a mutant must be true: a test that is named and passes is a survivor, whatever else failed.
-// docs/mutants.md lists all of them, and says how to add one.
+// Each file of testdata/mutants is a small patch that breaks one rule. It says
+// which rule, what breaks, and which tests must fail with it (patch.go). The
+// command copies the tree and shows that all those tests pass on the unbroken
+// copy, since otherwise a failure would prove nothing. Then it applies one
+// patch at a time to a copy and runs the tests that the patch names
+// (campaign.go). Every line that names a killer must be true: a named test that
+// passes is a survivor, whatever else failed. docs/mutants.md lists all
+// mutants, and says how to add one.
 //
-// Nothing in the tree itself is touched, but for docs/mutants.md with -table. The exit code is 1 unless every mutant was
-// killed by everything that it names.
+// The tree itself is not changed, except docs/mutants.md with -table. The exit
+// code is 1 unless everything that the patches name killed its mutant.
 package main
 
 import (
@@ -35,26 +39,26 @@ func main() {
 	}
 }
 
-// options are what the command line says.
+// options are the flags of the command line.
 type options struct {
-	only     *regexp.Regexp // names of the mutants to plant
+	only     *regexp.Regexp // matches the names of the mutants to plant
 	jobs     int
 	table    bool
 	limit    time.Duration // for the tests of one line
 	simLimit time.Duration // for a simulation
-	seeds    int           // that a simulation may take
+	seeds    int           // the most seeds that a simulation may take
 	verbose  bool
 }
 
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	only := flags.String("only", "", "plant those mutants only whose name this `regexp` matches")
-	flags.IntVar(&o.jobs, "j", 2, "so many mutants at once, each in a copy of its own")
+	only := flags.String("only", "", "plant only the mutants whose name matches this `regexp`")
+	flags.IntVar(&o.jobs, "j", 2, "number of mutants to try at once, each in its own copy")
 	flags.BoolVar(&o.table, "table", false, "write docs/mutants.md when all were killed")
 	flags.DurationVar(&o.limit, "limit", time.Minute, "how long the tests of one line may take")
 	flags.DurationVar(&o.simLimit, "simlimit", 5*time.Minute, "how long a simulation may take")
-	flags.IntVar(&o.seeds, "seeds", 1000, "so many seeds a simulation may take to find a mutant")
+	flags.IntVar(&o.seeds, "seeds", 1000, "number of seeds in which a simulation must find a mutant")
 	flags.BoolVar(&o.verbose, "v", false, "show the last lines of what each failing test printed")
 	if err := flags.Parse(args); err != nil {
 		return o, err

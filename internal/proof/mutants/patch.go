@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// A patch is one mutant: what git apply takes, with a head of lines before it, which git apply skips.
+// A patch is one mutant: input for git apply, after a head of lines that git
+// apply skips.
 //
 //	Rule: R8
 //	Breaks: One sentence that says what goes wrong with it.
@@ -25,25 +26,28 @@ type patch struct {
 	rule    string
 	breaks  string
 	killers []killer
-	// hangs says that a test that does not end counts as one that failed ("Killed-by: timeout").
+	// hangs says that a test that does not end counts as failed ("Killed-by:
+	// timeout").
 	hangs bool
-	files []string // that it changes, relative to the root
+	files []string // the changed files, relative to the root
 	path  string
 }
 
-// A killer is one line that says what finds the mutant: the tests of a package, or a simulation.
+// A killer is one line that names what finds the mutant: the tests of a
+// package, or a simulation.
 type killer struct {
 	flags []string // for go test: "-race", "-tags=…"
 	pkg   string   // "./multiplex"
-	tests string   // as for go test -run, each name as a whole
-	// sim names a simulation, or simAny; then the others but flags are empty.
+	tests string   // as for go test -run; each name must match as a whole
+	// sim names a simulation, or is simAny; then only flags may be set besides.
 	sim string
 }
 
-// simAny stands for whichever simulation finds it first.
+// simAny stands for the simulation that finds the mutant first.
 const simAny = "any"
 
-// key is the same for lines that mean the same, so that each is tried once on the unbroken tree.
+// key is equal for lines with the same meaning, so that each is tried once on
+// the unbroken tree.
 func (k killer) key() string {
 	if k.sim != "" {
 		return "sim " + k.sim
@@ -58,8 +62,9 @@ func (k killer) String() string {
 	return k.key()
 }
 
-// readPatches reads the patches of a folder whose names match, in the order of their names. One that is not understood is
-// an error, so that none is silently left out.
+// readPatches reads the patches of a folder whose names match, in the order of
+// their names. A patch that is not understood is an error, so that none is
+// silently left out.
 func readPatches(dir string, only *regexp.Regexp) ([]*patch, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.patch"))
 	if err != nil {
@@ -101,7 +106,7 @@ func parsePatch(name, text string) (*patch, error) {
 		case strings.HasPrefix(line, "+++ "):
 			file, ok := strings.CutPrefix(line, "+++ b/")
 			if !ok {
-				return nil, errors.New("a file is added, removed, or not named b/…") // it could not be put back
+				return nil, errors.New("a file is added, removed, or not named b/…") // it could not be restored
 			}
 			p.files = append(p.files, file)
 		case head && line != "":
@@ -121,7 +126,7 @@ func parsePatch(name, text string) (*patch, error) {
 	return p, nil
 }
 
-// note takes one line of the head.
+// note parses one line of the head.
 func (p *patch) note(line string) error {
 	name, value, _ := strings.Cut(line, ":")
 	value = strings.TrimSpace(value)
@@ -165,7 +170,8 @@ func parseKiller(text string) (killer, error) {
 	return k, nil
 }
 
-// whole makes each name of a -run expression match as a whole, so that TestX does not also run TestXY.
+// whole makes each name of a -run expression match as a whole, so that TestX
+// does not also run TestXY.
 func whole(tests string) string {
 	parts := strings.Split(tests, "/")
 	for i, part := range parts {

@@ -9,7 +9,8 @@ import (
 	"text/template"
 )
 
-// The table is docs/mutants.md: its prose stands in mutants.md.tmpl, its rows come from the patches and from the run.
+// The table is docs/mutants.md: its prose is in mutants.md.tmpl, its rows come
+// from the patches and from the run.
 
 //go:embed mutants.md.tmpl
 var tableText string
@@ -19,7 +20,8 @@ var tableTemplate = template.Must(template.New("mutants.md").Parse(tableText))
 // A row is one mutant in the table.
 type row struct{ Name, Rule, Breaks, Killers string }
 
-// writeTable writes the table, if there is a full one to write: what could not be run is not listed as if it had been.
+// writeTable writes the table if it is complete: a mutant that could not be
+// tried must not look as if it had been.
 func writeTable(path string, results []*result, seeds int) error {
 	rows, err := rowsOf(results)
 	if err != nil {
@@ -51,7 +53,8 @@ func rowsOf(results []*result) ([]row, error) {
 	return rows, nil
 }
 
-// cell says what killed a mutant: the test that was the first to fail, or the simulation and its seed.
+// cell names what killed a mutant: the first test that failed, or the
+// simulation and its seed.
 func (k killer) cell(v verdict) string {
 	switch {
 	case k.sim != "" && v.seed != 0:
@@ -68,5 +71,5 @@ func (k killer) cell(v verdict) string {
 	return cell(name)
 }
 
-// cell makes text fit for a cell of a Markdown table.
+// cell escapes text for a cell of a Markdown table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// rootOf is the root of the tree that the command runs in.
+// rootOf returns the root of the tree that the command runs in.
 func rootOf(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
 	if err != nil {
@@ -21,8 +21,8 @@ func rootOf(ctx context.Context) (string, error) {
 	return strings.TrimRight(string(out), "\n"), nil
 }
 
-// filesOf lists what makes the tree: what git tracks, and what it would if it were added, so that a new test counts before
-// it is committed.
+// filesOf lists the files of the tree: those that git tracks, and those that
+// could be added, so that a new test counts before it is committed.
 func filesOf(ctx context.Context, root string) ([]string, error) {
 	cmd := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	cmd.Dir = root
@@ -33,7 +33,8 @@ func filesOf(ctx context.Context, root string) ([]string, error) {
 	return strings.Split(strings.TrimRight(string(out), "\x00"), "\x00"), nil
 }
 
-// copyTree copies files from one root to another. What git lists and is not there was deleted, and is left out.
+// copyTree copies files from one root to another. Files that git lists but that
+// do not exist were deleted, and are left out.
 func copyTree(from, to string, files []string) error {
 	for _, file := range files {
 		err := copyFile(filepath.Join(from, file), filepath.Join(to, file))
@@ -62,14 +63,16 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, info.Mode().Perm())
 }
 
-// errNotApplied is a patch that fits the tree no longer.
+// errNotApplied is returned for a patch that no longer fits the tree.
 var errNotApplied = errors.New("it does not apply")
 
-// apply changes a copy by a patch, and returns what puts the copy back.
+// apply applies a patch to a copy, and returns a function that restores the
+// copy.
 func (p *patch) apply(ctx context.Context, pristine, copied string) (restore func() error, err error) {
 	cmd := exec.CommandContext(ctx, "git", "apply", p.path)
 	cmd.Dir = copied
-	// Within some other git tree, git apply would look for the files at that one's root, find none, and be content.
+	// Within another git tree, git apply would look for the files at that
+	// tree's root, find none, and succeed.
 	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(copied))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", errNotApplied, bytes.TrimSpace(out))

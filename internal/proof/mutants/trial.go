@@ -15,18 +15,19 @@ import (
 	"time"
 )
 
-// A bench is a copy of the tree and what tests need around it, for one worker.
+// A bench is a copy of the tree with all that the tests of one worker need.
 type bench struct {
 	tree    string // the copy
-	scratch string // for binaries, and the tests' own temporary files. Its path is short: there are unix sockets in it
+	scratch string // for binaries and the tests' temporary files; its path is short, because it holds unix sockets
 	env     []string
-	raceful bool // the race detector can be had
+	raceful bool // the race detector works
 }
 
-// wantsRace is what lines that name -race need.
+// wantsRace is what lines with -race need.
 const wantsRace = "the race detector, and so cgo"
 
-// findRace looks whether the race detector can be had: Go turns cgo off by itself where there is no C compiler.
+// findRace checks whether the race detector works: without a C compiler, Go
+// disables cgo.
 func (b *bench) findRace(ctx context.Context) error {
 	out, err := b.command(ctx, "go", "env", "CGO_ENABLED").Output()
 	if err != nil {
@@ -36,46 +37,49 @@ func (b *bench) findRace(ctx context.Context) error {
 	return nil
 }
 
-// A simulation is a test of the tree that takes many seeds, and names the one that found something.
+// A simulation is a test of the tree that tries many seeds, and names the seed
+// that found a violation.
 type simulation struct {
 	pkg, tests string
-	// first is the flag for the seed to begin with, of a simulation that goes through all its seeds whatever it finds: it takes
-	// few of them at first, and more only if these found nothing. "" for one that ends early by itself.
+	// first is the flag for the first seed, if the simulation runs all its
+	// seeds whatever it finds: then it gets few seeds at first, and more only
+	// if these find nothing. "" if the simulation ends by itself.
 	first string
 }
 
-// An ending is what came of the tests of one line.
+// An ending is the outcome of the tests of one line.
 type ending uint8
 
 const (
 	passed  ending = iota
-	failed         // at least one did
-	skipped        // all that matched did, or they could not be run here: see verdict.wants
+	failed         // at least one test failed
+	skipped        // all matching tests were skipped, or cannot be run here: see verdict.wants
 	missing        // there is no such test
-	hung           // the time was over
+	hung           // the time limit was exceeded
 	unbuilt
 )
 
-// A verdict is an ending with its particulars.
+// A verdict is an ending with its details.
 type verdict struct {
 	ending ending
-	wants  string // what is not here, of those that are skipped; "" is a server
-	test   string // the first that failed
-	sim    string // the simulation that was run, "" for other tests
-	seed   int    // the first that a simulation failed with, 0 where it names none
+	wants  string // what is missing if skipped; "" means a server
+	test   string // the first test that failed
+	sim    string // the simulation that ran, or "" for other tests
+	seed   int    // the first seed with which a simulation failed, or 0
 	took   time.Duration
-	output string // the end of what was printed
+	output string // the end of the printed output
 }
 
-// try runs the tests of one line on the bench's tree as it stands. Binaries are built first, by themselves, so that a limit
-// is about the tests alone, and what does not compile is told from what fails.
+// try runs the tests of one line on the bench's current tree. It builds the
+// binary first, so that the time limit applies to the tests alone, and code
+// that does not compile is told from a test that fails.
 func (b *bench) try(ctx context.Context, k killer, o *options) verdict {
 	if !b.raceful && slices.Contains(k.flags, "-race") {
 		return verdict{ending: skipped, wants: wantsRace}
 	}
 	if k.sim == simAny {
 		v := b.try(ctx, killer{sim: "machines"}, o)
-		if v.ending == passed { // so many more than the others cost the same
+		if v.ending == passed { // last, because each of its seeds costs much more
 			v = b.try(ctx, killer{sim: "running"}, o)
 		}
 		return v
@@ -96,21 +100,22 @@ func (b *bench) try(ctx context.Context, k killer, o *options) verdict {
 	return v
 }
 
-// fewSeeds is how many seeds find most of what is found at all.
+// fewSeeds is a number of seeds that finds most of what is found at all.
 const fewSeeds = 50
 
-// run builds a package's tests and runs those of one line, with further arguments.
+// run builds a package's tests and runs those of one line, with additional
+// arguments.
 func (b *bench) run(ctx context.Context, k killer, limit time.Duration, args ...string) verdict {
-	// One binary for each package, so that what has not changed is not linked again.
+	// One binary per package, so that an unchanged package is not linked again.
 	binary := filepath.Join(b.scratch, strings.Map(nameOnly, strings.Join(k.flags, "")+k.pkg)+".test")
-	// Trimmed paths make one build cache serve all copies.
+	// With trimmed paths, all copies share one build cache.
 	build := append([]string{"test", "-c", "-trimpath", "-vet=off", "-ldflags=-s -w", "-o", binary}, k.flags...)
 	if out, err := b.command(ctx, "go", append(build, k.pkg)...).CombinedOutput(); err != nil {
 		return verdict{ending: unbuilt, output: tail(out)}
 	}
 	begun := time.Now()
 	flags := []string{"-test.v", "-test.failfast", "-test.run=" + whole(k.tests), "-test.timeout=" + limit.String()}
-	patience, cancel := context.WithTimeout(ctx, limit+10*time.Second) // the test binary itself ends before that, and says more
+	patience, cancel := context.WithTimeout(ctx, limit+10*time.Second) // the test binary itself ends earlier, and says more
 	defer cancel()
 	cmd := b.command(patience, binary, append(flags, args...)...)
 	cmd.Dir = filepath.Join(b.tree, k.pkg)
@@ -118,7 +123,7 @@ func (b *bench) run(ctx context.Context, k killer, limit time.Duration, args ...
 	v := judge(out, err == nil)
 	v.took = time.Since(begun)
 	if v.sim = k.sim; k.sim == "" {
-		v.seed = 0 // the seeds of other tests say nothing to who runs this
+		v.seed = 0 // seeds that other tests print mean nothing here
 	}
 	if patience.Err() != nil {
 		v.ending = hung
@@ -126,7 +131,7 @@ func (b *bench) run(ctx context.Context, k killer, limit time.Duration, args ...
 	return v
 }
 
-// nameOnly keeps of a text what may stand in the name of a file.
+// nameOnly keeps the runes of a text that may be part of a file name.
 func nameOnly(r rune) rune {
 	if r == '/' || r == '.' {
 		return '-'
@@ -137,12 +142,13 @@ func nameOnly(r rune) rune {
 func (b *bench) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = b.tree, b.env
-	cmd.WaitDelay = 5 * time.Second // a grandchild may have the output still
+	cmd.WaitDelay = 5 * time.Second // a grandchild may still hold the output
 	ownGroup(cmd)
 	return cmd
 }
 
-// environment is ours, with temporary files in the scratch folder.
+// environment returns this process's environment, with temporary files in
+// scratch.
 func environment(scratch string) []string {
 	return append(os.Environ(), "TMPDIR="+scratch)
 }
@@ -152,7 +158,8 @@ var (
 	passLine = regexp.MustCompile(`(?m)^--- PASS: `)
 	skipLine = regexp.MustCompile(`(?m)^--- SKIP: `)
 	runLine  = regexp.MustCompile(`(?m)^=== RUN +([^/\s]+)`)
-	// A simulation names the seed with each violation, or in the name of the subtest that failed.
+	// A simulation prints the seed with each violation, or in the name of the
+	// failed subtest.
 	seedText = regexp.MustCompile(`(?m)\bseed (\d+): |^ +--- FAIL: \S*seed=(\d+)`)
 )
 
@@ -180,7 +187,8 @@ func judge(out []byte, ok bool) verdict {
 	return v
 }
 
-// firstSeed is the lowest seed that an output says something went wrong with, 0 if it names none.
+// firstSeed returns the lowest seed in an output that reports a failure, or 0
+// if there is none.
 func firstSeed(out []byte) int {
 	first := 0
 	for _, m := range seedText.FindAllSubmatch(out, -1) {
@@ -192,14 +200,14 @@ func firstSeed(out []byte) int {
 	return first
 }
 
-// tail is the end of an output, enough to see why.
+// tail returns the end of an output, enough to see the cause.
 func tail(out []byte) string {
 	const most = 4 << 10
 	out = bytes.TrimSpace(out)
 	return strings.ToValidUTF8(string(out[max(0, len(out)-most):]), "?")
 }
 
-// String says what an ending means for who named the line.
+// String tells the author of the line what an ending means.
 func (v verdict) String() string {
 	switch v.ending {
 	case passed:

@@ -14,13 +14,13 @@ import (
 
 const ms = time.Millisecond
 
-// A ledgerModel is a ledger as a list that is searched from one end to the
-// other, and the times that R8 gives each debt.
+// A ledgerModel is a ledger as a list that is searched from end to end, with
+// the times that R8 gives each debt.
 type ledgerModel struct {
 	ledger *pure.Ledger
 	now    time.Duration
 	debts  []*modelDebt
-	gone   map[string]string // why a debt is no more
+	gone   map[string]string // why a debt is gone
 }
 
 type modelDebt struct {
@@ -32,10 +32,10 @@ type modelDebt struct {
 	real            *pure.Debt
 }
 
-// A ledger is that list: what is due, when there is something to do, when a
-// debt ends. No debt is gone but by an integer or by its end, and its end is
-// never before TTL × (1 + drift) after the moment from which no older command
-// could come (R8).
+// A ledger agrees with that list: which debts are due, when there is work to
+// do, when a debt ends. A debt is gone only by an integer or by its end, and
+// its end is never before TTL × (1 + drift) after the moment from which no
+// older command could come (R8).
 func TestLedgerIsAList_R8(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &ledgerModel{ledger: &pure.Ledger{Limit: 6, Drift: 0.01}, gone: make(map[string]string)}
@@ -85,7 +85,7 @@ func (m *ledgerModel) add(t *rapid.T) {
 	d.real = real
 }
 
-// take wants the debts that are due longest.
+// take requires the debts that are due longest.
 func (m *ledgerModel) take(t *rapid.T) {
 	most := rapid.IntRange(1, 5).Draw(t, "most")
 	var due []time.Duration
@@ -106,7 +106,7 @@ func (m *ledgerModel) take(t *rapid.T) {
 	require.True(t, slices.Equal(due[:min(len(due), most)], got), "%v, and %v were taken", due, got)
 }
 
-// sentOnes are the debts whose answer is awaited.
+// sentOnes returns the debts whose answer is pending.
 func (m *ledgerModel) sentOnes() (sent []*modelDebt) {
 	for _, d := range m.debts {
 		if d.sent {
@@ -142,7 +142,7 @@ func (m *ledgerModel) settle(t *rapid.T) {
 	m.begin(d)
 }
 
-// begin starts the time of a debt, if it has not begun.
+// begin starts the time of a debt, if it has not started.
 func (m *ledgerModel) begin(d *modelDebt) {
 	if d.until == 0 {
 		d.until = m.end(d)
@@ -204,7 +204,7 @@ func (m *ledgerModel) check(t *rapid.T) {
 		require.Equal(t, i, real.Index)
 		d := m.find(real.Command)
 		require.NotNil(t, d, "%s is gone by %s", real.Command, m.gone[real.Command])
-		// The TTL shows in Until, and what is settled in Full.
+		// The TTL shows in Until, and settled debts show in Full.
 		require.Equal(t, modelDebt{d.command, 0, d.due, d.until, d.delay, d.sent, d.repeat, false, real},
 			modelDebt{real.Command, 0, real.Due, real.Until, real.Delay, real.Sent, real.Repeat, false, real})
 		if !d.settled {

@@ -11,9 +11,9 @@ import (
 )
 
 // A node's life under any server: it never dials more than 75 times in a
-// minute, a second connection of one attempt included (R26); it is never up
-// before the fence that it owes (R8); it never waits longer than its bounds,
-// and always does what its state says.
+// minute, including the second connection of an attempt (R26); it is never up
+// before the fence that it owes (R8); it never waits longer than its bounds;
+// and it always does what its state says.
 func TestLifeUnderAnyServer_R8_R26(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		jitter := rapid.Float64Range(0, 0.999)
@@ -21,8 +21,8 @@ func TestLifeUnderAnyServer_R8_R26(t *testing.T) {
 		l, now, owes := pure.NewLife(), time.Duration(0), false
 		var dials []time.Duration
 		l, act := l.On(pure.Started, now, 0)
-		// Chance alone never dials as often as it may: some servers fail at
-		// once, and always in the same way.
+		// Random failures alone never reach the highest rate of dials: some
+		// servers fail at once, and always in the same way.
 		stubborn := rapid.Bool().Draw(t, "stubborn")
 		for range rapid.IntRange(1, 400).Draw(t, "events") {
 			event := pure.Waited
@@ -34,7 +34,7 @@ func TestLifeUnderAnyServer_R8_R26(t *testing.T) {
 				if !stubborn {
 					event = rapid.SampledFrom([]pure.LifeEvent{pure.Dialed, pure.Dialed, pure.DialFailed, pure.DialFailed, pure.DialBarred}).Draw(t, "dial")
 				}
-				if event == pure.DialFailed && (stubborn || rapid.Bool().Draw(t, "twice")) { // a server without HELLO is asked again (R21)
+				if event == pure.DialFailed && (stubborn || rapid.Bool().Draw(t, "twice")) { // a server without HELLO is dialed again (R21)
 					dials = append(dials, now)
 					l = l.Charge()
 				}

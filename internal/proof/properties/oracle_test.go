@@ -20,8 +20,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// FuzzOracles holds the first value of a stream against what two other parsers
-// make of it. Both know RESP2 only.
+// FuzzOracles compares the first value of a stream with the results of two
+// other parsers. Both know only RESP2.
 func FuzzOracles(f *testing.F) {
 	addTable(f)
 	f.Add([]byte(strings.Repeat("*1\r\n", 40) + ":1\r\n"))
@@ -68,30 +68,32 @@ func addTable(f *testing.F) {
 	}
 }
 
-// hugeLength is what kills the oracles: redigo allocates whatever is announced,
-// and in both the sum of a position and a length overflows.
+// hugeLength matches what crashes the oracles: redigo allocates whatever is
+// announced, and in both the sum of a position and a length overflows.
 var hugeLength = regexp.MustCompile(`[$*][+-]?[0-9]{5}`)
 
-// An allowed difference: they accept what we refuse with one of these reasons.
+// Allowed differences: the oracles accept what we refuse for one of these
+// reasons.
 //
-// Both look for LF and check the byte before it, so a CR may stand within their
-// lines; ours may not, as in the specification ("must not contain CR or LF").
-// Both let an integer overflow 64 bits, redigo by wrapping around. Neither has
+// Both look for LF and check the byte before it, so a CR may occur within their
+// lines. In ours it may not, as in the specification ("must not contain CR or
+// LF"). Both let an integer overflow 64 bits; redigo wraps around. Neither has
+// limits.
 // limits.
 var (
 	redigoAccepts = []string{"CR without LF", "integer is not", "limit"}
 
 	// redcon reads lengths with Atoi, so they may have a sign, and takes every
-	// negative one for null.
+	// negative length for null.
 	redconAccepts = append([]string{"length is not"}, redigoAccepts...)
 )
 
-// plusSign is the one thing that we accept and they refuse: the specification
-// lets an integer begin with a plus.
+// plusSign matches the one thing that we accept and they refuse: in the
+// specification an integer may begin with a plus.
 var plusSign = regexp.MustCompile(`:\+[0-9]`)
 
-// compare fails the test when the two results differ in a way that is not
-// allowed. "" stands for no value.
+// compare fails the test if the two results differ in a way that is not
+// allowed. "" means no value.
 func compare(t *testing.T, name string, wire []byte, ours string, err error, theirs string, accepts []string) {
 	t.Helper()
 	switch {
@@ -109,7 +111,7 @@ func compare(t *testing.T, name string, wire []byte, ours string, err error, the
 	require.Failf(t, "difference", "%q: ours %s (%v), %s %s", wire, ours, err, name, theirs)
 }
 
-// plain puts a value of RESP2 into words; ok is false for any other.
+// plain describes a value of RESP2 in words; ok is false for any other.
 func plain(v resp.Value) (words string, ok bool) {
 	if _, has := v.Attributes(); has {
 		return "", false
@@ -152,7 +154,7 @@ func (c memoryConn) Read(b []byte) (int, error)      { return c.Reader.Read(b) }
 func (c memoryConn) Close() error                    { return nil }
 func (c memoryConn) SetReadDeadline(time.Time) error { return nil }
 
-// readRedigo returns the first reply in plain's words, or "".
+// readRedigo returns the first reply in the words of plain, or "".
 func readRedigo(wire []byte) string {
 	c := redis.NewConn(memoryConn{Reader: bytes.NewReader(wire)}, 0, 0)
 	defer c.Close()
@@ -188,7 +190,7 @@ func plainRedigo(reply any) string {
 	panic(fmt.Sprintf("%T", reply))
 }
 
-// readRedcon returns the first reply in plain's words, or "".
+// readRedcon returns the first reply in the words of plain, or "".
 func readRedcon(wire []byte) string {
 	n, reply := redcon.ReadNextRESP(wire)
 	if n == 0 {

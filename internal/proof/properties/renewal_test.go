@@ -10,31 +10,31 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A holding is a renewal with the moments that its ages stand for.
+// A holding is a renewal with the times that its ages refer to.
 type holding struct {
 	renewal pure.Renewal
 	now     time.Duration
-	base    time.Duration // the moment of age 0
+	base    time.Duration // the time of age 0
 	asked   time.Duration // of the renewal in flight
 	flying  bool
-	bound   time.Duration // the moment at which the hold ends; Never if none
-	left    int           // extensions; negative: any number
-	told    bool          // the context has ended
+	bound   time.Duration // the time at which the hold ends; Never if there is no bound
+	left    int           // extensions left; negative: any number
+	told    bool          // the context has been cancelled
 	toldAt  time.Duration
 	over    bool
-	starved bool // an answer was read before the clocks were, although it was time
+	starved bool // an answer was read before the clocks, although the alarm was due
 }
 
 func (h *holding) age() time.Duration { return h.now - h.base }
 
-// end is the moment at which the validity ends.
+// end returns the time at which the validity ends.
 func (h *holding) end() time.Duration { return h.base + h.renewal.Validity }
 
-// Whatever becomes of a lock's renewals, and whenever their answers come: the
-// end of validity never moves back, and only to what a renewal that was asked
-// for in time gives (R4, R10); its holder is told before the end, by its own
-// alarm (R13); one renewal is in flight at a time, none after the last that is
-// allowed, and none after the end.
+// For all outcomes of a lock's renewals, and whenever their answers come: the
+// end of validity never moves back, and only moves to what a renewal that was
+// asked for in time gives (R4, R10). The holder is told before the end, by its
+// own alarm (R13). At most one renewal is in flight, none after the last that
+// is allowed, and none after the end.
 func TestRenewalUnderAnyAnswers_R10_R13(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		validity := time.Duration(rapid.IntRange(2, 20_000).Draw(t, "validity")) * ms
@@ -53,7 +53,7 @@ func TestRenewalUnderAnyAnswers_R10_R13(t *testing.T) {
 	})
 }
 
-// step is the following event: the alarm, or an answer before it.
+// step runs the next event: the alarm, or an answer before it.
 func (h *holding) step(t *rapid.T) {
 	alarm := h.base + h.renewal.Alarm()
 	if h.flying {
@@ -65,7 +65,7 @@ func (h *holding) step(t *rapid.T) {
 			return
 		}
 	}
-	if wait := int(alarm-h.now) / int(ms); wait > 0 && rapid.Bool().Draw(t, "look") { // a look before it is time (R13)
+	if wait := int(alarm-h.now) / int(ms); wait > 0 && rapid.Bool().Draw(t, "look") { // a look before the alarm (R13)
 		h.now += time.Duration(rapid.IntRange(0, wait).Draw(t, "early")) * ms
 	} else {
 		h.now = max(h.now, alarm)
@@ -78,7 +78,7 @@ func (h *holding) answer(t *rapid.T) {
 	h.act(t, rapid.SampledFrom([]pure.RenewalEvent{pure.OnGrant, pure.OnGrant, pure.OnGrant, pure.OnFailure, pure.OnFailure, pure.OnRefusal, pure.OnEnd}).Draw(t, "event"))
 }
 
-// act feeds an event and holds what comes of it against the rules.
+// act feeds an event and checks the result against the rules.
 func (h *holding) act(t *rapid.T, e pure.RenewalEvent) {
 	end := h.end()
 	after, act := h.renewal.On(e, h.age(), rapid.Float64Range(0, 0.999).Draw(t, "jitter"))
@@ -108,7 +108,7 @@ func (h *holding) act(t *rapid.T, e pure.RenewalEvent) {
 	require.GreaterOrEqual(t, h.end(), end, "the end moves back")
 	require.Equal(t, e == pure.OnGrant && act == pure.ToProlong, h.end() == h.asked+h.renewal.Validity && e == pure.OnGrant)
 	if !h.told && !h.over && !h.starved {
-		require.Less(t, h.now, min(h.end(), h.bound), "nobody was told")
+		require.Less(t, h.now, min(h.end(), h.bound), "the holder was not told")
 	}
 	h.starved = h.starved && e != pure.OnLook
 	if e == pure.OnLook && act == pure.CarryOn && !h.over {

@@ -11,22 +11,22 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A trustModel is a server, what it truly remembers, and what a client that
-// sees only answers believes of it.
+// A trustModel is a server, what it really remembers, and what a client that
+// sees only answers believes.
 type trustModel struct {
 	trust  pure.Trust
 	now    time.Duration
 	run    string        // of the process
-	hidden bool          // the run id may not be asked
-	memory time.Duration // since when nothing was forgotten
+	hidden bool          // the run id must not be queried
+	memory time.Duration // since when nothing has been forgotten
 	seal   pure.Seal     // in the server's memory; zero if there is none
-	known  time.Duration // since when this client watches without a doubt
+	known  time.Duration // since when this client has watched without a gap
 }
 
-// Whatever a server does, a node that is trusted has forgotten nothing for as
-// long as any lock can live, and what we would write into a seal for others is
-// true; and a process that was watched for long enough is trusted (R23). What
-// the need is only grows.
+// Whatever a server does, a trusted node has forgotten nothing for as long as
+// any lock can live. What we would write into a seal for others is true. A
+// process that was watched for long enough is trusted (R23). The need only
+// grows.
 func TestTrustIsDeserved_R23(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &trustModel{run: "run0", hidden: rapid.IntRange(0, 4).Draw(t, "hidden") == 0}
@@ -53,7 +53,7 @@ func TestTrustIsDeserved_R23(t *testing.T) {
 	})
 }
 
-// meet is a handshake with the process.
+// meet completes a handshake with the process.
 func (m *trustModel) meet(t *rapid.T) {
 	run := m.run
 	if m.hidden {
@@ -65,8 +65,8 @@ func (m *trustModel) meet(t *rapid.T) {
 	m.trust = m.trust.Meet(run, m.now)
 }
 
-// restart is a new process and the connection to it. It remembers nothing, or
-// an old snapshot, which has the seal of another.
+// restart starts a new process and connects to it. The process remembers
+// nothing, or an old snapshot, which contains the seal of another process.
 func (m *trustModel) restart(t *rapid.T) {
 	m.run = fmt.Sprint("run of ", m.now, rapid.IntRange(0, 1<<30).Draw(t, "run"))
 	m.memory = m.now
@@ -91,9 +91,8 @@ func (m *trustModel) look(t *rapid.T) {
 	m.trust = m.trust.Sight(s, m.now)
 }
 
-// flush forgets all keys, the seal among them, under an unchanged run id. It
-// can be found out only if there was a seal, by the following look, and not
-// earlier.
+// flush deletes all keys, including the seal, under an unchanged run id. It can
+// be noticed only if there was a seal, by the next look and not earlier.
 func (m *trustModel) flush(t *rapid.T) {
 	if m.trust.Sealed == 0 {
 		t.Skip()
@@ -103,7 +102,7 @@ func (m *trustModel) flush(t *rapid.T) {
 	require.False(t, m.trust.Trusted)
 }
 
-// write is our own seal, which never lowers another.
+// write writes our own seal, which never lowers another one.
 func (m *trustModel) write(t *rapid.T) {
 	if !m.trust.Proved(m.now) {
 		t.Skip()
@@ -119,7 +118,7 @@ func (m *trustModel) write(t *rapid.T) {
 // remembers, and writes its seal.
 func (m *trustModel) other(t *rapid.T) {
 	watched := (m.now - m.memory).Truncate(ms) - time.Duration(rapid.IntRange(0, 5).Draw(t, "less"))*ms
-	if watched > 0 && (watched > m.seal.Watched || m.seal.Run != m.run) { // they never lower one
+	if watched > 0 && (watched > m.seal.Watched || m.seal.Run != m.run) { // a client never lowers a seal
 		m.seal = pure.Seal{Run: m.run, Watched: watched}
 	}
 }

@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// A Report is what one seed, or many, came to.
+// A Report is the result of one seed or many.
 type Report struct {
 	Seeds     int
-	Simulated time.Duration // on the simulated clock, all seeds together
+	Simulated time.Duration // on the simulated clock, all seeds added up
 	Took      time.Duration // on the real one
-	// Counts says how much happened, by name: "grants", "extensions", "refusals", "releases" …
+	// Counts says how often things happened, by name: "grants", "extensions",
+	// "refusals", "releases", …
 	Counts map[string]int
-	// Faults says what went wrong on purpose, by kind.
+	// Faults counts the faults by kind.
 	Faults     map[string]int
 	Violations []Violation
 }
 
 // A Violation is a property that did not hold.
 type Violation struct {
-	Seed uint64 // runs it again
-	Rule string // of the rules, such as "R13"; "exclusion" for the one that matters
+	Seed uint64 // reproduces it
+	Rule string // such as "R13"; "exclusion" for the one that matters
 	What string
 }
 
@@ -37,7 +38,7 @@ func (r *Report) Count(name string, n int) {
 	r.Counts[name] += n
 }
 
-// Fault notes a fault of a kind.
+// Fault counts a fault of a kind.
 func (r *Report) Fault(kind string) {
 	if r.Faults == nil {
 		r.Faults = make(map[string]int)
@@ -45,12 +46,12 @@ func (r *Report) Fault(kind string) {
 	r.Faults[kind]++
 }
 
-// Violate notes that a property did not hold.
+// Violate records that a property did not hold.
 func (r *Report) Violate(seed uint64, rule, format string, args ...any) {
 	r.Violations = append(r.Violations, Violation{Seed: seed, Rule: rule, What: fmt.Sprintf(format, args...)})
 }
 
-// Add puts what other seeds came to into this report. Took is left to whoever measures it.
+// Add adds the results of other seeds to this report. The caller sets Took.
 func (r *Report) Add(other *Report) {
 	r.Seeds += other.Seeds
 	r.Simulated += other.Simulated
@@ -66,10 +67,10 @@ func (r *Report) Add(other *Report) {
 	r.Violations = append(r.Violations, other.Violations...)
 }
 
-// violationsShown bounds what String prints of the violations.
+// violationsShown is how many violations String prints.
 const violationsShown = 20
 
-// String is the report as `make sim` prints it.
+// String returns the report as `make sim` prints it.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d seeds, %.2f simulated hours in %v\n", r.Seeds, r.Simulated.Hours(), r.Took.Round(100*time.Millisecond))

@@ -20,8 +20,7 @@ type flags struct {
 	Callers  []int    `sep:"," default:"1,16,128,1024" help:"Numbers of callers at once."`
 	Network  []string `sep:"," default:"tcp,unix" enum:"tcp,unix" help:"How clients reach the masters."`
 	Stopped  bool     `default:"true" negatable:"" help:"Also with one master stopped, where there are three or more."`
-	Client   bool     `default:"true" negatable:"" help:"Also the client's own cost, against ready-made replies."`
-	Syscalls bool     `help:"Also system calls per pair, in windows of their own. Needs a tool that counts them."`
+	Syscalls bool     `help:"Also system calls per pair, in windows of their own. Needs perf and the right to use it (root)."`
 
 	// How long.
 	Rounds     int           `default:"5" help:"Rounds; in each, every peer has one window per case."`
@@ -44,14 +43,15 @@ type flags struct {
 const (
 	// ttl is that of all locks, long beside a window so that none runs out.
 	ttl = 10 * time.Second
-	// countTime is how long system calls are counted. The meter needs it twice, for the sum and by name, and time to take
-	// its counters down; all of that lies within countWindow, so that the process is there to be counted.
-	countTime   = 250 * time.Millisecond
+	// countTime is how long system calls are counted. perf takes time to begin
+	// and end; all of it must lie within countWindow.
+	countTime   = 500 * time.Millisecond
 	countWindow = time.Second
 
-	// warmPairs is how many pairs the callers make on average before they are measured, and warmupLimit how long that is
-	// waited for. With a thousand callers behind a pool of twenty connections the first pair alone takes longer than most
-	// windows.
+	// warmPairs is how many pairs the callers make on average before they are
+	// measured, and warmupLimit how long that is waited for. With a thousand
+	// callers behind a pool of twenty connections the first pair alone takes
+	// longer than most windows.
 	warmPairs   = 4
 	warmupLimit = 3 * time.Second
 

@@ -13,7 +13,8 @@ import (
 	"github.com/redmux/redmux/bench/compare/internal/window"
 )
 
-// rounds makes up a quick run: pairs of ours, rueidis and rueidis-tuned, and allocations of ours, round by round.
+// rounds makes up a quick run: pairs of ours, rueidis and rueidis-tuned, and
+// allocations of ours, round by round.
 func rounds(all ...[4]int64) *report.Data {
 	d := &report.Data{Settings: report.Settings{Rounds: len(all)}}
 	for i, r := range all {

@@ -15,7 +15,8 @@ import (
 	"github.com/redmux/redmux/bench/compare/internal/report"
 )
 
-// describeMachine says where this runs. What only Linux tells stays empty elsewhere.
+// describeMachine returns what is known of this machine. Some fields are empty
+// on systems other than Linux.
 func describeMachine() report.Machine {
 	m := report.Machine{
 		System: runtime.GOOS + "/" + runtime.GOARCH,
@@ -34,7 +35,8 @@ func describeMachine() report.Machine {
 	return m
 }
 
-// commit names the commit of the tree, with a "+" if files differ from it. It is empty if git does not know.
+// commit names the commit of the tree, with a "+" if files differ from it. It
+// is empty if git does not know.
 func commit() string {
 	head, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {
@@ -63,13 +65,16 @@ func field(file, name string) string {
 	return ""
 }
 
-// ownModule stands in the tree around this one, which is all the version that it has here.
+// ownModule stands in the tree around this one, which is all the version that
+// it has here.
 const ownModule = "github.com/redmux/redmux"
 
-// versions are those of the servers, of Go and of every module that makes a peer what it is, as they are in this program.
+// versions are those of the servers, of Go and of every module that makes a
+// peer what it is, as they are in this program.
 func versions(servers string) []report.Version {
 	all := []report.Version{{Name: "servers", Version: servers}, {Name: "Go", Version: runtime.Version()}}
-	// The build says which versions were linked, which is not always what go.mod asks for.
+	// The build has the versions that were linked, which may differ from those
+	// in go.mod.
 	built, _ := debug.ReadBuildInfo()
 	seen := map[string]bool{}
 	for _, p := range compare.Peers {

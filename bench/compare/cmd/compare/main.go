@@ -1,14 +1,16 @@
-// Command compare measures this module beside other implementations, on real servers that it starts, and writes a report
-// and a chart. The packages it leans on say how: compare (who is measured), internal/window (one window in a process of
-// its own), internal/report (ratios and tables).
+// Command compare measures this module beside other implementations, on real
+// servers that it starts, and writes a report and a chart. Package compare has
+// the implementations, internal/window measures one window in a process of its
+// own, internal/report makes ratios and tables.
 //
 //	go run ./cmd/compare                              everything; about an hour
 //	go run ./cmd/compare --nodes 5 --network tcp      some cases only
 //	go run ./cmd/compare --from-json data.json        the report again, nothing measured
 //	go run ./cmd/compare --quick --assert             for CI: most of a minute
 //
-// It exits with 0 when all went well, 1 when something could not be measured or an assertion failed, 2 when the command
-// line makes no sense. An interrupt ends it and the servers; what was measured until then is kept where --json names a file.
+// It exits with 0 on success, 1 if something could not be measured or an
+// assertion failed, and 2 if the command line is wrong. An interrupt ends it
+// and the servers; with --json, what was measured until then is kept.
 package main
 
 import (
@@ -19,13 +21,11 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/redmux/redmux/bench/compare/internal/canned"
 	"github.com/redmux/redmux/bench/compare/internal/window"
 )
 
 func main() {
-	canned.Main() // these two never return in a process that is a child of this program
-	window.Main()
+	window.Main() // does not return in a child process
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

@@ -9,10 +9,12 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// masters are the servers of a run, reachable over TCP and over unix sockets, shared by all cases: each uses the first N.
+// masters are the servers of a run, reachable over TCP and over unix sockets,
+// shared by all cases: each uses the first N.
 type masters []*redistest.Server
 
-// startMasters lets every server listen on both networks, so that TCP and unix sockets are compared on the same processes.
+// startMasters lets every server listen on both networks, so that TCP and unix
+// sockets are compared on the same processes.
 func startMasters(n int) (masters, error) {
 	servers, err := redistest.StartN(n, redistest.Options{TCP: true, Unix: true})
 	if err != nil {
@@ -45,16 +47,18 @@ func (m masters) pids() (all []int) {
 	return all
 }
 
-// settleTime bounds how long rest waits. Commands that piled up before a stopped server take a moment.
+// settleTime bounds how long rest waits. Commands that piled up before a
+// stopped server take a moment.
 const settleTime = 5 * time.Second
 
-// rest waits until no connection of the last child is left on any server: until then a server may still execute what that
-// child sent, at the cost of the next.
+// rest waits until no connection of the last child is left on any server: until
+// then a server may still execute what that child sent, at the cost of the
+// next.
 func (m masters) rest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	// A dead client's connection goes when the server has read all that it sent and then its end, so a connection that is
-	// gone is also work that is done.
+	// A dead client's connection goes when the server has read all that it sent
+	// and then its end, so a connection that is gone is also work that is done.
 	for _, s := range m {
 		for {
 			text, err := s.Do("INFO", "clients")
@@ -74,7 +78,7 @@ func (m masters) rest(ctx context.Context) error {
 	return nil
 }
 
-// version is what a server says that it is.
+// version returns the product and version of the servers.
 func (m masters) version() string {
 	text, err := m[0].Do("INFO", "server")
 	info, _ := text.(string)

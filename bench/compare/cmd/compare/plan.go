@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/bench/compare"
-	"github.com/redmux/redmux/bench/compare/internal/floor"
 	"github.com/redmux/redmux/bench/compare/internal/report"
 )
 
@@ -16,8 +15,9 @@ type turn struct {
 	place int
 }
 
-// A block is what is measured round by round before anything else is: the cases in it are compared with one another, so
-// their windows of one round must be neighbours in time.
+// A block is what is measured round by round before anything else is: the cases
+// in it are compared with one another, so their windows of one round must be
+// neighbours in time.
 type block struct{ cases []report.Case }
 
 // plan lists the blocks of a whole run.
@@ -28,13 +28,6 @@ func (f *flags) plan() (all []block) {
 				c := report.Case{Kind: report.Healthy, Network: network, Nodes: nodes, Callers: callers}
 				all = append(all, block{f.around(c)})
 			}
-		}
-	}
-	if f.Client {
-		// One size suffices: what a client spends grows with the masters, and the network hardly matters to it.
-		for _, callers := range f.Callers {
-			c := report.Case{Kind: report.Client, Network: "tcp", Nodes: slices.Max(f.Nodes), Callers: callers}
-			all = append(all, block{[]report.Case{c}})
 		}
 	}
 	return all
@@ -53,14 +46,15 @@ func (f *flags) around(healthy report.Case) []report.Case {
 	stops := f.Stopped && healthy.Nodes >= 3 // of fewer, the rest is no quorum
 	add(report.Stopped, stops)
 	add(report.Stopping, stops && f.StopWindow > 0)
-	// With the most masters and over one network only: what is asked is whether calls are shared by callers, and these
-	// windows are long.
+	// With the most masters and over one network only: what is asked is whether
+	// calls are shared by callers, and these windows are long.
 	add(report.Counting, f.Syscalls && healthy.Nodes == slices.Max(f.Nodes) && healthy.Network == f.Network[0])
 	return cases
 }
 
-// turns is the order of a round: all peers of one case, then all of the next. The first peer of a round is the second of
-// the round before, so that no peer always has the same neighbour's leavings or the same age of the servers.
+// turns is the order of a round: all peers of one case, then all of the next.
+// The first peer of a round is the second of the round before, so that no peer
+// always has the same neighbour's leavings or the same age of the servers.
 func (f *flags) turns(b block, round int) (all []turn) {
 	for _, c := range b.cases {
 		var peers []compare.Peer
@@ -78,16 +72,10 @@ func (f *flags) turns(b block, round int) (all []turn) {
 
 // takesPart reports whether a peer has a window in a case.
 func takesPart(p compare.Peer, c report.Case) bool {
-	switch {
-	case !p.Fits(c.Nodes, c.Callers):
-		return false
-	case p.Bound:
-		return c.Kind == report.Healthy && floor.Supported
-	case c.Kind == report.Stopping:
-		// How long a stop is felt is asked of ours and of the baseline; the rest has its say with a master stopped.
-		return p.Ours || p.Name == compare.Default || p.Name == compare.DefaultAll
+	if c.Kind == report.Stopping && !p.Ours && p.Name != compare.Default && p.Name != compare.DefaultAll {
+		return false // the others are measured with a master stopped
 	}
-	return true
+	return p.Fits(c.Nodes)
 }
 
 // windowOf is the measured time of a case.

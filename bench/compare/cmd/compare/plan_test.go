@@ -30,11 +30,11 @@ func TestPlanCoversAllCases(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[report.Kind]int{
-		report.Healthy: 24, report.Stopped: 16, report.Stopping: 16, report.Counting: 4, report.Client: 4,
+		report.Healthy: 24, report.Stopped: 16, report.Stopping: 16, report.Counting: 4,
 	}, counts)
 
 	counts = map[report.Kind]int{}
-	for _, b := range parsed(t, "--no-stopped", "--no-client", "--network", "unix", "--nodes", "5", "--callers", "7,8").plan() {
+	for _, b := range parsed(t, "--no-stopped", "--network", "unix", "--nodes", "5", "--callers", "7,8").plan() {
 		for _, c := range b.cases {
 			counts[c.Kind]++
 			assert.Equal(t, "unix", c.Network)
@@ -43,7 +43,8 @@ func TestPlanCoversAllCases(t *testing.T) {
 	assert.Equal(t, map[report.Kind]int{report.Healthy: 2}, counts)
 }
 
-// Every peer comes first once in as many rounds as there are peers, and has one turn per round.
+// Every peer comes first once in as many rounds as there are peers, and has one
+// turn per round.
 func TestPeersTakeTurns(t *testing.T) {
 	f := parsed(t, "--peers", "redlock,rueidis,redsync")
 	b := block{[]report.Case{{Kind: report.Healthy, Network: "tcp", Nodes: 5, Callers: 16}}}
@@ -70,7 +71,6 @@ func TestWhoTakesPart(t *testing.T) {
 	stopping := report.Case{Kind: report.Stopping, Network: "tcp", Nodes: 5, Callers: 16}
 	assert.True(t, takes("redislock", lone))
 	assert.False(t, takes("redislock", five), "it knows one master")
-	assert.False(t, takes(compare.FloorOfLone, five), "it is the bound of a lone caller")
 	assert.True(t, takes(compare.Redsync, five))
 	assert.False(t, takes(compare.Redsync, stopping))
 	assert.True(t, takes(compare.Ours, stopping))

@@ -11,22 +11,26 @@ import (
 	"github.com/redmux/redmux/bench/compare/internal/report"
 )
 
-// quickCase is the situation that CI looks at: batching shows in it, and unix sockets vary least.
+// quickCase is the situation that CI looks at: batching shows in it, and unix
+// sockets vary least.
 var quickCase = report.Case{Kind: report.Healthy, Network: "unix", Nodes: 5, Callers: 128}
 
-// What CI asks for at least. It is half of what is aimed at, so that a busy machine fails nobody; a change that costs
-// throughput in earnest falls below.
+// What CI asks for at least. It is half of the goal, so that a busy machine
+// does not fail; a change that costs throughput in earnest falls below.
 const (
 	leastOverDefault = 5.0
 	leastOverTuned   = 2.0
 	mostAllocations  = 0.05
 )
 
+// quickRounds gives each peer so many windows that a median outlives ten that
+// other load of the machine spoiled. With seven, a virtual machine whose host
+// took a tenth of its time had medians from 4.5 to 6.9 within half an hour.
+const quickRounds = 21
+
 // quick compares ours with two baselines in one case and prints the ratios.
-func quick(ctx context.Context, f *flags, stdout io.Writer) error {
-	f.Rounds, f.Window, f.Warmup = 21, 400*time.Millisecond, 200*time.Millisecond
-	// So many windows of each that a median outlives ten that something else on the machine spoiled. With seven, a virtual machine
-	// whose host took a tenth of its time had medians from 4.5 to 6.9 within half an hour.
+func quick(ctx context.Context, f *flags, rounds int, stdout io.Writer) error {
+	f.Rounds, f.Window, f.Warmup = rounds, 400*time.Millisecond, 200*time.Millisecond
 	f.Nodes, f.Peers = []int{quickCase.Nodes}, []string{compare.Ours, compare.Default, compare.Tuned}
 	r, err := newRunner(f, io.Discard)
 	if err != nil {
@@ -74,8 +78,9 @@ func atLeast(name string, s report.Spread, least float64) error {
 	return nil
 }
 
-// lessThan is content with one round. What the code allocates for a pair it allocates in every round; what a busy machine
-// adds, when a server that gets no CPU makes the rounds in flight pile up, comes and goes.
+// lessThan is content with one round. What the code allocates for a pair it
+// allocates in every round; what a busy machine adds, when a server that gets
+// no CPU makes the rounds in flight pile up, comes and goes.
 func lessThan(name string, s report.Spread, most float64) error {
 	switch {
 	case !s.Known():

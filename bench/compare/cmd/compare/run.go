@@ -26,7 +26,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return write(f, data, stdout)
 	case f.Quick:
-		return quick(ctx, f, stdout)
+		return quick(ctx, f, quickRounds, stdout)
 	}
 	return full(ctx, f, stdout, stderr)
 }
@@ -36,7 +36,8 @@ func full(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 	if _, ok := redistest.Find(); !ok {
 		return redistest.ErrNoServer
 	}
-	// There is a file in any case: an hour of measuring must not be lost to a report that could not be written.
+	// There is a file in any case: an hour of measuring must not be lost to a
+	// report that could not be written.
 	if f.JSON == "" {
 		file, err := os.CreateTemp("", "compare*.json")
 		if err != nil {

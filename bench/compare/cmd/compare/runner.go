@@ -9,9 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redmux/redmux/bench/compare/internal/canned"
-	"github.com/redmux/redmux/bench/compare/internal/floor"
-	"github.com/redmux/redmux/bench/compare/internal/meter"
 	"github.com/redmux/redmux/bench/compare/internal/report"
 	"github.com/redmux/redmux/bench/compare/internal/window"
 )
@@ -20,7 +17,6 @@ import (
 type runner struct {
 	flags    *flags
 	masters  masters
-	replies  *canned.Servers // nil where the client's own cost is not asked for, or cannot be had
 	data     *report.Data
 	progress io.Writer
 	windows  int // so far; it names the resources
@@ -39,34 +35,21 @@ func newRunner(f *flags, progress io.Writer) (*runner, error) {
 			StopWindow: f.StopWindow, CountWindow: countWindow, WarmPairs: warmPairs, WarmupLimit: warmupLimit,
 		},
 	}}
-	if f.Client && !f.Quick {
-		if r.replies, err = canned.Start(slices.Max(f.Nodes), "tcp"); err != nil {
-			r.note("The client's own cost: %v.", err)
-		}
-	}
-	if !floor.Supported && !f.Quick {
-		r.note("The lower bound for a lone caller: not known on this system.")
-	}
 	if !f.Syscalls && !f.Quick {
 		r.note("System calls per pair: not asked for (`--syscalls`).")
 	}
 	return r, nil
 }
 
-func (r *runner) close() {
-	r.masters.close()
-	if r.replies != nil {
-		_ = r.replies.Close()
-	}
-}
+func (r *runner) close() { r.masters.close() }
 
-// note says in the report what this run leaves out.
+// note adds to the report what this run leaves out.
 func (r *runner) note(format string, args ...any) {
 	r.data.Settings.Notes = append(r.data.Settings.Notes, fmt.Sprintf(format, args...))
 }
 
-// measure measures all blocks, and calls save after each. It ends early only when ctx does, or when the servers are lost;
-// what a peer cannot do is a result.
+// measure measures all blocks, and calls save after each. It ends early only if
+// ctx ends or the servers are lost. A failure of a peer is a result.
 func (r *runner) measure(ctx context.Context, blocks []block, save func() error) error {
 	for i, b := range blocks {
 		fmt.Fprintf(r.progress, "%s  %d/%d  %s\n", time.Now().Format(time.TimeOnly), i+1, len(blocks), b.cases[0])
@@ -82,13 +65,10 @@ func (r *runner) measure(ctx context.Context, blocks []block, save func() error)
 	return nil
 }
 
-// round takes all turns of a round. A peer that fails has a sample that says so: what could not be measured belongs to the
-// result as much as what could.
+// round takes all turns of a round. A failure of a peer is a sample too: it
+// belongs to the result.
 func (r *runner) round(ctx context.Context, b block, round int) error {
 	for _, t := range r.flags.turns(b, round) {
-		if t.Kind == report.Client && r.replies == nil {
-			continue
-		}
 		result, err := r.take(ctx, t)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -106,7 +86,8 @@ func (r *runner) round(ctx context.Context, b block, round int) error {
 	return nil
 }
 
-// firstLine is what of an error goes into the report; the rest may be a stack with this machine's paths.
+// firstLine returns what the report shows of an error. The rest may be a stack
+// with this machine's paths.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
@@ -119,11 +100,7 @@ func (r *runner) take(ctx context.Context, t turn) (window.Result, error) {
 		Peer: t.peer.Name, Callers: t.Callers, TTL: ttl, Resource: fmt.Sprintf("%d-", r.windows),
 		Warmup: r.flags.Warmup, WarmupLimit: warmupLimit, WarmPairs: warmPairs, Window: r.flags.windowOf(t.Kind),
 	}
-	if t.Kind == report.Client {
-		job.URLs, job.PIDs = r.replies.URLs()[:t.Nodes], r.replies.PIDs()
-		return window.Run(ctx, job, nil)
-	}
-	// A quorum is one of the masters that a client names, so a case of three simply does not name the other two.
+	// A case of three masters does not name the other two.
 	servers := r.masters[:t.Nodes]
 	job.URLs, job.PIDs = servers.urls(t.Network), servers.pids()
 	switch t.Kind {
@@ -139,12 +116,14 @@ func (r *runner) take(ctx context.Context, t turn) (window.Result, error) {
 	return window.Run(ctx, job, nil)
 }
 
-// takeStopping stops the last of n masters some time after a stage of the child, which learns nothing of it.
+// takeStopping stops the last of n masters some time after a stage of the
+// child, which learns nothing of it.
 func (r *runner) takeStopping(
 	ctx context.Context, job window.Job, n int, at window.Stage, after time.Duration,
 ) (window.Result, error) {
 	victim := r.masters[n-1]
-	// The callback runs on this goroutine, while Run reads from the child, so that stopped needs no lock.
+	// The callback runs on this goroutine, while Run reads from the child, so
+	// that stopped needs no lock.
 	var stopped error
 	result, err := window.Run(ctx, job, func(s window.Stage, _ int) {
 		if s == at {
@@ -164,18 +143,18 @@ func (r *runner) takeStopping(
 // takeCounting counts the child's system calls during the window.
 func takeCounting(ctx context.Context, job window.Job) (window.Result, error) {
 	var calls int64
-	var byName map[string]int64
+	var took time.Duration
 	var failure error
 	result, err := window.Run(ctx, job, func(s window.Stage, pid int) {
 		if s == window.Measuring {
-			calls, byName, failure = meter.CountSyscalls(pid, countTime)
+			calls, took, failure = countSyscalls(ctx, pid, countTime)
 		}
 	})
 	if failure != nil {
 		result.CountFailure = firstLine(failure)
 		return result, err
 	}
-	result.Syscalls, result.SyscallByName, result.CountedFor = calls, byName, countTime
+	result.Syscalls, result.CountedFor = calls, took
 	return result, err
 }
 

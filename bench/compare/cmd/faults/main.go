@@ -1,5 +1,6 @@
-// Command faults puts this module and other implementations of distributed locks through the same faults on real servers, one
-// after the other, and prints what came of it.
+// Command faults puts this module and other implementations of distributed
+// locks through the same faults on real servers, one after the other, and
+// prints what came of it.
 //
 //	go run ./cmd/faults                          all trials, some ten minutes
 //	go run ./cmd/faults --write                  and write docs/peers.md
@@ -106,7 +107,8 @@ type result struct {
 	extended         trial.Extended
 }
 
-// restartTTL is short, so that trials in which nobody gets the lock before it has run out take seconds.
+// restartTTL is short, so that trials in which the lock is free only after its
+// TTL take seconds.
 const restartTTL = 4 * time.Second
 
 // try makes all trials, one after the other.

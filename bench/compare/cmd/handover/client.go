@@ -7,12 +7,10 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredislib "github.com/redis/go-redis/v9"
 
 	"github.com/redmux/redmux/bench"
-	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/bench/compare"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -24,7 +22,8 @@ type client struct {
 	close   func()
 }
 
-// A pair is two clients of one implementation: one that holds, and one that waits.
+// A pair is two clients of one implementation: one that holds, and one that
+// waits.
 type pair struct {
 	name             string
 	holder, waiter   client
@@ -69,7 +68,7 @@ func open(name string, urls []string) (client, error) {
 	return client{}, fmt.Errorf("no implementation is called %q", name)
 }
 
-// lockerClient is what package bench and this module have in common.
+// lockerClient uses what package bench and this module have in common.
 func lockerClient[L bench.Lease](l bench.Locker[L]) client {
 	return client{
 		acquire: func(ctx context.Context, resource string) (func() error, error) {
@@ -80,29 +79,16 @@ func lockerClient[L bench.Lease](l bench.Locker[L]) client {
 	}
 }
 
-// openRedsync has redsync on go-redis wait with its default delays, 50 to 250 ms, for as long as it takes.
+// openRedsync opens redsync on go-redis. It waits with its default delays, 50
+// to 250 ms, for as long as it takes.
 func openRedsync(urls []string) (client, error) {
-	var pools []redsyncredis.Pool
-	var closers []func() error
-	for _, url := range urls {
-		e, err := conn.ParseURL(url)
-		if err != nil {
-			return client{}, err
-		}
-		c := goredislib.NewClient(&goredislib.Options{Network: e.Network, Addr: e.Addr})
-		pools, closers = append(pools, goredis.NewPool(c)), append(closers, c.Close)
-	}
-	rs := redsync.New(pools...)
+	rs, closeClients, err := compare.NewRedsync(urls, goredislib.Options{})
 	return client{
 		acquire: func(ctx context.Context, resource string) (func() error, error) {
 			m := rs.NewMutex(resource, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
 			err := m.LockContext(ctx)
 			return func() error { _, err := m.UnlockContext(context.Background()); return err }, err
 		},
-		close: func() {
-			for _, c := range closers {
-				_ = c()
-			}
-		},
-	}, nil
+		close: closeClients,
+	}, err
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// idle measures what waiters of one client cost the servers in a second while another client holds the lock.
+// idle measures what waiters of one client cost the servers in a second while
+// another client holds the lock.
 func idle(ctx context.Context, f *flags, servers []*redistest.Server, urls []string, out io.Writer) error {
 	const settle = 300 * time.Millisecond // until all have asked for the first time
 	fmt.Fprintf(out, "%d waiters for one lock, %d masters: in a second\n", f.Idle, f.Nodes)
@@ -44,7 +45,8 @@ func idle(ctx context.Context, f *flags, servers []*redistest.Server, urls []str
 	return ctx.Err()
 }
 
-// spent is how many commands the servers have executed, and what CPU they have used. It costs each of them two commands.
+// spent is how many commands the servers have executed, and what CPU they have
+// used. It costs each of them two commands.
 func spent(servers []*redistest.Server) (commands int64, cpu time.Duration) {
 	for _, s := range servers {
 		for _, section := range []string{"stats", "cpu"} {

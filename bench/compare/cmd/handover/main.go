@@ -1,12 +1,14 @@
-// Command handover measures how long a lock that is released takes to reach somebody who waits for it. One client holds
-// the lock, callers of another wait, each with an Acquire of its own; the implementations take turns, on the same servers.
+// Command handover measures how long a released lock takes to reach a waiting
+// caller. One client holds the lock, callers of another wait, each with an
+// Acquire of its own; the implementations take turns, on the same servers.
 //
 //	go run ./cmd/handover                                     all, with several holds and numbers of waiters
 //	go run ./cmd/handover --hold 20ms --waiters 8 --rounds 200
 //	go run ./cmd/handover --idle 100                          what 100 waiters cost the servers in a second
 //
-// "first" is from the call of Release by the holder to the grant to the first waiter, "next" from each waiter's Release to
-// the grant to the next one, who is of the same client.
+// "first" is from the call of Release by the holder to the grant to the first
+// waiter, "next" from each waiter's Release to the grant to the next one of the
+// same client.
 package main
 
 import (

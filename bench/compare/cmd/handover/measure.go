@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/redmux/redmux/bench/compare/internal/trial"
 )
 
 // measure lets the implementations take turns at one case.
@@ -26,14 +27,16 @@ func measure(ctx context.Context, f *flags, pairs []*pair, hold time.Duration, w
 		}
 	}
 	for _, p := range pairs {
+		first, next := trial.SpreadOf(p.first), trial.SpreadOf(p.next)
+		µs := func(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 		fmt.Fprintf(out, "%-8s %7v %8d %7d | %10v %10v %10v | %10v %10v | %6d\n", p.name, hold, waiters, p.rounds,
-			quantile(p.first, 0.5), quantile(p.first, 0.99), quantile(p.first, 1), quantile(p.next, 0.5), quantile(p.next, 0.99),
-			p.unsure)
+			µs(first.Median), µs(first.P99), µs(first.Max), µs(next.Median), µs(next.P99), p.unsure)
 	}
 	return ctx.Err()
 }
 
-// round has the holder take the lock and the waiters wait for it, and writes down when each got it.
+// round has the holder take the lock and the waiters wait for it, and writes
+// down when each got it.
 func (p *pair) round(ctx context.Context, hold time.Duration, waiters int) error {
 	ctx, cancel := context.WithTimeout(ctx, ttl)
 	defer cancel()
@@ -80,12 +83,4 @@ func (p *pair) round(ctx context.Context, hold time.Duration, waiters int) error
 	wg.Wait()
 	p.rounds++
 	return failed
-}
-
-func quantile(all []time.Duration, q float64) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return all[int(q*float64(len(all)-1))].Round(time.Microsecond)
 }

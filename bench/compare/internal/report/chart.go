@@ -1,203 +1,124 @@
 package report
 
 import (
-	_ "embed"
+	"errors"
 	"fmt"
 	"html"
+	"image/color"
 	"io"
 	"math"
-	"text/template"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/redmux/redmux/bench/compare"
 )
 
-//go:embed chart.svg.tmpl
-var chartTemplate string
-
-// The chart's measures, in pixels of the picture's own.
 const (
-	chartWidth, chartHeight = 960, 520
-	plotLeft, plotRight     = 70, 940
-	plotTop, plotBottom     = 100, 440
+	chartTitle = "Acquire/release pairs per second, relative to rueidis with default options"
+	figureSize = 9.5 // points, of the figures at the bars and of no other text
 )
 
-// Colours tell the peers apart also for most who see fewer of them, and on paper. Ours are warm, the others are not.
-var (
-	ourColours   = []string{"#c2410c", "#fb923c"}
-	theirColours = []string{"#1e3a8a", "#3b82f6", "#93c5fd", "#14532d", "#4ade80", "#6b7280", "#d1d5db"}
-)
-
-// colour is the same for a peer in every chart, whoever else is in it.
-func colour(name string) string {
-	ours, theirs := 0, 0
-	for _, p := range compare.Peers {
-		of, place := theirColours, &theirs
-		if p.Ours {
-			of, place = ourColours, &ours
-		}
-		if p.Name == name {
-			return of[*place%len(of)]
-		}
-		*place++
-	}
-	return theirColours[0]
+// Colours that most people with colour blindness can tell apart, and that
+// differ on paper. Ours are warm, the others are not.
+var colours = map[string]color.RGBA{
+	compare.Ours: {0xc2, 0x41, 0x0c, 0xff}, compare.Portable: {0xfb, 0x92, 0x3c, 0xff},
+	compare.Default: {0x1e, 0x3a, 0x8a, 0xff}, compare.DefaultAll: {0x3b, 0x82, 0xf6, 0xff}, compare.Tuned: {0x93, 0xc5, 0xfd, 0xff},
+	compare.Redsync: {0x14, 0x53, 0x2d, 0xff}, "redsync-failfast": {0x4a, 0xde, 0x80, 0xff}, "redsync-rueidis": {0x6b, 0x72, 0x80, 0xff},
 }
 
-type chart struct {
-	Width, Height                             int
-	Left, Right, Top, Bottom, Middle, PlotMid int
-	Title, Description, Subtitle              string
-	Ticks                                     []tick
-	Groups                                    []group
-	Keys                                      []key
-}
-
-type tick struct {
-	Y     float64
-	Label string
-	Base  bool // the line of ratio 1
-}
-
-type group struct {
-	X     float64
-	Label string
-	Bars  []bar
-}
-
-type bar struct {
-	X, Y, Width, Height, Middle float64
-	Low, High                   float64 // of the spread
-	LabelY                      float64 // the label's bottom
-	Colour, Label, Title        string
-}
-
-type key struct {
-	X, Y         int
-	Colour, Name string
-}
-
-// WriteChart draws the pairs per second of all peers relative to rueidis with default options, five masters over TCP.
+// WriteChart draws the pairs per second of all peers that work on five masters,
+// over TCP, relative to rueidis with default options. The axis begins at zero
+// and is linear: on a logarithmic axis, the length of a bar means nothing.
 func (d *Data) WriteChart(w io.Writer) error {
-	t, err := template.New("chart").Funcs(template.FuncMap{"text": html.EscapeString}).Parse(chartTemplate)
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := t.Execute(w, d.chart()); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
-}
-
-// chart computes every coordinate, so that the template only writes them down. The axis begins at zero and is linear: bars
-// of a logarithmic axis have no length that means anything.
-func (d *Data) chart() chart {
-	peers := d.charted()
-	c := chart{
-		Width: chartWidth, Height: chartHeight, Left: plotLeft, Right: plotRight, Top: plotTop, Bottom: plotBottom,
-		Middle: (plotLeft + plotRight) / 2, PlotMid: (plotTop + plotBottom) / 2,
-		Title: "Acquire/release pairs per second, relative to rueidis with default options",
-		Subtitle: fmt.Sprintf("N = 5 masters over TCP; median of %d alternating rounds, lines from least to greatest; more is better",
-			d.Settings.Rounds),
-	}
-	top := d.tallest(peers)
-	c.Ticks = ticks(top)
-	y := func(v float64) float64 { return plotBottom - v/top*(plotBottom-plotTop) }
-	for i, n := range targetCallers {
-		g := d.group(i, n, peers, y)
-		c.Groups = append(c.Groups, g)
-		for _, b := range g.Bars {
-			c.Description += b.Title + ". "
-		}
-	}
-	for i, p := range peers {
-		c.Keys = append(c.Keys, key{X: plotLeft + i%4*220, Y: 62 + i/4*18, Colour: colour(p.Name), Name: p.Name})
-	}
-	return c
-}
-
-// charted are the peers that work on five masters with any number of callers.
-func (d *Data) charted() (all []compare.Peer) {
-	for _, p := range d.peers(Healthy) {
-		if p.Fits(5, 2) {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// relative is a peer's throughput relative to the better baseline.
-func (d *Data) relative(p compare.Peer, callers int) Spread {
-	c := targetCase(Healthy, callers)
-	return d.ratio(throughput, side{c, p.Name}, side{c, d.baseline(throughput, c)})
-}
-
-// tallest is a round number above all spreads.
-func (d *Data) tallest(peers []compare.Peer) float64 {
-	top := 1.0
+	subtitle := fmt.Sprintf("N = 5 masters over TCP; median of %d alternating rounds, lines from least to greatest; more is better",
+		d.Settings.Rounds)
+	p := plot.New()
+	p.Title.Text, p.Title.Padding = chartTitle+"\n"+subtitle, 12
+	p.X.Label.Text, p.Y.Label.Text = "callers at once", "× rueidis, default options"
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs, p.Legend.Padding, p.Legend.ThumbnailWidth = true, true, 8, 3, 11
+	var groups []string
 	for _, n := range targetCallers {
-		for _, p := range peers {
-			if s := d.relative(p, n); s.Known() && !math.IsInf(s.Greatest, 0) {
-				top = max(top, s.Greatest)
-			}
+		groups = append(groups, callersName(n))
+	}
+	p.NominalX(groups...)
+	p.X.Min, p.X.Max, p.Y.Min = -0.5, float64(len(groups))-0.5, 0
+	grid := plotter.NewGrid()
+	grid.Vertical.Width, grid.Horizontal.Color = 0, color.Gray{0xe5}
+	even := plotter.NewFunction(func(float64) float64 { return 1 }) // as fast as the baseline
+	even.Dashes = []vg.Length{4, 3}
+	p.Add(grid, even)
+
+	peers := slices.DeleteFunc(d.peers(Healthy), func(p compare.Peer) bool { return !p.Fits(5) })
+	description := subtitle + "."
+	for i, peer := range peers {
+		place := 0.86 * (float64(i) - float64(len(peers)-1)/2) / float64(len(peers))
+		figures, err := d.addPeer(p, peer.Name, place)
+		if err != nil {
+			return fmt.Errorf("report: %w", err)
 		}
+		description += figures
 	}
-	step := tickStep(top)
-	return math.Ceil(top*1.05/step) * step
+	p.Y.Max = max(p.Y.Max, 1) * 1.05 // room for a figure
+
+	canvas := vgsvg.New(960, 520)
+	p.Draw(draw.New(canvas))
+	var svg strings.Builder
+	if _, err := canvas.WriteTo(&svg); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	_, err := io.WriteString(w, finish(svg.String(), description))
+	return err
 }
 
-// tickStep gives four to ten ticks.
-func tickStep(top float64) float64 {
-	step := 0.2
-	for _, s := range []float64{0.5, 1, 2, 5, 10, 20, 50, 100} {
-		if top/step <= 10 {
-			break
-		}
-		step = s
-	}
-	return step
-}
-
-// ticks are those of the axis, and last the line of ratio 1, at which a peer is as fast as the baseline.
-func ticks(top float64) (all []tick) {
-	step := tickStep(top / 1.05)
-	for i := 0; float64(i)*step <= top*1.0001; i++ {
-		v := float64(i) * step
-		y := plotBottom - v/top*(plotBottom-plotTop)
-		all = append(all, tick{Y: y, Label: fmt.Sprintf("%g", math.Round(v*10)/10)})
-	}
-	return append(all, tick{Y: plotBottom - 1/top*(plotBottom-plotTop), Base: true})
-}
-
-func (d *Data) group(place, callers int, peers []compare.Peer, y func(float64) float64) group {
-	width := float64(plotRight-plotLeft) / float64(len(targetCallers))
-	left := plotLeft + float64(place)*width
-	g := group{X: left + width/2, Label: callersName(callers)}
-	each := width * 0.86 / float64(max(len(peers), 1))
-	for i, p := range peers {
-		s := d.relative(p, callers)
-		// A peer without figures leaves its place empty, so that all groups have the same order.
+// addPeer adds a peer's bars with their spreads and figures, and returns the
+// figures as text. A peer without figures leaves its place empty, so that all
+// groups have the same order.
+func (d *Data) addPeer(p *plot.Plot, name string, place float64) (text string, err error) {
+	n := len(targetCallers)
+	medians, places, figures, spreads := make(plotter.Values, n), make(plotter.XYs, n), make([]string, n), make(plotter.YErrors, n)
+	for i, callers := range targetCallers {
+		places[i].X = float64(i) + place
+		c := targetCase(Healthy, callers)
+		s := d.ratio(throughput, side{c, name}, side{c, d.baseline(throughput, c)})
 		if !s.Known() || math.IsInf(s.Greatest, 0) {
 			continue
 		}
-		x := left + width*0.07 + float64(i)*each
-		g.Bars = append(g.Bars, bar{
-			X: x, Width: each * 0.86, Middle: x + each*0.43,
-			Y: y(s.Median), Height: plotBottom - y(s.Median), Low: y(s.Least), High: y(s.Greatest),
-			LabelY: labelBottom(y(s.Median), y(s.Greatest)),
-			Colour: colour(p.Name), Label: number(s.Median),
-			Title: fmt.Sprintf("%s, %s: %s", g.Label, p.Name, s),
-		})
+		medians[i], places[i].Y, figures[i] = s.Median, s.Median, number(s.Median)
+		spreads[i].Low, spreads[i].High = s.Median-s.Least, s.Greatest-s.Median
+		text += fmt.Sprintf(" %s, %s: %s.", callersName(callers), name, s)
 	}
-	return g
+	bars, err := plotter.NewBarChart(medians, 23)
+	lines, badLines := plotter.NewYErrorBars(struct {
+		plotter.XYs
+		plotter.YErrors
+	}{places, spreads})
+	labels, badLabels := plotter.NewLabels(plotter.XYLabels{XYs: places, Labels: figures})
+	if err := errors.Join(err, badLines, badLabels); err != nil {
+		return "", err
+	}
+	bars.XMin, bars.Color, bars.LineStyle.Width = place, colours[name], 0
+	lines.CapWidth, labels.Offset.Y = 0, 3
+	for i := range labels.TextStyle {
+		labels.TextStyle[i].XAlign, labels.TextStyle[i].Font.Size = draw.XCenter, figureSize
+	}
+	p.Add(bars, lines, labels)
+	p.Legend.Add(name, bars)
+	return text, nil
 }
 
-// labelBottom returns where a bar's figure stands: directly above the bar, whose
-// figure it is. A line of the spread that ends within the figure's height would
-// vanish beneath it, and has the figure above its end.
-func labelBottom(bar, spreadEnd float64) float64 {
-	const gap, height = 3, 14
-	if bar-spreadEnd < height {
-		return spreadEnd - gap
-	}
-	return bar - gap
+// finish gives the picture a description and fonts that every system has. The
+// figures get a white border, since they stand on the lines of the spreads.
+func finish(svg, description string) string {
+	figure := fmt.Sprintf("font-size:%vpx", figureSize)
+	return strings.NewReplacer(
+		"font-family:Liberation Serif", "font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif",
+		figure, figure+";stroke:#fff;stroke-width:3;stroke-linejoin:round;paint-order:stroke",
+		"xlink\">", "xlink\">\n<title>"+chartTitle+"</title>\n<desc>"+html.EscapeString(description)+"</desc>",
+	).Replace(svg)
 }

@@ -1,5 +1,6 @@
-// Package report turns what was measured into ratios, tables and a chart. It measures nothing and reads no clock: the same
-// data always gives the same text, so that a report can be written again from its data.
+// Package report turns measurements into ratios, tables and a chart. The same
+// data always gives the same text, so that a report can be written again from
+// its data.
 package report
 
 import (
@@ -28,10 +29,10 @@ type Data struct {
 	Replaced []string `json:",omitempty"` // cases that are of a further run; see Replace
 }
 
-// schema changes when data of an earlier version could be misunderstood.
+// schema changes if data of an earlier version could be misunderstood.
 const schema = 1
 
-// Machine is where it was measured; a field that is empty is not known there.
+// Machine is where it was measured. A field that is not known is empty.
 type Machine struct {
 	System, Kernel, CPU, Memory, Go string
 	CPUs, Procs                     int // logical CPUs, and how many of them Go used
@@ -58,12 +59,11 @@ const (
 	Healthy  Kind = "healthy"  // all masters answer
 	Stopped  Kind = "stopped"  // one master was stopped before the window began
 	Stopping Kind = "stopping" // one master is stopped in the middle of the window
-	Client   Kind = "client"   // the masters are a server of ready-made replies
 	Counting Kind = "counting" // system calls are counted meanwhile, which may disturb
 )
 
 // kinds are all kinds in the order in which they are shown.
-var kinds = []Kind{Healthy, Stopped, Stopping, Client, Counting}
+var kinds = []Kind{Healthy, Stopped, Stopping, Counting}
 
 // A Case is one situation in which peers take turns.
 type Case struct {
@@ -130,8 +130,9 @@ func Read(r io.Reader) (*Data, error) {
 	return &d, nil
 }
 
-// Replace puts the cases of another run in the place of the same ones, all peers and rounds of each, so that no ratio is
-// taken between two runs. The report names them. Both runs must have been made in the same way.
+// Replace replaces cases by those of another run, with all their peers and
+// rounds, so that no ratio is taken between two runs. The report names them.
+// Both runs must have the same settings.
 func (d *Data) Replace(again *Data) error {
 	mine, theirs := d.Settings, again.Settings
 	mine.Notes, theirs.Notes = nil, nil
@@ -148,7 +149,7 @@ func (d *Data) Replace(again *Data) error {
 	return nil
 }
 
-// cases are all of a kind, in order.
+// cases returns all cases of some kinds, in order.
 func (d *Data) cases(of ...Kind) (all []Case) {
 	for _, s := range d.Samples {
 		if slices.Contains(of, s.Kind) && !slices.Contains(all, s.Case) {
@@ -159,7 +160,8 @@ func (d *Data) cases(of ...Kind) (all []Case) {
 	return all
 }
 
-// peers are those that were measured in any case of these kinds, in the order of compare.Peers.
+// peers returns the peers that were measured in any case of these kinds, in the
+// order of compare.Peers.
 func (d *Data) peers(in ...Kind) (all []compare.Peer) {
 	for _, p := range compare.Peers {
 		if slices.ContainsFunc(d.Samples, func(s Sample) bool { return s.Peer == p.Name && slices.Contains(in, s.Kind) }) {
@@ -169,12 +171,12 @@ func (d *Data) peers(in ...Kind) (all []compare.Peer) {
 	return all
 }
 
-// opponents are peers without ours and without bounds.
+// opponents returns the peers without ours.
 func (d *Data) opponents(in ...Kind) []compare.Peer {
-	return slices.DeleteFunc(d.peers(in...), func(p compare.Peer) bool { return p.Ours || p.Bound })
+	return slices.DeleteFunc(d.peers(in...), func(p compare.Peer) bool { return p.Ours })
 }
 
-// windows are a peer's samples of a case, by round.
+// windows returns a peer's samples of a case, by round.
 func (d *Data) windows(c Case, peer string) map[int]Sample {
 	all := map[int]Sample{}
 	for _, s := range d.Samples {

@@ -1,6 +1,9 @@
 package report
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A loss is a figure in which a peer was better than ours.
 type loss struct {
@@ -13,29 +16,23 @@ type loss struct {
 // clear reports whether they were better in every round.
 func (l loss) clear() bool { return l.gain.Greatest < 1 }
 
-// judged is what losses are looked for in.
+// judged are the figures that can be losses.
 var judged = []metric{throughput, p50, p99, p999, clientCPU, serversCPU, mallocs, bytes, syscalls}
 
-// losses are all cases and figures in which ours is worse than a peer by the median, the worst first within each figure.
+// losses returns all cases and figures in which ours is worse than a peer by
+// the median, the worst first within each figure.
 func (d *Data) losses() (all []loss) {
-	// By figure first: who reads it asks "am I slower somewhere", not "what about 16 callers".
+	// By figure first: the question is where we are slower, not what happens
+	// with 16 callers.
 	for _, m := range judged {
 		var some []loss
-		for _, c := range d.cases(Healthy, Stopped, Client, Counting) {
+		for _, c := range d.cases(Healthy, Stopped, Counting) {
 			if !tells(m, c.Kind) {
 				continue
 			}
 			some = append(some, d.lossesIn(c, m)...)
 		}
-		slices.SortStableFunc(some, func(a, b loss) int {
-			switch {
-			case a.gain.Median < b.gain.Median:
-				return -1
-			case a.gain.Median > b.gain.Median:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(some, func(a, b loss) int { return cmp.Compare(a.gain.Median, b.gain.Median) })
 		all = append(all, some...)
 	}
 	return all
@@ -47,7 +44,8 @@ func (d *Data) lossesIn(c Case, m metric) (all []loss) {
 			continue
 		}
 		for _, theirs := range d.opponents(c.Kind) {
-			// The median decides, also when the spread reaches beyond 1: a loss that is perhaps none is shown as one.
+			// The median decides, even if the spread reaches beyond 1: what may
+			// be a loss is shown as one.
 			if g := d.gain(m, c, ours.Name, theirs.Name); g.Known() && g.Median < 1 {
 				all = append(all, loss{c, ours.Name, theirs.Name, m, g})
 			}
@@ -56,19 +54,12 @@ func (d *Data) lossesIn(c Case, m metric) (all []loss) {
 	return all
 }
 
-// tells reports whether a figure says anything in a kind of case. Against ready-made replies only the client's own costs
-// do, and while system calls are counted only their number does: counting disturbs all the rest.
-func tells(m metric, k Kind) bool {
-	switch k {
-	case Client:
-		return m.name == clientCPU.name || m.name == mallocs.name || m.name == bytes.name
-	case Counting:
-		return m.name == syscalls.name
-	}
-	return true
-}
+// tells reports whether a figure means anything in a kind of case. Counting
+// system calls disturbs all other figures.
+func tells(m metric, k Kind) bool { return k != Counting || m.name == syscalls.name }
 
-// slowerTable has the losses of the given peer in throughput. It is empty if there are none.
+// slowerTable has the losses of the given peer in throughput. It is empty if
+// there are none.
 func (d *Data) slowerTable(ours string) string {
 	return lossTable(slices.DeleteFunc(d.losses(), func(l loss) bool {
 		return l.metric.name != throughput.name || l.ours != ours
@@ -88,15 +79,13 @@ func lossTable(losses []loss) string {
 	return t.String()
 }
 
-// kindName says before a case what is not usual about it.
+// kindName returns what stands before the name of an unusual case.
 func kindName(k Kind) string {
 	switch k {
 	case Stopped:
 		return "one master stopped, "
 	case Stopping:
 		return "one master being stopped, "
-	case Client:
-		return "ready-made replies, "
 	}
 	return ""
 }

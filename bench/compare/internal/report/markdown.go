@@ -31,43 +31,41 @@ func (d *Data) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// page is what the template shows. Each table is made here, so that the template is prose.
+// page is what the template shows. Tables are made here, so that the template
+// is prose.
 type page struct {
 	*Data
 	Day, Machines                       string
 	VersionTable, PeerTable             string
 	Targets, Losses, Trouble, Raw       string
 	Slower                              string
-	Floor                               string
 	Ours                                []oursPage
 	StoppedThroughput, StoppedP99, Gaps string
 	ClientCPULevels, ServersCPULevels   string
 	AllocationLevels, SyscallLevels     string
-	CannedCPU, CannedAllocations        string
 	Unknowns                            []string
 	LossCount                           int
 }
 
 // oursPage compares one of ours with the opponents.
 type oursPage struct {
-	Name                                            string
-	Throughput, P99, Client, Servers, Stopped, Cost string
+	Name                                      string
+	Throughput, P99, Client, Servers, Stopped string
 }
 
-// page makes the tables. One that has no rows is empty, and the template leaves its heading out.
+// page makes the tables. A table without rows is empty, and the template leaves
+// its heading out.
 func (d *Data) page() page {
 	p := page{
 		Data: d, Day: d.Date.UTC().Format("2 January 2006"), Machines: d.Machine.String(),
 		VersionTable: d.versionTable(), PeerTable: d.peerTable(),
 		Targets: d.targetTable(), Losses: lossTable(d.losses()), Slower: d.slowerTable(compare.Ours), Trouble: d.troubleTable(), Raw: d.rawTable(),
-		Floor:             d.floorTable(),
 		StoppedThroughput: d.ofHealthyTable(throughput), StoppedP99: d.ofHealthyTable(p99), Gaps: d.levelTable(longestGap, Stopping),
 		ClientCPULevels: d.levelTable(clientCPU, Healthy), ServersCPULevels: d.levelTable(serversCPU, Healthy),
 		AllocationLevels: d.levelTable(mallocs, Healthy), SyscallLevels: d.levelTable(syscalls, Counting),
-		CannedCPU: d.levelTable(clientCPU, Client), CannedAllocations: d.levelTable(mallocs, Client),
 		Unknowns: d.unknowns(), LossCount: len(d.losses()),
 	}
-	for _, ours := range d.peers(Healthy, Stopped, Client) {
+	for _, ours := range d.peers(Healthy, Stopped) {
 		if !ours.Ours {
 			continue
 		}
@@ -78,7 +76,6 @@ func (d *Data) page() page {
 			Client:     d.gainTable(clientCPU, Healthy, ours.Name),
 			Servers:    d.gainTable(serversCPU, Healthy, ours.Name),
 			Stopped:    d.gainTable(throughput, Stopped, ours.Name),
-			Cost:       d.gainTable(clientCPU, Client, ours.Name),
 		})
 	}
 	return p
@@ -86,7 +83,7 @@ func (d *Data) page() page {
 
 // Opponents lists the names of those that ours is compared with.
 func (p page) Opponents() string {
-	return strings.Join(names(p.opponents(Healthy, Stopped, Client)), ", ")
+	return strings.Join(names(p.opponents(Healthy, Stopped)), ", ")
 }
 
 // First names the peer that the first page is about.
@@ -95,7 +92,7 @@ func (p page) First() string { return compare.Ours }
 // Default names the peers of which the better is "rueidis, default options".
 func (p page) Default() string { return compare.Default + " and " + compare.DefaultAll }
 
-// String describes the machine in a line; what is not known is left out.
+// String describes the machine in a line, without what is not known.
 func (m Machine) String() string {
 	var all []string
 	for _, s := range []string{m.CPU, m.Memory, m.System, m.Kernel, m.Go} {
@@ -114,7 +111,8 @@ func bullets(lines []string) string {
 	return b.String()
 }
 
-// singleSpaced leaves one empty line where the template's conditions left several.
+// singleSpaced leaves one empty line where the template's conditions left
+// several.
 func singleSpaced(s string) string {
 	for strings.Contains(s, "\n\n\n") {
 		s = strings.ReplaceAll(s, "\n\n\n", "\n\n")

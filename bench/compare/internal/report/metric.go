@@ -10,11 +10,12 @@ import (
 type metric struct {
 	name string
 	unit string
-	// more says that more of it is better; else it is a cost.
+	// more is set if more of it is better; otherwise it is a cost.
 	more bool
-	// trifle is what is as good as nothing: the runtime's own few allocations spread over the pairs of a window, say.
+	// trifle is a value below which the figure counts as zero: for example the
+	// runtime's own allocations, spread over the pairs of a window.
 	trifle float64
-	// of is false where the window does not tell.
+	// of reports false if the window does not have the figure.
 	of func(r window.Result) (float64, bool)
 }
 
@@ -34,7 +35,8 @@ var (
 		}
 		return microseconds(*r.ServersCPU), true
 	})
-	// A window's few allocations that belong to no pair are some tens, of a kilobyte or so, over thousands of pairs.
+	// A window's few allocations that belong to no pair are some tens, of a
+	// kilobyte or so, over thousands of pairs.
 	mallocs = trifling(0.05, perPair("allocations per pair", "", func(r window.Result) (float64, bool) {
 		return float64(r.Mallocs), true
 	}))
@@ -45,7 +47,8 @@ var (
 		if r.CountedFor <= 0 || r.Pairs == 0 || r.Elapsed <= 0 {
 			return 0, false
 		}
-		// The count and the window are not of the same length: it is the rates that are divided.
+		// The count and the window are not of the same length: it is the rates
+		// that are divided.
 		perSecond := float64(r.Syscalls) / r.CountedFor.Seconds()
 		return perSecond / (float64(r.Pairs) / r.Elapsed.Seconds()), true
 	}}
@@ -67,7 +70,8 @@ func latency(name string, of func(r window.Result) time.Duration) metric {
 	}}
 }
 
-// perPair divides what a window used up by the pairs that were made of it; without pairs there is nothing to say.
+// perPair divides what a window used by its pairs. Without pairs the figure is
+// unknown.
 func perPair(name, unit string, of func(r window.Result) (float64, bool)) metric {
 	return metric{name: name, unit: unit, of: func(r window.Result) (float64, bool) {
 		sum, known := of(r)

@@ -6,7 +6,7 @@ import (
 	"github.com/redmux/redmux/bench/compare"
 )
 
-// side is whose windows stand on one side of a ratio.
+// side is one side of a ratio: the windows of a peer in a case.
 type side struct {
 	Case
 	peer string
@@ -23,8 +23,9 @@ func (d *Data) level(m metric, s side) Spread {
 	return spreadOf(values)
 }
 
-// ratio divides a by b round by round: what stands in one round was measured shortly after one another, so that what the
-// machine did meanwhile hit both. A round in which one of them is not known gives no ratio.
+// ratio divides a by b round by round. The windows of a round follow each other
+// closely, so that the rest of the machine's load hits both. A round in which
+// one of them is not known gives no ratio.
 func (d *Data) ratio(m metric, a, b side) Spread {
 	var values []float64
 	theirs := d.windows(b.Case, b.peer)
@@ -42,8 +43,8 @@ func (d *Data) ratio(m metric, a, b side) Spread {
 	return spreadOf(values)
 }
 
-// quotient takes trifles for nothing. Nothing by nothing is one where trifles are nothing, and else means nothing: two
-// peers that made no pair are not equally fast.
+// quotient treats trifles as zero. Zero by zero is one if the metric has
+// trifles, and NaN otherwise: two peers that made no pair are not equally fast.
 func quotient(a, b, trifle float64) float64 {
 	if a < trifle && b < trifle {
 		return 1
@@ -57,8 +58,8 @@ func quotient(a, b, trifle float64) float64 {
 	return a / b
 }
 
-// gain is by what ours is better than theirs in a case: above 1 where it is, for figures of which more is better as for
-// costs.
+// gain returns by what factor ours is better than theirs in a case. It is above
+// 1 if ours is better, also for costs.
 func (d *Data) gain(m metric, c Case, ours, theirs string) Spread {
 	if m.more {
 		return d.ratio(m, side{c, ours}, side{c, theirs})
@@ -66,8 +67,9 @@ func (d *Data) gain(m metric, c Case, ours, theirs string) Spread {
 	return d.ratio(m, side{c, theirs}, side{c, ours})
 }
 
-// baseline is the better of the two baselines with default options in a case, for the metric asked for: whichever return
-// suits the situation better is what a careful user would have. Empty where neither was measured.
+// baseline returns the better of the two baselines with default options, for a
+// metric and a case: a careful user would choose it. It is empty if neither was
+// measured.
 func (d *Data) baseline(m metric, c Case) string {
 	atQuorum := d.level(m, side{c, compare.Default})
 	forAll := d.level(m, side{c, compare.DefaultAll})

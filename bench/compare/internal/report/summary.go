@@ -6,7 +6,7 @@ import (
 	"github.com/redmux/redmux/bench/compare"
 )
 
-// A Summary is what CI looks at in one case.
+// A Summary is what CI checks in one case.
 type Summary struct {
 	OverDefault Spread // our pairs per second by those of rueidis with default options, returning at the quorum
 	OverTuned   Spread
@@ -14,7 +14,7 @@ type Summary struct {
 	Trouble     []string
 }
 
-// Summary takes a case together.
+// Summary returns the summary of a case.
 func (d *Data) Summary(c Case) Summary {
 	s := Summary{
 		OverDefault: d.gain(throughput, c, compare.Ours, compare.Default),

@@ -2,7 +2,8 @@ package report
 
 import "strings"
 
-// table is a table of Markdown. The first column is text, the others are figures.
+// table is a table of Markdown. The first column is text, the others are
+// figures.
 type table struct {
 	head []string
 	rows [][]string

@@ -10,7 +10,8 @@ import (
 	"github.com/redmux/redmux/bench/compare"
 )
 
-// gainTable says by what ours is better than each opponent, in all cases of a kind.
+// gainTable shows by what factor ours is better than each opponent, in all
+// cases of a kind.
 func (d *Data) gainTable(m metric, k Kind, ours string) string {
 	return d.perCase(k, d.opponents(k), func(c Case, p compare.Peer) string {
 		return d.gain(m, c, ours, p.Name).String()
@@ -19,41 +20,19 @@ func (d *Data) gainTable(m metric, k Kind, ours string) string {
 
 // levelTable shows a figure itself for all peers.
 func (d *Data) levelTable(m metric, k Kind) string {
-	peers := slices.DeleteFunc(d.peers(k), func(p compare.Peer) bool { return p.Bound })
-	return d.perCase(k, peers, func(c Case, p compare.Peer) string {
+	return d.perCase(k, d.peers(k), func(c Case, p compare.Peer) string {
 		return d.level(m, side{c, p.Name}).String()
 	})
 }
 
-// ofHealthyTable divides each peer's figure with one master stopped by its own with all masters up.
+// ofHealthyTable divides each peer's figure with one master stopped by its own
+// with all masters up.
 func (d *Data) ofHealthyTable(m metric) string {
-	peers := slices.DeleteFunc(d.peers(Stopped), func(p compare.Peer) bool { return p.Bound })
-	return d.perCase(Stopped, peers, func(c Case, p compare.Peer) string {
+	return d.perCase(Stopped, d.peers(Stopped), func(c Case, p compare.Peer) string {
 		healthy := c
 		healthy.Kind = Healthy
 		return d.ratio(m, side{c, p.Name}, side{healthy, p.Name}).String()
 	})
-}
-
-// floorTable divides the lower bound's time per pair by each peer's: how much of what is possible a lone caller gets.
-func (d *Data) floorTable() string {
-	lone := func(c Case) bool {
-		return c.Callers == 1 && len(d.windows(c, compare.FloorOfLone)) > 0
-	}
-	peers := slices.DeleteFunc(d.peers(Healthy), func(p compare.Peer) bool { return p.Bound })
-	t := table{head: append([]string{"case", "the bound itself"}, names(peers)...)}
-	for _, c := range d.cases(Healthy) {
-		if !lone(c) {
-			continue
-		}
-		bound := side{c, compare.FloorOfLone}
-		row := []string{c.String(), d.level(throughput, bound).String() + " pairs/s"}
-		for _, p := range peers {
-			row = append(row, cell(d, c, p, d.ratio(throughput, side{c, p.Name}, bound).String()))
-		}
-		t.rows = append(t.rows, row)
-	}
-	return t.String()
 }
 
 // perCase is a table with a row per case and a column per peer.
@@ -69,7 +48,7 @@ func (d *Data) perCase(k Kind, peers []compare.Peer, value func(c Case, p compar
 	return t.String()
 }
 
-// cell tells a peer that was not measured from one that achieved nothing.
+// cell distinguishes a peer that was not measured from one that made no pair.
 func cell(d *Data, c Case, p compare.Peer, text string) string {
 	windows := d.windows(c, p.Name)
 	if len(windows) == 0 {
@@ -102,7 +81,7 @@ func (d *Data) rawTable() string {
 		t.head = append(t.head, strings.TrimSuffix(m.name+", "+m.unit, ", "))
 	}
 	t.head = append(t.head, "GC per second", "goroutines")
-	for _, c := range d.cases(Healthy, Stopped, Stopping, Client) {
+	for _, c := range d.cases(Healthy, Stopped, Stopping) {
 		for _, p := range d.peers(c.Kind) {
 			s := side{c, p.Name}
 			if len(d.windows(c, p.Name)) == 0 {
@@ -118,7 +97,7 @@ func (d *Data) rawTable() string {
 	return t.String()
 }
 
-// median leaves the spread out: the raw table is for looking up, and wide enough.
+// median leaves the spread out: the raw table is wide enough.
 func median(s Spread) string {
 	if !s.Known() {
 		return "–"
@@ -126,8 +105,8 @@ func median(s Spread) string {
 	return number(s.Median)
 }
 
-// troubleTable has the cases in which something went wrong: windows without a pair or without a result, errors by kind,
-// callers that did not come back.
+// troubleTable has the cases in which something went wrong: windows without a
+// pair or without a result, errors by kind, callers that did not come back.
 func (d *Data) troubleTable() string {
 	t := table{head: []string{
 		"case", "peer", "windows", "of them without a pair", "pairs", "pairs that failed",
@@ -143,8 +122,8 @@ func (d *Data) troubleTable() string {
 	return t.String()
 }
 
-// trouble is a row, or nil where all went well. Of the callers that waited it tells the most of any window, since their sum
-// over windows would look like more callers than there were.
+// trouble returns a row, or nil if all went well. Of the callers that waited it
+// shows the most of any window: their sum could exceed the number of callers.
 func (d *Data) trouble(c Case, peer string) []string {
 	windows := d.windows(c, peer)
 	errors, failures := map[string]int64{}, map[string]bool{}
@@ -184,7 +163,7 @@ func (d *Data) versionTable() string {
 	return t.String()
 }
 
-// peerTable says what each peer is.
+// peerTable describes each peer.
 func (d *Data) peerTable() string {
 	t := table{head: []string{"peer", "what it is"}}
 	for _, p := range d.peers(kinds...) {
@@ -193,7 +172,7 @@ func (d *Data) peerTable() string {
 	return t.String()
 }
 
-// unknowns are the reasons for which figures are missing, each once.
+// unknowns returns the reasons for which figures are missing, each once.
 func (d *Data) unknowns() []string {
 	seen := map[string]bool{}
 	for _, s := range d.Samples {
@@ -206,7 +185,7 @@ func (d *Data) unknowns() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// shortened is a duration as people write it.
+// shortened formats a duration with a space before the unit.
 func shortened(d time.Duration) string {
 	switch {
 	case d >= time.Second && d%time.Second == 0:

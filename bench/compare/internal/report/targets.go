@@ -6,7 +6,8 @@ import (
 	"github.com/redmux/redmux/bench/compare"
 )
 
-// targetCallers are the columns of the table of targets, which is about five masters over TCP.
+// targetCallers are the columns of the table of targets, which is about five
+// masters over TCP.
 var targetCallers = []int{1, 16, 128, 1024}
 
 func targetCase(k Kind, callers int) Case {

@@ -9,23 +9,29 @@ import (
 	"time"
 )
 
-// Cancelled is what came of callers that gave up while their commands were under way.
+// Cancelled is the result of callers that gave up while their commands were
+// under way.
 type Cancelled struct {
 	Attempts int
-	// GaveUp is how many of them ended with an error; the others got the lock, and released it.
+	// GaveUp is how many of them ended with an error. The others got the lock,
+	// and released it.
 	GaveUp int
-	// Soon and Later are how many keys were left on all masters together, 100 ms and 1 s after the last attempt. They would
-	// have stayed for 10 s, the TTL.
+	// Soon and Later are how many keys were left on all masters together, 100
+	// ms and 1 s after the last attempt. They would have stayed for 10 s, the
+	// TTL.
 	Soon, Later int
-	// Left is how many of those that Later counts were there still after half their TTL: no release is as late as that, however
-	// busy the machine, so nobody will release them.
+	// Left is how many of those that Later counts were there still after half
+	// their TTL. No release is that late, even on a busy machine, so they stay
+	// until their TTL ends.
 	Left int
-	// Took is how long the attempts took, all together. Where that is much, the first keys may have run out before they are counted.
+	// Took is how long all attempts took. If that is long, the first keys may
+	// have expired before they are counted.
 	Took time.Duration
 }
 
-// Cancel makes attempts whose contexts end after 0 to 2 ms, each for a resource of its own. With stopped, one master is stopped
-// (SIGSTOP) while they are made, and goes on before keys are counted.
+// Cancel makes attempts whose contexts end after 0 to 2 ms, each for a resource
+// of its own. With stopped, one master is stopped (SIGSTOP) while they are
+// made, and goes on before keys are counted.
 func Cancel(ctx context.Context, s *Subject, attempts int, stopped bool, most time.Duration) (Cancelled, error) {
 	f, err := newField(s.Nodes)
 	if err != nil {
@@ -72,7 +78,8 @@ func Cancel(ctx context.Context, s *Subject, attempts int, stopped bool, most ti
 	return result, nil
 }
 
-// callers is how many attempts are made at once, so that one which hangs does not take the trial's time.
+// callers is how many attempts are made at once, so that the trial does not
+// wait for one that hangs.
 const callers = 16
 
 func giveUp(ctx context.Context, client Client, attempts int, most time.Duration) (made, gaveUp int) {
@@ -103,7 +110,8 @@ func giveUp(ctx context.Context, client Client, attempts int, most time.Duration
 	return int(next.Load()), int(failed.Load())
 }
 
-// warmUp waits until a client grants locks: ours wait for MaxTTL on masters that nobody knows.
+// warmUp waits until a client grants locks: ours wait for MaxTTL on new
+// masters.
 func warmUp(ctx context.Context, client Client, maxTTL time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*maxTTL+5*time.Second)
 	defer cancel()

@@ -6,17 +6,21 @@ import (
 	"time"
 )
 
-// Delayed is what came of the release of a failed attempt that one master got late.
+// Delayed is the result of a release that one master received late.
 type Delayed struct {
 	Trials int
-	// Granted is in how many of them a later attempt of the same call was granted the lock while that release was under way.
+	// Granted is in how many of them a later attempt of the same call was
+	// granted while that release was under way.
 	Granted int
-	// Second is in how many another client was granted it too, within the first's validity, once the release had arrived.
+	// Second is in how many another client was granted the lock too, within the
+	// first's validity, after the release had arrived.
 	Second int
 }
 
-// Delay has a first attempt fail, since others hold the lock on all masters but one, and keeps back its release to that one.
-// The others let go of just so many that a later attempt needs that master's vote. Then the release arrives.
+// Delay makes a first attempt fail, since other holders have the lock on all
+// masters but one, and keeps back its release to that one. Then just so many
+// others are freed that a later attempt needs that master's vote. Then the
+// release arrives.
 func Delay(ctx context.Context, s *Subject, trials int) (Delayed, error) {
 	var result Delayed
 	for i := range trials {
@@ -35,7 +39,8 @@ func Delay(ctx context.Context, s *Subject, trials int) (Delayed, error) {
 	return result, nil
 }
 
-// patience is how long a call goes on trying. go-redis waits 5 s by default for the answer to the release, and sends it again.
+// patience is how long a call goes on trying. go-redis waits 5 s by default for
+// the answer to the release, and sends it again.
 const patience = 12 * time.Second
 
 func delayOnce(ctx context.Context, s *Subject, resource string) (granted, second bool, err error) {
@@ -44,13 +49,13 @@ func delayOnce(ctx context.Context, s *Subject, resource string) (granted, secon
 		return false, false, err
 	}
 	defer f.close()
-	w, err := newWire(f.addrs[0], resource)
+	w, err := newWire(f.servers[0].TCPAddr(), resource)
 	if err != nil {
 		return false, false, err
 	}
 	defer w.close()
-	throughWire := append([]string{w.addr()}, f.addrs[1:]...)
-	const maxTTL = 0 // nothing restarts here, and masters that nobody knows need no watch then
+	throughWire := append([]string{"redis://" + w.addr()}, f.urls[1:]...)
+	const maxTTL = 0 // nothing restarts here, so new masters need no watch
 	first, err := s.open(throughWire, maxTTL)
 	if err != nil {
 		return false, false, err

@@ -1,11 +1,13 @@
-// Package trial puts implementations of distributed locks through the same faults, on the same real servers, and counts what
-// came of it. It asks what an incident would ask, and not how fast anybody is: is a key left behind when a caller gives up, how
-// long does one stopped master hold everybody up, are there two holders after a master came back empty, or after a release
-// arrived late, and does whoever lost a lock hear of it.
+// Package trial makes the same faults for several implementations of
+// distributed locks, on real servers, and counts the results: is a key left
+// behind when a caller gives up, for how long does one stopped master block
+// callers, are there two holders after a master came back empty, or after a
+// release arrived late, and does a holder learn that its lock is lost.
 //
-// Each subject is used as its documentation says, with its default options and, where options exist that are meant for the
-// fault, with those as well. A trial calls a lock held until the end of validity that its own implementation states. Each
-// subject gets servers of its own, so that none suffers from what another left.
+// Each subject is used as its documentation recommends, with its default
+// options and, if it has options meant for the fault, with those as well. A
+// trial calls a lock held until the end of validity that its implementation
+// states. Each subject gets fresh servers.
 //
 // cmd/faults runs the trials and writes docs/peers.md.
 package trial

@@ -6,21 +6,24 @@ import (
 	"time"
 )
 
-// Extended is what whoever lost a lock hears when it extends and releases it.
+// Extended is what a holder learns when it extends and releases a lost lock.
 type Extended struct {
 	Trials int
-	// SaidHeld is in how many the extension of a lost lock was reported as a success, SaidReleased its release.
+	// SaidHeld is in how many the extension of a lost lock was reported as a
+	// success, SaidReleased its release.
 	SaidHeld, SaidReleased int
-	// Disturbed is in how many a key of the new holder was not the same afterwards.
+	// Disturbed is in how many a key of the new holder had changed afterwards.
 	Disturbed int
-	// Learned is how long an extension took to fail while a majority of the masters was stopped.
+	// Learned is how long an extension took to fail while a majority of the
+	// masters was stopped.
 	Learned Spread
 	// SaidExtended is how many of those were reported as a success.
 	SaidExtended int
 }
 
-// Extend has a lock run out, another client acquire it, and the first extend and release it. After that, it stops a majority
-// of the masters for a while and extends a lock that is held.
+// Extend lets a lock expire, another client acquire it, and the first extend
+// and release it. Then it stops a majority of the masters for a while and
+// extends a lock that is held.
 func Extend(ctx context.Context, s *Subject, trials, stops int) (Extended, error) {
 	f, err := newField(s.Nodes)
 	if err != nil {
@@ -51,7 +54,7 @@ func Extend(ctx context.Context, s *Subject, trials, stops int) (Extended, error
 		}
 		learned = append(learned, took)
 	}
-	result.Learned = spreadOf(learned)
+	result.Learned = SpreadOf(learned)
 	return result, nil
 }
 
@@ -79,8 +82,9 @@ func (f *field) extendLost(ctx context.Context, loser, winner Client, resource s
 	return nil
 }
 
-// taken is what a resource holds on each server once all have it from the same holder: whoever returns at the quorum lets the
-// rest follow. Some implementations never ask the rest again, so there is an end to that wait.
+// taken returns what a resource holds on each server when all have it from the
+// same holder. An implementation that returns at the quorum lets the rest
+// follow. Some never ask the rest again, so the wait is bounded.
 func (f *field) taken(resource string) []string {
 	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		values := f.values(resource)
@@ -91,8 +95,9 @@ func (f *field) taken(resource string) []string {
 	}
 }
 
-// disturbed reports that a key of the holder is not what it was. The holder is whoever has most of them; a key of another that
-// runs out, and one of the holder that comes late, are no disturbance.
+// disturbed reports whether a key of the holder has changed. The holder has
+// most of the keys. A key of another that expires, and one of the holder that
+// comes late, are no disturbance.
 func disturbed(before, after []string) bool {
 	holder, most := "", 0
 	for _, v := range before {
@@ -117,7 +122,8 @@ func count(values []string, value string) (n int) {
 	return n
 }
 
-// extendStopped is how long an extension takes while a majority is stopped, for 8 s at most.
+// extendStopped returns how long an extension takes while a majority is
+// stopped, for 8 s at most.
 func (f *field) extendStopped(ctx context.Context, c Client, resource string, result *Extended) (time.Duration, error) {
 	const ttl = 2 * time.Second
 	lock, err := persist(ctx, c, resource, ttl)

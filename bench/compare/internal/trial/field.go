@@ -11,20 +11,16 @@ import (
 // A field is the servers of one trial of one subject.
 type field struct {
 	servers []*redistest.Server
-	addrs   []string
+	urls    []string
 }
 
-// newField starts servers that nobody has used.
+// newField starts fresh servers.
 func newField(n int) (*field, error) {
 	servers, err := redistest.StartN(n, redistest.Options{TCP: true})
 	if err != nil {
 		return nil, err
 	}
-	f := &field{servers: servers}
-	for _, s := range servers {
-		f.addrs = append(f.addrs, s.TCPAddr())
-	}
-	return f, nil
+	return &field{servers, redistest.URLs(servers)}, nil
 }
 
 func (f *field) close() {
@@ -35,12 +31,13 @@ func (f *field) close() {
 
 // open opens a client of the subject.
 func (f *field) open(s *Subject, maxTTL time.Duration) (Client, error) {
-	return s.open(f.addrs, maxTTL)
+	return s.open(f.urls, maxTTL)
 }
 
-// occupy sets a key of somebody else on some servers, so that whoever asks gets none of their votes. It has no TTL.
+// occupy sets a key of another holder on some servers, without a TTL, so that
+// they grant no vote.
 func (f *field) occupy(resource string, servers ...int) error {
-	return f.each(servers, "SET", resource, "somebody else")
+	return f.each(servers, "SET", resource, "another holder")
 }
 
 // vacate takes such keys away.
@@ -57,7 +54,7 @@ func (f *field) each(servers []int, args ...string) error {
 	return nil
 }
 
-// keys is how many keys with a prefix there are, on all servers together.
+// keys counts the keys with a prefix, on all servers together.
 func (f *field) keys(prefix string) (n int, err error) {
 	for i, s := range f.servers {
 		answer, err := s.Do("KEYS", prefix+"*")
@@ -76,7 +73,7 @@ func (f *field) keys(prefix string) (n int, err error) {
 // absent is the value of a key that is not there.
 var absent = fmt.Sprint(nil, error(nil))
 
-// values is what a key holds on each server.
+// values returns what a key holds on each server.
 func (f *field) values(key string) []string {
 	values := make([]string, len(f.servers))
 	for i, s := range f.servers {
@@ -86,13 +83,14 @@ func (f *field) values(key string) []string {
 	return values
 }
 
-// A Spread is what times came to.
+// A Spread describes a number of times.
 type Spread struct {
 	Count            int
 	Median, P99, Max time.Duration
 }
 
-func spreadOf(times []time.Duration) Spread {
+// SpreadOf sorts the times.
+func SpreadOf(times []time.Duration) Spread {
 	if len(times) == 0 {
 		return Spread{}
 	}

@@ -6,19 +6,23 @@ import (
 	"time"
 )
 
-// Restarted is what came of a master that was killed and came back empty while its vote was one of just a quorum.
+// Restarted is what came of a master that was killed and came back empty while
+// its vote was one of just a quorum.
 type Restarted struct {
 	Trials int
-	// Second is in how many of them a second client was granted the lock while the first held it, and Left how much of the
-	// first's validity was left then, at most.
+	// Second is in how many of them a second client was granted the lock while
+	// the first held it, and Left how much of the first's validity was left
+	// then, at most.
 	Second int
 	Left   time.Duration
-	// Free is how long after the end of the first's validity another got the lock, where no second holder came before.
+	// Free is how long after the end of the first's validity another got the
+	// lock, where no second holder came before.
 	Free Spread
 }
 
-// Restart grants a lock by just a quorum, kills one of the masters that granted it (SIGKILL), has it come back empty, and lets
-// two others try: a client that was there before, and one that is opened afterwards.
+// Restart grants a lock by just a quorum, kills one of the masters that granted
+// it (SIGKILL), has it come back empty, and lets two others try: a client that
+// was there before, and one that is opened afterwards.
 func Restart(ctx context.Context, s *Subject, trials int, ttl time.Duration) (Restarted, error) {
 	f, err := newField(s.Nodes)
 	if err != nil {
@@ -55,12 +59,12 @@ func Restart(ctx context.Context, s *Subject, trials int, ttl time.Duration) (Re
 			free = append(free, late)
 		}
 	}
-	result.Free = spreadOf(free)
+	result.Free = SpreadOf(free)
 	return result, nil
 }
 
-// restartOnce is one trial. left is how much of the first's validity was left when another was granted the lock, or late how
-// long after its end that was.
+// restartOnce is one trial. left is how much of the first's validity was left
+// when another was granted the lock, or late how long after its end that was.
 func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Client, resource string, ttl time.Duration) (left, late time.Duration, err error) {
 	quorum := len(f.servers)/2 + 1
 	rest := make([]int, 0, len(f.servers)-quorum)
@@ -105,7 +109,8 @@ func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Clien
 	return 0, 0, fmt.Errorf("trial: nobody was granted the lock within %v after its end", 5*ttl)
 }
 
-// persist tries until a lock is granted: where masters are quarantined that takes up to the TTL.
+// persist tries until a lock is granted: where masters are quarantined that
+// takes up to the TTL.
 func persist(ctx context.Context, c Client, resource string, ttl time.Duration) (Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*ttl)
 	defer cancel()

@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// Stalled is what one master that hangs costs a lone caller who acquires and releases.
+// Stalled is what one master that hangs costs a lone caller that acquires and
+// releases.
 type Stalled struct {
-	// Healthy is how long acquisitions took before, AtStop while the master hung. Failed are attempts without a grant then.
+	// Healthy is how long acquisitions took before, AtStop while the master
+	// hung. Failed are attempts without a grant then.
 	Healthy, Stopped Spread
 	Failed           int
 	// HealthyRate and StoppedRate are locks acquired and released in a second.
@@ -16,7 +18,8 @@ type Stalled struct {
 	Gap time.Duration
 }
 
-// Stall stops one of the masters (SIGSTOP), which keeps its connections open and answers nothing.
+// Stall stops one of the masters (SIGSTOP), which keeps its connections open
+// and answers nothing.
 func Stall(ctx context.Context, s *Subject, each time.Duration) (Stalled, error) {
 	f, err := newField(s.Nodes)
 	if err != nil {
@@ -38,8 +41,8 @@ func Stall(ctx context.Context, s *Subject, each time.Duration) (Stalled, error)
 		return Stalled{}, err
 	}
 	stopped := work(ctx, client, each)
-	result.Healthy, result.HealthyRate = spreadOf(healthy.took), healthy.rate()
-	result.Stopped, result.StoppedRate = spreadOf(stopped.took), stopped.rate()
+	result.Healthy, result.HealthyRate = SpreadOf(healthy.took), healthy.rate()
+	result.Stopped, result.StoppedRate = SpreadOf(stopped.took), stopped.rate()
 	result.Failed, result.Gap = stopped.failed, stopped.gap
 	return result, last.Continue()
 }
@@ -54,7 +57,8 @@ type shift struct {
 
 func (s *shift) rate() float64 { return float64(len(s.took)) / s.lasted.Seconds() }
 
-// work acquires and releases one resource again and again. An acquisition that has begun is waited for.
+// work acquires and releases one resource again and again. An acquisition that
+// has begun is waited for.
 func work(ctx context.Context, client Client, length time.Duration) (s shift) {
 	begun := time.Now()
 	last := begun

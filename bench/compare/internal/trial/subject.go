@@ -2,16 +2,14 @@ package trial
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredislib "github.com/redis/go-redis/v9"
 
 	"github.com/redmux/redmux/bench"
+	"github.com/redmux/redmux/bench/compare"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -27,10 +25,10 @@ type Subject struct {
 	// Extends says whether it can extend a lock.
 	Extends bool
 
-	open func(addrs []string, maxTTL time.Duration) (Client, error)
+	open func(urls []string, maxTTL time.Duration) (Client, error)
 }
 
-// A Client acquires locks. All its methods may be called by several goroutines.
+// A Client acquires locks. Its methods are safe for concurrent use.
 type Client interface {
 	// TryAcquire makes one try.
 	TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
@@ -41,11 +39,12 @@ type Client interface {
 
 // A Lock is one that was granted.
 type Lock interface {
-	// Until is the end of validity, as the implementation says it.
+	// Until returns the end of validity, as the implementation says it.
 	Until() time.Time
-	// Extend asks for another TTL; nil where the implementation says that the lock is held for it.
+	// Extend asks for another TTL. It returns nil if the implementation says
+	// that the lock is held for it.
 	Extend(ctx context.Context, ttl time.Duration) error
-	// Release is nil where the implementation says that it released the lock.
+	// Release returns nil if the implementation says that it released the lock.
 	Release(ctx context.Context) error
 }
 
@@ -60,7 +59,7 @@ var Subjects = []Subject{
 	},
 	{
 		Name: "redlock-without-maxttl", Ours: true, Nodes: 5, Extends: true,
-		open:  func(addrs []string, _ time.Duration) (Client, error) { return openOurs(addrs, 0) },
+		open:  func(urls []string, _ time.Duration) (Client, error) { return openOurs(urls, 0) },
 		About: "this module with default options",
 	},
 	{
@@ -82,11 +81,7 @@ var Subjects = []Subject{
 	},
 }
 
-func openOurs(addrs []string, maxTTL time.Duration) (Client, error) {
-	urls := make([]string, len(addrs))
-	for i, a := range addrs {
-		urls[i] = "redis://" + a
-	}
+func openOurs(urls []string, maxTTL time.Duration) (Client, error) {
 	c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(urls...), MaxTTL: maxTTL})
 	if err != nil {
 		return nil, err
@@ -118,11 +113,7 @@ func (l *ourLock) Extend(ctx context.Context, ttl time.Duration) error {
 	return err
 }
 
-func openRueidis(addrs []string, _ time.Duration) (Client, error) {
-	urls := make([]string, len(addrs))
-	for i, a := range addrs {
-		urls[i] = "redis://" + a
-	}
+func openRueidis(urls []string, _ time.Duration) (Client, error) {
 	c, err := bench.OpenRueidis(bench.RueidisConfig{Nodes: urls})
 	if err != nil {
 		return nil, err
@@ -151,26 +142,18 @@ func (rueidisLock) Extend(context.Context, time.Duration) error {
 	panic("trial: rueidis does not extend")
 }
 
-// openRedsync uses go-redis with the given options beside the address.
+// openRedsync uses go-redis with the given options.
 func openRedsync(with goredislib.Options, options ...redsync.Option) func([]string, time.Duration) (Client, error) {
-	return func(addrs []string, _ time.Duration) (Client, error) {
-		c := onRedsync{options: options}
-		var pools []redsyncredis.Pool
-		for _, a := range addrs {
-			o := with
-			o.Addr = a
-			client := goredislib.NewClient(&o)
-			c.clients, pools = append(c.clients, client), append(pools, goredis.NewPool(client))
-		}
-		c.redsync = redsync.New(pools...)
-		return c, nil
+	return func(urls []string, _ time.Duration) (Client, error) {
+		r, closeClients, err := compare.NewRedsync(urls, with)
+		return onRedsync{r, options, closeClients}, err
 	}
 }
 
 type onRedsync struct {
 	redsync *redsync.Redsync
 	options []redsync.Option
-	clients []*goredislib.Client
+	close   func()
 }
 
 type redsyncLock struct {
@@ -194,36 +177,21 @@ func (c onRedsync) Acquire(ctx context.Context, resource string, ttl time.Durati
 	return redsyncLock{m, c}, m.LockContext(ctx)
 }
 
-func (c onRedsync) Close() {
-	for _, client := range c.clients {
-		_ = client.Close()
-	}
-}
+func (c onRedsync) Close() { c.close() }
 
-// Extend extends by the TTL that the lock was made with; redsync takes no other.
+// Extend extends by the TTL that the lock was made with; redsync takes no
+// other.
 func (l redsyncLock) Extend(ctx context.Context, _ time.Duration) error {
-	return refused(l.ExtendContext(ctx))
+	return compare.RedsyncError(l.ExtendContext(ctx))
 }
 
-func (l redsyncLock) Release(ctx context.Context) error { return refused(l.UnlockContext(ctx)) }
-
-// refused makes one error of the two answers that redsync gives.
-func refused(ok bool, err error) error {
-	switch {
-	case ok:
-		return nil
-	case err == nil:
-		return redsync.ErrFailed
-	}
-	return err
+func (l redsyncLock) Release(ctx context.Context) error {
+	return compare.RedsyncError(l.UnlockContext(ctx))
 }
 
-func openRedislock(addrs []string, _ time.Duration) (Client, error) {
-	if len(addrs) != 1 {
-		return nil, fmt.Errorf("trial: redislock uses one master, not %d", len(addrs))
-	}
-	c := goredislib.NewClient(&goredislib.Options{Addr: addrs[0]})
-	return onRedislock{redislock.New(c), c}, nil
+func openRedislock(urls []string, _ time.Duration) (Client, error) {
+	c, err := compare.GoredisClient(urls[0], goredislib.Options{})
+	return onRedislock{redislock.New(c), c}, err
 }
 
 type onRedislock struct {
@@ -231,7 +199,8 @@ type onRedislock struct {
 	client *goredislib.Client
 }
 
-// A redislockLock has no end of validity of its own; its documentation has the TTL count from the call.
+// A redislockLock adds the end of validity, which redislock does not know. In
+// its documentation the TTL counts from the call.
 type redislockLock struct {
 	*redislock.Lock
 	until time.Time

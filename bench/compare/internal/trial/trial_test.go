@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/bench/compare"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
 const testTTL = time.Second
 
-// Ours comes through each of the faults. How others fare is for docs/peers.md, and no test's business.
+// Ours survives each fault. docs/peers.md has how others do.
 func TestOurs_R7_R8_R9_R10_R23(t *testing.T) {
 	redistest.Require(t)
 	s, plain := &Subjects[0], &Subjects[1] // without MaxTTL there is no wait for it where nothing restarts
@@ -73,8 +74,9 @@ func TestOurs_R7_R8_R9_R10_R23(t *testing.T) {
 	})
 }
 
-// atBest is content with one trial of five that holds, for what a machine that is busy with other things can spoil: also a lock
-// for the trial that nobody grants in time. None begins after a minute, since one that fails may take minutes.
+// atBest passes if one trial of five holds, since a busy machine may spoil one:
+// a lock for the trial itself may not be granted in time. None begins after a
+// minute, since one that fails may take minutes.
 func atBest(t *testing.T, trial func() error) {
 	t.Helper()
 	var err error
@@ -88,7 +90,8 @@ func atBest(t *testing.T, trial func() error) {
 	t.Error(err)
 }
 
-// The trials find what they are there for: an implementation that does as little as it can fails each of them.
+// The trials find faults: an implementation that does as little as possible
+// fails each of them.
 func TestTheTrialsSeeTheFaults(t *testing.T) {
 	redistest.Require(t)
 	s := &Subject{Name: "naive", Nodes: 5, Extends: true, open: openNaive}
@@ -143,7 +146,7 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// differs is an error where two values do.
+// differs returns an error if two values differ.
 func differs[V comparable](want, got V) error {
 	if want != got {
 		return fmt.Errorf("%+v, but %+v was to be", got, want)
@@ -151,7 +154,8 @@ func differs[V comparable](want, got V) error {
 	return nil
 }
 
-// naive asks one master after the other, with one token for all attempts of a call, and compares nothing.
+// naive asks one master after the other, with one token for all attempts of a
+// call, and compares nothing.
 type naive struct{ clients []*goredislib.Client }
 
 type naiveLock struct {
@@ -160,12 +164,14 @@ type naiveLock struct {
 	until    time.Time
 }
 
-func openNaive(addrs []string, _ time.Duration) (Client, error) {
+func openNaive(urls []string, _ time.Duration) (Client, error) {
 	var c naive
-	for _, a := range addrs {
-		c.clients = append(c.clients, goredislib.NewClient(&goredislib.Options{
-			Addr: a, ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true,
-		}))
+	for _, url := range urls {
+		client, err := compare.GoredisClient(url, goredislib.Options{ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true})
+		if err != nil {
+			return nil, err
+		}
+		c.clients = append(c.clients, client)
 	}
 	return c, nil
 }
@@ -212,7 +218,8 @@ func (l naiveLock) Extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// Release deletes its token by a script, as all do; which key that is does not matter to it, as all have one token.
+// Release deletes its token by a script, as all do. All keys have the same
+// token.
 func (l naiveLock) Release(ctx context.Context) error {
 	const script = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
 	for _, client := range l.clients {

@@ -6,10 +6,11 @@ import (
 	"sync"
 )
 
-// A wire stands between clients and a server and delivers one release late: what its connection carries from the first release
-// on is kept until letGo, and then delivered, also when the client has closed that connection long ago. That is what a network
-// does whose packets are under way when an end goes away. Other connections are relayed, those that bring the same release once
-// more among them.
+// A wire stands between clients and a server and delivers one release late.
+// What its connection carries from the first release on is kept until letGo,
+// and then delivered, even if the client has closed that connection long ago,
+// as by a network that still carries packets of an end that is gone. Other
+// connections are relayed, even if they bring the same release again.
 type wire struct {
 	listener net.Listener
 	target   string
@@ -38,10 +39,11 @@ func newWire(target, resource string) (*wire, error) {
 
 func (w *wire) addr() string { return w.listener.Addr().String() }
 
-// letGo delivers what was kept, and keeps nothing from now on. It may be called more than once.
+// letGo delivers what was kept, and keeps nothing from then on. It may be
+// called more than once.
 func (w *wire) letGo() { w.letting.Do(func() { close(w.released) }) }
 
-// close ends all connections. What is still kept then is delivered to nobody.
+// close ends all connections. What is still kept is dropped.
 func (w *wire) close() {
 	w.listener.Close()
 	w.mu.Lock()
@@ -49,7 +51,7 @@ func (w *wire) close() {
 		c.Close()
 	}
 	w.mu.Unlock()
-	w.letGo() // or who keeps a release would wait for ever
+	w.letGo() // or a connection that keeps a release would wait for ever
 	w.wg.Wait()
 }
 
@@ -72,12 +74,14 @@ func (w *wire) serve() {
 	}
 }
 
-// releases are the commands by which locks are released, here and elsewhere. Acquiring and extending use scripts as well in
-// redislock, which is not sent through a wire.
+// releases are the commands that release locks, here and elsewhere. redislock
+// also acquires and extends by scripts; it is not sent through a wire.
 var releases = [][]byte{[]byte("EVALSHA"), []byte("evalsha"), []byte("EVAL"), []byte("eval"), []byte("DELEX"), []byte("DELIFEQ")}
 
-// up relays to the server. A release is told by its name and that of the resource: clients may try the same commands under other
-// keys as they connect. Both arrive in one piece, since clients write a command at a time, and commands are shorter than a packet.
+// up relays to the server. A release is recognised by its name and the
+// resource: clients may try the same commands under other keys when they
+// connect. Both arrive in one piece, since clients write a command at a time,
+// and commands are shorter than a packet.
 func (w *wire) up(client, server net.Conn) {
 	defer server.(*net.TCPConn).CloseWrite()
 	room := make([]byte, 16<<10)

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/bench/compare"
-	"github.com/redmux/redmux/bench/compare/internal/meter"
 )
 
 // childVariable is set in the environment of a child.
 const childVariable = "REDMUX_COMPARE_WINDOW"
 
-// Main does a job and exits if this process was started by Run; otherwise it returns. A program that calls Run calls Main
-// first of all.
+// Main does a job and exits if this process was started by Run; otherwise it
+// returns. A program that calls Run must call Main first.
 func Main() {
 	if os.Getenv(childVariable) == "" {
 		return
@@ -26,7 +25,8 @@ func Main() {
 	if err := in.Decode(&job); err != nil {
 		os.Exit(2)
 	}
-	// The parent holds the other end until it has the result. When it is gone there is nobody to work for.
+	// The parent holds the other end until it has the result. If it is gone,
+	// the child ends.
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3)
@@ -40,8 +40,8 @@ func Main() {
 	os.Exit(0) // callers that still wait are left where they are
 }
 
-// grace is how long callers may take to finish their last pair, so that as a rule no key and no connection is left in the
-// middle of something. It is not measured.
+// grace is how long callers may take to finish their last pair, so that as a
+// rule no key is left and no connection is in use. It is not measured.
 const grace = 200 * time.Millisecond
 
 // work does the job.
@@ -76,7 +76,8 @@ func work(job Job, report func(Stage)) Result {
 	return r
 }
 
-// closeSoon closes the peer, but waits for it no longer than for the callers: the process ends in any case.
+// closeSoon closes the peer, but waits no longer than for the callers: the
+// process ends in any case.
 func closeSoon(p compare.Pairer) {
 	closed := make(chan struct{})
 	go func() {
@@ -99,15 +100,15 @@ type cost struct {
 	memory  runtime.MemStats
 }
 
-// readCost reads the client's own CPU time last at the beginning of a window and first at its end, so that the reading
-// itself is not measured.
+// readCost reads the client's own CPU time last at the beginning of a window
+// and first at its end, so that the reading itself is not measured.
 func readCost(pids []int, end bool) (c cost) {
 	if end {
-		c.client = meter.SelfCPU()
+		c.client = selfCPU()
 	}
 	runtime.ReadMemStats(&c.memory) // stops the world for some microseconds
 	for _, pid := range pids {
-		spent, err := meter.ProcessCPU(pid)
+		spent, err := processCPU(pid)
 		if err != nil {
 			c.unknown = err
 			break
@@ -115,7 +116,7 @@ func readCost(pids []int, end bool) (c cost) {
 		c.servers += spent
 	}
 	if !end {
-		c.client = meter.SelfCPU()
+		c.client = selfCPU()
 	}
 	return c
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/redmux/redmux/bench/compare"
 )
 
-// crew is the callers of a window. They work in a closed loop, each on a resource of its own, from start until the end.
+// A crew is the callers of a window. Each works in a closed loop on a resource
+// of its own.
 type crew struct {
 	pairer  compare.Pairer
 	job     Job
@@ -33,10 +34,11 @@ const (
 	over
 )
 
-// A book is where some of the callers write down what they did. A few for all callers, not one for each: a histogram has
-// some twenty kilobytes, and a heap of a thousand of them would hide what a peer's garbage costs.
+// A book has the results of some of the callers. There are a few and not one
+// for each caller: a histogram has some twenty kilobytes, and a thousand of
+// them would hide what a peer's garbage costs.
 type book struct {
-	mu      sync.Mutex // guards the following; a caller that never comes back does not hold it
+	mu      sync.Mutex // guards the following; a caller that never returns does not hold it
 	pairs   int64
 	latency *hdrhistogram.Histogram
 	errors  map[string]int64
@@ -83,7 +85,8 @@ func (c *crew) warm() time.Duration {
 
 // begin lets pairs count from now on.
 func (c *crew) begin() {
-	// The gaps first: a grant between the two counts from the beginning, never from the time before.
+	// The gaps first: a grant between the two counts from the beginning, never
+	// from the time before.
 	c.gaps.begin(time.Since(c.base))
 	c.began = time.Now()
 	c.phase.Store(measuring)
@@ -97,7 +100,8 @@ func (c *crew) end() time.Duration {
 	return elapsed
 }
 
-// wait waits for the callers, but no longer than d, and returns how many have not come back.
+// wait waits for the callers, but no longer than d, and returns how many have
+// not come back.
 func (c *crew) wait(d time.Duration) int {
 	select {
 	case <-c.idle:
@@ -106,11 +110,12 @@ func (c *crew) wait(d time.Duration) int {
 	return c.job.Callers - int(c.back.Load())
 }
 
-// failurePause keeps callers from spinning where the answer is known before anything was sent.
+// failurePause keeps callers from spinning if an attempt fails before anything
+// was sent.
 const failurePause = time.Millisecond
 
-// work is one caller. A pair counts when it ends within the window, whenever it began: as many are cut off at one end as
-// are won at the other.
+// work is one caller. A pair counts if it ends within the window: as many are
+// cut off at one end as are gained at the other.
 func (c *crew) work(resource string, b *book) {
 	ctx := context.Background()
 	var held func()
@@ -121,7 +126,7 @@ func (c *crew) work(resource string, b *book) {
 		acquired, err := c.pairer.Pair(ctx, resource, c.job.TTL, held)
 		switch c.phase.Load() {
 		case warming:
-			c.warmed.Add(1) // also when it failed: nobody waits for a peer that cannot
+			c.warmed.Add(1) // also if it failed, so that a peer that cannot work does not wait
 		case measuring:
 			b.write(acquired, err)
 		}
@@ -131,7 +136,8 @@ func (c *crew) work(resource string, b *book) {
 	}
 }
 
-// write notes a pair's end. Latency is that of whole pairs only: an acquisition whose release failed is an error.
+// write records a pair. Only whole pairs have a latency: an acquisition whose
+// release failed is an error.
 func (b *book) write(acquired time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +152,7 @@ func (b *book) write(acquired time.Duration, err error) {
 	_ = b.latency.RecordValue(int64(min(acquired, longest)))
 }
 
-// result sums the books up. Callers may still be waiting somewhere, but write no more.
+// result adds the books up. Callers may still wait, but write no more.
 func (c *crew) result() Result {
 	r := Result{Errors: map[string]int64{}}
 	all := hdrhistogram.New(64, int64(longest), 2)
@@ -170,7 +176,7 @@ func (c *crew) result() Result {
 	return r
 }
 
-// gaps finds the longest time between two neighbouring grants, of whichever callers.
+// gaps finds the longest time between two neighbouring grants of any callers.
 type gaps struct {
 	last    atomic.Int64 // time of the latest grant, or of the window's beginning
 	longest atomic.Int64
@@ -182,7 +188,8 @@ func (g *gaps) begin(now time.Duration) {
 	g.open.Store(true)
 }
 
-// grant notes a grant. Two at once may exchange their times; then the difference is negative and no gap.
+// grant records a grant. Two at once may exchange their times; then the
+// difference is negative and no gap.
 func (g *gaps) grant(now time.Duration) {
 	if !g.open.Load() {
 		return
@@ -196,7 +203,8 @@ func (g *gaps) grant(now time.Duration) {
 	}
 }
 
-// end counts the time since the last grant as a gap too: the window may have ended in it.
+// end counts the time since the last grant as a gap too: the window may have
+// ended in it.
 func (g *gaps) end(now time.Duration) {
 	g.grant(now)
 	g.open.Store(false)

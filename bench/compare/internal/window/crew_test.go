@@ -13,7 +13,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// slow is a peer whose acquisitions take a time of their own each; a negative one is an error.
+// slow is a peer whose acquisitions take a time of their own each; a negative
+// one is an error.
 type slow struct {
 	times  []time.Duration
 	silent bool // as a bound is about its acquisitions

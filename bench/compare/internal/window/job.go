@@ -1,40 +1,46 @@
-// Package window lets one peer acquire and release locks for a short time, in a process of its own, and says what came of
-// it and what it cost. It knows nothing of rounds, turns or ratios, and starts no servers.
+// Package window lets one peer acquire and release locks for a short time, in a
+// process of its own, and returns what it did and what that cost. It knows
+// nothing of rounds, turns or ratios, and starts no servers.
 //
-// [Run] is the parent's half: it starts this program again, hands it a [Job] on standard input and reads a [Result] from
-// standard output. [Main] is the child's. A process of its own is what makes CPU, allocations, garbage collections and
-// goroutines those of this peer only, and what ends a window on time when a peer would not return: the child leaves its
-// callers where they wait and exits.
+// [Run] is the parent's half: it starts this program again, hands it a [Job] on
+// standard input and reads a [Result] from standard output. [Main] is the
+// child's. In a process of its own, CPU, allocations, garbage collections and
+// goroutines are this peer's only, and the window ends on time even if a peer
+// does not return: the child leaves its callers and exits.
 package window
 
 import "time"
 
-// A Job is what a child is told: all that it knows. It is not told what happens to the servers meanwhile.
+// A Job is all that a child knows. It does not know what happens to the servers
+// meanwhile.
 type Job struct {
 	Peer    string
 	URLs    []string
 	PIDs    []int // of the servers, whose CPU is measured; may be empty
 	Callers int
 	TTL     time.Duration
-	// Resource is what the resources' names begin with. Each window has its own, so that a lock which an earlier one left
-	// behind is in nobody's way.
+	// Resource begins the names of the resources. Each window has its own, so
+	// that locks left behind by an earlier one do not matter.
 	Resource string
-	// Warmup comes first and is not measured; connections are made, pools are filled. It goes on until the callers have
-	// made WarmPairs on average, but no longer than WarmupLimit: what is measured of a peer that takes long to fill its
-	// pools shall not be how it begins. Settle follows where something happened to the servers at the end of the
-	// warm-up, and is not measured either. Window is measured.
+	// Warmup comes first and is not measured; connections are made, pools are
+	// filled. It goes on until the callers have made WarmPairs on average, but
+	// no longer than WarmupLimit, so that a peer that takes long to fill its
+	// pools is not measured while it does. Settle follows if something happens
+	// to the servers at the end of the warm-up, and is not measured either.
+	// Window is measured.
 	Warmup, WarmupLimit, Settle, Window time.Duration
 	WarmPairs                           int
-	// Gaps asks for the longest time without a grant, which costs each grant a look at the clock.
+	// Gaps asks for the longest time without a grant, for which each grant
+	// reads the clock.
 	Gaps bool
 }
 
-// length is how long the job takes at most when nothing goes wrong.
+// length is how long the job takes at most if nothing goes wrong.
 func (j Job) length() time.Duration { return max(j.Warmup, j.WarmupLimit) + j.Settle + j.Window }
 
-// A Result is what a window came to. Figures are sums over the window, so that whoever divides them says by what.
+// A Result has the figures of a window, as sums over the window.
 type Result struct {
-	// Failure says why there was nothing to measure; then everything else is zero.
+	// Failure is why nothing could be measured. Then everything else is zero.
 	Failure string `json:",omitempty"`
 
 	Warmed  time.Duration // how long the warm-up was
@@ -42,11 +48,13 @@ type Result struct {
 	Pairs   int64         // acquired and released in it
 	// Of the acquisitions of those pairs; zero where there was none.
 	P50, P99, P999, Longest time.Duration
-	// Gap is the longest time without a grant, where the job asked for it. If zero, it is not known.
+	// Gap is the longest time without a grant, if the job asked for it. If
+	// zero, it is not known.
 	Gap time.Duration `json:",omitempty"`
 
 	ClientCPU time.Duration // user and system
-	// ServersCPU is the sum over the servers; nil where it is not known, and then Unknown says why.
+	// ServersCPU is the sum over the servers. If nil, it is not known, and
+	// Unknown is the reason.
 	ServersCPU *time.Duration `json:",omitempty"`
 	Unknown    string         `json:",omitempty"`
 
@@ -57,14 +65,14 @@ type Result struct {
 	Errors  map[string]int64 `json:",omitempty"` // by kind
 	Waiting int              // callers that had not come back when the window was over
 
-	// Syscalls is how many system calls the child made in CountedFor, by name where that is known. The parent counts.
-	Syscalls      int64            `json:",omitempty"`
-	SyscallByName map[string]int64 `json:",omitempty"`
-	CountedFor    time.Duration    `json:",omitempty"`
-	CountFailure  string           `json:",omitempty"`
+	// Syscalls is the number of system calls that the child began in
+	// CountedFor. The parent counts them.
+	Syscalls     int64         `json:",omitempty"`
+	CountedFor   time.Duration `json:",omitempty"`
+	CountFailure string        `json:",omitempty"`
 }
 
-// A Stage is something that a child reports before its result.
+// A Stage is reported by a child before its result.
 type Stage string
 
 // The stages of a child, in order.

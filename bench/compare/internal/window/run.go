@@ -12,14 +12,18 @@ import (
 	"time"
 )
 
-// slack is how much longer than its job a child may take: to start, to open its peer, and to end.
+// slack is how much longer than its job a child may take to start, to open its
+// peer, and to end.
 const slack = 15 * time.Second
 
-// Run does the job in a child process and waits for its end. Each stage that the child reports is handed to on, unless that
-// is nil, with the child's process id; on may take its time, the child does not wait for it. An error means that there is
-// no result: the child could not be started, died, or had to be killed because it did not end.
+// Run does the job in a child process and waits for its end. Unless it is nil,
+// on is called with each stage that the child reports and the child's process
+// id; the child does not wait for it. An error means that there is no result:
+// the child could not be started, died, or had to be killed because it did not
+// end.
 func Run(ctx context.Context, job Job, on func(s Stage, pid int)) (Result, error) {
-	// The child has a clock of its own that ends it; this one is for a child that is not even able to do that.
+	// The child has a clock of its own that ends it; this one is for a child
+	// that is not even able to do that.
 	ctx, cancel := context.WithTimeout(ctx, job.length()+slack)
 	defer cancel()
 	self, err := os.Executable()
@@ -30,7 +34,8 @@ func Run(ctx context.Context, job Job, on func(s Stage, pid int)) (Result, error
 	child := exec.CommandContext(ctx, self)
 	child.Env = append(os.Environ(), childVariable+"=1")
 	child.Stderr = &trouble
-	// Standard input stays open until the child has ended: its end tells the child that its parent is gone.
+	// Standard input stays open until the child has ended: its end tells the
+	// child that its parent is gone.
 	in, err := child.StdinPipe()
 	if err != nil {
 		return Result{}, fmt.Errorf("window: %w", err)
@@ -70,7 +75,7 @@ func read(out io.Reader, pid int, on func(s Stage, pid int)) (*Result, error) {
 	}
 }
 
-// cause is the most telling of the reasons for which there is no result.
+// cause returns the first reason for which there is no result.
 func cause(ctx context.Context, all ...error) error {
 	for _, err := range append([]error{ctx.Err()}, all...) {
 		if err != nil {
@@ -80,7 +85,7 @@ func cause(ctx context.Context, all ...error) error {
 	return errors.New("the child gave no result")
 }
 
-// firstLines is enough of a panic to know where to look.
+// firstLines returns enough of a panic to find its cause.
 func firstLines(s string) string {
 	const most = 2000
 	if len(s) > most {

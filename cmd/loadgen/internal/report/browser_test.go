@@ -22,12 +22,13 @@ var pictures = flag.String("report.pictures", "", "keep the example's page in th
 const helpers = `
 	const figures = () => [...document.querySelectorAll("figure[data-kind]")];
 	const figure = (kind, run = -1) => figures().find((f) => f.dataset.kind === kind && f.dataset.run === String(run));
-	// painted counts pixels of almost the colour that a variable of the style has.
+	// painted counts pixels close to the color of a variable of the style.
 	const painted = (figure, name) => {
 		const canvas = figure.querySelector("canvas"), value = getComputedStyle(root).getPropertyValue(name).trim();
 		if (!canvas || canvas.width === 0 || canvas.height === 0) return 0;
 		const want = [1, 3, 5].map((i) => parseInt(value.slice(i, i + 2), 16));
-		// A copy is read: the browser warns of those who read what they draw, and draws it differently from then on.
+		// Read a copy: after a canvas is read, the browser warns and draws it
+		// differently.
 		const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
 		copy.drawImage(canvas, 0, 0);
 		const d = copy.getImageData(0, 0, canvas.width, canvas.height).data;
@@ -40,8 +41,8 @@ const helpers = `
 	const click = (selector) => { document.querySelector(selector).click(); return true; };
 `
 
-// TestInBrowser opens pages in a real browser: one process for all of them, for
-// its start is what takes time.
+// TestInBrowser opens pages in a real browser: one process for all of them,
+// because its start is slow.
 func TestInBrowser(t *testing.T) {
 	redistest.NoLeaks(t)
 	b := startBrowser(t)
@@ -68,7 +69,7 @@ func TestInBrowser(t *testing.T) {
 	}
 }
 
-// sound fails if the page complained or asked for anything but itself.
+// sound fails if the page reported errors or requested anything but itself.
 func (tab *tab) sound() {
 	tab.t.Helper()
 	require.True(tab.t, tab.holds(`root.dataset.charts === "drawn" && root.dataset.errors === undefined && document.getElementById("failed").hidden`))
@@ -127,7 +128,7 @@ func testThemes(t *testing.T, b *browser) {
 	require.True(t, tab.holds(background+` === "rgb(246, 247, 249)"`))
 	tab.call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": "dark"}}}, nil)
 	tab.await(background + ` === "rgb(16, 20, 27)" && painted(figure("rate"), "--c0") > 50 && painted(figure("rate"), "--c1") > 50`)
-	tab.await(`document.getElementById("theme").textContent === "Light"`) // the page is told of the change after it is styled anew
+	tab.await(`document.getElementById("theme").textContent === "Light"`) // the page learns of the change after it has been restyled
 	tab.eval(`click("#theme")`, nil)
 	tab.await(background + ` === "rgb(246, 247, 249)" && painted(figure("rate"), "--c0") > 50`)
 	tab.sound()
@@ -150,7 +151,7 @@ func testAxes(t *testing.T, b *browser) {
 	tab.sound()
 }
 
-// mouse does something at a part of the width of the chart of rates.
+// mouse sends a mouse event at a fraction of the width of the chart of rates.
 func (tab *tab) mouse(what string, part float64, clicks int) {
 	tab.t.Helper()
 	var at struct{ X, Y float64 }
@@ -165,8 +166,9 @@ func (tab *tab) mouse(what string, part float64, clicks int) {
 func testTip(t *testing.T, b *browser) {
 	tab := b.open(t, examplePage())
 	tab.mouse("mouseMoved", 0.45, 0)
-	tab.mouse("mouseMoved", 0.5, 0) // the browser needs to see it move
-	// The tip of the second place, and not that of the first, which a slow browser may still show.
+	tab.mouse("mouseMoved", 0.5, 0) // the browser needs to see a movement
+	// The tip of the second place, not that of the first, which a slow browser
+	// may still show.
 	tab.await(`!figure("rate").querySelector(".tip").hidden && /^1[45]/.test(figure("rate").querySelector(".tip").textContent)`)
 	var tip string
 	tab.eval(`figure("rate").querySelector(".tip").textContent`, &tip)
@@ -217,7 +219,7 @@ func testPolicy(t *testing.T, b *browser) {
 	require.Len(t, requests, 1, "only the page: %v", requests)
 }
 
-// testFailure breaks a page: the reader is told, and has the tables.
+// testFailure breaks a page: it tells the reader, and shows the tables.
 func testFailure(t *testing.T, b *browser) {
 	var html strings.Builder
 	require.NoError(t, Write(&html, examplePage()))
@@ -281,11 +283,11 @@ func testPaper(t *testing.T, b *browser) {
 	tab := b.open(t, examplePage())
 	tab.eval(`click("#theme")`, nil)
 	require.Greater(t, len(tab.paper()), 20_000)
-	tab.await(`root.dataset.theme === "dark" && painted(figure("rate"), "--c0") > 50`) // as before
+	tab.await(`root.dataset.theme === "dark" && painted(figure("rate"), "--c0") > 50`) // unchanged
 	tab.sound()
 }
 
-// paper is a PDF of the page.
+// paper returns a PDF of the page.
 func (tab *tab) paper() []byte {
 	tab.t.Helper()
 	var pdf struct{ Data string }
@@ -296,7 +298,7 @@ func (tab *tab) paper() []byte {
 	return data
 }
 
-// testPictures is for who changes the page: no test sees whether it is beautiful.
+// testPictures is for people who change the page: no test can judge its looks.
 func testPictures(t *testing.T, b *browser) {
 	if *pictures == "" {
 		t.Skip("skipped: -report.pictures names no folder")

@@ -3,15 +3,15 @@ package report
 import "time"
 
 // chartData is what charts.js draws, as JSON in the page. Times are in seconds,
-// latencies in microseconds, rates per second. What is not known is null, not
+// latencies in microseconds, rates per second. Unknown values are null, not
 // zero: the line has a gap there.
 type chartData struct {
 	Runs []runData `json:"runs"`
 	End  num       `json:"end"` // of the axis of time
 }
 
-// runData has a figure in each list for every point of Time. A run read from an
-// earlier result has curves only.
+// runData has lists with one figure per point of Time. A run from an earlier
+// result has only curves.
 type runData struct {
 	Name     string `json:"name"`
 	Color    int    `json:"color"`
@@ -28,21 +28,21 @@ type runData struct {
 	Release  curve  `json:"release"`
 }
 
-// A line goes over its run's Time.
+// A line uses its run's Time.
 type line struct {
 	Name string `json:"name"`
 	Y    []num  `json:"y"`
 }
 
-// A band is a fault. From and To may be the same, or beyond the end of the axis.
+// A band is a fault. From and To may be equal, or beyond the end of the axis.
 type band struct {
 	From num    `json:"from"`
 	To   num    `json:"to"`
 	Name string `json:"name"`
 }
 
-// newChartData keeps one entry per run, in their order: the page's switches and
-// the charts of single runs name runs by index.
+// newChartData keeps one entry per run, in order: the page's switches and the
+// charts of single runs refer to runs by index.
 func newChartData(runs []Run, styles []style) chartData {
 	d := chartData{Runs: []runData{}} // a list even if empty, for the script
 	var end time.Duration

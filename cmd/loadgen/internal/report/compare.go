@@ -10,13 +10,13 @@ import (
 // A metric is a row of the comparison.
 type metric struct {
 	name     string
-	figure   func(Run) (float64, bool) // false where the run does not know it
+	figure   func(Run) (float64, bool) // false if the run does not know the figure
 	write    func(float64) string
-	moreGood bool // else less is
+	moreGood bool // otherwise less is good
 	bar      bool
 }
 
-// metrics are in the order in which people ask: how much, how long, at what cost.
+// metrics are in the order of interest: how much, how long, at what cost.
 var metrics = []metric{
 	{
 		name: "pairs/s", write: thousands, moreGood: true, bar: true,
@@ -38,7 +38,7 @@ var metrics = []metric{
 func acquired(r Run) Quantiles { return r.Acquire }
 func released(r Run) Quantiles { return r.Release }
 
-// ofQuantiles takes latencies in nanoseconds, whatever they are written in.
+// ofQuantiles returns the metric of a percentile, of latencies in nanoseconds.
 func ofQuantiles(name string, of func(Run) Quantiles, percentile float64) metric {
 	return metric{
 		name: name,
@@ -58,7 +58,7 @@ func perPair(name string, figure func(Run) float64) metric {
 	}}
 }
 
-// comparison lays the runs side by side, with ratios to the first.
+// comparison shows the runs side by side, with ratios to the first.
 func comparison(runs []Run, styles []style) section {
 	s := section{ID: "runs", Title: "Runs compared"}
 	if len(runs) == 0 {
@@ -104,8 +104,8 @@ func comparison(runs []Run, styles []style) section {
 	return s
 }
 
-// row has a bar as long as the figure is beside the greatest, and a ratio only
-// where the first run has something to divide by.
+// row has a bar proportional to the largest figure, and a ratio only if the
+// first run's figure is not zero.
 func (m metric) row(runs []Run, styles []style) []cell {
 	cells := []cell{text(m.name)}
 	greatest := 0.0
@@ -133,8 +133,8 @@ func (m metric) row(runs []Run, styles []style) []cell {
 	return cells
 }
 
-// ratio writes how a figure compares. The sign says it without colours. What is
-// within 5 % has none, so that small differences do not catch the eye.
+// ratio formats a ratio. The sign shows the direction without colors. A ratio
+// within 5 % is unmarked, so that small differences do not catch the eye.
 func ratio(x float64, moreGood bool) (note, class string) {
 	note = "× " + digits(x)
 	switch {

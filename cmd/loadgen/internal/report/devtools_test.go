@@ -25,16 +25,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is for a browser on a machine that does much else.
+// patience is how long a browser may take on a busy machine.
 const patience = 90 * time.Second
 
-// A browser is a headless Chromium that we drive over two pipes with the
-// DevTools protocol. It ends with the test, all its processes with it.
+// A browser is a headless Chromium, driven over two pipes with the DevTools
+// protocol. It ends with the test, with all its processes.
 type browser struct {
 	cmd  *exec.Cmd
 	to   *os.File
-	said *os.File      // its standard output and error, for when it does not start
-	gone chan struct{} // closed when it has closed its end
+	said *os.File      // its standard output and error, for a failed start
+	gone chan struct{} // closed when the browser has closed its end
 
 	mu      sync.Mutex // guards the following
 	last    int
@@ -54,7 +54,7 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// findBrowser skips the test where there is none, or fails it where one is
+// findBrowser skips the test if there is no browser, or fails it if one is
 // required. testdata/browser.sh looks in the same places.
 func findBrowser(t *testing.T) string {
 	names := []string{"chromium", "chromium-browser", "google-chrome"}
@@ -86,7 +86,7 @@ func startBrowser(t *testing.T) *browser {
 	b.cmd = exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-breakpad",
 		"--disable-dev-shm-usage", "--user-data-dir="+filepath.Join(dir, "profile"), "--remote-debugging-pipe", "about:blank")
-	b.cmd.ExtraFiles = []*os.File{toChild, fromChild} // 3 and 4, as the protocol has it
+	b.cmd.ExtraFiles = []*os.File{toChild, fromChild} // descriptors 3 and 4, as the protocol requires
 	b.cmd.Stdout, b.cmd.Stderr = said, said
 	b.cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_CACHE_HOME="+dir)
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -97,8 +97,8 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// end kills the process group and waits until none of it is left: what still ran
-// would write into the folder that is removed next.
+// end kills the process group and waits until none of it is left: a remaining
+// process would write to the folder, which is removed next.
 func (b *browser) end(t *testing.T, from *os.File) {
 	defer func() { b.to.Close(); from.Close(); b.said.Close() }()
 	if b.cmd.Process == nil {
@@ -116,7 +116,7 @@ func (b *browser) end(t *testing.T, from *os.File) {
 	}
 }
 
-// read hands over what the browser says, until it says no more.
+// read passes on the browser's messages until its end.
 func (b *browser) read(from io.Reader) {
 	defer close(b.gone)
 	for in := bufio.NewReader(from); ; {
@@ -141,7 +141,7 @@ func (b *browser) read(from io.Reader) {
 	}
 }
 
-// call asks for something and stores the answer in result, which may be nil.
+// call sends a request and stores the answer in result, which may be nil.
 func (b *browser) call(session, method string, params, result any) error {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -189,10 +189,10 @@ type tab struct {
 
 	mu         sync.Mutex        // guards the following
 	complaints []string          // errors on the console, uncaught or logged
-	requests   map[string]string // by id: URLs that it was let ask for, whoever would have answered
+	requests   map[string]string // by id: URLs that the page was allowed to request
 }
 
-// open shows a page and waits until its charts are drawn, or have failed.
+// open shows a page and waits until its charts are drawn or have failed.
 func (b *browser) open(t *testing.T, p Page) *tab {
 	t.Helper()
 	var html bytes.Buffer
@@ -221,7 +221,7 @@ func (b *browser) openHTML(t *testing.T, html []byte) *tab {
 	return tab
 }
 
-// event takes note of what must not happen.
+// event records errors and requests.
 func (tab *tab) event(m message) {
 	var p struct {
 		RequestID        string
@@ -242,11 +242,11 @@ func (tab *tab) event(m message) {
 	case "Network.requestWillBeSent":
 		tab.requests[p.RequestID] = p.Request.URL
 	case "Network.loadingFailed":
-		if p.BlockedReason == "csp" { // it was noticed, but went nowhere
+		if p.BlockedReason == "csp" { // it was blocked, but counts as a request
 			delete(tab.requests, p.RequestID)
 		}
 	case "Log.entryAdded":
-		if p.Entry.Level == "error" { // warnings may be about how slow the machine is
+		if p.Entry.Level == "error" { // warnings may be about a slow machine
 			tab.complaints = append(tab.complaints, p.Entry.Text+" "+p.Entry.URL)
 		}
 	case "Runtime.consoleAPICalled":
@@ -256,8 +256,8 @@ func (tab *tab) event(m message) {
 	}
 }
 
-// noted are the complaints and the requests so far. What comes before an answer
-// in the pipe has been heard when the answer is there.
+// noted returns the complaints and the requests so far. Events that come before
+// an answer in the pipe have been handled when the answer is there.
 func (tab *tab) noted() (complaints, requests []string) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
@@ -310,8 +310,8 @@ func (tab *tab) holds(condition string) (ok bool) {
 	return ok
 }
 
-// await waits for a condition. While a page loads there may be nothing yet in
-// which to evaluate it.
+// await waits for a condition. While a page loads, it may not be possible to
+// evaluate it.
 func (tab *tab) await(condition string) {
 	tab.t.Helper()
 	var ok bool

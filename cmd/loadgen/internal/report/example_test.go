@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// examplePage is what loadgen might have measured: two implementations, two runs
-// each, thirty samples, and a node that was stopped for a while in each of them.
+// examplePage is a possible result of loadgen: two implementations, two runs
+// each, thirty samples, and a node that was stopped for a while in each run.
 func examplePage() Page {
 	p := Page{
 		Title: "loadgen -d 30s -c 64 --impl redlock,rueidis --runs 2 --fault 10s:stop:2:4s --html report.html",
@@ -19,7 +19,7 @@ func examplePage() Page {
 	return p
 }
 
-// exampleRun is made from a fixed seed, so that a picture of it can be made again.
+// exampleRun uses a fixed seed, so that its picture can be reproduced.
 func exampleRun(impl string, number int, perSecond float64) Run {
 	random := rand.New(rand.NewPCG(uint64(number), uint64(perSecond)))
 	about := func(x float64) float64 { return x * (1 + 0.08*random.NormFloat64()) }
@@ -72,7 +72,7 @@ func exampleQuantiles(base float64) (q Quantiles) {
 	return q
 }
 
-// hostile text tries to end what it stands in.
+// hostile text tries to break out of its context.
 const hostile = `</script></style></title><script>window.hacked=1</script><img src=x onerror="window.hacked=1"><svg onload=window.hacked=1>"'` + "`${window.hacked=1}" + `{{.}}--><!--]]>` + "\u2028\x00\xff\u202e"
 
 func hostilePage() Page {
@@ -90,7 +90,7 @@ func hostilePage() Page {
 	return p
 }
 
-// fewData are pages on which something is missing.
+// fewData returns pages on which something is missing.
 func fewData() map[string]Page {
 	nan, long := math.NaN(), 100*time.Second
 	one := Quantiles{[]float64{50}, []time.Duration{time.Millisecond}}

@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// unknown stands where there is no figure.
+// unknown replaces a missing figure.
 const unknown = "–"
 
-// latency has three digits and the unit that fits: "123 µs", "1.23 ms", "12.3 s".
+// latency formats three digits and a fitting unit: "123 µs", "1.23 ms", "12.3
+// s".
 func latency(d time.Duration) string {
 	x, unit := float64(d), "ns"
 	for _, next := range []string{"µs", "ms", "s"} {
@@ -24,7 +25,7 @@ func latency(d time.Duration) string {
 	return digits(x) + " " + unit
 }
 
-// known is the latency where zero means that nobody measured one.
+// known formats a latency, of which zero means that it was not measured.
 func known(d time.Duration) string {
 	if d <= 0 {
 		return unknown
@@ -32,8 +33,8 @@ func known(d time.Duration) string {
 	return latency(d)
 }
 
-// digits has at least three significant digits, and thousands apart: "0.0123",
-// "1.23", "1,235".
+// digits formats at least three significant digits, with separated thousands:
+// "0.0123", "1.23", "1,235".
 func digits(x float64) string {
 	abs := math.Abs(x)
 	switch {
@@ -53,7 +54,7 @@ func digits(x float64) string {
 	return strconv.FormatFloat(x, 'e', 1, 64)
 }
 
-// thousands is the whole number nearest to x, in groups of three.
+// thousands formats the nearest whole number, in groups of three.
 func thousands(x float64) string {
 	if !finite(x) {
 		return unknown
@@ -70,12 +71,12 @@ func thousands(x float64) string {
 
 func whole(n int64) string { return thousands(float64(n)) }
 
-// seconds is a time on a run's axis, or its length: "2.5 s".
+// seconds formats a time on a run's axis, or its length: "2.5 s".
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(math.Round(d.Seconds()*100)/100, 'f', -1, 64) + " s"
 }
 
-// count has the plural that people expect: "1 run", "2 runs".
+// count formats a number with the right plural: "1 run", "2 runs".
 func count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -85,8 +86,8 @@ func count(n int, thing string) string {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// clip makes text from elsewhere fit to be shown: valid, without control
-// characters, of at most so many characters.
+// clip makes external text fit to be shown: valid, without control characters,
+// and with at most that many characters.
 func clip(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -103,11 +104,11 @@ func clip(s string, most int) string {
 	return s
 }
 
-// A num is a figure for the charts; one that is not finite becomes null, a gap.
-// JSON has no other way to say it.
+// A num is a figure for the charts. One that is not finite becomes null, a gap:
+// JSON has no other form for it.
 type num float64
 
-// MarshalJSON keeps six digits, more than can be seen.
+// MarshalJSON keeps six digits, more than is visible.
 func (x num) MarshalJSON() ([]byte, error) {
 	if !finite(float64(x)) {
 		return []byte("null"), nil
@@ -119,10 +120,11 @@ func (x num) MarshalJSON() ([]byte, error) {
 	return json.Marshal(short)
 }
 
-// gap is the figure that is not there.
+// gap returns a missing figure.
 func gap() num { return num(math.NaN()) }
 
-// micros are the charts' unit of latency. Zero is a gap: nothing was measured.
+// micros converts to the charts' unit of latency. Zero is a gap: nothing was
+// measured.
 func micros(d time.Duration) num {
 	if d <= 0 {
 		return gap()

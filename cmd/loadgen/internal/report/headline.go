@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A headline is what an implementation amounts to: medians over its runs.
+// A headline summarizes an implementation: medians over its runs.
 type headline struct {
 	Name    string
 	Runs    string // "median of 3 runs", or "1 run"
@@ -14,11 +14,12 @@ type headline struct {
 	Figures []fact // the first is shown large
 }
 
-// headlined are the figures of a headline, of those that are compared.
+// headlined are the metrics of a headline.
 var headlined = []string{"pairs/s", "acquire p50", "acquire p99", "CPU µs/pair"}
 
-// headlines returns one for each implementation, in the order of their first runs.
-// Those after the first show ratios to it. Runs of an earlier result count apart.
+// headlines returns one headline per implementation, in the order of their
+// first runs. All but the first show ratios to the first. Runs of an earlier
+// result count separately.
 func headlines(runs []Run, styles []style) (all []headline) {
 	groups := [][]Run{}
 	colors := []int{}
@@ -46,7 +47,7 @@ func headlines(runs []Run, styles []style) (all []headline) {
 	return all
 }
 
-// implName is how an implementation is called where its runs are taken together.
+// implName returns the name of an implementation whose runs are summarized.
 func implName(r Run) string {
 	name := clip(r.Impl, 60)
 	if name == "" {
@@ -58,8 +59,8 @@ func implName(r Run) string {
 	return name
 }
 
-// headline returns the median over the runs, with its ratio to that of the first
-// implementation where it is another's.
+// headline returns the median over the runs, with its ratio to that of the
+// first implementation if this is another one.
 func (m metric) headline(runs, first []Run, other bool) fact {
 	x, ok := m.median(runs)
 	if !ok {
@@ -72,8 +73,8 @@ func (m metric) headline(runs, first []Run, other bool) fact {
 	return f
 }
 
-// median returns the median over the runs that know the figure, and false if none
-// does.
+// median returns the median over the runs that have the figure, and false if
+// none has.
 func (m metric) median(runs []Run) (float64, bool) {
 	var known []float64
 	for _, r := range runs {

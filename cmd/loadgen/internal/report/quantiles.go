@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// A point is a latency and the percentage of all that were at most so long.
+// A point is a latency and the percentage of values that were at most that
+// long.
 type point struct {
 	percentile float64
 	latency    time.Duration
 }
 
-// points are the quantiles that make sense: pairs, from 0 to 100, ascending.
-// What was read from a file may be anything.
+// points returns the valid quantiles: pairs, from 0 to 100, ascending. A file
+// may contain anything.
 func (q Quantiles) points() []point {
 	var all []point
 	last := math.Inf(-1)
@@ -27,9 +28,9 @@ func (q Quantiles) points() []point {
 	return all
 }
 
-// at is the latency of a percentile: of the first point that is not below it,
-// which is how a histogram answers, if that is close. Close is a fifth of what
-// lies above: 99.2 may stand for 99, but not 90 for 75.
+// at returns the latency of a percentile: that of the first point that is not
+// below it, as a histogram does, if that point is close. Close means within a
+// fifth of what lies above: 99.2 may stand for 99, but 90 not for 75.
 func (q Quantiles) at(percentile float64) (time.Duration, bool) {
 	for _, p := range q.points() {
 		if p.percentile >= percentile-1e-9 {
@@ -39,19 +40,19 @@ func (q Quantiles) at(percentile float64) (time.Duration, bool) {
 	return 0, false
 }
 
-// percentileRows are those that a table shows, where any run knows them.
+// percentileRows are the rows of a table, if any run knows them.
 var percentileRows = []float64{0, 25, 50, 75, 90, 95, 99, 99.9, 99.99, 99.999, 100}
 
-// A curve is a distribution as charts draw it. The axis is that of HdrHistogram:
-// x = 100/(100−p), so that each nine takes the same room.
+// A curve is a distribution in the form of the charts. The axis is that of
+// HdrHistogram: x = 100/(100−p), so that each nine takes the same space.
 type curve struct {
 	X []num `json:"x"`
 	Y []num `json:"y"`
 }
 
-// newCurve places the greatest of n latencies at x = n, for it is one in n; a
-// percentile beyond that says nothing that the greatest does not say. Where n is
-// unknown it takes a little more room than the last one before.
+// newCurve places the largest of n latencies at x = n, because it is one in n;
+// a percentile beyond that adds nothing. If n is unknown, the largest gets a
+// little more space than the previous point.
 func newCurve(q Quantiles, n int64) curve {
 	all := q.points()
 	var c curve
@@ -72,7 +73,8 @@ func newCurve(q Quantiles, n int64) curve {
 	return c
 }
 
-// add leaves out what is not above zero, which a logarithmic axis cannot show.
+// add drops values that are not above zero, which a logarithmic axis cannot
+// show.
 func (c *curve) add(x float64, y time.Duration) {
 	if y > 0 && !slices.Contains(c.X, num(x)) {
 		c.X, c.Y = append(c.X, num(x)), append(c.Y, micros(y))

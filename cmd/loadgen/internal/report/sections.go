@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// noSamples is said where a chart over time would be.
+// noSamples takes the place of a chart over time.
 const noSamples = "No samples over time were kept."
 
-// sampled tells whether any run can be shown over time. One read from an earlier
+// sampled reports whether any run can be shown over time. A run from an earlier
 // result cannot.
 func sampled(runs []Run) bool {
 	return slices.ContainsFunc(runs, func(r Run) bool { return len(r.Series) > 0 })
 }
 
-// throughput is not smoothed: a second in which nothing went is what one looks
+// throughput is not smoothed: a second without any pair is what a reader looks
 // for.
 func throughput(runs []Run, styles []style) section {
 	s := section{ID: "throughput", Title: "Throughput over time",
@@ -37,7 +37,7 @@ func throughput(runs []Run, styles []style) section {
 	return s
 }
 
-// percentiles are of whole runs, so that runs without samples are there, too.
+// percentiles covers whole runs, so it includes runs without samples.
 func percentiles(runs []Run, styles []style) section {
 	s := section{ID: "percentiles", Title: "Latency by percentile",
 		Note: "How long the given share of all that were granted, or released, took at most. Each nine takes the same room on the axis below; " +
@@ -52,7 +52,8 @@ func percentiles(runs []Run, styles []style) section {
 		}
 		s.Charts = append(s.Charts, chart{
 			Kind: c.kind, Title: c.title, Run: -1, Latency: true, Table: t,
-			// Two figures a run are as many as one can listen to; the table has the rest.
+			// Two figures per run are enough for a listener; the table has the
+			// rest.
 			Summary: summary(runs, styles, "latency", func(r Run) string {
 				p50, _ := c.of(r).at(50)
 				p99, _ := c.of(r).at(99)
@@ -66,8 +67,7 @@ func percentiles(runs []Run, styles []style) section {
 	return s
 }
 
-// percentileTable leaves out the rows of which no run knows anything: an earlier
-// result has few.
+// percentileTable leaves out rows that no run knows: an earlier result has few.
 func percentileTable(title string, runs []Run, styles []style, of func(Run) Quantiles) *table {
 	t := &table{Caption: title + ": latency by percentile", Head: runHeads("percentile", styles)}
 	for _, p := range percentileRows {
@@ -87,9 +87,9 @@ func percentileTable(title string, runs []Run, styles []style, of func(Run) Quan
 	return t
 }
 
-// latencies has a picture for each of three quantiles. In one picture the
-// greatest would press the others to the ground, and three lines for each run
-// would be too many to follow.
+// latencies has a picture for each of three quantiles. In a single picture the
+// largest would flatten the others, and three lines for each run would be too
+// many to follow.
 func latencies(runs []Run, styles []style) section {
 	s := section{ID: "latency", Title: "Acquisition latency over time",
 		Note: "Of the acquisitions that ended within each interval. A gap is an interval in which none did."}
@@ -118,8 +118,8 @@ func latencies(runs []Run, styles []style) section {
 	return s
 }
 
-// outcomes has a picture for each run: those of several would need a line for
-// each pair of run and outcome.
+// outcomes has a picture for each run: a common one would need a line for each
+// pair of run and outcome.
 func outcomes(runs []Run, styles []style) section {
 	s := section{ID: "outcomes", Title: "Outcomes of attempts",
 		Note: "Held: another client had the lock. No quorum: too few masters could be asked. Expired: a quorum granted, but too late."}
@@ -153,8 +153,8 @@ func outcomes(runs []Run, styles []style) section {
 	return s
 }
 
-// outcomeTable shows the usual outcomes even where they did not happen: that
-// nothing failed is worth reading.
+// outcomeTable shows the usual outcomes even if they did not occur: it is worth
+// knowing that nothing failed.
 func outcomeTable(runs []Run, styles []style, names []string) *table {
 	for i, name := range outcomeOrder {
 		if !slices.Contains(names, name) {
@@ -180,11 +180,11 @@ func outcomeTable(runs []Run, styles []style, names []string) *table {
 	return t
 }
 
-// mostCauses bounds what a server may put into the page by inventing errors.
+// mostCauses bounds what a server can add to the page by inventing errors.
 const mostCauses = 40
 
-// causes lists errors as they were reported, the most frequent first, and among
-// equals in one order, so that two pages can be compared.
+// causes lists errors as reported, the most frequent first. Equals have a fixed
+// order, so that two pages can be compared.
 func causes(runs []Run, styles []style) section {
 	s := section{ID: "errors", Title: "Errors by cause",
 		Note: "A missing quorum counts each node that caused it, so there may be more causes than attempts."}
@@ -215,7 +215,8 @@ func causes(runs []Run, styles []style) section {
 	return s
 }
 
-// nodeName goes by number, as faults do, and by address where it is known.
+// nodeName returns the number, as faults use it, and the address if it is
+// known.
 func nodeName(r Run, i int) string {
 	name := fmt.Sprintf("node %d", i)
 	if i < len(r.Nodes) && r.Nodes[i].Addr != "" {
@@ -252,8 +253,8 @@ func nodes(runs []Run, styles []style) section {
 	return s
 }
 
-// nodeTable shows how the nodes ended, nil where no run knows any. A row has the
-// address in its heading if all runs had the node there.
+// nodeTable shows the nodes' state at the end, or is nil if no run knows any. A
+// row's heading has the address if it is the same in all runs.
 func nodeTable(runs []Run, styles []style) *table {
 	t := &table{Caption: "Time to reply, product and state of each node at the end of each run", Head: runHeads("node", styles)}
 	most := 0
@@ -284,7 +285,8 @@ func nodeTable(runs []Run, styles []style) *table {
 	return t
 }
 
-// faults lists what the bands in the pictures are, exactly and without overlaps.
+// faults lists exactly, and without overlaps, what the bands in the pictures
+// show.
 func faults(runs []Run, styles []style) section {
 	s := section{ID: "faults", Title: "Faults",
 		Note: "What was done to servers while they were measured. Charts over time show it as hatched bands."}
@@ -303,8 +305,8 @@ func faults(runs []Run, styles []style) section {
 	return s
 }
 
-// summary is a chart in words: what each run amounts to. It is read aloud in one
-// go, and so bounded.
+// summary describes a chart in words: the result of each run. Screen readers
+// read it in one go, so it is bounded.
 func summary(runs []Run, styles []style, what string, of func(Run) string) string {
 	text := "Lines of " + what
 	for i, r := range runs {

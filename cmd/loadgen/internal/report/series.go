@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// So many samples of a run are kept in a chart, and in a table beneath one. More
-// than a screen has pixels, or than anyone reads, only make the page slow.
+// The most samples of a run in a chart, and in the table below it. More than a
+// screen has pixels, or than a person reads, only make the page slow.
 const (
 	mostPoints = 2000
 	mostRows   = 60
 )
 
-// thin merges neighbours until at most so many samples are left. Counts add up;
-// of latencies and times to reply the greatest stays, so that no spike is lost
+// thin merges neighbors until at most that many samples are left. Counts add
+// up; of latencies and reply times the largest stays, so that no spike is lost
 // and no figure looks better than it was.
 func thin(all []Sample, most int) []Sample {
 	if len(all) <= most {
@@ -29,7 +29,7 @@ func thin(all []Sample, most int) []Sample {
 	return thinned
 }
 
-// merge makes one sample of several that follow one another.
+// merge combines consecutive samples.
 func merge(all []Sample) Sample {
 	sum := Sample{At: all[len(all)-1].At, Outcomes: map[string]int64{}}
 	for _, s := range all {
@@ -49,7 +49,8 @@ func merge(all []Sample) Sample {
 	return sum
 }
 
-// rate is n per second of an interval, a gap where the interval has no length.
+// rate returns n per second of an interval, or a gap if the interval has no
+// length.
 func rate(n int64, length time.Duration) num {
 	if length <= 0 {
 		return gap()
@@ -57,12 +58,12 @@ func rate(n int64, length time.Duration) num {
 	return num(float64(n) / length.Seconds())
 }
 
-// The outcomes of an attempt, in the order in which they are shown; what else
-// turns up follows by name.
+// The outcomes of an attempt, in the order in which they are shown; others
+// follow by name.
 var outcomeOrder = []string{"granted", "held", "noquorum", "expired", "cancelled", "error"}
 
-// outcomeNames are those of the run that a reader wants to see: the usual ones
-// for a table, only those that happened for a chart.
+// outcomeNames returns the outcomes to show: the usual ones for a table, only
+// those that occurred for a chart.
 func outcomeNames(all ...map[string]int64) []string {
 	seen := map[string]bool{}
 	for _, outcomes := range all {
@@ -83,7 +84,7 @@ func outcomePlace(name string) int {
 	return len(outcomeOrder)
 }
 
-// outcomeTitle is how people write it.
+// outcomeTitle returns the outcome as it is shown.
 func outcomeTitle(name string) string {
 	if name == "noquorum" {
 		return "no quorum"
@@ -91,7 +92,7 @@ func outcomeTitle(name string) string {
 	return clip(name, 40)
 }
 
-// outcomesOf lists every interval's outcomes.
+// outcomesOf returns each interval's outcomes.
 func outcomesOf(series []Sample) (all []map[string]int64) {
 	for _, s := range series {
 		all = append(all, s.Outcomes)
@@ -99,7 +100,7 @@ func outcomesOf(series []Sample) (all []map[string]int64) {
 	return all
 }
 
-// nodesIn is how many nodes a run knows a time to reply of.
+// nodesIn returns for how many nodes a run knows a reply time.
 func nodesIn(series []Sample) (n int) {
 	for _, s := range series {
 		for i, d := range s.ReplyTimes {
@@ -111,7 +112,7 @@ func nodesIn(series []Sample) (n int) {
 	return n
 }
 
-// replyTime is node i's, zero where unknown.
+// replyTime returns node i's reply time, or zero if it is unknown.
 func (s Sample) replyTime(i int) time.Duration {
 	if i >= len(s.ReplyTimes) {
 		return 0

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A table has a heading in every column and, in every row, in its first cell.
+// A table has a heading in every column and, in every row, in the first cell.
 type table struct {
 	Caption string
-	Ratios  bool // the columns from the second hold notes beside the text
-	Single  bool // of one run: rows stand side by side, to use the width
+	Ratios  bool // the columns from the second on have notes beside the text
+	Single  bool // of one run: rows are placed side by side, to use the width
 	Head    []cell
 	Rows    [][]cell
 }
 
-// A cell is text, with what the template puts beside it.
+// A cell is text, with the template's decoration.
 type cell struct {
 	Text  string
 	Note  string // small, below or beside
@@ -41,15 +41,15 @@ func runHeads(first string, styles []style) []cell {
 	return heads
 }
 
-// A column of a table over time takes a figure from each sample.
+// A column of a table over time shows a figure of each sample.
 type column struct {
 	head   cell
 	series []Sample
 	figure func(Sample) string
 }
 
-// overTime is the table beneath a chart over time. Runs take their samples at
-// almost the same times; those within a tenth of an interval share a row.
+// overTime is the table below a chart over time. Runs take their samples at
+// almost the same times; samples within a tenth of an interval share a row.
 func overTime(caption string, columns ...column) *table {
 	t := &table{Caption: caption, Head: []cell{text("until")}}
 	rows := map[time.Duration][]cell{}
@@ -77,7 +77,7 @@ func overTime(caption string, columns ...column) *table {
 	return t
 }
 
-// perRun makes a column for each run that has samples.
+// perRun returns a column for each run that has samples.
 func perRun(runs []Run, styles []style, figure func(Sample) string) (all []column) {
 	for i, r := range runs {
 		if len(r.Series) > 0 {

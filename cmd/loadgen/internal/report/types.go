@@ -1,30 +1,33 @@
-// Package report draws what a run of loadgen measured as one page of HTML that needs nothing else: no server, no network.
+// Package report shows the result of a loadgen run as one self-contained page
+// of HTML: it needs no server and no network.
 package report
 
 import "time"
 
-// A Page is everything that the page shows. Nothing in it is a secret: addresses come without credentials.
+// A Page is everything that the page shows. It contains no secrets: addresses
+// have no credentials.
 type Page struct {
 	Title   string // the command line, without secrets
 	Made    time.Time
 	Backend string // "remote", "spawned" or "embedded"
 	Loop    string // "closed" or "open, N/s"
 	Runs    []Run
-	Remarks []string // what must be known before runs are compared
+	Remarks []string // what a reader must know before comparing runs
 }
 
-// A Run is one implementation measured once, or read from an earlier result.
+// A Run is one measurement of an implementation, or one read from an earlier
+// result.
 type Run struct {
 	Impl     string
 	Number   int  // from 1
-	Earlier  bool // read from --compare's file: no Series, Nodes may be empty
+	Earlier  bool // from --compare's file: no Series, and Nodes may be empty
 	Clients  int
 	Duration time.Duration
 	Pairs    int64
 	PerSec   float64
 
-	// Of an open loop: attempts that began late, and those that were due but were not begun before the end, so that no latency
-	// counts them.
+	// For an open loop: attempts that started late, and those that were due but
+	// did not start before the end, so that no latency counts them.
 	Late, NotBegun int64
 
 	Acquire, Release Quantiles
@@ -39,7 +42,8 @@ type Run struct {
 	Faults []Fault
 }
 
-// Quantiles is a distribution of latencies: for each percentile, from 0 to 100, ascending, the latency.
+// Quantiles is a distribution of latencies: percentiles from 0 to 100,
+// ascending, with their latencies.
 type Quantiles struct {
 	Percentiles []float64
 	Latencies   []time.Duration
@@ -52,7 +56,7 @@ type Sample struct {
 	Pairs         int64
 	P50, P99, Max time.Duration // of acquisitions
 	Outcomes      map[string]int64
-	ReplyTimes    []time.Duration // per node, zero where unknown
+	ReplyTimes    []time.Duration // per node, zero if unknown
 }
 
 // A Node is one of the masters.
@@ -62,7 +66,7 @@ type Node struct {
 	ReplyTime              time.Duration // at the end
 }
 
-// A Fault is what was done to a server while it ran.
+// A Fault is what was done to a server during a run.
 type Fault struct {
 	At, Length time.Duration // from the start of measuring
 	Kind       string

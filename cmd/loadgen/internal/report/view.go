@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A view is the page as the template writes it down: every figure is text by
-// now, and every question whether to show something is answered.
+// A view is the page as the template writes it: every figure is text, and every
+// decision whether to show something is made.
 type view struct {
 	assets
 	Title     string
@@ -26,11 +26,11 @@ func (v view) with(a assets) view {
 	return v
 }
 
-// A fact is a line of what was measured, and how.
+// A fact is a measured value or a setting.
 type fact struct{ Name, Text, Note string }
 
-// A section is a heading with what belongs under it. Where there is no figure it
-// says so in Empty.
+// A section is a heading with its content. Empty says so if there are no
+// figures.
 type section struct {
 	ID, Title, Note string
 	Table           *table
@@ -38,18 +38,18 @@ type section struct {
 	Empty           string
 }
 
-// A chart is drawn by the script from view.Data, which it finds by Kind and Run.
-// Everything that it shows is in the table, too.
+// A chart is drawn by the script from view.Data, which it finds by Kind and
+// Run. The table contains everything that it shows.
 type chart struct {
 	Kind, Title string
 	Run         int    // -1: all runs in one picture
-	Summary     string // for who cannot see it
+	Summary     string // for readers who cannot see it
 	Latency     bool   // of the vertical axis; it may be logarithmic
 	Table       *table
 }
 
-// newView has the same sections in the same order whatever was measured, so that
-// two pages can be laid side by side.
+// newView has the same sections in the same order for every result, so that two
+// pages can be compared.
 func newView(p Page) view {
 	v := view{Title: clip(p.Title, 2000), Facts: facts(p), Warnings: warnings(p), Runs: styles(p.Runs)}
 	if !p.Made.IsZero() {
@@ -70,15 +70,15 @@ func newView(p Page) view {
 	return v
 }
 
-// A style is how a run is called and drawn. An implementation has its colour in
-// all of its runs, and each run a pattern of dashes, by which lines can be told
-// apart on paper, or without seeing colours.
+// A style is the name of a run and how it is drawn. An implementation has one
+// color for all its runs, and each run a pattern of dashes, which tells lines
+// apart on paper, or without seeing colors.
 type style struct {
 	Name        string
 	Color, Dash int
 }
 
-// There are so many of each in page.css and charts.js.
+// page.css and charts.js have as many of each.
 const (
 	colors = 6
 	dashes = 5
@@ -103,7 +103,7 @@ func styles(runs []Run) (all []style) {
 	return all
 }
 
-// facts say what the figures can be compared with, and what not.
+// facts describe with what the figures can be compared.
 func facts(p Page) []fact {
 	backends := map[string]string{
 		"remote": "The masters named on the command line, over the network between them and this program.",
@@ -115,7 +115,7 @@ func facts(p Page) []fact {
 		{"Backend", clip(p.Backend, 80), backends[p.Backend]},
 		{"Loop", clip(p.Loop, 80), loopNote(p.Loop)},
 	}
-	var now []Run // an earlier run may have been made with other settings
+	var now []Run // an earlier run may have had other settings
 	for _, r := range p.Runs {
 		if !r.Earlier {
 			now = append(now, r)
@@ -134,7 +134,7 @@ func facts(p Page) []fact {
 	return f
 }
 
-// earlierNote keeps runs of another day from being taken for some of these.
+// earlierNote keeps runs of another day from being mistaken for these.
 func earlierNote(n int) string {
 	if n == 0 {
 		return ""
@@ -142,20 +142,20 @@ func earlierNote(n int) string {
 	return fmt.Sprintf(", and %d read from an earlier result", n)
 }
 
-// loopNote says what a latency of such a loop leaves out.
+// loopNote says what the latencies of such a loop leave out.
 func loopNote(loop string) string {
 	switch {
 	case strings.HasPrefix(loop, "closed"):
 		return "A caller starts its next attempt when the last has ended, so a slow answer delays those behind it " +
 			"and is counted once. Latencies are of the attempts that were made."
 	case strings.HasPrefix(loop, "open"):
-		return "Attempts start at a fixed rate, whatever came of those before. Latency counts from the intended start, " +
+		return "Attempts start at a fixed rate, regardless of earlier ones. Latency counts from the intended start, " +
 			"waiting included."
 	}
 	return ""
 }
 
-// productsOf counts a run's servers by what they are: "5 × valkey 9.1.2".
+// productsOf counts a run's servers by product: "5 × valkey 9.1.2".
 func productsOf(r Run) string {
 	var kinds []string
 	of := map[string]int{}
@@ -174,8 +174,8 @@ func productsOf(r Run) string {
 	return strings.Join(kinds, ", ")
 }
 
-// distinct lists what runs have, each once; after some it only says how many
-// more there are.
+// distinct lists the texts of the runs, each once; after a few it only counts
+// the rest.
 func distinct(runs []Run, text func(Run) string) string {
 	var all []string
 	for _, r := range runs {
@@ -190,7 +190,7 @@ func distinct(runs []Run, text func(Run) string) string {
 	return strings.Join(all, ", ")
 }
 
-// warnings are what nobody may miss.
+// warnings returns what every reader must see.
 func warnings(p Page) (all []string) {
 	for _, r := range p.Remarks {
 		all = append(all, clip(r, 300))
@@ -215,13 +215,13 @@ func times(n int64) string {
 	return whole(n) + " times"
 }
 
-// axisTime is where a sample stands on the axis of time: in its middle.
+// axisTime returns a sample's position on the axis of time: its middle.
 func axisTime(s Sample) num { return num((s.At - s.Length/2).Seconds()) }
 
-// faultName is what was done to which node: "stop node 2".
+// faultName names the fault and the node: "stop node 2".
 func faultName(f Fault) string {
 	return fmt.Sprintf("%s node %d", clip(f.Kind, 40), f.Node)
 }
 
-// until is where a fault ends; one without a length is a moment.
+// until returns the end of a fault; one without a length is a moment.
 func (f Fault) until() time.Duration { return f.At + max(0, f.Length) }

@@ -171,7 +171,7 @@ func TestCausesAreBounded(t *testing.T) {
 	require.Less(t, len(written(t, Page{Runs: runs})), 200_000)
 }
 
-// TestChartsHaveTablesAndWords is for those who do not see the pictures.
+// TestChartsHaveTablesAndWords is for readers who do not see the pictures.
 func TestChartsHaveTablesAndWords(t *testing.T) {
 	for _, s := range newView(examplePage()).Sections {
 		for _, c := range s.Charts {
@@ -195,8 +195,8 @@ func TestNodesAreNamedByAddressWhereRunsAgree(t *testing.T) {
 	require.Nil(t, nodeTable([]Run{{}}, styles([]Run{{}})))
 }
 
-// What an open loop did not get to begin is missing in its latencies, which look
-// better for it: nobody may miss that.
+// Attempts that an open loop did not start are missing in its latencies, which
+// look better for it: the page must warn of that.
 func TestAttemptsThatWereNotBegun(t *testing.T) {
 	run := Run{Impl: "redlock", Number: 1, Late: 7, NotBegun: 1234}
 	v := newView(Page{Remarks: []string{"Beware."}, Runs: []Run{run, {Impl: "rueidis"}}})
@@ -216,15 +216,15 @@ func TestAttemptsThatWereNotBegun(t *testing.T) {
 	}
 }
 
-// Grants whose releases failed are no pairs, but latencies there are.
+// Grants whose releases failed are no pairs, but they have latencies.
 func TestCurveOfGrantsWithoutPairs(t *testing.T) {
 	q := Quantiles{[]float64{50, 90, 99, 100}, []time.Duration{1000, 2000, 3000, 4000}}
 	d := newChartData([]Run{{Pairs: 5, Outcomes: map[string]int64{"granted": 1000}, Acquire: q}}, make([]style, 1))
 	require.Equal(t, newCurve(q, 1000), d.Runs[0].Acquire)
 }
 
-// The headline is the median over the runs of an implementation, and not one of
-// them; what is known of no run is no 0.
+// The headline is the median over the runs of an implementation, not a single
+// run. A figure that no run has is not 0.
 func TestHeadlines(t *testing.T) {
 	q := func(p50, p99 time.Duration) Quantiles { return Quantiles{[]float64{50, 99}, []time.Duration{p50, p99}} }
 	run := func(impl string, number int, perSec float64, p50 time.Duration) Run {

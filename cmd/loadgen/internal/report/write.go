@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// What the page consists of. uPlot is version 1.6.32, unchanged, with its
-// licence, which has to go wherever the code goes.
+// The parts of the page. uPlot is version 1.6.32, unchanged, with its licence,
+// which must accompany the code.
 var (
 	//go:embed page.html.tmpl
 	pageTemplate string
@@ -29,17 +29,17 @@ var (
 	uplotLicence string
 )
 
-// Write writes the page, which is complete in itself: a browser shows it from a
-// file, without a network, and its Content-Security-Policy keeps it from loading
-// anything or running any script but its own two. Without scripts it still has
+// Write writes the page. It is self-contained: a browser shows it from a file,
+// without a network, and its Content-Security-Policy forbids it to load
+// anything or to run any script but its own two. Without scripts it still has
 // every table.
 //
-// Text in p may hold anything; it is shown as text, cut where it is longer than
-// a reader would want. Runs of many samples are thinned, which the page says.
-// The size is some 80 KB and, for each run, up to 200 KB and 20 KB per node.
+// Text in p may contain anything; it is shown as text, and cut if it is too
+// long. Runs with many samples are thinned, and the page says so. The size is
+// some 80 KB plus, for each run, up to 200 KB and 20 KB per node.
 //
-// Nothing of p is changed or kept. The page is put together in memory and
-// written in one go, so that an error other than w's leaves w untouched.
+// Write does not change or keep p. It builds the page in memory and writes it
+// at once, so an error other than w's leaves w untouched.
 func Write(w io.Writer, p Page) error {
 	t, err := template.New("page").Parse(pageTemplate)
 	if err != nil {
@@ -55,8 +55,8 @@ func Write(w io.Writer, p Page) error {
 	return nil
 }
 
-// assets are the parts of the page that are ours, and therefore trusted; all
-// else goes through the template's escaping.
+// assets are our own parts of the page, which are trusted; the template escapes
+// everything else.
 type assets struct {
 	Policy string
 	Style  template.CSS
@@ -68,9 +68,9 @@ func newAssets() assets {
 	library := lines("/*\n" + uplotLicence + "*/\n" + uplotScript)
 	charts := lines(chartsScript)
 	return assets{
-		// Scripts are named by their sums, so that none that might slip in with the
-		// data would run. Styles have to be allowed in general: uPlot places its
-		// parts by style attributes.
+		// Scripts are allowed by their hashes, so that a script smuggled in
+		// with the data does not run. Styles must be allowed in general: uPlot
+		// positions its parts by style attributes.
 		Policy: "default-src 'none'; style-src 'unsafe-inline'; script-src " + sum(library) + " " + sum(charts) +
 			"; base-uri 'none'; form-action 'none'",
 		Style:  template.CSS(lines(uplotStyle + pageStyle)),
@@ -79,11 +79,11 @@ func newAssets() assets {
 	}
 }
 
-// lines has the line ends that the browser's parser makes of all others. A
-// script's sum is taken after that, and a checkout may have changed them.
+// lines converts line ends as the browser's parser does. A script's hash is
+// taken after that, and a checkout may have changed line ends.
 func lines(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 
-// sum names a script in a Content-Security-Policy.
+// sum returns the name of a script in a Content-Security-Policy.
 func sum(script string) string {
 	s := sha256.Sum256([]byte(script))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(s[:]) + "'"

@@ -18,8 +18,7 @@ func written(t *testing.T, p Page) string {
 	return b.String()
 }
 
-// TestPageLoadsNothing looks at the text; TestInBrowser sees that nothing is asked
-// for.
+// TestPageLoadsNothing checks the text; TestInBrowser checks the requests.
 func TestPageLoadsNothing(t *testing.T) {
 	for _, p := range []Page{examplePage(), hostilePage(), {}} {
 		page := written(t, p)
@@ -42,8 +41,8 @@ func TestPolicyNamesBothScripts(t *testing.T) {
 	require.Equal(t, "a\nb\n", lines("a\r\nb\n"), "a checkout may have changed the line ends")
 }
 
-// TestUPlotIsPinned keeps three places together: its code, the page's footer and
-// the licence, which must go wherever the code goes.
+// TestUPlotIsPinned keeps three places in step: the code, the page's footer and
+// the licence, which must accompany the code.
 func TestUPlotIsPinned(t *testing.T) {
 	page := written(t, Page{})
 	require.True(t, strings.HasPrefix(uplotScript, "/*! https://github.com/leeoniya/uPlot (v1.6.32) */"))
@@ -81,7 +80,7 @@ func TestWriteDoesNotChangeThePage(t *testing.T) {
 	require.Equal(t, examplePage(), p)
 }
 
-// onceWriter fails after its first write, and notes how much that was.
+// onceWriter fails after its first write, and records the size of that.
 type onceWriter struct {
 	bytes int
 	err   error

@@ -1,18 +1,21 @@
 package doctor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
 )
 
 // A Deployment is what is examined.
 type Deployment struct {
 	Nodes []Node
-	// TTL is what locks are asked for with, and MaxTTL what clients set as such; 0 for none.
+	// TTL is the TTL of locks, and MaxTTL what clients set as such; 0 if they
+	// set none.
 	TTL, MaxTTL time.Duration
-	// Watched says that clocks were to be watched for their rate.
+	// Watched reports whether the rates of clocks were measured.
 	Watched bool
 }
 
@@ -21,9 +24,11 @@ type Node struct {
 	probe.Facts
 	Clock      probe.Clock
 	ClockKnown bool
-	// Declared says that clients are told that it loses nothing (redlock.Node.Durable).
+	// Declared reports whether clients are told that the node loses nothing
+	// (redlock.Node.Durable).
 	Declared bool
-	// Refused is why a client of the library gives it no vote; nil if it does.
+	// Refused is why a client of the library gives the node no vote, nil if it
+	// does.
 	Refused error
 }
 
@@ -32,11 +37,12 @@ type Level string
 
 // The levels, the worst first.
 const (
-	// Unsafe is a deployment where two clients can hold one lock, or none can have any.
+	// Unsafe: two clients can hold one lock, or no client can get any.
 	Unsafe Level = "unsafe"
-	// Warning is what works, and becomes unsafe when something else happens that does happen.
+	// Warning: it works, and becomes unsafe when something else happens that
+	// does happen.
 	Warning Level = "warning"
-	// Note is what is worth knowing.
+	// Note: worth knowing.
 	Note Level = "note"
 )
 
@@ -45,7 +51,7 @@ type Finding struct {
 	Check  string  `json:"check"`
 	Level  Level   `json:"level"`
 	Found  string  `json:"found"`  // in a sentence
-	Seen   []Sight `json:"seen"`   // node by node; none if it concerns no node by itself
+	Seen   []Sight `json:"seen"`   // node by node; empty if it concerns no single node
 	Why    string  `json:"why"`    // why it matters
 	Change string  `json:"change"` // what to do about it
 }
@@ -63,7 +69,7 @@ type Unknown struct {
 	Seen  []Sight `json:"seen"`
 }
 
-// A Report is what came of an examination.
+// A Report is the result of an examination.
 type Report struct {
 	Nodes    int       `json:"nodes"`
 	Quorum   int       `json:"quorum"`
@@ -72,7 +78,8 @@ type Report struct {
 	Unknown  []Unknown `json:"unknown"`
 }
 
-// Examine makes all checks. Findings come in the order of the checks, the worst first.
+// Examine makes all checks. The worst findings come first, and otherwise in the
+// order of the checks.
 func Examine(d Deployment) Report {
 	r := Report{Nodes: len(d.Nodes), Quorum: d.quorum(), Checks: len(checks), Findings: []Finding{}, Unknown: []Unknown{}}
 	var all []Finding
@@ -96,27 +103,23 @@ func Examine(d Deployment) Report {
 	return r
 }
 
-// Has reports that there is a finding of a level.
+// Has reports whether there is a finding of a level.
 func (r *Report) Has(level Level) bool {
-	for _, f := range r.Findings {
-		if f.Level == level {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Level == level })
 }
 
-// A check looks for one kind of fault. Its name stays, since scripts know it.
+// A check looks for one kind of fault. Its name must not change, since scripts
+// use it.
 type check struct {
 	name  string
-	wants string // what holds where it finds nothing
+	wants string // what holds if it finds nothing
 	find  func(d *Deployment) []Finding
 }
 
 // A Check is one of the checks, for people and programs.
 type Check struct {
 	Name  string `json:"check"`
-	Wants string `json:"wants"` // what holds where it finds nothing
+	Wants string `json:"wants"` // what holds if it finds nothing
 }
 
 // Checks lists all checks in their order.
@@ -127,8 +130,9 @@ func Checks() (all []Check) {
 	return all
 }
 
-// checks are all there are, in the order in which an operator would ask: who is there, are they the right ones, do they forget,
-// do they agree on time, may we, is it quick enough, and what else.
+// checks are in the order in which an operator would ask: who is there, are
+// they the right ones, do they forget, do they agree on time, may we, is it
+// quick enough, and what else.
 var checks = []check{
 	{"size", "three masters or more, and an odd number of them", (*Deployment).checkSize},
 	{"reachable", "every master answers", (*Deployment).checkReachable},
@@ -146,30 +150,31 @@ var checks = []check{
 	{"seals", "all clients have set the --max-ttl that is given", (*Deployment).checkSeals},
 	{"restarts", "no master is kept out because it has restarted", (*Deployment).checkRestarts},
 	{"clock-rate", "clocks run at one rate and do not step (--observe)", (*Deployment).checkClockRate},
-	{"clock-offset", "masters show our time of day", (*Deployment).checkClockOffset},
+	{"clock-offset", "masters' time of day agrees with ours", (*Deployment).checkClockOffset},
 	{"rights", "the user may do what locks need", (*Deployment).checkRights},
 	{"broad-rights", "the user may not do more than that", (*Deployment).checkBroadRights},
 	{"writes", "masters accept a SET", (*Deployment).checkWrites},
 	{"memory", "masters have room for locks", (*Deployment).checkMemory},
-	{"min-replicas", "masters write also without replicas", (*Deployment).checkMinReplicas},
-	{"round-trip", "round trips are short beside the TTL", (*Deployment).checkRoundTrip},
-	{"slow-commands", "no command and no fork has kept a master from answering", (*Deployment).checkSlow},
+	{"min-replicas", "masters accept writes without replicas", (*Deployment).checkMinReplicas},
+	{"round-trip", "round trips are short compared with the TTL", (*Deployment).checkRoundTrip},
+	{"slow-commands", "no command and no fork has blocked a master for long", (*Deployment).checkSlow},
 	{"clients", "masters have room for connections", (*Deployment).checkClients},
 	{"idle-timeout", "masters leave idle connections open", (*Deployment).checkIdleTimeout},
-	{"version", "versions still get fixes, and products are tested ones", (*Deployment).checkVersion},
+	{"version", "versions still get fixes, and products are among those tested", (*Deployment).checkVersion},
 	{"encryption", "masters on other machines are reached by TLS with a verified certificate", (*Deployment).checkEncryption},
 	{"password", "masters on other machines ask for a password", (*Deployment).checkPassword},
-	{"other-keys", "nothing but locks lives on the masters", (*Deployment).checkOtherKeys},
+	{"other-keys", "masters hold nothing but locks", (*Deployment).checkOtherKeys},
 	{"flushes", "the keys of no master were deleted all at once", (*Deployment).checkFlushes},
 	{"client", "clients of the library give each master its vote", (*Deployment).checkClient},
 }
 
-func (d *Deployment) quorum() int { return len(d.Nodes)/2 + 1 }
+func (d *Deployment) quorum() int { return multiplex.Quorum(len(d.Nodes)) }
 
-// drift is by how much the rates of clocks may differ, as clients have it by default (R4).
+// drift bounds how much the rates of clocks may differ, by default (R4).
 const drift = pure.DefaultDriftFactor
 
-// seen looks at each node that answered, and lists those of which see has something to say.
+// seen calls see for each node that answered, and lists those for which it
+// returns a text.
 func (d *Deployment) seen(see func(n *Node) string) []Sight {
 	var all []Sight
 	for i := range d.Nodes {
@@ -182,7 +187,7 @@ func (d *Deployment) seen(see func(n *Node) string) []Sight {
 	return all
 }
 
-// finding is f, if anything was seen.
+// finding returns f if anything was seen.
 func finding(f Finding) []Finding {
 	if len(f.Seen) == 0 {
 		return nil
@@ -190,7 +195,8 @@ func finding(f Finding) []Finding {
 	return []Finding{f}
 }
 
-// byQuorum is the level of what keeps nodes from giving votes: as long as a quorum is left, only the spare ones are lost.
+// byQuorum is the level of a fault that keeps nodes from voting: a warning as
+// long as a quorum is left.
 func (d *Deployment) byQuorum() Level {
 	able := 0
 	for i := range d.Nodes {
@@ -204,7 +210,7 @@ func (d *Deployment) byQuorum() Level {
 	return Warning
 }
 
-// able reports that a node can give a vote, as far as is known.
+// able reports whether a node can vote, as far as is known.
 func (d *Deployment) able(n *Node) bool {
 	return n.Err == nil && n.Refused == nil && isMaster(n) && !n.Clustered() && len(lacking(n, needed)) == 0 &&
 		blocked(n) == "" && !d.late(n) && d.keptOut(n) == ""

@@ -13,7 +13,7 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// sound is a deployment of n masters with nothing to say about.
+// sound returns a deployment of n masters without a finding.
 func sound(n int) *Deployment {
 	d := &Deployment{TTL: 10 * time.Second, MaxTTL: time.Minute}
 	for i := range n {
@@ -29,7 +29,7 @@ func sound(n int) *Deployment {
 					"rdb_last_bgsave_status": "ok", "connected_clients": "3", "maxclients": "10000", "evicted_keys": "0",
 				},
 				Rights: rights(), Seal: probe.Seal{State: probe.SealAbsent},
-				// Not an operator's user, or its rights would be a note; the one who set this up has told us the rest.
+				// The user is not an operator's: CONFIG may not be asked.
 				Config: nil,
 			},
 			ClockKnown: true, Clock: probe.Clock{Span: 2 * time.Second, RoundTrip: time.Millisecond},
@@ -48,7 +48,7 @@ func rights() (all []probe.Right) {
 	return all
 }
 
-// with changes what is known of the first few nodes.
+// with changes the facts of the first few nodes.
 func with(k int, change func(n *Node)) func(d *Deployment) {
 	return func(d *Deployment) {
 		for i := range k {
@@ -83,7 +83,7 @@ func clock(k int, c probe.Clock) func(d *Deployment) {
 
 func config(k int, name, value string) func(d *Deployment) {
 	return with(k, func(n *Node) {
-		// At a socket of this machine the default user may do everything.
+		// At a unix socket of this machine the default user may do everything.
 		n.User, n.Local, n.Addr = "default", true, "unix:/run/"+n.Server.RunID
 		if n.Config == nil {
 			n.Config = probe.Lines{}
@@ -104,7 +104,7 @@ func noMaxTTL(d *Deployment) { d.MaxTTL = 0 }
 
 const second, ms = time.Second, time.Millisecond
 
-// Each fault by itself, in a sound deployment of five, is the only thing that is found.
+// Each fault alone, in a sound deployment of five, is the only finding.
 func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 	down := func(n *Node) {
 		n.Facts = probe.Facts{Addr: n.Addr, Err: errors.New("connection refused")}
@@ -252,7 +252,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// What may not be asked is unknown, and no finding: nothing is held against a node that says nothing of itself (R22).
+// What may not be asked is unknown, and no finding: a node that says nothing of
+// itself has no fault (R22).
 func TestWhatMayNotBeAskedIsUnknown(t *testing.T) {
 	d := sound(3)
 	d.MaxTTL = 0
@@ -290,7 +291,7 @@ func TestWhatMayNotBeAskedIsUnknown(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(r.Unknown, func(u Unknown) bool { return u.Check == "clock-rate" }), "too coarse to tell")
 }
 
-// Whatever order faults have, the worst are told of first.
+// The worst findings come first, whatever the order of the faults.
 func TestTheWorstComesFirst(t *testing.T) {
 	d := sound(4)
 	all(with(1, func(n *Node) { n.Flushes = 1 }), info(1, "role", "slave"), info(2, "connected_slaves", "2"))(d)
@@ -321,7 +322,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// The list of checks says of each what it wants.
+// The list of checks says what each wants.
 func TestChecks(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, c := range Checks() {

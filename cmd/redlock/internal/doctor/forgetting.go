@@ -8,7 +8,7 @@ import (
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 )
 
-// checkEviction wants nodes that delete no key before its time (R22).
+// checkEviction wants nodes that delete no key before it expires (R22).
 func (d *Deployment) checkEviction() []Finding {
 	limited := false
 	seen := d.seen(func(n *Node) string {
@@ -22,7 +22,7 @@ func (d *Deployment) checkEviction() []Finding {
 		limited = true
 		return "maxmemory-policy " + policy
 	})
-	f := Finding{Level: Warning, Seen: seen, Found: "a master may evict keys when a memory limit is set",
+	f := Finding{Level: Warning, Seen: seen, Found: "a master would evict keys if a memory limit were set",
 		Why:    "an evicted lock is granted again while its holder works on",
 		Change: "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file"}
 	if limited {
@@ -38,8 +38,9 @@ func (d *Deployment) checkEviction() []Finding {
 		Why: "locks may have been among them", Change: "nothing, if it was before the policy became noeviction"})...)
 }
 
-// durable reports that a crash loses nothing of what was answered; known is false where that may not be asked. While a child
-// saves, no-appendfsync-on-rewrite leaves out the fsync of appendfsync always, too.
+// durable reports whether a crash loses nothing that was answered. known is
+// false if the node may not be asked. While a child saves,
+// no-appendfsync-on-rewrite suspends appendfsync always too.
 func durable(n *Node) (yes, known bool) {
 	aof, fsync := n.Info["aof_enabled"], n.Config["appendfsync"]
 	switch {
@@ -52,7 +53,8 @@ func durable(n *Node) (yes, known bool) {
 	}
 }
 
-// maxTTL is what clients keep restarted masters out for: as it was given, or else as the seals have it.
+// maxTTL is how long clients keep restarted masters out: as given, or otherwise
+// as in the seals.
 func (d *Deployment) maxTTL() time.Duration {
 	longest := d.MaxTTL
 	for i := range d.Nodes {
@@ -63,8 +65,10 @@ func (d *Deployment) maxTTL() time.Duration {
 	return longest
 }
 
-// checkPersistence wants masters that forget no lock in a crash, or clients that wait until it cannot matter (R23). A seal is
-// no proof of the latter: it outlives the clients that wrote it, and one client without MaxTTL is enough for two holders.
+// checkPersistence wants masters that forget no lock in a crash, or clients
+// that wait until it cannot matter (R23). A seal does not prove the latter: it
+// outlives the clients that wrote it, and one client without MaxTTL is enough
+// for two holders.
 func (d *Deployment) checkPersistence() []Finding {
 	if d.MaxTTL > 0 {
 		return nil
@@ -83,14 +87,14 @@ func (d *Deployment) checkPersistence() []Finding {
 		}
 	})
 	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a master that restarts forgets locks, and counts again at once",
-		Why: "a lock that was granted by just a quorum is granted again when one of these masters crashes and comes back; with " +
-			"appendfsync everysec that is so for the locks of the last second, and with no-appendfsync-on-rewrite yes for those " +
-			"of as long as a background save takes",
-		Change: "have all clients keep a delayed restart (--max-ttl, redlock.Config.MaxTTL: somewhat above the longest TTL in " +
-			"use), or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no on every master"})
+		Why: "a lock that a bare quorum granted is granted again when one of these masters crashes and comes back; appendfsync " +
+			"everysec loses the locks of the last second, and no-appendfsync-on-rewrite yes those granted during a background save",
+		Change: "set MaxTTL in all clients, so that they keep restarted masters out (--max-ttl, redlock.Config.MaxTTL: a little " +
+			"above the longest TTL in use), or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no on every master"})
 }
 
-// checkDeclared holds what clients are told to be durable against what the node says.
+// checkDeclared compares what clients are told to be durable with what the node
+// says.
 func (d *Deployment) checkDeclared() []Finding {
 	seen := d.seen(func(n *Node) string {
 		if yes, known := durable(n); n.Declared && known && !yes {
@@ -104,7 +108,7 @@ func (d *Deployment) checkDeclared() []Finding {
 			"no-appendfsync-on-rewrite no there"})
 }
 
-// checkDisk looks for persistence that fails, whereupon a server refuses to write.
+// checkDisk looks for failing persistence, which makes a server refuse writes.
 func (d *Deployment) checkDisk() []Finding {
 	seen := d.seen(func(n *Node) string {
 		switch {
@@ -116,13 +120,13 @@ func (d *Deployment) checkDisk() []Finding {
 		return ""
 	})
 	return finding(Finding{Level: d.byQuorum(), Seen: seen, Found: "a master cannot write to its disk",
-		Why:    "it refuses every lock with MISCONF until it can, unless told otherwise, and a restart loses what it has not written",
-		Change: "make room on its disk, or mend the rights of its folder; its log says which"})
+		Why:    "by default it refuses every lock with MISCONF until it can write, and a restart loses what was not written",
+		Change: "free space on its disk, or fix the permissions of its folder; its log says which"})
 }
 
 func bad(status string) bool { return status != "" && status != "ok" }
 
-// checkMaxTTL holds the TTL that is asked for against what clients allow.
+// checkMaxTTL compares the TTL with what clients allow.
 func (d *Deployment) checkMaxTTL() []Finding {
 	if d.MaxTTL > 0 && d.TTL > d.MaxTTL {
 		return []Finding{{Level: Unsafe, Found: fmt.Sprintf("the TTL %v is above MaxTTL, %v", d.TTL, d.MaxTTL),
@@ -132,7 +136,7 @@ func (d *Deployment) checkMaxTTL() []Finding {
 	return nil
 }
 
-// checkSeals wants all seals to tell of one MaxTTL, and of the one that was named (R23).
+// checkSeals wants all seals to hold one MaxTTL, the one that was given (R23).
 func (d *Deployment) checkSeals() []Finding {
 	times := make(map[time.Duration]bool)
 	seals := d.seen(func(n *Node) string {
@@ -144,25 +148,25 @@ func (d *Deployment) checkSeals() []Finding {
 	})
 	strange := d.seen(func(n *Node) string {
 		if n.Seal.State == probe.SealStrange {
-			return "something that is no seal"
+			return "not a seal"
 		}
 		return ""
 	})
 	found := finding(Finding{Level: Warning, Seen: strange, Found: "the key redlock:seal holds something else",
-		Why:    "clients leave it alone, so that each must watch that master for MaxTTL by itself before it counts",
+		Why:    "clients leave it alone, so each of them must watch that master for MaxTTL before it counts",
 		Change: "delete the key, if nothing else needs it"})
 	f := Finding{Level: Unsafe, Seen: seals,
 		Why: "all clients of a deployment must set the same MaxTTL; clients refuse masters whose seal says another",
-		Change: "set the same MaxTTL everywhere. To change it, stop all clients and delete the seals, or roll a longer one out " +
+		Change: "set the same MaxTTL everywhere. To change it, stop all clients and delete the seals, or roll out a longer one " +
 			"with redlock.Allow.OtherMaxTTL"}
 	switch {
 	case len(times) > 1:
-		f.Found = "the seals tell of clients with different MaxTTL"
+		f.Found = "the seals are of clients with different MaxTTL"
 	case len(times) == 1 && d.MaxTTL > 0 && !times[d.MaxTTL]:
-		f.Found = fmt.Sprintf("the seals tell of clients with another MaxTTL than %v", d.MaxTTL)
+		f.Found = fmt.Sprintf("the seals are of clients with a MaxTTL other than %v", d.MaxTTL)
 	case len(times) == 1 && d.MaxTTL == 0:
-		f.Level, f.Found = Warning, "clients set a MaxTTL, and here none was given"
-		f.Why = "a client without MaxTTL counts restarted masters at once, and spoils it for those that set it"
+		f.Level, f.Found = Warning, "clients set a MaxTTL, but none was given here"
+		f.Why = "a client without MaxTTL counts restarted masters at once, which makes locks unsafe for the clients that set it"
 		f.Change = "set it for every client: --max-ttl, REDLOCK_MAX_TTL, redlock.Config.MaxTTL"
 	default:
 		return found
@@ -170,22 +174,25 @@ func (d *Deployment) checkSeals() []Finding {
 	return append(found, f)
 }
 
-// checkRestarts tells of masters that clients keep out at this moment, which is no fault unless too few are left.
+// checkRestarts reports masters that clients keep out right now. That is no
+// fault unless too few are left.
 func (d *Deployment) checkRestarts() []Finding {
-	f := Finding{Level: Note, Seen: d.seen(d.keptOut), Found: "a master has restarted, and is kept out for MaxTTL",
-		Why:    "its answers do not count until every lock from before must have run out; the others serve",
-		Change: "nothing, if it was meant; do not restart another one meanwhile"}
+	f := Finding{Level: Note, Seen: d.seen(d.keptOut), Found: "a master has restarted and is kept out for MaxTTL",
+		Why:    "its answers do not count until every lock from before the restart has expired; the other masters serve",
+		Change: "nothing, if it was intended; do not restart another master meanwhile"}
 	if d.byQuorum() == Unsafe {
 		f.Level = Unsafe
-		f.Why = "its answers do not count until every lock from before must have run out, and without it there is no quorum: " +
-			"nobody gets any lock meanwhile"
-		f.Change = "wait, and mend what else is found; restart masters one at a time, with MaxTTL in between"
+		f.Why = "its answers do not count until every lock from before the restart has expired, and without it there is no " +
+			"quorum: no client gets a lock meanwhile"
+		f.Change = "wait, and fix the other findings; restart masters one at a time, with MaxTTL in between"
 	}
 	return finding(f)
 }
 
-// keptOut is why clients with MaxTTL give a node no vote yet, "" if they do as far as is known. A restart without persistence
-// takes the seal with it; where no node has one, perhaps nobody has set MaxTTL so far, and nothing can be said.
+// keptOut returns why clients with MaxTTL do not count a node yet, or "" if
+// they do as far as is known. A restart without persistence loses the seal too.
+// If no node has a seal, perhaps no client has set MaxTTL so far, and nothing
+// is known.
 func (d *Deployment) keptOut(n *Node) string {
 	yes, _ := durable(n)
 	up, _ := n.Uptime()
@@ -194,19 +201,19 @@ func (d *Deployment) keptOut(n *Node) string {
 	}
 	switch {
 	case n.Seal.State == probe.SealThere && n.Seal.RunID != n.RunID():
-		return fmt.Sprintf("started %v ago, with another process's seal", up)
+		return fmt.Sprintf("started %v ago, with the seal of another process", up)
 	case n.Seal.State == probe.SealAbsent && d.sealed():
-		return fmt.Sprintf("started %v ago, and has no seal as others have", up)
+		return fmt.Sprintf("started %v ago, and has no seal, unlike others", up)
 	}
 	return ""
 }
 
-// sealed reports that there are seals at all.
+// sealed reports whether any node has a seal.
 func (d *Deployment) sealed() bool {
 	return slices.ContainsFunc(d.Nodes, func(n Node) bool { return n.Err == nil && n.Seal.State == probe.SealThere })
 }
 
-// checkOtherKeys looks for what lives beside the locks.
+// checkOtherKeys looks for keys that are not locks.
 func (d *Deployment) checkOtherKeys() []Finding {
 	seen := d.seen(func(n *Node) string {
 		keys, expiring, ok := n.Keyspace(n.DB)
@@ -222,13 +229,13 @@ func (d *Deployment) checkOtherKeys() []Finding {
 		}
 		return plural(others, "key") + " without a TTL"
 	})
-	return finding(Finding{Level: Note, Seen: seen, Found: "a master holds keys that never expire, so no locks",
-		Why: "what shares a server with locks shares its memory, its slow commands and its FLUSHALL; and a key of a lock's name " +
-			"that never expires keeps that lock from everybody",
-		Change: "give locks servers of their own, or look whether `redlock status` shows a TTL of \"none\" for a resource"})
+	return finding(Finding{Level: Note, Seen: seen, Found: "a master holds keys that never expire, which are not locks",
+		Why: "other data shares memory, slow commands and FLUSHALL with the locks; and a key that has a lock's name and never " +
+			"expires keeps every client from that lock",
+		Change: "give locks servers of their own, or check whether `redlock status` shows a TTL of \"none\" for a resource"})
 }
 
-// checkFlushes looks for who deletes everything.
+// checkFlushes looks for calls that delete everything.
 func (d *Deployment) checkFlushes() []Finding {
 	seen := d.seen(func(n *Node) string {
 		if n.Flushes > 0 {
@@ -238,5 +245,5 @@ func (d *Deployment) checkFlushes() []Finding {
 	})
 	return finding(Finding{Level: Note, Seen: seen, Found: "all keys of a master were deleted",
 		Why:    "the locks that were held at that moment were deleted too, and could be granted again",
-		Change: "find out who does that, and take FLUSHALL and FLUSHDB from every user by ACL"})
+		Change: "find the program that does that, and take FLUSHALL and FLUSHDB from every user by ACL"})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// full is the share of a limit from which on there is little head-room.
+// full is the share of a limit above which there is little head-room.
 const full = 0.8
 
 // checkMemory wants room for locks.
@@ -33,16 +33,16 @@ func (d *Deployment) checkMemory() []Finding {
 	})
 	return append(
 		finding(Finding{Level: Warning, Seen: tight, Found: "a master's memory is nearly full",
-			Why:    "at the limit it refuses every lock with OOM; and where the machine is out of memory the server is killed",
+			Why:    "at its limit it refuses every lock with OOM; if the machine runs out of memory, the server is killed",
 			Change: "raise maxmemory, or find out what fills it; locks are small"}),
 		finding(Finding{Level: Warning, Seen: above, Found: "a master may use more memory than its machine has",
-			Why:    "the system kills it before it ever refuses anything, and it restarts without what it had not written",
+			Why:    "the system kills it before it refuses anything, and it restarts without what was not written",
 			Change: "set maxmemory to at most three quarters of the machine's memory"})...)
 }
 
 func share(part, whole int64) float64 { return float64(part) / float64(whole) }
 
-// size is a number of bytes in the unit that suits it.
+// size shows a number of bytes in a suitable unit.
 func size(bytes int64) string {
 	amount, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	for amount >= 1024 && len(units) > 1 {
@@ -51,7 +51,7 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%.1f %s", amount, units[0])
 }
 
-// checkMinReplicas wants masters that write whoever else is there.
+// checkMinReplicas wants masters that accept writes without replicas.
 func (d *Deployment) checkMinReplicas() []Finding {
 	seen := d.seen(func(n *Node) string {
 		if replicas, _ := n.Config.Number("min-replicas-to-write"); replicas > 0 {
@@ -59,17 +59,18 @@ func (d *Deployment) checkMinReplicas() []Finding {
 		}
 		return ""
 	})
-	return finding(Finding{Level: Warning, Seen: seen, Found: "a master writes only while it has replicas",
-		Why:    "it refuses locks, and releases of locks too, as soon as a replica is away",
+	return finding(Finding{Level: Warning, Seen: seen, Found: "a master accepts writes only while it has replicas",
+		Why:    "it refuses locks and releases as soon as a replica is away",
 		Change: "CONFIG SET min-replicas-to-write 0"})
 }
 
-// late reports that no vote of the node's can come in time: a vote is waited for a tenth of the TTL at most (R6).
+// late reports whether no vote of the node can come in time: a vote may take a
+// tenth of the TTL at most (R6).
 func (d *Deployment) late(n *Node) bool {
 	return n.ClockKnown && d.TTL > 0 && n.Clock.RoundTrip >= d.TTL/10
 }
 
-// checkRoundTrip wants answers that are quick beside the TTL.
+// checkRoundTrip wants round trips that are short compared with the TTL.
 func (d *Deployment) checkRoundTrip() []Finding {
 	var late, slow []Sight
 	for i := range d.Nodes {
@@ -86,18 +87,19 @@ func (d *Deployment) checkRoundTrip() []Finding {
 	return append(
 		finding(Finding{Level: d.byQuorum(), Seen: late,
 			Found:  fmt.Sprintf("a master's round trip is too long for the TTL, %v", d.TTL),
-			Why:    "a vote is waited for a tenth of the TTL at most, so this master's never comes in time",
+			Why:    "clients wait at most a tenth of the TTL for a vote, so the vote of this master always comes too late",
 			Change: change}),
 		finding(Finding{Level: Warning, Seen: slow,
-			Found:  fmt.Sprintf("a master's round trip is long beside the TTL, %v", d.TTL),
-			Why:    "a vote is waited for a tenth of the TTL at most, less than four round trips: a short delay loses it",
+			Found:  fmt.Sprintf("a master's round trip is long compared with the TTL, %v", d.TTL),
+			Why:    "clients wait at most a tenth of the TTL for a vote, here less than four round trips: a short delay loses it",
 			Change: change})...)
 }
 
-// recently is how old an entry of the slow log may be to be worth a word.
+// recently is the greatest age of a slow log entry that is reported.
 const recently = time.Hour
 
-// checkSlow looks for what has kept a master from answering: it runs one command at a time, and stands still to fork.
+// checkSlow looks for what has blocked a master: it runs one command at a time,
+// and stops to fork.
 func (d *Deployment) checkSlow() []Finding {
 	if d.TTL <= 0 {
 		return nil
@@ -114,9 +116,9 @@ func (d *Deployment) checkSlow() []Finding {
 		}
 		return strings.Join(all[:min(len(all), 3)], "; ")
 	})
-	return finding(Finding{Level: Warning, Seen: seen, Found: "a master stood still for longer than a vote is waited for",
-		Why:    "all else waits meanwhile, so that locks need the other masters, and renewals may come too late",
-		Change: "keep KEYS, SMEMBERS of large sets and the like from these servers; for forks, see transparent huge pages and memory"})
+	return finding(Finding{Level: Warning, Seen: seen, Found: "a master was blocked for longer than clients wait for a vote",
+		Why:    "everything else waits meanwhile: locks depend on the other masters, and renewals may come too late",
+		Change: "avoid KEYS, SMEMBERS of large sets and the like on these servers; for slow forks, check transparent huge pages and memory"})
 }
 
 // checkClients wants room for connections.
@@ -129,15 +131,16 @@ func (d *Deployment) checkClients() []Finding {
 		}
 		return ""
 	})
-	return finding(Finding{Level: Warning, Seen: seen, Found: "a master has nearly as many clients as it may have",
-		Why:    "at the limit it turns clients away, and for those it is down",
-		Change: "raise maxclients (and the server's limit of open files), or find out who does not close connections"})
+	return finding(Finding{Level: Warning, Seen: seen, Found: "a master has nearly reached its limit of clients",
+		Why:    "at the limit it turns clients away, and is down for them",
+		Change: "raise maxclients (and the server's limit of open files), or find the program that does not close connections"})
 }
 
-// shortestIdle is twice as long as it takes until an idle connection is probed.
+// shortestIdle is twice the time after which clients probe an idle connection,
+// in seconds.
 const shortestIdle = 10
 
-// checkIdleTimeout wants connections to be left alone.
+// checkIdleTimeout wants masters that leave idle connections open.
 func (d *Deployment) checkIdleTimeout() []Finding {
 	seen := d.seen(func(n *Node) string {
 		if seconds, _ := n.Config.Number("timeout"); seconds > 0 && seconds < shortestIdle {
@@ -146,6 +149,6 @@ func (d *Deployment) checkIdleTimeout() []Finding {
 		return ""
 	})
 	return finding(Finding{Level: Warning, Seen: seen, Found: "a master closes connections that are idle for a few seconds",
-		Why:    "clients probe an idle connection every five seconds; one that is closed must be made again when a lock is asked for",
-		Change: "CONFIG SET timeout 0, or a minute at least"})
+		Why:    "clients probe idle connections every five seconds; a closed one must be dialed again before the next lock",
+		Change: "CONFIG SET timeout 0, or at least 60"})
 }

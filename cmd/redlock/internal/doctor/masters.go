@@ -14,22 +14,22 @@ func (d *Deployment) checkSize() []Finding {
 	switch {
 	case n == 1:
 		return []Finding{{Level: Warning, Found: "there is one master",
-			Why:    "while it is away nobody gets a lock, and all locks are lost when it loses its memory",
+			Why:    "while it is down no client gets a lock, and if it loses its memory all locks are lost",
 			Change: "run 3 or 5 masters on machines that fail independently"}}
 	case n == 2:
 		return []Finding{{Level: Warning, Found: "there are 2 masters",
-			Why:    "both are needed for a quorum, so that locks depend on two machines instead of one",
+			Why:    "a quorum needs both, so locks depend on two machines instead of one",
 			Change: "add a third master"}}
 	case n%2 == 0:
 		return []Finding{{Level: Warning, Found: fmt.Sprintf("there are %d masters, an even number", n),
-			Why: fmt.Sprintf("a quorum is %d, so that %d may fail, as of %d masters: the last one adds cost and no safety",
+			Why: fmt.Sprintf("a quorum is %d, so %d may fail, the same as with %d masters: the last one adds cost but no safety",
 				d.quorum(), n-d.quorum(), n-1),
 			Change: fmt.Sprintf("use %d or %d", n-1, n+1)}}
 	}
 	return nil
 }
 
-// checkReachable wants an answer of each node.
+// checkReachable wants an answer from each node.
 func (d *Deployment) checkReachable() []Finding {
 	var silent []Sight
 	for i := range d.Nodes {
@@ -38,11 +38,11 @@ func (d *Deployment) checkReachable() []Finding {
 		}
 	}
 	f := Finding{Level: d.byQuorum(), Seen: silent,
-		Found:  fmt.Sprintf("%d of %d masters did not answer, or turned us away", len(silent), len(d.Nodes)),
+		Found:  fmt.Sprintf("%d of %d masters did not answer, or refused us", len(silent), len(d.Nodes)),
 		Why:    fmt.Sprintf("a lock needs %d masters; the others still serve, but fewer of them may fail now", d.quorum()),
-		Change: "start what is down, or mend the network, the address or the credentials that the error names"}
+		Change: "start what is down, or fix the network, the address or the credentials that the error names"}
 	if f.Level == Unsafe {
-		f.Why = fmt.Sprintf("a lock needs %d masters, and so many cannot be had: nobody gets any lock", d.quorum())
+		f.Why = fmt.Sprintf("a lock needs %d masters, and fewer answer: no client gets a lock", d.quorum())
 	}
 	return finding(f)
 }
@@ -62,13 +62,12 @@ func (d *Deployment) checkSameServer() []Finding {
 		return ""
 	})
 	return finding(Finding{Level: Unsafe, Seen: seen, Found: "one server is named by several addresses",
-		Why:    "one server would have several votes, so that a quorum of votes is no quorum of servers; clients refuse that",
-		Change: "name each server once, and as many servers as there are to be votes"})
+		Why:    "one server would have several votes, so a quorum of votes would not be a quorum of servers; clients refuse that",
+		Change: "name each server once, and one server for each vote"})
 }
 
 // checkPlacement looks for masters that share a machine. Those on this machine
-// are usually a trial, so that they are only mentioned. Sockets in the file
-// system have no host.
+// are usually a trial, so they are only mentioned. Unix sockets have no host.
 func (d *Deployment) checkPlacement() []Finding {
 	hosts := make(map[string][]string)
 	var here []Sight
@@ -92,14 +91,14 @@ func (d *Deployment) checkPlacement() []Finding {
 	if len(here) < 2 {
 		here = nil
 	}
-	const why, change = "what takes the machine down takes all of them: they fail together, and then count as one",
+	const why, change = "if the machine fails, all of them fail together, as if they were one",
 		"give each master a machine, a disk and a power supply of its own, in different racks or zones"
 	return append(
 		finding(Finding{Level: Warning, Seen: shared, Found: "masters share a machine", Why: why, Change: change}),
 		finding(Finding{Level: Note, Seen: here, Found: "masters share this machine", Why: why, Change: change + "; for a trial it is fine"})...)
 }
 
-// isMaster reports that nothing says otherwise.
+// isMaster reports whether nothing says otherwise.
 func isMaster(n *Node) bool {
 	r := n.Role()
 	return (r == "" || r == "master" || r == "primary") && n.Server.Mode != "sentinel"
@@ -116,9 +115,9 @@ func (d *Deployment) checkRole() []Finding {
 		}
 		return ""
 	})
-	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a node is no master",
-		Why:    "a replica holds what another server granted, and a sentinel no keys at all; clients refuse both",
-		Change: "name masters that nothing fails over; REPLICAOF NO ONE makes one of a replica"})
+	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a node is not a master",
+		Why:    "a replica holds what another server granted, and a sentinel holds no keys; clients refuse both",
+		Change: "name masters that nothing fails over; REPLICAOF NO ONE turns a replica into a master"})
 }
 
 // checkCluster wants no cluster nodes.
@@ -134,7 +133,7 @@ func (d *Deployment) checkCluster() []Finding {
 		Change: "run the masters on their own, with cluster-enabled no"})
 }
 
-// checkReplicas wants masters that nobody copies.
+// checkReplicas wants masters without replicas.
 func (d *Deployment) checkReplicas() []Finding {
 	seen := d.seen(func(n *Node) string {
 		if replicas, _ := n.Info.Number("connected_slaves"); replicas > 0 {
@@ -143,12 +142,13 @@ func (d *Deployment) checkReplicas() []Finding {
 		return ""
 	})
 	return finding(Finding{Level: Warning, Seen: seen, Found: "a master has replicas",
-		Why: "a replica gets each key a moment later. If one is ever made the master, by hand, by a sentinel or by an operator " +
-			"of the platform, it does not have the newest locks, and they are granted again",
-		Change: "detach the replicas (REPLICAOF NO ONE there), and see that nothing fails the master over"})
+		Why: "a replica gets each key a moment later. If it is promoted, by hand, by a sentinel or by the platform, it lacks the " +
+			"newest locks, and they are granted again",
+		Change: "detach the replicas (REPLICAOF NO ONE there), and make sure that nothing fails the master over"})
 }
 
-// checkSentinels wants masters that no sentinel fails over. Sentinels find one another by a channel of the master's.
+// checkSentinels wants masters that no sentinel fails over. Sentinels find each
+// other by a channel of the master.
 func (d *Deployment) checkSentinels() []Finding {
 	seen := d.seen(func(n *Node) string {
 		if n.Watchers > 0 {
@@ -157,11 +157,12 @@ func (d *Deployment) checkSentinels() []Finding {
 		return ""
 	})
 	return finding(Finding{Level: Unsafe, Seen: seen, Found: "sentinels watch a master",
-		Why:    "they make a replica the master when this one is away for long, and the replica lacks the newest locks",
-		Change: "run SENTINEL REMOVE for these masters, and let a supervisor restart them in their place"})
+		Why:    "if the master is down for long they promote a replica, which lacks the newest locks",
+		Change: "run SENTINEL REMOVE for these masters, and have a supervisor restart them instead"})
 }
 
-// checkVersion looks for what no longer gets fixes, and for what nobody has tried. Versions that differ are fine.
+// checkVersion looks for versions that get no more fixes, and for untested
+// products. Masters of different versions are fine.
 func (d *Deployment) checkVersion() []Finding {
 	old := d.seen(func(n *Node) string {
 		major, _, _ := strings.Cut(n.Server.Version, ".")
@@ -178,15 +179,16 @@ func (d *Deployment) checkVersion() []Finding {
 		return ""
 	})
 	return append(
-		finding(Finding{Level: Warning, Seen: old, Found: "a master is of a version before 7.0",
-			Why:    "it no longer gets fixes, those of security holes included",
-			Change: "upgrade one master after the other; masters of different versions and products work together"}),
-		finding(Finding{Level: Note, Seen: strange, Found: "a master is of a product that this program is not tested with",
-			Why:    "scripts, expiry and replies may differ in what locks depend on",
+		finding(Finding{Level: Warning, Seen: old, Found: "a master runs a version before 7.0",
+			Why:    "it no longer gets fixes, not even for security holes",
+			Change: "upgrade one master at a time; masters of different versions and products work together"}),
+		finding(Finding{Level: Note, Seen: strange, Found: "a master is a product that this program is not tested with",
+			Why:    "scripts, expiry and replies may differ in ways that matter to locks",
 			Change: "prefer Redis, Valkey or Redict, or test what you rely on"})...)
 }
 
-// checkClient makes sure that nothing was overlooked: a node that the library refuses has a finding, whatever the reason.
+// checkClient makes sure that nothing is overlooked: a node that the library
+// refuses gets a finding, whatever the reason.
 func (d *Deployment) checkClient() []Finding {
 	seen := d.seen(func(n *Node) string {
 		explained := !isMaster(n) || n.Clustered() || len(lacking(n, needed)) > 0 || blocked(n) != ""
@@ -196,7 +198,7 @@ func (d *Deployment) checkClient() []Finding {
 		return n.Refused.Error()
 	})
 	return finding(Finding{Level: d.byQuorum(), Seen: seen, Found: "clients give a node no vote",
-		Why: "it answers, but not as a lock needs it", Change: "see what is said of the node"})
+		Why: "it answers, but not as locks require", Change: "see what was seen at the node"})
 }
 
 func plural(n int64, what string) string {

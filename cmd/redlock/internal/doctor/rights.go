@@ -7,22 +7,23 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// needed are the commands without which no lock can be had or given back; wanted are those without which one thing or the
-// other goes worse, and what.
+// needed are the commands without which no lock can be taken or released.
+// Without a wanted one something works less well: lest says what.
 var (
 	needed = []string{"SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA"}
 	wanted = []struct{ name, lest string }{
 		{"PING", "idle connections cannot be probed"},
-		{"MGET", "locks that are kept together are looked at one by one"},
+		{"MGET", "locks held together are checked one by one"},
 		{"INFO", "a restart, eviction and a replica go unnoticed"},
 		{"CLIENT ID", "a lost connection cannot be fenced at once"},
 		{"CLIENT KILL", "a lost connection cannot be fenced at once, and its releases are repeated instead"},
-		{"CLIENT TRACKING", "who waits for a lock is not told when it is free"},
-		{"CLIENT CACHING", "who waits for a lock is not told when it is free"},
+		{"CLIENT TRACKING", "clients that wait for a lock are not told when it is free"},
+		{"CLIENT CACHING", "clients that wait for a lock are not told when it is free"},
 	}
 )
 
-// lacking are those of some commands that the node does not let this user run, as the node puts it.
+// lacking lists those of the commands that this user may not run on the node,
+// and why.
 func lacking(n *Node, names []string) []string {
 	var all []string
 	for _, r := range n.Rights {
@@ -53,15 +54,15 @@ func (d *Deployment) checkRights() []Finding {
 		}
 	}
 	return append(
-		finding(Finding{Level: d.byQuorum(), Seen: without, Found: "the user may not do, or the server cannot do, what locks need",
-			Why:    "a user who may set keys but not run scripts would leave locks behind, so clients give such a master no vote",
+		finding(Finding{Level: d.byQuorum(), Seen: without, Found: "the user may not run, or the server does not have, commands that locks need",
+			Why:    "a user who may set keys but not run scripts would leave locks behind, so clients do not count such a master",
 			Change: grant}),
-		finding(Finding{Level: Warning, Seen: worse, Found: "the user may not do all that clients would like to do",
-			Why: "locks are safe without it, and slower to come by after a fault", Change: grant})...)
+		finding(Finding{Level: Warning, Seen: worse, Found: "the user may not run some commands that clients use",
+			Why: "locks are safe without them, but recover more slowly from faults", Change: grant})...)
 }
 
-// checkBroadRights looks for a user who may do more than locks need, where somebody has taken the trouble to name one, or where
-// others than this machine's users can come by it.
+// checkBroadRights looks for a user who may do more than locks need: one who
+// was named, or one that other machines can use.
 func (d *Deployment) checkBroadRights() []Finding {
 	seen := d.seen(func(n *Node) string {
 		named := n.User != "" && n.User != "default"
@@ -75,12 +76,13 @@ func (d *Deployment) checkBroadRights() []Finding {
 		}
 	})
 	return finding(Finding{Level: Note, Seen: seen, Found: "the user may do more than locks need",
-		Why: "who takes over a client with these credentials can delete every lock and reconfigure the server",
-		Change: "nothing, if it is an operator's user and clients have another one; else give clients a user with the rights of " +
-			"docs/servers.md and no others"})
+		Why: "an attacker who takes over a client with these credentials can delete every lock and reconfigure the server",
+		Change: "nothing, if this is an operator's user and clients have another one; otherwise give clients a user with only the " +
+			"rights of docs/servers.md"})
 }
 
-// blocked is why the node refuses every lock at this moment, "" if it does not.
+// blocked returns why the node refuses every lock right now, or "" if it does
+// not.
 func blocked(n *Node) string {
 	for _, r := range n.Rights {
 		if r.Name != "SET" {
@@ -102,7 +104,8 @@ func blocked(n *Node) string {
 	return ""
 }
 
-// checkWrites wants a SET to be accepted. A replica and a cluster node are told of by themselves.
+// checkWrites wants masters that accept a SET. Replicas and cluster nodes have
+// findings of their own.
 func (d *Deployment) checkWrites() []Finding {
 	seen := d.seen(func(n *Node) string {
 		if !isMaster(n) || n.Clustered() {
@@ -111,11 +114,12 @@ func (d *Deployment) checkWrites() []Finding {
 		return blocked(n)
 	})
 	return finding(Finding{Level: d.byQuorum(), Seen: seen, Found: "a master refuses every lock",
-		Why:    "each such master is a vote less",
-		Change: "see to what the error names: memory, disk, or min-replicas-to-write 0"})
+		Why:    "each such master is one vote less",
+		Change: "fix what the error names: memory, disk, or min-replicas-to-write (0)"})
 }
 
-// checkEncryption wants TLS where others can listen, and a certificate that is looked at.
+// checkEncryption wants TLS between machines, and a certificate that is
+// verified.
 func (d *Deployment) checkEncryption() []Finding {
 	plain := d.seen(func(n *Node) string {
 		if !n.Local && !n.TLS {
@@ -132,12 +136,12 @@ func (d *Deployment) checkEncryption() []Finding {
 	const change = "listen with TLS (tls-port, port 0) and use rediss:// URLs, with tls_ca_file where the authority is your own"
 	return append(
 		finding(Finding{Level: Warning, Seen: plain, Found: "a master that is not on this machine is reached without TLS",
-			Why: "who listens on the way reads the password, and the tokens by which any lock can be released", Change: change}),
+			Why: "an eavesdropper reads the password, and the tokens, which can release any lock", Change: change}),
 		finding(Finding{Level: Warning, Seen: unverified, Found: "a master's certificate is not verified",
-			Why: "anybody on the way can pretend to be the master, and grant the same lock twice", Change: change})...)
+			Why: "an attacker on the way can pretend to be the master, and grant the same lock twice", Change: change})...)
 }
 
-// checkPassword wants a server that others can reach to ask who they are.
+// checkPassword wants a password where other machines can connect.
 func (d *Deployment) checkPassword() []Finding {
 	seen := d.seen(func(n *Node) string {
 		if !n.Local && !n.Secret {
@@ -145,7 +149,7 @@ func (d *Deployment) checkPassword() []Finding {
 		}
 		return ""
 	})
-	return finding(Finding{Level: Warning, Seen: seen, Found: "a master that is not on this machine asks nobody for a password",
-		Why:    "whoever reaches it can delete locks, and most likely everything else",
+	return finding(Finding{Level: Warning, Seen: seen, Found: "a master that is not on this machine asks for no password",
+		Why:    "anyone who can reach it can delete locks, and most likely everything else",
 		Change: "set up a user with ACL SETUSER, turn the default user off, and keep protected-mode on"})
 }

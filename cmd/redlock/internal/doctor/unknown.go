@@ -6,7 +6,8 @@ import (
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 )
 
-// unknown lists what could not be found out, so that silence about it is not taken for health.
+// unknown lists what could not be found out, so that silence is not taken for
+// health.
 func (d *Deployment) unknown() []Unknown {
 	all := []Unknown{
 		{Check: "same-server", Why: "INFO may not be asked for the run id; clients cannot see a restart either",
@@ -21,9 +22,9 @@ func (d *Deployment) unknown() []Unknown {
 			Seen: d.seen(unless("no seal", func(n *Node) bool { return n.Seal.State != probe.SealUnknown }))},
 		{Check: "clock-rate", Why: "TIME may not be asked, or the connection was lost",
 			Seen: d.seen(unless("no time", func(n *Node) bool { return n.ClockKnown }))},
-		{Check: "clock-rate", Why: "the clock was looked at only once, since the connection was lost",
+		{Check: "clock-rate", Why: "the clock was read only once, since the connection was lost",
 			Seen: d.seen(unless("no rate", func(n *Node) bool { return !d.Watched || !n.ClockKnown || n.Clock.Span > 0 }))},
-		{Check: "clock-rate", Why: "the answers took too long beside the time that the clocks were watched: watch them longer",
+		{Check: "clock-rate", Why: "the answers took too long compared with the time that the clocks were watched: use a longer --observe",
 			Seen: d.seen(inexact)},
 	}
 	settled := func(n *Node) bool { _, known := durable(n); return known }
@@ -52,7 +53,8 @@ func unless(what string, known func(n *Node) bool) func(n *Node) string {
 	}
 }
 
-// inexact is a rate that was watched and could be beyond what locks allow for without showing it.
+// inexact returns how inexact the rate is, if it could exceed what locks allow
+// for without showing it.
 func inexact(n *Node) string {
 	if _, wrong := n.Clock.Rate(); n.ClockKnown && wrong > drift {
 		return fmt.Sprintf("± %.1f %%", wrong*100)

@@ -9,12 +9,13 @@ import (
 
 const ms = time.Millisecond
 
-// at is a sample of a clock that has gained so much, read halfway of a round trip that began then.
+// at is a sample of a clock that has gained so much, read halfway through a
+// round trip that began then.
 func at(sent, trip, gained time.Duration) Sample {
 	return Sample{Sent: sent, Received: sent + trip, Elapsed: sent + trip/2 + gained, Ahead: gained}
 }
 
-// read is a sample of a clock that showed so much as the request was sent.
+// read is a sample of a clock that showed so much when the request was sent.
 func read(sent, trip, elapsed time.Duration) Sample {
 	return Sample{Sent: sent, Received: sent + trip, Elapsed: elapsed, Ahead: elapsed - sent - trip/2}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // A server that expects plaintext does not answer a TLS handshake: it waits for
-// the rest of a command. Without a further look that shows as a timeout, which
+// the rest of a command. Without a further check that would be a timeout, which
 // does not say what is wrong.
 
 const (
@@ -22,12 +22,12 @@ const (
 	plaintextTakes = time.Second
 )
 
-// errPlaintext is a TLS endpoint whose port answers without TLS.
-var errPlaintext = errors.New("the URL asks for TLS: use redis:// or unix://, or the port that the server has for TLS (tls-port)")
+// errPlaintext is the error of an endpoint with TLS whose port answers without.
+var errPlaintext = errors.New("the URL asks for TLS: use redis:// or unix://, or the server's TLS port (tls-port)")
 
-// watchForPlaintext asks, if the endpoint has TLS and the handshake does not
-// end, whether the port speaks plaintext. If so, the context that it returns
-// ends. found ends the watch, and returns what was found.
+// watchForPlaintext checks whether the port speaks plaintext, if the endpoint
+// has TLS and the handshake takes long. If it does, the returned context ends.
+// found ends the watch, and returns what it found.
 func (p *Probe) watchForPlaintext(ctx context.Context) (watched context.Context, found func() error) {
 	if p.endpoint.TLS == nil {
 		return ctx, func() error { return nil }
@@ -52,8 +52,8 @@ func (p *Probe) watchForPlaintext(ctx context.Context) (watched context.Context,
 	}
 }
 
-// speaksPlaintext sends a PING without TLS, and nothing that is secret (R21,
-// R27). Only RESP begins like the answers to it.
+// speaksPlaintext sends a PING without TLS, and no secret (R21, R27). Only RESP
+// has such answers.
 func (p *Probe) speaksPlaintext(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, plaintextTakes)
 	defer cancel()

@@ -13,20 +13,21 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A Probe asks one node. Close it.
+// A Probe asks one node. The caller closes it.
 type Probe struct {
 	endpoint conn.Endpoint
 	prefix   string
 	made     time.Time
 	c        *conn.Conn // nil, or broken, when the node must be dialed
 
-	// dial is how to connect, for tests; the network's own way if nil.
+	// dial connects, in tests. If nil, the network is used.
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	origin time.Time // the node's time of the first sample; zero before
 }
 
-// New prepares to ask the node at an endpoint. The prefix is what stands before the keys of locks. Nothing is asked yet.
+// New returns a Probe of the node at an endpoint. The prefix is that of the
+// keys of locks. New does not connect.
 func New(endpoint conn.Endpoint, prefix string) *Probe {
 	return &Probe{endpoint: endpoint, prefix: prefix, made: time.Now()}
 }
@@ -42,7 +43,8 @@ func (p *Probe) Close() {
 	}
 }
 
-// limits bound what a node may send: more than its INFO, and far less than what could hurt.
+// limits bound what a node may send: more than its INFO, and far less than what
+// could do harm.
 var limits = resp.Limits{Bulk: 1 << 20, Elements: 1 << 14, Size: 2 << 20}
 
 // connect dials unless there is a connection.
@@ -63,14 +65,15 @@ func (p *Probe) connect(ctx context.Context) error {
 	return nil
 }
 
-// A Question is a command with what takes its reply, errors included. An error of Take ends the connection.
+// A Question is a command, and a function that takes its reply, errors
+// included. An error of Take ends the connection.
 type Question struct {
 	Command []byte
 	Take    func(v resp.Value) error
 }
 
-// Ask sends all questions at once and waits for their answers, or until ctx ends. After an error the connection is gone, and
-// the next call dials anew.
+// Ask sends all questions at once, and waits for the answers or until ctx ends.
+// An error ends the connection, and the next call dials again.
 func (p *Probe) Ask(ctx context.Context, questions ...Question) error {
 	if err := p.connect(ctx); err != nil {
 		return err
@@ -83,10 +86,11 @@ func (p *Probe) Ask(ctx context.Context, questions ...Question) error {
 }
 
 // ServerError returns an error reply as an error that may be shown, or nil if v
-// is no error.
+// is not an error.
 func (p *Probe) ServerError(v resp.Value) error { return p.c.ServerError(v) }
 
-// Look asks for everything but the clock, and waits for the answers, or until ctx ends.
+// Look asks for everything except the clock, and waits for the answers or until
+// ctx ends.
 func (p *Probe) Look(ctx context.Context) Facts {
 	f := Facts{
 		Addr: p.endpoint.String(), Local: local(p.endpoint), DB: p.endpoint.DB, Secret: p.endpoint.Password != "",
@@ -103,7 +107,8 @@ func (p *Probe) Look(ctx context.Context) Facts {
 	return f
 }
 
-// local reports that nobody but this machine is on the way to an endpoint. A name other than localhost may lead anywhere.
+// local reports whether only this machine is on the way to an endpoint. A name
+// other than localhost may lead anywhere.
 func local(e conn.Endpoint) bool {
 	host, _, err := net.SplitHostPort(e.Addr)
 	if e.Network == "unix" || err == nil && strings.EqualFold(host, "localhost") {
@@ -113,10 +118,11 @@ func local(e conn.Endpoint) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// errTime is a reply to TIME that tells no time.
-var errTime = errors.New("TIME answered something that is no time")
+// errTime is the error of a reply to TIME that is not a time.
+var errTime = errors.New("the reply to TIME is not a time")
 
-// Clock takes n samples of the node's clock, one after the other, or returns why it cannot.
+// Clock takes n samples of the node's clock, one after the other. It returns an
+// error if it cannot.
 func (p *Probe) Clock(ctx context.Context, n int) ([]Sample, error) {
 	if err := p.connect(ctx); err != nil { // so that the first round trip is one
 		return nil, err
@@ -156,15 +162,15 @@ func (p *Probe) sample(ctx context.Context) (Sample, error) {
 	if p.origin.IsZero() {
 		p.origin = now
 	}
-	// Without their monotonic part, since both are to be times of day.
+	// Round strips the monotonic part: both are times of day.
 	middle := sent.Add(received.Sub(sent) / 2).Round(0)
 	return Sample{
 		Sent: sent.Sub(p.made), Received: received.Sub(p.made), Ahead: now.Sub(middle), Elapsed: now.Sub(p.origin),
 	}, nil
 }
 
-// lastSecond is some time in the year 2286: no clock is meant to show more, and differences of what is below it are no
-// problem.
+// lastSecond is in the year 2286. No clock is meant to show more, and
+// differences below it do not overflow.
 const lastSecond = 10_000_000_000
 
 // readTime reads the two numbers that answer TIME.

@@ -17,10 +17,10 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// patience is for what comes at once on an idle machine.
+// patience bounds the wait for what comes at once on an idle machine.
 const patience = 30 * time.Second
 
-// to is a probe of what is at a URL, which is closed with the test.
+// to returns a probe of the node at a URL, which is closed with the test.
 func to(t *testing.T, url string) *Probe {
 	t.Helper()
 	e, err := conn.ParseURL(url)
@@ -115,7 +115,8 @@ func TestLookAsAUserWhoMayLittle(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-// The script on trial looks at its key: a user who may run scripts, and not on keys with this prefix, is found out.
+// The trial script reads its key: a user who may run scripts, but not on keys
+// with this prefix, is found out.
 func TestLookWithAnotherPrefix(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
 	_, err := server.Do("ACL", "SETUSER", "other", "on", ">secret", "~other:*", "+@all")
@@ -142,7 +143,8 @@ func TestClockOfARealServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, first, 5)
 	var clock Clock
-	// Until it is known that the rate is off by a tenth at least, which on a busy machine may take some looks.
+	// Until the rate is certainly off by a tenth, which may take several bursts
+	// on a busy machine.
 	require.Eventually(t, func() bool {
 		later, err := p.Clock(soon(t), 5)
 		require.NoError(t, err)
@@ -167,7 +169,7 @@ func TestAProbeOfADeadNodeTriesAgain(t *testing.T) {
 	require.NoError(t, before.Err)
 	require.NoError(t, server.Restart())
 	var after Facts
-	require.Eventually(t, func() bool { // the first look may find the connection lost
+	require.Eventually(t, func() bool { // the first call may find the connection lost
 		after = p.Look(soon(t))
 		return after.Err == nil
 	}, patience, 10*ms)
@@ -186,7 +188,8 @@ func TestAStoppedNodeIsGivenUpInTime(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// Whatever a node answers, a look comes to an end, keeps little of it, and none of it is fit to move a cursor.
+// Whatever a node answers, Look returns, keeps little of it, and nothing that
+// could move a cursor.
 func TestHostileAnswers(t *testing.T) {
 	huge := strings.Repeat("9", 400)
 	for name, reply := range map[string]string{

@@ -13,8 +13,10 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// question is one whose answer is taken where it is no error. What may not be asked stays unknown (R22), and so does what is
-// answered in an unexpected form: only a protocol that is violated is worth ending the connection for, and conn sees to that.
+// question returns a Question whose answer is taken unless it is an error. What
+// may not be asked stays unknown (R22), and so do answers of an unexpected
+// form: only a protocol violation is worth ending the connection for, and
+// package conn does that.
 func question(take func(v resp.Value), args ...string) Question {
 	return Question{resp.AppendCommand(nil, args...), func(v resp.Value) error {
 		if !v.IsError() {
@@ -24,10 +26,10 @@ func question(take func(v resp.Value), args ...string) Question {
 	}}
 }
 
-// slowEntries is how many entries of the slow log are looked at.
+// slowEntries is how many entries of the slow log are read.
 const slowEntries = 16
 
-// questions are what is asked of a node besides trials.
+// questions returns what is asked of a node besides trials.
 func (f *Facts) questions(prefix string) []Question {
 	var now time.Time
 	all := []Question{
@@ -60,7 +62,8 @@ func (f *Facts) readSetting(name string, v resp.Value) {
 	}
 }
 
-// readWatchers takes how many listen on the channel by which sentinels find one another.
+// readWatchers takes the number of subscribers of the channel by which
+// sentinels find each other.
 func (f *Facts) readWatchers(v resp.Value) {
 	for _, count := range v.Pairs() {
 		if n, ok := count.Int64(); ok && n >= 0 {
@@ -69,7 +72,8 @@ func (f *Facts) readWatchers(v resp.Value) {
 	}
 }
 
-// readSlow takes the slow log: of each entry when, how long, and the first word of what. The others are keys and values.
+// readSlow takes the slow log: for each entry when, how long, and the first
+// word of the command. The other words are keys and values.
 func (f *Facts) readSlow(v resp.Value, now time.Time) {
 	for entry := range v.Elements() {
 		var s Slow
@@ -95,7 +99,7 @@ func (f *Facts) readSlow(v resp.Value, now time.Time) {
 	}
 }
 
-// readSeal takes what stands in the place of the seal.
+// readSeal takes the value of the key of the seal.
 func (f *Facts) readSeal(v resp.Value) error {
 	switch {
 	case v.IsError() && string(v.ErrorPrefix()) == "WRONGTYPE":
@@ -114,20 +118,25 @@ func (f *Facts) readSeal(v resp.Value) error {
 	return nil
 }
 
-// The script on trial, and its name. It looks at its key, so that a user who may run scripts on other keys only is found out.
+// trialScript reads its key, so that the trial fails for a user who may run
+// scripts on other keys only.
 const trialScript = "return redis.call('GET', KEYS[1]) and 1 or 0"
 
-var trialDigest = func() string {
-	sum := sha1.Sum([]byte(trialScript))
-	return hex.EncodeToString(sum[:])
-}()
+var trialDigest = Digest(trialScript)
 
-// trials try each command that locks need, on a key that nobody has. None of them changes anything: SET is told to set only
-// what is there, and there is neither anything to delete, to expire or to kill.
+// Digest returns the name of a script for EVALSHA.
+func Digest(script string) string {
+	sum := sha1.Sum([]byte(script))
+	return hex.EncodeToString(sum[:])
+}
+
+// trials tries each command that locks need, on a key that does not exist. It
+// changes nothing: SET sets existing keys only, and there is nothing to delete,
+// expire or kill.
 func (f *Facts) trials(prefix string) []Question {
 	key := prefix + "redlock:trial:" + rand.Text()
-	// No server has ever had so many clients.
-	nobody := strconv.FormatInt(1<<62, 10)
+	// Client ids never get that large.
+	noClient := strconv.FormatInt(1<<62, 10)
 	var all []Question
 	try := func(name string, args ...string) {
 		all = append(all, Question{resp.AppendCommand(nil, args...), func(v resp.Value) error {
@@ -146,20 +155,20 @@ func (f *Facts) trials(prefix string) []Question {
 	try("PING", "PING")
 	try("INFO", "INFO", "server")
 	try("CLIENT ID", "CLIENT", "ID")
-	try("CLIENT KILL", "CLIENT", "KILL", "ID", nobody)
+	try("CLIENT KILL", "CLIENT", "KILL", "ID", noClient)
 	try("CLIENT TRACKING", "CLIENT", "TRACKING", "OFF")
 	try("CLIENT CACHING", "CLIENT", "CACHING", "YES")
 	return all
 }
 
-// refusal is the class of the error that says why a command cannot be run.
+// refusal returns the class of the error that says why a command cannot be run.
 func refusal(v resp.Value) conn.Class {
 	switch class := conn.ClassOf(v); {
 	case class == conn.ClassOther && strings.Contains(string(v.Bytes()), "ACL failure in script"),
 		class == conn.ClassOther && strings.Contains(string(v.Bytes()), "can't run this command"):
 		return conn.ClassNoPerm
 	case class == conn.ClassOther, class == conn.ClassWrongType:
-		return conn.ClassNone // CLIENT CACHING, say, has been understood, and wants to be asked for at another time
+		return conn.ClassNone // such as CLIENT CACHING, which is only allowed with tracking
 	default:
 		return class
 	}

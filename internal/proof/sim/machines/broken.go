@@ -1,25 +1,26 @@
 package machines
 
-// Broken is what is broken on purpose, to see that the referee finds it. Each is one rule that is not kept, by the simulator's
-// own part of the work or by its servers; the pure machines themselves are broken by testdata/mutants.
+// Broken is a rule that is broken on purpose, to show that the referee finds
+// it. Each is broken in the simulator's own part of the work or in its servers;
+// testdata/mutants breaks the pure machines.
 type Broken uint8
 
 func (b Broken) is(other Broken) bool { return b == other }
 
-// What can be broken.
+// The rules that can be broken.
 const (
 	Nothing              Broken = iota
 	QuorumLessOne               // R1
-	QuorumOfLive                // R1: of those that are up, and not of those that are configured
+	QuorumOfLive                // R1: a quorum of the nodes that are up, not of the configured ones
 	WithoutNX                   // R2
-	TokenReused                 // R3: by a retry
+	TokenReused                 // R3: a retry reuses it
 	ElapsedIgnored              // R4: validity counts from the return
-	StartReadLate               // R4: elapsed starts when the answer is there
+	StartReadLate               // R4: elapsed starts when the answer arrives
 	NoDrift                     // R4
-	WallIgnored                 // R4: only the monotonic clock is asked
+	WallIgnored                 // R4: only the monotonic clock is read
 	NoReleaseOnFailure          // R7
-	ReleaseOnContext            // R7: none where the caller's context has ended
-	ReleaseOnlyIfGranted        // R7: none where no vote was seen
+	ReleaseOnContext            // R7: none if the caller's context has ended
+	ReleaseOnlyIfGranted        // R7: none if no vote was seen
 	ReleaseOvertakes            // R8: the SET that it undoes
 	NoFence                     // R8
 	FenceUnheard                // R8: a refused CLIENT KILL is taken for a kill
@@ -28,16 +29,16 @@ const (
 	ErrorsSettle                // R8: an error ends a debt
 	PlainDEL                    // R9
 	ShorteningExtension         // R10
-	LateExtension               // R10: counts although the old validity has ended
+	LateExtension               // R10: counts even if the old validity has ended
 	HealingIsProof              // R10: on a quarantined node
 	RenewalFromReply            // R10: the validity counts from the reply to the renewal
-	ContextLate                 // R13: ends 20 ms after the validity, as by somebody's reply
-	ClocksUnread                // R15: a hold is asked, and does not read the clocks
+	ContextLate                 // R13: ends 20 ms after the validity, as if it waited for a reply
+	ClocksUnread                // R15: a hold does not read the clocks when it is asked
 	NullIsOK                    // R17
 	LateVotesCount              // R17: after the decision
 	NoQuarantine                // R23
 	ShortQuarantine             // R23: half as long
-	SealOfAnother               // R23: a seal counts whatever process it is of
+	SealOfAnother               // R23: a seal counts even if it is another process's
 	brokenEnd
 )
 

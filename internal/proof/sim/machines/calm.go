@@ -6,7 +6,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// calm ends all faults, and has everybody come to an end with what they are about.
+// calm ends all faults and lets every worker finish.
 func (w *world) calm() {
 	if w.stopping {
 		return
@@ -18,7 +18,7 @@ func (w *world) calm() {
 	}
 	for i, p := range w.processes {
 		if p == nil {
-			newProcess(w, i, false).start() // it would have begun later
+			newProcess(w, i, false).start() // it would have started later
 			continue
 		}
 		for _, k := range p.workers {
@@ -27,8 +27,10 @@ func (w *world) calm() {
 			}
 		}
 	}
-	// A node that was out has to wait a second, and two more if it has used up its dials; a watch lasts as long as a lock and
-	// its drift, on the slowest clock; and so does a key that nobody released, on a server that was turned back.
+	// A node that was out waits a second, and two more if it has used up its
+	// dials. A watch lasts as long as a lock and its drift on the slowest
+	// clock, and so does a key that was never released on a server whose clock
+	// was turned back.
 	rest := 4*time.Second + w.plan.dialTimeout
 	lives := w.plan.ttl + w.plan.ttl/50 + 50*ms
 	for _, s := range w.servers {
@@ -37,7 +39,8 @@ func (w *world) calm() {
 	w.after(rest+2*lives, w.atRest)
 }
 
-// atRest is liveness: some time after the last fault every node counts for everybody, nothing is owed, and locks are granted.
+// atRest checks liveness: some time after the last fault, every node counts for
+// every process, nothing is owed, and locks are granted.
 func (w *world) atRest() {
 	for _, p := range w.processes {
 		for _, m := range p.members {
@@ -57,7 +60,7 @@ func (w *world) atRest() {
 	w.probe(0)
 }
 
-// probe has each process get each lock once, one after the other.
+// probe lets each process acquire each lock once, one after the other.
 func (w *world) probe(n int) {
 	if w.over {
 		return
@@ -71,8 +74,8 @@ func (w *world) probe(n int) {
 	t := &wish{resource: n / len(w.processes), ttl: w.plan.ttl, ends: pure.Never, slept: p.slept, triesMax: 1}
 	t.probe = func(granted bool) {
 		if !granted {
-			w.violate("liveness", "process %d does not get resource %d, which nobody has", p.index, t.resource)
-			w.over = true // though only another rule is judged
+			w.violate("liveness", "process %d does not get resource %d, which no process has", p.index, t.resource)
+			w.over = true // even if only another rule is checked
 			return
 		}
 		w.after(100*ms, func() { w.probe(n + 1) })
@@ -80,7 +83,7 @@ func (w *world) probe(n int) {
 	k.try(t)
 }
 
-// last is R28: nothing is left.
+// last checks R28: nothing is left.
 func (w *world) last() {
 	for _, s := range w.servers {
 		for resource := range s.keys {

@@ -7,17 +7,18 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A clock runs at nearly the rate of true time. It is reckoned in whole numbers, so that it reads the same on every machine.
+// A clock runs at nearly the rate of true time. It computes in whole numbers,
+// so that it reads the same on every machine.
 type clock struct {
-	ppm   int64         // by how many millionths it is faster than true time
-	base  time.Duration // what it read
+	ppm   int64         // how many millionths it is faster than true time
+	base  time.Duration // its reading
 	since time.Duration // at this true time
-	still bool          // it stands still
+	still bool          // the clock is stopped
 }
 
 const million = 1_000_000
 
-// at is what the clock reads at a true time.
+// at returns the clock's reading at a true time.
 func (c *clock) at(now time.Duration) time.Duration {
 	if c.still {
 		return c.base
@@ -26,7 +27,8 @@ func (c *clock) at(now time.Duration) time.Duration {
 	return c.base + passed + passed*time.Duration(c.ppm)/million
 }
 
-// when is the first true time from now on at which the clock reads so much, if nobody touches it. It must not stand still.
+// when returns the first true time from now on at which the clock reads the
+// given value, if it is not set meanwhile. The clock must not be stopped.
 func (c *clock) when(reading, now time.Duration) time.Duration {
 	left := reading - c.base
 	passed := left * million / time.Duration(million+c.ppm)
@@ -36,7 +38,7 @@ func (c *clock) when(reading, now time.Duration) time.Duration {
 	return max(now, c.since+passed)
 }
 
-// step turns the clock forward, or back.
+// step sets the clock forward or back.
 func (c *clock) step(by, now time.Duration) {
 	c.base, c.since = c.at(now)+by, now
 }
@@ -45,26 +47,30 @@ func (c *clock) step(by, now time.Duration) {
 func (c *clock) stop(now time.Duration) { c.base, c.since, c.still = c.at(now), now, true }
 func (c *clock) goOn(now time.Duration) { c.since, c.still = now, false }
 
-// An instant is a reading of all clocks of a process: what redlock's own instant is.
+// An instant is a reading of all clocks of a process, like the instant of
+// package redlock.
 type instant struct {
 	at    time.Time // wall and monotonic
 	slept time.Duration
 }
 
-// since is the time from one reading to another by the clock that says most.
+// since returns the time since an earlier reading, by the clock that advanced
+// most.
 func (i instant) since(start instant) time.Duration {
 	return max(pure.Elapsed(start.at, i.at), i.at.Sub(start.at)+i.slept-start.slept)
 }
 
-// ahead is by how much the other clocks have run ahead of the monotonic one since the start.
+// ahead returns how far the other clocks have run ahead of the monotonic one
+// since start.
 func (i instant) ahead(start instant) (wall, slept time.Duration) {
 	return i.at.Round(0).Sub(start.at.Round(0)) - i.at.Sub(start.at), i.slept - start.slept
 }
 
-// add is the instant so much later by every clock.
+// add returns the instant d later on every clock.
 func (i instant) add(d time.Duration) instant { return instant{i.at.Add(d), i.slept} }
 
-// left is the time until this end by the clock that says least; a plain lock knows two clocks, a hold three.
+// left returns the time until this end by the clock that gives least. A plain
+// lock reads two clocks, a hold three.
 func (i instant) left(now instant, three bool) time.Duration {
 	left := pure.Remaining(i.at, now.at)
 	if three {
@@ -73,12 +79,14 @@ func (i instant) left(now instant, three bool) time.Duration {
 	return left
 }
 
-// timeOf makes a time.Time of two readings that have nothing to do with each other. Package time gives no way to do that,
-// since only a suspend or a step of the clock does; but what pure.Elapsed and pure.Remaining make of the two is what is to be
-// tried here. It relies on the layout of time.Time, which has not changed since Go 1.9 and which TestTimeOf looks at: a bit
-// that says that there is a monotonic reading, 33 bits of seconds, 30 of nanoseconds; and then that reading.
+// timeOf makes a time.Time of two independent readings. Package time cannot do
+// that, since only a suspend or a step of the clock causes it; but the
+// simulation must test what pure.Elapsed and pure.Remaining make of the two. It
+// relies on the layout of time.Time, which has not changed since Go 1.9 and
+// which TestTimeOf checks: a bit that says that there is a monotonic reading,
+// 33 bits of seconds, 30 of nanoseconds, and then that reading.
 func timeOf(monotonic, wall time.Duration) (t time.Time) {
-	const someYear = 4_000_000_000 // seconds since 1885, so that there is room on both sides
+	const someYear = 4_000_000_000 // seconds since 1885, with room on both sides
 	wall += someYear * time.Second
 	layout := (*struct {
 		wall      uint64

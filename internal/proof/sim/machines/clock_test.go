@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The layout of time.Time is as timeOf takes it to be: both readings are what they were made of, and independent.
+// time.Time has the layout that timeOf expects: both readings are returned
+// unchanged and independently.
 func TestTimeOf(t *testing.T) {
 	start := timeOf(5*time.Second, time.Hour)
 	for _, c := range []struct{ mono, wall time.Duration }{

@@ -8,7 +8,7 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// What a process can ask of a server.
+// An operation is what a process can ask a server to do.
 type operation uint8
 
 const (
@@ -17,29 +17,31 @@ const (
 	set                        // SET NX PX
 	release                    // compare and delete
 	extend                     // compare and lengthen
-	heal                       // the same, or set again
+	heal                       // the same, or set it again
 	load                       // SCRIPT LOAD
 	lookSeal                   // GET of the seal
-	writeSeal                  // the script that writes it
+	writeSeal                  // the script that writes the seal
 )
 
-// script reports that the command names a script.
+// script reports whether the command runs a script.
 func (o operation) script() bool { return o == release || o == extend || o == heal || o == writeSeal }
 
-// A command is what goes over the wire. All servers share it, and the referee writes down what they did with it.
+// A command is what goes over the wire. All servers share it, and the referee
+// records in it what they did.
 type command struct {
 	op      operation
-	attempt *attempt // whose token it is
+	attempt *attempt // the owner of the token
 	ttl     time.Duration
 	target  *wire // of kill
 	seal    pure.Seal
 
 	// For the referee.
-	sent    instant       // when it was first put on a wire, by the process' clocks
-	granted multiplex.Set // where the key was set or lengthened for it
+	sent    instant       // when it was first sent, by the process's clocks
+	granted multiplex.Set // servers that set or lengthened the key for it
 }
 
-// An attempt is one try to get a lock, with its token. The referee knows all of it.
+// An attempt is one try to acquire a lock, with its token. The referee knows
+// all of it.
 type attempt struct {
 	index    int // in world.attempts
 	token    uint64
@@ -47,11 +49,11 @@ type attempt struct {
 	process  *process
 	started  time.Duration // true time
 	asks     []*command    // SETs, extensions and healings
-	over     bool          // it ended without the lock, or the lock was released or given up
+	over     bool          // it failed, or the lock was released or given up
 	ended    time.Duration // when
 	released multiplex.Set // servers that executed a release of it
-	due      time.Duration // until when keys were to live that it was given, if nobody turned a clock
-	kept     bool          // it was given up without a release: its keys may stay for their TTL
+	due      time.Duration // the end of its keys, if no clock is set
+	kept     bool          // it was given up without a release: its keys may stay until their TTL ends
 }
 
 func (w *world) newAttempt(p *process, resource int, token uint64) *attempt {
@@ -60,20 +62,20 @@ func (w *world) newAttempt(p *process, resource int, token uint64) *attempt {
 	return a
 }
 
-// newToken is one that was never used.
+// newToken returns a token that was never used.
 func (w *world) newToken() uint64 {
 	w.tokens++
 	return w.tokens
 }
 
-// encoded is a release as a ledger has it.
+// encoded returns the release in the form that a ledger keeps.
 func (a *attempt) encoded() []byte { return binary.BigEndian.AppendUint64(nil, uint64(a.index)) }
 
 func (w *world) decoded(release string) *attempt {
 	return w.attempts[binary.BigEndian.Uint64([]byte(release))]
 }
 
-// A reply is what a server says.
+// A reply is what a server answers.
 type reply struct {
 	kind replyKind
 	n    int
@@ -84,15 +86,15 @@ type reply struct {
 type replyKind uint8
 
 const (
-	isOK       replyKind = iota // +OK, and whatever else answers a command that has one good answer
+	isOK       replyKind = iota // +OK, and any other reply to a command with a single good answer
 	isNull                      // null
 	isInteger                   // n
 	isError                     // -OOM, -BUSY, -NOPERM …
 	isNoScript                  // -NOSCRIPT
 )
 
-// bit is the set of one node.
+// bit returns the set of one node.
 func bit(node int) multiplex.Set { return 1 << uint(node) }
 
-// all is the set of all n nodes.
+// all returns the set of all n nodes.
 func all(n int) multiplex.Set { return 1<<uint(n) - 1 }

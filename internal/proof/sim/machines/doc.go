@@ -1,47 +1,67 @@
-// Package machines simulates redmux single-threaded: many clients, some servers, and all that can go wrong between them, as a
-// queue of events in true time. A seed decides everything, so it replays exactly, event by event, and a hundred thousand of
-// them take minutes.
+// Package machines simulates redmux single-threaded: many clients, some
+// servers, and all that can go wrong between them, as a queue of events in true
+// time. A seed decides everything, so it replays exactly, event by event, and a
+// hundred thousand seeds take minutes.
 //
 // # What is real, and what is re-stated
 //
-// The decisions are the ones that the running code uses: pure.Life, pure.Ledger, pure.Trust, pure.Debut, pure.Renewal,
-// pure.RetryDelay, pure.Validity, pure.Drift, pure.Elapsed, pure.Remaining, and multiplex.Tally. Whatever is broken there is
-// broken here.
+// The decisions are those of the running code: pure.Life, pure.Ledger,
+// pure.Trust, pure.Debut, pure.Renewal, pure.RetryDelay, pure.Validity,
+// pure.Drift, pure.Elapsed, pure.Remaining, and multiplex.Tally. A bug there is
+// a bug here.
 //
-// What stands around them is re-stated in as few words as possible, since in the running code it is made of goroutines, locks
-// and sockets: a round with its votes and their timeouts (round.go, of multiplex's round, ask and watch), a node with its
-// handshake, fence, debts, join and end (member.go, of node and pay), its trust and its seal (watch.go, of quarantine and seal),
-// an attempt, its retries, extension and release (worker.go, of redlock's acquire and lock), and a hold (holder.go, of hold and
-// keeper). So this is evidence about the rules and about the decisions; that the running code puts them together in the same
-// way is what internal/proof/sim/running is for. Left out are what cannot break a promise in a world without bytes: merged and native
-// releases, CLIENT TRACKING and the queues of those who wait, MinHold, bounds on memory, RESP, TLS, and the leniency towards
-// nodes that are late like all others.
+// The code around them is re-stated as briefly as possible, since in the
+// running code it consists of goroutines, locks and sockets: a round with its
+// votes and their timeouts (round.go, after multiplex's round, ask and watch),
+// a node with its handshake, fence, debts, join and end (member.go, after node
+// and pay), its trust and its seal (watch.go, after quarantine and seal), an
+// attempt, its retries, extension and release (worker.go, after redlock's
+// acquire and lock), and a hold (holder.go, after hold and keeper). So this
+// simulation is evidence about the rules and the decisions;
+// internal/proof/sim/running shows that the running code combines them in the
+// same way. Left out is what cannot break a promise in a world without bytes:
+// merged and native releases, CLIENT TRACKING and the queues of waiting
+// callers, MinHold, bounds on memory, RESP, TLS, and the leniency towards nodes
+// that are as late as all others.
 //
-// The world has no counterpart: servers with keys that expire by clocks of their own, up to a millisecond early (server.go);
-// links with delays, and connections whose ends learn of their end at different times (link.go); processes that are stopped,
-// suspended and killed, with three clocks (process.go, clock.go); and misfortune (faults.go). scenario.go draws which of it a
-// seed has: few kinds of faults in most, by themes that make trouble together in half of them.
+// The world has no counterpart in the running code: servers with keys that
+// expire by their own clocks, up to a millisecond early (server.go); links with
+// delays, and connections whose ends learn of the end at different times
+// (link.go); processes with three clocks that are stopped, suspended and killed
+// (process.go, clock.go); and faults (faults.go). scenario.go draws which of
+// these a seed has. Most seeds have few kinds of faults, and half of them have
+// a theme: faults that cause trouble together.
 //
-// # What is judged
+// # What is checked
 //
-// The referee (referee.go) knows true time and what each server executed, and judges what is promised:
+// The referee (referee.go) knows true time and what each server executed, and
+// checks what is promised:
 //
-//   - exclusion: at most one holder within validity, each by its own clocks, whenever a validity begins or is prolonged
-//   - R4: no validity reaches further than a command that a quorum executed gives reason to
-//   - R7, R8: no key of what is over is left where nothing is wrong, at once or, after trouble, promptly; no SET is executed
-//     behind the release that undoes it
-//   - R10: no extension counts once the old validity is over; no healing is proof where somebody else's key may be forgotten
-//   - R13, R15: who holds is told of the end in time, and after a pause by the first question
-//   - R26: a node that can be reached again is up, and its debts are paid, within 1.5 s
-//   - liveness and R28: some time after the last fault every node counts for everybody, every lock is to be had, and nothing is
-//     left
+//   - exclusion: at most one holder within validity, each by its own clocks,
+//     whenever a validity begins or is prolonged
+//   - R4: no validity reaches further than a command that a quorum executed
+//     justifies
+//   - R7, R8: if nothing is wrong, no key of an ended attempt is left, at once
+//     or, after a fault, promptly; no SET is executed after the release that
+//     undoes it
+//   - R10: no extension counts once the old validity is over; no healing counts
+//     if another client's key may have been forgotten
+//   - R13, R15: a holder is told of the end in time, and after a pause by the
+//     first query
+//   - R26: a node that can be reached again is up, and its debts are paid, within
+//     1.5 s
+//   - liveness and R28: some time after the last fault every node counts for
+//     every process, every lock can be acquired, and nothing is left
 //
-// Faults keep to what is promised: clocks within the drift, no steps forward where a lock has just a quorum of keys, no
-// restarts without memory where no MaxTTL is set, and none that takes the last seal from a deployment whose declaration to be
-// new (redlock.Config.NewDeployment) is still to be used.
+// Faults respect the promises' conditions: clocks stay within the drift; no
+// clock steps forward while a lock has just a quorum of keys; no server
+// restarts without memory if no MaxTTL is set; and none takes the last seal
+// from a deployment that was declared new (redlock.Config.NewDeployment) before
+// the declaration is used.
 //
-// That the referee finds what it is there for is tested too: broken.go lists rules that can be broken on purpose, and
-// TestEachBrokenPartIsFound demands each to be found within a thousand seeds.
+// That the referee works is tested too: broken.go lists rules that can be
+// broken on purpose, and TestEachBrokenPartIsFound requires that each is found
+// within a thousand seeds.
 //
 //	go test ./internal/proof/sim/machines -run 'TestSim$' -v -sim.seeds=100000
 //	go test ./internal/proof/sim/machines -run 'TestSim$' -v -sim.seed=4711 -sim.trace

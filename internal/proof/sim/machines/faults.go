@@ -7,33 +7,33 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A fault is a kind of thing that goes wrong.
+// A fault is a kind of failure.
 type fault uint8
 
 const (
 	crash      fault = iota // a server's process ends; its keys are on disk
-	forget                  // the same, and it comes back empty
-	forgetSome              // or without what was written last, as from a snapshot
-	stop                    // a server stands still
+	forget                  // the same, but it comes back empty
+	forgetSome              // or without the last writes, as from a snapshot
+	stop                    // a server is stopped
 	refuseSets              // -OOM, -MISCONF, -NOREPLICAS …
 	refuseScripts
 	flushScripts
 	closeAll // a server closes all connections
-	closeOne // or one: CLIENT KILL by somebody
+	closeOne // or one of them, like another client's CLIENT KILL
 	slowLink
-	holdUp    // what goes to a server is on its way for a while
-	holdDown  // and what comes from it
-	holdWire  // what goes to a server on one connection, also after its end
-	loseTouch // the same, and the process gives that connection up; what is on its way comes when another is there
+	holdUp    // what is sent to a server is delayed for a while
+	holdDown  // what a server sends is delayed
+	holdWire  // what is sent on one connection is delayed, even after the end of the connection
+	loseTouch // the same, and the process gives up that connection; the rest arrives after its successor is there
 	resetLink
 	refuseLink // no new connections
-	cutOff     // a process is held from all servers
+	cutOff     // a process is cut off from all servers
 	clockBack  // a server's clock is turned back
 	clockAhead // or forward, within the drift
-	clockLeap  // or forward by much, where more than a quorum holds the keys that end by it
+	clockLeap  // or far forward, if more than a quorum has the keys that expire by it
 	freeze     // SIGSTOP of a process
 	suspend    // its machine sleeps: the monotonic clock stands still
-	wallAhead  // its wall clock is turned forward
+	wallAhead  // its wall clock is set forward
 	wallBack   // or back
 	killProcess
 	faultKinds
@@ -62,7 +62,7 @@ func (m *mend) now() {
 	}
 }
 
-// misfortune has some things go wrong, and comes again.
+// misfortune causes faults, again and again.
 func (w *world) misfortune() {
 	if w.stopping {
 		return
@@ -73,7 +73,7 @@ func (w *world) misfortune() {
 	}
 }
 
-// oneFault has one thing go wrong, and mends it after a while.
+// oneFault causes one fault, and mends it after a while.
 func (w *world) oneFault() {
 	if w.stopping {
 		return
@@ -82,7 +82,7 @@ func (w *world) oneFault() {
 	s := w.servers[w.random.IntN(len(w.servers))]
 	p := w.processes[w.random.IntN(len(w.processes))]
 	if p == nil || p.dead {
-		return // not there yet, or not any more
+		return // not yet started, or already gone
 	}
 	w.step("fault: kind %d, server %d, process %d", int64(f), int64(s.index), int64(p.index))
 	undo := w.strike(f, s, p)
@@ -94,7 +94,8 @@ func (w *world) oneFault() {
 	w.after(w.span(w.plan.faultLasts), m.now)
 }
 
-// strike has a fault happen, and returns what ends it; nil if nothing does. What does not apply does not happen.
+// strike causes a fault, and returns what ends it, or nil if the fault does not
+// apply.
 func (w *world) strike(f fault, s *server, p *process) (undo func()) {
 	switch f {
 	case crash, forget, forgetSome:
@@ -115,13 +116,14 @@ func (w *world) strike(f fault, s *server, p *process) (undo func()) {
 	default:
 		undo = w.strikeProcess(f, p)
 	}
-	if f != loseTouch { // that has yet to come
+	if f != loseTouch { // loseTouch is still to come
 		w.report.Fault(f.String())
 	}
 	return undo
 }
 
-// disturb notes that something is, or was until now, wrong between a process and a server.
+// disturb records that something is, or was until now, wrong between a process
+// and a server.
 func (w *world) disturb(l *link) {
 	l.since = w.now
 	w.after(promptly, func() { w.referee.calmed(l) })
@@ -139,7 +141,7 @@ func (w *world) disturbProcess(p *process) {
 	}
 }
 
-// counted is a fault that counts up and down: several of one kind may overlap.
+// counted is a fault with a counter: several of one kind may overlap.
 func counted(n *int, after func()) (undo func()) {
 	*n++
 	return func() {
@@ -162,9 +164,11 @@ func (w *world) crash(f fault, s *server) func() {
 	return counted(&s.down, func() { w.disturbServer(s) })
 }
 
-// mayForget keeps to what is promised of a deployment that was declared new (R23): as long as some process has not used the
-// declaration up, one server at least must carry a seal, which speaks against it. (The last to forget, while the declaration is
-// still set, is the danger that redlock.Config.NewDeployment names.)
+// mayForget respects the condition of a deployment that was declared new (R23):
+// until every process has used the declaration, at least one server must carry
+// a seal, which contradicts it. (If the last one forgets while the declaration
+// is still set, that is the danger which redlock.Config.NewDeployment
+// describes.)
 func (w *world) mayForget(s *server) bool {
 	if !w.plan.declaredNew || !slices.ContainsFunc(w.processes, func(p *process) bool { return p == nil || p.debut.Open }) {
 		return true
@@ -255,7 +259,7 @@ func (w *world) hold(l *link, up, down bool) func() {
 	}
 }
 
-// holdWire disturbs its link only as long as that connection is used.
+// holdWire disturbs its link only while that connection is in use.
 func (w *world) holdWire(l *link, c *wire) func() {
 	if c == nil {
 		return nil
@@ -267,7 +271,7 @@ func (w *world) holdWire(l *link, c *wire) func() {
 	})
 }
 
-// loseTouch waits for a SET to be sent, since only with one under way there is something to lose.
+// loseTouch waits until a SET is sent, since only then can it lose one.
 func (w *world) loseTouch(l *link) func() {
 	l.trap = func(c *wire) {
 		w.report.Fault(loseTouch.String())
@@ -293,9 +297,10 @@ func (w *world) cutOff(p *process) func() {
 	}
 }
 
-// turnClock turns a server's clock, as far as what is promised allows: back by any time; forward by less than a millisecond in
-// the life of any key, which is what drift has to spare (half of its two milliseconds is for the server's own reckoning); and
-// by much where no lock depends on the keys that end by it.
+// turnClock sets a server's clock, as far as the promises allow: back by any
+// time; forward by less than a millisecond in the life of any key, which the
+// drift can spare (half of its two milliseconds is for the server's own
+// rounding); and far forward if no lock depends on the keys that expire by it.
 func (w *world) turnClock(f fault, s *server) bool {
 	by := -w.span(30 * ms)
 	switch f {
@@ -318,7 +323,8 @@ func (w *world) turnClock(f fault, s *server) bool {
 	return true
 }
 
-// canLeap reports that each lock whose key would end early has a quorum of keys without it.
+// canLeap reports whether each lock whose key would expire early has a quorum
+// of other keys.
 func (w *world) canLeap(s *server) bool {
 	for resource := range s.keys {
 		a := s.look(resource)
@@ -361,8 +367,9 @@ func (w *world) strikeProcess(f fault, p *process) func() {
 	return nil
 }
 
-// sleepOverSET has a process sleep soon after it sends a SET, for about as long as a lock lives: between that and its return
-// there is hardly a time in which it would by chance (R4).
+// sleepOverSET suspends a process soon after it sends a SET, for about the life
+// of a lock. By chance this would hardly ever happen between a SET and its
+// return (R4).
 func (w *world) sleepOverSET(f fault, p *process) func() {
 	l := p.link(w.random.IntN(len(w.servers)))
 	l.trap = func(*wire) {
@@ -406,6 +413,6 @@ func (w *world) suspend(p *process) func() {
 	}
 }
 
-// promptly is within what time a node that can be reached again counts, and its debts are paid (R26), with what a handshake
-// takes.
+// promptly is the time within which a node that can be reached again counts and
+// its debts are paid (R26), including the handshake.
 const promptly = 1500*ms + 50*time.Millisecond

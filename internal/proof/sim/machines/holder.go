@@ -7,23 +7,24 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A hold is a lock that renews itself: what redlock's Hold and keeper do around pure.Renewal. Here each hold has a timer of its
-// own; there, all of them have one together.
+// A hold is a lock that renews itself: what redlock's Hold and keeper do around
+// pure.Renewal. Here each hold has its own timer; there, all holds share one.
 type hold struct {
 	lock
 	heals   bool
 	begun   instant
-	granted instant // when the attempt or renewal began that the validity counts from
-	asked   instant // when the renewal in flight began
+	granted instant // start of the attempt or renewal that the validity counts from
+	asked   instant // start of the renewal in flight
 	renewal pure.Renewal
-	ends    instant // of its validity, by three clocks
+	ends    instant // end of its validity, by three clocks
 	over    bool    // its context has ended
 	lost    bool
 	armed   int
-	unsure  multiplex.Set // nodes that the renewal in flight was the first to reach since they were quarantined
+	unsure  multiplex.Set // nodes that the renewal in flight was the first to reach since their quarantine began
 }
 
-// left is the validity as Hold.Validity says it; none once the context has ended, since nobody works under it any more.
+// left returns the validity as Hold.Validity does. It is zero once the context
+// has ended, since the holder then no longer works.
 func (h *hold) left() time.Duration {
 	if h.over {
 		return 0
@@ -31,10 +32,10 @@ func (h *hold) left() time.Duration {
 	return h.ends.left(h.worker.process.clocks(), true)
 }
 
-// lookMost is the longest time between two looks at the clocks (R13).
+// lookMost is the longest time between two readings of the clocks (R13).
 const lookMost = 250 * ms
 
-// hold keeps what was granted.
+// hold keeps a granted lock.
 func (k *worker) hold(t *wish, l *lock, start instant) {
 	w := k.world()
 	h := &hold{lock: *l, heals: w.oneIn(2)}
@@ -74,7 +75,8 @@ func (k *worker) hold(t *wish, l *lock, start instant) {
 	k.then(lasts, h.release)
 }
 
-// rearm sets the time of the next look: when something is due, and often enough to see that another clock ran ahead.
+// rearm sets the time of the next look: when something is due, and often enough
+// to notice that another clock ran ahead.
 func (h *hold) rearm() {
 	p := h.worker.process
 	alarm := h.renewal.Alarm()
@@ -123,7 +125,7 @@ func (h *hold) look() {
 	h.act(act)
 }
 
-// act ends the context, if that is what the state says.
+// act ends the context if the state requires it.
 func (h *hold) act(act pure.RenewalAction) {
 	switch act {
 	case pure.ToLose:
@@ -133,7 +135,8 @@ func (h *hold) act(act pure.RenewalAction) {
 	}
 }
 
-// renew asks for the renewal that the state wants. Nobody waits for it, so a vote has all the time that it may have (R6).
+// renew starts the renewal that the state wants. No caller waits for it, so a
+// vote has the longest timeout that it may have (R6).
 func (h *hold) renew() pure.RenewalAction {
 	p := h.worker.process
 	h.asked = p.clocks()
@@ -143,7 +146,7 @@ func (h *hold) renew() pure.RenewalAction {
 	}
 	h.attempt.asks = append(h.attempt.asks, cmd)
 	r, own := p.ask(cmd, h.ttl, h.receipt, h.ttl/10, func(r *round) {
-		if p.world.oneIn(2) { // the keeper takes what has come before it looks at what is due
+		if p.world.oneIn(2) { // the keeper reads answers before it checks what is due
 			h.settle(r)
 			return
 		}
@@ -156,13 +159,13 @@ func (h *hold) renew() pure.RenewalAction {
 	h.unsure = 0
 	if h.heals {
 		h.receipt.sent |= own.sent                  // these nodes may hold the key now
-		h.unsure = own.doubted &^ h.receipt.doubted // it may be this that sets the key there, unless they say that they have it
+		h.unsure = own.doubted &^ h.receipt.doubted // this may set the key there, unless the node says that it has it
 		h.receipt.doubted |= h.unsure
 	}
 	return pure.CarryOn
 }
 
-// settle feeds what came of a renewal.
+// settle feeds the outcome of a renewal.
 func (h *hold) settle(r *round) {
 	event := pure.OnFailure
 	switch {
@@ -172,7 +175,7 @@ func (h *hold) settle(r *round) {
 	case r.verdict == multiplex.Lost:
 		event = pure.OnRefusal
 	}
-	h.receipt.doubted &^= h.unsure & r.granted // the key was there: it is older than their quarantine
+	h.receipt.doubted &^= h.unsure & r.granted // the key existed, so it is older than their quarantine
 	act := h.step(event, h.worker.process.jitter())
 	h.act(act)
 	if act != pure.ToDrop {
@@ -180,7 +183,8 @@ func (h *hold) settle(r *round) {
 	}
 }
 
-// isHeld is Hold.Err, and whatever else is asked of a hold: it reads the clocks (R15).
+// isHeld is Hold.Err and every other query of a hold: it reads the clocks
+// (R15).
 func (h *hold) isHeld() bool {
 	broken := h.worker.world().broken
 	if !h.over && !broken.is(ClocksUnread) && h.ends.left(h.worker.process.clocks(), true) <= 0 {
@@ -198,7 +202,7 @@ func (h *hold) lose() {
 	h.end()
 }
 
-// end ends the context, and who works under it stops, and releases the lock.
+// end ends the context; the holder then stops working and releases the lock.
 func (h *hold) end() {
 	if h.over {
 		return
@@ -208,7 +212,8 @@ func (h *hold) end() {
 	h.worker.then(h.worker.world().span(ms), h.release)
 }
 
-// release is Hold.Release: its renewal ends, then its context, and then the lock.
+// release is Hold.Release: first the renewal ends, then the context, and then
+// the lock.
 func (h *hold) release() {
 	if h.attempt.over {
 		return

@@ -4,18 +4,19 @@ import (
 	"time"
 )
 
-// A link is the way from one process to one server. It carries one connection after the other, each in its own order.
+// A link is the way from one process to one server. It carries one connection
+// after another, each in order.
 type link struct {
-	delay, spread time.Duration // one way, as long as nothing is wrong
+	delay, spread time.Duration // one way, without faults
 	slow          time.Duration // what a fault adds
-	heldUp        int           // faults that hold what is on its way to the server,
+	heldUp        int           // faults that hold what is in flight to the server
 	heldDown      int           // and to the process
 	refused       int           // faults that refuse new connections
-	up            []*wire       // of which something is held on its way to the server
+	up            []*wire       // connections with something held on its way to the server
 	down          []func()      // held on its way to the process, in order
-	trap          func(*wire)   // what happens when the next SET is sent
-	lame          *wire         // the last of which what it carries was held
-	since         time.Duration // since when nothing was wrong with it, its server and its process
+	trap          func(*wire)   // called when the next SET is sent
+	lame          *wire         // the last connection whose commands were held
+	since         time.Duration // since when it, its server and its process have had no fault
 	world         *world
 }
 
@@ -23,7 +24,7 @@ func newLink(w *world) *link {
 	return &link{world: w, delay: w.span(w.plan.latency), spread: w.span(w.plan.latency)}
 }
 
-// longest is the longest time for one way, as long as nothing is wrong.
+// longest returns the longest delay one way, without faults.
 func (l *link) longest() time.Duration { return l.delay + l.spread }
 
 func (l *link) travel() time.Duration {
@@ -35,8 +36,8 @@ func (l *link) isWell() bool {
 	return l.slow == 0 && l.heldUp+l.heldDown+l.refused == 0 && !isLame
 }
 
-// releaseUp lets go what was held on its way to the server and is not held for another reason: at once, each connection's in
-// its order.
+// releaseUp delivers what was held on its way to the server, unless another
+// fault holds it: at once, and in order for each connection.
 func (l *link) releaseUp() {
 	waiting := l.up
 	l.up = nil
@@ -61,30 +62,31 @@ func (l *link) releaseDown() {
 	}
 }
 
-// A wire is one connection. Its two ends learn of its end at different times: bytes that were sent may be executed long after
-// the process has given it up (R8).
+// A wire is one connection. Its two ends learn of its end at different times:
+// bytes that were sent may be executed long after the process has given up the
+// connection (R8).
 type wire struct {
 	link    *link
 	process *process
 	server  *server
 	member  *member
-	run     int64 // of the server's process that it leads to; 0: none yet
+	run     int64 // the run of the server's process at its end; 0 before it arrives
 	lastUp  time.Duration
 	lastDn  time.Duration
 	sent    int // commands, by the process
 	arrived int // of those
 	broken  bool
-	cut     int           // of the commands under way when it broke, those from this one on are lost
-	late    time.Duration // and the others come so late
-	closed  bool          // the server's end is gone: nothing is executed any more
-	stalled []*command    // arrived at a server that is stopped, or has not come to read them
-	unread  bool          // the server will come to read them
-	fenced  time.Duration // true time when the next connection first asked for its end, killed or not; 0: none has
-	held    int           // faults that hold what goes to the server on this connection alone: packets that are lost and sent again
-	queue   []func()      // what is held on its way to the server, in order
+	cut     int           // of the commands in flight when it broke, those from this one on are lost
+	late    time.Duration // how late the others arrive
+	closed  bool          // the server's end is gone: nothing more is executed
+	stalled []*command    // arrived at a server that is stopped, or that has not read them yet
+	unread  bool          // the server still has to read them
+	fenced  time.Duration // true time when the next connection first tried to kill this one, or 0
+	held    int           // faults that hold this connection alone on the way to the server: lost and resent packets
+	queue   []func()      // held on its way to the server, in order
 }
 
-// send puts a command on its way.
+// send sends a command.
 func (c *wire) send(cmd *command) {
 	w := c.link.world
 	if trap := c.link.trap; trap != nil && cmd.op == set {
@@ -97,7 +99,8 @@ func (c *wire) send(cmd *command) {
 	w.at(c.lastUp, func() { c.arrive(index, cmd) })
 }
 
-// overtake puts a command on its way that comes before those sent before it: what no connection does, for Broken.
+// overtake sends a command that arrives before earlier ones. No real connection
+// does that; it is for Broken.
 func (c *wire) overtake(cmd *command) {
 	index := c.sent
 	c.sent++
@@ -119,7 +122,7 @@ func (c *wire) arrive(index int, cmd *command) {
 	c.server.receive(c, cmd)
 }
 
-// isHeld reports that what was to arrive does not yet, and keeps it for later.
+// isHeld reports whether an arrival is held, and keeps it for later.
 func (c *wire) isHeld(arrival func()) bool {
 	if c.held+c.link.heldUp == 0 {
 		return false
@@ -131,12 +134,13 @@ func (c *wire) isHeld(arrival func()) bool {
 	return true
 }
 
-// answer puts a reply on its way.
+// answer sends a reply.
 func (c *wire) answer(cmd *command, r reply) {
 	c.back(func() { c.member.reply(c, cmd, r) })
 }
 
-// back has something come to the process, in the order in which the server sent it.
+// back delivers something to the process, in the order in which the server sent
+// it.
 func (c *wire) back(do func()) {
 	w := c.link.world
 	c.lastDn = max(c.lastDn, w.now+c.link.travel())
@@ -153,8 +157,9 @@ func (c *wire) comeBack(do func()) {
 	}
 }
 
-// breakOff ends the process' side. What was sent and has not arrived may be lost from some command on; what is not lost may
-// come late, and is executed unless the server has ended its side by then.
+// breakOff ends the process's side. What was sent and has not arrived may be
+// lost from some command on. The rest may arrive late, and is executed unless
+// the server has ended its side by then.
 func (c *wire) breakOff() {
 	if c.broken {
 		return
@@ -170,7 +175,7 @@ func (c *wire) breakOff() {
 	w.disturb(c.link)
 }
 
-// hangUp is the end of what the process sent, behind all of it.
+// hangUp is the end of what the process sent, after all of it.
 func (c *wire) hangUp() {
 	if c.isHeld(c.hangUp) {
 		return
@@ -180,7 +185,7 @@ func (c *wire) hangUp() {
 	}
 }
 
-// reset ends the connection from outside: the process is told.
+// reset ends the connection from outside; the process notices.
 func (c *wire) reset() {
 	if c.broken {
 		return
@@ -190,7 +195,8 @@ func (c *wire) reset() {
 	c.process.run(func() { m.died(c) })
 }
 
-// close ends the server's side, and tells the process, behind what it was answered.
+// close ends the server's side. The process notices after it has received all
+// replies.
 func (c *wire) close() {
 	if c.closed {
 		return

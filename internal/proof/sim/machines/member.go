@@ -9,8 +9,9 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A member is one node as a process sees it: what multiplex's node is. Its life, its ledger and its trust are the real ones;
-// that they are fed in the right order is re-stated here.
+// A member is one node as a process sees it, like multiplex's node. Its life,
+// its ledger and its trust are the real ones; the order in which they are fed
+// is re-stated here.
 type member struct {
 	process *process
 	server  *server
@@ -22,27 +23,27 @@ type member struct {
 	looks  looks
 
 	wire      *wire
-	run       string     // what the process there said its name is; "" where it may not be asked
-	awaited   []expected // reply k belongs to command k (R16)
-	exchanges int        // before the join: each has a time
-	inspected bool       // the seal was looked at, once for each connection
+	run       string     // the run id of the server's process; "" if it must not be queried
+	awaited   []expected // reply k answers command k (R16)
+	exchanges int        // exchanges before the join; each has a timeout
+	inspected bool       // the seal was read, once per connection
 	batch     []*pure.Debt
 	answers   []bool
-	forgot    bool // the node lost its scripts
-	loading   bool // and gets them again
+	forgot    bool // the node lost the scripts
+	loading   bool // and they are being loaded again
 
 	previous  previous
 	replyTime time.Duration // smoothed
 	guessed   bool          // replyTime is the handshake's
 	dialedAt  time.Duration // on the process's clock
-	excused   time.Duration // until then its silence is our own
+	excused   time.Duration // until then its silence is caused by this process
 	armed     time.Duration // when the watch looks next
 	upSince   time.Duration // true time, for the referee
-	fencedAt  time.Duration // true time of the last fence, whatever came of it, for the referee
+	fencedAt  time.Duration // true time of the last fence, done or not, for the referee
 	dials     int
 }
 
-// previous is what fencing needs to know of the connection before (R8).
+// previous is what fencing needs to know about the previous connection (R8).
 type previous struct {
 	wire          *wire
 	run           string
@@ -58,11 +59,11 @@ const (
 	fence                    // CLIENT KILL
 	owed                     // a debt, before the join
 	inspect                  // the seal, before the join
-	vote                     // a round's
-	again                    // a round's, after its script was loaded
-	payment                  // a debt, beside the log
+	vote                     // of a round
+	again                    // of a round, after its script was loaded
+	payment                  // a debt of a node that is up
 	look                     // the seal
-	tell                     // the seal, written
+	tell                     // writes the seal
 	loadAgain                // the scripts
 )
 
@@ -74,7 +75,7 @@ type expected struct {
 	at       time.Duration
 	watched  time.Duration // of tell
 	verified bool          // of look
-	cured    bool          // of payment: it was sent again, behind the scripts
+	cured    bool          // of payment: it was sent again, after the scripts
 }
 
 func newMember(p *process, index int, s *server) *member {
@@ -89,12 +90,12 @@ func newMember(p *process, index int, s *server) *member {
 	}
 	if need > 0 && !s.durable {
 		m.trust.Need = need
-		p.quarantined |= bit(index) // fresh processes obey it too (R23)
+		p.quarantined |= bit(index) // fresh processes obey quarantine too (R23)
 	}
 	return m
 }
 
-// step feeds an event to the node's life, and does what it says.
+// step feeds an event to the node's life, and acts on the result.
 func (m *member) step(e pure.LifeEvent) {
 	p := m.process
 	var act pure.LifeAction
@@ -112,7 +113,7 @@ func (m *member) step(e pure.LifeEvent) {
 	}
 }
 
-// send puts a command on the wire, and its reply among those that are awaited.
+// send sends a command and expects its reply.
 func (m *member) send(e expected) {
 	if e.cmd.sent == (instant{}) {
 		e.cmd.sent = m.process.clocks()
@@ -139,7 +140,7 @@ func (m *member) dial() {
 	m.send(expected{purpose: shake, cmd: &command{op: hello}})
 }
 
-// patience bounds each exchange before the join.
+// patience limits the time of each exchange before the join.
 func (m *member) patience() {
 	m.exchanges++
 	c, n := m.wire, m.exchanges
@@ -150,7 +151,7 @@ func (m *member) patience() {
 	})
 }
 
-// lost ends a connection that died before it joined.
+// lost ends a connection that died before the join.
 func (m *member) lost() {
 	m.wire.breakOff()
 	for _, d := range m.batch {
@@ -161,7 +162,7 @@ func (m *member) lost() {
 	m.step(pure.DialFailed)
 }
 
-// died is the end of a connection, as the process learns of it.
+// died runs when the process learns that a connection has ended.
 func (m *member) died(c *wire) {
 	switch {
 	case m.wire != c:
@@ -172,7 +173,7 @@ func (m *member) died(c *wire) {
 	}
 }
 
-// shook is the end of a handshake.
+// shook runs when a handshake ends.
 func (m *member) shook(r reply) {
 	m.run = ""
 	if r.run != 0 {
@@ -181,7 +182,7 @@ func (m *member) shook(r reply) {
 	before := m.trust
 	m.trust = m.trust.Meet(m.run, m.process.now())
 	if before.Met && before.Run != m.trust.Run {
-		m.process.debut = pure.Debut{} // it is not that new any more
+		m.process.debut = pure.Debut{} // the deployment is not new
 	}
 	m.judgeTrust()
 	if m.replyTime == 0 {
@@ -190,12 +191,13 @@ func (m *member) shook(r reply) {
 	m.step(pure.Dialed)
 }
 
-// fence makes sure that nothing which the connection before carried is executed any more (R8).
+// fence makes sure that no command of the previous connection is executed any
+// more (R8).
 func (m *member) fence() {
 	broken := m.process.world.broken
 	switch {
 	case m.previous.run != "" && m.run != "" && m.previous.run != m.run, broken.is(NoFence):
-		m.fenced(true) // that process is dead
+		m.fenced(true) // that server process is dead
 		return
 	case broken.is(FenceLate):
 		m.fenceLate()
@@ -206,7 +208,8 @@ func (m *member) fence() {
 	m.process.world.report.Count("fences", 1)
 }
 
-// fenceLate is what must not be: to pay debts and to join while older commands may still be executed.
+// fenceLate is a planted bug: it pays debts and joins while older commands may
+// still be executed.
 func (m *member) fenceLate() {
 	c, target := m.wire, m.previous.wire
 	m.process.after(100*ms, func() {
@@ -234,7 +237,7 @@ func (m *member) fenced(certain bool) {
 	m.step(pure.Fenced)
 }
 
-// paymentsAtOnce is how many debts travel together.
+// paymentsAtOnce is how many debts are sent together.
 const paymentsAtOnce = 256
 
 func (m *member) releaseOf(d *pure.Debt) *command {
@@ -265,7 +268,8 @@ func (m *member) payMore() {
 	m.patience()
 }
 
-// owedAnswer is the reply to one of a batch; they are settled all at once.
+// owedAnswer handles the reply to one debt of a batch; the batch is settled as
+// a whole.
 func (m *member) owedAnswer(r reply) {
 	m.answers = append(m.answers, m.settles(r))
 	m.forgot = m.forgot || r.kind == isNoScript
@@ -284,17 +288,18 @@ func (m *member) owedAnswer(r reply) {
 	m.payEnds(false)
 }
 
-// awaitsReleaseOf reports that a release of an attempt is under way, or its answer is.
+// awaitsReleaseOf reports whether a release of an attempt, or its answer, is in
+// flight.
 func (m *member) awaitsReleaseOf(a *attempt) bool {
 	return slices.ContainsFunc(m.awaited, func(e expected) bool { return e.cmd.op == release && e.cmd.attempt == a })
 }
 
-// settles reports that a reply ends a debt: an integer (R8).
+// settles reports whether a reply ends a debt: an integer does (R8).
 func (m *member) settles(r reply) bool {
 	return r.kind == isInteger || m.process.world.broken.is(ErrorsSettle)
 }
 
-// payEnds looks at the seal, once, and joins; or waits and pays again.
+// payEnds reads the seal, once, and joins; or it waits and pays again.
 func (m *member) payEnds(idle bool) {
 	p := m.process
 	if !m.inspected {
@@ -319,7 +324,7 @@ func (m *member) payEnds(idle bool) {
 	}
 }
 
-// join lets the node into the log at its head, unless it owes too much.
+// join lets the node in at the head of the log, unless it owes too much.
 func (m *member) join() bool {
 	p := m.process
 	if m.ledger.Full() || m.ledger.Due(p.now(), paymentsAtOnce+1) > paymentsAtOnce {
@@ -335,14 +340,14 @@ func (m *member) join() bool {
 	return true
 }
 
-// reply is what came over a wire; it belongs to the oldest command there.
+// reply handles a reply on a wire. It belongs to the oldest command there.
 func (m *member) reply(c *wire, cmd *command, r reply) {
 	if m.wire != c {
 		return
 	}
 	e := m.awaited[0]
 	if e.cmd != cmd && m.process.world.broken != ReleaseOvertakes {
-		panic("machines: a reply in another's place") // of the simulator's own order
+		panic("machines: a reply in another's place") // a bug in the simulator's own order
 	}
 	m.awaited = m.awaited[1:]
 	switch e.purpose {
@@ -371,10 +376,10 @@ func (m *member) reply(c *wire, cmd *command, r reply) {
 	}
 }
 
-// voteReply is the reply to a round's command.
+// voteReply handles the reply to a round's command.
 func (m *member) voteReply(r *round, got reply) {
 	if got.kind == isNoScript && m.cure(r) {
-		return // the vote comes with the reply to the repeated command
+		return // the reply to the repeated command is the vote
 	}
 	spent := m.process.now() - r.at
 	if m.replyTime == 0 || m.guessed {
@@ -384,11 +389,12 @@ func (m *member) voteReply(r *round, got reply) {
 	m.count(r, got)
 }
 
-// cure sends the scripts and then the command again, on the same connection (R24).
+// cure sends the scripts and then the command again, on the same connection
+// (R24).
 func (m *member) cure(r *round) bool {
 	m.cureScripts()
 	if r.cmd.op == heal {
-		return false // it must not come behind the release that stood behind it
+		return false // it must not run after the release that was sent after it
 	}
 	m.send(expected{purpose: again, round: r, cmd: r.cmd, at: m.process.now()})
 	m.process.world.report.Count("cures", 1)
@@ -403,7 +409,8 @@ func (m *member) cureScripts() {
 	m.arm(m.process.now() + 5*ms)
 }
 
-// count turns a reply into this node's vote. A release that an integer did not answer is owed (R8).
+// count turns a reply into this node's vote. A release that no integer answered
+// is owed (R8).
 func (m *member) count(r *round, got reply) {
 	v := judgeReply(r.cmd.op, got)
 	if v == multiplex.Refused && r.cmd.op == set && m.process.world.broken.is(NullIsOK) {
@@ -422,13 +429,13 @@ func (m *member) count(r *round, got reply) {
 	if v == multiplex.Restored {
 		v = multiplex.Granted
 		if (r.discounted | m.process.quarantined).Has(m.index) && !m.process.world.broken.is(HealingIsProof) {
-			v = multiplex.Refused // somebody else may have been given what it has forgotten (R10, R23)
+			v = multiplex.Refused // it may have forgotten another client's lock (R10, R23)
 		}
 	}
 	r.vote(m.index, v)
 }
 
-// judgeReply is what a reply means, as redlock's judges say (R16, R17).
+// judgeReply returns the meaning of a reply, as redlock's judges do (R16, R17).
 func judgeReply(op operation, r reply) multiplex.Vote {
 	switch {
 	case op == set && r.kind == isOK, r.kind == isInteger && r.n == 1:
@@ -442,7 +449,7 @@ func judgeReply(op operation, r reply) multiplex.Vote {
 	}
 }
 
-// owe notes a release that this node has not confirmed.
+// owe records a release that this node has not confirmed.
 func (m *member) owe(r *round, due time.Duration) {
 	p := m.process
 	if p.world.broken.is(DebtForgotten) {
@@ -452,10 +459,10 @@ func (m *member) owe(r *round, due time.Duration) {
 	d := m.ledger.Add(r.cmd.attempt.encoded(), r.ttl, due)
 	p.world.report.Count("debts", 1)
 	if r.receipt.pos < m.previous.unfenced {
-		d.Repeat, d.Delay = true, pure.RepeatFirst // its SET may still come
+		d.Repeat, d.Delay = true, pure.RepeatFirst // its SET may still arrive
 	}
 	if !p.live.Has(m.index) {
-		d.Until = 0 // its time begins with the next connection
+		d.Until = 0 // its time starts with the next connection
 		m.ledger.Plan(d)
 		return
 	}
@@ -467,8 +474,8 @@ func (m *member) owe(r *round, due time.Duration) {
 	}
 }
 
-// doubt notes a release that was answered, but whose SET was written to a connection that could not be killed and may still
-// execute it.
+// doubt records a release that was answered, although its SET was written to a
+// connection that could not be killed and may still execute it.
 func (m *member) doubt(r *round) {
 	p := m.process
 	until := m.previous.since + m.ledger.Life(r.ttl)
@@ -481,7 +488,7 @@ func (m *member) doubt(r *round) {
 	m.arm(d.Due)
 }
 
-// payBeside sends the debts that are due on a node that is up.
+// payBeside sends the due debts of a node that is up.
 func (m *member) payBeside() {
 	m.ledger.Expire(m.process.now())
 	for _, d := range m.ledger.Take(nil, m.process.now(), paymentsAtOnce) {
@@ -489,7 +496,7 @@ func (m *member) payBeside() {
 	}
 }
 
-// paidBy is the reply to a debt that was sent beside the log.
+// paidBy handles the reply to a debt of a node that is up.
 func (m *member) paidBy(e expected, r reply) {
 	d := e.debt
 	if r.kind == isNoScript && m.life.State == pure.Up {
@@ -507,7 +514,7 @@ func (m *member) paidBy(e expected, r reply) {
 	m.process.world.report.Count("debts paid beside", 1)
 }
 
-// unlive stops giving the node new rounds.
+// unlive excludes the node from new rounds.
 func (m *member) unlive() {
 	m.process.live &^= bit(m.index)
 	m.process.debut = m.process.debut.Part()
@@ -524,7 +531,8 @@ func (m *member) shed() {
 	m.bury()
 }
 
-// bury ends a connection's part in the log: everything in flight fails as unknown, each exactly once (R16).
+// bury removes a connection from the log: everything in flight fails as
+// unknown, each exactly once (R16).
 func (m *member) bury() {
 	m.unlive()
 	m.wire.breakOff()

@@ -7,27 +7,28 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A process is one client with its group of connections: what a redlock.Client and its multiplex.Group are, re-stated around
-// the pure machines, and what can happen to a process: it is stopped, suspended, killed, and its wall clock is turned.
+// A process is one client with its group of connections: a redlock.Client and
+// its multiplex.Group, re-stated around the pure machines. A process can be
+// stopped, suspended and killed, and its wall clock can be set.
 type process struct {
 	world      *world
 	index      int
 	mono, wall clock
-	slept      time.Duration // all in all
-	dead       bool          // killed: whatever was to run in it does not
+	slept      time.Duration // in total
+	dead       bool          // killed: nothing more runs in it
 	closed     bool
 	frozen     int       // faults that keep it from running
-	backlog    []waiting // what it does when it goes on
+	backlog    []waiting // what it does when it continues
 	goesSince  time.Duration
 
-	// What multiplex.Group has.
+	// The state of multiplex.Group.
 	members     []*member
 	size        int
 	quorum      int
 	live        multiplex.Set
-	quarantined multiplex.Set // whether or not they are live
+	quarantined multiplex.Set // whether live or not
 	head        uint64        // position of the next round in the log
-	longest     time.Duration // TTL asked for so far
+	longest     time.Duration // the longest TTL requested so far
 	maxTTL      time.Duration
 	debut       pure.Debut
 
@@ -36,7 +37,8 @@ type process struct {
 	open       []*round // undecided
 }
 
-// A waiting thing is to be done when the process goes on: a reply to be read, or a timer to be seen to.
+// A waiting item is done when the process continues: a reply to read, or a
+// timer that fires.
 type waiting struct {
 	do    func()
 	timer bool
@@ -61,7 +63,7 @@ func newProcess(w *world, index int, declaredNew bool) *process {
 	return p
 }
 
-// start begins to connect, and to work.
+// start begins to connect and to work.
 func (p *process) start() {
 	for i, m := range p.members {
 		p.world.disturb(p.link(i))
@@ -74,15 +76,15 @@ func (p *process) start() {
 
 func (p *process) link(node int) *link { return p.world.links[p.index][node] }
 
-// now is the process' monotonic clock, from which all its timers count.
+// now returns the process's monotonic clock, which all its timers use.
 func (p *process) now() time.Duration { return p.mono.at(p.world.now) }
 
-// clocks is a reading of all its clocks.
+// clocks reads all clocks of the process.
 func (p *process) clocks() instant {
 	return instant{timeOf(p.now(), p.wall.at(p.world.now)), p.slept}
 }
 
-// run has the process do something now, or when it goes on.
+// run runs do now, or when the process continues.
 func (p *process) run(do func()) { p.runAs(do, false) }
 
 func (p *process) runAs(do func(), timer bool) {
@@ -95,7 +97,7 @@ func (p *process) runAs(do func(), timer bool) {
 	}
 }
 
-// after is a timer, on the monotonic clock.
+// after sets a timer on the monotonic clock.
 func (p *process) after(d time.Duration, do func()) { p.wake(p.now()+d, do) }
 
 func (p *process) wake(due time.Duration, do func()) {
@@ -104,7 +106,7 @@ func (p *process) wake(due time.Duration, do func()) {
 		return
 	}
 	p.world.at(p.mono.when(due, p.world.now), func() {
-		if p.now() < due { // it was suspended meanwhile
+		if p.now() < due { // the process was suspended meanwhile
 			p.wake(due, do)
 			return
 		}
@@ -112,11 +114,11 @@ func (p *process) wake(due time.Duration, do func()) {
 	})
 }
 
-// freeze is SIGSTOP: nothing runs, clocks go on. What comes waits, in the sockets and in the timers.
+// freeze is SIGSTOP: nothing runs, but the clocks do. Replies and timers wait.
 func (p *process) freeze() { p.frozen++ }
 
-// thaw lets it go on, and everything that has waited happens at once. Replies that are there are read before timers are seen
-// to, or not: who runs first is the scheduler's choice.
+// thaw continues the process, and all waiting items run at once. Whether
+// replies are read before timers fire is the scheduler's choice.
 func (p *process) thaw() {
 	p.frozen--
 	if p.frozen > 0 || p.dead {
@@ -149,7 +151,8 @@ func repliesFirst(all []waiting) []waiting {
 	return ordered
 }
 
-// die is SIGKILL: the kernel ends its connections, and its keys stay for their TTL.
+// die is SIGKILL: the kernel ends the process's connections, and its keys stay
+// until their TTL ends.
 func (p *process) die() {
 	p.dead, p.backlog = true, nil
 	for _, m := range p.members {
@@ -165,13 +168,13 @@ func (p *process) die() {
 	p.world.referee.died(p)
 }
 
-// counting are the nodes whose grants make a lock.
+// counting returns the nodes whose grants make a lock.
 func (p *process) counting() multiplex.Set { return p.live &^ p.quarantined }
 
-// jitter is uniform in [0, 1).
+// jitter returns a uniform number in [0, 1).
 func (p *process) jitter() float64 { return p.world.random.Float64() }
 
-// learn smooths the time to a quorum, from which retries take their pace.
+// learn smooths the time to a quorum, which paces retries.
 func (p *process) learn(spent time.Duration) {
 	if p.quorumTime == 0 {
 		p.quorumTime = spent
@@ -188,7 +191,7 @@ func (p *process) eachWatched(do func(*member)) {
 	}
 }
 
-// tryDebut goes on with a deployment that was declared new.
+// tryDebut advances a deployment that was declared new.
 func (p *process) tryDebut() {
 	if !p.debut.Open || p.live != all(p.size) {
 		return

@@ -2,8 +2,8 @@ package machines
 
 import "time"
 
-// A queue is what is yet to happen, the earliest first; of what happens at one time, that which was planned first. It is a
-// binary heap.
+// A queue contains the future events, the earliest first; of events at the same
+// time, the one that was planned first. It is a binary heap.
 type queue []event
 
 type event struct {

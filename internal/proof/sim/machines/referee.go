@@ -7,26 +7,28 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A referee sees everything: true time, what each server did with each command, and what each process believes. It judges what
-// is promised, and nothing else; what processes do to keep it is none of its business.
+// A referee sees everything: true time, what each server did with each command,
+// and what each process believes. It checks what is promised, and not how
+// processes keep the promise.
 type referee struct {
 	world  *world
-	claims [][]*claim // by resource: who believes to hold it, or did
+	claims [][]*claim // by resource: current and former holders
 }
 
-// A claim is one lock or hold in the eyes of its holder.
+// A claim is a lock or hold as its holder sees it.
 type claim struct {
 	worker  *worker
 	attempt *attempt
 	holder  holder
 	hold    *hold // nil for a plain lock
-	gaveUp  bool  // or its process is dead: nobody works under it any more
+	gaveUp  bool  // the holder stopped working, or its process is dead
 }
 
-// A holder says how long its lock is still certain to be its own, by its own clocks.
+// A holder tells how long its lock is still certainly its own, by its own
+// clocks.
 type holder interface{ left() time.Duration }
 
-// granted is a new claim.
+// granted records a new claim.
 func (r *referee) granted(c *claim) {
 	resource := c.attempt.resource
 	r.claims[resource] = append(r.claims[resource], c)
@@ -35,7 +37,8 @@ func (r *referee) granted(c *claim) {
 	r.willBeTold(c)
 }
 
-// extended is a plain lock that was extended. late says that its old validity was over by then.
+// extended records an extension of a plain lock. late says that the old
+// validity was over by then.
 func (r *referee) extended(a *attempt, longer *lock, late bool) {
 	if late {
 		r.world.violate("R10", "an extension counts that came after the old validity had ended")
@@ -47,7 +50,8 @@ func (r *referee) extended(a *attempt, longer *lock, late bool) {
 	}
 }
 
-// prolonged is a hold that was renewed. late says that its old validity was over by then.
+// prolonged records a renewal of a hold. late says that the old validity was
+// over by then.
 func (r *referee) prolonged(h *hold, late bool) {
 	if late {
 		r.world.violate("R10", "a renewal of attempt %d counts that came after the old validity had ended", h.attempt.index)
@@ -68,7 +72,7 @@ func (r *referee) claimOf(a *attempt) *claim {
 	return nil
 }
 
-// gaveUp comes before the release, from when on others may hold the lock.
+// gaveUp is called before the release: from then on others may hold the lock.
 func (r *referee) gaveUp(a *attempt) {
 	for _, c := range r.claims[a.resource] {
 		c.gaveUp = c.gaveUp || c.attempt == a
@@ -83,8 +87,9 @@ func (r *referee) died(p *process) {
 	}
 }
 
-// exclusion is the one property that matters: at most one holder at a time. Two validities that overlap overlap from the
-// moment on at which the later of them began, or was prolonged, so it is asked then.
+// exclusion checks the one property that matters: at most one holder at a time.
+// Two validities that overlap do so from the moment at which the later one
+// began or was prolonged, so that is when it is checked.
 func (r *referee) exclusion(resource int) {
 	claims := r.claims[resource]
 	kept := claims[:0]
@@ -103,8 +108,10 @@ func (r *referee) exclusion(resource int) {
 	}
 }
 
-// validity is R4: the claim must rest on a command that a quorum executed, and must not reach further than that command's TTL
-// less the drift, from when its first byte was sent. And what is granted must be valid when the caller gets it.
+// validity checks R4: the claim must be based on a command that a quorum
+// executed. It must not reach further than that command's TTL less the drift,
+// counted from when its first byte was sent. A lock must still be valid when
+// the caller gets it.
 func (r *referee) validity(c *claim, prolonged bool) {
 	w := r.world
 	p := c.worker.process
@@ -127,8 +134,9 @@ func (r *referee) validity(c *claim, prolonged bool) {
 		c.attempt.index, left)
 }
 
-// willBeTold is R13: by the end of the validity at the latest a hold's context has ended, if its process runs. What the clock
-// says then is known now, unless it is turned; see turned.
+// willBeTold checks R13: a hold's context has ended by the end of the validity,
+// if its process runs. The clock's reading at that time is known now, unless
+// the clock is set; see turned.
 func (r *referee) willBeTold(c *claim) {
 	h := c.hold
 	if h == nil {
@@ -147,7 +155,8 @@ func (r *referee) willBeTold(c *claim) {
 	})
 }
 
-// turned is R13 where another clock than the monotonic one has run ahead: it is seen within a quarter of a second.
+// turned checks R13 when another clock than the monotonic one ran ahead: the
+// process notices it within a quarter of a second.
 func (r *referee) turned(p *process) {
 	w := r.world
 	w.after(260*ms, func() {
@@ -169,7 +178,8 @@ func (r *referee) turned(p *process) {
 	}
 }
 
-// firstQuestion is R15: after a pause, the first question put to a lock tells that it is lost, before anything else has run.
+// firstQuestion checks R15: after a pause, the first query of a lock tells that
+// it is lost, before anything else runs.
 func (r *referee) firstQuestion(p *process) {
 	now := p.clocks()
 	r.eachClaim(p, func(c *claim) {
@@ -191,15 +201,16 @@ func (r *referee) eachClaim(p *process, do func(*claim)) {
 	}
 }
 
-// isWell reports that nothing is wrong between a process and a server, and since when.
+// isWell reports whether nothing is wrong between a process and a server, and
+// since when.
 func (r *referee) isWell(p *process, node int) bool {
 	s, l := r.world.servers[node], p.link(node)
 	return !p.dead && !p.closed && p.frozen == 0 && l.isWell() &&
 		s.down+s.stopped+s.refusesSets+s.refusesScript == 0
 }
 
-// ended is R7: an attempt is over, or a lock was released, and where nothing is wrong, no key of it is older than a round trip
-// and 20 ms.
+// ended checks R7: once an attempt is over or a lock was released, and if
+// nothing is wrong, no key of it is older than a round trip and 20 ms.
 func (r *referee) ended(a *attempt) {
 	w := r.world
 	var longest time.Duration
@@ -219,8 +230,9 @@ func (r *referee) ended(a *attempt) {
 	})
 }
 
-// calmed is R8 and R26: nothing has been wrong between a process and a server for a while, so the node counts, its debts are
-// paid, and nothing of what is over is left on it.
+// calmed checks R8 and R26: if nothing has been wrong between a process and a
+// server for a while, the node counts, its debts are paid, and nothing of ended
+// attempts is left on it.
 func (r *referee) calmed(l *link) {
 	w := r.world
 	for _, p := range w.processes {
@@ -234,7 +246,8 @@ func (r *referee) calmed(l *link) {
 	}
 }
 
-// dialsInPlenty is how many dials a node's budget is good for at once; with more, it may have to wait.
+// dialsInPlenty is how many dials a node's budget allows at once; after more it
+// may have to wait.
 const dialsInPlenty = 12
 
 func (r *referee) mustBeUp(p *process, m *member) {
@@ -253,7 +266,7 @@ func (r *referee) mustBeUp(p *process, m *member) {
 	}
 }
 
-// orphans are keys of what is over on a server with which nothing is wrong.
+// orphans checks for keys of ended attempts on a server without faults.
 func (r *referee) orphans(p *process, s *server) {
 	w := r.world
 	for resource := range s.keys {
@@ -269,15 +282,17 @@ func (r *referee) orphans(p *process, s *server) {
 			continue
 		}
 		if w.now-k.set > k.ttl {
-			continue // the server was turned back
+			continue // the server's clock was turned back
 		}
 		w.violate("R8", "server %d has the key of attempt %d, which was over %v ago", s.index, a.index, w.now-a.ended)
 	}
 }
 
-// patience is how long a key may outlive what it is for. Where CLIENT KILL is forbidden, a SET may come late, and the release is
-// repeated for that after 0.25, 1 and 4 s (R8), as long as the TTL lasts. These times begin anew with each fence, and with the
-// end of the attempt if that is later: until then there is nothing to repeat.
+// patience returns how long a key may outlive its attempt. If CLIENT KILL is
+// forbidden, a SET may arrive late, and the release is repeated after 0.25, 1
+// and 4 s (R8), as long as the TTL lasts. These times start again with each
+// fence, and with the end of the attempt if that is later: until then there is
+// nothing to repeat.
 func (r *referee) patience(a *attempt, m *member, k *key) time.Duration {
 	if fenced := k.wire.fenced; !m.server.forbidsKill || fenced == 0 || k.set < fenced {
 		return promptly
@@ -290,14 +305,16 @@ func (r *referee) patience(a *attempt, m *member, k *key) time.Duration {
 		next += pause
 	}
 	if begun+next+promptly > k.wire.fenced+k.asked {
-		return 2 * k.ttl // no repetition is left, so it stays until its TTL has ended by the server's clock
+		return 2 * k.ttl // no repetition is left, so it stays until its TTL ends by the server's clock
 	}
 	return promptly + pause
 }
 
-// repeats is R8 where CLIENT KILL is forbidden: a SET came behind its release, so that release must be yet to be repeated. Two
-// cases are legal. The answer to the release is still on its way: nobody knows by then that it deleted nothing, so it is asked
-// again when it is there. And the SET came later than its TTL after the fence: for so long it is repeated, and no longer.
+// repeats checks R8 if CLIENT KILL is forbidden: if a SET arrived after its
+// release, that release must still be repeated. Two cases are legal. The answer
+// to the release is still in flight: until it arrives, the process does not
+// know that the release deleted nothing. Or the SET arrived more than its TTL
+// after the fence: the release is repeated for that long and no longer.
 func (r *referee) repeats(a *attempt, s *server, c *wire, ttl time.Duration) {
 	p, m := a.process, a.process.members[s.index]
 	switch {
@@ -312,10 +329,10 @@ func (r *referee) repeats(a *attempt, s *server, c *wire, ttl time.Duration) {
 			return
 		}
 	}
-	r.world.violate("R8", "server %d executed the SET of attempt %d after its release, which nobody will repeat", s.index, a.index)
+	r.world.violate("R8", "server %d executed the SET of attempt %d after its release, which will not be repeated", s.index, a.index)
 }
 
-// orphanStays looks again at a key that was too young to be judged.
+// orphanStays checks again a key that was too young.
 func (r *referee) orphanStays(p *process, s *server, a *attempt) {
 	if s.look(a.resource) == a && r.isWell(p, s.index) {
 		r.orphans(p, s)

@@ -6,8 +6,8 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A round is one command asked of all nodes and their votes, as in package multiplex, where one atomic word holds what is
-// plain fields here.
+// A round is one command sent to all nodes, and their votes, as in package
+// multiplex. What one atomic word holds there is plain fields here.
 type round struct {
 	process    *process
 	cmd        *command
@@ -15,18 +15,19 @@ type round struct {
 	ttl        time.Duration
 	at         time.Duration // when it was queued
 	pos        uint64        // its place in the log
-	receipt    receipt       // of the claim that it releases, or lengthens
+	receipt    receipt       // of the claim that it releases or lengthens
 	patience   time.Duration
-	discounted multiplex.Set // its vote must not make a lock (R23)
+	discounted multiplex.Set // their votes must not make a lock (R23)
 
 	granted, refused, failed multiplex.Set
 	verdict                  multiplex.Verdict
-	cancelled                bool // its caller's context ended, or the group was closed
+	cancelled                bool // the caller's context ended, or the group was closed
 	done                     func(*round)
 	late                     func() // for Broken: a quorum, after the decision
 }
 
-// A receipt says to which nodes a claim went, where its place in the log is, and which of the nodes were quarantined then.
+// A receipt says to which nodes a claim was sent, its place in the log, and
+// which of the nodes were quarantined then.
 type receipt struct {
 	sent    multiplex.Set
 	pos     uint64
@@ -35,11 +36,13 @@ type receipt struct {
 
 func (r *round) isRelease() bool { return r.cmd.op == release }
 
-// owedBy reports that the round is a release of a key that the node may hold.
+// owedBy reports whether the round is a release of a key that the node may
+// hold.
 func (r *round) owedBy(node int) bool { return r.isRelease() && r.receipt.sent.Has(node) }
 
-// ask queues a command for all nodes. done is called when the round is decided, which may be at once. It returns nil where
-// nothing is sent, since no quorum could come of it.
+// ask queues a command for all nodes. It calls done when the round is decided,
+// which may be at once. It returns nil if nothing is sent, because no quorum is
+// possible.
 func (p *process) ask(cmd *command, ttl time.Duration, of receipt, patience time.Duration, done func(*round)) (*round, receipt) {
 	mode := multiplex.Confirming
 	if cmd.op == set {
@@ -66,8 +69,8 @@ func (p *process) ask(cmd *command, ttl time.Duration, of receipt, patience time
 	return r, sent
 }
 
-// place counts the votes of nodes that are not there, or do not count, as failed, and puts the command on its way to those
-// that are.
+// place counts nodes that are absent or do not count as failed, and sends the
+// command to the others.
 func (r *round) place() {
 	p := r.process
 	missing := all(p.size) &^ p.live
@@ -77,7 +80,7 @@ func (r *round) place() {
 		}
 	}
 	r.discounted = p.quarantined & p.live
-	live := p.live // a node that owes too much by this is shed meanwhile
+	live := p.live // a node that then owes too much is shed meanwhile
 	for i, m := range p.members {
 		if live.Has(i) && p.live.Has(i) {
 			m.send(expected{purpose: vote, round: r, cmd: r.cmd, at: p.now()})
@@ -86,8 +89,9 @@ func (r *round) place() {
 	r.giveUp(missing | r.void())
 }
 
-// void are the quarantined nodes whose grants do not count: for an extension, those that were quarantined also when the key was
-// set there, which proves nothing about what they forgot before (R10, R23).
+// void returns the quarantined nodes whose grants do not count. For an
+// extension these are the ones that were also quarantined when the key was set
+// there: the key proves nothing about what they forgot before (R10, R23).
 func (r *round) void() multiplex.Set {
 	switch {
 	case r.mode == multiplex.Claiming:
@@ -98,7 +102,7 @@ func (r *round) void() multiplex.Set {
 	return r.discounted & r.receipt.doubted
 }
 
-// quorumNeeded is R1's quorum, or what is left of it.
+// quorumNeeded returns R1's quorum, or what Broken leaves of it.
 func (p *process) quorumNeeded() int {
 	switch {
 	case p.world.broken.is(QuorumLessOne):
@@ -116,10 +120,11 @@ func (r *round) judge() multiplex.Verdict {
 
 func (r *round) voted() multiplex.Set { return r.granted | r.refused | r.failed }
 
-// isOpen reports that a further vote can change something.
+// isOpen reports whether another vote can change anything.
 func (r *round) isOpen() bool { return r.verdict == multiplex.Open && !r.cancelled }
 
-// vote counts one node's answer, unless the round is decided, or this node's vote was given up (R17).
+// vote counts one node's answer, unless the round is decided or this node's
+// vote has timed out (R17).
 func (r *round) vote(node int, v multiplex.Vote) {
 	if !r.isOpen() {
 		r.voteLate(node, v)
@@ -139,7 +144,7 @@ func (r *round) vote(node int, v multiplex.Vote) {
 	r.decide()
 }
 
-// giveUp counts the votes of nodes whose time is over, all at once.
+// giveUp counts votes that have timed out, all at once.
 func (r *round) giveUp(over multiplex.Set) {
 	over &^= r.voted()
 	if r.isOpen() && over != 0 {
@@ -154,7 +159,7 @@ func (r *round) decide() {
 	}
 }
 
-// cancel ends it from outside.
+// cancel ends the round from outside.
 func (r *round) cancel() {
 	if r.isOpen() {
 		r.cancelled = true
@@ -175,7 +180,7 @@ func (r *round) end() {
 	}
 }
 
-// voteLate is what nobody must do: to count what comes after the decision.
+// voteLate is a planted bug: it counts a vote after the decision.
 func (r *round) voteLate(node int, v multiplex.Vote) {
 	if !r.process.world.broken.is(LateVotesCount) || v != multiplex.Granted || r.verdict == multiplex.Won || r.late == nil {
 		return
@@ -187,7 +192,7 @@ func (r *round) voteLate(node int, v multiplex.Vote) {
 	}
 }
 
-// rearm sets a timer for the next vote whose time will be over.
+// rearm sets a timer for the next vote that times out.
 func (r *round) rearm() {
 	p := r.process
 	next := time.Duration(-1)
@@ -219,7 +224,6 @@ func (r *round) timeout() {
 	}
 }
 
-// voteTimeout is R6.
 func voteTimeout(ttl, replyTime time.Duration) time.Duration {
 	usual := min(max(ttl/200, 5*ms), 50*ms)
 	return min(max(usual, 4*replyTime), ttl/10)

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// A scenario is what a seed draws before anything happens: how large the world is, how its people behave, and which faults
-// there are at all. Most seeds have few kinds of faults, so that each meets the others in all combinations, and what only one
-// of them shows is not drowned by the rest.
+// A scenario is what a seed draws before anything happens: the size of the
+// world, the behavior of its workers, and the kinds of faults. Most seeds have
+// few kinds of faults, so that all combinations occur, and what only one of
+// them shows is not hidden by the others.
 type scenario struct {
 	nodes, processes, workers, resources int
 
-	ttl         time.Duration // of most locks; the longest
+	ttl         time.Duration // of most locks, and the longest
 	quarantine  bool          // with MaxTTL
 	declaredNew bool
 	durable     bool // some nodes are
@@ -21,19 +22,19 @@ type scenario struct {
 	hideRun     bool // on some nodes
 	debtsMost   int
 	dialTimeout time.Duration
-	ppm         int64         // how much clocks may be off
-	latency     time.Duration // half of the longest time for one way
-	lateness    time.Duration // how late comes what was under way on a broken connection
-	starved     time.Duration // how late a caller gets to run
+	ppm         int64         // the greatest error of a clock
+	latency     time.Duration // half of the longest delay one way
+	lateness    time.Duration // how late commands arrive that were in flight on a broken connection
+	starved     time.Duration // how late a caller runs
 	startSpread time.Duration
 
-	holds, cancels int // of a hundred
+	holds, cancels int // percentages
 	greedy         bool
 	think          time.Duration
 
 	faults     []fault
 	faultEvery time.Duration
-	burst      int // so many come at about one time
+	burst      int // this many start at about the same time
 	faultLasts time.Duration
 
 	calmFrom        time.Duration // when all faults are over
@@ -49,8 +50,9 @@ func (s scenario) String() string {
 		s.debtsMost, s.ppm, s.latency, s.holds, s.cancels, s.greedy, s.starved, s.faults, s.burst, s.faultEvery, s.faultLasts, s.calmFrom)
 }
 
-// drift is Config.DriftFactor of all clients, and rateMost what clocks may be off so that any two of them keep to it: one that
-// is 4,900 millionths fast and one as slow differ by 0.985 %.
+// drift is Config.DriftFactor of all clients. rateMost is the greatest error of
+// a clock, chosen so that any two clocks respect the drift: one that is 4,900
+// millionths fast and one that is as slow differ by 0.985 %.
 const (
 	drift    = 0.01
 	rateMost = 4900
@@ -82,13 +84,14 @@ func draw(r *rand.Rand) scenario {
 		faultLasts:  times(20*ms, 100*ms, 400*ms, 2*time.Second),
 	}
 	s.startSpread = times(0, 10*ms, s.ttl)
-	// How many things are wrong at one time on average; each lasts for half of its longest time.
+	// The mean number of simultaneous faults; each lasts for half of its
+	// longest time on average.
 	s.faultEvery = s.faultLasts * times(1, 2, 4, 8, 32) / 8
 	s.declaredNew = s.quarantine && chance(40)
 	s.drawFaults(r, chance)
 	s.durable = s.quarantine && chance(15)
 	if s.forbidKill {
-		s.ttl = times(500*ms, 3*time.Second, 10*time.Second) // a release is repeated for that long
+		s.ttl = times(500*ms, 3*time.Second, 10*time.Second) // releases are repeated for that long
 	}
 	s.think = times(s.ttl/100, s.ttl/10, s.ttl)
 	s.calmFrom = max(2*time.Second, 4*s.ttl)
@@ -99,14 +102,15 @@ func draw(r *rand.Rand) scenario {
 	return s
 }
 
-// A theme is kinds of faults that make trouble together, and the world in which they do.
+// A theme is a set of faults that cause trouble together, and the world in
+// which they do.
 type theme struct {
 	faults []fault
 	suits  func(s *scenario, r *rand.Rand)
 }
 
 var themes = [...]theme{
-	// Connections that end with commands under way.
+	// Connections that end with commands in flight.
 	{[]fault{stop, closeAll, closeOne, holdUp, holdWire, loseTouch, resetLink, refuseLink}, (*scenario).loses},
 	{[]fault{loseTouch}, (*scenario).loses},
 	// Restarts, with memory and without.
@@ -120,10 +124,11 @@ var themes = [...]theme{
 	{[]fault{refuseSets, refuseScripts, flushScripts, resetLink, closeAll}, (*scenario).refuses},
 }
 
-// drawFaults draws which kinds of faults there are, and which exclude each other.
+// drawFaults draws the kinds of faults, and drops those that exclude each
+// other.
 func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
 	if chance(50) {
-		density := r.IntN(60) // some seeds have hardly any
+		density := r.IntN(60) // some seeds have hardly any faults
 		for f := range faultKinds {
 			if chance(density) {
 				s.faults = append(s.faults, f)
@@ -142,16 +147,18 @@ func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
 	}
 	drop := func(f fault) { s.faults = slices.DeleteFunc(s.faults, func(g fault) bool { return f == g }) }
 	if !s.quarantine {
-		drop(forget) // nobody promises anything then
+		drop(forget) // then nothing is promised
 		drop(forgetSome)
 	}
 	if slices.Contains(s.faults, suspend) {
-		drop(wallBack) // both clocks at once would say too little, and no third is asked by a plain lock
+		drop(wallBack) // both clocks would show too little, and a plain lock reads no third
 	}
 }
 
-// loses suits what ends connections: one that was lost is replaced in a twentieth of a second, if that does not happen too often;
-// where others hold the lock, a SET that comes late does nothing; and what is left behind shall live long enough to be found.
+// loses prepares a world for connections that end: a lost connection is
+// replaced within a twentieth of a second, if that is not too frequent. Few
+// clients compete, since a late SET does nothing while another client holds the
+// lock. What is left behind lives long enough to be found.
 func (s *scenario) loses(r *rand.Rand) {
 	s.faultEvery, s.faultLasts = 50*ms<<r.IntN(4), 100*ms<<r.IntN(5)
 	s.forbidKill = s.forbidKill || r.IntN(3) == 0
@@ -159,8 +166,9 @@ func (s *scenario) loses(r *rand.Rand) {
 	s.ttl = max(s.ttl, 3*time.Second)
 }
 
-// restarts suits what forgets: several servers at about one time, and then none for about as long as a lock lives and a watch
-// takes, with others who want the lock all the time.
+// restarts prepares a world for servers that forget: several at about the same
+// time, and then none for about the life of a lock and of a watch, with others
+// that want the lock all the time.
 func (s *scenario) restarts(r *rand.Rand) {
 	s.quarantine = true
 	s.declaredNew = r.IntN(3) > 0
@@ -172,13 +180,13 @@ func (s *scenario) restarts(r *rand.Rand) {
 	s.startSpread = s.ttl * time.Duration(r.IntN(3))
 }
 
-// refuses suits what is not done when it is asked for.
+// refuses prepares a world for requests that are not carried out.
 func (s *scenario) refuses(r *rand.Rand) {
 	s.faultEvery, s.faultLasts = 50*ms<<r.IntN(4), 50*ms<<r.IntN(4)
 	s.ttl = max(s.ttl, 3*time.Second)
 }
 
-// burstSpread is how far the faults of one burst lie apart.
+// burstSpread returns the time between the faults of one burst.
 func (s *scenario) burstSpread() time.Duration {
 	if s.burst == 1 {
 		return 0
@@ -186,7 +194,7 @@ func (s *scenario) burstSpread() time.Duration {
 	return s.faultEvery / 10
 }
 
-// rate draws how many millionths a clock is off: often as many as it may.
+// rate draws the error of a clock in millionths, often the greatest.
 func (s *scenario) rate(r *rand.Rand) int64 {
 	switch r.IntN(3) {
 	case 0:

@@ -7,12 +7,13 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A server is one master: keys with an expiry by its own clock, a seal, and what can go wrong with it.
+// A server is one master: keys that expire by its own clock, a seal, and its
+// faults.
 type server struct {
 	world *world
 	index int
 	clock clock
-	run   int64 // the process' name; another one after each start
+	run   int64 // the run id; a new one after each start
 	keys  []key // by resource
 	seal  pure.Sighting
 
@@ -23,22 +24,22 @@ type server struct {
 	knowsScripts  bool
 	forbidsKill   bool // CLIENT KILL is not permitted
 	hidesRun      bool // nor is INFO
-	durable       bool // it loses nothing in a crash, and the clients know
+	durable       bool // it loses nothing in a crash, and the clients know that
 	turnedBack    time.Duration
-	forgot        time.Duration // when it last came to forget something
+	forgot        time.Duration // when it last forgot something
 	sealedAt      time.Duration // when its seal was written
 	steppedAt     time.Duration // when its clock was last stepped forward within the drift
 	wires         []*wire       // to the running process, the oldest first
 }
 
-// A key is one resource's; nil attempt: there is none.
+// A key is the key of one resource; without an attempt there is none.
 type key struct {
 	attempt *attempt
 	ends    time.Duration // by the server's clock, in whole milliseconds
-	ttl     time.Duration // that it was last given
-	set     time.Duration // true time, of that
-	wire    *wire         // that brought the SET, or the healing,
-	asked   time.Duration // and the TTL in it, for the referee
+	ttl     time.Duration // the last TTL that it was given
+	set     time.Duration // true time of that
+	wire    *wire         // the connection that brought the SET or the healing,
+	asked   time.Duration // and its TTL, for the referee
 }
 
 func newServer(w *world, index int) *server {
@@ -59,10 +60,11 @@ func (s *server) begin() {
 	s.knowsScripts = true
 }
 
-// ms is the server's clock as it reckons expiry with it.
+// ms returns the server's clock in the resolution in which it computes expiry.
 func (s *server) ms() time.Duration { return s.clock.at(s.world.now).Truncate(time.Millisecond) }
 
-// look is a resource's key, if there is one. A key ends up to a millisecond early: what the server's clock is cut by.
+// look returns the owner of a resource's key, or nil. A key may expire up to a
+// millisecond early, because the server's clock is truncated.
 func (s *server) look(resource int) *attempt {
 	k := &s.keys[resource]
 	if k.attempt != nil && s.ms() >= k.ends {
@@ -71,14 +73,15 @@ func (s *server) look(resource int) *attempt {
 	return k.attempt
 }
 
-// keeps reports that a resource's key is of that token, and will live for as long as its holder may believe.
+// keeps reports whether a resource's key has that token, and lives as long as
+// its holder may believe.
 func (s *server) keeps(a *attempt) bool {
 	there := s.look(a.resource)
 	left := a.due - s.world.now
 	return there != nil && there.token == a.token && s.keys[a.resource].ends-s.ms() >= left-left/100-2*ms
 }
 
-// receive is a command that arrives.
+// receive handles an arriving command.
 func (s *server) receive(c *wire, cmd *command) {
 	switch {
 	case c.closed:
@@ -89,7 +92,7 @@ func (s *server) receive(c *wire, cmd *command) {
 	case s.stopped > 0 || c.unread:
 		c.stalled = append(c.stalled, cmd)
 		if c.run == 0 {
-			c.run = s.run // the kernel has accepted it
+			c.run = s.run // the kernel has accepted the connection
 			s.wires = append(s.wires, c)
 		}
 	default:
@@ -97,8 +100,9 @@ func (s *server) receive(c *wire, cmd *command) {
 	}
 }
 
-// goOn has the server run again. It comes to read each connection in any order, and to some of them a little later than to
-// others, so that what is new may be executed before what has waited (R8).
+// goOn continues the server. It reads the connections in any order, and some of
+// them a little later than others, so a new command may be executed before one
+// that has waited (R8).
 func (s *server) goOn() {
 	waiting := slices.DeleteFunc(slices.Clone(s.wires), func(c *wire) bool { return len(c.stalled) == 0 })
 	s.world.random.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
@@ -112,10 +116,10 @@ func (s *server) goOn() {
 	}
 }
 
-// read executes what a connection has brought while the server was stopped.
+// read executes what a connection brought while the server was stopped.
 func (s *server) read(c *wire) {
 	if s.stopped > 0 {
-		return // again, and it will be read then
+		return // stopped again; it will be read later
 	}
 	c.unread = false
 	commands := c.stalled
@@ -129,7 +133,7 @@ func (s *server) read(c *wire) {
 	c.closed = c.closed || c.broken
 }
 
-// execute does what a command says.
+// execute executes a command.
 func (s *server) execute(c *wire, cmd *command) {
 	if cmd.op == hello && c.run == 0 {
 		c.run = s.run
@@ -150,7 +154,7 @@ func (s *server) execute(c *wire, cmd *command) {
 	c.answer(cmd, r)
 }
 
-// judge notes for the referee what became of a command about a lock.
+// judge records the outcome of a lock command for the referee.
 func (s *server) judge(c *wire, cmd *command, r reply) {
 	a := cmd.attempt
 	if a == nil {
@@ -169,7 +173,8 @@ func (s *server) judge(c *wire, cmd *command, r reply) {
 			a.released |= bit(s.index)
 		}
 	case restored && w.plan.quarantine && w.now-s.forgot < w.plan.ttl:
-		// It may have forgotten that somebody else has the lock, so it is no proof of anything (R10, R23).
+		// It may have forgotten that another client has the lock, so it proves
+		// nothing (R10, R23).
 	case granted:
 		cmd.granted |= bit(s.index)
 		switch {
@@ -238,7 +243,7 @@ func (s *server) put(cmd *command) {
 	cmd.attempt.due = max(cmd.attempt.due, s.world.now+cmd.ttl)
 }
 
-// script is what the Lua scripts of package redlock do.
+// script does what the Lua scripts of package redlock do.
 func (s *server) script(cmd *command) reply {
 	a := cmd.attempt
 	there := s.look(a.resource)
@@ -261,7 +266,7 @@ func (s *server) script(cmd *command) reply {
 	return reply{kind: isInteger, n: 1}
 }
 
-// writeSeal is seal.lua: nothing that a seal says is ever lowered.
+// writeSeal is seal.lua: it never lowers what a seal says.
 func (s *server) writeSeal(new pure.Seal) reply {
 	if old := s.seal; old.What == pure.SealSeen {
 		new.MaxTTL = max(new.MaxTTL, old.Seal.MaxTTL)
@@ -273,7 +278,8 @@ func (s *server) writeSeal(new pure.Seal) reply {
 	return reply{kind: isInteger, n: 1}
 }
 
-// crash ends the process with all connections. It comes back without what was written since the given time.
+// crash ends the process and all connections. It comes back without what was
+// written after since.
 func (s *server) crash(since time.Duration) {
 	for _, c := range s.wires {
 		c.close()

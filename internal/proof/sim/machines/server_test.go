@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// quiet is a world in which nothing happens by itself.
+// quiet returns a world in which nothing happens by itself.
 func quiet(seed uint64) *world {
 	const nodes = 1
 	w := newWorld(seed, Options{})
@@ -28,7 +28,7 @@ func quiet(seed uint64) *world {
 	return w
 }
 
-// pass lets time pass, with all that happens in it.
+// pass lets time pass, with all its events.
 func (w *world) pass(d time.Duration) {
 	until := w.now + d
 	for len(w.queue) > 0 && w.queue[0].at <= until {
@@ -39,7 +39,7 @@ func (w *world) pass(d time.Duration) {
 	w.now = until
 }
 
-// The servers do what Redis does with the commands of the algorithm.
+// The servers execute the commands of the algorithm as Redis does.
 func TestServer(t *testing.T) {
 	w := quiet(1)
 	s, p := w.servers[0], w.processes[0]
@@ -67,8 +67,9 @@ func TestServer(t *testing.T) {
 	require.Equal(t, reply{kind: isError}, do(set, a, 100*ms))
 }
 
-// What is under way on a connection that ended may be executed later, in its order and from no command on that was lost; after
-// a kill, none of it is (R8).
+// Commands in flight on a connection that ended may be executed later, in
+// order, up to the first one that was lost; after a kill none of them is
+// executed (R8).
 func TestWire(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		executed, lost := 0, 0
@@ -107,7 +108,8 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// A process that was stopped does at once what has waited, and tells of a lock that is over before anything else (R15).
+// A process that was stopped handles at once what has waited, and reports the
+// loss of a lock before anything else (R15).
 func TestFreeze(t *testing.T) {
 	w := quiet(1)
 	p := w.processes[0]

@@ -10,17 +10,19 @@ import (
 	"github.com/redmux/redmux/internal/proof/sim"
 )
 
-// Options are for one seed, or many.
+// Options configure the simulation of one seed or many.
 type Options struct {
-	// Broken is what is broken on purpose. If zero, nothing is.
+	// Broken is the rule that is broken on purpose. If zero, none is.
 	Broken Broken
-	// Only has one rule judged, such as "exclusion". If empty, all are.
+	// Only is the one rule that is checked, such as "exclusion". If empty, all
+	// are.
 	Only string
-	// Trace gets one line for each event. If nil, there is none.
+	// Trace gets one line for each event. If nil, nothing is printed.
 	Trace io.Writer
 }
 
-// Run simulates one seed. The hash is of all events: two runs of one seed have the same, on every machine.
+// Run simulates one seed. The hash covers all events: two runs of one seed have
+// the same hash, on every machine.
 func Run(seed uint64, o Options) (report *sim.Report, hash uint64) {
 	defer sim.Watchdog(seed, sim.Patience)()
 	w := newWorld(seed, o)
@@ -28,8 +30,9 @@ func Run(seed uint64, o Options) (report *sim.Report, hash uint64) {
 	return &w.report, w.hash
 }
 
-// RunMany simulates seeds from first on, each single-threaded, on all processors, and adds up what they came to. It stops
-// early once there are so many violations that more would tell nothing.
+// RunMany simulates seeds from first on, each single-threaded, on all
+// processors, and adds up their reports. It stops early after so many
+// violations that more would tell nothing.
 func RunMany(first uint64, seeds int, o Options) *sim.Report {
 	begun := time.Now()
 	o.Trace = nil // several at once would garble it

@@ -18,7 +18,7 @@ var (
 	traceFlag   = flag.Bool("sim.trace", false, "print each event of the one seed")
 )
 
-// The simulation, with nothing broken: no property is violated.
+// With nothing broken, no property is violated.
 func TestSim(t *testing.T) {
 	if *seedFlag != 0 {
 		report, _ := Run(*seedFlag, Options{Trace: traceTo(*traceFlag)})
@@ -38,7 +38,7 @@ func traceTo(wanted bool) io.Writer {
 	return nil
 }
 
-// A seed replays exactly: event by event.
+// A seed replays exactly, event by event.
 func TestOneSeedReplays(t *testing.T) {
 	for seed := range uint64(20) {
 		first, hash := Run(seed+1, Options{})
@@ -51,7 +51,7 @@ func TestOneSeedReplays(t *testing.T) {
 	require.NotEqual(t, one, two)
 }
 
-// Whatever rule is not kept, the referee finds out, and within a thousand seeds.
+// Whichever rule is broken, the referee finds it within a thousand seeds.
 func TestEachBrokenPartIsFound(t *testing.T) {
 	for b := Nothing + 1; b < brokenEnd; b++ {
 		t.Run(b.String(), func(t *testing.T) {

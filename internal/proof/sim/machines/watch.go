@@ -6,7 +6,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// arm makes the watch look at the given time, or before.
+// arm makes the watch look at the given time or earlier.
 func (m *member) arm(at time.Duration) {
 	if at >= m.armed {
 		return
@@ -20,8 +20,10 @@ func (m *member) arm(at time.Duration) {
 	})
 }
 
-// watch looks after one node's connection: silence, debts, trust. (Of multiplex's watch, the leniency towards nodes that are
-// late like all others is left out, and so are probes of idle connections: an end is always told here.)
+// watch looks after one node's connection: silence, debts, trust. (multiplex's
+// watch also has leniency towards nodes that are as late as all others, and
+// probes of idle connections. Both are left out: here the process always learns
+// of an end.)
 func (m *member) watch() {
 	p := m.process
 	if m.life.State != pure.Up {
@@ -47,7 +49,7 @@ func (m *member) watch() {
 	m.arm(max(next, now+500*us))
 }
 
-// limitOfSilence is when this node is given up if nothing comes from it (R26).
+// limitOfSilence returns when this silent node is given up (R26).
 func (m *member) limitOfSilence() (limit time.Duration, ok bool) {
 	if len(m.awaited) == 0 {
 		return 0, false
@@ -60,7 +62,7 @@ func (m *member) limitOfSilence() (limit time.Duration, ok bool) {
 	return max(e.at, m.excused) + patience, true
 }
 
-// looks is when the node's seal is looked at, and what is under way.
+// looks is when the node's seal is read next, and what is in flight.
 type looks struct {
 	next            time.Duration
 	delay           time.Duration
@@ -73,7 +75,8 @@ const (
 	lookRarely = 5 * time.Second
 )
 
-// guard looks after a node's quarantine and seal, and returns when to do so again.
+// guard looks after a node's quarantine and seal, and returns when to do so
+// again.
 func (m *member) guard(now time.Duration) time.Duration {
 	m.judgeTrust()
 	next := m.tend(now)
@@ -83,7 +86,8 @@ func (m *member) guard(now time.Duration) time.Duration {
 	return next
 }
 
-// judgeTrust makes the set of quarantined nodes follow what is known of this one.
+// judgeTrust updates the set of quarantined nodes with what is known of this
+// one.
 func (m *member) judgeTrust() {
 	p := m.process
 	m.trust = m.trust.At(p.now())
@@ -97,12 +101,12 @@ func (m *member) judgeTrust() {
 		return
 	}
 	p.quarantined &^= bit(m.index)
-	p.debut = pure.Debut{} // there is a past that a declaration cannot do without
+	p.debut = pure.Debut{} // the deployment has a past, so the declaration does not apply
 	m.looks.next = p.now()
 	m.arm(p.now())
 }
 
-// sight takes note of what was seen in the place of the seal.
+// sight records what was found in place of the seal.
 func (m *member) sight(r reply, verified bool) pure.Sighting {
 	s := r.seal
 	if r.kind != isOK {
@@ -118,7 +122,7 @@ func (m *member) sight(r reply, verified bool) pure.Sighting {
 	return s
 }
 
-// tend looks at the seal when it is time.
+// tend reads the seal when it is time.
 func (m *member) tend(now time.Duration) time.Duration {
 	if m.trust.Need == 0 {
 		return now + 5*time.Second
@@ -146,7 +150,7 @@ func (m *member) look() {
 	m.send(expected{purpose: look, cmd: &command{op: lookSeal}, at: m.process.now(), verified: m.process.debut.Verifying})
 }
 
-// looked is the reply to a look: it may be time to write the seal.
+// looked handles the reply to a look: it may be time to write the seal.
 func (m *member) looked(e expected, r reply) {
 	m.looks.asking = false
 	s := m.sight(r, e.verified)
@@ -157,7 +161,8 @@ func (m *member) looked(e expected, r reply) {
 	}
 }
 
-// writeSeal writes that the node's process was watched for so long, over the connection to that very process.
+// writeSeal writes how long the node's process was watched, over the connection
+// to that process.
 func (m *member) writeSeal(watched time.Duration) {
 	if m.trust.Run == "" || m.looks.writing || m.wire == nil || m.life.State != pure.Up {
 		return

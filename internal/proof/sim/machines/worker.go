@@ -7,45 +7,46 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A worker is one caller in a process, who wants one lock after the other and does with it what people do. What
-// redlock.Client does between a caller and a group is re-stated here: attempt, Acquire, Extend, Release.
+// A worker is one caller in a process, which takes one lock after another and
+// uses it. What redlock.Client does between a caller and a group is re-stated
+// here: attempt, Acquire, Extend, Release.
 type worker struct {
 	process *process
 	index   int
-	turn    int    // counts what it does, so that a timer of what is over does nothing
-	letGo   func() // ends what it is about, when all shall end
+	turn    int    // counts its steps, so that an outdated timer does nothing
+	letGo   func() // ends what it is doing, when the faults are over
 }
 
-// A wish is one call of Acquire, or of Hold.
+// A wish is one call of Acquire or Hold.
 type wish struct {
 	resource int
 	ttl      time.Duration
 	tries    int
 	triesMax int
 	hold     bool
-	ends     time.Duration // when its context ends, on the process' clock
-	slept    time.Duration // before it began
+	ends     time.Duration // when its context ends, on the process's clock
+	slept    time.Duration // time suspended before it began
 	token    uint64        // for Broken
 	probe    func(granted bool)
 }
 
-// A lock is what a worker was granted.
+// A lock is a granted lock.
 type lock struct {
 	worker  *worker
 	attempt *attempt
-	ttl     time.Duration // the longest that the keys were given
+	ttl     time.Duration // the longest TTL that the keys were given
 	until   instant
 	receipt receipt
 }
 
-// left is the validity as Lock.Validity says it.
+// left returns the validity as Lock.Validity does.
 func (l *lock) left() time.Duration {
 	return l.until.left(l.worker.process.clocks(), false)
 }
 
 func (k *worker) world() *world { return k.process.world }
 
-// soon is when a caller gets to run.
+// soon runs do when the caller is scheduled.
 func (k *worker) soon(do func()) {
 	delay := k.world().span(20 * us)
 	if k.world().oneIn(10) {
@@ -54,7 +55,7 @@ func (k *worker) soon(do func()) {
 	k.process.after(delay, do)
 }
 
-// then has the worker do something later, unless it has been called to something else by then.
+// then runs do later, unless the worker has moved on by then.
 func (k *worker) then(d time.Duration, do func()) {
 	k.turn++
 	turn := k.turn
@@ -65,7 +66,7 @@ func (k *worker) then(d time.Duration, do func()) {
 	})
 }
 
-// rest is between two wishes.
+// rest is the pause between two wishes.
 func (k *worker) rest() {
 	k.letGo = nil
 	if k.world().stopping {
@@ -117,7 +118,7 @@ func (k *worker) try(t *wish) {
 	k.send(t, start)
 }
 
-// slack is the drift of a TTL (R4).
+// slack returns the drift of a TTL (R4).
 func (k *worker) slack(ttl time.Duration) time.Duration {
 	if k.world().broken.is(NoDrift) {
 		return 0
@@ -146,7 +147,7 @@ func (k *worker) send(t *wish, start instant) {
 	if r == nil {
 		w.report.Count("no quorum at once", 1)
 		a.over, a.ended = true, w.now
-		t.tries += 3 // it will take a while
+		t.tries += 3 // this will take a while
 		k.then(w.plan.ttl/20, func() { k.again(t) })
 		return
 	}
@@ -156,7 +157,7 @@ func (k *worker) send(t *wish, start instant) {
 	r.late = func() { k.grantedLate(t, a, own, start) }
 }
 
-// decided is what the caller does with a round that was decided, when it gets to run.
+// decided is what the caller does after the decision, once it is scheduled.
 func (k *worker) decided(t *wish, a *attempt, r *round, own receipt, start instant) {
 	w, p := k.world(), k.process
 	now := p.clocks()
@@ -185,7 +186,8 @@ func (k *worker) decided(t *wish, a *attempt, r *round, own receipt, start insta
 	k.again(t)
 }
 
-// undo is what an attempt that ended without the lock leaves: a release for every node, detached from its caller (R7).
+// undo queues what an attempt without the lock leaves: a release for every
+// node, detached from its caller (R7).
 func (k *worker) undo(t *wish, a *attempt, r *round, own receipt) {
 	w := k.world()
 	a.over, a.ended = true, w.now
@@ -203,7 +205,7 @@ func (k *worker) tell(a *attempt, ttl time.Duration, of receipt) {
 	k.process.ask(&command{op: release, attempt: a, ttl: ttl}, ttl, of, 0, nil)
 }
 
-// again tries again after a random delay, or gives up (R11).
+// again retries after a random delay, or gives up (R11).
 func (k *worker) again(t *wish) {
 	if t.probe != nil {
 		t.probe(false)
@@ -217,7 +219,7 @@ func (k *worker) again(t *wish) {
 	k.then(pure.RetryDelay(t.tries, p.quorumTime, 0, pure.RetryMost, p.jitter()), func() { k.try(t) })
 }
 
-// granted is a lock.
+// granted starts the use of a lock.
 func (k *worker) granted(t *wish, a *attempt, own receipt, start instant) {
 	w := k.world()
 	l := &lock{worker: k, attempt: a, ttl: t.ttl, until: start.add(t.ttl - k.slack(t.ttl)), receipt: own}
@@ -241,7 +243,7 @@ func (k *worker) granted(t *wish, a *attempt, own receipt, start instant) {
 	k.use(l)
 }
 
-// grantedLate is what nobody must do: to take a lock after its attempt was given up.
+// grantedLate is a planted bug: it takes a lock after its attempt was given up.
 func (k *worker) grantedLate(t *wish, a *attempt, own receipt, start instant) {
 	l := &lock{worker: k, attempt: a, ttl: t.ttl, until: start.add(t.ttl - k.slack(t.ttl)), receipt: own}
 	if l.left() > 0 {
@@ -249,7 +251,8 @@ func (k *worker) grantedLate(t *wish, a *attempt, own receipt, start instant) {
 	}
 }
 
-// use is the work under a lock: for a while, often until the very end, and then more of it, or a release, or nothing.
+// use works under a lock for a while, often until the very end. After that
+// comes an extension, a release, or nothing.
 func (k *worker) use(l *lock) {
 	w := k.world()
 	k.letGo = func() { k.release(l) }
@@ -277,13 +280,13 @@ func (k *worker) use(l *lock) {
 	})
 }
 
-// abandon leaves the keys to their TTL, as who has crashed does, or has forgotten.
+// abandon leaves the keys to their TTL, like a caller that crashed or forgot.
 func (k *worker) abandon(l *lock) {
 	l.attempt.kept = true
 	k.rest()
 }
 
-// giveBack ends a lock (R9): from now on others may hold it.
+// giveBack ends a lock (R9): from then on others may hold it.
 func (k *worker) giveBack(l *lock) {
 	w := k.world()
 	l.attempt.over, l.attempt.ended = true, w.now

@@ -9,8 +9,9 @@ import (
 	"github.com/redmux/redmux/internal/proof/sim"
 )
 
-// A world is all that there is in one seed: servers, links, processes, and what is yet to happen to them. One goroutine runs
-// it. Whatever is drawn is drawn from one source in the order of events, so that the seed replays exactly.
+// A world is everything in one seed: servers, links, processes, and future
+// events. One goroutine runs it. All random numbers come from one source, in
+// the order of events, so that the seed replays exactly.
 type world struct {
 	seed   uint64
 	random *rand.Rand
@@ -21,24 +22,25 @@ type world struct {
 	now   time.Duration // true time
 	queue queue
 	seq   uint64
-	over  bool // a property was violated: one is enough
+	over  bool // a property was violated; one is enough
 
 	servers   []*server
 	processes []*process
 	links     [][]*link // by process and server
 	attempts  []*attempt
 	tokens    uint64
-	runs      int64 // of servers, each with another name
+	runs      int64 // of servers; each has another run id
 	stopping  bool  // the faults are over
 	mends     []*mend
 	referee   referee
 
 	report sim.Report
 	hash   uint64
-	trace  io.Writer // nil: nobody reads it
+	trace  io.Writer // nil: not wanted
 }
 
-// eventsMost bounds one seed. The faults end long before; see scenario.eventsUntilCalm.
+// eventsMost bounds one seed. The faults end long before; see
+// scenario.eventsUntilCalm.
 const eventsMost = 400_000
 
 func newWorld(seed uint64, o Options) *world {
@@ -60,7 +62,7 @@ func newWorld(seed uint64, o Options) *world {
 	for i := range w.plan.processes {
 		w.processes = append(w.processes, nil)
 		w.after(w.span(w.plan.startSpread), func() {
-			if w.processes[i] == nil { // or calm has begun it, since the faults were over first
+			if w.processes[i] == nil { // unless calm has started it, because the faults were over first
 				newProcess(w, i, w.plan.declaredNew).start()
 			}
 		})
@@ -68,7 +70,7 @@ func newWorld(seed uint64, o Options) *world {
 	return w
 }
 
-// run lets everything happen: a time with faults, a time to come to rest, and a last look.
+// run runs the seed: a time with faults, a time of rest, and a last check.
 func (w *world) run() {
 	w.at(w.plan.calmFrom, w.calm)
 	if len(w.plan.faults) > 0 {
@@ -93,7 +95,7 @@ func (w *world) run() {
 	w.report.Count("events", events)
 }
 
-// at has something happen at a true time.
+// at schedules do at a true time.
 func (w *world) at(t time.Duration, do func()) {
 	w.seq++
 	w.queue.push(event{t, w.seq, do})
@@ -101,7 +103,7 @@ func (w *world) at(t time.Duration, do func()) {
 
 func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
 
-// span is a time below the given one, uniformly.
+// span returns a uniformly random time below most.
 func (w *world) span(most time.Duration) time.Duration {
 	if most <= 0 {
 		return 0
@@ -109,10 +111,10 @@ func (w *world) span(most time.Duration) time.Duration {
 	return time.Duration(w.random.Int64N(int64(most)))
 }
 
-// oneIn is true once in n times.
+// oneIn returns true once in n times.
 func (w *world) oneIn(n int) bool { return w.random.IntN(n) == 0 }
 
-// violate notes that a property does not hold, and ends the seed.
+// violate records that a property does not hold, and ends the seed.
 func (w *world) violate(rule, format string, args ...any) {
 	if w.over || w.only != "" && w.only != rule {
 		return
@@ -124,7 +126,7 @@ func (w *world) violate(rule, format string, args ...any) {
 	}
 }
 
-// mix makes what happened part of the trace's hash.
+// mix adds values to the hash of the trace.
 func (w *world) mix(values ...uint64) {
 	for _, v := range values {
 		w.hash = (w.hash ^ v) * 0x100000001b3
@@ -132,7 +134,8 @@ func (w *world) mix(values ...uint64) {
 	}
 }
 
-// step notes an event in numbers: it is part of the hash, and is printed where somebody reads.
+// step records an event in numbers: it is part of the hash, and is printed if a
+// trace is wanted.
 func (w *world) step(format string, numbers ...int64) {
 	w.mix(uint64(len(format)))
 	for _, n := range numbers {
@@ -148,7 +151,7 @@ func (w *world) step(format string, numbers ...int64) {
 	w.note(format, args...)
 }
 
-// note is for the eye only.
+// note prints to the trace only.
 func (w *world) note(format string, args ...any) {
 	if w.trace != nil {
 		fmt.Fprintf(w.trace, "%12v "+format+"\n", append([]any{w.now}, args...)...)

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A calm knows what is being done to a master or a lane, and since when nothing is any more. What is promised for healthy
-// masters only (R7) is asked of those that were calm for as long as it takes.
+// A calm records what is being done to a master or a lane, and since when
+// nothing is. What is promised only for healthy masters (R7) is required of
+// those that have been calm for long enough.
 type calm struct {
 	mu       sync.Mutex // guards the following
 	troubles int
@@ -19,8 +20,8 @@ func (c *calm) begin() {
 	c.troubles++
 }
 
-// end is the end of a trouble, whose consequences may last for another while: a connection that nobody knows to be dead, a
-// release that is tried again after a time.
+// end ends a trouble whose consequences may last for another while: a
+// connection that is dead unnoticed, or a release that is retried later.
 func (c *calm) end(linger time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,14 +31,15 @@ func (c *calm) end(linger time.Duration) {
 	}
 }
 
-// isSince reports that nothing was wrong from then on.
+// isSince reports whether nothing has been wrong since t.
 func (c *calm) isSince(t time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.troubles == 0 && !c.since.After(t)
 }
 
-// A toggle is something that several faults may want at a time: it is on as long as one does.
+// A toggle can be turned on by several faults: it is on as long as one of them
+// wants it.
 type toggle struct {
 	turn func(on bool)
 

@@ -1,13 +1,15 @@
-// Package running simulates the whole running code of redlock, multiplex and conn: several clients, through redlock's public
-// API, over a network and masters in memory, on a simulated clock (testing/synctest). All of it is tests.
+// Package running simulates the whole running code of redlock, multiplex and
+// conn: several clients use redlock's public API over a network and masters in
+// memory, on a simulated clock (testing/synctest). It has tests only.
 //
 //	go test ./internal/proof/sim/running                                     # some seeds, and that broken variants are found
 //	go test ./internal/proof/sim/running -run TestSeeds -sim.seeds=1000 -v   # more of them
 //	go test ./internal/proof/sim/running -run TestSeeds -sim.seed=7 -v       # one of them again
 //
-// A seed fixes what is deployed, which faults strike when, and what the clients want; it does not fix the scheduling of
-// goroutines, so that a seed that failed may have to be run some times. The style is that of a swarm: each seed draws some of
-// the kinds of faults, and is the more violent with these.
+// A seed fixes the deployment, the faults with their times, and what the
+// clients want. It does not fix the scheduling of goroutines, so a seed that
+// failed may have to run several times. As in swarm testing, each seed draws
+// some of the kinds of faults, and has more of these.
 //
 //	draw_test       what a seed draws: masters, clocks, clients, TTLs, kinds of faults
 //	world_test      one seed in its bubble: from the first connection to the last
@@ -21,6 +23,7 @@
 //	weakened_test   that all of these find what they are there for
 //	scripts_test    what the Lua scripts do, as Go functions for the masters in memory
 //
-// The package knows redlock only from outside. What lies between one client and one master is a lane, of its own: so
-// clients differ in who reaches whom, and in which order their commands arrive.
+// The package knows redlock only from outside. Each pair of a client and a
+// master has a lane of its own, so clients differ in which masters they reach,
+// and in the order in which their commands arrive.
 package running

@@ -10,7 +10,7 @@ import (
 
 const ms = time.Millisecond
 
-// A draw is what a seed decides before anything happens.
+// A draw is all that a seed decides before anything happens.
 type draw struct {
 	seed  uint64
 	nodes int
@@ -24,8 +24,8 @@ type draw struct {
 	maxTTL                        time.Duration // as in redlock.Config (R23)
 	newDeployment                 bool
 	prefix                        string
-	restless                      bool // processes end by themselves, and others begin
-	native                        bool // masters begin with a native release (R25)
+	restless                      bool // processes end by themselves, and others start
+	native                        bool // masters start with a native release (R25)
 
 	rates   []float64       // of the masters' clocks
 	offsets []time.Duration // of the masters' clocks, from the clients'
@@ -33,26 +33,27 @@ type draw struct {
 	latency time.Duration   // at most, one way
 
 	kinds       []kind // of the faults that are on
-	misfortunes int    // so many faults may last at a time
+	misfortunes int    // the most faults at a time
 	gap         time.Duration
 
 	broken broken
 }
 
-// A broken is what is wrong on purpose, so that it must be found out: see weakened_test.go.
+// A broken is a part that is broken on purpose and must be found: see
+// weakened_test.go.
 type broken struct {
-	only        string // the rule by which it is to be found out; others are not looked at
+	only        string // the rule by which it must be found; other rules are not checked
 	liars       int    // masters that grant every SET and keep nothing
 	withoutNX   bool   // SET overwrites
 	deletesAny  bool   // a release does not compare
 	shortens    bool   // an extension sets the TTL, whatever it was
 	fast        bool   // the masters' clocks are faster than the drift allows
-	noMaxTTL    bool   // masters forget, and no client knows about that
-	keeps       bool   // a master says that it released, and did not
-	deafToKill  bool   // CLIENT KILL says that it killed, and did not
+	noMaxTTL    bool   // masters forget, and no client takes that into account
+	keeps       bool   // a master reports a release that it did not execute
+	deafToKill  bool   // CLIENT KILL reports a kill that it did not execute
 	staysAway   bool   // a master does not come back
-	forgetsTTL  bool   // keys stay for ever
-	grantsShort bool   // SET gives less than the TTL asked for
+	forgetsTTL  bool   // keys stay forever
+	grantsShort bool   // SET gives less than the requested TTL
 }
 
 // newDraw draws from a seed.
@@ -78,7 +79,7 @@ func newDraw(seed uint64) *draw {
 		gap:         pick(r, 10*ms, 30*ms, 100*ms),
 	}
 	if d.longest >= 300*ms && r.IntN(2) == 0 {
-		d.latency = 6 * ms // votes must come within a tenth of a TTL (R6)
+		d.latency = 6 * ms // votes must arrive within a tenth of a TTL (R6)
 	}
 	theme := r.IntN(10)
 	if theme < 2 {
@@ -95,9 +96,11 @@ func newDraw(seed uint64) *draw {
 	return d
 }
 
-// beForgetful has masters lose their keys while locks are in use that a bare quorum has, and others are after these locks:
-// few of the other draws come so far, and the quarantine keeps off what happens then (R23). Locks live nearly as long as
-// MaxTTL, so that a quarantine that is too short shows, and masters have the time to get out of it.
+// beForgetful makes masters lose their keys while clients have locks with a
+// bare quorum, and others want these locks. Few other draws get that far, and
+// the quarantine prevents what would happen then (R23). Locks live nearly as
+// long as MaxTTL, so that a quarantine that is too short shows, and masters
+// have the time to leave it.
 func (d *draw) beForgetful(r *rand.Rand) {
 	d.longest = pick(r, 150*ms, 300*ms, 600*ms)
 	d.shortest = d.longest * 3 / 4
@@ -118,17 +121,19 @@ func (d *draw) beForgetful(r *rand.Rand) {
 	d.misfortunes, d.gap = 2+r.IntN(2), pick(r, d.longest/4, d.longest)
 }
 
-// beInDebt has masters refuse releases of locks whose TTL is long, and little else: where much else is wrong, or the key is
-// soon gone by itself, nobody can tell that a debt was forgotten (R8).
+// beInDebt makes masters refuse releases of locks with a long TTL, and little
+// else: if much else is wrong, or the key soon expires by itself, a forgotten
+// debt does not show (R8).
 func (d *draw) beInDebt() {
 	d.shortest, d.longest, d.maxTTL, d.newDeployment = 400*ms, 600*ms, 0, false
 	d.kinds = []kind{kindNamed("releases refused"), kindNamed("master stopped")}
 	d.misfortunes, d.gap = 1, 100*ms
 }
 
-// drawMasters decides on clocks, and on which masters lose nothing.
+// drawMasters draws the clocks, and the masters that lose nothing.
 func (d *draw) drawMasters(r *rand.Rand) {
-	// Nine tenths of what the clients reckon with: the drift bounds the relative rate (R4).
+	// Nine tenths of what the clients allow for: the drift bounds the relative
+	// rate (R4).
 	most := 0.9 * d.drift()
 	allDurable := r.IntN(3) == 0
 	for range d.nodes {
@@ -146,7 +151,8 @@ func (d *draw) drawMasters(r *rand.Rand) {
 	}
 }
 
-// drawKinds turns some kinds of faults on: a third of them, or most. Without MaxTTL no master may forget.
+// drawKinds turns some kinds of faults on: a third of them, or most. Without
+// MaxTTL no master may forget.
 func (d *draw) drawKinds(r *rand.Rand) {
 	often := pick(r, 0.3, 0.8)
 	for _, k := range kinds {
@@ -159,7 +165,7 @@ func (d *draw) drawKinds(r *rand.Rand) {
 	}
 }
 
-// drift is Config.DriftFactor as it counts.
+// drift returns Config.DriftFactor or its default.
 func (d *draw) drift() float64 {
 	if d.driftFactor == 0 {
 		return 0.01
@@ -167,12 +173,13 @@ func (d *draw) drift() float64 {
 	return d.driftFactor
 }
 
-// slack is what a lock's validity lacks to its TTL (R4).
+// slack returns by how much a lock's validity is shorter than its TTL (R4).
 func (d *draw) slack(ttl time.Duration) time.Duration {
 	return time.Duration(float64(ttl)*d.drift()) + 2*ms
 }
 
-// quarantine is how long a master may not count after it was met (R23).
+// quarantine returns how long a master may not count after the first contact
+// (R23).
 func (d *draw) quarantine() time.Duration {
 	if d.maxTTL == 0 {
 		return 0
@@ -182,12 +189,13 @@ func (d *draw) quarantine() time.Duration {
 
 func (d *draw) quorum() int { return d.nodes/2 + 1 }
 
-// has says whether a kind of fault is on.
+// has reports whether a kind of fault is on.
 func (d *draw) has(name string) bool {
 	return slices.ContainsFunc(d.kinds, func(k kind) bool { return k.name == name })
 }
 
-// random is a source of its own for each who needs one, so that they do not depend on each other's turns.
+// random returns a source of its own for each user, so that they do not depend
+// on each other's turns.
 func (d *draw) random(who ...uint64) *rand.Rand {
 	stream := uint64(2)
 	for _, n := range who {
@@ -207,7 +215,7 @@ func (d *draw) String() string {
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }
 
-// span is a random time below most.
+// span returns a random time below most.
 func span(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(max(most, time.Microsecond))))
 }

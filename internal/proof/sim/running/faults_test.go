@@ -7,39 +7,45 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A misfortune breaks one thing after the other, and mends it again.
+// A misfortune breaks one thing after another, and mends each again.
 type misfortune struct {
 	world  *world
 	random *rand.Rand
 }
 
-// A kind of fault. strike begins it; mend ends it, and nil means that it is over at once. linger is for how long its
-// consequences may last beyond that.
+// A kind of fault. strike starts it; the function that it returns mends it, or
+// is nil if the fault is over at once. linger is how long its consequences may
+// last after that.
 type kind struct {
 	name    string
-	forgets bool // a master loses its keys, which needs MaxTTL
+	forgets bool // a master loses its keys, which requires MaxTTL
 	strike  func(m *misfortune) (mend func())
 }
 
 // How long consequences may last.
 const (
-	// brief is how long what is under way at the end of a fault takes at most to arrive.
+	// brief is the longest time until data in flight at the end of a fault
+	// arrives.
 	brief = 50 * ms
-	// redial is how long it may take until a connection that is known to be lost is there again (R26).
+	// redial is the longest time until a connection that is known to be lost
+	// has been replaced (R26).
 	redial = 1200 * ms
-	// unnoticed is how long it may take besides until a connection that died silently is known to be lost.
+	// unnoticed is the additional time until the end of a connection that died
+	// silently is noticed.
 	unnoticed = 300*ms + dialTimeout
-	// retry is how long it may take until each client has found out what release a master knows.
+	// retry is the longest time until each client knows which release commands
+	// a master has.
 	retry = 1500 * ms
 )
 
-// killForbidden is the fault without which no release may ever overtake its SET.
+// killForbidden is the fault that allows a release to overtake its SET.
 const killForbidden = "CLIENT KILL forbidden"
 
-// forgetting is the fault after which a valid lock need not be known to a quorum any more.
+// forgetting is the fault after which a quorum need not have the key of a valid
+// lock any more.
 const forgetting = "master crashed and forgot"
 
-// kinds are all faults that there are.
+// kinds are all kinds of faults.
 var kinds = []kind{
 	{name: "master stopped", strike: (*misfortune).stopMaster},
 	{name: "master crashed", strike: (*misfortune).crash},
@@ -78,14 +84,14 @@ var kinds = []kind{
 	{name: "process crashed", strike: (*misfortune).crashProcess},
 }
 
-// strike goes on until the contest is over. What is broken then is mended first.
+// strike causes faults until the contest is over. Then it mends what is broken.
 func (m *misfortune) strike() {
 	w := m.world
 	for len(w.draw.kinds) > 0 && w.sleep(span(m.random, 2*w.draw.gap)) {
 		k := w.draw.kinds[m.random.IntN(len(w.draw.kinds))]
 		mend := k.strike(m)
 		if mend == nil {
-			continue // there was nothing to strike at
+			continue // the fault did not apply
 		}
 		w.fault(k.name)
 		w.sleep(span(m.random, pick(m.random, 10*ms, 100*ms, 100*ms, 300*ms)))
@@ -93,12 +99,12 @@ func (m *misfortune) strike() {
 	}
 }
 
-// master chooses one.
+// master returns a random master.
 func (m *misfortune) master() *master {
 	return m.world.masters[m.random.IntN(len(m.world.masters))]
 }
 
-// process chooses one that runs; there may be none.
+// process returns a random running process, or nil.
 func (m *misfortune) process() *process {
 	all := m.world.running()
 	if len(all) == 0 {
@@ -107,7 +113,7 @@ func (m *misfortune) process() *process {
 	return all[m.random.IntN(len(all))]
 }
 
-// lane chooses a lane of a process that runs.
+// lane returns a random lane of a running process.
 func (m *misfortune) lane() *lane {
 	p := m.process()
 	if p == nil {
@@ -116,7 +122,8 @@ func (m *misfortune) lane() *lane {
 	return p.lanes[m.random.IntN(len(p.lanes))]
 }
 
-// lasting is a trouble of a master or a lane.
+// lasting records a trouble of a master or a lane, and returns a function that
+// ends it.
 func lasting(c *calm, linger time.Duration, mend func()) func() {
 	c.begin()
 	return func() {
@@ -131,7 +138,7 @@ func (m *misfortune) stopMaster() func() {
 	return lasting(&master.calm, brief, master.pause.off)
 }
 
-// crash has a master's process die and come back with its keys.
+// crash kills a master's process, which comes back with its keys.
 func (m *misfortune) crash() func() {
 	master := m.master()
 	master.absent.on()
@@ -139,7 +146,7 @@ func (m *misfortune) crash() func() {
 	return lasting(&master.calm, brief, master.absent.off)
 }
 
-// crashEmpty has a master come back without its keys.
+// crashEmpty restarts a master without its keys.
 func (m *misfortune) crashEmpty() func() {
 	master := m.master()
 	if m.world.draw.durable[master.index] {
@@ -149,7 +156,7 @@ func (m *misfortune) crashEmpty() func() {
 	master.forget()
 	mend := lasting(&master.calm, brief, master.absent.off)
 	if m.random.IntN(2) == 0 {
-		mend() // it is started again at once, so that what it forgot is still in use
+		mend() // restart it at once, while what it forgot is still in use
 		return func() {}
 	}
 	return mend
@@ -162,7 +169,8 @@ func (m *master) forget() {
 	m.node.Restart()
 }
 
-// cutOff holds all lanes to one master, in one direction or both: a part of the network is away.
+// cutOff holds all lanes to one master, in one direction or both, like a
+// network partition.
 func (m *misfortune) cutOff() func() {
 	master := m.master()
 	up, down := m.random.IntN(3) > 0, m.random.IntN(3) > 0
@@ -190,7 +198,8 @@ func hold(all []*toggle) func() {
 	}
 }
 
-// dropConnections resets all connections of a master; what it had received is executed.
+// dropConnections resets all connections of a master; what it had received is
+// executed.
 func (m *misfortune) dropConnections() func() {
 	master := m.master()
 	mend := lasting(&master.calm, brief, func() {})
@@ -198,20 +207,22 @@ func (m *misfortune) dropConnections() func() {
 	return mend
 }
 
-// flushScripts is SCRIPT FLUSH: whoever sends the next script has to load it again, which takes round trips (R24).
+// flushScripts is SCRIPT FLUSH: the next client that runs a script has to load
+// it again, which takes round trips (R24).
 func (m *misfortune) flushScripts() func() {
 	master := m.master()
 	master.mu.Lock()
 	defer master.mu.Unlock()
 	if !master.flushed {
 		master.flushed = true
-		master.calm.begin() // until they are loaded
+		master.calm.begin() // until the scripts are loaded
 	}
 	master.node.FlushScripts()
 	return func() {}
 }
 
-// stepBack lets keys live longer. A step forward ends them early, and nothing is promised then.
+// stepBack makes keys live longer. A step forward would end them early, and
+// then nothing is promised.
 func (m *misfortune) stepBack() func() {
 	master := m.master()
 	master.mu.Lock()
@@ -221,7 +232,8 @@ func (m *misfortune) stepBack() func() {
 	return func() {}
 }
 
-// changeForm has another version of the server run in the master's place, by a restart or under open connections (R25).
+// changeForm replaces a master by another version of the server, with a restart
+// or under open connections (R25).
 func (m *misfortune) changeForm() func() {
 	master := m.master()
 	mend := lasting(&master.calm, retry, func() {})
@@ -232,20 +244,22 @@ func (m *misfortune) changeForm() func() {
 	return mend
 }
 
-// slow lets one command wait, and what is behind it on its connection, while other connections go on.
+// slow delays one command, and those behind it on its connection, while other
+// connections continue.
 func (m *misfortune) slow() func() {
 	master, command := m.master(), pick(m.random, "SET", "EVALSHA", "CLIENT KILL", "HELLO")
 	master.node.Delay(command, span(m.random, 30*ms))
 	return lasting(&master.calm, brief, func() { master.node.Delay(command, 0) })
 }
 
-// reorder says which of several connections are served first, which counts after a pause.
+// reorder changes the order in which connections are served, which matters
+// after a pause.
 func (m *misfortune) reorder() func() {
 	m.master().node.SetOrder(redistest.Order(m.random.IntN(3)))
 	return func() {}
 }
 
-// refuse has a master answer some of the commands with an error (R24).
+// refuse makes a master answer some of the commands with an error (R24).
 func refuse(reply string, commands ...string) func(*misfortune) func() {
 	return func(m *misfortune) func() {
 		master := m.master()
@@ -258,7 +272,7 @@ func refuse(reply string, commands ...string) func(*misfortune) func() {
 	}
 }
 
-// holdLane turns something on at one lane.
+// holdLane turns something on for one lane.
 func holdLane(which func(*lane) []*toggle) func(*misfortune) func() {
 	return func(m *misfortune) func() {
 		l := m.lane()
@@ -288,7 +302,7 @@ func (m *misfortune) reset() func() {
 	return mend
 }
 
-// halfOpen is a connection that only the master knows to be dead.
+// halfOpen makes a connection that only the master knows to be dead.
 func (m *misfortune) halfOpen() func() {
 	l := m.lane()
 	if l == nil {
@@ -299,21 +313,23 @@ func (m *misfortune) halfOpen() func() {
 	return mend
 }
 
-// breakLate has what was under way arrive after a new connection has begun (R8).
+// breakLate makes commands in flight arrive after a new connection has been
+// made (R8).
 func (m *misfortune) breakLate() func() {
 	l := m.lane()
 	if l == nil {
 		return nil
 	}
 	mend := lasting(&l.calm, brief, func() {})
-	l.holdUp.on() // so that there is something under way
+	l.holdUp.on() // so that commands are in flight
 	m.world.sleep(span(m.random, 20*ms))
 	l.link.Break(span(m.random, 300*ms))
 	l.holdUp.off()
 	return mend
 }
 
-// cut resets connections as soon as they have carried so many bytes: in the middle of a handshake, of a command, of a reply.
+// cut resets connections after a number of bytes: in the middle of a handshake,
+// of a command, of a reply.
 func cut(d redistest.Direction) func(*misfortune) func() {
 	return func(m *misfortune) func() {
 		l := m.lane()
@@ -329,7 +345,7 @@ func cut(d redistest.Direction) func(*misfortune) func() {
 	}
 }
 
-// drip lets bytes trickle. What is under way at its end trickles on.
+// drip delivers bytes slowly. Bytes in flight at its end still arrive slowly.
 func (m *misfortune) drip() func() {
 	l := m.lane()
 	if l == nil {
@@ -340,7 +356,7 @@ func (m *misfortune) drip() func() {
 	return lasting(&l.calm, unnoticed+brief, func() { l.link.Drip(d, 0) })
 }
 
-// chunk splits what is read at every byte, which takes no time and is no trouble.
+// chunk splits input at every byte, which takes no time and causes no trouble.
 func (m *misfortune) chunk() func() {
 	l := m.lane()
 	if l == nil {
@@ -351,7 +367,8 @@ func (m *misfortune) chunk() func() {
 	return func() { l.link.Chunk(d, 0) }
 }
 
-// narrow has writes wait for what was sent before them to be read, as behind full socket buffers.
+// narrow makes writes wait until earlier ones have been read, as with full
+// socket buffers.
 func (m *misfortune) narrow() func() {
 	l := m.lane()
 	if l == nil {
@@ -380,7 +397,7 @@ func (m *misfortune) stopProcess() func() {
 	}
 }
 
-// crashProcess ends one client for good; another begins in its place.
+// crashProcess ends one client; another one starts in its place.
 func (m *misfortune) crashProcess() func() {
 	p := m.process()
 	if p == nil || p.ctx.Err() != nil {

@@ -13,23 +13,24 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A process is a client with those who use it, from its first connection to its close, or to its crash.
+// A process is a client with its callers, from its first connection to its
+// close or crash.
 type process struct {
 	world  *world
 	name   string // as CLIENT LIST shows it
 	random *rand.Rand
 	client *redlock.Client
-	lanes  []*lane // to each master
+	lanes  []*lane // one to each master
 	config redlock.Config
 
 	ctx     context.Context // ends with the process
 	end     context.CancelFunc
 	workers []*worker
-	stopped toggle // as by SIGSTOP
+	stopped toggle // like SIGSTOP
 
 	mu   sync.Mutex      // guards the following
-	dead bool            // it crashed; what its client still does is nobody's
-	left []redlock.Token // of holds that Close is to end
+	dead bool            // it crashed; what its client still does is ignored
+	left []redlock.Token // of holds that Close must end
 
 	closed bool
 }
@@ -39,13 +40,14 @@ type lane struct {
 	link     *redistest.Link
 	calm     calm
 	up, down time.Duration
-	// What several faults may do to it at a time.
+	// Several faults may use these at a time.
 	holdUp, holdDown, refuse, holdDials toggle
 }
 
 func (l *lane) roundTrip() time.Duration { return l.up + l.down }
 
-// occupy runs one process after the other in one place, until the contest is over. The last one stays.
+// occupy runs one process after another in one place, until the contest is
+// over. The last one stays.
 func (w *world) occupy(place int) {
 	for life := 0; ; life++ {
 		p := w.newProcess(place, life)
@@ -77,7 +79,7 @@ func (w *world) newProcess(place, life int) *process {
 	p.config = p.configure(urls, life)
 	client, err := redlock.New(context.Background(), p.config)
 	if err != nil {
-		panic(err) // the simulation is wrong
+		panic(err) // the simulation itself is wrong
 	}
 	p.client = client
 	for i := range w.draw.workers {
@@ -109,7 +111,8 @@ func newLane(link *redistest.Link, up, down time.Duration) *lane {
 	return l
 }
 
-// configure draws what may differ between the clients of a deployment, and sets what may not.
+// configure draws what may differ between the clients of a deployment, and sets
+// what must be equal.
 func (p *process) configure(urls []string, life int) redlock.Config {
 	w := p.world
 	c := redlock.Config{
@@ -121,12 +124,13 @@ func (p *process) configure(urls []string, life int) redlock.Config {
 	}
 	if p.random.IntN(6) == 0 {
 		c.MaxTries = 1 + p.random.IntN(4)
-		c.RetryDelayMin, c.RetryDelayMax = ms, 5*ms // so close that the tries of several meet
+		c.RetryDelayMin, c.RetryDelayMax = ms, 5*ms // so close that the tries of several clients meet
 	}
 	if w.draw.broken.noMaxTTL {
 		c.MaxTTL = 0
 	}
-	// The declaration holds for the first use only: later it would make the clients forget the locks from before.
+	// The declaration is for the first process only: later it would make the
+	// clients forget earlier locks.
 	c.NewDeployment = w.draw.newDeployment && life == 0
 	for i, durable := range w.draw.durable {
 		c.Nodes[i].Durable = durable
@@ -134,10 +138,11 @@ func (p *process) configure(urls []string, life int) redlock.Config {
 	return c
 }
 
-// dialTimeout is short, so that a handshake over a connection that is half-open does not take all of the time after the faults.
+// dialTimeout is short, so that a handshake over a half-open connection does
+// not use up the time after the faults.
 const dialTimeout = 500 * ms
 
-// work has all workers work until the process or the contest ends.
+// work runs all workers until the process or the contest ends.
 func (p *process) work() {
 	lifetime := p.world.draw.contest
 	if p.world.draw.restless {
@@ -152,10 +157,11 @@ func (p *process) work() {
 	wg.Wait()
 }
 
-// closeMost is how long Close may take: a second for our own callers, which wait for nothing here, and the vote timeout (R28).
+// closeMost is how long Close may take: a second for pending calls, which wait
+// for nothing here, and the vote timeout (R28).
 const closeMost = time.Second + 60*ms
 
-// close ends the process as it should be.
+// close ends the process in an orderly way.
 func (p *process) close() {
 	w := p.world
 	w.tally(p)
@@ -181,8 +187,10 @@ func (p *process) close() {
 	w.count("closes", 1)
 }
 
-// crash ends the process at once: its client gets no chance to say anything. With an audible crash the system closes the
-// sockets, so that what was written still arrives, and then the end; else the machine is gone, and the masters are not told.
+// crash ends the process at once, without a chance to send anything. After an
+// audible crash the system closes the sockets, so what was written still
+// arrives, followed by the end. Otherwise the machine is gone, and the masters
+// do not notice.
 func (p *process) crash(audibly bool) {
 	w := p.world
 	p.mu.Lock()
@@ -201,7 +209,7 @@ func (p *process) crash(audibly bool) {
 	p.end()
 }
 
-// leave takes the process out of its place.
+// leave removes the process from its place.
 func (w *world) leave(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -210,7 +218,7 @@ func (w *world) leave(p *process) {
 	}
 }
 
-// running are the processes that run now.
+// running returns the processes that run now.
 func (w *world) running() []*process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,7 +231,7 @@ func (w *world) running() []*process {
 	return all
 }
 
-// leave leaves a hold as it is, for Close to end it.
+// leave leaves a hold to Close.
 func (p *process) leave(h *redlock.Hold) {
 	token := h.Current().Token()
 	p.world.tokens.drop(token)
@@ -250,8 +258,9 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
-// stopOrContinue is SIGSTOP and SIGCONT, as far as they can be simulated: nothing comes in, nothing goes out, and nobody acts;
-// but the client's own timers go on.
+// stopOrContinue is SIGSTOP and SIGCONT, as far as they can be simulated:
+// nothing arrives, nothing is sent, and the workers do nothing; but the
+// client's own timers fire.
 func (p *process) stopOrContinue(stop bool) {
 	for _, l := range p.lanes {
 		if stop {
@@ -271,7 +280,7 @@ func (p *process) awake() {
 	}
 }
 
-// tally counts what the client itself says of what it did.
+// tally adds the client's own counts to the report.
 func (w *world) tally(p *process) {
 	s := p.client.Stats()
 	for name, n := range map[string]uint64{

@@ -9,7 +9,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A referee knows who holds what, on the simulated clock, which all clients share.
+// A referee knows who holds which lock, on the simulated clock, which all
+// clients share.
 type referee struct {
 	world *world
 
@@ -17,18 +18,19 @@ type referee struct {
 	held map[string][]*tenure // by resource
 }
 
-// A tenure is a lock in somebody's hands, from the moment at which the call returned until it is given up. One that was
-// dropped, and that of a process which crashed, lasts until its validity ends.
+// A tenure is a held lock, from the return of the call until the lock is given
+// up. A lock that was dropped, or whose process crashed, is held until its
+// validity ends.
 type tenure struct {
 	of       *worker
 	resource string
-	since    time.Time // not after the beginning of the attempt that was granted
+	since    time.Time // not after the start of the granted attempt
 	lock     redlock.Lock
-	hold     *redlock.Hold   // of one that renews itself
-	context  context.Context // of one whose holder sees nothing else (Do)
+	hold     *redlock.Hold   // of a lock that renews itself
+	context  context.Context // of a lock whose holder has only the context (Do)
 }
 
-// isHeld asks what its holder would ask.
+// isHeld asks what the holder would ask.
 func (t *tenure) isHeld(now time.Time) bool {
 	switch {
 	case t.context != nil:
@@ -40,7 +42,7 @@ func (t *tenure) isHeld(now time.Time) bool {
 	}
 }
 
-// until is when the validity ends, as far as it is known now.
+// until returns the end of the validity, as far as it is known now.
 func (t *tenure) until() time.Time {
 	if t.hold != nil {
 		return t.hold.Until()
@@ -48,7 +50,7 @@ func (t *tenure) until() time.Time {
 	return t.lock.Until()
 }
 
-// granted begins a tenure.
+// granted starts a tenure.
 func (r *referee) granted(k *worker, resource string, start time.Time, lock redlock.Lock, h *redlock.Hold) *tenure {
 	r.world.count("grants", 1)
 	r.world.tokens.granted(lock.Token())
@@ -57,7 +59,7 @@ func (r *referee) granted(k *worker, resource string, start time.Time, lock redl
 	return t
 }
 
-// began is granted where only the context is known.
+// began is granted for a lock of which only the context is known.
 func (r *referee) began(k *worker, resource string, ctx context.Context) *tenure {
 	r.world.count("grants", 1)
 	t := &tenure{of: k, resource: resource, since: time.Now(), context: ctx}
@@ -72,7 +74,7 @@ func (r *referee) begin(t *tenure) {
 	r.judge(t.resource)
 }
 
-// extended gives a tenure its longer lock.
+// extended replaces the lock of a tenure by the longer one.
 func (r *referee) extended(t *tenure, longer redlock.Lock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +82,7 @@ func (r *referee) extended(t *tenure, longer redlock.Lock) {
 	r.judge(t.resource)
 }
 
-// gaveUp comes before the release, from when on others may hold the lock.
+// gaveUp is called before the release: from then on others may hold the lock.
 func (r *referee) gaveUp(t *tenure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +95,8 @@ func (r *referee) gaveUp(t *tenure) {
 	}
 }
 
-// look judges all resources; holds are renewed without anybody being told.
+// look checks all resources. It must run repeatedly, since holds renew
+// themselves silently.
 func (r *referee) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +105,8 @@ func (r *referee) look() {
 	}
 }
 
-// judge is the one property that matters: one holder at a time within validity. It needs the lock.
+// judge checks the one property that matters: one holder at a time within
+// validity. The caller must hold the lock.
 func (r *referee) judge(resource string) {
 	now := time.Now()
 	var holders []*tenure
@@ -117,12 +121,13 @@ func (r *referee) judge(resource string) {
 		r.world.violate("exclusion", "%s: held by %s, until %v from now, and by %s, until %v from now", resource,
 			a.of.process.name, a.left(now), b.of.process.name, b.left(now))
 	}
-	// What is not held any more will not be again.
+	// A lost lock is not held again.
 	r.held[resource] = holders
 }
 
-// judgeKeys looks at what a validity stands on: a quorum of masters has the key for at least as long, but for those that have
-// forgotten it since (R4). A hold's end must not lie behind us.
+// judgeKeys checks what a validity is based on: a quorum of masters has the key
+// for at least as long, except those that have forgotten it since (R4). A
+// hold's end must not be in the past.
 func (r *referee) judgeKeys(t *tenure, now time.Time) {
 	if t.context != nil {
 		return
@@ -153,8 +158,8 @@ func (t *tenure) left(now time.Time) any {
 	return t.until().Sub(now)
 }
 
-// watchEnd looks at how a hold's context ends: by the local clock, no later than the validity, with a cause that is known
-// (R13).
+// watchEnd checks how a hold's context ends: by the local clock, no later than
+// the validity, with a known cause (R13).
 func (t *tenure) watchEnd(h *redlock.Hold, o redlock.HoldOptions, granted time.Time) {
 	w := t.of.process.world
 	context.AfterFunc(h.Context(), func() {
@@ -168,7 +173,7 @@ func (t *tenure) watchEnd(h *redlock.Hold, o redlock.HoldOptions, granted time.T
 		case errors.As(cause, &lost) && lost.Refused && h.Until().After(now) && !w.draw.has(forgetting):
 			w.violate("R13", "%s: a hold is lost %v before its validity ends: %v", t.resource, h.Until().Sub(now), cause)
 		case !isOneOf(cause, []error{redlock.ErrReleased, redlock.ErrMaxHold, redlock.ErrClosed, redlock.ErrLost}):
-			w.violate("R13", "%s: a hold's context ended, and nobody says why: %v", t.resource, cause)
+			w.violate("R13", "%s: a hold's context ended, without a cause: %v", t.resource, cause)
 		}
 	})
 }

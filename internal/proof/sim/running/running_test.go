@@ -16,7 +16,8 @@ var (
 	first = flag.Uint64("sim.first", 1, "the seed that TestSeeds begins with")
 )
 
-// Whatever masters, network and clients do, what must hold holds: see the package comment.
+// Whatever masters, network and clients do, the properties hold: see the
+// package comment.
 func TestSeeds(t *testing.T) {
 	begin, many := *first, *seeds
 	if *seed > 0 {
@@ -47,13 +48,13 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// sum adds up what became of all seeds that came to an end.
+// sum adds up the reports of all seeds that finished.
 func sum(reports []*sim.Report) *sim.Report {
 	total := &sim.Report{}
 	slowest := make(map[string]int)
 	for _, r := range reports {
 		if r == nil {
-			continue // it failed to end
+			continue // it did not finish
 		}
 		for name, n := range r.Counts {
 			if strings.HasPrefix(name, slowestPrefix) {

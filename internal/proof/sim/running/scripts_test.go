@@ -14,14 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node in memory runs no Lua: what a script does stands here, for the source that package redlock has.
-// TestScriptsAreThoseOfARealServer compares.
+// A node in memory runs no Lua. What a script of package redlock does is
+// repeated here, and registered under the script's source.
+// TestScriptsAreThoseOfARealServer compares the two.
 
-// source reads a script of package redlock.
+// source returns the text of a script of package redlock.
 func source(name string) string {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "redlock", name))
 	if err != nil {
-		panic(err) // the test is run from somewhere else
+		panic(err) // the test runs in another folder
 	}
 	return string(text)
 }
@@ -98,7 +99,7 @@ func extendOne(db *redistest.DB, key, token, ttl string) int64 {
 	return digit(db.ExtendIf(key, token, milliseconds(ttl)))
 }
 
-// extendAnyway also shortens: what extend.lua must not do (R10).
+// extendAnyway also shortens, which extend.lua must not do (R10).
 func extendAnyway(db *redistest.DB, key, token, ttl string) int64 {
 	value, ok := db.Get(key)
 	return digit(ok && value == token && db.Expire(key, milliseconds(ttl)))
@@ -140,7 +141,7 @@ func writeSeal(keys, args []string, db *redistest.DB) any {
 	return 1
 }
 
-// arrange breaks the rest of what is to be broken on purpose.
+// arrange breaks the remaining parts.
 func (b broken) arrange(m *master) {
 	n := m.node
 	n.Handle(func(_ int, args []string) ([]byte, bool) {
@@ -169,7 +170,8 @@ func (b broken) arrange(m *master) {
 	})
 }
 
-// The same random commands to a real server and to a node in memory have the same replies.
+// The same random commands have the same replies from a real server and from a
+// node in memory.
 func TestScriptsAreThoseOfARealServer(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
 	node := redistest.NewNode(redistest.NodeConfig{})
@@ -212,7 +214,8 @@ func TestScriptsAreThoseOfARealServer(t *testing.T) {
 	}
 }
 
-// randomCommand is about few keys and tokens, so that they meet. TTLs are far apart, and never end.
+// randomCommand draws from few keys and tokens, so that commands meet. TTLs
+// differ widely, and none ends during the test.
 func randomCommand(r *rand.Rand) []string {
 	key := func() string { return pick(r, "a", "b", "c") }
 	token := func() string { return pick(r, "x", "y") }
@@ -243,7 +246,7 @@ func randomCommand(r *rand.Rand) []string {
 	}
 }
 
-// simple is a reply as redistest.Server.Do returns it.
+// simple converts a reply to the form that redistest.Server.Do returns.
 func simple(v resp.Value) any {
 	n, isInteger := v.Int64()
 	switch {

@@ -12,11 +12,11 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// settle is what follows when all faults are over: masters count again and locks are granted within the bounds of R26, and
-// every debt is paid.
+// settle checks what follows when all faults are over: masters count again and
+// locks are granted within the bounds of R26, and every debt is paid.
 func (w *world) settle() {
 	if len(w.report.Violations) > 0 {
-		return // one is enough, and what comes of it proves nothing
+		return // one violation is enough, and what follows it proves nothing
 	}
 	if w.draw.broken.staysAway {
 		w.masters[0].absent.on()
@@ -35,16 +35,17 @@ func (w *world) settle() {
 	w.awaitExpiry()
 }
 
-// extra is what some kinds of faults may add to the bounds of R26, which are for masters that were stopped or refused
-// connections.
+// extra returns what some kinds of faults add to the bounds of R26, which apply
+// to masters that were stopped or refused connections.
 func (d *draw) extra() (all time.Duration) {
 	if d.has("half-open") || d.has("drip") || d.has("dials held") || d.has("narrow window") {
-		all += dialTimeout // a handshake hangs until its time is over
+		all += dialTimeout // a handshake hangs until its timeout
 	}
 	return all + 20*d.latency
 }
 
-// repeated is for how long a release may be repeated since its SET may still come (R8).
+// repeated returns how long a release may be repeated because its SET may still
+// arrive (R8).
 func (d *draw) repeated() time.Duration {
 	if d.has(killForbidden) {
 		return d.longest + d.slack(d.longest)
@@ -52,32 +53,36 @@ func (d *draw) repeated() time.Duration {
 	return 0
 }
 
-// barred is the longest delay that refused credentials can have come to in a contest: 1 s, 2 s, 4 s. It is granted only to
-// processes that wait for it.
+// barred is the longest delay that refused credentials can have reached in a
+// contest: 1 s, 2 s, 4 s. It is allowed only for processes that wait for it.
 const barred = 4 * time.Second
 
-// isBarred reports that a master is asked again only after a while, since it refused the process by its rights.
+// isBarred reports whether the process waits before it dials a master again,
+// because its credentials were refused.
 func (p *process) isBarred() bool {
 	return slices.ContainsFunc(p.client.Nodes(), func(n redlock.NodeStatus) bool {
 		return n.State != "up" && n.Err != nil && strings.Contains(n.Err.Error(), "NOPERM")
 	})
 }
 
-// paidWithin is how long it may take until nothing is owed (R8, R26).
+// paidWithin is how long it may take until all debts are paid (R8, R26).
 const paidWithin = 1500 * ms
 
-// steady is how long all must have been well: a connection that nobody knows to be dead is given up before.
+// steady is how long all must have been well: by then a connection that died
+// silently is given up.
 const steady = unnoticed
 
-// lenient is for how long a connection that died silently may besides seem well, where no other master is any faster (R26):
-// whoever starves is not to give up all that it has.
+// lenient is how much longer a connection that died silently may seem well if
+// no other master is faster (R26): a starved client must not give up all its
+// connections.
 const lenient = 1500 * ms
 
-// awaitHealth waits until all masters count for a process and nothing is owed to any of them. It asks for a lock of its own
-// meanwhile, as a process does: who asks for nothing need not notice that a connection is dead.
+// awaitHealth waits until all masters count for a process and all its debts are
+// paid. Meanwhile it acquires locks, as a process does: an idle process need
+// not notice that a connection is dead.
 func (w *world) awaitHealth(p *process, start time.Time) {
 	counts, paid := redial+w.draw.extra()+w.draw.quarantine(), paidWithin+w.draw.extra()+w.draw.repeated()
-	counted, settled := start, start // since then all masters count, and nothing is owed
+	counted, settled := start, start // since when all masters count, and since when no debt is left
 	waits, answered := false, true
 	for {
 		if !waits && p.isBarred() {
@@ -116,7 +121,7 @@ func (w *world) awaitHealth(p *process, start time.Time) {
 	}
 }
 
-// slowest keeps the largest of some numbers.
+// slowest keeps the largest of several numbers.
 func (w *world) slowest(what string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +129,7 @@ func (w *world) slowest(what string, n int) {
 	w.report.Count(name, max(0, n-w.report.Counts[name]))
 }
 
-// slowestPrefix marks what is not added up.
+// slowestPrefix marks numbers that are not added up.
 const slowestPrefix = "slowest "
 
 // missing says which masters do not count for the process, and why.
@@ -144,9 +149,10 @@ func (p *process) owing() (debts int) {
 	return debts
 }
 
-// awaitExpiry waits until what may outlive its owner must have run out, and looks that nothing else is left (R8).
+// awaitExpiry waits until everything that may outlive its owner must have
+// expired, and checks that nothing else is left (R8).
 func (w *world) awaitExpiry() {
-	time.Sleep(2*w.draw.latency + goneMost) // releases may be under way
+	time.Sleep(2*w.draw.latency + goneMost) // releases may be in flight
 	for _, m := range w.masters {
 		for _, key := range m.keys() {
 			if value, _ := m.node.Get(key); !w.tokens.stays(value) {
@@ -157,16 +163,17 @@ func (w *world) awaitExpiry() {
 	time.Sleep(w.draw.longest + w.draw.slack(w.draw.longest) + 200*ms) // a clock may have stepped back
 	for _, m := range w.masters {
 		if keys := m.keys(); len(keys) > 0 {
-			w.violate("R8", "node %d has keys whose time is over: %q", m.index, keys)
+			w.violate("R8", "node %d has keys that should have expired: %q", m.index, keys)
 		}
 	}
 }
 
-// awaitGrant looks that a lock is granted: at once, since by now nobody holds any.
+// awaitGrant checks that a lock is granted at once, since by now no process
+// holds any.
 func (w *world) awaitGrant(p *process) {
 	lock, err := p.client.TryAcquire(context.Background(), "r0", w.draw.longest)
 	if err != nil {
-		w.violate("liveness", "%s: no lock is granted, though nobody holds it: %v", p.name, err)
+		w.violate("liveness", "%s: no lock is granted, although no process holds it: %v", p.name, err)
 		return
 	}
 	if err := lock.Release(context.Background()); err != nil {
@@ -174,7 +181,8 @@ func (w *world) awaitGrant(p *process) {
 	}
 }
 
-// end closes all clients; then nothing is left of them (R28). Who leaks a goroutine keeps the bubble from ending.
+// end closes all clients; then nothing is left of them (R28). A leaked
+// goroutine would keep the bubble from ending.
 func (w *world) end() {
 	var wg sync.WaitGroup
 	for _, p := range w.running() {
@@ -199,8 +207,8 @@ func (w *world) end() {
 	wg.Wait()
 }
 
-// closeHolding closes a process that holds a lock. Nothing is in the way any more, so that what ReleaseOnClose promises must be
-// true of every master.
+// closeHolding closes a process that holds a lock. No fault is left, so what
+// ReleaseOnClose promises must be true on every master.
 func (w *world) closeHolding(p *process) {
 	resource := "held by " + p.name
 	_, err := p.client.TryHold(context.Background(), resource, redlock.HoldOptions{TTL: w.draw.longest})
@@ -217,7 +225,8 @@ func (w *world) closeHolding(p *process) {
 	}
 }
 
-// bury ends the client of a process that crashed. It has nothing to say, and no one who listens.
+// bury ends the client of a process that crashed. It can send nothing and
+// receives nothing.
 func (p *process) bury() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -13,8 +13,10 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Tokens are what the masters saw of each attempt. A token that an attempt did not get its lock with is told to nobody, so
-// what is known of it is what stands in the commands: the connection says which process sent it, the TTL which worker.
+// Tokens records what the masters saw of each attempt. The token of an attempt
+// without a lock is never returned to the caller, so what is known about it
+// comes from the commands: the connection tells which process sent it, the TTL
+// which worker.
 type tokens struct {
 	world *world
 
@@ -22,32 +24,34 @@ type tokens struct {
 	seen map[string]*token
 }
 
-// A token is one attempt's.
+// A token is the token of one attempt.
 type token struct {
 	of       *worker
 	key      string
-	first    time.Time // it was executed somewhere
+	first    time.Time // when a command with it was first executed
 	set      uint16    // the masters that executed its SET
 	released uint16    // the masters that executed a release of it
 	state    tokenState
-	over     time.Time // from when on no key must have it
-	// stand is how much before that the masters were told: keys that MinHold lets stand are not deleted, but given a rest.
+	over     time.Time // from when on no key may have it
+	// stand is how long before that the masters were told: keys that MinHold
+	// keeps are not deleted, but get a shorter TTL.
 	stand time.Duration
-	// connects tell the connections to the masters apart over which the release went; 0 where there was none.
+	// connects identifies the connections to the masters over which the release
+	// went; 0 if there was none.
 	connects []int
 	looked   bool
 }
 
-// nobody is what handshakes try the scripts with.
-var nobody = string(make([]byte, len(redlock.Token{})))
+// noToken is the token with which handshakes try the scripts.
+var noToken = string(make([]byte, len(redlock.Token{})))
 
 type tokenState uint8
 
 const (
-	asking  tokenState = iota // an attempt is under way
+	asking  tokenState = iota // the attempt is in progress
 	inUse                     // the lock was granted
-	dropped                   // it is left to its TTL
-	isOver                    // it is to be gone
+	dropped                   // the lock is left to its TTL
+	isOver                    // its keys must be gone
 )
 
 func newTokens(w *world) *tokens { return &tokens{world: w, seen: make(map[string]*token)} }
@@ -90,8 +94,9 @@ func (m *master) nameOf(conn int) string {
 	return m.names[conn]
 }
 
-// executed notes a SET. A token is one attempt's, which sends it once to each master (R3); and its release never comes first
-// (R8), unless the fence is forbidden.
+// executed records a SET. A token belongs to one attempt, which sends it once
+// to each master (R3). Its release never comes first (R8), unless the fence is
+// forbidden.
 func (s *tokens) executed(m *master, conn int, args []string) {
 	ttl, _ := strconv.Atoi(args[len(args)-1])
 	k := s.world.workerOf(m.nameOf(conn), ttl%signature)
@@ -105,7 +110,7 @@ func (s *tokens) executed(m *master, conn int, args []string) {
 		t = &token{}
 		s.seen[args[2]] = t
 	}
-	if t.of == nil { // some master may have seen its release before
+	if t.of == nil { // a master may have seen its release before
 		t.of, t.key, t.first = k, args[1], time.Now()
 	}
 	switch {
@@ -117,8 +122,8 @@ func (s *tokens) executed(m *master, conn int, args []string) {
 	t.set |= bit
 }
 
-// healed notes a healing, which may create the key anew, and comes before the release as the SET does. An extension behind it
-// does no harm.
+// healed records a healing, which may create the key again, and comes before
+// the release as the SET does. An extension after the release does no harm.
 func (s *tokens) healed(m *master, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +133,7 @@ func (s *tokens) healed(m *master, value string) {
 }
 
 func (s *tokens) released(m *master, value string) {
-	if value == nobody {
+	if value == noToken {
 		return
 	}
 	s.mu.Lock()
@@ -137,18 +142,20 @@ func (s *tokens) released(m *master, value string) {
 		t.released |= 1 << m.index
 		return
 	}
-	// It may be that this master sees the release first of all that there is to see of the token.
+	// This master may see the release before any other command with the token.
 	s.seen[value] = &token{released: 1 << m.index, state: isOver, over: time.Now()}
 }
 
-// attemptDone is the tracer's function: an attempt that failed is over, and has queued its release.
+// attemptDone is called by the tracer: a failed attempt is over, and has queued
+// its release.
 func (s *tokens) attemptDone(ctx context.Context, a redlock.AttemptInfo) {
 	if k, ok := ctx.Value(workerKey{}).(*worker); ok && a.Err != nil {
 		s.over(k, 0)
 	}
 }
 
-// over says that whatever a worker asked for or used is to be gone now, or after some time.
+// over says that the keys of a worker's attempts and locks must be gone, now or
+// after stand.
 func (s *tokens) over(k *worker, stand time.Duration) {
 	connects := k.process.connects()
 	s.mu.Lock()
@@ -164,10 +171,11 @@ func (s *tokens) over(k *worker, stand time.Duration) {
 	}
 }
 
-// tokenMemory is how long a token is remembered that is over: longer than any command may be late.
+// tokenMemory is how long a token is kept after its end: longer than any
+// command may be late.
 const tokenMemory = 2 * time.Second
 
-// granted, drop and overNow are told what became of a lock.
+// granted, drop and overNow are told what happened to a lock.
 func (s *tokens) granted(t redlock.Token) { s.become(t, inUse, nil) }
 func (s *tokens) drop(t redlock.Token)    { s.become(t, dropped, nil) }
 
@@ -185,18 +193,19 @@ func (s *tokens) become(value redlock.Token, state tokenState, connects []int) {
 	}
 }
 
-// goneMost is how old a key may be, beyond a round trip, whose attempt or lock is over (R7).
+// goneMost is how old a key may be, beyond a round trip, after the end of its
+// attempt or lock (R7).
 const goneMost = 20 * ms
 
-// look finds orphans: keys whose attempt or lock is over for longer than a round trip and 20 ms, on masters and over lanes to
-// which nothing was done meanwhile.
+// look finds orphans: keys whose attempt or lock has been over for longer than
+// a round trip and 20 ms, on masters and over lanes without a fault meanwhile.
 func (s *tokens) look() {
 	for _, m := range s.world.masters {
 		for _, key := range m.keys() {
 			value, _ := m.node.Get(key)
 			t, ok := s.orphan(value)
 			if !ok || t.stand > 0 && m.steppedSince(t.first) {
-				continue // a clock that steps back lets a key live longer that MinHold lets stand
+				continue // when a clock steps back, a key that MinHold keeps lives longer
 			}
 			if age := time.Since(t.over); age > t.of.process.lanes[m.index].roundTrip()+goneMost {
 				s.judge(m, key, &t, age, m.history(value))
@@ -206,15 +215,17 @@ func (s *tokens) look() {
 	s.countLooked()
 }
 
-// judge tells what an orphan breaks. Where the connection that the release went over is still the one, or the client was closed
-// meanwhile, the release must have been executed by now (R7, R28). Where there is another connection, the client owes the
-// release, and the master counts only when that is paid, so that a key without a debt was forgotten (R8).
+// judge tells which rule an orphan breaks. If the connection of the release is
+// still in use, or the client was closed meanwhile, the release must have been
+// executed by now (R7, R28). If there is another connection, the client owes
+// the release, and the master counts only after the debt is paid, so a key
+// without a debt was forgotten (R8).
 func (s *tokens) judge(m *master, key string, t *token, age time.Duration, history string) {
 	p, l := t.of.process, t.of.process.lanes[m.index]
 	calmSince := func(since time.Time) bool { return m.calm.isSince(since) && l.calm.isSince(since) }
 	told := t.over.Add(-t.stand - l.roundTrip())
 	if s.world.draw.has(killForbidden) {
-		told = told.Add(-tokenMemory) // a SET may come late
+		told = told.Add(-tokenMemory) // a SET may arrive late
 	}
 	now, closed := p.client.Nodes()[m.index], p.isClosed()
 	then := 0
@@ -225,15 +236,16 @@ func (s *tokens) judge(m *master, key string, t *token, age time.Duration, histo
 	case calmSince(told) && then > 0 && (closed || now.State == "up" && now.Connects == then):
 		s.world.violate("R7", "%s: a key of %s is on node %d, %v after it was over: the node was told %s",
 			key, p.name, m.index, age, history)
-	case s.world.draw.has(killForbidden) || closed || t.stand > 0: // then there are debts that are paid, and some that are late
-	case age > s.world.draw.shortest && m.steppedSince(t.first): // a debt ends when its key must have expired, by a clock that runs
+	case s.world.draw.has(killForbidden) || closed || t.stand > 0: // then some debts are paid, and some are late
+	case age > s.world.draw.shortest && m.steppedSince(t.first): // a debt ends when its key must have expired, by a clock without steps
 	case calmSince(time.Now().Add(-l.roundTrip()-goneMost)) && now.State == "up" && now.Debts == 0:
 		s.world.violate("R8", "%s: a key of %s is on node %d, %v after it was over, and no debt: the node was told %s",
 			key, p.name, m.index, age, history)
 	}
 }
 
-// history is what a master was told of a token, and when, without the token itself (R27).
+// history lists what a master was told about a token, and when, without the
+// token itself (R27).
 func (m *master) history(value string) string {
 	var all []string
 	for _, e := range m.node.Log() {
@@ -245,8 +257,8 @@ func (m *master) history(value string) string {
 	return strings.Join(all, "; ")
 }
 
-// orphan is a token that is over, and which somebody should have released. A process that crashed leaves its keys to their
-// TTL.
+// orphan returns a token that is over, and that should have been released. A
+// process that crashed leaves its keys to their TTL.
 func (s *tokens) orphan(value string) (token, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,8 +269,8 @@ func (s *tokens) orphan(value string) (token, bool) {
 	return *t, true
 }
 
-// countLooked counts the tokens on masters of which an orphan would have been noticed, had there been one: it says what the
-// look is worth.
+// countLooked counts the tokens on masters of which an orphan would have been
+// noticed: the number shows the worth of look.
 func (s *tokens) countLooked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +289,8 @@ func (s *tokens) countLooked() {
 	}
 }
 
-// connects are numbers of the connections to all masters, 0 where there is none that counts.
+// connects returns the numbers of the connections to all masters, 0 where no
+// connection counts.
 func (p *process) connects() []int {
 	var all []int
 	for _, n := range p.client.Nodes() {
@@ -289,7 +302,7 @@ func (p *process) connects() []int {
 	return all
 }
 
-// loaded is told that somebody has loaded the scripts.
+// loaded records that a client has loaded the scripts.
 func (m *master) loaded() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -307,7 +320,7 @@ func (s *tokens) stays(value string) bool {
 	return t != nil && t.of != nil && (t.state == dropped || t.of.process.isDead())
 }
 
-// workerOf finds a worker by its process' name and its place there.
+// workerOf finds a worker by its process's name and its index there.
 func (w *world) workerOf(name string, index int) *worker {
 	w.mu.Lock()
 	defer w.mu.Unlock()

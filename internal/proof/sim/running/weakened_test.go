@@ -6,18 +6,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// weakenedSeeds is how many seeds each weakness may take until it is found.
+// weakenedSeeds is within how many seeds each weakness must be found.
 const weakenedSeeds = 60
 
-// The checks find what they are there for: with one part of the algorithm taken away, or with masters that break one
-// promise, the rule that speaks of it is violated within some tens of seeds.
+// The checks work: if one part of the algorithm is removed, or masters break
+// one promise, the corresponding rule is violated within some tens of seeds.
 func TestEachPartIsNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule   string
 		broken broken
 		draw   func(d *draw)
 	}{
-		// A master that grants to everybody is worth a quorum that is smaller by one.
+		// A master that grants every SET has the effect of a quorum that is
+		// smaller by one.
 		"a quorum less one":             {"exclusion", broken{liars: 1}, of(3)},
 		"a quorum of five less one":     {"exclusion", broken{liars: 1}, of(5)},
 		"NX":                            {"exclusion", broken{withoutNX: true}, of(5)},
@@ -48,12 +49,12 @@ func TestEachPartIsNeeded(t *testing.T) {
 	}
 }
 
-// of has so many masters, none of which ever forgets.
+// of sets the number of masters, none of which ever forgets.
 func of(nodes int) func(*draw) {
 	return func(d *draw) { d.resize(nodes) }
 }
 
-// forgetful has masters restart empty all the time.
+// forgetful makes masters restart empty all the time.
 func forgetful(d *draw) {
 	d.resize(5)
 	d.maxTTL, d.newDeployment = d.longest, true
@@ -63,7 +64,7 @@ func forgetful(d *draw) {
 	d.kinds, d.misfortunes, d.gap = []kind{kindNamed(forgetting)}, 2, 30*ms
 }
 
-// lateLanes has connections break with commands under way.
+// lateLanes makes connections break with commands in flight.
 func lateLanes(d *draw) {
 	d.resize(3)
 	d.kinds = []kind{kindNamed("break, delivered late"), kindNamed("master stopped"), kindNamed("order of connections")}
@@ -79,7 +80,7 @@ func kindNamed(name string) kind {
 	panic(name)
 }
 
-// resize gives the draw another number of masters, with many clients for few locks.
+// resize changes the number of masters, with many clients for few locks.
 func (d *draw) resize(nodes int) {
 	for len(d.rates) < nodes {
 		d.rates, d.offsets, d.durable = append(d.rates, 1), append(d.offsets, 0), append(d.durable, true)
@@ -88,7 +89,7 @@ func (d *draw) resize(nodes int) {
 	d.processes, d.workers, d.resources = 4, 2, 1
 }
 
-// weaken takes a part away.
+// weaken breaks a part.
 func (d *draw) weaken(b broken) {
 	d.broken = b
 	if b.fast {

@@ -11,14 +11,15 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A worker wants one lock after the other, and does with it what people do.
+// A worker takes one lock after another and uses it.
 type worker struct {
 	process *process
 	index   int
 	random  *rand.Rand
 }
 
-// signature tells workers of one process apart by their TTLs: SET says nothing else that would.
+// signature tells workers of one process apart by their TTLs: nothing else in a
+// SET would.
 const signature = 8
 
 type workerKey struct{}
@@ -30,7 +31,7 @@ func (k *worker) work() {
 	}
 }
 
-// once is one lock from the wish to the end.
+// once is the use of one lock, from the call to the end.
 func (k *worker) once(resource string) {
 	switch k.random.IntN(10) {
 	case 0, 1, 2, 3:
@@ -42,11 +43,12 @@ func (k *worker) once(resource string) {
 	case 9:
 		k.inspect(resource)
 	}
-	// Whatever it was has come to its end, but for locks that were dropped: those were taken note of.
+	// All use has ended, except of dropped locks, which have been recorded.
 	k.process.world.tokens.over(k, 0)
 }
 
-// pause lets time pass; a process that was stopped does nothing afterwards.
+// pause lets time pass; if the process is stopped, it also waits until that
+// ends.
 func (k *worker) pause(d time.Duration) {
 	timer := time.NewTimer(max(pure.Soon, d))
 	defer timer.Stop()
@@ -57,20 +59,21 @@ func (k *worker) pause(d time.Duration) {
 	k.process.awake()
 }
 
-// ttl is a random one with the worker's signature.
+// ttl returns a random TTL with the worker's signature.
 func (k *worker) ttl() time.Duration {
 	d := k.process.world.draw
 	steps := int((d.longest - d.shortest) / ms / signature)
 	return d.shortest.Truncate(signature*ms) + time.Duration(k.random.IntN(steps)*signature+k.index)*ms
 }
 
-// patience is a context that ends by chance, now or later, or with the process.
+// patience returns a context that ends at random, now or later, or with the
+// process.
 func (k *worker) patience(most time.Duration) (context.Context, context.CancelFunc) {
 	ctx := context.WithValue(k.process.ctx, workerKey{}, k)
 	switch k.random.IntN(4) {
 	case 0:
 		return context.WithCancel(ctx)
-	case 1: // cancelled by somebody else, at a time that suits nobody
+	case 1: // cancelled from outside, at an awkward time
 		ctx, cancel := context.WithCancel(ctx)
 		timer := time.AfterFunc(max(pure.Soon, span(k.random, 4*k.process.world.draw.latency)), cancel)
 		return ctx, func() { timer.Stop(); cancel() }
@@ -79,7 +82,7 @@ func (k *worker) patience(most time.Duration) (context.Context, context.CancelFu
 	}
 }
 
-// detached has nothing of the process' end.
+// detached returns a context that does not end with the process.
 func (k *worker) detached() (context.Context, context.CancelFunc) {
 	ctx := context.WithValue(context.Background(), workerKey{}, k)
 	if k.random.IntN(4) == 0 {
@@ -88,7 +91,8 @@ func (k *worker) detached() (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// lock is a plain lock: extended or not, released sooner, later, or never.
+// lock takes a plain lock, extends it or not, and releases it sooner, later, or
+// never.
 func (k *worker) lock(resource string) {
 	w, p := k.process.world, k.process
 	ttl := k.ttl()
@@ -118,14 +122,14 @@ func (k *worker) lock(resource string) {
 	p.awake()
 	for k.random.IntN(3) == 0 {
 		if k.random.IntN(3) == 0 {
-			k.pause(lock.Validity() - span(k.random, 4*w.draw.latency)) // right before the end, when the answers come too late
+			k.pause(lock.Validity() - span(k.random, 4*w.draw.latency)) // right before the end, so that the answers come too late
 		} else {
 			k.pause(span(k.random, lock.Validity()/time.Duration(1+k.random.IntN(4))))
 		}
 		lock = k.extend(t, lock)
 	}
 	switch k.random.IntN(4) {
-	case 0: // it is left to its TTL
+	case 0: // the lock is left to its TTL
 		k.pause(span(k.random, lock.Validity()))
 		w.tokens.drop(lock.Token())
 		return
@@ -137,7 +141,8 @@ func (k *worker) lock(resource string) {
 	k.expectHeld("Release", lock, k.release(t, 0, lock.Release))
 }
 
-// expectHeld looks at what masters say of a lock that is valid still: as long as none of them forgot it, a quorum has it (R9).
+// expectHeld checks an answer about a lock that is still valid: unless a master
+// forgot it, a quorum has it (R9).
 func (k *worker) expectHeld(name string, lock redlock.Lock, err error) {
 	w := k.process.world
 	if errors.Is(err, redlock.ErrNotHeld) && lock.Validity() > 0 && !w.draw.has(forgetting) {
@@ -145,7 +150,7 @@ func (k *worker) expectHeld(name string, lock redlock.Lock, err error) {
 	}
 }
 
-// extend is one extension.
+// extend extends the lock once.
 func (k *worker) extend(t *tenure, lock redlock.Lock) redlock.Lock {
 	w := k.process.world
 	ttl := k.ttl()
@@ -174,12 +179,12 @@ func (k *worker) extend(t *tenure, lock redlock.Lock) redlock.Lock {
 	return longer
 }
 
-// release gives something back. The masters get word of that before the call returns; where keys are to stand for a while
-// (MinHold), only afterwards are they to be gone.
+// release releases a lock. The masters are told before the call returns. If
+// keys are kept for a while (MinHold), they must be gone only after that.
 func (k *worker) release(t *tenure, stand time.Duration, release func(context.Context) error) error {
 	w, p := k.process.world, k.process
 	if p.isDead() {
-		return nil // nobody is there who could
+		return nil // the process is gone
 	}
 	ctx, cancel := k.detached()
 	defer cancel()
@@ -189,7 +194,7 @@ func (k *worker) release(t *tenure, stand time.Duration, release func(context.Co
 	return k.call("Release", 0, ctx, releaseErrors, func() error { return release(ctx) })
 }
 
-// hold is a lock that renews itself.
+// hold takes a lock that renews itself.
 func (k *worker) hold(resource string) {
 	w, p := k.process.world, k.process
 	o := k.holdOptions()
@@ -230,7 +235,7 @@ func (k *worker) hold(resource string) {
 	}
 	stand := time.Duration(0)
 	if rest := time.Until(granted.Add(o.MinHold)); o.MinHold > 0 && rest > 0 {
-		stand = rest + 2*w.draw.slack(rest) // the keys' lives are lengthened by the drift, and so may their clocks
+		stand = rest + 2*w.draw.slack(rest) // the keys' lives, and so what is left of them, are longer by the drift
 	}
 	_ = k.release(t, stand, h.Release)
 }
@@ -263,14 +268,14 @@ func (k *worker) underHold(h *redlock.Hold, work time.Duration) {
 
 var errWork = errors.New("the work failed")
 
-// do is all of it in one call.
+// do takes and uses a lock in one call.
 func (k *worker) do(resource string) {
 	w, p := k.process.world, k.process
 	ctx, cancel := k.patience(400 * ms)
 	defer cancel()
 	work, ran := span(k.random, pick(k.random, 30*ms, 300*ms)), false
 	o := k.holdOptions()
-	o.MinHold = 0 // hold has that
+	o.MinHold = 0 // hold tests MinHold
 	err := p.client.DoWith(ctx, resource, o, func(ctx context.Context) error {
 		ran = true
 		t := w.referee.began(k, resource, ctx)
@@ -297,7 +302,7 @@ func (k *worker) inspect(resource string) {
 	ctx, cancel := k.patience(200 * ms)
 	most := time.Duration(waitForCtx)
 	if k.random.IntN(2) == 0 {
-		// Without a deadline, a bound of its own stands for it.
+		// Without a deadline, a bound of its own takes its place.
 		ctx, most = context.Background(), 900*ms
 		if k.process.config.NodeTimeout > 0 {
 			most = k.process.config.NodeTimeout
@@ -311,7 +316,7 @@ func (k *worker) inspect(resource string) {
 	k.process.world.count("inspections", 1)
 }
 
-// What each call may come to, as its documentation says.
+// The errors that each call may return, as its documentation says.
 var (
 	attemptErrors = []error{
 		redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrExpired, redlock.ErrOverloaded, context.Canceled, context.DeadlineExceeded,
@@ -337,11 +342,12 @@ func isOneOf(err error, known []error) bool {
 // waitForCtx marks calls that only their context ends.
 const waitForCtx = -1
 
-// late is what a call may take beyond its bound.
+// late is how much longer than its bound a call may take.
 const late = 5 * ms
 
-// call makes a call and looks whether it came back in time, with an error that is documented. What a process that crashed
-// gets to hear does not matter. at least is how long it may take beside the vote timeout.
+// call makes a call and checks that it returned in time, with a documented
+// error. The result for a process that crashed does not matter. atLeast is how
+// long the call may take besides the vote timeout.
 func (k *worker) call(name string, atLeast time.Duration, ctx context.Context, known []error, f func() error) error {
 	w := k.process.world
 	start := time.Now()
@@ -369,10 +375,10 @@ func (k *worker) call(name string, atLeast time.Duration, ctx context.Context, k
 	return err
 }
 
-// errDead is what is left of a grant to a process that crashed meanwhile.
+// errDead replaces a grant to a process that crashed meanwhile.
 var errDead = errors.New("the process is dead")
 
-// voteTimeout bounds the time for which a vote is waited (R6).
+// voteTimeout returns the vote timeout (R6).
 func (d *draw) voteTimeout() time.Duration {
 	if d.nodeTimeout > 0 {
 		return d.nodeTimeout

@@ -17,7 +17,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A world is one seed in its bubble: masters, lanes to them, clients, and those who watch.
+// A world is one seed in its bubble: masters, lanes to them, clients, and the
+// checkers.
 type world struct {
 	draw    *draw
 	network *redistest.Network
@@ -26,36 +27,37 @@ type world struct {
 	referee *referee
 	tokens  *tokens
 
-	// ctx ends with the contest, and at the first violation: one is enough.
+	// ctx ends with the contest, and at the first violation, since one is
+	// enough.
 	ctx  context.Context
 	stop context.CancelFunc
 
 	mu     sync.Mutex // guards the following
 	report *sim.Report
-	lives  []*process // all that there ever were
-	places []*process // those who run, each in its place
+	lives  []*process // all processes that ever ran
+	places []*process // those that run, by place
 }
 
-// A master is a node with what the simulation knows of it.
+// A master is a node with what the simulation knows about it.
 type master struct {
 	index  int
 	node   *redistest.Node
 	calm   calm
 	pause  toggle // the process is stopped
-	absent toggle // no process is there: dials are refused
+	absent toggle // there is no process: dials are refused
 
 	mu      sync.Mutex     // guards the following
 	names   map[int]string // of clients, by the id of their connection
 	forgot  time.Time      // when it last lost its keys
 	stepped time.Time      // when its clock last stepped back
-	flushed bool           // its scripts were, and nobody has loaded them since
+	flushed bool           // its scripts were flushed, and have not been loaded since
 }
 
-// run is one seed from its first connection to its last.
+// run simulates one seed, from its first connection to its last.
 func run(t *testing.T, d *draw) *sim.Report {
 	report := &sim.Report{Seeds: 1}
 	start := time.Now()
-	defer sim.Watchdog(d.seed, sim.Patience)() // outside the bubble, where time is real
+	defer sim.Watchdog(d.seed, sim.Patience)() // outside the bubble, in real time
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(d, report)
 		defer w.close()
@@ -90,14 +92,15 @@ func newWorld(d *draw, report *sim.Report) *world {
 		}
 		teach(m.node, d.broken)
 		d.broken.arrange(m)
-		m.node.Handle(w.tokens.watch(m)) // the last one is asked first
+		m.node.Handle(w.tokens.watch(m)) // the last hook is asked first
 		w.masters = append(w.masters, m)
 	}
 	w.places = make([]*process, d.processes)
 	return w
 }
 
-// contest lets clients compete while faults strike, until its time is over and all faults are mended.
+// contest lets clients compete while faults strike, until its time is over and
+// all faults are mended.
 func (w *world) contest() {
 	var wg sync.WaitGroup
 	for place := range w.draw.processes {
@@ -111,7 +114,7 @@ func (w *world) contest() {
 	wg.Wait()
 }
 
-// lookAround looks again and again at all that must hold at any time.
+// lookAround checks again and again what must hold at any time.
 func (w *world) lookAround() {
 	for w.sleep(3*ms + 100*time.Microsecond) {
 		w.referee.look()
@@ -119,7 +122,7 @@ func (w *world) lookAround() {
 	}
 }
 
-// sleep reports that the contest goes on.
+// sleep sleeps, and reports whether the contest goes on.
 func (w *world) sleep(d time.Duration) bool {
 	timer := time.NewTimer(max(pure.Soon, d))
 	defer timer.Stop()
@@ -131,7 +134,7 @@ func (w *world) sleep(d time.Duration) bool {
 	}
 }
 
-// dial is the NetDial of all clients: nobody answers where no process is.
+// dial is the NetDial of all clients: without a process there is no answer.
 func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	var index int
 	if _, err := fmt.Sscanf(addr, "node%d.", &index); err == nil && w.masters[index].absent.isOn() {
@@ -140,7 +143,7 @@ func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error
 	return w.network.Dial(ctx, network, addr)
 }
 
-// close ends what is left. By now all clients are closed.
+// close ends what is left. All clients have been closed.
 func (w *world) close() {
 	w.stop()
 	for _, m := range w.masters {
@@ -149,12 +152,12 @@ func (w *world) close() {
 	w.network.Close()
 }
 
-// violate notes what must not be, and ends the contest.
+// violate records a violation, and ends the contest.
 func (w *world) violate(rule, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if only := w.draw.broken.only; only != "" && rule != only {
-		return // what is broken on purpose shows in more than one way
+		return // a broken part shows in several ways
 	}
 	at := fmt.Sprintf("after %v: ", time.Since(w.begun).Round(10*time.Microsecond))
 	w.report.Violate(w.draw.seed, rule, "%s", at+fmt.Sprintf(format, args...))
@@ -173,7 +176,7 @@ func (w *world) fault(name string) {
 	w.report.Fault(name)
 }
 
-// keys are those of a master that belong to locks.
+// keys returns the keys of a master that belong to locks.
 func (m *master) keys() []string {
 	var all []string
 	for _, key := range m.node.Keys() {
@@ -184,7 +187,8 @@ func (m *master) keys() []string {
 	return all
 }
 
-// holdsUntil is when the key's life with this value ends, on the world's clock.
+// holdsUntil returns when the key's life with this value ends, on the world's
+// clock.
 func (m *master) holdsUntil(key, value string) (end time.Time, ok bool) {
 	if v, there := m.node.Get(key); !there || v != value {
 		return time.Time{}, false

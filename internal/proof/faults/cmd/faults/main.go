@@ -1,5 +1,6 @@
-// Command faults runs redlock on real servers while everything that can be made to fail fails, and says what came of it.
-// See package faults for what is done and what is checked.
+// Command faults runs redlock on real servers while everything that can be made
+// to fail fails, and says what came of it. See package faults for what is done
+// and what is checked.
 //
 //	go run ./internal/proof/faults/cmd/faults                     everything at once, for two minutes
 //	go run ./internal/proof/faults/cmd/faults --for 15m           10⁴ faults and more than 10⁷ operations, on two cores
@@ -9,11 +10,13 @@
 //	go run ./internal/proof/faults/cmd/faults stalled             memory with a stalled node at full load
 //	go run ./internal/proof/faults/cmd/faults latency             what each fault alone costs those who acquire
 //
-// The exit code is 0 when all was well, 1 when the run failed, something grew or a bound was missed, 2 when the command
-// line makes no sense and 3 when exclusion was violated, replies were mixed up, or keys were left behind. ("go run"
-// makes 1 of all that are not 0.) An interrupt heals what is broken, looks for orphans a last time and prints what came
-// of it until then; a second one leaves at once, and the servers and clients end with it, but their folders are left among the
-// temporary files.
+// The exit code is 0 when all was well, 1 when the run failed, something grew
+// or a bound was missed, 2 when the command line makes no sense and 3 when
+// exclusion was violated, replies were mixed up, or keys were left behind. ("go
+// run" makes 1 of all that are not 0.) An interrupt heals what is broken, looks
+// for orphans a last time and prints what came of it until then; a second one
+// leaves at once, and the servers and clients end with it, but their folders
+// are left among the temporary files.
 package main
 
 import (

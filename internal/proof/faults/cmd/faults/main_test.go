@@ -45,7 +45,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// A good run exits with 0, its report is JSON if that was asked for, and its history can be judged again.
+// A good run exits with 0, its report is JSON if that was asked for, and its
+// history can be judged again.
 func TestGoodRun(t *testing.T) {
 	redistest.Require(t)
 	file := filepath.Join(t.TempDir(), "history")

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redmux/redmux/internal/proof/faults"
+	"github.com/redmux/redmux/internal/proof/faults/single"
 )
 
-// The measurements: each makes one fault at a time, and nothing else is wrong meanwhile. The library's defaults stand
-// where a flag is zero.
+// The measurements: each makes one fault at a time, and nothing else is wrong
+// meanwhile. The library's defaults stand where a flag is zero.
 
 type recoveryCommand struct {
-	Kinds   []string      `sep:"," placeholder:"KIND" help:"What is done to a node (default: all)."`
+	Faults  []string      `sep:"," placeholder:"NAME" help:"What is done to a node (default: all)."`
 	Repeats int           `placeholder:"N" help:"How often, each (default: 20)."`
 	Callers int           `placeholder:"N" help:"Callers of the loaded half (default: 64)."`
 	Away    time.Duration `placeholder:"D" help:"How long the node is away at most (default: 3s)."`
@@ -22,14 +22,14 @@ type recoveryCommand struct {
 
 // Run measures recovery. The bounds of R26 and R23 hold or the command fails.
 func (f *recoveryCommand) Run(c *console) error {
-	r, err := faults.MeasureRecovery(c.ctx, faults.RecoveryOptions{
-		Kinds: f.Kinds, Repeats: f.Repeats, Callers: f.Callers, Away: f.Away,
+	r, err := single.MeasureRecovery(c.ctx, single.RecoveryOptions{
+		Faults: f.Faults, Repeats: f.Repeats, Callers: f.Callers, Away: f.Away,
 	})
 	return errors.Join(err, show(c, f.Output, r), r.Err())
 }
 
 type stalledCommand struct {
-	Ways    []string      `sep:"," placeholder:"WAY" help:"How the node stalls (default: all)."`
+	Faults  []string      `sep:"," placeholder:"NAME" help:"How the node stalls (default: all)."`
 	Callers []int         `sep:"," placeholder:"N" help:"Callers; each number is a measurement (default: 128,1024)."`
 	For     time.Duration `placeholder:"D" help:"How long the node is stalled (default: 20s)."`
 	Output  string        `short:"o" enum:"text,json" default:"text" help:"Form of the result: ${enum}."`
@@ -37,7 +37,7 @@ type stalledCommand struct {
 
 // Run measures memory. It grows by at most 16 MiB or the command fails.
 func (f *stalledCommand) Run(c *console) error {
-	s, err := faults.MeasureStalled(c.ctx, faults.StalledOptions{Ways: f.Ways, Callers: f.Callers, Stalled: f.For})
+	s, err := single.MeasureStalled(c.ctx, single.StalledOptions{Faults: f.Faults, Callers: f.Callers, Stalled: f.For})
 	return errors.Join(err, show(c, f.Output, s), s.Err())
 }
 
@@ -51,7 +51,7 @@ type latencyCommand struct {
 
 // Run measures latency. What is good depends on the machine.
 func (f *latencyCommand) Run(c *console) error {
-	l, err := faults.MeasureLatency(c.ctx, faults.LatencyOptions{
+	l, err := single.MeasureLatency(c.ctx, single.LatencyOptions{
 		Faults: f.Faults, Callers: f.Callers, Stretch: f.Stretch, Turns: f.Turns,
 	})
 	return errors.Join(err, show(c, f.Output, l))

@@ -43,7 +43,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// Run makes the run and prints its report, which is worth printing also where the run failed.
+// Run makes the run and prints its report, which is worth printing also where
+// the run failed.
 func (f *runCommand) Run(c *console) (err error) {
 	options := faults.Options{
 		For: f.For, Nodes: f.Nodes, Server: f.Server, Processes: f.Processes, Callers: f.Callers, Rate: f.Rate,

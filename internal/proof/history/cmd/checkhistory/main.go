@@ -1,10 +1,11 @@
-// Command checkhistory judges the histories that `loadgen --history FILE` wrote: whether a resource ever had two holders at
-// a time.
+// Command checkhistory checks the histories that `loadgen --history FILE`
+// wrote: whether a resource ever had two holders at the same time.
 //
 //	checkhistory FILE…
 //
-// Several files are laid side by side, as long as all were written on one machine since it was started. It exits 0 if all is
-// well, 1 if the files could not be read or judged, 2 for a mistake in its use, and 3 if exclusion was violated.
+// Several files are merged, provided that all were written on one machine since
+// it booted. The exit code is 0 if all is well, 1 if a file could not be read
+// or checked, 2 for wrong usage, and 3 if exclusion was violated.
 package main
 
 import (
@@ -36,7 +37,7 @@ type flags struct {
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// exit carries an exit code out of kong, which would end the process.
+// exit carries an exit code out of kong, which would otherwise end the process.
 type exit int
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
@@ -56,7 +57,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	return check(f, stdin, stdout, stderr)
 }
 
-// check reads all files in one pass and prints what it found.
+// check reads all files in one pass and prints its findings.
 func check(f flags, stdin io.Reader, stdout, stderr io.Writer) int {
 	var streams []iter.Seq2[history.Event, error]
 	for _, name := range f.Files {
@@ -98,7 +99,7 @@ func check(f flags, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 }
 
-// report prints the figures and returns how many violations there are.
+// report prints the figures and returns the number of violations.
 func report(w io.Writer, show int, x *history.Exclusion, v history.Verdict, resources, cut int) int {
 	found := x.Violations()
 	violations := len(found) + x.More() + v.Violated

@@ -71,7 +71,7 @@ func TestUse(t *testing.T) {
 	require.Equal(t, exitFailed, run([]string{filepath.Join(t.TempDir(), "not there")}, nil, &out, &out))
 }
 
-// Of very many violations only some are printed.
+// If there are very many violations, only some are printed.
 func TestShow(t *testing.T) {
 	var b strings.Builder
 	for range 50 {

@@ -1,5 +1,0 @@
-//go:build !race
-
-package canned
-
-const raceEnabled = false

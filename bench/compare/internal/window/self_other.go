@@ -1,0 +1,7 @@
+//go:build !unix
+
+package window
+
+import "time"
+
+func selfCPU() time.Duration { return 0 }

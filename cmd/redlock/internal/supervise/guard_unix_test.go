@@ -1,0 +1,173 @@
+//go:build unix
+
+package supervise
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/clock"
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// watched runs watch with a pipe as its input.
+func watched(t *testing.T) (orders *os.File, why <-chan string) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	ended := make(chan string, 1)
+	go func() {
+		defer read.Close()
+		why, _ := watch(read)
+		ended <- why
+	}()
+	t.Cleanup(func() { _ = write.Close() })
+	return write, ended
+}
+
+func said(t *testing.T, why <-chan string) string {
+	t.Helper()
+	select {
+	case text := <-why:
+		return text
+	case <-time.After(patience):
+		require.FailNow(t, "the guard does nothing")
+		return ""
+	}
+}
+
+func TestGuardActsWhenItsWrapperIsGone(t *testing.T) {
+	redistest.NoLeaks(t)
+	for _, before := range []string{"", clock.Now().Add(time.Hour).String() + "\n", "123"} {
+		orders, why := watched(t)
+		_, err := orders.WriteString(before)
+		require.NoError(t, err)
+		require.NoError(t, orders.Close())
+		require.Equal(t, "redlock is gone", said(t, why))
+	}
+}
+
+func TestGuardActsAtTheEndOfTheValidity(t *testing.T) {
+	orders, why := watched(t)
+	at := time.Now()
+	fmt.Fprintln(orders, clock.Now().Add(300*time.Millisecond))
+	fmt.Fprintln(orders, clock.Now().Add(200*time.Millisecond)) // the last one counts
+	require.Contains(t, said(t, why), "validity is over")
+	require.GreaterOrEqual(t, time.Since(at), 195*time.Millisecond)
+}
+
+// One of the clocks is enough (R4).
+func TestGuardActsByTheClockThatSaysLeast_R4(t *testing.T) {
+	for _, until := range []clock.Moment{
+		{Wall: clock.Now().Add(-time.Second).Wall, Boot: clock.Now().Add(time.Hour).Boot},
+		{Wall: clock.Now().Add(time.Hour).Wall, Boot: clock.Now().Add(-time.Second).Boot},
+	} {
+		orders, why := watched(t)
+		fmt.Fprintln(orders, until)
+		require.Contains(t, said(t, why), "validity is over")
+	}
+}
+
+// A guard that was stopped reads what was written meanwhile before it acts.
+func TestGuardReadsBeforeItJudges(t *testing.T) {
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	for range 100 {
+		fmt.Fprintln(write, clock.Now().Add(-time.Second))
+	}
+	fmt.Fprintln(write, clock.Now().Add(time.Hour))
+	ended := make(chan string, 1)
+	go func() {
+		defer read.Close()
+		why, _ := watch(read)
+		ended <- why
+	}()
+	select {
+	case why := <-ended:
+		require.FailNow(t, "it killed for an order that no longer held", why)
+	case <-time.After(300 * time.Millisecond):
+	}
+	require.NoError(t, write.Close())
+	require.Equal(t, "redlock is gone", said(t, ended))
+}
+
+func TestGuardThatDoesNotUnderstand(t *testing.T) {
+	for _, nonsense := range []string{"\n", "soon\n", "1\n", "1 2 3\n", "command\n", "command x\n"} {
+		orders, why := watched(t)
+		_, err := orders.WriteString(nonsense)
+		require.NoError(t, err)
+		require.Contains(t, said(t, why), "does not understand")
+	}
+	orders, why := watched(t)
+	_, err := orders.WriteString(strings.Repeat("1", 300))
+	require.NoError(t, err)
+	said(t, why)
+}
+
+// A guard that is started by hand does not kill the group that it is in.
+func TestGuardByHand(t *testing.T) {
+	program, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command("sh", "-c", `"$1" "$2" "$3" </dev/null; echo $?`, "sh", program, guardArgument, newID())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	require.Equal(t, "1\n", string(out))
+}
+
+// A guard that does not read delays nothing, and is told again.
+func TestTellingAGuardThatIsStopped(t *testing.T) {
+	g, err := StartGuard(&bytes.Buffer{})
+	require.NoError(t, err)
+	defer g.End()
+	require.NoError(t, redistest.StopProcess(g.cmd.Process))
+	told := 0
+	for g.tell(clock.Now().Add(time.Hour)) {
+		told++
+		require.Less(t, told, 1_000_000)
+	}
+	require.NoError(t, redistest.ContinueProcess(g.cmd.Process))
+	eventually(t, "it is not told", func() bool { return g.tell(clock.Now().Add(time.Hour)) })
+	select {
+	case <-g.died:
+		require.FailNow(t, "it was told part of a line")
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// The number of a group whose guard has died is not reused: signals would go to
+// the wrong group.
+func TestTheNumberOfAGroupIsKept(t *testing.T) {
+	g, err := StartGuard(&bytes.Buffer{})
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(g.group, syscall.SIGKILL))
+	select {
+	case <-g.died:
+	case <-time.After(patience):
+		require.FailNow(t, "it is not noticed")
+	}
+	eventually(t, "the orders are still read", func() bool { return !g.tell(clock.Now()) }) // its pipes close in any order
+	require.NoError(t, syscall.Kill(g.group, 0), "it is a zombie")
+	g.End()
+	g.End()
+	require.ErrorIs(t, syscall.Kill(g.group, 0), syscall.ESRCH)
+}
+
+func TestGuardKnowsTheCommand(t *testing.T) {
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close()
+	fmt.Fprintf(write, "%s\n%s\n%s\n", clock.Now().Add(time.Hour), guardedCommand+"1234", clock.Now().Add(2*time.Hour))
+	require.NoError(t, write.Close())
+	why, command := watch(read)
+	require.Equal(t, "redlock is gone", why)
+	require.Equal(t, 1234, command)
+}

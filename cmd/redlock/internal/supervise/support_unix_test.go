@@ -1,0 +1,38 @@
+//go:build unix
+
+package supervise
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlocktest"
+)
+
+// patience bounds the wait for what takes milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	GuardMain()
+	os.Exit(m.Run())
+}
+
+// held returns a lock of a deployment in memory.
+func held(t *testing.T, ttl time.Duration) *redlock.Hold {
+	t.Helper()
+	client := redlocktest.New(t, 3).Client(t, func(c *redlock.Config) { c.NodeTimeout = patience })
+	hold, err := client.TryHold(t.Context(), "r", redlock.HoldOptions{TTL: ttl})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = hold.Release(context.Background()) })
+	return hold
+}
+
+func eventually(t *testing.T, otherwise string, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, patience, 2*time.Millisecond, otherwise)
+}

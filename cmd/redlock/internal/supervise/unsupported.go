@@ -1,0 +1,24 @@
+//go:build !unix
+
+package supervise
+
+import (
+	"errors"
+	"io"
+)
+
+// A Guard does not exist here, so no command runs under a lock.
+type Guard struct{}
+
+// StartGuard returns an error.
+func StartGuard(io.Writer) (*Guard, error) {
+	return nil, errors.New("redlock run needs process groups and signals, which this system does not have")
+}
+
+// End does nothing.
+func (*Guard) End() {}
+
+// Run returns an error.
+func (*Guard) Run(*Command) (Ending, error) { return Ending{}, errors.ErrUnsupported }
+
+func beGuard(string) {}

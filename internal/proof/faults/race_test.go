@@ -1,6 +1,0 @@
-//go:build race
-
-package faults_test
-
-// underRace: the race detector makes this process five to ten times slower and leaves the servers as they are.
-const underRace = true
