@@ -21,25 +21,8 @@ type Conn struct {
 	link                        link   // changed by relink only
 	polled                      polled // when a Poller has the connection
 
-	// The following are owned by the read side.
-	reader    *resp.Reader
-	begun     int64         // where in the stream the value begins that Next returned last
-	readErr   error         // came together with bytes; reported by the following Fill
-	first     [8]byte       // the first bytes received, for a guess at what the peer speaks
-	nfirst    int           // of first
-	arrived   arrivals      // when bytes came; in part guarded by a mutex of its own
-	roundTrip time.Duration // see RoundTrip
-
-	// pending counts the bytes of the backlog: Send adds, the writer subtracts
-	// what it has written. While it is 0 the writer does not write, so Send
-	// may.
-	pending atomic.Int64
-	limit   int64         // of pending
-	wake    chan struct{} // holds one token for the writer
-	writer  sync.WaitGroup
-	// buffers is the pool of queue. It is a pointer because the pool counts in
-	// 64-bit words, which a 32-bit system must find aligned.
-	buffers *bytebufferpool.Pool
+	input
+	output
 
 	mu    sync.Mutex                 // guards the following
 	queue *bytebufferpool.ByteBuffer // bytes the writer has not taken yet; nil when there are none
@@ -55,6 +38,31 @@ type Conn struct {
 	freeing sync.Once // by Close
 }
 
+// An input is what was received. The read side owns it.
+type input struct {
+	reader    *resp.Reader
+	begun     int64         // where in the stream the value begins that Next returned last
+	readErr   error         // came together with bytes; reported by the following Fill
+	first     [8]byte       // the first bytes received, for a guess at what the peer speaks
+	nfirst    int           // of first
+	arrived   arrivals      // when bytes came; in part guarded by a mutex of its own
+	roundTrip time.Duration // see RoundTrip
+}
+
+// An output is the way out for what the socket did not take at once.
+type output struct {
+	// pending counts the bytes of the backlog: Send adds, the writer subtracts
+	// what it has written. While it is 0 the writer does not write, so Send
+	// may.
+	pending atomic.Int64
+	limit   int64         // of pending
+	wake    chan struct{} // holds one token for the writer
+	writer  sync.WaitGroup
+	// buffers is the pool of queue. It is a pointer because the pool counts in
+	// 64-bit words, which a 32-bit system must find aligned.
+	buffers *bytebufferpool.Pool
+}
+
 // defaultBacklog bounds the bytes that are queued for a node that does not
 // read.
 const defaultBacklog = 4 << 20
@@ -68,11 +76,9 @@ func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Co
 		addr:     addr,
 		password: password,
 		link:     l,
-		reader:   resp.NewReader(limits),
-		limit:    int64(backlog),
-		wake:     make(chan struct{}, 1),
+		input:    input{reader: resp.NewReader(limits)},
+		output:   output{limit: int64(backlog), wake: make(chan struct{}, 1), buffers: new(bytebufferpool.Pool)},
 		done:     make(chan struct{}),
-		buffers:  new(bytebufferpool.Pool),
 	}
 	_, c.arrived.plain = l.(*socket)
 	c.writer.Go(c.writeBacklog)

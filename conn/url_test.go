@@ -66,7 +66,8 @@ func fields(e Endpoint) string {
 	return fmt.Sprintf("%+v", bare(e))
 }
 
-// A user name that stands alone goes with the other's password; a password is never sent with the user name of another.
+// A user name alone goes with the other's password. A password is never sent
+// with another's user name.
 func TestWhatAnEndpointLeavesOut(t *testing.T) {
 	other := Endpoint{Addr: "b:2", Username: "ou", Password: "op", ClientName: "on", DialTimeout: time.Minute}
 	for _, c := range [][2]Endpoint{

@@ -449,8 +449,8 @@ func TestLookoutBelievesNoPushBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// A question after Queued stands behind the command, although that is not
-// written yet (R8).
+// A question after queued was called stands behind the release, although that
+// is not written yet and its kind is merged (R8).
 func TestAHandOverHasItsPlaceWhenItIsQueued(t *testing.T) {
 	inMergingBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")

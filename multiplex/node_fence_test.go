@@ -174,7 +174,7 @@ func TestForbiddenKillAndRefusedRelease(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Refuse(noPerm, "CLIENT KILL")
 		receipt := c.lateSet(0, "k", 800*ms)
-		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected anew")
+		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected again")
 		c.nodes[0].Refuse("-NOREPLICAS Not enough good replicas to write.", "EVALSHA")
 		assert.NoError(t, c.release(background, "k", "t", long, receipt))
 		c.nodes[0].Refuse("", "EVALSHA")
@@ -195,7 +195,7 @@ func TestAKillThatMissesIsNoFence_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Refuse(noPerm, "INFO", "CLIENT INFO")
 		c.nodes[0].DropConns()
-		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected anew")
+		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected again")
 		c.group.mu.Lock()
 		said := &c.group.nodes[0].server
 		assert.Empty(t, said.RunID)
@@ -236,7 +236,7 @@ func TestNothingUnansweredNeedsNoKill(t *testing.T) {
 		receipt := c.mustClaim("k")
 		time.Sleep(10 * ms)
 		c.nodes[0].DropConns()
-		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected anew")
+		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected again")
 		assert.Zero(t, c.nodes[0].Calls("CLIENT KILL"))
 		assert.NoError(t, c.release(background, "k", "t", long, receipt))
 		synctest.Wait()
@@ -295,7 +295,7 @@ func TestAlienAnswerToKill(t *testing.T) {
 			return nil, false
 		})
 		c.lateSet(0, "k", time.Second)
-		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 }, "connected anew")
+		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 }, "connected again")
 		c.eventually(2*time.Second, func() bool { return c.status(0).State == Up }, "the third answer is honest")
 		assert.Equal(t, 4, c.status(0).Connects)
 		time.Sleep(2 * time.Second)

@@ -21,18 +21,18 @@ import (
 // or not at all; cuts, resets, delays, stops and restarts; and lets time pass.
 // For every script:
 //
-//   - each call returns, once, in time, with a legal outcome; each posted command
-//     comes back once;
-//   - reply k belongs to command k (R16): each PING has a text of its own, and is
-//     never answered by another text;
+//   - each call returns, once, in time, with a legal outcome; each posted
+//     command comes back once;
+//   - reply k belongs to command k (R16): each PING has a text of its own, and
+//     is never answered by another text;
 //   - nothing counts on a connection after an anomaly on it (R16): its later
 //     replies are marked, and none is delivered;
-//   - for what was granted, a quorum of nodes granted this very command, as their
-//     own logs say (R17);
+//   - for what was granted, a quorum of nodes granted this very command, as
+//     their own logs say (R17);
 //   - no node executes a release before the SET that it undoes (R8), over one
 //     connection or several;
-//   - once all is well, every node is up, owes nothing, and has no key without a
-//     holder (R7, R8, R26);
+//   - once all is well, every node is up, owes nothing, and has no key without
+//     a holder (R7, R8, R26);
 //   - after Close nothing is left: no round (R20), no goroutine (R28).
 func FuzzGroup(f *testing.F) {
 	for i, script := range groupScripts {

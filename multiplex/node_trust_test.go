@@ -352,7 +352,7 @@ func TestFlushedKeysAreNoticed_R23(t *testing.T) {
 					}
 					require.NoError(t, c.group.Ready(background))
 					assert.GreaterOrEqual(t, time.Since(flushed)-noticed, fullNeed-100*ms)
-					c.eventually(time.Second, func() bool { return c.status(0).Sealed }, "sealed anew")
+					c.eventually(time.Second, func() bool { return c.status(0).Sealed }, "sealed again")
 					time.Sleep(time.Duration(float64(pure.LookRarely) * 0.7))
 				}
 			}, withTrust)

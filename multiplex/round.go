@@ -247,7 +247,7 @@ func (r *round) clear() {
 }
 
 // keepCommand bounds the buffer that a recycled round keeps for its command, so
-// that one long resource name does not cost memory for ever (R26). Carriers, of
+// that one long resource name does not cost memory forever (R26). Carriers, of
 // which there are few, keep theirs.
 const keepCommand = 512
 

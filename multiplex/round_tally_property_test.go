@@ -7,8 +7,8 @@ import (
 )
 
 // Every tally of up to seven nodes, with every way to continue. Open means that
-// both a quorum of grants and its absence, or for Confirm a certain answer, are
-// still possible. What is decided stays decided, and once all have voted,
+// both a quorum of grants and its absence, or for Confirming a certain answer,
+// are still possible. What is decided stays decided, and once all have voted,
 // nothing is open (R5, R12).
 func TestVerdictsOfAllTallies(t *testing.T) {
 	for nodes := 1; nodes <= 7; nodes++ {

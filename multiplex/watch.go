@@ -68,7 +68,7 @@ func (g *Group) tick() {
 	}
 	now, due := g.now(), time.Duration(g.watcher.at.Load())
 	if now < due {
-		g.setTickLocked(due, now) // it was set anew meanwhile
+		g.setTickLocked(due, now) // it was set again meanwhile
 		return
 	}
 	late := max(0, now-due-g.slack())

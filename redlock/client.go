@@ -36,8 +36,8 @@ func Open(ctx context.Context, urls ...string) (*Client, error) {
 }
 
 const (
-	// firstWait bounds how long New waits for the first connections, and lastWait
-	// how long for the rest once a quorum is up.
+	// firstWait bounds how long New waits for the first connections, and
+	// lastWait how long for the rest once a quorum is up.
 	firstWait = time.Second
 	lastWait  = 100 * time.Millisecond
 )
@@ -47,9 +47,9 @@ const (
 // up. An unreachable node is not an error: the client keeps trying to connect,
 // and the other nodes serve; see Ready.
 //
-// The error is ErrConfig if the configuration cannot work. If ctx ends first, it
-// is a CancelledError, and nothing is left running. ctx bounds only this call:
-// the client lives until Close.
+// The error is ErrConfig if the configuration cannot work. If ctx ends first,
+// it is a CancelledError, and nothing is left running. ctx bounds only this
+// call: the client lives until Close.
 func New(ctx context.Context, config Config) (*Client, error) {
 	if ctx.Err() != nil {
 		return nil, cancelledError(ctx, nil)
@@ -126,9 +126,9 @@ func (c *Client) waitForFirst(ctx context.Context) {
 
 // Ready waits until a quorum of nodes counts: is up and not quarantined
 // (Config.MaxTTL). If ctx ends first, the error is a CancelledError, which is
-// also ErrNoQuorum and names the cause of each missing node. As for Acquire, the
-// error is ErrNoQuorum alone if waiting cannot help, and a wait is reported to the
-// log (R31). ErrClosed is returned if the client is closed.
+// also ErrNoQuorum and names the cause of each missing node. As for Acquire,
+// the error is ErrNoQuorum alone if waiting cannot help, and a wait is reported
+// to the log (R31). ErrClosed is returned if the client is closed.
 func (c *Client) Ready(ctx context.Context) error {
 	p := patience{begun: time.Now()}
 	for {
@@ -159,22 +159,23 @@ func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
 	return c.group.Ready(limited)
 }
 
-// Close refuses new work, lets attempts in progress undo what they did, waits for
-// the answers to releases up to the vote timeout, and then fails every waiting
-// call with ErrClosed (R28). Held locks stay until their TTL ends, unless
-// Config.ReleaseOnClose releases those of Hold and Do; the contexts of these end
-// with ErrClosed in any case. Nothing of the client is left when Close returns,
-// unless a Logger or a function of the Tracer does not return: Close waits for it
-// for a second, and then gives it nothing more. Further calls wait for the first.
+// Close refuses new work, lets attempts in progress undo what they did, waits
+// for the answers to releases up to the vote timeout, and then fails every
+// waiting call with ErrClosed (R28). Held locks stay until their TTL ends,
+// unless Config.ReleaseOnClose releases those of Hold and Do; the contexts of
+// these end with ErrClosed in any case. Nothing of the client is left when
+// Close returns, unless a Logger or a function of the Tracer does not return:
+// Close waits for it for a second, and then gives it nothing more. Further
+// calls wait for the first.
 //
-// ctx may have ended before the call, as with signal.NotifyContext and
-// "defer client.Close(ctx)": failed attempts are undone all the same. ctx only cuts
-// short the wait for answers, which Config.NodeTimeout or very many releases can
-// make long; the error is then the context's. Close outlasts ctx by at most 50 ms,
-// or by four times the reply time of the slowest node that is up if that is more,
-// but by no more than a second; by twice as much with ReleaseOnClose; and by
-// another second if the goroutines of this process are too starved to undo their
-// attempts.
+// ctx may have ended before the call, as with signal.NotifyContext and "defer
+// client.Close(ctx)": failed attempts are undone all the same. ctx only cuts
+// short the wait for answers, which Config.NodeTimeout or very many releases
+// can make long; the error is then the context's. Close outlasts ctx by at most
+// 50 ms, or by four times the reply time of the slowest node that is up if that
+// is more, but by no more than a second; by twice as much with ReleaseOnClose;
+// and by another second if the goroutines of this process are too starved to
+// undo their attempts.
 func (c *Client) Close(ctx context.Context) error {
 	c.refuse()
 	c.group.Refuse() // what is released now is for other clients

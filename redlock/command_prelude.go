@@ -46,18 +46,18 @@ const (
 	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
 )
 
-// prelude returns what each handshake must show of a node before it gets a lock:
-// that it knows the scripts and that the user may run them on our keys. A user who
-// may SET but not EVAL would leave orphans, and is refused (R22).
+// prelude returns what each handshake must show of a node before it gets a
+// lock: that it knows the scripts and that the user may run them on our keys. A
+// user who may SET but not EVAL would leave orphans, and is refused (R22).
 //
-// The key of the trial does not exist, so a script on trial gets no further than
-// its GET. What else the user may do is tried by commands of its own.
+// The key of the trial does not exist, so a script on trial gets no further
+// than its GET. What else the user may do is tried by commands of its own.
 func (c *Client) prelude() (steps []conn.Step) {
 	resource := "redlock:trial:" + rand.Text() // no lock has this name: DEL is executed
 	key := c.config.Prefix + resource
 	var token Token
-	// A step for each native form, by the form's name. A server without it, or a
-	// user who may not run it, refuses the trial, and gets the script (R25).
+	// A step for each native form, by the form's name. A server without it, or
+	// a user who may not run it, refuses the trial, and gets the script (R25).
 	release := c.appendRelease(nil, resource, &token)
 	for i := range releaseForms {
 		native := releaseForms[i].Append(nil, release)

@@ -13,7 +13,7 @@ import (
 
 // Encoded commands are read back as their arguments, whatever the bytes of
 // prefix, resource and token: no byte ends an argument or starts a command
-// (R19). The key lies where they say.
+// (R19). The encoders return the place of the key.
 func TestCommandsAreReadBack_R19(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))

@@ -24,25 +24,25 @@ import (
 type Config struct {
 	// The deployment. All its clients must set the following fields alike.
 
-	// Nodes are the 1 to 16 masters, usually five (R1). The function Nodes makes
-	// them from URLs.
+	// Nodes are the 1 to 16 masters, usually five (R1). The function Nodes
+	// makes them from URLs.
 	Nodes []Node
-	// Prefix is put before every resource to make its key. If zero, the resource
-	// is the key, as in other implementations of the algorithm.
+	// Prefix is put before every resource to make its key. If zero, the
+	// resource is the key, as in other implementations of the algorithm.
 	Prefix string
-	// MaxTTL is the longest TTL that any client of this deployment asks for; the
-	// client refuses longer ones with ErrTTL. A node that restarted may have
-	// forgotten locks, so with MaxTTL it is quarantined: its grants do not count
-	// until every lock from before the restart must have expired (R23). That also
-	// applies to a new client, until it finds the node's seal, a key in which
-	// clients record how long they have watched the node, or has itself watched
-	// the node for that long. Set it well above the TTLs in use, but not much
-	// higher: it is how long a new deployment, and each node that restarts, has
-	// to wait. If zero, a node that restarts empty counts at once, and a lock
-	// that it had granted may be granted again.
+	// MaxTTL is the longest TTL that any client of this deployment asks for;
+	// the client refuses longer ones with ErrTTL. A node that restarted may
+	// have forgotten locks, so with MaxTTL it is quarantined: its grants do not
+	// count until every lock from before the restart must have expired (R23).
+	// That also applies to a new client, until it finds the node's seal, a key
+	// in which clients record how long they have watched the node, or has
+	// itself watched the node for that long. Set it well above the TTLs in use,
+	// but not much higher: it is how long a new deployment, and each node that
+	// restarts, has to wait. If zero, a node that restarts empty counts at
+	// once, and a lock that it had granted may be granted again.
 	MaxTTL time.Duration
-	// DriftFactor bounds how far the rates of the clients' and the nodes' clocks
-	// may differ. If zero, 0.01 (R4).
+	// DriftFactor bounds how far the rates of the clients' and the nodes'
+	// clocks may differ. If zero, 0.01 (R4).
 	DriftFactor float64
 
 	// Connecting to the nodes.
@@ -52,7 +52,8 @@ type Config struct {
 	// sent.
 	Username, Password string
 	// TLS is used for nodes whose URL asks for TLS; parameters of the URL take
-	// precedence. If nil, the server's name is verified with the system's roots.
+	// precedence. If nil, the server's name is verified with the system's
+	// roots.
 	TLS *tls.Config
 	// NetDial connects to a node, by network ("tcp" or "unix") and address; TLS
 	// is added on top of it. If nil, a net.Dialer is used.
@@ -64,78 +65,81 @@ type Config struct {
 	// zero, none is set.
 	ClientName string
 	// ProbeAfter is how long a connection may be idle before it is probed with
-	// PING. If a server or proxy closes an idle connection earlier than that, the
-	// client probes after a third of the time observed, but not more often than
-	// every 250 ms. So ProbeAfter must be set only where even one such end is too
-	// many. If zero, 5 s.
+	// PING. If a server or proxy closes an idle connection earlier than that,
+	// the client probes after a third of the time observed, but not more often
+	// than every 250 ms. So ProbeAfter must be set only where even one such end
+	// is too many. If zero, 5 s.
 	ProbeAfter time.Duration
-	// Portable makes one goroutine per node read the replies, as it is with TLS,
-	// with NetDial and on systems other than Linux. If zero, callers read their
-	// own replies from plain TCP and unix sockets where the system allows it.
+	// Portable makes one goroutine per node read the replies, as it is with
+	// TLS, with NetDial and on systems other than Linux. If zero, callers read
+	// their own replies from plain TCP and unix sockets where the system allows
+	// it.
 	Portable bool
 
 	// Votes and attempts.
 
-	// NodeTimeout is how long the client waits for a node's vote. If zero, TTL/200
-	// within 5 to 50 ms, or four times the node's usual reply time if that is
-	// more, but at most a tenth of the TTL (R6).
+	// NodeTimeout is how long the client waits for a node's vote. If zero,
+	// TTL/200 within 5 to 50 ms, or four times the node's usual reply time if
+	// that is more, but at most a tenth of the TTL (R6).
 	NodeTimeout time.Duration
-	// MinValidity is the least validity worth having: a lock with less is released
-	// again, and the error is ErrExpired. If zero, any validity will do.
+	// MinValidity is the least validity worth having: a lock with less is
+	// released again, and the error is ErrExpired. If zero, any validity will
+	// do.
 	MinValidity time.Duration
-	// MaxWait bounds how long Acquire, Hold and Do wait for a lock, in addition to
-	// their contexts. The context of Do also bounds the work; MaxWait does not.
-	// The error is then ErrMaxWait and the last attempt's. If zero, only the
-	// context bounds the wait.
+	// MaxWait bounds how long Acquire, Hold and Do wait for a lock, in addition
+	// to their contexts. The context of Do also bounds the work; MaxWait does
+	// not. The error is then ErrMaxWait and the last attempt's. If zero, only
+	// the context bounds the wait.
 	MaxWait time.Duration
-	// FailFast makes Acquire return ErrNoQuorum at once. If zero, Acquire retries
-	// (R11).
+	// FailFast makes Acquire return ErrNoQuorum at once. If zero, Acquire
+	// retries (R11).
 	FailFast bool
-	// MaxTries bounds the attempts of one Acquire. Setting it makes Acquire poll,
-	// as Poll does, with delays of 50 to 200 ms unless RetryDelayMin and
-	// RetryDelayMax say otherwise. If zero, only MaxWait and the context bound the
-	// attempts.
+	// MaxTries bounds the attempts of one Acquire. Setting it makes Acquire
+	// poll, as Poll does, with delays of 50 to 200 ms unless RetryDelayMin and
+	// RetryDelayMax say otherwise. If zero, only MaxWait and the context bound
+	// the attempts.
 	MaxTries int
-	// Poll makes each caller of Acquire retry on its own, after random delays of
-	// up to 200 ms. If zero, callers wait in turn, and the nodes tell when a lock
-	// may be free.
+	// Poll makes each caller of Acquire retry on its own, after random delays
+	// of up to 200 ms. If zero, callers wait in turn, and the nodes tell when a
+	// lock may be free.
 	Poll bool
 	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire
 	// retries where the nodes do not tell it when to: with MaxTries or Poll,
 	// without a quorum, or over RESP2. The delay is never less than twice the
 	// usual time to a quorum, but stays within RetryDelayMax (R11). If
-	// RetryDelayMin is zero, it is 50 ms with MaxTries; otherwise the delays begin
-	// at twice the usual time to a quorum and grow. If RetryDelayMax is zero,
-	// 200 ms, or RetryDelayMin if that is more.
+	// RetryDelayMin is zero, it is 50 ms with MaxTries; otherwise the delays
+	// begin at twice the usual time to a quorum and grow. If RetryDelayMax is
+	// zero, 200 ms, or RetryDelayMin if that is more.
 	RetryDelayMin, RetryDelayMax time.Duration
 
 	// Shutdown and observation.
 
-	// ReleaseOnClose makes Close release the locks that Hold and Do hold, as soon
-	// as their contexts have ended. Finish the work first, with Drain: another
-	// client may acquire the lock at once. If zero, these locks stay until their
-	// TTL ends, as a plain Lock does in any case (R28).
+	// ReleaseOnClose makes Close release the locks that Hold and Do hold, as
+	// soon as their contexts have ended. Finish the work first, with Drain:
+	// another client may acquire the lock at once. If zero, these locks stay
+	// until their TTL ends, as a plain Lock does in any case (R28).
 	ReleaseOnClose bool
-	// Logger receives changes of state: a node that came up or went down and the
-	// class of the cause, warnings about a node, and holds that were lost. It
-	// never receives a resource name, a token or a password (R27). A goroutine of
-	// the client calls it: a slow Logger delays no caller, but then the oldest
-	// waiting records are dropped, and the next record tells how many. If nil,
-	// slog.Default receives only why calls wait for nodes that do not count (R31).
+	// Logger receives changes of state: a node that came up or went down and
+	// the class of the cause, warnings about a node, and holds that were lost.
+	// It never receives a resource name, a token or a password (R27). A
+	// goroutine of the client calls it: a slow Logger delays no caller, but
+	// then the oldest waiting records are dropped, and the next record tells
+	// how many. If nil, slog.Default receives only why calls wait for nodes
+	// that do not count (R31).
 	Logger *slog.Logger
-	// Tracer receives each attempt, extension and release, and changes of state.
-	// New copies it. If nil, nothing is traced.
+	// Tracer receives each attempt, extension and release, and changes of
+	// state. New copies it. If nil, nothing is traced.
 	Tracer *Tracer
 
 	// Exceptions.
 
 	// NewDeployment declares that no lock was ever requested on these nodes, so
-	// that the first client need not wait for MaxTTL. It has an effect only with
-	// MaxTTL, and only if all nodes can be reached and none of them carries a
-	// seal; the client then writes the seals. Do not leave it set: if nodes
-	// restart empty until none carries a seal (all at once, one after another
-	// within MaxTTL, or a single node at any restart), it makes the clients forget
-	// the locks from before.
+	// that the first client need not wait for MaxTTL. It has an effect only
+	// with MaxTTL, and only if all nodes can be reached and none of them
+	// carries a seal; the client then writes the seals. Do not leave it set: if
+	// nodes restart empty until none carries a seal (all at once, one after
+	// another within MaxTTL, or a single node at any restart), it makes the
+	// clients forget the locks from before.
 	NewDeployment bool
 	// Allow overrides single checks of the servers. If zero, all are made.
 	Allow Allow
@@ -182,8 +186,8 @@ func (n Node) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Node is not marshalled, since its URL may hold a password")
 }
 
-// triesApart is the least delay between the attempts that MaxTries counts. Other
-// libraries use as much, and a few tries must outlast an ordinary holder.
+// triesApart is the least delay between the attempts that MaxTries counts.
+// Other libraries use as much, and a few tries must outlast an ordinary holder.
 const triesApart = 50 * time.Millisecond
 
 // complete gives fields that are zero their values. A RetryDelayMin of zero

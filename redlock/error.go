@@ -19,34 +19,34 @@ var (
 	// ErrNoQuorum is returned if too few nodes answered to decide. The error
 	// unwraps to *UndecidedError, which names each of them with its own cause.
 	ErrNoQuorum = errors.New("redlock: no quorum of nodes answered")
-	// ErrExpired is returned if a quorum granted the lock too late for it to be of
-	// use.
+	// ErrExpired is returned if a quorum granted the lock too late for it to be
+	// of use.
 	ErrExpired = errors.New("redlock: quorum came too late")
-	// ErrNotHeld is returned by Release and Extend if the caller does not hold the
-	// lock.
+	// ErrNotHeld is returned by Release and Extend if the caller does not hold
+	// the lock.
 	ErrNotHeld = errors.New("redlock: lock is not held")
 	// ErrOverloaded is returned if too many commands wait for answers already.
 	// Nothing was sent (R26).
 	ErrOverloaded = errors.New("redlock: too many commands wait for answers")
 	// ErrMaxWait is the cause of the CancelledError that ends a wait for a lock
 	// after Config.MaxWait or HoldOptions.MaxWait. That error is also
-	// context.DeadlineExceeded, though the context of the call has not ended, and
-	// the last attempt's error: test for ErrMaxWait first.
+	// context.DeadlineExceeded, though the context of the call has not ended,
+	// and the last attempt's error: test for ErrMaxWait first.
 	ErrMaxWait = errors.New("redlock: MaxWait is over")
-	// ErrClosed is returned by a call after Close, by a call that Close cut short,
-	// and by a call that asks for a new lock after Drain.
+	// ErrClosed is returned by a call after Close, by a call that Close cut
+	// short, and by a call that asks for a new lock after Drain.
 	ErrClosed = errors.New("redlock: client is closed")
 )
 
 // Mistakes in a call. Nothing was sent.
 var (
-	// ErrResource is returned if the resource name does not have 1 to 1,024 bytes
-	// (R19), or is "redlock:seal", a key that clients with Config.MaxTTL keep for
-	// themselves.
+	// ErrResource is returned if the resource name does not have 1 to 1,024
+	// bytes (R19), or is "redlock:seal", a key that clients with Config.MaxTTL
+	// keep for themselves.
 	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal")
 	// ErrTTL is returned if the TTL is below one millisecond, above a hundred
-	// years or Config.MaxTTL, or so short that less than Config.MinValidity would
-	// be left after the drift (R4).
+	// years or Config.MaxTTL, or so short that less than Config.MinValidity
+	// would be left after the drift (R4).
 	ErrTTL = errors.New("redlock: TTL is too short or too long")
 )
 
@@ -58,8 +58,8 @@ type (
 	UndecidedError = multiplex.UndecidedError
 	// A NodeError is one node's part of an UndecidedError.
 	NodeError = multiplex.NodeError
-	// A PreflightError is a check that a server failed: what was found, and what
-	// to change.
+	// A PreflightError is a check that a server failed: what was found, and
+	// what to change.
 	PreflightError = multiplex.PreflightError
 	// A QuarantineError is ErrQuarantined, and says for how long.
 	QuarantineError = multiplex.QuarantineError
@@ -74,27 +74,27 @@ var (
 	ErrNodeDown = multiplex.ErrDown
 	// ErrNodeTimeout is the cause of a node that did not answer in time.
 	ErrNodeTimeout = multiplex.ErrTimeout
-	// ErrNotMaster is the cause of a node that is a replica, a cluster node or a
-	// sentinel (R22).
+	// ErrNotMaster is the cause of a node that is a replica, a cluster node or
+	// a sentinel (R22).
 	ErrNotMaster = multiplex.ErrNotMaster
-	// ErrSameNode is the cause of a server that has a vote under another address
-	// already (R22).
+	// ErrSameNode is the cause of a server that has a vote under another
+	// address already (R22).
 	ErrSameNode = multiplex.ErrSameNode
-	// ErrPermissions is the cause of a node where the user may not do what locks
-	// need (R22).
+	// ErrPermissions is the cause of a node where the user may not do what
+	// locks need (R22).
 	ErrPermissions = multiplex.ErrPermissions
-	// ErrMaxTTL is the cause of a node that clients with another MaxTTL have used
-	// (R23).
+	// ErrMaxTTL is the cause of a node that clients with another MaxTTL have
+	// used (R23).
 	ErrMaxTTL = multiplex.ErrMaxTTL
-	// ErrQuarantined is the cause of a node that may have forgotten locks (R23).
-	// *QuarantineError says for how long.
+	// ErrQuarantined is the cause of a node that may have forgotten locks
+	// (R23). *QuarantineError says for how long.
 	ErrQuarantined = multiplex.ErrQuarantined
 )
 
-// A ResourceError adds the resource to the error of a call. Every error of a call
-// for a resource is one, except ErrHeld, ErrOverloaded and ErrClosed, which cost
-// nothing, ErrResource, and the errors of a function given to Do. The log does not
-// receive the resource (R27).
+// A ResourceError adds the resource to the error of a call. Every error of a
+// call for a resource is one, except ErrHeld, ErrOverloaded and ErrClosed,
+// which cost nothing, ErrResource, and the errors of a function given to Do.
+// The log does not receive the resource (R27).
 type ResourceError struct {
 	Resource string // without the prefix
 	Err      error
@@ -134,9 +134,9 @@ func named(resource string, err error) error {
 	return &ResourceError{resource, err}
 }
 
-// A CancelledError is returned if the context of a call ended. By errors.Is it is
-// the context's error, its cause and the last attempt's error (R12): test for the
-// context's error first, and for ErrHeld after it.
+// A CancelledError is returned if the context of a call ended. By errors.Is it
+// is the context's error, its cause and the last attempt's error (R12): test
+// for the context's error first, and for ErrHeld after it.
 type CancelledError struct {
 	Err   error // context.Canceled or context.DeadlineExceeded
 	Cause error // context.Cause; nil if it is the same
@@ -193,8 +193,8 @@ func withCauses(text string, nodes *UndecidedError) string {
 // Unwrap returns ErrNoQuorum and the error that holds the cause of each node.
 func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.nodes} }
 
-// translate returns this package's error for one of package multiplex. refused is
-// what a refusal means to the command.
+// translate returns this package's error for one of package multiplex. refused
+// is what a refusal means to the command.
 func translate(err, refused error) error {
 	switch {
 	case err == nil:

@@ -42,7 +42,7 @@ func idempotent(client *redlock.Client, answers answerStore, next http.Handler) 
 			return
 		case err != nil: // such as no quorum: without the lock nothing is done
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "no lock can be had", http.StatusServiceUnavailable)
+			http.Error(w, "the lock cannot be acquired", http.StatusServiceUnavailable)
 			return
 		}
 		defer hold.Release(context.WithoutCancel(r.Context()))

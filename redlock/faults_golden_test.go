@@ -19,7 +19,7 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-var update = flag.Bool("update", false, "write the golden files of testdata/errors anew")
+var update = flag.Bool("update", false, "rewrite the golden files of testdata/errors")
 
 // A golden is the file of one state: the texts that a caller gets. An entry is
 // a line with a place, and the error's text below it, one node per line.

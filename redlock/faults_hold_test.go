@@ -162,7 +162,7 @@ func (f *fleet) holdMany(c *redlock.Client, n int, lasts time.Duration, o redloc
 		float64(busy.Microseconds())/renewals, 100*busy.Seconds()/spent.Seconds())
 	// At most one goroutine of the runtime may be counted for a moment.
 	if usual > goroutines || most > goroutines+1 {
-		f.Errorf("%d goroutines before, %d as a rule and %d at most while %d locks are held", goroutines, usual, most, n)
+		f.Errorf("%d goroutines before, %d usually and %d at most while %d locks are held", goroutines, usual, most, n)
 	}
 	begun := time.Now()
 	if err := c.Close(context.Background()); err != nil {

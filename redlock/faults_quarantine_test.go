@@ -132,7 +132,7 @@ func TestFaultFlushAll_R23(t *testing.T) {
 	f.quarantined(c, quarantineNeed+inTheEnd)
 	eventually(t, inTheEnd, func() error {
 		if !c.Nodes()[2].Sealed {
-			return errors.New("not sealed anew")
+			return errors.New("not sealed again")
 		}
 		return nil
 	})

@@ -20,7 +20,7 @@ import (
 //
 // A hold has no goroutine and no timer of its own: one goroutine of the client
 // renews all holds. A hold must be released, even after its context has ended:
-// one that is forgotten is renewed for ever.
+// one that is forgotten is renewed forever.
 type Hold struct {
 	client  *Client
 	options HoldOptions

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// Clocks of clock_gettime(2) whose difference is how long the machine has slept:
-// both run at one rate, but the second goes on in suspend.
+// Clocks of clock_gettime(2) whose difference is how long the machine has
+// slept: both run at one rate, but the second goes on in suspend.
 const (
 	clockMonotonic = 1
 	clockBoottime  = 7

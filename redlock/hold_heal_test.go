@@ -10,7 +10,7 @@ import (
 )
 
 // The next renewal sets a key again that a node has forgotten, so a lock
-// survives more forgetting than a quorum does.
+// survives when a quorum of nodes forgets its keys one after another.
 func TestHealingSetsAgainWhatIsMissing(t *testing.T) { // R10
 	for _, heal := range []bool{false, true} {
 		simulated(t, 5, func(t *testing.T, m *memory) {
@@ -129,13 +129,13 @@ func TestScriptsOfHolds(t *testing.T) {
 	}{
 		"heal: ours, longer":        {[]string{mine, "PX", "60000"}, healSource, "90000", 1, 90000, mine},
 		"heal: ours, shorter":       {[]string{mine, "PX", "60000"}, healSource, "30000", 1, 60000, mine},
-		"heal: ours, for ever":      {[]string{mine}, healSource, "30000", 1, -1, mine},
+		"heal: ours, forever":       {[]string{mine}, healSource, "30000", 1, -1, mine},
 		"heal: another's":           {[]string{others, "PX", "60000"}, healSource, "90000", 0, 60000, others},
 		"heal: an empty value":      {[]string{"", "PX", "60000"}, healSource, "90000", 0, 60000, ""},
 		"heal: missing":             {nil, healSource, "90000", 2, 90000, mine},
 		"shorten: ours":             {[]string{mine, "PX", "60000"}, shortenSource, "30000", 1, 30000, mine},
 		"shorten: ours, not longer": {[]string{mine, "PX", "60000"}, shortenSource, "90000", 1, 60000, mine},
-		"shorten: ours, for ever":   {[]string{mine}, shortenSource, "30000", 1, 30000, mine},
+		"shorten: ours, forever":    {[]string{mine}, shortenSource, "30000", 1, 30000, mine},
 		"shorten: another's":        {[]string{others, "PX", "60000"}, shortenSource, "1", 0, 60000, others},
 		"shorten: missing":          {nil, shortenSource, "30000", 0, -2, ""},
 	} {

@@ -128,10 +128,10 @@ func (l *Lock) release(room []byte) multiplex.Command {
 	}
 }
 
-// giveBack sends the command that ends a lock and waits for the answers. A caller
-// of this client that waits for the resource is called when it is queued: its SET
-// must stand behind it. If MinHold leaves the keys in place, that caller finds that
-// out, and asks the nodes when they end.
+// giveBack sends the command that ends a lock and waits for the answers. A
+// caller of this client that waits for the resource is called when it is
+// queued: its SET must stand behind it. If MinHold leaves the keys in place,
+// that caller finds that out, and asks the nodes when they end.
 func (c *Client) giveBack(
 	ctx context.Context, resource string, kind *multiplex.ReleaseKind, command *multiplex.Command,
 ) (err error) {

@@ -37,9 +37,9 @@ func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until ti
 	if longest := ttl - pure.Drift(ttl, c.config.DriftFactor); pure.Remaining(until, time.Now()) > longest {
 		until = time.Time{}
 	}
-	// Any node may have the key, and may have got it while it was quarantined. The
-	// place in the log is the first, so that a release is repeated if a connection
-	// ends under it.
+	// Any node may have the key, and may have got it while it was quarantined.
+	// The place in the log is the first, so that a release is repeated if a
+	// connection ends under it.
 	every := multiplex.All(len(c.config.Nodes))
 	anywhere := multiplex.Receipt{Sent: every, Doubted: every}
 	return Lock{client: c, resource: resource, token: token, ttl: ttl, until: until, receipt: anywhere}, nil

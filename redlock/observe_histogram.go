@@ -19,7 +19,8 @@ type Histogram struct {
 	Sum time.Duration `json:"sum_ns"`
 }
 
-// firstBits is the power of two, in nanoseconds, at which the first bucket ends.
+// firstBits is the power of two, in nanoseconds, at which the first bucket
+// ends.
 const firstBits = 10
 
 // Bound returns where a bucket ends; times at the bound are in the next. The

@@ -29,7 +29,7 @@ type Inspection struct {
 	Holder string
 	// TTL is how long a quorum keeps the holder's key if it is not renewed: the
 	// quorum-th largest of the remaining times of all nodes that have it, or NoExpiry
-	// if a quorum has it for ever. The holder's validity is shorter (R4).
+	// if a quorum has it forever. The holder's validity is shorter (R4).
 	TTL time.Duration
 	// Agree is how many nodes agree with State: have the holder's key, or none.
 	// In StateUnclear it is zero.

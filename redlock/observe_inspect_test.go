@@ -29,21 +29,21 @@ func TestSumUp(t *testing.T) {
 		nodes []InspectedNode
 		want  Inspection
 	}{
-		"no holder":                {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
-		"no holder, two are down":  {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
-		"remains on two":           {[]InspectedNode{key("a", 1), none, none, key("b", 2), none}, Inspection{State: StateFree, Agree: 3}},
-		"remains on three":         {[]InspectedNode{key("a", 1), none, none, key("b", 2), key("c", 3)}, unclear},
-		"split":                    {[]InspectedNode{key("a", 1), key("a", 2), key("b", 2), key("b", 1), none}, unclear},
-		"two, and three are down":  {[]InspectedNode{key("a", 1), key("a", 2), down, down, down}, unclear},
-		"two, and one is down":     {[]InspectedNode{key("a", 1), key("a", 2), none, none, down}, unclear},
-		"held by all":              {[]InspectedNode{key("a", 5), key("a", 1), key("a", 4), key("a", 2), key("a", 3)}, held(3, 5)},
-		"held by three":            {[]InspectedNode{key("a", 5), none, key("a", 4), key("b", 9), key("a", 3)}, held(3, 3)},
-		"held by four":             {[]InspectedNode{key("a", 5), down, key("a", 4), key("a", 1), key("a", 3)}, held(3, 4)},
-		"for ever on one of three": {[]InspectedNode{key("a", 5), forever, key("a", 4), none, none}, held(4, 3)},
-		"for ever on two of four":  {[]InspectedNode{key("a", 5), forever, key("a", 4), forever, none}, held(5, 4)},
-		"for ever":                 {[]InspectedNode{forever, forever, forever, key("a", 1), none}, held(0, 4)},
-		"of another type":          {[]InspectedNode{foreign, foreign, foreign, none, none}, unclear},
-		"two of another type":      {[]InspectedNode{foreign, foreign, none, none, none}, Inspection{State: StateFree, Agree: 3}},
+		"no holder":               {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
+		"no holder, two are down": {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
+		"remains on two":          {[]InspectedNode{key("a", 1), none, none, key("b", 2), none}, Inspection{State: StateFree, Agree: 3}},
+		"remains on three":        {[]InspectedNode{key("a", 1), none, none, key("b", 2), key("c", 3)}, unclear},
+		"split":                   {[]InspectedNode{key("a", 1), key("a", 2), key("b", 2), key("b", 1), none}, unclear},
+		"two, and three are down": {[]InspectedNode{key("a", 1), key("a", 2), down, down, down}, unclear},
+		"two, and one is down":    {[]InspectedNode{key("a", 1), key("a", 2), none, none, down}, unclear},
+		"held by all":             {[]InspectedNode{key("a", 5), key("a", 1), key("a", 4), key("a", 2), key("a", 3)}, held(3, 5)},
+		"held by three":           {[]InspectedNode{key("a", 5), none, key("a", 4), key("b", 9), key("a", 3)}, held(3, 3)},
+		"held by four":            {[]InspectedNode{key("a", 5), down, key("a", 4), key("a", 1), key("a", 3)}, held(3, 4)},
+		"forever on one of three": {[]InspectedNode{key("a", 5), forever, key("a", 4), none, none}, held(4, 3)},
+		"forever on two of four":  {[]InspectedNode{key("a", 5), forever, key("a", 4), forever, none}, held(5, 4)},
+		"forever":                 {[]InspectedNode{forever, forever, forever, key("a", 1), none}, held(0, 4)},
+		"of another type":         {[]InspectedNode{foreign, foreign, foreign, none, none}, unclear},
+		"two of another type":     {[]InspectedNode{foreign, foreign, none, none, none}, Inspection{State: StateFree, Agree: 3}},
 	} {
 		all := Inspection{State: StateUnclear, Nodes: c.nodes}
 		all.sumUp(3)
@@ -319,7 +319,7 @@ func TestInspectOfRealServers_R27(t *testing.T) {
 	defer cancel()
 	found, err = c.Inspect(limited, "r")
 	require.NoError(t, err, "a quorum answered")
-	require.Error(t, found.Nodes[4].Err, "the others do not wait for ever: it was shed, or the context ended")
+	require.Error(t, found.Nodes[4].Err, "the others do not wait forever: it was shed, or the context ended")
 	require.Equal(t, lock.Token().Fingerprint(), found.Nodes[0].Holder)
 }
 

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// The JSON forms of what a client reports. Their names say the unit and are those
-// of the tools (docs/output.md). Programs read them: fields are added, not renamed.
-// An error becomes its text, since errors have no fields.
+// The JSON forms of what a client reports. Their names say the unit and are
+// those of the tools (docs/output.md). Programs read them: fields are added,
+// not renamed. An error becomes its text, since errors have no fields.
 
 // MarshalJSON returns the status with the names of docs/output.md.
 func (s NodeStatus) MarshalJSON() ([]byte, error) {
@@ -33,8 +33,8 @@ func (s NodeStatus) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// countsJSON is NodeCounts with names. The conversion does not compile where one
-// of them has a field that the other has not.
+// countsJSON is NodeCounts with names. The conversion does not compile where
+// one of them has a field that the other has not.
 type countsJSON struct {
 	Granted      uint64            `json:"granted"`
 	Refused      uint64            `json:"refused"`

@@ -89,8 +89,8 @@ func newNews(logger *slog.Logger, tracer *Tracer) *news {
 	}
 }
 
-// onChange returns what the group calls with its changes; nil if nothing listens
-// for them.
+// onChange returns what the group calls with its changes; nil if nothing
+// listens for them.
 func (n *news) onChange() func(multiplex.Change) {
 	if n.logger == nil && n.nodeChanged == nil {
 		return nil

@@ -39,8 +39,8 @@ const (
 	NodeDown NodeState = "down"
 	// NodeDialing is a node that is being connected to.
 	NodeDialing NodeState = "dialing"
-	// NodeFencing is a node where the commands of the connection before are being
-	// made harmless (R8).
+	// NodeFencing is a node where the commands of the connection before are
+	// being made harmless (R8).
 	NodeFencing NodeState = "fencing"
 	// NodePaying is a node where the releases that it still owes are executed
 	// first (R8).
@@ -49,11 +49,11 @@ const (
 	NodeShed NodeState = "shed"
 	// NodeStopped is a node of a client that was closed.
 	NodeStopped NodeState = "stopped"
-	// NodeRefused, in a NodeChange, is a node that is there but may not take part
-	// as it is: its role, our credentials or permissions (R22).
+	// NodeRefused, in a NodeChange, is a node that is there but may not take
+	// part as it is: its role, our credentials or permissions (R22).
 	NodeRefused NodeState = "refused"
-	// NodeQuarantined, in a NodeChange, is a node that is up but whose grants do
-	// not count yet (R23). A NodeStatus has a field for that.
+	// NodeQuarantined, in a NodeChange, is a node that is up but whose grants
+	// do not count yet (R23). A NodeStatus has a field for that.
 	NodeQuarantined NodeState = "quarantined"
 )
 

@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// Types that hold a secret print none, with any verb: with a String method alone,
-// %d and %#v would show the fields (R27). One case is out of reach: a Lock in an
-// unexported field of a user's struct is printed by reflection, which may not call
-// methods there.
+// Types that hold a secret print none, with any verb: with a String method
+// alone, %d and %#v would show the fields (R27). One case is out of reach: a
+// Lock in an unexported field of a user's struct is printed by reflection,
+// which may not call methods there.
 
 // String hides the token.
 func (t Token) String() string { return "(token)" }

@@ -108,7 +108,8 @@ func (c *Client) tryInTurn(
 // lookOut blocks the head until there is a reason to try. Which one depends on
 // what is known of the lock:
 //
-//   - It was granted in this queue: its holder is here, and calls when it releases.
+//   - It was granted in this queue: its holder is here, and calls when it
+//     releases.
 //   - Another client holds it: the nodes push when that changes.
 //   - That is unknown, or the nodes do not push: time passes (R11).
 //
@@ -157,8 +158,8 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	}
 	limit := fallback()
 	if at, ok := q.lookout.Expiry(); ok {
-		// An attempt shortly before the end would fail, and the pause after it would
-		// outlast the end.
+		// An attempt shortly before the end would fail, and the pause after it
+		// would outlast the end.
 		if end := max(0, time.Until(at)) + afterExpiry(); end < limit+2*pushedPauseMost {
 			limit = end
 		}

@@ -31,7 +31,8 @@ type queue struct {
 	// lock may be free.
 	due bool
 
-	// The following are owned by the head, and pass to the next head with the turn.
+	// The following are owned by the head, and pass to the next head with the
+	// turn.
 	lookout *multiplex.Lookout // nil until the head looks out for the first time
 	fails   int                // attempts that failed since the last real news
 	// local is the TTL of a lock that was granted in this very queue and

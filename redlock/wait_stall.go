@@ -10,8 +10,8 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A call that waits because too few nodes count reports that, and ends if waiting
-// cannot help (R31).
+// A call that waits because too few nodes count reports that, and ends if
+// waiting cannot help (R31).
 
 const (
 	// reportAfter is how long a call finds no quorum before that is reported. A
@@ -97,7 +97,7 @@ func (c *Client) impatient(p *patience, err error) error {
 }
 
 // reportStall reports to the log why calls wait. Without a Logger it uses
-// slog's default: a program that waits for ever in silence is hard to repair.
+// slog's default: a program that waits forever in silence is hard to repair.
 func (c *Client) reportStall(missing *multiplex.UndecidedError, waited time.Duration) {
 	nodes := len(c.config.Nodes)
 	c.news.put(item{at: time.Now(), notice: &notice{

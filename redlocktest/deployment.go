@@ -58,7 +58,7 @@ var ErrNoServer = redistest.ErrNoServer
 // there is no test to fail.
 func Start(nodes int, options ...Option) (*Deployment, error) {
 	if nodes < 1 || nodes > multiplex.MaxNodes {
-		return nil, fmt.Errorf("redlocktest: 1 to %d nodes can be had, not %d", multiplex.MaxNodes, nodes)
+		return nil, fmt.Errorf("redlocktest: a deployment has 1 to %d nodes, not %d", multiplex.MaxNodes, nodes)
 	}
 	d := &Deployment{settings: newSettings(options)}
 	begin := d.beginInMemory

@@ -254,7 +254,7 @@ func (r *Reader) discard() {
 	r.base += int64(r.fill)
 	r.prev, r.next, r.fill = 0, 0, 0
 	if len(r.buf) > growth {
-		r.buf = make([]byte, smallBuffer) // one large value must not keep its room for ever
+		r.buf = make([]byte, smallBuffer) // one large value must not keep its memory forever
 	}
 }
 

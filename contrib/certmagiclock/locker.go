@@ -173,7 +173,7 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	_ = holds[0].Release(ctx) // deletes what is left on the nodes; the loss is already known
 	hold, err := l.client.TryHold(ctx, r, l.hold)
 	if err != nil {
-		return fmt.Errorf("certmagiclock: the lock was lost, and cannot be had again: %w", err)
+		return fmt.Errorf("certmagiclock: the lock was lost, and cannot be acquired again: %w", err)
 	}
 	if l.replace(r, holds[0], hold) {
 		return nil

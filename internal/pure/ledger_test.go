@@ -204,7 +204,7 @@ func TestOneReleaseIsOwedOnce(t *testing.T) {
 	require.Equal(t, 2*time.Second, again.ttl, "and the longer life")
 	l.Settle(again, true, 0)
 	require.Empty(t, l.Debts)
-	require.NotSame(t, first, l.absent([]byte("release"), time.Second, 0), "once paid, it can be owed anew")
+	require.NotSame(t, first, l.absent([]byte("release"), time.Second, 0), "once paid, it can be owed again")
 }
 
 // Releases that were answered, and are repeated only to be safe, keep no node

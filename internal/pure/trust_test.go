@@ -54,14 +54,14 @@ func TestTrust_R23(t *testing.T) {
 			{s, metRun("a"), false, s, WhyFirst},
 			{2 * s, metRun("a"), true, 0, WhyFirst},
 		},
-		"another process is watched anew": {
+		"another process is watched from the start": {
 			{0, metRun("a"), false, need, WhyFirst},
 			{s, metRun("b"), false, need, WhyRestart},
 			{2 * s, passed, false, s, WhyRestart},
 			{3 * s, passed, true, 0, WhyRestart},
 			{4 * s, metRun("a"), false, need, WhyRestart}, // another server at the address, and back again
 		},
-		"a process without a name is watched anew with each connection": {
+		"a process without a name is watched from the start with each connection": {
 			{0, metRun(""), false, need, WhyFirst},
 			{s, metRun(""), false, need, WhyUnknown},
 			{3 * s, passed, true, 0, WhyUnknown},

@@ -42,7 +42,7 @@ func (db *DB) Get(key string) (value string, ok bool) {
 	return e.value, ok
 }
 
-// Set sets a key. A ttl of 0 is for ever.
+// Set sets a key. With a ttl of 0 it never expires.
 func (db *DB) Set(key, value string, ttl time.Duration) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

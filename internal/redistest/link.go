@@ -324,7 +324,7 @@ type pair struct {
 	link     *Link
 	up, down *pipe
 	idle     time.Duration
-	timer    *time.Timer // until it was idle for too long; nil: it may be for ever
+	timer    *time.Timer // until it was idle for too long; nil: no limit
 
 	mu   sync.Mutex // guards the following
 	ends int

@@ -130,7 +130,7 @@ func Start(opts Options) (*Server, error) {
 }
 
 // StartN starts n servers at once. When one fails all are closed, and one
-// reason is given: it is as a rule that of all. With TLS they share one
+// reason is given: it is usually that of all. With TLS they share one
 // certificate authority, so that one tls.Config serves all. Without a Path they
 // are what FindAll finds, in turn.
 func StartN(n int, opts Options) ([]*Server, error) {

@@ -23,7 +23,7 @@ type Side struct {
 func (s *Server) Side() *Side { return &Side{server: s} }
 
 // Do sends one command and returns the reply as Server.Do does. A connection
-// that was lost is opened anew by the next command, not by this one: whether
+// that was lost is opened again by the next command, not by this one: whether
 // this one was executed is not known.
 func (s *Side) Do(args ...string) (any, error) {
 	s.mu.Lock()

@@ -46,10 +46,10 @@ struct rule {
 };
 
 /*
- * rules is the file. Rule number n is in slot n % 2, and done is the number of the newest, so that there is always one that
- * nobody is writing. Its writer raises begun, fills the slot of the rule before the newest, and raises done; the new rule
- * begins a little later, so that it continues the old one exactly whenever a reader finds out about it. The writer then
- * waits for that moment: the rule that is overwritten next is one that no reader needs any more.
+ * rules is the file. Rule number n is in slot n % 2, and done is the number of the newest, so one of the two is never being
+ * written. The writer raises begun, fills the slot of the rule before the newest, and raises done. The new rule begins a
+ * little later, so that it continues the old one exactly, whenever a reader notices it. The writer then waits for that
+ * moment, so that no reader needs the rule that is overwritten next.
  */
 struct rules {
 	uint64_t begun;
@@ -77,10 +77,10 @@ static struct rule copy(const struct rule *r)
 }
 
 /*
- * current is the rule that holds now, and the moment that it was judged by. A reader that was stopped on its way begins anew:
- * where it was stopped before it read the clock a newer rule may have begun by then, which it would not know of, and its time
- * would be ahead of what that rule says next; and where it was stopped before it read the rule, that may be half overwritten.
- * A rule is published before it begins: if none was published until after the clock was read, none can have begun by then.
+ * current returns the rule in force, and the time by which it was chosen. A reader that was stopped on its way starts again.
+ * If it was stopped before it read the clock, a newer rule may have begun since, which it does not know, and its time would
+ * be ahead of what that rule says next. If it was stopped before it read the rule, the rule may be half overwritten. A rule
+ * is published before it begins: if none was published until after the clock was read, none can have begun by then.
  */
 static struct rule current(int64_t *now)
 {

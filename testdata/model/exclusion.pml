@@ -1,20 +1,20 @@
 /*
  * Exclusion: clients compete for one resource over N nodes. The question is whether two of them can hold it at one time,
- * each within the validity that it computed (R4), and whether an extension (R10) can bridge over somebody else's hold.
+ * each within the validity that it computed (R4), and whether an extension (R10) can bridge another client's hold.
  *
  * The world is made as bad as the rules allow, and where that makes it simpler, worse:
  *
  *  - A message is delivered at any later time, in any order, or never, which is how one is lost. Here not even the order
  *    within a connection is kept: exclusion must not need it. (Orphans do, see orphans.pml.)
- *  - Time is a tick that may come at any moment; nobody is obliged to act before it does. So every pause of a client or a
+ *  - Time is a tick that may come at any moment; no process has to act before it does. So every pause of a client or a
  *    node, and every crash of a client, is among the runs.
  *  - Ticks are the clients' time. A node's clock may run faster or slower by the drift: a key that is to live TTL ticks
  *    ends at some time from TTL - DRIFT to TTL + DRIFT, each key as it likes. That is more than any clock within the drift
  *    can do. Clients' clocks differ by as much from each other, which matters where one client's watch over a restarted
  *    node (R23) is weighed against another's lock: the watch may end DRIFT ticks early.
  *  - A node restarts without memory at any moment, CRASHES times in all. What was on its way to it is lost with its
- *    connections, but not the replies that it had sent. Everybody notices at once, and one client's watch is everybody's,
- *    as if a seal were there at once: whoever notices later counts the node later, so this is the most dangerous case.
+ *    connections, but not the replies that it had sent. All clients notice at once, and share one watch, as if a seal
+ *    were written at once: a client that notices later counts the node later, so this is the most dangerous case.
  *  - An attempt ends at any moment for any reason (refused, timed out, cancelled, released, its process gone), and its
  *    release is on its way to all nodes from then on.
  *
@@ -69,7 +69,7 @@
 #define ALLOWANCE DRIFT
 #endif
 #ifndef WATCH
-#define WATCH (MAXTTL + DRIFT) /* R23: MaxTTL * (1 + drift), by the clock of whoever watches */
+#define WATCH (MAXTTL + DRIFT) /* R23: MaxTTL * (1 + drift), by the clock of the watching client */
 #endif
 
 #define TTL(c) (c == 0 -> TTL0 : TTL1)
@@ -125,7 +125,7 @@ typedef Client {
 	bool extending;
 	byte asked; /* the age of the extension that is under way */
 	byte extended; /* votes on it */
-	bool interrupted; /* somebody else held the resource since it was granted */
+	bool interrupted; /* another client held the resource since it was granted */
 #endif
 };
 

@@ -261,7 +261,7 @@ end:	do
 inline reply(c, answer) {
 	if
 	:: c == connection && state != DOWN -> toClient[c]!what,token,answer
-	:: else /* nobody listens */
+	:: else /* the connection is gone */
 	fi
 }
 

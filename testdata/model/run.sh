@@ -19,8 +19,7 @@ here=$(cd "$(dirname "$0")" && pwd) || exit
 document=$here/../../docs/safety.md
 limit=${LIMIT:-900}
 
-# name | model | kind of search | purpose | clients and attempts | macros |
-# suite
+# name | model | kind of search | purpose | clients and attempts | macros | suite
 # "complete" visits every state; "counterexample" looks for the shortest,
 # breadth first; "bits" is bit-state hashing, which may miss states. Suite:
 # quick is in both.

@@ -231,6 +231,23 @@ func TestDocumentsArePlain(t *testing.T) {
 	}
 }
 
+// Comments of the code keep to the same words.
+func TestCommentsArePlain(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t) {
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, filepath.Join(top, s.name), nil, parser.ParseComments)
+		require.NoError(t, err)
+		for _, group := range file.Comments {
+			for _, c := range group.List {
+				if word := riddles.FindString(c.Text); word != "" {
+					t.Errorf("%s: %q", files.Position(c.Pos()), word)
+				}
+			}
+		}
+	}
+}
+
 // breakable reports that a line has a space at which it could have been broken:
 // not in a table, an image, a comment or a code span.
 func breakable(line string) bool {

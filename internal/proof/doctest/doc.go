@@ -21,8 +21,8 @@
 // A block of any other kind fails the tests. So do indented blocks of code,
 // links that lead nowhere, names of make targets, packages, scripts, Go files
 // and identifiers that do not exist, and lines that are too long. Comments in
-// the code are checked for what they cite: a document, a section by its
-// heading, a rule (citations_test.go).
+// the code are checked for plain words and for what they cite: a document, a
+// section by its heading, a rule (citations_test.go).
 //
 // The blocks of one file form a session: they share the servers that they
 // started, and /etc/redis, which is a folder of the session. Commands run in a

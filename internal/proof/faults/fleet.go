@@ -96,7 +96,7 @@ func (f *fleet) passwordRule() string {
 	return "#" + hex.EncodeToString(sum[:])
 }
 
-// otherPassword is what nobody knows.
+// otherPassword is a password that no client knows.
 func (f *fleet) otherPassword() string { return rand.Text() }
 
 // describe says which servers they are, by product and version.

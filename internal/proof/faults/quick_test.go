@@ -112,7 +112,7 @@ func TestBrokenClientsAreFound(t *testing.T) {
 			options.Broken, options.Rate, options.MaxTTL = broken, 4, 5*time.Second
 			options.For, options.RestEvery = 2*time.Minute, 2*time.Second // found by the first rest, as a rule
 			began := time.Now()
-			var after time.Duration // for whoever reads the log: it may not grow unseen
+			var after time.Duration // for the log, so that a growth shows
 			options.Progress = func(r *Report) {
 				if len(found[broken](r)) > 0 && after == 0 {
 					after = time.Since(began)

@@ -8,9 +8,9 @@
 //     single-threaded, in a world of its own with messages and clocks. A seed
 //     replays exactly, and a hundred thousand seeds take minutes.
 //   - internal/proof/sim/running runs the whole code of redlock, multiplex and
-//     conn under a simulated clock (testing/synctest) and an in-memory network. A
-//     seed fixes the faults and what the clients want, but not the scheduling of
-//     goroutines.
+//     conn under a simulated clock (testing/synctest) and an in-memory network.
+//     A seed fixes the faults and what the clients want, but not the scheduling
+//     of goroutines.
 //
 // `make sim` runs both. docs/safety.md says what they prove, and what not.
 package sim

@@ -129,7 +129,7 @@
 
 	// Axes and scales.
 
-	// spread is what decides between a linear and a logarithmic axis, where nobody has asked for one.
+	// spread decides between a linear and a logarithmic axis, unless the reader has chosen one.
 	function spread(lines) {
 		let least = Infinity, greatest = 0;
 		for (const l of lines) for (const y of l.y) if (y > 0) {
@@ -201,7 +201,7 @@
 
 	// Drawing.
 
-	// draw makes a chart anew: colours and kinds of axes are fixed when uPlot begins. What was switched off stays so.
+	// draw draws a chart again: colors and kinds of axes are fixed when uPlot starts. Lines that are switched off stay so.
 	function draw(chart) {
 		const { figure } = chart, lines = linesOf(figure), box = figure.querySelector(".plot");
 		if (chart.plot) chart.plot.destroy();
@@ -246,7 +246,7 @@
 		chart.plot.over.addEventListener("mouseleave", () => { chart.under = false; chart.tip.hidden = true; });
 	}
 
-	// done tells a test, or whoever makes pictures of the page, that nothing is still to come.
+	// done tells a test, or a program that takes pictures of the page, that all charts are drawn.
 	function done(chart) {
 		chart.drawn = true;
 		if (charts.every((c) => c.drawn)) root.dataset.charts = "drawn";

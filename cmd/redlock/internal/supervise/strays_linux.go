@@ -21,7 +21,9 @@ import (
 // While we look, processes fork, execute programs and end. So a hunt goes in
 // rounds until nothing is left, and each round reads the list of processes bit
 // by bit, upwards, as the numbers of new processes go. A chain of processes, each
-// of which starts the next and ends, is thus met again and again.
+// of which starts the next and ends, is thus met again and again. It slips past
+// a round that finds nothing only by a process that was created meanwhile, so
+// these are looked at too.
 //
 // A round among 500 processes takes some 7 ms on a busy machine with two cores,
 // and two rounds that find nothing take 15 ms, once 43
@@ -36,7 +38,7 @@ const (
 	huntTakes   = time.Second            // bounds a hunt; buryAll starts others while the validity lasts
 	askTakes    = 100 * time.Millisecond // bounds the wait for a single round, which goes on without us
 	roundPause  = time.Millisecond       // for a killed process to go, and a program to be executed
-	quietRounds = 2                      // end a hunt: a process may slip past a single one
+	quietRounds = 2                      // end a hunt if processes are created all the time: one may slip past a single round
 )
 
 // askStrays sends signals to the marked processes, to each once. Those in the
@@ -122,22 +124,30 @@ type hunt struct {
 	environ  []byte // a buffer, used for each process
 
 	// Tests change these.
-	proc string
-	open func(pid, flags int) (int, error)
+	proc   string
+	open   func(pid, flags int) (int, error)
+	newest func() int // newestProcess
 }
 
 func newHunt() *hunt {
-	return &hunt{deadline: time.Now().Add(huntTakes), proc: "/proc", open: unix.PidfdOpen}
+	return &hunt{deadline: time.Now().Add(huntTakes), proc: "/proc", open: unix.PidfdOpen, newest: newestProcess}
 }
 
 func (h *hunt) late() bool { return time.Now().After(h.deadline) }
 
 // kill reports whether no process was left.
 func (h *hunt) kill(id string) (gone bool) {
+	judge := func(pid int) sight { return h.marked(pid, id) }
 	quiet := 0
 	for range mostRounds {
-		if quiet++; !h.round(func(pid int) sight { return h.marked(pid, id) }, syscall.SIGKILL) {
+		before := h.newest()
+		switch {
+		case !h.round(judge, syscall.SIGKILL):
 			quiet = 0
+		case h.noneSince(before, judge):
+			return true
+		default:
+			quiet++
 		}
 		if quiet == quietRounds || h.late() {
 			break
@@ -145,6 +155,30 @@ func (h *hunt) kill(id string) (gone bool) {
 		time.Sleep(roundPause)
 	}
 	return quiet >= quietRounds
+}
+
+// noneSince reports whether certainly no wanted process is left after a quiet
+// round, before which the newest process had the given number. A wanted process
+// is then newer. Those that were created meanwhile are looked at, and those that
+// were created meanwhile, until there are none. If the numbers have started
+// again, or are not known, nothing is certain.
+func (h *hunt) noneSince(before int, judge func(pid int) sight) bool {
+	for before > 0 && !h.late() {
+		last := h.newest()
+		if last == before {
+			return true
+		}
+		if last < before {
+			return false
+		}
+		for pid := before + 1; pid <= last; pid++ {
+			if unix.Access(h.proc+"/"+strconv.Itoa(pid), unix.F_OK) == nil && judge(pid) != innocent {
+				return false
+			}
+		}
+		before = last
+	}
+	return false
 }
 
 // round sends signals to all wanted processes, and reports whether there was
@@ -277,6 +311,14 @@ func (h *hunt) eachProcess(visit func(pid int) (more bool)) {
 			}
 		}
 	}
+}
+
+// newestProcess returns the number of the newest process or thread, or 0 if
+// /proc does not say: the last field of loadavg, proc_loadavg(5).
+func newestProcess() int {
+	text, _ := readSome("/proc/loadavg", nil)
+	pid, _ := strconv.Atoi(string(bytes.TrimSpace(text[bytes.LastIndexByte(text, ' ')+1:])))
+	return pid
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -132,6 +133,47 @@ func TestKillGoesInRounds(t *testing.T) {
 	h.kill(id)
 	stray.requireDead(t)
 	require.Equal(t, syscall.SIGKILL, endedBy(t, late))
+}
+
+// A quiet round is believed only if no process was created since it began, or
+// those that were are no strays, and created none.
+func TestAQuietRoundIsNotBelievedByItself(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		newest []int // as /proc says, one question after another
+		stray  int
+		none   bool
+	}{
+		{"none was created", []int{100}, 0, true},
+		{"some, no strays", []int{104, 104}, 0, true},
+		{"a stray", []int{104}, 103, false},
+		{"a stray, while the others were looked at", []int{104, 106}, 106, false},
+		{"the numbers began again", []int{7}, 0, false},
+		{"/proc does not say", []int{0}, 0, false},
+	} {
+		h := newHunt()
+		h.proc = t.TempDir()
+		for pid := 90; pid < 110; pid++ {
+			require.NoError(t, os.Mkdir(filepath.Join(h.proc, strconv.Itoa(pid)), 0o755))
+		}
+		asked := 0
+		h.newest = func() int { asked++; return test.newest[asked-1] }
+		none := h.noneSince(100, func(pid int) sight {
+			require.Greater(t, pid, 100, "older ones were seen by the round")
+			if pid == test.stray {
+				return wanted
+			}
+			return innocent
+		})
+		require.Equal(t, test.none, none, test.name)
+	}
+	h := newHunt()
+	before := h.newest()
+	child := sleeps(t)
+	require.Less(t, before, h.newest(), "the numbers of processes have begun again, or /proc does not say")
+	require.LessOrEqual(t, child.cmd.Process.Pid, h.newest())
+	require.False(t, h.noneSince(0, nil), "not known")
 }
 
 // Processes in the groups have the signals already, and some programs take a

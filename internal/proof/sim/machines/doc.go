@@ -46,8 +46,8 @@
 //     if another client's key may have been forgotten
 //   - R13, R15: a holder is told of the end in time, and after a pause by the
 //     first query
-//   - R26: a node that can be reached again is up, and its debts are paid, within
-//     1.5 s
+//   - R26: a node that can be reached again is up, and its debts are paid,
+//     within 1.5 s
 //   - liveness and R28: some time after the last fault every node counts for
 //     every process, every lock can be acquired, and nothing is left
 //
