@@ -21,12 +21,6 @@ func sealOf(run string, maxTTL, watched time.Duration) string {
 	return fmt.Sprintf(sealForm, run, maxTTL.Milliseconds(), watched.Milliseconds())
 }
 
-// readSeal parses a seal; ok is false if it is not one.
-func readSeal(text string) (run string, maxTTL, watched int64, ok bool) {
-	n, err := fmt.Sscanf(text, sealForm, &run, &maxTTL, &watched)
-	return run, maxTTL, watched, n == 3 && err == nil
-}
-
 // A seal is never lowered, its time watched is that of one process, and other
 // values are left alone (R23): on a real server and in memory.
 func TestSealScript_R23(t *testing.T) {

@@ -140,17 +140,17 @@ func TestKillGoesInRounds(t *testing.T) {
 func TestAQuietRoundIsNotBelievedByItself(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name   string
-		newest []int // as /proc says, one question after another
-		stray  int
-		none   bool
+		name          string
+		newest        []int // as /proc says, one question after another
+		stray         int
+		none, certain bool
 	}{
-		{"none was created", []int{100}, 0, true},
-		{"some, no strays", []int{104, 104}, 0, true},
-		{"a stray", []int{104}, 103, false},
-		{"a stray, while the others were looked at", []int{104, 106}, 106, false},
-		{"the numbers began again", []int{7}, 0, false},
-		{"/proc does not say", []int{0}, 0, false},
+		{"none was created", []int{100}, 0, true, true},
+		{"some, no strays", []int{104, 104}, 0, true, true},
+		{"a stray", []int{104, 104}, 103, false, true},
+		{"a stray, while the others were looked at", []int{104, 106, 106}, 106, false, true},
+		{"the numbers began again", []int{7}, 0, true, false},
+		{"/proc does not say", []int{0}, 0, true, false},
 	} {
 		h := newHunt()
 		h.proc = t.TempDir()
@@ -159,21 +159,45 @@ func TestAQuietRoundIsNotBelievedByItself(t *testing.T) {
 		}
 		asked := 0
 		h.newest = func() int { asked++; return test.newest[asked-1] }
-		none := h.noneSince(100, func(pid int) sight {
+		h.open = func(pid, _ int) (int, error) {
+			require.Equal(t, test.stray, pid)
+			return 0, unix.ESRCH
+		}
+		none, certain := h.chase(100, func(pid int) sight {
 			require.Greater(t, pid, 100, "older ones were seen by the round")
 			if pid == test.stray {
 				return wanted
 			}
 			return innocent
-		})
+		}, syscall.SIGKILL)
 		require.Equal(t, test.none, none, test.name)
+		require.Equal(t, test.certain, certain, test.name)
 	}
 	h := newHunt()
 	before := h.newest()
 	child := sleeps(t)
 	require.Less(t, before, h.newest(), "the numbers of processes have begun again, or /proc does not say")
 	require.LessOrEqual(t, child.cmd.Process.Pid, h.newest())
-	require.False(t, h.noneSince(0, nil), "not known")
+}
+
+// A process that executes a program while it is looked at is looked at again.
+func TestAChaseLooksAgain(t *testing.T) {
+	t.Parallel()
+	h := newHunt()
+	h.proc = t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(h.proc, "101"), 0o755))
+	h.newest = func() int { return 101 }
+	h.open = func(int, int) (int, error) { return 0, unix.ESRCH }
+	looks := 0
+	none, certain := h.chase(100, func(int) sight {
+		if looks++; looks < 3 {
+			return unsettled
+		}
+		return wanted
+	}, syscall.SIGKILL)
+	require.False(t, none)
+	require.True(t, certain)
+	require.Equal(t, 3, looks)
 }
 
 // Processes in the groups have the signals already, and some programs take a

@@ -255,15 +255,13 @@ func (s *supervision) buryGroup() {
 const mostHunts = 10
 
 // buryAll kills until no process is left. On a busy machine, processes may
-// start others faster than one hunt finds them. While the validity lasts there
-// is time for another hunt, and returning would claim that they are dead.
+// start others faster than one hunt finds them. It also goes on when the
+// validity is over: what lives on then works without the lock, and returning
+// would claim that it is dead.
 func (s *supervision) buryAll() {
 	for range mostHunts {
 		if s.killAll() {
 			return
-		}
-		if s.left() <= s.limits.margin {
-			break
 		}
 	}
 	s.say("what the command has started may go on: it starts processes faster than redlock finds them")

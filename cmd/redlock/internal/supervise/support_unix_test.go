@@ -3,8 +3,10 @@
 package supervise
 
 import (
+	"bytes"
 	"context"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,4 +37,23 @@ func held(t *testing.T, ttl time.Duration) *redlock.Hold {
 func eventually(t *testing.T, otherwise string, holds func() bool) {
 	t.Helper()
 	require.Eventually(t, holds, patience, 2*time.Millisecond, otherwise)
+}
+
+// output is a standard error that may be written to after it was read: a message
+// is not waited for on a busy machine.
+type output struct {
+	mu   sync.Mutex // guards the following
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) contains(text string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return bytes.Contains(o.text.Bytes(), []byte(text))
 }
