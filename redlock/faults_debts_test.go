@@ -64,7 +64,7 @@ func TestFaultDebtsArePaid_R8_R26(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 5, redistest.OverTCP, redistest.OverUnix,
 				redistest.Args("--user", "redlock", "on", ">"+ourSecret, "~*", "&*", "+@all"))
-			d := &debtors{ward: &ward{fleet: f, sides: make(map[int]*side)}, proxies: redistest.Proxies(t, f.servers)}
+			d := &debtors{ward: newWard(f), proxies: redistest.Proxies(t, f.servers)}
 			config := credentials(false)
 			config.Nodes = redlock.Nodes(redistest.URLs(d.proxies)...)
 			d.client = f.client(config)

@@ -109,7 +109,7 @@ type matrix struct {
 
 func newMatrix(f *fleet, c condition) *matrix {
 	f.Helper()
-	m := &matrix{ward: &ward{fleet: f, sides: make(map[int]*side)}, condition: c, golden: newGolden(f, c.name, c.about)}
+	m := &matrix{ward: newWard(f), condition: c, golden: newGolden(f, c.name, c.about)}
 	config := credentials(c.anonymous)
 	config.Prefix = keyMark
 	config.NodeTimeout = unhurried

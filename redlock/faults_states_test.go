@@ -17,11 +17,15 @@ import (
 // A ward is the servers under test, and what the switchers need to remember.
 type ward struct {
 	*fleet
-	asked  [5]int            // connections of the test's own
-	names  []string          // keys of the locks that the test holds or will ask for
-	sides  map[int]*side     // connections that stay open
-	runs   [5]sync.WaitGroup // commands that do not return before the state ends
-	filler []byte            // a file for servers to read
+	asked   [5]int            // connections of the test's own
+	names   []string          // keys of the locks that the test holds or will ask for
+	sides   map[int]*side     // connections that stay open
+	runs    [5]sync.WaitGroup // commands that do not return before the state ends
+	fillers map[string][]byte // files for servers to read, by their program
+}
+
+func newWard(f *fleet) *ward {
+	return &ward{fleet: f, sides: make(map[int]*side), fillers: make(map[string][]byte)}
 }
 
 // A switcher changes the state of one server.
@@ -145,24 +149,32 @@ func runForever(w *ward, node int) {
 // bring back keys released since.
 func reload(w *ward, node int) {
 	w.Helper()
-	if w.filler == nil {
-		other := &ward{fleet: &fleet{w.TB, redistest.Servers(w.TB, 1)}}
-		from := newSide(other.fleet, 0)
-		for _, command := range []string{"SELECT 1", "DEBUG POPULATE 5000 filler 1100", "CONFIG SET rdbcompression no", "SAVE"} {
-			from.must(command)
-		}
-		var err error
-		if w.filler, err = os.ReadFile(other.dump(0)); err != nil {
-			w.Fatal(err)
-		}
+	program := w.servers[node].Program() // other versions may not read its files
+	if w.fillers[program] == nil {
+		w.fillers[program] = filler(w, program)
 	}
 	w.Cleanup(func() { _ = os.Remove(w.dump(node)) }) // or else a restart would not be empty
-	if err := os.WriteFile(w.dump(node), w.filler, 0o600); err != nil {
+	if err := os.WriteFile(w.dump(node), w.fillers[program], 0o600); err != nil {
 		w.Fatal(err)
 	}
 	set("key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
 	w.run(node, "DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE")
 	w.answers(node, "LOADING")
+}
+
+// filler returns such a file.
+func filler(w *ward, program string) []byte {
+	w.Helper()
+	other := newWard(&fleet{w.TB, redistest.Servers(w.TB, 1, func(o *redistest.Options) { o.Path = program })})
+	from := newSide(other.fleet, 0)
+	for _, command := range []string{"SELECT 1", "DEBUG POPULATE 5000 filler 1100", "CONFIG SET rdbcompression no", "SAVE"} {
+		from.must(command)
+	}
+	file, err := os.ReadFile(other.dump(0))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return file
 }
 
 // dump is the file that a server reads when it starts.

@@ -180,6 +180,9 @@ func (s *Server) URL() string {
 	return u.String()
 }
 
+// Program returns the path of the server's executable.
+func (s *Server) Program() string { return s.opts.Path }
+
 // UnixURL is the URL of the unix socket; empty when there is none.
 func (s *Server) UnixURL() string {
 	if !s.opts.Unix {
