@@ -34,8 +34,8 @@ func VoteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
 	return min(max(usual, 4*replyTime), VoteMost(ttl))
 }
 
-// VoteMost returns the longest time to wait for a vote (R6), which is how long a
-// renewal is waited for: a tenth of the TTL.
+// VoteMost returns the longest time to wait for a vote (R6), which is how long
+// a renewal is waited for: a tenth of the TTL.
 func VoteMost(ttl time.Duration) time.Duration { return ttl / 10 }
 
 // VoteDeadline returns when a vote is given up on a command that was queued at
@@ -46,9 +46,12 @@ func VoteDeadline(at, timeout, patience time.Duration) time.Duration {
 
 // UnreadDeadline returns when a vote is given up if the node's bytes have
 // arrived but were not read yet (R6): somewhat later, and not before excused.
+// Until then they are looked at every millisecond, and at the end of that time,
+// so that it is not exceeded by a millisecond (R26).
 func UnreadDeadline(deadline, excused, now time.Duration) time.Duration {
-	if now >= deadline && now < max(deadline+readGrace, excused) {
-		return now + time.Millisecond
+	most := max(deadline+readGrace, excused)
+	if now >= deadline && now < most {
+		return min(now+time.Millisecond, most)
 	}
 	return deadline
 }

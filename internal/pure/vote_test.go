@@ -58,6 +58,7 @@ func TestUnreadDeadline(t *testing.T) { // R6
 		})
 	}
 	assert.Equal(t, deadline+3*ms, UnreadDeadline(deadline, 0, deadline+2*ms), "and it is looked at again a millisecond later")
+	assert.Equal(t, deadline+4*ms, UnreadDeadline(deadline, 0, deadline+4*ms-1), "but not after its grace (R26)")
 }
 
 // Only a look that came late excuses what is unread.
