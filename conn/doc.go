@@ -15,8 +15,8 @@
 // A connection has a write side and a read side. Each belongs to one goroutine
 // at a time; both may be the same one.
 //
-//	Send, Expect            the write side; neither waits, and Send does not keep its argument
-//	Fill, Next              the read side; Fill is the only method that waits for the node
+//	Send, Expect            the write side; neither waits
+//	Fill, Next              the read side; only Fill waits for the node
 //	Due, SetLimits          the read side
 //	Exchange, RoundTrip     the read side; Exchange also takes the write side
 //	Close                   the read side, as its last call

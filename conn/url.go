@@ -49,9 +49,11 @@ type Endpoint struct {
 
 // ParseURL reads an endpoint from a URL:
 //
-//	redis://[user[:password]@]host[:port][/db][?param=value&…]     valkey:// is the same
-//	rediss://…                                                     with TLS; so is valkeys://
+//	redis://[user[:password]@]host[:port][/db][?param=value&…]
+//	rediss://…   (with TLS)
 //	unix://[user[:password]@]/path/of/socket[?param=value&…]
+//
+// valkey and valkeys mean the same as redis and rediss.
 //
 // The parameters are db, client_name, protocol, dial_timeout, keepalive and
 // tcp_user_timeout (the last two also "off"), and with TLS tls_server_name,
@@ -66,9 +68,9 @@ func ParseURL(raw string) (Endpoint, error) {
 	return e, nil
 }
 
-// Or returns the endpoint with what it leaves out of the credentials, the client
-// name and the dial timeout taken from another. An endpoint with a password
-// takes no user name, which would be that of another password.
+// Or returns the endpoint with what it leaves out of the credentials, the
+// client name and the dial timeout taken from another. An endpoint with a
+// password takes no user name, which would be that of another password.
 func (e Endpoint) Or(other Endpoint) Endpoint {
 	if e.Password == "" {
 		e.Password = other.Password

@@ -44,8 +44,8 @@
 // The deadlines of rounds are in watch.go. Its timer also runs each node's
 // pass, in node_silence.go, which sheds the node if it is silent for too long;
 // node.shedLocked breaks the connection. What is decided without a clock or a
-// socket is in internal/pure: when a vote is given up, when a node is silent for
-// too long, what it owes, and whether it is trusted.
+// socket is in internal/pure: when a vote is given up, when a node is silent
+// for too long, what it owes, and whether it is trusted.
 //
 // A node's life (dial, fence, pay, join, serve, bury) is in node_life.go. Only
 // the node's own goroutine closes the descriptor: in bury if the node was up,
@@ -65,9 +65,9 @@
 // on keys that are held (command_kind.go), puts the scripts into the handshake
 // (conn.Config.Prelude) and Config.Cure, and encodes the commands; see
 // redlock/command_kind.go. A command may name several keys. If replies say more
-// than a vote, such as a fencing number or the slot of a semaphore, each attempt
-// has a kind of its own, whose Judge keeps what it reads, and Claim.Late decides
-// whether the grants agree.
+// than a vote, such as a fencing number or the slot of a semaphore, each
+// attempt has a kind of its own, whose Judge keeps what it reads, and
+// Claim.Late decides whether the grants agree.
 //
 // Decisions that need no socket are in internal/pure: the life of a node, its
 // debts, and whether it may have forgotten keys.

@@ -107,9 +107,9 @@ func (g *Group) wind(ctx context.Context) error {
 }
 
 // waitFor waits until the condition holds, the time is over, or cut is closed.
-// It reports whether the condition holds. It polls: what Close waits for ends on
-// the paths of all commands, each of which would otherwise have to look whether
-// Close waits for it.
+// It reports whether the condition holds. It polls: what Close waits for ends
+// on the paths of all commands, each of which would otherwise have to look
+// whether Close waits for it.
 func waitFor(cut <-chan struct{}, holds func() bool, most time.Duration) bool {
 	patience := time.NewTimer(max(pure.Soon, most))
 	defer patience.Stop()

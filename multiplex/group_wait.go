@@ -114,9 +114,10 @@ func (g *Group) hopefulLocked(v verb, ttl time.Duration) bool {
 	return (g.neededLocked(v) | g.returningLocked(v, ttl)).Len() >= g.quorum
 }
 
-// awaitReturn blocks until a quorum of nodes counts for a command, and then returns nil. It returns an error earlier: that of a command that
-// cannot get a quorum, once that is certain or the nodes' vote timeout has
-// passed since the given time; the context's error if ctx ends; or ErrClosed.
+// awaitReturn blocks until a quorum of nodes counts for a command, and then
+// returns nil. It returns an error earlier: that of a command that cannot get a
+// quorum, once that is certain or the nodes' vote timeout has passed since the
+// given time; the context's error if ctx ends; or ErrClosed.
 func (g *Group) awaitReturn(ctx context.Context, v verb, ttl, since time.Duration) error {
 	var timer *time.Timer
 	for {

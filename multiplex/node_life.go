@@ -158,8 +158,9 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 }
 
 // join lets the node into the log at its head, unless it owes too much. Debts
-// that came since the last payment go first, in the lane. It gets no command that was queued before, flushed or not: its votes on
-// those rounds have failed.
+// that came since the last payment go first, in the lane. It gets no command
+// that was queued before, flushed or not: its votes on those rounds have
+// failed.
 func (n *node) join() (pure.LifeAction, bool) {
 	g := n.group
 	g.mu.Lock()

@@ -11,8 +11,8 @@ import (
 // cure sends the scripts and then the round's command again, on the same
 // connection, whether or not a caller still waits for it (R24). The round's
 // vote waits for that reply. cure returns false if the lane is full, or if the
-// command must not come behind what followed it (ExtendKind.Creates); then the vote
-// has failed.
+// command must not come behind what followed it (ExtendKind.Creates); then the
+// vote has failed.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()

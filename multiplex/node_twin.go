@@ -18,7 +18,7 @@ import (
 // with a new script:
 //
 //	the twin loads it       a failure is the twin's: it is given up
-//	the node is asked for   what it returns: they are one server, and the node is refused
+//	the node is asked for   what it returns: one server, and the node is refused
 //	it by its digest        NOSCRIPT: they are two; anything else: it is refused
 //	the twin is asked, too  what it returns: it had the script all the time
 //

@@ -8,9 +8,9 @@
 // R1 to R32 in these comments are the rules of docs/rules.md
 // (https://github.com/redmux/redmux/blob/main/docs/rules.md).
 //
-//	lock, err := client.TryAcquire(ctx, "invoice:7", 10*time.Second)   // once
-//	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)      // until ctx ends
-//	longer, err := lock.Extend(ctx, 10*time.Second)
+//	lock, err := client.TryAcquire(ctx, "invoice:7", time.Minute) // once
+//	lock, err := client.Acquire(ctx, "invoice:7", time.Minute)    // until ctx ends
+//	longer, err := lock.Extend(ctx, time.Minute)
 //	err := lock.Release(ctx)
 //
 // # The five steps
@@ -19,36 +19,38 @@
 //     queued.
 //  2. Ask all N masters with the same key and a random value: appendAcquire
 //     encodes SET key token NX PX ttl once, and multiplex.Group.Claim sends it
-//     to all masters at once instead of one after the other. The wait for a vote
-//     is short compared with the TTL.
-//  3. Compute the elapsed time, by the worse of two clocks. The lock is held only
-//     if a majority granted it, ⌊N/2⌋+1 of the configured masters, within its
-//     validity. The vote that completes the quorum ends the wait.
+//     to all masters at once instead of one after the other. The wait for a
+//     vote is short compared with the TTL.
+//  3. Compute the elapsed time, by the worse of two clocks. The lock is held
+//     only if a majority granted it, ⌊N/2⌋+1 of the configured masters, within
+//     its validity. The vote that completes the quorum ends the wait.
 //  4. The validity is the TTL less the elapsed time and the drift.
-//     [Lock.Validity] reads the clocks anew.
+//     [Lock.Validity] reads the clocks again.
 //  5. Otherwise release all masters, including those that seem not to hold the
 //     key: Claim queues the release for every node behind the SET, whatever the
 //     caller's context, before TryAcquire returns. [Client.Acquire] then waits
-//     until the nodes report that the lock may be free, or for a random time, and
-//     starts again at step 1 with another token.
+//     until the nodes report that the lock may be free, or for a random time,
+//     and starts again at step 1 with another token.
 //
 // [Lock.Release] and the release of step 5 run internal/lua/release.lua: delete
-// the key if it holds our token. While every node that is up supports it and the user may run
-// it, DELEX (Redis 8.4) or DELIFEQ (Valkey 9.0) does the same for less.
-// [Lock.Extend] runs extend.lua: lengthen if the key holds our token. It never
-// shortens and never creates a key.
+// the key if it holds our token. While every node that is up supports it and
+// the user may run it, DELEX (Redis 8.4) or DELIFEQ (Valkey 9.0) does the same
+// for less. [Lock.Extend] runs extend.lua: lengthen if the key holds our token.
+// It never shortens and never creates a key.
 //
 // # Holding
 //
-// [Client.Hold] keeps a lock until it is released: the lock is renewed at a third
-// of its validity, and a renewal that fails is retried until the validity ends.
-// One goroutine renews all holds. The context of a hold ends by the local clocks,
-// shortly before the validity does, whatever the nodes and renewals are doing; its
-// cause says what each node answered. [Client.Do] acquires, holds, runs a function
-// and releases. Work under a hold must stop when its context ends. A pause between
-// the check and the act is the first case of the list below.
+// [Client.Hold] keeps a lock until it is released: the lock is renewed at a
+// third of its validity, and a renewal that fails is retried until the validity
+// ends. One goroutine renews all holds. The context of a hold ends by the local
+// clocks, shortly before the validity does, whatever the nodes and renewals are
+// doing; its cause says what each node answered. [Client.Do] acquires, holds,
+// runs a function and releases. Work under a hold must stop when its context
+// ends. A pause between the check and the act is the first case of the list
+// below.
 //
-//	err := client.Do(ctx, "invoice:7", 10*time.Second, func(ctx context.Context) error { … })
+//	err := client.Do(ctx, "invoice:7", time.Minute,
+//		func(ctx context.Context) error { … })
 //
 // A lock can be handed to another process, which extends and releases it: see
 // [Client.Adopt].
@@ -61,58 +63,59 @@
 //     [Config].DriftFactor, and do not step,
 //   - all clients name the same masters, the same prefix and the same
 //     [Config].MaxTTL,
-//   - no quorum of masters forgets its keys (see "Masters that restart"), and keys
-//     are neither evicted nor flushed.
+//   - no quorum of masters forgets its keys (see "Masters that restart"), and
+//     keys are neither evicted nor flushed.
 //
 // # What is not
 //
 // Nothing is promised about work done after the validity has ended, unless the
-// protected resource itself checks a fencing token. Nothing is promised about the
-// order in which clients get a lock, except that callers of Acquire in one client
-// are served in turn. Two clients can hold one lock in these cases, which no
-// client can detect:
+// protected resource itself checks a fencing token. Nothing is promised about
+// the order in which clients get a lock, except that callers of Acquire in one
+// client are served in turn. Two clients can hold one lock in these cases,
+// which no client can detect:
 //
-//   - A client is paused between its check and its act, by a garbage collection, a
-//     SIGSTOP or a sleeping machine. Read [Lock.Validity] right before you act, and
-//     keep what follows short compared with what is left.
-//   - A node's clock steps forward, and the lock was granted by exactly a quorum:
-//     one key that ends early is one vote less.
-//   - FLUSHALL, or an eviction policy other than noeviction. With MaxTTL a flushed
-//     master is detected, but only within five seconds, and only if it had a seal.
+//   - A client is paused between its check and its act, by a garbage
+//     collection, a SIGSTOP or a sleeping machine. Read [Lock.Validity] right
+//     before you act, and keep what follows short compared with what is left.
+//   - A node's clock steps forward, and the lock was granted by exactly a
+//     quorum: one key that ends early is one vote less.
+//   - FLUSHALL, or an eviction policy other than noeviction. With MaxTTL a
+//     flushed master is detected, but only within five seconds, and only if it
+//     had a seal.
 //   - A failover to a replica that has not received the key yet. Use masters
 //     without failover; replicas are refused.
 //   - The set of masters is changed while locks are held, or differs between
 //     clients: two quorums need not overlap.
-//   - A master restarts empty, and [Config].MaxTTL is not set. It has forgotten its
-//     vote and grants it again.
-//   - A proxy in front of a master hides that it restarted, or the run id may not
-//     be queried.
+//   - A master restarts empty, and [Config].MaxTTL is not set. It has forgotten
+//     its vote and grants it again.
+//   - A proxy in front of a master hides that it restarted, or the run id may
+//     not be queried.
 //
 // # Masters that restart
 //
-// With [Config].MaxTTL this package keeps the delayed restart of the algorithm's
-// description: a master that restarted takes part in no lock until every lock from
-// before the restart must have expired. Each client enforces this for itself. A
-// client that has watched the same process, identified by its run id, for MaxTTL
-// and the drift knows that it has forgotten no valid lock. Until then the master
-// is quarantined: it receives every command, and its answers to releases count, as
-// do its extensions of keys that are older than the quarantine, but its grants do
-// not. NodeStatus and ErrQuarantined say for how long. A client records what it
-// has watched in the seal, the key redlock:seal behind the prefix, so that the
-// next process need not wait.
+// With [Config].MaxTTL this package keeps the delayed restart of the
+// algorithm's description: a master that restarted takes part in no lock until
+// every lock from before the restart must have expired. Each client enforces
+// this for itself. A client that has watched the same process, identified by
+// its run id, for MaxTTL and the drift knows that it has forgotten no valid
+// lock. Until then the master is quarantined: it receives every command, and
+// its answers to releases count, as do its extensions of keys that are older
+// than the quarantine, but its grants do not. NodeStatus and ErrQuarantined say
+// for how long. A client records what it has watched in the seal, the key
+// redlock:seal behind the prefix, so that the next process need not wait.
 //
-// All clients of a deployment must set the same MaxTTL. The seal reveals a client
-// with another one, which is then refused with [ErrMaxTTL]. To change MaxTTL, stop
-// all clients and delete the seals; or, to lengthen it, first set
+// All clients of a deployment must set the same MaxTTL. The seal reveals a
+// client with another one, which is then refused with [ErrMaxTTL]. To change
+// MaxTTL, stop all clients and delete the seals; or, to lengthen it, first set
 // [Allow].OtherMaxTTL on all clients and then roll out the longer one.
 //
 // A new deployment makes its first clients wait for MaxTTL, unless
 // [Config].NewDeployment declares that no lock was ever requested on it. That
-// counts once, when all masters are reachable and none has a seal, and not for a
-// master that restarts later. But if the masters restart empty until none carries
-// a seal any more, all at once or one after another within MaxTTL, nothing
-// contradicts the declaration, and the clients forget the locks from before. So
-// remove it after the first use.
+// counts once, when all masters are reachable and none has a seal, and not for
+// a master that restarts later. But if the masters restart empty until none
+// carries a seal any more, all at once or one after another within MaxTTL,
+// nothing contradicts the declaration, and the clients forget the locks from
+// before. So remove it after the first use.
 //
 // Masters that lose nothing (appendonly yes, appendfsync always,
 // no-appendfsync-on-rewrite no) need none of this: set [Node].Durable.
@@ -122,18 +125,19 @@
 // [Client.Stats] counts calls by outcome and times to a quorum, [Client.Nodes]
 // each node's votes, errors, connections and debts. [Config].Logger receives
 // changes of state only, [Config].Tracer each call. [Client.Inspect] asks the
-// nodes who holds a resource; a holder recognises itself by [Token.Fingerprint].
+// nodes who holds a resource; a holder recognises itself by
+// [Token.Fingerprint].
 //
 // # Ownership
 //
 // A [Client] owns a multiplex.Group and with it all connections and goroutines;
-// [Client.Close] ends them. It also owns a buffer of random bytes, the queues of
-// waiting callers, counters, the keeper, whose one goroutine starts with the first
-// [Hold], and one goroutine with a bounded queue that starts when there is
-// something to tell Logger or Tracer. A [Lock] is an immutable value that owns
-// nothing and may be copied, kept and dropped; the keys of a dropped lock live
-// until their TTL ends. No lock has a goroutine, a timer or an allocation of its
-// own. A Hold costs a few allocations and a place in the keeper's schedule; a
-// waiting caller costs a place in a queue, and the first of each queue a timer.
-// Tokens and passwords are never printed.
+// [Client.Close] ends them. It also owns a buffer of random bytes, the queues
+// of waiting callers, counters, the keeper, whose one goroutine starts with the
+// first [Hold], and one goroutine with a bounded queue that starts when there
+// is something to tell Logger or Tracer. A [Lock] is an immutable value that
+// owns nothing and may be copied, kept and dropped; the keys of a dropped lock
+// live until their TTL ends. No lock has a goroutine, a timer or an allocation
+// of its own. A Hold costs a few allocations and a place in the keeper's
+// schedule; a waiting caller costs a place in a queue, and the first of each
+// queue a timer. Tokens and passwords are never printed.
 package redlock

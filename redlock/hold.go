@@ -90,8 +90,8 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	if err != nil {
 		return nil, err
 	}
-	// The lock knows two clocks. If the third has moved, it is unknown whether that
-	// was before or after the attempt began.
+	// The lock knows two clocks. If the third has moved, it is unknown whether
+	// that was before or after the attempt began.
 	begun := instant{lock.until.Add(pure.Drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
 	h := c.newHold(ctx, lock, begun, o)
 	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {

@@ -13,7 +13,8 @@ import (
 // How all holds of a client end: by Drain, which waits until they are released,
 // and by Close.
 
-// A heldSet is the holds that are not released yet. The keeper's mutex guards it.
+// A heldSet is the holds that are not released yet. The keeper's mutex guards
+// it.
 type heldSet struct {
 	all      []*Hold // Hold.slot says where
 	draining bool    // only holds that were acquired under a hold are added
@@ -44,8 +45,8 @@ func (s *heldSet) remove(h *Hold) {
 	s.settle()
 }
 
-// settle closes drained when it is due. Without a hold there is none under which
-// another could be acquired.
+// settle closes drained when it is due. Without a hold there is none under
+// which another could be acquired.
 func (s *heldSet) settle() {
 	if s.draining && len(s.all) == 0 && !s.closed {
 		s.closed = true
@@ -60,8 +61,8 @@ func (k *keeper) strike(h *Hold) {
 	k.held.remove(h)
 }
 
-// kept returns the holds that are not released yet. It only copies their addresses
-// under the mutex.
+// kept returns the holds that are not released yet. It only copies their
+// addresses under the mutex.
 func (k *keeper) kept() []*Hold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -128,10 +129,10 @@ func (k *keeper) releaseUpTo(most int) {
 	}
 }
 
-// released counts a release that ended, and queues more when half of the pending
-// ones have: 10,000 at once would overflow the socket buffers, and the last answers
-// would come after their vote timeout. After one that was not answered it queues
-// all the rest, so that Close takes no longer than that.
+// released counts a release that ended, and queues more when half of the
+// pending ones have: 10,000 at once would overflow the socket buffers, and the
+// last answers would come after their vote timeout. After one that was not
+// answered it queues all the rest, so that Close takes no longer than that.
 func (k *keeper) released(err error) {
 	w := &k.winding
 	w.pending--

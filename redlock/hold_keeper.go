@@ -10,12 +10,12 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A keeper looks after all holds of a client with one goroutine and one timer: it
-// renews them, ends their contexts in time, and reads all clocks as long as
-// anything is held (R13). The goroutine starts with the first hold, and Close ends
-// it. It waits only for mutexes that are held for moments: renewals are posted and
-// their outcomes arrive in an inbox, so that no node, network or caller can delay
-// the end of a context.
+// A keeper looks after all holds of a client with one goroutine and one timer:
+// it renews them, ends their contexts in time, and reads all clocks as long as
+// anything is held (R13). The goroutine starts with the first hold, and Close
+// ends it. It waits only for mutexes that are held for moments: renewals are
+// posted and their outcomes arrive in an inbox, so that no node, network or
+// caller can delay the end of a context.
 //
 // Times are on the keeper's own clock, which is monotonic; pure.Renewal decides
 // what a hold does at which time.
@@ -68,8 +68,8 @@ type desk struct {
 	room     []byte  // for commands
 }
 
-// A lead is by how much the other clocks were ahead of the monotonic one when the
-// schedule was made, or less if they were seen less far ahead since.
+// A lead is by how much the other clocks were ahead of the monotonic one when
+// the schedule was made, or less if they were seen less far ahead since.
 type lead struct{ wall, slept time.Duration }
 
 // gained reports that another clock has run ahead since: then the schedule is

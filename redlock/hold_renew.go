@@ -28,9 +28,9 @@ func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) erro
 	known := &h.lock.receipt
 	known.Doubted, h.unsure = pure.DoubtRenewal(known.Doubted, receipt.Sent, receipt.Doubted, h.options.Heal)
 	if h.options.Heal {
-		// Whatever the outcome, these nodes may hold the key now. The place in the log
-		// stays that of the SET, so that a release is still repeated for the sake of an
-		// older connection (R8).
+		// Whatever the outcome, these nodes may hold the key now. The place in the
+		// log stays that of the SET, so that a release is still repeated for the sake
+		// of an older connection (R8).
 		known.Sent |= receipt.Sent
 	}
 	return err

@@ -28,8 +28,8 @@ type Inspection struct {
 	// the token itself is never shown (R27).
 	Holder string
 	// TTL is how long a quorum keeps the holder's key if it is not renewed: the
-	// quorum-th largest of the remaining times of all nodes that have it, or NoExpiry
-	// if a quorum has it forever. The holder's validity is shorter (R4).
+	// quorum-th largest of the remaining times of all nodes that have it, or
+	// NoExpiry if a quorum has it forever. The holder's validity is shorter (R4).
 	TTL time.Duration
 	// Agree is how many nodes agree with State: have the holder's key, or none.
 	// In StateUnclear it is zero.
@@ -41,14 +41,14 @@ type Inspection struct {
 // An InspectedNode is what one node answers about a resource.
 type InspectedNode struct {
 	Addr string // without credentials
-	// Holder is the fingerprint of the key's value, whether or not that is a token;
-	// "" if there is no key, or one that holds no string.
+	// Holder is the fingerprint of the key's value, whether or not that is a
+	// token; "" if there is no key, or one that holds no string.
 	Holder string
 	// Foreign reports a key that holds no string. No lock can be had from this
 	// node until it is removed.
 	Foreign bool
-	// TTL is what remains of the key. It is NoExpiry if the key does not expire: then
-	// it was set by hand, and is no lock.
+	// TTL is what remains of the key. It is NoExpiry if the key does not expire:
+	// then it was set by hand, and is no lock.
 	TTL time.Duration
 	// Err is why there is no answer, nil if there is one.
 	Err error

@@ -25,9 +25,9 @@ func RestoredCounts[S ~uint16](node int, discounted, quarantined S) bool {
 
 // DoubtRenewal returns a hold's doubted nodes after a renewal was sent, and
 // those of them that are doubted because of it. A node that got the renewal and
-// is not quarantined is doubted no more. On a quarantined node a healing renewal
-// may set the key anew; the node is doubted unless it answers that the key was
-// there.
+// is not quarantined is doubted no more. On a quarantined node a healing
+// renewal may set the key anew; the node is doubted unless it answers that the
+// key was there.
 func DoubtRenewal[S ~uint16](doubted, sent, quarantined S, heals bool) (after, unsure S) {
 	doubted &^= sent &^ quarantined
 	if heals {

@@ -98,8 +98,8 @@ func (l *Ledger) OweAbsent(r Release, due time.Duration) {
 // Doubt notes a release that was answered, but whose SET may still come over a
 // connection that could not be killed. The release is repeated until the key
 // must have expired, counted from since (docs/design.md, "The SET that comes
-// late"). Doubt returns when the debt is due; ok is false if the key has expired
-// already.
+// late"). Doubt returns when the debt is due; ok is false if the key has
+// expired already.
 func (l *Ledger) Doubt(r Release, since, now time.Duration) (due time.Duration, ok bool) {
 	until := since + l.life(r.TTL)
 	if now >= until {

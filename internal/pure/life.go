@@ -169,8 +169,8 @@ func (l Life) Charge() Life {
 }
 
 // Replaced reports whether a node's process is another than before, by their
-// run ids; "" if one may not be asked. What the former was sent is gone with it,
-// and needs no fence (R8).
+// run ids; "" if one may not be asked. What the former was sent is gone with
+// it, and needs no fence (R8).
 func Replaced(before, now string) bool { return before != "" && now != "" && before != now }
 
 func (l Life) enter(s State, now time.Duration) Life {

@@ -88,7 +88,8 @@ func (s *Silence) Ends(u Unanswered, late, now time.Duration) time.Duration {
 // bytes to read, nor (up to as long again) while the looks came late. A node
 // that still answers, only late, or that is no further behind than every other,
 // is more likely starved than dead. Shedding it would cost a vote and gain
-// nothing, so it has five times as long. MaxPending bounds the memory meanwhile.
+// nothing, so it has five times as long. MaxPending bounds the memory
+// meanwhile.
 func (s *Silence) limit(u *Unanswered, late time.Duration) time.Duration {
 	since, patience := max(u.Since, s.excused), u.patience()
 	away := s.awayFor(since, late)
@@ -113,10 +114,10 @@ func (s *Silence) awayFor(since, late time.Duration) time.Duration {
 	return s.away
 }
 
-// holdsUp reports whether this node's lag is about to fill the log, or is costly
-// and overdue, with its socket drained. Such a node is shed before commands are
-// refused (R26). If all nodes are equally far behind, shedding one would gain
-// nothing.
+// holdsUp reports whether this node's lag is about to fill the log, or is
+// costly and overdue, with its socket drained. Such a node is shed before
+// commands are refused (R26). If all nodes are equally far behind, shedding one
+// would gain nothing.
 func (s *Silence) holdsUp(u *Unanswered, now time.Duration) bool {
 	if u.Lag < LagCostly/2 {
 		s.usual = u.ReplyTime
@@ -126,9 +127,9 @@ func (s *Silence) holdsUp(u *Unanswered, now time.Duration) bool {
 }
 
 // overdue reports whether the oldest command has waited much longer than this
-// node's answers took before it fell behind. A node that is only far away is not
-// overdue, however many commands are on the way to it. One whose answers drip
-// is, although each answer makes its reply time longer.
+// node's answers took before it fell behind. A node that is only far away is
+// not overdue, however many commands are on the way to it. One whose answers
+// drip is, although each answer makes its reply time longer.
 func (s *Silence) overdue(u *Unanswered, now time.Duration) bool {
 	return now-u.Since >= max(OverdueLeast, 2*s.usual)
 }

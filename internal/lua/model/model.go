@@ -1,7 +1,7 @@
 // Package model has in Go what the Lua programs of package lua do. Nodes in
 // memory (internal/redistest) and the simulated servers
-// (internal/proof/sim/machines) run no Lua and call this instead. What it does is
-// compared with real servers by TestScripts of package redlocktest.
+// (internal/proof/sim/machines) run no Lua and call this instead. What it does
+// is compared with real servers by TestScripts of package redlocktest.
 package model
 
 import (
@@ -60,8 +60,9 @@ func Shorten[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) 
 	return 1
 }
 
-// Seal is seal.lua: it returns the seal that is there after one was written over
-// another. Nothing is lowered, but the time watched is of one process (R23).
+// Seal is seal.lua: it returns the seal that is there after one was written
+// over another. Nothing is lowered, but the time watched is of one process
+// (R23).
 func Seal(old, written pure.Seal) pure.Seal {
 	written.MaxTTL = max(written.MaxTTL, old.MaxTTL)
 	if written.Run == old.Run {
