@@ -79,7 +79,14 @@ func benchServers(b *testing.B, n int) (urls []string) {
 // connections, buffers and goroutines of another one exist meanwhile.
 func benchmarkImpl(b *testing.B, impl string, urls []string, callers int) {
 	if impl == "redlock" || impl == "redlock-portable" {
-		c, err := redlock.New(b.Context(), redlock.Config{Nodes: redlock.Nodes(urls...), Portable: impl == "redlock-portable"})
+		// Several cases share the servers, and a master belongs to one
+		// deployment only.
+		config := redlock.Config{
+			Nodes: redlock.Nodes(urls...), Portable: impl == "redlock-portable", Prefix: strconv.Itoa(len(urls)) + ":",
+		}
+		_, err := redlock.Init(b.Context(), config)
+		require.NoError(b, err)
+		c, err := redlock.New(b.Context(), config)
 		require.NoError(b, err)
 		benchmarkPairs[redlock.Lock](b, c, callers)
 		return

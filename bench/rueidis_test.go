@@ -295,7 +295,10 @@ func TestRueidisReadsURLsAsRedlockDoes(t *testing.T) {
 		theirs, err := OpenRueidis(RueidisConfig{Nodes: []string{raw}})
 		require.NoError(t, err)
 		defer theirs.Close(t.Context())
-		ours, err := redlock.Open(t.Context(), raw)
+		config := redlock.Config{Nodes: redlock.Nodes(raw), MaxTTL: testTTL}
+		_, err = redlock.Init(t.Context(), config)
+		require.NoError(t, err)
+		ours, err := redlock.New(t.Context(), config)
 		require.NoError(t, err)
 		defer ours.Close(t.Context())
 

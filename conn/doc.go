@@ -6,7 +6,8 @@
 // (the package multiplex) keeps track of which reply belongs to which command.
 // This package promises only that no byte is lost, doubled or skipped while the
 // connection lives, and that a connection that is no longer sound is dead:
-// every method then returns the first cause (R16).
+// every method then returns the first cause (R16). Next returns pushes as it
+// returns replies: the user decides whether a push was requested.
 //
 // Rules are numbered R1 to R32; see docs/rules.md.
 //
@@ -40,7 +41,8 @@
 //
 // Neither frees the descriptor. Close does, after the writer has ended; the
 // owner of the read side must call it once it has stopped reading. A Poller
-// never closes a connection's descriptor.
+// never closes a connection's descriptor; while it has the connection, Close
+// leaves that to the last call that still uses it (descriptor_linux.go).
 //
 // # Polling
 //
@@ -50,4 +52,7 @@
 // through which a Conn reads and writes. On other systems, and with the build
 // tag redmux_portable, NewPoller fails and every connection is read with
 // Conn.Fill.
+//
+// System calls are made with package syscall: golang.org/x/sys would be the
+// library's second dependency.
 package conn

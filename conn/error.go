@@ -24,7 +24,7 @@ var (
 type Error struct {
 	Op   string // "dial", "handshake", "read", "parse", "write", "exchange", "break", "close"
 	Addr string // as Endpoint.String returns it
-	Err  error
+	Err  error  // the cause
 }
 
 // Error returns the operation, the address and the cause.
@@ -46,10 +46,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // StepError is returned by Dial when a command of the handshake fails. If the
 // node refused it, Err unwraps to the *resp.Error.
 type StepError struct {
-	Step    string // the command's name, "HELLO", "SELECT", "CLIENT INFO" …, or Step.Name
-	Prelude int    // its index in Config.Prelude; -1 for the commands of the handshake itself
-	Class   Class  // of the node's error; ClassNone if the reply was no error
-	Err     error
+	Step  string // the command's name, "HELLO", "SELECT", "CLIENT INFO" …, or Step.Name
+	Class Class  // of the node's error; ClassNone if the reply was no error
+	Err   error  // what the node replied, or what is wrong with that
 }
 
 // Error returns the command and the cause. If the node refused the command,
@@ -71,7 +70,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 // with TLS where plaintext was expected, or the reverse.
 type PeerError struct {
 	Speaks string // "HTTP", "SSH", "TLS" or "no TLS"; "" if unknown
-	Err    error
+	Err    error  // what showed it, such as a *resp.SyntaxError
 }
 
 // Error returns the protocol if it is known, and what to change.

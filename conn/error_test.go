@@ -92,7 +92,7 @@ func TestScrub(t *testing.T) {
 
 func TestErrorsUnwrap(t *testing.T) {
 	refusal := &resp.Error{Message: "NOPERM no"}
-	err := error(&Error{"handshake", "a:1", &StepError{"SELECT", -1, ClassNoPerm, refusal}})
+	err := error(&Error{"handshake", "a:1", &StepError{"SELECT", ClassNoPerm, refusal}})
 	assert.ErrorIs(t, err, refusal)
 	assert.True(t, strings.HasPrefix(err.Error(), "conn: handshake a:1: SELECT refused: NOPERM no"), err.Error())
 	peer := &PeerError{"", io.EOF}

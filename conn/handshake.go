@@ -14,9 +14,9 @@ import (
 // command is one command of the handshake with the check of its reply.
 type command struct {
 	name    string
-	prelude int // index, or -1
 	bytes   []byte
 	check   func(v resp.Value) error // also for error replies
+	prelude bool                     // it is one of Config.Prelude
 }
 
 // shakeHands sends the whole handshake in one write and reads its replies in
@@ -53,7 +53,7 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 
 // introduced reports whether command i is the last that asks what the node is.
 func introduced(commands []command, i int) bool {
-	return commands[i].prelude < 0 && (i+1 == len(commands) || commands[i+1].prelude >= 0)
+	return !commands[i].prelude && (i+1 == len(commands) || commands[i+1].prelude)
 }
 
 // handshake returns the commands in their order: AUTH comes before all that
@@ -63,7 +63,7 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	s.Protocol = protocol
 	var list []command
 	add := func(check func(v resp.Value) error, args ...string) {
-		list = append(list, command{commandName(args), -1, resp.AppendCommand(nil, args...), check})
+		list = append(list, command{name: commandName(args), bytes: resp.AppendCommand(nil, args...), check: check})
 	}
 	if protocol == 3 {
 		add(s.readHello, hello(cfg)...)
@@ -92,7 +92,7 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	}
 	for i, step := range cfg.Prelude {
 		name := cmp.Or(step.Name, "prelude "+strconv.Itoa(i))
-		list = append(list, command{name, i, step.Command, s.checkStep(name, step)})
+		list = append(list, command{name, step.Command, s.checkStep(name, step), true})
 	}
 	return list
 }
@@ -182,10 +182,10 @@ func (c *Conn) checkReply(cmd *command, v resp.Value) error {
 		// A Check whose error lacks the node's own text.
 		err = errtext.Wrap(errtext.Text(err)+" (the node says: "+errtext.Text(refusal)+")", err, refusal)
 	}
-	if (cmd.name == "HELLO" || cmd.prelude >= 0) && unfamiliar(v) && c.server.ID == 0 && c.server.RunID == "" {
+	if (cmd.name == "HELLO" || cmd.prelude) && unfamiliar(v) && c.server.ID == 0 && c.server.RunID == "" {
 		err = errtext.Wrap(errtext.Text(err)+"; "+errtext.Text(ErrProxy), err, ErrProxy)
 	}
-	return &StepError{Step: cmd.name, Prelude: cmd.prelude, Class: class, Err: err}
+	return &StepError{Step: cmd.name, Class: class, Err: err}
 }
 
 // errRefused is returned by a check if the reply is an error. checkReply

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/resp"
@@ -13,18 +14,22 @@ import (
 // Server is what a node said of itself in the handshake. A field that the user
 // may not ask for is "" or 0: unknown, not a fault (R22).
 type Server struct {
-	ID         int64  // of this connection, for CLIENT KILL
-	ClientAddr string // this end's address as the node sees it if AddrKnown; else as this end sees it, "" on unix sockets
+	ID int64 // of this connection, for CLIENT KILL
+	// ClientAddr is this end's address: as the node sees it if AddrKnown,
+	// otherwise as this end sees it, and "" on unix sockets.
+	ClientAddr string
 	AddrKnown  bool
 
-	RunID          string
-	Product        string // "redis", "valkey", "redict" …
-	Version        string // of the product, not of the Redis that it is compatible with
-	Role           string // "master" or "replica"
-	Mode           string // "standalone", "cluster" or "sentinel"
-	EvictionPolicy string
-	Protocol       int // the version of RESP in use
-	Uptime         time.Duration
+	RunID          string        // of the server's process, new with each start
+	Product        string        // "redis", "valkey", "redict" …
+	Version        string        // of the product, not of the Redis that it is compatible with
+	Role           string        // "master" or "replica"
+	Mode           string        // "standalone", "cluster" or "sentinel"
+	EvictionPolicy string        // the setting maxmemory-policy
+	Protocol       int           // the version of RESP in use
+	Uptime         time.Duration // of the process, in whole seconds, by the node's clock
+	// Unpromoted says that the node never was a replica of another.
+	Unpromoted bool
 	// Accepted and Refused are the names of the optional steps of
 	// Config.Prelude.
 	Accepted, Refused []string
@@ -117,10 +122,20 @@ func (s *Server) readInfo(v resp.Value) error {
 	if err != nil {
 		return err
 	}
+	former, offset := "", ""
 	for line := range bytes.Lines(text) {
 		key, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
-		s.set(string(key), value)
+		switch string(key) {
+		case "master_replid2":
+			former = word(value)
+		case "second_repl_offset":
+			offset = word(value)
+		default:
+			s.set(string(key), value)
+		}
 	}
+	// A node that is promoted keeps the history that it had as a replica here.
+	s.Unpromoted = s.Unpromoted || former != "" && strings.Trim(former, "0") == "" && offset == "-1"
 	return nil
 }
 

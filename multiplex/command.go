@@ -4,19 +4,19 @@ import "time"
 
 // An Encoded command is the bytes that go to the nodes.
 type Encoded struct {
-	Bytes []byte
+	Bytes []byte // one command, as package resp encodes it
 	// Key is where the encoded key lies in Bytes. It must be set if the kind is
 	// merged or has a native form. The command's other arguments follow it.
 	Key Part
 }
 
-// A Part is a range of a command's bytes, as two offsets.
+// A Part is a range of a command's bytes, from one offset up to another.
 type Part struct{ From, To int }
 
 // A Claim is a command that sets a key. It is only read during the call, and
 // its bytes are copied, so they may lie in the caller's frame.
 type Claim struct {
-	Bytes []byte
+	Bytes []byte // the encoded command
 	// TTL is the lifetime of the key. It bounds vote timeouts (R6) and debts
 	// (R8).
 	TTL time.Duration

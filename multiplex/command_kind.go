@@ -69,8 +69,8 @@ type Merger struct {
 	AppendHead func(dst []byte, n int) []byte
 }
 
-// mergeMost bounds the commands that travel as one.
-const mergeMost = 64
+// maxMerged bounds the commands that travel as one.
+const maxMerged = 64
 
 // A Form is a native form of a release: Head, the encoded key, Middle, and what
 // follows the key. Kind.Judge reads its replies as it reads those of the
@@ -78,7 +78,8 @@ const mergeMost = 64
 type Form struct {
 	// Name names the form, and the optional step of conn.Config.Prelude that a
 	// node accepts if it supports the form.
-	Name         string
+	Name string
+	// Head and Middle are the encoded bytes before and after the key.
 	Head, Middle []byte
 }
 

@@ -76,13 +76,16 @@ type Config struct {
 	// Durable is the set of nodes that keep their keys when they restart. They
 	// are never quarantined. If zero, none.
 	Durable Set
-	// New declares that these nodes have never granted a claim, so that they
-	// count at once. It has effect once, and only if all nodes are connected at
-	// the same time and none carries a seal, before one of them was watched for
-	// long enough or restarted. One danger remains: if New is still set when
-	// all nodes have restarted empty at the same time, earlier locks are
-	// forgotten. It needs Seal. If zero, the nodes are watched first.
-	New bool
+	// Found makes the group open the set, and nothing else: it asserts that
+	// these nodes have granted no claim that may still be valid, so that they
+	// count at once (R30). It needs Seal. If zero, the group opens a set that is
+	// not open, but then the nodes are watched first unless they show that they
+	// have run for long enough (R29).
+	Found bool
+	// Replace has the ids of deployments that these nodes were used for and
+	// that are over. With Found, their seals are overwritten; the nodes are
+	// then watched. If zero, none.
+	Replace []string
 	// Allow overrides checks on servers. If zero, all are made.
 	Allow Allow
 	// Remarks, if not nil, returns further warnings about a server that shook
@@ -113,37 +116,41 @@ type Allow struct {
 	OtherMaxTTL bool
 }
 
-// A Seal says how the seal is read and written: a key on each node that says
-// how long its process has been watched (R23), so that not every client has to
-// watch for itself. The group knows neither the key's name nor the script. The
-// zero Seal stores nothing; each client then watches.
+// A Seal says how the seal is read and written: two keys on each node, of which
+// one says which deployment the node belongs to and how long its process has
+// been watched (R23, R30), and the other that a client is about to open a set.
+// The group knows neither the names of the keys nor the script. The zero Seal
+// stores nothing; each client then watches for itself, and deployments are not
+// told apart.
 type Seal struct {
-	// Read is the command that returns the value, or null.
-	Read []byte
-	// Write returns the command that stores a value unless the stored one says
-	// more. The reply is 1 if a seal of the same process that says at least as
-	// much is there afterwards, and 0 if the key holds something else, which is
-	// left alone. A node that replies NOSCRIPT gets Config.Cure before the next
+	// Read has the commands that return the seal and the opening, or null.
+	Read [2][]byte
+	// Write returns the command that changes them as its arguments say: those
+	// of seal.lua. The reply is 1 if that was done, and 0 if what is there
+	// forbids it. A node that replies NOSCRIPT gets Config.Cure before the next
 	// try.
-	Write func(value string) []byte
+	Write func(args ...string) []byte
 }
+
+// stored reports whether seals can be read and written.
+func (s *Seal) stored() bool { return s.Read[0] != nil && s.Write != nil }
 
 func (c Config) withDefaults() Config {
 	setDefault(&c.MaxPending, 32768)
 	setDefault(&c.MaxDebts, 65536)
 	setDefault(&c.Drift, 0.01)
 	setDefault(&c.ProbeAfter, 5*time.Second)
-	setDefault(&c.Replies.Elements, mergeMost)
+	setDefault(&c.Replies.Elements, maxMerged)
 	setDefault(&c.Replies.Depth, 4)
-	setDefault(&c.Replies.Line, replyMost)
-	setDefault(&c.Replies.Bulk, replyMost)
-	setDefault(&c.Replies.Size, replyMost)
+	setDefault(&c.Replies.Line, maxReply)
+	setDefault(&c.Replies.Bulk, maxReply)
+	setDefault(&c.Replies.Size, maxReply)
 	c.MaxTTL = c.MaxTTL.Truncate(time.Millisecond)
 	return c
 }
 
-// replyMost bounds the bytes of a reply (R32).
-const replyMost = 4 << 10
+// maxReply bounds the bytes of a reply (R32).
+const maxReply = 4 << 10
 
 func setDefault[T int | float64 | time.Duration](field *T, value T) {
 	if *field == 0 {
@@ -172,8 +179,5 @@ func (c Config) check() error {
 	return nil
 }
 
-// isNew reports whether the deployment is declared new and seals can be
-// written. Without seals a later client could not tell.
-func (c *Config) isNew() bool {
-	return c.New && c.MaxTTL > 0 && c.Seal.Read != nil && c.Seal.Write != nil
-}
+// sealed reports whether seals are kept.
+func (c *Config) sealed() bool { return c.MaxTTL > 0 && c.Seal.stored() }

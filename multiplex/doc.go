@@ -6,7 +6,9 @@
 // what makes a lock unsafe. A claim can be undone by a release. A release must
 // stand behind its claim on every connection. A node that may hold a key owes
 // the release of it (R8), and a node that may have forgotten keys does not
-// count for a while (R23). The rules have numbers: docs/design.md, "The rules".
+// count for a while (R23).
+//
+// Rules are numbered R1 to R32; see docs/rules.md.
 //
 // # The path of a command
 //
@@ -41,23 +43,32 @@
 // keys without a goroutine for each. Group.Query asks each node instead of a
 // quorum.
 //
+// What can be decided without a clock or a socket is in internal/pure: a node's
+// life, when a vote is given up, when a node is silent for too long, what it
+// owes, and whether it may have forgotten keys. The files here supply the
+// events and act on the decisions.
+//
 // The deadlines of rounds are in watch.go. Its timer also runs each node's
-// pass, in node_silence.go, which sheds the node if it is silent for too long;
-// node.shedLocked breaks the connection. What is decided without a clock or a
-// socket is in internal/pure: when a vote is given up, when a node is silent
-// for too long, what it owes, and whether it is trusted.
+// pass, in node_silence.go: pure.Silence decides when the node is shed, and
+// node.shedLocked breaks the connection.
 //
 // A node's life (dial, fence, pay, join, serve, bury) is in node_life.go. Only
 // the node's own goroutine closes the descriptor: in bury if the node was up,
-// in lost before that. node_fence.go and node_pay.go deal with what the
-// previous connection left. An address is taken to lead to one server for as
-// long as that runs. If another server takes the address over, the first one's
-// debts are settled with it.
+// in dial, lost or leave before that. node_fence.go and node_pay.go deal with
+// what the previous connection left. An address is taken to lead to one server
+// for as long as that runs. If another server takes the address over, the first
+// one's debts are settled with it.
 //
-// Forgotten keys are the subject of node_trust.go, and of node_seal.go, which
-// tells other processes; two addresses of one server of node_twin.go. Lookouts
-// wait for a key that other clients hold: servers push when it changes
-// (lookout.go).
+// node_trust.go keeps the quarantine of nodes that may have forgotten keys.
+// node_seal.go reads and writes the seals, which spare other processes the
+// wait; pure.Trust judges them. A seal also names the deployment that the node
+// belongs to: pure.Deployment judges that and says what to do, and
+// group_deployment.go does it. node_twin.go tells two addresses of one server
+// from two servers.
+//
+// Lookouts wait for a key that other clients hold (lookout.go). A server pushes
+// when the key changes; node_reply.go hands each push to lookout_track.go,
+// which finds the lookouts.
 //
 // A kind of lock with scripts of its own changes nothing here. The package that
 // uses this one declares a ClaimKind for the script that sets the keys, a
@@ -68,9 +79,6 @@
 // than a vote, such as a fencing number or the slot of a semaphore, each
 // attempt has a kind of its own, whose Judge keeps what it reads, and
 // Claim.Late decides whether the grants agree.
-//
-// Decisions that need no socket are in internal/pure: the life of a node, its
-// debts, and whether it may have forgotten keys.
 //
 // # Who owns what
 //

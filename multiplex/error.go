@@ -60,7 +60,7 @@ var (
 type NodeError struct {
 	Node int    // index of the node in the configuration
 	Addr string // its address, without credentials (R27)
-	Err  error
+	Err  error  // the cause
 
 	// tried is when the attempt to connect began that failed with Err; see
 	// Lasting.
@@ -92,8 +92,8 @@ func (e *NodeError) Unwrap() error { return e.Err }
 // It names each of them with its own cause (R12), in the order of the
 // configuration.
 type UndecidedError struct {
-	Nodes []*NodeError
-	Of    int // number of nodes; zero if not known
+	Nodes []*NodeError // the nodes without a vote, each with its cause
+	Of    int          // number of nodes; zero if not known
 }
 
 // Error lists the causes on one line.
@@ -195,7 +195,7 @@ func (e *downError) Unwrap() []error { return []error{ErrDown, e.reason} }
 // A RefusalError is an error that a node replied to a command (R24). It omits
 // the node's own words, which may quote keys and tokens (R27).
 type RefusalError struct {
-	Class conn.Class
+	Class conn.Class // of the node's error
 }
 
 // Error names the class only.
@@ -236,15 +236,26 @@ var (
 	ErrPermissions = errors.New("multiplex: what locks need is forbidden")
 )
 
+// Causes of a node's missing vote that concern the deployment (R30).
+var (
+	// ErrDeployment is the cause if the nodes of the group belong to different
+	// deployments, or to one with another number of nodes, or if the node does
+	// not belong to the deployment of the others.
+	ErrDeployment = errors.New("multiplex: another deployment")
+	// ErrUnopened is the cause while the nodes belong to no deployment yet,
+	// which needs all of them at one time.
+	ErrUnopened = errors.New("multiplex: the deployment is not open")
+)
+
 // A PreflightError says why a server that answers gets no vote: what was
 // checked, what was found, and what to change. It unwraps to ErrNotMaster,
-// ErrSameNode, ErrMaxTTL or ErrPermissions. It has no key, token or password
-// (R27).
+// ErrSameNode, ErrMaxTTL, ErrDeployment or ErrPermissions. It has no key, token
+// or password (R27).
 type PreflightError struct {
-	Check  string // "role", "mode", "same server", "MaxTTL", "permissions"
-	Found  string
-	Advice string
-	Err    error
+	Check  string // "role", "mode", "same server", "MaxTTL", "deployment", "permissions"
+	Found  string // what is wrong, in a sentence
+	Advice string // what to change
+	Err    error  // the sentinel
 }
 
 // Error has the finding and what to change, for a reader who sees nothing else.

@@ -63,6 +63,10 @@ func causeOf(err error) (class string, barred bool) {
 		return "same server", true
 	case errors.Is(err, ErrMaxTTL):
 		return "MaxTTL", true
+	case errors.Is(err, ErrDeployment):
+		return "deployment", true
+	case errors.Is(err, ErrUnopened):
+		return "not open", false
 	case errors.Is(err, ErrPermissions):
 		return "permissions", true
 	case errors.Is(err, conn.ErrProxy):

@@ -56,7 +56,7 @@ func New(config Config) (*Group, error) {
 		quorum:     Quorum(len(config.Nodes)),
 		epoch:      time.Now(),
 		changed:    make(chan struct{}),
-		quarantine: quarantine{maxTTL: config.MaxTTL, debut: pure.Debut{Open: config.isNew()}},
+		quarantine: newQuarantine(&config),
 		flusher:    newFlusher(len(config.Nodes)),
 		life:       newLifecycle(),
 	}
@@ -126,8 +126,8 @@ func (g *Group) promptLocked() {
 type lifecycle struct {
 	phase phase // guarded by the group's mutex; it only advances
 
-	// claims counts the calls of Claim, and those that Detain adds, that may have
-	// to undo something; Close waits for them (R28).
+	// claims counts the calls of Claim, and those that Detain adds, that may
+	// have to undo something; Close waits for them (R28).
 	claims atomic.Int64
 
 	stop    context.CancelFunc
@@ -207,7 +207,7 @@ type watcher struct {
 	// without the mutex.
 	at    atomic.Int64
 	timer *time.Timer // wakes the watch; Reset needs the mutex
-	// until then silence counts as starvation of this process
+	// excused is until when silence counts as starvation of this process.
 	excused time.Duration
 }
 
@@ -235,13 +235,33 @@ func (g *gathering) empty() {
 	g.rounds, g.posted = g.rounds[:0], 0
 }
 
-// A quarantine is what the group knows of nodes that may have forgotten locks.
-// The group's mutex guards it.
+// A quarantine is what the group knows of nodes that may have forgotten locks,
+// or belong to another deployment. The group's mutex guards it.
 type quarantine struct {
-	// nodes is the set of nodes whose grants must not make a lock (R23),
-	// whether or not they are live.
-	nodes Set
+	// nodes is the set of nodes whose grants must not make a lock (R23, R30),
+	// whether or not they are live. strangers are those of them that do not
+	// show the deployment.
+	nodes, strangers Set
+	rivals           bool // the nodes belong to several deployments
 	// Config.MaxTTL, or a longer one that was found in a seal
-	maxTTL time.Duration
-	debut  pure.Debut
+	maxTTL     time.Duration
+	deployment pure.Deployment
+	due        time.Duration // when the watch looks after it next
+}
+
+func newQuarantine(config *Config) quarantine {
+	var addrs []string
+	for i := range config.Nodes {
+		addrs = append(addrs, config.Nodes[i].Endpoint.String())
+	}
+	q := quarantine{maxTTL: config.MaxTTL, deployment: pure.NewDeployment(addrs)}
+	q.deployment.Founds, q.deployment.Replaces = config.Found, config.Replace
+	if !config.Allow.OtherMaxTTL {
+		q.deployment.MaxTTL = config.MaxTTL
+	}
+	if config.sealed() {
+		q.strangers = All(len(addrs))
+		q.nodes = q.strangers
+	}
+	return q
 }

@@ -72,12 +72,15 @@ func (g *Group) Tell(kind *ReleaseKind, cmd *Command) {
 		return
 	}
 	r := g.log.take(g)
-	lead := g.admitLocked(r, nil, kind.verb(), cmd, 1)
+	lead := g.admitLocked(noCaller, r, kind.verb(), cmd, 1)
 	g.mu.Unlock()
 	if lead {
 		g.flush()
 	}
 }
+
+// noCaller, which is nil, is the context of a round that no caller waits for.
+var noCaller context.Context
 
 // A place is what a command has got from enter.
 type place struct {
@@ -124,7 +127,7 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 	r := g.log.take(g)
 	r.posting = posting
 	receipt := Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantine.nodes & g.live}
-	lead := g.admitLocked(r, ctx, v, cmd, 2)
+	lead := g.admitLocked(ctx, r, v, cmd, 2)
 	return place{r, receipt, lead}, nil
 }
 
@@ -161,7 +164,8 @@ func (g *Group) fullLogLocked() bool {
 
 // admitLocked readies a round and puts it into the log, or among those that the
 // next flush merges. It reports whether the caller now has the flusher's role.
-func (g *Group) admitLocked(r *round, ctx context.Context, v verb, cmd *Command, holders int32) (lead bool) {
+// holders is 1 for the log alone, and 2 if the outcome is read as well.
+func (g *Group) admitLocked(ctx context.Context, r *round, v verb, cmd *Command, holders int32) (lead bool) {
 	r.begin(v, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
 	posted := r.posting.Inbox != nil

@@ -21,6 +21,7 @@ func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
 	again := g.life.closing()
 	g.life.advance(phaseClosing)
+	g.carryOutLocked(g.quarantine.deployment.Quit(), g.now())
 	g.mu.Unlock()
 	if again {
 		<-g.life.gone
@@ -79,8 +80,12 @@ func (g *Group) answerTime(configured time.Duration) time.Duration {
 			slowest = max(slowest, n.replyTime.Load())
 		}
 	}
-	return pure.VoteTimeout(configured, 10*time.Second, time.Duration(slowest))
+	return pure.VoteTimeout(configured, anyTTL, time.Duration(slowest))
 }
+
+// anyTTL stands for the TTLs of whatever is released at the end. It allows the
+// longest usual vote timeout, and a slow node at most a second.
+const anyTTL = 10 * time.Second
 
 // wind ends what may be ended and waits until all rounds are through. It first
 // waits until each caller that was cut short has queued what undoes its claim,

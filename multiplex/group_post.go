@@ -1,7 +1,5 @@
 package multiplex
 
-import "context"
-
 // Posting sends commands whose outcome no goroutine waits for. A caller that
 // keeps thousands of locks posts their renewals, has them written together, and
 // reads the outcomes from one inbox. A posted round ends as any other does: by
@@ -27,9 +25,6 @@ func (g *Group) PostRelease(kind *ReleaseKind, cmd *Command, posting Posting) er
 	_, err := g.enter(noCaller, kind.verb(), cmd, posting)
 	return err
 }
-
-// noCaller is the context of a round that no caller waits for.
-var noCaller context.Context
 
 // Flush has the group's own goroutine write what was posted, and makes sure
 // that the answers are read. It waits for the group's mutex only.

@@ -26,7 +26,7 @@ func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i 
 			q.settle(n, &fault{err: ErrClosed})
 		case !g.live.Has(n.index):
 			q.settle(n, n.fault)
-		case !n.inquireLocked(q.of(n), commands...):
+		case !n.inquireLocked(q.inquiryOf(n), commands...):
 			q.settle(n, &fault{err: ErrOverloaded})
 		}
 	}
@@ -54,8 +54,8 @@ type query struct {
 	done chan struct{} // closed when none has
 }
 
-// of returns the inquiry of one node.
-func (q *query) of(n *node) *inquiry {
+// inquiryOf returns the inquiry of one node.
+func (q *query) inquiryOf(n *node) *inquiry {
 	return &inquiry{
 		answer: func(i int, v resp.Value) error {
 			q.mu.Lock()

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 )
 
 // A Status describes one node.
 type Status struct {
-	Addr   string
-	State  State
+	Addr   string      // without credentials
+	State  State       // where it stands in its life
 	Server conn.Server // what it said of itself when it was last connected
 	Debts  int         // releases that it owes (R8)
 	// Connects counts connections that shook hands, Deaths connections that
@@ -36,6 +37,14 @@ type Status struct {
 	QuarantineWhy  string
 	// Sealed reports whether a seal of the node's process is known to exist.
 	Sealed bool
+	// Deployment is the id of the deployment that the node was last seen to
+	// belong to, and DeploymentNodes how many nodes that has (R30); zero if it
+	// belongs to none.
+	Deployment      string
+	DeploymentNodes int
+	// Started is when the server's process started, by its own account, to the
+	// second. Zero if it does not say.
+	Started time.Time
 	// Warnings lists what was noteworthy about the server when it was last
 	// connected (R22), one sentence each. The slice is the caller's.
 	Warnings []string
@@ -55,22 +64,38 @@ func (g *Group) Nodes() []Status {
 		if n.life.State != Up && n.fault != nil {
 			s.Err = n.fault.err
 		}
-		tellTrust(n.trust.Trust, &s, g.now())
+		n.tellTrustLocked(&s, g.now())
 		s.Warnings = slices.Clone(n.trust.warnings)
 		all = append(all, s)
 	}
 	return all
 }
 
-// tellTrust writes the state of trust into a node's status.
-func tellTrust(t pure.Trust, s *Status, now time.Duration) {
+// tellTrustLocked writes what is known of the node's past and deployment into
+// its status.
+func (n *node) tellTrustLocked(s *Status, now time.Duration) {
+	t := n.trust.Trust
 	s.Sealed = t.Sealed > 0
+	if who := n.group.quarantine.deployment.Shown(n.index); who != (pure.Identity{}) {
+		s.Deployment, s.DeploymentNodes = who.ID, who.Nodes
+	}
+	if n.server.Uptime > 0 {
+		s.Started = n.group.epoch.Add(n.trust.met - n.server.Uptime).Truncate(time.Second)
+	}
 	if s.State != Up {
 		// A node that is not up counts when it joins; one that is up counts
 		// when the watch has looked.
 		t = t.At(now)
 	}
-	if !t.Trusted && t.Need > 0 {
+	switch {
+	case !t.Trusted && t.Need > 0:
 		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, t.Left(now), t.Why
+	case s.State == Up && n.group.quarantine.strangers.Has(n.index):
+		s.Quarantined = true
+	}
+	if s.State == Up && n.group.quarantine.strangers.Has(n.index) {
+		if f := n.estrangedLocked(); f != nil {
+			s.QuarantineWhy = errtext.Text(f.err)
+		}
 	}
 }

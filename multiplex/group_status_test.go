@@ -23,11 +23,15 @@ func TestTrustInAStatus(t *testing.T) {
 		{Down, 3 * time.Second, 0, false},
 	} {
 		s := Status{State: c.state}
-		tellTrust(state, &s, c.at)
+		n := &node{group: &Group{}, trust: nodeTrust{Trust: state}}
+		n.group.quarantine.deployment = pure.NewDeployment([]string{"a"})
+		n.tellTrustLocked(&s, c.at)
 		assert.Equal(t, c.quarantined, s.Quarantined)
 		assert.Equal(t, c.left, s.QuarantineLeft)
 	}
 	s := Status{}
-	tellTrust(pure.Trust{}, &s, 0)
+	n := &node{group: &Group{}}
+	n.group.quarantine.deployment = pure.NewDeployment([]string{"a"})
+	n.tellTrustLocked(&s, 0)
 	assert.False(t, s.Quarantined, "R23 is off")
 }

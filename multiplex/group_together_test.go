@@ -31,7 +31,14 @@ func TestAllAtOnce(t *testing.T) {
 
 func allAtOnce(t *testing.T, random *rand.Rand) {
 	native := native("DELEX")
-	c := newCluster(t, 3, withTrust, native, withRestore, withConfig(func(c *Config) { c.New = random.IntN(2) == 0 }))
+	c := newCluster(t, 3, withTrust, native, withRestore, func(c *cluster) {
+		switch random.IntN(3) {
+		case 0:
+			sealedAll(c)
+		case 1:
+			c.config.Found = true
+		}
+	})
 	ctx, cancel := context.WithTimeout(background, upTo(random, 5*time.Second))
 	defer cancel()
 	var wg sync.WaitGroup

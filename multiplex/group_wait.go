@@ -23,6 +23,32 @@ func (g *Group) Begun(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.triedLocked() })
 }
 
+// Settled blocks until a quorum of nodes counts, or until it is clear that none
+// will within the given time: too few nodes are up, or they are quarantined for
+// longer, or belong to another deployment. It does not wait for nodes that are
+// not up.
+func (g *Group) Settled(ctx context.Context, within time.Duration) error {
+	return g.waitUntil(ctx, func() bool {
+		return g.countingLocked().Len() >= g.quorum || !g.unsettledLocked(within)
+	})
+}
+
+// unsettledLocked reports whether it is still being found out which nodes
+// count, or a quorum does within the given time.
+func (g *Group) unsettledLocked(within time.Duration) bool {
+	var soon Set
+	for i, n := range g.nodes {
+		switch {
+		case !g.live.Has(i):
+		case g.config.sealed() && g.quarantine.deployment.Open(i):
+			return true
+		case !g.quarantine.strangers.Has(i) && n.trust.Left(g.now()) <= within:
+			soon |= setOf(i)
+		}
+	}
+	return soon.Len() >= g.quorum
+}
+
 // Tried blocks until each node is up or has failed once.
 func (g *Group) Tried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
 
@@ -68,9 +94,9 @@ func (g *Group) absentLocked(counting Set) error {
 	e := &UndecidedError{Of: g.size}
 	for i, n := range g.nodes {
 		switch {
-		case counting.Has(i):
+		case counting.Has(i), n.waitsForOthersLocked():
 		case g.live.Has(i):
-			e.Nodes = append(e.Nodes, n.blame(n.trust.cause(g.now())))
+			e.Nodes = append(e.Nodes, n.blame(n.causeLocked(g.now())))
 		default:
 			e.Nodes = append(e.Nodes, n.blame(n.fault))
 		}
@@ -80,9 +106,10 @@ func (g *Group) absentLocked(counting Set) error {
 
 // neededLocked returns the nodes from which a command can get a quorum. An
 // extension may count on a quarantined node if the key is older than the
-// quarantine; see round.void.
+// quarantine, see round.void, but not of a client that does not know which
+// deployment is its own.
 func (g *Group) neededLocked(v verb) Set {
-	if v.claims() {
+	if v.claims() || g.quarantine.rivals {
 		return g.countingLocked()
 	}
 	return g.live

@@ -29,7 +29,7 @@ type broadcast struct {
 
 	free     *round // rounds to use again
 	carriers *round // the same for those that carry merged commands
-	// rounds given back without the mutex; see collect
+	// returned is the list of rounds given back without the mutex; see collect.
 	returned atomic.Pointer[round]
 }
 

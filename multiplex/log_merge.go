@@ -34,7 +34,7 @@ func (g *Group) packLocked() {
 // with the same merger, up to the bound.
 func alike(rounds []*round) int {
 	n := 1
-	for n < min(len(rounds), mergeMost) && rounds[n].merger() == rounds[0].merger() {
+	for n < min(len(rounds), maxMerged) && rounds[n].merger() == rounds[0].merger() {
 		n++
 	}
 	return n

@@ -205,7 +205,7 @@ func TestReleasesAreMerged(t *testing.T) {
 					}
 					want = append(want, line)
 				}
-				if n%mergeMost == 1 {
+				if n%maxMerged == 1 {
 					want[len(want)-1] = fmt.Sprintf("1 release k%d t", n-1)
 				}
 				l := c.lock(n)
@@ -559,7 +559,7 @@ func TestCarrierIsAsOldAsItsOldestPart(t *testing.T) {
 		for range 3 {
 			r := c.group.log.take(c.group)
 			cmd := &Command{Encoded: encodedRelease("k", "t"), TTL: long}
-			c.group.admitLocked(r, background, mergingKind.verb(), cmd, 1)
+			c.group.admitLocked(background, r, mergingKind.verb(), cmd, 1)
 			time.Sleep(ms)
 		}
 		oldest := c.group.gathering.rounds[0].at

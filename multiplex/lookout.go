@@ -30,7 +30,8 @@ type Lookout struct {
 	held    Set // nodes that have the key, and push when it changes
 	free    Set // nodes that do not have it, or pushed since they were asked
 	mute    Set // nodes that will not push, though they answer
-	// when the key expires there, on the group's clock, or noExpiry
+	// expires says when the key expires on each node in held, on the group's
+	// clock, or noExpiry.
 	expires [MaxNodes]time.Duration
 	// listening is set from Ask until the signal. Some goroutine reads the
 	// sockets meanwhile.

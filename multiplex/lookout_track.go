@@ -52,9 +52,9 @@ const (
 	// sends one, when the key changes, expires, or is dropped from its table
 	// for lack of room; the other is for a server that repeats itself.
 	pushesPerQuestion = 2
-	// pushesMost bounds the unused allowance: a server tracks a million keys by
+	// maxPushes bounds the unused allowance: a server tracks a million keys by
 	// default.
-	pushesMost = 1 << 20
+	maxPushes = 1 << 20
 	// flushesPerSecond is how many nulls a connection may bring per second, and
 	// how many at once: each FLUSHALL and FLUSHDB by any client, in any
 	// database of the server, brings one to every client that tracks.
@@ -63,7 +63,7 @@ const (
 
 // allow records one question, before the server can answer it. The caller must
 // hold the tracker's mutex.
-func (s *tracking) allow() { s.pushes = min(s.pushes+pushesPerQuestion, pushesMost) }
+func (s *tracking) allow() { s.pushes = min(s.pushes+pushesPerQuestion, maxPushes) }
 
 // flush records a null at the given time and reports whether there were too
 // many. The caller must hold the tracker's mutex.

@@ -107,7 +107,7 @@ type reader struct {
 	// replaces it.
 	guessed bool
 	refusal refusal
-	votes   [mergeMost]Vote // on the parts of a carrier
+	votes   [maxMerged]Vote // on the parts of a carrier
 }
 
 // blame returns the error that names this node and the cause of its missing
@@ -184,26 +184,35 @@ func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
 type nodeTrust struct {
 	pure.Trust
 	looks pure.Looks
-	// shared is the cause of missing votes while the node is quarantined, or
+	// asked and met are when the last handshake began and ended.
+	asked, met time.Duration
+	// started is when the process started, by its own account, if dated; see
+	// dateLocked.
+	started time.Duration
+	dated   bool
+	// shared is the cause of missing votes while the node does not count, or
 	// nil if it was not made yet.
 	shared   *fault
 	stale    time.Duration // when shared must be renewed
 	warnings []string
 }
 
-// cause returns why the quarantined node's vote is missing. Rounds share it for
-// a moment, so that none is built for each.
-func (t *nodeTrust) cause(now time.Duration) *fault {
+// causeLocked returns why the vote of a node that is up is missing. Rounds share it
+// for a moment, so that none is built for each.
+func (n *node) causeLocked(now time.Duration) *fault {
+	t := &n.trust
 	if t.shared == nil || now >= t.stale {
 		left := t.Left(now)
-		t.shared = &fault{err: &QuarantineError{Left: left, Why: t.Why}}
+		t.shared = n.estrangedLocked()
+		if t.shared == nil {
+			t.shared = &fault{err: &QuarantineError{Left: left, Why: t.Why}}
+		}
 		t.stale = now + max(staleAfter, left/100)
 	}
 	return t.shared
 }
 
-// staleAfter is the least time for which rounds share a QuarantineError, so
-// that none is built for each (R12).
+// staleAfter is the least time for which rounds share a cause.
 const staleAfter = 10 * time.Millisecond
 
 // refusal is the last error that a node replied. It is kept because a node that
@@ -213,9 +222,9 @@ type refusal struct {
 	fault *fault
 }
 
-// of returns the cause for an error reply. It has only the error's class: the
-// text may quote what was sent (R27).
-func (f *refusal) of(v resp.Value) *fault {
+// cause returns the cause for an error reply. It has only the error's class:
+// the text may quote what was sent (R27).
+func (f *refusal) cause(v resp.Value) *fault {
 	class := conn.ClassOf(v)
 	if f.fault == nil || f.class != class {
 		f.class, f.fault = class, &fault{err: &RefusalError{Class: class}}
@@ -227,8 +236,8 @@ func (f *refusal) of(v resp.Value) *fault {
 type previous struct {
 	server conn.Server
 	end    uint64 // rounds from this position on were not sent there
-	// unfenced is set if that connection could not be killed: SETs before it may
-	// come late, until their own TTL has passed.
+	// unfenced is set if that connection could not be killed: SETs before it
+	// may come late, until their own TTL has passed.
 	unfenced pure.Unfenced
 }
 

@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
@@ -12,8 +13,11 @@ func (n *node) tellLocked() {
 	}
 	switch n.life.State {
 	case Up:
+		if !n.group.live.Has(n.index) {
+			return // it is about to join, or has just left
+		}
 		if n.group.quarantine.nodes.Has(n.index) {
-			n.reportLocked(NewsQuarantined, n.trust.Why, n.trust.cause(n.group.now()).err)
+			n.tellQuarantineLocked()
 			return
 		}
 		n.reportLocked(NewsUp, "", nil)
@@ -28,6 +32,28 @@ func (n *node) tellLocked() {
 		}
 		n.reportLocked(news, cause, n.fault.err)
 	}
+}
+
+// tellAllLocked is tellLocked for all nodes. What is known of one may be news
+// about the others.
+func (g *Group) tellAllLocked() {
+	for _, n := range g.nodes {
+		n.tellLocked()
+	}
+}
+
+// tellQuarantineLocked reports why the votes of a node that is up do not count.
+func (n *node) tellQuarantineLocked() {
+	g := n.group
+	n.trust.shared = nil // what it says of the others may be old
+	why, cause := n.trust.Why, n.causeLocked(g.now()).err
+	if errors.Is(cause, ErrUnopened) && (!g.triedLocked() || g.quarantine.deployment.Opening()) {
+		return // it may be open in a moment
+	}
+	if class, _ := causeOf(cause); n.group.quarantine.strangers.Has(n.index) {
+		why = class
+	}
+	n.reportLocked(NewsQuarantined, why, cause)
 }
 
 // reportLocked calls OnChange, if it is set and the cause is new.

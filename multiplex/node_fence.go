@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -75,13 +76,13 @@ func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 	return resp.AppendCommand(nil, "CLIENT", "KILL", "ID", id, "ADDR", old.ClientAddr, "SKIPME", "yes"), old.AddrKnown
 }
 
+// openingTimeout is the default of DialTimeout in package conn.
+const openingTimeout = 5 * time.Second
+
 // patience bounds each exchange before the join, so that a server that shook
 // hands and then stopped does not hold the node's goroutine (R26).
 func (n *node) patience() (context.Context, context.CancelFunc) {
-	limit := n.config.Endpoint.DialTimeout
-	if limit == 0 {
-		limit = 5 * time.Second
-	}
+	limit := cmp.Or(n.config.Endpoint.DialTimeout, openingTimeout)
 	// The error must not match a caller's own deadline.
 	return context.WithTimeoutCause(n.group.life.stopped, limit, ErrSilent)
 }

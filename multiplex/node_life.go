@@ -81,10 +81,12 @@ func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
 	}
 	var act pure.LifeAction
 	n.life, act = n.life.On(e, n.group.now(), rand.Float64())
-	if n.life.State == Down || n.life.State == Up {
-		n.tried = true
-	}
+	first := !n.tried
+	n.tried = n.tried || n.life.State == Down || n.life.State == Up
 	n.tellLocked()
+	if first && n.life.State == Down {
+		n.group.tellAllLocked()
+	}
 	n.group.notifyLocked()
 	return act
 }
@@ -197,7 +199,9 @@ func (n *node) join() (pure.LifeAction, bool) {
 	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.trimLocked()
 	n.payBesideLocked(g.now())
-	g.tryDebutLocked()
+	g.quarantine.deployment.Join(n.index)
+	g.settleLocked(g.now())
+	n.tellLocked()
 	return act, true
 }
 
@@ -269,7 +273,8 @@ func (n *node) unliveLocked(cause error) {
 	}
 	g.live &^= setOf(n.index)
 	g.agreeLocked()
-	g.quarantine.debut = g.quarantine.debut.Part()
+	g.quarantine.deployment.Part(n.index)
+	g.settleLocked(g.now())
 	n.limit = g.log.head
 	n.fault = &fault{err: &downError{cause}}
 }
@@ -305,7 +310,8 @@ func (n *node) shedLocked(cause error) {
 	n.conn.Break(cause)
 }
 
-// lost ends a connection that died before it joined.
+// lost ends a connection that died before it joined. It closes it before it
+// takes the mutex, since Close waits for the connection's writer.
 func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.group.mu.Lock()
@@ -313,7 +319,8 @@ func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	return n.lostLocked(c, cause)
 }
 
-// lostLocked is lost for a connection that may be open.
+// lostLocked is lost for a connection that is closed already, or that is sound:
+// then its writer has nothing to do, and Close does not wait.
 func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.conn = nil

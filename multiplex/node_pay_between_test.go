@@ -3,10 +3,8 @@ package multiplex
 import (
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/redmux/redmux/internal/pure"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -101,54 +99,6 @@ func TestAReleaseWhoseReplyIsNoAnswerIsOwed_R8(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A query for a seal that was sent before all nodes of a new deployment were
-// connected proves nothing, even if its reply comes later: another client may
-// have sealed the node in between (R23).
-func TestALookFromBeforeAllWereThereDoesNotCount_R23(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), func(c *cluster) {
-			c.links[2].HoldDials(true)
-		})
-		c.waitUp(2)
-		c.links[0].Latency(oneWay, 60*ms)
-		c.eventually(time.Second, func() bool { return c.nodes[0].Calls("GET") == 2 }, "node 0 is looked at again")
-		c.sealedByAnother(0) // the reply, that there is no seal, is in flight
-		c.links[2].HoldDials(false)
-		c.waitUp(3)
-		time.Sleep(300 * ms)
-		assert.Equal(t, []int{0, 1, 2}, c.quarantined())
-	})
-}
-
-// sealedByAnother writes a seal on a node that only proves that the deployment
-// is not new.
-func (c *cluster) sealedByAnother(node int) {
-	c.nodes[node].DB().Set(sealKey, pure.Seal{Run: "x", MaxTTL: maxTTL, Watched: ms}.String(), 0)
-}
-
-// If a node of a new deployment is lost while the others are queried, all are
-// queried again once it is back: the earlier replies are outdated, and another
-// client may have sealed one of the nodes meanwhile (R23).
-func TestWhatWasSeenBeforeAPartingDoesNotCount_R23(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), func(c *cluster) {
-			c.nodes[1].Delay("GET", 50*ms)
-		})
-		c.waitUp(3)
-		time.Sleep(5 * trip) // nodes 0 and 2 have answered, and node 1 has not
-		c.links[1].HoldDials(true)
-		c.links[1].Reset()
-		c.nodes[1].Delay("GET", 0)
-		c.eventually(time.Second, func() bool { return c.nodes[0].Calls("GET") == 4 }, "node 0 is looked at now and then")
-		c.arrive()
-		c.sealedByAnother(0)
-		c.links[1].HoldDials(false)
-		c.waitUp(3)
-		time.Sleep(200 * ms) // too short for node 0's regular query
-		assert.Equal(t, []int{0, 1, 2}, c.quarantined())
-	})
 }
 
 // A decided round does not hide an older one that is undecided: the latter's

@@ -34,8 +34,8 @@ func sameServer(other string) error {
 // otherMaxTTL refuses a node whose seal has another MaxTTL (R23).
 func otherMaxTTL(found, ours time.Duration) error {
 	return &PreflightError{"MaxTTL", fmt.Sprintf("its seal says %v, this client %v", found, ours),
-		"all clients of a deployment must set the same; to change it, stop all of them first and delete the seals, or set " +
-			"Allow.OtherMaxTTL on all of them while the longer one is rolled out", ErrMaxTTL}
+		"all clients of a deployment must set the same; to change it, stop all of them first and replace the deployment " +
+			"(redlock init), or set Allow.OtherMaxTTL on all of them while the longer one is rolled out", ErrMaxTTL}
 }
 
 // Warnings, besides those of Config.Remarks.
@@ -44,6 +44,11 @@ const (
 		"appendfsync always)"
 	warnNoRunID = "its run id may not be asked, so each reconnect begins a quarantine (allow INFO)"
 )
+
+// WarnForgetful is the warning of a client without MaxTTL about a node whose
+// clients have one. A tool that takes no lock need not show it.
+const WarnForgetful = "belongs to a deployment whose clients obey MaxTTL, which this client does not: its locks may be " +
+	"lost when a node restarts"
 
 // warningsOf lists what is noteworthy about a server that is not refused (R22).
 func (g *Group) warningsOf(s *conn.Server) []string {

@@ -90,7 +90,7 @@ func (n *node) sample(d time.Duration) {
 // an integer becomes a debt (R8).
 func (n *node) count(r *round, v resp.Value) error {
 	if v.IsError() {
-		why := n.refusal.of(v)
+		why := n.refusal.cause(v)
 		n.counters.countError(n.refusal.class)
 		for _, m := range r.members() {
 			n.refuse(m, why)

@@ -2,6 +2,8 @@ package multiplex
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,58 +12,123 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// sightingOf reads the reply to Seal.Read. It returns an error if the reply
-// cannot answer the command (R16).
-func sightingOf(v resp.Value) (pure.Sighting, error) {
-	switch {
-	case conn.ClassOf(v) == conn.ClassWrongType:
-		return pure.Sighting{What: pure.SealStrange}, nil
-	case v.IsError():
-		return pure.Sighting{What: pure.Unreadable}, nil
-	case v.IsNull() && v.Type() != resp.Array:
-		return pure.Sighting{What: pure.SealAbsent}, nil
-	case v.Type() != resp.BulkString:
-		return pure.Sighting{}, fmt.Errorf("%w: type %q to the look at the seal", ErrUnexpected, v.Type())
-	}
-	s, err := pure.ParseSeal(string(v.Bytes()[:min(len(v.Bytes()), maxSeal)]))
-	if err != nil {
-		return pure.Sighting{What: pure.SealStrange}, nil
-	}
-	return pure.Sighting{What: pure.SealSeen, Seal: s}, nil
+// A look reads a node's seal and opening, in two commands.
+type look struct {
+	sighting pure.Sighting
+	asked    time.Duration // when, on the group's clock
 }
 
-// maxSeal is longer than any seal.
-const maxSeal = 512
+// The commands of a look, by their turns.
+const (
+	turnSeal = iota
+	turnOpening
+	turnsOfLook
+)
 
-// inspect checks the node once before it joins, over its own connection: it
-// reads the seal, or on a node declared durable, whether the server says so. An
-// error ends the connection.
+// read takes the reply to one of the commands. It returns an error if it cannot
+// answer the command (R16).
+func (l *look) read(turn int, v resp.Value) error {
+	found, text, err := valueOf(v)
+	if err != nil {
+		return err
+	}
+	if turn == turnSeal {
+		l.sighting.What = found
+		if found == pure.SealSeen {
+			if l.sighting.Seal, err = pure.ParseSeal(text); err != nil {
+				l.sighting.What = pure.SealStrange
+			}
+		}
+		return nil
+	}
+	switch found {
+	case pure.SealSeen:
+		if l.sighting.Opening, err = pure.ParseOpening(text); err != nil {
+			l.sighting.What = pure.SealStrange
+		}
+	case pure.Unreadable, pure.SealStrange:
+		l.sighting.What = found
+	}
+	return nil
+}
+
+// valueOf reads the reply to a GET.
+func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
+	switch {
+	case conn.ClassOf(v) == conn.ClassWrongType:
+		return pure.SealStrange, "", nil
+	case v.IsError():
+		return pure.Unreadable, "", nil
+	case v.IsNull() && v.Type() != resp.Array:
+		return pure.SealAbsent, "", nil
+	case v.Type() != resp.BulkString:
+		return 0, "", fmt.Errorf("%w: type %q to a look at the seal", ErrUnexpected, v.Type())
+	}
+	return pure.SealSeen, string(v.Bytes()[:min(len(v.Bytes()), maxSeal)]), nil
+}
+
+// maxSeal is longer than any seal: sixteen members take 272 bytes of it.
+const maxSeal = 1024
+
+// inspect examines the node once before it joins, over its own connection. It
+// reads the seal and the node's clock, and on a node declared durable, whether
+// the server says so. An error ends the connection.
 func (n *node) inspect(c *conn.Conn) error {
 	g := n.group
-	command, judge := g.config.Seal.Read, n.inspectSeal
-	if g.config.MaxTTL > 0 && g.config.Durable.Has(n.index) {
-		command, judge = infoPersistence, n.inspectDurable
+	l := &look{asked: g.now()}
+	var commands []byte
+	var judges []func(v resp.Value) error
+	ask := func(command []byte, judge func(v resp.Value) error) {
+		commands = append(commands, command...)
+		judges = append(judges, judge)
 	}
-	if g.config.MaxTTL == 0 || command == nil {
+	if g.config.Seal.stored() {
+		for turn, command := range g.config.Seal.Read {
+			ask(command, func(v resp.Value) error { return l.read(turn, v) })
+		}
+	}
+	if g.config.sealed() {
+		ask(serverTime, n.date)
+	}
+	if g.config.MaxTTL > 0 && g.config.Durable.Has(n.index) {
+		ask(infoPersistence, n.inspectDurable)
+	}
+	if len(judges) == 0 {
 		return nil
 	}
 	ctx, cancel := n.patience()
 	defer cancel()
-	return c.Exchange(ctx, command, 1, func(_ int, v resp.Value) error { return judge(v) })
+	return c.Exchange(ctx, commands, len(judges), func(i int, v resp.Value) error {
+		if err := judges[i](v); err != nil || i != len(judges)-1 || !g.config.Seal.stored() {
+			return err
+		}
+		return n.inspectSeal(l)
+	})
 }
 
-var infoPersistence = resp.AppendCommand(nil, "INFO", "persistence")
+var (
+	serverTime      = resp.AppendCommand(nil, "TIME")
+	infoPersistence = resp.AppendCommand(nil, "INFO", "persistence")
+)
 
-func (n *node) inspectSeal(v resp.Value) error {
-	s, err := sightingOf(v)
-	if err != nil {
-		return err
+func (n *node) inspectSeal(l *look) error {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.config.sealed() {
+		if who := l.sighting.Identity(); who != (pure.Identity{}) {
+			n.trust.warnings = append(n.trust.warnings, WarnForgetful)
+		}
+		return nil
 	}
-	n.group.mu.Lock()
-	defer n.group.mu.Unlock()
-	now := n.group.now()
+	now := g.now()
 	n.trust.looks = pure.FirstLooks(now)
-	return n.sightLocked(s, false, now) // one look is not enough for a debut
+	born := now - n.trust.Watched(now)
+	if n.trust.dated {
+		born = min(born, n.trust.started)
+	}
+	g.quarantine.deployment.Born(n.index, born, n.trust.dated)
+	return n.sightLocked(l, now)
 }
 
 // inspectDurable warns if a node declared durable says otherwise. A server that
@@ -76,21 +143,73 @@ func (n *node) inspectDurable(v resp.Value) error {
 	return nil
 }
 
-// sightLocked takes in what was found in place of the seal. An error ends the
-// connection: the deployment has another MaxTTL. verified is as for
-// pure.Debut.Sight.
-func (n *node) sightLocked(s pure.Sighting, verified bool, now time.Duration) error {
+// date finds out when the process started, by its own account, from the reply
+// to TIME (R29). The account is believed only of a node that never was a
+// replica, and whose clock agrees with this client's: the uptime is what that
+// clock has gone since the start.
+func (n *node) date(v resp.Value) error {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	n.trust.dated = false
+	if v.IsError() {
+		return nil
+	}
+	clock, err := readTime(v)
+	if err != nil {
+		return err
+	}
+	s := &n.server
+	if !s.Unpromoted || s.RunID == "" || time.Since(clock).Abs() > clocksAgree {
+		return nil
+	}
+	n.trust.started, n.trust.dated = n.trust.met-pure.UptimeProves(s.Uptime), true
+	return nil
+}
+
+// clocksAgree is how far a node's clock may differ from this client's (R29).
+const clocksAgree = time.Second
+
+// readTime reads the reply to TIME: seconds and microseconds.
+func readTime(v resp.Value) (time.Time, error) {
+	var parts []int64
+	for e := range v.Elements() {
+		n, err := strconv.ParseInt(string(e.Bytes()), 10, 64)
+		if err != nil {
+			break
+		}
+		parts = append(parts, n)
+	}
+	if v.Type() != resp.Array || len(parts) != 2 {
+		return time.Time{}, fmt.Errorf("%w: type %q to TIME", ErrUnexpected, v.Type())
+	}
+	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
+}
+
+// sightLocked takes in what a look found. An error ends the connection: the
+// deployment has another MaxTTL.
+func (n *node) sightLocked(l *look, now time.Duration) error {
 	g := n.group
-	g.quarantine.debut = g.quarantine.debut.Sight(n.index, s, verified)
-	if s.What == pure.SealSeen && s.Seal.MaxTTL != g.quarantine.maxTTL {
+	s := l.sighting
+	replaced := slices.Contains(g.config.Replace, s.Seal.Identity.ID)
+	if replaced {
+		// Locks of the old deployment may be valid, so its proof is none.
+		n.trust.Trust = n.trust.Sight(pure.Sighting{What: pure.SealAbsent}, now)
+	} else {
+		n.trust.Trust = n.trust.Sight(s, now)
+		if n.trust.dated && s.What == pure.SealSeen {
+			n.trust.Trust = n.trust.Aged(s.Seal, n.server.Uptime+now-n.trust.met, now)
+		}
+	}
+	g.quarantine.deployment.Sight(n.index, s, l.asked, now)
+	_, _, rivals := g.quarantine.deployment.Rivals()
+	if s.What == pure.SealSeen && s.Seal.MaxTTL != g.quarantine.maxTTL && !replaced && !rivals {
 		if !g.config.Allow.OtherMaxTTL {
 			return otherMaxTTL(s.Seal.MaxTTL, g.quarantine.maxTTL)
 		}
 		g.raiseLocked(s.Seal.MaxTTL, now)
 	}
-	n.trust.Trust = n.trust.Sight(s, now)
 	n.judgeTrustLocked(now)
-	g.tryDebutLocked()
+	g.settleLocked(now)
 	return nil
 }
 
@@ -98,7 +217,7 @@ func (n *node) sightLocked(s pure.Sighting, verified bool, now time.Duration) er
 // when to run again.
 func (n *node) tendLocked(now time.Duration) time.Duration {
 	g := n.group
-	if n.trust.Need == 0 || g.config.Seal.Read == nil {
+	if !g.config.sealed() {
 		return now + g.config.ProbeAfter
 	}
 	if now < n.trust.looks.Next {
@@ -107,7 +226,7 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	if !n.trust.looks.Asking {
 		n.lookLocked()
 	}
-	n.trust.looks.Plan(n.trust.Trusted, now)
+	n.trust.looks.Plan(!g.quarantine.nodes.Has(n.index), now)
 	return n.trust.looks.Next
 }
 
@@ -115,58 +234,122 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 // comes.
 func (n *node) lookLocked() {
 	g := n.group
-	verified := g.quarantine.debut.Verifying
+	l := &look{asked: g.now()}
 	q := &inquiry{abandoned: func(*fault) { n.trust.looks.Asking = false }}
-	q.answer = func(_ int, v resp.Value) error {
-		s, err := sightingOf(v)
-		if err != nil {
+	q.answer = func(turn int, v resp.Value) error {
+		if err := l.read(turn, v); err != nil || turn != turnsOfLook-1 {
 			return err
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		n.trust.looks.Asking = false
 		now := g.now()
-		if err := n.sightLocked(s, verified, now); err != nil {
+		if err := n.sightLocked(l, now); err != nil {
 			return err
 		}
-		if watched, ok := n.trust.Renewal(s, g.quarantine.maxTTL, now); ok {
-			n.writeSealLocked(watched)
-		}
+		n.renewSealLocked(l.sighting, now)
 		return nil
 	}
-	n.trust.looks.Asking = n.inquireLocked(q, g.config.Seal.Read)
+	n.trust.looks.Asking = n.inquireLocked(q, g.config.Seal.Read[:]...)
 }
 
-// writeSealLocked writes that the node's process was watched for so long, over
-// the connection to that very process. A node that refuses to write (-OOM,
-// -MISCONF …) is asked again at the next look; our own trust in it does not
-// depend on that.
-func (n *node) writeSealLocked(watched time.Duration) {
+// renewSealLocked writes what this client has watched into a seal that says
+// less.
+func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	g := n.group
-	if g.config.Seal.Write == nil || n.trust.Run == "" || n.trust.looks.Writing {
+	who, _ := g.quarantine.deployment.Identity()
+	if who == (pure.Identity{}) || s.Identity() != who || n.trust.looks.Writing {
 		return
 	}
-	q := &inquiry{abandoned: func(*fault) { n.trust.looks.Writing = false }}
+	if _, ok := n.trust.Renewal(s, g.quarantine.maxTTL, now); ok {
+		n.trust.looks.Writing = true
+		n.orderLocked(pure.Order{Verb: pure.Confirm, Identity: who}, now)
+	}
+}
+
+// orderLocked sends an order for the node's deployment, in the lane, over the
+// connection to the very process that a seal is about. A node that cannot carry
+// it out for the moment (-OOM, -MISCONF …) gets it again after the next look.
+func (n *node) orderLocked(o pure.Order, now time.Duration) {
+	g := n.group
+	d := &g.quarantine.deployment
+	args, seal := n.argumentsLocked(o, now)
+	drop := func(*fault) { n.trust.looks.Writing = false; d.Drop(n.index, o) }
+	q := &inquiry{abandoned: drop}
 	q.answer = func(_ int, v resp.Value) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		n.trust.looks.Writing = false
+		now := g.now()
 		count, ok := v.Int64()
 		switch {
 		case ok && count == 1:
-			now := g.now()
-			n.trust.Trust = n.trust.Seal(watched, now)
-			n.judgeTrustLocked(now)
-		case ok: // the key holds something that is not ours to replace
+			if seal != nil {
+				n.trust.Trust = n.trust.Seal(seal.Watched, now)
+				n.judgeTrustLocked(now)
+			}
+			d.Answer(n.index, o, true)
+		case ok && count == 0:
+			d.Answer(n.index, o, false)
 		case !v.IsError():
 			return fmt.Errorf("%w: type %q to the seal", ErrUnexpected, v.Type())
-		case conn.ClassOf(v) == conn.ClassNoScript:
-			n.cureSealLocked()
+		default:
+			if conn.ClassOf(v) == conn.ClassNoScript {
+				n.cureSealLocked()
+			}
+			d.Drop(n.index, o)
 		}
+		n.trust.looks.Writing = false
+		g.settleLocked(now)
 		return nil
 	}
-	s := pure.Seal{Run: n.trust.Run, MaxTTL: g.quarantine.maxTTL, Watched: watched}
-	n.trust.looks.Writing = n.inquireLocked(q, g.config.Seal.Write(s.String()))
+	if !n.inquireLocked(q, g.config.Seal.Write(args...)) {
+		drop(nil)
+	}
+}
+
+// argumentsLocked returns the arguments of seal.lua for an order, and the seal
+// that it writes, if it does.
+func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure.Seal) {
+	g := n.group
+	who := o.Identity.String()
+	switch o.Verb {
+	case pure.Propose:
+		ids := " " + strings.Join(g.config.Replace, " ") + " "
+		return []string{"propose", who, strconv.FormatInt(pure.ProposalTTL.Milliseconds(), 10), ids}, nil
+	case pure.Lock:
+		return []string{"lock", who}, nil
+	case pure.Undo:
+		return []string{"undo", who}, nil
+	}
+	n.debutLocked(now)
+	seal := &pure.Seal{Identity: o.Identity, Run: pure.NoRun, MaxTTL: g.quarantine.maxTTL}
+	if n.trust.Run != "" {
+		seal.Run = n.trust.Run
+		seal.Watched = n.trust.Watched(now)
+		if n.trust.dated {
+			seal.Uptime = max(time.Millisecond, n.server.Uptime+now-n.trust.asked) // 0 is not known
+		}
+	}
+	verb := "seal"
+	if o.Verb == pure.Adopt {
+		verb = "adopt"
+	}
+	return []string{verb, who, seal.String()}, seal
+}
+
+// debutLocked takes in, before the first seals of a set are written, that
+// nothing was forgotten: its nodes count as watched since the last of them
+// started (R29), and if the set is founded, for as long as is needed (R30).
+func (n *node) debutLocked(now time.Duration) {
+	d := &n.group.quarantine.deployment
+	started, ok := d.Started()
+	switch {
+	case n.trust.Need == 0 || !d.Debut():
+	case n.group.config.Found:
+		n.trust.Trust = n.trust.Premiere(now-n.trust.Need, now)
+	case ok:
+		n.trust.Trust = n.trust.Premiere(started, now)
+	}
 }
 
 // cureSealLocked loads the script that writes the seal again, for the next

@@ -19,15 +19,17 @@ func TestSightings(t *testing.T) {
 		"-ERR x\r\n":                             {What: pure.Unreadable},
 		"-LOADING x\r\n":                         {What: pure.Unreadable},
 		"$50\r\nredlock-seal 1 run_id=a max_ttl_ms=1 watched_ms=20\r\n": {What: pure.SealSeen, Seal: pure.Seal{Run: "a", MaxTTL: ms, Watched: 20 * ms}},
-		"$600\r\n" + strings.Repeat("x", 600) + "\r\n":                  {What: pure.SealStrange},
+		"$2000\r\n" + strings.Repeat("x", 2000) + "\r\n":                {What: pure.SealStrange},
 	} {
-		got, err := sightingOf(decode(t, wire))
-		assert.NoError(t, err, wire)
-		assert.Equal(t, want, got, wire)
+		var l look
+		assert.NoError(t, l.read(turnSeal, decode(t, wire)), wire)
+		assert.NoError(t, l.read(turnOpening, decode(t, "$-1\r\n")))
+		assert.Equal(t, want, l.sighting, wire)
 	}
 	for _, wire := range []string{"+OK\r\n", ":1\r\n", "*-1\r\n", "*0\r\n"} {
-		_, err := sightingOf(decode(t, wire))
-		assert.ErrorIs(t, err, ErrUnexpected, wire)
+		for turn := range turnsOfLook {
+			assert.ErrorIs(t, new(look).read(turn, decode(t, wire)), ErrUnexpected, wire)
+		}
 	}
 }
 

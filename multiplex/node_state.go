@@ -35,15 +35,15 @@ const (
 type Change struct {
 	Node int    // index of the node in the configuration
 	Addr string // without credentials
-	News News
+	News News   // the new state
 	// Cause is the class of Err: a server's class of error ("WRONGPASS",
 	// "LOADING"), a cause of death as in Counts.Deaths, or "unreachable", "not
 	// RESP", "proxy", "TLS", "not a master", "same server", "MaxTTL",
 	// "permissions", or what began a quarantine, as in QuarantineError.Why. It
 	// is "" if the node came up.
 	Cause string
-	Err   error // why the node is not up, or does not count; nil when it does
-	At    time.Time
+	Err   error     // why the node is not up, or does not count; nil when it does
+	At    time.Time // when it changed
 	// Warnings lists what should be changed about a node that came up and can
 	// serve all the same. Nil if there are none, or the same as before.
 	Warnings []string

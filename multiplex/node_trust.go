@@ -23,7 +23,7 @@ func (g *Group) discountLocked(r *round) Set {
 	now := g.now()
 	for i, n := range g.nodes {
 		if void.Has(i) {
-			r.causes[i].Store(n.trust.cause(now))
+			r.causes[i].Store(n.causeLocked(now))
 			r.blamed.Store(true)
 		}
 	}
@@ -32,9 +32,9 @@ func (g *Group) discountLocked(r *round) Set {
 
 // meetLocked begins or resumes watching the process that has just shaken hands.
 func (n *node) meetLocked(now time.Duration) {
-	before := n.trust.Trust
 	n.trust.Trust = n.trust.Meet(n.server.RunID, now)
-	n.group.quarantine.debut = n.group.quarantine.debut.Meet(before, n.trust.Trust)
+	n.trust.asked, n.trust.met = n.dialed, now
+	n.group.quarantine.deployment.Part(n.index) // what was seen may be another process's
 	n.judgeTrustLocked(now)
 	n.trust.warnings = n.group.warningsOf(&n.server)
 	if n.trust.Need > 0 && n.server.RunID == "" {
@@ -57,14 +57,13 @@ func (n *node) guardLocked(now time.Duration) time.Duration {
 func (n *node) judgeTrustLocked(now time.Duration) {
 	g := n.group
 	n.trust.Trust = n.trust.At(now)
-	if n.trust.Trusted != g.quarantine.nodes.Has(n.index) {
+	counts := n.trust.Trusted && !g.quarantine.strangers.Has(n.index)
+	if counts != g.quarantine.nodes.Has(n.index) {
 		return
 	}
 	n.trust.shared = nil
-	if n.trust.Trusted {
+	if counts {
 		g.quarantine.nodes &^= setOf(n.index)
-		// A trusted node has a past: the deployment is not new.
-		g.quarantine.debut = pure.Debut{}
 		n.trust.looks.Next = now
 		g.wakeWatchAtLocked(now) // to write the seal
 	} else {
@@ -87,27 +86,6 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 		if n.trust.Need > 0 { // not a durable one
 			n.trust.Trust = n.trust.Require(need, now)
 			n.judgeTrustLocked(now)
-		}
-	}
-}
-
-// tryDebutLocked advances a deployment that was declared new; see pure.Debut.
-func (g *Group) tryDebutLocked() {
-	var act pure.DebutAction
-	g.quarantine.debut, act = g.quarantine.debut.Advance(uint16(g.live), uint16(All(g.size)), uint16(g.config.Durable))
-	switch act {
-	case pure.DebutLooks:
-		g.eachWatchedLocked((*node).lookLocked)
-	case pure.DebutSeals:
-		g.eachWatchedLocked(func(n *node) { n.writeSealLocked(n.trust.Need) })
-	}
-}
-
-// eachWatchedLocked calls a function for each node that is not durable.
-func (g *Group) eachWatchedLocked(do func(n *node)) {
-	for _, n := range g.nodes {
-		if n.trust.Need > 0 {
-			do(n)
 		}
 	}
 }

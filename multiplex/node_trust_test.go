@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 const (
 	sealKey    = "redlock:seal"
+	openingKey = "redlock:opening"
 	sealSource = "seal"
 	maxTTL     = 2 * time.Second
 	// fullNeed is needed for a MaxTTL of two seconds: 1 % drift, 5 ms margin.
@@ -29,9 +31,9 @@ func withTrust(c *cluster) {
 	c.config.MaxTTL = maxTTL
 	c.config.Cure = append(c.config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", sealSource))
 	c.config.Seal = Seal{
-		Read: resp.AppendCommand(nil, "GET", sealKey),
-		Write: func(value string) []byte {
-			return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(sealSource), "1", sealKey, value)
+		Read: [2][]byte{resp.AppendCommand(nil, "GET", sealKey), resp.AppendCommand(nil, "GET", openingKey)},
+		Write: func(args ...string) []byte {
+			return resp.AppendCommand(nil, append([]string{"EVALSHA", redistest.SHA1(sealSource), "2", sealKey, openingKey}, args...)...)
 		},
 	}
 	for i, node := range c.nodes {
@@ -41,10 +43,29 @@ func withTrust(c *cluster) {
 	}
 }
 
+// identity is that of the deployment that the group has found, or one of all
+// nodes of the cluster.
+func (c *cluster) identity() pure.Identity {
+	var addrs []string
+	for i := range c.config.Nodes {
+		addrs = append(addrs, c.config.Nodes[i].Endpoint.String())
+	}
+	id := strings.Repeat("1d", 16)
+	if c.group != nil && c.group.Deployment().ID != "" {
+		id = c.group.Deployment().ID
+	}
+	return pure.Identity{ID: id, Nodes: len(addrs), Members: pure.MembersOf(addrs)}
+}
+
+// seal puts a seal of the deployment on a node.
+func (c *cluster) seal(i int, run string, maxTTL, watched time.Duration) {
+	c.nodes[i].DB().Set(sealKey, pure.Seal{Identity: c.identity(), Run: run, MaxTTL: maxTTL, Watched: watched}.String(), 0)
+}
+
 // sealed puts sufficient seals on nodes, as if another client had watched them.
 func (c *cluster) sealed(nodes ...int) {
 	for _, i := range nodes {
-		c.nodes[i].DB().Set(sealKey, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}.String(), 0)
+		c.seal(i, c.nodes[i].RunID(), maxTTL, fullNeed)
 	}
 }
 
@@ -59,6 +80,14 @@ func (c *cluster) sealOn(i int) pure.Seal {
 	text, _ := c.nodes[i].Get(sealKey)
 	s, _ := pure.ParseSeal(text)
 	return s
+}
+
+// opened waits until all nodes show the deployment.
+func (c *cluster) opened() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(background, 5*time.Second)
+	defer cancel()
+	require.NoError(c.t, c.group.Opened(ctx))
 }
 
 func (c *cluster) quarantined() (nodes []int) {
@@ -94,13 +123,14 @@ func quarantineOf(t *testing.T, err error, node int) *QuarantineError {
 // wait (R23, R26).
 func TestFreshProcessWaits_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		start := c.group.now() - 10*ms // the handshakes took place a little before
+		start := c.group.now() - 20*ms // the handshakes took place a little before
+		require.NoError(t, c.group.Opened(background))
 		var err error
 		assert.Zero(t, took(func() { _, err = c.claim(background, "k", "t", ms) }))
 		assert.Equal(t, []int{0, 1, 2}, undecided(t, err))
 		q := quarantineOf(t, err, 1)
-		assert.Equal(t, pure.WhyFirst, q.Why)
-		assert.Greater(t, q.Left, fullNeed-20*ms)
+		assert.Equal(t, pure.WhyYoung, q.Why)
+		assert.Greater(t, q.Left, fullNeed-30*ms)
 		assert.LessOrEqual(t, q.Left, fullNeed)
 		assert.Contains(t, err.Error(), "node1:6379, node2:6379): quarantined for another 2.0")
 		time.Sleep(2 * trip)
@@ -108,13 +138,13 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		assert.Equal(t, 3, c.up(), "it is up, and gets every command")
 		s := c.status(0)
 		assert.True(t, s.Quarantined)
-		assert.Equal(t, pure.WhyFirst, s.QuarantineWhy)
-		assert.False(t, s.Sealed)
+		assert.Equal(t, pure.WhyYoung, s.QuarantineWhy)
+		assert.True(t, s.Sealed, "with the little that was watched")
 
 		require.NoError(t, c.group.Ready(background))
 		took := c.group.now() - start
 		assert.GreaterOrEqual(t, took, fullNeed)
-		assert.LessOrEqual(t, took, fullNeed+20*ms, "the watch wakes for it")
+		assert.LessOrEqual(t, took, fullNeed+30*ms, "the watch wakes for it")
 		c.mustClaim("k")
 		time.Sleep(5 * trip)
 		for i, n := range c.nodes {
@@ -161,6 +191,7 @@ func TestRestartedNodeIsQuarantined_R23(t *testing.T) {
 		c.nodes[2].Restart()
 		restarted := time.Now()
 		c.eventually(time.Second, func() bool { return c.status(2).Connects == 2 && c.up() == 3 }, "connected again")
+		c.opened()
 		assert.Equal(t, []int{2}, c.quarantined())
 		assert.Equal(t, pure.WhyRestart, c.status(2).QuarantineWhy)
 
@@ -261,8 +292,9 @@ func TestReconnectsOfAWatchedNode_R23(t *testing.T) {
 				assert.GreaterOrEqual(t, time.Since(again), fullNeed-10*ms)
 				assert.Equal(t, []string{warnNoRunID}, c.status(0).Warnings)
 				time.Sleep(time.Second)
-				_, there := c.nodes[0].Get(sealKey)
-				assert.False(t, there, "there is no name to write")
+				s := c.sealOn(0)
+				assert.Equal(t, pure.NoRun, s.Run)
+				assert.Zero(t, s.Watched, "it identifies, and proves nothing")
 				c.nodes[0].DropConns()
 				c.eventually(time.Second, func() bool { return c.status(0).Connects == 3 && c.up() == 1 }, "connected again")
 				assert.Equal(t, []int{0}, c.quarantined(), "it could have restarted")
@@ -285,27 +317,19 @@ func TestTheWatchBeginsWithTheReply_R23(t *testing.T) {
 	})
 }
 
-// A seal of another process, one that says too little, and a value that is not
-// a seal prove nothing (R23).
+// A seal of another process or of none proves nothing (R23).
 func TestSealsThatProveNothing_R23(t *testing.T) {
 	for name, value := range map[string]func(run string) string{
-		"another process":    func(string) string { return pure.Seal{Run: "0123", MaxTTL: maxTTL, Watched: time.Hour}.String() },
-		"watched too little": func(run string) string { return pure.Seal{Run: run, MaxTTL: maxTTL, Watched: fullNeed - ms}.String() },
-		"another version":    func(run string) string { return "redlock-seal 2 run_id=" + run },
+		"another process":          func(string) string { return pure.Seal{Run: "0123", MaxTTL: maxTTL, Watched: time.Hour}.String() },
+		"another's without a name": func(string) string { return pure.Seal{Run: pure.NoRun, MaxTTL: maxTTL, Watched: time.Hour}.String() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, c *cluster) {
-				before, _ := c.nodes[0].Get(sealKey)
 				assert.Equal(t, []int{0}, c.quarantined())
 				start := c.group.now()
 				require.NoError(t, c.group.Ready(background))
 				assert.GreaterOrEqual(t, c.group.now()-start, fullNeed-20*ms)
 				time.Sleep(pure.LookRarely + time.Second)
-				if name == "another version" {
-					after, _ := c.nodes[0].Get(sealKey)
-					assert.Equal(t, before, after, "it is not ours to replace")
-					return
-				}
 				assert.Equal(t, c.nodes[0].RunID(), c.sealOn(0).Run)
 				assert.GreaterOrEqual(t, c.sealOn(0).Watched, fullNeed)
 			}, withTrust, func(c *cluster) { c.nodes[0].DB().Set(sealKey, value(c.nodes[0].RunID()), 0) })
@@ -317,6 +341,7 @@ func TestSealsThatProveNothing_R23(t *testing.T) {
 // read again and again.
 func TestQuarantineEndsWithAnothersSeal_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.opened()
 		time.Sleep(500 * ms)
 		c.sealed(0, 1)
 		start := time.Now()
@@ -343,8 +368,8 @@ func TestFlushedKeysAreNoticed_R23(t *testing.T) {
 					}
 					c.eventually(pure.LookRarely+10*ms, func() bool { return len(c.quarantined()) == 1 }, "quarantined")
 					noticed := time.Since(flushed)
+					c.opened() // anew
 					assert.Equal(t, pure.WhyVanished, c.status(0).QuarantineWhy)
-					assert.False(t, c.status(0).Sealed)
 					if reconnect {
 						assert.Less(t, noticed, 200*ms)
 						c.waitUp(1)
@@ -364,18 +389,21 @@ func TestFlushedKeysAreNoticed_R23(t *testing.T) {
 // again; so is one that lost the script (R23, R24).
 func TestSealThatIsRefused_R23(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
-		c.nodes[0].Refuse("-OOM command not allowed when used memory > 'maxmemory'.", "EVALSHA")
+		asked := c.nodes[0].Calls("EVALSHA")
 		require.NoError(t, c.group.Ready(background))
 		time.Sleep(12 * time.Second)
 		assert.Empty(t, c.quarantined())
 		assert.False(t, c.status(0).Sealed)
-		assert.InDelta(t, 3, c.nodes[0].Calls("EVALSHA"), 1, "each five seconds")
+		assert.InDelta(t, 3, c.nodes[0].Calls("EVALSHA")-asked, 1, "each five seconds")
 		c.nodes[0].FlushScripts()
 		c.nodes[0].Refuse("", "EVALSHA")
 		c.eventually(pure.LookRarely+200*ms, func() bool { return c.status(0).Sealed }, "sealed")
 		assert.GreaterOrEqual(t, c.sealOn(0).Watched, 12*time.Second)
 		assert.Zero(t, c.status(0).Deaths)
-	}, withTrust)
+	}, withTrust, func(c *cluster) {
+		c.seal(0, c.nodes[0].RunID(), maxTTL, 0)
+		c.nodes[0].Refuse("-OOM command not allowed when used memory > 'maxmemory'.", "EVALSHA")
+	})
 }
 
 // A reply that answers neither the reading of the seal nor its writing ends the
@@ -384,11 +412,9 @@ func TestStrangeRepliesToTheSeal_R16(t *testing.T) {
 	for _, command := range []string{"GET", "EVALSHA"} {
 		t.Run(command, func(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, c *cluster) {
-				odd := false
 				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					return []byte("+QUEUED\r\n"), odd && args[0] == command
+					return []byte("+QUEUED\r\n"), args[0] == command
 				})
-				odd = true
 				c.eventually(pure.LookRarely, func() bool { return c.status(0).Deaths > 0 }, "dead")
 				assert.ErrorIs(t, c.status(0).Err, ErrUnexpected)
 			}, withTrust)
@@ -418,7 +444,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 		require.ErrorIs(t, err, ErrMaxTTL)
 		assert.Equal(t, 3, c.up())
 
-		c.nodes[1].DB().Set(sealKey, pure.Seal{Run: c.nodes[1].RunID(), MaxTTL: 3 * time.Second, Watched: time.Hour}.String(), 0)
+		c.seal(1, c.nodes[1].RunID(), 3*time.Second, time.Hour)
 		c.eventually(pure.LookRarely+10*ms, func() bool { return c.up() == 2 }, "out")
 		assert.ErrorIs(t, c.status(1).Err, ErrMaxTTL)
 	}, withTrust, sealedAll)
@@ -433,7 +459,7 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 		start := c.group.now()
 		assert.Equal(t, []int{1, 2}, c.quarantined(), "what sufficed for two seconds does not for three")
 		require.NoError(t, c.group.Ready(background))
-		assert.GreaterOrEqual(t, c.group.now()-start, longerNeed-20*ms)
+		assert.GreaterOrEqual(t, c.group.now()-start, longerNeed-fullNeed-20*ms)
 		time.Sleep(pure.LookRarely + time.Second)
 		for i := range c.nodes {
 			assert.Equal(t, longer, c.sealOn(i).MaxTTL, "node %d", i)
@@ -451,94 +477,7 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 			assert.Equal(t, longer, c.sealOn(i).MaxTTL)
 		}
 	}, withTrust, withConfig(func(c *Config) { c.Allow.OtherMaxTTL = true }), sealedAll, func(c *cluster) {
-		c.nodes[0].DB().Set(sealKey, pure.Seal{Run: c.nodes[0].RunID(), MaxTTL: longer, Watched: longerNeed}.String(), 0)
-	})
-}
-
-// A deployment that is declared new counts at once, as soon as its seals are
-// written (R23).
-func TestNewDeployment_R23(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 5, withTrust, withConfig(func(c *Config) { c.New = true }))
-		require.NoError(t, c.group.Ready(background))
-		assert.Less(t, c.group.now(), 50*ms)
-		for _, i := range c.trusted() {
-			assert.Equal(t, pure.Seal{Run: c.nodes[i].RunID(), MaxTTL: maxTTL, Watched: fullNeed}, c.sealOn(i), "no node counts without a seal")
-		}
-		c.eventually(50*ms, func() bool { return len(c.trusted()) == 5 }, "all count")
-
-		// The declaration has had its effect.
-		c.nodes[3].Restart()
-		c.eventually(time.Second, func() bool { return c.status(3).Connects == 2 && c.up() == 5 }, "connected again")
-		time.Sleep(time.Second)
-		assert.Equal(t, []int{3}, c.quarantined())
-
-		// It has no effect for other clients: they find the seals, and notice
-		// the missing one.
-		g, err := New(c.config)
-		require.NoError(t, err)
-		defer g.Close(background)
-		require.NoError(t, g.Ready(background))
-		time.Sleep(500 * ms)
-		assert.True(t, g.Nodes()[3].Quarantined, "one node that restarted empty is not a new deployment")
-	})
-}
-
-func (c *cluster) trusted() (nodes []int) {
-	for i, s := range c.group.Nodes() {
-		if !s.Quarantined {
-			nodes = append(nodes, i)
-		}
-	}
-	return nodes
-}
-
-// Any evidence against a new deployment makes the declaration void (R23).
-func TestNewDeploymentIsVoid_R23(t *testing.T) {
-	for name, arrange := range map[string]func(c *cluster){
-		"a seal": func(c *cluster) { c.sealed(1) },
-		"a seal of another process": func(c *cluster) {
-			c.nodes[1].DB().Set(sealKey, pure.Seal{Run: "x", MaxTTL: maxTTL, Watched: ms}.String(), 0)
-		},
-		"what is no seal":             func(c *cluster) { c.nodes[1].DB().Set(sealKey, "x", 0) },
-		"a node whose seal is hidden": func(c *cluster) { c.nodes[1].Refuse("-NOPERM no", "GET") },
-		"a node that is down":         func(c *cluster) { c.links[1].Refuse(true) },
-		"a node that restarts before all are there": func(c *cluster) {
-			c.links[1].Refuse(true)
-			time.AfterFunc(500*ms, c.nodes[0].Restart)
-			time.AfterFunc(700*ms, func() { c.links[1].Refuse(false) })
-		},
-		"a seal that another writes while we wait for the last": func(c *cluster) {
-			c.links[1].Refuse(true)
-			time.AfterFunc(500*ms, func() { c.sealed(0); c.links[1].Refuse(false) })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), arrange)
-				require.NoError(t, c.group.Begun(background))
-				time.Sleep(fullNeed - 100*ms)
-				assert.GreaterOrEqual(t, len(c.quarantined()), 2)
-				_, err := c.claim(background, "k", "t", ms)
-				assert.ErrorIs(t, err, ErrQuarantined)
-				require.NoError(t, c.group.Ready(background))
-			})
-		})
-	}
-}
-
-// A node whose seal cannot be written does not count by declaration: the next
-// client could not tell.
-func TestNewDeploymentNeedsItsSeals_R23(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, withTrust, withConfig(func(c *Config) { c.New = true }), func(c *cluster) {
-			c.nodes[0].Refuse("-MISCONF no", "EVALSHA")
-			c.nodes[1].Refuse("-MISCONF no", "EVALSHA")
-		})
-		c.waitUp(3)
-		time.Sleep(time.Second)
-		assert.Equal(t, []int{0, 1}, c.quarantined())
-		require.NoError(t, c.group.Ready(background))
+		c.seal(0, c.nodes[0].RunID(), longer, longerNeed)
 	})
 }
 
@@ -546,15 +485,17 @@ func TestNewDeploymentNeedsItsSeals_R23(t *testing.T) {
 // warned about (R22, R23).
 func TestDurableNodes_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.opened()
 		assert.Equal(t, []int{2}, c.quarantined())
 		require.NoError(t, c.group.Ready(background))
 		assert.Less(t, c.group.now(), 100*ms)
 		c.nodes[0].Restart()
 		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected again")
+		c.opened()
 		assert.Equal(t, []int{2}, c.quarantined())
 		assert.Equal(t, []string{warnNotDurable}, c.status(0).Warnings)
 		assert.Empty(t, c.status(1).Warnings, "what may not be asked is unknown")
-		assert.Zero(t, c.nodes[0].Calls("GET"), "it has no seal")
+		assert.Equal(t, c.sealOn(1).Identity, c.sealOn(0).Identity, "it belongs to the deployment all the same")
 	}, withTrust, withConfig(func(c *Config) { c.Durable = setOf(0) | setOf(1) }), func(c *cluster) {
 		c.nodes[1].Handle(func(_ int, args []string) ([]byte, bool) {
 			return []byte("-NOPERM no\r\n"), args[0] == "INFO" && args[1] == "persistence"
@@ -572,7 +513,7 @@ func TestDebtsArePaidBeforeTheSealIsLookedAt_R8(t *testing.T) {
 		c.nodes[0].DropConns()
 		c.eventually(time.Second, func() bool { return c.up() == 2 }, "down")
 		require.NoError(t, c.release(background, "k", "t", long, receipt))
-		c.nodes[0].DB().Set(sealKey, pure.Seal{Run: "x", MaxTTL: time.Hour, Watched: ms}.String(), 0)
+		c.seal(0, "x", time.Hour, ms)
 		c.links[0].Refuse(false)
 		c.eventually(2*time.Second, func() bool { return errors.Is(c.status(0).Err, ErrMaxTTL) }, "refused")
 		_, there := c.nodes[0].Get("k")

@@ -17,10 +17,10 @@ import (
 // that shakes hands has the run id of one that is up, its twin, both are tested
 // with a new script:
 //
-//	the twin loads it       a failure is the twin's: it is given up
-//	the node is asked for   what it returns: one server, and the node is refused
-//	it by its digest        NOSCRIPT: they are two; anything else: it is refused
-//	the twin is asked, too  what it returns: it had the script all the time
+//	the twin loads it     a failure is the twin's: it is given up
+//	the node is asked     what it returns: one server, and the node is refused
+//	for it by its digest  NOSCRIPT: they are two; anything else: it is refused
+//	the twin is asked     what it returns: it had the script all the time
 //
 // Scripts belong to a server and not to one of its databases, so this also
 // works if the addresses differ in the database. It needs no permission that a

@@ -25,20 +25,22 @@ type poller struct {
 	events *conn.Poller
 
 	role atomic.Uint32 // one of the roles below
-	// callers that sleep until another goroutine decides their round, or are
-	// about to
+	// waiting counts the callers that sleep until another goroutine decides
+	// their round, or are about to.
 	waiting atomic.Int64
 	// attached counts the polled connections. It grows under the group's mutex;
 	// the goroutine with the role decrements it.
 	attached atomic.Int64
 	call     chan struct{} // wakes serveOthers
-	// when the role was last given up, on the group's clock
+	// left is when the role was last given up, on the group's clock.
 	left atomic.Int64
 
-	// The following are owned by the goroutine that has the role. nodes that
-	// sent more than their last turn read: no event reports the rest
+	// The following are owned by the goroutine that has the role.
+
+	// unfinished is the set of nodes that have more to read than their last
+	// turn took. No event reports that.
 	unfinished Set
-	fresh      bool          // what is read now arrived only just
+	fresh      bool          // what is read now has only just arrived
 	since      time.Duration // when the role's holder began to read; see timely
 }
 

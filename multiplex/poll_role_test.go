@@ -155,7 +155,7 @@ func TestPolledAnswerAndKickTogether(t *testing.T) {
 	for i := range 2000 {
 		g.mu.Lock()
 		r := g.log.take(g)
-		g.admitLocked(r, background, claimKind.verb(), &Command{Encoded: raw(setCommand(fmt.Sprint(i), "t", long)), TTL: long}, 2)
+		g.admitLocked(background, r, claimKind.verb(), &Command{Encoded: raw(setCommand(fmt.Sprint(i), "t", long)), TTL: long}, 2)
 		g.mu.Unlock()
 		g.flush()
 		g.await(r)

@@ -31,10 +31,10 @@ type round struct {
 	at      time.Duration   // when it was queued, on the group's clock
 	ttl     time.Duration
 	receipt Receipt // of the claim that this round releases or lengthens
-	// a copy, kept where it may have to be sent again: scripts and releases
+	// command is a copy of what may be sent again: scripts and releases.
 	command []byte
 	key     Part // of command, for merging and for native forms
-	// in which the log has the command; nil for the form of command
+	// form is the native form that the log has; nil if it has command itself.
 	form *Form
 	carrying
 	posting  Posting       // empty for a round that a caller waits for

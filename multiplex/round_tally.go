@@ -56,9 +56,9 @@ const (
 	// Claiming decides as soon as a quorum granted, or no quorum can grant any
 	// more (R5). Which nodes refused does not matter then.
 	Claiming Mode = iota
-	// Confirming is for a command about a key that was ours. It also waits for the
-	// refusals that make a no certain, since "not yours" and "unknown" call for
-	// different actions (R9, R12).
+	// Confirming is for a command about a key that was ours. It also waits for
+	// the refusals that make a no certain, since "not yours" and "unknown" call
+	// for different actions (R9, R12).
 	Confirming
 )
 
@@ -79,7 +79,8 @@ const (
 
 // A Tally counts the votes of one round.
 type Tally struct {
-	Nodes, Granted, Refused, Failed int
+	Nodes                    int // of the group, whether or not they have voted
+	Granted, Refused, Failed int // votes so far
 }
 
 // Verdict returns the outcome of the votes counted so far, for a round that

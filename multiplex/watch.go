@@ -78,6 +78,7 @@ func (g *Group) tick() {
 	for _, n := range g.nodes {
 		next = min(next, n.superviseLocked(now, late))
 	}
+	next = min(next, g.tendDeploymentLocked(now))
 	if g.poller != nil {
 		next = min(next, g.poller.attend(now))
 	}

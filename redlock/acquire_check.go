@@ -14,8 +14,8 @@ func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error
 	if err := checkResource(resource); err != nil {
 		return 0, err
 	}
-	if resource == sealName {
-		return 0, errtext.Wrap("redlock: "+sealName+" is not for use as a resource: clients keep their seal there", ErrResource)
+	if resource == sealName || resource == openingName {
+		return 0, errtext.Wrap("redlock: "+resource+" is not for use as a resource: clients keep their seal there", ErrResource)
 	}
 	return c.checkTTL(ttl)
 }
@@ -39,7 +39,7 @@ func (c *Client) checkTTL(given time.Duration) (time.Duration, error) {
 	case ttl > pure.LongestTTL:
 		return 0, ttlError(given, fmt.Sprint("it must be at most ", pure.LongestTTL))
 	case c.config.MaxTTL > 0 && ttl > c.config.MaxTTL:
-		return 0, ttlError(given, fmt.Sprint("Config.MaxTTL is ", c.config.MaxTTL))
+		return 0, ttlError(given, fmt.Sprint("Config.MaxTTL is ", c.config.MaxTTL, "; a longer one must be set on all clients"))
 	}
 	return ttl, nil
 }

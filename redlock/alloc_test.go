@@ -87,7 +87,7 @@ func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client 
 	t.Helper()
 	// A patient client: on a busy machine a vote may come late, and an error
 	// would allocate.
-	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable})
+	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable, Forgetful: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { closeNow(t, c) })
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)

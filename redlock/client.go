@@ -43,14 +43,19 @@ const (
 )
 
 // New makes a client and starts connecting. It waits until each node is up or
-// has failed once, but at most a second, and a tenth of that once a quorum is
-// up. An unreachable node is not an error: the client keeps trying to connect,
-// and the other nodes serve; see Ready.
+// has failed once, and until it is known whether they count; but at most a
+// second, and a tenth of that once a quorum is up. An unreachable node is not an
+// error: the client keeps trying to connect, and the other nodes serve; see
+// Ready.
 //
 // The error is ErrConfig if the configuration cannot work. If ctx ends first,
 // it is a CancelledError, and nothing is left running. ctx bounds only this
 // call: the client lives until Close.
 func New(ctx context.Context, config Config) (*Client, error) {
+	return newClient(ctx, config, founding{})
+}
+
+func newClient(ctx context.Context, config Config, founds founding) (*Client, error) {
 	if ctx.Err() != nil {
 		return nil, cancelledError(ctx, nil)
 	}
@@ -64,6 +69,7 @@ func New(ctx context.Context, config Config) (*Client, error) {
 	}
 	c.news = newNews(config.Logger, &c.tracer)
 	group, err := c.groupConfig()
+	group.Found, group.Replace = founds.founds, founds.replaces
 	if err != nil {
 		return nil, configError(err)
 	}
@@ -75,6 +81,7 @@ func New(ctx context.Context, config Config) (*Client, error) {
 	c.keeper = newKeeper(c)
 	c.news.open()
 	c.reportPolling()
+	c.reportForgetful()
 	c.waitForFirst(ctx)
 	if ctx.Err() != nil {
 		_ = c.Close(ctx) // its error is the context's
@@ -90,7 +97,7 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 	if err != nil {
 		return multiplex.Config{}, err
 	}
-	replyMost := 4<<10 + len(config.Prefix) // an invalidation names a key (R32)
+	maxReply := 4<<10 + len(config.Prefix) // an invalidation names a key (R32)
 	return multiplex.Config{
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
@@ -98,12 +105,11 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		Drift:       config.DriftFactor,
 		Cure:        cure(),
 		Portable:    config.Portable,
-		Replies:     resp.Limits{Bulk: replyMost, Size: replyMost},
+		Replies:     resp.Limits{Bulk: maxReply, Size: maxReply},
 		OnChange:    c.news.onChange(),
 		MaxTTL:      config.MaxTTL,
 		Seal:        c.seal(),
 		Durable:     config.durable(),
-		New:         config.NewDeployment,
 		Allow:       config.Allow.group(),
 		Remarks:     remarks,
 	}, nil
@@ -119,9 +125,7 @@ func (c *Client) waitForFirst(ctx context.Context) {
 	rest, cancel := context.WithTimeout(first, lastWait)
 	defer cancel()
 	_ = c.group.Tried(rest)
-	if c.config.NewDeployment && c.config.MaxTTL > 0 {
-		_ = c.group.Ready(rest) // the seals are being written
-	}
+	_ = c.group.Settled(rest, lastWait) // the seals may be being written
 }
 
 // Ready waits until a quorum of nodes counts: is up and not quarantined

@@ -468,7 +468,7 @@ func TestContextOfNew(t *testing.T) {
 		m.recover()
 
 		living, cancel := context.WithCancel(context.Background())
-		c, err := New(living, Config{Nodes: Nodes(m.urls()...), NetDial: m.network.Dial})
+		c, err := New(living, Config{Nodes: Nodes(m.urls()...), NetDial: m.network.Dial, Forgetful: true})
 		require.NoError(t, err)
 		cancel()
 		time.Sleep(time.Second)

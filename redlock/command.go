@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	_ "embed"
 	"strconv"
 	"time"
 
@@ -95,17 +94,20 @@ func appendMilliseconds(dst []byte, d time.Duration) []byte {
 	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], d.Milliseconds(), 10))
 }
 
-// sealName is the key of the seal, behind the prefix; no resource has this
-// name.
-const sealName = "redlock:seal"
+// The keys of the seal and of the opening that precedes it, behind the prefix.
+// No resource has these names.
+const (
+	sealName    = "redlock:seal"
+	openingName = "redlock:opening"
+)
 
 // seal returns how the nodes' seals are read and written.
 func (c *Client) seal() multiplex.Seal {
-	key := c.config.Prefix + sealName
+	seal, opening := c.config.Prefix+sealName, c.config.Prefix+openingName
 	return multiplex.Seal{
-		Read: resp.AppendCommand(nil, "GET", key),
-		Write: func(value string) []byte {
-			return resp.AppendCommand(nil, "EVALSHA", sealScript.digest, "1", key, value)
+		Read: [2][]byte{resp.AppendCommand(nil, "GET", seal), resp.AppendCommand(nil, "GET", opening)},
+		Write: func(args ...string) []byte {
+			return resp.AppendCommand(nil, append([]string{"EVALSHA", sealScript.digest, "2", seal, opening}, args...)...)
 		},
 	}
 }

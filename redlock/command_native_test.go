@@ -87,7 +87,7 @@ func nativeCommands(t *testing.T, s *redistest.Server) []string {
 // patient returns a client of real servers that waits for late votes.
 func patient(t *testing.T, servers []*redistest.Server) *Client {
 	t.Helper()
-	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second})
+	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Forgetful: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { closeNow(t, c) })
 	require.NoError(t, c.Ready(t.Context()))

@@ -42,7 +42,7 @@ const (
 	// aclRights are what a user of this package needs, on keys that begin with
 	// the prefix; aclRules is how to grant it.
 	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
-		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +select"
+		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +time +select"
 	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
 )
 

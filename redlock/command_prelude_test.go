@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
@@ -41,8 +42,10 @@ func TestPreflight_R22(t *testing.T) {
 			is: multiplex.ErrNotMaster, says: []string{"a sentinel", "address of a master", "Allow.Sentinel"},
 		},
 		"another MaxTTL": {
-			arrange: func(n *redistest.Node) { n.DB().Set("lock:"+sealName, sealOf(n.RunID(), time.Minute, time.Hour), 0) },
-			only:    Allow{OtherMaxTTL: true}, others: func(a *Allow) { a.OtherMaxTTL = false },
+			arrange: func(n *redistest.Node) {
+				n.DB().Set("lock:"+sealName, sealOf(pure.Identity{}, n.RunID(), time.Minute, time.Hour), 0)
+			},
+			only: Allow{OtherMaxTTL: true}, others: func(a *Allow) { a.OtherMaxTTL = false },
 			is: ErrMaxTTL, says: []string{"its seal says 1m0s, this client 1s", "Allow.OtherMaxTTL"},
 		},
 		"no EVALSHA": {

@@ -31,16 +31,18 @@ type Config struct {
 	// resource is the key, as in other implementations of the algorithm.
 	Prefix string
 	// MaxTTL is the longest TTL that any client of this deployment asks for;
-	// the client refuses longer ones with ErrTTL. A node that restarted may
-	// have forgotten locks, so with MaxTTL it is quarantined: its grants do not
-	// count until every lock from before the restart must have expired (R23).
-	// That also applies to a new client, until it finds the node's seal, a key
-	// in which clients record how long they have watched the node, or has
-	// itself watched the node for that long. Set it well above the TTLs in use,
-	// but not much higher: it is how long a new deployment, and each node that
-	// restarts, has to wait. If zero, a node that restarts empty counts at
-	// once, and a lock that it had granted may be granted again.
+	// the client refuses longer ones with ErrTTL. It is also how long a node
+	// that restarts is quarantined: it may have forgotten locks, so its grants
+	// do not count until every lock from before must have expired (R23). That
+	// applies to a new client too, until it finds the node's seal, a key in
+	// which clients record how long they have watched the node. Holds are
+	// renewed, so few users need a longer one. If zero, DefaultMaxTTL.
 	MaxTTL time.Duration
+	// Forgetful switches the quarantine and the check of the deployment off: a
+	// node that restarts empty counts at once, and a lock that it had granted
+	// may be granted again; clients that name different sets of nodes are not
+	// noticed. It excludes MaxTTL. If zero, both are on.
+	Forgetful bool
 	// DriftFactor bounds how far the rates of the clients' and the nodes'
 	// clocks may differ. If zero, 0.01 (R4).
 	DriftFactor float64
@@ -133,17 +135,12 @@ type Config struct {
 
 	// Exceptions.
 
-	// NewDeployment declares that no lock was ever requested on these nodes, so
-	// that the first client need not wait for MaxTTL. It has an effect only
-	// with MaxTTL, and only if all nodes can be reached and none of them
-	// carries a seal; the client then writes the seals. Do not leave it set: if
-	// nodes restart empty until none carries a seal (all at once, one after
-	// another within MaxTTL, or a single node at any restart), it makes the
-	// clients forget the locks from before.
-	NewDeployment bool
 	// Allow overrides single checks of the servers. If zero, all are made.
 	Allow Allow
 }
+
+// DefaultMaxTTL is Config.MaxTTL if it is zero.
+const DefaultMaxTTL = 30 * time.Second
 
 // A Node is one master of a deployment.
 type Node struct {
@@ -152,7 +149,7 @@ type Node struct {
 	URL string
 	// Durable declares that the node loses nothing when it crashes (appendonly
 	// yes, appendfsync always, no-appendfsync-on-rewrite no), and so needs no
-	// quarantine. If zero, it may. Durable has no effect without Config.MaxTTL.
+	// quarantine. If zero, it may. Durable has no effect with Config.Forgetful.
 	Durable bool
 }
 
@@ -194,6 +191,9 @@ const triesApart = 50 * time.Millisecond
 // stays where delays are to grow.
 func (config *Config) complete() {
 	config.Nodes = slices.Clone(config.Nodes)
+	if config.MaxTTL == 0 && !config.Forgetful {
+		config.MaxTTL = DefaultMaxTTL
+	}
 	if config.DriftFactor == 0 {
 		config.DriftFactor = pure.DefaultDriftFactor
 	}
@@ -225,6 +225,9 @@ func (config *Config) check() error {
 		if limit.value < 0 {
 			return fmt.Errorf("%s is negative: %v", limit.name, limit.value)
 		}
+	}
+	if config.Forgetful && config.MaxTTL > 0 {
+		return errors.New("both MaxTTL and Forgetful are set")
 	}
 	if config.MaxTries < 0 {
 		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)

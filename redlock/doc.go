@@ -8,9 +8,9 @@
 // R1 to R32 in these comments are the rules of docs/rules.md
 // (https://github.com/redmux/redmux/blob/main/docs/rules.md).
 //
-//	lock, err := client.TryAcquire(ctx, "invoice:7", time.Minute) // once
-//	lock, err := client.Acquire(ctx, "invoice:7", time.Minute)    // until ctx ends
-//	longer, err := lock.Extend(ctx, time.Minute)
+//	lock, err := client.TryAcquire(ctx, "invoice:7", ttl) // once
+//	lock, err := client.Acquire(ctx, "invoice:7", ttl)    // until ctx ends
+//	longer, err := lock.Extend(ctx, ttl)
 //	err := lock.Release(ctx)
 //
 // # The five steps
@@ -49,7 +49,7 @@
 // ends. A pause between the check and the act is the first case of the list
 // below.
 //
-//	err := client.Do(ctx, "invoice:7", time.Minute,
+//	err := client.Do(ctx, "invoice:7", 10*time.Second,
 //		func(ctx context.Context) error { … })
 //
 // A lock can be handed to another process, which extends and releases it: see
@@ -63,8 +63,9 @@
 //     [Config].DriftFactor, and do not step,
 //   - all clients name the same masters, the same prefix and the same
 //     [Config].MaxTTL,
-//   - no quorum of masters forgets its keys (see "Masters that restart"), and
-//     keys are neither evicted nor flushed.
+//   - no master loses a key before its time. A master that restarts empty does
+//     no harm (see "Masters that restart"); eviction and FLUSHALL may: a lock
+//     that exactly a quorum granted is lost with one key.
 //
 // # What is not
 //
@@ -79,46 +80,56 @@
 //     before you act, and keep what follows short compared with what is left.
 //   - A node's clock steps forward, and the lock was granted by exactly a
 //     quorum: one key that ends early is one vote less.
-//   - FLUSHALL, or an eviction policy other than noeviction. With MaxTTL a
-//     flushed master is detected, but only within five seconds, and only if it
-//     had a seal.
+//   - FLUSHALL, or an eviction policy other than noeviction. A flushed master
+//     is detected, but only within five seconds, and only if it had a seal.
 //   - A failover to a replica that has not received the key yet. Use masters
 //     without failover; replicas are refused.
-//   - The set of masters is changed while locks are held, or differs between
-//     clients: two quorums need not overlap.
-//   - A master restarts empty, and [Config].MaxTTL is not set. It has forgotten
+//   - The set of masters is changed while locks are held: two quorums need not
+//     overlap. Clients that name different sets are refused once the masters
+//     have seals.
+//   - A master restarts empty, and [Config].Forgetful is set. It has forgotten
 //     its vote and grants it again.
 //   - A proxy in front of a master hides that it restarted, or the run id may
 //     not be queried.
 //
 // # Masters that restart
 //
-// With [Config].MaxTTL this package keeps the delayed restart of the
-// algorithm's description: a master that restarted takes part in no lock until
-// every lock from before the restart must have expired. Each client enforces
-// this for itself. A client that has watched the same process, identified by
-// its run id, for MaxTTL and the drift knows that it has forgotten no valid
-// lock. Until then the master is quarantined: it receives every command, and
-// its answers to releases count, as do its extensions of keys that are older
-// than the quarantine, but its grants do not. NodeStatus and ErrQuarantined say
-// for how long. A client records what it has watched in the seal, the key
-// redlock:seal behind the prefix, so that the next process need not wait.
+// This package keeps the delayed restart of the algorithm's description: a
+// master that restarted takes part in no lock until every lock from before the
+// restart must have expired. [Config].MaxTTL bounds how long that takes: it is
+// the longest TTL of any client, 30 s if it is not set. Holds are renewed, so
+// few programs need a longer one. [Config].Forgetful switches all of this off.
 //
-// All clients of a deployment must set the same MaxTTL. The seal reveals a
-// client with another one, which is then refused with [ErrMaxTTL]. To change
-// MaxTTL, stop all clients and delete the seals; or, to lengthen it, first set
-// [Allow].OtherMaxTTL on all clients and then roll out the longer one.
-//
-// A new deployment makes its first clients wait for MaxTTL, unless
-// [Config].NewDeployment declares that no lock was ever requested on it. That
-// counts once, when all masters are reachable and none has a seal, and not for
-// a master that restarts later. But if the masters restart empty until none
-// carries a seal any more, all at once or one after another within MaxTTL,
-// nothing contradicts the declaration, and the clients forget the locks from
-// before. So remove it after the first use.
+// Each client enforces the delay for itself. A client that has watched the same
+// process, identified by its run id, for MaxTTL and the drift knows that it has
+// forgotten no valid lock. Until then the master is quarantined: it receives
+// every command, and its answers to releases count, as do its extensions of
+// keys that are older than the quarantine, but its grants do not. NodeStatus
+// and ErrQuarantined say for how long. A client records what it has watched in
+// the seal, the key redlock:seal behind the prefix, so that the next process
+// need not wait.
 //
 // Masters that lose nothing (appendonly yes, appendfsync always,
 // no-appendfsync-on-rewrite no) need none of this: set [Node].Durable.
+//
+// # Deployments
+//
+// The seals also say which deployment a master belongs to: a random id, the
+// number of masters, and MaxTTL. An operator opens it once, before the first
+// client, with [Init] or the command redlock init:
+//
+//	d, err := redlock.Init(ctx, redlock.Config{Nodes: redlock.Nodes(urls...)})
+//
+// Otherwise the first client opens it, which needs all masters at one time. They
+// count at once if they have run for longer than MaxTTL.
+//
+// A client that names other masters, or another number of them, is refused with
+// [ErrDeployment], even if only one master shows it, since its quorums would not
+// meet those of the others; a client with another MaxTTL with [ErrMaxTTL].
+// Another prefix is another deployment. To use the masters for another set, or
+// to change MaxTTL, stop all clients and give the old id to Init. To lengthen
+// MaxTTL without a stop, first set [Allow].OtherMaxTTL on all clients and then
+// roll out the longer one.
 //
 // # What can be observed
 //
@@ -141,3 +152,26 @@
 // schedule; a waiting caller costs a place in a queue, and the first of each
 // queue a timer. Tokens and passwords are never printed.
 package redlock
+
+// Where to find what, by the beginnings of the files' names:
+//
+//	client, config  a client's life and its configuration
+//	deployment      Init
+//	acquire         one attempt, which is the five steps, and its checks
+//	wait            how Acquire waits: the queue, pushes, delays, warnings
+//	lock            the value that is granted: Extend, Release, Adopt
+//	hold            locks that renew themselves: the keeper's goroutine, Do,
+//	                contexts, clocks, and how holds end
+//	command         what is sent: kinds and what their replies mean, encoders,
+//	                scripts, and what the handshake tries
+//	observe         Stats, Nodes, Inspect, Logger and Tracer
+//	token, error    and redact: what is returned, and what is never shown
+//
+// A kind of lock with scripts of its own has them in internal/lua, with a twin
+// in Go in internal/lua/model, and lists them in command_script.go. Its kinds,
+// which say what the replies mean, are in command_kind.go, its encoders in
+// command.go, and its calls in a file of their own. Package multiplex does not
+// change.
+//
+// pure.Renewal decides when a hold is renewed or lost, and pure.RetryDelay how
+// long a retry waits.

@@ -41,9 +41,9 @@ var (
 // Mistakes in a call. Nothing was sent.
 var (
 	// ErrResource is returned if the resource name does not have 1 to 1,024
-	// bytes (R19), or is "redlock:seal", a key that clients with Config.MaxTTL
+	// bytes (R19), or is "redlock:seal" or "redlock:opening", keys that clients
 	// keep for themselves.
-	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal")
+	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal or redlock:opening")
 	// ErrTTL is returned if the TTL is below one millisecond, above a hundred
 	// years or Config.MaxTTL, or so short that less than Config.MinValidity
 	// would be left after the drift (R4).
@@ -89,6 +89,13 @@ var (
 	// ErrQuarantined is the cause of a node that may have forgotten locks
 	// (R23). *QuarantineError says for how long.
 	ErrQuarantined = multiplex.ErrQuarantined
+	// ErrDeployment is the cause if the nodes belong to different deployments,
+	// or to one with another number of nodes, or if the node does not belong to
+	// that of the others (R30). The error names both sides.
+	ErrDeployment = multiplex.ErrDeployment
+	// ErrUnopened is the cause while the nodes belong to no deployment: their
+	// first use needs all of them at one time (R30).
+	ErrUnopened = multiplex.ErrUnopened
 )
 
 // A ResourceError adds the resource to the error of a call. Every error of a
@@ -97,7 +104,7 @@ var (
 // The log does not receive the resource (R27).
 type ResourceError struct {
 	Resource string // without the prefix
-	Err      error
+	Err      error  // the error of the call
 }
 
 // Error begins with the resource, quoted, and cut if it is long.

@@ -15,7 +15,7 @@ func ExampleClient_Adopt() {
 	defer stop()
 	ctx := context.Background()
 
-	lock, err := client.Acquire(ctx, "deploy", time.Minute)
+	lock, err := client.Acquire(ctx, "deploy", 10*time.Second)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -35,12 +35,12 @@ func ExampleClient_Adopt() {
 		fmt.Println(err)
 		return
 	}
-	adopted, err := client.Adopt("deploy", token, time.Minute, end)
+	adopted, err := client.Adopt("deploy", token, 10*time.Second, end)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	longer, err := adopted.Extend(ctx, time.Minute)
+	longer, err := adopted.Extend(ctx, 10*time.Second)
 	fmt.Println("extended:", err == nil)
 	fmt.Println("released:", longer.Release(ctx) == nil)
 	// Output:

@@ -23,7 +23,7 @@ func build(context.Context) error { return nil }
 func Example() {
 	ctx := context.Background()
 
-	client, err := redlock.Open(context.Background(), "redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
+	client, err := redlock.Open(ctx, "redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -64,6 +64,27 @@ func ExampleNew() {
 	defer cancel()
 	fmt.Println("a quorum is up:", client.Ready(ctx) == nil)
 	// Output: a quorum is up: true
+}
+
+// An operator opens the deployment once, in a program or with redlock init. The
+// first client then need not wait.
+func ExampleInit() {
+	config, stop := masters()
+	defer stop()
+	ctx := context.Background()
+
+	d, err := redlock.Init(ctx, config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("opened:", d.New, "nodes:", d.Nodes, "MaxTTL:", d.MaxTTL)
+
+	d, err = redlock.Init(ctx, config)
+	fmt.Println("once more:", d.New, err)
+	// Output:
+	// opened: true nodes: 3 MaxTTL: 30s
+	// once more: false <nil>
 }
 
 // One attempt: it returns after the time to a quorum, and losing is ordinary.
@@ -143,7 +164,7 @@ func ExampleLock_Extend() {
 		fmt.Println("part", part)
 	}
 
-	longer, err := lock.Extend(ctx, time.Minute)
+	longer, err := lock.Extend(ctx, 20*time.Second)
 	fmt.Println(err, longer.Until().After(lock.Until()))
 	// Output:
 	// part 0
@@ -276,11 +297,10 @@ func ExampleConfig() {
 	defer client.Close(context.Background())
 }
 
-// With MaxTTL, a master that restarted empty cannot grant again what it had
-// granted. The first client of a deployment that never had locks declares so,
-// or it would wait for MaxTTL; later clients find the seals.
+// MaxTTL bounds the TTLs of all clients of a deployment, and is how long a
+// master that restarted is not counted. It is 30 s unless it is set.
 func ExampleConfig_maxTTL() {
-	d, err := redlocktest.Start(3)
+	d, err := redlocktest.Start(3, redlocktest.MaxTTL(time.Minute))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -288,30 +308,19 @@ func ExampleConfig_maxTTL() {
 	defer d.Close()
 	ctx := context.Background()
 
-	config := d.Config()
-	config.MaxTTL = time.Minute // the same for all clients
-	config.NewDeployment = true // remove it after the first start
-	first, err := redlock.New(context.Background(), config)
+	config := d.Config() // MaxTTL is a minute
+	client, err := redlock.New(ctx, config)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer first.Close(ctx)
-	fmt.Println("the first:", first.Ready(ctx))
-	_, err = first.TryAcquire(ctx, "invoice:7", time.Hour)
+	defer client.Close(ctx)
+	fmt.Println("ready:", client.Ready(ctx))
+	_, err = client.TryAcquire(ctx, "invoice:7", time.Hour)
 	fmt.Println("for an hour:", err)
 
-	config.NewDeployment = false
-	second, err := redlock.New(context.Background(), config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer second.Close(ctx)
-	fmt.Println("the second:", second.Ready(ctx))
-
 	config.MaxTTL = time.Hour
-	odd, err := redlock.New(context.Background(), config)
+	odd, err := redlock.New(ctx, config)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -320,9 +329,8 @@ func ExampleConfig_maxTTL() {
 	_, err = odd.TryAcquire(ctx, "invoice:7", time.Minute)
 	fmt.Println("one with another MaxTTL:", errors.Is(err, redlock.ErrMaxTTL))
 	// Output:
-	// the first: <nil>
-	// for an hour: redlock: "invoice:7": a TTL of 1h0m0s cannot be used: Config.MaxTTL is 1m0s
-	// the second: <nil>
+	// ready: <nil>
+	// for an hour: redlock: "invoice:7": a TTL of 1h0m0s cannot be used: Config.MaxTTL is 1m0s; a longer one must be set on all clients
 	// one with another MaxTTL: true
 }
 
@@ -432,6 +440,18 @@ func ExampleTracer() {
 // up reports whether all nodes of a client are up.
 func up(client *redlock.Client) bool {
 	return !slices.ContainsFunc(client.Nodes(), func(n redlock.NodeStatus) bool { return n.State != "up" })
+}
+
+// masters returns how to reach three nodes in memory that are in no deployment
+// with this prefix.
+func masters() (config redlock.Config, stop func()) {
+	d, err := redlocktest.Start(3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	config = d.Config()
+	config.Prefix = "lock:"
+	return config, func() { _ = d.Close() }
 }
 
 // inMemory returns a client of three nodes in memory.

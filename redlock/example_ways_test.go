@@ -79,7 +79,7 @@ func ExampleClient_Acquire_cancelled() {
 	client, stop := inMemory()
 	defer stop()
 	ctx := context.Background()
-	if _, err := client.Acquire(ctx, "invoice:7", time.Minute); err != nil {
+	if _, err := client.Acquire(ctx, "invoice:7", 10*time.Second); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -87,7 +87,7 @@ func ExampleClient_Acquire_cancelled() {
 	errShutdown := errors.New("the server is shutting down")
 	waiting, cancel := context.WithCancelCause(ctx)
 	time.AfterFunc(300*time.Millisecond, func() { cancel(errShutdown) })
-	_, err := client.Acquire(waiting, "invoice:7", time.Minute)
+	_, err := client.Acquire(waiting, "invoice:7", 10*time.Second)
 	fmt.Println(errors.Is(err, context.Canceled), errors.Is(err, errShutdown), errors.Is(err, redlock.ErrHeld))
 	fmt.Println(err)
 	// Output:

@@ -25,7 +25,7 @@ func TestFaultNothingLeftAfterClose_R28(t *testing.T) {
 }
 
 func (f *fleet) closeAfter(what string, goroutines, descriptors int) error {
-	c, err := redlock.Open(context.Background(), redistest.URLs(f.servers)...)
+	c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), Forgetful: true})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestFaultFailedAttemptThenClose_R7_R28(t *testing.T) {
 	}
 	for n := range times {
 		// Close waits for answers no longer than the vote timeout.
-		c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), NodeTimeout: unhurried})
+		c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), NodeTimeout: unhurried, Forgetful: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestFaultCloseWithAnEndedContext_R7_R28(t *testing.T) {
 		rounds = 20
 	}
 	for round := range rounds {
-		c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), NodeTimeout: unhurried})
+		c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), NodeTimeout: unhurried, Forgetful: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestFaultCloseWithAnEndedContext_R7_R28(t *testing.T) {
 func TestFaultCloseUnderLoad_R28(t *testing.T) {
 	f := newFleet(t, 5)
 	for range 5 {
-		c := f.client(redlock.Config{NodeTimeout: unhurried})
+		c := f.client(redlock.Config{NodeTimeout: unhurried, Forgetful: true})
 		f.allUp(c, inTheEnd)
 		var mu sync.Mutex
 		kept := make(map[string]bool)

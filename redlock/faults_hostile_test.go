@@ -89,6 +89,7 @@ func (f *fleet) forge(h redistest.Hostile, prefix string, asked *atomic.Int64) {
 	// The hostile node comes first, so that a confusion of nodes would show.
 	c, err := redlock.New(context.Background(), redlock.Config{
 		Nodes: redlock.Nodes(append([]string{node.URL()}, redistest.URLs(f.servers)...)...), Prefix: prefix, NodeTimeout: 20 * time.Millisecond,
+		Forgetful: true,
 	})
 	if err != nil {
 		f.Error(err)

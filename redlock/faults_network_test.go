@@ -134,7 +134,7 @@ func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 	p.CutOnce(d, n)
 	c, err := redlock.New(context.Background(), redlock.Config{
 		Nodes: redlock.Nodes(append(redistest.URLs(f.servers[1:]), p.URL())...), Prefix: fmt.Sprintf("cut:%d:%d:", d, n),
-		NodeTimeout: unhurried,
+		NodeTimeout: unhurried, Forgetful: true,
 	})
 	if err != nil {
 		f.Error(err)
@@ -148,10 +148,17 @@ func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 	p.Cut(d, -1)
 	l.end()
 	l.fails(fewFailures, redlock.ErrNoQuorum)
+	// A node that answers now has answered everything before. Otherwise a cut
+	// that the client has yet to notice would make debts after this.
+	answered := func() uint64 { n := c.Nodes()[4].Counts; return n.Granted + n.Refused + n.Late }
 	last := time.Now()
-	for {
+	for before := answered(); ; {
+		lock := acquired(f, c, "last", time.Second)
+		if err := lock.Release(context.Background()); err != nil {
+			f.Error(err)
+		}
 		node := c.Nodes()[4]
-		if node.State == "up" && node.Debts == 0 {
+		if node.State == "up" && node.Debts == 0 && answered() > before {
 			return node.Connects
 		}
 		if time.Since(last) > inTheEnd {

@@ -201,7 +201,7 @@ func cpu(t testing.TB) time.Duration {
 func TestFaultCloseWhenAllServersDied_R28(t *testing.T) {
 	for _, after := range []time.Duration{0, 30 * time.Millisecond} {
 		f := newFleet(t, 3, redistest.OverTCP)
-		c, err := redlock.Open(t.Context(), redistest.URLs(f.servers)...)
+		c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), Forgetful: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -376,7 +376,7 @@ func threeWrongPasswords(f *fleet) (texts []string) {
 		}
 		nodes = append(nodes, url)
 	}
-	c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(nodes...), NodeTimeout: unhurried})
+	c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(nodes...), NodeTimeout: unhurried, Forgetful: true})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -123,7 +123,7 @@ const stoppedRounds = 6
 // contexts of a Hold and of Do in turn.
 func workAsChild(nodes []string) {
 	runtime.GOMAXPROCS(1) // so that the work continues before the goroutine that the timers wake
-	c, err := redlock.Open(context.Background(), nodes...)
+	c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(nodes...), Forgetful: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -168,7 +168,7 @@ func workAsChild(nodes []string) {
 
 // holdAsChild is the child. It answers in lines.
 func holdAsChild(nodes []string) {
-	c, err := redlock.Open(context.Background(), nodes...)
+	c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(nodes...), Forgetful: true})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -33,21 +33,28 @@ func newFleet(tb testing.TB, n int, options ...redistest.Option) *fleet {
 }
 
 // client creates a client of these servers, or of the nodes in the
-// configuration, and closes it with the test.
+// configuration, and closes it with the test. Without MaxTTL it is forgetful:
+// most tests are not about quarantine.
 func (f *fleet) client(config redlock.Config) *redlock.Client {
 	f.Helper()
+	config.Forgetful = config.MaxTTL == 0
+	c, err := redlock.New(context.Background(), f.reach(config))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// reach returns a configuration with the way to these servers.
+func (f *fleet) reach(config redlock.Config) redlock.Config {
 	if config.Nodes == nil {
 		config.Nodes = redlock.Nodes(redistest.URLs(f.servers)...)
 	}
 	if config.TLS == nil {
 		config.TLS = f.servers[0].TLSConfig()
 	}
-	c, err := redlock.New(context.Background(), config)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = c.Close(context.Background()) })
-	return c
+	return config
 }
 
 // allUp waits until every node of the client is up and owes nothing.

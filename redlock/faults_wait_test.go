@@ -122,7 +122,7 @@ func TestFaultOnlyQuestionsAreTracked(t *testing.T) {
 func TestFaultUserWhoMayNotTrack(t *testing.T) {
 	f := newFleet(t, 3)
 	const most = "reset on >secret resetchannels ~* +set +get +del +pexpire +pttl +eval +evalsha +script|load " +
-		"+hello +auth +client|setname +client|id +client|info +client|kill +ping +info +select"
+		"+hello +auth +client|setname +client|id +client|info +client|kill +ping +info +time +select"
 	for name, c := range map[string]struct {
 		may  string
 		told bool

@@ -31,12 +31,16 @@ type Hold struct {
 	ends    holdEnds
 	said    atomic.Pointer[account] // what came of the last renewal, nil after one that was granted
 
-	mu      sync.Mutex // guards the following. The group may be called while it is held, but see holdContext.Err
+	// mu guards the following. The group may be called while it is held, but
+	// see holdContext.Err.
+	mu      sync.Mutex
 	lock    Lock
 	granted instant // when the attempt or renewal began that the validity counts from
 	asked   instant // when the renewal in flight began
 	renewal pure.Renewal
-	unsure  multiplex.Set // nodes that the renewal in flight was the first to reach since they were quarantined
+	// unsure is the set of nodes that the renewal in flight was the first to
+	// reach since they were quarantined.
+	unsure multiplex.Set
 
 	// The following are guarded by the keeper's mutex.
 	place pure.Place // in the schedule
@@ -81,8 +85,9 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	if err != nil {
 		return nil, err
 	}
-	// Between the grant and keep the lock belongs to this goroutine alone, which
-	// may stand still: Close must not end the connections before it is given back.
+	// Between the grant and keep the lock belongs to this goroutine alone,
+	// which may be descheduled: Close must not end the connections before the
+	// lock is given back.
 	c.group.Detain(1)
 	defer c.group.Detain(-1)
 	before := c.keeper.clock()
@@ -152,7 +157,8 @@ func (h *Hold) Current() Lock {
 	defer h.mu.Unlock()
 	lock := h.lock
 	if h.options.Heal {
-		lock.receipt.Doubted = multiplex.All(len(h.client.config.Nodes)) // the copy does not learn of nodes that are healed later (R23)
+		// The copy does not learn of nodes that are healed later (R23).
+		lock.receipt.Doubted = multiplex.All(len(h.client.config.Nodes))
 	}
 	return lock
 }
@@ -207,8 +213,8 @@ func (h *Hold) finish(cause error) Lock {
 // rest of that time.
 func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.ReleaseKind, multiplex.Command) {
 	c := h.client
-	// The monotonic clock says least after a suspend: other clients must wait long
-	// enough.
+	// The monotonic clock says least after a suspend: other clients must wait
+	// long enough.
 	if rest := h.options.MinHold - c.keeper.clock().at.Sub(h.begun.at); rest > 0 {
 		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
 		return shortenKind, multiplex.Command{

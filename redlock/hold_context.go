@@ -109,7 +109,7 @@ var ErrNested = errors.New("redlock: the context's own hold has the lock, and wo
 // nested reports whether ctx comes from a hold of the resource that has not
 // ended. It allocates nothing.
 func (c *Client) nested(ctx context.Context, resource string) bool {
-	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) { // which has the values of what Hold was called with
+	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) { // inner has the values of Hold's ctx
 		if h.Resource() == resource && h.Err() == nil {
 			return true
 		}

@@ -75,5 +75,5 @@ func joined(own, cause, released error) error {
 	if again := (*ResourceError)(nil); cause != nil && errors.As(released, &again) {
 		released = again.Err // the resource is named once
 	}
-	return errtext.Join(cause, own, released) // own itself, for those who compare, if there is nothing else
+	return errtext.Join(cause, own, released) // if own is the only one, own itself, which callers may compare
 }

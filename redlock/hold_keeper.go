@@ -125,8 +125,8 @@ func (k *keeper) keep(h *Hold) bool {
 	outer := k.client.outer(h.inner)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// An outer hold that is not released yet keeps Drain waiting, which then waits
-	// for this one too.
+	// An outer hold that is not released yet keeps Drain waiting, which then
+	// waits for this one too.
 	if k.closing || k.held.draining && (outer == nil || outer.slot == unplaced) {
 		return false
 	}

@@ -106,13 +106,13 @@ func lostError(resource string, refused bool, a *account, addrs []string) *LostE
 		return e
 	}
 	for i, addr := range addrs {
-		e.Nodes = append(e.Nodes, NodeAnswer{Node: i, Addr: addr, Err: a.of(i)})
+		e.Nodes = append(e.Nodes, NodeAnswer{Node: i, Addr: addr, Err: a.answerOf(i)})
 	}
 	return e
 }
 
-// of returns what the account says of one node.
-func (a *account) of(node int) error {
+// answerOf returns what the account says of one node.
+func (a *account) answerOf(node int) error {
 	if node < len(a.answers) {
 		switch answer := a.answers[node]; answer.Vote {
 		case multiplex.Granted:

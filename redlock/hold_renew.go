@@ -13,7 +13,7 @@ func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) erro
 	h.asked = begun
 	command := multiplex.Command{
 		TTL:     h.lock.ttl,
-		Receipt: h.lock.receipt, // a node that forgot votes before it got the key does not count (R23)
+		Receipt: h.lock.receipt, // see multiplex.Receipt.Doubted (R23)
 	}
 	kind := extendKind
 	if h.options.Heal {
@@ -28,9 +28,9 @@ func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) erro
 	known := &h.lock.receipt
 	known.Doubted, h.unsure = pure.DoubtRenewal(known.Doubted, receipt.Sent, receipt.Doubted, h.options.Heal)
 	if h.options.Heal {
-		// Whatever the outcome, these nodes may hold the key now. The place in the
-		// log stays that of the SET, so that a release is still repeated for the sake
-		// of an older connection (R8).
+		// Whatever the outcome, these nodes may hold the key now. The place in
+		// the log stays that of the SET, so that a release is still repeated
+		// for the sake of an older connection (R8).
 		known.Sent |= receipt.Sent
 	}
 	return err

@@ -85,7 +85,7 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	err = c.group.Extend(ctx, extendKind, &multiplex.Command{
 		Encoded: c.appendExtend(room[:0], l.resource, &l.token, ttl),
 		TTL:     max(l.ttl, ttl), // the longest that the keys may live
-		Receipt: l.receipt,       // a node that forgot votes before it got the key does not count yet (R23)
+		Receipt: l.receipt,       // see multiplex.Receipt.Doubted (R23)
 	})
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrNotHeld), nil)

@@ -48,17 +48,34 @@ func (m *memory) link(i int) *redistest.Link { return m.network.At(m.nodes[i].Ad
 // command is executed.
 func (m *memory) delay(i int, d time.Duration) { m.link(i).Latency(d/2, d-d/2) }
 
-// client creates a client of all nodes and closes it with the test.
+// client creates a client of all nodes and closes it with the test. Without
+// MaxTTL it is forgetful: most tests are not about quarantine.
 func (m *memory) client(tb testing.TB, config Config) *Client {
 	tb.Helper()
+	config.Forgetful = config.MaxTTL == 0
+	c, err := New(tb.Context(), m.reach(config))
+	require.NoError(tb, err)
+	tb.Cleanup(func() { closeNow(tb, c) })
+	return c
+}
+
+// opened is client in a deployment that was opened with Init.
+func (m *memory) opened(tb testing.TB, config Config) *Client {
+	tb.Helper()
+	open := m.reach(config)
+	open.Logger, open.Tracer = nil, nil
+	_, err := Init(tb.Context(), open)
+	require.NoError(tb, err)
+	return m.client(tb, config)
+}
+
+// reach returns a configuration with the way to all nodes.
+func (m *memory) reach(config Config) Config {
 	if config.Nodes == nil {
 		config.Nodes = Nodes(m.urls()...)
 	}
 	config.NetDial = m.network.Dial
-	c, err := New(tb.Context(), config)
-	require.NoError(tb, err)
-	tb.Cleanup(func() { closeNow(tb, c) })
-	return c
+	return config
 }
 
 func closeNow(tb testing.TB, c *Client) {

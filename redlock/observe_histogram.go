@@ -14,6 +14,7 @@ const HistogramBuckets = 28
 // further bucket reaches twice as far as the one before, so that a quantile is
 // known within a factor of two. The last, from 68.7 s on, is open.
 type Histogram struct {
+	// Counts is how many times each bucket has.
 	Counts [HistogramBuckets]uint64 `json:"counts"`
 	// Sum is the sum of all times.
 	Sum time.Duration `json:"sum_ns"`

@@ -21,15 +21,16 @@ import (
 // the answers may be outdated when they are read, and only a lock is a promise.
 // It is for people and dashboards, and has a JSON form.
 type Inspection struct {
-	Resource string // without the prefix
-	State    LockState
-	// Holder is the fingerprint of the token that a quorum has, "" unless State is
-	// StateHeld. Compare it with Token.Fingerprint, or with another inspection's;
-	// the token itself is never shown (R27).
+	Resource string    // without the prefix
+	State    LockState // what a quorum says
+	// Holder is the fingerprint of the token that a quorum has, "" unless State
+	// is StateHeld. Compare it with Token.Fingerprint, or with another
+	// inspection's; the token itself is never shown (R27).
 	Holder string
 	// TTL is how long a quorum keeps the holder's key if it is not renewed: the
 	// quorum-th largest of the remaining times of all nodes that have it, or
-	// NoExpiry if a quorum has it forever. The holder's validity is shorter (R4).
+	// NoExpiry if a quorum has it forever. The holder's validity is shorter
+	// (R4).
 	TTL time.Duration
 	// Agree is how many nodes agree with State: have the holder's key, or none.
 	// In StateUnclear it is zero.
@@ -47,8 +48,8 @@ type InspectedNode struct {
 	// Foreign reports a key that holds no string. No lock can be had from this
 	// node until it is removed.
 	Foreign bool
-	// TTL is what remains of the key. It is NoExpiry if the key does not expire:
-	// then it was set by hand, and is no lock.
+	// TTL is what remains of the key. It is NoExpiry if the key does not
+	// expire: then it was set by hand, and is no lock.
 	TTL time.Duration
 	// Err is why there is no answer, nil if there is one.
 	Err error

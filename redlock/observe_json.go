@@ -26,11 +26,23 @@ func (s NodeStatus) MarshalJSON() ([]byte, error) {
 		QuarantineLeft float64    `json:"quarantine_left_s,omitempty"`
 		QuarantineWhy  string     `json:"quarantine_why,omitempty"`
 		Sealed         bool       `json:"sealed"`
+		Deployment     string     `json:"deployment,omitempty"`
+		Of             int        `json:"deployment_nodes,omitempty"`
+		Started        *time.Time `json:"started,omitempty"`
 		Warnings       []string   `json:"warnings,omitempty"`
 	}{
 		s.Addr, s.State, s.Product, s.Version, s.Debts, s.Connects, micros(s.ReplyTime), s.Polled, countsJSON(s.Counts),
-		textOf(s.Err), s.Quarantined, s.QuarantineLeft.Seconds(), s.QuarantineWhy, s.Sealed, s.Warnings,
+		textOf(s.Err), s.Quarantined, s.QuarantineLeft.Seconds(), s.QuarantineWhy, s.Sealed,
+		s.Deployment, s.DeploymentNodes, timeOf(s.Started), s.Warnings,
 	})
+}
+
+// timeOf returns nil for a time that is not known.
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }
 
 // countsJSON is NodeCounts with names. The conversion does not compile where

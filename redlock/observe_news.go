@@ -25,8 +25,8 @@ type NodeChange struct {
 	// "peer", "silent", "WRONGPASS", "not a master" …; see multiplex.Change. ""
 	// if it came up.
 	Cause string
-	Err   error // the cause itself; nil when it came up
-	At    time.Time
+	Err   error     // the cause itself; nil when it came up
+	At    time.Time // when it changed
 	// Warnings are what ought to be changed about a node that came up. Nil if
 	// there are none, or the same as before.
 	Warnings []string
@@ -36,8 +36,8 @@ type NodeChange struct {
 }
 
 const (
-	// newsMost bounds the events that wait for a slow Logger or Tracer.
-	newsMost = 256
+	// maxNews bounds the events that wait for a slow Logger or Tracer.
+	maxNews = 256
 	// newsPatience bounds how long Close waits for a Logger or Tracer, and
 	// newsHaste how long after the waiting events were dropped.
 	newsPatience = time.Second
@@ -119,6 +119,13 @@ func (c *Client) reportPolling() {
 	}
 }
 
+// reportForgetful reminds of what was switched off.
+func (c *Client) reportForgetful() {
+	if c.config.Forgetful {
+		c.notice(slog.LevelWarn, "redlock: Forgetful is set: a node that restarts empty may grant a lock that is held")
+	}
+}
+
 // notice logs an event if there is a Logger. It never waits, whatever mutex the
 // caller holds. No attribute may hold a resource name, a token, a key or a
 // password (R27).
@@ -143,7 +150,7 @@ func (n *news) put(it item) {
 	if n.ending {
 		return
 	}
-	if len(n.waiting) == newsMost {
+	if len(n.waiting) == maxNews {
 		n.dropped += 1 + n.waiting[0].dropped
 		n.waiting[0] = item{}
 		n.waiting = n.waiting[1:]

@@ -57,7 +57,7 @@ func (r *records) take() []map[string]string {
 func TestLoggerIsToldOfChanges(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var log records
-		c := m.client(t, Config{Logger: slog.New(&log)})
+		c := m.opened(t, Config{Logger: slog.New(&log), MaxTTL: time.Minute})
 		synctest.Wait()
 		var up []map[string]string
 		for i, n := range m.nodes {
@@ -111,9 +111,9 @@ func TestListenersDelayNobody(t *testing.T) {
 			<-free
 		}}
 		var told []NodeChange
-		c = m.client(t, Config{Logger: slog.New(log), Tracer: &Tracer{NodeChanged: func(n NodeChange) { told = append(told, n) }}})
+		c = m.opened(t, Config{MaxTTL: DefaultMaxTTL, Logger: slog.New(log), Tracer: &Tracer{NodeChanged: func(n NodeChange) { told = append(told, n) }}})
 		close(made)
-		const flaps = newsMost
+		const flaps = maxNews
 		var last time.Time
 		for range flaps {
 			last = time.Now()
@@ -130,15 +130,15 @@ func TestListenersDelayNobody(t *testing.T) {
 		synctest.Wait()
 
 		all := 3 + 2*flaps
-		require.Len(t, log.all, newsMost+1, "the first, and all that had room")
-		require.Equal(t, fmt.Sprint(all-newsMost-1), log.all[1]["dropped"], "the oldest are dropped, and said once")
+		require.Len(t, log.all, maxNews+1, "the first, and all that had room")
+		require.Equal(t, fmt.Sprint(all-maxNews-1), log.all[1]["dropped"], "the oldest are dropped, and said once")
 		for i, line := range log.all {
 			require.Equal(t, i == 1, line["dropped"] != "")
 		}
-		require.Equal(t, "up", log.all[newsMost]["state"])
-		require.True(t, log.times[newsMost].After(last), "what is told last is how it is")
-		require.Len(t, told, newsMost+1)
-		require.EqualValues(t, all-newsMost-1, told[1].Dropped)
+		require.Equal(t, "up", log.all[maxNews]["state"])
+		require.True(t, log.times[maxNews].After(last), "what is told last is how it is")
+		require.Len(t, told, maxNews+1)
+		require.EqualValues(t, all-maxNews-1, told[1].Dropped)
 		require.Zero(t, told[0].Dropped+told[2].Dropped)
 	})
 }
@@ -264,5 +264,5 @@ func TestNewsAtTheEnd(t *testing.T) {
 	wg.Go(func() { n.close(context.Background()) })
 	wg.Wait()
 	<-n.done
-	require.LessOrEqual(t, len(n.waiting), newsMost)
+	require.LessOrEqual(t, len(n.waiting), maxNews)
 }

@@ -9,13 +9,15 @@ import (
 // A NodeStatus is what the client knows of one node. It holds nothing secret,
 // and has a JSON form too (R27; docs/output.md).
 type NodeStatus struct {
-	Addr             string        // without credentials
-	State            NodeState     // NodeUp, NodeDown, NodeDialing, NodeFencing, NodePaying, NodeShed or NodeStopped
+	Addr string // without credentials
+	// State is NodeUp, NodeDown, NodeDialing, NodeFencing, NodePaying, NodeShed
+	// or NodeStopped.
+	State            NodeState
 	Product, Version string        // what it said of itself
 	Debts            int           // releases that it has yet to confirm (R8)
 	Connects         int           // connections so far
 	ReplyTime        time.Duration // smoothed
-	Polled           bool          // callers read its replies by themselves; see Stats.Polling
+	Polled           bool          // callers read its replies themselves; see Stats.Polling
 	Counts           NodeCounts    // what happened so far
 	Err              error         // why it is not up, else nil
 	// Quarantined reports that the node's grants do not count, since it may
@@ -25,8 +27,18 @@ type NodeStatus struct {
 	Quarantined    bool
 	QuarantineLeft time.Duration
 	QuarantineWhy  string
-	Sealed         bool     // a seal of the process that runs there is known to stand
-	Warnings       []string // what was remarkable when it was last connected (R22), one sentence each
+	Sealed         bool // a seal of the process that runs there is known to exist
+	// Deployment is the id of the deployment that the node was last seen to
+	// belong to, and DeploymentNodes how many nodes that has (R30); zero if it
+	// belongs to none.
+	Deployment      string
+	DeploymentNodes int
+	// Started is when the server's process started, by its own account, to the
+	// second; zero if it does not say.
+	Started time.Time
+	// Warnings are what ought to be changed about the server, as of its last
+	// connection (R22), one sentence each.
+	Warnings []string
 }
 
 // NodeState is the state of a node, as one word.
@@ -69,7 +81,8 @@ func (c *Client) Nodes() []NodeStatus {
 			Debts: s.Debts, Connects: s.Connects, ReplyTime: s.ReplyTime, Err: s.Err,
 			Polled: s.Polled, Counts: s.Counts,
 			Quarantined: s.Quarantined, QuarantineLeft: s.QuarantineLeft, QuarantineWhy: s.QuarantineWhy,
-			Sealed: s.Sealed, Warnings: s.Warnings,
+			Sealed: s.Sealed, Deployment: s.Deployment, DeploymentNodes: s.DeploymentNodes, Started: s.Started,
+			Warnings: s.Warnings,
 		})
 	}
 	return all

@@ -37,48 +37,48 @@ type Tracer struct {
 
 // AttemptInfo describes one attempt to get a lock.
 type AttemptInfo struct {
-	Resource string
+	Resource string        // without the prefix
 	TTL      time.Duration // as it was asked for
 	Try      int           // which attempt of one Acquire, from 1
-	Start    time.Time
-	Elapsed  time.Duration
+	Start    time.Time     // when it began
+	Elapsed  time.Duration // until it returned
 	Validity time.Duration // of the lock; zero if there is none
 	Err      error         // as it is returned, but without the resource
 }
 
 // AcquireInfo describes one whole wait for a lock.
 type AcquireInfo struct {
-	Resource string
+	Resource string        // without the prefix
 	TTL      time.Duration // as it was asked for
 	Tries    int           // how many attempts it took
-	Start    time.Time
-	Elapsed  time.Duration
+	Start    time.Time     // when it began
+	Elapsed  time.Duration // until it returned
 	Validity time.Duration // of the lock; zero if there is none
 	Err      error         // as it is returned, but without the resource
 }
 
 // ExtendInfo describes one extension.
 type ExtendInfo struct {
-	Resource string
+	Resource string        // without the prefix
 	TTL      time.Duration // as it was asked for
-	Start    time.Time
-	Elapsed  time.Duration
+	Start    time.Time     // when it began
+	Elapsed  time.Duration // until it returned
 	Validity time.Duration // of the extended lock; zero if it failed
 	Err      error         // as it is returned, but without the resource
 }
 
 // ReleaseInfo describes one release.
 type ReleaseInfo struct {
-	Resource string
-	Start    time.Time
-	Elapsed  time.Duration
-	Err      error // as it is returned, but without the resource
+	Resource string        // without the prefix
+	Start    time.Time     // when it began
+	Elapsed  time.Duration // until it returned
+	Err      error         // as it is returned, but without the resource
 }
 
 // HoldInfo describes a hold: one that was lost, or, from Client.Held, one that
 // is not released yet.
 type HoldInfo struct {
-	Resource string
+	Resource string    // without the prefix
 	Since    time.Time // when the attempt that was granted began
 	Until    time.Time // when its validity ends by the local clock, or when it was lost before that
 	Err      error     // why it ended: a *LostError; from Client.Held also another one, or nil

@@ -36,11 +36,8 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 		require.NoError(t, l.Close())
 	}
 	healthy := redlock.Config{Nodes: redlock.Nodes(urls("redis://", addrs...)...), NodeTimeout: time.Second, Prefix: "lock:"}
-	with := func(change func(*redlock.Config)) redlock.Config {
-		config := healthy
-		change(&config)
-		return config
-	}
+	_, err := redlock.Init(t.Context(), healthy)
+	require.NoError(t, err)
 	acquire := func(ctx context.Context, c *redlock.Client) error {
 		_, err := c.Acquire(ctx, "invoice:7", 10*time.Second)
 		return err
@@ -70,11 +67,10 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 			_, err := c.TryAcquire(ctx, "invoice:7", 500*time.Microsecond)
 			return err
 		}, `redlock: "invoice:7": a TTL of 500µs cannot be used: it must be at least 1ms`},
-		"TTL above MaxTTL": {with(func(c *redlock.Config) { c.MaxTTL, c.Prefix, c.NewDeployment = time.Second, "lock:new:", true }),
-			func(ctx context.Context, c *redlock.Client) error {
-				_, err := c.TryAcquire(ctx, "invoice:7", 2*time.Second)
-				return err
-			}, `redlock: "invoice:7": a TTL of 2s cannot be used: Config.MaxTTL is 1s`},
+		"TTL above MaxTTL": {healthy, func(ctx context.Context, c *redlock.Client) error {
+			_, err := c.TryAcquire(ctx, "invoice:7", 31*time.Second)
+			return err
+		}, `redlock: "invoice:7": a TTL of 31s cannot be used: Config.MaxTTL is 30s; a longer one must be set on all clients`},
 		"TTL within the drift": {healthy, func(ctx context.Context, c *redlock.Client) error {
 			_, err := c.Acquire(ctx, "invoice:7", 2*time.Millisecond)
 			return err

@@ -14,9 +14,10 @@ import (
 // A quarantined node costs no allocations either (R12, R23).
 func TestNothingIsAllocatedInQuarantine(t *testing.T) {
 	servers := redistest.Servers(t, 5, redistest.OverTCP)
-	c, err := New(t.Context(), Config{
-		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, MaxTTL: 2 * time.Hour, NewDeployment: true,
-	})
+	config := Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, MaxTTL: 2 * time.Hour}
+	_, err := Init(t.Context(), config)
+	require.NoError(t, err)
+	c, err := New(t.Context(), config)
 	require.NoError(t, err)
 	defer closeNow(t, c)
 	counting := func(n int) func() bool {

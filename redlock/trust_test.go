@@ -3,8 +3,8 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,33 +14,44 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const sealForm = "redlock-seal 1 run_id=%s max_ttl_ms=%d watched_ms=%d"
+// ours and theirs are deployments of one node.
+var ours, theirs = deploymentOf("a"), deploymentOf("b")
 
-// sealOf returns the text of a seal.
-func sealOf(run string, maxTTL, watched time.Duration) string {
-	return fmt.Sprintf(sealForm, run, maxTTL.Milliseconds(), watched.Milliseconds())
+func deploymentOf(digit string) pure.Identity {
+	return pure.Identity{ID: strings.Repeat(digit, 32), Nodes: 1, Members: pure.MembersOf([]string{"node0:6379"})}
 }
 
-// A seal is never lowered, its time watched is that of one process, and other
-// values are left alone (R23): on a real server and in memory.
-func TestSealScript_R23(t *testing.T) {
+// sealOf returns the text of a seal; in the older form, of no deployment.
+func sealOf(who pure.Identity, run string, maxTTL, watched time.Duration) string {
+	return pure.Seal{Identity: who, Run: run, MaxTTL: maxTTL, Watched: watched}.String()
+}
+
+// A seal is never lowered, its time watched is that of one process, a node of
+// another deployment keeps its own, and other values are left alone (R23, R30):
+// on a real server and in memory.
+func TestSealScript_R23_R30(t *testing.T) {
 	const s = time.Second
+	none := pure.Identity{}
+	seal := func(run string, maxTTL, watched time.Duration) string { return sealOf(ours, run, maxTTL, watched) }
 	sides := bothSides(t)
 	for name, c := range map[string]struct {
 		there, written, after string
 		answer                int64
 	}{
-		"nothing is there":     {"", sealOf("a", 2*s, 3*s), sealOf("a", 2*s, 3*s), 1},
-		"the same":             {sealOf("a", 2*s, 3*s), sealOf("a", 2*s, 3*s), sealOf("a", 2*s, 3*s), 1},
-		"more":                 {sealOf("a", 2*s, 3*s), sealOf("a", 4*s, 5*s), sealOf("a", 4*s, 5*s), 1},
-		"less":                 {sealOf("a", 2*s, 3*s), sealOf("a", s, 2*s), sealOf("a", 2*s, 3*s), 1},
-		"a shorter MaxTTL":     {sealOf("a", 2*s, 3*s), sealOf("a", s, 9*s), sealOf("a", 2*s, 9*s), 1},
-		"watched for less":     {sealOf("a", 2*s, 9*s), sealOf("a", 5*s, 6*s), sealOf("a", 5*s, 9*s), 1},
-		"another process":      {sealOf("b", 2*s, 9*s), sealOf("a", 2*s, 3*s), sealOf("a", 2*s, 3*s), 1},
-		"… of a longer one":    {sealOf("b", 5*s, 9*s), sealOf("a", 2*s, 3*s), sealOf("a", 5*s, 3*s), 1},
-		"a hundred years":      {sealOf("a", pure.LongestTTL, s), sealOf("a", s, pure.LongestTTL), sealOf("a", pure.LongestTTL, pure.LongestTTL), 1},
-		"no seal":              {"a token, 20 bytes in", sealOf("a", 2*s, 3*s), "a token, 20 bytes in", 0},
-		"a seal of the future": {"redlock-seal 2 x", sealOf("a", 2*s, 3*s), "redlock-seal 2 x", 0},
+		"nothing is there":     {"", seal("a", 2*s, 3*s), seal("a", 2*s, 3*s), 1},
+		"the same":             {seal("a", 2*s, 3*s), seal("a", 2*s, 3*s), seal("a", 2*s, 3*s), 1},
+		"more":                 {seal("a", 2*s, 3*s), seal("a", 4*s, 5*s), seal("a", 4*s, 5*s), 1},
+		"less":                 {seal("a", 2*s, 3*s), seal("a", s, 2*s), seal("a", 2*s, 3*s), 1},
+		"a shorter MaxTTL":     {seal("a", 2*s, 3*s), seal("a", s, 9*s), seal("a", 2*s, 9*s), 1},
+		"watched for less":     {seal("a", 2*s, 9*s), seal("a", 5*s, 6*s), seal("a", 5*s, 9*s), 1},
+		"another process":      {seal("b", 2*s, 9*s), seal("a", 2*s, 3*s), seal("a", 2*s, 3*s), 1},
+		"… of a longer one":    {seal("b", 5*s, 9*s), seal("a", 2*s, 3*s), seal("a", 5*s, 3*s), 1},
+		"of the older form":    {sealOf(none, "a", 5*s, 9*s), seal("a", 2*s, 3*s), seal("a", 5*s, 9*s), 1},
+		"… of another process": {sealOf(none, "b", 2*s, 9*s), seal("a", 2*s, 3*s), seal("a", 2*s, 3*s), 1},
+		"a hundred years":      {seal("a", pure.LongestTTL, s), seal("a", s, pure.LongestTTL), seal("a", pure.LongestTTL, pure.LongestTTL), 1},
+		"another deployment":   {sealOf(theirs, "a", 2*s, 3*s), seal("a", 2*s, 9*s), sealOf(theirs, "a", 2*s, 3*s), 0},
+		"no seal":              {"a token, 20 bytes in", seal("a", 2*s, 3*s), "a token, 20 bytes in", 0},
+		"a seal of the future": {"redlock-seal 3 x", seal("a", 2*s, 3*s), "redlock-seal 3 x", 0},
 	} {
 		for side, do := range sides {
 			t.Run(name+"/"+side, func(t *testing.T) {
@@ -48,22 +59,17 @@ func TestSealScript_R23(t *testing.T) {
 				if c.there != "" {
 					do("SET", "k", c.there)
 				}
-				require.Equal(t, c.answer, do("EVAL", sealSource, "1", "k", c.written))
+				require.Equal(t, c.answer, do("EVAL", sealSource, "2", "k", "o", "adopt", ours.String(), c.written))
 				require.Equal(t, c.after, do("GET", "k"))
 				require.EqualValues(t, -1, do("PTTL", "k"), "it does not expire")
 			})
 		}
 	}
-	real := sides["real"]
-	real("DEL", "k")
-	real("RPUSH", "k", "x")
-	require.EqualValues(t, 0, real("EVAL", sealSource, "1", "k", sealOf("a", s, s)), "a list is left alone")
-	require.Equal(t, "list", real("TYPE", "k"))
 }
 
 func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{MaxTTL: 2*time.Second + ms/2, NewDeployment: true, MinValidity: ms})
+		c := m.opened(t, Config{MaxTTL: 2*time.Second + ms/2, MinValidity: ms})
 		lock := mustAcquire(t, c, "r", 2*time.Second+ms/2)
 		require.Equal(t, 2*time.Second, lock.ttl, "cut to whole milliseconds, as the limit is (R4)")
 		for _, ttl := range []time.Duration{2*time.Second + ms, time.Hour} {
@@ -80,7 +86,7 @@ func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotHeld)
 		_, err = c.TryAcquire(t.Context(), sealName, time.Second)
 		require.ErrorIs(t, err, ErrResource, "the seal is no lock")
-		_, err = m.client(t, Config{Prefix: "p:"}).TryAcquire(t.Context(), sealName, time.Second)
+		_, err = m.client(t, Config{Prefix: "p:"}).TryAcquire(t.Context(), openingName, time.Second)
 		require.ErrorIs(t, err, ErrResource)
 	})
 }
@@ -101,14 +107,18 @@ func TestConfigurationsOfTrust(t *testing.T) {
 	require.Equal(t, multiplex.Set(0b101), (&Config{Nodes: nodes}).durable())
 }
 
-// A fresh deployment makes its first client wait, unless it is declared new;
-// other clients find the seals, under the prefix.
+// Nodes that have just started make the first client wait, unless Init opens
+// the deployment; other clients find the seals, under the prefix.
 func TestFreshDeployment_R23(t *testing.T) {
-	for name, declared := range map[string]bool{"declared new": true, "not declared": false} {
+	for name, declared := range map[string]bool{"opened by Init": true, "opened by the client": false} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				start := time.Now()
-				config := Config{MaxTTL: time.Second, NewDeployment: declared, Prefix: "lock:"}
+				config := Config{MaxTTL: time.Second, Prefix: "lock:"}
+				if declared {
+					_, err := Init(t.Context(), m.reach(config))
+					require.NoError(t, err)
+				}
 				c := m.client(t, config)
 				lock, err := c.TryAcquire(t.Context(), "r", time.Second)
 				if !declared {
@@ -119,7 +129,7 @@ func TestFreshDeployment_R23(t *testing.T) {
 					require.InDelta(t, time.Second, q.Left, float64(20*ms))
 					s := c.Nodes()[1]
 					require.True(t, s.Quarantined)
-					require.Equal(t, "first seen", s.QuarantineWhy)
+					require.Equal(t, "started a short while ago", s.QuarantineWhy)
 					require.InDelta(t, time.Second, s.QuarantineLeft, float64(20*ms))
 					lock, err = c.Acquire(t.Context(), "r", time.Second)
 				}
@@ -133,7 +143,6 @@ func TestFreshDeployment_R23(t *testing.T) {
 					require.Equal(t, []string{"lock:redlock:seal"}, n.Keys())
 					require.True(t, c.Nodes()[i].Sealed)
 				}
-				config.NewDeployment = false
 				mustAcquire(t, m.client(t, config), "r", time.Second)
 				_, err = m.client(t, Config{MaxTTL: 2 * time.Second, Prefix: "lock:"}).TryAcquire(t.Context(), "r", ms*3)
 				require.ErrorIs(t, err, ErrMaxTTL)
@@ -142,16 +151,15 @@ func TestFreshDeployment_R23(t *testing.T) {
 	}
 }
 
-// Without MaxTTL no seal is read or written (R23 is off).
-func TestWithoutMaxTTLThereIsNoSeal(t *testing.T) {
+// A forgetful client writes no seal (R23 is off).
+func TestForgetfulClientsWriteNoSeal(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		nodes := Nodes(m.urls()...)
 		nodes[0].Durable = true
-		c := m.client(t, Config{NewDeployment: true, Nodes: nodes})
+		c := m.client(t, Config{Nodes: nodes})
 		mustAcquire(t, c, "r", time.Hour)
 		time.Sleep(30 * time.Second)
 		for i, n := range m.nodes {
-			require.Zero(t, n.Calls("GET"))
 			require.Equal(t, []string{"r"}, n.Keys())
 			require.Empty(t, c.Nodes()[i].Warnings)
 			require.False(t, c.Nodes()[i].Quarantined)

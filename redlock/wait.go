@@ -23,9 +23,10 @@ const (
 	// pushedPauseMost bounds the pause before a push is believed. It limits
 	// pushes without a reason to fifty attempts a second.
 	pushedPauseMost = 20 * time.Millisecond
-	// answersLeast is the least time after which the nodes' answers to its
-	// question ought to have arrived.
-	answersLeast = 5 * time.Millisecond
+	// The nodes' answers to the head's question are waited for answersPerQuorum
+	// times the usual time to a quorum, but at least answersLeast.
+	answersLeast     = 5 * time.Millisecond
+	answersPerQuorum = 4
 )
 
 // acquireInTurn is Acquire by queue: one attempt at once, unless other callers
@@ -133,8 +134,10 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	if why == timeUp && err == nil {
 		why, err = c.awaitPush(ctx, w)
 	}
+	// News that took much longer than any pause here was real; news at once may
+	// be a push without a reason.
 	if why == called || time.Since(begun) >= 2*c.pause(q, 1) {
-		q.fails = 0 // the news took its time, so it was real
+		q.fails = 0
 	}
 	return err
 }
@@ -151,7 +154,7 @@ func (c *Client) ask(q *queue, resource string) bool {
 // or by the expiry of the key, but not much longer than a second.
 func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	q := w.queue
-	answers := max(answersLeast, 4*time.Duration(c.quorumTime.Load()))
+	answers := max(answersLeast, answersPerQuorum*time.Duration(c.quorumTime.Load()))
 	why, err := c.doze(ctx, w, answers, q.lookout.Signal())
 	if err != nil || why != timeUp {
 		return why, err

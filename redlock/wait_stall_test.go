@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,9 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 		"replica":        {node: redistest.NodeConfig{Role: "slave"}, within: 200 * ms},
 		"cluster":        {node: redistest.NodeConfig{Mode: "cluster"}, within: 200 * ms},
 		"sentinel":       {node: redistest.NodeConfig{Mode: "sentinel"}, within: 200 * ms},
-		"another MaxTTL": {arrange: func(n *redistest.Node) { n.DB().Set(sealName, sealOf(n.RunID(), time.Hour, 2*time.Hour), 0) }, within: 200 * ms},
+		"another MaxTTL": {arrange: func(n *redistest.Node) {
+			n.DB().Set(sealName, sealOf(pure.Identity{}, n.RunID(), time.Hour, 2*time.Hour), 0)
+		}, within: 200 * ms},
 		"another protocol": {arrange: func(n *redistest.Node) {
 			n.Handle(func(int, []string) ([]byte, bool) { return []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true })
 		}, within: 200 * ms},
@@ -163,7 +166,7 @@ func TestWaitingIsReportedOnce_R31(t *testing.T) {
 	for name, configured := range map[string]bool{"Logger": true, "slog.Default": false} {
 		t.Run(name, func(t *testing.T) {
 			log := &records{}
-			config := Config{MaxTTL: 10 * time.Second, NewDeployment: true}
+			config := Config{MaxTTL: 10 * time.Second}
 			if configured {
 				config.Logger = slog.New(log)
 			} else {
@@ -172,7 +175,7 @@ func TestWaitingIsReportedOnce_R31(t *testing.T) {
 				defer slog.SetDefault(before)
 			}
 			simulated(t, 3, func(t *testing.T, m *memory) {
-				c := m.client(t, config)
+				c := m.opened(t, config)
 				require.NoError(t, c.Ready(t.Context()))
 				synctest.Wait()
 				reports := func() (all []map[string]string) {

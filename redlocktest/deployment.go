@@ -65,7 +65,11 @@ func Start(nodes int, options ...Option) (*Deployment, error) {
 	if d.settings.real {
 		begin = d.beginReal
 	}
-	if err := begin(nodes); err != nil {
+	err := begin(nodes)
+	if err == nil {
+		err = d.init()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("redlocktest: %w", err), d.Close())
 	}
 	d.complain(func(err error) { panic(err) })
@@ -78,6 +82,7 @@ type Option func(*settings)
 type settings struct {
 	real, skip bool
 	password   string
+	maxTTL     time.Duration
 }
 
 func newSettings(options []Option) (s settings) {
@@ -103,11 +108,30 @@ func RealOrSkip() Option { return func(s *settings) { s.real, s.skip = true, tru
 // does.
 func Password(password string) Option { return func(s *settings) { s.password = password } }
 
-// Config returns what a client needs to reach the nodes: Nodes, Password, and,
-// for nodes in memory, NetDial. All other fields are zero, for the caller to
-// set. Several clients may be made from it.
+// MaxTTL sets redlock.Config.MaxTTL for the deployment. Config contains it.
+// Without this option, it is redlock.DefaultMaxTTL.
+func MaxTTL(maxTTL time.Duration) Option { return func(s *settings) { s.maxTTL = maxTTL } }
+
+// Config returns what a client needs to reach the nodes: Nodes, Password,
+// MaxTTL if it was set, and, for nodes in memory, NetDial. All other fields are
+// zero, for the caller to set. Several clients may be made from it. If a Prefix
+// is set and the servers are real, redlock.Init must be called with it, or
+// clients wait for MaxTTL; Client does so.
 func (d *Deployment) Config() redlock.Config {
-	return redlock.Config{Nodes: redlock.Nodes(d.URLs()...), Password: d.settings.password, NetDial: d.dial}
+	return redlock.Config{
+		Nodes: redlock.Nodes(d.URLs()...), Password: d.settings.password, MaxTTL: d.settings.maxTTL, NetDial: d.dial,
+	}
+}
+
+// initPatience bounds the wait for the nodes' answers.
+const initPatience = 30 * time.Second
+
+// init opens the deployment, so that no client needs to wait.
+func (d *Deployment) init() error {
+	ctx, cancel := context.WithTimeout(context.Background(), initPatience)
+	defer cancel()
+	_, err := redlock.Init(ctx, d.Config())
+	return err
 }
 
 // URLs returns the addresses of the nodes, in order. For nodes in memory they
@@ -136,6 +160,9 @@ func (d *Deployment) Client(tb testing.TB, changes ...func(*redlock.Config)) *re
 	config := d.Config()
 	for _, change := range changes {
 		change(&config)
+	}
+	if d.settings.real && config.Prefix != "" && !config.Forgetful {
+		_, _ = redlock.Init(tb.Context(), config) // the client says what is wrong
 	}
 	client, err := redlock.New(tb.Context(), config)
 	if err != nil {

@@ -35,17 +35,20 @@ func patient(c *redlock.Config) { c.NodeTimeout = patience }
 func everywhere(t *testing.T, nodes int, test func(t *testing.T, d *redlocktest.Deployment)) {
 	t.Run("in memory", func(t *testing.T) {
 		redistest.NoLeaks(t)
-		test(t, redlocktest.New(t, nodes))
+		test(t, redlocktest.New(t, nodes, anHour))
 	})
 	t.Run("simulated", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { test(t, redlocktest.New(t, nodes)) })
+		synctest.Test(t, func(t *testing.T) { test(t, redlocktest.New(t, nodes, anHour)) })
 	})
 	t.Run("real", func(t *testing.T) {
 		redistest.Require(t)
 		redistest.NoLeaks(t)
-		test(t, redlocktest.New(t, nodes, redlocktest.Real()))
+		test(t, redlocktest.New(t, nodes, anHour, redlocktest.Real()))
 	})
 }
+
+// anHour is longer than the TTLs of these tests.
+var anHour = redlocktest.MaxTTL(time.Hour)
 
 func TestLockExtendRelease(t *testing.T) {
 	everywhere(t, 5, func(t *testing.T, d *redlocktest.Deployment) {
@@ -68,11 +71,11 @@ func TestLockExtendRelease(t *testing.T) {
 func TestHoldsWithAllTheyCanDo(t *testing.T) {
 	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
 		ctx := t.Context()
-		c := d.Client(t, patient, func(c *redlock.Config) { c.MaxTTL, c.NewDeployment, c.Prefix = time.Minute, true, "lock:" })
+		c := d.Client(t, patient, func(c *redlock.Config) { c.Prefix = "lock:" })
 		require.NoError(t, c.Ready(ctx))
 		hold, err := c.Hold(ctx, "r", redlock.HoldOptions{TTL: 6 * time.Second, Heal: true, MinHold: 500 * ms})
 		require.NoError(t, err)
-		awaitKeys(t, d.Nodes(), "lock:r", "redlock:seal", "lock:redlock:seal")
+		awaitKeys(t, d.Nodes(), "lock:r")
 
 		d.Node(0).RestartEmpty()
 		// The first renewal after its return heals the key.
@@ -119,11 +122,14 @@ func TestAQuorumThatStopsIsMissed(t *testing.T) {
 	})
 }
 
-// A quorum that forgot the lock grants it to another client: the case for
-// Config.MaxTTL.
+// A quorum that forgot the lock grants it to another client if that is
+// forgetful.
 func TestRestartEmpty(t *testing.T) {
 	everywhere(t, 3, func(t *testing.T, d *redlocktest.Deployment) {
-		first, second := d.Client(t, patient), d.Client(t, patient)
+		careful := d.Client(t, patient)
+		config := d.Config()
+		config.MaxTTL, config.NodeTimeout = 0, patience
+		first, second := forgetful(t, config), forgetful(t, config)
 		_, err := first.Acquire(t.Context(), "r", time.Minute)
 		require.NoError(t, err)
 		_, err = second.TryAcquire(t.Context(), "r", time.Minute)
@@ -131,9 +137,34 @@ func TestRestartEmpty(t *testing.T) {
 		d.Node(0).RestartEmpty()
 		d.Node(1).RestartEmpty()
 		require.Empty(t, d.Node(0).Keys())
+		_, err = careful.TryAcquire(t.Context(), "r", time.Minute)
+		require.Error(t, err)
 		_, err = second.Acquire(t.Context(), "r", time.Minute)
 		require.NoError(t, err)
 	})
+}
+
+// Clients count at once whatever their prefix, and also if nodes are missing.
+func TestCountsAtOnce_R29(t *testing.T) {
+	everywhereWith(t, nil, func(t *testing.T, d *redlocktest.Deployment) {
+		for _, prefix := range []string{"", "lock:"} {
+			c := d.Client(t, patient, func(c *redlock.Config) { c.Prefix = prefix })
+			_, err := c.TryAcquire(t.Context(), "r", 10*time.Second)
+			require.NoError(t, err)
+		}
+		d.Node(0).Stop()
+		lock, err := d.Client(t, patient).TryAcquire(t.Context(), "r2", 10*time.Second)
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+func forgetful(t *testing.T, config redlock.Config) *redlock.Client {
+	config.Forgetful = true
+	c, err := redlock.New(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
 }
 
 func TestPause(t *testing.T) {
@@ -209,7 +240,7 @@ func TestRefuse(t *testing.T) {
 // to the TTL, and another, started in the night, waits for it.
 func TestAWholeDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := redlocktest.New(t, 5)
+		d := redlocktest.New(t, 5, redlocktest.MaxTTL(24*time.Hour))
 		begun := time.Now()
 		morning := d.Client(t)
 		_, err := morning.Acquire(t.Context(), "r", 24*time.Hour)
@@ -233,7 +264,7 @@ func TestPasswordIsAskedForAndInNoURL(t *testing.T) {
 		require.NotContains(t, strings.Join(d.URLs(), " "), "hunter2")
 		require.NoError(t, d.Client(t).Ready(t.Context()))
 		stranger := d.Client(t, func(c *redlock.Config) { c.Password = "" })
-		_, err := stranger.TryAcquire(t.Context(), "r", time.Minute)
+		_, err := stranger.TryAcquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, redlock.ErrNoQuorum)
 		d.Node(0).RestartEmpty()
 		require.Empty(t, d.Node(0).Keys())

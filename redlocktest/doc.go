@@ -19,8 +19,8 @@
 // nodes are redis-server or valkey-server processes, each behind a proxy that
 // simulates faults of the network.
 //
-// The package depends on package redlock and on this module's own test helpers
-// only. A Deployment owns its nodes and ends them with the test; clients made
-// by Deployment.Client are closed before. Such tests run in one process: they
-// say nothing about a machine's clocks, disks or network.
+// The package imports this module and the standard library only. A
+// Deployment owns its nodes and ends them with the test; clients made by
+// Deployment.Client are closed before. Such tests run in one process: they say
+// nothing about a machine's clocks, disks or network.
 package redlocktest

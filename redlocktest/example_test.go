@@ -15,7 +15,7 @@ import (
 // nightly stands for the code under test: it does its work under a lock, and
 // leaves it to another process that is faster.
 func nightly(ctx context.Context, client *redlock.Client, report func()) error {
-	lock, err := client.TryAcquire(ctx, "nightly-report", time.Minute)
+	lock, err := client.TryAcquire(ctx, "nightly-report", 10*time.Second)
 	if errors.Is(err, redlock.ErrHeld) {
 		return nil
 	}
@@ -50,7 +50,7 @@ func ExampleNew() {
 func ExampleNew_simulatedTime() {
 	_ = func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			d := redlocktest.New(t, 3) // in the bubble, like the client
+			d := redlocktest.New(t, 3, redlocktest.MaxTTL(time.Hour)) // in the bubble, like the client
 			client := d.Client(t)
 			if _, err := client.Acquire(t.Context(), "invoice:7", time.Hour); err != nil {
 				t.Fatal(err)
@@ -95,8 +95,8 @@ func ExampleStart() {
 	// without a quorum: true
 }
 
-// Masters that restart empty forget their votes. With Config.MaxTTL, their
-// votes do not count until the locks from before the restart are over.
+// Masters that restart empty forget their votes. So their votes do not count
+// until the locks from before the restart are over.
 func ExampleNode_RestartEmpty() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
@@ -105,7 +105,6 @@ func ExampleNode_RestartEmpty() {
 	}
 	defer d.Close()
 	config := d.Config()
-	config.MaxTTL, config.NewDeployment = time.Hour, true
 	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {
@@ -115,11 +114,11 @@ func ExampleNode_RestartEmpty() {
 	ctx := context.Background()
 	defer client.Close(ctx)
 
-	_, err = client.Acquire(ctx, "invoice:7", time.Minute)
+	_, err = client.Acquire(ctx, "invoice:7", 10*time.Second)
 	fmt.Println("granted:", err == nil)
 	d.Node(0).RestartEmpty()
 	d.Node(1).RestartEmpty()
-	_, err = client.TryAcquire(ctx, "invoice:7", time.Minute)
+	_, err = client.TryAcquire(ctx, "invoice:7", 10*time.Second)
 	fmt.Println("granted to another:", err == nil)
 	// Output:
 	// granted: true
@@ -143,9 +142,9 @@ func ExampleNode_Delay() {
 	ctx := context.Background()
 	defer client.Close(ctx)
 
-	d.Node(2).Delay(time.Hour)
+	d.Node(2).Delay(time.Minute)
 	begun := time.Now()
-	_, err = client.Acquire(ctx, "invoice:7", 10*time.Hour)
-	fmt.Println(err, "in less than an hour:", time.Since(begun) < time.Hour)
-	// Output: <nil> in less than an hour: true
+	_, err = client.Acquire(ctx, "invoice:7", 30*time.Second)
+	fmt.Println(err, "in less than a minute:", time.Since(begun) < time.Minute)
+	// Output: <nil> in less than a minute: true
 }

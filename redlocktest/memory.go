@@ -2,6 +2,7 @@ package redlocktest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
 )
@@ -13,7 +14,7 @@ func (d *Deployment) beginInMemory(nodes int) error {
 	d.ends = append(d.ends, network.Close)
 	d.dial = network.Dial
 	for i := range nodes {
-		node := redistest.NewNode(redistest.NodeConfig{Password: d.settings.password, LogLimit: logLimit})
+		node := redistest.NewNode(redistest.NodeConfig{Password: d.settings.password, LogLimit: logLimit, Age: age})
 		d.ends = append(d.ends, node.Close)
 		node.Teach()
 		node.Serve(network.Listen(fmt.Sprintf("node%d:6379", i)))
@@ -22,6 +23,10 @@ func (d *Deployment) beginInMemory(nodes int) error {
 	}
 	return nil
 }
+
+// age is for how long the nodes seem to have run. It is longer than any MaxTTL
+// in use, so that they count at once with any Prefix.
+const age = 50 * 365 * 24 * time.Hour
 
 // logLimit is small: nothing here reads a node's log, and tests may simulate
 // days.

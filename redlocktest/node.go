@@ -2,6 +2,8 @@ package redlocktest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,8 +46,8 @@ func (n *Node) URL() string { return n.url }
 func (n *Node) Stop() { n.do("stop", n.stop) }
 
 // Start ends a Stop: the node comes up empty, with a new run id, like a server
-// without persistence. With Config.MaxTTL it is then in quarantine. A new node
-// is already started.
+// without persistence. It is then quarantined for MaxTTL, unless a client is
+// Forgetful. A new node is already started.
 func (n *Node) Start() { n.do("start", n.start) }
 
 // RestartEmpty is Stop and Start: the node is back at once and has lost every
@@ -109,9 +111,9 @@ func (n *Node) Refuse(on bool) {
 	})
 }
 
-// Keys returns the names of the node's current keys, sorted: those of locks,
-// with Config.Prefix, and redlock:seal if Config.MaxTTL is set. A stopped node
-// has none. Keys ignores Refuse and Delay. It cannot ask a real node that is
+// Keys returns the names of the keys of the node's current locks, with
+// Config.Prefix, sorted. The keys in which clients keep what they know of the
+// deployment are left out. A stopped node has none. Keys ignores Refuse and Delay. It cannot ask a real node that is
 // paused: then it fails the test.
 func (n *Node) Keys() (keys []string) {
 	n.do("list the keys of", func() (err error) {
@@ -120,7 +122,9 @@ func (n *Node) Keys() (keys []string) {
 		}
 		return err
 	})
-	return keys
+	return slices.DeleteFunc(keys, func(key string) bool {
+		return strings.HasSuffix(key, "redlock:seal") || strings.HasSuffix(key, "redlock:opening")
+	})
 }
 
 func (n *Node) stop() error {

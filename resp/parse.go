@@ -193,7 +193,7 @@ func checkLine(t Type, content []byte) fault {
 	return sound // simple strings and errors: anything without CR and LF
 }
 
-// checkPayload judges a bulk's payload with its CR LF.
+// checkPayload checks a bulk's payload with its CR LF.
 func checkPayload(t Type, b []byte) fault {
 	n := len(b) - len("\r\n")
 	if b[n] != '\r' || b[n+1] != '\n' {

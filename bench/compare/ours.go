@@ -8,11 +8,14 @@ import (
 )
 
 // openOurs opens this module's client with a configuration that lacks the
-// masters only.
+// masters only. They are the caller's own, so it opens the deployment too.
 func openOurs(config redlock.Config) func(urls []string) (Pairer, error) {
 	return func(urls []string) (Pairer, error) {
 		config := config
 		config.Nodes = redlock.Nodes(urls...)
+		if _, err := redlock.Init(context.Background(), config); err != nil {
+			return nil, err
+		}
 		c, err := redlock.New(context.Background(), config)
 		if err != nil {
 			return nil, err

@@ -146,17 +146,36 @@ func TestSettle(t *testing.T) {
 	require.Zero(t, keys(t, target.servers[1]))
 }
 
-// With --max-ttl redlock keeps out a node that comes back empty. A fresh
-// deployment may be used at once, because our own servers are known to be
-// fresh.
+// Redlock keeps out a node that comes back empty. Servers that were started here
+// count at once, in each run and with any TTL.
 func TestMaxTTL(t *testing.T) {
-	remote, _ := servers(t, 1)
-	r := measure(t, openSystem, exitGood, "--spawn=1", "-c2", "-r200", "-d5s", "--warmup=0s", "--ttl=1s", "--node-timeout=1s", "--max-ttl=1h", "--fault=1s:kill:0:10ms").Runs[0]
-	require.Positive(t, r.Pairs)
-	require.Positive(t, r.Errors[redlock.ErrQuarantined.Error()])
-	r = measure(t, openSystem, exitGood, "--embedded", "--spawn=3", "-n10", "--warmup=0s", "--max-ttl=1h").Runs[0]
+	redistest.Require(t)
+	for _, args := range [][]string{{"--ttl=1s"}, {"--ttl=1m"}, {"--ttl=1s", "--max-ttl=1h"}} {
+		args = append(args, "--spawn=1", "-c2", "-r200", "-d3s", "--warmup=0s", "--node-timeout=100ms", "--runs=2", "--fault=1s:kill:0:10ms")
+		for _, r := range measure(t, openSystem, exitGood, args...).Runs {
+			require.Positive(t, r.Pairs, args)
+			require.Positive(t, r.Errors[redlock.ErrQuarantined.Error()], args)
+		}
+	}
+	r := measure(t, openSystem, exitGood, "--embedded", "--spawn=3", "-n10", "--warmup=0s").Runs[0]
 	require.EqualValues(t, 10, r.Outcomes.Granted)
-	measure(t, openSystem, exitFailed, "--nodes="+remote[0].URL(), awhile, "--warmup=0s", "--max-ttl=1h") // first contact
+
+	remote := redistest.Servers(t, 1)[0].URL()
+	begun := time.Now()
+	measure(t, openSystem, exitGood, "--nodes="+remote, "--max-ttl=3s", "--ttl=1s", "-n10", "--warmup=0s")
+	require.Less(t, time.Since(begun), 20*time.Second, "it was just started, and is waited for")
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitUsage, run([]string{"--nodes=" + remote, "--ttl=31s"}, &stdout, &stderr, nil))
+	require.Contains(t, stderr.String(), "give the --max-ttl of all clients")
+}
+
+// With a short MaxTTL the node that came back empty counts again within the run.
+func TestQuarantineEnds(t *testing.T) {
+	redistest.Require(t)
+	r := measure(t, openSystem, exitGood, "--spawn=1", "-c2", "-r200", "-d6s", "--warmup=0s", "--node-timeout=100ms",
+		"--ttl=1s", "--max-ttl=1s", "--fault=1s:kill:0:10ms").Runs[0]
+	require.Positive(t, r.Errors[redlock.ErrQuarantined.Error()])
+	require.Greater(t, r.Pairs, int64(300), "a second's before the fault are 200")
 }
 
 // Whatever is stopped, an interrupt ends the command and all that it started.

@@ -42,7 +42,7 @@ type flags struct {
 	Hold        hold          `default:"0s" help:"How long a lock is held; exp:5ms is a random time with that mean."`
 	Wait        time.Duration `default:"0s" help:"How long an attempt may retry. 0: one try."`
 	NodeTimeout time.Duration `default:"0s" help:"How long a node's vote is waited for. 0: as the implementation sees fit."`
-	MaxTTL      time.Duration `name:"max-ttl" default:"0s" help:"The longest TTL of the deployment, which makes redlock keep nodes that restarted out for so long; rueidis knows no such thing. 0: none."`
+	MaxTTL      time.Duration `name:"max-ttl" default:"0s" help:"The longest TTL of the deployment: redlock keeps nodes that restarted out for so long; rueidis knows no such thing. 0: 30s, or on servers started here --ttl if that is longer."`
 	CancelAfter time.Duration `default:"0s" help:"Cancel each attempt's context after this time."`
 	Seed        uint64        `help:"Of the choice of resources and random times. 0: a random one."`
 	Fault       []fault       `sep:"none" placeholder:"AT:KIND:NODE:FOR" help:"What is done to a started server while a run goes on, as 3s:stop:2:1s; may be repeated. Nodes count from 0. Kinds: ${faults}."`

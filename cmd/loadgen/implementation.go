@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/redmux/redmux/bench"
 	"github.com/redmux/redmux/redlock"
@@ -13,28 +16,15 @@ import (
 // part of the resources, so that all lock the same keys.
 func openSystem(f *flags, name string, urls []string) (system, error) {
 	if name == "redlock" || name == "redlock-portable" {
-		cfg := redlock.Config{
-			Portable:    name == "redlock-portable",
-			Nodes:       redlock.Nodes(urls...),
-			Username:    f.User,
-			Password:    f.password,
-			NodeTimeout: f.NodeTimeout,
-			MaxTTL:      f.MaxTTL,
-		}
-		if f.MaxTTL > 0 {
-			// Servers of our own have never had locks. And in-process servers,
-			// which cannot tell when they were started, never restart.
-			cfg.NewDeployment = f.backend != "remote"
-			if f.backend == "embedded" {
-				for i := range cfg.Nodes {
-					cfg.Nodes[i].Durable = true
-				}
-			}
+		cfg, err := f.redlockConfig(name, urls)
+		if err != nil {
+			return nil, err
 		}
 		c, err := redlock.New(context.Background(), cfg)
 		if err != nil {
 			return nil, usageError{err} // unreachable nodes are no error, so the flags are wrong
 		}
+		waitOut(c, cfg.MaxTTL)
 		return driver[redlock.Lock]{c}, nil
 	}
 	cfg, err := f.rueidisConfig(urls).Variant(name)
@@ -47,6 +37,59 @@ func openSystem(f *flags, name string, urls []string) (system, error) {
 	}
 	return driver[bench.RueidisLease]{l}, nil
 }
+
+// redlockConfig returns the configuration of redlock. On servers that were
+// started here it opens the deployment, so that nothing waits: they hold no
+// locks. A fault may have emptied them since the last run.
+func (f *flags) redlockConfig(name string, urls []string) (redlock.Config, error) {
+	cfg := redlock.Config{
+		Portable:    name == "redlock-portable",
+		Nodes:       redlock.Nodes(urls...),
+		Username:    f.User,
+		Password:    f.password,
+		NodeTimeout: f.NodeTimeout,
+		MaxTTL:      f.MaxTTL,
+	}
+	if f.MaxTTL == 0 && f.TTL > redlock.DefaultMaxTTL {
+		cfg.MaxTTL = f.TTL
+	}
+	switch {
+	case f.backend == "remote" && cfg.MaxTTL != f.MaxTTL:
+		return cfg, usageError{fmt.Errorf("--ttl %v is longer than %v: give the --max-ttl of all clients of --nodes", f.TTL, redlock.DefaultMaxTTL)}
+	case f.backend == "remote":
+		return cfg, nil
+	case f.backend == "embedded":
+		for i := range cfg.Nodes {
+			cfg.Nodes[i].Durable = true // they have no run id, and end with this process
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), initTimeout)
+	defer cancel()
+	_, err := redlock.Init(ctx, cfg)
+	return cfg, err
+}
+
+// waitOut waits while masters of --nodes do not count because they have just
+// been started, which the library reports. Whatever else is wrong with them
+// shows in the run.
+func waitOut(c *redlock.Client, maxTTL time.Duration) {
+	if maxTTL == 0 {
+		maxTTL = redlock.DefaultMaxTTL
+	}
+	const glance = time.Second
+	for waited := time.Duration(0); waited < 2*maxTTL; waited += glance {
+		ctx, cancel := context.WithTimeout(context.Background(), glance)
+		err := c.Ready(ctx)
+		cancel()
+		if !errors.Is(err, redlock.ErrQuarantined) {
+			return
+		}
+	}
+}
+
+// initTimeout bounds the opening of a deployment of servers that were started
+// here.
+const initTimeout = 10 * time.Second
 
 func (f *flags) rueidisConfig(urls []string) bench.RueidisConfig {
 	return bench.RueidisConfig{

@@ -33,10 +33,25 @@
 //
 // --fault AT:KIND:NODE:FOR does something to a server that was started here, AT
 // after the start of measuring, in each run: stop (the process is stopped and
-// continues afterwards), kill (an empty server replaces it afterwards: see
-// --max-ttl), pause (by CLIENT PAUSE), refuse (connections are cut, and no new
-// one can be made). A fault ends with its run at the latest, and between runs
-// the servers are restored.
+// continues afterwards), kill (an empty server replaces it afterwards), pause
+// (by CLIENT PAUSE), refuse (connections are cut, and no new one can be made).
+// A fault ends with its run at the latest, and between runs the servers are
+// restored.
+//
+// After a kill, redlock does not count the server's votes for --max-ttl, 30 s by
+// default, since it may have forgotten locks. So in a shorter run a kill of a
+// node of five costs one of the two that may fail, to the end; kills of more
+// than that stop all locks for as long. To measure the return, make the run
+// longer than that, or set --ttl and --max-ttl to less: --ttl=1s --max-ttl=1s.
+// rueidis counts the server at once, and can grant a lock that is held. After
+// the other faults the server still has its keys, and counts at once.
+//
+// # The deployment
+//
+// On servers that were started here the deployment of redlock is opened before
+// each run (redlock.Init), so that nothing waits. That of --nodes is not: run
+// redlock init there once, or masters that have run for less than --max-ttl do
+// not count.
 //
 // # What comes out
 //
@@ -56,6 +71,14 @@
 // caller's loop reads the clock four times per pair, records two latencies in
 // its own histograms and one in a shared one, which is read during the run,
 // claims and frees one word, and allocates nothing.
+//
+// # In the code
+//
+// run.go starts the servers (target.go) and makes the runs in turn. A phase is a
+// run or its warm-up (phase.go). Its callers (caller.go) lock resources
+// (dist.go) by an implementation (implementation.go), at the times that pace.go
+// gives in an open loop. exclusion.go checks them, and inflict.go makes the
+// faults. text.go, csv.go, gobench.go and page.go print the result (result.go).
 package main
 
 import (

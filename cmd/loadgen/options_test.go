@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
 )
 
 // The settings of the command line and the environment take effect: one test
@@ -22,6 +23,7 @@ import (
 // An operator's shell names masters in use: they are loaded only on request.
 func TestNodesFromTheEnvironment(t *testing.T) {
 	nodes := redistest.Servers(t, 2)
+	opened(t, redlock.Config{}, redistest.URLs(nodes)...)
 	t.Setenv("REDLOCK_NODES", "\n"+strings.Join(redistest.URLs(nodes), ", \n")+"\n")
 	r := measure(t, openSystem, exitGood, "--nodes=env", "-n10", "--warmup=0s").Runs[0]
 	require.Equal(t, "remote", r.Backend)
@@ -96,6 +98,7 @@ func TestTLS(t *testing.T) {
 		separator = "&"
 	}
 	trusting := u + separator + "tls_ca_file=" + url.QueryEscape(nodes[0].CAFile())
+	opened(t, redlock.Config{}, trusting)
 	for _, run := range measure(t, openSystem, exitGood, "--nodes", trusting, "-n10", "-c2", "--warmup=0s", "--impl=redlock,rueidis").Runs {
 		require.EqualValues(t, 10, run.Outcomes.Granted, run.Impl)
 	}
@@ -123,9 +126,11 @@ func TestDurationAndWarmup(t *testing.T) {
 
 // --ttl is the TTL of the locks, and --clients the number of callers.
 func TestTTLAndClients(t *testing.T) {
-	_, nodes := servers(t, 1)
+	remote := redistest.Servers(t, 1)
+	opened(t, redlock.Config{MaxTTL: time.Hour}, redistest.URLs(remote)...)
+	nodes := "--nodes=" + remote[0].URL()
 	name := filepath.Join(t.TempDir(), "history")
-	measure(t, openSystem, exitGood, nodes, "-n30", "-c3", "--warmup=0s", "--ttl=1h", "--history", name)
+	measure(t, openSystem, exitGood, nodes, "-n30", "-c3", "--warmup=0s", "--ttl=1h", "--max-ttl=1h", "--history", name)
 	clients := map[int]bool{}
 	for _, l := range readHistory(t, name) {
 		clients[l.Client] = true
@@ -134,5 +139,5 @@ func TestTTLAndClients(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, len(clients), 3)
-	require.Equal(t, 3, measure(t, openSystem, exitGood, nodes, "-n30", "-c3", "--warmup=0s").Runs[0].Clients)
+	require.Equal(t, 3, measure(t, openSystem, exitGood, nodes, "-n30", "-c3", "--warmup=0s", "--max-ttl=1h").Runs[0].Clients)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redmux/redmux/cmd/loadgen/internal/report"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
 )
 
 // The page shows a run, and of an earlier run what its JSON contains.
@@ -153,6 +154,7 @@ func TestTitleHasNoCredentials(t *testing.T) {
 
 func TestHTML(t *testing.T) {
 	nodes := redistest.Servers(t, 1, redistest.Password("s3cret"))
+	opened(t, redlock.Config{}, redistest.URLs(nodes)...)
 	name := filepath.Join(t.TempDir(), "page.html")
 	require.NoError(t, os.WriteFile(name, bytes.Repeat([]byte("old "), 1e6), 0o600))
 	measure(t, openSystem, exitGood, "--nodes="+nodes[0].URL(), "-n100", "-c2", "--warmup=0s", "--impl=redlock,rueidis", "--html", name)

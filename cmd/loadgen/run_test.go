@@ -35,7 +35,16 @@ func measure(t *testing.T, open opener, wantCode int, args ...string) result {
 func servers(t *testing.T, n int) (nodes []*redistest.Server, flag string) {
 	t.Helper()
 	nodes = redistest.Servers(t, n)
+	opened(t, redlock.Config{}, redistest.URLs(nodes)...)
 	return nodes, "--nodes=" + strings.Join(redistest.URLs(nodes), ",")
+}
+
+// opened opens the deployment of real servers.
+func opened(t *testing.T, config redlock.Config, urls ...string) {
+	t.Helper()
+	config.Nodes = redlock.Nodes(urls...)
+	_, err := redlock.Init(t.Context(), config)
+	require.NoError(t, err)
 }
 
 // For runs of a number of acquisitions, which may be slow on a busy machine,
@@ -242,6 +251,7 @@ func TestPassword(t *testing.T) {
 
 	t.Setenv("SECRET", "wr0ng")
 	nodes := redistest.Servers(t, 1, redistest.Password("s3cret"))
+	opened(t, redlock.Config{}, redistest.URLs(nodes)...)
 	bare := strings.Replace(nodes[0].URL(), ":s3cret@", "", 1)
 	stdout.Reset()
 	stderr.Reset()

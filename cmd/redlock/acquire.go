@@ -29,7 +29,8 @@ With --json, the outcome is one of acquired, held, no_quorum, lost, interrupted 
 
 Examples:
 
-    redlock acquire -n --ttl 5m --token-file deploy.token deploy
+    redlock acquire -n --token-file deploy.token deploy
+    redlock acquire -n --max-ttl 10m --ttl 5m --token-file deploy.token deploy
     REDLOCK_TOKEN=$(redlock acquire -w 10s deploy) && export REDLOCK_TOKEN
 `
 }

@@ -24,6 +24,7 @@ type cli struct {
 	Release releaseCommand `cmd:"" help:"Release a lock that redlock acquire took, or any lock by force."`
 
 	Status statusCommand `cmd:"" help:"Show who holds a resource, node by node."`
+	Init   initCommand   `cmd:"" help:"Open the deployment: an operator does that once, before the first lock."`
 	Nodes  nodesCommand  `cmd:"" help:"Show what the masters are and how they are doing."`
 	Doctor doctorCommand `cmd:"" help:"Check that the deployment is safe for locks."`
 
@@ -40,7 +41,7 @@ const description = `Distributed locks over N independent Redis or Valkey master
 
 Name the masters with --nodes or REDLOCK_NODES. All clients of a deployment name the same masters, prefix and MaxTTL.
 
-Exit codes: 0 done, 2 redlock doctor found the deployment unsafe, 64 bad command line, 69 no quorum of masters, 70 the lock was lost, 75 another client holds it, 1 anything else, 128 + N ended by signal N; 141, without a message, if the reader of standard output is gone.
+Exit codes: 0 done, 2 redlock doctor found the deployment unsafe, 64 bad command line, 69 no quorum of masters, 70 the lock was lost, 75 another client holds it, 78 redlock init found masters in use, 1 anything else, 128 + N ended by signal N; 141, without a message, if the reader of standard output is gone.
 
 A duration is a number with a unit, such as 500ms, 30s or 1h30m. A number without one counts seconds: -w 5.`
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -21,15 +20,15 @@ import (
 // rules. Passwords are not on the command line: other users of the machine can
 // read that.
 type deployment struct {
-	Nodes         []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
-	Prefix        string        `env:"REDLOCK_PREFIX" help:"Prefix of all keys, the same for all clients."`
-	User          string        `env:"REDLOCK_USER" help:"User name for nodes whose URL has none."`
-	PasswordEnv   string        `placeholder:"VAR" help:"Environment variable that holds the password for nodes whose URL has none."`
-	MaxTTL        time.Duration `name:"max-ttl" env:"REDLOCK_MAX_TTL" placeholder:"DURATION" help:"The longest TTL that any client uses, the same for all clients: masters that restart do not count for that long."`
-	Durable       []string      `env:"REDLOCK_DURABLE" sep:"none" placeholder:"URL" help:"The nodes that lose nothing in a crash (appendfsync always)."`
-	NewDeployment bool          `help:"Declare that these nodes have never been asked for a lock, so that with --max-ttl the first client need not wait. For the first use only."`
-	Timeout       time.Duration `env:"REDLOCK_TIMEOUT" default:"5s" help:"How long connecting to a quorum of nodes, and an answer of a node, may take (${default}). Less if --wait is less."`
-	Verbose       bool          `short:"v" help:"Report on standard error nodes that come and go, warnings about them, and a wait for a lock."`
+	Nodes       []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
+	Prefix      string        `env:"REDLOCK_PREFIX" help:"Prefix of all keys, the same for all clients."`
+	User        string        `env:"REDLOCK_USER" help:"User name for nodes whose URL has none."`
+	PasswordEnv string        `placeholder:"VAR" help:"Environment variable that holds the password for nodes whose URL has none."`
+	MaxTTL      time.Duration `name:"max-ttl" env:"REDLOCK_MAX_TTL" placeholder:"DURATION" help:"The longest TTL that any client uses, the same for all clients: masters that restart do not count for that long. Without it, 30s; a longer --ttl needs it."`
+	Durable     []string      `env:"REDLOCK_DURABLE" sep:"none" placeholder:"URL" help:"The nodes that lose nothing in a crash (appendfsync always)."`
+	Forgetful   bool          `env:"REDLOCK_FORGETFUL" help:"Let masters that restart empty count at once, though they may have forgotten locks, and do not check that all clients name the same masters; the same for all clients."`
+	Timeout     time.Duration `env:"REDLOCK_TIMEOUT" default:"5s" help:"How long connecting to a quorum of nodes, and an answer of a node, may take (${default}). Less if --wait is less. It does not bound the wait for masters that were just started."`
+	Verbose     bool          `short:"v" help:"Report on standard error nodes that come and go, warnings about them, and a wait for a lock."`
 
 	split  bool      // whether the lists of URLs are split
 	opened time.Time // when the nodes were first asked, for --timeout
@@ -45,8 +44,8 @@ func (d *deployment) Validate() error {
 		return errors.New("--timeout must be more than 0")
 	case d.MaxTTL < 0:
 		return errors.New("--max-ttl is negative")
-	case d.MaxTTL == 0 && (d.NewDeployment || len(d.Durable) > 0):
-		return errors.New("--new-deployment and --durable need --max-ttl")
+	case d.Forgetful && (d.MaxTTL > 0 || len(d.Durable) > 0):
+		return errors.New("--forgetful excludes --max-ttl and --durable")
 	}
 	return nil
 }
@@ -84,7 +83,7 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 	}
 	config := redlock.Config{
 		Nodes: redlock.Nodes(d.Nodes...), Prefix: d.Prefix, Username: d.User, Password: password, DialTimeout: d.Timeout,
-		MaxTTL: d.MaxTTL, NewDeployment: d.NewDeployment, ClientName: "redlock",
+		MaxTTL: d.MaxTTL, Forgetful: d.Forgetful, ClientName: "redlock",
 	}
 	for i, url := range d.Durable {
 		node := slices.Index(d.Nodes, url)
@@ -93,7 +92,7 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 		}
 		config.Nodes[node].Durable = true
 	}
-	config.Logger = slog.New(slog.DiscardHandler) // errors say enough
+	config.Logger = slog.New(newStallReporter(p.stderr)) // errors say the rest
 	if d.Verbose {
 		config.Logger = slog.New(slog.NewTextHandler(p.stderr, nil))
 	}
@@ -115,11 +114,37 @@ func (d *deployment) openFor(p *process, ttl, most time.Duration) (*redlock.Clie
 	if err != nil {
 		return nil, err
 	}
-	if ttl < time.Millisecond || d.MaxTTL > 0 && ttl > d.MaxTTL {
-		return nil, usagef("--ttl %v: it must be at least 1ms, and at most --max-ttl if that is set", ttl)
+	switch longest := d.longest(); {
+	case ttl < time.Millisecond:
+		return nil, usagef("--ttl %v: it must be at least 1ms", ttl)
+	case longest > 0 && ttl > longest:
+		return nil, usagef("--ttl %v: it must be at most --max-ttl, which is %v; set a longer --max-ttl for all clients", ttl, longest)
 	}
+	return d.openWithin(withVotes(config, ttl, most), most)
+}
+
+// openToRelease makes a client that only releases: it may do that at masters
+// that do not count, and of a lock of any TTL.
+func (d *deployment) openToRelease(p *process, ttl time.Duration) (*redlock.Client, error) {
+	config, err := d.config(p)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxTTL, config.Forgetful = 0, true
+	return d.openWithin(withVotes(config, ttl, d.Timeout), d.Timeout)
+}
+
+func withVotes(config redlock.Config, ttl, most time.Duration) redlock.Config {
 	config.NodeTimeout = max(1, min(ttl/10, mostVote, most/2))
-	return d.openWithin(config, most)
+	return config
+}
+
+// longest returns the longest TTL that clients use, or 0 with --forgetful.
+func (d *deployment) longest() time.Duration {
+	if d.Forgetful {
+		return 0
+	}
+	return cmp.Or(d.MaxTTL, redlock.DefaultMaxTTL)
 }
 
 // openWithin is redlock.New with a time limit, at most --timeout.
@@ -144,7 +169,7 @@ const mostVote = time.Second
 // checkResource refuses what package redlock would refuse, before anything is
 // started.
 func checkResource(name string) error {
-	if len(name) < 1 || len(name) > 1024 || name == "redlock:seal" {
+	if len(name) < 1 || len(name) > 1024 || name == "redlock:seal" || name == "redlock:opening" {
 		return redlock.ErrResource
 	}
 	return nil
@@ -156,59 +181,6 @@ func (d *deployment) begun() time.Time {
 		return time.Now()
 	}
 	return d.opened
-}
-
-// ready waits until a quorum of nodes counts, for at most --timeout since the
-// nodes were first asked. Its error names the cause of each missing node.
-func (d *deployment) ready(ctx context.Context, client *redlock.Client) error {
-	limited, cancel := context.WithDeadline(ctx, d.begun().Add(d.Timeout))
-	defer cancel()
-	err := client.Ready(limited)
-	if interrupted := interrupted(ctx); interrupted != nil {
-		return err
-	}
-	if cancelled := (*redlock.CancelledError)(nil); errors.As(err, &cancelled) && cancelled.Last != nil {
-		return cancelled.Last // it says more than our timeout
-	}
-	return err
-}
-
-// readyNow is ready, but returns as soon as too many nodes have failed for a
-// quorum: --nonblock does not wait for nodes to come back.
-func (d *deployment) readyNow(ctx context.Context, client *redlock.Client) error {
-	limited, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer giveUp()
-	watching.Go(func() {
-		look := time.NewTicker(readyLook)
-		defer look.Stop()
-		for !noQuorumLeft(client.Nodes()) {
-			select {
-			case <-limited.Done():
-				return
-			case <-look.C:
-			}
-		}
-		giveUp()
-	})
-	return d.ready(limited, client)
-}
-
-// readyLook is how often readyNow reads the state of connections.
-const readyLook = 2 * time.Millisecond
-
-// noQuorumLeft reports whether so many nodes have failed that the others are no
-// quorum. A node in its first attempt to connect has not failed.
-func noQuorumLeft(nodes []redlock.NodeStatus) bool {
-	failed := 0
-	for _, n := range nodes {
-		if n.State != "up" && n.Err != nil && !errors.Is(n.Err, multiplex.ErrConnecting) {
-			failed++
-		}
-	}
-	return len(nodes)-failed < multiplex.Quorum(len(nodes))
 }
 
 // closeTimeout bounds the wait for the answers to the last releases.

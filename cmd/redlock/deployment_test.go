@@ -8,24 +8,61 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
 )
 
-// The first client of a deployment with MaxTTL declares that nothing was locked
-// before, or waits. The next one reads its seal (R23).
-func TestMaxTTL_R23(t *testing.T) {
-	_, nodes := masters(t, 3)
-	r := within("acquire", nodes, "--max-ttl=1m", "--timeout=1s", "r")
+// Masters that were just started do not count. A command that does not wait
+// says so and ends, and another says so once, while it waits (R23, R29, R31).
+func TestMastersThatWereJustStarted_R31(t *testing.T) {
+	_, nodes := unopened(t, 3)
+	r := within("acquire", nodes, "--max-ttl=0", "--timeout=1h", "-n", "r")
+	require.Equal(t, exitNoQuorum, r.code, "by default")
+	require.Regexp(t, `^redlock: no quorum of nodes answered: .*quarantined for another [123]\d\.\d+s: [^\n]+\n$`, r.stderr)
+
+	r = within("acquire", nodes, "--max-ttl=0", "--timeout=1h", "-w2s", "r")
 	require.Equal(t, exitNoQuorum, r.code)
-	require.Contains(t, r.stderr, "quarantine")
-	r = within("acquire", nodes, "--max-ttl=1m", "--new-deployment", "r")
+	require.Regexp(t, `^redlock: waiting, since too few nodes count: .*quarantined for another [^\n]+\nredlock: no quorum[^\n]+\n$`, r.stderr)
+
+	_, nodes = unopened(t, 3)
+	r = within("acquire", nodes, "--max-ttl=3s", "--timeout=1s", "--ttl=1s", "r")
+	require.Equal(t, exitOK, r.code, "the timeout is for connecting: %s", r.stderr)
+	require.Contains(t, r.stderr, "redlock: waiting")
+
+	r = within("acquire", nodes, "--forgetful", "--max-ttl=0", "-n", "other")
 	require.Equal(t, exitOK, r.code, r.stderr)
-	r = within("acquire", nodes, "--max-ttl=1m", "other")
+}
+
+// A TTL above MaxTTL is refused, and so are masters that have another one
+// (R23).
+func TestMaxTTL_R23(t *testing.T) {
+	_, nodes := mastersWith(t, redlock.Config{}, 3)
+	r := within("acquire", nodes, "--max-ttl=0", "-n", "--ttl=30s", "r")
 	require.Equal(t, exitOK, r.code, r.stderr)
-	r = within("acquire", nodes, "--max-ttl=20s", "r")
-	require.Equal(t, exitUsage, r.code, "a TTL that is longer")
+	r = within("acquire", nodes, "--max-ttl=0", "--ttl=31s", "other")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "at most --max-ttl, which is 30s")
 	r = within("acquire", nodes, "--max-ttl=2m", "--timeout=1s", "r")
 	require.Equal(t, exitNoQuorum, r.code, "another MaxTTL")
 	require.Contains(t, r.stderr, "MaxTTL")
+}
+
+// A lock is released whatever its TTL, and by masters that do not count.
+func TestReleaseNeedsNoMaxTTL(t *testing.T) {
+	servers, nodes := masters(t, 3)
+	r := within("acquire", nodes, "--ttl=1h", "r")
+	require.Equal(t, exitOK, r.code, r.stderr)
+	t.Setenv(tokenVariable, strings.TrimSpace(r.stdout))
+	do(t, servers, "DEL", "redlock:seal") // as if it had been flushed
+	r = within("release", nodes, "--max-ttl=0", "--timeout=1h", "r")
+	require.Equal(t, exitOK, r.code, r.stderr)
+}
+
+// Clients that name other masters are refused, with both sides (R30).
+func TestAnotherDeployment_R30(t *testing.T) {
+	_, nodes := masters(t, 3)
+	r := within("acquire", nodes[:strings.LastIndex(nodes, ",")], "-n", "r")
+	require.Equal(t, exitNoQuorum, r.code)
+	require.Contains(t, r.stderr, "of 3 nodes, and this client has 2")
 }
 
 // A password is taken from the environment, and never shown (R27).
@@ -56,20 +93,22 @@ func TestPassword_R27(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	servers, nodes := masters(t, 3, redistest.OverTLS)
+	servers, nodes := unopened(t, 3, redistest.OverTLS)
 	r := within("acquire", nodes, "--timeout=1s", "r")
 	require.Equal(t, exitNoQuorum, r.code, "the certificate is verified")
 	var known []string
 	for _, s := range servers {
 		known = append(known, s.URL()+"?tls_ca_file="+url.QueryEscape(s.CAFile()))
 	}
+	_, err := redlock.Init(t.Context(), redlock.Config{Nodes: redlock.Nodes(known...), MaxTTL: longest})
+	require.NoError(t, err)
 	r = within("acquire", "--nodes="+strings.Join(known, ","), "r")
 	require.Equal(t, exitOK, r.code, r.stderr)
 }
 
 // The prefix and the URLs may come from the environment, as in a crontab.
 func TestEnvironment(t *testing.T) {
-	servers, nodes := masters(t, 3)
+	servers, nodes := mastersWith(t, redlock.Config{MaxTTL: longest, Prefix: "lock:"}, 3)
 	t.Setenv("REDLOCK_NODES", strings.TrimPrefix(nodes, "--nodes="))
 	t.Setenv("REDLOCK_PREFIX", "lock:")
 	r := within("acquire", "r")

@@ -38,8 +38,8 @@ For a sound deployment the output is one line. Exit code: 0 nothing worse than w
 
 Examples:
 
-    redlock doctor --max-ttl 60s
-    redlock doctor --max-ttl 60s --ttl 10s --strict
+    redlock doctor
+    redlock doctor --max-ttl 10m --ttl 1m --strict
     redlock doctor --json | jq -r '.findings[] | .level + " " + .check'
     redlock doctor --list
 `
@@ -119,9 +119,9 @@ func (c *doctorCommand) list(p *process) error {
 }
 
 // gather asks the nodes. Beside the probes there is a client, which says what
-// the library thinks of the nodes. It has no MaxTTL, so it writes no seals.
+// the library thinks of the nodes. It is forgetful, so it writes no seals.
 func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (doctor.Deployment, error) {
-	all := doctor.Deployment{TTL: c.ttl(d), MaxTTL: d.MaxTTL, Watched: c.Observe > 0}
+	all := doctor.Deployment{TTL: c.ttl(d), MaxTTL: d.longest(), Watched: c.Observe > 0}
 	probes, err := d.probes(p)
 	if err != nil {
 		return all, err
@@ -131,7 +131,7 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 	if err != nil {
 		return all, err
 	}
-	config.MaxTTL, config.NewDeployment = 0, false
+	config.MaxTTL, config.Forgetful = 0, true
 	clocks := newClocks(len(probes))
 	var status []redlock.NodeStatus
 	var facts []probe.Facts

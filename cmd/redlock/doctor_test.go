@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/doctor"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -22,6 +23,13 @@ import (
 // A TTL so long that a sound deployment looks sound even if the machine stalls
 // for a second.
 var patient = []string{"--max-ttl=2m", "--ttl=1m", "--observe=0"}
+
+// sound starts n masters that the doctor, being patient, finds nothing wrong
+// with.
+func sound(t *testing.T, n int, options ...redistest.Option) (servers []*redistest.Server, nodes string) {
+	t.Helper()
+	return mastersWith(t, redlock.Config{MaxTTL: 2 * time.Minute}, n, options...)
+}
 
 // examine runs the doctor as a program would.
 func examine(t *testing.T, code int, args ...string) doctor.Report {
@@ -50,23 +58,16 @@ func do(t *testing.T, servers []*redistest.Server, args ...string) {
 
 func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 	redistest.NoLeaks(t)
-	servers, nodes := masters(t, 3)
+	servers, nodes := sound(t, 3)
 	got := within(append([]string{"doctor", nodes, "--strict"}, patient...)...)
 	assert.Equal(t, exitOK, got.code, got.stdout)
 	assert.Regexp(t, `^3 nodes, \d+ checks: nothing found\n$`, got.stdout)
 	assert.Empty(t, got.stderr)
 
-	// The same if nothing is ever forgotten, and no MaxTTL is needed.
-	do(t, servers, "CONFIG", "SET", "appendonly", "yes")
-	do(t, servers, "CONFIG", "SET", "appendfsync", "always")
-	got = within("doctor", nodes, "--strict", "--ttl=1m", "--observe=0")
-	assert.Equal(t, exitOK, got.code, got.stdout)
-	assert.Regexp(t, `: nothing found\n$`, got.stdout)
-
 	for _, s := range servers {
 		keys, err := s.Do("DBSIZE")
 		require.NoError(t, err)
-		assert.Zero(t, keys, "the doctor leaves nothing behind")
+		assert.EqualValues(t, 1, keys, "the doctor leaves nothing behind")
 	}
 	// And with a user who may do just what locks need: more is unknown, and
 	// nothing is found.
@@ -74,6 +75,9 @@ func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 		"+pttl", "+evalsha", "+script|load", "+hello", "+auth", "+client|setname", "+client|id", "+client|kill", "+client|tracking",
 		"+client|caching", "+client|info", "+ping", "+info", "+select", "+time")
 	t.Setenv("PW", "pw")
+	_, err := redlock.Init(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), MaxTTL: 2 * time.Minute, Prefix: "lock:"})
+	require.NoError(t, err)
+	do(t, servers, "DEL", "redlock:seal") // which is another key now
 	args := append([]string{"doctor", nodes, "--user=locks", "--password-env=PW", "--prefix=lock:", "--strict"}, patient...)
 	got = within(args...)
 	assert.Equal(t, exitOK, got.code, got.stdout)
@@ -86,13 +90,31 @@ func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 // and removed.
 func TestDoctorFindsPlantedFaults(t *testing.T) {
 	redistest.NoLeaks(t)
-	servers, nodes := masters(t, 3, redistest.OverTCP)
+	servers, nodes := sound(t, 3, redistest.OverTCP)
 	config := func(some []*redistest.Server, name, value string) func(*testing.T) {
 		return func(t *testing.T) { do(t, some, "CONFIG", "SET", name, value) }
 	}
 	nothing := func(*testing.T) {}
 	one, two := servers[:1], servers[:2]
 	var side *redistest.Side
+	var seals []string
+	for _, s := range servers {
+		seals = append(seals, seal(t, s))
+	}
+	who := identityOf(t, seals[0])
+	// reseal changes the seals of the first k servers; mended restores all.
+	reseal := func(k int, change func(seal string) string) func(t *testing.T) {
+		return func(t *testing.T) {
+			for i, s := range servers[:k] {
+				do(t, []*redistest.Server{s}, "SET", "redlock:seal", change(seals[i]))
+			}
+		}
+	}
+	mended := func(t *testing.T) {
+		do(t, servers, "DEL", "redlock:opening", "redlock:seal")
+		reseal(3, func(seal string) string { return seal })(t)
+	}
+	forgetful := []string{"--max-ttl=0", "--forgetful"}
 	for _, c := range []struct {
 		name        string
 		plant, mend func(t *testing.T)
@@ -100,7 +122,7 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 		code        int
 		want        []string
 	}{
-		{"no MaxTTL and no persistence", nothing, nothing, []string{"--max-ttl=0"}, exitUnsafe, []string{"unsafe persistence"}},
+		{"forgetful", nothing, nothing, forgetful, exitUnsafe, []string{"unsafe persistence", "warning forgetful", "warning seals"}},
 		{"appendfsync always, but not while it saves", func(t *testing.T) {
 			config(servers, "appendonly", "yes")(t)
 			config(servers, "appendfsync", "always")(t)
@@ -108,7 +130,7 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 		}, func(t *testing.T) {
 			config(one, "no-appendfsync-on-rewrite", "no")(t)
 			config(servers, "appendonly", "no")(t)
-		}, []string{"--max-ttl=0"}, exitUnsafe, []string{"unsafe persistence"}},
+		}, forgetful, exitUnsafe, []string{"unsafe persistence", "warning forgetful", "warning seals"}},
 		{"eviction", func(t *testing.T) {
 			config(one, "maxmemory", "256mb")(t)
 			config(one, "maxmemory-policy", "allkeys-lru")(t)
@@ -140,11 +162,33 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 			}
 			config(one, "maxclients", "120")(t)
 		}, config(one, "maxclients", "1000"), nil, exitOK, []string{"warning clients"}},
-		{"seal of another MaxTTL", func(t *testing.T) {
-			do(t, one, "SET", "redlock:seal", "redlock-seal 1 run_id=x max_ttl_ms=5000 watched_ms=6000")
-		}, func(t *testing.T) { do(t, one, "DEL", "redlock:seal") }, nil, exitUnsafe, []string{"unsafe seals", "unsafe restarts"}},
-		{"something in the seal's place", func(t *testing.T) { do(t, one, "LPUSH", "redlock:seal", "x") },
-			func(t *testing.T) { do(t, one, "DEL", "redlock:seal") }, nil, exitOK, []string{"warning seals"}},
+		{"seal of another MaxTTL", reseal(1, func(seal string) string { return strings.Replace(seal, "max_ttl_ms=120000", "max_ttl_ms=5000", 1) }),
+			mended, nil, exitUnsafe, []string{"unsafe seals"}},
+		{"seal of another process", reseal(1, func(seal string) string { return strings.Replace(seal, "run_id=", "run_id=x", 1) }),
+			mended, nil, exitOK, []string{"note restarts"}},
+		{"something in the seal's place", func(t *testing.T) {
+			do(t, one, "DEL", "redlock:seal")
+			do(t, one, "LPUSH", "redlock:seal", "x")
+		}, mended, nil, exitOK, []string{"warning seals"}},
+		{"not opened", func(t *testing.T) { do(t, servers, "DEL", "redlock:seal") }, mended, nil, exitOK, []string{"warning initialised"}},
+		{"half opened", func(t *testing.T) { do(t, one, "DEL", "redlock:seal") }, mended, nil, exitOK, []string{"warning initialised", "note restarts"}},
+		{"less than half opened", func(t *testing.T) { do(t, two, "DEL", "redlock:seal") }, mended, nil, exitUnsafe,
+			[]string{"unsafe initialised", "unsafe restarts"}},
+		{"an opening left over", func(t *testing.T) {
+			do(t, servers, "DEL", "redlock:seal")
+			do(t, one, "SET", "redlock:opening", pure.Opening{Stage: pure.Locked, Identity: who}.String())
+		}, mended, nil, exitOK, []string{"warning initialised"}},
+		{"opened for another number", reseal(3, func(seal string) string {
+			five := pure.Identity{ID: who.ID, Nodes: 5, Members: who.Members + "," + who.Members[:33]}
+			return strings.Replace(seal, who.String(), five.String(), 1)
+		}), mended, nil, exitUnsafe, []string{"unsafe deployment"}},
+		{"different ids", reseal(1, func(seal string) string { return strings.Replace(seal, who.ID, strings.Repeat("f", 32), 1) }),
+			mended, nil, exitUnsafe, []string{"unsafe deployment"}},
+		{"not a member", func(t *testing.T) {
+			member := pure.MemberOf(servers[0].TCPAddr())
+			reseal(3, func(seal string) string { return strings.Replace(seal, member, strings.Repeat("f", 16), 1) })(t)
+			do(t, one, "DEL", "redlock:seal")
+		}, mended, nil, exitOK, []string{"warning deployment", "note restarts"}},
 		{"other keys", func(t *testing.T) { do(t, one, "SET", "x", "y") }, func(t *testing.T) { do(t, one, "DEL", "x") }, nil, exitOK, []string{"note other-keys"}},
 		{"password", func(t *testing.T) {
 			side = servers[0].Side()
@@ -177,6 +221,14 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 	requireFound(t, examine(t, exitOK, append([]string{nodes}, patient...)...), onLoopback(nil)...)
 }
 
+// identityOf reads a seal.
+func identityOf(t *testing.T, text string) pure.Identity {
+	t.Helper()
+	seal, err := pure.ParseSeal(text)
+	require.NoError(t, err)
+	return seal.Identity
+}
+
 // onLoopback adds the findings for servers that are reached over TCP on this
 // machine, as the first of the notes.
 func onLoopback(want []string) []string {
@@ -191,7 +243,7 @@ func onLoopback(want []string) []string {
 // says so long before the timeout.
 func TestDoctorFindsTLSToAPlainPort_R31(t *testing.T) {
 	t.Parallel()
-	servers, _ := masters(t, 3, redistest.OverTCP)
+	servers, _ := sound(t, 3, redistest.OverTCP)
 	do(t, servers[:1], "CONFIG", "SET", "protected-mode", "no")
 	var urls []string
 	for _, s := range servers {
@@ -221,7 +273,7 @@ func TestDoctorListsItsChecks(t *testing.T) {
 }
 
 func TestDoctorFindsMissingRights(t *testing.T) {
-	servers, nodes := masters(t, 3)
+	servers, nodes := sound(t, 3)
 	do(t, servers, "ACL", "SETUSER", "locks", "on", ">pw", "~*", "+@all", "-config")
 	do(t, servers[:1], "ACL", "SETUSER", "locks", "-evalsha")
 	do(t, servers[1:2], "ACL", "SETUSER", "locks", "-client|kill")
@@ -244,22 +296,23 @@ func TestDoctorFindsMissingRights(t *testing.T) {
 
 func TestDoctorFindsRenamedCommands(t *testing.T) {
 	t.Parallel()
-	servers, nodes := masters(t, 3)
+	servers, nodes := sound(t, 3)
 	require.NoError(t, servers[0].RestartWith("--rename-command", "EVALSHA", ""))
 	r := examine(t, exitOK, append([]string{nodes}, patient...)...)
-	requireFound(t, r, "warning rights")
-	assert.Contains(t, r.Findings[0].Seen[0].What, "EVALSHA is unknown")
+	requireFound(t, r, "warning initialised", "warning rights", "note restarts") // it lost its seal
+	assert.Contains(t, r.Findings[1].Seen[0].What, "EVALSHA is unknown")
 }
 
 func TestDoctorFindsTheSameServerTwice(t *testing.T) {
 	servers := redistest.Servers(t, 2, func(o *redistest.Options) { o.TCP, o.Unix = true, true })
 	nodes := fmt.Sprintf("--nodes=%s,%s,%s", servers[0].URL(), servers[0].UnixURL(), servers[1].URL())
-	requireFound(t, examine(t, exitUnsafe, append([]string{nodes}, patient...)...), "unsafe same-server", "note placement")
+	requireFound(t, examine(t, exitUnsafe, append([]string{nodes}, patient...)...), "unsafe same-server", "warning initialised", "note placement")
 }
 
 func TestDoctorFindsReplicas(t *testing.T) {
 	t.Parallel()
-	servers, nodes := masters(t, 4, redistest.OverTCP)
+	servers, nodes := unopened(t, 4, redistest.OverTCP)
+	initAs(t, exitOK, "opened", "--nodes="+strings.Join(redistest.URLs(servers[:3]), ","), "--max-ttl=2m")
 	host, port, _ := strings.Cut(servers[0].TCPAddr(), ":")
 	do(t, servers[3:], "REPLICAOF", host, port)
 	others := "--nodes=" + strings.Join(redistest.URLs(servers[:3]), ",")
@@ -269,7 +322,7 @@ func TestDoctorFindsReplicas(t *testing.T) {
 	})
 	requireFound(t, examine(t, exitOK, append([]string{others}, patient...)...), "warning replicas", "note placement")
 	r := examine(t, exitUnsafe, append([]string{nodes}, patient...)...)
-	requireFound(t, r, "unsafe role", "warning size", "warning replicas", "note placement")
+	requireFound(t, r, "unsafe role", "unsafe deployment", "warning size", "warning replicas", "note placement")
 
 	// A sentinel of another program listens where all sentinels do.
 	side := servers[1].Side()
@@ -280,14 +333,14 @@ func TestDoctorFindsReplicas(t *testing.T) {
 }
 
 func TestDoctorFindsClusterNodes(t *testing.T) {
-	servers, nodes := masters(t, 3)
+	servers, nodes := sound(t, 3)
 	require.NoError(t, servers[0].RestartWith("--cluster-enabled", "yes", "--port", "0"))
 	requireFound(t, examine(t, exitUnsafe, append([]string{nodes}, patient...)...), "unsafe cluster")
 }
 
 func TestDoctorOfNodesThatAreDown(t *testing.T) {
 	t.Parallel()
-	servers, nodes := masters(t, 3)
+	servers, nodes := sound(t, 3)
 	flags := append([]string{nodes, "--timeout=4s"}, patient...)
 	require.NoError(t, servers[0].Kill())
 	r := examine(t, exitOK, flags...)
@@ -299,9 +352,10 @@ func TestDoctorOfNodesThatAreDown(t *testing.T) {
 
 func TestDoctorFindsLongRoundTrips(t *testing.T) {
 	t.Parallel()
-	servers, _ := masters(t, 3)
+	servers, _ := unopened(t, 3)
 	proxies := redistest.Proxies(t, servers)
 	nodes := "--nodes=" + strings.Join(redistest.URLs(proxies), ",")
+	initAs(t, exitOK, "opened", nodes, "--max-ttl=2m")
 	proxies[0].Latency(100*time.Millisecond, 100*time.Millisecond)
 	// A tenth of the TTL is 150 ms: less than the round trip of the slow
 	// master, and far more than those of the others.
@@ -336,7 +390,7 @@ func TestSettled(t *testing.T) {
 
 func TestDoctorFindsClocks(t *testing.T) {
 	t.Parallel()
-	servers, nodes := masters(t, 3, redistest.OwnClock)
+	servers, nodes := sound(t, 3, redistest.OwnClock)
 	servers[0].Clock().Jump(time.Hour) // far enough for a finding on any machine
 	servers[0].Clock().SetRate(1.5)
 	servers[1].Clock().Jump(-time.Hour)
@@ -351,14 +405,21 @@ func TestDoctorFindsClocks(t *testing.T) {
 
 // A MaxTTL below the usual TTL is no fault: no client uses the usual TTL then.
 func TestDoctorWithAShortMaxTTL(t *testing.T) {
-	_, nodes := masters(t, 3)
+	_, nodes := mastersWith(t, redlock.Config{MaxTTL: 9 * time.Second}, 3)
 	for _, f := range examine(t, exitOK, nodes, "--max-ttl=9s", "--observe=0").Findings {
 		assert.Equal(t, doctor.Warning, f.Level, "%+v", f) // on a busy machine a round trip may be long
 	}
 }
 
+// Without flags the doctor examines what redlock init without flags has opened.
+func TestDoctorOfTheDefaults(t *testing.T) {
+	_, nodes := unopened(t, 3)
+	initAs(t, exitOK, "opened", nodes, "--max-ttl=0")
+	assert.Empty(t, examine(t, exitOK, nodes, "--max-ttl=0", "--observe=0", "--ttl=30s").Findings)
+}
+
 func TestDoctorOfFewNodes(t *testing.T) {
-	_, nodes := masters(t, 2)
+	_, nodes := sound(t, 2)
 	requireFound(t, examine(t, exitOK, append([]string{nodes}, patient...)...), "warning size")
 	assert.Equal(t, exitWarned, within(append([]string{"doctor", nodes, "--strict"}, patient...)...).code)
 }
@@ -387,7 +448,7 @@ func TestDoctorOfOtherProducts(t *testing.T) {
 	for _, path := range found {
 		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
 			t.Parallel()
-			_, nodes := masters(t, 3, func(o *redistest.Options) { o.Path = path })
+			_, nodes := sound(t, 3, func(o *redistest.Options) { o.Path = path })
 			got := within(append([]string{"doctor", nodes, "--strict"}, patient...)...)
 			assert.Equal(t, exitOK, got.code, got.stdout)
 			assert.Regexp(t, `: nothing found\n$`, got.stdout)

@@ -23,6 +23,7 @@ const (
 	exitNoQuorum      = 69  // EX_UNAVAILABLE: too few nodes answered to know
 	exitLost          = 70  // EX_SOFTWARE: the lock is no longer ours, or not certainly
 	exitHeld          = 75  // EX_TEMPFAIL: another client holds the lock
+	exitInUse         = 78  // EX_CONFIG: init: the masters are in use, or partly
 	exitTooLong       = 124 // as timeout(1) has it: --max-hold was reached
 	exitNotExecutable = 126 // as shells have it
 	exitNotFound      = 127 // as shells have it

@@ -24,8 +24,8 @@ Exit code: 70 the lock is no longer ours; 69 no quorum, and the lock lasts as lo
 
 Examples:
 
-    redlock extend --ttl 5m --token-file deploy.token deploy
-    REDLOCK_TOKEN=$(redlock extend --ttl 5m deploy)
+    redlock extend --token-file deploy.token deploy
+    REDLOCK_TOKEN=$(redlock extend --max-ttl 10m --ttl 5m deploy)
 `
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -125,7 +127,7 @@ func (f *forced) read(ctx context.Context, i int, node *probe.Probe) {
 	err := node.Ask(ctx,
 		probe.Question{Command: resp.AppendCommand(nil, "GET", f.key), Take: func(v resp.Value) error {
 			switch {
-			case v.IsError() && string(v.ErrorPrefix()) == "WRONGTYPE":
+			case conn.ClassOf(v) == conn.ClassWrongType:
 				n.state = foreign
 			case v.IsError():
 				n.state, n.err = refused, node.ServerError(v)
@@ -137,16 +139,14 @@ func (f *forced) read(ctx context.Context, i int, node *probe.Probe) {
 		probe.Question{Command: resp.AppendCommand(nil, "PTTL", f.key), Take: func(v resp.Value) error {
 			ms, ok := v.Int64()
 			n.never = ok && ms == -1
-			n.ttl = time.Duration(max(0, min(ms, int64(longestShown/time.Millisecond)))) * time.Millisecond
+			// A node may claim anything.
+			n.ttl = time.Duration(max(0, min(ms, pure.LongestTTL.Milliseconds()))) * time.Millisecond
 			return nil
 		}})
 	if err != nil {
 		*n = forcedNode{state: unread, err: err}
 	}
 }
-
-// longestShown bounds the TTL that a node can claim.
-const longestShown = 100 * 365 * 24 * time.Hour
 
 var (
 	//go:embed force.lua

@@ -56,13 +56,14 @@ func TestASignalRightAfterTheGrantGivesTheLockBack_R7(t *testing.T) {
 func signalAfterGrant(t *testing.T, held bool, take func(*process, *deployment, *redlock.Client) error) {
 	d := redlocktest.New(t, 3)
 	if held {
-		lock, err := d.Client(t).Acquire(t.Context(), "job", time.Hour)
+		lock, err := d.Client(t, forgetful).Acquire(t.Context(), "job", time.Hour)
 		require.NoError(t, err)
 		time.AfterFunc(5*time.Second, func() { _ = lock.Release(context.Background()) })
 	}
 	p := &process{signals: make(chan os.Signal)}
 	granted := 0
 	client := d.Client(t, func(c *redlock.Config) {
+		forgetful(c)
 		c.Tracer = &redlock.Tracer{AttemptDone: func(_ context.Context, info redlock.AttemptInfo) {
 			if info.Err == nil {
 				granted++

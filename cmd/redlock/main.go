@@ -3,8 +3,9 @@
 // and shows who holds what.
 //
 //	export REDLOCK_NODES=redis://a:6379,redis://b:6379,redis://c:6379
+//	redlock init
 //	redlock run -n nightly -- ./report.sh
-//	redlock acquire --ttl 5m --token-file deploy.token deploy
+//	redlock acquire --token-file deploy.token deploy
 //	redlock release --token-file deploy.token deploy
 //
 // It is a client like any other: all clients of a deployment name the same

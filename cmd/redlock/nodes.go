@@ -25,23 +25,26 @@ func (*nodesCommand) Help() string {
     STATE        as a client of the library sees it: up, or why not
     ROLE         master, or what it is instead
     SERVER       product and version
-    UPTIME       since its start
     RTT          the median round trip
     OFFSET       how far its time of day is ahead of ours, and the error of that; by itself harmless to locks
     RATE         how much faster than ours its clock runs, and the error of that; locks allow for 1 %
     EVICTION     the policy; anything but noeviction may delete locks
     PERSISTENCE  what a crash leaves: "aof always" loses nothing
-    QUARANTINE   how long its grants will not count, and why; only with --max-ttl
+    STARTED      when its process started, by its own account
+    DEPLOYMENT   the first digits of the id of the deployment that it belongs to, and how many masters that has; the whole id
+                 is in the JSON
+    QUARANTINE   how long its grants will not count for a client that starts now, and why; a client that has watched the master
+                 for longer counts it earlier
 
-A question mark means that this user may not ask. With --max-ttl, this command is a client like any other: it reads the seals of the masters, and writes them once it has watched a master for MaxTTL. So give the value that all clients set, or none.
+A question mark means that this user may not ask. Give the same --nodes, --prefix, --max-ttl and --durable as the clients have. Nothing is changed: this command neither opens the deployment nor seals masters.
 
 Exit code: 0, or 69 if less than a quorum is up. With --watch, an interrupt ends with 0.
 
 Examples:
 
     redlock nodes --watch
-    redlock nodes --max-ttl 60s
     redlock nodes --json | jq '.nodes[] | select(.state != "up")'
+    redlock nodes --json | jq -r '.nodes[] | .addr + " " + .deployment'
 `
 }
 
@@ -66,21 +69,23 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
+	config.MaxTTL, config.Forgetful = 0, true // the client writes nothing; see observer
 	client, err := d.open(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer shut(client)
-	clocks := newClocks(len(probes))
+	clocks, watch := newClocks(len(probes)), d.observe(probes)
 	if c.Observe > 0 {
-		clocks.look(ctx, d, probes)
+		watch.look(clocks.look(ctx, d, probes), clocks.of)
 		pause(ctx, c.Observe)
 	}
 	d.settle(ctx, client, d.Timeout, nil)
 	place := screenOf(p.stdout)
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
 		facts := clocks.look(ctx, d, probes)
-		v, up := nodesView(place, facts, client.Nodes(), clocks)
+		watch.look(facts, clocks.of)
+		v, up := nodesView(place, facts, client.Nodes(), clocks, watch)
 		if quorum := multiplex.Quorum(len(probes)); up < quorum {
 			return v, &exitError{exitNoQuorum, fmt.Errorf("%d of %s up, a quorum is %d", up, count(len(probes), "node"), quorum)}
 		}
@@ -142,27 +147,30 @@ func (c *clocks) of(i int) (probe.Clock, bool) { return probe.Estimate(c.bursts[
 
 // nodeView is one node, for programs. What is unknown is missing.
 type nodeView struct {
-	Addr          string   `json:"addr"`
-	State         string   `json:"state"`
-	Role          string   `json:"role,omitempty"`
-	Product       string   `json:"product,omitempty"`
-	Version       string   `json:"version,omitempty"`
-	RunID         string   `json:"run_id,omitempty"`
-	UptimeS       *float64 `json:"uptime_s,omitempty"`
-	RoundTripMS   *float64 `json:"round_trip_ms,omitempty"`
-	OffsetMS      *float64 `json:"clock_offset_ms,omitempty"`
-	OffsetErrMS   *float64 `json:"clock_offset_error_ms,omitempty"`
-	Rate          *float64 `json:"clock_rate,omitempty"` // 0.01 is one percent fast
-	RateErr       *float64 `json:"clock_rate_error,omitempty"`
-	Eviction      string   `json:"eviction,omitempty"`
-	Persistence   string   `json:"persistence,omitempty"`
-	Quarantined   bool     `json:"quarantined"`
-	QuarantineS   *float64 `json:"quarantine_left_s,omitempty"`
-	QuarantineWhy string   `json:"quarantine_why,omitempty"`
-	Sealed        bool     `json:"sealed"`
-	Debts         int      `json:"debts"` // releases that it has yet to confirm
-	Warnings      []string `json:"warnings,omitempty"`
-	Error         string   `json:"error,omitempty"`
+	Addr          string     `json:"addr"`
+	State         string     `json:"state"`
+	Role          string     `json:"role,omitempty"`
+	Product       string     `json:"product,omitempty"`
+	Version       string     `json:"version,omitempty"`
+	RunID         string     `json:"run_id,omitempty"`
+	UptimeS       *float64   `json:"uptime_s,omitempty"`
+	Started       *time.Time `json:"started,omitempty"`
+	RoundTripMS   *float64   `json:"round_trip_ms,omitempty"`
+	OffsetMS      *float64   `json:"clock_offset_ms,omitempty"`
+	OffsetErrMS   *float64   `json:"clock_offset_error_ms,omitempty"`
+	Rate          *float64   `json:"clock_rate,omitempty"` // 0.01 is one percent fast
+	RateErr       *float64   `json:"clock_rate_error,omitempty"`
+	Eviction      string     `json:"eviction,omitempty"`
+	Persistence   string     `json:"persistence,omitempty"`
+	Quarantined   bool       `json:"quarantined"`
+	QuarantineS   *float64   `json:"quarantine_left_s,omitempty"`
+	QuarantineWhy string     `json:"quarantine_why,omitempty"`
+	Deployment    string     `json:"deployment,omitempty"` // its id
+	Size          int        `json:"deployment_nodes,omitempty"`
+	Sealed        bool       `json:"sealed"` // there is a seal of the process that runs there
+	Debts         int        `json:"debts"`  // releases that it has yet to confirm
+	Warnings      []string   `json:"warnings,omitempty"`
+	Error         string     `json:"error,omitempty"`
 }
 
 // nodesReport are all nodes, for programs.
@@ -174,12 +182,12 @@ type nodesReport struct {
 }
 
 // nodesView returns the view of the nodes, and how many are up.
-func nodesView(place screen, facts []probe.Facts, status []redlock.NodeStatus, c *clocks) (view, int) {
+func nodesView(place screen, facts []probe.Facts, status []redlock.NodeStatus, c *clocks, o *observer) (view, int) {
 	r := nodesReport{At: time.Now(), Quorum: multiplex.Quorum(len(facts))}
-	rows := [][]string{{"NODE", "STATE", "ROLE", "SERVER", "UPTIME", "RTT", "OFFSET", "RATE", "EVICTION", "PERSISTENCE", "QUARANTINE"}}
+	rows := [][]string{{"NODE", "STATE", "ROLE", "SERVER", "STARTED", "RTT", "OFFSET", "RATE", "EVICTION", "PERSISTENCE", "DEPLOYMENT", "QUARANTINE"}}
 	var remarks strings.Builder
 	for i := range facts {
-		n, row := nodeViewOf(&facts[i], &status[i], c, i)
+		n, row := nodeViewOf(&facts[i], &status[i], c, o, i)
 		r.Nodes, rows = append(r.Nodes, n), append(rows, row)
 		if n.State == "up" {
 			r.Up++
@@ -213,34 +221,64 @@ func nodesLine(r nodesReport) string {
 }
 
 // nodeViewOf returns one node, for programs and as a row of the table.
-func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, i int) (nodeView, []string) {
-	n := nodeView{
-		Addr: s.Addr, State: string(s.State), Debts: s.Debts, Quarantined: s.Quarantined, QuarantineWhy: s.QuarantineWhy,
-		Sealed: s.Sealed, Warnings: s.Warnings, Error: errorText(cmp.Or(s.Err, f.Err)),
+func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, o *observer, i int) (nodeView, []string) {
+	n := nodeView{Addr: s.Addr, State: string(s.State), Debts: s.Debts, Error: errorText(cmp.Or(s.Err, f.Err))}
+	for _, w := range s.Warnings {
+		if w != multiplex.WarnForgetful || o.need == 0 { // our own client takes no lock
+			n.Warnings = append(n.Warnings, w)
+		}
 	}
 	unknown := "?"
 	if f.Err != nil {
 		unknown = ""
 	}
-	row := []string{n.Addr, n.State, unknown, unknown, unknown, "", "", "", unknown, unknown, ""}
+	row := []string{n.Addr, n.State, unknown, unknown, unknown, "", "", "", unknown, unknown, "", ""}
 	if f.Err == nil {
 		n.Role, n.Product, n.Version, n.RunID = roleOf(f), f.Server.Product, f.Server.Version, f.RunID()
 		n.Eviction, n.Persistence = f.Policy(), persistence(f)
 		row[2], row[3] = cmp.Or(n.Role, "?"), cmp.Or(strings.TrimSpace(n.Product+" "+n.Version), "?")
 		row[8], row[9] = cmp.Or(n.Eviction, "?"), cmp.Or(n.Persistence, "?")
 		if up, ok := f.Uptime(); ok {
-			n.UptimeS = number(up.Seconds())
-			row[4] = up.String()
+			row[4] = n.showStart(up)
 		}
 	}
 	if clock, ok := c.of(i); ok && f.Err == nil {
 		row[5], row[6], row[7] = n.showClock(clock)
 	}
-	if n.Quarantined {
-		n.QuarantineS = number(s.QuarantineLeft.Seconds())
-		row[10] = fmt.Sprintf("%v, %s", s.QuarantineLeft.Round(100*time.Millisecond), s.QuarantineWhy)
-	}
+	row[10], row[11] = n.showDeployment(f, o, i)
 	return n, row
+}
+
+// showStart formats when the process started, to the second: short if it was
+// today.
+func (n *nodeView) showStart(up time.Duration) string {
+	started := time.Now().Add(-up).Truncate(time.Second)
+	n.UptimeS, n.Started = number(up.Seconds()), &started
+	if up < 24*time.Hour {
+		return fmt.Sprintf("%v ago", up)
+	}
+	return started.Format(time.DateTime)
+}
+
+// shownDigits is how many digits of a deployment's id the table has.
+const shownDigits = 8
+
+// showDeployment formats the deployment, and the quarantine.
+func (n *nodeView) showDeployment(f *probe.Facts, o *observer, i int) (id, quarantine string) {
+	n.Deployment, n.Size = o.deploymentOf(i)
+	n.Sealed = f.Seal.State == probe.SealThere && f.Seal.RunID == f.RunID() && f.Err == nil
+	if n.Deployment != "" {
+		id = fmt.Sprintf("%s of %d", n.Deployment[:shownDigits], n.Size)
+	}
+	left, why := o.standing(i)
+	if n.Quarantined, n.QuarantineWhy = why != "", why; !n.Quarantined {
+		return id, ""
+	}
+	if left > 0 {
+		n.QuarantineS = number(left.Seconds())
+		return id, fmt.Sprintf("%v, %s", left.Round(100*time.Millisecond), why)
+	}
+	return id, why
 }
 
 // showClock formats the round trip, the offset and the rate, with their errors.

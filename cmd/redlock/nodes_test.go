@@ -47,7 +47,7 @@ func TestNodes(t *testing.T) {
 		require.NotNil(t, n.Rate)
 		assert.LessOrEqual(t, *n.OffsetMS, *n.OffsetErrMS+1, "one machine, one clock")
 		assert.Empty(t, n.Error)
-		assert.False(t, n.Quarantined)
+		assert.False(t, n.Quarantined, n.QuarantineWhy)
 	}
 	assert.Equal(t, "none", r.Nodes[0].Persistence)
 	assert.Equal(t, "noeviction", r.Nodes[0].Eviction)
@@ -62,7 +62,7 @@ func TestNodes(t *testing.T) {
 	text := within("nodes", nodes, "--observe=0")
 	assert.Equal(t, exitOK, text.code)
 	lines := strings.Split(text.stdout, "\n")
-	assert.Regexp(t, `^NODE +STATE +ROLE +SERVER +UPTIME +RTT +OFFSET +RATE +EVICTION +PERSISTENCE +QUARANTINE$`, lines[0])
+	assert.Regexp(t, `^NODE +STATE +ROLE +SERVER +STARTED +RTT +OFFSET +RATE +EVICTION +PERSISTENCE +DEPLOYMENT +QUARANTINE$`, lines[0])
 	assert.Contains(t, lines[2], "allkeys-lru")
 	assert.Contains(t, text.stdout, "may evict the keys")
 
@@ -77,14 +77,62 @@ func TestNodesTellsAStepFromACorrection(t *testing.T) {
 	}
 }
 
-func TestNodesShowsQuarantine(t *testing.T) {
-	_, nodes := masters(t, 1)
-	r := nodesOf(t, exitOK, nodes, "--max-ttl=10m", "--observe=0")
-	assert.True(t, r.Nodes[0].Quarantined)
-	require.NotNil(t, r.Nodes[0].QuarantineS)
-	assert.Greater(t, *r.Nodes[0].QuarantineS, 0.0)
-	assert.Equal(t, "first seen", r.Nodes[0].QuarantineWhy)
-	assert.Contains(t, within("nodes", nodes, "--max-ttl=10m", "--observe=0").stdout, "first seen")
+// The table has the deployment, and how long and why a master does not count;
+// the JSON has the whole id. Nothing is written.
+func TestNodesShowsDeploymentAndQuarantine_R30(t *testing.T) {
+	servers, nodes := unopened(t, 3)
+	flags := []string{nodes, "--max-ttl=10m", "--observe=0"}
+	r := nodesOf(t, exitOK, flags...)
+	for _, n := range r.Nodes {
+		assert.True(t, n.Quarantined)
+		assert.Equal(t, "not opened yet", n.QuarantineWhy)
+		assert.Greater(t, *n.QuarantineS, 300.0)
+		assert.Empty(t, n.Deployment)
+		assert.WithinDuration(t, time.Now(), *n.Started, patience)
+	}
+	for _, s := range servers {
+		keys, err := s.Do("DBSIZE")
+		require.NoError(t, err)
+		require.Zero(t, keys)
+	}
+	eventually(t, "its uptime proves for how long a master was not restarted", func() bool {
+		return *nodesOf(t, exitOK, flags...).Nodes[0].QuarantineS < 606
+	})
+
+	opened := initAs(t, exitOK, "opened", nodes, "--max-ttl=10m")
+	for _, n := range nodesOf(t, exitOK, flags...).Nodes {
+		assert.False(t, n.Quarantined, n.QuarantineWhy)
+		assert.True(t, n.Sealed)
+		assert.Equal(t, opened.Deployment, n.Deployment)
+		assert.Equal(t, 3, n.Size)
+		assert.Empty(t, n.Warnings)
+	}
+	assert.Contains(t, within(append([]string{"nodes"}, flags...)...).stdout, opened.Deployment[:shownDigits]+" of 3  -\n")
+	assert.NotEmpty(t, nodesOf(t, exitOK, nodes, "--max-ttl=0", "--forgetful", "--observe=0").Nodes[0].Warnings)
+
+	require.NoError(t, servers[0].Restart())
+	do(t, servers[1:2], "SET", "redlock:seal", strings.ReplaceAll(seal(t, servers[2]), opened.Deployment, strings.Repeat("f", idDigits)))
+	r = nodesOf(t, exitOK, flags...)
+	assert.Equal(t, "another deployment", r.Nodes[1].QuarantineWhy)
+	assert.Equal(t, strings.Repeat("f", idDigits), r.Nodes[1].Deployment)
+	do(t, servers[1:2], "DEL", "redlock:seal")
+	r = nodesOf(t, exitOK, flags...)
+	assert.Equal(t, "no quorum is sealed", r.Nodes[2].QuarantineWhy)
+	do(t, servers[1:2], "SET", "redlock:seal", seal(t, servers[2]))
+	r = nodesOf(t, exitOK, flags...)
+	assert.Empty(t, r.Nodes[2].QuarantineWhy)
+	assert.Equal(t, "first seen", r.Nodes[0].QuarantineWhy, "it has lost its seal")
+	assert.Greater(t, *r.Nodes[0].QuarantineS, 600.0)
+	assert.Regexp(t, `-  +10m\S+, first seen\n`, within(append([]string{"nodes"}, flags...)...).stdout)
+}
+
+// seal returns a master's seal.
+func seal(t *testing.T, s *redistest.Server) string {
+	t.Helper()
+	text, err := s.Do("GET", "redlock:seal")
+	require.NoError(t, err)
+	require.NotNil(t, text)
+	return text.(string)
 }
 
 func TestNodesShowsWhatIsNoMaster(t *testing.T) {

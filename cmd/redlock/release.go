@@ -57,7 +57,7 @@ func (c *releaseCommand) release(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	client, err := d.openFor(p, old.ttl, d.Timeout)
+	client, err := d.openToRelease(p, old.ttl)
 	if err != nil {
 		return err
 	}

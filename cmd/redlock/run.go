@@ -21,7 +21,7 @@ type runCommand struct {
 	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least this long, even if the command ends sooner: for a job that several machines start at once. At most the TTL."`
 	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
 	KillAfter        time.Duration `default:"5s" placeholder:"DURATION" help:"Time between TERM and KILL for a command that must stop (${default}); at most a third of the TTL, and less if the validity of the lock ends sooner."`
-	Heal             bool          `help:"Set the key again on masters that restarted empty. Use it with --max-ttl."`
+	Heal             bool          `help:"Set the key again on masters that restarted empty, once they count."`
 	Quiet            bool          `short:"q" help:"Print nothing if another client holds the lock."`
 	Outcome          string        `placeholder:"FILE" help:"Write the outcome to this file, as one line of JSON. The file is emptied first."`
 

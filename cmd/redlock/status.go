@@ -59,7 +59,7 @@ func (c *statusCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	// This command neither writes seals nor needs to quarantine nodes.
-	config.MaxTTL, config.NewDeployment = 0, false
+	config.MaxTTL, config.Forgetful = 0, true
 	client, err := d.open(ctx, config)
 	if err != nil {
 		return err

@@ -256,7 +256,7 @@ func TestStatusDoesNotMindMaxTTL(t *testing.T) {
 	servers, nodes := masters(t, 1)
 	do(t, servers, "SET", "redlock:seal", "redlock-seal 1 run_id=x max_ttl_ms=5000 watched_ms=6000")
 	assert.Equal(t, verdictFree, statusOf(t, nodes, "job", exitOK).Verdict)
-	got := within("status", nodes, "--max-ttl=1h", "--new-deployment", "job")
+	got := within("status", nodes, "--max-ttl=1h", "job")
 	assert.Equal(t, exitOK, got.code, got)
 }
 

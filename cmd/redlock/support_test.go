@@ -23,6 +23,10 @@ import (
 // patience bounds the wait for what takes milliseconds on an idle machine.
 const patience = 30 * time.Second
 
+// longest is the MaxTTL of the tests, unless they set another. A lock with so
+// long a TTL does not end on a busy machine.
+const longest = 24 * time.Hour
+
 var buildDir string
 
 func TestMain(m *testing.M) {
@@ -39,6 +43,7 @@ func TestMain(m *testing.M) {
 				os.Unsetenv(name)
 			}
 		}
+		os.Setenv("REDLOCK_MAX_TTL", longest.String())
 		return m.Run()
 	}())
 }
@@ -128,8 +133,25 @@ func asJSON[T any](t *testing.T, code int, args ...string) (printed T) {
 	return printed
 }
 
-// masters starts n servers and returns them, with the flag that names them.
+// masters starts n servers, opens their deployment, and returns them with the
+// flag that names them.
 func masters(t *testing.T, n int, options ...redistest.Option) (servers []*redistest.Server, nodes string) {
+	t.Helper()
+	return mastersWith(t, redlock.Config{MaxTTL: longest}, n, options...)
+}
+
+// mastersWith is masters with a MaxTTL, a prefix or a user of their own.
+func mastersWith(t *testing.T, config redlock.Config, n int, options ...redistest.Option) (servers []*redistest.Server, nodes string) {
+	t.Helper()
+	servers, nodes = unopened(t, n, options...)
+	config.Nodes = redlock.Nodes(redistest.URLs(servers)...)
+	_, err := redlock.Init(t.Context(), config)
+	require.NoError(t, err)
+	return servers, nodes
+}
+
+// unopened starts n servers that belong to no deployment.
+func unopened(t *testing.T, n int, options ...redistest.Option) (servers []*redistest.Server, nodes string) {
 	t.Helper()
 	servers = redistest.Servers(t, n, options...)
 	return servers, "--nodes=" + strings.Join(redistest.URLs(servers), ",")
@@ -147,10 +169,16 @@ func client(t *testing.T, servers []*redistest.Server) *redlock.Client {
 // default a short TTL allows them only 5 ms, which a busy machine may exceed.
 func opened(t *testing.T, servers []*redistest.Server) *redlock.Client {
 	t.Helper()
-	c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), NodeTimeout: patience})
+	c, err := redlock.New(t.Context(), redlock.Config{
+		Nodes: redlock.Nodes(redistest.URLs(servers)...), NodeTimeout: patience, MaxTTL: longest,
+	})
 	require.NoError(t, err)
 	return c
 }
+
+// forgetful is for tests of nodes in memory, which do not lose locks that
+// matter.
+func forgetful(c *redlock.Config) { c.MaxTTL, c.Forgetful = 0, true }
 
 // A lockedBuffer may be read while it is written.
 type lockedBuffer struct {

@@ -14,7 +14,7 @@ import (
 
 // waiting has the flags that say how long to wait for a lock.
 type waiting struct {
-	NoWait bool           `short:"n" name:"nonblock" xor:"wait" help:"Wait neither for a lock that another client holds nor for masters that cannot be reached."`
+	NoWait bool           `short:"n" name:"nonblock" xor:"wait" help:"Wait neither for a lock that another client holds nor for masters that cannot be reached or do not count yet."`
 	Wait   *time.Duration `short:"w" xor:"wait" placeholder:"DURATION" help:"Wait at most this long, connecting included. Without -n and -w, wait without a limit."`
 }
 
@@ -64,9 +64,9 @@ func (w *waiting) tries(ctx context.Context, p *process, d *deployment, c *conte
 		defer cancel()
 		ctx = limited
 	}
-	// Without a quorum, an unbounded wait would never say so. Later, masters
-	// may come and go.
-	if err := d.ready(ctx, c.client); err != nil {
+	// Without a quorum, an unbounded wait would never end. Later, masters may
+	// come and go.
+	if err := d.readyLater(ctx, c.client); err != nil {
 		return err
 	}
 	err := c.try(ctx)

@@ -26,7 +26,7 @@ func TestContestAtOneInstant(t *testing.T) {
 			var all []*contest
 			var locks atomic.Int32
 			for range machines {
-				client := d.Client(t)
+				client := d.Client(t, forgetful)
 				all = append(all, &contest{client: client, resource: "job", most: 10 * time.Second, try: func(ctx context.Context) error {
 					asked.Add(1)
 					_, err := client.TryAcquire(ctx, "job", time.Minute)
@@ -60,7 +60,7 @@ func TestContestAtOneInstant(t *testing.T) {
 func TestContestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 4)
-		client := d.Client(t)
+		client := d.Client(t, forgetful)
 		asked := 0
 		c := &contest{client: client, resource: "job", most: 300 * time.Millisecond, try: func(ctx context.Context) error {
 			asked++

@@ -34,7 +34,7 @@ func patient(c *redlock.Config) { c.NodeTimeout = patience }
 // Five schedulers start a job at the same time; one of them runs it.
 func TestGocronRunsAJobOnce(t *testing.T) {
 	redistest.NoLeaks(t)
-	d := redlocktest.New(t, 5)
+	d := redlocktest.New(t, 5, redlocktest.MaxTTL(time.Hour))
 	var runs, refused, other atomic.Int32
 	var schedulers []gocron.Scheduler
 	for range 5 {

@@ -147,7 +147,7 @@ func testErrorsAndOptions(t *testing.T) {
 		_, err := certmagiclock.New(client, o)
 		require.ErrorContains(t, err, says)
 	}
-	locker, err := certmagiclock.New(client, certmagiclock.Options{Prefix: "tls:", TTL: time.Minute})
+	locker, err := certmagiclock.New(client, certmagiclock.Options{Prefix: "tls:", TTL: 10 * time.Second})
 	require.NoError(t, err)
 	require.NoError(t, locker.Lock(t.Context(), "x"))
 	require.Equal(t, []string{"tls:x"}, d.Node(0).Keys())

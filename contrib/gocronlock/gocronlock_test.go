@@ -105,7 +105,7 @@ func TestSchedulersThatAskAtOneInstant(t *testing.T) {
 func TestALockThatNobodyHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 4)
-		client := d.Client(t)
+		client := d.Client(t, func(c *redlock.Config) { c.Forgetful = true })
 		_, err := client.Acquire(t.Context(), "gocron:job", time.Hour)
 		require.NoError(t, err)
 		synctest.Wait()
@@ -268,7 +268,7 @@ func TestElectorOfAnImpatientClient(t *testing.T) {
 
 		_, err := gocronlock.NewElector(t.Context(), client, "leader", gocronlock.Options{})
 		require.ErrorIs(t, err, redlock.ErrClosed)
-		short := d.Client(t, func(c *redlock.Config) { c.MaxTTL, c.NewDeployment = time.Second, true })
+		short := d.Client(t, func(c *redlock.Config) { c.MaxTTL = time.Second })
 		_, err = gocronlock.NewElector(t.Context(), short, "leader", gocronlock.Options{})
 		require.ErrorIs(t, err, redlock.ErrTTL)
 		ended, cancel := context.WithCancel(t.Context())

@@ -13,7 +13,7 @@ import (
 // A process that was stopped calls IsLeader before its goroutines have run
 // again. The hold's own clocks say that the leadership is over.
 func TestIsLeaderAsksTheClocks_R15(t *testing.T) {
-	client := redlocktest.New(t, 1).Client(t)
+	client := redlocktest.New(t, 1, redlocktest.MaxTTL(time.Minute)).Client(t)
 	hold, err := client.Hold(t.Context(), "leader", redlock.HoldOptions{TTL: time.Minute})
 	require.NoError(t, err)
 	var e Elector // without the goroutine that would notice the end

@@ -29,7 +29,7 @@ func recorded(t *testing.T, o Options, test func(ctx context.Context, d *redlock
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	o.Provider = provider
 	synctest.Test(t, func(t *testing.T) {
-		d := redlocktest.New(t, 3)
+		d := redlocktest.New(t, 3, redlocktest.MaxTTL(time.Minute))
 		for _, n := range d.Nodes() {
 			n.Delay(4 * time.Millisecond)
 		}

@@ -151,7 +151,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 // clients in one registry; and no secret anywhere.
 func TestOfARealClient(t *testing.T) {
 	redistest.NoLeaks(t)
-	d := redlocktest.New(t, 3, redlocktest.Password("hunter2"))
+	d := redlocktest.New(t, 3, redlocktest.Password("hunter2"), redlocktest.MaxTTL(time.Hour))
 	d.Node(2).Stop()
 	client, other := d.Client(t, patient), d.Client(t, patient)
 	lock, err := client.Acquire(t.Context(), "secret-resource", time.Minute)
@@ -187,7 +187,7 @@ func TestOfARealClient(t *testing.T) {
 
 // A scrape may run while the client works.
 func TestWhileTheClientIsAtWork(t *testing.T) {
-	d := redlocktest.New(t, 3)
+	d := redlocktest.New(t, 3, redlocktest.MaxTTL(time.Hour))
 	client := d.Client(t, patient)
 	collector := NewCollector(client, Options{})
 	done := make(chan error)

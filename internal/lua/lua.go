@@ -22,14 +22,14 @@ var (
 	// Heal is Extend, and sets a key that is missing (R10).
 	//go:embed heal.lua
 	Heal string
-	// Shorten shortens the life of a key that has the token: a release that takes
-	// effect later.
+	// Shorten shortens the life of a key that has the token: a release that
+	// takes effect later.
 	//go:embed shorten.lua
 	Shorten string
 	// Look returns the value of a key, or the digest of a long one.
 	//go:embed look.lua
 	Look string
-	// Seal writes the seal, and lowers nothing that it says (R23).
+	// Seal changes the seal and the opening that precedes it (R23, R30).
 	//go:embed seal.lua
 	Seal string
 )

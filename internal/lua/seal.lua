@@ -1,32 +1,92 @@
--- Writes the seal ARGV[1] (R23). Returns 1 if the key then holds a seal of that
--- process with values at least as large, and 0 if it holds something else, which
--- is left alone. Values are never lowered: the longer time stays. But the time
--- watched belongs to one process, and a new process starts with its own. The key
--- has no TTL.
-local form = 'redlock-seal 1 run_id=%s max_ttl_ms=%d watched_ms=%d'
-local function read(seal)
-  return string.match(seal, '^redlock%-seal 1 run_id=(%S+) max_ttl_ms=(%d+) watched_ms=(%d+)$')
+-- Changes what a node says of the deployment that it belongs to (R23, R30).
+-- KEYS: the seal, which has no TTL, and the opening, which precedes it.
+-- ARGV: a verb, an identity ("deployment=… nodes=… members=…"), and what the
+-- verb needs. Returns 1 if it was done, or had been done before, and 0 if what
+-- is there forbids it; then nothing changes.
+--   propose ms ids  begins an opening on a free node; it lasts so long. What
+--                   bears one of the ids (with blanks around) is in the way of
+--                   nothing
+--   lock            makes the own proposal last
+--   seal seal       writes the seal in place of the own lock, or over a seal of
+--                   the identity
+--   adopt seal      seal, and on a free node too
+--   undo            removes the own opening
+-- A value of another form is left alone: it is not ours. A seal is not lowered:
+-- the larger MaxTTL stays, and of the same process the longer time watched.
+local values = {}
+for i = 1, 2 do
+  local value = redis.pcall('GET', KEYS[i])
+  if type(value) == 'table' then
+    if string.find(value.err, 'WRONGTYPE', 1, true) then
+      return 0
+    end
+    return value -- the error
+  end
+  values[i] = value or ''
 end
-local run, longest, watched = read(ARGV[1])
-local old = redis.pcall('GET', KEYS[1])
-if type(old) == 'table' then
-  if string.find(old.err, 'WRONGTYPE', 1, true) then
+local seal, opening = values[1], values[2]
+local verb, identity = ARGV[1], ARGV[2]
+
+local function read(text) -- a seal of either form
+  local who, run, longest, watched, uptime = string.match(text, '^redlock%-seal 2 ' ..
+    '(deployment=%x+ nodes=%d+ members=[%x,]+) run_id=(%S+) max_ttl_ms=(%d+) watched_ms=(%d+) uptime_ms=(%d+)$')
+  if who then
+    return who, run, tonumber(longest), tonumber(watched), uptime
+  end
+  run, longest, watched = string.match(text, '^redlock%-seal 1 run_id=(%S+) max_ttl_ms=(%d+) watched_ms=(%d+)$')
+  return '', run, tonumber(longest), tonumber(watched), '0'
+end
+local owner, run, longest, watched, uptime = read(seal)
+local strange = seal ~= '' and not run
+local stage, opener = string.match(opening, '^redlock%-opening 1 (%l+) (deployment=%x+ nodes=%d+ members=[%x,]+)$')
+if strange or opening ~= '' and not stage then
+  return 0
+end
+local free = owner == '' and not stage
+
+if verb == 'propose' then
+  local function passes(who) -- who is nobody, or one of the ids
+    local id = who and string.match(who, '^deployment=(%x+)')
+    return not id or string.find(ARGV[4], ' ' .. id .. ' ', 1, true) ~= nil
+  end
+  if stage == 'proposed' and opener == identity then
+    return 1
+  elseif not passes(owner) or not passes(opener) then
     return 0
   end
-  return old -- the error
-end
-if old then
-  local old_run, old_longest, old_watched = read(old)
-  if not old_run then
+  redis.call('SET', KEYS[2], 'redlock-opening 1 proposed ' .. identity, 'PX', ARGV[3])
+  return 1
+elseif verb == 'undo' then
+  if opener == identity then
+    redis.call('DEL', KEYS[2])
+    return 1
+  end
+  return 0
+elseif verb == 'lock' then
+  if opener ~= identity then
     return 0
   end
-  longest = math.max(longest, old_longest)
-  if old_run == run then
-    watched = math.max(watched, old_watched)
+  redis.call('SET', KEYS[2], 'redlock-opening 1 locked ' .. identity)
+  return 1
+end
+
+local locked = stage == 'locked' and opener == identity
+if not locked and owner ~= identity and not (free and verb == 'adopt') then
+  return 0
+end
+local _, new_run, new_longest, new_watched, new_uptime = read(ARGV[3])
+if owner == '' or owner == identity then
+  new_longest = math.max(new_longest, longest or 0)
+  if new_run == run and watched >= new_watched then
+    new_watched, new_uptime = watched, uptime
   end
 end
-local new = string.format(form, run, longest, watched)
-if new ~= old then
+local new = string.format('redlock-seal 2 %s run_id=%s max_ttl_ms=%d watched_ms=%d uptime_ms=%s',
+  identity, new_run, new_longest, new_watched, new_uptime)
+if new ~= seal then
   redis.call('SET', KEYS[1], new)
+end
+if locked then
+  redis.call('DEL', KEYS[2])
 end
 return 1

@@ -15,9 +15,11 @@ type Debt struct {
 	Delay   time.Duration // until the next try after a refusal
 	Until   time.Duration // when the key has expired; 0 before the fence, when that is unknown
 	Sent    bool          // an answer is awaited
-	Repeat  bool          // an answer does not end it: the SET may still come (R8, where CLIENT KILL is forbidden)
-	settled bool          // it was answered, and is repeated all the same
-	Index   int           // in Ledger.Debts; -1 when it has ended
+	// Repeat means that an answer does not end it: the SET may still come,
+	// because CLIENT KILL is forbidden (R8).
+	Repeat  bool
+	settled bool // it was answered, and is repeated all the same
+	Index   int  // in Ledger.Debts; -1 when it has ended
 
 	turn, ending Place // in the ledger's heaps
 }
@@ -45,13 +47,13 @@ const (
 // The debts that await no answer are in two orders: by Due, and by Until if
 // that is known.
 type Ledger struct {
-	Debts []*Debt
+	Debts []*Debt // all that have not ended, in no order
 	turns Heap[*Debt]
 	ends  Heap[*Debt]
 	known map[string]*Debt // by command: a lock that is released several times is owed once
 	safe  int              // the number of debts that are settled
-	Limit int
-	Drift float64
+	Limit int              // at which the ledger is full
+	Drift float64          // of the clocks of nodes and clients, as a fraction
 	// Longest is the longest TTL that was asked for so far. An extension may
 	// have succeeded unnoticed, so a key may live longer than the TTL of its
 	// debt.
@@ -195,7 +197,7 @@ func (l *Ledger) Remove(d *Debt) {
 // life returns how long a key with this TTL can live on a node whose clock is
 // within the drift.
 func (l *Ledger) life(ttl time.Duration) time.Duration {
-	return ttl + time.Duration(float64(ttl)*l.Drift) + 2*time.Millisecond
+	return ttl + Drift(ttl, l.Drift)
 }
 
 // end returns when a debt's key must have expired, if the node executes no

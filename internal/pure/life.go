@@ -63,19 +63,21 @@ const (
 
 // Limits of redialling (R26).
 const (
-	redialFirst  = 50 * time.Millisecond
-	redialMost   = time.Second
-	barredFirst  = time.Second
-	barredMost   = 30 * time.Second
-	steadyAfter  = 500 * time.Millisecond // a connection that lived so long starts the delays anew
-	dialBurst    = 14                     // with one more a second, and one overdrawn: at most 75 connects in any minute
+	redialFirst = 50 * time.Millisecond
+	redialMost  = time.Second
+	barredFirst = time.Second
+	barredMost  = 30 * time.Second
+	steadyAfter = 500 * time.Millisecond // a connection that lived so long starts the delays anew
+	// dialBurst dials may follow one another at once, and then one in each
+	// dialInterval; one may be overdrawn. That is at most 75 in any minute.
+	dialBurst    = 14
 	dialInterval = time.Second
 )
 
 // Life is the state of one node and the decisions about it: (state, event, now)
 // → (state, action).
 type Life struct {
-	State State
+	State State // where the node stands
 	// owesFence is set when a connection ends with unanswered commands, until
 	// the fence.
 	owesFence bool

@@ -4,11 +4,13 @@ import "time"
 
 const (
 	// lookFirst is the first pause between looks at the seal of a quarantined
-	// node; it doubles up to LookOften. Another process may have watched for
-	// longer. The seal of a trusted node is read every LookRarely, to notice
-	// that the keys were flushed.
-	lookFirst  = 100 * time.Millisecond
-	LookOften  = time.Second
+	// node. It doubles up to LookOften: another process may have watched for
+	// longer.
+	lookFirst = 100 * time.Millisecond
+	// LookOften is the longest pause while the node is quarantined.
+	LookOften = time.Second
+	// LookRarely is the pause once the node is trusted, to notice that the keys
+	// were flushed.
 	LookRarely = 5 * time.Second
 )
 

@@ -80,7 +80,8 @@ func NewRenewal(validity, bound time.Duration, extensions int) Renewal {
 	return r.plan()
 }
 
-// plan sets the time of the first try to renew, if a renewal is of any use.
+// plan sets the time of the first try to renew, if a renewal is of any use, and
+// the first pause after a failure: a small part of the validity.
 func (r Renewal) plan() Renewal {
 	r.next, r.delay = Never, min(max(r.Validity/64, time.Millisecond), 100*time.Millisecond)
 	if r.left != 0 && r.bound > r.Validity-cancelMargin(r.Validity) {

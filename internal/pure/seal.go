@@ -2,46 +2,164 @@ package pure
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// A Seal is the value of the seal's key: the process with this run id was
-// watched for so long, in a deployment with this MaxTTL. It is stored as text:
-// "redlock-seal 1 run_id=… max_ttl_ms=10000 watched_ms=10105".
-type Seal struct {
-	Run             string
-	MaxTTL, Watched time.Duration
+// An Identity names a deployment: a set of nodes that hold the locks of one set
+// of clients (R30). The zero Identity names none.
+type Identity struct {
+	ID    string // 32 hexadecimal digits, random
+	Nodes int    // how many nodes the set has
+	// Members has the hash of each node's address, sorted, with commas between
+	// them; see MembersOf.
+	Members string
 }
 
-const sealHead = "redlock-seal 1 run_id="
+// MemberOf returns the name under which an identity lists a node: the FNV-1a
+// hash of its address in lower case. Addresses are hashed so that one node does
+// not tell where the others are.
+func MemberOf(addr string) string {
+	addr = strings.ToLower(addr)
+	hash := uint64(14695981039346656037)
+	for i := range len(addr) {
+		hash = (hash ^ uint64(addr[i])) * 1099511628211
+	}
+	return fmt.Sprintf("%016x", hash)
+}
+
+// MembersOf returns the list of the nodes with these addresses.
+func MembersOf(addrs []string) string {
+	all := make([]string, len(addrs))
+	for i, addr := range addrs {
+		all[i] = MemberOf(addr)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// Lists reports whether a node is a member.
+func (i Identity) Lists(member string) bool { return strings.Contains(i.Members, member) }
+
+// String returns the text that seals and openings contain.
+func (i Identity) String() string {
+	return "deployment=" + i.ID + " nodes=" + strconv.Itoa(i.Nodes) + " members=" + i.Members
+}
+
+// A Seal is the value of the seal's key: the node belongs to this deployment,
+// which has this MaxTTL, and the process with this run id was watched for so
+// long (R23, R30). It is stored as text: "redlock-seal 2 deployment=… nodes=5
+// members=… run_id=… max_ttl_ms=30000 watched_ms=30305 uptime_ms=91000".
+//
+// The older form, "redlock-seal 1 run_id=… max_ttl_ms=… watched_ms=…",
+// names no deployment.
+type Seal struct {
+	Identity        Identity // zero in the older form
+	Run             string   // "-" if the user may not ask for it
+	MaxTTL, Watched time.Duration
+	// Uptime is the most that the process can have run when Watched was
+	// written; 0 if that is not known, and in the older form.
+	Uptime time.Duration
+}
+
+// NoRun stands in a seal for a run id that is not known.
+const NoRun = "-"
+
+const (
+	sealHead    = "redlock-seal 2 "
+	oldSealHead = "redlock-seal 1 "
+)
 
 // String returns the value of the key.
 func (s Seal) String() string {
-	return sealHead + s.Run + " max_ttl_ms=" + strconv.FormatInt(s.MaxTTL.Milliseconds(), 10) +
+	proof := "run_id=" + s.Run + " max_ttl_ms=" + strconv.FormatInt(s.MaxTTL.Milliseconds(), 10) +
 		" watched_ms=" + strconv.FormatInt(s.Watched.Milliseconds(), 10)
+	if s.Identity == (Identity{}) {
+		return oldSealHead + proof
+	}
+	return sealHead + s.Identity.String() + " " + proof + " uptime_ms=" + strconv.FormatInt(s.Uptime.Milliseconds(), 10)
 }
 
-// errSeal is returned for a value that is not a seal, or is of an unknown
-// version.
+// Over returns the seal that is there after this one was written over another.
+// Nothing that the other says of the same process is lowered (R23).
+func (s Seal) Over(old Seal) Seal {
+	s.MaxTTL = max(s.MaxTTL, old.MaxTTL)
+	if s.Run == old.Run && old.Watched >= s.Watched {
+		s.Watched, s.Uptime = old.Watched, old.Uptime
+	}
+	return s
+}
+
+// errSeal is returned for a value that is not a seal or an opening, or is of an
+// unknown version.
 var errSeal = errors.New("not a seal")
 
 // ParseSeal reads a seal. It accepts only what String returns.
 func ParseSeal(text string) (Seal, error) {
-	rest, ok := strings.CutPrefix(text, sealHead)
+	var s Seal
+	rest, isOld := strings.CutPrefix(text, oldSealHead)
+	if !isOld {
+		var err error
+		if s.Identity, rest, err = parseIdentity(text, sealHead); err != nil {
+			return Seal{}, err
+		}
+	}
+	rest, ok := strings.CutPrefix(rest, "run_id=")
 	run, rest, ok1 := strings.Cut(rest, " max_ttl_ms=")
 	maxTTL, watched, ok2 := strings.Cut(rest, " watched_ms=")
+	uptime := "0"
+	if !isOld {
+		watched, uptime, _ = strings.Cut(watched, " uptime_ms=")
+	}
 	if !ok || !ok1 || !ok2 || run == "" || strings.ContainsAny(run, " \r\n") {
 		return Seal{}, errSeal
 	}
 	m, err1 := parseMilliseconds(maxTTL)
 	w, err2 := parseMilliseconds(watched)
-	if err1 != nil || err2 != nil || m <= 0 || w <= 0 {
+	u, err3 := parseMilliseconds(uptime)
+	if err1 != nil || err2 != nil || err3 != nil || m <= 0 || w < 0 || isOld && w == 0 {
 		return Seal{}, errSeal
 	}
-	return Seal{run, m, w}, nil
+	s.Run, s.MaxTTL, s.Watched, s.Uptime = run, m, w, u
+	return s, nil
 }
+
+// parseIdentity reads what stands behind a head, and returns what stands behind
+// that.
+func parseIdentity(text, head string) (who Identity, rest string, err error) {
+	rest, ok := strings.CutPrefix(text, head+"deployment=")
+	id, rest, ok1 := strings.Cut(rest, " nodes=")
+	nodes, rest, ok2 := strings.Cut(rest, " members=")
+	members, rest, _ := strings.Cut(rest, " ")
+	n, err := strconv.Atoi(nodes)
+	who = Identity{id, n, members}
+	if !ok || !ok1 || !ok2 || err != nil || !who.sound() || strconv.Itoa(n) != nodes {
+		return Identity{}, "", errSeal
+	}
+	return who, rest, nil
+}
+
+// sound reports whether an identity has the form of one.
+func (i Identity) sound() bool {
+	const idDigits, memberDigits = 32, 16
+	if len(i.ID) != idDigits || strings.Trim(i.ID, hexDigits) != "" || i.Nodes < 1 || i.Nodes > mostNodes {
+		return false
+	}
+	for m := range strings.SplitSeq(i.Members, ",") {
+		if len(m) != memberDigits || strings.Trim(m, hexDigits) != "" {
+			return false
+		}
+	}
+	return strings.Count(i.Members, ",") == i.Nodes-1
+}
+
+const (
+	hexDigits = "0123456789abcdef"
+	mostNodes = 16 // R1
+)
 
 // parseMilliseconds reads a time of up to a hundred years, which leaves room
 // for sums in a time.Duration.
@@ -53,11 +171,59 @@ func parseMilliseconds(digits string) (time.Duration, error) {
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// A Sighting is the result of a look at the seal's key.
-type Sighting struct {
-	What Seen
-	Seal Seal
+// A Stage is how far an opening has come on one node.
+type Stage uint8
+
+// The stages of an opening.
+const (
+	NoOpening Stage = iota
+	Proposed        // it expires
+	Locked          // it does not
+)
+
+var stageNames = [...]string{"", "proposed", "locked"}
+
+// String returns the stage as it stands in an Opening.
+func (s Stage) String() string { return stageNames[s] }
+
+// An Opening is the value of the opening's key: a client is about to give this
+// identity to a set of nodes that have none (R30). It is stored as text:
+// "redlock-opening 1 proposed deployment=… nodes=5 members=…".
+type Opening struct {
+	Stage    Stage
+	Identity Identity
 }
+
+const openingHead = "redlock-opening 1 "
+
+// String returns the value of the key.
+func (o Opening) String() string { return openingHead + o.Stage.String() + " " + o.Identity.String() }
+
+// ParseOpening reads an opening. It accepts only what String returns.
+func ParseOpening(text string) (Opening, error) {
+	for _, stage := range [...]Stage{Proposed, Locked} {
+		who, rest, err := parseIdentity(text, openingHead+stage.String()+" ")
+		if err == nil && rest == "" && !strings.HasSuffix(text, " ") {
+			return Opening{stage, who}, nil
+		}
+	}
+	return Opening{}, errSeal
+}
+
+// A Sighting is the result of a look at a node's seal and opening.
+type Sighting struct {
+	What    Seen
+	Seal    Seal
+	Opening Opening // zero: none
+}
+
+// Free reports whether no deployment has the node, nor is about to.
+func (s Sighting) Free() bool {
+	return (s.What == SealAbsent || s.What == SealSeen && s.Seal.Identity == Identity{}) && s.Opening.Stage == NoOpening
+}
+
+// Identity returns the deployment that has the node; zero if none is known.
+func (s Sighting) Identity() Identity { return s.Seal.Identity }
 
 // Seen is what a look at the seal's key found.
 type Seen uint8
@@ -66,6 +232,6 @@ type Seen uint8
 const (
 	Unreadable  Seen = iota // an error: unknown, not a fault
 	SealAbsent              // no such key
-	SealStrange             // the key holds something else
+	SealStrange             // the key, or that of the opening, holds something else
 	SealSeen                // a seal, of this process or another
 )

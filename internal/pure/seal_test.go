@@ -1,6 +1,7 @@
 package pure
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,41 +9,121 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const (
+	idText      = "deployment=0123456789abcdef0123456789abcdef nodes=2 members=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"
+	newSealText = "redlock-seal 2 " + idText + " run_id=abcd max_ttl_ms=10000 watched_ms=0 uptime_ms=77"
+	oldSealText = "redlock-seal 1 run_id=abcd max_ttl_ms=10000 watched_ms=10105"
+)
+
+var anIdentity = Identity{"0123456789abcdef0123456789abcdef", 2, "aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"}
+
 func TestSealIsText(t *testing.T) {
-	s := Seal{"0123456789abcdef0123456789abcdef01234567", 10 * time.Second, 10105 * ms}
-	text := "redlock-seal 1 run_id=0123456789abcdef0123456789abcdef01234567 max_ttl_ms=10000 watched_ms=10105"
-	assert.Equal(t, text, s.String())
-	again, err := ParseSeal(text)
-	require.NoError(t, err)
-	assert.Equal(t, s, again)
+	for text, seal := range map[string]Seal{
+		oldSealText: {Identity{}, "abcd", 10 * time.Second, 10105 * ms, 0},
+		newSealText: {anIdentity, "abcd", 10 * time.Second, 0, 77 * ms},
+		strings.Replace(newSealText, "abcd m", "- m", 1): {anIdentity, NoRun, 10 * time.Second, 0, 77 * ms},
+	} {
+		assert.Equal(t, text, seal.String())
+		again, err := ParseSeal(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, seal, again)
+	}
+}
+
+func TestOpeningIsText(t *testing.T) {
+	for text, opening := range map[string]Opening{
+		"redlock-opening 1 proposed " + idText: {Proposed, anIdentity},
+		"redlock-opening 1 locked " + idText:   {Locked, anIdentity},
+	} {
+		assert.Equal(t, text, opening.String())
+		again, err := ParseOpening(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, opening, again)
+		for _, odd := range []string{text + " ", text + "x", " " + text, strings.Replace(text, " 1 ", " 2 ", 1), strings.Replace(text, "ed ", " ", 1)} {
+			_, err := ParseOpening(odd)
+			assert.ErrorIs(t, err, errSeal, "%q", odd)
+		}
+	}
 }
 
 func TestWhatIsNoSeal(t *testing.T) {
+	swap := func(text, from, to string) string {
+		require.Contains(t, text, from)
+		return strings.Replace(text, from, to, 1)
+	}
 	for _, text := range []string{
 		"", "x", "redlock-seal", "redlock-seal 1 run_id=", "redlock-seal 1 run_id=a", "redlock-seal 1 run_id=a max_ttl_ms=1",
-		"redlock-seal 2 run_id=a max_ttl_ms=1 watched_ms=1",
-		"redlock-seal 1 run_id= max_ttl_ms=1 watched_ms=1",
-		"redlock-seal 1 run_id=a b max_ttl_ms=1 watched_ms=1",
-		"redlock-seal 1 run_id=a max_ttl_ms= watched_ms=1",
-		"redlock-seal 1 run_id=a max_ttl_ms=0 watched_ms=1",
-		"redlock-seal 1 run_id=a max_ttl_ms=1 watched_ms=0",
-		"redlock-seal 1 run_id=a max_ttl_ms=-1 watched_ms=1",
-		"redlock-seal 1 run_id=a max_ttl_ms=+1 watched_ms=1",
-		"redlock-seal 1 run_id=a max_ttl_ms=1.5 watched_ms=1",
-		"redlock-seal 1 run_id=a max_ttl_ms=1 watched_ms=1 ",
-		"redlock-seal 1 run_id=a max_ttl_ms=1 watched_ms=99999999999999999999",
-		"redlock-seal 1 run_id=a max_ttl_ms=9223372036854775 watched_ms=1", // would overflow
-		" redlock-seal 1 run_id=a max_ttl_ms=1 watched_ms=1",
+		"redlock-seal 2 run_id=a max_ttl_ms=1 watched_ms=1", "redlock-seal 2 " + idText, " " + newSealText, newSealText + " ",
+		swap(oldSealText, "seal 1", "seal 3"),
+		swap(oldSealText, "abcd", ""),
+		swap(oldSealText, "abcd", "a b"),
+		swap(oldSealText, "=10000", "="),
+		swap(oldSealText, "=10000", "=0"),
+		swap(oldSealText, "=10000", "=-1"),
+		swap(oldSealText, "=10000", "=+1"),
+		swap(oldSealText, "=10000", "=1.5"),
+		swap(oldSealText, "=10105", "=0"), // the older form is a proof
+		swap(oldSealText, "=10105", "=99999999999999999999"),
+		swap(oldSealText, "=10000", "=9223372036854775"), // would overflow
+		swap(newSealText, " uptime_ms=77", ""),
+		swap(newSealText, "=77", "="),
+		swap(newSealText, "=77", "=-1"),
+		oldSealText + " uptime_ms=77",
+		swap(newSealText, "=0123", "=123"),
+		swap(newSealText, "=0123", "=012G"),
+		swap(newSealText, "=0123", "=ABCD"),
+		swap(newSealText, "nodes=2", "nodes=1"),
+		swap(newSealText, "nodes=2", "nodes=02"),
+		swap(newSealText, "nodes=2", "nodes=17"),
+		swap(newSealText, ",bbbbbbbbbbbbbbbb", ""),
+		swap(newSealText, ",", ",,"),
+		swap(newSealText, "aaaaaaaaaaaaaaaa", "aaaa"),
+		swap(newSealText, " run_id", "  run_id"),
 	} {
 		_, err := ParseSeal(text)
 		assert.ErrorIs(t, err, errSeal, "%q", text)
 	}
 }
 
+// Members are hashes of addresses, in one order whatever the client's is.
+func TestMembers(t *testing.T) {
+	a, b := MemberOf("a:1"), MemberOf("b:1")
+	assert.Len(t, a, 16)
+	assert.NotEqual(t, a, b)
+	who := Identity{anIdentity.ID, 2, MembersOf([]string{"a:1", "b:1"})}
+	assert.Equal(t, MembersOf([]string{"b:1", "a:1"}), who.Members)
+	assert.True(t, who.sound())
+	assert.True(t, who.Lists(a))
+	assert.False(t, who.Lists(MemberOf("c:1")))
+}
+
+func TestFreeNodes(t *testing.T) {
+	old := Seal{Run: "a", MaxTTL: ms, Watched: ms}
+	for name, c := range map[string]struct {
+		s    Sighting
+		free bool
+	}{
+		"empty":            {Sighting{What: SealAbsent}, true},
+		"an older seal":    {Sighting{What: SealSeen, Seal: old}, true},
+		"a seal":           {Sighting{What: SealSeen, Seal: Seal{Identity: anIdentity}}, false},
+		"an opening":       {Sighting{What: SealAbsent, Opening: Opening{Proposed, anIdentity}}, false},
+		"not a seal":       {Sighting{What: SealStrange}, false},
+		"cannot be read":   {Sighting{What: Unreadable}, false},
+		"both, and locked": {Sighting{What: SealSeen, Seal: old, Opening: Opening{Locked, anIdentity}}, false},
+	} {
+		assert.Equal(t, c.free, c.s.Free(), name)
+	}
+}
+
 func FuzzParseSeal(f *testing.F) {
-	f.Add("redlock-seal 1 run_id=a max_ttl_ms=1000 watched_ms=1015")
+	f.Add(oldSealText)
+	f.Add(newSealText)
 	f.Add("redlock-seal 1 run_id=a max_ttl_ms=01 watched_ms=1")
+	f.Add("redlock-opening 1 locked " + idText)
 	f.Fuzz(func(t *testing.T, text string) {
+		if o, err := ParseOpening(text); err == nil && o.String() != text {
+			t.Errorf("%q became %q", text, o)
+		}
 		s, err := ParseSeal(text)
 		if err != nil {
 			return
@@ -51,7 +132,7 @@ func FuzzParseSeal(f *testing.F) {
 		if err != nil || again != s {
 			t.Errorf("%q became %q", text, s)
 		}
-		if s.MaxTTL <= 0 || s.Watched <= 0 || NeedFor(s.MaxTTL, 0.999) <= s.MaxTTL {
+		if s.MaxTTL <= 0 || s.Watched < 0 || NeedFor(s.MaxTTL, 0.999) <= s.MaxTTL {
 			t.Errorf("%q is out of bounds", text)
 		}
 	})

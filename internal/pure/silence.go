@@ -4,8 +4,8 @@ import "time"
 
 const (
 	// shedLeast is the least age of an unanswered command at which a node is
-	// given up (R26), and shedAlone that of a command that was sent to this node
-	// alone.
+	// given up (R26), and shedAlone that of a command that was sent to this
+	// node alone.
 	shedLeast = 100 * time.Millisecond
 	shedAlone = time.Second
 	// lenience multiplies that age for a node that is late like all others, or

@@ -13,14 +13,16 @@ import (
 // There are two proofs that no valid lock was forgotten. One is to have watched
 // the same process, known by its run id, for longer than any lock lives; a
 // reconnect that shows the same run id does not interrupt that. The other is a
-// seal, which says that another client has. The uptime that a server reports is
-// no proof: it depends on the server's wall clock.
+// seal, which says for how long another client has. The uptime that a server
+// reports is a proof only at a debut (Premiere), when no node of the set has a
+// seal.
 type Trust struct {
 	Need    time.Duration // how long a process must have been watched; if 0, every process is trusted
 	Met     bool          // a handshake has succeeded
 	Run     string        // the run id of the process that is watched; "" if the user may not ask for it
 	since   time.Duration // when the watch began, or when the keys were found flushed
-	Sealed  time.Duration // the time watched that a seal of this process states; 0 if no seal is known
+	Sealed  time.Duration // the time watched that a seal of this process states
+	Marked  bool          // a seal is known to be there
 	Trusted bool
 	Why     string // the reason for the current or the last quarantine
 }
@@ -32,6 +34,7 @@ const (
 	WhyUnknown  = "reconnected, and its run id may not be asked"
 	WhyVanished = "seal vanished"
 	whyLonger   = "a seal says a longer MaxTTL"
+	WhyYoung    = "started a short while ago"
 )
 
 // trustMargin is added to the time that a process must be watched. A server's
@@ -85,19 +88,53 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 		return t.At(now)
 	case s.What == SealSeen && t.Run != "" && s.Seal.Run == t.Run && s.Seal.Watched >= t.Sealed:
 		return t.Seal(s.Seal.Watched, now)
-	case t.Sealed > 0:
+	case t.Sealed > 0, t.Marked && s.What != SealSeen:
 		return t.quarantine(WhyVanished, now)
 	}
+	t.Marked = s.What == SealSeen
 	return t.At(now)
 }
 
 // Seal is a seal of the process that is watched, either seen or written and
-// confirmed.
+// confirmed: the process was watched since that long ago, or longer.
 func (t Trust) Seal(watched, now time.Duration) Trust {
+	t.Marked = true
 	t.Sealed = max(t.Sealed, watched)
-	t.Trusted = t.Trusted || t.Sealed >= t.Need
+	t.since = min(t.since, now-t.Sealed)
 	return t.At(now)
 }
+
+// Premiere is the debut of a set in which no node had a seal (R29): the process
+// counts as watched since it started, which it did by its own account. started
+// is on this client's clock. If this client has seen the process forget its
+// keys, that counts.
+func (t Trust) Premiere(started, now time.Duration) Trust {
+	if t.Why == WhyVanished {
+		return t.At(now)
+	}
+	t.since = min(t.since, started)
+	if t = t.At(now); !t.Trusted {
+		t.Why = WhyYoung
+	}
+	return t
+}
+
+// Aged is a look at a seal of the process, which has been there since it was
+// written, and so has the process: what has passed since then by the process's
+// own account counts as watched too. Otherwise processes that live for a moment
+// would never see the end of a quarantine. uptime is the least that the process
+// has run by now.
+func (t Trust) Aged(s Seal, uptime, now time.Duration) Trust {
+	if passed := UptimeProves(uptime - s.Uptime); s.Uptime > 0 && s.Run == t.Run && passed > 0 {
+		t.since = min(t.since, now-s.Watched-passed)
+	}
+	return t.At(now)
+}
+
+// UptimeProves returns for how long a process has run at least that shows an
+// uptime. Servers count whole seconds of the time since a whole second, and some
+// update the clock only now and then.
+func UptimeProves(uptime time.Duration) time.Duration { return uptime - 2*time.Second }
 
 // Require raises how long processes must have been watched. An earlier proof
 // may not suffice for that.
@@ -105,8 +142,7 @@ func (t Trust) Require(need, now time.Duration) Trust {
 	if need <= t.Need {
 		return t
 	}
-	t.Need = need
-	t.Trusted = t.Sealed >= need
+	t.Need, t.Trusted = need, false
 	if t = t.At(now); !t.Trusted && t.Met {
 		t.Why = whyLonger
 	}
@@ -115,7 +151,7 @@ func (t Trust) Require(need, now time.Duration) Trust {
 
 // quarantine begins the watch anew, without any proof.
 func (t Trust) quarantine(why string, now time.Duration) Trust {
-	t.since, t.Sealed, t.Trusted, t.Why = now, 0, t.Need == 0, why
+	t.since, t.Sealed, t.Marked, t.Trusted, t.Why = now, 0, false, t.Need == 0, why
 	return t
 }
 
@@ -152,67 +188,4 @@ func (t Trust) Renewal(s Sighting, maxTTL, now time.Duration) (watched time.Dura
 		return 0, false
 	}
 	return t.Watched(now), true
-}
-
-// A Debut is the first use of a deployment that was declared new (Config.New).
-// Its nodes need no watch, since no lock was ever granted. A lasting flag would
-// trust every node that restarts empty, so it counts once, and only on two
-// conditions: all nodes are connected at one time, and a look at each of them
-// after that finds no seal. The nodes count once their seals are written, so
-// that every later client finds a seal on at least a quorum less one, even if a
-// node restarts at once.
-type Debut struct {
-	Open      bool
-	Verifying bool   // all nodes were connected, and their seals are being read
-	Clean     uint16 // the nodes found without a seal since then: bit i stands for node i
-}
-
-// Sight is a look at a node's seal. verified reports whether it began after all
-// nodes were connected.
-func (d Debut) Sight(node int, s Sighting, verified bool) Debut {
-	switch {
-	case s.What == SealSeen || s.What == SealStrange:
-		return Debut{}
-	case s.What == SealAbsent && verified && d.Verifying:
-		d.Clean |= 1 << uint(node)
-	}
-	return d
-}
-
-// Meet is the end of a node's handshake, with what was known of the node before
-// and after it. A deployment of which a process was replaced is not new.
-func (d Debut) Meet(before, after Trust) Debut {
-	if before.Met && before.Run != after.Run {
-		return Debut{}
-	}
-	return d
-}
-
-// Part is the end of a node's connection: all nodes must be looked at anew.
-func (d Debut) Part() Debut { return Debut{Open: d.Open} }
-
-// A DebutAction is what to do for a debut.
-type DebutAction uint8
-
-// The actions that follow Advance.
-const (
-	DebutWaits DebutAction = iota // nothing
-	DebutLooks                    // read the seal of each node that is not durable
-	DebutSeals                    // write it: the deployment is new
-)
-
-// Advance goes on with a debut, by the nodes that are connected, all nodes, and
-// those that were declared durable, which carry no seal.
-func (d Debut) Advance(connected, all, durable uint16) (Debut, DebutAction) {
-	if !d.Open || connected != all {
-		return d, DebutWaits
-	}
-	act := DebutWaits
-	if !d.Verifying {
-		d.Verifying, d.Clean, act = true, durable&all, DebutLooks
-	}
-	if d.Clean == all {
-		return Debut{}, DebutSeals
-	}
-	return d, act
 }

@@ -22,7 +22,7 @@ func metRun(run string) func(Trust, time.Duration) Trust {
 }
 
 func saw(what Seen, s Seal) func(Trust, time.Duration) Trust {
-	return func(t Trust, now time.Duration) Trust { return t.Sight(Sighting{what, s}, now) }
+	return func(t Trust, now time.Duration) Trust { return t.Sight(Sighting{What: what, Seal: s}, now) }
 }
 
 func wrote(watched time.Duration) func(Trust, time.Duration) Trust {
@@ -33,12 +33,17 @@ func needed(need time.Duration) func(Trust, time.Duration) Trust {
 	return func(t Trust, now time.Duration) Trust { return t.Require(need, now) }
 }
 
+func premiered(started time.Duration) func(Trust, time.Duration) Trust {
+	return func(t Trust, now time.Duration) Trust { return t.Premiere(started, now) }
+}
+
 func passed(t Trust, now time.Duration) Trust { return t.At(now) }
 
 // R23 as a table; the need is two seconds throughout.
 func TestTrust_R23(t *testing.T) {
 	const s, need = time.Second, 2 * time.Second
-	a, short, b := Seal{"a", s, need}, Seal{"a", s, need - ms}, Seal{"b", s, 9 * s}
+	a, short, b := Seal{Identity{}, "a", s, need, 0}, Seal{Identity{}, "a", s, need - ms, 0}, Seal{Identity{}, "b", s, 9 * s, 0}
+	half := Seal{Identity{}, "a", s, s, 0}
 	for name, steps := range map[string][]trustStep{
 		"a process is watched for as long as is needed": {
 			{0, passed, false, need, ""},
@@ -73,10 +78,47 @@ func TestTrust_R23(t *testing.T) {
 			{0, metRun("a"), false, need, WhyFirst},
 			{0, saw(SealSeen, a), true, 0, WhyFirst},
 		},
-		"a seal that says too little": {
+		"a seal that says too little counts for what it says": {
 			{0, metRun("a"), false, need, WhyFirst},
-			{0, saw(SealSeen, short), false, need, WhyFirst},
-			{s, saw(SealSeen, a), true, 0, WhyFirst},
+			{0, saw(SealSeen, half), false, s, WhyFirst},
+			{s / 2, saw(SealSeen, half), false, s / 2, WhyFirst},
+			{s, passed, true, 0, WhyFirst},
+		},
+		"… and no more than this client has watched itself": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{s + s/2, saw(SealSeen, half), false, s / 2, WhyFirst},
+		},
+		"a seal that only marks the node": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{0, saw(SealSeen, Seal{Identity{}, "a", s, 0, 0}), false, need, WhyFirst},
+			{s, saw(SealSeen, Seal{Identity{}, "a", s, 0, 0}), false, s, WhyFirst},
+			{s, saw(SealAbsent, Seal{}), false, need, WhyVanished},
+		},
+		"… of a process without a name": {
+			{0, metRun(""), false, need, WhyFirst},
+			{s, saw(SealSeen, Seal{Identity{}, NoRun, s, 0, 0}), false, s, WhyFirst},
+			{2 * s, saw(SealSeen, Seal{Identity{}, NoRun, s, 0, 0}), true, 0, WhyFirst},
+			{3 * s, saw(SealStrange, Seal{}), false, need, WhyVanished},
+		},
+		"a debut: watched since the start (R29)": {
+			{9 * s, metRun("a"), false, need, WhyFirst},
+			{9 * s, premiered(8 * s), false, s, WhyYoung},
+			{10*s - 1, passed, false, 1, WhyYoung},
+			{10 * s, passed, true, 0, WhyYoung},
+		},
+		"… of a process that has run for long enough": {
+			{9 * s, metRun("a"), false, need, WhyFirst},
+			{9 * s, premiered(7 * s), true, 0, WhyFirst},
+		},
+		"… that was seen to be flushed": {
+			{9 * s, metRun("a"), false, need, WhyFirst},
+			{9 * s, saw(SealSeen, a), true, 0, WhyFirst},
+			{10 * s, saw(SealAbsent, Seal{}), false, need, WhyVanished},
+			{11 * s, premiered(s), false, s, WhyVanished},
+		},
+		"… whose start is later than the watch, by the margin": {
+			{9 * s, metRun("a"), false, need, WhyFirst},
+			{10 * s, premiered(11 * s), false, s, WhyYoung},
 		},
 		"a seal of another process is no proof": {
 			{0, metRun("a"), false, need, WhyFirst},
@@ -85,7 +127,7 @@ func TestTrust_R23(t *testing.T) {
 		},
 		"nor is a seal without a name for a process without a name": {
 			{0, metRun(""), false, need, WhyFirst},
-			{s, saw(SealSeen, Seal{"", s, 9 * s}), false, s, WhyFirst},
+			{s, saw(SealSeen, Seal{Identity{}, "", s, 9 * s, 0}), false, s, WhyFirst},
 		},
 		"what is strange, missing or not to be read is no proof": {
 			{0, metRun("a"), false, need, WhyFirst},
@@ -110,8 +152,8 @@ func TestTrust_R23(t *testing.T) {
 		},
 		"… from a node that is still watched: its keys are gone too": {
 			{0, metRun("a"), false, need, WhyFirst},
-			{0, saw(SealSeen, short), false, need, WhyFirst},
-			{s, saw(SealAbsent, Seal{}), false, need, WhyVanished},
+			{0, saw(SealSeen, short), false, ms, WhyFirst},
+			{ms / 2, saw(SealAbsent, Seal{}), false, need, WhyVanished},
 		},
 		"… is another's, is strange, or says less": {
 			{0, metRun("a"), false, need, WhyFirst},
@@ -141,9 +183,9 @@ func TestTrust_R23(t *testing.T) {
 			{3 * s, needed(5 * s), false, 2 * s, whyLonger},
 			{5 * s, passed, true, 0, whyLonger},
 			{6 * s, needed(6 * s), true, 0, whyLonger},
-			{6 * s, saw(SealSeen, Seal{"a", s, 7 * s}), true, 0, whyLonger},
-			{6 * s, needed(8 * s), false, 2 * s, whyLonger},
-			{6 * s, saw(SealSeen, Seal{"a", s, 8 * s}), true, 0, whyLonger},
+			{6 * s, saw(SealSeen, Seal{Identity{}, "a", s, 7 * s, 0}), true, 0, whyLonger},
+			{6 * s, needed(8 * s), false, s, whyLonger},
+			{6 * s, saw(SealSeen, Seal{Identity{}, "a", s, 8 * s, 0}), true, 0, whyLonger},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +202,7 @@ func TestTrust_R23(t *testing.T) {
 
 func TestTrustWithoutNeed(t *testing.T) {
 	for _, event := range []func(Trust, time.Duration) Trust{
-		passed, metRun("a"), metRun(""), metRun("b"), saw(SealAbsent, Seal{}), saw(SealSeen, Seal{"b", ms, ms}),
+		passed, metRun("a"), metRun(""), metRun("b"), saw(SealAbsent, Seal{}), saw(SealSeen, Seal{Identity{}, "b", ms, ms, 0}),
 	} {
 		state := event(Trust{}, time.Second)
 		assert.True(t, state.Trusted, "R23 is off, or the node is durable")
@@ -177,10 +219,16 @@ func TestWhatASealMaySay(t *testing.T) {
 	state = state.At(3*time.Second + 2*ms - 1)
 	assert.True(t, state.Proved(3*time.Second+2*ms-1))
 	assert.Equal(t, 2*time.Second+ms, state.Watched(3*time.Second+2*ms-1))
-	state = state.Sight(Sighting{SealSeen, Seal{"a", ms, time.Hour}}, 4*time.Second)
+	state = state.Sight(Sighting{What: SealSeen, Seal: Seal{Identity{}, "a", ms, time.Hour, 0}}, 4*time.Second)
 	assert.Equal(t, time.Hour, state.Watched(4*time.Second), "what another has watched is as true")
 	assert.False(t, Trust{Need: time.Second}.Meet("", 0).At(time.Hour).Proved(time.Hour))
 	assert.False(t, state.Sight(Sighting{What: SealAbsent}, 5*time.Second).Proved(5*time.Second))
+}
+
+// A server that shows an uptime of 12 s has run for more than ten (R29).
+func TestUptimeProvesTwoSecondsLess_R29(t *testing.T) {
+	assert.Equal(t, 10*time.Second, UptimeProves(12*time.Second))
+	assert.Negative(t, UptimeProves(time.Second))
 }
 
 // The need covers the drift of the clocks and the granularity of servers, and
@@ -208,25 +256,6 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// A debut needs all nodes, connected at one time and then examined.
-func TestDebut(t *testing.T) {
-	none, some, odd := Sighting{What: SealAbsent}, Sighting{What: SealSeen}, Sighting{What: SealStrange}
-	d := Debut{Open: true}
-	assert.Equal(t, d, d.Sight(0, none, false), "before the others were there")
-	assert.Equal(t, d, d.Sight(0, none, true), "no verification is pending")
-	d.Verifying = true
-	assert.Equal(t, d, d.Sight(0, none, false), "asked before")
-	assert.Equal(t, d, d.Sight(0, Sighting{What: Unreadable}, true))
-	d = d.Sight(1, none, true)
-	assert.EqualValues(t, 1<<1, d.Clean)
-	for _, verified := range []bool{false, true} {
-		assert.Equal(t, Debut{}, d.Sight(0, some, verified))
-		assert.Equal(t, Debut{}, d.Sight(0, odd, verified))
-	}
-	assert.Equal(t, Debut{Open: true}, d.Part())
-	assert.Equal(t, Debut{}, Debut{}.Part().Sight(0, none, true), "what is over is over")
-}
-
 // What a seal must say after a look at it (R23): the process "a" was watched for
 // 20 s, of which it needs 10, and MaxTTL is 9 s.
 func TestRenewalOfASeal_R23(t *testing.T) {
@@ -241,10 +270,10 @@ func TestRenewalOfASeal_R23(t *testing.T) {
 		{"absent", watched, Sighting{What: SealAbsent}, true},
 		{"it cannot be read", watched, Sighting{What: Unreadable}, false},
 		{"something else", watched, Sighting{What: SealStrange}, false},
-		{"it suffices", watched, Sighting{SealSeen, Seal{"a", maxTTL, need}}, false},
-		{"it says too little", watched, Sighting{SealSeen, Seal{"a", maxTTL, need - ms}}, true},
-		{"another process's", watched, Sighting{SealSeen, Seal{"b", maxTTL, time.Hour}}, true},
-		{"a shorter MaxTTL", watched, Sighting{SealSeen, Seal{"a", maxTTL - ms, need}}, true},
+		{"it suffices", watched, Sighting{What: SealSeen, Seal: Seal{Identity{}, "a", maxTTL, need, 0}}, false},
+		{"it says too little", watched, Sighting{What: SealSeen, Seal: Seal{Identity{}, "a", maxTTL, need - ms, 0}}, true},
+		{"another process's", watched, Sighting{What: SealSeen, Seal: Seal{Identity{}, "b", maxTTL, time.Hour, 0}}, true},
+		{"a shorter MaxTTL", watched, Sighting{What: SealSeen, Seal: Seal{Identity{}, "a", maxTTL - ms, need, 0}}, true},
 		{"no proof", Trust{Need: need}.Meet("a", 19*time.Second), Sighting{What: SealAbsent}, false},
 		{"a durable node", Trust{}.Meet("a", 0), Sighting{What: SealAbsent}, false},
 		{"its run id may not be asked", Trust{Need: need}.Meet("", 0).At(20 * time.Second), Sighting{What: SealAbsent}, false},
@@ -259,38 +288,28 @@ func TestRenewalOfASeal_R23(t *testing.T) {
 	}
 }
 
-// A debut by what happens: three nodes, of which node 2 is durable (R23).
-func TestDebutAdvances_R23(t *testing.T) {
-	const all, durable = 0b111, 0b100
-	absent := Sighting{What: SealAbsent}
-	d, act := Debut{Open: true}.Advance(0b011, all, durable)
-	assert.Equal(t, DebutWaits, act, "one is missing")
-	assert.False(t, d.Verifying)
-	d, act = d.Advance(all, all, durable)
-	assert.Equal(t, DebutLooks, act)
-	_, act = d.Advance(all, all, durable)
-	assert.Equal(t, DebutWaits, act, "the looks are under way")
-	d = d.Sight(0, absent, true)
-	_, act = d.Part().Advance(0b110, all, durable)
-	assert.Equal(t, DebutWaits, act, "a node parted")
-	_, act = d.Part().Advance(all, all, durable)
-	assert.Equal(t, DebutLooks, act, "it is back, and all are looked at anew")
-	_, act = d.Advance(all, all, durable)
-	assert.Equal(t, DebutWaits, act, "one look is awaited")
-	d, act = d.Sight(1, absent, true).Advance(all, all, durable)
-	assert.Equal(t, DebutSeals, act)
-	assert.Equal(t, Debut{}, d, "it counts once")
-	_, act = d.Advance(all, all, durable)
-	assert.Equal(t, DebutWaits, act)
-	_, act = Debut{Open: true}.Advance(all, all, all)
-	assert.Equal(t, DebutSeals, act, "all are durable: there is nothing to look at, and nothing to write")
-}
-
-// A process that was replaced ends a debut, and one that is met first does not.
-func TestDebutMeets_R23(t *testing.T) {
-	d := Debut{Open: true, Verifying: true, Clean: 0b11}
-	first := Trust{}.Meet("a", 0)
-	assert.Equal(t, d, d.Meet(Trust{}, first))
-	assert.Equal(t, d, d.Meet(first, first.Meet("a", ms)))
-	assert.Equal(t, Debut{}, d.Meet(first, first.Meet("b", ms)))
+// A seal that is still there proves that its process has run since it was
+// written, by the process's own account less the margin (R23, R29).
+func TestAgedSeal_R23(t *testing.T) {
+	const need, now = 30 * time.Second, time.Hour
+	seal := Seal{Run: "a", MaxTTL: time.Second, Watched: 4 * time.Second, Uptime: 10 * time.Second}
+	with := func(change func(*Seal)) Seal { s := seal; change(&s); return s }
+	for name, c := range map[string]struct {
+		seal   Seal
+		uptime time.Duration
+		left   time.Duration
+	}{
+		"written just now":     {seal, 11 * time.Second, need},
+		"within the margin":    {seal, 12 * time.Second, need},
+		"five seconds ago":     {seal, 15 * time.Second, need - 4*time.Second - 3*time.Second},
+		"just long enough ago": {seal, 38 * time.Second, 0},
+		"almost":               {seal, 38*time.Second - 1, 1},
+		"another process's":    {with(func(s *Seal) { s.Run = "b" }), time.Hour, need},
+		"without an uptime":    {with(func(s *Seal) { s.Uptime = 0 }), time.Hour, need},
+		"a shorter uptime":     {seal, time.Second, need},
+	} {
+		trust := Trust{Need: need}.Meet("a", now).Aged(c.seal, c.uptime, now)
+		assert.Equal(t, c.left, trust.Left(now), name)
+		assert.Equal(t, c.left == 0, trust.Trusted, name)
+	}
 }

@@ -11,8 +11,8 @@ const (
 	// TickLeast is the shortest time between two such looks.
 	TickLeast = 500 * time.Microsecond
 
-	// readGrace is how much longer a vote is waited for if the node's bytes have
-	// arrived but were not read yet (R6).
+	// readGrace is how much longer a vote is waited for if the node's bytes
+	// have arrived but were not read yet (R6).
 	readGrace = 4 * time.Millisecond
 	// lateTick is a delay of a look that shows that this process was starved or
 	// stopped. Its sockets may hold replies that it has not seen; those get the

@@ -3,7 +3,7 @@
 //
 //	Servers, Start   real servers, started, stopped, killed, restarted
 //	OwnClock, Clock  a real server's clock: its rate, and steps
-//	Side             a connection to a real server that stays open beside the clients'
+//	Side             a connection to a real server, beside the clients'
 //	Spawn            processes that die with this one, as the servers do
 //	Network          an in-memory network for testing/synctest: latency,
 //	                 silence, cuts, resets on simulated time
@@ -11,11 +11,11 @@
 //	                 functions, answers and delays as the test wants them
 //	Proxy            the faults of Network in front of a real server
 //	Hostile          a node that completes the handshake and then lies
-//	NoLeaks          a check for goroutines and descriptors that a test leaves behind
+//	NoLeaks          a check for goroutines and descriptors that a test leaves
 //
-// It knows nothing of multiplex and conn, and of redlock only what its scripts do
-// (lua.go). Only tests, main packages and redlocktest import it; the
-// latter makes a part of it available to users' tests.
+// It knows nothing of multiplex and conn, and of redlock only what its scripts
+// do (lua.go). Only tests, main packages and redlocktest import it; the latter
+// makes a part of it available to users' tests.
 //
 // Network and Proxy are built on Link: the settings of all connections to one
 // address, which can be changed while they are open. A pipe carries the bytes

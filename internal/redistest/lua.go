@@ -1,7 +1,9 @@
 package redistest
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
@@ -66,19 +68,62 @@ func look(keys, _ []string, db *DB) any {
 	return value
 }
 
-// WriteSeal is what seal.lua does: KEYS[1] and the seal.
+// WriteSeal is what seal.lua does: the keys of the seal and of the opening, the
+// verb, the identity, and what the verb needs.
 func WriteSeal(keys, args []string, db *DB) any {
-	written, err := pure.ParseSeal(args[0])
+	before, err := markOf(keys, db)
 	if err != nil {
-		return err
+		return 0 // a value of another form
 	}
-	if text, there := db.Get(keys[0]); there {
-		old, err := pure.ParseSeal(text)
+	change := model.Change{Verb: sealVerbs[args[0]]}
+	who, err := pure.ParseOpening("redlock-opening 1 locked " + args[1])
+	if err != nil || change.Verb == pure.Nothing {
+		return fmt.Errorf("seal.lua got %q", args)
+	}
+	change.Identity = who.Identity
+	var lasts time.Duration
+	switch change.Verb {
+	case pure.Propose:
+		ms, err := strconv.ParseInt(args[2], 10, 64)
 		if err != nil {
-			return 0
+			return err
 		}
-		written = model.Seal(old, written)
+		lasts, change.Replaces = time.Duration(ms)*time.Millisecond, strings.Fields(args[3])
+	case pure.Confirm, pure.Adopt:
+		if change.Seal, err = pure.ParseSeal(args[2]); err != nil {
+			return err
+		}
 	}
-	db.Set(keys[0], written.String(), 0)
+	after, done := model.Seal(before, change)
+	if !done {
+		return 0
+	}
+	if after.Seal != before.Seal {
+		db.Set(keys[0], after.Seal.String(), 0)
+	}
+	switch {
+	case after.Opening == before.Opening:
+	case after.Opening.Stage == pure.NoOpening:
+		db.Delete(keys[1])
+	default:
+		db.Set(keys[1], after.Opening.String(), lasts)
+	}
 	return 1
+}
+
+var sealVerbs = map[string]pure.Verb{
+	"propose": pure.Propose, "lock": pure.Lock, "seal": pure.Confirm, "adopt": pure.Adopt, "undo": pure.Undo,
+}
+
+// markOf reads a node's seal and opening.
+func markOf(keys []string, db *DB) (m model.Mark, err error) {
+	if text, there := db.Get(keys[0]); there {
+		if m.Seal, err = pure.ParseSeal(text); err != nil {
+			return m, err
+		}
+	}
+	if text, there := db.Get(keys[1]); there {
+		m.Opening, err = pure.ParseOpening(text)
+	}
+	return m, err
 }

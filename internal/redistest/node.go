@@ -29,6 +29,11 @@ type NodeConfig struct {
 
 	// EvictionPolicy is maxmemory-policy. If zero, noeviction.
 	EvictionPolicy string
+	// Promoted says that the node was a replica before.
+	Promoted bool
+	// Age is for how long the process has run when the node is made; a restart
+	// begins anew.
+	Age time.Duration
 
 	// Password is required of clients. If zero, none. User is the name that
 	// goes with it. If zero, default.
@@ -132,7 +137,7 @@ func NewNode(config NodeConfig) *Node {
 		delays:  make(map[string]time.Duration),
 		calls:   make(map[string]int),
 		runID:   cmp.Or(config.RunID, newRunID()),
-		started: time.Now(),
+		started: time.Now().Add(-config.Age),
 	}
 	n.clock.told = n.recheckExpiry
 	n.work.L = &n.mu

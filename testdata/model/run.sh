@@ -38,6 +38,19 @@ five               | exclusion | complete       | exclusion | 2, 1 attempt each 
 five-restart       | exclusion | complete       | exclusion | 2, 1 attempt each         | -DN=5 -DTRIES0=1 -DCRASHES=1                              | full
 one-holds          | orphans   | complete       | orphans   | 1, 2 attempts             | -DTRIES=2                                                 | quick
 one-breaks         | orphans   | complete       | orphans   | 1, 2 attempts             | -DTRIES=2 -DBREAKS=3 -DREFUSALS=2                         | full
+same-set           | deployment | complete       | agreement, end   | 2 of one set, 1 attempt each | -DCRASHES=1 -DCUTS=1                                   | quick
+same-set-emptied   | deployment | complete       | agreement, end   | 2 of one set, 2 and 1 attempts | -DTRIES0=2 -DCRASHES=1 -DEMPTIED=1 -DOVER            | quick
+same-set-longer    | deployment | complete       | agreement, end   | 2 of one set, 2 attempts each | -DTRIES0=2 -DTRIES1=2 -DCRASHES=1 -DCUTS=1            | full
+same-set-three     | deployment | complete       | agreement, end   | 3 of one set, two open    | -DCLIENTS=3 -DCRASHES=1 -DEMPTIED=1 -DOVER                | full
+one-shared         | deployment | complete       | agreement, end   | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DCRASHES=1 -DCUTS=1             | quick
+one-shared-three   | deployment | complete       | agreement, end   | 3, ABC, CDE, ABC joins    | -DONE_SHARED -DCLIENTS=3 -DCRASHES=1                      | full
+one-shared-lost    | deployment | complete       | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DCUTS=1 -DLOOKED -DNO_JUDGE | quick
+two-shared         | deployment | complete       | agreement, end   | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DOVER -DCRASHES=1 -DCUTS=1      | quick
+two-shared-three   | deployment | complete       | agreement, end   | 3, ABC, BCD, ABC joins    | -DTWO_SHARED -DCLIENTS=3 -DCRASHES=1                      | full
+two-shared-anytime | deployment | complete       | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DANYTIME -DCRASHES=1 -DCUTS=1 -DNO_JUDGE | full
+inside             | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DEMPTIED=1 -DOVER -DCRASHES=1                   | quick
+inside-cut         | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DEMPTIED=1 -DOVER -DCUTS=1                      | full
+inside-three       | deployment | complete       | agreement, end   | 3, ABC, ABCDE, ABC joins  | -DINSIDE -DCLIENTS=3                                      | full
 quorum-less        | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DQUORUM=1                                     | quick
 no-nx              | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DNO_NX                                        | quick
 refusal-counted    | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DREFUSAL_COUNTED                              | quick
@@ -65,6 +78,30 @@ error-settles      | orphans   | counterexample | orphans   | 1, 1 attempt      
 no-release         | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DNO_RELEASE                                    | quick
 voters-released    | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DVOTERS_RELEASED                               | quick
 heal-not-owed      | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DHEAL_NOT_OWED                                 | quick
+no-lock-step       | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DNO_LOCK -DNO_JUDGE                         | quick
+refusal-ignored    | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DREFUSAL_IGNORED -DNO_JUDGE                  | quick
+proposed-over-seal | deployment | counterexample | no id replaced   | 2, ABC and CDE            | -DONE_SHARED -DPROPOSED_OVER                              | quick
+no-expiry          | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DNO_EXPIRY -DCRASHES=1                                | quick
+unknown-undone     | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DUNKNOWN_UNDONE -DCUTS=1                              | quick
+seals-undone       | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DSEALS_UNDONE -DCUTS=1 -DNO_JUDGE           | quick
+id-reused          | deployment | counterexample | end              | 2 of one set, 2 and 1 attempts | -DSAME_ID -DTRIES0=2 -DCUTS=1                        | quick
+no-completion      | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DNO_COMPLETION -DCRASHES=1                            | quick
+completes-short    | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DCOMPLETES_SHORT -DCUTS=1 -DNO_JUDGE        | quick
+no-kill            | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DNO_KILL -DCRASHES=1                                  | quick
+kills-carried      | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DKILLS_CARRIED                                        | quick
+kills-stale        | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DKILLS_STALE                                          | quick
+kills-sealed       | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DANYTIME -DCUTS=1 -DKILLS_SEALED -DNO_JUDGE | full
+foreign-kept       | deployment | counterexample | end              | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DOVER -DCRASHES=1 -DFOREIGN_KEPT | quick
+binds-early        | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DBINDS_EARLY                                | quick
+locks-counted      | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DLOCKS_COUNTED                              | quick
+foreign-ignored    | deployment | counterexample | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DLOOKED -DFOREIGN_IGNORED -DNO_JUDGE | quick
+lock-ignored       | deployment | counterexample | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DCUTS=1 -DLOOKED -DLOCK_IGNORED -DNO_JUDGE | quick
+size-ignored       | deployment | counterexample | agreement        | 2, ABC and ABCDE          | -DINSIDE -DSIZE_IGNORED                                   | quick
+blank-counted      | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DBLANK_COUNTED                              | quick
+stranger-adopted   | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DSTRANGER_ADOPTED                           | quick
+shared-node-lost   | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DOVER                           | quick
+emptied-in-opening | deployment | counterexample | agreement        | 3, ABC, BCD, ABC joins    | -DTWO_SHARED -DCLIENTS=3 -DEMPTIED=1 -DANYTIME -DNO_JUDGE | full
+other-set-joins    | deployment | counterexample | R30 to the letter | 2, ABC and BCD           | -DTWO_SHARED -DLETTER                                     | quick
 END
 }
 
@@ -102,7 +139,7 @@ tools() {
 		fi
 	fi
 	have && return
-	echo "NOT COVERED: the models of the rules (exclusion, orphans), as spin and gcc are not both here and could not be installed."
+	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment), as spin and gcc are not both here and could not be installed."
 	[ "${REDMUX_REQUIRE_MODEL:-}" != 1 ] && exit 0
 	return 1
 }
@@ -152,7 +189,7 @@ one() {
 	bits) compile=-DBITSTATE arguments="-m200000 -w28 -k2" ;;
 	esac
 	spin -a $(symmetry "$name") $macros model.pml >spin.out 2>&1 &&
-		gcc -O2 -w -DSAFETY -DMEMLIM=4000 $compile -o pan pan.c >>spin.out 2>&1 || { cat spin.out >&2; echo failed >out; }
+		gcc $(optimize "$name") -w -DSAFETY -DMEMLIM=4000 $compile -o pan pan.c >>spin.out 2>&1 || { cat spin.out >&2; echo failed >out; }
 	if [ ! -e out ]; then
 		timeout -k 5 "$limit" ./pan $arguments >out 2>&1 &
 		echo $! >"$work/$name.pid"
@@ -165,14 +202,18 @@ one() {
 	echo "$name: $(sed 's/.*| \([^|]*\) |$/\1/' "$work/$name.row")" >&2
 }
 
-# In the model of exclusion nodes are interchangeable; a counterexample is shown
-# without that, so that they keep their numbers.
-symmetry() { [ "$(field "$1" 2)" = exclusion ] && echo -DSYMMETRY; }
+# In the models of exclusion and deployment nodes are interchangeable; a
+# counterexample is shown without that, so that they keep their names.
+symmetry() { [ "$(field "$1" 2)" != orphans ] && echo -DSYMMETRY; }
+
+# Most searches of the model of deployment are shorter than what -O2 takes.
+optimize() { if [ "$(field "$1" 2)" = deployment ]; then echo -O1; else echo -O2; fi; }
 
 # row converts the output of pan to a line of the table.
 row() {
 	nodes=$(echo "$macros" | sed -n 's/.*-DN=\([0-9]*\).*/\1/p')
 	[ "$(field "$name" 2)" = orphans ] && nodes=1
+	case $macros in *-DINSIDE*) nodes="3, 5" ;; esac
 	awk -v name="$name" -v how="$how" -v n="${nodes:-3}" -v clients="$(field "$name" 5)" -v property="$(field "$name" 4)" '
 		/errors:/ { depth = $6 + 0; errors = $NF + 0; ended = 1 }
 		/states, stored/ { states = $1 }

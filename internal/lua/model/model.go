@@ -5,6 +5,7 @@
 package model
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
@@ -60,15 +61,60 @@ func Shorten[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) 
 	return 1
 }
 
-// Seal is seal.lua: it returns the seal that is there after one was written
-// over another. Nothing is lowered, but the time watched is of one process
-// (R23).
-func Seal(old, written pure.Seal) pure.Seal {
-	written.MaxTTL = max(written.MaxTTL, old.MaxTTL)
-	if written.Run == old.Run {
-		written.Watched = max(written.Watched, old.Watched)
+// A Mark is what a node says of the deployment that it belongs to: the values
+// of two keys.
+type Mark struct {
+	Seal    pure.Seal // zero: none
+	Opening pure.Opening
+}
+
+// A Change is the arguments of seal.lua.
+type Change struct {
+	Verb     pure.Verb // Propose, Lock, Confirm, Adopt or Undo
+	Identity pure.Identity
+	Replaces []string  // for Propose: ids that are in the way of nothing
+	Seal     pure.Seal // for Confirm and Adopt
+}
+
+// Seal is seal.lua: it returns what is there afterwards, and whether the change
+// was made, or had been made before (R23, R30). The caller lets a proposal
+// expire.
+func Seal(m Mark, c Change) (Mark, bool) {
+	none := pure.Identity{}
+	owner, opener := m.Seal.Identity, m.Opening.Identity
+	own := m.Opening.Stage != pure.NoOpening && opener == c.Identity
+	passes := func(who pure.Identity) bool { return who == none || slices.Contains(c.Replaces, who.ID) }
+	switch c.Verb {
+	case pure.Propose:
+		if !(own && m.Opening.Stage == pure.Proposed) && (!passes(owner) || !passes(opener)) {
+			return m, false
+		}
+		m.Opening = pure.Opening{Stage: pure.Proposed, Identity: c.Identity}
+		return m, true
+	case pure.Lock, pure.Undo:
+		if !own {
+			return m, false
+		}
+		m.Opening = pure.Opening{}
+		if c.Verb == pure.Lock {
+			m.Opening = pure.Opening{Stage: pure.Locked, Identity: c.Identity}
+		}
+		return m, true
 	}
-	return written
+	locked := own && m.Opening.Stage == pure.Locked
+	free := owner == none && m.Opening.Stage == pure.NoOpening
+	if !locked && owner != c.Identity && !(free && c.Verb == pure.Adopt) {
+		return m, false
+	}
+	after := c.Seal
+	if owner == none || owner == c.Identity {
+		after = after.Over(m.Seal)
+	}
+	m.Seal = after
+	if locked {
+		m.Opening = pure.Opening{}
+	}
+	return m, true
 }
 
 // holds reports whether a key has the token.

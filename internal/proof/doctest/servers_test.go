@@ -100,7 +100,10 @@ func lockOn(t *testing.T, where, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(url), NodeTimeout: time.Second})
+	config := redlock.Config{Nodes: redlock.Nodes(url), NodeTimeout: time.Second}
+	_, err := redlock.Init(ctx, config)
+	require.NoError(t, err, where)
+	client, err := redlock.New(t.Context(), config)
 	require.NoError(t, err, where)
 	defer client.Close(ctx)
 	lock, err := client.Acquire(ctx, "doc", 10*time.Second)
@@ -193,10 +196,13 @@ func lockAs(t *testing.T, where string, server *redistest.Server, user, password
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	client, err := redlock.New(t.Context(), redlock.Config{
-		Nodes: redlock.Nodes(server.URL()), Username: user, Password: password, Prefix: prefix, MaxTTL: time.Minute, NewDeployment: true,
+	config := redlock.Config{
+		Nodes: redlock.Nodes(server.URL()), Username: user, Password: password, Prefix: prefix,
 		NodeTimeout: time.Second, // the machine may be busy
-	})
+	}
+	_, err := redlock.Init(ctx, config)
+	require.NoError(t, err, where)
+	client, err := redlock.New(t.Context(), config)
 	require.NoError(t, err, where)
 	defer client.Close(ctx)
 	require.NoError(t, client.Ready(ctx), where)

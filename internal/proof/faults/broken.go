@@ -34,6 +34,7 @@ func (w *worker) breakConfig(config *redlock.Config) {
 	switch w.Broken {
 	case brokenQuorum:
 		config.Nodes = config.Nodes[w.Name%len(config.Nodes):][:1]
+		config.MaxTTL, config.Forgetful = 0, true // or it would be refused (R30)
 	case brokenReplies:
 		config.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			var d net.Dialer

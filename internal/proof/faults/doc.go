@@ -2,9 +2,9 @@
 // be made to fail, and checks what happens. `make faults` and `make soak` run
 // it; cmd/faults is its command line. Package single makes one fault at a time.
 //
-//	Run         servers, client processes, faults and checks for a time; returns a Report
+//	Run         servers, client processes, faults and checks for a time
 //	Kinds       what can go wrong: one entry for each kind of fault
-//	WorkerMain  what a client process does: the command starts itself again for each of them
+//	WorkerMain  a client process: the command starts itself again for each
 //
 // Clients are processes of their own, since a process that is stopped past its
 // validity, or that dies in the middle of an attempt, is a fault too. One
@@ -32,6 +32,7 @@
 //     be left, and no node has any other a second later. Right before a rest,
 //     those faults are made after which something is most easily left behind.
 //   - The holder is told in time (R13, R15), by the clock of its own process.
+//   - A client that names other servers gets no lock (R30).
 //   - With Options.Soak, memory, goroutines and descriptors have no slope.
 //
 // A run of a minute found each of these bugs, planted in redlock or multiplex:
@@ -49,8 +50,9 @@
 //
 // Run owns the servers, the proxies, the processes and the folder, and ends
 // them before it returns. One goroutine per node, one per proxied process and
-// one for the processes themselves inject faults (schedule.go). A limiter
-// bounds how many nodes are faulty at once and is closed while the load rests.
+// one for the processes themselves inject faults (schedule.go), and one those
+// of all servers together, while no other fault is at work. A limiter bounds
+// how many nodes are faulty at once and is closed while the load rests.
 // One goroutine per process reads what it tells. The log of faults (log.go) has
 // the faults of the moment, behind its mutex.
 package faults

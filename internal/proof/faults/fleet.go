@@ -25,8 +25,8 @@ type fleet struct {
 	folder   string // of the access list
 }
 
-// newFleet starts servers, and seals them as a new deployment (R23), so that
-// the first clients need not wait.
+// newFleet starts servers and opens their deployment (R30), so that the first
+// clients need not wait.
 func newFleet(options *Options) (*fleet, error) {
 	f := &fleet{password: rand.Text()}
 	var err error
@@ -55,17 +55,19 @@ func newFleet(options *Options) (*fleet, error) {
 	return f, nil
 }
 
-// found writes the seals of a new deployment.
+// found opens the deployment.
 func (f *fleet) found(maxTTL time.Duration) error {
-	c, err := redlock.New(context.Background(), redlock.Config{
-		Nodes: redlock.Nodes(f.unixURLs()...), Prefix: prefix, Username: userName, Password: f.password, MaxTTL: maxTTL, NewDeployment: true,
-	})
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	return errors.Join(c.Ready(ctx), c.Close(ctx))
+	_, err := redlock.Init(ctx, f.config(f.unixURLs(), maxTTL))
+	return err
+}
+
+// config returns the configuration of a client in this process.
+func (f *fleet) config(urls []string, maxTTL time.Duration) redlock.Config {
+	return redlock.Config{
+		Nodes: redlock.Nodes(urls...), Prefix: prefix, Username: userName, Password: f.password, MaxTTL: maxTTL,
+	}
 }
 
 func (f *fleet) unixURLs() (urls []string) {

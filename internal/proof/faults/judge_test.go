@@ -187,6 +187,32 @@ func TestLimiterForgetting_R23(t *testing.T) {
 	assert.True(t, g.allowed(forgets))
 }
 
+// A fault of all servers waits until the others are over, and no other begins
+// while it waits or lasts.
+func TestLimiterAlone(t *testing.T) {
+	g := newLimiter(5, time.Second)
+	ofNode, ofFleet := &Kind{Scope: OfNode}, &Kind{Scope: OfFleet}
+	entered := make(chan Scope, 2)
+	enter := func(k *Kind) {
+		g.enter(t.Context(), k)
+		entered <- k.Scope
+	}
+	waits := func() {
+		time.Sleep(20 * time.Millisecond)
+		require.Empty(t, entered)
+	}
+	require.True(t, g.enter(t.Context(), ofNode))
+	go enter(ofFleet)
+	waits()
+	go enter(ofNode)
+	waits()
+	g.leave(ofNode)
+	require.Equal(t, OfFleet, <-entered)
+	waits()
+	g.leave(ofFleet)
+	require.Equal(t, OfNode, <-entered)
+}
+
 // Every kind has what the table needs, and a name of its own.
 func TestKinds(t *testing.T) {
 	seen := map[string]bool{healthy: true, repairKind.Name: true}

@@ -38,6 +38,7 @@ const (
 	OfNode    Scope = "node"    // a server, for all clients
 	OfLink    Scope = "link"    // what lies between one process and one node
 	OfProcess Scope = "process" // a client process
+	OfFleet   Scope = "fleet"   // all servers; nothing else is wrong meanwhile
 )
 
 // A target is a kind of fault bound to what it affects.
@@ -52,7 +53,7 @@ type target struct {
 	server    *redistest.Server
 	side      *redistest.Side
 	proxy     *redistest.Proxy // OfLink only
-	processes *processes       // OfProcess only
+	processes *processes       // OfProcess and OfFleet only
 	slot      int
 }
 
@@ -72,7 +73,9 @@ func (t *target) Inject(ctx context.Context) (heal func() error, err error) {
 
 // Kinds lists what can be injected, nodes first. Those of clocks need a C
 // compiler, see redistest.ClocksAvailable.
-func Kinds() []*Kind { return slices.Concat(nodeKinds(), clockKinds(), linkKinds(), processKinds()) }
+func Kinds() []*Kind {
+	return slices.Concat(nodeKinds(), clockKinds(), linkKinds(), processKinds(), fleetKinds())
+}
 
 // chosen returns the named kinds. Without names, it returns all that this
 // machine can make.
@@ -80,7 +83,7 @@ func chosen(names []string) ([]*Kind, error) {
 	all := Kinds()
 	if len(names) == 0 {
 		if clocksAvailable() != nil {
-			all = slices.Concat(nodeKinds(), linkKinds(), processKinds())
+			all = slices.Concat(nodeKinds(), linkKinds(), processKinds(), fleetKinds())
 		}
 		return all, nil
 	}

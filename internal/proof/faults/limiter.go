@@ -15,6 +15,7 @@ type limiter struct {
 	mu      sync.Mutex // guards the following
 	changed sync.Cond
 	closed  bool
+	alone   bool // a fault of all nodes is at work, or waits for the others to end
 	storm   bool // a majority may be faulty
 	faulty  int  // nodes
 	links   int  // faults of links and processes
@@ -40,7 +41,10 @@ func (l *limiter) enter(ctx context.Context, k *Kind) bool {
 	defer context.AfterFunc(ctx, func() { l.change(func() {}) })()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for ctx.Err() == nil && (l.closed || k.Scope == OfNode && l.faulty >= l.mostLocked()) {
+	if k.Scope == OfFleet {
+		l.alone = true
+	}
+	for ctx.Err() == nil && !l.mayBeginLocked(k) {
 		l.changed.Wait()
 	}
 	if ctx.Err() != nil {
@@ -53,6 +57,18 @@ func (l *limiter) enter(ctx context.Context, k *Kind) bool {
 	return true
 }
 
+func (l *limiter) mayBeginLocked(k *Kind) bool {
+	switch {
+	case l.closed:
+		return false
+	case k.Scope == OfFleet:
+		return l.faulty+l.links == 0
+	case k.Scope == OfNode && l.faulty >= l.mostLocked():
+		return false
+	}
+	return !l.alone
+}
+
 // mostLocked returns how many nodes may be faulty at once. A single node may
 // be: then nothing is granted.
 func (l *limiter) mostLocked() int {
@@ -63,9 +79,13 @@ func (l *limiter) mostLocked() int {
 }
 
 func (l *limiter) countLocked(k *Kind, by int) {
-	if k.Scope == OfNode {
+	switch k.Scope {
+	case OfNode:
 		l.faulty += by
-	} else {
+	case OfFleet:
+		l.faulty += by * l.nodes
+		l.alone = by > 0
+	default:
 		l.links += by
 	}
 }

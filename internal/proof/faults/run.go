@@ -255,6 +255,7 @@ func (r *run) schedulers() (all []*scheduler) {
 		}
 	}
 	add(OfProcess, 1, -1, -1)
+	add(OfFleet, 1, -1, -1)
 	for _, s := range all { // one deck for each scope
 		for _, other := range all {
 			if other.scope == s.scope {

@@ -11,7 +11,7 @@ import (
 // but for short storms.
 
 // rates shares the faults of a second out among the scopes.
-var rates = map[Scope]float64{OfNode: 0.70, OfLink: 0.27, OfProcess: 0.03}
+var rates = map[Scope]float64{OfNode: 0.70, OfLink: 0.265, OfProcess: 0.03, OfFleet: 0.005}
 
 // A scheduler injects the faults of one node or of one process.
 type scheduler struct {
@@ -99,6 +99,9 @@ func (s *scheduler) strike(ctx context.Context, k *Kind) {
 // repair starts a server anew if a fault could not be made or healed.
 func (s *scheduler) repair(t *target, err error) {
 	s.run.results.failedInjection(t.kind.Name, err)
+	if s.scope == OfFleet && t.kind.forgets {
+		s.run.fail(err) // a server is missing
+	}
 	if s.scope != OfNode {
 		return
 	}
@@ -133,6 +136,8 @@ func (s *scheduler) target(k *Kind) *target {
 		if t.life == pastValidity {
 			t.life = r.options.MaxTTL + 300*time.Millisecond
 		}
+		return t
+	case OfFleet:
 		return t
 	}
 	t.server, t.side = r.fleet.servers[t.node], r.fleet.sides[t.node]

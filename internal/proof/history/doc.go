@@ -4,11 +4,15 @@
 // writes it. Its times are nanoseconds of the system's monotonic clock, so that
 // histories of several processes of one machine can be merged:
 //
-//	Writer     writes events, from any number of goroutines; Note also takes the time and digests the token (R27)
+//	Writer     writes events, from any number of goroutines; Note also takes the
+//	           time and digests the token (R27)
 //	Read       reads one file; Merge puts several into one order of time
-//	Exclusion  finds two holders of one resource at a time, in one pass, with memory for the live holders only
-//	Locks      asks porcupine whether what clients saw of each lock could have happened in some order at all
-//	Accesses   does the same for registers, which are no locks: they show replies that were mixed up
+//	Exclusion  finds two holders of one resource at a time, in one pass, with
+//	           memory for the live holders only
+//	Locks      asks porcupine whether what clients saw of each lock could have
+//	           happened in some order at all
+//	Accesses   does the same for registers, which are no locks: they show
+//	           replies that were mixed up
 //
 // The two checkers look at the same history from two sides. Exclusion compares
 // intervals: it is exact about time and knows what a grant claims. Porcupine

@@ -18,18 +18,23 @@ type trustModel struct {
 	now    time.Duration
 	run    string        // of the process
 	hidden bool          // the run id must not be queried
+	start  time.Duration // of the process
+	phase  time.Duration // where in a second of the server's clock the world began
 	memory time.Duration // since when nothing has been forgotten
 	seal   pure.Seal     // in the server's memory; zero if there is none
-	known  time.Duration // since when this client has watched without a gap
+	known  time.Duration // since when this client has watched, or knows from a seal or an uptime
 }
 
 // Whatever a server does, a trusted node has forgotten nothing for as long as
 // any lock can live. What we would write into a seal for others is true. A
-// process that was watched for long enough is trusted (R23). The need only
-// grows.
+// process that was watched for long enough is trusted, by this client, by the
+// one that wrote the seal, or, at a debut, by its own account (R23, R29). The
+// need only grows.
 func TestTrustIsDeserved_R23(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &trustModel{run: "run0", hidden: rapid.IntRange(0, 4).Draw(t, "hidden") == 0}
+		m.phase = time.Duration(rapid.IntRange(0, 999).Draw(t, "phase")) * ms
+		m.now = time.Duration(rapid.IntRange(0, 9000).Draw(t, "age")) * ms
 		m.trust.Need = pure.NeedFor(time.Duration(rapid.IntRange(1, 2000).Draw(t, "maxTTL"))*ms, 0.01)
 		m.meet(t)
 		t.Repeat(map[string]func(*rapid.T){
@@ -43,6 +48,7 @@ func TestTrustIsDeserved_R23(t *testing.T) {
 			"flush":     m.flush,
 			"write":     m.write,
 			"other":     m.other,
+			"debut":     m.debut,
 			"require": func(t *rapid.T) {
 				before := m.trust.Need
 				m.trust = m.trust.Require(time.Duration(rapid.IntRange(1, 3000).Draw(t, "need"))*ms, m.now)
@@ -69,7 +75,7 @@ func (m *trustModel) meet(t *rapid.T) {
 // nothing, or an old snapshot, which contains the seal of another process.
 func (m *trustModel) restart(t *rapid.T) {
 	m.run = fmt.Sprint("run of ", m.now, rapid.IntRange(0, 1<<30).Draw(t, "run"))
-	m.memory = m.now
+	m.memory, m.start = m.now, m.now
 	if rapid.Bool().Draw(t, "empty") {
 		m.seal = pure.Seal{}
 	}
@@ -85,16 +91,48 @@ func (m *trustModel) look(t *rapid.T) {
 	if rapid.IntRange(0, 5).Draw(t, "unreadable") == 0 {
 		s = pure.Sighting{}
 	}
-	if m.trust.Sealed > 0 && s.What == pure.SealAbsent {
+	if m.trust.Marked && s.What == pure.SealAbsent {
 		m.known = m.now
 	}
 	m.trust = m.trust.Sight(s, m.now)
+	if s.What == pure.SealSeen && s.Seal.Run == m.trust.Run {
+		m.known = min(m.known, m.now-s.Seal.Watched) // even if that is too little for now
+		if rapid.Bool().Draw(t, "dated") {
+			uptime := m.uptime()
+			m.trust = m.trust.Aged(s.Seal, uptime, m.now)
+			if passed := pure.UptimeProves(uptime - s.Seal.Uptime); s.Seal.Uptime > 0 && passed > 0 {
+				m.known = min(m.known, m.now-s.Seal.Watched-passed)
+			}
+		}
+	}
+}
+
+// uptime is the server's own account, in whole seconds of its clock.
+func (m *trustModel) uptime() time.Duration {
+	second := func(at time.Duration) time.Duration { return (at + m.phase).Truncate(time.Second) }
+	return second(m.now) - second(m.start)
+}
+
+// debut opens a set in which no node has a seal, and believes the server's own
+// account, which counts whole seconds of its clock.
+func (m *trustModel) debut(t *rapid.T) {
+	if m.seal != (pure.Seal{}) || m.trust.Marked || m.memory != m.start {
+		t.Skip()
+	}
+	uptime := m.uptime()
+	if rapid.Bool().Draw(t, "fast clock") {
+		uptime += time.Second // the start was read from a clock that is updated now and then
+	}
+	started := m.now - pure.UptimeProves(uptime)
+	m.trust = m.trust.Premiere(started, m.now)
+	m.known = min(m.known, started)
 }
 
 // flush deletes all keys, including the seal, under an unchanged run id. It can
-// be noticed only if there was a seal, by the next look and not earlier.
+// be noticed only if a seal was known, whatever it said, by the next look and
+// not earlier.
 func (m *trustModel) flush(t *rapid.T) {
-	if m.trust.Sealed == 0 {
+	if !m.trust.Marked {
 		t.Skip()
 	}
 	m.memory, m.seal, m.known = m.now, pure.Seal{}, m.now
@@ -102,25 +140,25 @@ func (m *trustModel) flush(t *rapid.T) {
 	require.False(t, m.trust.Trusted)
 }
 
-// write writes our own seal, which never lowers another one.
+// write writes our own seal, proved or not. It never lowers another one.
 func (m *trustModel) write(t *rapid.T) {
-	if !m.trust.Proved(m.now) {
+	if m.trust.Run == "" {
 		t.Skip()
 	}
-	watched := m.trust.Watched(m.now)
-	if watched > m.seal.Watched || m.seal.Run != m.run {
-		m.seal = pure.Seal{Run: m.run, Watched: watched}
-	}
-	m.trust = m.trust.Seal(watched, m.now)
+	m.seals(m.trust.Watched(m.now))
+	m.trust = m.trust.Seal(m.trust.Watched(m.now), m.now)
+}
+
+// seals is what the server does with a seal.
+func (m *trustModel) seals(watched time.Duration) {
+	m.seal = pure.Seal{Run: m.run, Watched: watched, Uptime: m.uptime()}.Over(m.seal)
 }
 
 // other is another client that has watched for at most as long as the process
-// remembers, and writes its seal.
+// remembers, and writes its seal, perhaps with no time at all.
 func (m *trustModel) other(t *rapid.T) {
 	watched := (m.now - m.memory).Truncate(ms) - time.Duration(rapid.IntRange(0, 5).Draw(t, "less"))*ms
-	if watched > 0 && (watched > m.seal.Watched || m.seal.Run != m.run) { // a client never lowers a seal
-		m.seal = pure.Seal{Run: m.run, Watched: watched}
-	}
+	m.seals(max(0, watched))
 }
 
 func (m *trustModel) check(t *rapid.T) {

@@ -76,7 +76,12 @@ func (u *user) module(name, source string) (dir string, err error) {
 
 // useAll uses each module as it is meant to be used.
 func (u *user) useAll(tree string, modules []released) error {
-	if err := u.readme(tree); err != nil {
+	for _, name := range []string{"redlock", "loadgen"} {
+		if err := u.installs(name); err != nil {
+			return err
+		}
+	}
+	if err := u.readme(tree); err != nil { // which opens its deployment with redlock
 		return err
 	}
 	for _, m := range modules {
@@ -84,11 +89,6 @@ func (u *user) useAll(tree string, modules []released) error {
 			if err := u.imports(m.path); err != nil {
 				return err
 			}
-		}
-	}
-	for _, name := range []string{"redlock", "loadgen"} {
-		if err := u.installs(name); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -154,12 +154,25 @@ func (u *user) readme(tree string) error {
 		fmt.Printf("%s: the README's program builds. NOT COVERED: that it runs, %v\n", root, missing)
 		return nil
 	}
+	if err := u.init(dir, servers); err != nil {
+		return err
+	}
 	out, err := u.do(dir, filepath.Join(dir, executable("readme")))
 	if err != nil {
 		return err
 	}
 	fmt.Printf("%s: the README's program builds and runs: %q\n", root, out)
 	return nil
+}
+
+// init opens the deployment as the README does, with the installed command.
+func (u *user) init(dir string, servers []*redistest.Server) error {
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, "redis://"+s.TCPAddr())
+	}
+	_, err := u.do(dir, filepath.Join(u.work, "bin", executable("redlock")), "init", "--nodes", strings.Join(urls, ","))
+	return err
 }
 
 // imports gets a module and builds a program that imports its package.

@@ -9,9 +9,32 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// masters are the servers of a run, reachable over TCP and over unix sockets,
-// shared by all cases: each uses the first N.
+// masters are servers of a run, reachable over TCP and over unix sockets,
+// shared by all cases with so many: a master belongs to one deployment.
 type masters []*redistest.Server
+
+// startAll starts masters for each of these numbers.
+func startAll(numbers []int) (map[int]masters, error) {
+	all := make(map[int]masters)
+	for _, n := range numbers {
+		if all[n] != nil {
+			continue
+		}
+		servers, err := startMasters(n)
+		if err != nil {
+			closeAll(all)
+			return nil, err
+		}
+		all[n] = servers
+	}
+	return all, nil
+}
+
+func closeAll(all map[int]masters) {
+	for _, m := range all {
+		m.close()
+	}
+}
 
 // startMasters lets every server listen on both networks, so that TCP and unix
 // sockets are compared on the same processes.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 // runner measures turns, one after the other, and keeps what came of them.
 type runner struct {
 	flags    *flags
-	masters  masters
+	masters  map[int]masters // by their number
 	data     *report.Data
 	progress io.Writer
 	windows  int // so far; it names the resources
@@ -24,12 +23,12 @@ type runner struct {
 
 // newRunner starts what is needed. Close it.
 func newRunner(f *flags, progress io.Writer) (*runner, error) {
-	masters, err := startMasters(slices.Max(f.Nodes))
+	masters, err := startAll(f.Nodes)
 	if err != nil {
 		return nil, err
 	}
 	r := &runner{flags: f, masters: masters, progress: progress, data: &report.Data{
-		Date: time.Now().UTC().Truncate(time.Second), Commit: commit(), Machine: describeMachine(), Versions: versions(masters.version()),
+		Date: time.Now().UTC().Truncate(time.Second), Commit: commit(), Machine: describeMachine(), Versions: versions(masters[f.Nodes[0]].version()),
 		Settings: report.Settings{
 			Rounds: f.Rounds, TTL: ttl, Window: f.Window, Warmup: f.Warmup, Settle: f.Settle,
 			StopWindow: f.StopWindow, CountWindow: countWindow, WarmPairs: warmPairs, WarmupLimit: warmupLimit,
@@ -41,7 +40,7 @@ func newRunner(f *flags, progress io.Writer) (*runner, error) {
 	return r, nil
 }
 
-func (r *runner) close() { r.masters.close() }
+func (r *runner) close() { closeAll(r.masters) }
 
 // note adds to the report what this run leaves out.
 func (r *runner) note(format string, args ...any) {
@@ -79,7 +78,7 @@ func (r *runner) round(ctx context.Context, b block, round int) error {
 		r.data.Samples = append(r.data.Samples, report.Sample{
 			Case: t.Case, Peer: t.peer.Name, Round: round, Place: t.place, Result: result,
 		})
-		if err := r.masters.rest(ctx); err != nil {
+		if err := r.masters[t.Nodes].rest(ctx); err != nil {
 			return fmt.Errorf("after %s, %s: %w", t.peer.Name, t.Case, err)
 		}
 	}
@@ -100,8 +99,7 @@ func (r *runner) take(ctx context.Context, t turn) (window.Result, error) {
 		Peer: t.peer.Name, Callers: t.Callers, TTL: ttl, Resource: fmt.Sprintf("%d-", r.windows),
 		Warmup: r.flags.Warmup, WarmupLimit: warmupLimit, WarmPairs: warmPairs, Window: r.flags.windowOf(t.Kind),
 	}
-	// A case of three masters does not name the other two.
-	servers := r.masters[:t.Nodes]
+	servers := r.masters[t.Nodes]
 	job.URLs, job.PIDs = servers.urls(t.Network), servers.pids()
 	switch t.Kind {
 	case report.Stopped:
@@ -121,7 +119,7 @@ func (r *runner) take(ctx context.Context, t turn) (window.Result, error) {
 func (r *runner) takeStopping(
 	ctx context.Context, job window.Job, n int, at window.Stage, after time.Duration,
 ) (window.Result, error) {
-	victim := r.masters[n-1]
+	victim := r.masters[n][n-1]
 	// The callback runs on this goroutine, while Run reads from the child, so
 	// that stopped needs no lock.
 	var stopped error

@@ -51,7 +51,11 @@ func (p *pair) close() {
 func open(name string, urls []string) (client, error) {
 	switch name {
 	case "push", "poll":
-		c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(urls...), Poll: name == "poll"})
+		config := redlock.Config{Nodes: redlock.Nodes(urls...), Poll: name == "poll"}
+		if _, err := redlock.Init(context.Background(), config); err != nil {
+			return client{}, err
+		}
+		c, err := redlock.New(context.Background(), config)
 		if err != nil {
 			return client{}, err
 		}

@@ -33,17 +33,17 @@ type Cancelled struct {
 // of its own. With stopped, one master is stopped (SIGSTOP) while they are
 // made, and goes on before keys are counted.
 func Cancel(ctx context.Context, s *Subject, attempts int, stopped bool, most time.Duration) (Cancelled, error) {
-	f, err := newField(s.Nodes)
+	f, err := newField(s)
 	if err != nil {
 		return Cancelled{}, err
 	}
 	defer f.close()
-	client, err := f.open(s, mostTTL)
+	client, err := f.open(s)
 	if err != nil {
 		return Cancelled{}, err
 	}
 	defer client.Close()
-	if err := warmUp(ctx, client, mostTTL); err != nil {
+	if err := warmUp(ctx, client); err != nil {
 		return Cancelled{}, err
 	}
 	last := f.servers[len(f.servers)-1]
@@ -110,10 +110,9 @@ func giveUp(ctx context.Context, client Client, attempts int, most time.Duration
 	return int(next.Load()), int(failed.Load())
 }
 
-// warmUp waits until a client grants locks: ours wait for MaxTTL on new
-// masters.
-func warmUp(ctx context.Context, client Client, maxTTL time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*maxTTL+5*time.Second)
+// warmUp waits until a client grants locks.
+func warmUp(ctx context.Context, client Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for i := 0; ; i++ {
 		lock, err := client.TryAcquire(ctx, fmt.Sprint("warm-up-", i), time.Second)

@@ -44,7 +44,7 @@ func Delay(ctx context.Context, s *Subject, trials int) (Delayed, error) {
 const patience = 12 * time.Second
 
 func delayOnce(ctx context.Context, s *Subject, resource string) (granted, second bool, err error) {
-	f, err := newField(s.Nodes)
+	f, err := newField(s)
 	if err != nil {
 		return false, false, err
 	}
@@ -55,8 +55,7 @@ func delayOnce(ctx context.Context, s *Subject, resource string) (granted, secon
 	}
 	defer w.close()
 	throughWire := append([]string{"redis://" + w.addr()}, f.urls[1:]...)
-	const maxTTL = 0 // nothing restarts here, so new masters need no watch
-	first, err := s.open(throughWire, maxTTL)
+	first, err := s.open(throughWire)
 	if err != nil {
 		return false, false, err
 	}
@@ -92,7 +91,7 @@ func delayOnce(ctx context.Context, s *Subject, resource string) (granted, secon
 	if err := f.vacate(resource, 3, 4); err != nil {
 		return true, false, err
 	}
-	other, err := f.open(s, maxTTL)
+	other, err := f.open(s)
 	if err != nil {
 		return true, false, err
 	}

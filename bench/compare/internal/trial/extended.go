@@ -25,18 +25,18 @@ type Extended struct {
 // and release it. Then it stops a majority of the masters for a while and
 // extends a lock that is held.
 func Extend(ctx context.Context, s *Subject, trials, stops int) (Extended, error) {
-	f, err := newField(s.Nodes)
+	f, err := newField(s)
 	if err != nil {
 		return Extended{}, err
 	}
 	defer f.close()
 	var clients [2]Client
 	for i := range clients {
-		if clients[i], err = f.open(s, 0); err != nil {
+		if clients[i], err = f.open(s); err != nil {
 			return Extended{}, err
 		}
 		defer clients[i].Close()
-		if err := warmUp(ctx, clients[i], 0); err != nil {
+		if err := warmUp(ctx, clients[i]); err != nil {
 			return Extended{}, err
 		}
 	}

@@ -14,13 +14,21 @@ type field struct {
 	urls    []string
 }
 
-// newField starts fresh servers.
-func newField(n int) (*field, error) {
-	servers, err := redistest.StartN(n, redistest.Options{TCP: true})
+// newField starts fresh servers for a subject.
+func newField(s *Subject) (*field, error) {
+	servers, err := redistest.StartN(s.Nodes, redistest.Options{TCP: true})
 	if err != nil {
 		return nil, err
 	}
-	return &field{servers, redistest.URLs(servers)}, nil
+	f := &field{servers, redistest.URLs(servers)}
+	if s.prepare == nil {
+		return f, nil
+	}
+	if err := s.prepare(f.urls); err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
 }
 
 func (f *field) close() {
@@ -30,9 +38,7 @@ func (f *field) close() {
 }
 
 // open opens a client of the subject.
-func (f *field) open(s *Subject, maxTTL time.Duration) (Client, error) {
-	return s.open(f.urls, maxTTL)
-}
+func (f *field) open(s *Subject) (Client, error) { return s.open(f.urls) }
 
 // occupy sets a key of another holder on some servers, without a TTL, so that
 // they grant no vote.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/redmux/redmux/redlock"
 )
 
 // Restarted is what came of a master that was killed and came back empty while
@@ -24,25 +26,25 @@ type Restarted struct {
 // it (SIGKILL), has it come back empty, and lets two others try: a client that
 // was there before, and one that is opened afterwards.
 func Restart(ctx context.Context, s *Subject, trials int, ttl time.Duration) (Restarted, error) {
-	f, err := newField(s.Nodes)
+	f, err := newField(s)
 	if err != nil {
 		return Restarted{}, err
 	}
 	defer f.close()
 	var result Restarted
 	var free []time.Duration
-	first, err := f.open(s, ttl)
+	first, err := f.open(s)
 	if err != nil {
 		return Restarted{}, err
 	}
 	defer first.Close()
-	second, err := f.open(s, ttl)
+	second, err := f.open(s)
 	if err != nil {
 		return Restarted{}, err
 	}
 	defer second.Close()
 	for _, c := range []Client{first, second} {
-		if err := warmUp(ctx, c, ttl); err != nil {
+		if err := warmUp(ctx, c); err != nil {
 			return Restarted{}, err
 		}
 	}
@@ -88,7 +90,7 @@ func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Clien
 	if err := decider.Restart(); err != nil {
 		return 0, 0, err
 	}
-	fresh, err := f.open(s, ttl)
+	fresh, err := f.open(s)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -109,10 +111,10 @@ func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Clien
 	return 0, 0, fmt.Errorf("trial: nobody was granted the lock within %v after its end", 5*ttl)
 }
 
-// persist tries until a lock is granted: where masters are quarantined that
-// takes up to the TTL.
+// persist tries until a lock is granted: where the master of the trial before
+// is quarantined, that takes up to MaxTTL.
 func persist(ctx context.Context, c Client, resource string, ttl time.Duration) (Lock, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*ttl)
+	ctx, cancel := context.WithTimeout(ctx, 5*ttl+2*redlock.DefaultMaxTTL)
 	defer cancel()
 	for {
 		lock, err := c.TryAcquire(ctx, resource, ttl)

@@ -21,17 +21,17 @@ type Stalled struct {
 // Stall stops one of the masters (SIGSTOP), which keeps its connections open
 // and answers nothing.
 func Stall(ctx context.Context, s *Subject, each time.Duration) (Stalled, error) {
-	f, err := newField(s.Nodes)
+	f, err := newField(s)
 	if err != nil {
 		return Stalled{}, err
 	}
 	defer f.close()
-	client, err := f.open(s, mostTTL)
+	client, err := f.open(s)
 	if err != nil {
 		return Stalled{}, err
 	}
 	defer client.Close()
-	if err := warmUp(ctx, client, mostTTL); err != nil {
+	if err := warmUp(ctx, client); err != nil {
 		return Stalled{}, err
 	}
 	var result Stalled

@@ -25,7 +25,8 @@ type Subject struct {
 	// Extends says whether it can extend a lock.
 	Extends bool
 
-	open func(urls []string, maxTTL time.Duration) (Client, error)
+	prepare func(urls []string) error // once, on new masters; may be nil
+	open    func(urls []string) (Client, error)
 }
 
 // A Client acquires locks. Its methods are safe for concurrent use.
@@ -54,13 +55,12 @@ const mostTTL = 10 * time.Second
 // Subjects are all that are tried.
 var Subjects = []Subject{
 	{
-		Name: "redlock", Ours: true, Nodes: 5, Extends: true, open: openOurs,
-		About: "this module, `MaxTTL` set to the longest TTL in use, as its README asks for where masters may restart empty",
+		Name: "redlock", Ours: true, Nodes: 5, Extends: true, prepare: initOurs, open: openOurs(false),
+		About: "this module with default options, on masters that were opened with `redlock init`",
 	},
 	{
-		Name: "redlock-without-maxttl", Ours: true, Nodes: 5, Extends: true,
-		open:  func(urls []string, _ time.Duration) (Client, error) { return openOurs(urls, 0) },
-		About: "this module with default options",
+		Name: "redlock-forgetful", Ours: true, Nodes: 5, Extends: true, open: openOurs(true),
+		About: "this module with `Forgetful`, which switches the delayed restart off",
 	},
 	{
 		Name: "rueidis", Nodes: 5, open: openRueidis,
@@ -81,12 +81,19 @@ var Subjects = []Subject{
 	},
 }
 
-func openOurs(urls []string, maxTTL time.Duration) (Client, error) {
-	c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(urls...), MaxTTL: maxTTL})
-	if err != nil {
-		return nil, err
+func initOurs(urls []string) error {
+	_, err := redlock.Init(context.Background(), redlock.Config{Nodes: redlock.Nodes(urls...)})
+	return err
+}
+
+func openOurs(forgetful bool) func(urls []string) (Client, error) {
+	return func(urls []string) (Client, error) {
+		c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(urls...), Forgetful: forgetful})
+		if err != nil {
+			return nil, err
+		}
+		return ours{c}, nil
 	}
-	return ours{c}, nil
 }
 
 type ours struct{ *redlock.Client }
@@ -113,7 +120,7 @@ func (l *ourLock) Extend(ctx context.Context, ttl time.Duration) error {
 	return err
 }
 
-func openRueidis(urls []string, _ time.Duration) (Client, error) {
+func openRueidis(urls []string) (Client, error) {
 	c, err := bench.OpenRueidis(bench.RueidisConfig{Nodes: urls})
 	if err != nil {
 		return nil, err
@@ -143,8 +150,8 @@ func (rueidisLock) Extend(context.Context, time.Duration) error {
 }
 
 // openRedsync uses go-redis with the given options.
-func openRedsync(with goredislib.Options, options ...redsync.Option) func([]string, time.Duration) (Client, error) {
-	return func(urls []string, _ time.Duration) (Client, error) {
+func openRedsync(with goredislib.Options, options ...redsync.Option) func([]string) (Client, error) {
+	return func(urls []string) (Client, error) {
 		r, closeClients, err := compare.NewRedsync(urls, with)
 		return onRedsync{r, options, closeClients}, err
 	}
@@ -189,7 +196,7 @@ func (l redsyncLock) Release(ctx context.Context) error {
 	return compare.RedsyncError(l.UnlockContext(ctx))
 }
 
-func openRedislock(urls []string, _ time.Duration) (Client, error) {
+func openRedislock(urls []string) (Client, error) {
 	c, err := compare.GoredisClient(urls[0], goredislib.Options{})
 	return onRedislock{redislock.New(c), c}, err
 }

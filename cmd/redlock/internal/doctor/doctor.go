@@ -13,7 +13,7 @@ import (
 type Deployment struct {
 	Nodes []Node
 	// TTL is the TTL of locks, and MaxTTL what clients set as such; 0 if they
-	// set none.
+	// are forgetful.
 	TTL, MaxTTL time.Duration
 	// Watched reports whether the rates of clocks were measured.
 	Watched bool
@@ -143,11 +143,14 @@ var checks = []check{
 	{"replicas", "no replica copies a master", (*Deployment).checkReplicas},
 	{"sentinels", "no sentinel fails a master over", (*Deployment).checkSentinels},
 	{"eviction", "no master deletes keys when its memory is full", (*Deployment).checkEviction},
-	{"persistence", "no master forgets locks when it restarts, or clients keep it out with --max-ttl", (*Deployment).checkPersistence},
+	{"persistence", "no master forgets locks when it restarts, or clients keep it out", (*Deployment).checkPersistence},
+	{"forgetful", "clients keep masters out that may have forgotten locks", (*Deployment).checkForgetful},
 	{"declared-durable", "what --durable names loses nothing in a crash", (*Deployment).checkDeclared},
 	{"disk", "masters can write to their disks", (*Deployment).checkDisk},
 	{"max-ttl", "the TTL is not above --max-ttl", (*Deployment).checkMaxTTL},
 	{"seals", "all clients have set the --max-ttl that is given", (*Deployment).checkSeals},
+	{"deployment", "the masters belong to one deployment, of just these masters", (*Deployment).checkDeployment},
+	{"initialised", "the deployment was opened, and all masters carry its id", (*Deployment).checkInitialised},
 	{"restarts", "no master is kept out because it has restarted", (*Deployment).checkRestarts},
 	{"clock-rate", "clocks run at one rate and do not step (--observe)", (*Deployment).checkClockRate},
 	{"clock-offset", "masters' time of day agrees with ours", (*Deployment).checkClockOffset},
@@ -213,5 +216,5 @@ func (d *Deployment) byQuorum() Level {
 // able reports whether a node can vote, as far as is known.
 func (d *Deployment) able(n *Node) bool {
 	return n.Err == nil && n.Refused == nil && isMaster(n) && !n.Clustered() && len(lacking(n, needed)) == 0 &&
-		blocked(n) == "" && !d.late(n) && d.keptOut(n) == ""
+		blocked(n) == "" && !d.late(n) && d.keptOut(n) == "" && d.belongs(n)
 }

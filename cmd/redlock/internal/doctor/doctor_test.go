@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // sound returns a deployment of n masters without a finding.
@@ -28,14 +30,36 @@ func sound(n int) *Deployment {
 					"total_system_memory": "100000000", "aof_enabled": "0", "aof_last_write_status": "ok",
 					"rdb_last_bgsave_status": "ok", "connected_clients": "3", "maxclients": "10000", "evicted_keys": "0",
 				},
-				Rights: rights(), Seal: probe.Seal{State: probe.SealAbsent},
+				Rights: rights(), Opening: probe.Opening{State: probe.SealAbsent},
 				// The user is not an operator's: CONFIG may not be asked.
 				Config: nil,
 			},
 			ClockKnown: true, Clock: probe.Clock{Span: 2 * time.Second, RoundTrip: time.Millisecond},
 		})
 	}
+	for i := range d.Nodes {
+		d.Nodes[i].Seal = probe.Seal{State: probe.SealThere, RunID: fmt.Sprintf("run%d", i), MaxTTL: d.MaxTTL,
+			Watched: d.need(), Identity: d.identity("a")}
+	}
 	return d
+}
+
+// identity is that of a deployment of all nodes, with an id of this digit.
+func (d *Deployment) identity(digit string) pure.Identity {
+	return pure.Identity{ID: strings.Repeat(digit, 32), Nodes: len(d.Nodes), Members: pure.MembersOf(d.addrs())}
+}
+
+// renamed gives nodes other addresses, under which the deployment is opened.
+func renamed(change func(d *Deployment)) func(d *Deployment) {
+	return func(d *Deployment) {
+		change(d)
+		who := d.identity("a")
+		for i := range d.Nodes {
+			if seal := &d.Nodes[i].Seal; seal.Identity.ID == who.ID {
+				seal.Identity = who
+			}
+		}
+	}
 }
 
 func rights() (all []probe.Right) {
@@ -73,7 +97,7 @@ func refuses(k int, name string, class conn.Class) func(d *Deployment) {
 
 func seal(k int, run string, longest time.Duration) func(d *Deployment) {
 	return with(k, func(n *Node) {
-		n.Seal = probe.Seal{State: probe.SealThere, RunID: run, MaxTTL: longest, Watched: longest}
+		n.Seal.State, n.Seal.RunID, n.Seal.MaxTTL = probe.SealThere, run, longest
 	})
 }
 
@@ -82,14 +106,14 @@ func clock(k int, c probe.Clock) func(d *Deployment) {
 }
 
 func config(k int, name, value string) func(d *Deployment) {
-	return with(k, func(n *Node) {
+	return renamed(with(k, func(n *Node) {
 		// At a unix socket of this machine the default user may do everything.
 		n.User, n.Local, n.Addr = "default", true, "unix:/run/"+n.Server.RunID
 		if n.Config == nil {
 			n.Config = probe.Lines{}
 		}
 		n.Config[name] = value
-	})
+	}))
 }
 
 func all(changes ...func(d *Deployment)) func(d *Deployment) {
@@ -100,7 +124,44 @@ func all(changes ...func(d *Deployment)) func(d *Deployment) {
 	}
 }
 
-func noMaxTTL(d *Deployment) { d.MaxTTL = 0 }
+// forgetful is a deployment whose clients neither obey MaxTTL nor write seals.
+func forgetful(d *Deployment) {
+	d.MaxTTL = 0
+	unsealed(len(d.Nodes))(d)
+}
+
+func unsealed(k int) func(d *Deployment) {
+	return with(k, func(n *Node) { n.Seal = probe.Seal{State: probe.SealAbsent} })
+}
+
+// opening leaves an opening on the first few nodes.
+func opening(k int, stage pure.Stage, who func(d *Deployment) pure.Identity) func(d *Deployment) {
+	return func(d *Deployment) {
+		for i := range k {
+			d.Nodes[i].Opening = probe.Opening{State: probe.SealThere, Value: pure.Opening{Stage: stage, Identity: who(d)}}
+		}
+	}
+}
+
+// another is the identity of a deployment of other nodes.
+func another(n int) func(d *Deployment) pure.Identity {
+	return func(*Deployment) pure.Identity {
+		var addrs []string
+		for i := range n {
+			addrs = append(addrs, fmt.Sprintf("10.1.1.%d:6379", i))
+		}
+		return pure.Identity{ID: strings.Repeat("b", 32), Nodes: n, Members: pure.MembersOf(addrs)}
+	}
+}
+
+// belong gives the first few nodes to another deployment.
+func belong(k int, who func(d *Deployment) pure.Identity) func(d *Deployment) {
+	return func(d *Deployment) {
+		for i := range k {
+			d.Nodes[i].Seal.Identity = who(d)
+		}
+	}
+}
 
 const second, ms = time.Second, time.Millisecond
 
@@ -123,17 +184,17 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"two down and one full", all(refuses(5, "SET", conn.ClassNone), with(2, down), func(d *Deployment) {
 			d.Nodes[4].Rights = []probe.Right{{Name: "SET", Class: conn.ClassOOM}}
 		}), []string{"unsafe reachable", "unsafe writes"}},
-		{"same server twice", with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"] = "run", "run" }), []string{"unsafe same-server"}},
-		{"same server twice, and the library says so", all(with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"] = "run", "run" }),
+		{"same server twice", with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.RunID = "run", "run", "run" }), []string{"unsafe same-server"}},
+		{"same server twice, and the library says so", all(with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.RunID = "run", "run", "run" }),
 			with(1, func(n *Node) { n.Refused = errors.New("same") })), []string{"unsafe same-server"}},
-		{"two masters on one machine", with(2, func(n *Node) { n.Addr = "10.9.9.9:" + n.Server.RunID }), []string{"warning placement"}},
-		{"masters on this machine", func(d *Deployment) {
+		{"two masters on one machine", renamed(with(2, func(n *Node) { n.Addr = "10.9.9.9:" + n.Server.RunID })), []string{"warning placement"}},
+		{"masters on this machine", renamed(func(d *Deployment) {
 			for i, addr := range []string{"127.0.0.1:1", "localhost:2", "[::1]:3"} {
 				d.Nodes[i].Addr, d.Nodes[i].Local = addr, true
 			}
-		}, []string{"note placement"}},
-		{"one master on this machine", with(1, func(n *Node) { n.Addr, n.Local = "127.0.0.1:1", true }), nil},
-		{"masters at sockets of this machine", with(3, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true }), nil},
+		}), []string{"note placement"}},
+		{"one master on this machine", renamed(with(1, func(n *Node) { n.Addr, n.Local = "127.0.0.1:1", true })), nil},
+		{"masters at sockets of this machine", renamed(with(3, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true })), nil},
 		{"a replica", info(1, "role", "slave"), []string{"unsafe role"}},
 		{"a sentinel", with(1, func(n *Node) { n.Server.Mode = "sentinel" }), []string{"unsafe role"}},
 		{"a cluster node", info(1, "cluster_enabled", "1"), []string{"unsafe cluster"}},
@@ -143,36 +204,50 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"allkeys-lru", info(1, "maxmemory_policy", "allkeys-lru"), []string{"unsafe eviction"}},
 		{"volatile-ttl without a limit", all(info(1, "maxmemory_policy", "volatile-ttl"), info(1, "maxmemory", "0")), []string{"warning eviction"}},
 		{"evicted before", info(1, "evicted_keys", "7"), []string{"note eviction"}},
-		{"forgetful without MaxTTL", noMaxTTL, []string{"unsafe persistence"}},
-		{"everysec without MaxTTL", all(noMaxTTL, info(5, "aof_enabled", "1"), config(5, "appendfsync", "everysec")), []string{"unsafe persistence"}},
-		{"always without MaxTTL", all(noMaxTTL, info(5, "aof_enabled", "1"), config(5, "appendfsync", "always")), nil},
-		{"always, but not while it saves", all(noMaxTTL, info(5, "aof_enabled", "1"), config(5, "appendfsync", "always"),
-			config(1, "no-appendfsync-on-rewrite", "yes")), []string{"unsafe persistence"}},
+		{"forgetful", forgetful, []string{"unsafe persistence", "warning forgetful"}},
+		{"forgetful and everysec", all(forgetful, info(5, "aof_enabled", "1"), config(5, "appendfsync", "everysec")),
+			[]string{"unsafe persistence", "warning forgetful"}},
+		{"forgetful and always", all(forgetful, info(5, "aof_enabled", "1"), config(5, "appendfsync", "always")), []string{"warning forgetful"}},
+		{"forgetful and always, but not while it saves", all(forgetful, info(5, "aof_enabled", "1"), config(5, "appendfsync", "always"),
+			config(1, "no-appendfsync-on-rewrite", "yes")), []string{"unsafe persistence", "warning forgetful"}},
 		{"declared, but not while it saves", all(with(1, func(n *Node) { n.Declared = true }), info(1, "aof_enabled", "1"),
 			config(1, "appendfsync", "always"), config(1, "no-appendfsync-on-rewrite", "yes")), []string{"unsafe declared-durable"}},
-		{"one forgets without MaxTTL", all(noMaxTTL, info(5, "aof_enabled", "1"), config(5, "appendfsync", "always"),
-			info(1, "aof_enabled", "0")), []string{"unsafe persistence"}},
+		{"forgetful, and one forgets", all(forgetful, info(5, "aof_enabled", "1"), config(5, "appendfsync", "always"),
+			info(1, "aof_enabled", "0")), []string{"unsafe persistence", "warning forgetful"}},
 		{"declared and forgetful", with(1, func(n *Node) { n.Declared = true }), []string{"unsafe declared-durable"}},
 		{"declared and durable", all(with(1, func(n *Node) { n.Declared = true }), info(1, "aof_enabled", "1"), config(1, "appendfsync", "always")), nil},
 		{"disk full", info(1, "aof_last_write_status", "err"), []string{"warning disk"}},
 		{"save failed", info(1, "rdb_last_bgsave_status", "err"), []string{"warning disk"}},
 		{"TTL above MaxTTL", func(d *Deployment) { d.TTL = time.Hour }, []string{"unsafe max-ttl"}},
-		{"seals of ours", all(seal(1, "run0", time.Minute), func(d *Deployment) { d.Nodes[1].Seal = d.Nodes[0].Seal; d.Nodes[1].Seal.RunID = "run1" }), nil},
 		{"another MaxTTL", seal(1, "run0", time.Hour), []string{"unsafe seals"}},
-		{"two MaxTTLs", all(noMaxTTL, seal(2, "run", time.Hour), seal(1, "run", time.Minute)), []string{"unsafe persistence", "unsafe seals"}},
-		{"seals without MaxTTL", all(noMaxTTL, seal(5, "run", time.Hour)), []string{"unsafe persistence", "warning seals"}},
-		{"a seal from long ago without MaxTTL", all(noMaxTTL, seal(1, "run", time.Hour)), []string{"unsafe persistence", "warning seals"}},
-		{"seals without MaxTTL, and durable", all(noMaxTTL, seal(5, "run", time.Hour), info(5, "aof_enabled", "1"),
-			config(5, "appendfsync", "always")), []string{"warning seals"}},
-		{"no seal", with(1, func(n *Node) { n.Seal.State = probe.SealStrange }), []string{"warning seals"}},
+		{"two MaxTTLs", all(forgetful, seal(2, "run", time.Hour), seal(1, "run", time.Minute)),
+			[]string{"unsafe persistence", "unsafe seals", "warning forgetful"}},
+		{"seals, and forgetful", all(forgetful, seal(5, "run", time.Hour)), []string{"unsafe persistence", "warning forgetful", "warning seals"}},
+		{"a seal from long ago, and forgetful", all(forgetful, seal(1, "run", time.Hour)),
+			[]string{"unsafe persistence", "warning forgetful", "warning seals"}},
+		{"seals, forgetful and durable", all(forgetful, seal(5, "run", time.Hour), info(5, "aof_enabled", "1"),
+			config(5, "appendfsync", "always")), []string{"warning forgetful", "warning seals"}},
+		{"no seal", with(1, func(n *Node) { n.Seal = probe.Seal{State: probe.SealStrange} }), []string{"warning seals"}},
+		{"not opened", unsealed(5), []string{"warning initialised"}},
+		{"not opened, and seals of the older form", with(5, func(n *Node) { n.Seal.Identity = pure.Identity{} }), []string{"warning initialised"}},
+		{"half opened", unsealed(2), []string{"warning initialised", "note restarts"}},
+		{"less than half opened", unsealed(3), []string{"unsafe initialised", "unsafe restarts"}},
+		{"a dead client has left its opening", all(unsealed(5), opening(5, pure.Locked, func(d *Deployment) pure.Identity { return d.identity("c") })),
+			[]string{"warning initialised"}},
+		{"a dead client has left an opening that another completes", all(unsealed(1),
+			opening(1, pure.Locked, func(d *Deployment) pure.Identity { return d.identity("a") })), []string{"warning initialised", "note restarts"}},
+		{"an opening of another set", all(unsealed(5), opening(1, pure.Proposed, another(3))), []string{"warning initialised"}},
+		{"opened for another number", belong(5, another(3)), []string{"unsafe deployment"}},
+		{"one opened for another number", belong(1, another(3)), []string{"unsafe deployment"}},
+		{"of another deployment of as many", belong(1, another(5)), []string{"unsafe deployment"}},
+		{"not a member", all(func(d *Deployment) { d.Nodes[0].Addr = "10.0.0.9:6379" }, unsealed(1)), []string{"warning deployment", "note restarts"}},
+		{"a member by another address", with(1, func(n *Node) { n.Addr = "10.0.0.9:6379" }), []string{"warning deployment"}},
 		{"restarted", all(seal(1, "another", time.Minute), info(1, "uptime_in_seconds", "9")), []string{"note restarts"}},
-		{"restarted and lost its seal", all(seal(3, "run0", time.Minute), with(1, func(n *Node) { n.Seal = probe.Seal{State: probe.SealAbsent} }),
-			info(1, "uptime_in_seconds", "9")), []string{"note restarts"}},
-		{"no seals yet", info(5, "uptime_in_seconds", "9"), nil},
+		{"adopted a moment ago", with(1, func(n *Node) { n.Seal.Watched = 9 * time.Second }), []string{"note restarts"}},
 		{"a quorum restarted", all(seal(3, "another", time.Minute), info(3, "uptime_in_seconds", "9")), []string{"unsafe restarts"}},
 		{"one restarted while two are down", all(seal(3, "another", time.Minute), info(3, "uptime_in_seconds", "9"), with(2, down)),
 			[]string{"unsafe reachable", "unsafe restarts"}},
-		{"restarted long ago", seal(1, "another", time.Minute), nil},
+		{"restarted long ago, and no client has watched it", seal(1, "another", time.Minute), []string{"note restarts"}},
 		{"fast", clock(1, probe.Clock{Span: second, Gained: 30 * ms, GainedError: 10 * ms}), []string{"unsafe clock-rate"}},
 		{"slow", clock(1, probe.Clock{Span: second, Gained: -30 * ms, GainedError: 10 * ms}), []string{"unsafe clock-rate"}},
 		{"perhaps fast", clock(1, probe.Clock{Span: 2 * second, Gained: 18 * ms, GainedError: 18 * ms}), nil},
@@ -229,7 +304,7 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 				assert.NotEmpty(t, f.Found)
 				assert.NotEmpty(t, f.Why)
 				assert.NotEmpty(t, f.Change)
-				if f.Check != "max-ttl" {
+				if f.Check != "max-ttl" && f.Check != "forgetful" {
 					assert.NotEmpty(t, f.Seen)
 				}
 			}
@@ -263,14 +338,16 @@ func TestWhatMayNotBeAskedIsUnknown(t *testing.T) {
 		n.ClockKnown = false
 	}
 	r := Examine(*d)
-	assert.Empty(t, r.Findings)
+	if assert.Len(t, r.Findings, 1) {
+		assert.Equal(t, "forgetful", r.Findings[0].Check)
+	}
 	var got []string
 	for _, u := range r.Unknown {
 		got = append(got, u.Check)
 		assert.Len(t, u.Seen, 3)
 	}
 	assert.Equal(t, []string{"same-server", "eviction", "idle-timeout", "sentinels", "seals", "clock-rate", "persistence"}, got)
-	assert.False(t, r.Has(Unsafe) || r.Has(Warning) || r.Has(Note))
+	assert.False(t, r.Has(Unsafe) || r.Has(Note))
 
 	d = sound(3)
 	d.MaxTTL, d.Watched = time.Minute, true

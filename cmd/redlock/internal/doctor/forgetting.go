@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // checkEviction wants nodes that delete no key before it expires (R22).
@@ -53,22 +54,10 @@ func durable(n *Node) (yes, known bool) {
 	}
 }
 
-// maxTTL is how long clients keep restarted masters out: as given, or otherwise
-// as in the seals.
-func (d *Deployment) maxTTL() time.Duration {
-	longest := d.MaxTTL
-	for i := range d.Nodes {
-		if d.MaxTTL == 0 {
-			longest = max(longest, d.Nodes[i].Seal.MaxTTL)
-		}
-	}
-	return longest
-}
-
 // checkPersistence wants masters that forget no lock in a crash, or clients
 // that wait until it cannot matter (R23). A seal does not prove the latter: it
-// outlives the clients that wrote it, and one client without MaxTTL is enough
-// for two holders.
+// outlives the clients that wrote it, and one forgetful client is enough for two
+// holders.
 func (d *Deployment) checkPersistence() []Finding {
 	if d.MaxTTL > 0 {
 		return nil
@@ -89,8 +78,8 @@ func (d *Deployment) checkPersistence() []Finding {
 	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a master that restarts forgets locks, and counts again at once",
 		Why: "a lock that a bare quorum granted is granted again when one of these masters crashes and comes back; appendfsync " +
 			"everysec loses the locks of the last second, and no-appendfsync-on-rewrite yes those granted during a background save",
-		Change: "set MaxTTL in all clients, so that they keep restarted masters out (--max-ttl, redlock.Config.MaxTTL: a little " +
-			"above the longest TTL in use), or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no on every master"})
+		Change: "take --forgetful (redlock.Config.Forgetful) out of all clients, so that they keep restarted masters out, or set " +
+			"appendonly yes, appendfsync always and no-appendfsync-on-rewrite no on every master"})
 }
 
 // checkDeclared compares what clients are told to be durable with what the node
@@ -153,21 +142,21 @@ func (d *Deployment) checkSeals() []Finding {
 		return ""
 	})
 	found := finding(Finding{Level: Warning, Seen: strange, Found: "the key redlock:seal holds something else",
-		Why:    "clients leave it alone, so each of them must watch that master for MaxTTL before it counts",
+		Why:    "clients leave it alone, so that master shows no deployment, and does not count",
 		Change: "delete the key, if nothing else needs it"})
 	f := Finding{Level: Unsafe, Seen: seals,
 		Why: "all clients of a deployment must set the same MaxTTL; clients refuse masters whose seal says another",
-		Change: "set the same MaxTTL everywhere. To change it, stop all clients and delete the seals, or roll out a longer one " +
-			"with redlock.Allow.OtherMaxTTL"}
+		Change: "set the same MaxTTL everywhere. To change it, stop all clients and use redlock init --replace ID, or roll out a " +
+			"longer one with redlock.Allow.OtherMaxTTL"}
 	switch {
 	case len(times) > 1:
 		f.Found = "the seals are of clients with different MaxTTL"
 	case len(times) == 1 && d.MaxTTL > 0 && !times[d.MaxTTL]:
 		f.Found = fmt.Sprintf("the seals are of clients with a MaxTTL other than %v", d.MaxTTL)
 	case len(times) == 1 && d.MaxTTL == 0:
-		f.Level, f.Found = Warning, "clients set a MaxTTL, but none was given here"
-		f.Why = "a client without MaxTTL counts restarted masters at once, which makes locks unsafe for the clients that set it"
-		f.Change = "set it for every client: --max-ttl, REDLOCK_MAX_TTL, redlock.Config.MaxTTL"
+		f.Level, f.Found = Warning, "some clients are not forgetful, and others are"
+		f.Why = "a forgetful client counts restarted masters at once, which makes locks unsafe for those that are not"
+		f.Change = "take --forgetful, REDLOCK_FORGETFUL and redlock.Config.Forgetful out of all clients"
 	default:
 		return found
 	}
@@ -184,24 +173,25 @@ func (d *Deployment) checkRestarts() []Finding {
 		f.Level = Unsafe
 		f.Why = "its answers do not count until every lock from before the restart has expired, and without it there is no " +
 			"quorum: no client gets a lock meanwhile"
-		f.Change = "wait, and fix the other findings; restart masters one at a time, with MaxTTL in between"
+		f.Change = "wait with a client, and fix the other findings; restart masters one at a time, with MaxTTL in between"
 	}
 	return finding(f)
 }
 
-// keptOut returns why clients with MaxTTL do not count a node yet, or "" if
+// keptOut returns why clients that start now do not count a node yet, or "" if
 // they do as far as is known. A restart without persistence loses the seal too.
-// If no node has a seal, perhaps no client has set MaxTTL so far, and nothing
-// is known.
+// If no node has a seal, uptime counts, and nothing is known.
 func (d *Deployment) keptOut(n *Node) string {
 	yes, _ := durable(n)
 	up, _ := n.Uptime()
-	if n.RunID() == "" || yes && n.Declared || up >= d.maxTTL() {
+	if n.RunID() == "" || !isMaster(n) || yes && n.Declared || d.MaxTTL == 0 {
 		return ""
 	}
 	switch {
 	case n.Seal.State == probe.SealThere && n.Seal.RunID != n.RunID():
 		return fmt.Sprintf("started %v ago, with the seal of another process", up)
+	case n.Seal.State == probe.SealThere && n.Seal.Watched < d.need():
+		return fmt.Sprintf("started %v ago, and clients have watched it for %v", up, n.Seal.Watched.Round(time.Second/10))
 	case n.Seal.State == probe.SealAbsent && d.sealed():
 		return fmt.Sprintf("started %v ago, and has no seal, unlike others", up)
 	}
@@ -223,6 +213,9 @@ func (d *Deployment) checkOtherKeys() []Finding {
 		others := keys - expiring
 		if n.Seal.State == probe.SealThere || n.Seal.State == probe.SealStrange {
 			others-- // the seal has no TTL
+		}
+		if n.Opening.Value.Stage == pure.Locked {
+			others-- // nor has a lock of the deployment
 		}
 		if others <= 0 {
 			return ""

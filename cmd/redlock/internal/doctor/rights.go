@@ -18,6 +18,7 @@ var (
 		{"CLIENT ID", "a lost connection cannot be fenced at once"},
 		{"CLIENT KILL", "a lost connection cannot be fenced at once, and its releases are repeated instead"},
 		{"CLIENT TRACKING", "clients that wait for a lock are not told when it is free"},
+		{"TIME", "masters that were just started are waited for longer"},
 		{"CLIENT CACHING", "clients that wait for a lock are not told when it is free"},
 	}
 )
@@ -41,7 +42,7 @@ func lacking(n *Node, names []string) []string {
 }
 
 const grant = "grant what is missing: ACL SETUSER <user> resetchannels ~<prefix>* +set +get +mget +del +pexpire +pttl +evalsha " +
-	"+script|load +hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +select; " +
+	"+script|load +hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +select +time; " +
 	"and take rename-command out of the configuration"
 
 // checkRights wants a user who may do what locks need, on keys with the prefix.

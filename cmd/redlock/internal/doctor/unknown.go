@@ -18,8 +18,10 @@ func (d *Deployment) unknown() []Unknown {
 			Seen: d.seen(unless("no CONFIG", func(n *Node) bool { return n.Config != nil }))},
 		{Check: "sentinels", Why: "PUBSUB may not be asked whether sentinels are there; an operator's user could tell",
 			Seen: d.seen(unless("no PUBSUB", func(n *Node) bool { return n.Watchers >= 0 }))},
-		{Check: "seals", Why: "the key redlock:seal may not be read",
-			Seen: d.seen(unless("no seal", func(n *Node) bool { return n.Seal.State != probe.SealUnknown }))},
+		{Check: "seals", Why: "the keys redlock:seal and redlock:opening may not be read",
+			Seen: d.seen(unless("no seal", func(n *Node) bool {
+				return n.Seal.State != probe.SealUnknown && n.Opening.State != probe.SealUnknown
+			}))},
 		{Check: "clock-rate", Why: "TIME may not be asked, or the connection was lost",
 			Seen: d.seen(unless("no time", func(n *Node) bool { return n.ClockKnown }))},
 		{Check: "clock-rate", Why: "the clock was read only once, since the connection was lost",
@@ -29,7 +31,7 @@ func (d *Deployment) unknown() []Unknown {
 	}
 	settled := func(n *Node) bool { _, known := durable(n); return known }
 	if d.MaxTTL == 0 {
-		all = append(all, Unknown{Check: "persistence", Why: "CONFIG may not be asked for appendfsync, and no MaxTTL is given",
+		all = append(all, Unknown{Check: "persistence", Why: "CONFIG may not be asked for appendfsync, and clients are forgetful",
 			Seen: d.seen(unless("not known to be durable", settled))})
 	} else {
 		all = append(all, Unknown{Check: "declared-durable", Why: "CONFIG may not be asked for appendfsync",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // Facts are what one node said when it was asked. What it may not be asked is
@@ -40,8 +41,10 @@ type Facts struct {
 	Rights []Right
 	// User is what ACL WHOAMI returned, "" if it may not be asked.
 	User string
-	// Seal is what the key of the seal holds (R23).
-	Seal Seal
+	// Seal is what the key of the seal holds (R23), and Opening what that of the
+	// opening does (R30).
+	Seal    Seal
+	Opening Opening
 	// Watchers is how many sentinels listen there for each other, -1 if
 	// unknown.
 	Watchers int64
@@ -101,22 +104,48 @@ type Right struct {
 
 // A Seal is what the key of the seal holds.
 type Seal struct {
-	State   SealState
-	RunID   string        // of the server that was sealed
-	MaxTTL  time.Duration // of the clients that wrote it
-	Watched time.Duration
+	State    SealState
+	RunID    string        // of the server that was sealed
+	MaxTTL   time.Duration // of the clients that wrote it
+	Watched  time.Duration
+	Identity pure.Identity // of the deployment; zero in the older form
 }
 
-// SealState says what the key of the seal holds.
+// An Opening is what the key of an opening holds.
+type Opening struct {
+	State SealState
+	Value pure.Opening
+}
+
+// SealState says what the key of a seal or an opening holds.
 type SealState string
 
-// The states of the key.
+// The states of a key.
 const (
 	SealUnknown SealState = ""        // it may not be read
 	SealAbsent  SealState = "absent"  // no such key
-	SealStrange SealState = "strange" // something that is not a seal
+	SealStrange SealState = "strange" // something that is neither
 	SealThere   SealState = "there"
 )
+
+// Sighting returns the seal and the opening as a client sees them.
+func (f *Facts) Sighting() pure.Sighting {
+	s := pure.Sighting{Opening: f.Opening.Value}
+	if f.Seal.State == SealThere {
+		s.Seal = pure.Seal{Identity: f.Seal.Identity, Run: f.Seal.RunID, MaxTTL: f.Seal.MaxTTL, Watched: f.Seal.Watched}
+	}
+	switch {
+	case f.Seal.State == SealUnknown, f.Opening.State == SealUnknown:
+		s.What = pure.Unreadable
+	case f.Seal.State == SealStrange, f.Opening.State == SealStrange:
+		s.What = pure.SealStrange
+	case f.Seal.State == SealThere:
+		s.What = pure.SealSeen
+	default:
+		s.What = pure.SealAbsent
+	}
+	return s
+}
 
 // A Slow is a command that took long.
 type Slow struct {

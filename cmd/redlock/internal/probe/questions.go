@@ -40,6 +40,7 @@ func (f *Facts) questions(prefix string) []Question {
 		question(func(v resp.Value) { now, _ = readTime(v) }, "TIME"),
 		question(func(v resp.Value) { f.readSlow(v, now) }, "SLOWLOG", "GET", strconv.Itoa(slowEntries)),
 		{resp.AppendCommand(nil, "GET", prefix+"redlock:seal"), f.readSeal},
+		{resp.AppendCommand(nil, "GET", prefix+"redlock:opening"), f.readOpening},
 	}
 	for _, name := range settings {
 		all = append(all, question(func(v resp.Value) { f.readSetting(name, v) }, "CONFIG", "GET", name))
@@ -101,21 +102,41 @@ func (f *Facts) readSlow(v resp.Value, now time.Time) {
 
 // readSeal takes the value of the key of the seal.
 func (f *Facts) readSeal(v resp.Value) error {
-	switch {
-	case v.IsError() && string(v.ErrorPrefix()) == "WRONGTYPE":
+	if f.Seal.State = stateOf(v); f.Seal.State != SealThere {
+		return nil
+	}
+	seal, err := pure.ParseSeal(string(v.Bytes()))
+	if err != nil {
 		f.Seal.State = SealStrange
-	case v.IsError():
-	case v.IsNull():
-		f.Seal.State = SealAbsent
-	default:
-		seal, err := pure.ParseSeal(string(v.Bytes()))
-		if err != nil {
-			f.Seal.State = SealStrange
-			return nil
-		}
-		f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched}
+		return nil
+	}
+	f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched, seal.Identity}
+	return nil
+}
+
+// readOpening takes the value of the key of the opening.
+func (f *Facts) readOpening(v resp.Value) (err error) {
+	if f.Opening.State = stateOf(v); f.Opening.State != SealThere {
+		return nil
+	}
+	if f.Opening.Value, err = pure.ParseOpening(string(v.Bytes())); err != nil {
+		f.Opening.State = SealStrange
 	}
 	return nil
+}
+
+// stateOf returns what the reply to a GET says of a key, before its value is
+// read.
+func stateOf(v resp.Value) SealState {
+	switch {
+	case v.IsError() && string(v.ErrorPrefix()) == "WRONGTYPE":
+		return SealStrange
+	case v.IsError():
+		return SealUnknown
+	case v.IsNull():
+		return SealAbsent
+	}
+	return SealThere
 }
 
 // trialScript reads its key, so that the trial fails for a user who may run
@@ -154,6 +175,7 @@ func (f *Facts) trials(prefix string) []Question {
 	try("EVALSHA", "EVALSHA", trialDigest, "1", key)
 	try("PING", "PING")
 	try("INFO", "INFO", "server")
+	try("TIME", "TIME")
 	try("CLIENT ID", "CLIENT", "ID")
 	try("CLIENT KILL", "CLIENT", "KILL", "ID", noClient)
 	try("CLIENT TRACKING", "CLIENT", "TRACKING", "OFF")

@@ -46,8 +46,10 @@ var ErrLost = errors.New("the lock was lost before the command was started")
 // A StartError is returned by Run if the command could not be started.
 type StartError struct{ Err error }
 
+// Error returns the cause.
 func (e *StartError) Error() string { return e.Err.Error() }
 
+// Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
 // Listen has signals sent to the channel, except those that this process was

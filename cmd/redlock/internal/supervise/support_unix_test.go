@@ -27,7 +27,9 @@ func TestMain(m *testing.M) {
 // held returns a lock of a deployment in memory.
 func held(t *testing.T, ttl time.Duration) *redlock.Hold {
 	t.Helper()
-	client := redlocktest.New(t, 3).Client(t, func(c *redlock.Config) { c.NodeTimeout = patience })
+	client := redlocktest.New(t, 3).Client(t, func(c *redlock.Config) {
+		c.NodeTimeout, c.MaxTTL, c.Forgetful = patience, 0, true
+	})
 	hold, err := client.TryHold(t.Context(), "r", redlock.HoldOptions{TTL: ttl})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = hold.Release(context.Background()) })

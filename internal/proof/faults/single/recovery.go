@@ -259,7 +259,7 @@ const (
 func (r *recoverer) once(ctx context.Context) ([]vote, error) {
 	ctx, cancel := context.WithTimeout(ctx, recoveryWait)
 	defer cancel()
-	config := redlock.Config{MaxTTL: r.maxTTL, NewDeployment: r.maxTTL > 0}
+	config := redlock.Config{MaxTTL: r.maxTTL, Forgetful: r.maxTTL == 0}
 	if r.spoil != nil {
 		r.spoil(&config)
 	}

@@ -23,7 +23,7 @@ func TestRecoveryFinds_R23_R26(t *testing.T) {
 	}
 	t.Run("no quarantine", func(t *testing.T) {
 		r := start(t, Forgotten)
-		r.spoil = func(c *redlock.Config) { c.MaxTTL = 0 }
+		r.spoil = func(c *redlock.Config) { c.MaxTTL, c.Forgetful = 0, true }
 		votes, err := r.once(t.Context())
 		require.NoError(t, err)
 		require.True(t, votes[0].early)

@@ -75,7 +75,8 @@ func (s *site) close() {
 	}
 }
 
-// clients returns n clients with which every node counts.
+// clients returns n clients with which every node counts. It opens their
+// deployment unless that was done before.
 func (s *site) clients(ctx context.Context, n int, config redlock.Config) (all []*redlock.Client, err error) {
 	defer func() {
 		if err != nil {
@@ -83,6 +84,11 @@ func (s *site) clients(ctx context.Context, n int, config redlock.Config) (all [
 		}
 	}()
 	config.Nodes = redlock.Nodes(s.urls...)
+	if !config.Forgetful {
+		if _, err := redlock.Init(ctx, config); err != nil {
+			return nil, err
+		}
+	}
 	for range n {
 		c, err := redlock.New(ctx, config)
 		if err != nil {

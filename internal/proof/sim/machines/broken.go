@@ -39,6 +39,13 @@ const (
 	NoQuarantine                // R23
 	ShortQuarantine             // R23: half as long
 	SealOfAnother               // R23: a seal counts even if it is another process's
+	UptimeAmongSealed           // R29: an emptied node counts as watched since its start
+	UptimeOfPromoted            // R29
+	UptimeWithoutMargin         // R29
+	ClockStepsAfterStart        // R29: not a rule for us, but the condition: a node's clock is set after its start
+	RivalsIgnored               // R30: every deployment is taken for the own one
+	StrangerAdopted             // R30: a node that the deployment does not list is sealed for it
+	NoLockStage                 // R30: nodes are sealed once all have accepted the proposal
 	brokenEnd
 )
 
@@ -48,7 +55,8 @@ var brokenNames = [...]string{
 	"release overtakes the SET", "no fence", "fence unheard", "late fence", "debt forgotten", "an error settles",
 	"plain DEL", "extension shortens", "late extension counts", "healing is proof", "renewal counts from its reply",
 	"context ends late", "clocks unread", "null is OK", "late votes count", "no quarantine", "short quarantine",
-	"seal of another process",
+	"seal of another process", "uptime among sealed nodes", "uptime of a promoted node", "uptime without margin",
+	"clock steps after start", "rivals ignored", "stranger adopted", "no lock stage",
 }
 
 func (b Broken) String() string { return brokenNames[b] }

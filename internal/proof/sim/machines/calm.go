@@ -16,9 +16,12 @@ func (w *world) calm() {
 	for _, m := range w.mends {
 		m.now()
 	}
+	if !w.opened {
+		w.founded(w.processes[0])
+	}
 	for i, p := range w.processes {
 		if p == nil {
-			newProcess(w, i, false).start() // it would have started later
+			newProcess(w, i).start() // it would have started later
 			continue
 		}
 		for _, k := range p.workers {
@@ -32,6 +35,9 @@ func (w *world) calm() {
 	// clock, and so does a key that was never released on a server whose clock
 	// was turned back.
 	rest := 4*time.Second + w.plan.dialTimeout
+	if w.plan.quarantine {
+		rest += 6 * time.Second // what is left of openings is removed
+	}
 	lives := w.plan.ttl + w.plan.ttl/50 + 50*ms
 	for _, s := range w.servers {
 		lives += s.turnedBack
@@ -40,15 +46,23 @@ func (w *world) calm() {
 }
 
 // atRest checks liveness: some time after the last fault, every node counts for
-// every process, nothing is owed, and locks are granted.
+// every process, nothing is owed, and locks are granted. Processes whose nodes
+// must count belong to one deployment (R30).
 func (w *world) atRest() {
+	var agreed pure.Identity
 	for _, p := range w.processes {
+		if who, bound := p.deployment.Identity(); bound && w.mustCount(p) {
+			if agreed != (pure.Identity{}) && who != agreed {
+				w.violate("R30", "process %d has deployment %.4s, and another %.4s", p.index, who.ID, agreed.ID)
+			}
+			agreed = who
+		}
 		for _, m := range p.members {
 			switch {
 			case m.life.State != pure.Up:
 				w.violate("liveness", "node %d of process %d is %v", m.index, p.index, m.life.State)
-			case m.trust.Need > 0 && !m.trust.Trusted:
-				w.violate("liveness", "node %d of process %d is quarantined: %s", m.index, p.index, m.trust.Why)
+			case w.mustCount(p) && p.quarantined.Has(m.index):
+				w.violate("liveness", "node %d of process %d is quarantined: %s, berth %d", m.index, p.index, m.trust.Why, p.deployment.Berth(m.index))
 			case len(m.ledger.Debts) > 0:
 				w.violate("liveness", "node %d of process %d owes %d releases", m.index, p.index, len(m.ledger.Debts))
 			}
@@ -58,6 +72,27 @@ func (w *world) atRest() {
 		}
 	}
 	w.probe(0)
+}
+
+// mustCount reports whether the nodes of a process must count in the end. Of
+// two sets that overlap only one is open, and after some losses neither works.
+func (w *world) mustCount(p *process) bool {
+	if w.plan.misfits == 0 || !w.plan.quarantine {
+		return true
+	}
+	if w.forsaken {
+		return false
+	}
+	var open pure.Identity
+	for _, s := range w.servers {
+		if who := s.mark().Seal.Identity; who != (pure.Identity{}) {
+			open = who
+		}
+	}
+	if open == (pure.Identity{}) {
+		w.violate("liveness", "no set is open")
+	}
+	return open.Members == pure.MembersOf(p.addrs())
 }
 
 // probe lets each process acquire each lock once, one after the other.
@@ -70,6 +105,10 @@ func (w *world) probe(n int) {
 		return
 	}
 	p := w.processes[n%len(w.processes)]
+	if !w.mustCount(p) {
+		w.probe(n + 1)
+		return
+	}
 	k := p.workers[0]
 	t := &wish{resource: n / len(w.processes), ttl: w.plan.ttl, ends: pure.Never, slept: p.slept, triesMax: 1}
 	t.probe = func(granted bool) {

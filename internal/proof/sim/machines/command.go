@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/multiplex"
 )
 
@@ -12,19 +12,20 @@ import (
 type operation uint8
 
 const (
-	hello     operation = iota // the handshake
-	kill                       // CLIENT KILL of an older connection
-	set                        // SET NX PX
-	release                    // compare and delete
-	extend                     // compare and lengthen
-	heal                       // the same, or set it again
-	load                       // SCRIPT LOAD
-	lookSeal                   // GET of the seal
-	writeSeal                  // the script that writes the seal
+	hello       operation = iota // the handshake
+	kill                         // CLIENT KILL of an older connection
+	set                          // SET NX PX
+	release                      // compare and delete
+	extend                       // compare and lengthen
+	heal                         // the same, or set it again
+	load                         // SCRIPT LOAD
+	lookSeal                     // GET of the seal
+	lookOpening                  // GET of the opening
+	changeSeal                   // the script that changes either
 )
 
 // script reports whether the command runs a script.
-func (o operation) script() bool { return o == release || o == extend || o == heal || o == writeSeal }
+func (o operation) script() bool { return o == release || o == extend || o == heal || o == changeSeal }
 
 // A command is what goes over the wire. All servers share it, and the referee
 // records in it what they did.
@@ -33,11 +34,12 @@ type command struct {
 	attempt *attempt // the owner of the token
 	ttl     time.Duration
 	target  *wire // of kill
-	seal    pure.Seal
+	change  model.Change
 
 	// For the referee.
 	sent    instant       // when it was first sent, by the process's clocks
 	granted multiplex.Set // servers that set or lengthened the key for it
+	rivals  bool          // the process saw several deployments when it was queued
 }
 
 // An attempt is one try to acquire a lock, with its token. The referee knows
@@ -80,7 +82,11 @@ type reply struct {
 	kind replyKind
 	n    int
 	run  int64
-	seal pure.Sighting
+	mark model.Mark // one half of it
+
+	// What a server tells of its past.
+	uptime, clock time.Duration
+	promoted      bool
 }
 
 type replyKind uint8

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
 )
 
 // A fault is a kind of failure.
@@ -14,6 +15,8 @@ const (
 	crash      fault = iota // a server's process ends; its keys are on disk
 	forget                  // the same, but it comes back empty
 	forgetSome              // or without the last writes, as from a snapshot
+	replace                 // another server comes to its address, empty and perhaps old
+	blackout                // all servers lose all at about the same time
 	stop                    // a server is stopped
 	refuseSets              // -OOM, -MISCONF, -NOREPLICAS …
 	refuseScripts
@@ -40,7 +43,7 @@ const (
 )
 
 var faultNames = [...]string{
-	"crash", "crash without memory", "crash with old memory", "stop", "refuse sets", "refuse scripts",
+	"crash", "crash without memory", "crash with old memory", "replace", "blackout", "stop", "refuse sets", "refuse scripts",
 	"flush scripts", "close all", "close one", "slow link", "hold up", "hold down",
 	"hold connection", "lose touch", "reset", "refuse connections", "cut off", "clock back",
 	"clock ahead", "clock leap", "freeze", "suspend", "wall ahead", "wall back",
@@ -98,11 +101,13 @@ func (w *world) oneFault() {
 // apply.
 func (w *world) strike(f fault, s *server, p *process) (undo func()) {
 	switch f {
-	case crash, forget, forgetSome:
-		if f != crash && !s.durable && !w.mayForget(s) {
+	case crash, forget, forgetSome, replace:
+		if f != crash && !s.durable && !w.mayForget(f, s) {
 			return nil
 		}
 		undo = w.crash(f, s)
+	case blackout:
+		w.blackout()
 	case stop, refuseSets, refuseScripts, flushScripts, closeAll, closeOne:
 		undo = w.strikeServer(f, s)
 	case clockBack, clockAhead, clockLeap:
@@ -154,26 +159,59 @@ func (w *world) crash(f fault, s *server) func() {
 	since := w.now + 1 // nothing is lost
 	switch {
 	case s.durable:
-	case f == forget:
+	case f == forget, f == replace, f == blackout:
 		since = 0
 	case f == forgetSome:
 		since = w.now - w.span(2*w.plan.ttl)
 	}
 	s.crash(since)
+	if since == 0 && f == replace {
+		s.begin(w.plan.age(w.random))
+		s.past.replaces = true
+	}
+	if since == 0 && w.plan.promotes && w.oneIn(2) { // a replica, which the loss had reached, is promoted
+		s.begin(w.plan.age(w.random) + time.Minute)
+		s.past.promoted = true
+	}
 	w.disturbServer(s)
 	return counted(&s.down, func() { w.disturbServer(s) })
 }
 
-// mayForget respects the condition of a deployment that was declared new (R23):
-// until every process has used the declaration, at least one server must carry
-// a seal, which contradicts it. (If the last one forgets while the declaration
-// is still set, that is the danger which redlock.Config.NewDeployment
-// describes.)
-func (w *world) mayForget(s *server) bool {
-	if !w.plan.declaredNew || !slices.ContainsFunc(w.processes, func(p *process) bool { return p == nil || p.debut.Open }) {
-		return true
+// mayForget respects the condition of R29: among servers without a seal, none
+// may come to an address where an earlier one was and say that it ran before.
+// No server's seal may be the last one of a set that has such a server.
+func (w *world) mayForget(f fault, s *server) bool {
+	for _, process := range []int{0, len(w.processes) - 1} {
+		set := w.plan.setOf(process)
+		if !slices.Contains(set, s.index) {
+			continue
+		}
+		lies, sealed := f == replace, false
+		for _, i := range set {
+			other := w.servers[i]
+			switch {
+			case other == s:
+			case other.mark().Seal.Identity != pure.Identity{}:
+				sealed = true
+			case other.past.replaces:
+				lies = true
+			}
+		}
+		if lies && !sealed {
+			return false
+		}
 	}
-	return slices.ContainsFunc(w.servers, func(other *server) bool { return other != s && other.seal.What == pure.SealSeen })
+	return true
+}
+
+// blackout is a loss of power: every server comes back empty, unless it is
+// durable, each in its own time.
+func (w *world) blackout() {
+	for _, s := range w.servers {
+		m := &mend{do: w.crash(blackout, s)}
+		w.mends = append(w.mends, m)
+		w.after(w.span(w.plan.faultLasts), m.now)
+	}
 }
 
 func (w *world) strikeServer(f fault, s *server) func() {
@@ -221,7 +259,7 @@ func (w *world) strikeLink(f fault, p *process, s *server) func() {
 	case holdDown:
 		return w.hold(l, false, true)
 	case holdWire:
-		return w.holdWire(l, p.members[s.index].wire)
+		return w.holdWire(l, p.wireTo(s))
 	case loseTouch:
 		return w.loseTouch(l)
 	case refuseLink:
@@ -233,8 +271,16 @@ func (w *world) strikeLink(f fault, p *process, s *server) func() {
 	}
 }
 
+// wireTo returns the process's connection to a server, or nil.
+func (p *process) wireTo(s *server) *wire {
+	if m := p.member(s.index); m != nil {
+		return m.wire
+	}
+	return nil
+}
+
 func (w *world) reset(p *process, s *server) {
-	if c := p.members[s.index].wire; c != nil {
+	if c := p.wireTo(s); c != nil {
 		c.reset()
 	}
 }
@@ -284,6 +330,34 @@ func (w *world) loseTouch(l *link) func() {
 	return func() { l.trap = nil }
 }
 
+// setTraps lets some links of a process hold what is sent from the next lock or
+// seal of an opening on.
+func (w *world) setTraps(p *process) {
+	for _, m := range p.members {
+		l := p.link(m.server.index)
+		if w.plan.trapped == 0 || w.random.IntN(100) >= w.plan.trapped {
+			continue
+		}
+		skip := w.random.IntN(2)
+		l.sealTrap = func() { w.springs(l, m, skip) }
+	}
+}
+
+func (w *world) springs(l *link, m *member, skip int) {
+	if skip > 0 {
+		l.sealTrap = func() { w.springs(l, m, skip-1) }
+		return
+	}
+	if w.stopping {
+		return
+	}
+	w.disturb(l)
+	undo := &mend{do: w.hold(l, true, w.oneIn(2))}
+	w.mends = append(w.mends, undo)
+	w.after(w.span(w.plan.faultLasts), undo.now)
+	w.report.Fault("hold an opening")
+}
+
 func (w *world) cutOff(p *process) func() {
 	var undo []func()
 	for _, l := range w.links[p.index] {
@@ -324,8 +398,11 @@ func (w *world) turnClock(f fault, s *server) bool {
 }
 
 // canLeap reports whether each lock whose key would expire early has a quorum
-// of other keys.
+// of other keys, and the server's uptime is not asked for any more (R29).
 func (w *world) canLeap(s *server) bool {
+	if w.plan.quarantine && s.mark().Seal.Identity == (pure.Identity{}) {
+		return false
+	}
 	for resource := range s.keys {
 		a := s.look(resource)
 		if a == nil || a.over && !a.kept {
@@ -333,11 +410,11 @@ func (w *world) canLeap(s *server) bool {
 		}
 		others := 0
 		for _, other := range w.servers {
-			if other != s && other.keeps(a) {
+			if other != s && other.keeps(a) && (!w.plan.quarantine || other.mark().Seal.Identity == s.mark().Seal.Identity) {
 				others++
 			}
 		}
-		if others < len(w.servers)/2+1 {
+		if others < multiplex.Quorum(a.process.size) {
 			return false
 		}
 	}
@@ -355,9 +432,12 @@ func (w *world) strikeProcess(f fault, p *process) func() {
 		}
 		return w.sleep(f, p)
 	case killProcess:
+		if p.founds {
+			return nil
+		}
 		p.die()
 		w.disturbProcess(p)
-		return func() { newProcess(w, p.index, false).start() }
+		return func() { newProcess(w, p.index).start() }
 	case wallAhead:
 		p.wall.step(w.span(2*w.plan.ttl), w.now)
 	case wallBack:

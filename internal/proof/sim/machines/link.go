@@ -2,6 +2,8 @@ package machines
 
 import (
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // A link is the way from one process to one server. It carries one connection
@@ -15,6 +17,7 @@ type link struct {
 	up            []*wire       // connections with something held on its way to the server
 	down          []func()      // held on its way to the process, in order
 	trap          func(*wire)   // called when the next SET is sent
+	sealTrap      func()        // called when the next lock or seal of an opening is sent
 	lame          *wire         // the last connection whose commands were held
 	since         time.Duration // since when it, its server and its process have had no fault
 	world         *world
@@ -92,6 +95,10 @@ func (c *wire) send(cmd *command) {
 	if trap := c.link.trap; trap != nil && cmd.op == set {
 		c.link.trap = nil
 		trap(c)
+	}
+	if trap := c.link.sealTrap; trap != nil && cmd.op == changeSeal && cmd.change.Verb >= pure.Lock {
+		c.link.sealTrap = nil
+		trap()
 	}
 	c.lastUp = max(c.lastUp, w.now+c.link.travel())
 	index := c.sent

@@ -22,8 +22,15 @@ type member struct {
 	trust  pure.Trust
 	looks  pure.Looks
 
-	wire      *wire
-	run       string     // the run id of the server's process; "" if it must not be queried
+	wire *wire
+	run  string // the run id of the server's process; "" if it must not be queried
+
+	// What the server's process told of its past (R29).
+	uptime          time.Duration
+	promoted, dated bool
+	met, started    time.Duration // on the process's clock
+	shown           pure.Identity // what was last seen of its seal, for the referee
+
 	awaited   []expected // reply k answers command k (R16)
 	exchanges int        // exchanges before the join; each has a timeout
 	inspected bool       // the seal was read, once per connection
@@ -70,13 +77,13 @@ const (
 )
 
 type expected struct {
-	purpose  purpose
-	cmd      *command
-	round    *round
-	debt     *pure.Debt
-	watched  time.Duration // of tell
-	verified bool          // of look
-	cured    bool          // of payment: it was sent again, after the scripts
+	purpose purpose
+	cmd     *command
+	round   *round
+	debt    *pure.Debt
+	order   pure.Order // of tell
+	glance  *glance    // of inspect and look
+	cured   bool       // of payment: it was sent again, after the scripts
 }
 
 func newMember(p *process, index int, s *server) *member {
@@ -91,7 +98,6 @@ func newMember(p *process, index int, s *server) *member {
 	}
 	if need > 0 && !s.durable {
 		m.trust.Need = need
-		p.quarantined |= bit(index) // fresh processes obey quarantine too (R23)
 	}
 	return m
 }
@@ -133,7 +139,7 @@ func (m *member) send(e expected) {
 func (m *member) dial() {
 	p, w := m.process, m.process.world
 	m.dials++
-	c := &wire{link: p.link(m.index), process: p, server: m.server, member: m}
+	c := &wire{link: p.link(m.server.index), process: p, server: m.server, member: m}
 	m.wire, m.awaited = c, nil
 	m.dialedAt = p.now()
 	m.patience()
@@ -183,9 +189,9 @@ func (m *member) shook(r reply) {
 	if r.run != 0 {
 		m.run = strconv.FormatInt(r.run, 10)
 	}
-	before := m.trust
-	m.trust = m.trust.Meet(m.run, m.process.now())
-	m.process.debut = m.process.debut.Meet(before, m.trust)
+	m.uptime, m.promoted, m.met = r.uptime, r.promoted, m.process.now()
+	m.trust = m.trust.Meet(m.run, m.met)
+	m.process.deployment.Part(m.index) // what was seen may be another process's
 	m.judgeTrust()
 	if m.replyTime == 0 {
 		m.replyTime, m.guessed = m.process.now()-m.dialedAt, true
@@ -303,8 +309,8 @@ func (m *member) payEnds(idle bool) {
 	p := m.process
 	if !m.inspected {
 		m.inspected = true
-		if m.trust.Need > 0 {
-			m.send(expected{purpose: inspect, cmd: &command{op: lookSeal}})
+		if p.maxTTL > 0 {
+			m.glanceAt(inspect)
 			m.patience()
 			return
 		}
@@ -336,7 +342,8 @@ func (m *member) join() bool {
 	p.live |= bit(m.index)
 	m.arm(p.now() + pure.TickMost)
 	m.payBeside()
-	p.tryDebut()
+	p.deployment.Join(m.index)
+	p.settle()
 	return true
 }
 
@@ -362,9 +369,7 @@ func (m *member) reply(c *wire, cmd *command, r reply) {
 	case owed:
 		m.owedAnswer(r)
 	case inspect:
-		m.looks = pure.FirstLooks(m.process.now())
-		m.sight(r, false)
-		m.payEnds(false)
+		m.inspectAnswer(e, r)
 	case vote:
 		m.voteReply(e.round, r)
 	case again:
@@ -505,8 +510,11 @@ func (m *member) paidBy(e expected, r reply) {
 
 // unlive excludes the node from new rounds.
 func (m *member) unlive() {
-	m.process.live &^= bit(m.index)
-	m.process.debut = m.process.debut.Part()
+	if p := m.process; p.live.Has(m.index) {
+		p.live &^= bit(m.index)
+		p.deployment.Part(m.index)
+		p.settle()
+	}
 }
 
 // shed breaks the connection from here (R26).
@@ -537,6 +545,9 @@ func (m *member) bury() {
 			e.round.vote(m.index, multiplex.Failed)
 		case payment:
 			m.ledger.Recall(e.debt)
+		case tell:
+			p := m.process
+			p.deployment.Drop(m.index, e.order)
 		}
 	}
 	if len(unanswered) == 0 {

@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
@@ -30,7 +31,12 @@ type process struct {
 	head        uint64        // position of the next round in the log
 	longest     time.Duration // the longest TTL requested so far
 	maxTTL      time.Duration
-	debut       pure.Debut
+	deployment  pure.Deployment
+	due         time.Duration // when it is looked after next
+	strangers   multiplex.Set // nodes that do not show the deployment
+	rivals      bool          // they show several
+	founds      bool          // like redlock.Init
+	believed    pure.Identity // for Broken
 
 	quorumTime time.Duration // smoothed, for retries
 	workers    []*worker
@@ -44,17 +50,22 @@ type waiting struct {
 	timer bool
 }
 
-func newProcess(w *world, index int, declaredNew bool) *process {
-	p := &process{world: w, index: index, size: w.plan.nodes, quorum: multiplex.Quorum(w.plan.nodes), goesSince: w.now}
+func newProcess(w *world, index int) *process {
+	set := w.plan.setOf(index)
+	p := &process{world: w, index: index, size: len(set), quorum: multiplex.Quorum(len(set)), goesSince: w.now}
 	rate := w.plan.rate(w.random)
 	p.mono = clock{ppm: rate, base: w.span(time.Minute), since: w.now}
-	p.wall = clock{ppm: rate, base: w.span(time.Hour), since: w.now}
+	p.wall = clock{ppm: rate, base: w.nearly(w.now), since: w.now}
 	if w.plan.quarantine {
 		p.maxTTL = w.plan.ttl
-		p.debut.Open = declaredNew
 	}
-	for i, s := range w.servers {
-		p.members = append(p.members, newMember(p, i, s))
+	for i, s := range set {
+		p.members = append(p.members, newMember(p, i, w.servers[s]))
+	}
+	p.deployment = pure.NewDeployment(p.addrs())
+	if p.maxTTL > 0 {
+		p.strangers = all(p.size)
+		p.quarantined = p.strangers // fresh processes obey quarantine too (R23)
 	}
 	w.processes[index] = p
 	for i := range w.plan.workers {
@@ -65,16 +76,37 @@ func newProcess(w *world, index int, declaredNew bool) *process {
 
 // start begins to connect and to work.
 func (p *process) start() {
-	for i, m := range p.members {
-		p.world.disturb(p.link(i))
+	for _, m := range p.members {
+		p.world.disturb(p.link(m.server.index))
 		m.step(pure.Started)
 	}
+	p.world.setTraps(p)
 	for _, k := range p.workers {
 		k.rest()
 	}
 }
 
-func (p *process) link(node int) *link { return p.world.links[p.index][node] }
+// addrs returns the addresses of the process's servers.
+func (p *process) addrs() (all []string) {
+	for _, m := range p.members {
+		all = append(all, strconv.Itoa(m.server.index))
+	}
+	return all
+}
+
+// link returns the way to a server.
+func (p *process) link(server int) *link { return p.world.links[p.index][server] }
+
+// member returns what the process knows of a server, or nil if the server is
+// not one of its nodes.
+func (p *process) member(server int) *member {
+	for _, m := range p.members {
+		if m.server.index == server {
+			return m
+		}
+	}
+	return nil
+}
 
 // now returns the process's monotonic clock, which all its timers use.
 func (p *process) now() time.Duration { return p.mono.at(p.world.now) }
@@ -188,31 +220,4 @@ func (p *process) jitter() float64 { return p.world.random.Float64() }
 // learn smooths the time to a quorum, which paces retries.
 func (p *process) learn(spent time.Duration) {
 	p.quorumTime = pure.Smoothed(p.quorumTime, spent)
-}
-
-// eachWatched calls a function for each node that is not durable.
-func (p *process) eachWatched(do func(*member)) {
-	for _, m := range p.members {
-		if m.trust.Need > 0 {
-			do(m)
-		}
-	}
-}
-
-// tryDebut advances a deployment that was declared new.
-func (p *process) tryDebut() {
-	var durable multiplex.Set
-	for _, m := range p.members {
-		if m.server.durable {
-			durable |= bit(m.index)
-		}
-	}
-	var act pure.DebutAction
-	p.debut, act = p.debut.Advance(uint16(p.live), uint16(all(p.size)), uint16(durable))
-	switch act {
-	case pure.DebutLooks:
-		p.eachWatched((*member).look)
-	case pure.DebutSeals:
-		p.eachWatched(func(m *member) { m.writeSeal(m.trust.Need) })
-	}
 }

@@ -32,6 +32,9 @@ type holder interface{ left() time.Duration }
 func (r *referee) granted(c *claim) {
 	resource := c.attempt.resource
 	r.claims[resource] = append(r.claims[resource], c)
+	if c.attempt.asks[0].rivals {
+		r.world.violate("R30", "attempt %d was granted though its process saw several deployments", c.attempt.index)
+	}
 	r.validity(c, false)
 	r.exclusion(resource)
 	r.willBeTold(c)
@@ -102,6 +105,11 @@ func (r *referee) exclusion(resource int) {
 	r.claims[resource] = kept
 	if len(kept) > 1 {
 		a, b := kept[0], kept[1]
+		if r.world.forsaken && !r.world.over {
+			r.world.report.Count("two holders after that, outside of the promise", 1)
+			r.world.over = true
+			return
+		}
 		r.world.violate("exclusion", "attempt %d of process %d has resource %d for another %v, and attempt %d of process %d for %v",
 			a.attempt.index, a.worker.process.index, resource, a.holder.left(),
 			b.attempt.index, b.worker.process.index, b.holder.left())
@@ -203,8 +211,8 @@ func (r *referee) eachClaim(p *process, do func(*claim)) {
 
 // isWell reports whether nothing is wrong between a process and a server, and
 // since when.
-func (r *referee) isWell(p *process, node int) bool {
-	s, l := r.world.servers[node], p.link(node)
+func (r *referee) isWell(p *process, server int) bool {
+	s, l := r.world.servers[server], p.link(server)
 	return !p.dead && !p.closed && p.frozen == 0 && l.isWell() &&
 		s.down+s.stopped+s.refusesSets+s.refusesScript == 0
 }
@@ -219,8 +227,8 @@ func (r *referee) ended(a *attempt) {
 	}
 	w.after(2*longest+20*ms, func() {
 		for i, s := range w.servers {
-			l, m := a.process.link(i), a.process.members[i]
-			if !r.isWell(a.process, i) || l.since >= a.started || m.life.State != pure.Up || m.upSince >= a.started {
+			l, m := a.process.link(i), a.process.member(i)
+			if m == nil || !r.isWell(a.process, i) || l.since >= a.started || m.life.State != pure.Up || m.upSince >= a.started {
 				continue
 			}
 			if there := s.look(a.resource); there == a {
@@ -237,10 +245,10 @@ func (r *referee) calmed(l *link) {
 	w := r.world
 	for _, p := range w.processes {
 		for i, s := range w.servers {
-			if p == nil || p.link(i) != l || !r.isWell(p, i) || w.now-l.since < promptly {
+			if p == nil || p.link(i) != l || p.member(i) == nil || !r.isWell(p, i) || w.now-l.since < promptly {
 				continue
 			}
-			r.mustBeUp(p, p.members[i])
+			r.mustBeUp(p, p.member(i))
 			r.orphans(p, s)
 		}
 	}
@@ -271,11 +279,11 @@ func (r *referee) orphans(p *process, s *server) {
 	w := r.world
 	for resource := range s.keys {
 		a := s.look(resource)
-		if a == nil || a.process != p || !a.over || a.kept || p.members[s.index].dials > dialsInPlenty {
+		if a == nil || a.process != p || !a.over || a.kept || p.member(s.index).dials > dialsInPlenty {
 			continue
 		}
 		k := &s.keys[resource]
-		patience := r.patience(a, p.members[s.index], k)
+		patience := r.patience(a, p.member(s.index), k)
 		since := max(a.ended, p.link(s.index).since, k.set, p.goesSince)
 		if w.now-since < patience {
 			w.at(since+patience, func() { r.orphanStays(p, s, a) })
@@ -316,7 +324,7 @@ func (r *referee) patience(a *attempt, m *member, k *key) time.Duration {
 // know that the release deleted nothing. Or the SET arrived more than its TTL
 // after the fence: the release is repeated for that long and no longer.
 func (r *referee) repeats(a *attempt, s *server, c *wire, ttl time.Duration) {
-	p, m := a.process, a.process.members[s.index]
+	p, m := a.process, a.process.member(s.index)
 	switch {
 	case p.dead || m.life.State != pure.Up || s.look(a.resource) != a || r.world.now-c.fenced > ttl:
 		return

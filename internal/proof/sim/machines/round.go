@@ -51,13 +51,14 @@ func (p *process) ask(cmd *command, ttl time.Duration, of receipt, patience time
 	}
 	if cmd.op != release {
 		needed := p.live
-		if mode == multiplex.Claiming {
+		if mode == multiplex.Claiming || p.rivals {
 			needed = p.counting()
 		}
 		if needed.Len() < p.quorumNeeded() {
 			return nil, receipt{}
 		}
 	}
+	cmd.rivals = p.seesRivals()
 	r := &round{process: p, cmd: cmd, mode: mode, ttl: ttl, at: p.now(), pos: p.head, receipt: of, patience: patience, done: done}
 	sent := receipt{p.live, p.head, p.quarantined & p.live}
 	p.head++

@@ -14,19 +14,28 @@ import (
 type scenario struct {
 	nodes, processes, workers, resources int
 
-	ttl         time.Duration // of most locks, and the longest
-	quarantine  bool          // with MaxTTL
-	declaredNew bool
-	durable     bool // some nodes are
-	forbidKill  bool // on some nodes
-	hideRun     bool // on some nodes
-	debtsMost   int
-	dialTimeout time.Duration
-	ppm         int64         // the greatest error of a clock
-	latency     time.Duration // half of the longest delay one way
-	lateness    time.Duration // how late commands arrive that were in flight on a broken connection
-	starved     time.Duration // how late a caller runs
-	startSpread time.Duration
+	ttl        time.Duration // of most locks, and the longest
+	quarantine bool          // with MaxTTL
+	founded    bool          // by redlock.Init, before the first client
+	young      time.Duration // the servers' age at most, at the beginning
+	promotes   bool          // the place of an emptied server may be taken by its replica
+	// misfits is how many more processes name other servers, from first to
+	// last, and not those from 0 to nodes-1 (R30). They start so much later
+	// than the others, or earlier. trapped is how many of the links lose touch
+	// while a set is being opened.
+	misfits, first, last int
+	misfitsAfter         time.Duration
+	trapped              int  // percent
+	durable              bool // some nodes are
+	forbidKill           bool // on some nodes
+	hideRun              bool // on some nodes
+	debtsMost            int
+	dialTimeout          time.Duration
+	ppm                  int64         // the greatest error of a clock
+	latency              time.Duration // half of the longest delay one way
+	lateness             time.Duration // how late commands arrive that were in flight on a broken connection
+	starved              time.Duration // how late a caller runs
+	startSpread          time.Duration
 
 	holds, cancels int // percentages
 	greedy         bool
@@ -37,15 +46,16 @@ type scenario struct {
 	burst      int // this many start at about the same time
 	faultLasts time.Duration
 
+	lasts           time.Duration // at least
 	calmFrom        time.Duration // when all faults are over
 	eventsUntilCalm int           // or after so many events
 }
 
 func (s scenario) String() string {
-	return fmt.Sprintf("nodes=%d processes=%d workers=%d resources=%d ttl=%v quarantine=%t new=%t durable=%t "+
+	return fmt.Sprintf("nodes=%d processes=%d workers=%d resources=%d ttl=%v quarantine=%t founded=%t misfits=%d(%d-%d, after %v) trapped=%d durable=%t "+
 		"forbidKill=%t hideRun=%t "+
 		"debts=%d ppm=%d latency=%v holds=%d cancels=%d greedy=%t starved=%v faults=%v, %d every %v for %v, until %v",
-		s.nodes, s.processes, s.workers, s.resources, s.ttl, s.quarantine, s.declaredNew, s.durable,
+		s.nodes, s.processes, s.workers, s.resources, s.ttl, s.quarantine, s.founded, s.misfits, s.first, s.last, s.misfitsAfter, s.trapped, s.durable,
 		s.forbidKill, s.hideRun,
 		s.debtsMost, s.ppm, s.latency, s.holds, s.cancels, s.greedy, s.starved, s.faults, s.burst, s.faultEvery, s.faultLasts, s.calmFrom)
 }
@@ -87,18 +97,26 @@ func draw(r *rand.Rand) scenario {
 	// The mean number of simultaneous faults; each lasts for half of its
 	// longest time on average.
 	s.faultEvery = s.faultLasts * times(1, 2, 4, 8, 32) / 8
-	s.declaredNew = s.quarantine && chance(40)
+	s.founded = s.quarantine && chance(40)
+	s.promotes = chance(50)
+	s.young = times(0, 3*time.Second, 3*time.Second, time.Minute)
+	if s.quarantine && chance(25) {
+		s.misconfigure(r)
+	}
 	s.drawFaults(r, chance)
 	s.durable = s.quarantine && chance(15)
 	if s.forbidKill {
 		s.ttl = times(500*ms, 3*time.Second, 10*time.Second) // releases are repeated for that long
 	}
 	s.think = times(s.ttl/100, s.ttl/10, s.ttl)
-	s.calmFrom = max(2*time.Second, 4*s.ttl)
-	if s.quarantine && !s.declaredNew {
+	s.calmFrom = max(2*time.Second, 4*s.ttl, s.lasts)
+	if s.quarantine && !s.founded {
 		s.calmFrom += s.ttl
 	}
 	s.eventsUntilCalm = 6000
+	if s.trapped > 0 {
+		s.calmFrom, s.eventsUntilCalm = s.calmFrom+12*time.Second, 30_000
+	}
 	return s
 }
 
@@ -115,19 +133,25 @@ var themes = [...]theme{
 	{[]fault{loseTouch}, (*scenario).loses},
 	// Restarts, with memory and without.
 	{[]fault{crash, forget, forgetSome, resetLink, freeze, killProcess, cutOff}, (*scenario).restarts},
-	{[]fault{forget, forgetSome, forget}, (*scenario).restarts},
+	{[]fault{forget, forgetSome, forgetSome}, (*scenario).restarts},
+	{[]fault{forget, replace}, (*scenario).replaces},
+	{[]fault{blackout, blackout, blackout}, (*scenario).loseAll},
+	// Openings.
+	{[]fault{cutOff, freeze, killProcess, resetLink, crash, holdUp}, (*scenario).opens},
+	{[]fault{freeze, killProcess, crash}, (*scenario).opens},
 	// Silence.
 	{[]fault{stop, slowLink, holdUp, holdDown, cutOff, freeze}, nil},
 	// Clocks.
 	{[]fault{clockBack, clockAhead, clockLeap, freeze, suspend, wallAhead, wallBack, forget}, nil},
 	// Refusals.
 	{[]fault{refuseSets, refuseScripts, flushScripts, resetLink, closeAll}, (*scenario).refuses},
+	{[]fault{refuseScripts, refuseScripts}, (*scenario).refuses},
 }
 
 // drawFaults draws the kinds of faults, and drops those that exclude each
 // other.
 func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
-	if chance(50) {
+	if chance(40) {
 		density := r.IntN(60) // some seeds have hardly any faults
 		for f := range faultKinds {
 			if chance(density) {
@@ -145,10 +169,15 @@ func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
 			theme.suits(s, r)
 		}
 	}
+	if chance(5) {
+		s.faults = nil
+	}
 	drop := func(f fault) { s.faults = slices.DeleteFunc(s.faults, func(g fault) bool { return f == g }) }
 	if !s.quarantine {
 		drop(forget) // then nothing is promised
 		drop(forgetSome)
+		drop(replace)
+		drop(blackout)
 	}
 	if slices.Contains(s.faults, suspend) {
 		drop(wallBack) // both clocks would show too little, and a plain lock reads no third
@@ -171,13 +200,101 @@ func (s *scenario) loses(r *rand.Rand) {
 // that want the lock all the time.
 func (s *scenario) restarts(r *rand.Rand) {
 	s.quarantine = true
-	s.declaredNew = r.IntN(3) > 0
+	s.founded = r.IntN(3) > 0
 	s.faultEvery, s.faultLasts = s.ttl/4<<r.IntN(4), 5*ms<<r.IntN(5)
 	s.burst = 1 + r.IntN(4)
 	s.greedy = r.IntN(3) > 0
 	s.resources = 1
 	s.hideRun = s.hideRun || r.IntN(5) == 0
 	s.startSpread = s.ttl * time.Duration(r.IntN(3))
+	s.lasts = 12 * s.ttl
+}
+
+// loseAll prepares a world in which all servers come back empty at about the
+// same time.
+func (s *scenario) loseAll(r *rand.Rand) {
+	s.restarts(r)
+	s.burst, s.misfits, s.hideRun = 1, 0, false
+	s.nodes, s.processes, s.workers = []int{1, 1, 3, 5}[r.IntN(4)], max(3, s.processes), 1
+	s.ttl = []time.Duration{800 * ms, 900 * ms, 3 * time.Second}[r.IntN(3)]
+	s.faultEvery, s.faultLasts = s.ttl<<r.IntN(2), min(s.ttl, time.Second)>>(1+r.IntN(3))
+	s.lasts, s.greedy = 20*s.ttl, true
+	s.dialTimeout, s.startSpread = time.Second, s.ttl/4
+}
+
+// replaces prepares a world in which most of the servers are replaced by others
+// that have run for long.
+func (s *scenario) replaces(r *rand.Rand) {
+	s.restarts(r)
+	s.nodes, s.misfits, s.young, s.hideRun = 3+2*r.IntN(2), 0, time.Hour, false
+	s.ttl = max(s.ttl, 500*ms)
+	s.burst, s.faultEvery, s.faultLasts = s.nodes, s.ttl<<r.IntN(2), 50*ms
+}
+
+// opens prepares a world in which sets are opened while little works. Proposals
+// expire meanwhile.
+func (s *scenario) opens(r *rand.Rand) {
+	s.quarantine, s.founded, s.forbidKill = true, false, false
+	s.ttl = min(s.ttl, time.Second)
+	s.misconfigure(r)
+	s.faultEvery, s.faultLasts = 4*time.Second<<r.IntN(3), 10*time.Second
+	s.trapped = 20 + 20*r.IntN(3)
+	s.burst, s.resources, s.workers, s.greedy, s.young = 1, 1, 1, true, time.Minute
+	s.misfitsAfter = []time.Duration{0, 100 * ms, time.Second, -time.Second}[r.IntN(4)]
+}
+
+// misconfigure lets some processes name other servers than the rest do.
+func (s *scenario) misconfigure(r *rand.Rand) {
+	s.misfits = 1 + r.IntN(2)
+	s.processes = min(s.processes, 3)
+	s.misfitsAfter = []time.Duration{0, 0, 20 * ms, -20 * ms, time.Second, -time.Second}[r.IntN(6)]
+	s.nodes, s.first, s.last = 3, 2, 4 // {A,B,C} and {C,D,E}
+	switch r.IntN(5) {
+	case 0:
+		s.first, s.last = 1, 3 // {B,C,D}
+	case 1:
+		s.first, s.last = 0, 4 // {A,B,C,D,E}
+	case 2:
+		s.nodes, s.first, s.last = 5, 0, 2 // {A,B,C,D,E} and {A,B,C}
+	case 3:
+		s.first, s.last = 0, 0 // {A}
+	}
+}
+
+// servers returns how many there are in all sets.
+func (s *scenario) servers() int {
+	if s.misfits > 0 {
+		return max(s.nodes, s.last+1)
+	}
+	return s.nodes
+}
+
+// setOf returns the servers that a process names.
+func (s *scenario) setOf(process int) (set []int) {
+	first, last := 0, s.nodes-1
+	if process >= s.processes {
+		first, last = s.first, s.last
+	}
+	for i := first; i <= last; i++ {
+		set = append(set, i)
+	}
+	return set
+}
+
+// startAfter returns when a process starts at the earliest.
+func (s *scenario) startAfter(process int) time.Duration {
+	if process >= s.processes {
+		return max(0, s.misfitsAfter)
+	}
+	return max(0, -s.misfitsAfter)
+}
+
+// age draws for how long a server has run at the beginning.
+func (s *scenario) age(r *rand.Rand) time.Duration {
+	if s.young == 0 {
+		return time.Duration(r.IntN(1000)) * time.Hour
+	}
+	return time.Duration(r.Int64N(int64(s.young)))
 }
 
 // refuses prepares a world for requests that are not carried out.

@@ -8,15 +8,15 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A server is one master: keys that expire by its own clock, a seal, and its
-// faults.
+// A server is one master: keys that expire by its own clock, a seal and an
+// opening, and its faults.
 type server struct {
 	world *world
 	index int
 	clock clock
 	run   int64 // the run id; a new one after each start
+	past  past
 	keys  []key // by resource
-	seal  pure.Sighting
 
 	down          int // faults that keep it down
 	stopped       int // faults that keep it stopped
@@ -28,7 +28,6 @@ type server struct {
 	durable       bool // it loses nothing in a crash, and the clients know that
 	turnedBack    time.Duration
 	forgot        time.Duration // when it last forgot something
-	sealedAt      time.Duration // when its seal was written
 	steppedAt     time.Duration // when its clock was last stepped forward within the drift
 	wires         []*wire       // to the running process, the oldest first
 }
@@ -45,17 +44,22 @@ type key struct {
 
 func newServer(w *world, index int) *server {
 	s := &server{world: w, index: index, keys: make([]key, w.plan.resources), knowsScripts: true}
-	s.clock = clock{ppm: w.plan.rate(w.random), base: w.span(time.Hour)}
+	s.clock = clock{ppm: w.plan.rate(w.random), base: w.nearly(0)}
 	s.forbidsKill = w.plan.forbidKill && w.oneIn(2)
 	s.hidesRun = w.plan.hideRun && w.oneIn(2)
 	s.durable = w.plan.durable && w.oneIn(2)
 	s.steppedAt, s.forgot = -time.Hour, -time.Hour
-	s.seal.What = pure.SealAbsent
-	s.begin()
+	s.begin(w.plan.age(w.random))
+	s.past.promoted = w.oneIn(8)
 	return s
 }
 
-func (s *server) begin() {
+// begin starts a process that says that it has run for so long already.
+func (s *server) begin(age time.Duration) {
+	s.past.since, s.past.promoted, s.past.replaces = s.second()-age.Truncate(time.Second), false, false
+	if s.world.broken.is(ClockStepsAfterStart) {
+		s.past.since -= 20 * time.Second // the clock was slow, and is set right
+	}
 	s.world.runs++
 	s.run = s.world.runs
 	s.knowsScripts = true
@@ -190,7 +194,7 @@ func (s *server) judge(c *wire, cmd *command, r reply) {
 }
 
 func (s *server) result(cmd *command) reply {
-	writes := cmd.op == set || cmd.op == heal || cmd.op == writeSeal
+	writes := cmd.op == set || cmd.op == heal || cmd.op == changeSeal && cmd.change.Verb != pure.Undo
 	switch {
 	case cmd.op.script() && !s.knowsScripts:
 		return reply{kind: isNoScript}
@@ -205,16 +209,18 @@ func (s *server) result(cmd *command) reply {
 		if s.hidesRun {
 			return reply{kind: isOK}
 		}
-		return reply{kind: isOK, run: s.run}
+		return reply{kind: isOK, run: s.run, uptime: s.second() - s.past.since, promoted: s.past.promoted}
 	case load:
 		s.knowsScripts = true
 		return reply{kind: isOK}
 	case kill:
 		return s.kill(cmd.target)
 	case lookSeal:
-		return reply{kind: isOK, seal: s.seal}
-	case writeSeal:
-		return s.writeSeal(cmd.seal)
+		return reply{kind: isOK, mark: model.Mark{Seal: s.mark().Seal}}
+	case lookOpening:
+		return reply{kind: isOK, mark: model.Mark{Opening: s.mark().Opening}, clock: s.clock.at(s.world.now)}
+	case changeSeal:
+		return s.changeSeal(cmd.change)
 	case set:
 		return s.set(cmd)
 	default:
@@ -302,17 +308,8 @@ func (t *store) Expire(resource int, ttl time.Duration) bool {
 	return true
 }
 
-// writeSeal is seal.lua.
-func (s *server) writeSeal(written pure.Seal) reply {
-	if s.seal.What == pure.SealSeen {
-		written = model.Seal(s.seal.Seal, written)
-	}
-	s.seal, s.sealedAt = pure.Sighting{What: pure.SealSeen, Seal: written}, s.world.now
-	return reply{kind: isInteger, n: 1}
-}
-
-// crash ends the process and all connections. It comes back without what was
-// written after since.
+// crash ends the process and all connections. Another one takes its place,
+// without what was written after since. Usually it is new.
 func (s *server) crash(since time.Duration) {
 	for _, c := range s.wires {
 		c.close()
@@ -324,8 +321,6 @@ func (s *server) crash(since time.Duration) {
 			s.forgot = s.world.now
 		}
 	}
-	if s.seal.What == pure.SealSeen && s.sealedAt >= since {
-		s.seal = pure.Sighting{What: pure.SealAbsent}
-	}
-	s.begin()
+	s.unwrite(since)
+	s.begin(0)
 }

@@ -24,7 +24,7 @@ func quiet(seed uint64) *world {
 	w.links = [][]*link{row}
 	w.referee = referee{world: w, claims: make([][]*claim, w.plan.resources)}
 	w.processes = []*process{nil}
-	newProcess(w, 0, false)
+	newProcess(w, 0)
 	return w
 }
 

@@ -51,12 +51,12 @@ func TestOneSeedReplays(t *testing.T) {
 	require.NotEqual(t, one, two)
 }
 
-// Whichever rule is broken, the referee finds it within a thousand seeds.
+// Whichever rule is broken, the referee finds it within three thousand seeds.
 func TestEachBrokenPartIsFound(t *testing.T) {
 	for b := Nothing + 1; b < brokenEnd; b++ {
 		t.Run(b.String(), func(t *testing.T) {
 			t.Parallel()
-			seeds, v := find(Options{Broken: b}, 1000)
+			seeds, v := find(Options{Broken: b}, 3000)
 			assert.NotZero(t, seeds, "it was not found out")
 			t.Logf("found after %d seeds by %s", seeds, v.Rule)
 			if *holdersFlag {

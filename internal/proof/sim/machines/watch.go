@@ -100,40 +100,24 @@ func (m *member) guard(now time.Duration) time.Duration {
 func (m *member) judgeTrust() {
 	p := m.process
 	m.trust = m.trust.At(p.now())
-	if m.trust.Trusted != p.quarantined.Has(m.index) {
+	counts := m.trust.Trusted && !p.strangers.Has(m.index)
+	if counts != p.quarantined.Has(m.index) {
 		return
 	}
-	if !m.trust.Trusted {
+	if !counts {
 		p.quarantined |= bit(m.index)
 		m.arm(p.now() + m.trust.Left(p.now()))
 		p.world.report.Count("quarantines", 1)
 		return
 	}
 	p.quarantined &^= bit(m.index)
-	p.debut = pure.Debut{} // the deployment has a past, so the declaration does not apply
 	m.looks.Next = p.now()
 	m.arm(p.now())
 }
 
-// sight records what was found in place of the seal.
-func (m *member) sight(r reply, verified bool) pure.Sighting {
-	s := r.seal
-	if r.kind != isOK {
-		s.What = pure.Unreadable
-	}
-	if s.What == pure.SealSeen && m.process.world.broken.is(SealOfAnother) {
-		s.Seal.Run = m.trust.Run
-	}
-	m.process.debut = m.process.debut.Sight(m.index, s, verified)
-	m.trust = m.trust.Sight(s, m.process.now())
-	m.judgeTrust()
-	m.process.tryDebut()
-	return s
-}
-
 // tend reads the seal when it is time.
 func (m *member) tend(now time.Duration) time.Duration {
-	if m.trust.Need == 0 {
+	if m.process.maxTTL == 0 {
 		return now + 5*time.Second
 	}
 	if now < m.looks.Next {
@@ -142,7 +126,7 @@ func (m *member) tend(now time.Duration) time.Duration {
 	if !m.looks.Asking {
 		m.look()
 	}
-	m.looks.Plan(m.trust.Trusted, now)
+	m.looks.Plan(!m.process.quarantined.Has(m.index), now)
 	return m.looks.Next
 }
 
@@ -151,44 +135,10 @@ func (m *member) look() {
 		return
 	}
 	m.looks.Asking = true
-	m.send(expected{purpose: look, cmd: &command{op: lookSeal}, verified: m.process.debut.Verifying})
+	m.glanceAt(look)
 }
 
 // voteTimeout returns how long a round waits for this node's vote.
 func (m *member) voteTimeout(ttl time.Duration) time.Duration {
 	return pure.VoteTimeout(0, ttl, m.replyTime)
-}
-
-// looked handles the reply to a look: it may be time to write the seal.
-func (m *member) looked(e expected, r reply) {
-	m.looks.Asking = false
-	s := m.sight(r, e.verified)
-	if watched, ok := m.trust.Renewal(s, m.process.maxTTL, m.process.now()); ok {
-		m.writeSeal(watched)
-	}
-}
-
-// writeSeal writes how long the node's process was watched, over the connection
-// to that process.
-func (m *member) writeSeal(watched time.Duration) {
-	if m.trust.Run == "" || m.looks.Writing || m.wire == nil || m.life.State != pure.Up {
-		return
-	}
-	m.looks.Writing = true
-	seal := pure.Seal{Run: m.trust.Run, MaxTTL: m.process.maxTTL, Watched: watched}
-	m.send(expected{purpose: tell, cmd: &command{op: writeSeal, seal: seal}, watched: watched})
-}
-
-func (m *member) told(e expected, r reply) {
-	m.looks.Writing = false
-	switch {
-	case r.kind == isInteger && r.n == 1:
-		m.trust = m.trust.Seal(e.watched, m.process.now())
-		m.judgeTrust()
-		m.process.world.report.Count("seals", 1)
-	case r.kind == isNoScript:
-		m.cureScripts()
-		m.looks.Hasten(m.process.now())
-		m.arm(m.looks.Next)
-	}
 }

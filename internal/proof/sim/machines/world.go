@@ -23,6 +23,9 @@ type world struct {
 	queue queue
 	seq   uint64
 	over  bool // a property was violated; one is enough
+	// opened is set when clients may start, and forsaken once something
+	// happened that is outside of the promise; see forsake.
+	opened, forsaken bool
 
 	servers   []*server
 	processes []*process
@@ -47,27 +50,75 @@ func newWorld(seed uint64, o Options) *world {
 	w := &world{seed: seed, random: rand.New(rand.NewPCG(seed, 0x6d616368696e6573)), broken: o.Broken, only: o.Only, trace: o.Trace}
 	w.plan = draw(w.random)
 	w.note("scenario: %v", w.plan)
-	for i := range w.plan.nodes {
+	for i := range w.plan.servers() {
 		w.servers = append(w.servers, newServer(w, i))
 	}
-	for range w.plan.processes {
+	for range w.plan.processes + w.plan.misfits {
 		var row []*link
-		for range w.plan.nodes {
+		for range w.servers {
 			row = append(row, newLink(w))
 		}
 		w.links = append(w.links, row)
 	}
 	w.referee.world = w
 	w.referee.claims = make([][]*claim, w.plan.resources)
-	for i := range w.plan.processes {
-		w.processes = append(w.processes, nil)
-		w.after(w.span(w.plan.startSpread), func() {
+	w.processes = make([]*process, len(w.links))
+	if !w.plan.founded {
+		w.open()
+		return w
+	}
+	p := newProcess(w, 0)
+	p.founds, p.deployment.Founds, p.workers = true, true, nil
+	p.start()
+	w.after(4*time.Second, func() { w.founded(p) }) // Init gives up
+	return w
+}
+
+// founded is the end of Init: its process is gone, and the clients start.
+func (w *world) founded(p *process) {
+	if !w.opened {
+		p.die()
+		w.processes[p.index] = nil
+		w.open()
+	}
+}
+
+// open lets the processes start.
+func (w *world) open() {
+	w.opened = true
+	for i := range w.processes {
+		w.after(w.plan.startAfter(i)+w.span(w.plan.startSpread), func() {
 			if w.processes[i] == nil { // unless calm has started it, because the faults were over first
-				newProcess(w, i, w.plan.declaredNew).start()
+				newProcess(w, i).start()
 			}
 		})
 	}
-	return w
+	if len(w.plan.faults) == 0 && w.plan.misfits == 0 && w.plan.quarantine {
+		w.after(w.plan.startSpread+4*time.Second, w.agreed)
+	}
+}
+
+// agreed checks R30: clients of one set that start at the same time agree on
+// its deployment within a second, after the 3 s for which nodes that have just
+// started are left to other deployments.
+func (w *world) agreed() {
+	first, _ := w.processes[0].deployment.Identity()
+	for i, p := range w.processes {
+		if who, _ := p.deployment.Identity(); p.strangers != 0 || who != first {
+			w.violate("R30", "process %d has deployment %.4q after 4 s, and process 0 has %.4q", i, who.ID, first.ID)
+		}
+	}
+	w.report.Count("openings without a fault", 1)
+}
+
+// nearly returns what a wall clock shows at a true time. Some are off by
+// seconds.
+func (w *world) nearly(now time.Duration) time.Duration {
+	off := 300 * ms
+	if w.oneIn(5) {
+		off = 30 * time.Second
+	}
+	return time.Hour + now + w.span(2*off) - off
 }
 
 // run runs the seed: a time with faults, a time of rest, and a last check.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redmux/redmux/redlock"
 )
 
 const ms = time.Millisecond
@@ -22,7 +24,9 @@ type draw struct {
 	nodeTimeout, minValidity      time.Duration // as in redlock.Config
 	driftFactor                   float64       // as in redlock.Config; 0 for its default
 	maxTTL                        time.Duration // as in redlock.Config (R23)
-	newDeployment                 bool
+	founded                       bool          // by redlock.Init, before the first client
+	age                           time.Duration // of the masters when the clients start
+	misfits                       bool          // now and then a client names some of the masters only (R30)
 	prefix                        string
 	restless                      bool // processes end by themselves, and others start
 	native                        bool // masters start with a native release (R25)
@@ -54,6 +58,7 @@ type broken struct {
 	staysAway   bool   // a master does not come back
 	forgetsTTL  bool   // keys stay forever
 	grantsShort bool   // SET gives less than the requested TTL
+	leaps       bool   // a master's clock is set right after the start (R29)
 }
 
 // newDraw draws from a seed.
@@ -82,6 +87,7 @@ func newDraw(seed uint64) *draw {
 		d.latency = 6 * ms // votes must arrive within a tenth of a TTL (R6)
 	}
 	theme := r.IntN(10)
+	misfits := r.IntN(4) == 0
 	if theme < 2 {
 		d.nodes = pick(r, 1, 1, 3, 5)
 	}
@@ -93,6 +99,7 @@ func newDraw(seed uint64) *draw {
 	case 2:
 		d.beInDebt()
 	}
+	d.misfits = misfits && d.nodes >= 3 && d.maxTTL > 0 && !d.forgets()
 	return d
 }
 
@@ -104,13 +111,13 @@ func newDraw(seed uint64) *draw {
 func (d *draw) beForgetful(r *rand.Rand) {
 	d.longest = pick(r, 150*ms, 300*ms, 600*ms)
 	d.shortest = d.longest * 3 / 4
-	d.maxTTL, d.newDeployment = d.longest, true
+	d.maxTTL, d.founded, d.age, d.misfits = d.longest, true, 0, false
 	for i := range d.durable {
 		d.durable[i] = false
 	}
 	d.processes, d.resources = 3+r.IntN(2), 1
 	d.contest = 10 * time.Second
-	d.kinds = []kind{kindNamed(forgetting)}
+	d.kinds = []kind{kindNamed(pick(r, forgetting, forgetting, blackout))}
 	if d.nodes == 1 {
 		d.misfortunes, d.gap = 1, d.longest*3/2
 		return
@@ -125,7 +132,7 @@ func (d *draw) beForgetful(r *rand.Rand) {
 // else: if much else is wrong, or the key soon expires by itself, a forgotten
 // debt does not show (R8).
 func (d *draw) beInDebt() {
-	d.shortest, d.longest, d.maxTTL, d.newDeployment = 400*ms, 600*ms, 0, false
+	d.shortest, d.longest, d.maxTTL, d.founded, d.misfits = 400*ms, 600*ms, 0, false, false
 	d.kinds = []kind{kindNamed("releases refused"), kindNamed("master stopped")}
 	d.misfortunes, d.gap = 1, 100*ms
 }
@@ -142,12 +149,17 @@ func (d *draw) drawMasters(r *rand.Rand) {
 			rate += most * (2*r.Float64() - 1)
 		}
 		d.rates = append(d.rates, rate)
-		d.offsets = append(d.offsets, time.Duration(r.Int64N(int64(2*time.Hour)))-time.Hour)
+		most := pick(r, time.Hour, 400*ms, 400*ms, 400*ms)
+		d.offsets = append(d.offsets, time.Duration(r.Int64N(int64(2*most)))-most)
 		d.durable = append(d.durable, allDurable || r.IntN(4) == 0)
 	}
 	if !allDurable && r.IntN(3) > 0 {
 		d.maxTTL = d.longest
-		d.newDeployment = r.IntN(2) == 0
+		d.founded = r.IntN(2) == 0
+		d.age = pick(r, 0, 3*time.Second, time.Minute)
+		if (d.founded || d.age == time.Minute) && r.IntN(3) == 0 {
+			d.maxTTL = redlock.DefaultMaxTTL
+		}
 	}
 }
 
@@ -187,11 +199,26 @@ func (d *draw) quarantine() time.Duration {
 	return d.maxTTL + time.Duration(float64(d.maxTTL)*d.drift()) + 6*ms
 }
 
+// opening returns how long the masters may take to belong to one deployment
+// again: what is left of an attempt to open it is removed after 2 s, and so is
+// the doubt of a client that only remembers it (R30).
+func (d *draw) opening() time.Duration {
+	if d.maxTTL == 0 {
+		return 0
+	}
+	return 5 * time.Second
+}
+
 func (d *draw) quorum() int { return d.nodes/2 + 1 }
 
 // has reports whether a kind of fault is on.
 func (d *draw) has(name string) bool {
 	return slices.ContainsFunc(d.kinds, func(k kind) bool { return k.name == name })
+}
+
+// forgets reports whether masters may lose their keys.
+func (d *draw) forgets() bool {
+	return slices.ContainsFunc(d.kinds, func(k kind) bool { return k.forgets })
 }
 
 // random returns a source of its own for each user, so that they do not depend
@@ -209,8 +236,8 @@ func (d *draw) String() string {
 	for _, k := range d.kinds {
 		names = append(names, k.name)
 	}
-	return fmt.Sprintf("%d masters, %d processes of %d, %d resources, TTL to %v, drift %g, MaxTTL %v, %d faults at a time: %s",
-		d.nodes, d.processes, d.workers, d.resources, d.longest, d.drift(), d.maxTTL, d.misfortunes, strings.Join(names, ", "))
+	return fmt.Sprintf("%d masters, %d processes of %d, %d resources, TTL to %v, drift %g, MaxTTL %v, founded %t, age %v, misfits %t, %d faults at a time: %s",
+		d.nodes, d.processes, d.workers, d.resources, d.longest, d.drift(), d.maxTTL, d.founded, d.age, d.misfits, d.misfortunes, strings.Join(names, ", "))
 }
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }

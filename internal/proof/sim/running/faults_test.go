@@ -41,15 +41,19 @@ const (
 // killForbidden is the fault that allows a release to overtake its SET.
 const killForbidden = "CLIENT KILL forbidden"
 
-// forgetting is the fault after which a quorum need not have the key of a valid
-// lock any more.
-const forgetting = "master crashed and forgot"
+// forgetting and blackout are the faults after which a quorum need not have the
+// key of a valid lock any more.
+const (
+	forgetting = "master crashed and forgot"
+	blackout   = "all masters lost power"
+)
 
 // kinds are all kinds of faults.
 var kinds = []kind{
 	{name: "master stopped", strike: (*misfortune).stopMaster},
 	{name: "master crashed", strike: (*misfortune).crash},
 	{name: forgetting, forgets: true, strike: (*misfortune).crashEmpty},
+	{name: blackout, forgets: true, strike: (*misfortune).blackout},
 	{name: "master cut off", strike: (*misfortune).cutOff},
 	{name: "connections dropped", strike: (*misfortune).dropConnections},
 	{name: "scripts flushed", strike: (*misfortune).flushScripts},
@@ -162,10 +166,33 @@ func (m *misfortune) crashEmpty() func() {
 	return mend
 }
 
+// blackout restarts all masters without their keys, except durable ones.
+func (m *misfortune) blackout() func() {
+	var mends []func()
+	for _, master := range m.world.masters {
+		master.absent.on()
+		if m.world.draw.durable[master.index] {
+			master.node.RestartDurably()
+		} else {
+			master.forget()
+		}
+		mends = append(mends, lasting(&master.calm, brief, master.absent.off))
+	}
+	return func() {
+		for _, mend := range mends {
+			mend()
+		}
+	}
+}
+
 func (m *master) forget() {
 	m.mu.Lock()
 	m.forgot = time.Now()
 	m.mu.Unlock()
+	if m.leaps {
+		m.node.Clock().Step(-time.Minute)
+		defer m.node.Clock().Step(time.Minute)
+	}
 	m.node.Restart()
 }
 

@@ -69,14 +69,14 @@ func (w *world) newProcess(place, life int) *process {
 	p := &process{world: w, name: fmt.Sprintf("p%d.%d", place, life), random: w.draw.random(1, uint64(place), uint64(life))}
 	var urls []string
 	for _, m := range w.masters {
-		addr := fmt.Sprintf("node%d.%s:6379", m.index, p.name)
+		addr := m.addrFor(p.name)
 		m.node.Serve(w.network.Listen(addr))
 		p.lanes = append(p.lanes, newLane(w.network.At(addr), span(p.random, w.draw.latency), span(p.random, w.draw.latency)))
-		urls = append(urls, "redis://"+addr)
+		urls = append(urls, m.url())
 	}
 	p.stopped.turn = p.stopOrContinue
 	p.ctx, p.end = context.WithCancel(w.ctx)
-	p.config = p.configure(urls, life)
+	p.config = p.configure(urls)
 	client, err := redlock.New(context.Background(), p.config)
 	if err != nil {
 		panic(err) // the simulation itself is wrong
@@ -113,10 +113,10 @@ func newLane(link *redistest.Link, up, down time.Duration) *lane {
 
 // configure draws what may differ between the clients of a deployment, and sets
 // what must be equal.
-func (p *process) configure(urls []string, life int) redlock.Config {
+func (p *process) configure(urls []string) redlock.Config {
 	w := p.world
 	c := redlock.Config{
-		Nodes: redlock.Nodes(urls...), NetDial: w.dial, ClientName: p.name, DialTimeout: dialTimeout, Prefix: w.draw.prefix,
+		Nodes: redlock.Nodes(urls...), NetDial: w.dialAs(p.name), ClientName: p.name, DialTimeout: dialTimeout, Logger: quiet, Prefix: w.draw.prefix,
 		NodeTimeout: w.draw.nodeTimeout, DriftFactor: w.draw.driftFactor, MinValidity: w.draw.minValidity,
 		MaxTTL: w.draw.maxTTL, FailFast: p.random.IntN(4) == 0, Poll: p.random.IntN(3) == 0,
 		ReleaseOnClose: p.random.IntN(2) == 0,
@@ -129,9 +129,7 @@ func (p *process) configure(urls []string, life int) redlock.Config {
 	if w.draw.broken.noMaxTTL {
 		c.MaxTTL = 0
 	}
-	// The declaration is for the first process only: later it would make the
-	// clients forget earlier locks.
-	c.NewDeployment = w.draw.newDeployment && life == 0
+	c.Forgetful = c.MaxTTL == 0
 	for i, durable := range w.draw.durable {
 		c.Nodes[i].Durable = durable
 	}

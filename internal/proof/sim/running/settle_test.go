@@ -81,7 +81,7 @@ const lenient = 1500 * ms
 // paid. Meanwhile it acquires locks, as a process does: an idle process need
 // not notice that a connection is dead.
 func (w *world) awaitHealth(p *process, start time.Time) {
-	counts, paid := redial+w.draw.extra()+w.draw.quarantine(), paidWithin+w.draw.extra()+w.draw.repeated()
+	counts, paid := redial+w.draw.extra()+w.draw.quarantine()+w.draw.opening(), paidWithin+w.draw.extra()+w.draw.repeated()
 	counted, settled := start, start // since when all masters count, and since when no debt is left
 	waits, answered := false, true
 	for {

@@ -25,6 +25,7 @@ func TestEachPartIsNeeded(t *testing.T) {
 		"compare before delete":         {"exclusion", broken{deletesAny: true}, of(3)},
 		"clocks that keep to the drift": {"exclusion", broken{fast: true}, of(5)},
 		"the quarantine":                {"exclusion", broken{noMaxTTL: true}, forgetful},
+		"clocks set before the start":   {"exclusion", broken{leaps: true}, powerless},
 		"extensions that only lengthen": {"exclusion", broken{shortens: true}, of(3)},
 		"keys for as long as asked":     {"R4", broken{grantsShort: true}, of(3)},
 		"releases that are executed":    {"R7", broken{keeps: true}, of(3)},
@@ -57,11 +58,21 @@ func of(nodes int) func(*draw) {
 // forgetful makes masters restart empty all the time.
 func forgetful(d *draw) {
 	d.resize(5)
-	d.maxTTL, d.newDeployment = d.longest, true
+	d.maxTTL, d.founded, d.age, d.misfits = d.longest, true, 0, false
 	for i := range d.durable {
 		d.durable[i] = false
 	}
 	d.kinds, d.misfortunes, d.gap = []kind{kindNamed(forgetting)}, 2, 30*ms
+}
+
+// powerless makes all masters lose their keys again and again.
+func powerless(d *draw) {
+	forgetful(d)
+	d.resize(3)
+	d.kinds, d.misfortunes, d.gap = []kind{kindNamed(blackout)}, 1, 2*d.longest
+	for i := range d.offsets {
+		d.offsets[i] = 0
+	}
 }
 
 // lateLanes makes connections break with commands in flight.
@@ -86,7 +97,7 @@ func (d *draw) resize(nodes int) {
 		d.rates, d.offsets, d.durable = append(d.rates, 1), append(d.offsets, 0), append(d.durable, true)
 	}
 	d.nodes, d.rates, d.offsets, d.durable = nodes, d.rates[:nodes], d.offsets[:nodes], d.durable[:nodes]
-	d.processes, d.workers, d.resources = 4, 2, 1
+	d.processes, d.workers, d.resources, d.misfits = 4, 2, 1, false
 }
 
 // weaken breaks a part.

@@ -145,7 +145,7 @@ func (k *worker) lock(resource string) {
 // forgot it, a quorum has it (R9).
 func (k *worker) expectHeld(name string, lock redlock.Lock, err error) {
 	w := k.process.world
-	if errors.Is(err, redlock.ErrNotHeld) && lock.Validity() > 0 && !w.draw.has(forgetting) {
+	if errors.Is(err, redlock.ErrNotHeld) && lock.Validity() > 0 && !w.draw.forgets() {
 		w.violate("R9", "%s: %s says that a lock is not held that is valid for another %v", k.process.name, name, lock.Validity())
 	}
 }

@@ -45,6 +45,7 @@ type master struct {
 	calm   calm
 	pause  toggle // the process is stopped
 	absent toggle // there is no process: dials are refused
+	leaps  bool   // for broken: its clock is slow when it starts, and then set right
 
 	mu      sync.Mutex     // guards the following
 	names   map[int]string // of clients, by the id of their connection
@@ -71,12 +72,11 @@ func run(t *testing.T, d *draw) *sim.Report {
 }
 
 func newWorld(d *draw, report *sim.Report) *world {
-	w := &world{draw: d, network: redistest.NewNetwork(), begun: time.Now(), report: report}
+	w := &world{draw: d, network: redistest.NewNetwork(), report: report}
 	w.referee = &referee{world: w, held: make(map[string][]*tenure)}
 	w.tokens = newTokens(w)
-	w.ctx, w.stop = context.WithTimeout(context.Background(), d.contest)
 	for i := range d.nodes {
-		m := &master{index: i, node: redistest.NewNode(redistest.NodeConfig{}), names: make(map[int]string)}
+		m := &master{index: i, node: redistest.NewNode(redistest.NodeConfig{}), names: make(map[int]string), leaps: d.broken.leaps}
 		m.pause.turn = func(on bool) {
 			if on {
 				m.node.Pause()
@@ -87,6 +87,7 @@ func newWorld(d *draw, report *sim.Report) *world {
 		m.absent.turn = func(bool) {}
 		m.node.Clock().SetRate(d.rates[i])
 		m.node.Clock().Step(d.offsets[i])
+		m.node.Restart() // its uptime assumes that the clock does not step after the start (R29)
 		if d.native {
 			m.node.Native("DELEX")
 		}
@@ -96,6 +97,12 @@ func newWorld(d *draw, report *sim.Report) *world {
 		w.masters = append(w.masters, m)
 	}
 	w.places = make([]*process, d.processes)
+	time.Sleep(d.age)
+	w.begun = time.Now()
+	if d.founded && !d.broken.noMaxTTL {
+		w.found()
+	}
+	w.ctx, w.stop = context.WithTimeout(context.Background(), d.contest)
 	return w
 }
 
@@ -103,6 +110,9 @@ func newWorld(d *draw, report *sim.Report) *world {
 // all faults are mended.
 func (w *world) contest() {
 	var wg sync.WaitGroup
+	if w.draw.misfits {
+		wg.Go(w.misfits)
+	}
 	for place := range w.draw.processes {
 		wg.Go(func() { w.occupy(place) })
 	}
@@ -134,13 +144,26 @@ func (w *world) sleep(d time.Duration) bool {
 	}
 }
 
-// dial is the NetDial of all clients: without a process there is no answer.
-func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	var index int
-	if _, err := fmt.Sscanf(addr, "node%d.", &index); err == nil && w.masters[index].absent.isOn() {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+// All clients know a master by the same address (R30), and each reaches it by a
+// lane of its own.
+func (m *master) url() string { return fmt.Sprintf("redis://node%d:6379", m.index) }
+
+func (m *master) addrFor(client string) string { return fmt.Sprintf("node%d.%s:6379", m.index, client) }
+
+// dialAs returns the NetDial of a client: without a master's process there is
+// no answer.
+func (w *world) dialAs(client string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var index int
+		if _, err := fmt.Sscanf(addr, "node%d:", &index); err != nil {
+			return nil, err
+		}
+		m := w.masters[index]
+		if m.absent.isOn() {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		}
+		return w.network.Dial(ctx, network, m.addrFor(client))
 	}
-	return w.network.Dial(ctx, network, addr)
 }
 
 // close ends what is left. All clients have been closed.
@@ -180,7 +203,7 @@ func (w *world) fault(name string) {
 func (m *master) keys() []string {
 	var all []string
 	for _, key := range m.node.Keys() {
-		if !strings.HasSuffix(key, "redlock:seal") {
+		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") {
 			all = append(all, key)
 		}
 	}

@@ -1,0 +1,208 @@
+package multiplex
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// settleLocked does what is to be done next so that the nodes belong to one
+// deployment (R30), and makes the group's sets follow what is known of that.
+// Call it after each event of pure.Deployment.
+func (g *Group) settleLocked(now time.Duration) {
+	if !g.config.sealed() || g.life.closing() {
+		return
+	}
+	d := &g.quarantine.deployment
+	for o := d.Next(now, rand.Uint64); o.Verb != pure.Nothing; o = d.Next(now, rand.Uint64) {
+		g.carryOutLocked(o, now)
+	}
+	g.judgeDeploymentLocked(now)
+	g.tellAllLocked()
+	g.quarantine.due = d.Wait(now)
+	g.wakeWatchAtLocked(g.quarantine.due)
+}
+
+func (g *Group) carryOutLocked(o pure.Order, now time.Duration) {
+	for i, n := range g.nodes {
+		switch {
+		case o.Nodes>>i&1 == 0 || !g.live.Has(i):
+		case o.Verb == pure.Look:
+			n.lookLocked()
+		default:
+			n.orderLocked(o, now)
+		}
+	}
+}
+
+// tendDeploymentLocked is the watch's pass over the deployment. It returns when
+// to run again.
+func (g *Group) tendDeploymentLocked(now time.Duration) time.Duration {
+	if !g.config.sealed() || g.life.closing() {
+		return now + g.config.ProbeAfter
+	}
+	if now >= g.quarantine.due {
+		g.settleLocked(now)
+	}
+	return g.quarantine.due
+}
+
+// judgeDeploymentLocked notes which nodes show this client's deployment. A node
+// that is not up is what it was, until it joins.
+func (g *Group) judgeDeploymentLocked(now time.Duration) {
+	d, q := &g.quarantine.deployment, &g.quarantine
+	strangers := q.strangers
+	for i := range g.nodes {
+		switch {
+		case d.Counts(i):
+			strangers &^= setOf(i)
+		case g.live.Has(i):
+			strangers |= setOf(i)
+		}
+	}
+	_, _, rivals := d.Rivals()
+	if q.strangers == strangers && q.rivals == rivals {
+		return
+	}
+	q.strangers, q.rivals = strangers, rivals
+	for _, n := range g.nodes {
+		n.trust.shared = nil
+		n.judgeTrustLocked(now)
+	}
+	g.notifyLocked()
+}
+
+// estrangedLocked returns why a node that is up does not show the deployment;
+// nil if it does.
+func (n *node) estrangedLocked() *fault {
+	g := n.group
+	d := &g.quarantine.deployment
+	if !g.config.sealed() || d.Counts(n.index) {
+		return nil
+	}
+	switch d.Berth(n.index) {
+	case pure.BerthRivals:
+		return &fault{err: g.rivalsLocked(), tried: d.RivalsAsked()}
+	case pure.BerthStranger:
+		who, _ := d.Identity()
+		return &fault{err: &PreflightError{"deployment", "the node belongs to no deployment, and the others to " + describe(who) +
+			", which does not list its address",
+			"name the nodes as when the deployment was opened, or if its nodes have changed, stop all clients and replace the deployment (redlock init)",
+			ErrDeployment}, tried: g.now()}
+	case pure.BerthOpening:
+		return &fault{err: fmt.Errorf("%w: another client is about to open one with the node", ErrUnopened)}
+	case pure.BerthUnread:
+		return &fault{err: fmt.Errorf("%w: the node's seal cannot be read", ErrUnopened)}
+	case pure.BerthStrange:
+		return &fault{err: &PreflightError{"deployment", "the key of its seal, or of an opening, holds something else",
+			"delete what stands there, or use another prefix", ErrDeployment}, tried: g.now()}
+	case pure.BerthAdopts:
+		if !n.trust.Trusted {
+			return nil // it is quarantined for longer than the seal takes
+		}
+		return &fault{err: fmt.Errorf("%w: the node's seal is being written", ErrUnopened)}
+	}
+	if who, _ := d.Identity(); who != (pure.Identity{}) {
+		return &fault{err: fmt.Errorf("%w: fewer than a quorum of the nodes belong to %s", ErrUnopened, describe(who))}
+	}
+	text := "the first use of nodes needs all of them at one time"
+	if missing := All(g.size) &^ g.live; missing != 0 {
+		text += "; missing: " + g.listLocked(missing)
+	} else {
+		text += ", and a node that has just started is left to other deployments for 3s"
+	}
+	for i := range g.nodes {
+		if was := d.Former(i); was != "" {
+			text += "; " + g.nameLocked(i) + " belonged to deployment " + was + " before it came back empty"
+			break
+		}
+	}
+	return &fault{err: fmt.Errorf("%w: %s", ErrUnopened, text)}
+}
+
+// waitsForOthersLocked reports whether the node would count if the nodes that
+// are missing showed the same deployment. So it is not what keeps a command
+// from a quorum.
+func (n *node) waitsForOthersLocked() bool {
+	d := &n.group.quarantine.deployment
+	return n.group.live.Has(n.index) && n.group.quarantine.strangers.Has(n.index) && n.trust.Trusted && d.Pending(n.index)
+}
+
+// rivalsLocked returns the error that names both sides.
+func (g *Group) rivalsLocked() error {
+	d := &g.quarantine.deployment
+	node, other, _ := d.Rivals()
+	found := g.nameLocked(node) + " belongs to " + describe(d.Claim(node))
+	if node == other {
+		found += ", and this client has " + strconv.Itoa(g.size)
+	} else {
+		found += ", and " + g.nameLocked(other) + " to " + describe(d.Claim(other))
+	}
+	return &PreflightError{"deployment", found,
+		"all clients of a deployment must name the same nodes; to use nodes of a deployment that is over, replace it (redlock init)", ErrDeployment}
+}
+
+func describe(who pure.Identity) string {
+	return "deployment " + who.ID + " of " + strconv.Itoa(who.Nodes) + " nodes"
+}
+
+func (g *Group) nameLocked(node int) string {
+	return "node " + strconv.Itoa(node) + " (" + g.nodes[node].addr + ")"
+}
+
+// listLocked names some nodes.
+func (g *Group) listLocked(nodes Set) string {
+	var all []string
+	for i := range g.nodes {
+		if nodes.Has(i) {
+			all = append(all, g.nameLocked(i))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// A Deployment is what the nodes of a group say of the deployment that they
+// belong to (R30).
+type Deployment struct {
+	ID    string // "" if they belong to none, or to several
+	Nodes int
+	// Complete reports whether every node was found to belong to it.
+	Complete bool
+	Founded  bool // this group opened it
+	// Err is why the nodes' votes do not count, if that is for the deployment;
+	// nil if they do.
+	Err error
+}
+
+// Deployment returns what is known at the moment.
+func (g *Group) Deployment() Deployment {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.deploymentLocked()
+}
+
+func (g *Group) deploymentLocked() Deployment {
+	if !g.config.sealed() {
+		return Deployment{}
+	}
+	who, _ := g.quarantine.deployment.Identity()
+	d := Deployment{ID: who.ID, Nodes: who.Nodes, Complete: g.quarantine.strangers == 0}
+	d.Founded = who.ID != "" && who.ID == g.quarantine.deployment.Opened
+	for _, n := range g.nodes {
+		if f := n.estrangedLocked(); f != nil && d.Err == nil {
+			d.Err = n.blame(f)
+		}
+	}
+	return d
+}
+
+// Opened blocks until every node was found to belong to one deployment. If ctx
+// ends first, the error wraps the context's error and an *UndecidedError.
+func (g *Group) Opened(ctx context.Context) error {
+	return g.waitUntil(ctx, func() bool { return g.config.sealed() && g.quarantine.strangers == 0 })
+}

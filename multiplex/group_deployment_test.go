@@ -1,0 +1,456 @@
+package multiplex
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// aged runs a test on a group of the first three of n nodes that have run for
+// some time.
+func aged(t *testing.T, n int, age time.Duration, test func(t *testing.T, c *fleet), tweaks ...func(*cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		f.cluster = newCluster(t, n, append(append([]func(*cluster){withTrust}, tweaks...), func(c *cluster) {
+			time.Sleep(age)
+			f.all = c.config.Nodes
+			c.config.Nodes = c.config.Nodes[:min(3, n)]
+		})...)
+		test(t, f)
+	})
+}
+
+// A fleet is a cluster of which groups name parts.
+type fleet struct {
+	*cluster
+	all  []conn.Config
+	keys int
+}
+
+// on starts another group, of the nodes with these indices.
+func (f *fleet) on(nodes ...int) *Group { return f.with(func(*Config) {}, nodes...) }
+
+func (f *fleet) with(tweak func(*Config), nodes ...int) *Group {
+	f.t.Helper()
+	config := f.config
+	config.Nodes = nil
+	for _, i := range nodes {
+		config.Nodes = append(config.Nodes, f.all[i])
+	}
+	tweak(&config)
+	g, err := New(config)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = g.Close(background) })
+	return g
+}
+
+func lasts(limit time.Duration, wait func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(background, limit)
+	defer cancel()
+	return wait(ctx)
+}
+
+// ids returns the ids on the nodes, in order; "" for none.
+func (f *fleet) ids(nodes ...int) (ids []string) {
+	for _, i := range nodes {
+		ids = append(ids, f.sealOn(i).Identity.ID)
+	}
+	return ids
+}
+
+// claimOn claims a key that no client has claimed.
+func (f *fleet) claimOn(g *Group) error {
+	f.keys++
+	key := fmt.Sprint("k", f.keys)
+	_, err := g.Claim(background, claimKind, &Claim{Bytes: setCommand(key, "t", maxTTL), TTL: maxTTL, Undo: encodedRelease(key, "t")})
+	return err
+}
+
+// shows asserts that all nodes show the identity of one deployment of them, and
+// no opening.
+func (f *fleet) shows(g *Group, nodes ...int) {
+	f.t.Helper()
+	id := g.Deployment().ID
+	assert.Len(f.t, id, 32)
+	for _, i := range nodes {
+		assert.Equal(f.t, id, f.sealOn(i).Identity.ID, "node %d", i)
+		assert.Equal(f.t, len(nodes), f.sealOn(i).Identity.Nodes)
+		_, opens := f.nodes[i].Get(openingKey)
+		assert.False(f.t, opens, "node %d", i)
+	}
+}
+
+// On nodes that have run for a while, the first client counts as soon as it has
+// opened the set: a look and three steps (R29, R30).
+func TestFirstClientCountsAtOnce_R29(t *testing.T) {
+	aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+		require.NoError(t, f.group.Ready(background))
+		assert.Less(t, f.group.now(), 12*trip+10*ms)
+		f.opened()
+		f.shows(f.group, 0, 1, 2)
+		assert.Empty(t, f.quarantined())
+		d := f.group.Deployment()
+		assert.Equal(t, Deployment{ID: d.ID, Nodes: 3, Complete: true, Founded: true}, d)
+		for i := range 3 {
+			assert.GreaterOrEqual(t, f.sealOn(i).Watched, 57*time.Second, "what the uptime proves")
+			assert.LessOrEqual(t, f.sealOn(i).Watched, time.Minute)
+			assert.Equal(t, d.ID, f.status(i).Deployment)
+			assert.WithinDuration(t, time.Now().Add(-time.Minute), f.status(i).Started, time.Second+100*ms)
+		}
+		f.mustClaim("k")
+	})
+}
+
+// Nodes that have run for 12 s are watched for what is missing of MaxTTL, and
+// say so.
+func TestFirstClientWaitsForWhatIsMissing_R29(t *testing.T) {
+	const need = 30305 * ms
+	aged(t, 3, 12*time.Second, func(t *testing.T, f *fleet) {
+		f.opened()
+		assert.Equal(t, []int{0, 1, 2}, f.quarantined())
+		left := f.status(0).QuarantineLeft
+		assert.InDelta(t, need-10*time.Second, left, float64(50*ms))
+		assert.Equal(t, "started a short while ago", f.status(0).QuarantineWhy)
+		next := f.on(0, 1, 2)
+		require.NoError(t, lasts(time.Second, next.Opened))
+		assert.InDelta(t, left, next.Nodes()[0].QuarantineLeft, float64(50*ms), "a seal passes on what was watched")
+		require.NoError(t, f.group.Ready(background))
+		assert.InDelta(t, need-10*time.Second, f.group.now(), float64(50*ms))
+		require.NoError(t, lasts(50*ms, next.Ready))
+	}, withConfig(func(c *Config) { c.MaxTTL = 30 * time.Second }))
+}
+
+// The account of a node that was promoted, whose clock is another, or that does
+// not give one, is not believed.
+func TestUptimeThatProvesNothing_R29(t *testing.T) {
+	for name, c := range map[string]struct {
+		does     func(c *cluster)
+		believed bool
+	}{
+		"as it should be":      {func(c *cluster) {}, true},
+		"a clock off by 0.9 s": {func(c *cluster) { c.nodes[0].Clock().Step(900 * ms) }, true},
+		"a clock in advance":   {func(c *cluster) { c.nodes[0].Clock().Step(1100 * ms) }, false},
+		"a clock behind":       {func(c *cluster) { c.nodes[0].Clock().Step(-1100 * ms) }, false},
+		"no TIME":              {func(c *cluster) { c.nodes[0].Refuse("-NOPERM no", "TIME") }, false},
+		"no INFO":              {func(c *cluster) { c.nodes[0].Refuse("-NOPERM no", "INFO") }, false},
+		"it was promoted": {func(c *cluster) {
+			text := "run_id:" + c.nodes[0].RunID() + "\r\nrole:master\r\nredis_mode:standalone\r\nuptime_in_seconds:60\r\nmaxmemory_policy:noeviction\r\n" +
+				"master_replid2:" + strings.Repeat("ab", 20) + "\r\nsecond_repl_offset:15\r\n"
+			c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+				return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(text), text), args[0] == "INFO"
+			})
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			aged(t, 1, time.Minute, func(t *testing.T, f *fleet) {
+				c.does(f.cluster)
+				g := f.on(0)
+				require.NoError(t, f.group.Close(background))
+				require.NoError(t, g.Ready(background))
+				if c.believed {
+					assert.Less(t, g.now(), 100*ms)
+				} else {
+					assert.GreaterOrEqual(t, g.now(), fullNeed)
+				}
+			}, func(c *cluster) {
+				c.links[0].HoldDials(true)
+				time.AfterFunc(time.Minute+ms, func() { c.links[0].HoldDials(false) })
+			})
+		})
+	}
+}
+
+// A node without a seal among sealed nodes was emptied: it is adopted, and
+// watched in full, however long it has run (R23, R29).
+func TestUnsealedAmongSealed_R29(t *testing.T) {
+	aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+		require.NoError(t, f.group.Ready(background))
+		f.opened()
+		f.shows(f.group, 0, 1, 2)
+		assert.Equal(t, []int{2}, f.quarantined())
+		assert.Greater(t, f.status(2).QuarantineLeft, fullNeed-100*ms)
+		assert.Less(t, f.sealOn(2).Watched, 100*ms)
+	}, func(c *cluster) { c.sealed(0, 1) })
+}
+
+// Of two sets that overlap one is opened. The client of the other one is told
+// both sides, and gets nothing; this also holds after a member was emptied
+// (R30).
+func TestOverlappingSetsOfNodes_R30(t *testing.T) {
+	for name, apart := range map[string]time.Duration{"at the same time": 0, "one after the other": time.Second} {
+		for _, set := range [][]int{{2, 3, 4}, {0, 1, 2, 3, 4}, {4, 2, 3}} {
+			t.Run(fmt.Sprint(name, set), func(t *testing.T) {
+				aged(t, 5, time.Minute, func(t *testing.T, f *fleet) {
+					time.Sleep(apart)
+					second := f.on(set...)
+					time.Sleep(3 * time.Second)
+					count := func() (counting int, loser *Group) {
+						for _, g := range []*Group{f.group, second} {
+							if f.claimOn(g) == nil {
+								counting++
+							} else {
+								loser = g
+							}
+						}
+						return counting, loser
+					}
+					won, loser := count()
+					assert.Equal(t, 1, won)
+					require.NotNil(t, loser)
+					if apart > 0 {
+						assert.Same(t, second, loser)
+					}
+					err := f.claimOn(loser)
+					assert.ErrorIs(t, err, ErrDeployment)
+					ids := f.ids(2)
+					assert.Contains(t, err.Error(), ids[0])
+					for range 5 {
+						f.nodes[2].Restart()
+						for range 500 {
+							f.arrive()
+							won, who := count()
+							assert.LessOrEqual(t, won, 1)
+							if won == 1 {
+								assert.Same(t, loser, who)
+							}
+						}
+						time.Sleep(3 * time.Second)
+						assert.Equal(t, ids, f.ids(2), "it was adopted")
+					}
+				})
+			})
+		}
+	}
+}
+
+// Clients of one set that start together agree.
+func TestOneSetAtTheSameTime_R30(t *testing.T) {
+	aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+		groups := []*Group{f.group}
+		for range 8 {
+			groups = append(groups, f.on(2, 0, 1))
+		}
+		for _, g := range groups {
+			require.NoError(t, lasts(time.Second, g.Opened))
+			f.shows(g, 0, 1, 2)
+			require.NoError(t, lasts(100*ms, g.Ready))
+		}
+	})
+}
+
+// A node that the deployment does not list, and that shows nothing, is a
+// stranger: the client counts the members only.
+func TestStranger_R30(t *testing.T) {
+	aged(t, 4, time.Minute, func(t *testing.T, f *fleet) {
+		f.opened()
+		g := f.on(1, 2, 3)
+		require.NoError(t, lasts(time.Second, g.Ready))
+		assert.NoError(t, f.claimOn(g))
+		f.nodes[2].Pause()
+		err := f.claimOn(g)
+		assert.ErrorIs(t, err, ErrUndecided)
+		assert.ErrorIs(t, err, ErrDeployment)
+		assert.Contains(t, err.Error(), "which does not list its address")
+		f.nodes[2].Resume()
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{""}, f.ids(3))
+	})
+}
+
+// A foreign seal under a running group, on a single node, ends everything but
+// releases; a look takes it in within five seconds (R30).
+func TestForeignSeal_R30(t *testing.T) {
+	for name, other := range map[string]pure.Identity{
+		"another deployment": {ID: strings.Repeat("f", 32), Nodes: 3, Members: pure.MembersOf([]string{"a", "b", "c"})},
+		"another number":     {ID: strings.Repeat("f", 32), Nodes: 2, Members: pure.MembersOf([]string{"a", "b"})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+				f.opened()
+				receipt := f.mustClaim("k")
+				f.nodes[1].DB().Set(sealKey, pure.Seal{Identity: other, Run: "x", MaxTTL: maxTTL, Watched: ms}.String(), 0)
+				f.eventually(pure.LookRarely+10*ms, func() bool { return len(f.quarantined()) == 3 }, "noticed")
+				sets, scripts := f.nodes[0].Calls("SET"), f.nodes[0].Calls("EVALSHA")
+				_, err := f.claim(background, "k2", "t", ms)
+				assert.ErrorIs(t, err, ErrDeployment)
+				assert.Contains(t, err.Error(), other.ID)
+				assert.ErrorIs(t, f.extend(background, "k", "t", 2*long), ErrDeployment)
+				time.Sleep(time.Second)
+				assert.Equal(t, sets, f.nodes[0].Calls("SET"), "nothing is sent")
+				assert.Equal(t, scripts, f.nodes[0].Calls("EVALSHA"))
+				assert.ErrorIs(t, f.group.Deployment().Err, ErrDeployment)
+				assert.NoError(t, f.release(background, "k", "t", long, receipt), "it is ours to release")
+				f.nodes[1].Restart()
+				f.eventually(2*time.Second, func() bool { return f.group.Deployment().Err == nil }, "adopted")
+			})
+		})
+	}
+}
+
+// Found asserts that no lock is held: young nodes count at once. With Replace
+// they are used anew, and watched.
+func TestFoundAndReplace_R30(t *testing.T) {
+	found := func(c *Config) { c.Found = true }
+	aged(t, 3, 0, func(t *testing.T, f *fleet) {
+		f.opened()
+		assert.Empty(t, f.quarantined())
+		assert.True(t, f.group.Deployment().Founded)
+		assert.Less(t, f.group.now(), 100*ms)
+		old := f.ids(0)[0]
+
+		again := f.with(found, 0, 1, 2)
+		require.NoError(t, lasts(time.Second, again.Opened))
+		assert.Equal(t, Deployment{ID: old, Nodes: 3, Complete: true}, again.Deployment())
+
+		require.NoError(t, f.group.Close(background))
+		require.NoError(t, again.Close(background))
+		f.nodes[1].FlushAll()
+		half := f.with(found, 0, 1, 2)
+		assert.Error(t, lasts(3*time.Second, half.Opened), "it adopts nothing")
+		require.NoError(t, half.Close(background))
+
+		time.Sleep(time.Minute)
+		anew := f.with(func(c *Config) { c.Found, c.Replace = true, []string{old} }, 0, 1, 2)
+		require.NoError(t, lasts(time.Second, anew.Opened))
+		assert.NotEqual(t, old, anew.Deployment().ID)
+		f.shows(anew, 0, 1, 2)
+		for _, s := range anew.Nodes() {
+			assert.True(t, s.Quarantined, "earlier locks may be there")
+		}
+	}, withConfig(found))
+}
+
+// The set is opened in the end though nodes refuse to change, or have lost the
+// script, for a while.
+func TestOpeningThatIsRefused_R30(t *testing.T) {
+	for name, does := range map[string]func(c *cluster){
+		"-OOM": func(c *cluster) {
+			c.nodes[1].Refuse("-OOM command not allowed", "EVALSHA")
+			time.AfterFunc(time.Minute+2*time.Second, func() { c.nodes[1].Refuse("", "EVALSHA") })
+		},
+		"NOSCRIPT": func(c *cluster) {
+			first := true
+			c.nodes[1].Handle(func(_ int, args []string) ([]byte, bool) {
+				if args[0] == "EVALSHA" && first {
+					c.nodes[1].FlushScripts()
+					first = false
+				}
+				return nil, false
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+				require.NoError(t, lasts(4*time.Second, f.group.Opened))
+				f.shows(f.group, 0, 1, 2)
+				for i := range 3 {
+					assert.Zero(t, f.status(i).Deaths)
+				}
+			}, does)
+		})
+	}
+}
+
+// A node that dies in any stage of an opening, before or after it does what it
+// was told, delays it.
+func TestANodeDiesWhileASetIsOpened_R30(t *testing.T) {
+	for _, verb := range []string{"propose", "lock", "seal"} {
+		for _, restarts := range []bool{false, true} {
+			for dies := range 3 {
+				t.Run(fmt.Sprint(verb, " ", dies, " ", restarts), func(t *testing.T) {
+					aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+						require.NoError(t, lasts(15*time.Second, f.group.Opened))
+						f.shows(f.group, 0, 1, 2)
+						require.NoError(t, f.group.Ready(background))
+					}, func(c *cluster) {
+						n, first := c.nodes[dies], true
+						n.Handle(func(_ int, args []string) ([]byte, bool) {
+							if args[0] == "EVALSHA" && args[5] == verb && first {
+								first = false
+								if restarts {
+									n.Restart()
+								} else {
+									n.DropConns()
+								}
+							}
+							return nil, false
+						})
+					})
+				})
+			}
+		}
+	}
+}
+
+// Close in the middle of proposing takes back what was proposed, at once.
+func TestCloseDuringAnOpening_R30(t *testing.T) {
+	aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+		f.eventually(time.Second, func() bool {
+			count := 0
+			for _, n := range f.nodes {
+				if _, there := n.Get(openingKey); there {
+					count++
+				}
+			}
+			return count == 3
+		}, "proposed")
+		require.NoError(t, f.group.Close(background))
+		time.Sleep(200 * ms)
+		assert.Empty(t, f.cluster.keys())
+	}, func(c *cluster) {
+		for _, l := range c.links {
+			l.Latency(oneWay, 100*ms)
+		}
+	})
+}
+
+// Nothing is allocated by passes over a deployment that is settled.
+func TestSettledDeploymentCostsNothing(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.opened()
+		require.NoError(t, c.group.Ready(background))
+		g := c.group
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		now := g.now()
+		assert.Zero(t, testing.AllocsPerRun(100, func() {
+			now += 3 * time.Second
+			g.tendDeploymentLocked(now)
+		}))
+	}, withTrust, sealedAll)
+}
+
+// Clients that each live for a moment see the end of a quarantine together: the
+// seal that the first of them writes says how long the process had run (R23,
+// R29). It never ends early, nor much later than by the margin.
+func TestShortLivedClientsEndAQuarantine_R23(t *testing.T) {
+	aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+		require.NoError(t, f.group.Ready(background))
+		require.NoError(t, f.group.Close(background))
+		f.nodes[2].Restart()
+		started := time.Now()
+		quarantined := func() bool {
+			g := f.on(0, 1, 2)
+			time.Sleep(200 * ms)
+			is := g.Nodes()[2].Quarantined
+			require.NoError(t, g.Close(background))
+			return is
+		}
+		for quarantined() {
+			require.Less(t, time.Since(started), 10*time.Second)
+			time.Sleep(300 * ms)
+		}
+		lasted := time.Since(started)
+		assert.GreaterOrEqual(t, lasted, fullNeed)
+		assert.Less(t, lasted, fullNeed+5*time.Second)
+	})
+}

@@ -1,0 +1,146 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/internal/errtext"
+)
+
+// A Deployment is a set of nodes that hold the locks of one set of clients
+// (R30). Each node carries its identity in the seal. Clients that name other
+// nodes, or another number of them, are refused with ErrDeployment.
+type Deployment struct {
+	ID     string        // 32 hexadecimal digits, random
+	Nodes  int           // how many it has
+	MaxTTL time.Duration // of all its clients
+	New    bool          // this call of Init opened it; it was not open before
+}
+
+// Init opens a deployment: it writes a random identity and MaxTTL into the
+// seals of all nodes. An operator calls it once, before the first client. It
+// asserts that no client holds a lock on these nodes, so that clients need not
+// wait. Without it, the first client opens the deployment, and waits for nodes
+// that have not run for as long as MaxTTL.
+//
+// Never call it from what starts the nodes. After a loss of power they are
+// empty, and clients that are alive may hold locks: they give the nodes their
+// deployment back, and wait as long as they must, unless Init is first.
+//
+// Init needs all nodes, and none of them in use: if one is down, or belongs to
+// a deployment, it changes nothing and returns an *InitError that says what
+// each node is. If the nodes are already this deployment, it returns that and
+// no error.
+//
+// To use nodes of a deployment that is over, give its id in replace, for each
+// of several if need be. Stop the clients of the old deployment first: until
+// they notice, some seconds later, they grant locks that the new one does not
+// know. The clients of the new deployment wait for MaxTTL.
+//
+// ctx bounds the call. Nothing is left running when it returns.
+func Init(ctx context.Context, config Config, replace ...string) (Deployment, error) {
+	if config.Forgetful {
+		return Deployment{}, configError(errors.New("with Forgetful there is nothing to open"))
+	}
+	c, err := newClient(ctx, config, founding{founds: true, replaces: replace})
+	if err != nil {
+		return Deployment{}, err
+	}
+	defer func() { _ = c.Close(ctx) }()
+	return c.found(ctx)
+}
+
+// A founding is what Init asks of a client.
+type founding struct {
+	founds   bool
+	replaces []string
+}
+
+const (
+	// initGlance is how often Init looks at what has become of the nodes, and
+	// initStuck how long all of that may take while they are up: a client that
+	// died in the middle of opening is given up after 2 s.
+	initGlance = 20 * time.Millisecond
+	initStuck  = 4 * time.Second
+	// initDown is how long a node may be down.
+	initDown = time.Second
+)
+
+// found waits until the deployment is open, or cannot be opened.
+func (c *Client) found(ctx context.Context) (Deployment, error) {
+	begun := time.Now()
+	for {
+		limited, cancel := context.WithTimeout(ctx, initGlance)
+		err := c.group.Opened(limited)
+		cancel()
+		d := c.group.Deployment()
+		waited := time.Since(begun)
+		switch {
+		case err == nil:
+			return Deployment{ID: d.ID, Nodes: d.Nodes, MaxTTL: c.config.MaxTTL, New: d.Founded}, nil
+		case ctx.Err() != nil:
+			return Deployment{}, cancelledError(ctx, c.initError())
+		case waited > initStuck, waited > initDown && c.anyDown():
+			return Deployment{}, c.initError()
+		}
+	}
+}
+
+func (c *Client) anyDown() bool {
+	for _, n := range c.Nodes() {
+		if n.State != NodeUp {
+			return true
+		}
+	}
+	return false
+}
+
+// An InitError is returned by Init if a deployment cannot be opened. It is
+// ErrDeployment if nodes are in use, and also what keeps nodes from being up.
+type InitError struct {
+	Nodes []NodeStatus // what was found, in the order of Config.Nodes
+	Err   error        // why the nodes are no deployment; nil if only nodes are missing
+}
+
+func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Deployment().Err} }
+
+// Error lists what was found on each node.
+func (e *InitError) Error() string {
+	var all []string
+	for _, n := range e.Nodes {
+		all = append(all, n.Addr+": "+n.standing())
+	}
+	if e.Err != nil {
+		all = append(all, errtext.Text(e.Err))
+	}
+	return "redlock: the deployment cannot be opened: " + strings.Join(all, "; ")
+}
+
+// standing says whether a node can become part of a deployment.
+func (s *NodeStatus) standing() string {
+	switch {
+	case s.State != NodeUp && s.Err != nil:
+		return errtext.Text(s.Err)
+	case s.State != NodeUp:
+		return string(s.State)
+	case s.Deployment != "":
+		return "belongs to deployment " + s.Deployment
+	}
+	return "free"
+}
+
+// Unwrap returns the reasons.
+func (e *InitError) Unwrap() []error {
+	var all []error
+	if e.Err != nil {
+		all = append(all, e.Err)
+	}
+	for _, n := range e.Nodes {
+		if n.Err != nil {
+			all = append(all, n.Err)
+		}
+	}
+	return all
+}
