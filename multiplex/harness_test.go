@@ -168,7 +168,12 @@ func (c *cluster) up() int {
 	return n
 }
 
-func (c *cluster) status(i int) Status { return c.group.Nodes()[i] }
+// status returns what is known of node i once every goroutine has done what it
+// could: a vote reaches its caller before its node's counters.
+func (c *cluster) status(i int) Status {
+	synctest.Wait()
+	return c.group.Nodes()[i]
+}
 
 func (c *cluster) debts() int {
 	n := 0

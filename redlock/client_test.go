@@ -238,6 +238,7 @@ func TestNodesTellWhatIsKnown(t *testing.T) {
 		m.link(2).Refuse(true)
 		c := m.client(t, Config{Nodes: Nodes("redis://default:hunter2@node0", "redis://node1", "redis://node2")})
 		mustAcquire(t, c, "r", time.Second)
+		synctest.Wait() // a vote reaches its caller before its node's counters
 		all := c.Nodes()
 		require.Len(t, all, 3)
 		require.Equal(t, "node0:6379", all[0].Addr, "without credentials (R27)")
