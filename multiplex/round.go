@@ -100,15 +100,16 @@ func bitOf(v Vote, node int) uint64 {
 	}
 }
 
-func (r *round) verdictOf(w uint64) Verdict {
-	t := Tally{
+func (r *round) tallyOf(w uint64) Tally {
+	return Tally{
 		Nodes:   r.group.size,
 		Granted: grantedOf(w).Len(),
 		Refused: refusedOf(w).Len(),
 		Failed:  failedOf(w).Len(),
 	}
-	return t.Verdict(r.group.quorum, r.mode())
 }
+
+func (r *round) verdictOf(w uint64) Verdict { return r.tallyOf(w).Verdict(r.group.quorum, r.mode()) }
 
 // vote records one node's answer and reports whether it counted. A vote after
 // the decision, or after this node's vote was given up, changes nothing (R17).

@@ -83,6 +83,13 @@ type Tally struct {
 	Granted, Refused, Failed int // votes so far
 }
 
+// Hinges reports whether the outcome hinges on the votes that are missing: if
+// none of them comes, it stays unknown (R6).
+func (t Tally) Hinges(quorum int, mode Mode) bool {
+	t.Failed = t.Nodes - t.Granted - t.Refused
+	return t.Verdict(quorum, mode) == Undecided
+}
+
 // Verdict returns the outcome of the votes counted so far, for a round that
 // needs the given quorum. Once it is not Open, no further vote reopens it, nor
 // makes a quorum of one that was out of reach; so the first goroutine to reach

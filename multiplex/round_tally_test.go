@@ -68,6 +68,29 @@ func everyTally(f func(Tally)) {
 	}
 }
 
+// R6: only an outcome that stays unknown without the missing votes hinges on
+// them.
+func TestHinges(t *testing.T) {
+	for _, c := range []struct {
+		votes  Tally
+		mode   Mode
+		hinges bool
+	}{
+		{Tally{5, 0, 0, 0}, Claiming, true},
+		{Tally{5, 2, 0, 0}, Claiming, true},
+		{Tally{5, 3, 0, 0}, Claiming, false}, // granted
+		{Tally{5, 2, 2, 0}, Claiming, false}, // one is missing: refused
+		{Tally{5, 2, 1, 0}, Claiming, false},
+		{Tally{5, 1, 1, 0}, Claiming, true},
+		{Tally{5, 2, 0, 2}, Claiming, true}, // two are down
+		{Tally{5, 2, 2, 0}, Confirming, true},
+		{Tally{5, 0, 3, 0}, Confirming, false}, // refused by a quorum
+		{Tally{1, 0, 0, 0}, Claiming, true},
+	} {
+		assert.Equal(t, c.hinges, c.votes.Hinges(Quorum(c.votes.Nodes), c.mode), "%+v, mode %d", c.votes, c.mode)
+	}
+}
+
 func TestVerdictIsWhatTheRulesSay(t *testing.T) {
 	cases := 0
 	everyTally(func(votes Tally) {

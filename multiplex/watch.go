@@ -129,12 +129,14 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 		return next
 	}
 	w := r.word.Load()
+	patience := pure.VotePatience(g.config.VoteTimeout, r.ttl, r.patience,
+		r.tallyOf(w).Hinges(g.quorum, r.mode()), pure.Starved(g.watcher.excused, r.at))
 	var over Set
 	for i, n := range g.nodes {
 		if votedOf(w).Has(i) {
 			continue
 		}
-		deadline := pure.VoteDeadline(r.at, n.voteTimeout(r.ttl), r.patience)
+		deadline := pure.VoteDeadline(r.at, n.voteTimeout(r.ttl), patience)
 		if unread.Has(i) {
 			deadline = pure.UnreadDeadline(deadline, g.watcher.excused, now)
 		}

@@ -38,8 +38,22 @@ func VoteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
 // a renewal is waited for: a tenth of the TTL.
 func VoteMost(ttl time.Duration) time.Duration { return ttl / 10 }
 
+// VotePatience returns the least time to wait for the votes of a round (R6).
+// asked is what its caller asked for. hinges reports that without a missing vote
+// the outcome stays unknown, and starved that this process got no CPU for a time
+// since the round was queued. Where it is starved, a node on the same machine is
+// too, and more likely late than dead, so such votes are waited for as long as
+// is allowed. A node that is dead is shed before that (R26). A configured
+// timeout is used as it is.
+func VotePatience(configured, ttl, asked time.Duration, hinges, starved bool) time.Duration {
+	if configured > 0 || !hinges || !starved {
+		return asked
+	}
+	return max(asked, VoteMost(ttl))
+}
+
 // VoteDeadline returns when a vote is given up on a command that was queued at
-// the given time. patience is the least time that the caller asked for.
+// the given time. patience is what VotePatience returned.
 func VoteDeadline(at, timeout, patience time.Duration) time.Duration {
 	return at + max(timeout, patience)
 }
@@ -64,6 +78,10 @@ func Excused(excused, late, now time.Duration) time.Duration {
 	}
 	return excused
 }
+
+// Starved reports whether a look came late after the given time. excused is what
+// Excused returned last.
+func Starved(excused, since time.Duration) bool { return excused > since+readGrace }
 
 // Smoothed returns the mean of a time that is measured again and again, as TCP
 // smooths its round trips: by an eighth of the difference. old is the mean so

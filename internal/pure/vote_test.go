@@ -36,6 +36,35 @@ func TestVoteDeadline(t *testing.T) { // R6
 	assert.Equal(t, 150*ms, VoteDeadline(100*ms, 20*ms, 50*ms))
 }
 
+// Where the outcome hinges on votes that are missing, a client that was starved
+// waits for a tenth of the TTL, unless a timeout is configured.
+func TestVotePatience(t *testing.T) { // R6
+	for _, c := range []struct {
+		name            string
+		configured      time.Duration
+		hinges, starved bool
+		asked, patience time.Duration
+	}{
+		{"starved, and it hinges on them", 0, true, true, 0, time.Second},
+		{"it does not hinge on them", 0, false, true, 20 * ms, 20 * ms},
+		{"not starved", 0, true, false, 20 * ms, 20 * ms},
+		{"configured", 70 * ms, true, true, 0, 0},
+		{"the caller asks for more", 0, true, true, time.Minute, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Equal(t, c.patience, VotePatience(c.configured, 10*time.Second, c.asked, c.hinges, c.starved))
+		})
+	}
+}
+
+// A look that was late excuses what was queued before it.
+func TestStarved(t *testing.T) { // R6
+	excused := Excused(0, lateTick+1, time.Second)
+	assert.True(t, Starved(excused, time.Second-1))
+	assert.False(t, Starved(excused, time.Second))
+	assert.False(t, Starved(0, time.Second), "never late")
+}
+
 // A node whose bytes wait in a socket gets 4 ms more, and longer after the
 // process was starved, but not for ever.
 func TestUnreadDeadline(t *testing.T) { // R6

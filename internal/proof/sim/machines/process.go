@@ -30,6 +30,7 @@ type process struct {
 	quarantined multiplex.Set // whether live or not
 	head        uint64        // position of the next round in the log
 	longest     time.Duration // the longest TTL requested so far
+	excused     time.Duration // see pure.Excused
 	maxTTL      time.Duration
 	deployment  pure.Deployment
 	due         time.Duration // when it is looked after next

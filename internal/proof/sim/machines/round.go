@@ -111,10 +111,11 @@ func (p *process) quorumNeeded() int {
 	return p.quorum
 }
 
-func (r *round) judge() multiplex.Verdict {
-	t := multiplex.Tally{Nodes: r.process.size, Granted: r.granted.Len(), Refused: r.refused.Len(), Failed: r.failed.Len()}
-	return t.Verdict(r.process.quorumNeeded(), r.mode)
+func (r *round) tally() multiplex.Tally {
+	return multiplex.Tally{Nodes: r.process.size, Granted: r.granted.Len(), Refused: r.refused.Len(), Failed: r.failed.Len()}
 }
+
+func (r *round) judge() multiplex.Verdict { return r.tally().Verdict(r.process.quorumNeeded(), r.mode) }
 
 func (r *round) voted() multiplex.Set { return r.granted | r.refused | r.failed }
 
@@ -140,6 +141,9 @@ func (r *round) vote(node int, v multiplex.Vote) {
 		r.failed |= bit(node)
 	}
 	r.decide()
+	if r.isOpen() {
+		r.rearm() // the others may be waited for shorter now
+	}
 }
 
 // giveUp counts votes that have timed out, all at once.
@@ -199,20 +203,27 @@ func (r *round) rearm() {
 			next = at
 		}
 	}
-	p.wake(max(next, p.now()+pure.TickLeast), r.timeout)
+	due := max(next, p.now()+pure.TickLeast)
+	p.wake(due, func() { r.timeout(p.now() - due) })
 }
 
 func (r *round) deadline(node int) time.Duration {
-	return pure.VoteDeadline(r.at, r.process.members[node].voteTimeout(r.ttl), r.patience)
+	p := r.process
+	patience := pure.VotePatience(0, r.ttl, r.patience,
+		r.tally().Hinges(p.quorumNeeded(), r.mode), pure.Starved(p.excused, r.at))
+	return pure.VoteDeadline(r.at, p.members[node].voteTimeout(r.ttl), patience)
 }
 
-func (r *round) timeout() {
+// timeout gives up votes whose time is over. late is by how much it is late.
+func (r *round) timeout(late time.Duration) {
+	p := r.process
+	p.excused = pure.Excused(p.excused, late, p.now())
 	if !r.isOpen() {
 		return
 	}
 	var over multiplex.Set
-	for i := range r.process.members {
-		if r.process.now() >= r.deadline(i) {
+	for i := range p.members {
+		if p.now() >= r.deadline(i) {
 			over |= bit(i)
 		}
 	}
