@@ -47,7 +47,7 @@ NO_COMPARE = "NOT COVERED: $(COMPARE) (other implementations on the same masters
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
 
 .PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy fuzz decoder sim \
-	model mutants sample histories faults soak peers bench quick load vulncheck apidiff release-check
+	model mutants sample histories faults soak peers bench quick overload load vulncheck apidiff release-check
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -206,6 +206,10 @@ bench:
 ## quick: this library and rueidis for some seconds; fails if the engine has become slow
 quick:
 	cd $(COMPARE) && $(GO) run ./cmd/compare --quick --assert
+
+## overload: this library and its peers on a machine loaded 2, 5 and 10 times over, for some eight minutes; writes bench/OVERLOAD.md
+overload:
+	cd $(COMPARE) && $(GO) run ./cmd/overload
 
 DURATION ?= 3s
 ## load: acquire/release pairs per second of this library and of rueidis

@@ -19,7 +19,8 @@ type Config struct {
 	Nodes []conn.Config
 	// VoteTimeout is how long the group waits for a node's vote. If zero, it
 	// follows R6: TTL/200 within 5–50 ms, or four times the node's smoothed
-	// reply time if that is larger, and at most a tenth of the TTL.
+	// reply time if that is larger, and at most a tenth of the TTL, for which
+	// a starved process waits for votes without which the outcome stays unknown.
 	VoteTimeout time.Duration
 	// ShedAfter is the age of the oldest unanswered command at which a
 	// connection is given up (R26). For commands sent to this node alone it is

@@ -109,7 +109,10 @@ func (r *round) tallyOf(w uint64) Tally {
 	}
 }
 
-func (r *round) verdictOf(w uint64) Verdict { return r.tallyOf(w).Verdict(r.group.quorum, r.mode()) }
+func (r *round) verdictOf(w uint64) Verdict {
+	t := r.tallyOf(w)
+	return t.Verdict(r.group.quorum, r.mode())
+}
 
 // vote records one node's answer and reports whether it counted. A vote after
 // the decision, or after this node's vote was given up, changes nothing (R17).

@@ -82,7 +82,9 @@ type Config struct {
 
 	// NodeTimeout is how long the client waits for a node's vote. If zero,
 	// TTL/200 within 5 to 50 ms, or four times the node's usual reply time if
-	// that is more, but at most a tenth of the TTL (R6).
+	// that is more, but at most a tenth of the TTL; and a tenth of the TTL, if
+	// the process got no CPU meanwhile and the vote is needed to know the
+	// outcome (R6).
 	NodeTimeout time.Duration
 	// MinValidity is the least validity worth having: a lock with less is
 	// released again, and the error is ErrExpired. If zero, any validity will

@@ -8,8 +8,8 @@
 //   - Life is where a node stands: down, dialing, fencing, paying, up, shed
 //     (R8, R26). It is a value: (state, event, now) → (state, action).
 //   - Silence tells when a node that does not answer is shed (R26);
-//     VoteTimeout, VoteDeadline and UnreadDeadline tell when its vote is given
-//     up (R6).
+//     VoteTimeout, VotePatience, VoteDeadline and UnreadDeadline tell when its
+//     vote is given up (R6).
 //   - Trust tells whether a node may have forgotten a lock, and Debut whether a
 //     deployment is new; a Seal passes that on to other clients, and Looks says
 //     when it is read (R23).
