@@ -37,7 +37,7 @@ func TestATinyRun(t *testing.T) {
 	page, err := os.ReadFile(f.Out)
 	require.NoError(t, err)
 	for _, peer := range f.Peers {
-		assert.Regexp(t, `\n\| 1 × \| 2 \| `+peer+` \| [\d,]+ \([\d,]+–[\d,]+\) \| `, string(page), "one row for both runs")
+		assert.Regexp(t, `\n\| 1 × \| 2 \| `+peer+` \| 2 \| [\d,]+ \([\d,]+–[\d,]+\) \| `, string(page), "one row for both runs")
 	}
 	data, err := os.Open(f.Data)
 	require.NoError(t, err)

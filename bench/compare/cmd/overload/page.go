@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -21,29 +22,28 @@ its own: 2, 5 or 10 for each CPU. Closed loop, every caller with a resource of i
 take turns, with windows of %v. "Pairs" are acquired and released; "failed" are the calls that ended otherwise, of all
 windows. Pairs and p99 (of an acquisition) are medians, with the least and the greatest window.
 
-| overload | callers | | pairs/s | failed | p99, ms |
-|---|---|---|---|---|---|
+| overload | callers | | windows | pairs/s | failed | p99, ms |
+|---|---|---|---|---|---|---|
 `, masters, runtime.NumCPU(), ttl, f.Window)
+	samples = slices.Clone(samples)
+	slices.SortStableFunc(samples, func(a, b sample) int {
+		return cmp.Or(a.Load-b.Load, a.Callers-b.Callers, slices.Index(f.Peers, a.Peer)-slices.Index(f.Peers, b.Peer))
+	})
 	for len(samples) > 0 {
-		first := samples[0]
-		same := func(s sample) bool {
-			return s.Load == first.Load && s.Callers == first.Callers && s.Peer == first.Peer
+		first, n := samples[0], 1
+		for n < len(samples) && samples[n].isLike(first) {
+			n++
 		}
-		row(&b, slices.Collect(filter(samples, same)))
-		samples = slices.DeleteFunc(slices.Clone(samples), same)
+		row(&b, samples[:n])
+		samples = samples[n:]
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func filter(all []sample, wanted func(sample) bool) func(func(sample) bool) {
-	return func(yield func(sample) bool) {
-		for _, s := range all {
-			if wanted(s) && !yield(s) {
-				return
-			}
-		}
-	}
+// isLike reports whether both are of the same case and implementation.
+func (s sample) isLike(t sample) bool {
+	return s.Load == t.Load && s.Callers == t.Callers && s.Peer == t.Peer
 }
 
 // row writes what came of one case of one implementation.
@@ -63,11 +63,11 @@ func row(b *strings.Builder, windows []sample) {
 		share = fmt.Sprintf("%.2f %% (%d)", 100*float64(failed)/float64(pairs+failed), failed)
 	}
 	c := windows[0]
-	fmt.Fprintf(b, "| %d × | %d | %s | %s | %s | %s |\n", c.Load, c.Callers, c.Peer, spread(rates), share, spread(tails))
+	fmt.Fprintf(b, "| %d × | %d | %s | %d | %s | %s | %s |\n", c.Load, c.Callers, c.Peer, len(windows), spread(rates), share, spread(tails))
 }
 
 // spread is the median, and the least and the greatest.
 func spread(values []float64) string {
 	slices.Sort(values)
-	return fmt.Sprintf("%.0f (%.0f–%.0f)", values[len(values)/2], values[0], values[len(values)-1])
+	return fmt.Sprintf("%.0f (%.0f–%.0f)", (values[(len(values)-1)/2]+values[len(values)/2])/2, values[0], values[len(values)-1])
 }
