@@ -169,16 +169,32 @@ type flusher struct {
 	lanes bool // some node's lane waits to be written
 
 	// The following are owned by the goroutine that has the role.
-	busy     bool // several rounds are unanswered: a yield will gather more
+	busy     bool // several callers are inside: a yield will gather more rounds
 	outgoing []outgoing
 
 	handover   chan struct{} // passes the role to flushForOthers
 	yieldAfter atomic.Int64  // no goroutine yields before, on the group's clock
+
+	// The callers that wait for an outcome, or have it and have not run since:
+	// how many ever entered (which grows under the group's mutex), how many of
+	// these rounds were decided, and how many callers left.
+	entered, answered, left atomic.Int64
 }
 
 func newFlusher(nodes int) flusher {
 	return flusher{outgoing: make([]outgoing, nodes), handover: make(chan struct{}, 1)}
 }
+
+// inside returns the number of callers that wait for an outcome, or have not
+// run since it was decided.
+func (f *flusher) inside() int64 { return f.entered.Load() - f.left.Load() }
+
+// crowded reports that a yield may gather rounds of other callers.
+func (f *flusher) crowded() bool { return f.inside() > crowdedAt }
+
+// returning reports whether callers that were answered have not run since, not
+// counting one that may be the flusher itself.
+func (f *flusher) returning() bool { return f.answered.Load() > f.left.Load()+1 }
 
 // take takes the role and reports whether it was free.
 func (f *flusher) take() bool {

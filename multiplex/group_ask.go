@@ -96,6 +96,7 @@ func (g *Group) outcome(p place) error {
 	}
 	err := p.round.outcome(g.await(p.round))
 	p.round.drop()
+	g.flusher.left.Add(1)
 	return err
 }
 
@@ -125,7 +126,10 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 		g.life.claims.Add(1)
 	}
 	r := g.log.take(g)
-	r.posting = posting
+	if r.posting = posting; posting.Inbox == nil {
+		r.word.Store(called)
+		g.flusher.entered.Add(1)
+	}
 	receipt := Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantine.nodes & g.live}
 	lead := g.admitLocked(ctx, r, v, cmd, 2)
 	return place{r, receipt, lead}, nil

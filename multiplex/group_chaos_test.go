@@ -234,6 +234,7 @@ func (c *chaos) heal() {
 }
 
 func (c *chaos) verify() {
+	assert.NoError(c.t, c.group.flusher.balanced())
 	// An idle connection whose peer vanished is found by a probe, which may be
 	// still to come.
 	for i, n := range c.group.Nodes() {

@@ -24,6 +24,7 @@ func (c *cluster) closed() {
 		assert.Zero(c.t, link.Conns(), "connections to node %d", i)
 		assert.Equal(c.t, Stopped, c.status(i).State)
 	}
+	assert.NoError(c.t, c.group.flusher.balanced())
 	_, err := c.claim(background, "k", "t", long)
 	assert.Equal(c.t, ErrClosed, err)
 	assert.Equal(c.t, ErrClosed, c.release(background, "k", "t", long, Receipt{}))

@@ -10,10 +10,14 @@ const (
 	// role to the group's own flusher: its answer may already be there, and
 	// under load there is always another batch.
 	flushesPerCaller = 4
-	// crowdedAt is the number of unanswered rounds from which one yield gathers
-	// more rounds than it delays. This was the largest single gain that was
-	// measured (docs/design.md, "Batching"). A lone caller never yields.
+	// crowdedAt is the number of callers from which one yield gathers more
+	// rounds than it delays. This was the largest single gain that was measured
+	// (docs/design.md, "Batching"). A lone caller never yields.
 	crowdedAt = 2
+	// gatherMost and gatherYields bound how long callers that were answered are
+	// waited for, by the clock and where a simulated one stands still.
+	gatherMost   = 20 * time.Microsecond
+	gatherYields = 100
 )
 
 // takeFlushLocked gives the flusher's role to the caller and reports true, if
@@ -23,7 +27,7 @@ func (g *Group) takeFlushLocked() bool {
 	if !g.flusher.take() {
 		return false
 	}
-	g.flusher.busy = g.crowdedLocked()
+	g.flusher.busy = g.flusher.crowded()
 	return true
 }
 
@@ -60,7 +64,7 @@ func (g *Group) unwrittenLocked() bool {
 func (g *Group) flush() {
 	for range flushesPerCaller {
 		if g.flusher.busy {
-			g.yield()
+			g.gather()
 		}
 		if !g.flushBatch() {
 			return
@@ -83,10 +87,18 @@ func (g *Group) flushForOthers() {
 	}
 }
 
-// crowdedLocked reports whether even the fastest node has several rounds to
-// answer, so that more callers are likely to append soon.
-func (g *Group) crowdedLocked() bool {
-	return g.log.head+uint64(len(g.gathering.rounds)) > g.fastestLocked()+crowdedAt
+// gather yields, and then waits a moment for callers that were answered and run
+// on another processor, or are about to. Callers that are answered together are
+// likely to ask again at once; then their commands make one batch.
+func (g *Group) gather() {
+	g.yield()
+	begun := g.now()
+	for range gatherYields {
+		if !g.flusher.returning() || g.now()-begun >= gatherMost {
+			return
+		}
+		runtime.Gosched()
+	}
 }
 
 // flushBatch writes one batch to every node that is up, and each node's lane
@@ -143,7 +155,7 @@ func (g *Group) flushBatch() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.log.recycle(batch)
-	g.flusher.busy = g.crowdedLocked()
+	g.flusher.busy = g.flusher.crowded()
 	g.flusher.taken = g.unwrittenLocked()
 	return g.flusher.taken
 }

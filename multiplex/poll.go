@@ -261,10 +261,9 @@ func (p *poller) serve() {
 }
 
 // serveOnce delivers answers once. If several callers wait, it yields before it
-// reads, so that more replies are there, and twice after it, since another
-// processor may have to be woken first: callers that got their answers are
-// likely to ask again at once, and their commands are flushed together
-// (bench/README.md has the gain of each of the three).
+// reads, so that more replies are there, and gathers after it: callers that got
+// their answers are likely to ask again at once, and their commands are flushed
+// together (bench/README.md has the gain of each).
 func (p *poller) serveOnce() {
 	g := p.group
 	events, crowd := p.wait(), p.waiting.Load() > 1
@@ -275,8 +274,8 @@ func (p *poller) serveOnce() {
 	g.yield()
 	g.holdFlush()
 	p.read(events)
-	g.yield()
-	g.yield()
+	g.yield() // another processor may have to be woken first
+	g.gather()
 	g.flushHeld()
 }
 

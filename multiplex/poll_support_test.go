@@ -338,6 +338,15 @@ func (g *Group) settled() error {
 	case g.life.claims.Load() != 0:
 		return errors.New("claims are counted as under way")
 	}
+	return g.flusher.balanced()
+}
+
+// balanced reports whether each caller that entered was answered once and left.
+func (f *flusher) balanced() error {
+	entered, answered, left := f.entered.Load(), f.answered.Load(), f.left.Load()
+	if entered != answered || entered != left {
+		return fmt.Errorf("%d callers entered, %d were answered, %d left", entered, answered, left)
+	}
 	return nil
 }
 

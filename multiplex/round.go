@@ -25,19 +25,24 @@ type round struct {
 
 	// The following are written under the group's mutex before the round is
 	// published, and only read from then on.
-	group *Group
-	verb
-	ctx     context.Context // nil for a detached round
-	at      time.Duration   // when it was queued, on the group's clock
-	ttl     time.Duration
-	receipt Receipt // of the claim that this round releases or lengthens
-	// command is a copy of what may be sent again: scripts and releases.
-	command []byte
-	key     Part // of command, for merging and for native forms
+	//
+	// What counting a vote reads comes first, so that it shares the word's line
+	// of the cache, and the next one: several nodes' replies touch each round.
+
 	// form is the native form that the log has; nil if it has command itself.
 	form *Form
+	verb
+	group   *Group
+	receipt Receipt // of the claim that this round releases or lengthens
 	carrying
-	posting  Posting       // empty for a round that a caller waits for
+	at      time.Duration   // when it was queued, on the group's clock
+	ctx     context.Context // nil for a detached round
+	posting Posting         // empty for a round that a caller waits for
+	wake    chan struct{}   // holds one wake-up
+	ttl     time.Duration
+	// command is a copy of what may be sent again: scripts and releases.
+	command  []byte
+	key      Part          // of command, for merging and for native forms
 	patience time.Duration // least time to wait for its votes
 
 	// discounted is the set of nodes that got the round but whose vote must not
@@ -49,8 +54,7 @@ type round struct {
 	// causes says why a node's vote is missing; nil with the failed bit set is
 	// a timeout.
 	causes [MaxNodes]atomic.Pointer[fault]
-	wake   chan struct{} // holds one wake-up
-	next   *round        // in a free list, or an inbox
+	next   *round // in a free list, or an inbox
 }
 
 // carrying tells a carrier, which stands in the log for several merged rounds,
@@ -65,8 +69,8 @@ type carrying struct {
 
 // The word, from the low end:
 //
-//	0       16      32      48     49      50        51     52
-//	granted refused failed  parked decided cancelled closed polling
+//	0       16      32      48     49      50        51     52      53
+//	granted refused failed  parked decided cancelled closed polling called
 //
 // Votes no longer change it once it is decided: the verdict is that of the
 // moment of decision (R12).
@@ -79,6 +83,7 @@ const (
 	cancelled uint64 = 1 << 50
 	closed    uint64 = 1 << 51
 	polling   uint64 = 1 << 52
+	called    uint64 = 1 << 53 // a caller waits for the outcome, and is counted
 )
 
 func grantedOf(w uint64) Set { return Set(w) }
@@ -185,6 +190,9 @@ func (r *round) conclude(reason uint64) bool {
 // decided the round calls it, so the channel never holds more than one wake-up,
 // and an inbox no round twice.
 func (r *round) rouse(w uint64) {
+	if w&called != 0 {
+		r.group.flusher.answered.Add(1)
+	}
 	if w&(parked|polling) == 0 {
 		return
 	}
