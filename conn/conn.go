@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"sync"
@@ -47,10 +48,14 @@ type input struct {
 	nfirst    int           // of first
 	arrived   arrivals      // when bytes came; in part guarded by a mutex of its own
 	roundTrip time.Duration // see RoundTrip
+	inside    atomic.Bool   // TLS holds bytes that Poller.Fill has left; not owned
 }
 
 // An output is the way out for what the socket did not take at once.
 type output struct {
+	// tls encrypts what is sent and then calls write, while a Poller has a
+	// connection over TLS; otherwise nil.
+	tls *tls.Conn
 	// pending counts the bytes of the backlog: Send adds, the writer subtracts
 	// what it has written. While it is 0 the writer does not write, so Send
 	// may.
@@ -110,10 +115,13 @@ func (c *Conn) ServerError(v resp.Value) error {
 	return serverError(v, c.password, c.username, c.conceal)
 }
 
-// Unread reports whether the kernel holds bytes that Fill has not read. It
-// never waits. It is false where that cannot be known: for a net.Conn without a
-// known socket below it, and when the connection is broken.
-func (c *Conn) Unread() bool { return c.link.unread() > 0 }
+// Unread reports whether the kernel holds bytes that Fill has not read, or TLS
+// some that Poller.Fill has left. It never waits. It is false where that cannot
+// be known: for a net.Conn without a known socket below it, and when the
+// connection is broken.
+func (c *Conn) Unread() bool {
+	return c.link.unread() > 0 || c.inside.Load() && c.Err() == nil
+}
 
 // Break aborts the connection because of cause: over TCP the peer gets an RST,
 // and what it has not acknowledged is thrown away (R8). Break does not wait for

@@ -31,8 +31,7 @@ type link interface {
 func newLink(nc net.Conn) link {
 	bottom := below(nc)
 	s := stream{Conn: nc, bottom: bottom, peek: newPeeker(bottom)}
-	switch nc.(type) {
-	case *net.TCPConn, *net.UnixConn:
+	if isSocket(nc) {
 		if raw, err := nc.(syscall.Conn).SyscallConn(); err == nil {
 			return newSocket(s, raw)
 		}
@@ -40,14 +39,26 @@ func newLink(nc net.Conn) link {
 	return &s
 }
 
+// isSocket reports whether nc is a TCP or unix socket with nothing above it.
+func isSocket(nc net.Conn) bool {
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
+}
+
 // below returns the connection under TLS, or nc itself.
 func below(nc net.Conn) net.Conn {
 	for {
-		t, ok := nc.(*tls.Conn)
-		if !ok {
+		switch t := nc.(type) {
+		case *tls.Conn:
+			nc = t.NetConn()
+		case interface{ under() net.Conn }: // a transport
+			nc = t.under()
+		default:
 			return nc
 		}
-		nc = t.NetConn()
 	}
 }
 
@@ -122,9 +133,7 @@ type peeker struct {
 }
 
 func newPeeker(bottom net.Conn) *peeker {
-	switch bottom.(type) {
-	case *net.TCPConn, *net.UnixConn:
-	default:
+	if !isSocket(bottom) {
 		return nil
 	}
 	raw, err := bottom.(syscall.Conn).SyscallConn()

@@ -5,6 +5,7 @@ package conn
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +32,7 @@ type Poller struct {
 
 	conns []atomic.Pointer[Conn] // by ID
 	kicks atomic.Bool            // Kick was called
+	added atomic.Uint64          // IDs of connections that may hold bytes since before Add
 	full  atomic.Int32           // writers that wait for room
 
 	// The following are owned by the goroutine that calls Wait.
@@ -142,6 +144,11 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 		p.hasRead = false
 		return append(events, Event{Readable: true}), p.looks > 1, nil
 	}
+	if p.added.Load() != 0 {
+		for ids := p.added.Swap(0); ids != 0; ids &= ids - 1 {
+			events = append(events, Event{ID: bits.TrailingZeros64(ids), Readable: true})
+		}
+	}
 	for i := range p.ready[:p.found] {
 		e := &p.ready[i]
 		if e.Fd == kicked {
@@ -195,20 +202,24 @@ func (p *Poller) descriptor(c *Conn) *descriptor {
 // Readable returns which of the connections hold bytes that were not read, or
 // have ended: bit i stands for the ID i, in the argument and in the result. It
 // asks with one system call for all of them, never waits, and takes no event
-// from Wait. One goroutine at a time may call it, beside the one that calls
-// Wait.
+// from Wait. It does not ask about TLS, as Expect does not. One goroutine at a
+// time may call it, beside the one that calls Wait.
 func (p *Poller) Readable(ids uint64) (readable uint64) {
 	var using [64]*descriptor
+	any := false
 	for i := range p.polls {
 		p.polls[i] = pollfd{fd: -1} // ignored by ppoll
 		c := p.conns[i].Load()
-		if ids>>uint(i)&1 == 0 || c == nil {
+		if ids>>uint(i)&1 == 0 || c == nil || !c.arrived.plain {
 			continue
 		}
 		if d := c.polled.socket.Load(); d.use() {
-			using[i] = d
+			using[i], any = d, true
 			p.polls[i] = pollfd{fd: int32(d.fd), events: pollIn}
 		}
+	}
+	if !any {
+		return 0
 	}
 	var noTime syscall.Timespec
 	// The call returns at once, so the scheduler need not know of it.
@@ -273,33 +284,40 @@ func (p *Poller) Kick() {
 // called. Events may come before Add returns.
 //
 // Add reports false, and changes nothing, for a connection that it cannot poll:
-// TLS, a net.Conn of unknown kind, a connection that is broken or still writes.
+// a net.Conn of unknown kind, with TLS or without, TLS that lets the node
+// renegotiate, a connection that is broken or still writes.
 func (p *Poller) Add(c *Conn, id int) bool {
-	s, plain := c.link.(*socket)
-	if !plain || c.pending.Load() != 0 {
+	before := c.link
+	nc, t := pollable(before)
+	if nc == nil || c.pending.Load() != 0 {
 		return false
 	}
-	d, err := newDescriptor(s, p, id)
+	d, err := newDescriptor(nc, p, id)
 	if err != nil {
 		return false
 	}
-	if !c.relink(d, d) {
+	if !c.relink(d, d, t) {
 		d.free()
 		return false
 	}
 	p.conns[id].Store(c)
 	if err := p.control(syscall.EPOLL_CTL_ADD, d.fd, id, wanted); err != nil {
 		p.conns[id].Store(nil)
-		if c.relink(s, nil) {
+		if c.relink(before, nil, t) {
 			d.free()
 		} else {
-			_ = s.shut(true) // it was broken meanwhile by way of d, which Close frees
+			_ = before.shut(true) // it was broken meanwhile by way of d, which Close frees
 		}
 		return false
 	}
+	if t != nil {
+		// What TLS has read already makes no event.
+		p.added.Or(1 << uint(id))
+		p.Kick()
+	}
 	// The socket leaves Go's own poller, which would otherwise look at it for
 	// each reply.
-	_ = s.Conn.Close()
+	_ = nc.Close()
 	return true
 }
 

@@ -8,6 +8,18 @@ package conn
 //
 // One goroutine at a time may call Send.
 func (c *Conn) Send(p []byte) error {
+	if c.tls == nil {
+		return c.write(p)
+	}
+	if _, err := c.tls.Write(p); err != nil {
+		return c.fail("write", err)
+	}
+	return nil
+}
+
+// write sends p as it is. One goroutine at a time may call it: the caller of
+// Send, or crypto/tls under its mutex.
+func (c *Conn) write(p []byte) error {
 	// pending is 0 only when the writer has finished, and only this goroutine
 	// adds to it.
 	if c.pending.Load() == 0 {
