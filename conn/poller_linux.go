@@ -144,11 +144,7 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 		p.hasRead = false
 		return append(events, Event{Readable: true}), p.looks > 1, nil
 	}
-	if p.added.Load() != 0 {
-		for ids := p.added.Swap(0); ids != 0; ids &= ids - 1 {
-			events = append(events, Event{ID: bits.TrailingZeros64(ids), Readable: true})
-		}
-	}
+	added := p.takeAdded()
 	for i := range p.ready[:p.found] {
 		e := &p.ready[i]
 		if e.Fd == kicked {
@@ -160,11 +156,23 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 		}
 		events = append(events, Event{
 			ID:       int(e.Fd),
-			Readable: e.Events&^syscall.EPOLLOUT != 0,
+			Readable: e.Events&^syscall.EPOLLOUT != 0 || added>>e.Fd&1 != 0,
 			Writable: e.Events&syscall.EPOLLOUT != 0,
 		})
+		added &^= 1 << e.Fd
+	}
+	for ; added != 0; added &= added - 1 {
+		events = append(events, Event{ID: bits.TrailingZeros64(added), Readable: true})
 	}
 	return events, p.looks > 1, nil
+}
+
+// takeAdded returns the set of IDs in added, and empties it.
+func (p *Poller) takeAdded() uint64 {
+	if p.added.Load() == 0 {
+		return 0
+	}
+	return p.added.Swap(0)
 }
 
 // Look is Wait without blocking: it may return no events.
