@@ -129,9 +129,9 @@ func TestTLSStreamInPieces_R16(t *testing.T) {
 // Fill says that there is more while TLS holds a byte: no event will.
 func TestTLSFillTellsWhatTLSHolds(t *testing.T) {
 	eachTLS(t, func(t *testing.T, version uint16, places int) {
-		p, c, peer := polledTLS(t, version, places)
-		glance(t, p, c)
 		for _, beyond := range []int{-1, 0, 1, 2000} {
+			p, c, peer := polledTLS(t, version, places)
+			glance(t, p, c)
 			room := len(c.reader.Space())
 			wire := peer.data(string(blob(room + beyond)))
 			peer.send(t, wire)
