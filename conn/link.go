@@ -62,8 +62,9 @@ func below(nc net.Conn) net.Conn {
 	}
 }
 
-// stream is a net.Conn whose Write may wait: TLS, and a connection that a
-// user's dialer returned. Only the writer goroutine writes to it.
+// stream is a net.Conn whose Write may wait: TLS that is not polled, and a
+// connection that a user's dialer returned. Only the writer goroutine writes to
+// it.
 type stream struct {
 	net.Conn
 	bottom net.Conn // nc without TLS

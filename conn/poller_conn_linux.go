@@ -47,8 +47,8 @@ func (c *Conn) fillNow() (more bool, err error) {
 	return more, nil
 }
 
-// readEarly reads once for the following fillNow, and reports whether fillNow
-// has something to do: there are bytes, an error, or more to read.
+// readEarly reads once for the following fillNow, and reports whether it got
+// bytes or an error.
 func (c *Conn) readEarly() bool {
 	early := &c.polled.early
 	if early.done {
@@ -56,8 +56,7 @@ func (c *Conn) readEarly() bool {
 	}
 	space := c.reader.Space()
 	n, err := c.readNow(space)
-	t := c.polled.transport
-	*early = earlyRead{n > 0 || err != nil || t != nil && t.left, space, n, err}
+	*early = earlyRead{n > 0 || err != nil, space, n, err}
 	return early.done
 }
 

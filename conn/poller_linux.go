@@ -185,8 +185,9 @@ func (p *Poller) Look() (events []Event, err error) {
 
 // Fill reads once from c, without waiting, as Conn.Fill does with waiting. It
 // is for the goroutine that calls Wait, after an event said that c is readable.
-// more reports that there may be bytes left, which no further event reports.
-// The error, an *Error, is what broke the connection.
+// Over TLS it reads the records that have come, up to a bound (R32). more
+// reports that there may be bytes left, which no further event reports. The
+// error, an *Error, is what broke the connection.
 //
 // It panics if the Poller was not given the connection.
 func (p *Poller) Fill(c *Conn) (more bool, err error) {
@@ -250,7 +251,7 @@ func (p *Poller) Readable(ids uint64) (readable uint64) {
 func (p *Poller) lookNow(fd uintptr) bool {
 	p.looks++
 	if len(p.conns) == 1 && p.full.Load() == 0 {
-		if c := p.conns[0].Load(); c != nil {
+		if c := p.conns[0].Load(); c != nil && c.arrived.plain {
 			return p.lookAtOne(c) || p.hurried
 		}
 	}
@@ -268,9 +269,9 @@ func (p *Poller) lookNow(fd uintptr) bool {
 	}
 }
 
-// lookAtOne is lookNow for a single connection. It reads at once instead of
-// asking whether there is something to read, which saves one of five system
-// calls. The epoll instance still wakes the goroutine, though its events are
+// lookAtOne is lookNow for a single connection without TLS, which allocates for
+// each read. It reads at once instead of asking whether there is something to
+// read, which saves one of five system calls. The epoll instance still wakes the goroutine, though its events are
 // never collected.
 func (p *Poller) lookAtOne(c *Conn) bool {
 	if p.kicks.Swap(false) {
