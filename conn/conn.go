@@ -62,6 +62,7 @@ type output struct {
 	pending atomic.Int64
 	limit   int64         // of pending
 	wake    chan struct{} // holds one token for the writer
+	written chan struct{} // holds one token of the writer, when it has written what there was
 	writer  sync.WaitGroup
 	// buffers is the pool of queue. It is a pointer because the pool counts in
 	// 64-bit words, which a 32-bit system must find aligned.
@@ -82,7 +83,7 @@ func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Co
 		password: password,
 		link:     l,
 		input:    input{reader: resp.NewReader(limits)},
-		output:   output{limit: int64(backlog), wake: make(chan struct{}, 1), buffers: new(bytebufferpool.Pool)},
+		output:   output{limit: int64(backlog), wake: make(chan struct{}, 1), written: make(chan struct{}, 1), buffers: new(bytebufferpool.Pool)},
 		done:     make(chan struct{}),
 	}
 	_, c.arrived.plain = l.(*socket)

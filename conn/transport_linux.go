@@ -98,9 +98,9 @@ func (t *transport) Write(p []byte) (int, error) {
 // all (R32).
 const ciphertextPerTurn = 16 << 10
 
-// decrypt returns the bytes that the node has sent, without waiting, and sets
-// left. Like descriptor.readNow, it returns 0 without an error if there are
-// none.
+// decrypt returns the bytes that the node has sent, without waiting. Like
+// descriptor.readNow, it returns 0 without an error if there are none. If it
+// fills p or sets left, there may be more, of which no event tells.
 func (t *transport) decrypt(p []byte) (n int, err error) {
 	t.got, t.room, t.short, t.left = 0, ciphertextPerTurn, false, false
 	if t.failed != nil {
@@ -125,8 +125,7 @@ func (t *transport) decrypt(p []byte) (n int, err error) {
 			return t.got, nil
 		}
 	}
-	t.left = true // crypto/tls may hold the rest of the record
-	return t.got, nil
+	return t.got, nil // crypto/tls may hold the rest of the record
 }
 
 // records follows TLS records in a stream of bytes (RFC 8446, 5.1): each begins

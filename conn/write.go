@@ -68,6 +68,10 @@ func (c *Conn) writeBacklog() {
 		}
 		for c.writeQueue() {
 		}
+		select {
+		case c.written <- struct{}{}:
+		default: // no goroutine has taken the one before
+		}
 	}
 }
 
@@ -123,6 +127,13 @@ func (c *Conn) opened() error {
 		return c.fail("write", err)
 	}
 	return nil
+}
+
+// isUnsent reports whether a write failed while opening.
+func (c *Conn) isUnsent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsent != nil
 }
 
 func (c *Conn) isOpening() bool {
