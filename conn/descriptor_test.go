@@ -177,6 +177,36 @@ func readSlowly(to *bytes.Buffer, from io.Reader, total int) error {
 	return nil
 }
 
+// While there is a backlog, the socket may have room again before the writer
+// knows. What is sent then still stands behind the backlog.
+func TestPolledSendStaysBehindTheBacklog_R16(t *testing.T) {
+	for _, network := range []string{"tcp", "unix", "tls"} {
+		c, theirs := narrow(t, network, 32<<20)
+		p := startPoller(t, 2)
+		require.True(t, p.Add(c, 0))
+		sent := sendNumbers(t, c, 1<<20)
+		eventually(t, func() bool { return p.full.Load() == 1 }) // the writer waits
+		const more = 64 << 10
+		got := make(chan []byte)
+		go func() {
+			b := make([]byte, len(sent)+more)
+			n, _ := io.ReadFull(theirs, b)
+			got <- b[:n]
+		}()
+		eventually(t, func() bool { return unsentBytes(c) == 0 })
+		sent = append(sent, sendNumbers(t, c, more)...)
+		for c.pending.Load() > 0 {
+			for _, e := range wait(t, p) {
+				if e.Writable {
+					p.Resume(c)
+				}
+			}
+			eventually(t, func() bool { return c.pending.Load() == 0 || p.full.Load() == 1 })
+		}
+		require.True(t, bytes.Equal(sent[:], <-got), network)
+	}
+}
+
 // A reader stops and resumes many times. Each time that the writer finds no
 // room, it must be woken when there is some.
 func TestPolledWriterIsResumedEachTime(t *testing.T) {
