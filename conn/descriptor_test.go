@@ -195,15 +195,22 @@ func TestPolledSendStaysBehindTheBacklog_R16(t *testing.T) {
 		}()
 		eventually(t, func() bool { return unsentBytes(c) == 0 })
 		sent = append(sent, sendNumbers(t, c, more)...)
-		for c.pending.Load() > 0 {
-			for _, e := range wait(t, p) {
-				if e.Writable {
+		var done atomic.Bool
+		var polls sync.WaitGroup
+		polls.Go(func() {
+			for !done.Load() {
+				events, _, err := p.Wait()
+				assert.NoError(t, err)
+				for range events {
 					p.Resume(c)
 				}
 			}
-			eventually(t, func() bool { return c.pending.Load() == 0 || p.full.Load() == 1 })
-		}
-		require.True(t, bytes.Equal(sent[:], <-got), network)
+		})
+		eventually(t, func() bool { return c.pending.Load() == 0 })
+		done.Store(true)
+		p.Kick()
+		polls.Wait()
+		require.True(t, bytes.Equal(sent, <-got), network)
 	}
 }
 
