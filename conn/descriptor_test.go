@@ -187,9 +187,8 @@ func TestPolledSendStaysBehindTheBacklog_R16(t *testing.T) {
 		sent := sendNumbers(t, c, 1<<20)
 		eventually(t, func() bool { return p.full.Load() == 1 }) // the writer waits
 		const more = 64 << 10
-		got := make(chan []byte)
+		got, b := make(chan []byte), make([]byte, len(sent)+more)
 		go func() {
-			b := make([]byte, len(sent)+more)
 			n, _ := io.ReadFull(theirs, b)
 			got <- b[:n]
 		}()
