@@ -3,7 +3,6 @@
 package conn
 
 import (
-	"net"
 	"testing"
 
 	"github.com/redmux/redmux/resp"
@@ -39,20 +38,6 @@ func TestNoAllocations(t *testing.T) {
 		}
 		assert.Zero(t, testing.AllocsPerRun(2000, roundTrip), network)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { c.Unread() }), network)
-	}
-}
-
-// answer answers each read with OK: each command above fits in one read.
-func answer(nc net.Conn) {
-	var b [1 << 10]byte
-	ok := []byte("+OK\r\n")
-	for {
-		if _, err := nc.Read(b[:]); err != nil {
-			return
-		}
-		if _, err := nc.Write(ok); err != nil {
-			return
-		}
 	}
 }
 

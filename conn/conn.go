@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"sync"
@@ -47,16 +48,21 @@ type input struct {
 	nfirst    int           // of first
 	arrived   arrivals      // when bytes came; in part guarded by a mutex of its own
 	roundTrip time.Duration // see RoundTrip
+	inside    atomic.Bool   // TLS holds bytes that Poller.Fill has left; not owned
 }
 
 // An output is the way out for what the socket did not take at once.
 type output struct {
+	// tls encrypts what is sent and then calls write, while a Poller has a
+	// connection over TLS; otherwise nil.
+	tls *tls.Conn
 	// pending counts the bytes of the backlog: Send adds, the writer subtracts
 	// what it has written. While it is 0 the writer does not write, so Send
 	// may.
 	pending atomic.Int64
 	limit   int64         // of pending
 	wake    chan struct{} // holds one token for the writer
+	written chan struct{} // holds one token of the writer, when it has written what there was
 	writer  sync.WaitGroup
 	// buffers is the pool of queue. It is a pointer because the pool counts in
 	// 64-bit words, which a 32-bit system must find aligned.
@@ -77,7 +83,7 @@ func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Co
 		password: password,
 		link:     l,
 		input:    input{reader: resp.NewReader(limits)},
-		output:   output{limit: int64(backlog), wake: make(chan struct{}, 1), buffers: new(bytebufferpool.Pool)},
+		output:   output{limit: int64(backlog), wake: make(chan struct{}, 1), written: make(chan struct{}, 1), buffers: new(bytebufferpool.Pool)},
 		done:     make(chan struct{}),
 	}
 	_, c.arrived.plain = l.(*socket)
@@ -110,10 +116,13 @@ func (c *Conn) ServerError(v resp.Value) error {
 	return serverError(v, c.password, c.username, c.conceal)
 }
 
-// Unread reports whether the kernel holds bytes that Fill has not read. It
-// never waits. It is false where that cannot be known: for a net.Conn without a
-// known socket below it, and when the connection is broken.
-func (c *Conn) Unread() bool { return c.link.unread() > 0 }
+// Unread reports whether the kernel holds bytes that Fill has not read, or TLS
+// some that Poller.Fill has left. It never waits. It is false where that cannot
+// be known: for a net.Conn without a known socket below it, and when the
+// connection is broken.
+func (c *Conn) Unread() bool {
+	return c.link.unread() > 0 || c.inside.Load() && c.Err() == nil
+}
 
 // Break aborts the connection because of cause: over TCP the peer gets an RST,
 // and what it has not acknowledged is thrown away (R8). Break does not wait for

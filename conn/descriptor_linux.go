@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// descriptor is a plain TCP or unix socket that a Poller watches, and that is
+// descriptor is a TCP or unix socket that a Poller watches, and that is
 // not registered with Go's own poller. It is the link of a connection that is
 // polled.
 type descriptor struct {
@@ -32,13 +32,18 @@ type descriptor struct {
 	shutting atomic.Bool
 }
 
-// newDescriptor duplicates the socket's descriptor, which stays non-blocking.
-func newDescriptor(s *socket, p *Poller, id int) (*descriptor, error) {
-	_, tcp := s.Conn.(*net.TCPConn)
+// newDescriptor duplicates the descriptor of a TCP or unix socket. It stays
+// non-blocking.
+func newDescriptor(nc net.Conn, p *Poller, id int) (*descriptor, error) {
+	raw, err := nc.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	_, tcp := nc.(*net.TCPConn)
 	d := &descriptor{tcp: tcp, poller: p, id: id, writable: make(chan struct{}, 1), gone: make(chan struct{})}
 	d.users.Store(1)
 	var errno syscall.Errno
-	err := s.raw.Control(func(fd uintptr) {
+	err = raw.Control(func(fd uintptr) {
 		var dup uintptr
 		dup, _, errno = syscall.RawSyscall(syscall.SYS_FCNTL, fd, syscall.F_DUPFD_CLOEXEC, 0)
 		d.fd = int(dup)

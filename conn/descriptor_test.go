@@ -86,7 +86,7 @@ func (p *polling) run() {
 func narrow(t testing.TB, network string, backlog int) (*Conn, net.Conn) {
 	t.Helper()
 	ours, theirs := sockets(t, network)
-	require.NoError(t, ours.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(8<<10))
+	require.NoError(t, below(ours).(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(8<<10))
 	return adopt(t, ours, backlog), theirs
 }
 
@@ -94,7 +94,7 @@ func narrow(t testing.TB, network string, backlog int) (*Conn, net.Conn) {
 // of the same poller is served meanwhile. What the node finally reads, slowly
 // and while more is sent, is what was sent.
 func TestPolledPartialWrites(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
+	for _, network := range []string{"tcp", "unix", "tls"} {
 		t.Run(network, func(t *testing.T) {
 			c, theirs := narrow(t, network, 32<<20)
 			ours, echo := sockets(t, network)
@@ -177,10 +177,46 @@ func readSlowly(to *bytes.Buffer, from io.Reader, total int) error {
 	return nil
 }
 
+// While there is a backlog, the socket may have room again before the writer
+// knows. What is sent then still stands behind the backlog.
+func TestPolledSendStaysBehindTheBacklog_R16(t *testing.T) {
+	for _, network := range []string{"tcp", "unix", "tls"} {
+		c, theirs := narrow(t, network, 32<<20)
+		p := startPoller(t, 2)
+		require.True(t, p.Add(c, 0))
+		sent := sendNumbers(t, c, 1<<20)
+		eventually(t, func() bool { return p.full.Load() == 1 }) // the writer waits
+		const more = 64 << 10
+		got, b := make(chan []byte), make([]byte, len(sent)+more)
+		go func() {
+			n, _ := io.ReadFull(theirs, b)
+			got <- b[:n]
+		}()
+		eventually(t, func() bool { return unsentBytes(c) == 0 })
+		sent = append(sent, sendNumbers(t, c, more)...)
+		var done atomic.Bool
+		var polls sync.WaitGroup
+		polls.Go(func() {
+			for !done.Load() {
+				events, _, err := p.Wait()
+				assert.NoError(t, err)
+				for range events {
+					p.Resume(c)
+				}
+			}
+		})
+		eventually(t, func() bool { return c.pending.Load() == 0 })
+		done.Store(true)
+		p.Kick()
+		polls.Wait()
+		require.True(t, bytes.Equal(sent, <-got), network)
+	}
+}
+
 // A reader stops and resumes many times. Each time that the writer finds no
 // room, it must be woken when there is some.
 func TestPolledWriterIsResumedEachTime(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
+	for _, network := range []string{"tcp", "unix", "tls"} {
 		c, theirs := narrow(t, network, 32<<20)
 		startPolling(t, c)
 		for round := range 8 {
@@ -199,7 +235,7 @@ func TestPolledWriterIsResumedEachTime(t *testing.T) {
 // R26: the backlog is bounded, and Break and Close free a writer that waits for
 // room.
 func TestPolledBacklogIsBounded(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
+	for _, network := range []string{"tcp", "unix", "tls"} {
 		c, _ := narrow(t, network, 256<<10)
 		p := startPolling(t, c)
 		var err error
@@ -218,7 +254,7 @@ func TestPolledBacklogIsBounded(t *testing.T) {
 }
 
 func TestPolledWriterIsFreed(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
+	for _, network := range []string{"tcp", "unix", "tls"} {
 		for name, end := range map[string]func(c *Conn, theirs net.Conn){
 			"Break":    func(c *Conn, _ net.Conn) { c.Break(errTest) },
 			"Shutdown": func(c *Conn, _ net.Conn) { _ = c.Shutdown() },
@@ -280,6 +316,8 @@ func TestPolledBreakAborts(t *testing.T) {
 		{"Shutdown, Break", "tcp", func(c *Conn) { c.Shutdown(); c.Break(errTest) }, io.EOF},
 		{"Close", "tcp", func(c *Conn) { c.Close() }, io.EOF},
 		{"Close", "unix", func(c *Conn) { c.Close() }, io.EOF},
+		{"Break", "tls", func(c *Conn) { c.Break(errTest) }, syscall.ECONNRESET},
+		{"Close", "tls", func(c *Conn) { c.Close() }, io.EOF},
 	} {
 		t.Run(tt.network+"/"+tt.name, func(t *testing.T) {
 			c, theirs := add(t, startPoller(t, 1), tt.network, 0, 0)
@@ -392,7 +430,7 @@ func useToTheEnd(t testing.TB) {
 	if !assert.NoError(t, err) {
 		return
 	}
-	ours, theirs := socketPair(t, []string{"tcp", "unix"}[rand.IntN(2)])
+	ours, theirs := socketPair(t, []string{"tcp", "unix", "tls"}[rand.IntN(3)])
 	c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 1<<20)
 	assert.NoError(t, c.opened())
 	if !assert.True(t, p.Add(c, 0)) {
@@ -446,6 +484,9 @@ func useToTheEnd(t testing.TB) {
 
 // socketPair returns sockets for many connections. The caller closes them.
 func socketPair(t testing.TB, network string) (ours, theirs net.Conn) {
+	if network == "tls" {
+		return sockets(t, network)
+	}
 	addr := "127.0.0.1:0"
 	if network == "unix" {
 		addr = fmt.Sprintf("@redmux-%d-%d", os.Getpid(), rand.Uint64()) // in no folder

@@ -206,13 +206,14 @@ func (cfg *Config) tune(tcp *net.TCPConn) {
 func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 	config := cfg.TLS.Clone()
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	config.DynamicRecordSizingDisabled = true // one record for each batch of commands, if it fits
 	if config.ServerName == "" {
 		host, _, err := net.SplitHostPort(cfg.Addr)
 		if err == nil {
 			config.ServerName = host
 		}
 	}
-	t := tls.Client(nc, config)
+	t := overTLS(nc, config)
 	ctx, ended := cfg.suspectPlain(ctx)
 	err := t.HandshakeContext(ctx)
 	ended()

@@ -27,10 +27,10 @@
 //
 // A connection has one goroutine of its own, the writer. It sleeps until Send
 // leaves something over: what a socket's buffer did not take, or everything
-// where a write may block (TLS, and any net.Conn that a NetDial returned). The
-// bytes it has not written yet are the backlog, which is bounded (R26): a node
-// that lets the backlog exceed its bound is stalled, and its connection breaks
-// with [ErrStalled].
+// where a write may block (TLS that is not polled, and any net.Conn that a
+// NetDial returned). The bytes it has not written yet are the backlog, which is
+// bounded (R26): a node that lets the backlog exceed its bound is stalled, and
+// its connection breaks with [ErrStalled].
 //
 // # How a connection ends
 //
@@ -46,12 +46,13 @@
 //
 // # Polling
 //
-// On Linux a [Poller] can take over plain TCP and unix connections. One
-// goroutine at a time then waits for all of them, and reads each with
-// Poller.Fill in place of Conn.Fill. Only the link changes, the small interface
-// through which a Conn reads and writes. On other systems, and with the build
-// tag redmux_portable, NewPoller fails and every connection is read with
-// Conn.Fill.
+// On Linux a [Poller] can take over TCP and unix connections, with TLS or
+// without. One goroutine at a time then waits for all of them, and reads each
+// with Poller.Fill in place of Conn.Fill. Only the link changes, the small
+// interface through which a Conn reads and writes; TLS then runs between the
+// Conn and its link (transport_linux.go), on the goroutines that call Fill and
+// Send. On other systems, and with the build tag redmux_portable, NewPoller
+// fails and every connection is read with Conn.Fill.
 //
 // System calls are made with package syscall: golang.org/x/sys would be the
 // library's second dependency.

@@ -47,8 +47,26 @@ func (c *Conn) exchange(ctx context.Context, op string, p []byte, n int, each fu
 	if c.reader.Buffered() > 0 {
 		return c.fail(op, fmt.Errorf("%w: surplus reply", ErrProtocol))
 	}
+	if err := c.awaitWriter(); err != nil {
+		return err
+	}
 	if !stop() && ctx.Err() != nil {
 		return c.fail(op, context.Cause(ctx)) // ctx ended with the last reply, and is breaking the connection
+	}
+	return nil
+}
+
+// awaitWriter waits until the writer has nothing left. When all replies are
+// there, it may not yet have returned from its Write, and Poller.Add would
+// refuse the connection. The error is what broke the connection; a write that
+// failed while opening is reported later.
+func (c *Conn) awaitWriter() error {
+	for c.pending.Load() != 0 && !c.isUnsent() {
+		select {
+		case <-c.written:
+		case <-c.done:
+			return c.Err()
+		}
 	}
 	return nil
 }

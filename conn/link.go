@@ -31,8 +31,7 @@ type link interface {
 func newLink(nc net.Conn) link {
 	bottom := below(nc)
 	s := stream{Conn: nc, bottom: bottom, peek: newPeeker(bottom)}
-	switch nc.(type) {
-	case *net.TCPConn, *net.UnixConn:
+	if isSocket(nc) {
 		if raw, err := nc.(syscall.Conn).SyscallConn(); err == nil {
 			return newSocket(s, raw)
 		}
@@ -40,19 +39,32 @@ func newLink(nc net.Conn) link {
 	return &s
 }
 
+// isSocket reports whether nc is a TCP or unix socket with nothing above it.
+func isSocket(nc net.Conn) bool {
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
+}
+
 // below returns the connection under TLS, or nc itself.
 func below(nc net.Conn) net.Conn {
 	for {
-		t, ok := nc.(*tls.Conn)
-		if !ok {
+		switch t := nc.(type) {
+		case *tls.Conn:
+			nc = t.NetConn()
+		case interface{ under() net.Conn }: // a transport
+			nc = t.under()
+		default:
 			return nc
 		}
-		nc = t.NetConn()
 	}
 }
 
-// stream is a net.Conn whose Write may wait: TLS, and a connection that a
-// user's dialer returned. Only the writer goroutine writes to it.
+// stream is a net.Conn whose Write may wait: TLS that is not polled, and a
+// connection that a user's dialer returned. Only the writer goroutine writes to
+// it.
 type stream struct {
 	net.Conn
 	bottom net.Conn // nc without TLS
@@ -122,9 +134,7 @@ type peeker struct {
 }
 
 func newPeeker(bottom net.Conn) *peeker {
-	switch bottom.(type) {
-	case *net.TCPConn, *net.UnixConn:
-	default:
+	if !isSocket(bottom) {
 		return nil
 	}
 	raw, err := bottom.(syscall.Conn).SyscallConn()

@@ -2,11 +2,16 @@
 
 package conn
 
-import "sync/atomic"
+import (
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+)
 
 // polled is the part of a Conn that a Poller uses.
 type polled struct {
-	socket atomic.Pointer[descriptor] // the Conn's link; nil until Poller.Add
+	socket    atomic.Pointer[descriptor] // the Conn's link; nil until Poller.Add
+	transport *transport                 // below TLS; nil without TLS, and until Poller.Add
 
 	// The following are owned by the read side.
 	early  earlyRead
@@ -34,7 +39,12 @@ func (c *Conn) fillNow() (more bool, err error) {
 		c.received(space[:n])
 	}
 	// The end comes behind the last bytes, and no further event reports it.
-	return n == len(space) || n > 0 && c.polled.ending, nil
+	more = n == len(space) || n > 0 && c.polled.ending
+	if t := c.polled.transport; t != nil {
+		more = more || t.left
+		c.inside.Store(more)
+	}
+	return more, nil
 }
 
 // readEarly reads once for the following fillNow, and reports whether it got
@@ -57,20 +67,50 @@ func (c *Conn) readNow(p []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c.beginReadLocked()
-	n, err := c.polled.socket.Load().readNow(p)
+	var n int
+	var err error
+	if t := c.polled.transport; t != nil {
+		n, err = t.decrypt(p)
+	} else {
+		n, err = c.polled.socket.Load().readNow(p)
+	}
 	a.taken += int64(n)
 	return n, err
 }
 
-// relink changes what the connection reads and writes through. It reports
-// false, and changes nothing, if the connection is broken.
-func (c *Conn) relink(l link, d *descriptor) bool {
+// pollable returns the socket of a link that can be polled, and what is between
+// it and TLS, if there is TLS.
+func pollable(l link) (net.Conn, *transport) {
+	switch l := l.(type) {
+	case *socket:
+		return l.Conn, nil
+	case *stream:
+		if over, ok := l.Conn.(*tls.Conn); ok {
+			if t, ok := over.NetConn().(*transport); ok {
+				return t.Conn, t
+			}
+		}
+	}
+	return nil, nil
+}
+
+// relink changes what the connection reads and writes through: l, which is d if
+// a Poller has it, below TLS if t is not nil. It reports false, and changes
+// nothing, if the connection is broken.
+func (c *Conn) relink(l link, d *descriptor, t *transport) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken != nil {
 		return false
 	}
 	c.link = l
+	if t != nil {
+		t.conn, t.raw = c, d
+		c.tls, c.polled.transport = t.tls, t
+		if d == nil {
+			c.tls, c.polled.transport = nil, nil
+		}
+	}
 	c.polled.socket.Store(d)
 	return true
 }

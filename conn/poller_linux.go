@@ -5,6 +5,7 @@ package conn
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +32,7 @@ type Poller struct {
 
 	conns []atomic.Pointer[Conn] // by ID
 	kicks atomic.Bool            // Kick was called
+	added atomic.Uint64          // IDs of connections that may hold bytes since before Add
 	full  atomic.Int32           // writers that wait for room
 
 	// The following are owned by the goroutine that calls Wait.
@@ -142,6 +144,7 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 		p.hasRead = false
 		return append(events, Event{Readable: true}), p.looks > 1, nil
 	}
+	added := p.takeAdded()
 	for i := range p.ready[:p.found] {
 		e := &p.ready[i]
 		if e.Fd == kicked {
@@ -153,11 +156,23 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 		}
 		events = append(events, Event{
 			ID:       int(e.Fd),
-			Readable: e.Events&^syscall.EPOLLOUT != 0,
+			Readable: e.Events&^syscall.EPOLLOUT != 0 || added>>e.Fd&1 != 0,
 			Writable: e.Events&syscall.EPOLLOUT != 0,
 		})
+		added &^= 1 << e.Fd
+	}
+	for ; added != 0; added &= added - 1 {
+		events = append(events, Event{ID: bits.TrailingZeros64(added), Readable: true})
 	}
 	return events, p.looks > 1, nil
+}
+
+// takeAdded returns the set of IDs in added, and empties it.
+func (p *Poller) takeAdded() uint64 {
+	if p.added.Load() == 0 {
+		return 0
+	}
+	return p.added.Swap(0)
 }
 
 // Look is Wait without blocking: it may return no events.
@@ -170,8 +185,9 @@ func (p *Poller) Look() (events []Event, err error) {
 
 // Fill reads once from c, without waiting, as Conn.Fill does with waiting. It
 // is for the goroutine that calls Wait, after an event said that c is readable.
-// more reports that there may be bytes left, which no further event reports.
-// The error, an *Error, is what broke the connection.
+// Over TLS it reads the records that have come, up to a bound (R32). more
+// reports that there may be bytes left, which no further event reports. The
+// error, an *Error, is what broke the connection.
 //
 // It panics if the Poller was not given the connection.
 func (p *Poller) Fill(c *Conn) (more bool, err error) {
@@ -195,20 +211,24 @@ func (p *Poller) descriptor(c *Conn) *descriptor {
 // Readable returns which of the connections hold bytes that were not read, or
 // have ended: bit i stands for the ID i, in the argument and in the result. It
 // asks with one system call for all of them, never waits, and takes no event
-// from Wait. One goroutine at a time may call it, beside the one that calls
-// Wait.
+// from Wait. It does not ask about TLS, as Expect does not. One goroutine at a
+// time may call it, beside the one that calls Wait.
 func (p *Poller) Readable(ids uint64) (readable uint64) {
 	var using [64]*descriptor
+	any := false
 	for i := range p.polls {
 		p.polls[i] = pollfd{fd: -1} // ignored by ppoll
 		c := p.conns[i].Load()
-		if ids>>uint(i)&1 == 0 || c == nil {
+		if ids>>uint(i)&1 == 0 || c == nil || !c.arrived.plain {
 			continue
 		}
 		if d := c.polled.socket.Load(); d.use() {
-			using[i] = d
+			using[i], any = d, true
 			p.polls[i] = pollfd{fd: int32(d.fd), events: pollIn}
 		}
+	}
+	if !any {
+		return 0
 	}
 	var noTime syscall.Timespec
 	// The call returns at once, so the scheduler need not know of it.
@@ -231,7 +251,7 @@ func (p *Poller) Readable(ids uint64) (readable uint64) {
 func (p *Poller) lookNow(fd uintptr) bool {
 	p.looks++
 	if len(p.conns) == 1 && p.full.Load() == 0 {
-		if c := p.conns[0].Load(); c != nil {
+		if c := p.conns[0].Load(); c != nil && c.arrived.plain {
 			return p.lookAtOne(c) || p.hurried
 		}
 	}
@@ -249,9 +269,9 @@ func (p *Poller) lookNow(fd uintptr) bool {
 	}
 }
 
-// lookAtOne is lookNow for a single connection. It reads at once instead of
-// asking whether there is something to read, which saves one of five system
-// calls. The epoll instance still wakes the goroutine, though its events are
+// lookAtOne is lookNow for a single connection without TLS, which allocates for
+// each read. It reads at once instead of asking whether there is something to
+// read, which saves one of five system calls. The epoll instance still wakes the goroutine, though its events are
 // never collected.
 func (p *Poller) lookAtOne(c *Conn) bool {
 	if p.kicks.Swap(false) {
@@ -273,33 +293,40 @@ func (p *Poller) Kick() {
 // called. Events may come before Add returns.
 //
 // Add reports false, and changes nothing, for a connection that it cannot poll:
-// TLS, a net.Conn of unknown kind, a connection that is broken or still writes.
+// a net.Conn of unknown kind, with TLS or without, TLS that lets the node
+// renegotiate, a connection that is broken or still writes.
 func (p *Poller) Add(c *Conn, id int) bool {
-	s, plain := c.link.(*socket)
-	if !plain || c.pending.Load() != 0 {
+	before := c.link
+	nc, t := pollable(before)
+	if nc == nil || c.pending.Load() != 0 {
 		return false
 	}
-	d, err := newDescriptor(s, p, id)
+	d, err := newDescriptor(nc, p, id)
 	if err != nil {
 		return false
 	}
-	if !c.relink(d, d) {
+	if !c.relink(d, d, t) {
 		d.free()
 		return false
 	}
 	p.conns[id].Store(c)
 	if err := p.control(syscall.EPOLL_CTL_ADD, d.fd, id, wanted); err != nil {
 		p.conns[id].Store(nil)
-		if c.relink(s, nil) {
+		if c.relink(before, nil, t) {
 			d.free()
 		} else {
-			_ = s.shut(true) // it was broken meanwhile by way of d, which Close frees
+			_ = before.shut(true) // it was broken meanwhile by way of d, which Close frees
 		}
 		return false
 	}
+	if t != nil {
+		// What TLS has read already makes no event.
+		p.added.Or(1 << uint(id))
+		p.Kick()
+	}
 	// The socket leaves Go's own poller, which would otherwise look at it for
 	// each reply.
-	_ = s.Conn.Close()
+	_ = nc.Close()
 	return true
 }
 

@@ -2,7 +2,11 @@
 
 package conn
 
-import "errors"
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+)
 
 // A Poller waits for many connections at once. This system has none: NewPoller
 // fails, so the methods are never called.
@@ -43,3 +47,6 @@ func (*Poller) Close() error { return nil }
 
 // polled is empty: no Poller has a connection.
 type polled struct{}
+
+// overTLS returns TLS over nc.
+func overTLS(nc net.Conn, config *tls.Config) *tls.Conn { return tls.Client(nc, config) }

@@ -33,7 +33,16 @@ func startPoller(t testing.TB, n int) *Poller {
 // eachSort runs a test over TCP and unix sockets, with a poller for one
 // connection and with a poller for several.
 func eachSort(t *testing.T, test func(t *testing.T, network string, places int)) {
-	for _, network := range []string{"tcp", "unix"} {
+	eachNetwork(t, []string{"tcp", "unix"}, test)
+}
+
+// eachSortAndTLS runs a test over TLS, too.
+func eachSortAndTLS(t *testing.T, test func(t *testing.T, network string, places int)) {
+	eachNetwork(t, []string{"tcp", "unix", "tls"}, test)
+}
+
+func eachNetwork(t *testing.T, networks []string, test func(t *testing.T, network string, places int)) {
+	for _, network := range networks {
 		for _, places := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s/places=%d", network, places), func(t *testing.T) { test(t, network, places) })
 		}
@@ -152,7 +161,7 @@ func TestWaitTellsWhetherItWaited(t *testing.T) {
 // reads reach the end. The last bytes and the end may share one event.
 func TestPollerSeesTheEnd(t *testing.T) {
 	const last = "+last words\r\n"
-	eachSort(t, func(t *testing.T, network string, places int) {
+	eachSortAndTLS(t, func(t *testing.T, network string, places int) {
 		for _, tt := range []struct {
 			name  string
 			words string
@@ -207,6 +216,7 @@ func TestPollerSeesTheEnd(t *testing.T) {
 
 // reset ends a connection with an RST, if the socket has one.
 func reset(nc net.Conn) {
+	nc = below(nc)
 	if tcp, ok := nc.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
@@ -214,7 +224,7 @@ func reset(nc net.Conn) {
 }
 
 func TestUnreadWhenBroken(t *testing.T) {
-	eachSort(t, func(t *testing.T, network string, places int) {
+	eachSortAndTLS(t, func(t *testing.T, network string, places int) {
 		for name, end := range map[string]func(c *Conn){
 			"Break":    func(c *Conn) { c.Break(errTest) },
 			"Shutdown": func(c *Conn) { c.Shutdown() },
@@ -275,7 +285,7 @@ func TestKickWithNothingToPoll(t *testing.T) {
 
 // Concurrent kicks lose no event of a connection, and events lose no kick.
 func TestKicksAmongEvents(t *testing.T) {
-	eachSort(t, func(t *testing.T, network string, places int) {
+	eachSortAndTLS(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
 		c, theirs := add(t, p, network, 0, 0)
 		stop := make(chan struct{})
@@ -532,7 +542,8 @@ func TestAddOfAConnectionThatBreaks(t *testing.T) {
 		if i%3 == 2 {
 			use = broken // makes Add undo its work
 		}
-		ours, theirs := sockets(t, []string{"tcp", "unix"}[i%2])
+		ours, theirs := sockets(t, []string{"tcp", "unix", "tls"}[i%5%3])
+		theirs = below(theirs)
 		c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 0)
 		require.NoError(t, c.opened())
 		var wg sync.WaitGroup
@@ -612,8 +623,8 @@ func TestNothingIsLeftOfAPolledConnection(t *testing.T) {
 		},
 	}
 	for name, end := range orders {
-		for i, network := range []string{"tcp", "unix", "tcp", "unix"} {
-			p, err := NewPoller(1 + i/2)
+		for i, network := range []string{"tcp", "unix", "tls", "tcp", "unix", "tls"} {
+			p, err := NewPoller(1 + i/3)
 			require.NoError(t, err)
 			ours, theirs := sockets(t, network)
 			c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 16<<20)
@@ -692,7 +703,7 @@ func TestEdgesLeaveNothingUnread(t *testing.T) {
 	for range 60 {
 		sizes = append(sizes, 8+rand.IntN(5*buffer))
 	}
-	eachSort(t, func(t *testing.T, network string, places int) {
+	eachSortAndTLS(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
 		c, theirs := add(t, p, network, 0, 0)
 		for _, size := range sizes {

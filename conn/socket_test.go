@@ -20,9 +20,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sockets returns both ends of a connection over a real socket.
+// sockets returns both ends of a connection over a real socket. The network may
+// be "tls": then our end is as Dial makes it, and theirs sends no tickets.
 func sockets(t testing.TB, network string) (ours, theirs net.Conn) {
 	t.Helper()
+	if network == "tls" {
+		ours, theirs = sockets(t, "tcp")
+		certs := newCertificates(t)
+		quiet := certs.server()
+		quiet.SessionTicketsDisabled = true
+		return shakeTLS(t, certs, quiet, ours, theirs)
+	}
 	addr := "127.0.0.1:0"
 	if network == "unix" {
 		dir, err := os.MkdirTemp("", "conn") // t.TempDir is too long for the name of a socket
@@ -39,6 +47,20 @@ func sockets(t testing.TB, network string) (ours, theirs net.Conn) {
 	require.NoError(t, err)
 	t.Cleanup(func() { theirs.Close() })
 	return ours, theirs
+}
+
+// shakeTLS adds TLS to both ends, to ours as Dial does, and completes the
+// handshake.
+func shakeTLS(t testing.TB, certs *certificates, server *tls.Config, ours, theirs net.Conn) (*tls.Conn, *tls.Conn) {
+	t.Helper()
+	cfg := Config{Endpoint: Endpoint{Addr: "node.test:6379", TLS: certs.client()}}
+	their := tls.Server(theirs, server)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { assert.NoError(t, their.Handshake()) })
+	our, err := cfg.secure(t.Context(), ours)
+	require.NoError(t, err)
+	return our, their
 }
 
 // secured adds TLS to both ends and completes the handshake.
@@ -302,6 +324,20 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	}
 	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines && redistest.OpenFiles() <= files })
+}
+
+// answer answers each read with OK: each command above fits in one read.
+func answer(nc net.Conn) {
+	var b [1 << 10]byte
+	ok := []byte("+OK\r\n")
+	for {
+		if _, err := nc.Read(b[:]); err != nil {
+			return
+		}
+		if _, err := nc.Write(ok); err != nil {
+			return
+		}
+	}
 }
 
 // atOnce checks that f, which must not wait, takes less than a second. On a

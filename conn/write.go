@@ -3,11 +3,23 @@ package conn
 // Send writes p, or queues what the node does not take now. It never waits and
 // does not keep p. An error means that the connection is broken, with
 // ErrStalled as the cause if the backlog is over its bound; how much of p was
-// written is unknown. Over TCP and unix sockets nothing is allocated while the
-// backlog is empty.
+// written is unknown. Over TCP and unix sockets without TLS nothing is allocated
+// while the backlog is empty.
 //
 // One goroutine at a time may call Send.
 func (c *Conn) Send(p []byte) error {
+	if c.tls == nil {
+		return c.write(p)
+	}
+	if _, err := c.tls.Write(p); err != nil {
+		return c.fail("write", err)
+	}
+	return nil
+}
+
+// write sends p as it is. One goroutine at a time may call it: the caller of
+// Send, or crypto/tls under its mutex.
+func (c *Conn) write(p []byte) error {
 	// pending is 0 only when the writer has finished, and only this goroutine
 	// adds to it.
 	if c.pending.Load() == 0 {
@@ -55,6 +67,10 @@ func (c *Conn) writeBacklog() {
 			return
 		}
 		for c.writeQueue() {
+		}
+		select {
+		case c.written <- struct{}{}:
+		default: // no goroutine has taken the one before
 		}
 	}
 }
@@ -111,6 +127,13 @@ func (c *Conn) opened() error {
 		return c.fail("write", err)
 	}
 	return nil
+}
+
+// isUnsent reports whether a write failed while opening.
+func (c *Conn) isUnsent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsent != nil
 }
 
 func (c *Conn) isOpening() bool {

@@ -47,9 +47,10 @@ type Config struct {
 	// answered NOSCRIPT (R24). Each has one reply, which is ignored.
 	Cure [][]byte
 	// If Portable, a goroutine reads each connection, as on systems without a
-	// poller. If zero, callers read from all plain TCP and unix sockets
-	// themselves where the system allows it (Linux). TLS connections, and those
-	// that a NetDial returned, always have a goroutine.
+	// poller. If zero, callers read from all TCP and unix sockets themselves,
+	// with TLS or without, where the system allows it (Linux). Connections that
+	// a NetDial returned, and those whose TLS lets the node renegotiate, always
+	// have a goroutine.
 	Portable bool
 	// Replies bounds each reply and each push of a node that is up. A reply
 	// beyond it ends the connection (R32). Every reply that a group asks for is

@@ -56,7 +56,7 @@ func newPoller(g *Group) *poller {
 		return nil
 	}
 	for _, n := range g.config.Nodes {
-		if n.NetDial == nil && n.TLS == nil {
+		if n.NetDial == nil {
 			events, err := conn.NewPoller(len(g.config.Nodes))
 			if err != nil {
 				g.unpolled = err

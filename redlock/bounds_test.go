@@ -52,8 +52,7 @@ func TestStarvedCallerShedsNobody_R26(t *testing.T) {
 }
 
 // A burst of more bytes than a connection queues is refused here, and costs no
-// connection (R26). Like TLS, connections in memory take no bytes without
-// waiting.
+// connection (R26). Connections in memory take no bytes without waiting.
 func TestBurstOfLongNamesCostsNoConnection_R26(t *testing.T) {
 	m := newMemory(t, 3)
 	c := m.client(t, Config{NodeTimeout: time.Minute})

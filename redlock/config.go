@@ -73,9 +73,9 @@ type Config struct {
 	// is too many. If zero, 5 s.
 	ProbeAfter time.Duration
 	// Portable makes one goroutine per node read the replies, as it is with
-	// TLS, with NetDial and on systems other than Linux. If zero, callers read
-	// their own replies from plain TCP and unix sockets where the system allows
-	// it.
+	// NetDial, with a TLS that allows renegotiation, and on systems other than
+	// Linux. If zero, callers read their own replies from TCP and unix sockets
+	// where the system allows it, with TLS or without.
 	Portable bool
 
 	// Votes and attempts.

@@ -317,8 +317,8 @@ func TestFaultStoppedNodeCountsAgainSoon_R26(t *testing.T) {
 	f.noOrphans(unprompted)
 }
 
-// Writes to a TLS connection may block, so a stopped TLS node is one that could
-// hold up the others, and Close (R26, R28).
+// A write to a TLS connection may wait inside crypto/tls, so a stopped TLS node
+// is one that could hold up the others, and Close (R26, R28).
 func TestFaultStalledTLSNodesAndClose_R26_R28(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTLS)
 	bestOf(t, func() error {

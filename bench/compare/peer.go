@@ -54,7 +54,7 @@ var Peers = []Peer{
 	},
 	{
 		Name: Portable, Ours: true, Modules: []string{ownModule},
-		About: "the same on the path that it takes with TLS and on systems other than Linux (Portable: true)",
+		About: "the same on the path that it takes with NetDial and on systems other than Linux (Portable: true)",
 		open:  openOurs(redlock.Config{Portable: true}),
 	},
 	{

@@ -1,0 +1,408 @@
+//go:build linux && !redmux_portable
+
+package conn
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// eachTLS runs a test over both versions, with a poller for one connection and
+// with a poller for several.
+func eachTLS(t *testing.T, test func(t *testing.T, version uint16, places int)) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for _, places := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s/places=%d", tls.VersionName(version), places), func(t *testing.T) { test(t, version, places) })
+		}
+	}
+}
+
+// polledTLS is a connection that a poller has, and its scripted peer.
+func polledTLS(t testing.TB, version uint16, places int) (*Poller, *Conn, *tlsPeer) {
+	t.Helper()
+	p := startPoller(t, places)
+	c, peer := scripted(t, version)
+	require.True(t, p.Add(c, places-1))
+	return p, c, peer
+}
+
+// readUntil reads what events announce, until there are n bytes of text or the
+// end.
+func readUntil(t testing.TB, p *Poller, c *Conn, n int) (text []byte, err error) {
+	t.Helper()
+	for len(text) < n && err == nil {
+		for range wait(t, p) {
+			if err == nil {
+				var some []byte
+				some, err = readAll(c)
+				text = append(text, some...)
+			}
+		}
+	}
+	return text, err
+}
+
+// glance lets the poller look once and reads what it finds, which may be nothing.
+func glance(t testing.TB, p *Poller, c *Conn) (text []byte) {
+	t.Helper()
+	events, err := p.Look()
+	require.NoError(t, err)
+	for range events {
+		some, err := readAll(c)
+		require.NoError(t, err)
+		text = append(text, some...)
+	}
+	return text
+}
+
+// A record may be split anywhere, and the poller may look between the pieces:
+// no byte is lost, and none waits for an event that never comes.
+func TestTLSRecordsSplitAnywhere_R16(t *testing.T) {
+	eachTLS(t, func(t *testing.T, version uint16, places int) {
+		p, c, peer := polledTLS(t, version, places)
+		const want = "onesecond"
+		for length, cut := 2, 1; cut < length; cut++ {
+			for _, look := range []bool{false, true} {
+				wire := slices.Concat(peer.data("+one\r\n"), peer.data("+sec"), peer.data("ond\r\n"))
+				length = len(wire)
+				var text []byte
+				peer.send(t, wire[:cut])
+				if look {
+					eventually(t, func() bool { return unreadBytes(c) == cut })
+					text = glance(t, p, c)
+					require.False(t, c.Unread(), "the rest is still to come")
+				}
+				peer.send(t, wire[cut:])
+				rest, err := readUntil(t, p, c, len(want)-len(text))
+				require.NoError(t, err, "cut at %d", cut)
+				require.Equal(t, want, string(text)+string(rest), "cut at %d", cut)
+			}
+		}
+	})
+}
+
+// The same with values and records of many sizes, up to the largest, and many
+// pieces. Some records are larger than the decoder's room, and some reads find
+// many records.
+func TestTLSStreamInPieces_R16(t *testing.T) {
+	eachTLS(t, func(t *testing.T, version uint16, places int) {
+		p, c, peer := polledTLS(t, version, places)
+		for range 60 {
+			var plain, wire, want []byte
+			for range 1 + rand.IntN(200) {
+				value := blob(3 + rand.IntN(300))
+				plain, want = append(plain, value...), append(want, value[1:len(value)-2]...)
+			}
+			for most := 1 << (1 + rand.IntN(14)); len(plain) > 0; {
+				n := min(len(plain), 1+rand.IntN(most))
+				wire = append(wire, peer.data(string(plain[:n]))...)
+				plain = plain[n:]
+			}
+			go func() {
+				for most := 1 << (6 + rand.IntN(12)); len(wire) > 0; {
+					n := min(len(wire), 1+rand.IntN(most))
+					_, _ = peer.wire.Write(wire[:n])
+					wire = wire[n:]
+				}
+			}()
+			got, err := readUntil(t, p, c, len(want))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want, got), "%d bytes of %d", len(got), len(want))
+			require.False(t, c.Unread())
+		}
+	})
+}
+
+// Fill says that there is more while TLS holds a byte: no event will.
+func TestTLSFillTellsWhatTLSHolds(t *testing.T) {
+	eachTLS(t, func(t *testing.T, version uint16, places int) {
+		for _, beyond := range []int{-1, 0, 1, 2000} {
+			p, c, peer := polledTLS(t, version, places)
+			glance(t, p, c)
+			room := len(c.reader.Space())
+			wire := peer.data(string(blob(room + beyond)))
+			peer.send(t, wire)
+			eventually(t, func() bool { return unreadBytes(c) == len(wire) })
+			more, err := p.Fill(c)
+			require.NoError(t, err)
+			assert.Equal(t, beyond >= 0, more, "%d bytes beyond the room", beyond)
+			assert.Equal(t, more, c.Unread(), "what TLS holds is unread as well")
+			_, err = readAll(c)
+			require.NoError(t, err)
+			assert.False(t, c.Unread())
+		}
+	})
+}
+
+// What the handshake's reads have taken from the socket makes no event: whole
+// records, a part of one, and what is decrypted but not yet asked for.
+func TestTLSLeftoversOfTheHandshake(t *testing.T) {
+	eachTLS(t, func(t *testing.T, version uint16, places int) {
+		for name, leave := range map[string]func(peer *tlsPeer) (before, after [][]byte){
+			"records": func(peer *tlsPeer) (before, after [][]byte) {
+				return [][]byte{peer.data("+first\r\n"), peer.data("+second\r\n"), peer.data("+third\r\n")}, nil
+			},
+			"a part": func(peer *tlsPeer) (before, after [][]byte) {
+				first, second, third := peer.data("+first\r\n"), peer.data("+second\r\n"), peer.data("+third\r\n")
+				return [][]byte{first, second[:9]}, [][]byte{second[9:], third}
+			},
+			"decrypted": func(peer *tlsPeer) (before, after [][]byte) {
+				return [][]byte{peer.data("+" + strings.Repeat("x", 8<<10-10) + "\r\n+first\r\n+second\r\n+third\r\n")}, nil
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				p := startPoller(t, places)
+				c, peer := scripted(t, version)
+				before, after := leave(peer)
+				peer.send(t, before...)
+				for {
+					v, ok, err := c.Next()
+					require.NoError(t, err)
+					if ok && len(v.Bytes()) < 100 {
+						require.Equal(t, "first", string(v.Bytes()))
+						break
+					}
+					if !ok {
+						require.NoError(t, c.Fill())
+					}
+				}
+				require.True(t, p.Add(c, places-1))
+				peer.send(t, after...)
+				text, err := readUntil(t, p, c, len("secondthird"))
+				require.NoError(t, err)
+				assert.Equal(t, "secondthird", string(text))
+			})
+		}
+	})
+}
+
+// A node may renew its keys and ask for ours to be renewed, at any time. The
+// answer is written by the goroutine that reads, beside Send.
+func TestTLSKeyUpdate(t *testing.T) {
+	for _, places := range []int{1, 2} {
+		p, c, peer := polledTLS(t, tls.VersionTLS13, places)
+		const rounds, each = 50, 20
+		var wg sync.WaitGroup
+		var stop atomic.Bool
+		wg.Go(func() { // Send, all the time
+			for i := 0; !stop.Load(); i++ {
+				assert.NoError(t, c.Send(fmt.Appendf(nil, "%d.", i)))
+				time.Sleep(20 * time.Microsecond)
+			}
+			assert.NoError(t, c.Send([]byte("end")))
+		})
+		var renewed int
+		var heard strings.Builder
+		wg.Go(func() {
+			for !strings.HasSuffix(heard.String(), "end") {
+				kind, data, err := peer.receive()
+				if !assert.NoError(t, err) {
+					return
+				}
+				if kind == recordHandshake {
+					assert.Equal(t, keyUpdateAlone, data)
+					peer.in.renew(t)
+					renewed++
+					continue
+				}
+				heard.Write(data)
+			}
+		})
+		for i := range rounds {
+			ask := [][]byte{keyUpdateAlone, keyUpdateAsking}[i%2]
+			cut := i % len(ask) // the message in two records, or in one
+			if cut > 0 {
+				peer.send(t, peer.record(recordHandshake, ask[:cut], 0))
+			}
+			peer.send(t, peer.record(recordHandshake, ask[cut:], 0))
+			peer.out.renew(t)
+			peer.send(t, peer.data("+renewed\r\n"))
+			text, err := readUntil(t, p, c, len("renewed"))
+			require.NoError(t, err)
+			require.Equal(t, "renewed", string(text))
+		}
+		stop.Store(true)
+		wg.Wait()
+		assert.Equal(t, rounds/2, renewed)
+		var want strings.Builder
+		for i := range strings.Count(heard.String(), ".") {
+			fmt.Fprintf(&want, "%d.", i)
+		}
+		assert.Equal(t, want.String()+"end", heard.String())
+	}
+}
+
+// Each end of TLS ends the connection, behind the last bytes, with a cause that
+// says what happened.
+func TestTLSEnds_R16(t *testing.T) {
+	garbage := func(p *tlsPeer) []byte {
+		b := p.data("+x\r\n")
+		b[len(b)-1] ^= 1
+		return b
+	}
+	for _, tt := range []struct {
+		name string
+		end  func(p *tlsPeer) []byte // what the peer sends
+		fin  bool
+		want any // an error, or a part of its text
+		only uint16
+	}{
+		{"close_notify", func(p *tlsPeer) []byte { return p.record(recordAlert, closeNotify, 0) }, false, io.EOF, 0},
+		{"close_notify and FIN", func(p *tlsPeer) []byte { return p.record(recordAlert, closeNotify, 0) }, true, io.EOF, 0},
+		{"FIN alone", func(*tlsPeer) []byte { return nil }, true, io.EOF, 0},
+		{"FIN within a record", func(p *tlsPeer) []byte { return p.data("+x\r\n")[:9] }, true, io.ErrUnexpectedEOF, 0},
+		{"FIN within a header", func(p *tlsPeer) []byte { return p.data("+x\r\n")[:3] }, true, io.ErrUnexpectedEOF, 0},
+		{"forged record", garbage, false, "bad record MAC", 0},
+		{"plaintext", func(*tlsPeer) []byte { return []byte("+OK\r\n+OK\r\n") }, false, "record with version", 0},
+		{"oversized record", func(*tlsPeer) []byte { return []byte{recordData, 3, 3, 0xff, 0xff} }, false, "oversized record", 0},
+		{"alert", func(p *tlsPeer) []byte { return p.record(recordAlert, []byte{2, 80}, 0) }, false, "remote error: tls: internal error", 0},
+		{"renegotiation", func(p *tlsPeer) []byte { return p.record(recordHandshake, helloRequest, 0) }, false, "no renegotiation", tls.VersionTLS12},
+		{"unknown message", func(p *tlsPeer) []byte { return p.record(recordHandshake, []byte{99, 0, 0, 0}, 0) }, false, "unexpected message", tls.VersionTLS13},
+		{"empty records without end", func(p *tlsPeer) []byte { return slices.Concat(emptyRecords(p, 40)...) }, false, "too many ignored records", 0},
+	} {
+		eachTLS(t, func(t *testing.T, version uint16, places int) {
+			if tt.only != 0 && tt.only != version {
+				return
+			}
+			for _, words := range []string{"", "last words"} {
+				t.Run(tt.name+"/"+words, func(t *testing.T) {
+					p, c, peer := polledTLS(t, version, places)
+					var last []byte
+					if words != "" {
+						last = peer.data("+" + words + "\r\n")
+					}
+					peer.send(t, last, tt.end(peer))
+					if tt.fin {
+						require.NoError(t, peer.wire.Close())
+					}
+					text, err := readUntil(t, p, c, 1<<20)
+					assert.Equal(t, words, string(text))
+					assert.Equal(t, c.Err(), err, "the first cause counts")
+					if text, ok := tt.want.(string); ok {
+						assert.ErrorContains(t, err, text)
+					} else {
+						assert.ErrorIs(t, err, tt.want.(error))
+					}
+					assert.False(t, c.Unread())
+					assert.Equal(t, err, c.Send([]byte("x")))
+				})
+			}
+		})
+	}
+}
+
+func emptyRecords(p *tlsPeer, n int) (records [][]byte) {
+	for range n {
+		records = append(records, p.record(recordData, nil, 15<<10))
+	}
+	return records
+}
+
+// R32: what one Fill takes from the socket is bounded, whatever the records
+// hold: bytes one by one, or nothing but padding with a byte now and then so
+// that crypto/tls goes on.
+func TestTLSFloodIsReadInTurns_R32(t *testing.T) {
+	for name, records := range map[string]func(p *tlsPeer) [][]byte{
+		"bytes one by one": func(p *tlsPeer) (records [][]byte) {
+			for range 20_000 {
+				records = append(records, p.data("a"))
+			}
+			return records
+		},
+		"padding": func(p *tlsPeer) (records [][]byte) {
+			for range 4 {
+				records = append(append(records, emptyRecords(p, 15)...), p.data("a"))
+			}
+			return records
+		},
+	} {
+		for _, places := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s/places=%d", name, places), func(t *testing.T) {
+				p, c, peer := polledTLS(t, tls.VersionTLS13, places)
+				glance(t, p, c)
+				wire := slices.Concat(append([][]byte{peer.data("+")}, append(records(peer), peer.data("\r\n"))...)...)
+				go func() { _, _ = peer.wire.Write(wire) }()
+				fills, text := 0, 0
+				for text == 0 {
+					for range wait(t, p) {
+						for more := true; more; fills++ {
+							before := unreadBytes(c)
+							var err error
+							more, err = p.Fill(c)
+							require.NoError(t, err)
+							// More may arrive meanwhile, so this finds a fault often enough.
+							require.LessOrEqual(t, before-unreadBytes(c), ciphertextPerTurn)
+							if v, ok, err := c.Next(); ok || err != nil {
+								require.NoError(t, err)
+								text = len(v.Bytes())
+							}
+						}
+					}
+				}
+				assert.GreaterOrEqual(t, fills, len(wire)/ciphertextPerTurn)
+			})
+		}
+	}
+}
+
+// A certificate that expires while its connection lives changes nothing until
+// the next handshake.
+func TestTLSCertificateExpiresWhileConnected(t *testing.T) {
+	var expired atomic.Bool
+	certs := newCertificates(t)
+	cfg := Config{Endpoint: Endpoint{Addr: "node.test:6379", TLS: certs.client()}}
+	cfg.TLS.Time = func() time.Time {
+		if expired.Load() {
+			return time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC)
+		}
+		return time.Now()
+	}
+	handshake := func() (*tls.Conn, *tls.Conn, error) {
+		ours, theirs := sockets(t, "tcp")
+		server := tls.Server(theirs, certs.server())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() { _ = server.Handshake() })
+		client, err := cfg.secure(t.Context(), ours)
+		if err != nil {
+			_ = ours.Close()
+		}
+		return client, server, err
+	}
+	client, server, err := handshake()
+	require.NoError(t, err)
+	c := adopt(t, client, 0)
+	p := startPolling(t, c)
+	roundTrips(t, c, server, p.received[0], 10)
+	expired.Store(true)
+	roundTrips(t, c, server, p.received[0], 10)
+	_, _, err = handshake()
+	var invalid *tls.CertificateVerificationError
+	require.True(t, errors.As(err, &invalid), "%v", err)
+	assert.ErrorContains(t, err, "expired")
+}
+
+// Where the node may renegotiate, the handshake would wait within a read.
+func TestTLSThatRenegotiatesIsNotPolled(t *testing.T) {
+	ours, theirs := sockets(t, "tcp")
+	certs := newCertificates(t)
+	cfg := Config{Endpoint: Endpoint{Addr: "node.test:6379", TLS: certs.client()}}
+	cfg.TLS.Renegotiation = tls.RenegotiateFreelyAsClient
+	go func() { _ = tls.Server(theirs, certs.server()).Handshake() }()
+	our, err := cfg.secure(t.Context(), ours)
+	require.NoError(t, err)
+	assert.False(t, startPoller(t, 1).Add(adopt(t, our, 0), 0))
+}
