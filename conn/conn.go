@@ -83,8 +83,11 @@ func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Co
 		password: password,
 		link:     l,
 		input:    input{reader: resp.NewReader(limits)},
-		output:   output{limit: int64(backlog), wake: make(chan struct{}, 1), written: make(chan struct{}, 1), buffers: new(bytebufferpool.Pool)},
-		done:     make(chan struct{}),
+		output: output{
+			limit: int64(backlog), buffers: new(bytebufferpool.Pool),
+			wake: make(chan struct{}, 1), written: make(chan struct{}, 1),
+		},
+		done: make(chan struct{}),
 	}
 	_, c.arrived.plain = l.(*socket)
 	c.writer.Go(c.writeBacklog)

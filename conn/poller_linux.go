@@ -215,7 +215,7 @@ func (p *Poller) descriptor(c *Conn) *descriptor {
 // time may call it, beside the one that calls Wait.
 func (p *Poller) Readable(ids uint64) (readable uint64) {
 	var using [64]*descriptor
-	any := false
+	some := false
 	for i := range p.polls {
 		p.polls[i] = pollfd{fd: -1} // ignored by ppoll
 		c := p.conns[i].Load()
@@ -223,11 +223,11 @@ func (p *Poller) Readable(ids uint64) (readable uint64) {
 			continue
 		}
 		if d := c.polled.socket.Load(); d.use() {
-			using[i], any = d, true
+			using[i], some = d, true
 			p.polls[i] = pollfd{fd: int32(d.fd), events: pollIn}
 		}
 	}
-	if !any {
+	if !some {
 		return 0
 	}
 	var noTime syscall.Timespec
@@ -271,8 +271,8 @@ func (p *Poller) lookNow(fd uintptr) bool {
 
 // lookAtOne is lookNow for a single connection without TLS, which allocates for
 // each read. It reads at once instead of asking whether there is something to
-// read, which saves one of five system calls. The epoll instance still wakes the goroutine, though its events are
-// never collected.
+// read, which saves one of five system calls. The epoll instance still wakes
+// the goroutine, though its events are never collected.
 func (p *Poller) lookAtOne(c *Conn) bool {
 	if p.kicks.Swap(false) {
 		return true

@@ -3,8 +3,8 @@ package conn
 // Send writes p, or queues what the node does not take now. It never waits and
 // does not keep p. An error means that the connection is broken, with
 // ErrStalled as the cause if the backlog is over its bound; how much of p was
-// written is unknown. Over TCP and unix sockets without TLS nothing is allocated
-// while the backlog is empty.
+// written is unknown. Over TCP and unix sockets without TLS nothing is
+// allocated while the backlog is empty.
 //
 // One goroutine at a time may call Send.
 func (c *Conn) Send(p []byte) error {

@@ -39,12 +39,12 @@ func VoteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
 func VoteMost(ttl time.Duration) time.Duration { return ttl / 10 }
 
 // VotePatience returns the least time to wait for the votes of a round (R6).
-// asked is what its caller asked for. hinges reports that without a missing vote
-// the outcome stays unknown, and starved that this process got no CPU for a time
-// since the round was queued. Where it is starved, a node on the same machine is
-// too, and more likely late than dead, so such votes are waited for as long as
-// is allowed. A node that is dead is shed before that (R26). A configured
-// timeout is used as it is.
+// asked is what its caller asked for. hinges reports that without a missing
+// vote the outcome stays unknown, and starved that this process got no CPU for
+// a time since the round was queued. Where it is starved, a node on the same
+// machine is too, and more likely late than dead, so such votes are waited for
+// as long as is allowed. A node that is dead is shed before that (R26). A
+// configured timeout is used as it is.
 func VotePatience(configured, ttl, asked time.Duration, hinges, starved bool) time.Duration {
 	if configured > 0 || !hinges || !starved {
 		return asked
@@ -79,8 +79,8 @@ func Excused(excused, late, now time.Duration) time.Duration {
 	return excused
 }
 
-// Starved reports whether a look came late after the given time. excused is what
-// Excused returned last.
+// Starved reports whether a look came late after the given time. excused is
+// what Excused returned last.
 func Starved(excused, since time.Duration) bool { return excused > since+readGrace }
 
 // Smoothed returns the mean of a time that is measured again and again, as TCP
