@@ -33,12 +33,17 @@ const (
 	Default    = "rueidis"
 	DefaultAll = "rueidis-all"
 	Tuned      = "rueidis-tuned"
+	Valkey     = "valkey-tuned"
+	Async      = "goredis-async"
+	Duplex     = "goredis-duplex"
+	Blocking   = "goredis-blocking"
 	Redsync    = "redsync"
 )
 
 const (
 	ownModule     = "github.com/redmux/redmux"
 	rueidisModule = "github.com/redis/rueidis"
+	valkeyModule  = "github.com/valkey-io/valkey-go"
 	redsyncModule = "github.com/go-redsync/redsync/v4"
 	goredisModule = "github.com/redis/go-redis/v9"
 	compatModule  = "github.com/redis/rueidis/rueidiscompat"
@@ -71,6 +76,26 @@ var Peers = []Peer{
 		Name: Tuned, Modules: []string{rueidisModule},
 		About: "the same as rueidis with the best tuning found (one connection per master, 100 µs of flush delay, no caching)",
 		open:  openRueidis(Tuned),
+	},
+	{
+		Name: Valkey, Modules: []string{valkeyModule},
+		About: "the same as rueidis-tuned on valkey-go, with the same options",
+		open:  openOn(dialValkey),
+	},
+	{
+		Name: Async, Modules: []string{goredisModule},
+		About: "a Redlock on go-redis' asynchronous automatic pipelining: commands are queued for all masters, then replies are waited for until the outcome is decided",
+		open:  openGoredisAsync(false),
+	},
+	{
+		Name: Duplex, Modules: []string{goredisModule},
+		About: "the same with FullDuplex",
+		open:  openGoredisAsync(true),
+	},
+	{
+		Name: Blocking, Modules: []string{goredisModule},
+		About: "the same as rueidis on go-redis' blocking automatic pipelining, which asks each master from a goroutine",
+		open:  openOn(DialGoredis),
 	},
 	{
 		Name: Redsync, Modules: []string{redsyncModule, goredisModule},
