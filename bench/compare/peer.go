@@ -20,6 +20,9 @@ type Peer struct {
 	About string
 	// Ours marks this module's own.
 	Ours bool
+	// Variant marks one that differs little from another, and is measured over
+	// one network only.
+	Variant bool
 	// MostNodes bounds the masters that it can use. If zero, any number.
 	MostNodes int
 
@@ -68,7 +71,7 @@ var Peers = []Peer{
 		open:  openRueidis(Default),
 	},
 	{
-		Name: DefaultAll, Modules: []string{rueidisModule},
+		Name: DefaultAll, Variant: true, Modules: []string{rueidisModule},
 		About: "the same, but every call waits for all masters",
 		open:  openRueidis(DefaultAll),
 	},
@@ -103,12 +106,12 @@ var Peers = []Peer{
 		open:  openRedsyncGoredis(),
 	},
 	{
-		Name: "redsync-failfast", Modules: []string{redsyncModule, goredisModule},
+		Name: "redsync-failfast", Variant: true, Modules: []string{redsyncModule, goredisModule},
 		About: "the same with WithFailFast(true): it returns at the quorum",
 		open:  openRedsyncGoredis(failFast),
 	},
 	{
-		Name: "redsync-rueidis", Modules: []string{redsyncModule, rueidisModule, compatModule},
+		Name: "redsync-rueidis", Variant: true, Modules: []string{redsyncModule, rueidisModule, compatModule},
 		About: "redsync on rueidis by its own adapter, all with default options",
 		open:  openRedsyncRueidis(),
 	},

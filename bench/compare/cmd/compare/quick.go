@@ -32,12 +32,12 @@ const quickRounds = 21
 func quick(ctx context.Context, f *flags, rounds int, stdout io.Writer) error {
 	f.Rounds, f.Window, f.Warmup = rounds, 400*time.Millisecond, 200*time.Millisecond
 	f.Nodes, f.Peers = []int{quickCase.Nodes}, []string{compare.Ours, compare.Default, compare.Tuned}
-	r, err := newRunner(f, io.Discard)
+	r, err := newRunner(f, []block{{[]report.Case{quickCase}}}, io.Discard)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	if err := r.measure(ctx, []block{{[]report.Case{quickCase}}}, func() error { return nil }); err != nil {
+	if err := r.measure(ctx, func() error { return nil }); err != nil {
 		return err
 	}
 	if f.JSON != "" {
