@@ -184,3 +184,13 @@ func (p pairer[L]) Pair(ctx context.Context, resource string, ttl time.Duration,
 	}
 	return acquired, nil
 }
+
+// PairerOf makes a Pairer of an implementation that lives outside this package.
+func PairerOf[L lease](l locker[L]) Pairer { return pairer[L]{l} }
+
+// With returns the peer with a function that connects it, for one that lives
+// outside this package.
+func (p Peer) With(open func(urls []string) (Pairer, error)) Peer {
+	p.open = open
+	return p
+}

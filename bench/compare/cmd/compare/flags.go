@@ -36,7 +36,7 @@ type flags struct {
 	FromJSON []string `name:"from-json" sep:"," placeholder:"FILE" help:"Measure nothing; write both from this data. Cases of a further file take the place of those before, and the report says so."`
 
 	// The check for CI.
-	Quick  bool `help:"Only N = 5, unix, 128 callers, ours against rueidis and rueidis-tuned; no report."`
+	Quick  bool `help:"Only N = 5, unix, 128 callers, ours against rueidis, rueidis-tuned and goredis-async; no report."`
 	Assert bool `help:"With --quick: fail unless the ratios are what they must be at least."`
 }
 

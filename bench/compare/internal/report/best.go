@@ -103,3 +103,19 @@ func (d *Data) bestTable() string {
 	}
 	return t.String()
 }
+
+// Against is a table of ours against one other, in all cases with all masters
+// up.
+func (d *Data) Against(peer string) string {
+	t := table{head: []string{
+		"case", "ours, pairs/s", peer + ", pairs/s", "ours × " + peer, "p50 lower by", "p99 lower by", "client CPU per pair, less by", "servers' CPU per pair, less by",
+	}}
+	for _, c := range d.cases(Healthy) {
+		row := []string{c.String(), median(d.level(throughput, side{c, compare.Ours})), median(d.level(throughput, side{c, peer}))}
+		for _, m := range []metric{throughput, p50, p99, clientCPU, serversCPU} {
+			row = append(row, d.gain(m, c, compare.Ours, peer).String())
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t.String()
+}
