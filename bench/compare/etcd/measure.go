@@ -87,12 +87,13 @@ func page(f *flags, data *report.Data) string {
 	}
 	return fmt.Sprintf(`# Beside etcd's Mutex
 
-Written by %s, from what it measured on %s: one acquisition and its release by %d rounds of windows of %v in turn, over
-TCP, without TLS. N masters (redis-server, nothing persisted) stand beside a cluster of N members (etcd %s); clients and
-servers share the machine; %s. Figures are medians, in brackets the least and the greatest; above 1 is better for us.
+Written by %s, from what it measured on %s: acquisitions and their releases, in %d rounds of
+windows of %v each in turn, over TCP. N masters (redis-server, nothing persisted) stand beside a cluster of N members
+(etcd %s). Clients and servers share the machine; %s.
+Figures are medians, in brackets the least and the greatest; above 1 is better for us.
 
-etcd does other work for a lock: it replicates and persists it. It forgets none at a restart, rests on no rate of clocks
-for its order, and gives a revision to check. [docs/compare.md](../docs/compare.md) has the properties.
+etcd does other work for a lock: it replicates and persists it. So it forgets none at a restart, and gives a revision to
+check. [docs/compare.md](../docs/compare.md) has the properties.
 
 %s`, "`make etcd`", data.Date.Format("2 January 2006"), f.Rounds, f.Window, serverVersion(), sync, data.Against(peerName))
 }

@@ -22,6 +22,7 @@ var notRun = map[string]string{
 	"make help":                        "lists the targets, which change",
 	"make browser":                     "installs a browser",
 	"make bench":                       "most of an hour",
+	"make etcd":                        "minutes",
 	"make sim":                         "hours; CI runs a shorter form",
 	"make model":                       "minutes; CI runs a shorter form",
 	"make mutants":                     "a quarter of an hour",

@@ -26,7 +26,8 @@ const (
 
 // quickRounds gives each peer so many windows that a median outlives ten that
 // other load of the machine spoiled. With seven, a virtual machine whose host
-// took a tenth of its time had medians from 4.5 to 6.9 within half an hour. All rounds take most of a minute.
+// took a tenth of its time had medians from 4.5 to 6.9 within half an hour. All
+// rounds take most of a minute.
 const quickRounds = 15
 
 // quick compares ours with three peers in one case and prints the ratios.
