@@ -172,8 +172,8 @@ func TestAStoppedMasterIsNotWaitedFor(t *testing.T) {
 				for i := range 100 {
 					_, err = p.Pair(t.Context(), fmt.Sprint("after ", i), patient, nil)
 					require.NoError(t, err)
+					require.Less(t, time.Since(start), 5*time.Second)
 				}
-				assert.Less(t, time.Since(start), 5*time.Second)
 			})
 		}
 	}
