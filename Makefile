@@ -8,6 +8,7 @@ PACKAGES = ./redlock ./multiplex ./cmd/redlock ./... ./cmd/... ./internal/proof/
 # Modules with dependencies of their own, which may want a newer Go.
 CONTRIB = contrib/adapters contrib/otel contrib/prometheus
 COMPARE = bench/compare
+ETCD = $(COMPARE)/etcd
 # The systems of docs/systems.md besides this machine's.
 SYSTEMS ?= linux/386 linux/arm linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 windows/amd64 windows/arm64
 
@@ -47,7 +48,7 @@ NO_COMPARE = "NOT COVERED: $(COMPARE) (other implementations on the same masters
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
 
 .PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy fuzz decoder sim \
-	model mutants sample histories faults soak peers bench quick overload load vulncheck apidiff release-check
+	model mutants sample histories faults soak peers bench etcd quick overload load vulncheck apidiff release-check
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -78,7 +79,7 @@ lint:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
 	$(GO) run $(STATICCHECK) $(PACKAGES)
-	@if $(HAS_COMPARE); then set -x; cd $(COMPARE) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...; fi
+	@if $(HAS_COMPARE); then set -ex; for m in $(COMPARE) $(ETCD); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
 	@if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
 
 # A type check finds what is missing or does not fit. Only vet compiles, which
@@ -105,10 +106,12 @@ portable: server
 	@race=; if $(HAS_RACE); then race=-race; fi; set -ex; $(SHARDED) $$race -tags redmux_portable -skip '$(ALONE)' $(LIBRARY); \
 	$(if $(FULL),$(GOTEST) -p 1 -parallel 1 $$race -tags redmux_portable -run '$(ALONE)' $(LIBRARY))
 
-## compare: other implementations on the same masters, under the race detector
+# etcd's server takes long to compile, and its races are not ours.
+## compare: other implementations on the same masters, under the race detector, and etcd
 compare: server
 	@race=; if $(HAS_RACE); then race=-race; fi; \
 	if $(HAS_COMPARE); then set -x; cd $(COMPARE) && $(GOTEST) -p 1 $$race ./...; else echo $(NO_COMPARE); fi
+	@if $(HAS_COMPARE); then set -x; cd $(ETCD) && $(GOTEST) ./...; fi
 
 ## contrib: the adapters with the real gocron and certmagic, OpenTelemetry and Prometheus, under the race detector
 contrib: server
@@ -199,11 +202,15 @@ peers: server
 	cd $(COMPARE) && $(GO) run ./cmd/faults --write
 
 # System calls are counted if the user may (root).
-## bench: this library and all peers, alternately, for most of an hour; writes bench/RESULTS.md and the chart
+## bench: this library and all peers, alternately, for 40 minutes; writes bench/RESULTS.md and the chart
 bench:
 	cd $(COMPARE) && $(GO) run ./cmd/compare --syscalls
 
-## quick: this library and rueidis for some seconds; fails if the engine has become slow
+## etcd: this library and etcd's Mutex, alternately, for most of two minutes; writes bench/ETCD.md
+etcd: server
+	cd $(ETCD) && $(GO) run . --write ../../ETCD.md
+
+## quick: this library, rueidis and go-redis for most of a minute; fails if the engine has become slow
 quick:
 	cd $(COMPARE) && $(GO) run ./cmd/compare --quick --assert
 

@@ -73,10 +73,10 @@ func TestRetryDelay(t *testing.T) {
 }
 
 func TestTokensDiffer(t *testing.T) {
-	var source tokens
+	var source Tokens
 	seen := map[string]bool{}
 	for range 1000 {
-		token := source.next()
+		token := source.Next()
 		require.Len(t, token, tokenSize)
 		require.False(t, seen[token])
 		seen[token] = true

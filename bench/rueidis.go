@@ -2,12 +2,8 @@ package bench
 
 import (
 	"context"
-	"crypto/sha1"
-	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -31,6 +27,10 @@ type RueidisConfig struct {
 	// Tune changes the options of each node's client. If nil, they are
 	// rueidis's defaults; see [RueidisTuned].
 	Tune func(*rueidis.ClientOption)
+	// Dial connects to a node by another library than rueidis, so that the
+	// same Redlock can be measured on it; Tune then means nothing. If nil,
+	// rueidis.
+	Dial func(conn.Endpoint) (Node, error)
 	// NodeTimeout is the vote timeout of a node. If zero, a tenth of the TTL:
 	// the longest that R6 allows, so that queueing in the client costs the
 	// baseline no votes.
@@ -55,22 +55,22 @@ func RueidisTuned(o *rueidis.ClientOption) {
 // Rueidis is a Redlock on one rueidis client per master. It is safe for
 // concurrent use.
 type Rueidis struct {
-	nodes       []rueidisNode
+	nodes       []peer
 	quorum      int
 	waitAll     bool
 	nodeTimeout time.Duration
 	driftFactor float64
 
-	tokens tokens
+	tokens Tokens
 	rounds sync.Pool
 	lastMS atomic.Pointer[ttlText]
 	took   atomic.Int64 // smoothed time to a quorum, in nanoseconds
 	busy   atomic.Int64 // rounds with goroutines at work
 }
 
-type rueidisNode struct {
-	addr   string
-	client rueidis.Client
+type peer struct {
+	addr string
+	node Node
 }
 
 // ttlText is a TTL with its decimal form: most callers use a single TTL.
@@ -79,16 +79,7 @@ type ttlText struct {
 	text string
 }
 
-const releaseScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
-
-var (
-	releaseSHA = func() string {
-		sum := sha1.Sum([]byte(releaseScript))
-		return hex.EncodeToString(sum[:])
-	}()
-	errNotAnAnswer = errors.New("bench: the reply cannot answer a SET")
-	errVoteTimeout = errors.New("vote timed out")
-)
+var errVoteTimeout = errors.New("vote timed out")
 
 // OpenRueidis connects to every node and waits for each first attempt. An
 // unreachable node is no error; its votes fail until it can be reached.
@@ -98,95 +89,52 @@ func OpenRueidis(cfg RueidisConfig) (*Rueidis, error) {
 		return nil, errors.New("bench: no nodes")
 	}
 	l := &Rueidis{
-		nodes:       make([]rueidisNode, n),
+		nodes:       make([]peer, n),
 		quorum:      n/2 + 1,
 		waitAll:     cfg.WaitAll,
 		nodeTimeout: cfg.NodeTimeout,
 		driftFactor: cfg.DriftFactor,
 	}
 	if l.driftFactor == 0 {
-		l.driftFactor = 0.01
+		l.driftFactor = defaultDrift
 	}
 	l.rounds.New = func() any { return newRound(l) }
-	options := make([]rueidis.ClientOption, n)
+	endpoints := make([]conn.Endpoint, n)
 	for i, raw := range cfg.Nodes {
 		var err error
-		if options[i], err = rueidisOptions(raw, cfg); err != nil {
+		if endpoints[i], err = cfg.endpoint(raw); err != nil {
 			return nil, err
 		}
 	}
+	dial := cfg.Dial
+	if dial == nil {
+		dial = cfg.dialRueidis
+	}
+	errs := make([]error, n)
 	var dials sync.WaitGroup
-	for i := range options {
-		dials.Go(func() { l.nodes[i].open(options[i]) })
+	for i, e := range endpoints {
+		l.nodes[i].addr = e.Addr
+		dials.Go(func() { l.nodes[i].node, errs[i] = dial(e) })
 	}
 	dials.Wait()
-	// With ForceSingleClient a failed dial still returns a client, so a missing
-	// client means that rueidis refused its options.
-	for i := range l.nodes {
-		if l.nodes[i].client == nil {
-			l.closeClients()
-			return nil, fmt.Errorf("bench: node %d: rueidis refused its options", i+1)
+	for i, err := range errs {
+		if err != nil {
+			l.closeNodes()
+			return nil, fmt.Errorf("bench: node %d: %w", i+1, err)
 		}
 	}
 	return l, nil
 }
 
-// rueidisOptions turns a URL into options. It reads the URL as redlock does,
-// not as rueidis would (which knows other parameters and refuses a path of
-// "/"), so that a URL means the same to both sides. Its errors show no part of
-// a password (R27).
-func rueidisOptions(raw string, cfg RueidisConfig) (rueidis.ClientOption, error) {
+// endpoint reads a URL as redlock does, not as a library would (rueidis knows
+// other parameters and refuses a path of "/"), so that a URL means the same to
+// both sides. Its errors show no part of a password (R27).
+func (cfg *RueidisConfig) endpoint(raw string) (conn.Endpoint, error) {
 	e, err := conn.ParseURL(raw)
-	if err != nil {
-		return rueidis.ClientOption{}, err
-	}
-	if e.Password == "" { // the same rule as in redlock
+	if err == nil && e.Password == "" { // the same rule as in redlock
 		e.Username, e.Password = cfg.Username, cfg.Password
 	}
-	o := rueidis.ClientOption{
-		InitAddress: []string{e.Addr},
-		TLSConfig:   e.TLS,
-		Username:    e.Username,
-		Password:    e.Password,
-		SelectDB:    e.DB,
-		ClientName:  e.ClientName,
-		AlwaysRESP2: e.Protocol == 2,
-		Dialer:      net.Dialer{Timeout: e.DialTimeout, KeepAlive: e.KeepAlive},
-		// Take the node for a master without asking; a dead one is no error.
-		ForceSingleClient: true,
-	}
-	if e.Network == "unix" {
-		o.DialCtxFn = dialUnix
-	}
-	if cfg.Tune != nil {
-		cfg.Tune(&o)
-	}
-	return o, nil
-}
-
-func dialUnix(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-	return d.DialContext(ctx, "unix", path)
-}
-
-// open connects and loads the release script, so that EVALSHA finds it.
-func (n *rueidisNode) open(o rueidis.ClientOption) {
-	n.addr = o.InitAddress[0]
-	// With ForceSingleClient, NewClient returns a client even if the dial
-	// failed.
-	c, err := rueidis.NewClient(o)
-	if errors.Is(err, rueidis.ErrNoCache) {
-		// miniredis has no tracking; rueidis then demands this option.
-		o.DisableCache = true
-		if c != nil {
-			c.Close()
-		}
-		c, _ = rueidis.NewClient(o)
-	}
-	if c == nil {
-		return
-	}
-	n.client = c
-	c.Do(context.Background(), c.B().ScriptLoad().Script(releaseScript).Build())
+	return e, err
 }
 
 // TryAcquire makes one attempt. It returns as soon as the outcome is decided,
@@ -201,7 +149,7 @@ func (l *Rueidis) TryAcquire(ctx context.Context, resource string, ttl time.Dura
 	ttl = ttl.Truncate(time.Millisecond)
 	timeout := l.voteTimeout(ttl)
 	r := l.rounds.Get().(*round)
-	r.resource, r.token, r.ttl = resource, l.tokens.next(), l.milliseconds(ttl)
+	r.resource, r.token, r.ttl = resource, l.tokens.Next(), l.milliseconds(ttl)
 	r.holders.Store(1) // this call, and then the lease
 	r.set()
 	r.await(ctx, r.setsIn, timeout)
@@ -248,9 +196,9 @@ func (l *Rueidis) refusal(ctx context.Context, r *round, c counts) error {
 		p := &r.parts[i]
 		switch cause := p.cause.Load(); {
 		case cause != nil:
-			e.Causes = append(e.Causes, fmt.Errorf("%s: %w", p.node.addr, *cause))
+			e.Causes = append(e.Causes, fmt.Errorf("%s: %w", l.nodes[i].addr, *cause))
 		case undecided && p.state.Load() == setting:
-			e.Causes = append(e.Causes, fmt.Errorf("%s: %w", p.node.addr, errVoteTimeout))
+			e.Causes = append(e.Causes, fmt.Errorf("%s: %w", l.nodes[i].addr, errVoteTimeout))
 		}
 	}
 	return e
@@ -267,16 +215,16 @@ func (l *Rueidis) Close(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	l.closeClients()
+	l.closeNodes()
 	return ctx.Err()
 }
 
-// closeClients closes all clients at once: each may wait for its own node.
-func (l *Rueidis) closeClients() {
+// closeNodes closes all nodes at once: each may wait for its own.
+func (l *Rueidis) closeNodes() {
 	var closing sync.WaitGroup
-	for _, n := range l.nodes {
-		if n.client != nil {
-			closing.Go(n.client.Close)
+	for _, p := range l.nodes {
+		if p.node != nil {
+			closing.Go(p.node.Close)
 		}
 	}
 	closing.Wait()

@@ -14,7 +14,7 @@ type NodeInfo struct {
 }
 
 // Nodes asks all nodes at once for their product and version and waits for the
-// answers.
+// answers. Of nodes that Dial opened it tells the address only.
 func (l *Rueidis) Nodes(ctx context.Context) []NodeInfo {
 	infos := make([]NodeInfo, len(l.nodes))
 	var asks sync.WaitGroup
@@ -27,8 +27,12 @@ func (l *Rueidis) Nodes(ctx context.Context) []NodeInfo {
 
 // info sends HELLO 3, which changes nothing on a RESP3 connection and names the
 // product even if INFO pretends to be an old Redis.
-func (n *rueidisNode) info(ctx context.Context) NodeInfo {
-	info := NodeInfo{Addr: n.addr}
+func (p *peer) info(ctx context.Context) NodeInfo {
+	info := NodeInfo{Addr: p.addr}
+	n, ok := p.node.(*rueidisNode)
+	if !ok {
+		return info
+	}
 	hello, err := n.client.Do(ctx, n.client.B().Arbitrary("HELLO", "3").Build()).AsMap()
 	if err != nil {
 		info.Err = err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // round is one attempt and the release that ends it, on all nodes. Its lease
@@ -28,7 +26,7 @@ type round struct {
 
 type part struct {
 	round *round
-	node  *rueidisNode
+	node  Node
 	state atomic.Uint32
 	cause atomic.Pointer[error] // why the SET failed, or nil
 	// The method values of set and del, made once so that a go statement does
@@ -54,7 +52,7 @@ func newRound(owner *Rueidis) *round {
 	r.timer.Stop()
 	for i := range r.parts {
 		p := &r.parts[i]
-		p.round, p.node = r, &owner.nodes[i]
+		p.round, p.node = r, owner.nodes[i].node
 		p.setFunc, p.delFunc = p.runSet, p.runDel
 	}
 	return r
@@ -127,47 +125,34 @@ func (p *part) runDel() {
 	r.leave()
 }
 
-// set sends the SET and turns its reply into a vote (R17). It does not pass the
-// caller's context to rueidis: a call that gives up early would leave its SET
-// in the queue, for the release to overtake on another connection. Without a
-// context, rueidis can also take its fastest path.
+// set sends the SET and turns its reply into a vote (R17).
 func (p *part) set() vote {
-	r, c := p.round, p.node.client
-	cmd := c.B().Arbitrary("SET").Keys(r.resource).Args(r.token, "NX", "PX", r.ttl).Build()
-	reply, err := c.Do(context.Background(), cmd).ToString()
+	r := p.round
+	ok, err := p.node.Set(r.resource, r.token, r.ttl)
 	switch {
-	case err == nil && reply == "OK":
+	case err != nil:
+		p.fail(err)
+		return failed
+	case ok:
 		return granted
-	case rueidis.IsRedisNil(err):
-		return refused
-	case err == nil:
-		err = errNotAnAnswer
 	}
-	p.fail(err)
-	return failed
+	return refused
 }
 
 // fail keeps the cause. It is a function of its own so that only failures pay
 // for the copy that escapes.
 func (p *part) fail(cause error) { p.cause.Store(&cause) }
 
-// del sends the compare-and-delete. A node that lost the script gets its text.
+// del sends the compare-and-delete.
 func (p *part) del() vote {
-	r, c := p.round, p.node.client
-	cmd := c.B().Arbitrary("EVALSHA", releaseSHA, "1").Keys(r.resource).Args(r.token).Build()
-	n, err := c.Do(context.Background(), cmd).AsInt64()
-	if e, ok := rueidis.IsRedisErr(err); ok && e.IsNoScript() {
-		cmd = c.B().Arbitrary("EVAL", releaseScript, "1").Keys(r.resource).Args(r.token).Build()
-		n, err = c.Do(context.Background(), cmd).AsInt64()
-	}
+	deleted, err := p.node.Delete(p.round.resource, p.round.token)
 	switch {
 	case err != nil:
 		return failed
-	case n == 1:
+	case deleted:
 		return granted
-	default:
-		return refused
 	}
+	return refused
 }
 
 // enter counts n goroutines that are about to work on the round; leave counts

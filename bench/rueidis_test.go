@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/redistest"
@@ -288,8 +289,7 @@ func TestRueidisReadsURLsAsRedlockDoes(t *testing.T) {
 		c[0].URL() + "/2?protocol=2&client_name=bench&dial_timeout=5s&tls_ca_file=" + c[0].CAFile(),
 		c[0].UnixURL() + "?db=2&client_name=bench",
 	} {
-		o, err := rueidisOptions(raw, RueidisConfig{})
-		require.NoError(t, err)
+		o := optionsOf(t, raw)
 		require.Equal(t, 2, o.SelectDB)
 		require.Equal(t, "bench", o.ClientName)
 		theirs, err := OpenRueidis(RueidisConfig{Nodes: []string{raw}})
@@ -308,9 +308,15 @@ func TestRueidisReadsURLsAsRedlockDoes(t *testing.T) {
 		require.ErrorIs(t, err, redlock.ErrHeld, "they are in one database")
 		require.NoError(t, lease.Release(t.Context()))
 	}
-	o, err := rueidisOptions("valkey://h/", RueidisConfig{})
+	require.Equal(t, []string{"h:6379"}, optionsOf(t, "valkey://h/").InitAddress)
+}
+
+func optionsOf(t *testing.T, url string) rueidis.ClientOption {
+	t.Helper()
+	var cfg RueidisConfig
+	e, err := cfg.endpoint(url)
 	require.NoError(t, err)
-	require.Equal(t, []string{"h:6379"}, o.InitAddress)
+	return cfg.options(e)
 }
 
 // R27: an error about a URL does not quote the URL.

@@ -7,13 +7,13 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// tokens hands out random tokens cut from a block: one read of the
+// Tokens hands out random tokens cut from a block: one read of the
 // cryptographic source and one allocation for about two hundred tokens (R3). A
 // token is a substring of an immutable string, because rueidis may still hold a
 // command after its call failed, when pooled memory would already have another
 // owner. For that reason redlock's own source, which overwrites what it
 // returned, cannot be used here.
-type tokens struct {
+type Tokens struct {
 	mu   sync.Mutex // guards the following
 	rest string
 }
@@ -23,7 +23,8 @@ const (
 	tokenBlock = 204 * tokenSize
 )
 
-func (t *tokens) next() string {
+// Next returns a token. It is safe for concurrent use.
+func (t *Tokens) Next() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rest == "" {

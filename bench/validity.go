@@ -10,6 +10,16 @@ import "time"
 // driftFloor is the absolute part of the drift.
 const driftFloor = 2 * time.Millisecond
 
+// defaultDrift is the usual relative part.
+const defaultDrift = 0.01
+
+// Validity returns what remains of a TTL at a time after start, at which nothing
+// had been sent yet, with the usual drift factor. It is for peers that are not a
+// [Rueidis].
+func Validity(ttl time.Duration, start, now time.Time) time.Duration {
+	return validity(ttl, elapsed(start, now), defaultDrift)
+}
+
 // validity returns what remains of a TTL.
 func validity(ttl, elapsed time.Duration, driftFactor float64) time.Duration {
 	return ttl - elapsed - time.Duration(float64(ttl)*driftFactor) - driftFloor

@@ -7,12 +7,13 @@ cd "$(dirname "$0")/.."
 top=$PWD path=github.com/redmux/redmux
 version=$(sed -n "s|.*$path/internal/proof \(v[^ ]*\).*|\1|p" cmd/go.mod)
 
-for module in . internal/proof cmd contrib/adapters contrib/otel contrib/prometheus bench/compare; do
+for module in . internal/proof cmd contrib/adapters contrib/otel contrib/prometheus bench/compare bench/compare/etcd; do
 	cd "$top/$module"
 	# A Go that is too old for a module leaves it unchanged.
 	GOWORK=off GOTOOLCHAIN=local go list -m >/dev/null 2>&1 || { echo "NOT TIDIED: $module needs a newer Go" && continue; }
-	go mod edit -replace="$path@$version=$top" -replace="$path/internal/proof@$version=$top/internal/proof"
+	go mod edit -replace="$path@$version=$top" -replace="$path/internal/proof@$version=$top/internal/proof" \
+		-replace="$path/bench/compare@$version=$top/bench/compare"
 	GOWORK=off go mod tidy || failed=1
-	go mod edit -dropreplace="$path@$version" -dropreplace="$path/internal/proof@$version"
+	go mod edit -dropreplace="$path@$version" -dropreplace="$path/internal/proof@$version" -dropreplace="$path/bench/compare@$version"
 	[ -z "${failed:-}" ] || exit 1
 done

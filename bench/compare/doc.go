@@ -5,6 +5,8 @@
 //	go run ./cmd/compare                   measure everything, write bench/RESULTS.md and docs/throughput.svg
 //	go run ./cmd/compare --quick --assert  the check for CI, most of a minute
 //
+// Package etcd, a module of its own, measures etcd's Mutex with these tools.
+//
 // This package holds the peers: each implementation behind one call, [Pairer],
 // which acquires a lock and releases it. Package internal/window lets one peer
 // work for a short time in a process of its own, internal/report turns
@@ -13,7 +15,8 @@
 //
 // # What each peer gets
 //
-// The default options, with these exceptions, which are the same for all: one
+// The default options, or those that were the fastest in this work (see
+// bench/README.md), with these exceptions, which are the same for all: one
 // try per acquisition, so that no sleep between tries is measured; a TTL of 10
 // s; and a resource of its own for each caller, so that no caller waits for a
 // lock. What an implementation needs once (clients, connections, scripts) is

@@ -20,13 +20,14 @@ import (
 // same keys.
 func TestPeersExcludeOneAnother(t *testing.T) {
 	for _, n := range []int{1, 3} {
-		servers := redistest.Servers(t, n, redistest.OverTCP, redistest.OverUnix)
-		for _, network := range []string{"tcp", "unix"} {
-			var urls []string
-			for _, s := range servers {
-				urls = append(urls, urlOf(s, network))
+		plain := redistest.Servers(t, n, redistest.OverTCP, redistest.OverUnix)
+		secret := redistest.Servers(t, n, redistest.OverTLS)
+		for _, network := range []string{"tcp", "unix", "tls"} {
+			servers := plain
+			if network == "tls" {
+				servers = secret
 			}
-			pairers := openAll(t, urls)
+			pairers := openAll(t, urlsOf(servers, network))
 			for holder, p := range pairers {
 				for other, q := range pairers {
 					t.Run(network+"/"+holder+" against "+other, func(t *testing.T) { requireExclusion(t, holder, p, other, q) })
@@ -38,11 +39,18 @@ func TestPeersExcludeOneAnother(t *testing.T) {
 	// quorum without ordering its commands may leave one on another master.
 }
 
-func urlOf(s *redistest.Server, network string) string {
-	if network == "unix" {
-		return s.UnixURL()
+func urlsOf(servers []*redistest.Server, network string) (all []string) {
+	for _, s := range servers {
+		switch network {
+		case "tls":
+			all = append(all, s.URL()+"?tls_ca_file="+s.CAFile())
+		case "unix":
+			all = append(all, s.UnixURL())
+		default:
+			all = append(all, s.URL())
+		}
 	}
-	return "redis://" + s.TCPAddr()
+	return all
 }
 
 // openAll opens all peers that hold locks and can work on so many masters.
@@ -124,7 +132,7 @@ func requireExclusion(t *testing.T, holderName string, holder compare.Pairer, ot
 // A peer that loses its lock must not count the pair.
 func TestALostLockIsNoPair(t *testing.T) {
 	servers := redistest.Servers(t, 1, redistest.OverTCP)
-	for name, p := range openAll(t, []string{urlOf(servers[0], "tcp")}) {
+	for name, p := range openAll(t, urlsOf(servers, "tcp")) {
 		t.Run(name, func(t *testing.T) {
 			tries := 0
 			err := tryLate(t, name, patience/2, func() error {
@@ -139,6 +147,35 @@ func TestALostLockIsNoPair(t *testing.T) {
 			require.Error(t, err)
 			assert.Equal(t, "release: not held", compare.Kind(err))
 		})
+	}
+}
+
+// A stopped master costs a peer that returns at the quorum no more than a vote
+// timeout, whichever of the masters it is.
+func TestAStoppedMasterIsNotWaitedFor(t *testing.T) {
+	const patient = 10 * time.Second // the TTL: its tenth is the vote timeout
+	for _, name := range []string{compare.Async, compare.Duplex, compare.Blocking, compare.Valkey} {
+		for victim := range 3 {
+			t.Run(fmt.Sprint(name, victim), func(t *testing.T) {
+				servers := redistest.Servers(t, 3, redistest.OverTCP)
+				peer, err := compare.Find(name)
+				require.NoError(t, err)
+				p, err := peer.Open(urlsOf(servers, "tcp"))
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = p.Close(context.Background()) })
+				_, err = p.Pair(t.Context(), "before", patient, nil)
+				require.NoError(t, err)
+				require.NoError(t, servers[victim].Stop())
+				defer servers[victim].Continue()
+				_, _ = p.Pair(t.Context(), "during", patient, nil) // may wait for the vote timeout, twice
+				start := time.Now()
+				for i := range 100 {
+					_, err = p.Pair(t.Context(), fmt.Sprint("after ", i), patient, nil)
+					require.NoError(t, err)
+					require.Less(t, time.Since(start), 5*time.Second)
+				}
+			})
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ require (
 	github.com/redis/rueidis/rueidiscompat v1.0.79
 	github.com/redmux/redmux v0.1.0
 	github.com/stretchr/testify v1.12.1
+	github.com/valkey-io/valkey-go v1.0.79
 	golang.org/x/sys v0.48.0
 	gonum.org/v1/plot v0.17.0
 )

@@ -20,6 +20,9 @@ type Peer struct {
 	About string
 	// Ours marks this module's own.
 	Ours bool
+	// Variant marks one that differs little from another, and is measured over
+	// one network only.
+	Variant bool
 	// MostNodes bounds the masters that it can use. If zero, any number.
 	MostNodes int
 
@@ -33,12 +36,17 @@ const (
 	Default    = "rueidis"
 	DefaultAll = "rueidis-all"
 	Tuned      = "rueidis-tuned"
+	Valkey     = "valkey-tuned"
+	Async      = "goredis-async"
+	Duplex     = "goredis-duplex"
+	Blocking   = "goredis-blocking"
 	Redsync    = "redsync"
 )
 
 const (
 	ownModule     = "github.com/redmux/redmux"
 	rueidisModule = "github.com/redis/rueidis"
+	valkeyModule  = "github.com/valkey-io/valkey-go"
 	redsyncModule = "github.com/go-redsync/redsync/v4"
 	goredisModule = "github.com/redis/go-redis/v9"
 	compatModule  = "github.com/redis/rueidis/rueidiscompat"
@@ -63,7 +71,7 @@ var Peers = []Peer{
 		open:  openRueidis(Default),
 	},
 	{
-		Name: DefaultAll, Modules: []string{rueidisModule},
+		Name: DefaultAll, Variant: true, Modules: []string{rueidisModule},
 		About: "the same, but every call waits for all masters",
 		open:  openRueidis(DefaultAll),
 	},
@@ -73,17 +81,37 @@ var Peers = []Peer{
 		open:  openRueidis(Tuned),
 	},
 	{
+		Name: Valkey, Modules: []string{valkeyModule},
+		About: "the same as rueidis-tuned on valkey-go, with the same options",
+		open:  openOn(dialValkey),
+	},
+	{
+		Name: Async, Modules: []string{goredisModule},
+		About: "a Redlock on go-redis' asynchronous automatic pipelining: commands are queued for all masters, then replies are waited for until the outcome is decided",
+		open:  openGoredisAsync(false),
+	},
+	{
+		Name: Duplex, Modules: []string{goredisModule},
+		About: "the same with FullDuplex",
+		open:  openGoredisAsync(true),
+	},
+	{
+		Name: Blocking, Modules: []string{goredisModule},
+		About: "the same as rueidis on go-redis' blocking automatic pipelining, which asks each master from a goroutine",
+		open:  openOn(DialGoredis),
+	},
+	{
 		Name: Redsync, Modules: []string{redsyncModule, goredisModule},
 		About: "redsync on go-redis, both with default options (go-redis: 10 connections per master and CPU)",
 		open:  openRedsyncGoredis(),
 	},
 	{
-		Name: "redsync-failfast", Modules: []string{redsyncModule, goredisModule},
+		Name: "redsync-failfast", Variant: true, Modules: []string{redsyncModule, goredisModule},
 		About: "the same with WithFailFast(true): it returns at the quorum",
 		open:  openRedsyncGoredis(failFast),
 	},
 	{
-		Name: "redsync-rueidis", Modules: []string{redsyncModule, rueidisModule, compatModule},
+		Name: "redsync-rueidis", Variant: true, Modules: []string{redsyncModule, rueidisModule, compatModule},
 		About: "redsync on rueidis by its own adapter, all with default options",
 		open:  openRedsyncRueidis(),
 	},
@@ -155,4 +183,14 @@ func (p pairer[L]) Pair(ctx context.Context, resource string, ttl time.Duration,
 		return acquired, &releaseError{err}
 	}
 	return acquired, nil
+}
+
+// PairerOf makes a Pairer of an implementation that lives outside this package.
+func PairerOf[L lease](l locker[L]) Pairer { return pairer[L]{l} }
+
+// With returns the peer with a function that connects it, for one that lives
+// outside this package.
+func (p Peer) With(open func(urls []string) (Pairer, error)) Peer {
+	p.open = open
+	return p
 }

@@ -2,9 +2,7 @@ package compare
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -106,8 +104,7 @@ func GoredisClient(url string, with goredislib.Options) (*goredislib.Client, err
 	if err != nil {
 		return nil, err
 	}
-	with.Network, with.Addr = e.Network, e.Addr
-	return goredislib.NewClient(&with), nil
+	return goredislib.NewClient(goredisOptions(e, with)), nil
 }
 
 // openRedsyncRueidis uses redsync's own adapter for rueidis. The adapter uses
@@ -141,11 +138,9 @@ func rueidisClient(url string) (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := rueidis.ClientOption{InitAddress: []string{e.Addr}, ForceSingleClient: true}
+	o := rueidis.ClientOption{InitAddress: []string{e.Addr}, TLSConfig: e.TLS, ForceSingleClient: true}
 	if e.Network == "unix" {
-		o.DialCtxFn = func(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return d.DialContext(ctx, "unix", path)
-		}
+		o.DialCtxFn = dialUnix
 	}
 	return rueidis.NewClient(o)
 }

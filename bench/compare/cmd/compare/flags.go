@@ -18,15 +18,15 @@ type flags struct {
 	Peers    []string `sep:"," placeholder:"NAME" help:"Peers to measure (default: all). See the table in the report."`
 	Nodes    []int    `sep:"," default:"1,3,5" help:"Numbers of masters."`
 	Callers  []int    `sep:"," default:"1,16,128,1024" help:"Numbers of callers at once."`
-	Network  []string `sep:"," default:"tcp,unix" enum:"tcp,unix" help:"How clients reach the masters."`
-	Stopped  bool     `default:"true" negatable:"" help:"Also with one master stopped, where there are three or more."`
+	Network  []string `sep:"," default:"tcp,unix,tls" enum:"tcp,unix,tls" help:"How clients reach the masters; over TLS with the most masters only."`
+	Stopped  bool     `default:"true" negatable:"" help:"Also with one master stopped, with the most masters, if these are three or more."`
 	Syscalls bool     `help:"Also system calls per pair, in windows of their own. Needs perf and the right to use it (root)."`
 
 	// How long.
 	Rounds     int           `default:"5" help:"Rounds; in each, every peer has one window per case."`
-	Window     time.Duration `default:"500ms" help:"Measured time of a window."`
+	Window     time.Duration `default:"400ms" help:"Measured time of a window."`
 	Warmup     time.Duration `default:"100ms" help:"Unmeasured time before it; more for slow peers."`
-	Settle     time.Duration `default:"500ms" help:"Unmeasured time between the stop of a master and the window."`
+	Settle     time.Duration `default:"300ms" help:"Unmeasured time between the stop of a master and the window."`
 	StopWindow time.Duration `default:"1s" help:"Length of a window that has the stop in its middle; 0: none."`
 
 	// What comes out.
@@ -36,7 +36,7 @@ type flags struct {
 	FromJSON []string `name:"from-json" sep:"," placeholder:"FILE" help:"Measure nothing; write both from this data. Cases of a further file take the place of those before, and the report says so."`
 
 	// The check for CI.
-	Quick  bool `help:"Only N = 5, unix, 128 callers, ours against rueidis and rueidis-tuned; no report."`
+	Quick  bool `help:"Only N = 5, unix, 128 callers, ours against rueidis, rueidis-tuned and goredis-async; no report."`
 	Assert bool `help:"With --quick: fail unless the ratios are what they must be at least."`
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 // rounds makes up a quick run: pairs of ours, rueidis and rueidis-tuned, and
-// allocations of ours, round by round.
+// allocations of ours, round by round. go-redis makes half as many as ours.
 func rounds(all ...[4]int64) *report.Data {
 	d := &report.Data{Settings: report.Settings{Rounds: len(all)}}
 	for i, r := range all {
@@ -25,6 +26,8 @@ func rounds(all ...[4]int64) *report.Data {
 			}
 			d.Samples = append(d.Samples, report.Sample{Case: quickCase, Peer: peer, Round: i, Result: result})
 		}
+		async := window.Result{Elapsed: time.Second, Pairs: r[0] / 2}
+		d.Samples = append(d.Samples, report.Sample{Case: quickCase, Peer: compare.Async, Round: i, Result: async})
 	}
 	return d
 }
@@ -57,6 +60,12 @@ func TestQuickAsserts(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+}
+
+func TestQuickAssertsOnGoredis(t *testing.T) {
+	d := rounds([4]int64{100000, 10000, 30000, 0})
+	d.Samples[3].Pairs = 90000
+	require.ErrorContains(t, judge(d, true, io.Discard), "go-redis: 1.11")
 }
 
 func TestQuickTellsOfTrouble(t *testing.T) {

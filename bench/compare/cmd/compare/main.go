@@ -3,7 +3,7 @@
 // the implementations, internal/window measures one window in a process of its
 // own, internal/report makes ratios and tables.
 //
-//	go run ./cmd/compare                              everything; about an hour
+//	go run ./cmd/compare                              everything; 40 minutes
 //	go run ./cmd/compare --nodes 5 --network tcp      some cases only
 //	go run ./cmd/compare --from-json data.json        the report again, nothing measured
 //	go run ./cmd/compare --quick --assert             for CI: most of a minute

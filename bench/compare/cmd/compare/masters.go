@@ -3,43 +3,54 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/bench/compare/internal/report"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// masters are servers of a run, reachable over TCP and over unix sockets,
-// shared by all cases with so many: a master belongs to one deployment.
+// masters are servers of a run, shared by all cases that fit: a master belongs
+// to one deployment.
 type masters []*redistest.Server
 
-// startAll starts masters for each of these numbers.
-func startAll(numbers []int) (map[int]masters, error) {
-	all := make(map[int]masters)
-	for _, n := range numbers {
-		if all[n] != nil {
+// A place is what cases must have in common to share masters.
+type place struct {
+	nodes int
+	tls   bool
+}
+
+func placeOf(c report.Case) place { return place{c.Nodes, c.Network == "tls"} }
+
+// startAll starts masters for all places of a plan.
+func startAll(blocks []block) (map[place]masters, error) {
+	all := make(map[place]masters)
+	for _, b := range blocks {
+		p := placeOf(b.cases[0])
+		if all[p] != nil {
 			continue
 		}
-		servers, err := startMasters(n)
+		servers, err := startMasters(p)
 		if err != nil {
 			closeAll(all)
 			return nil, err
 		}
-		all[n] = servers
+		all[p] = servers
 	}
 	return all, nil
 }
 
-func closeAll(all map[int]masters) {
+func closeAll(all map[place]masters) {
 	for _, m := range all {
 		m.close()
 	}
 }
 
-// startMasters lets every server listen on both networks, so that TCP and unix
-// sockets are compared on the same processes.
-func startMasters(n int) (masters, error) {
-	servers, err := redistest.StartN(n, redistest.Options{TCP: true, Unix: true})
+// startMasters lets every server listen on both TCP and a unix socket, so that
+// these are compared on the same processes. A server with TLS has no plain port.
+func startMasters(p place) (masters, error) {
+	servers, err := redistest.StartN(p.nodes, redistest.Options{TCP: !p.tls, Unix: !p.tls, TLS: p.tls})
 	if err != nil {
 		return nil, fmt.Errorf("the servers: %w", err)
 	}
@@ -54,10 +65,13 @@ func (m masters) close() {
 
 func (m masters) urls(network string) (all []string) {
 	for _, s := range m {
-		if network == "unix" {
+		switch network {
+		case "unix":
 			all = append(all, s.UnixURL())
-		} else {
-			all = append(all, "redis://"+s.TCPAddr())
+		case "tls":
+			all = append(all, s.URL()+"?tls_ca_file="+url.QueryEscape(s.CAFile()))
+		default:
+			all = append(all, s.URL())
 		}
 	}
 	return all

@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,12 +26,12 @@ func TestPlanCoversAllCases(t *testing.T) {
 		for _, c := range b.cases {
 			counts[c.Kind]++
 			if c.Kind == report.Stopped || c.Kind == report.Stopping {
-				assert.GreaterOrEqual(t, c.Nodes, 3, "of fewer masters the rest is no quorum")
+				assert.Equal(t, 5, c.Nodes)
 			}
 		}
 	}
 	assert.Equal(t, map[report.Kind]int{
-		report.Healthy: 24, report.Stopped: 16, report.Stopping: 16, report.Counting: 4,
+		report.Healthy: 28, report.Stopped: 12, report.Stopping: 4, report.Counting: 4,
 	}, counts)
 
 	counts = map[report.Kind]int{}
@@ -41,6 +42,46 @@ func TestPlanCoversAllCases(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[report.Kind]int{report.Healthy: 2}, counts)
+}
+
+// make bench ends in three quarters of an hour, and the table of the best peers
+// has all of its cases.
+func TestTheDefaultPlan(t *testing.T) {
+	f := parsed(t, "--syscalls")
+	plan := f.plan()
+	windows, took := f.estimate(plan)
+	t.Logf("%d windows, %v", windows, took)
+	assert.Less(t, took, 42*time.Minute, "and some minutes for what no estimate knows")
+	has := map[report.Case]bool{}
+	for _, b := range plan {
+		for _, c := range b.cases {
+			has[c] = true
+		}
+	}
+	for _, kind := range []report.Kind{report.Healthy, report.Stopped} {
+		for _, network := range []string{"tcp", "unix", "tls"} {
+			for _, callers := range []int{1, 16, 128, 1024} {
+				assert.Contains(t, has, report.Case{Kind: kind, Network: network, Nodes: 5, Callers: callers})
+			}
+		}
+	}
+}
+
+func TestTheEstimate(t *testing.T) {
+	f := parsed(t, "--peers", "redlock,redsync", "--nodes", "5", "--callers", "1", "--network", "tls", "--rounds", "3",
+		"--window", "1s", "--warmup", "100ms", "--settle", "2s", "--stop-window", "0")
+	windows, took := f.estimate(f.plan())
+	assert.Equal(t, 2*2*3, windows)
+	assert.Equal(t, 2*3*(2*(1100*time.Millisecond+overhead)+2*time.Second), took)
+}
+
+// With fewer than three masters the rest is no quorum.
+func TestOfTwoMastersNoneIsStopped(t *testing.T) {
+	for _, b := range parsed(t, "--nodes", "1,2").plan() {
+		for _, c := range b.cases {
+			assert.Equal(t, report.Healthy, c.Kind)
+		}
+	}
 }
 
 // Every peer comes first once in as many rounds as there are peers, and has one
@@ -64,7 +105,7 @@ func TestWhoTakesPart(t *testing.T) {
 	takes := func(name string, c report.Case) bool {
 		p, err := compare.Find(name)
 		require.NoError(t, err)
-		return takesPart(p, c)
+		return parsed(t).takesPart(p, c)
 	}
 	lone := report.Case{Kind: report.Healthy, Network: "tcp", Nodes: 1, Callers: 1}
 	five := report.Case{Kind: report.Healthy, Network: "tcp", Nodes: 5, Callers: 16}
@@ -75,6 +116,11 @@ func TestWhoTakesPart(t *testing.T) {
 	assert.False(t, takes(compare.Redsync, stopping))
 	assert.True(t, takes(compare.Ours, stopping))
 	assert.True(t, takes(compare.Default, stopping))
+	over := five
+	over.Network = "tls"
+	assert.True(t, takes(compare.Async, over))
+	assert.True(t, takes(compare.DefaultAll, five))
+	assert.False(t, takes(compare.DefaultAll, over), "a variant")
 }
 
 func TestFlagsThatMakeNoSense(t *testing.T) {

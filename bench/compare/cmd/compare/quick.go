@@ -20,24 +20,26 @@ var quickCase = report.Case{Kind: report.Healthy, Network: "unix", Nodes: 5, Cal
 const (
 	leastOverDefault = 5.0
 	leastOverTuned   = 2.0
+	leastOverAsync   = 1.3
 	mostAllocations  = 0.05
 )
 
 // quickRounds gives each peer so many windows that a median outlives ten that
 // other load of the machine spoiled. With seven, a virtual machine whose host
-// took a tenth of its time had medians from 4.5 to 6.9 within half an hour.
-const quickRounds = 21
+// took a tenth of its time had medians from 4.5 to 6.9 within half an hour. All
+// rounds take most of a minute.
+const quickRounds = 15
 
-// quick compares ours with two baselines in one case and prints the ratios.
+// quick compares ours with three peers in one case and prints the ratios.
 func quick(ctx context.Context, f *flags, rounds int, stdout io.Writer) error {
 	f.Rounds, f.Window, f.Warmup = rounds, 400*time.Millisecond, 200*time.Millisecond
-	f.Nodes, f.Peers = []int{quickCase.Nodes}, []string{compare.Ours, compare.Default, compare.Tuned}
-	r, err := newRunner(f, io.Discard)
+	f.Nodes, f.Peers = []int{quickCase.Nodes}, []string{compare.Ours, compare.Default, compare.Tuned, compare.Async}
+	r, err := newRunner(f, []block{{[]report.Case{quickCase}}}, io.Discard)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	if err := r.measure(ctx, []block{{[]report.Case{quickCase}}}, func() error { return nil }); err != nil {
+	if err := r.measure(ctx, func() error { return nil }); err != nil {
 		return err
 	}
 	if f.JSON != "" {
@@ -54,6 +56,7 @@ func judge(data *report.Data, asserted bool, stdout io.Writer) error {
 	fmt.Fprintf(stdout, "%s, %d rounds: median (least–greatest)\n", quickCase, data.Settings.Rounds)
 	fmt.Fprintf(stdout, "pairs/s × rueidis, default   %s   at least %v\n", s.OverDefault, leastOverDefault)
 	fmt.Fprintf(stdout, "pairs/s × rueidis, tuned     %s   at least %v\n", s.OverTuned, leastOverTuned)
+	fmt.Fprintf(stdout, "pairs/s × go-redis           %s   at least %v\n", s.OverAsync, leastOverAsync)
 	fmt.Fprintf(stdout, "allocations per pair, ours   %s   less than %v\n", s.Allocations, mostAllocations)
 	for _, trouble := range s.Trouble {
 		fmt.Fprintln(stdout, trouble)
@@ -64,6 +67,7 @@ func judge(data *report.Data, asserted bool, stdout io.Writer) error {
 	return errors.Join(
 		atLeast("pairs/s × rueidis, default", s.OverDefault, leastOverDefault),
 		atLeast("pairs/s × rueidis, tuned", s.OverTuned, leastOverTuned),
+		atLeast("pairs/s × go-redis", s.OverAsync, leastOverAsync),
 		lessThan("allocations per pair", s.Allocations, mostAllocations),
 	)
 }

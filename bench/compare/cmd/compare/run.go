@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/redmux/redmux/bench/compare/internal/report"
 	"github.com/redmux/redmux/internal/redistest"
@@ -46,12 +47,18 @@ func full(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 		f.JSON = file.Name()
 		_ = file.Close()
 	}
-	r, err := newRunner(f, stderr)
+	plan := f.plan()
+	if len(plan) == 0 {
+		return usageError{errors.New("nothing is left to measure: TLS is measured with the most masters only")}
+	}
+	windows, took := f.estimate(plan)
+	fmt.Fprintf(stderr, "%d windows, about %v\n", windows, took.Round(time.Minute))
+	r, err := newRunner(f, plan, stderr)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	err = r.measure(ctx, f.plan(), r.saver(f.JSON))
+	err = r.measure(ctx, r.saver(f.JSON))
 	fmt.Fprintln(stdout, "raw data:", f.JSON)
 	if err != nil {
 		return err

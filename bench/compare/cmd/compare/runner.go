@@ -15,20 +15,22 @@ import (
 // runner measures turns, one after the other, and keeps what came of them.
 type runner struct {
 	flags    *flags
-	masters  map[int]masters // by their number
+	plan     []block
+	masters  map[place]masters
 	data     *report.Data
 	progress io.Writer
 	windows  int // so far; it names the resources
 }
 
-// newRunner starts what is needed. Close it.
-func newRunner(f *flags, progress io.Writer) (*runner, error) {
-	masters, err := startAll(f.Nodes)
+// newRunner starts what the plan needs. Close it.
+func newRunner(f *flags, plan []block, progress io.Writer) (*runner, error) {
+	masters, err := startAll(plan)
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{flags: f, masters: masters, progress: progress, data: &report.Data{
-		Date: time.Now().UTC().Truncate(time.Second), Commit: commit(), Machine: describeMachine(), Versions: versions(masters[f.Nodes[0]].version()),
+	first := masters[placeOf(plan[0].cases[0])]
+	r := &runner{flags: f, plan: plan, masters: masters, progress: progress, data: &report.Data{
+		Date: time.Now().UTC().Truncate(time.Second), Commit: commit(), Machine: describeMachine(), Versions: versions(first.version()),
 		Settings: report.Settings{
 			Rounds: f.Rounds, TTL: ttl, Window: f.Window, Warmup: f.Warmup, Settle: f.Settle,
 			StopWindow: f.StopWindow, CountWindow: countWindow, WarmPairs: warmPairs, WarmupLimit: warmupLimit,
@@ -47,11 +49,11 @@ func (r *runner) note(format string, args ...any) {
 	r.data.Settings.Notes = append(r.data.Settings.Notes, fmt.Sprintf(format, args...))
 }
 
-// measure measures all blocks, and calls save after each. It ends early only if
+// measure measures the whole plan, and calls save after each block. It ends early only if
 // ctx ends or the servers are lost. A failure of a peer is a result.
-func (r *runner) measure(ctx context.Context, blocks []block, save func() error) error {
-	for i, b := range blocks {
-		fmt.Fprintf(r.progress, "%s  %d/%d  %s\n", time.Now().Format(time.TimeOnly), i+1, len(blocks), b.cases[0])
+func (r *runner) measure(ctx context.Context, save func() error) error {
+	for i, b := range r.plan {
+		fmt.Fprintf(r.progress, "%s  %d/%d  %s\n", time.Now().Format(time.TimeOnly), i+1, len(r.plan), b.cases[0])
 		for round := range r.flags.Rounds {
 			if err := r.round(ctx, b, round); err != nil {
 				return err
@@ -78,7 +80,7 @@ func (r *runner) round(ctx context.Context, b block, round int) error {
 		r.data.Samples = append(r.data.Samples, report.Sample{
 			Case: t.Case, Peer: t.peer.Name, Round: round, Place: t.place, Result: result,
 		})
-		if err := r.masters[t.Nodes].rest(ctx); err != nil {
+		if err := r.masters[placeOf(t.Case)].rest(ctx); err != nil {
 			return fmt.Errorf("after %s, %s: %w", t.peer.Name, t.Case, err)
 		}
 	}
@@ -99,27 +101,27 @@ func (r *runner) take(ctx context.Context, t turn) (window.Result, error) {
 		Peer: t.peer.Name, Callers: t.Callers, TTL: ttl, Resource: fmt.Sprintf("%d-", r.windows),
 		Warmup: r.flags.Warmup, WarmupLimit: warmupLimit, WarmPairs: warmPairs, Window: r.flags.windowOf(t.Kind),
 	}
-	servers := r.masters[t.Nodes]
+	servers := r.masters[placeOf(t.Case)]
 	job.URLs, job.PIDs = servers.urls(t.Network), servers.pids()
 	switch t.Kind {
 	case report.Stopped:
 		job.Settle = r.flags.Settle
-		return r.takeStopping(ctx, job, t.Nodes, window.Warm, 0)
+		return takeStopping(ctx, job, servers, window.Warm, 0)
 	case report.Stopping:
 		job.Gaps = true
-		return r.takeStopping(ctx, job, t.Nodes, window.Measuring, job.Window/2)
+		return takeStopping(ctx, job, servers, window.Measuring, job.Window/2)
 	case report.Counting:
 		return takeCounting(ctx, job)
 	}
 	return window.Run(ctx, job, nil)
 }
 
-// takeStopping stops the last of n masters some time after a stage of the
+// takeStopping stops the last of the masters some time after a stage of the
 // child, which learns nothing of it.
-func (r *runner) takeStopping(
-	ctx context.Context, job window.Job, n int, at window.Stage, after time.Duration,
+func takeStopping(
+	ctx context.Context, job window.Job, servers masters, at window.Stage, after time.Duration,
 ) (window.Result, error) {
-	victim := r.masters[n][n-1]
+	victim := servers[len(servers)-1]
 	// The callback runs on this goroutine, while Run reads from the child, so
 	// that stopped needs no lock.
 	var stopped error

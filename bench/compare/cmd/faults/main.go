@@ -27,7 +27,7 @@ import (
 // flags is the command line.
 type flags struct {
 	Only     []string      `sep:"," placeholder:"NAME" help:"Only those whose names begin with one of these."`
-	Fault    []string      `sep:"," placeholder:"NAME" help:"Only these: cancelled, cancelled-stopped, stalled, restarted, delayed, extended."`
+	Fault    []string      `sep:"," placeholder:"NAME" help:"Only these: cancelled, cancelled-stopped, stalled, lost, restarted, delayed, extended."`
 	Attempts int           `default:"500" help:"Attempts whose callers give up."`
 	Trials   int           `default:"5" help:"How often each other fault is made."`
 	Each     time.Duration `default:"10s" help:"How long a caller works before, and after, a master is stopped."`
@@ -101,6 +101,7 @@ type result struct {
 	subject          *trial.Subject
 	cancelled        trial.Cancelled
 	cancelledStopped trial.Cancelled
+	lost             trial.Lost
 	stalled          trial.Stalled
 	restarted        trial.Restarted
 	delayed          trial.Delayed
@@ -127,6 +128,7 @@ func (f *flags) try(ctx context.Context, s *trial.Subject) (r result, err error)
 			return
 		}},
 		{"stalled", several, func() (err error) { r.stalled, err = trial.Stall(ctx, s, f.Each); return }},
+		{"lost", true, func() (err error) { r.lost, err = trial.Lose(ctx, s, f.Trials, restartTTL); return }},
 		{"restarted", true, func() (err error) { r.restarted, err = trial.Restart(ctx, s, f.Trials, restartTTL); return }},
 		{"delayed", several, func() (err error) { r.delayed, err = trial.Delay(ctx, s, f.Trials); return }},
 		{"extended", s.Extends, func() (err error) { r.extended, err = trial.Extend(ctx, s, f.Trials, f.Trials); return }},

@@ -26,7 +26,7 @@ last table says, so a row is no verdict; it is what an operator has to expect.
 	for _, r := range results {
 		fmt.Fprintf(&b, "| %s | %s; %d master(s) |\n", r.subject.Name, r.subject.About, r.subject.Nodes)
 	}
-	for _, section := range []func(*strings.Builder, *flags, []result){cancelled, stalled, restarted, delayed, extended} {
+	for _, section := range []func(*strings.Builder, *flags, []result){cancelled, lost, stalled, restarted, delayed, extended} {
 		b.WriteString("\n")
 		section(&b, f, results)
 	}
@@ -59,6 +59,25 @@ func attempts(c trial.Cancelled) string {
 		return "– | – | –" // not measured
 	}
 	return fmt.Sprintf("%d of %d | %d | %d", c.GaveUp, c.Attempts, c.Soon, c.Later)
+}
+
+func lost(b *strings.Builder, _ *flags, results []result) {
+	fmt.Fprintf(b, `## One reply is lost
+
+A caller makes one try for a TTL of %v while just a quorum of the masters runs. One of them executes the command, and its
+connection ends in place of the reply. Nobody else wants the lock. A client library that sends the command again over a new
+connection is refused by its own key. If the key stays, it refuses every other client until its TTL ends; on the right, another
+client tries until it gets the lock, from 100 ms after the failed try on.
+
+| | trials | granted all the same | sent again | reported as held by another | its key still there after 100 ms | the next client got it after, median | longest |
+|---|---|---|---|---|---|---|---|
+`, restartTTL)
+	for _, r := range results {
+		if l := r.lost; l.Trials > 0 {
+			fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %d | %s | %s |\n", r.subject.Name, l.Trials, l.Granted, l.Resent, l.SaidHeld,
+				l.Left, orNone(l.Next.Median), orNone(l.Next.Max))
+		}
+	}
 }
 
 func stalled(b *strings.Builder, f *flags, results []result) {
@@ -138,7 +157,7 @@ const promises = `
 | | |
 |---|---|
 | redlock | one holder within validity, under the conditions in the [README](../README.md); across a master that comes back empty, unless ` + "`Forgetful`" + ` is set |
-| rueidis | nothing: it is a baseline for speed, written for this comparison |
+| rueidis, goredis-blocking | nothing: they are baselines for speed, written for this comparison |
 | redsync | the algorithm of redis.io; its documentation says nothing of masters that restart empty, of contexts that end, or of releases that arrive late |
 | redislock | "simplified distributed locking" with one master: a master that restarts, or is failed over, forgets |
 `

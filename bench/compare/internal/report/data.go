@@ -11,6 +11,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/bench/compare"
@@ -68,7 +69,7 @@ var kinds = []Kind{Healthy, Stopped, Stopping, Counting}
 // A Case is one situation in which peers take turns.
 type Case struct {
 	Kind    Kind
-	Network string // tcp or unix
+	Network string // tcp, unix or tls
 	Nodes   int
 	Callers int
 }
@@ -79,10 +80,10 @@ func (c Case) String() string {
 }
 
 func networkName(network string) string {
-	if network == "tcp" {
-		return "TCP"
+	if network == "unix" {
+		return network
 	}
-	return network
+	return strings.ToUpper(network)
 }
 
 func callersName(n int) string {

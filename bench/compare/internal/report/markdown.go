@@ -37,6 +37,7 @@ type page struct {
 	*Data
 	Day, Machines                       string
 	VersionTable, PeerTable             string
+	Headline, Best                      string
 	Targets, Losses, Trouble, Raw       string
 	Slower                              string
 	Ours                                []oursPage
@@ -58,7 +59,7 @@ type oursPage struct {
 func (d *Data) page() page {
 	p := page{
 		Data: d, Day: d.Date.UTC().Format("2 January 2006"), Machines: d.Machine.String(),
-		VersionTable: d.versionTable(), PeerTable: d.peerTable(),
+		VersionTable: d.versionTable(), PeerTable: d.peerTable(), Headline: d.headline(), Best: d.bestTable(),
 		Targets: d.targetTable(), Losses: lossTable(d.losses()), Slower: d.slowerTable(compare.Ours), Trouble: d.troubleTable(), Raw: d.rawTable(),
 		StoppedThroughput: d.ofHealthyTable(throughput), StoppedP99: d.ofHealthyTable(p99), Gaps: d.levelTable(longestGap, Stopping),
 		ClientCPULevels: d.levelTable(clientCPU, Healthy), ServersCPULevels: d.levelTable(serversCPU, Healthy),

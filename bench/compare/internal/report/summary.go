@@ -10,6 +10,7 @@ import (
 type Summary struct {
 	OverDefault Spread // our pairs per second by those of rueidis with default options, returning at the quorum
 	OverTuned   Spread
+	OverAsync   Spread // go-redis' automatic pipelining
 	Allocations Spread // ours, per pair
 	Trouble     []string
 }
@@ -19,6 +20,7 @@ func (d *Data) Summary(c Case) Summary {
 	s := Summary{
 		OverDefault: d.gain(throughput, c, compare.Ours, compare.Default),
 		OverTuned:   d.gain(throughput, c, compare.Ours, compare.Tuned),
+		OverAsync:   d.gain(throughput, c, compare.Ours, compare.Async),
 		Allocations: d.level(mallocs, side{c, compare.Ours}),
 	}
 	for _, sample := range d.Samples {

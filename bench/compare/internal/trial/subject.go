@@ -63,8 +63,12 @@ var Subjects = []Subject{
 		About: "this module with `Forgetful`, which switches the delayed restart off",
 	},
 	{
-		Name: "rueidis", Nodes: 5, open: openRueidis,
+		Name: "rueidis", Nodes: 5, open: openBench(bench.RueidisConfig{}),
 		About: "the Redlock of package bench on rueidis with default options, returning at the quorum; it knows no extension",
+	},
+	{
+		Name: "goredis-blocking", Nodes: 5, open: openBench(bench.RueidisConfig{Dial: compare.DialGoredis}),
+		About: "the same on go-redis' blocking automatic pipelining",
 	},
 	{
 		Name: "redsync", Nodes: 5, Extends: true, open: openRedsync(goredislib.Options{}),
@@ -120,12 +124,17 @@ func (l *ourLock) Extend(ctx context.Context, ttl time.Duration) error {
 	return err
 }
 
-func openRueidis(urls []string) (Client, error) {
-	c, err := bench.OpenRueidis(bench.RueidisConfig{Nodes: urls})
-	if err != nil {
-		return nil, err
+// openBench opens the Redlock of package bench.
+func openBench(config bench.RueidisConfig) func(urls []string) (Client, error) {
+	return func(urls []string) (Client, error) {
+		config := config
+		config.Nodes = urls
+		c, err := bench.OpenRueidis(config)
+		if err != nil {
+			return nil, err
+		}
+		return onRueidis{c}, nil
 	}
-	return onRueidis{c}, nil
 }
 
 type onRueidis struct{ *bench.Rueidis }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redmux/redmux/bench/compare"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
 )
 
 const testTTL = time.Second
@@ -60,6 +61,14 @@ func TestOurs_R7_R8_R9_R10_R23(t *testing.T) {
 		}
 		assert.Equal(t, Delayed{Trials: 1, Granted: 1}, delayed, "granted, and to one (R3, R8)")
 		return nil
+	})
+	atBest(t, func() error {
+		lost, err := Lose(t.Context(), s, 1, testTTL)
+		if err != nil {
+			return err
+		}
+		lost.Next = Spread{}
+		return differs(Lost{Trials: 1}, lost) // the failed try leaves nothing, and does not call itself another (R7, R12, R16)
 	})
 	atBest(t, func() error {
 		extended, err := Extend(t.Context(), s, 2, 1)
@@ -119,6 +128,25 @@ func TestTheTrialsSeeTheFaults(t *testing.T) {
 		}
 		return differs(Delayed{Trials: 1, Granted: 1, Second: 1}, delayed)
 	})
+	for _, l := range []struct {
+		subject Subject
+		want    Lost
+	}{
+		{Subject{Nodes: 1, open: openNaive}, Lost{Trials: 1, Resent: 1}}, // it releases what it was refused
+		{Subject{Nodes: 1, open: openCareless}, Lost{Trials: 1, Resent: 1, SaidHeld: 1, Left: 1}},
+	} {
+		atBest(t, func() error {
+			lost, err := Lose(t.Context(), &l.subject, 1, 2*testTTL)
+			if err != nil {
+				return err
+			}
+			if late := lost.Next.Max > testTTL; late != (l.want.Left > 0) {
+				return fmt.Errorf("the next client got the lock after %v", lost.Next.Max)
+			}
+			lost.Next = Spread{}
+			return differs(l.want, lost)
+		})
+	}
 	atBest(t, func() error {
 		extended, err := Extend(t.Context(), s, 1, 0)
 		if err != nil {
@@ -191,6 +219,22 @@ func (c naive) TryAcquire(ctx context.Context, resource string, ttl time.Duratio
 		return nil, errTaken
 	}
 	return l, nil
+}
+
+// careless releases nothing when it was refused.
+type careless struct{ naive }
+
+func openCareless(urls []string) (Client, error) {
+	c, err := openNaive(urls)
+	return careless{c.(naive)}, err
+}
+
+func (c careless) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	start := time.Now()
+	if ok, err := c.clients[0].SetNX(ctx, resource, "the token", ttl).Result(); err != nil || !ok {
+		return nil, errors.Join(err, redlock.ErrHeld)
+	}
+	return naiveLock{c.naive, resource, start.Add(ttl)}, nil
 }
 
 func (c naive) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {

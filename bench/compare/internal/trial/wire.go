@@ -12,32 +12,21 @@ import (
 // as by a network that still carries packets of an end that is gone. Other
 // connections are relayed, even if they bring the same release again.
 type wire struct {
-	listener net.Listener
-	target   string
+	relay
 	resource []byte        // whose release it is
 	released chan struct{} // closed by letGo
 	seen     chan struct{} // closed by the first release
 	once     sync.Once     // of seen
 	letting  sync.Once     // of released
-	wg       sync.WaitGroup
-
-	mu    sync.Mutex // guards the following
-	conns []net.Conn
 }
 
 func newWire(target, resource string) (*wire, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	w := &wire{
-		listener: l, target: target, resource: []byte(resource), released: make(chan struct{}), seen: make(chan struct{}),
-	}
-	w.wg.Go(w.serve)
-	return w, nil
+	w := &wire{resource: []byte(resource), released: make(chan struct{}), seen: make(chan struct{})}
+	return w, w.listen(target, func(client, server net.Conn) {
+		w.wg.Go(func() { w.up(client, server) })
+		w.wg.Go(func() { down(server, client) })
+	})
 }
-
-func (w *wire) addr() string { return w.listener.Addr().String() }
 
 // letGo delivers what was kept, and keeps nothing from then on. It may be
 // called more than once.
@@ -45,33 +34,9 @@ func (w *wire) letGo() { w.letting.Do(func() { close(w.released) }) }
 
 // close ends all connections. What is still kept is dropped.
 func (w *wire) close() {
-	w.listener.Close()
-	w.mu.Lock()
-	for _, c := range w.conns {
-		c.Close()
-	}
-	w.mu.Unlock()
+	w.hangUp()
 	w.letGo() // or a connection that keeps a release would wait for ever
 	w.wg.Wait()
-}
-
-func (w *wire) serve() {
-	for {
-		client, err := w.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", w.target)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		w.mu.Lock()
-		w.conns = append(w.conns, client, server)
-		w.mu.Unlock()
-		w.wg.Go(func() { w.up(client, server) })
-		w.wg.Go(func() { down(server, client) })
-	}
 }
 
 // releases are the commands that release locks, here and elsewhere. redislock

@@ -1,0 +1,69 @@
+// Command etcd measures this module beside etcd's Mutex: N masters beside a
+// cluster of N members, on servers that it starts, each in a process of its own.
+// It is a module of its own, since etcd's server brings some sixty others.
+//
+//	go run .                          a minute; prints a page
+//	go run . --write ../../ETCD.md    and writes it
+//
+// etcd does other work for a lock: it replicates two entries of a log and syncs
+// them to disk, and so does not forget a lock at a restart. --no-fsync leaves the
+// syncing out, which etcd calls unsafe.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/redmux/redmux/bench/compare"
+	"github.com/redmux/redmux/bench/compare/internal/window"
+)
+
+// flags is the command line.
+type flags struct {
+	Members []int         `sep:"," default:"1,3" help:"Sizes of clusters, and numbers of masters."`
+	Callers []int         `sep:"," default:"1,16,128" help:"Numbers of callers at once."`
+	Rounds  int           `default:"5" help:"Rounds; in each, both have one window per case."`
+	Window  time.Duration `default:"1s" help:"Measured time of a window."`
+	Warmup  time.Duration `default:"200ms" help:"Unmeasured time before it."`
+	NoFsync bool          `name:"no-fsync" help:"Members do not sync to disk. Not safe."`
+	Write   string        `placeholder:"FILE" help:"Also write the page to this file."`
+}
+
+func init() { compare.Peers = append(compare.Peers, etcd) }
+
+func main() {
+	memberMain()  // does not return in a member
+	window.Main() // nor in a window
+	var f flags
+	kong.Parse(&f, kong.Description("Measures this module beside etcd's Mutex."))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, &f)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "etcd:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, f *flags) error {
+	if f.Rounds < 1 || f.Window <= 0 || len(f.Members) == 0 || len(f.Callers) == 0 {
+		return errors.New("nothing is to be measured")
+	}
+	data, err := measure(ctx, f)
+	if err != nil {
+		return err
+	}
+	text := page(f, data)
+	fmt.Print(text)
+	if f.Write == "" {
+		return nil
+	}
+	return os.WriteFile(f.Write, []byte(text), 0o644)
+}
