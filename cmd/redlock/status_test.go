@@ -158,7 +158,8 @@ func TestStatusOfLocksOfOtherKinds_R27(t *testing.T) {
 	// An attempt says so too.
 	got := within("acquire", nodes, "-n", "redisson")
 	assert.Equal(t, exitHeld, got.code)
-	assert.Contains(t, got.stderr, `resource "redisson" is held: a key that is not a string on 3 of 3 nodes; it expires in `)
+	// The outcome is known when a quorum has answered.
+	assert.Regexp(t, `resource "redisson" is held: a key that is not a string on [23] of 3 nodes; it expires in `, got.stderr)
 
 	// A user with only the rights that locks need may not ask for the type.
 	do(t, servers, "ACL", "SETUSER", "locks", "on", ">pw", "~*", "+@all", "-type")
