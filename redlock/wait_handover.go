@@ -138,7 +138,7 @@ func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock L
 	left, whole := b.end.left(now), w.ttl-pure.Drift(w.ttl, c.config.DriftFactor)
 	lock = b.lock
 	lock.until = now.at.Add(min(left, whole)) // no more than was confirmed, nor than was asked for
-	lock.ttl = w.ttl // which is not shorter
+	lock.ttl = w.ttl                          // which is not shorter
 	lock.tenure = &tenure{begun: now.at, chain: b.chain, slept: now.slept}
 	switch {
 	case !c.config.worth(left, w.ttl):
