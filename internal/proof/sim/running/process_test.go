@@ -22,6 +22,9 @@ type process struct {
 	client *redlock.Client
 	lanes  []*lane // one to each master
 	config redlock.Config
+	// handsOver says that its callers hand locks on. Then no token is read, and
+	// a token has several holders: what the masters' keys say is not judged.
+	handsOver bool
 
 	ctx     context.Context // ends with the process
 	end     context.CancelFunc
@@ -82,7 +85,11 @@ func (w *world) newProcess(place, life int) *process {
 		panic(err) // the simulation itself is wrong
 	}
 	p.client = client
-	for i := range w.draw.workers {
+	workers := w.draw.workers
+	if p.handsOver {
+		workers += 3 // so that some wait
+	}
+	for i := range workers {
 		p.workers = append(p.workers, &worker{
 			process: p, index: i, random: w.draw.random(2, uint64(place), uint64(life), uint64(i)),
 		})
@@ -125,6 +132,11 @@ func (p *process) configure(urls []string) redlock.Config {
 	if p.random.IntN(6) == 0 {
 		c.MaxTries = 1 + p.random.IntN(4)
 		c.RetryDelayMin, c.RetryDelayMax = ms, 5*ms // so close that the tries of several clients meet
+	}
+	if p.handsOver = !c.Poll && c.MaxTries == 0 && p.random.IntN(2) == 0; !p.handsOver {
+		c.HandOver = -1
+	} else if p.random.IntN(4) > 0 {
+		c.HandOver = ms + span(p.random, 500*ms)
 	}
 	if w.draw.broken.noMaxTTL {
 		c.MaxTTL = 0
