@@ -33,7 +33,7 @@ type process struct {
 
 	mu   sync.Mutex      // guards the following
 	dead bool            // it crashed; what its client still does is ignored
-	left []redlock.Token // of holds that Close must end
+	left []*redlock.Hold // that Close must end
 
 	closed bool
 }
@@ -180,7 +180,7 @@ func (p *process) close() {
 	defer cancel()
 	p.mu.Lock()
 	if p.config.ReleaseOnClose {
-		w.tokens.overNow(p.left, p.connects())
+		w.tokens.overNow(p.heldTokens(), p.connects())
 	}
 	p.mu.Unlock()
 	err := p.client.Close(ctx)
@@ -247,7 +247,19 @@ func (p *process) leave(h *redlock.Hold) {
 	p.world.tokens.drop(token)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left = append(p.left, token)
+	p.left = append(p.left, h)
+}
+
+// heldTokens returns the tokens of the holds that Close must release. A lost
+// one is not held: its keys stay until their TTL ends. The caller must hold the
+// mutex.
+func (p *process) heldTokens() (all []redlock.Token) {
+	for _, h := range p.left {
+		if h.Err() == nil {
+			all = append(all, h.Current().Token())
+		}
+	}
+	return all
 }
 
 func (p *process) hasLeft() bool {
