@@ -38,6 +38,7 @@ type flags struct {
 	Nodes      int             `default:"5" help:"Masters."`
 	TTL        time.Duration   `default:"10s" help:"Of the locks."`
 	Join       []string        `sep:"," hidden:""`
+	Resource   string          `hidden:""`
 }
 
 func main() {
@@ -94,6 +95,8 @@ func run(ctx context.Context, f *flags, out io.Writer) error {
 
 // compete runs one measurement: here, or in processes of their own.
 func compete(ctx context.Context, f *flags, urls []string, impl string, hold time.Duration) (result, error) {
+	// A new one each time: a peer whose callers give up may leave its key behind.
+	f.Resource = fmt.Sprint("hot", time.Now().UnixNano())
 	if f.Processes == 1 {
 		return measure(ctx, f, urls, impl, hold)
 	}
@@ -105,7 +108,7 @@ func compete(ctx context.Context, f *flags, urls []string, impl string, hold tim
 	failed := make(chan error, f.Processes)
 	for i := range all {
 		go func() {
-			text, err := exec.CommandContext(ctx, self, "--join", strings.Join(urls, ","), "--impl", impl,
+			text, err := exec.CommandContext(ctx, self, "--join", strings.Join(urls, ","), "--resource", f.Resource, "--impl", impl,
 				"--hold", hold.String(), "--for", f.For.String(), "--ttl", f.TTL.String(), "--goroutines", fmt.Sprint(f.Goroutines)).Output()
 			if err == nil {
 				err = json.Unmarshal(text, &all[i])

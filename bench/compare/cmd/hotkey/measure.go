@@ -7,8 +7,6 @@ import (
 	"time"
 )
 
-const resource = "hot"
-
 // A result is what came of one measurement.
 type result struct {
 	Grants   float64       // per second
@@ -26,7 +24,7 @@ type caller struct {
 
 // measure lets goroutines compete for a while.
 func measure(ctx context.Context, f *flags, urls []string, impl string, hold time.Duration) (result, error) {
-	u, err := open(impl, urls, f.TTL)
+	u, err := open(impl, urls, f.Resource, f.TTL)
 	if err != nil {
 		return result{}, err
 	}

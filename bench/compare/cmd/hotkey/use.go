@@ -20,27 +20,27 @@ type use struct {
 	close func()
 }
 
-func open(impl string, urls []string, ttl time.Duration) (use, error) {
+func open(impl string, urls []string, resource string, ttl time.Duration) (use, error) {
 	switch impl {
 	case "do", "acquire", "off":
 		config := redlock.Config{Nodes: redlock.Nodes(urls...), MaxTTL: max(ttl, redlock.DefaultMaxTTL)}
 		if impl == "off" {
 			config.HandOver = -1
 		}
-		return openOurs(impl, config, ttl)
+		return openOurs(impl, config, resource, ttl)
 	case "rueidis":
 		c, err := bench.OpenRueidis(bench.RueidisConfig{Nodes: urls})
 		if err != nil {
 			return use{}, err
 		}
-		return lockerUse[bench.RueidisLease](c, ttl), nil
+		return lockerUse[bench.RueidisLease](c, resource, ttl), nil
 	case "redsync":
-		return openRedsync(urls, ttl)
+		return openRedsync(urls, resource, ttl)
 	}
 	return use{}, fmt.Errorf("no implementation is called %q", impl)
 }
 
-func openOurs(impl string, config redlock.Config, ttl time.Duration) (use, error) {
+func openOurs(impl string, config redlock.Config, resource string, ttl time.Duration) (use, error) {
 	if _, err := redlock.Init(context.Background(), config); err != nil {
 		return use{}, err
 	}
@@ -48,7 +48,7 @@ func openOurs(impl string, config redlock.Config, ttl time.Duration) (use, error
 	if err != nil {
 		return use{}, err
 	}
-	u := lockerUse[redlock.Lock](c, ttl)
+	u := lockerUse[redlock.Lock](c, resource, ttl)
 	if impl == "do" {
 		u.once = func(ctx context.Context, held func()) error {
 			return c.Do(ctx, resource, ttl, func(context.Context) error { held(); return nil })
@@ -58,7 +58,7 @@ func openOurs(impl string, config redlock.Config, ttl time.Duration) (use, error
 }
 
 // lockerUse uses what package bench and this module have in common.
-func lockerUse[L bench.Lease](l bench.Locker[L], ttl time.Duration) use {
+func lockerUse[L bench.Lease](l bench.Locker[L], resource string, ttl time.Duration) use {
 	return use{
 		once: func(ctx context.Context, held func()) error {
 			lease, err := l.Acquire(ctx, resource, ttl)
@@ -74,7 +74,7 @@ func lockerUse[L bench.Lease](l bench.Locker[L], ttl time.Duration) use {
 
 // openRedsync opens redsync on go-redis. It waits with its default delays, 50
 // to 250 ms, for as long as it takes.
-func openRedsync(urls []string, ttl time.Duration) (use, error) {
+func openRedsync(urls []string, resource string, ttl time.Duration) (use, error) {
 	rs, closeClients, err := compare.NewRedsync(urls, goredislib.Options{})
 	return use{
 		once: func(ctx context.Context, held func()) error {
