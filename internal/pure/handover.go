@@ -16,7 +16,7 @@ func Young(left, whole time.Duration) bool { return left >= whole/10*9 }
 
 // Added returns the sum of an age, which may be Never, and a time.
 func Added(age, d time.Duration) time.Duration {
-	if age >= Never-d {
+	if age == Never || d > 0 && age >= Never-d {
 		return Never
 	}
 	return age + d
