@@ -96,8 +96,11 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // back, and is waited for.
 //
 // Callers of one client that wait for the same resource are served in the order
-// in which they came, and only the first of them asks the nodes. Between
-// clients, and towards TryAcquire, there is no order. If another client holds
+// in which they came, and only the first of them asks the nodes. A lock
+// that was granted to one that waited is handed to the next when it is
+// released, without asking the nodes, for up to Config.HandOver: with at least
+// half of the validity that it asked for, after an extension if that is less
+// than nine tenths. Between clients, and towards TryAcquire, there is no order. If another client holds
 // the lock, the nodes tell the first caller when the lock is released (CLIENT
 // TRACKING, over RESP3) and when it will expire, and it tries then; without
 // such news, within a second. If the nodes cannot tell, and after the other
@@ -107,7 +110,7 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	within, cancel := withMaxWait(ctx, c.config.MaxWait)
 	defer cancel()
-	return c.acquireTold(within, resource, ttl)
+	return c.acquireTold(within, request{resource: resource, ttl: ttl, confirmed: true})
 }
 
 // withMaxWait returns ctx with a limit to the wait for a lock. If limit is
@@ -120,24 +123,24 @@ func withMaxWait(ctx context.Context, limit time.Duration) (context.Context, con
 }
 
 // acquireTold is Acquire without Config.MaxWait. It calls the tracer.
-func (c *Client) acquireTold(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+func (c *Client) acquireTold(ctx context.Context, r request) (Lock, error) {
 	start, tries := startIf(c.tracer.AcquireDone != nil), 0
-	lock, err := c.acquire(ctx, resource, ttl, &tries)
+	lock, err := c.acquire(ctx, r, &tries)
 	if c.tracer.AcquireDone != nil {
-		c.acquireDone(ctx, AcquireInfo{Resource: resource, TTL: ttl, Tries: tries, Start: start, Err: err}, lock)
+		c.acquireDone(ctx, AcquireInfo{Resource: r.resource, TTL: r.ttl, Tries: tries, Start: start, Err: err}, lock)
 	}
-	return lock, named(resource, err)
+	return lock, named(r.resource, err)
 }
 
 // acquire is Acquire without the tracer. It counts the attempts.
-func (c *Client) acquire(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
-	if c.nested(ctx, resource) {
+func (c *Client) acquire(ctx context.Context, r request, tries *int) (Lock, error) {
+	if c.nested(ctx, r.resource) {
 		return Lock{}, ErrNested
 	}
 	if c.config.MaxTries == 0 && !c.config.Poll {
-		return c.acquireInTurn(ctx, resource, ttl, tries)
+		return c.acquireInTurn(ctx, r, tries)
 	}
-	return c.acquireByPolling(ctx, resource, ttl, tries)
+	return c.acquireByPolling(ctx, r.resource, r.ttl, tries)
 }
 
 // failed makes the context's own error a CancelledError, and returns any other

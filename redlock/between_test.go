@@ -98,15 +98,16 @@ func TestOneReleaseMakesOneAttempt(t *testing.T) {
 // that was just woken otherwise does not wake for it again.
 func TestACallIsHeardWithWhatItIsFor(t *testing.T) {
 	var qs queues
-	w := qs.join("r", ErrHeld, 0)
-	require.False(t, qs.takeDue(w), "its turn has come, and nothing is due")
+	w := qs.join(request{resource: "r"}, ErrHeld, 0)
+	require.False(t, qs.isDue(w), "its turn has come, and nothing is due")
 	require.Empty(t, w.call)
 	qs.released("r")
 	require.Len(t, w.call, 1)
-	require.True(t, qs.takeDue(w))
+	require.True(t, qs.isDue(w))
 	require.Empty(t, w.call)
-	require.False(t, qs.takeDue(w))
-	qs.leave(w)
+	require.Nil(t, qs.begin(w))
+	require.False(t, qs.isDue(w))
+	require.Nil(t, qs.remove(w))
 }
 
 // A hold that the keeper would take while Close begins is refused: nothing

@@ -107,6 +107,11 @@ type Config struct {
 	// of up to 200 ms. If zero, callers wait in turn, and the nodes tell when a
 	// lock may be free.
 	Poll bool
+	// HandOver is how long after the nodes granted a lock the callers of this
+	// client that wait for it hand it on among themselves, as Lock.Release and
+	// Hold.Release say: then it is released at the nodes, and other clients get
+	// a chance. If zero, 50 ms. If negative, every grant asks the nodes.
+	HandOver time.Duration
 	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire
 	// retries where the nodes do not tell it when to: with MaxTries or Poll,
 	// without a quorum, or over RESP2. The delay is never less than twice the
@@ -198,6 +203,9 @@ func (config *Config) complete() {
 	}
 	if config.DriftFactor == 0 {
 		config.DriftFactor = pure.DefaultDriftFactor
+	}
+	if config.HandOver == 0 {
+		config.HandOver = streakLong
 	}
 	if config.RetryDelayMax == 0 {
 		config.RetryDelayMax = max(pure.RetryMost, config.RetryDelayMin)

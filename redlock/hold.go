@@ -24,7 +24,8 @@ import (
 type Hold struct {
 	client  *Client
 	options HoldOptions
-	begun   instant         // when the attempt that was granted began
+	begun   instant         // when the attempt that was granted began, or the lock was handed over
+	own     tenure          // of the lock, if that has none from elsewhere
 	inner   context.Context // as package context made it
 	context holdContext     // what others see of it
 	cancel  context.CancelCauseFunc
@@ -57,7 +58,7 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 	within, cancel := withMaxWait(ctx, cmp.Or(options.MaxWait, c.config.MaxWait))
 	defer cancel()
 	acquire := func(_ context.Context, resource string, ttl time.Duration) (Lock, error) {
-		return c.acquireTold(within, resource, ttl)
+		return c.acquireTold(within, request{resource: resource, ttl: ttl, confirmed: options.extensions() >= 0})
 	}
 	for {
 		if h, err := c.hold(ctx, resource, options, acquire); err != errSlept {
@@ -97,8 +98,8 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	}
 	// The lock knows two clocks. If the third has moved, it is unknown whether
 	// that was before or after the attempt began.
-	begun := instant{lock.until.Add(pure.Drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
-	h := c.newHold(ctx, lock, begun, o)
+	granted := instant{lock.until.Add(pure.Drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
+	h := c.newHold(ctx, lock, granted, o)
 	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
 		c.abandon(lock)
 		return nil, errSlept
@@ -117,13 +118,24 @@ func (c *Client) abandon(lock Lock) {
 	c.queues.released(lock.resource)
 }
 
-func (c *Client) newHold(ctx context.Context, lock Lock, begun instant, o HoldOptions) *Hold {
+// newHold returns the hold of a lock whose validity counts from granted.
+func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o HoldOptions) *Hold {
 	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
-	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: begun, slot: unplaced}
+	h := &Hold{client: c, options: o, begun: granted, lock: lock, granted: granted, slot: unplaced}
+	if t := lock.tenure; t != nil {
+		h.begun.at = t.begun
+	} else {
+		h.own.begun, h.own.chain = granted.at, granted.at
+		h.lock.tenure = &h.own
+	}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.inner, h.context, h.cancel = inner, holdContext{inner, h}, cancel
-	h.renewal = pure.NewRenewal(validity, o.bound(), o.extensions())
-	h.ends.set(c.keeper.begun, begun, validity)
+	age := h.begun.at.Sub(granted.at)
+	h.renewal = pure.NewRenewal(validity, pure.Added(o.bound(), age), o.extensions())
+	if !pure.Young(validity-age, validity) {
+		h.renewal = h.renewal.AtOnce()
+	}
+	h.ends.set(c.keeper.begun, granted, validity)
 	return h
 }
 
@@ -186,26 +198,39 @@ func (h *Hold) Validity() time.Duration {
 // Lock.Release does and with the same errors: ErrNotHeld means that the lock
 // was lost before. With MinHold the keys stay for the rest of that time, and
 // Release waits for the nodes to confirm that. Releasing twice is harmless.
+//
+// If a caller of this client waits for the resource, Release hands the lock
+// over instead and returns nil at once, unless the hold has ended before,
+// MinHold lasts, or the token was read from Current. See Config.HandOver.
 func (h *Hold) Release(ctx context.Context) error {
-	lock := h.finish(ErrReleased)
+	lock, end := h.finish(ErrReleased)
 	h.client.keeper.forget(h)
 	start := startIf(h.client.tracer.ReleaseDone != nil)
-	var room [commandRoom]byte
-	kind, command := h.undo(&lock, room[:0])
-	err := h.client.giveBack(ctx, lock.resource, kind, &command)
+	var err error
+	if h.stands() > 0 || !h.client.handOver(&lock, end) {
+		var room [commandRoom]byte
+		kind, command := h.undo(&lock, room[:0])
+		err = h.client.giveBack(ctx, &lock, kind, &command)
+	}
 	h.client.keeper.strike(h)
 	lock.releaseDone(ctx, start, err)
 	return named(lock.resource, err)
 }
 
-// finish ends the renewal and the context, and returns the lock. No renewal is
-// queued after that.
-func (h *Hold) finish(cause error) Lock {
+// finish ends the renewal and the context, and returns the lock, and when the
+// validity ends that a quorum has confirmed: zero if the hold had ended before.
+// No renewal is queued after that, and one in flight is not waited for: it can
+// only lengthen the lives of keys that a release will delete, and nothing
+// counts on it.
+func (h *Hold) finish(cause error) (lock Lock, end instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.cancel(cause)
+	h.cancel(cause) // without effect if another cause came first
+	if h.renewal.Held() && context.Cause(h.inner) == cause {
+		end = instant{h.granted.at.Add(h.renewal.Validity), h.granted.slept}
+	}
 	h.renewal, _ = h.renewal.On(pure.OnEnd, 0, 0)
-	return h.lock
+	return h.lock, end
 }
 
 // undo returns the command that ends the lock, encoded into room: a release,
@@ -213,9 +238,7 @@ func (h *Hold) finish(cause error) Lock {
 // rest of that time.
 func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.ReleaseKind, multiplex.Command) {
 	c := h.client
-	// The monotonic clock says least after a suspend: other clients must wait
-	// long enough.
-	if rest := h.options.MinHold - c.keeper.clock().at.Sub(h.begun.at); rest > 0 {
+	if rest := h.stands(); rest > 0 {
 		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
 		return shortenKind, multiplex.Command{
 			Encoded: c.appendShorten(room, lock.resource, &lock.token, rest),
@@ -224,6 +247,16 @@ func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.ReleaseKind, multiplex.
 		}
 	}
 	return releaseKind, lock.release(room)
+}
+
+// stands returns for how long MinHold keeps the keys from now on; zero or less
+// if it does not. The monotonic clock says least after a suspend: other clients
+// must wait long enough.
+func (h *Hold) stands() time.Duration {
+	if h.options.MinHold == 0 {
+		return 0
+	}
+	return h.options.MinHold - h.client.keeper.clock().at.Sub(h.begun.at)
 }
 
 // step feeds an event to the renewal. The caller must hold h.mu.

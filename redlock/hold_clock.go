@@ -27,3 +27,8 @@ func (i instant) since(start instant) time.Duration {
 func (i instant) ahead(start instant) (wall, slept time.Duration) {
 	return i.at.Round(0).Sub(start.at.Round(0)) - i.at.Sub(start.at), i.slept - start.slept
 }
+
+// left returns the time until i, which is an end, by the clock that says least.
+func (i instant) left(now instant) time.Duration {
+	return min(pure.Remaining(i.at, now.at), i.at.Sub(now.at)-(now.slept-i.slept))
+}

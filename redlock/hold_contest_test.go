@@ -164,7 +164,7 @@ func (c holdContest) process(ctx context.Context, t *testing.T, m *memory, rando
 			if random.IntN(4) > 0 {
 				_ = h.Release(ctx)
 			} else {
-				_ = h.finish(ErrReleased) // as if the process had died
+				_, _ = h.finish(ErrReleased) // as if the process had died
 				client.keeper.forget(h)
 			}
 		}

@@ -59,7 +59,8 @@ func (c *Client) DoWith(
 // both.
 func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 	inner, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.context, func() { cancel(context.Cause(h.inner)) })
+	// Of inner, since h.context reads the clocks for each question.
+	stop := context.AfterFunc(h.inner, func() { cancel(context.Cause(h.inner)) })
 	return runContext{inner, cancel, h}, func() {
 		stop()
 		cancel(nil)

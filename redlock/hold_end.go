@@ -116,7 +116,10 @@ func (k *keeper) releaseUpTo(most int) {
 	for len(w.unreleased) > 0 && w.pending < most {
 		h := w.unreleased[0]
 		w.unreleased = w.unreleased[1:]
-		lock := h.finish(ErrClosed)
+		lock, _ := h.finish(ErrClosed)
+		if !lock.tenure.end() {
+			continue // it was handed over while Close began
+		}
 		kind, command := h.undo(&lock, k.room[:0])
 		if err := k.client.group.PostRelease(kind, &command, multiplex.Posting{Inbox: k.inbox, Tag: k}); err == nil {
 			w.pending++

@@ -21,13 +21,19 @@ type Lock struct {
 	ttl      time.Duration // the longest that the keys were given
 	until    time.Time     // with both clocks
 	receipt  multiplex.Receipt
+	tenure   *tenure // nil for a lock that is not handed over within the client
 }
 
 // Resource returns the resource, without the prefix.
 func (l Lock) Resource() string { return l.resource }
 
-// Token returns the value of the lock's keys.
-func (l Lock) Token() Token { return l.token }
+// Token returns the value of the lock's keys. A lock whose token was read is
+// not handed over to another caller of the client (see Release): so the token
+// is this holder's alone, and another process may release it.
+func (l Lock) Token() Token {
+	l.tenure.show()
+	return l.token
+}
 
 // Until returns when the validity ends, by the local clock.
 func (l Lock) Until() time.Time { return l.until }
@@ -77,7 +83,7 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	if pure.Remaining(l.until, start) <= 0 {
+	if pure.Remaining(l.until, start) <= 0 || l.tenure.handed() {
 		return Lock{}, ErrNotHeld // no answer could make it ours without a gap (R15)
 	}
 	c := l.client
@@ -93,6 +99,9 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	longer := l
 	longer.ttl = max(l.ttl, ttl)
 	longer.until = pure.Later(l.until, start.Add(ttl-pure.Drift(ttl, c.config.DriftFactor)))
+	if l.tenure.handed() {
+		return Lock{}, ErrNotHeld // it was released meanwhile: the keys are another caller's
+	}
 	if l.Validity() <= 0 {
 		return Lock{}, ErrExpired
 	}
@@ -107,16 +116,32 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 // get it when they are back (R8). A CancelledError is returned if ctx ended
 // before the answers, and ErrClosed if the client is closed. Releasing twice is
 // harmless.
+//
+// If a caller of this client waits for the resource, and the lock was granted
+// to one that had waited too, Release hands it over and returns nil at once: no
+// node is asked. From then on this Lock and its copies are not held: Extend and
+// Release return ErrNotHeld. See Config.HandOver.
 func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
 	}
 	start := startIf(l.client.tracer.ReleaseDone != nil)
-	var room [commandRoom]byte
-	command := l.release(room[:0])
-	err := l.client.giveBack(ctx, l.resource, releaseKind, &command)
+	var err error
+	if !l.client.handOver(&l, l.end()) {
+		var room [commandRoom]byte
+		command := l.release(room[:0])
+		err = l.client.giveBack(ctx, &l, releaseKind, &command)
+	}
 	l.releaseDone(ctx, start, err)
 	return named(l.resource, err)
+}
+
+// end returns when the validity ends, by all clocks of the tenure.
+func (l *Lock) end() instant {
+	if l.tenure == nil {
+		return instant{at: l.until}
+	}
+	return instant{l.until, l.tenure.slept}
 }
 
 // release returns the release of the lock, encoded into room.
@@ -131,11 +156,16 @@ func (l *Lock) release(room []byte) multiplex.Command {
 // giveBack sends the command that ends a lock and waits for the answers. A
 // caller of this client that waits for the resource is called when it is
 // queued: its SET must stand behind it. If MinHold leaves the keys in place,
-// that caller finds that out, and asks the nodes when they end.
+// that caller finds that out, and asks the nodes when they end. The error is
+// ErrNotHeld, and nothing is sent, if the keys are those of another caller,
+// whom the lock was handed to.
 func (c *Client) giveBack(
-	ctx context.Context, resource string, kind *multiplex.ReleaseKind, command *multiplex.Command,
+	ctx context.Context, l *Lock, kind *multiplex.ReleaseKind, command *multiplex.Command,
 ) (err error) {
-	if c.queues.has(resource) {
+	if !l.tenure.end() {
+		return ErrNotHeld
+	}
+	if resource := l.resource; c.queues.has(resource) {
 		err = c.group.HandOver(ctx, kind, command, c.handover(resource))
 	} else {
 		err = c.group.Release(ctx, kind, command)

@@ -110,12 +110,13 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 		Attempts    callsJSON `json:"attempts"`
 		Extensions  callsJSON `json:"extensions"`
 		Releases    callsJSON `json:"releases"`
+		HandedOver  uint64    `json:"handed_over"`
 		QuorumTime  float64   `json:"quorum_time_us"`
 		Quorum      Histogram `json:"quorum"`
 		ReleaseForm string    `json:"release_form"`
 		Polling     bool      `json:"polling"`
 	}{
-		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases),
+		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases), s.HandedOver,
 		micros(s.QuorumTime), s.Quorum, s.ReleaseForm, s.Polling,
 	})
 }

@@ -16,6 +16,10 @@ type Stats struct {
 	// and of holds. The releases that undo a failed attempt, and those of
 	// Close, are not counted.
 	Attempts, Extensions, Releases CallCounts
+	// HandedOver is how many of the granted attempts asked no node: another
+	// caller of this client handed its lock over (Config.HandOver). Quorum does
+	// not have them.
+	HandedOver uint64
 	// QuorumTime is the smoothed time from the start of an attempt to its
 	// quorum of grants, from which retries derive their delays (R11). Zero
 	// before the first.
@@ -57,6 +61,7 @@ func (c *Client) Stats() Stats {
 		Attempts:    c.stats.attempts.snapshot(),
 		Extensions:  c.stats.extensions.snapshot(),
 		Releases:    c.stats.releases.snapshot(),
+		HandedOver:  c.stats.handedOver.Load(),
 		QuorumTime:  time.Duration(c.quorumTime.Load()),
 		Quorum:      c.stats.quorum.snapshot(),
 		ReleaseForm: cmp.Or(c.group.FormOf(releaseKind), "script"),
@@ -68,6 +73,7 @@ func (c *Client) Stats() Stats {
 // two more.
 type stats struct {
 	attempts, extensions, releases callCounts
+	handedOver                     atomic.Uint64
 	quorum                         histogram
 }
 

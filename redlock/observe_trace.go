@@ -40,10 +40,13 @@ type AttemptInfo struct {
 	Resource string        // without the prefix
 	TTL      time.Duration // as it was asked for
 	Try      int           // which attempt of one Acquire, from 1
-	Start    time.Time     // when it began
-	Elapsed  time.Duration // until it returned
-	Validity time.Duration // of the lock; zero if there is none
-	Err      error         // as it is returned, but without the resource
+	// HandedOver reports that another caller of this client handed its lock
+	// over, and no node was asked (Config.HandOver).
+	HandedOver bool
+	Start      time.Time     // when it began
+	Elapsed    time.Duration // until it returned
+	Validity   time.Duration // of the lock; zero if there is none
+	Err        error         // as it is returned, but without the resource
 }
 
 // AcquireInfo describes one whole wait for a lock.

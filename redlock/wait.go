@@ -31,34 +31,50 @@ const (
 
 // acquireInTurn is Acquire by queue: one attempt at once, unless other callers
 // wait here already, and then in turn.
-func (c *Client) acquireInTurn(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
+func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock, error) {
 	var last error
 	start := time.Now()
 	p := patience{begun: start}
-	if !c.queues.has(resource) {
+	if !c.queues.has(r.resource) {
 		var lock Lock
 		*tries++
-		if lock, last = c.try(ctx, resource, ttl, *tries); last == nil || !c.triesAgain(last) {
+		if lock, last = c.try(ctx, r.resource, r.ttl, *tries); last == nil || !c.triesAgain(last) {
 			return lock, last
 		}
 		if err := c.impatient(&p, last); err != nil {
 			return Lock{}, err
 		}
-	} else if err := c.checkWait(ctx, resource, ttl); err != nil {
+	} else if err := c.checkWait(ctx, r.resource, r.ttl); err != nil {
 		return Lock{}, err
 	}
-	w := c.queues.join(resource, last, time.Since(start))
-	defer c.queues.leave(w)
+	r.ttl = pure.WholeMilliseconds(r.ttl)
+	w := c.queues.join(r, last, time.Since(start))
+	defer c.leave(w)
+	return c.waitInTurn(ctx, w, &p, tries)
+}
+
+// waitInTurn waits at a place in a queue until the caller has the lock.
+func (c *Client) waitInTurn(ctx context.Context, w *waiter, p *patience, tries *int) (Lock, error) {
 	_, err := c.doze(ctx, w, pure.Never, nil) // until its turn
 	for err == nil {
-		if !c.queues.takeDue(w) {
+		if !c.queues.isDue(w) {
 			if err = c.lookOut(ctx, w); err != nil {
 				break
 			}
-			c.queues.takeDue(w) // this attempt is for whatever is due by now
+		}
+		if err = c.giveWay(ctx, w); err != nil {
+			break
 		}
 		*tries++
-		if lock, again, failure := c.tryInTurn(ctx, w, &p, ttl, *tries); !again {
+		var lock Lock
+		var again bool
+		var failure error
+		if b := c.queues.begin(w); b != nil {
+			lock, again, failure = c.take(ctx, w, b, *tries)
+		} else {
+			lock, again, failure = c.tryInTurn(ctx, w, p, *tries)
+		}
+		if !again {
 			return lock, failure
 		}
 	}
@@ -81,15 +97,17 @@ func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Durati
 // tryInTurn is one attempt of the head. again reports that it must wait and try
 // again.
 func (c *Client) tryInTurn(
-	ctx context.Context, w *waiter, p *patience, ttl time.Duration, try int,
+	ctx context.Context, w *waiter, p *patience, try int,
 ) (lock Lock, again bool, err error) {
 	q := w.queue
-	start := time.Now()
-	lock, err = c.try(ctx, w.resource, ttl, try)
+	begun := c.keeper.clock()
+	start := begun.at
+	lock, err = c.try(ctx, w.resource, w.ttl, try)
 	q.spent = time.Since(start)
 	switch {
 	case err == nil:
-		c.queues.granted(q, ttl)
+		lock.tenure = &tenure{begun: start, chain: start, slept: begun.slept}
+		c.queues.granted(q, w.ttl, start)
 	case c.triesAgain(err):
 		c.queues.failed(q, err)
 		if err := c.impatient(p, err); err != nil {
@@ -171,16 +189,30 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 }
 
 // awaitLocal waits until the holder, who got the lock in this queue, releases
-// it, or it must have expired. After a long streak, other clients get the time
-// for an attempt.
+// it or hands it over, or it must have expired.
 func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
-	q := w.queue
-	why, err := c.doze(ctx, w, min(fallback(), q.local+afterExpiry()), nil)
-	if err == nil && why == called && q.streak.over(time.Now()) {
-		q.streak = streak{}
-		_, err = c.doze(ctx, w, c.pause(q, rand.Float64()), nil)
-	}
+	_, err := c.doze(ctx, w, min(fallback(), w.queue.local+afterExpiry()), nil)
 	return err
+}
+
+// giveWay waits after a long streak, before the attempt of the head: other
+// clients get the time for one.
+func (c *Client) giveWay(ctx context.Context, w *waiter) error {
+	q := w.queue
+	if q.local == 0 || !q.streak.over(time.Now(), c.longStreak()) || !c.queues.triesNext(w) {
+		return nil
+	}
+	q.streak = streak{}
+	_, err := c.doze(ctx, w, c.pause(q, rand.Float64()), nil)
+	return err
+}
+
+// longStreak returns how long a streak may last.
+func (c *Client) longStreak() time.Duration {
+	if c.config.HandOver < 0 {
+		return streakLong
+	}
+	return c.config.HandOver
 }
 
 // pause returns the time to the next attempt after the failed ones. random is

@@ -29,7 +29,8 @@ type queue struct {
 	last    error     // of the last attempt
 	// due reports that something has happened that no attempt has followed: the
 	// lock may be free.
-	due bool
+	due   bool
+	later *time.Timer // calls the head some time after a hand-over; see callLater
 
 	// The following are owned by the head, and pass to the next head with the
 	// turn.
@@ -45,10 +46,25 @@ type queue struct {
 
 // A waiter is one caller of Acquire in its queue.
 type waiter struct {
+	request
+	queue *queue
+	place *list.Element
+	call  chan struct{} // holds one call: the turn has come, or the head is to look at due or given
+
+	served bool // by a lock that was handed over; owned by the waiter
+
+	// The mutex of the queues guards the following.
+	trying bool   // it makes an attempt, or takes what was given
+	given  *baton // a lock that was handed over and not taken yet
+}
+
+// A request is the lock that a caller waits for.
+type request struct {
 	resource string
-	queue    *queue
-	place    *list.Element
-	call     chan struct{} // holds one call: the turn has come, or the head is to look at due
+	ttl      time.Duration // in whole milliseconds
+	// confirmed means that the caller does not renew the lock, so one that is
+	// handed over with little validity is extended first.
+	confirmed bool
 }
 
 // has reports whether a caller waits for a resource.
@@ -63,8 +79,8 @@ func (qs *queues) has(resource string) bool {
 
 // join appends a caller to its resource's queue. last is the error of its
 // attempt, nil if it made none, and spent is what that took.
-func (qs *queues) join(resource string, last error, spent time.Duration) *waiter {
-	w := &waiter{resource: resource, call: make(chan struct{}, 1)}
+func (qs *queues) join(r request, last error, spent time.Duration) *waiter {
+	w, resource := &waiter{request: r, call: make(chan struct{}, 1)}, r.resource
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of[resource]
@@ -82,8 +98,16 @@ func (qs *queues) join(resource string, last error, spent time.Duration) *waiter
 }
 
 // leave removes a caller from its queue. If it was the head, the turn passes to
-// the next at once.
-func (qs *queues) leave(w *waiter) {
+// the next, and a lock that was handed to it and not taken is passed on.
+func (c *Client) leave(w *waiter) {
+	if b := c.queues.remove(w); b != nil {
+		c.passOn(b)
+	}
+}
+
+// remove removes a caller from its queue. It returns the lock that was handed
+// to it, if it has not taken that.
+func (qs *queues) remove(w *waiter) *baton {
 	q := w.queue
 	qs.mu.Lock()
 	first := q.waiters.Front() == w.place
@@ -93,12 +117,44 @@ func (qs *queues) leave(w *waiter) {
 	switch {
 	case empty:
 		delete(qs.of, w.resource)
+		q.stopLater()
+	case first && w.served && !q.due:
+		qs.callLater(w.resource, q)
 	case first:
 		q.callHead()
 	}
+	given := w.given
 	qs.mu.Unlock()
 	if empty && q.lookout != nil {
 		q.lookout.Stop()
+	}
+	return given
+}
+
+// headRest is how long the head of a queue may sleep after the caller before it
+// got a lock that was handed over. Usually its own turn comes sooner, and a
+// goroutine that wakes only to sleep again would double the cost of a hand-over.
+const headRest = 5 * time.Millisecond
+
+// callLater calls the head of a queue after a while: the holder may keep the
+// lock, and never release it. The caller must hold the mutex.
+func (qs *queues) callLater(resource string, q *queue) {
+	if q.later != nil {
+		return
+	}
+	q.later = time.AfterFunc(headRest, func() {
+		qs.mu.Lock()
+		defer qs.mu.Unlock()
+		if qs.of[resource] == q && q.later != nil {
+			q.callHead()
+		}
+	})
+}
+
+func (q *queue) stopLater() {
+	if q.later != nil {
+		q.later.Stop()
+		q.later = nil
 	}
 }
 
@@ -118,27 +174,61 @@ func (c *Client) handover(resource string) func() {
 	return func() { c.queues.released(resource) }
 }
 
-// callHead calls the head; one call is enough. The caller must hold the mutex
-// of the queues.
+// callHead calls the head for its turn, or because an attempt is due. The
+// caller must hold the mutex of the queues.
 func (q *queue) callHead() {
+	q.stopLater()
+	q.head().summon()
+}
+
+func (q *queue) head() *waiter { return q.waiters.Front().Value.(*waiter) }
+
+// summon calls a waiter; one call is enough.
+func (w *waiter) summon() {
 	select {
-	case q.waiters.Front().Value.(*waiter).call <- struct{}{}:
+	case w.call <- struct{}{}:
 	default:
 	}
 }
 
-// takeDue reports whether an attempt is due, which the caller must then make.
-// It also consumes the call for it.
-func (qs *queues) takeDue(head *waiter) bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
+// heed consumes a call.
+func (w *waiter) heed() {
 	select {
-	case <-head.call:
+	case <-w.call:
 	default:
 	}
-	due := head.queue.due
-	head.queue.due = false
-	return due
+}
+
+// isDue reports whether the head has something to do: make an attempt, or take
+// a lock that was given to it. It consumes the call for that.
+func (qs *queues) isDue(head *waiter) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	head.heed()
+	return head.queue.due || head.given != nil
+}
+
+// triesNext reports whether the head is to make an attempt, since the lock may
+// be free.
+func (qs *queues) triesNext(head *waiter) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return head.queue.due && head.given == nil
+}
+
+// begin returns the lock that was handed to the head, if there is one, which it
+// must take. Otherwise the head must make an attempt, for all that is due by
+// now. Until the outcome it is handed no lock.
+func (qs *queues) begin(head *waiter) *baton {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	head.heed()
+	head.trying = true
+	b := head.given
+	if head.given = nil; b == nil {
+		head.queue.due = false
+	}
+	return b
 }
 
 // giveBackDue passes a pending attempt to the next head.
@@ -148,12 +238,13 @@ func (qs *queues) giveBackDue(q *queue) {
 	q.due = true
 }
 
-// granted records that the head has got the lock: what was due before is over.
-func (qs *queues) granted(q *queue, ttl time.Duration) {
+// granted records that the head has got the lock, since when: what was due
+// before is over.
+func (qs *queues) granted(q *queue, ttl time.Duration, since time.Time) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.due, q.last, q.fails, q.local = false, ErrHeld, 0, ttl
-	q.streak = q.streak.grown(time.Now())
+	q.streak = q.streak.grown(since)
 }
 
 // failed records the error of the head's attempt.
@@ -162,6 +253,8 @@ func (qs *queues) failed(q *queue, err error) {
 	defer qs.mu.Unlock()
 	q.last, q.local, q.streak = err, 0, streak{}
 	q.fails++
+	q.head().trying = false
+	q.stopLater()
 }
 
 // lastOf returns the error of the last attempt in a queue.
@@ -181,9 +274,10 @@ type streak struct {
 }
 
 const (
-	// streakLeast and streakLong are the number of grants and the least time
-	// after which a streak is interrupted: long compared with the pause that
-	// other clients get, and short enough for callers there.
+	// streakLeast and streakLong are the number of grants and the least time,
+	// unless Config.HandOver sets it, after which a streak is interrupted: long
+	// compared with the pause that other clients get, and short enough for
+	// callers there.
 	streakLeast = 4
 	streakLong  = 50 * time.Millisecond
 )
@@ -197,6 +291,6 @@ func (s streak) grown(now time.Time) streak {
 }
 
 // over reports that it is another client's turn.
-func (s streak) over(now time.Time) bool {
-	return s.count >= streakLeast && now.Sub(s.since) >= streakLong
+func (s streak) over(now time.Time, long time.Duration) bool {
+	return s.count >= streakLeast && now.Sub(s.since) >= long
 }

@@ -84,7 +84,7 @@ func TestAReleaseElsewhereIsPushed(t *testing.T) {
 // the release on every connection (R8).
 func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		c := m.client(t, Config{HandOver: -1})
 		held := mustAcquire(t, c, "r", time.Minute)
 		w := waits(t.Context(), c, "r")
 		all := []*waiting{w}
@@ -122,7 +122,7 @@ func TestTheHeadLeavesDuringAHandoverHere(t *testing.T) {
 				for i := range m.nodes {
 					m.delay(i, trip)
 				}
-				c := m.client(t, Config{})
+				c := m.client(t, Config{HandOver: -1})
 				cut := 0
 				for after := time.Duration(0); after < 2*trip; after += trip / 8 {
 					held := mustAcquire(t, c, "r", time.Minute)
@@ -579,14 +579,14 @@ func TestAStreakIsInterrupted(t *testing.T) {
 func TestAStreakIsOverAfterSomeGrantsAndSomeTime(t *testing.T) {
 	now := time.Now()
 	var s streak
-	require.False(t, s.over(now))
+	require.False(t, s.over(now, streakLong))
 	for range streakLeast - 1 {
 		s = s.grown(now)
 	}
-	require.False(t, s.over(now.Add(time.Hour)), "too few")
+	require.False(t, s.over(now.Add(time.Hour), streakLong), "too few")
 	s = s.grown(now.Add(time.Hour))
-	require.False(t, s.over(now.Add(streakLong-1)), "too short")
-	require.True(t, s.over(now.Add(streakLong)))
+	require.False(t, s.over(now.Add(streakLong-1), streakLong), "too short")
+	require.True(t, s.over(now.Add(streakLong), streakLong))
 }
 
 // TryAcquire does not queue: it may be lucky, or not.

@@ -72,6 +72,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.calls(send, "attempt", stats.Attempts)
 	c.calls(send, "extension", stats.Extensions)
 	c.calls(send, "release", stats.Releases)
+	send.counter(c.of.handedOver, stats.HandedOver)
 	to <- quorumSeconds(c.of.quorumSeconds, stats.Quorum)
 	send.gauge(c.of.quorum, float64(len(nodes)/2+1))
 	for _, n := range nodes {

@@ -80,6 +80,18 @@ func NewRenewal(validity, bound time.Duration, extensions int) Renewal {
 	return r.plan()
 }
 
+// AtOnce makes the first renewal due now, if there is to be one: the lock is not
+// young any more.
+func (r Renewal) AtOnce() Renewal {
+	if r.next != Never {
+		r.next = 0
+	}
+	return r
+}
+
+// Held reports that the hold has neither ended nor reached its bound.
+func (r Renewal) Held() bool { return r.phase == phaseHeld }
+
 // plan sets the time of the first try to renew, if a renewal is of any use, and
 // the first pause after a failure: a small part of the validity.
 func (r Renewal) plan() Renewal {

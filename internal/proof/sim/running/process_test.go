@@ -22,6 +22,9 @@ type process struct {
 	client *redlock.Client
 	lanes  []*lane // one to each master
 	config redlock.Config
+	// handsOver says that its callers hand locks on. Then no token is read, and
+	// a token has several holders: what the masters' keys say is not judged.
+	handsOver bool
 
 	ctx     context.Context // ends with the process
 	end     context.CancelFunc
@@ -30,7 +33,7 @@ type process struct {
 
 	mu   sync.Mutex      // guards the following
 	dead bool            // it crashed; what its client still does is ignored
-	left []redlock.Token // of holds that Close must end
+	left []*redlock.Hold // that Close must end
 
 	closed bool
 }
@@ -82,7 +85,11 @@ func (w *world) newProcess(place, life int) *process {
 		panic(err) // the simulation itself is wrong
 	}
 	p.client = client
-	for i := range w.draw.workers {
+	workers := w.draw.workers
+	if p.handsOver {
+		workers += 3 // so that some wait
+	}
+	for i := range workers {
 		p.workers = append(p.workers, &worker{
 			process: p, index: i, random: w.draw.random(2, uint64(place), uint64(life), uint64(i)),
 		})
@@ -126,6 +133,11 @@ func (p *process) configure(urls []string) redlock.Config {
 		c.MaxTries = 1 + p.random.IntN(4)
 		c.RetryDelayMin, c.RetryDelayMax = ms, 5*ms // so close that the tries of several clients meet
 	}
+	if p.handsOver = !c.Poll && c.MaxTries == 0 && p.random.IntN(2) == 0; !p.handsOver {
+		c.HandOver = -1
+	} else if p.random.IntN(4) > 0 {
+		c.HandOver = ms + span(p.random, 500*ms)
+	}
 	if w.draw.broken.noMaxTTL {
 		c.MaxTTL = 0
 	}
@@ -168,7 +180,7 @@ func (p *process) close() {
 	defer cancel()
 	p.mu.Lock()
 	if p.config.ReleaseOnClose {
-		w.tokens.overNow(p.left, p.connects())
+		w.tokens.overNow(p.heldTokens(), p.connects())
 	}
 	p.mu.Unlock()
 	err := p.client.Close(ctx)
@@ -235,7 +247,19 @@ func (p *process) leave(h *redlock.Hold) {
 	p.world.tokens.drop(token)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left = append(p.left, token)
+	p.left = append(p.left, h)
+}
+
+// heldTokens returns the tokens of the holds that Close must release. A lost
+// one is not held: its keys stay until their TTL ends. The caller must hold the
+// mutex.
+func (p *process) heldTokens() (all []redlock.Token) {
+	for _, h := range p.left {
+		if h.Err() == nil {
+			all = append(all, h.Current().Token())
+		}
+	}
+	return all
 }
 
 func (p *process) hasLeft() bool {

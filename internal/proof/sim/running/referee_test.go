@@ -53,7 +53,9 @@ func (t *tenure) until() time.Time {
 // granted starts a tenure.
 func (r *referee) granted(k *worker, resource string, start time.Time, lock redlock.Lock, h *redlock.Hold) *tenure {
 	r.world.count("grants", 1)
-	r.world.tokens.granted(lock.Token())
+	if !k.process.handsOver {
+		r.world.tokens.granted(lock.Token())
+	}
 	t := &tenure{of: k, resource: resource, since: start, lock: lock, hold: h}
 	r.begin(t)
 	return t
@@ -135,6 +137,9 @@ func (r *referee) judgeKeys(t *tenure, now time.Time) {
 	w, until := r.world, t.until()
 	if t.hold != nil && !until.After(now) && t.hold.Err() == nil {
 		w.violate("R13", "%s: a hold of %s goes on %v after its validity", t.resource, t.of.process.name, now.Sub(until))
+	}
+	if t.of.process.handsOver {
+		return
 	}
 	token := t.lock.Token()
 	key, covered := w.draw.prefix+t.resource, 0

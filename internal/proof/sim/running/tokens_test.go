@@ -150,6 +150,9 @@ func (s *tokens) released(m *master, value string) {
 // attemptDone is called by the tracer: a failed attempt is over, and has queued
 // its release.
 func (s *tokens) attemptDone(ctx context.Context, a redlock.AttemptInfo) {
+	if a.HandedOver {
+		s.world.count("handed over", 1)
+	}
 	if k, ok := ctx.Value(workerKey{}).(*worker); ok && a.Err != nil {
 		s.over(k, 0)
 	}
@@ -158,6 +161,9 @@ func (s *tokens) attemptDone(ctx context.Context, a redlock.AttemptInfo) {
 // over says that the keys of a worker's attempts and locks must be gone, now or
 // after stand.
 func (s *tokens) over(k *worker, stand time.Duration) {
+	if k.process.handsOver {
+		return // another worker may have the lock now
+	}
 	connects := k.process.connects()
 	s.mu.Lock()
 	defer s.mu.Unlock()

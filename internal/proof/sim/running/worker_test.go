@@ -63,6 +63,9 @@ func (k *worker) pause(d time.Duration) {
 func (k *worker) ttl() time.Duration {
 	d := k.process.world.draw
 	steps := int((d.longest - d.shortest) / ms / signature)
+	if k.process.handsOver { // no keys with a longer TTL are handed over
+		return d.shortest.Truncate(signature*ms) + time.Duration(min(steps-1, k.random.IntN(2))*signature)*ms
+	}
 	return d.shortest.Truncate(signature*ms) + time.Duration(k.random.IntN(steps)*signature+k.index)*ms
 }
 

@@ -1,0 +1,533 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// asked is how many commands about locks the nodes have executed.
+func asked(m *memory) int { return calls(m, "SET") + calls(m, "EVALSHA") }
+
+// granted returns a lock that its holder waited for, so that it can be handed
+// over, granted right now.
+func granted(t *testing.T, c *Client, resource string, ttl time.Duration) Lock {
+	t.Helper()
+	held := mustAcquire(t, c, resource, time.Minute)
+	w := waitsFor(t.Context(), c, resource, ttl)
+	require.NoError(t, held.Release(t.Context()))
+	w.got(t)
+	return w.lock
+}
+
+// waitsFor is waits with a TTL.
+func waitsFor(ctx context.Context, c *Client, resource string, ttl time.Duration) *waiting {
+	w := &waiting{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.lock, w.err = c.Acquire(ctx, resource, ttl)
+		w.at = time.Now()
+	}()
+	time.Sleep(5 * ms)
+	return w
+}
+
+// The next caller has the lock at once, with the same keys, and the former
+// holder's copies are of no use any more.
+func TestALockIsHandedOver(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		var attempts []AttemptInfo
+		c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) { attempts = append(attempts, a) }}})
+		first := granted(t, c, "r", 10*time.Second)
+		next := waits(t.Context(), c, "r")
+		before, released := asked(m), c.Stats().Releases.Granted
+		start := time.Now()
+		require.NoError(t, first.Release(t.Context()))
+		require.Equal(t, start, next.got(t))
+		require.Equal(t, before, asked(m), "no node was asked")
+		require.Equal(t, first.token, next.lock.token)
+		require.Less(t, next.lock.Validity(), first.ttl-22*ms, "counted from the SET")
+		require.LessOrEqual(t, next.lock.Until(), first.Until())
+
+		s := c.Stats()
+		require.EqualValues(t, 1, s.HandedOver)
+		require.EqualValues(t, 3, s.Attempts.Granted)
+		require.EqualValues(t, 2, s.Quorum.Total())
+		require.Equal(t, released+1, s.Releases.Granted)
+		last := attempts[len(attempts)-1]
+		require.True(t, last.HandedOver)
+		require.Equal(t, next.lock.Validity(), last.Validity)
+
+		require.ErrorIs(t, first.Release(t.Context()), ErrNotHeld)
+		_, err := first.Extend(t.Context(), 20*time.Second)
+		require.ErrorIs(t, err, ErrNotHeld)
+		time.Sleep(10 * ms)
+		require.Equal(t, before, asked(m), "nothing was sent for it")
+		require.Len(t, m.holders("r", next.lock.token), 3)
+
+		longer, err := next.lock.Extend(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		require.NoError(t, longer.Release(t.Context()))
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+		require.ErrorIs(t, next.lock.Release(t.Context()), ErrNotHeld, "the nodes say so")
+	})
+}
+
+// A hold that was handed over is over in every respect.
+func TestAHoldIsHandedOver(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
+		require.NoError(t, err)
+		copied := h.Current()
+		got := make(chan *Hold)
+		go func() {
+			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second, MaxHold: time.Minute})
+			assert.NoError(t, err)
+			got <- h
+		}()
+		time.Sleep(20 * ms)
+		before := asked(m)
+		start := time.Now()
+		require.NoError(t, h.Release(t.Context()))
+		next := <-got
+		require.Equal(t, start, time.Now())
+		require.Equal(t, before, asked(m))
+		require.Equal(t, ErrReleased, context.Cause(h.Context()))
+		require.LessOrEqual(t, h.Validity(), time.Duration(0))
+		require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
+		require.ErrorIs(t, copied.Release(t.Context()), ErrNotHeld)
+		_, err = copied.Extend(t.Context(), time.Minute)
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.Len(t, m.holders("r", next.lock.token), 3)
+		require.Equal(t, start, next.begun.at, "MaxHold and MinHold count from here")
+
+		time.Sleep(50*time.Second - time.Since(start))
+		require.NoError(t, next.Err(), "it is renewed")
+		time.Sleep(time.Minute - time.Since(start))
+		require.Equal(t, ErrMaxHold, next.Err())
+		require.NoError(t, next.Release(t.Context()))
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+// The end of a hand-over, by what would make it unsafe or unfair: the nodes are
+// asked instead.
+func TestWhatIsNotHandedOver(t *testing.T) {
+	for name, letGo := range map[string]func(t *testing.T, m *memory, c *Client) (w *waiting, release func() error){
+		"less than half of the validity": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			lock := granted(t, c, "r", 100*ms)
+			w := waitsFor(t.Context(), c, "r", 100*ms)
+			time.Sleep(lock.Validity() - 48*ms)
+			return w, func() error { return lock.Release(t.Context()) }
+		},
+		"keys that may live too long": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			lock := granted(t, c, "r", 10*time.Second)
+			return waitsFor(t.Context(), c, "r", 9*time.Second), func() error { return lock.Release(t.Context()) }
+		},
+		"a long time since the nodes granted": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			lock := granted(t, c, "r", 10*time.Second)
+			w := waits(t.Context(), c, "r")
+			time.Sleep(c.config.HandOver)
+			return w, func() error { return lock.Release(t.Context()) }
+		},
+		"a token that was read": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			lock := granted(t, c, "r", 10*time.Second)
+			_ = lock.Token()
+			return waits(t.Context(), c, "r"), func() error { return lock.Release(t.Context()) }
+		},
+		"without a tenure": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			lock := mustAcquire(t, c, "r", 10*time.Second)
+			return waits(t.Context(), c, "r"), func() error { return lock.Release(t.Context()) }
+		},
+		"MinHold lasts": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			h, err := c.TryHold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second, MinHold: 40 * ms})
+			require.NoError(t, err)
+			return waits(t.Context(), c, "r"), func() error { return h.Release(t.Context()) }
+		},
+		"MaxHold is over": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			h, err := c.TryHold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second, MaxHold: 10 * ms})
+			require.NoError(t, err)
+			return waits(t.Context(), c, "r"), func() error { return h.Release(t.Context()) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				c := m.client(t, Config{})
+				w, release := letGo(t, m, c)
+				before := calls(m, "SET")
+				require.NoError(t, release())
+				w.got(t)
+				require.GreaterOrEqual(t, calls(m, "SET")-before, 3)
+				require.Zero(t, c.Stats().HandedOver)
+				require.NoError(t, w.lock.Release(t.Context()))
+				time.Sleep(10 * ms)
+				require.Zero(t, m.keys())
+			})
+		})
+	}
+}
+
+// A lock that was released at the nodes is not handed over by a copy of it.
+func TestAReleasedLockIsNotHandedOver(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, other := m.client(t, Config{}), m.client(t, Config{})
+		lock := granted(t, c, "r", 10*time.Second)
+		require.NoError(t, lock.Release(t.Context()))
+		held := mustAcquire(t, other, "r", 10*time.Second)
+		w := waits(t.Context(), c, "r")
+		require.ErrorIs(t, lock.Release(t.Context()), ErrNotHeld)
+		time.Sleep(10 * ms)
+		require.False(t, w.isDone())
+		require.NoError(t, held.Release(t.Context()))
+		w.got(t)
+	})
+}
+
+// A lock with a short TTL is extended before Acquire returns it, and the
+// validity is what that quorum confirmed. A hold has it at once, and its first
+// renewal is under way.
+func TestAnOldLockIsExtendedWhenItIsHandedOver(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{HandOver: time.Second})
+		lock := granted(t, c, "r", 200*ms)
+		w := waitsFor(t.Context(), c, "r", 200*ms)
+		time.Sleep(30 * ms)
+		start := time.Now()
+		require.NoError(t, lock.Release(t.Context()))
+		require.Equal(t, 2*ms, w.got(t).Sub(start))
+		require.Equal(t, start.Add(200*ms-4*ms), w.lock.Until())
+		require.EqualValues(t, 1, c.Stats().Extensions.Granted)
+		require.Equal(t, start.Add(200*ms-4*ms), w.lock.Until())
+
+		got := make(chan *Hold)
+		go func() {
+			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 200 * ms})
+			assert.NoError(t, err)
+			got <- h
+		}()
+		time.Sleep(40*ms - time.Since(start))
+		confirmed := w.lock.Until()
+		require.NoError(t, w.lock.Release(t.Context()))
+		h := <-got
+		require.Equal(t, start.Add(40*ms), time.Now())
+		requireConfirmed(t, confirmed, h)
+		time.Sleep(2 * ms)
+		synctest.Wait()
+		require.Equal(t, start.Add(40*ms+200*ms-4*ms), h.Until())
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
+// A renewal in flight at the hand-over counts for neither holder.
+func TestARenewalInFlightIsNoValidity_R10(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{HandOver: time.Second})
+		h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 300 * ms})
+		require.NoError(t, err)
+		confirmed := h.Until()
+		got := make(chan *Hold)
+		go func() {
+			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 300 * ms})
+			assert.NoError(t, err)
+			got <- h
+		}()
+		before := calls(m, "EVALSHA")
+		for calls(m, "EVALSHA") == before { // executed, and not answered yet
+			time.Sleep(ms / 4)
+		}
+		require.Equal(t, confirmed, h.Until())
+		require.NoError(t, h.Release(t.Context()))
+		next := <-got
+		requireConfirmed(t, confirmed, next)
+		require.NoError(t, next.Release(t.Context()))
+	})
+}
+
+// requireConfirmed requires that a hold is valid for as long as its predecessor
+// was, or hardly less: the third clock, which no simulation stops, is imprecise.
+func requireConfirmed(t *testing.T, confirmed time.Time, h *Hold) {
+	t.Helper()
+	require.False(t, h.Until().After(confirmed), "not more than a quorum has confirmed")
+	require.WithinDuration(t, confirmed, h.Until(), ms)
+}
+
+// If the nodes have forgotten the lock, Acquire asks for a new one; a hold
+// learns of the loss by its first renewal.
+func TestALostLockIsHandedOver(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{Forgetful: true})
+		lock := granted(t, c, "r", 200*ms)
+		w := waitsFor(t.Context(), c, "r", 200*ms)
+		time.Sleep(30 * ms)
+		for _, n := range m.nodes[:2] {
+			n.FlushAll()
+		}
+		require.NoError(t, lock.Release(t.Context()))
+		w.got(t)
+		require.NotEqual(t, lock.token, w.lock.token)
+		time.Sleep(5 * ms)
+		require.Empty(t, m.holders("r", lock.token), "R7")
+		require.NoError(t, w.lock.Release(t.Context()))
+		time.Sleep(5 * ms)
+
+		lock = granted(t, c, "s", 200*ms)
+		lost := make(chan error)
+		go func() {
+			lost <- c.Do(t.Context(), "s", 200*ms, func(ctx context.Context) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}()
+		time.Sleep(30 * ms)
+		for _, n := range m.nodes[:2] {
+			n.FlushAll()
+		}
+		start := time.Now()
+		require.NoError(t, lock.Release(t.Context()))
+		require.ErrorIs(t, <-lost, ErrLost)
+		require.LessOrEqual(t, time.Since(start), 10*ms)
+	})
+}
+
+// A caller that gives up at the moment of the hand-over passes the lock on, and
+// the last one releases it (R7).
+func TestACallerThatGivesUpPassesTheLockOn_R7(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		// A select is decided by what comes first, the call or the end of ctx;
+		// the waiter runs, and leaves its queue, after both.
+		both := func(i int, cancel, release func()) {
+			if i%2 == 0 {
+				cancel()
+				release()
+			} else {
+				release()
+				cancel()
+			}
+		}
+		for i := range 20 {
+			lock := granted(t, c, "r", 10*time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := []*waiting{waitsFor(ctx, c, "r", 10*time.Second), waitsFor(ctx, c, "r", 10*time.Second)}
+			stays := waitsFor(t.Context(), c, "r", 10*time.Second)
+			start := time.Now()
+			release := func() { require.NoError(t, lock.Release(t.Context())) }
+			both(i, cancel, release)
+			for _, w := range gone {
+				<-w.done
+				if w.err == nil {
+					require.NoError(t, w.lock.Release(t.Context()))
+					continue
+				}
+				require.ErrorIs(t, w.err, context.Canceled)
+			}
+			require.Less(t, stays.got(t).Sub(start), 50*ms)
+			ctx, cancel = context.WithCancel(t.Context())
+			last := waitsFor(ctx, c, "r", 10*time.Second)
+			release = func() { require.NoError(t, stays.lock.Release(t.Context())) }
+			both(i, cancel, release)
+			<-last.done
+			if last.err == nil {
+				require.NoError(t, last.lock.Release(t.Context()))
+			}
+			time.Sleep(10 * ms)
+			require.Zero(t, m.keys())
+			require.Zero(t, c.queues.waiting.Load())
+		}
+		require.NotZero(t, c.Stats().HandedOver)
+	})
+}
+
+// A lock that is on its way when the client closes is not left behind (R28).
+func TestCloseDuringAHandOver_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		for range 30 {
+			c := m.client(t, Config{})
+			lock := granted(t, c, "r", 10*time.Second)
+			w := waitsFor(t.Context(), c, "r", 10*time.Second)
+			released := make(chan error, 1)
+			go func() { released <- lock.Release(context.Background()) }()
+			closeNow(t, c)
+			<-w.done
+			if err := <-released; err != nil || w.err == nil { // the lock stays until its TTL ends
+				require.Len(t, m.holders("r", lock.token), 3)
+				for _, n := range m.nodes {
+					n.FlushAll()
+				}
+				continue
+			}
+			require.ErrorIs(t, w.err, ErrClosed)
+			if time.Sleep(20 * ms); m.keys() > 0 {
+				require.Fail(t, "a key is left")
+			}
+		}
+	})
+}
+
+// A holder that never releases a lock that it was handed does not stop those
+// that wait: the next of them looks after it.
+func TestAForgottenLockAfterAHandOver(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := granted(t, c, "r", 300*ms)
+		forgets := waitsFor(t.Context(), c, "r", 300*ms)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		next := waitsFor(ctx, c, "r", 300*ms)
+		require.NoError(t, lock.Release(t.Context()))
+		forgets.got(t)
+		start := time.Now()
+		require.LessOrEqual(t, next.got(t).Sub(start), 300*ms+afterExpiry()+expirySpread+10*ms)
+		require.NoError(t, next.lock.Release(t.Context()))
+	})
+}
+
+// Clients whose callers hand the lock on, at once or after some work, get it in
+// turn.
+func TestHandingOverIsBounded(t *testing.T) {
+	for _, work := range []time.Duration{0, ms, 20 * ms} {
+		t.Run(fmt.Sprint(work), func(t *testing.T) {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
+				var mu sync.Mutex
+				var wg sync.WaitGroup
+				had, longest, since, holder := make([]time.Duration, 2), time.Duration(0), time.Now(), 0
+				stop := time.Now().Add(10 * time.Second)
+				for i, c := range clients {
+					for range 10 {
+						wg.Go(func() {
+							for time.Now().Before(stop) {
+								assert.NoError(t, c.Do(t.Context(), "r", 10*time.Second, func(context.Context) error {
+									time.Sleep(work + ms/10)
+									mu.Lock()
+									defer mu.Unlock()
+									had[i] += work + ms/10
+									if holder != i {
+										longest, since, holder = max(longest, time.Since(since)), time.Now(), i
+									}
+									return nil
+								}))
+							}
+						})
+					}
+				}
+				wg.Wait()
+				share := float64(had[0]) / float64(had[0]+had[1])
+				t.Logf("share %.2f, longest turn %v, %d handed over", share, longest, clients[0].Stats().HandedOver)
+				require.InDelta(t, 0.5, share, 0.1)
+				require.Less(t, longest, 250*ms)
+				require.NotZero(t, clients[0].Stats().HandedOver)
+			})
+		})
+	}
+}
+
+// HandOver is checked, and has a default.
+func TestTheConfigurationOfHandingOver(t *testing.T) {
+	config := Config{}
+	config.complete()
+	require.Equal(t, 50*ms, config.HandOver)
+	config = Config{HandOver: -1}
+	config.complete()
+	require.Negative(t, config.HandOver)
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{HandOver: -1})
+		lock := granted(t, c, "r", 10*time.Second)
+		w := waits(t.Context(), c, "r")
+		require.NoError(t, lock.Release(t.Context()))
+		w.got(t)
+		require.Zero(t, c.Stats().HandedOver)
+	})
+}
+
+// Real servers, two clients, and callers that lock in every way, give up, or
+// panic: one holder at a time, and no key is left.
+func TestHandingOverUnderLoad(t *testing.T) {
+	servers := redistest.Servers(t, 3, redistest.OverTCP)
+	var clients []*Client
+	for _, portable := range []bool{false, true} {
+		c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable, Forgetful: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { closeNow(t, c) })
+		require.NoError(t, c.Ready(t.Context()))
+		clients = append(clients, c)
+	}
+	stop := time.Now().Add(1500 * ms)
+	var busy [2]hotSpot
+	var wg sync.WaitGroup
+	for i := range 80 {
+		random := rand.New(rand.NewPCG(7, uint64(i)))
+		wg.Go(func() {
+			for time.Now().Before(stop) {
+				spot := random.IntN(len(busy))
+				busy[spot].use(t, clients[i%2], fmt.Sprint("hot", spot), random)
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range clients {
+		t.Logf("%d grants, %d handed over", c.Stats().Attempts.Granted, c.Stats().HandedOver)
+		require.NotZero(t, c.Stats().HandedOver)
+		require.Empty(t, c.queues.of)
+		require.Empty(t, c.Held())
+	}
+	for i := range busy {
+		_, err := clients[0].Acquire(t.Context(), fmt.Sprint("hot", i), time.Second)
+		require.NoError(t, err)
+	}
+}
+
+// A hotSpot counts who is inside, at most one.
+type hotSpot struct{ inside atomic.Int32 }
+
+func (s *hotSpot) enter(t *testing.T) {
+	if !s.inside.CompareAndSwap(0, 1) {
+		t.Error("two holders")
+	}
+	runtime.Gosched()
+	s.inside.Store(0)
+}
+
+// use locks the resource in one way, and may give up at any time.
+func (s *hotSpot) use(t *testing.T, c *Client, resource string, random *rand.Rand) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if random.IntN(3) == 0 {
+		timer := time.AfterFunc(spanOf(random, 10*ms)+1, cancel)
+		defer timer.Stop()
+	}
+	switch random.IntN(4) {
+	case 0:
+		if lock, err := c.Acquire(ctx, resource, 10*time.Second); err == nil {
+			s.enter(t)
+			go func() { _ = lock.Release(context.Background()) }()
+			_ = lock.Release(context.Background()) // one of them has an effect
+		}
+	case 1:
+		if h, err := c.Hold(ctx, resource, HoldOptions{TTL: 10 * time.Second, Heal: true}); err == nil {
+			s.enter(t)
+			assert.NoError(t, h.Release(context.Background()))
+		}
+	case 2:
+		defer func() { _ = recover() }()
+		_ = c.Do(ctx, resource, 10*time.Second, func(context.Context) error {
+			s.enter(t)
+			panic("the work failed")
+		})
+	default:
+		_ = c.Do(ctx, resource, 10*time.Second, func(context.Context) error { s.enter(t); return nil })
+	}
+}
