@@ -175,6 +175,15 @@ func (c *cluster) status(i int) Status {
 	return c.group.Nodes()[i]
 }
 
+// balanced reports whether each caller that entered was answered once and left.
+func (f *flusher) balanced() error {
+	entered, answered, left := f.entered.Load(), f.answered.Load(), f.left.Load()
+	if entered != answered || entered != left {
+		return fmt.Errorf("%d callers entered, %d were answered, %d left", entered, answered, left)
+	}
+	return nil
+}
+
 func (c *cluster) debts() int {
 	n := 0
 	for _, s := range c.group.Nodes() {

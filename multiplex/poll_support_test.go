@@ -341,15 +341,6 @@ func (g *Group) settled() error {
 	return g.flusher.balanced()
 }
 
-// balanced reports whether each caller that entered was answered once and left.
-func (f *flusher) balanced() error {
-	entered, answered, left := f.entered.Load(), f.answered.Load(), f.left.Load()
-	if entered != answered || entered != left {
-		return fmt.Errorf("%d callers entered, %d were answered, %d left", entered, answered, left)
-	}
-	return nil
-}
-
 func requireSettled(t testing.TB, g *Group) {
 	t.Helper()
 	var err error
