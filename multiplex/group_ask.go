@@ -100,8 +100,8 @@ func (g *Group) outcome(p place) error {
 	return err
 }
 
-// enter gives a command its place in the log. The posting is empty if a caller
-// waits for the outcome; it is no part of the command, which would then escape
+// enter gives a command its place in the log. The posting has no inbox if a
+// caller waits for the outcome; it is no part of the command, which would then escape
 // to the heap.
 func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting) (place, error) {
 	g.mu.Lock()
@@ -136,7 +136,8 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 }
 
 // enterOpen is enter for a claim or an extension that a caller waits for. If
-// too few nodes are up, and enough might be in a moment, it waits for them.
+// too few nodes are up, and enough might be in a moment, it waits for them. That
+// time and the votes' together are bounded by the vote timeout (R26).
 func (g *Group) enterOpen(ctx context.Context, v verb, cmd *Command) (place, error) {
 	if err := ctx.Err(); err != nil {
 		return place{}, err
@@ -147,7 +148,7 @@ func (g *Group) enterOpen(ctx context.Context, v verb, cmd *Command) (place, err
 	}
 	for since := g.now(); err == errReturning; {
 		if err = g.awaitReturn(ctx, v, cmd.TTL, since); err == nil {
-			p, err = g.enter(ctx, v, cmd, Posting{})
+			p, err = g.enter(ctx, v, cmd, Posting{waited: g.now() - since})
 		}
 	}
 	return p, err

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -146,5 +147,26 @@ func TestNodesThatDoNotReturn_R26(t *testing.T) {
 			c.eventually(time.Second, func() bool { return c.up() == 0 }, "down")
 			assert.Zero(t, absent(c), "its return would make no quorum")
 		})
+	})
+}
+
+// A command whose caller has waited for nodes to return waits for their votes
+// for the rest of the vote timeout only (R26).
+func TestWaitForAReturnAndVotesIsOneTimeout_R26(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		for _, link := range c.links {
+			link.Pause(redistest.Both)
+		}
+		for waited := time.Duration(0); waited < longTimeout; waited += longTimeout / 5 {
+			command := &Command{Encoded: raw(setCommand("k", "t", long)), TTL: long}
+			p, err := c.group.enter(background, claimKind.verb(), command, Posting{waited: waited})
+			require.NoError(t, err)
+			assert.InDelta(t, longTimeout-waited, took(func() { err = c.group.outcome(p) }), float64(ms), waited)
+			c.group.life.claims.Add(-1)
+			assert.Len(t, undecided(t, err), 3)
+		}
+		for _, link := range c.links {
+			link.Resume(redistest.Both)
+		}
 	})
 }

@@ -66,6 +66,9 @@ type Posting struct {
 	// zero. Posted commands can wait longer: a late answer is cheaper than a
 	// retry. If zero, no longer than for others.
 	Patience time.Duration
+	// waited is how long the caller of a command that is not posted has waited
+	// for nodes to return. Its votes are waited for so much shorter (R26).
+	waited time.Duration
 }
 
 // An Outcome is the outcome of a posted command.

@@ -32,7 +32,8 @@ func (g *Group) watch() {
 
 // wakeWatchLocked makes the watch run in time for a new round.
 func (g *Group) wakeWatchLocked(r *round) {
-	g.wakeWatchAtLocked(r.at + min(tickMost, pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0)))
+	left := pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.posting.waited
+	g.wakeWatchAtLocked(r.at + max(tickLeast, min(tickMost, left)))
 }
 
 // wakeWatchAtLocked makes the watch run at the given time or earlier.
@@ -136,7 +137,7 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 		if votedOf(w).Has(i) {
 			continue
 		}
-		deadline := pure.VoteDeadline(r.at, n.voteTimeout(r.ttl), patience)
+		deadline := pure.VoteDeadline(r.at-r.posting.waited, n.voteTimeout(r.ttl), patience)
 		if unread.Has(i) {
 			deadline = pure.UnreadDeadline(deadline, g.watcher.excused, now)
 		}
