@@ -324,6 +324,26 @@ func TestKicksAmongEvents(t *testing.T) {
 	})
 }
 
+// exchangeOnce sends a command to the poller's only connection and reads the
+// reply.
+func exchangeOnce(t *testing.T, p *Poller, c *Conn, command []byte) {
+	if err := c.Send(command); err != nil {
+		t.Fatal(err)
+	}
+	for got := false; !got; {
+		events, _, err := p.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range events {
+			if _, err := p.Fill(c); err != nil {
+				t.Fatal(err)
+			}
+			_, got, _ = c.Next()
+		}
+	}
+}
+
 func TestWaitAllocatesNothing(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
@@ -341,23 +361,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 			}
 		}()
 		word := []byte("+x\r\n")
-		roundTrip := func() {
-			if err := c.Send(word); err != nil {
-				t.Fatal(err)
-			}
-			for got := false; !got; {
-				events, _, err := p.Wait()
-				if err != nil {
-					t.Fatal(err)
-				}
-				for range events {
-					if _, err := p.Fill(c); err != nil {
-						t.Fatal(err)
-					}
-					_, got, _ = c.Next()
-				}
-			}
-		}
+		roundTrip := func() { exchangeOnce(t, p, c, word) }
 		assert.Zero(t, testing.AllocsPerRun(2000, roundTrip), network)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { p.Kick(); _, _, _ = p.Wait() }), network)
 		assert.Zero(t, testing.AllocsPerRun(100, func() { c.Unread() }), network)

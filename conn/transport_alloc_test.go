@@ -31,23 +31,7 @@ func TestTLSAllocations(t *testing.T) {
 		go answer(peer)
 		c := adopt(t, ours, 0)
 		require.True(t, p.Add(c, 0))
-		got := testing.AllocsPerRun(2000, func() {
-			if err := c.Send(command); err != nil {
-				t.Fatal(err)
-			}
-			for got := false; !got; {
-				events, _, err := p.Wait()
-				if err != nil {
-					t.Fatal(err)
-				}
-				for range events {
-					if _, err := p.Fill(c); err != nil {
-						t.Fatal(err)
-					}
-					_, got, _ = c.Next()
-				}
-			}
-		})
+		got := testing.AllocsPerRun(2000, func() { exchangeOnce(t, p, c, command) })
 		t.Logf("%s, %d places: %v allocations, crypto/tls alone %v", tls.VersionName(ours.(*tls.Conn).ConnectionState().Version), places, got, least)
 		assert.LessOrEqual(t, got, least)
 	}

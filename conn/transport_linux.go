@@ -55,8 +55,13 @@ var errNoMore net.Error = noMore{}
 
 type noMore struct{}
 
-func (noMore) Error() string   { return "nothing to read at the moment" }
-func (noMore) Timeout() bool   { return true }
+// Error implements net.Error.
+func (noMore) Error() string { return "nothing to read at the moment" }
+
+// Timeout implements net.Error. A wait for more has not failed, only ended.
+func (noMore) Timeout() bool { return true }
+
+// Temporary implements net.Error. It is what crypto/tls asks about.
 func (noMore) Temporary() bool { return true }
 
 // Read is called by crypto/tls when it has no whole record.

@@ -101,8 +101,8 @@ func (g *Group) outcome(p place) error {
 }
 
 // enter gives a command its place in the log. The posting has no inbox if a
-// caller waits for the outcome; it is no part of the command, which would then escape
-// to the heap.
+// caller waits for the outcome; it is no part of the command, which would then
+// escape to the heap.
 func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting) (place, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -96,17 +96,19 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // back, and is waited for.
 //
 // Callers of one client that wait for the same resource are served in the order
-// in which they came, and only the first of them asks the nodes. A lock
-// that was granted to one that waited is handed to the next when it is
-// released, without asking the nodes, for up to Config.HandOver: with at least
-// half of the validity that it asked for, after an extension if that is less
-// than nine tenths. Between clients, and towards TryAcquire, there is no order. If another client holds
+// in which they came, and only the first of them asks the nodes. Between
+// clients, and towards TryAcquire, there is no order. If another client holds
 // the lock, the nodes tell the first caller when the lock is released (CLIENT
 // TRACKING, over RESP3) and when it will expire, and it tries then; without
 // such news, within a second. If the nodes cannot tell, and after the other
 // errors, it tries again after a random delay that doubles up to 200 ms, unless
 // Config.RetryDelayMin and RetryDelayMax say otherwise. With Config.MaxTries or
 // Config.Poll each caller does so on its own.
+//
+// A lock that was granted to a caller that had waited is handed to the next one
+// when it is released, without asking the nodes, for up to Config.HandOver. The
+// next caller gets it with at least half of the validity that it asked for. If
+// less than nine tenths are left, Acquire extends the lock before it returns.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	within, cancel := withMaxWait(ctx, c.config.MaxWait)
 	defer cancel()

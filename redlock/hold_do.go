@@ -29,8 +29,9 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 //
 // If fn was not called, the error is Hold's. Otherwise it joins fn's own error,
 // why the hold had ended before fn returned (ErrLost, ErrMaxHold, ErrClosed),
-// and that of Lock.Release, so that errors.Is finds each. nil means that all of
-// fn was done under the lock.
+// and that of Hold.Release, so that errors.Is finds each. nil means that all of
+// fn was done within the validity of the lock. A release that hands the lock
+// over asks no node, so it does not find out that keys were deleted meanwhile.
 func (c *Client) DoWith(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
 ) (err error) {

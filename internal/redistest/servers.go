@@ -157,14 +157,19 @@ func StartN(n int, opts Options) ([]*Server, error) {
 	}
 	wg.Wait()
 	if err := cmp.Or(errs...); err != nil {
-		for _, s := range servers {
-			if s != nil {
-				s.Close()
-			}
-		}
+		CloseAll(servers)
 		return nil, err
 	}
 	return servers, nil
+}
+
+// CloseAll closes the servers that are not nil.
+func CloseAll(servers []*Server) {
+	for _, s := range servers {
+		if s != nil {
+			_ = s.Close()
+		}
+	}
 }
 
 // URL is where clients connect: rediss, redis or unix, in this order of

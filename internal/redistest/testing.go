@@ -52,9 +52,7 @@ func Servers(tb testing.TB, n int, options ...Option) []*Server {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		for _, s := range servers {
-			s.Close()
-		}
+		CloseAll(servers)
 	})
 	return servers
 }

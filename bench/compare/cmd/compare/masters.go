@@ -57,11 +57,7 @@ func startMasters(p place) (masters, error) {
 	return servers, nil
 }
 
-func (m masters) close() {
-	for _, s := range m {
-		_ = s.Close()
-	}
-}
+func (m masters) close() { redistest.CloseAll(m) }
 
 func (m masters) urls(network string) (all []string) {
 	for _, s := range m {

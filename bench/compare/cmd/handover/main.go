@@ -53,15 +53,8 @@ func run(ctx context.Context, f *flags, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, s := range servers {
-			_ = s.Close()
-		}
-	}()
-	urls := make([]string, len(servers))
-	for i, s := range servers {
-		urls[i] = s.URL()
-	}
+	defer redistest.CloseAll(servers)
+	urls := redistest.URLs(servers)
 	if f.Idle > 0 {
 		return idle(ctx, f, servers, urls, out)
 	}

@@ -65,15 +65,8 @@ func run(ctx context.Context, f *flags, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, s := range servers {
-			_ = s.Close()
-		}
-	}()
-	urls := make([]string, len(servers))
-	for i, s := range servers {
-		urls[i] = s.URL()
-	}
+	defer redistest.CloseAll(servers)
+	urls := redistest.URLs(servers)
 	fmt.Fprintf(out, "%-8s %7s | %10s %10s | %10s %10s | %s\n", "impl", "hold", "grants/s", "limit", "wait p50", "p99", "shares")
 	for _, hold := range f.Hold {
 		all := make(map[string][]result)

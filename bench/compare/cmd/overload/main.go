@@ -84,11 +84,7 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, s := range servers {
-			_ = s.Close()
-		}
-	}()
+	defer redistest.CloseAll(servers)
 	keep := json.NewEncoder(data)
 	err = f.measure(ctx, servers, func(s sample) error {
 		samples = append(samples, s)
@@ -124,10 +120,7 @@ func read(r io.Reader) (all []sample, err error) {
 // measure measures all cases. The first implementation of a round is the second
 // of the round before.
 func (f *flags) measure(ctx context.Context, servers []*redistest.Server, keep func(sample) error) error {
-	var urls []string
-	for _, s := range servers {
-		urls = append(urls, s.URL())
-	}
+	urls := redistest.URLs(servers)
 	for _, load := range f.Loads {
 		for _, callers := range f.Callers {
 			for turn := range f.Rounds * len(f.Peers) {

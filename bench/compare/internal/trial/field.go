@@ -31,11 +31,7 @@ func newField(s *Subject) (*field, error) {
 	return f, nil
 }
 
-func (f *field) close() {
-	for _, s := range f.servers {
-		_ = s.Close()
-	}
-}
+func (f *field) close() { redistest.CloseAll(f.servers) }
 
 // open opens a client of the subject.
 func (f *field) open(s *Subject) (Client, error) { return s.open(f.urls) }
