@@ -70,7 +70,8 @@ func (c *Client) waitInTurn(ctx context.Context, w *waiter, p *patience, tries *
 		var again bool
 		var failure error
 		if b := c.queues.begin(w); b != nil {
-			lock, again, failure = c.take(ctx, w, b, *tries)
+			lock, failure = c.take(ctx, w, b, *tries)
+			again = failure != nil
 		} else {
 			lock, again, failure = c.tryInTurn(ctx, w, p, *tries)
 		}

@@ -129,16 +129,16 @@ func (config *Config) worth(left, ttl time.Duration) bool {
 	return pure.WorthHandingOver(left, whole) && left >= config.MinValidity
 }
 
-// take makes a lock that was handed over the caller's. again reports that it
-// came to nothing, and the caller must ask the nodes: the lock is released
-// there, and no key is left behind (R7).
-func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock Lock, again bool, err error) {
+// take makes a lock that was handed over the caller's. With an error it came to
+// nothing, and the caller must ask the nodes: the lock is released there, and
+// no key is left behind (R7).
+func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock Lock, err error) {
 	defer c.group.Detain(-1)
 	start, now := startIf(c.tracer.AttemptDone != nil), c.keeper.clock()
 	left, whole := b.end.left(now), w.ttl-pure.Drift(w.ttl, c.config.DriftFactor)
 	lock = b.lock
-	lock.until = now.at.Add(min(left, whole)) // no more than was confirmed, nor than was asked for
-	lock.ttl = w.ttl                          // which is not shorter
+	lock.until = now.at.Add(left) // what was confirmed; at most whole, see give
+	lock.ttl = w.ttl              // which is not shorter
 	lock.tenure = &tenure{begun: now.at, chain: b.chain, slept: now.slept}
 	switch {
 	case !c.config.worth(left, w.ttl):
@@ -148,13 +148,12 @@ func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock L
 	}
 	if err != nil {
 		c.abandon(lock)
-		_, cancelled := err.(*CancelledError)
-		return Lock{}, !cancelled && err != ErrClosed, err
+		return Lock{}, err
 	}
 	w.served = true
 	c.queues.granted(w.queue, lock.ttl, now.at)
 	c.handedOver(ctx, w, lock, start, try)
-	return lock, false, nil
+	return lock, nil
 }
 
 // confirm waits until a quorum has extended a lock that was handed over. With

@@ -87,7 +87,7 @@ func TestALockIsHandedOver(t *testing.T) {
 // A hold that was handed over is over in every respect.
 func TestAHoldIsHandedOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		c := m.client(t, Config{HandOver: time.Second})
 		h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
 		require.NoError(t, err)
 		copied := h.Current()
@@ -97,7 +97,7 @@ func TestAHoldIsHandedOver(t *testing.T) {
 			assert.NoError(t, err)
 			got <- h
 		}()
-		time.Sleep(20 * ms)
+		time.Sleep(300 * ms)
 		before := asked(m)
 		start := time.Now()
 		require.NoError(t, h.Release(t.Context()))
@@ -113,8 +113,8 @@ func TestAHoldIsHandedOver(t *testing.T) {
 		require.Len(t, m.holders("r", next.lock.token), 3)
 		require.Equal(t, start, next.begun.at, "MaxHold and MinHold count from here")
 
-		time.Sleep(50*time.Second - time.Since(start))
-		require.NoError(t, next.Err(), "it is renewed")
+		time.Sleep(time.Minute - 100*ms - time.Since(start))
+		require.NoError(t, next.Err(), "it is renewed, and not for less than MaxHold")
 		time.Sleep(time.Minute - time.Since(start))
 		require.Equal(t, ErrMaxHold, next.Err())
 		require.NoError(t, next.Release(t.Context()))
@@ -374,6 +374,237 @@ func TestCloseDuringAHandOver_R28(t *testing.T) {
 				require.Fail(t, "a key is left")
 			}
 		}
+	})
+}
+
+// A head that makes an attempt is not handed another lock: the nodes may grant
+// it one, and the caller behind it would get the other.
+func TestACallerThatAsksTheNodesIsHandedNothing(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{Forgetful: true, HandOver: 10 * time.Second})
+		forgotten := granted(t, c, "r", 10*time.Second)
+		head, behind := waits(t.Context(), c, "r"), waits(t.Context(), c, "r")
+		for _, n := range m.nodes {
+			n.FlushAll()
+		}
+		before := calls(m, "SET")
+		for calls(m, "SET") == before { // executed, and not answered yet
+			time.Sleep(ms / 4)
+		}
+		require.ErrorIs(t, forgotten.Release(t.Context()), ErrNotHeld)
+		head.got(t)
+		require.NotEqual(t, forgotten.token, head.lock.token)
+		time.Sleep(100 * ms)
+		require.False(t, behind.isDone(), "two holders")
+		require.NoError(t, head.lock.Release(t.Context()))
+		behind.got(t)
+	})
+}
+
+// waitsAsleep puts a caller at the end of a resource's queue that does not run:
+// the test takes its steps.
+func waitsAsleep(c *Client, resource string) *waiter {
+	return c.queues.join(request{resource: resource, ttl: 10 * time.Second}, ErrHeld, 0)
+}
+
+// Nodes that lose keys can grant a lock twice. Of two locks that are released
+// before the next caller runs it is handed the first, and none is forgotten.
+func TestACallerIsHandedOneLock(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{Forgetful: true})
+		first := granted(t, c, "r", 10*time.Second)
+		for _, n := range m.nodes {
+			n.FlushAll()
+		}
+		second := granted(t, c, "r", 10*time.Second)
+		w := waitsAsleep(c, "r")
+		require.NoError(t, second.Release(t.Context()))
+		require.ErrorIs(t, first.Release(t.Context()), ErrNotHeld)
+		lock, err := c.take(t.Context(), w, c.queues.begin(w), 1)
+		require.NoError(t, err)
+		require.Equal(t, second.token, lock.token)
+		c.leave(w)
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+// Close waits for a caller that was handed a lock and has not run since, and so
+// has not decided yet whether to give it back (R7, R28).
+func TestCloseWaitsForAHandedLock_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := granted(t, c, "r", 10*time.Second)
+		w := waitsAsleep(c, "r")
+		require.NoError(t, lock.Release(t.Context()))
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close(context.Background()) }()
+		time.Sleep(100 * ms)
+		require.Empty(t, closed)
+		c.leave(w)
+		require.NoError(t, <-closed)
+		require.Zero(t, m.keys())
+	})
+}
+
+// A caller that was kept from running, or slept with its machine, until too
+// little was left of the validity asks the nodes.
+func TestAHandedLockIsTakenInTime(t *testing.T) {
+	for _, late := range []time.Duration{6 * time.Second, 11 * time.Second} {
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				c := m.client(t, Config{})
+				lock := granted(t, c, "r", 10*time.Second)
+				w := waitsAsleep(c, "r")
+				require.NoError(t, lock.Release(t.Context()))
+				b := c.queues.begin(w)
+				require.NotNil(t, b)
+				c.keeper.clock = func() instant { return instant{time.Now(), late} }
+				_, err := c.take(t.Context(), w, b, 1)
+				require.ErrorIs(t, err, ErrExpired)
+				c.leave(w)
+				time.Sleep(10 * ms)
+				require.Zero(t, m.keys(), "R7")
+			})
+		})
+	}
+}
+
+// A hold whose TTL is longer than that of the lock it was handed is renewed for
+// its own.
+func TestAHandedHoldIsRenewedForItsOwnTTL(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := granted(t, c, "r", 10*time.Second)
+		got := make(chan *Hold)
+		go func() {
+			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 15 * time.Second})
+			assert.NoError(t, err)
+			got <- h
+		}()
+		time.Sleep(5 * ms)
+		require.NoError(t, lock.Release(t.Context()))
+		h := <-got
+		require.EqualValues(t, 1, c.Stats().HandedOver)
+		time.Sleep(10 * ms)
+		require.Greater(t, h.Validity(), 14*time.Second)
+		for _, n := range m.nodes {
+			n.Pause() // so that no other renewal is executed
+		}
+		time.Sleep(h.Validity() - ms)
+		require.Len(t, m.holders("r", lock.token), 3, "while it is valid, the keys live")
+		_ = h.Release(t.Context())
+	})
+}
+
+// An extension that was on its way to the nodes when the lock was handed over
+// makes it no lock of the former holder's.
+func TestAnExtensionInFlightIsNotOfAHandedLock(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := granted(t, c, "r", 10*time.Second)
+		next := waits(t.Context(), c, "r")
+		extended := make(chan error)
+		go func() {
+			_, err := lock.Extend(t.Context(), 10*time.Second)
+			extended <- err
+		}()
+		time.Sleep(ms)
+		require.NoError(t, lock.Release(t.Context()))
+		next.got(t)
+		require.ErrorIs(t, <-extended, ErrNotHeld)
+		require.Equal(t, lock.token, next.lock.token)
+	})
+}
+
+// A caller whose own attempt failed can be handed the lock after it.
+func TestACallerIsHandedALockAfterItsAttempt(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{HandOver: 10 * time.Second})
+		lock := granted(t, c, "r", 10*time.Second)
+		before := calls(m, "SET")
+		w := waits(t.Context(), c, "r")
+		time.Sleep(2 * fallbackMost)
+		require.Greater(t, calls(m, "SET"), before)
+		require.NoError(t, lock.Release(t.Context()))
+		w.got(t)
+		require.Equal(t, lock.token, w.lock.token)
+	})
+}
+
+// Close does not release the keys of a hold that was handed over and has not
+// ended yet: they are another caller's.
+func TestCloseLeavesAHandedHold_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{ReleaseOnClose: true})
+		h, err := c.TryHold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
+		require.NoError(t, err)
+		h.own.state.Store(tenureHanded)
+		require.NoError(t, c.Close(t.Context()))
+		require.Len(t, m.holders("r", h.lock.token), 3)
+	})
+}
+
+// That the machine slept before the grant takes nothing from the validity.
+func TestALockIsHandedOverAgainAfterASuspend(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{HandOver: time.Second})
+		c.keeper.clock = func() instant { return instant{time.Now(), time.Hour} }
+		lock := granted(t, c, "r", 10*time.Second)
+		for range 3 {
+			next := waits(t.Context(), c, "r")
+			require.NoError(t, lock.Release(t.Context()))
+			next.got(t)
+			lock = next.lock
+		}
+		require.EqualValues(t, 3, c.Stats().HandedOver)
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+// The new holder usually lets go soon, so the next caller sleeps on for a while,
+// with one timer however often the lock goes on, unless the nodes are to be
+// asked.
+func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock := granted(t, c, "r", 10*time.Second)
+		takes := func(w *waiter) {
+			require.NoError(t, lock.Release(t.Context()))
+			var err error
+			lock, err = c.take(t.Context(), w, c.queues.begin(w), 1)
+			require.NoError(t, err)
+		}
+		first, second, third, fourth := waitsAsleep(c, "r"), waitsAsleep(c, "r"), waitsAsleep(c, "r"), waitsAsleep(c, "r")
+		takes(first)
+		c.leave(first)
+		require.Empty(t, second.call)
+		timer := third.queue.later
+		require.NotNil(t, timer)
+		takes(second)
+		c.leave(second)
+		require.Same(t, timer, third.queue.later)
+		require.Empty(t, third.call)
+		time.Sleep(headRest)
+		synctest.Wait()
+		require.Len(t, third.call, 1)
+		require.False(t, c.queues.isDue(third))
+		takes(third)
+		c.leave(third)
+		time.Sleep(headRest)
+		synctest.Wait()
+		require.Len(t, fourth.call, 1, "again")
+		require.False(t, c.queues.isDue(fourth))
+
+		fifth := waitsAsleep(c, "r")
+		takes(fourth)
+		c.queues.released("r")
+		c.leave(fourth)
+		require.Len(t, fifth.call, 1, "at once")
+		require.True(t, c.queues.isDue(fifth))
+		require.NoError(t, lock.Release(t.Context()))
+		c.leave(fifth)
 	})
 }
 

@@ -117,7 +117,6 @@ func (qs *queues) remove(w *waiter) *baton {
 	switch {
 	case empty:
 		delete(qs.of, w.resource)
-		q.stopLater()
 	case first && w.served && !q.due:
 		qs.callLater(w.resource, q)
 	case first:
@@ -145,17 +144,10 @@ func (qs *queues) callLater(resource string, q *queue) {
 	q.later = time.AfterFunc(headRest, func() {
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
-		if qs.of[resource] == q && q.later != nil {
+		if qs.of[resource] == q {
 			q.callHead()
 		}
 	})
-}
-
-func (q *queue) stopLater() {
-	if q.later != nil {
-		q.later.Stop()
-		q.later = nil
-	}
 }
 
 // released tells the head of a resource's queue that the lock was released
@@ -177,7 +169,10 @@ func (c *Client) handover(resource string) func() {
 // callHead calls the head for its turn, or because an attempt is due. The
 // caller must hold the mutex of the queues.
 func (q *queue) callHead() {
-	q.stopLater()
+	if q.later != nil {
+		q.later.Stop()
+		q.later = nil
+	}
 	q.head().summon()
 }
 
@@ -254,7 +249,6 @@ func (qs *queues) failed(q *queue, err error) {
 	q.last, q.local, q.streak = err, 0, streak{}
 	q.fails++
 	q.head().trying = false
-	q.stopLater()
 }
 
 // lastOf returns the error of the last attempt in a queue.
