@@ -63,7 +63,7 @@ test: server
 	@sh testdata/servers.sh check
 
 ## check: everything else that CI runs after "make test"; FULL=1 for the long forms
-check: lint systems long race portable compare contrib sample test-servers
+check: lint apidiff systems long race portable compare contrib sample test-servers release-check
 	@$(MAKE) sim SEEDS=$(call full,1000,100000) RUNNING_SEEDS=$(call full,100,1000)
 	@MODEL=$(call full,quick,full) $(MAKE) model
 	$(GO) run ./internal/proof/faults/cmd/faults --for $(call full,60s,15m) -q
@@ -229,6 +229,7 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 tidy:
 	@sh testdata/tidy.sh
 
+# Not in check: it needs vuln.go.dev.
 ## vulncheck: known vulnerabilities in what the library and the commands call
 vulncheck:
 	$(GO) run $(GOVULNCHECK) ./... ./cmd/...
