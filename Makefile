@@ -48,7 +48,7 @@ NO_COMPARE = "NOT COVERED: $(COMPARE) (other implementations on the same masters
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
 
 .PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy fuzz decoder sim \
-	model mutants sample histories faults soak peers bench etcd quick overload load vulncheck apidiff release-check
+	model mutants sample histories faults soak peers bench etcd quick overload hotkey load vulncheck apidiff release-check
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -217,6 +217,10 @@ quick:
 ## overload: this library and its peers on a machine loaded 2, 5 and 10 times over, for some eight minutes; writes bench/OVERLOAD.md
 overload:
 	cd $(COMPARE) && $(GO) run ./cmd/overload
+
+## hotkey: this library and its peers on one resource that a thousand goroutines want, for some three minutes; writes bench/HOTKEY.md
+hotkey:
+	cd $(COMPARE) && $(GO) run ./cmd/hotkey
 
 DURATION ?= 3s
 ## load: acquire/release pairs per second of this library and of rueidis
