@@ -126,8 +126,8 @@ func (g *Group) promptLocked() {
 type lifecycle struct {
 	phase phase // guarded by the group's mutex; it only advances
 
-	// claims counts the calls of Claim, and those that Detain adds, that may
-	// have to undo something; Close waits for them (R28).
+	// claims counts the calls of Claim, and those that DelayClose adds, that
+	// may have to undo something; Close waits for them (R28).
 	claims atomic.Int64
 
 	stop    context.CancelFunc

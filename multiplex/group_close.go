@@ -42,11 +42,11 @@ func (g *Group) Refuse() {
 	g.mu.Unlock()
 }
 
-// Detain adds to the number of callers that Close waits for, at most a second,
-// before it ends the connections: callers that have a claim, or may have one,
-// and have not decided yet whether to undo it. Each call with 1 must be
-// followed by one with -1.
-func (g *Group) Detain(callers int64) { g.life.claims.Add(callers) }
+// DelayClose adds to the number of callers that Close waits for, at most a
+// second, before it ends the connections: callers that have a claim, or may
+// have one, and have not decided yet whether to undo it. Each call with 1 must
+// be followed by one with -1.
+func (g *Group) DelayClose(callers int64) { g.life.claims.Add(callers) }
 
 // Done returns a channel that is closed when the group is.
 func (g *Group) Done() <-chan struct{} { return g.life.stopped.Done() }

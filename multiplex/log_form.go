@@ -15,10 +15,10 @@ import "slices"
 // later, or a user who loses the right to it, shows as an error reply; see
 // errorToNative.
 
-// FormOf returns the name of the native form in which commands of a kind go to
-// the nodes that are up now, or "" if there is none. It may change with every
-// node that comes or goes, and with every reply.
-func (g *Group) FormOf(kind *ReleaseKind) string {
+// NativeForm returns the name of the native form in which commands of a kind go
+// to the nodes that are up now, or "" if there is none. It may change with
+// every node that comes or goes, and with every reply.
+func (g *Group) NativeForm(kind *ReleaseKind) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f := g.formForLocked(kind); f != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// Counts has what happened with one node since the group was made; nothing is
-// ever reset. Each number is exact, but they are not taken at one instant, and
-// a reader adds what it has read only when it has read everything that was
+// NodeCounts has what happened with one node since the group was made; nothing
+// is ever reset. Each number is exact, but they are not taken at one instant,
+// and a reader adds what it has read only when it has read everything that was
 // there. So a sum over several of them may lack what is under way.
-type Counts struct {
+type NodeCounts struct {
 	// Granted, Refused and Failed are the votes that counted, each before its
 	// round was decided (R17).
 	Granted, Refused, Failed uint64
@@ -46,7 +46,7 @@ type Counts struct {
 	DebtsMade, DebtsPaid, DebtsExpired uint64
 }
 
-// counters is where a node's Counts come from. The goroutine that reads counts
+// counters is where NodeCounts come from. The goroutine that reads counts
 // replies for itself, and adds them to the atomics once for each batch, so that
 // counting goroutines do not share a cache line.
 type counters struct {
@@ -121,9 +121,9 @@ func (n *node) countDeathLocked(cause error) {
 }
 
 // countsLocked returns the numbers.
-func (n *node) countsLocked() Counts {
+func (n *node) countsLocked() NodeCounts {
 	c, l := &n.counters, &n.ledger
-	all := Counts{
+	all := NodeCounts{
 		Granted: c.granted.Load(), Refused: c.refused.Load(), Failed: c.failed.Load() + c.died,
 		TimedOut: c.missed[overdue], Absent: c.missed[absent], Quarantined: c.missed[quarantined],
 		Late: c.late.Load(), Overdue: c.overdue.Load(),

@@ -81,7 +81,7 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 		return
 	}
 	g.quarantine.maxTTL = maxTTL
-	need := pure.NeedFor(maxTTL, g.config.Drift)
+	need := pure.NeedFor(maxTTL, g.config.DriftFactor)
 	for _, n := range g.nodes {
 		if n.trust.Need > 0 { // not a durable one
 			n.trust.Trust = n.trust.Require(need, now)

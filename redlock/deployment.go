@@ -73,9 +73,9 @@ func (c *Client) found(ctx context.Context) (Deployment, error) {
 	begun := time.Now()
 	for {
 		limited, cancel := context.WithTimeout(ctx, initGlance)
-		err := c.group.Opened(limited)
+		err := c.group.WaitOpen(limited)
 		cancel()
-		d := c.group.Deployment()
+		d := c.group.Membership()
 		waited := time.Since(begun)
 		switch {
 		case err == nil:
@@ -104,7 +104,7 @@ type InitError struct {
 	Err   error        // why the nodes are no deployment; nil if only nodes are missing
 }
 
-func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Deployment().Err} }
+func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Membership().Err} }
 
 // Error lists what was found on each node.
 func (e *InitError) Error() string {

@@ -70,7 +70,7 @@ const (
 )
 
 // NodeCounts are the votes, replies, errors, connections and debts of one node.
-type NodeCounts = multiplex.Counts
+type NodeCounts = multiplex.NodeCounts
 
 // Nodes returns the status of each node, in the order of Config.Nodes.
 func (c *Client) Nodes() []NodeStatus {

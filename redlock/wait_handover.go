@@ -92,11 +92,11 @@ func (c *Client) pass(b *baton, from *tenure) bool {
 	if now.at.Sub(b.chain) >= c.config.HandOver {
 		return false
 	}
-	c.group.Detain(1) // until it is taken, so that Close lets it be given back
+	c.group.DelayClose(1) // until it is taken, so that Close lets it be given back
 	if !c.refusing.Load() && c.queues.give(b, from, b.end.left(now), &c.config) {
 		return true
 	}
-	c.group.Detain(-1)
+	c.group.DelayClose(-1)
 	return false
 }
 
@@ -133,7 +133,7 @@ func (config *Config) worth(left, ttl time.Duration) bool {
 // nothing, and the caller must ask the nodes: the lock is released there, and
 // no key is left behind (R7).
 func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock Lock, err error) {
-	defer c.group.Detain(-1)
+	defer c.group.DelayClose(-1)
 	start, now := startIf(c.tracer.AttemptDone != nil), c.keeper.clock()
 	left, whole := b.end.left(now), w.ttl-pure.Drift(w.ttl, c.config.DriftFactor)
 	lock = b.lock
@@ -185,5 +185,5 @@ func (c *Client) passOn(b *baton) {
 	if !c.pass(b, nil) {
 		c.abandon(b.lock)
 	}
-	c.group.Detain(-1)
+	c.group.DelayClose(-1)
 }
