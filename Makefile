@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 # The root module, and those with dependencies that it must not have: each is in
 # go.work. The slowest packages come first.
-PACKAGES = ./redlock ./multiplex ./cmd/redlock ./... ./cmd/... ./internal/proof/...
+PACKAGES = ./redlock ./multiplex ./cmd/redlock ./cmd/loadgen ./internal/proof/sim/running ./... ./cmd/... ./internal/proof/...
 # Modules with dependencies of their own, which may want a newer Go.
 CONTRIB = contrib/adapters contrib/otel contrib/prometheus
 COMPARE = bench/compare
@@ -23,9 +23,10 @@ ALONE = ^(TestFaultWaitersAreTold_R11|TestFaultThreeOfFiveStopped_R12_R26|TestFa
 ALONE_IN = ./redlock
 
 # Tests of the proof itself, which only "make check" runs: measurements of
-# recovery and memory, histories of real servers, planted bugs, documents.
+# recovery and memory, histories of real servers, planted bugs, simulations with
+# a part left out, all faults at once, documents.
 LONG_ALONE = ^(TestRecovery_R23_R26|TestRecoveryFinds_R23_R26|TestStalledNodeCostsNoMemory_R26|TestStalledFindsALeak_R26|TestLatencyUnderOneFault_R5)$$
-LONG_OTHER = ^(TestBrokenClientsAreFound|TestViolatedRun|TestHistor.*_OnRealServers|TestWhatBecomesOfMutants|TestNoRaceDetector|TestTheUnbrokenTreeMustPass|TestDocuments)$$
+LONG_OTHER = ^(TestBrokenClientsAreFound|TestFaultsQuick|TestEachBrokenPartIsFound|TestEachPartIsNeeded|TestViolatedRun|TestHistor.*_OnRealServers|TestWhatBecomesOfMutants|TestNoRaceDetector|TestTheUnbrokenTreeMustPass|TestDocuments)$$
 LONG = $(LONG_ALONE)|$(LONG_OTHER)
 LONG_IN = ./internal/proof/...
 

@@ -99,6 +99,7 @@ func (f *fleet) flow(c *redlock.Client, callers int, grants, failures *atomic.In
 				}
 				grants.Add(1)
 				_ = lock.Release(ctx)
+				time.Sleep(time.Millisecond) // it is the node that floods
 			}
 			done <- struct{}{}
 		}()
