@@ -58,7 +58,7 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 	within, cancel := withMaxWait(ctx, cmp.Or(options.MaxWait, c.config.MaxWait))
 	defer cancel()
 	acquire := func(_ context.Context, resource string, ttl time.Duration) (Lock, error) {
-		return c.acquireTold(within, request{resource: resource, ttl: ttl, confirmed: options.extensions() >= 0})
+		return c.acquireTold(within, request{resource, ttl, options.extensions() >= 0, options.MinHold})
 	}
 	for {
 		if h, err := c.hold(ctx, resource, options, acquire); err != errSlept {
@@ -115,7 +115,7 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 // that waits for it here, whose SET stands behind the release.
 func (c *Client) abandon(lock Lock) {
 	c.tellRelease(&lock)
-	c.queues.released(lock.resource)
+	c.queues.released(lock.resource, lock.tenure)
 }
 
 // newHold returns the hold of a lock whose validity counts from granted.
@@ -125,9 +125,10 @@ func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o Hold
 	if t := lock.tenure; t != nil {
 		h.begun.at = t.begun
 	} else {
-		h.own.begun, h.own.chain = granted.at, granted.at
+		h.own.begun, h.own.streak = granted.at, c.streakAfter(yielding{}, granted.at)
 		h.lock.tenure = &h.own
 	}
+	h.lock.tenure.rise(tenureKept, o.TTL)
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.inner, h.context, h.cancel = inner, holdContext{inner, h}, cancel
 	age := h.begun.at.Sub(granted.at)
@@ -207,7 +208,7 @@ func (h *Hold) Release(ctx context.Context) error {
 	h.client.keeper.forget(h)
 	start := startIf(h.client.tracer.ReleaseDone != nil)
 	var err error
-	if h.stands() > 0 || !h.client.handOver(&lock, end) {
+	if h.stands() > 0 || !h.client.handOver(&lock, tenureKept, end) {
 		var room [commandRoom]byte
 		kind, command := h.undo(&lock, room[:0])
 		err = h.client.giveBack(ctx, &lock, kind, &command)

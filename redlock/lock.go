@@ -29,22 +29,32 @@ func (l Lock) Resource() string { return l.resource }
 
 // Token returns the value of the lock's keys. A lock whose token was read is
 // not handed over to another caller of the client (see Release): so the token
-// is this holder's alone, and another process may release it.
+// is this holder's alone, and another process may release it. If the lock was
+// handed over before, the token is another holder's, and Token returns the zero
+// Token.
 func (l Lock) Token() Token {
-	l.tenure.show()
+	if !l.tenure.rise(tenureShown, 0) {
+		return Token{}
+	}
 	return l.token
 }
 
-// Until returns when the validity ends, by the local clock.
-func (l Lock) Until() time.Time { return l.until }
+// Until returns when the validity ends, by the local clock: the zero time if
+// the lock was handed over.
+func (l Lock) Until() time.Time {
+	if l.tenure.handed() {
+		return time.Time{}
+	}
+	return l.until
+}
 
 // Validity returns what remains of the time for which the lock was last
-// granted. A Lock is a value and does not know of its release; Hold.Validity
-// does. Zero or less means that the lock may no longer be held. Validity reads
-// the monotonic and the wall clock, and returns the smaller remainder (R4,
-// R15); it asks no node.
+// granted. A Lock is a value and does not know of its release at the nodes;
+// Hold.Validity does. Zero or less means that the lock may no longer be held;
+// it is zero if the lock was handed over. Validity reads the monotonic and the
+// wall clock, and returns the smaller remainder (R4, R15); it asks no node.
 func (l Lock) Validity() time.Duration {
-	if l.client == nil {
+	if l.client == nil || l.tenure.handed() {
 		return 0
 	}
 	return pure.Remaining(l.until, time.Now())
@@ -83,7 +93,7 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	if pure.Remaining(l.until, start) <= 0 || l.tenure.handed() {
+	if pure.Remaining(l.until, start) <= 0 || !l.tenure.rise(tenureHeld, ttl) {
 		return Lock{}, ErrNotHeld // no answer could make it ours without a gap (R15)
 	}
 	c := l.client
@@ -99,10 +109,10 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	longer := l
 	longer.ttl = max(l.ttl, ttl)
 	longer.until = pure.Later(l.until, start.Add(ttl-pure.Drift(ttl, c.config.DriftFactor)))
-	if l.tenure.handed() {
+	switch left := l.Validity(); {
+	case l.tenure.handed():
 		return Lock{}, ErrNotHeld // it was released meanwhile: the keys are another caller's
-	}
-	if l.Validity() <= 0 {
+	case left <= 0:
 		return Lock{}, ErrExpired
 	}
 	return longer, nil
@@ -120,14 +130,15 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 // If a caller of this client waits for the resource, and the lock was granted
 // to one that had waited too, Release hands it over and returns nil at once: no
 // node is asked. From then on this Lock and its copies are not held: Extend and
-// Release return ErrNotHeld. See Config.HandOver.
+// Release return ErrNotHeld, Validity is zero, and Token and Until are the zero
+// values. See Config.HandOver.
 func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
 	}
 	start := startIf(l.client.tracer.ReleaseDone != nil)
 	var err error
-	if !l.client.handOver(&l, l.end()) {
+	if !l.client.handOver(&l, tenureHeld, l.end()) {
 		var room [commandRoom]byte
 		command := l.release(room[:0])
 		err = l.client.giveBack(ctx, &l, releaseKind, &command)
@@ -162,11 +173,11 @@ func (l *Lock) release(room []byte) multiplex.Command {
 func (c *Client) giveBack(
 	ctx context.Context, l *Lock, kind *multiplex.ReleaseKind, command *multiplex.Command,
 ) (err error) {
-	if !l.tenure.end() {
+	if !l.tenure.rise(tenureReleased, 0) {
 		return ErrNotHeld
 	}
 	if resource := l.resource; c.queues.has(resource) {
-		err = c.group.HandOver(ctx, kind, command, c.handover(resource))
+		err = c.group.HandOver(ctx, kind, command, c.handover(resource, l.tenure))
 	} else {
 		err = c.group.Release(ctx, kind, command)
 	}

@@ -32,6 +32,8 @@ type queue struct {
 	due   bool
 	later *time.Timer // calls the head some time after a hand-over; see callLater
 
+	yielding
+
 	// The following are owned by the head, and pass to the next head with the
 	// turn.
 	lookout *multiplex.Lookout // nil until the head looks out for the first time
@@ -39,9 +41,8 @@ type queue struct {
 	// local is the TTL of a lock that was granted in this very queue and
 	// touched only by its holder since, as far as this client knows; otherwise
 	// 0.
-	local  time.Duration
-	streak streak
-	spent  time.Duration // what the last attempt took
+	local time.Duration
+	spent time.Duration // what the last attempt took
 }
 
 // A waiter is one caller of Acquire in its queue.
@@ -65,6 +66,7 @@ type request struct {
 	// confirmed means that the caller does not renew the lock, so one that is
 	// handed over with little validity is extended first.
 	confirmed bool
+	minHold   time.Duration // see HoldOptions.MinHold
 }
 
 // has reports whether a caller waits for a resource.
@@ -152,18 +154,19 @@ func (qs *queues) callLater(resource string, q *queue) {
 
 // released tells the head of a resource's queue that the lock was released
 // here: its next SET stands behind the release on every connection.
-func (qs *queues) released(resource string) {
+func (qs *queues) released(resource string, from *tenure) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.of[resource]; q != nil {
 		q.due = true
+		q.left(from, time.Now())
 		q.callHead()
 	}
 }
 
 // handover returns what a release of this client calls once it is queued.
-func (c *Client) handover(resource string) func() {
-	return func() { c.queues.released(resource) }
+func (c *Client) handover(resource string, from *tenure) func() {
+	return func() { c.queues.released(resource, from) }
 }
 
 // callHead calls the head for its turn, or because an attempt is due. The
@@ -203,12 +206,18 @@ func (qs *queues) isDue(head *waiter) bool {
 	return head.queue.due || head.given != nil
 }
 
-// triesNext reports whether the head is to make an attempt, since the lock may
-// be free.
-func (qs *queues) triesNext(head *waiter) bool {
+// yields reports whether the head is to give way to other clients before its
+// attempt. It consumes the call for that.
+func (qs *queues) yields(head *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return head.queue.due && head.given == nil
+	q := head.queue
+	if head.given != nil || !q.over {
+		return false
+	}
+	head.heed()
+	q.over, q.gave = false, time.Now()
+	return true
 }
 
 // begin returns the lock that was handed to the head, if there is one, which it
@@ -221,7 +230,7 @@ func (qs *queues) begin(head *waiter) *baton {
 	head.trying = true
 	b := head.given
 	if head.given = nil; b == nil {
-		head.queue.due = false
+		head.queue.due, head.queue.over = false, false
 	}
 	return b
 }
@@ -233,21 +242,23 @@ func (qs *queues) giveBackDue(q *queue) {
 	q.due = true
 }
 
-// granted records that the head has got the lock, since when: what was due
-// before is over.
-func (qs *queues) granted(q *queue, ttl time.Duration, since time.Time) {
+// granted records that the head has got the lock: what was due before is over.
+// It returns what came of the streak before.
+func (qs *queues) granted(q *queue, ttl time.Duration) (before yielding) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.due, q.last, q.fails, q.local = false, ErrHeld, 0, ttl
-	q.streak = q.streak.grown(since)
+	before, q.yielding = q.yielding, yielding{}
+	return before
 }
 
 // failed records the error of the head's attempt.
 func (qs *queues) failed(q *queue, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.last, q.local, q.streak = err, 0, streak{}
+	q.last, q.local = err, 0
 	q.fails++
+	q.yielding.failed(err)
 	q.head().trying = false
 }
 
@@ -256,35 +267,4 @@ func (qs *queues) lastOf(q *queue) error {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return q.last
-}
-
-// A streak is how often a lock went from one waiter of this client to the next,
-// and since when. Other clients hear of a release only when the next SET of
-// this client is already on its way, and would never get the lock while callers
-// wait here.
-type streak struct {
-	count int
-	since time.Time
-}
-
-const (
-	// streakLeast and streakLong are the number of grants and the least time,
-	// unless Config.HandOver sets it, after which a streak is interrupted: long
-	// compared with the pause that other clients get, and short enough for
-	// callers there.
-	streakLeast = 4
-	streakLong  = 50 * time.Millisecond
-)
-
-func (s streak) grown(now time.Time) streak {
-	if s.count == 0 {
-		s.since = now
-	}
-	s.count++
-	return s
-}
-
-// over reports that it is another client's turn.
-func (s streak) over(now time.Time, long time.Duration) bool {
-	return s.count >= streakLeast && now.Sub(s.since) >= long
 }
