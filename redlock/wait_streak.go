@@ -16,7 +16,10 @@ import (
 // client is on its way already, and would never get the lock while callers wait
 // here. The streak travels with the lock, since its queue is gone when no caller
 // waits.
-type streak struct{ ends time.Time }
+type streak struct {
+	ends time.Time // when the lock goes to other clients, as a rule
+	long time.Duration
+}
 
 const (
 	// streakLong is how long a streak lasts unless Config.HandOver sets that:
@@ -39,33 +42,38 @@ func (s streak) over(begun, now time.Time) bool {
 func (t *tenure) over(now time.Time) bool { return t.streak.over(t.begun, now) }
 
 // streakAfter returns the streak of a lock that the nodes granted, by an
-// attempt that began at start, from what was before. After another client has
-// had the lock, this one keeps it no longer than it was without, less the time
-// that a lock takes to change hands: so two clients get equal shares, however
-// many callers wait in each.
+// attempt that began at start, from what was before.
+//
+// After another client has had the lock, this one keeps it for as long as it
+// was without: so of two clients each has about half of the time, however many
+// callers wait in each. If no other came, the next streak is twice as long as
+// the last: one that thinks between two locks is still there.
 func (c *Client) streakAfter(before yielding, start time.Time) streak {
 	if s := before.streak; !s.ends.IsZero() {
 		return s
 	}
-	usual := time.Duration(c.quorumTime.Load())
 	long := c.config.HandOver
 	if long < 0 {
 		long = streakLong
 	}
-	long = max(long, streakLeast*usual)
-	if before.taken {
-		long = min(long, start.Sub(before.gave)-usual)
+	long = max(long, streakLeast*time.Duration(c.quorumTime.Load()))
+	switch {
+	case before.taken:
+		long = min(long, start.Sub(before.gave))
+	case !before.gave.IsZero():
+		long = min(long, 2*before.last)
 	}
-	return streak{start.Add(long)}
+	return streak{start.Add(long), long}
 }
 
 // A yielding is what a queue knows of streaks before the next grant. The mutex
 // of the queues guards it.
 type yielding struct {
-	streak streak    // that the next grant continues; zero if it begins one
-	over   bool      // a streak is: the head is to give way before its attempt
-	gave   time.Time // when the head gave way; zero if it did not
-	taken  bool      // another client was granted the lock after that
+	streak streak        // that the next grant continues; zero if that begins one
+	over   bool          // one is: the head is to give way before its attempt
+	last   time.Duration // how long that was
+	gave   time.Time     // when the head gave way; zero if it did not
+	taken  bool          // another client was granted the lock after that
 }
 
 // left records that a lock was released here.
@@ -73,7 +81,7 @@ func (y *yielding) left(t *tenure, now time.Time) {
 	switch {
 	case t == nil: // it belonged to no streak
 	case t.over(now):
-		y.over = true
+		y.over, y.last = true, t.streak.long
 	default:
 		y.streak = t.streak
 	}
@@ -91,6 +99,5 @@ func (c *Client) giveWay(ctx context.Context, w *waiter) error {
 	if !c.queues.yields(w) {
 		return nil
 	}
-	_, err := c.doze(ctx, w, c.pause(w.queue, rand.Float64()), nil)
-	return err
+	return sleep(ctx, c.pause(w.queue, rand.Float64()), c.over(ctx))
 }

@@ -48,20 +48,24 @@ func shares(t *testing.T, clients []*Client, callers []int, holds, thinks, lasts
 // their callers want it, and even if the queue of one is empty again and again.
 func TestTwoClientsShareALock_R11(t *testing.T) {
 	for _, c := range []struct {
-		callers       []int
-		holds, thinks time.Duration
+		callers             []int
+		holds, thinks, trip time.Duration
 	}{
-		{[]int{1, 1}, 5 * ms, ms},
-		{[]int{2, 2}, 5 * ms, ms},
-		{[]int{2, 1}, 5 * ms, ms},
-		{[]int{2, 1}, 20 * ms, ms},
-		{[]int{2, 1}, 100 * ms, ms}, // longer than a streak
-		{[]int{10, 1}, 5 * ms, ms},
-		{[]int{10, 10}, 5 * ms, ms},
-		{[]int{500, 500}, ms / 10, ms},
+		{[]int{1, 1}, 5 * ms, ms, ms / 2},
+		{[]int{2, 2}, 5 * ms, ms, ms / 2},
+		{[]int{2, 2}, 5 * ms, ms, 2 * ms},
+		{[]int{2, 1}, 5 * ms, ms, ms / 2},
+		{[]int{2, 1}, 20 * ms, ms, ms / 2},
+		{[]int{2, 1}, 100 * ms, ms, ms / 2}, // longer than a streak
+		{[]int{10, 1}, 5 * ms, ms, ms / 2},
+		{[]int{10, 10}, 5 * ms, ms, 2 * ms},
+		{[]int{500, 500}, ms / 10, ms, 2 * ms},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
+				for i := range m.nodes {
+					m.delay(i, c.trip)
+				}
 				clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
 				first, times := shares(t, clients, c.callers, c.holds, c.thinks, 10*time.Second)
 				t.Logf("share %.3f, grants %v, %d and %d handed over", first, times, clients[0].Stats().HandedOver, clients[1].Stats().HandedOver)
@@ -108,14 +112,14 @@ func TestWhenAStreakIsOver(t *testing.T) {
 		{5*ms + 1, 10 * ms, false}, {5 * ms, 10 * ms, true},
 		{time.Hour, ms, false}, {time.Hour, 3 * time.Hour, true},
 	} {
-		require.Equal(t, c.over, streak{now.Add(c.left)}.over(now.Add(-c.had), now), "%+v", c)
+		require.Equal(t, c.over, streak{ends: now.Add(c.left)}.over(now.Add(-c.had), now), "%+v", c)
 	}
 }
 
 // How long a streak lasts follows from what was before.
 func TestHowLongAStreakLasts(t *testing.T) {
 	start := time.Now()
-	going := streak{start.Add(7 * ms)}
+	gave := start.Add(-9 * ms)
 	for name, c := range map[string]struct {
 		handOver, usual time.Duration
 		before          yielding
@@ -124,10 +128,11 @@ func TestHowLongAStreakLasts(t *testing.T) {
 		"as configured":           {50 * ms, ms, yielding{}, 50 * ms},
 		"without hand-overs":      {-1, ms, yielding{}, streakLong},
 		"distant nodes":           {50 * ms, 100 * ms, yielding{}, 400 * ms},
-		"one that goes on":        {50 * ms, ms, yielding{streak: going}, 7 * ms},
-		"no other client came":    {50 * ms, ms, yielding{gave: start.Add(-9 * ms)}, 50 * ms},
-		"another had it":          {50 * ms, ms, yielding{gave: start.Add(-9 * ms), taken: true}, 8 * ms},
-		"another had it for long": {50 * ms, ms, yielding{gave: start.Add(-time.Second), taken: true}, 50 * ms},
+		"one that goes on":        {50 * ms, ms, yielding{streak: streak{ends: start.Add(7 * ms)}}, 7 * ms},
+		"another had it":          {50 * ms, ms, yielding{gave: gave, last: 20 * ms, taken: true}, 9 * ms},
+		"another had it for long": {5 * ms, ms, yielding{gave: gave, last: 5 * ms, taken: true}, 5 * ms},
+		"no other came":           {50 * ms, ms, yielding{gave: gave, last: 20 * ms}, 40 * ms},
+		"none comes any more":     {50 * ms, ms, yielding{gave: gave, last: 40 * ms}, 50 * ms},
 	} {
 		var client Client
 		client.config.HandOver = c.handOver
