@@ -110,7 +110,10 @@ type Config struct {
 	// HandOver is how long after the nodes granted a lock the callers of this
 	// client that wait for it hand it on among themselves, as Lock.Release and
 	// Hold.Release say: then it is released at the nodes, and other clients get
-	// a chance. If zero, 50 ms. If negative, every grant asks the nodes.
+	// a chance (R11). It is at least four times the usual time to a quorum, and
+	// less if other clients keep the lock for less; of two clients each has it
+	// for about half of the time. If zero, 50 ms. If negative, every grant asks
+	// the nodes.
 	HandOver time.Duration
 	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire
 	// retries where the nodes do not tell it when to: with MaxTries or Poll,

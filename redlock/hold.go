@@ -163,8 +163,10 @@ func (h *Hold) Err() error {
 }
 
 // Current returns the lock as it is now, to be inspected. To end the hold,
-// release the Hold: releasing the Lock does not end the renewal, and with Heal
-// may miss nodes that were healed since.
+// release the Hold: releasing the Lock does not end the renewal, is never a
+// hand-over, and with Heal may miss nodes that were healed since. After
+// Hold.Release has handed the lock over, the Lock has no token and no validity:
+// see Lock.Release.
 func (h *Hold) Current() Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -38,7 +38,7 @@ type HoldOptions struct {
 	// it, unless another client has it there, and counts these grants where
 	// that is safe (R10): so a lock survives more restarts in succession than a
 	// quorum does. It costs the nodes a command for each renewal, where others
-	// travel together. Set Config.MaxTTL with it: otherwise a hold does not
+	// travel together. Do not set it with Config.Forgetful: a hold would not
 	// notice that so many nodes restarted empty at once that another client
 	// could have had the lock meanwhile. If zero, a missing key is a refusal.
 	Heal bool

@@ -22,8 +22,9 @@ import (
 //
 // An adopted lock is extended as any other: before its validity has ended
 // (R10). It is unknown which nodes were quarantined when they got the key, so
-// no extension counts on a node that is quarantined now (R23): with
-// Config.MaxTTL a new client may need some time until nodes count; see Ready.
+// no extension counts on a node that is quarantined now (R23): unless
+// Config.Forgetful is set, a new client may need some time until nodes count;
+// see Ready.
 //
 // A release goes to every node. It may overtake the SET on a node that did not
 // answer if the first process has ended since; the key then stays there until
