@@ -581,11 +581,16 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 		takes(first)
 		c.leave(first)
 		require.Empty(t, second.call)
-		timer := third.queue.later
+		later := func() *time.Timer { // the timer's own goroutine changes it
+			c.queues.mu.Lock()
+			defer c.queues.mu.Unlock()
+			return third.queue.later
+		}
+		timer := later()
 		require.NotNil(t, timer)
 		takes(second)
 		c.leave(second)
-		require.Same(t, timer, third.queue.later)
+		require.Same(t, timer, later())
 		require.Empty(t, third.call)
 		time.Sleep(headRest)
 		synctest.Wait()
