@@ -20,7 +20,7 @@ import (
 
 // Config describes a deployment and how to use it. Nodes must be set; every
 // other field may be zero. New copies the Config; what its pointers, functions
-// and interfaces refer to must not be changed after New.
+// and interfaces refer to must not be changed after New. The fields by subject:
 //
 //   - The deployment, for which all its clients must set the same: Nodes,
 //     Prefix, MaxTTL, Forgetful, DriftFactor.
