@@ -18,15 +18,15 @@ import (
 // nodes. Its other fields do not change.
 //
 // A lock without a tenure is never handed over: that of TryAcquire, of an
-// Acquire that did not wait, and of Adopt. Only the nodes know whether a copy of
-// it was released before.
+// Acquire that did not wait, and of Adopt. Only the nodes know whether a copy
+// of it was released before.
 type tenure struct {
 	// word has the state and the longest TTL that was asked for. Neither ever
 	// falls.
 	word  atomic.Uint64
 	begun time.Time // of this grant
-	// streak is that of the attempt that the nodes granted. All grants that
-	// were handed on from it have the same.
+	// streak is that of the attempt that the nodes granted. It is the same for
+	// all grants that were handed on from that one.
 	streak streak
 	// slept is how long the machine had slept before the attempt or extension
 	// began that the validity counts from.
@@ -103,8 +103,9 @@ type baton struct {
 }
 
 // handOver gives a lock to the caller that waits for it next, and reports
-// whether it did. state is what its tenure must be in, and end is when the
-// validity ends that a quorum has confirmed. It asks no node and does not wait.
+// whether it did. state is the state that its tenure must be in, and end is the
+// end of the validity that a quorum has confirmed. handOver asks no node and
+// does not wait.
 func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
 	if l.tenure == nil || c.queues.waiting.Load() == 0 {
 		return false
@@ -112,7 +113,8 @@ func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
 	return c.pass(&baton{*l, end}, state)
 }
 
-// pass is handOver for a baton. In tenureHanded it was handed over before.
+// pass is handOver for a baton. tenureHanded is the state of one that was handed
+// over before.
 func (c *Client) pass(b *baton, state uint64) bool {
 	now := c.keeper.clock()
 	if c.config.HandOver < 0 || b.lock.tenure.over(now.at) {
@@ -126,9 +128,9 @@ func (c *Client) pass(b *baton, state uint64) bool {
 	return false
 }
 
-// give puts a lock into the hands of a queue's head. It declines if the head is
-// making an attempt, if too little is left of the validity for it, or if the
-// tenure does: see hand.
+// give hands a lock to the head of its queue. It returns false if the head is
+// making an attempt, if too little is left of the validity, or if the tenure
+// says no: see tenure.hand.
 func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Config) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -148,17 +150,17 @@ func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Confi
 	return true
 }
 
-// worth reports whether what is left of a validity will do for a request. The
-// keys of a hold that is released early stay for MinHold, which does not
-// lengthen their lives.
+// worth reports whether what is left of a validity is enough for a request. A
+// hold that is released early leaves its keys for the rest of MinHold, and does
+// not lengthen their lives for that.
 func (config *Config) worth(left time.Duration, r *request) bool {
 	whole := r.ttl - pure.Drift(r.ttl, config.DriftFactor)
 	return pure.WorthHandingOver(left, whole) && left >= max(config.MinValidity, r.minHold)
 }
 
-// take makes a lock that was handed over the caller's. With an error it came to
-// nothing, and the caller must ask the nodes: the lock is released there, and
-// no key is left behind (R7).
+// take accepts a lock that was handed to the caller. If it returns an error,
+// the lock is being released at the nodes, no key is left behind (R7), and the
+// caller must ask the nodes for the lock.
 func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock Lock, err error) {
 	defer c.group.Detain(-1)
 	start, now := startIf(c.tracer.AttemptDone != nil), c.keeper.clock()
@@ -183,8 +185,8 @@ func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock L
 	return lock, nil
 }
 
-// confirm waits until a quorum has extended a lock that was handed over. With
-// an error, it returns the lock as it was.
+// confirm waits until a quorum has extended a lock that was handed over. If it
+// returns an error, it returns the lock as it was.
 func (c *Client) confirm(ctx context.Context, lock Lock, ttl time.Duration) (Lock, error) {
 	longer, err := lock.extend(ctx, ttl)
 	c.stats.extensions.count(err)
@@ -194,7 +196,7 @@ func (c *Client) confirm(ctx context.Context, lock Lock, ttl time.Duration) (Loc
 	return longer, nil
 }
 
-// handedOver counts and traces a grant that the nodes were not asked for.
+// handedOver counts and traces a grant without asking the nodes.
 func (c *Client) handedOver(ctx context.Context, w *waiter, lock Lock, start time.Time, try int) {
 	c.stats.attempts.count(nil)
 	c.stats.handedOver.Add(1)
@@ -206,8 +208,8 @@ func (c *Client) handedOver(ctx context.Context, w *waiter, lock Lock, start tim
 	}
 }
 
-// passOn gives a lock that was handed to a caller which does not want it any
-// more to the next one, or back to the nodes (R7).
+// passOn is for a lock that was handed to a caller that no longer wants it. It
+// gives it to the next caller, or releases it at the nodes (R7).
 func (c *Client) passOn(b *baton) {
 	if !c.pass(b, tenureHanded) {
 		c.abandon(b.lock)

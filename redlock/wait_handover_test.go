@@ -356,7 +356,8 @@ func TestARenewalInFlightIsNoValidity_R10(t *testing.T) {
 }
 
 // requireConfirmed requires that a hold is valid for as long as its predecessor
-// was, or hardly less: the third clock, which no simulation stops, is imprecise.
+// was, or hardly less: the third clock, which no simulation stops, is
+// imprecise.
 func requireConfirmed(t *testing.T, confirmed time.Time, h *Hold) {
 	t.Helper()
 	require.False(t, h.Until().After(confirmed), "not more than a quorum has confirmed")
@@ -666,9 +667,9 @@ func TestALockIsHandedOverAgainAfterASuspend(t *testing.T) {
 	})
 }
 
-// The new holder usually lets go soon, so the next caller sleeps on for a while,
-// with one timer however often the lock goes on, unless the nodes are to be
-// asked.
+// The new holder usually lets go soon, so the next caller sleeps on for a
+// while, with one timer however often the lock goes on, unless the nodes are to
+// be asked.
 func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
