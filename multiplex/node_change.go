@@ -46,7 +46,8 @@ func (g *Group) tellAllLocked() {
 func (n *node) tellQuarantineLocked() {
 	g := n.group
 	n.trust.shared = nil // what it says of the others may be old
-	why, cause := n.trust.Why, n.causeLocked(g.now()).err
+	_, why := n.leftLocked(g.now())
+	cause := n.causeLocked(g.now()).err
 	if errors.Is(cause, ErrUnopened) && (!g.triedLocked() || g.quarantine.deployment.Opening()) {
 		return // it may be open in a moment
 	}

@@ -32,14 +32,22 @@ type Deployment struct {
 	// zero, any will do.
 	MaxTTL time.Duration
 
+	// Need is how long nodes must have been watched, and Drift how much clocks
+	// may differ (NeedFor).
+	Need  time.Duration
+	Drift float64
+
 	// Opened is the id of the last deployment that this client opened.
 	Opened string
 
 	members string // of this client's set
-	bound   string // the id of the last deployment that a quorum of the nodes showed
-	earlier string // those of the ones before it, after each other
-	nodes   []berth
-	opening attempt
+	// bound is the id of the last deployment that a quorum of the nodes showed,
+	// or that this client has locked on all of them; earlier has those before
+	// it, after each other.
+	bound, earlier string
+	rebound        bool // it was opened by another client; see Rebound
+	nodes          []berth
+	opening        attempt
 }
 
 // A berth is what is known of one node.
@@ -57,7 +65,6 @@ type berth struct {
 	was    string        // the id of the deployment that it was last seen in
 	of     string        // its members
 	born   time.Duration // its process had started by then
-	dated  bool          // by its own account
 }
 
 // An attempt is what this client does to open its set.
@@ -85,27 +92,50 @@ func NewDeployment(addrs []string) Deployment {
 }
 
 // Born says when a node's process had started at the latest, as far as is
-// known; if dated, by its own account.
-func (d *Deployment) Born(node int, at time.Duration, dated bool) {
-	d.nodes[node].born, d.nodes[node].dated = at, dated
+// known.
+func (d *Deployment) Born(node int, at time.Duration) { d.nodes[node].born = at }
+
+// Since returns since when the nodes count as watched if this client opens
+// them: since the last of them began to (Trust.Began), because that one may be
+// the empty successor of a member of another set, whose locks the others do not
+// know (R29). If the client founds a new set, no lock is held.
+func (d *Deployment) Since(of func(node int) Trust, now time.Duration) time.Duration {
+	debut := d.Debut()
+	if debut && d.Founds {
+		return now - d.Need
+	}
+	at := of(0).Began(debut)
+	for i := range d.nodes {
+		at = max(at, of(i).Began(debut))
+	}
+	return at
 }
 
-// Started returns when the node that started last did, at a debut; ok is false
-// if that is not known of one. It counts for all nodes: it may be the empty
-// successor of a member of another set, whose locks the others do not know
-// (R29).
-func (d *Deployment) Started() (at time.Duration, ok bool) {
-	if !d.opening.debut {
-		return 0, false
+// Proof returns what a look at a node means for what is known of its past: the
+// seal of another deployment than the one that this client is bound to is none.
+func (d *Deployment) Proof(s Sighting) Sighting {
+	if who := s.Identity(); s.What == SealSeen && (d.replaces(who) || d.bound != "" && who.ID != d.bound) {
+		s.What = SealAbsent
 	}
-	at = d.nodes[0].born
-	for i := range d.nodes {
-		if at = max(at, d.nodes[i].born); !d.nodes[i].dated {
-			return 0, false
-		}
-	}
-	return at, true
+	return s
 }
+
+// Vouches reports whether this client can state in the seals of a deployment
+// how long it has watched the nodes: not before it is bound to it, since what it
+// watched before is no proof there.
+func (d *Deployment) Vouches(who Identity) bool { return d.bound != "" && who.ID == d.bound }
+
+// Rebound reports, once, that the nodes have turned out to belong to a
+// deployment that another client opened. What was watched before proves nothing
+// for it (Trust.Joins, and Sight with what was Seen).
+func (d *Deployment) Rebound() bool {
+	was := d.rebound
+	d.rebound = false
+	return was
+}
+
+// Seen returns the last look at a node that told anything.
+func (d *Deployment) Seen(node int) Sighting { return d.nodes[node].seen }
 
 // Join is the end of a node's way up: it gets commands.
 func (d *Deployment) Join(node int) { d.nodes[node].up = true }
@@ -160,10 +190,10 @@ func (d *Deployment) Answer(node int, o Order, done bool) {
 	case o.Verb == Undo && o.Identity == n.seen.Opening.Identity:
 		n.seen.Opening = Opening{}
 	case o.Verb == Confirm || o.Verb == Adopt:
-		n.seen.What, n.seen.Seal.Identity, n.seen.Opening = SealSeen, o.Identity, Opening{}
+		n.seen = Sighting{What: SealSeen, Seal: Seal{Identity: o.Identity}} // the rest takes a look
 		n.was, n.of = o.Identity.ID, o.Identity.Members
-		d.bind()
 	}
+	d.bind()
 }
 
 // mostEarlier bounds what is kept of earlier deployments: 64 ids.
@@ -172,9 +202,14 @@ const mostEarlier = 64 * 32
 // bind notes which deployment a quorum of the nodes shows.
 func (d *Deployment) bind() {
 	if who, bound := d.Identity(); bound && who.ID != d.bound {
-		d.earlier = (d.bound + d.earlier)[:min(len(d.bound+d.earlier), mostEarlier)]
-		d.bound = who.ID
+		d.belong(who.ID)
+		d.rebound = true
 	}
+}
+
+func (d *Deployment) belong(id string) {
+	d.earlier = (d.bound + d.earlier)[:min(len(d.bound+d.earlier), mostEarlier)]
+	d.bound = id
 }
 
 // Drop is an order that a node could not carry out for a passing reason.
@@ -256,14 +291,19 @@ func (d *Deployment) Claim(node int) Identity {
 }
 
 // Shown returns the deployment that a node was last seen in.
-func (d *Deployment) Shown(node int) Identity { return d.nodes[node].seen.Identity() }
+func (d *Deployment) Shown(node int) Identity { return d.Seen(node).Identity() }
 
 // Opening reports whether this client is opening the set.
 func (d *Deployment) Opening() bool { return d.opening.stage != Nothing }
 
-// Debut reports whether this client is opening a set in which no node had a
-// seal of any form (R29).
-func (d *Deployment) Debut() bool { return d.opening.debut }
+// Debut reports whether the set is opened, or would be now, with no seal of any
+// form on any node (R29).
+func (d *Deployment) Debut() bool {
+	if d.Opening() {
+		return d.opening.debut
+	}
+	return d.all(func(i int) bool { return d.nodes[i].seen.What == SealAbsent })
+}
 
 // RivalsAsked returns when the older of the looks that found the rivals began.
 func (d *Deployment) RivalsAsked() time.Duration {
@@ -326,12 +366,12 @@ func (d *Deployment) Pending(node int) bool {
 
 // Open reports whether it shows in a moment if a node's votes may count: this
 // client or another waits for answers that decide it.
-func (d *Deployment) Open(node int) bool {
+func (d *Deployment) Open(node int, now time.Duration) bool {
 	switch d.Berth(node) {
 	case BerthAdopts, BerthOpening, BerthUnread:
 		return true
 	case BerthUnopened:
-		return d.all(func(i int) bool { return d.nodes[i].up })
+		return d.all(func(i int) bool { return d.nodes[i].up }) && d.Settles(now) == 0
 	}
 	return false
 }

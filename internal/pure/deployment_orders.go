@@ -38,8 +38,8 @@ const (
 	// adoptAlone is how long a free node waits for the identity that only this
 	// client's memory has.
 	adoptAlone = 2 * time.Second
-	// adoptWithin is how long a process must have run before its node is opened
-	// together with older ones. If it is the empty successor of a member of
+	// adoptWithin is how long a node that may hide a lock must have been
+	// connected before it is opened. If it is the empty successor of a member of
 	// another deployment, a client of that one adopts it first: clients come
 	// back within 1.2 s (R26).
 	adoptWithin = 3 * time.Second
@@ -78,7 +78,7 @@ func (d *Deployment) Wait(now time.Duration) time.Duration {
 	}
 	if o := &d.opening; o.stage == Propose {
 		next = min(next, o.begun+openWithin)
-	} else if at := max(o.pause, d.settled(now)); now < at {
+	} else if at := max(o.pause, d.settled()); now < at {
 		next = min(next, at)
 	}
 	return next
@@ -88,8 +88,7 @@ func (d *Deployment) Wait(now time.Duration) time.Duration {
 // asks one node first, which all clients of the set ask first: so one of them
 // gets the others too.
 func (d *Deployment) open(now time.Duration, random func() uint64) Order {
-	if now < max(d.opening.pause, d.settled(now)) ||
-		!d.all(func(i int) bool { n := &d.nodes[i]; return n.up && n.looked && d.free(i) && d.Former(i) == "" }) {
+	if now < max(d.opening.pause, d.settled()) || !d.allFree() {
 		return Order{}
 	}
 	arbiter := 0
@@ -99,25 +98,47 @@ func (d *Deployment) open(now time.Duration, random func() uint64) Order {
 		}
 	}
 	who := Identity{ID: fmt.Sprintf("%016x%016x", random(), random()), Nodes: len(d.nodes), Members: d.members}
-	debut := d.all(func(i int) bool { return d.nodes[i].seen.What == SealAbsent })
-	d.opening = attempt{stage: Propose, who: who, begun: now, asked: 1 << arbiter, debut: debut, delay: d.opening.delay}
+	d.opening = attempt{stage: Propose, who: who, begun: now, asked: 1 << arbiter, debut: d.Debut(), delay: d.opening.delay}
 	return Order{Propose, d.opening.asked, who}
 }
 
-// settled returns when no node can be the empty successor of another
-// deployment's any more. If all nodes have just started, they do not count soon
-// anyway, and if this client founds the set, there is no other deployment.
-func (d *Deployment) settled(now time.Duration) time.Duration {
-	var at time.Duration
-	young := 0
-	for i := range d.nodes {
-		if n := &d.nodes[i]; now < n.born+adoptWithin {
-			at = max(at, n.born+adoptWithin)
-			young++
-		}
-	}
-	if young == len(d.nodes) || d.Founds {
+// allFree reports whether all nodes are there, and no other deployment's.
+func (d *Deployment) allFree() bool {
+	return d.all(func(i int) bool { n := &d.nodes[i]; return n.up && n.looked && d.free(i) && d.Former(i) == "" })
+}
+
+// Settles returns how long it takes until the set can be opened, if that is all
+// that it waits for; 0 if it can, or waits for more.
+func (d *Deployment) Settles(now time.Duration) time.Duration {
+	if d.Opening() || !d.allFree() {
 		return 0
+	}
+	return max(0, d.settled()-now)
+}
+
+// settled returns when the set may be opened, as far as the nodes' past is
+// concerned: when no node can be the empty successor of another deployment's
+// any more that a client of that one is about to adopt. A node that has run for
+// long is none. If this client founds the set, there is no such deployment.
+func (d *Deployment) settled() (at time.Duration) {
+	if d.Founds {
+		return d.lapsed()
+	}
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		at = max(at, min(n.first+adoptWithin, n.born+max(d.Need, adoptWithin)))
+	}
+	return at
+}
+
+// lapsed returns when clients may wait for the locks of the deployments that
+// are replaced, as they do for as long as their own MaxTTL demands: if that of a
+// replaced one is longer, its locks have become as short by then.
+func (d *Deployment) lapsed() (at time.Duration) {
+	for i := range d.nodes {
+		if n := &d.nodes[i]; d.replaces(n.seen.Identity()) {
+			at = max(at, n.first+NeedFor(n.seen.Seal.MaxTTL, d.Drift)-d.Need)
+		}
 	}
 	return at
 }
@@ -183,6 +204,7 @@ func (d *Deployment) advance(stage Verb) Order {
 	o.stage, o.yes = stage, 0
 	if stage == Confirm {
 		d.Opened = o.who.ID
+		d.belong(o.who.ID)
 	}
 	order := Order{stage, o.asked, o.who}
 	for i := range d.nodes {

@@ -17,6 +17,7 @@ const (
 	forgetSome              // or without the last writes, as from a snapshot
 	replace                 // another server comes to its address, empty and perhaps old
 	blackout                // all servers lose all at about the same time
+	abandon                 // a server of two sets comes back empty, and its own processes do not reach it
 	stop                    // a server is stopped
 	refuseSets              // -OOM, -MISCONF, -NOREPLICAS …
 	refuseScripts
@@ -43,7 +44,7 @@ const (
 )
 
 var faultNames = [...]string{
-	"crash", "crash without memory", "crash with old memory", "replace", "blackout", "stop", "refuse sets", "refuse scripts",
+	"crash", "crash without memory", "crash with old memory", "replace", "blackout", "abandon", "stop", "refuse sets", "refuse scripts",
 	"flush scripts", "close all", "close one", "slow link", "hold up", "hold down",
 	"hold connection", "lose touch", "reset", "refuse connections", "cut off", "clock back",
 	"clock ahead", "clock leap", "freeze", "suspend", "wall ahead", "wall back",
@@ -108,6 +109,11 @@ func (w *world) strike(f fault, s *server, p *process) (undo func()) {
 		undo = w.crash(f, s)
 	case blackout:
 		w.blackout()
+	case abandon:
+		if s = w.shared(); s == nil || s.durable || !w.mayForget(f, s) {
+			return nil
+		}
+		undo = w.abandon(s)
 	case stop, refuseSets, refuseScripts, flushScripts, closeAll, closeOne:
 		undo = w.strikeServer(f, s)
 	case clockBack, clockAhead, clockLeap:
@@ -159,7 +165,7 @@ func (w *world) crash(f fault, s *server) func() {
 	since := w.now + 1 // nothing is lost
 	switch {
 	case s.durable:
-	case f == forget, f == replace, f == blackout:
+	case f == forget, f == replace, f == blackout, f == abandon:
 		since = 0
 	case f == forgetSome:
 		since = w.now - w.span(2*w.plan.ttl)
@@ -174,7 +180,16 @@ func (w *world) crash(f fault, s *server) func() {
 		s.past.promoted = true
 	}
 	w.disturbServer(s)
-	return counted(&s.down, func() { w.disturbServer(s) })
+	return counted(&s.down, func() {
+		w.disturbServer(s)
+		if s.down > 0 {
+			return
+		}
+		s.past.back = w.now
+		if !s.past.replaces && !s.past.promoted {
+			s.past.since = s.second() // it is only started now
+		}
+	})
 }
 
 // mayForget respects the condition of R29: among servers without a seal, none
@@ -211,6 +226,54 @@ func (w *world) blackout() {
 		m := &mend{do: w.crash(blackout, s)}
 		w.mends = append(w.mends, m)
 		w.after(w.span(w.plan.faultLasts), m.now)
+	}
+}
+
+// shared returns a server that belongs to one set of processes, and that others
+// name too; nil if there is none.
+func (w *world) shared() *server {
+	var all []*server
+	other := w.plan.setOf(w.plan.processes)
+	for _, i := range w.plan.setOf(0) {
+		if s := w.servers[i]; w.plan.misfits > 0 && slices.Contains(other, i) && s.mark().Seal.Identity != (pure.Identity{}) {
+			all = append(all, s)
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	return all[w.random.IntN(len(all))]
+}
+
+// abandon crashes a server. When it is back, and empty, the processes of its set
+// are dead, frozen, or cut off from it, some of them for so long that another
+// set takes it.
+func (w *world) abandon(s *server) func() {
+	owner := s.mark().Seal.Identity.Members
+	back := w.crash(abandon, s)
+	return func() {
+		for _, p := range w.processes {
+			if p == nil || p.dead || p.names() != owner {
+				continue
+			}
+			var undo func()
+			switch w.random.IntN(4) {
+			case 0:
+				undo = w.strikeProcess(freeze, p)
+			case 1:
+				undo = w.strikeProcess(killProcess, p)
+			default:
+				undo = w.hold(p.link(s.index), true, true)
+				w.disturb(p.link(s.index))
+				w.reset(p, s)
+			}
+			if undo != nil {
+				m := &mend{do: undo}
+				w.mends = append(w.mends, m)
+				w.after(w.span(12*time.Second), m.now)
+			}
+		}
+		back()
 	}
 }
 

@@ -114,6 +114,9 @@ func draw(r *rand.Rand) scenario {
 		s.calmFrom += s.ttl
 	}
 	s.eventsUntilCalm = 6000
+	if slices.Contains(s.faults, abandon) && s.misfits > 0 {
+		s.calmFrom, s.eventsUntilCalm = s.calmFrom+12*time.Second, 30_000
+	}
 	if s.trapped > 0 {
 		s.calmFrom, s.eventsUntilCalm = s.calmFrom+12*time.Second, 30_000
 	}
@@ -136,6 +139,7 @@ var themes = [...]theme{
 	{[]fault{forget, forgetSome, forgetSome}, (*scenario).restarts},
 	{[]fault{forget, replace}, (*scenario).replaces},
 	{[]fault{blackout, blackout, blackout}, (*scenario).loseAll},
+	{[]fault{abandon, abandon, killProcess}, (*scenario).abandons},
 	// Openings.
 	{[]fault{cutOff, freeze, killProcess, resetLink, crash, holdUp}, (*scenario).opens},
 	{[]fault{freeze, killProcess, crash}, (*scenario).opens},
@@ -178,6 +182,7 @@ func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
 		drop(forgetSome)
 		drop(replace)
 		drop(blackout)
+		drop(abandon)
 	}
 	if slices.Contains(s.faults, suspend) {
 		drop(wallBack) // both clocks would show too little, and a plain lock reads no third
@@ -220,6 +225,22 @@ func (s *scenario) loseAll(r *rand.Rand) {
 	s.faultEvery, s.faultLasts = s.ttl<<r.IntN(2), min(s.ttl, time.Second)>>(1+r.IntN(3))
 	s.lasts, s.greedy = 20*s.ttl, true
 	s.dialTimeout, s.startSpread = time.Second, s.ttl/4
+}
+
+// abandons prepares a world in which a server of two sets is down for longer
+// than a lock lives, comes back empty, and is taken by the set that it did not
+// belong to, whose processes have watched the other servers for long. Some of
+// them have not seen whose it was.
+func (s *scenario) abandons(r *rand.Rand) {
+	s.restarts(r)
+	s.misconfigure(r)
+	s.founded, s.hideRun, s.burst = false, false, 1
+	s.processes, s.workers = 1+r.IntN(2), 1+r.IntN(2)
+	s.ttl = max(s.ttl, time.Second)
+	s.young = []time.Duration{0, time.Minute}[r.IntN(2)]
+	s.misfitsAfter = []time.Duration{0, 2 * s.ttl, 4 * s.ttl, -4 * s.ttl}[r.IntN(4)]
+	s.faultEvery, s.faultLasts = 2*s.ttl, 4*s.ttl
+	s.lasts = 16 * s.ttl
 }
 
 // replaces prepares a world in which most of the servers are replaced by others
