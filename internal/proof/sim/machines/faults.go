@@ -89,13 +89,17 @@ func (w *world) oneFault() {
 		return // not yet started, or already gone
 	}
 	w.step("fault: kind %d, server %d, process %d", int64(f), int64(s.index), int64(p.index))
-	undo := w.strike(f, s, p)
+	w.lasts(w.plan.faultLasts, w.strike(f, s, p))
+}
+
+// lasts ends a fault within the given time; undo may be nil.
+func (w *world) lasts(most time.Duration, undo func()) {
 	if undo == nil {
 		return
 	}
 	m := &mend{do: undo}
 	w.mends = append(slices.DeleteFunc(w.mends, func(m *mend) bool { return m.done }), m)
-	w.after(w.span(w.plan.faultLasts), m.now)
+	w.after(w.span(most), m.now)
 }
 
 // strike causes a fault, and returns what ends it, or nil if the fault does not
@@ -187,7 +191,7 @@ func (w *world) crash(f fault, s *server) func() {
 		}
 		s.past.back = w.now
 		if !s.past.replaces && !s.past.promoted {
-			s.past.since = s.second() // it is only started now
+			s.startedAgo(0) // only now
 		}
 	})
 }
@@ -220,12 +224,26 @@ func (w *world) mayForget(f fault, s *server) bool {
 }
 
 // blackout is a loss of power: every server comes back empty, unless it is
-// durable, each in its own time.
+// durable, each in its own time. At times all processes lose it too, or their
+// network.
 func (w *world) blackout() {
+	if w.oneIn(2) {
+		w.blackoutOfProcesses()
+	}
 	for _, s := range w.servers {
-		m := &mend{do: w.crash(blackout, s)}
-		w.mends = append(w.mends, m)
-		w.after(w.span(w.plan.faultLasts), m.now)
+		w.lasts(w.plan.faultLasts, w.crash(blackout, s))
+	}
+}
+
+func (w *world) blackoutOfProcesses() {
+	for _, p := range w.processes {
+		switch {
+		case p == nil || p.dead:
+		case w.oneIn(2):
+			w.lasts(100*ms, w.strikeProcess(killProcess, p))
+		default:
+			w.lasts(2*w.plan.ttl, w.cutOff(p))
+		}
 	}
 }
 
@@ -247,33 +265,38 @@ func (w *world) shared() *server {
 
 // abandon crashes a server. When it is back, and empty, the processes of its set
 // are dead, frozen, or cut off from it, some of them for so long that another
-// set takes it.
+// set takes it. Some processes of that set have started meanwhile, and do not
+// know whose it was.
 func (w *world) abandon(s *server) func() {
 	owner := s.mark().Seal.Identity.Members
-	back := w.crash(abandon, s)
-	return func() {
+	each := func(owns bool, do func(p *process)) {
 		for _, p := range w.processes {
-			if p == nil || p.dead || p.names() != owner {
-				continue
-			}
-			var undo func()
-			switch w.random.IntN(4) {
-			case 0:
-				undo = w.strikeProcess(freeze, p)
-			case 1:
-				undo = w.strikeProcess(killProcess, p)
-			default:
-				undo = w.hold(p.link(s.index), true, true)
-				w.disturb(p.link(s.index))
-				w.reset(p, s)
-			}
-			if undo != nil {
-				m := &mend{do: undo}
-				w.mends = append(w.mends, m)
-				w.after(w.span(12*time.Second), m.now)
+			if p != nil && !p.dead && (p.names() == owner) == owns {
+				do(p)
 			}
 		}
-		back()
+	}
+	back := w.crash(abandon, s)
+	each(false, func(p *process) {
+		if w.oneIn(2) {
+			w.lasts(100*ms, w.strikeProcess(killProcess, p))
+		}
+	})
+	return func() {
+		defer back()
+		if w.stopping {
+			return
+		}
+		each(true, func(p *process) {
+			switch w.random.IntN(5) {
+			case 0:
+				w.lasts(12*time.Second, w.strikeProcess(killProcess, p))
+			case 1, 2:
+				w.lasts(12*time.Second, w.strikeProcess(freeze, p))
+			default:
+				w.lasts(12*time.Second, w.hold(p.link(s.index), true, true))
+			}
+		})
 	}
 }
 
@@ -386,9 +409,7 @@ func (w *world) loseTouch(l *link) func() {
 		w.report.Fault(loseTouch.String())
 		undo := w.holdWire(l, c)
 		w.after(w.span(20*ms), c.reset)
-		m := &mend{do: undo}
-		w.mends = append(w.mends, m)
-		w.after(w.span(w.plan.faultLasts), m.now)
+		w.lasts(w.plan.faultLasts, undo)
 	}
 	return func() { l.trap = nil }
 }
@@ -415,9 +436,7 @@ func (w *world) springs(l *link, m *member, skip int) {
 		return
 	}
 	w.disturb(l)
-	undo := &mend{do: w.hold(l, true, w.oneIn(2))}
-	w.mends = append(w.mends, undo)
-	w.after(w.span(w.plan.faultLasts), undo.now)
+	w.lasts(w.plan.faultLasts, w.hold(l, true, w.oneIn(2)))
 	w.report.Fault("hold an opening")
 }
 

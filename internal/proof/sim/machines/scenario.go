@@ -114,11 +114,11 @@ func draw(r *rand.Rand) scenario {
 		s.calmFrom += s.ttl
 	}
 	s.eventsUntilCalm = 6000
-	if slices.Contains(s.faults, abandon) && s.misfits > 0 {
-		s.calmFrom, s.eventsUntilCalm = s.calmFrom+12*time.Second, 30_000
-	}
 	if s.trapped > 0 {
-		s.calmFrom, s.eventsUntilCalm = s.calmFrom+12*time.Second, 30_000
+		s.calmFrom += 12 * time.Second
+	}
+	if s.trapped > 0 || slices.Contains(s.faults, abandon) || slices.Contains(s.faults, blackout) {
+		s.eventsUntilCalm = 30_000
 	}
 	return s
 }
@@ -139,6 +139,7 @@ var themes = [...]theme{
 	{[]fault{forget, forgetSome, forgetSome}, (*scenario).restarts},
 	{[]fault{forget, replace}, (*scenario).replaces},
 	{[]fault{blackout, blackout, blackout}, (*scenario).loseAll},
+	{[]fault{abandon, abandon}, (*scenario).abandons},
 	{[]fault{abandon, abandon, killProcess}, (*scenario).abandons},
 	// Openings.
 	{[]fault{cutOff, freeze, killProcess, resetLink, crash, holdUp}, (*scenario).opens},
@@ -221,9 +222,9 @@ func (s *scenario) loseAll(r *rand.Rand) {
 	s.restarts(r)
 	s.burst, s.misfits, s.hideRun = 1, 0, false
 	s.nodes, s.processes, s.workers = []int{1, 1, 3, 5}[r.IntN(4)], max(3, s.processes), 1
-	s.ttl = []time.Duration{800 * ms, 900 * ms, 3 * time.Second}[r.IntN(3)]
-	s.faultEvery, s.faultLasts = s.ttl<<r.IntN(2), min(s.ttl, time.Second)>>(1+r.IntN(3))
-	s.lasts, s.greedy = 20*s.ttl, true
+	s.ttl = []time.Duration{900 * ms, 5 * time.Second}[r.IntN(2)]
+	s.faultEvery, s.faultLasts = s.ttl<<r.IntN(3), min(s.ttl, time.Second)>>(1+r.IntN(3))
+	s.lasts, s.greedy, s.cancels = 20*s.ttl, r.IntN(2) == 0, 0
 	s.dialTimeout, s.startSpread = time.Second, s.ttl/4
 }
 
@@ -235,12 +236,11 @@ func (s *scenario) abandons(r *rand.Rand) {
 	s.restarts(r)
 	s.misconfigure(r)
 	s.founded, s.hideRun, s.burst = false, false, 1
-	s.processes, s.workers = 1+r.IntN(2), 1+r.IntN(2)
-	s.ttl = max(s.ttl, time.Second)
+	s.processes, s.workers, s.holds, s.cancels = 1+r.IntN(2), 1, 100, 0
+	s.ttl, s.greedy = 10*time.Second, false
 	s.young = []time.Duration{0, time.Minute}[r.IntN(2)]
-	s.misfitsAfter = []time.Duration{0, 2 * s.ttl, 4 * s.ttl, -4 * s.ttl}[r.IntN(4)]
-	s.faultEvery, s.faultLasts = 2*s.ttl, 4*s.ttl
-	s.lasts = 16 * s.ttl
+	s.faultEvery, s.faultLasts = 3*s.ttl, 4*s.ttl
+	s.lasts = 12 * s.ttl
 }
 
 // replaces prepares a world in which most of the servers are replaced by others
