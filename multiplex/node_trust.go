@@ -9,11 +9,11 @@ import (
 // Quarantine (R23): a node that may have forgotten locks gets every command, so
 // its keys are set, extended and released like any other's. But until every
 // earlier lock must have expired, its grants of claims do not count, nor do its
-// extensions of keys that were set meanwhile. Those votes have failed from the
-// start, so decisions fall as fast as without a quarantine.
+// extensions of keys that were set meanwhile. Those votes fail from the start,
+// so rounds are decided as fast as without a quarantine.
 
-// discountLocked records the round's quarantined nodes and returns those whose
-// vote on it fails for that, with their causes stored.
+// discountLocked records the round's quarantined nodes, and returns those whose
+// vote on it fails for that reason. It stores their causes in the round.
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.quarantine.nodes & g.live
 	void := r.void()
@@ -34,7 +34,8 @@ func (g *Group) discountLocked(r *round) Set {
 func (n *node) meetLocked(now time.Duration) {
 	n.trust.Trust = n.trust.Meet(n.server.RunID, now)
 	n.trust.met = now
-	n.group.quarantine.deployment.Part(n.index) // what was seen may be another process's
+	// What was seen of the deployment may be another process's.
+	n.group.quarantine.deployment.Part(n.index)
 	n.judgeTrustLocked(now)
 	n.trust.warnings = n.group.warningsOf(&n.server)
 	if n.trust.Need > 0 && !n.trust.Durable && n.server.RunID == "" {
@@ -42,8 +43,8 @@ func (n *node) meetLocked(now time.Duration) {
 	}
 }
 
-// guardLocked updates the quarantine of a node that is up, reads and writes its
-// seal, and returns when to run again.
+// guardLocked updates the quarantine of a node that is up, tends its seal, and
+// returns when to run again.
 func (n *node) guardLocked(now time.Duration) time.Duration {
 	n.judgeTrustLocked(now)
 	next := n.tendLocked(now)
@@ -53,8 +54,8 @@ func (n *node) guardLocked(now time.Duration) time.Duration {
 	return next
 }
 
-// leftLocked returns how long the node stays quarantined, unless a seal ends
-// that earlier, and why. If its set is about to be opened, that is counted too.
+// leftLocked returns how long the node stays quarantined unless a seal ends that
+// earlier, and why. That includes the wait until the group opens the set.
 func (n *node) leftLocked(now time.Duration) (left time.Duration, why string) {
 	settles := n.group.quarantine.deployment.Settles(now)
 	if settles == 0 {
@@ -64,7 +65,8 @@ func (n *node) leftLocked(now time.Duration) (left time.Duration, why string) {
 	return max(settles, opened.Left(now)), pure.WhyYoung
 }
 
-// judgeTrustLocked makes the group's set follow what is known of the node.
+// judgeTrustLocked updates the group's set of quarantined nodes by what is
+// known of this node.
 func (n *node) judgeTrustLocked(now time.Duration) {
 	g := n.group
 	n.trust.Trust = n.trust.At(now)

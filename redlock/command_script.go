@@ -27,7 +27,7 @@ var (
 	shortenScript     = newScript(lua.Shorten)
 	sealScript        = newScript(lua.Seal)
 
-	// scripts are all that a node must know.
+	// scripts are all scripts that a node must know.
 	scripts = []*script{
 		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript, &sealScript,
 	}

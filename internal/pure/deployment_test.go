@@ -516,7 +516,7 @@ func TestLessThanAQuorum_R30(t *testing.T) {
 	assert.True(t, c.Counts(0))
 }
 
-// What is to be replaced is in the way of nothing, but no debut.
+// Seals of a deployment that is replaced count as absent, but this is no debut.
 func TestReplaces_R30(t *testing.T) {
 	c := deploys(t)
 	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 5, Members: "x"}
@@ -702,8 +702,8 @@ func TestForeignLock_R30(t *testing.T) {
 	}
 }
 
-// A lock is not taken back while a node shows its seal, though a member has been
-// emptied. (Found by testdata/model, kills-sealed.)
+// A lock is not taken back while a node shows its seal, though a member has
+// been emptied. (Found by testdata/model, kills-sealed.)
 func TestLockOfASealedIdentityStays_R30(t *testing.T) {
 	mine := Identity{ID: fmt.Sprintf("%032x", 1), Nodes: 3, Members: MembersOf([]string{"a", "b", "c"})}
 	d := NewDeployment([]string{"a", "b", "c"})
@@ -720,8 +720,8 @@ func TestLockOfASealedIdentityStays_R30(t *testing.T) {
 }
 
 // The node that started last counts for all, by its own account at a debut. By
-// its watch, if a node has a seal, or is not believed; a client that founds a new
-// set needs neither (R29).
+// its watch, if a node has a seal, or is not believed. A client that founds a
+// new set needs neither (R29).
 func TestSince_R29(t *testing.T) {
 	const need = 30 * time.Second
 	for name, c := range map[string]struct {

@@ -8,52 +8,39 @@ import (
 
 // Trust is what this client knows of one node's past. It decides whether the
 // node may have forgotten a lock that is still valid, so that its grants must
-// not count (R23, the delayed restart). Each method is an event and returns the
-// state after it.
+// not count (R23, the delayed restart). Meet records a handshake; At advances
+// the clock; Sight and Seal apply a seal; Opens and Joins begin a deployment;
+// and Require raises Need. Each returns the state after it.
 //
 // There are two proofs that no valid lock was forgotten. One is to have watched
 // the same process, known by its run id, for longer than any lock lives; a
 // reconnect that shows the same run id does not interrupt that. The other is a
-// seal, which says for how long another client has. The uptime that a server
-// reports is a proof only at a debut (Began), when no node of the set has a
-// seal.
+// seal, which says how long another client has watched it. The uptime that a
+// server reports is a proof only at a debut (Began), when no node of the set has
+// a seal.
 //
-// A node that forgot nothing may still not know a valid lock: one of another
-// deployment, which a node of the set belonged to before. So what was watched
-// before the set was opened proves nothing (Opens, Joins).
+// A node that forgot nothing may still not know a valid lock: that of another
+// deployment, to which some node of the set belonged until it came back empty.
+// So the time watched counts from when the set was opened (Opens, Joins).
 type Trust struct {
-	Need time.Duration // how long a process must have been watched; if 0, every process is trusted
-	// Durable is set for a node that forgets nothing when it restarts: any
-	// process of it will do.
+	// Need is how long a process must have been watched. If zero, every process
+	// is trusted.
+	Need time.Duration
+	// Durable is set for a node that forgets nothing when it restarts. Then all
+	// processes of the node count as one.
 	Durable bool
-	Met     bool          // a handshake has succeeded
-	Run     string        // the run id of the process that is watched; "" if the user may not ask for it
-	Account Account       // what the process says of its past
-	since   time.Duration // when the watch of the process began, or when the keys were found flushed
-	opened  time.Duration // the set was open by then, as far as this client knows
+	Met     bool // a handshake has succeeded
+	// Run is the run id of the process that is watched, or "" if the user may
+	// not ask for it.
+	Run     string
+	Account Account       // what the process says of its start
+	since   time.Duration // when the watch began, or the keys were found flushed
+	opened  time.Duration // the set was open by then, as far as is known
 	Sealed  time.Duration // the time watched that a seal of this process states
-	Marked  bool          // a seal is known to be there
+	Marked  bool          // a seal is known to exist
 	Trusted bool
 	Why     string // the reason for the current or the last quarantine
 }
-
-// An Account is what a process says of its past, in the reply to INFO. It is
-// believed of a node that never was a replica, and whose clock agrees with this
-// client's (R29).
-type Account struct {
-	Believed      bool
-	Uptime        time.Duration
-	Asked, Dialed time.Duration // when the reply was there, and when the connection to ask was dialed
-}
-
-// Started returns when the process had started at the latest.
-func (a Account) Started() time.Duration { return a.Asked - UptimeProves(a.Uptime) }
-
-// Least and Most return the uptime that the process shows now, at least and at
-// most.
-func (a Account) Least(now time.Duration) time.Duration { return a.Uptime + now - a.Asked }
-
-func (a Account) Most(now time.Duration) time.Duration { return a.Uptime + now - a.Dialed }
 
 // Why a node is quarantined.
 const (
@@ -67,14 +54,14 @@ const (
 )
 
 // trustMargin is added to the time that a process must be watched. A server's
-// clock has whole milliseconds, and a key may live to the end of its last one;
-// a seal has whole milliseconds, too. The rest allows for the moments between
+// clock counts whole milliseconds, and a key may live to the end of its last
+// one; a seal also has whole milliseconds. The rest allows for the time between
 // the clock readings of a lock's caller and of the server.
 const trustMargin = 5 * time.Millisecond
 
-// NeedFor returns how long a process must have been watched until no earlier
-// lock can be valid, in whole milliseconds as in seals. Clocks may differ in
-// rate by the drift (R4), and this client's may be the fast one.
+// NeedFor returns how long a process must be watched until no earlier lock can
+// be valid, in whole milliseconds as in seals. Clocks may differ in rate by the
+// drift (R4), and this client's may be the fast one.
 func NeedFor(maxTTL time.Duration, drift float64) time.Duration {
 	if maxTTL <= 0 {
 		return 0
@@ -83,8 +70,8 @@ func NeedFor(maxTTL time.Duration, drift float64) time.Duration {
 	return (need + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// Meet is the end of a handshake: a process with this run id answered. now is
-// read after the answer, since later is safer.
+// Meet records a handshake: a process with this run id answered. now must be
+// read after the answer: a later time is safer.
 func (t Trust) Meet(run string, now time.Duration) Trust {
 	if t.Met && run != "" && run == t.Run {
 		return t.At(now)
@@ -102,7 +89,7 @@ func (t Trust) Meet(run string, now time.Duration) Trust {
 	return t.quarantine(why, now)
 }
 
-// At is the passing of time.
+// At advances the clock.
 func (t Trust) At(now time.Duration) Trust {
 	t.Trusted = t.Trusted || t.Need == 0 || t.Met && now >= t.counted()+t.Need
 	return t
@@ -116,17 +103,16 @@ func (t Trust) counted() time.Duration {
 	return t.since
 }
 
-// Sight is a look at the seal, over a connection to the process that is
-// watched. A seal that proves nothing, since it is not of this client's
-// deployment, is none.
+// Sight applies a look at the seal, over a connection to the process that is
+// watched. The look must be what Deployment.Proof makes of it: the seal of
+// another deployment proves nothing.
 //
-// No client lowers or removes a seal. If a known seal is gone, or is another
-// process's, or states less, the keys were flushed since the last look.
+// No client lowers or removes a seal. If a known seal is gone, belongs to
+// another process, or states less, the keys were flushed since the last look.
 //
-// A seal that has been there since it was written shows that its process has
-// been, too: what has passed since then by the process's own account counts as
-// watched. Otherwise processes that live for a moment would never see the end of
-// a quarantine.
+// The process has run since the seal was written, so the time that has passed
+// since then by the process's own uptime counts as watched too. Otherwise client
+// processes that live only for a moment would never see the end of a quarantine.
 func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	own := t.states(s.Seal)
 	switch {
@@ -143,7 +129,7 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	}
 	watched := s.Seal.Watched
 	if t.Account.Believed && s.Seal.Uptime > 0 {
-		passed := UptimeProves(t.Account.Least(now)) // of a durable node's next process
+		passed := UptimeProves(t.Account.Least(now)) // if the node is durable, of a later process
 		if own {
 			passed -= s.Seal.Uptime
 		}
@@ -156,8 +142,8 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	return t.At(now)
 }
 
-// Seal is a seal of the process that is watched, either seen or written and
-// confirmed: the process was watched since that long ago, or longer.
+// Seal applies a seal of the process that is watched, which was either seen or
+// written and confirmed: the process has been watched for at least that long.
 func (t Trust) Seal(watched, now time.Duration) Trust {
 	t.Marked = true
 	t.Sealed = max(t.Sealed, watched)
@@ -165,8 +151,8 @@ func (t Trust) Seal(watched, now time.Duration) Trust {
 	return t.At(now)
 }
 
-// Born returns when the process had started at the latest: by its own account,
-// if that is believed, or when the watch began.
+// Born returns the latest time at which the process can have started: by its own
+// account if that is believed, or when the watch began.
 func (t Trust) Born() time.Duration {
 	if t.Account.Believed {
 		return min(t.since, t.Account.Started())
@@ -174,9 +160,9 @@ func (t Trust) Born() time.Duration {
 	return t.since
 }
 
-// Began returns since when the node counts as watched, if its set is opened: at
-// a debut, since its process started (R29). If this client has seen the process
-// forget its keys, that counts.
+// Began returns the time since when the node counts as watched if its set is
+// opened: at a debut, since its process started (R29), unless this client has
+// seen the process forget its keys.
 func (t Trust) Began(debut bool) time.Duration {
 	if debut && t.Why != WhyVanished {
 		return t.Born()
@@ -184,9 +170,8 @@ func (t Trust) Began(debut bool) time.Duration {
 	return t.since
 }
 
-// Opens is the opening of the node's set by this client: all of its nodes count
-// as watched since the same time (Deployment.Since), whatever they were watched
-// for before.
+// Opens applies that this client opens the node's set: all nodes then count as
+// watched since the same time, see Deployment.Since. Earlier proofs are void.
 func (t Trust) Opens(since, now time.Duration) Trust {
 	t.since, t.opened, t.Sealed, t.Marked, t.Trusted = since, since, 0, false, false
 	if t = t.At(now); !t.Trusted && t.Why != WhyVanished {
@@ -195,8 +180,8 @@ func (t Trust) Opens(since, now time.Duration) Trust {
 	return t
 }
 
-// Joins is a set that another client has opened: only its seals say for how
-// long (Sight, after this).
+// Joins applies that another client has opened the node's set. How long ago that
+// was only its seals tell, so earlier proofs are void. Call Sight after it.
 func (t Trust) Joins(now time.Duration) Trust {
 	was := t.At(now).Trusted
 	t.since, t.opened, t.Sealed, t.Marked, t.Trusted = now, now, 0, false, false
@@ -206,13 +191,7 @@ func (t Trust) Joins(now time.Duration) Trust {
 	return t
 }
 
-// UptimeProves returns for how long a process has run at least that shows an
-// uptime. Servers count whole seconds of the time since a whole second, and some
-// update the clock only now and then.
-func UptimeProves(uptime time.Duration) time.Duration { return uptime - 2*time.Second }
-
-// Require raises how long processes must have been watched. An earlier proof
-// may not suffice for that.
+// Require raises Need. An earlier proof may then no longer suffice.
 func (t Trust) Require(need, now time.Duration) Trust {
 	if need <= t.Need {
 		return t
@@ -224,7 +203,7 @@ func (t Trust) Require(need, now time.Duration) Trust {
 	return t
 }
 
-// quarantine begins the watch anew, without any proof.
+// quarantine restarts the watch, without any proof.
 func (t Trust) quarantine(why string, now time.Duration) Trust {
 	t.since, t.Sealed, t.Marked, t.Trusted, t.Why = now, 0, false, false, why
 	return t.At(now)
@@ -252,36 +231,38 @@ func (t Trust) Watched(now time.Duration) time.Duration {
 	return max(t.Sealed, now-since).Truncate(time.Millisecond)
 }
 
-// named reports whether a seal can state how long the process was watched: for
-// one without a run id only if any process of the node will do.
+// named reports whether a seal can say which process was watched: not if its run
+// id is unknown, unless all processes of the node count as one.
 func (t Trust) named() bool { return t.Run != "" || t.Durable }
 
-// states reports whether a seal states that of this process.
+// states reports whether a seal is about the process that is watched.
 func (t Trust) states(s Seal) bool { return t.named() && s.Run == cmp.Or(t.Run, NoRun) }
 
-// Proved reports whether there is a proof for the node, which a seal can pass
-// on to other clients.
+// Proved reports whether this client has a proof for the node that a seal can
+// pass on to other clients.
 func (t Trust) Proved(now time.Duration) bool {
 	return t.Trusted && t.Need > 0 && t.named() && t.Watched(now) >= t.Need
 }
 
-// Renews reports whether the seal is to be written again after a look at it. It
-// is not if it says enough, if the node is not proved, or if the key holds
-// something else, which is left alone.
+// Renews reports whether to write the seal after a look at it. There is nothing
+// to write if the seal says enough, if the node is not proved, or if the key
+// holds something else, which stays as it is.
 func (t Trust) Renews(s Sighting, maxTTL, now time.Duration) bool {
-	suffices := s.What == SealSeen && (t.states(s.Seal) || t.Durable) && s.Seal.Watched >= t.Need && s.Seal.MaxTTL >= maxTTL
+	known := s.What == SealSeen && (t.states(s.Seal) || t.Durable)
+	suffices := known && s.Seal.Watched >= t.Need && s.Seal.MaxTTL >= maxTTL
 	return !suffices && s.What != Unreadable && s.What != SealStrange && t.Proved(now)
 }
 
-// Writes returns the seal to write. Unless vouched, it states nothing of how
-// long the process was watched: see Deployment.Vouches.
+// Writes returns the seal to write. It says how long the process was watched if
+// the client vouches for the deployment, see Deployment.Vouches.
 func (t Trust) Writes(who Identity, maxTTL time.Duration, vouched bool, now time.Duration) Seal {
 	s := Seal{Identity: who, Run: cmp.Or(t.Run, NoRun), MaxTTL: maxTTL}
 	if vouched && t.named() {
 		s.Watched = t.Watched(now)
 	}
 	if t.Run != "" && t.Account.Believed {
-		s.Uptime = max(time.Millisecond, t.Account.Most(now)) // 0 is not known
+		// 0 would mean that it is not known.
+		s.Uptime = max(time.Millisecond, t.Account.Most(now))
 	}
 	return s
 }
