@@ -41,9 +41,9 @@ type Config struct {
 	// MaxDebts is how many releases a node may owe before it gets no new claims
 	// (R8). If zero, 65,536.
 	MaxDebts int
-	// Drift bounds how much the clocks of nodes and clients may differ in rate,
-	// as a fraction (R4). If zero, 0.01.
-	Drift float64
+	// DriftFactor bounds how much the clocks of nodes and clients may differ in
+	// rate, as a fraction (R4). If zero, 0.01.
+	DriftFactor float64
 	// Cure holds the commands that load the scripts again on a node that
 	// answered NOSCRIPT (R24). Each has one reply, which is ignored.
 	Cure [][]byte
@@ -141,7 +141,7 @@ func (s *Seal) stored() bool { return s.Read[0] != nil && s.Write != nil }
 func (c Config) withDefaults() Config {
 	setDefault(&c.MaxPending, 32768)
 	setDefault(&c.MaxDebts, 65536)
-	setDefault(&c.Drift, 0.01)
+	setDefault(&c.DriftFactor, 0.01)
 	setDefault(&c.ProbeAfter, 5*time.Second)
 	setDefault(&c.Replies.Elements, maxMerged)
 	setDefault(&c.Replies.Depth, 4)
@@ -165,8 +165,8 @@ func (c Config) check() error {
 	if n := len(c.Nodes); n < 1 || n > MaxNodes {
 		return fmt.Errorf("multiplex: a group has 1 to %d nodes, not %d", MaxNodes, n)
 	}
-	if !(c.Drift >= 0 && c.Drift < 1) { // nor NaN
-		return fmt.Errorf("multiplex: Drift is %v: it must be at least 0 and less than 1", c.Drift)
+	if !(c.DriftFactor >= 0 && c.DriftFactor < 1) { // nor NaN
+		return fmt.Errorf("multiplex: DriftFactor is %v: it must be at least 0 and less than 1", c.DriftFactor)
 	}
 	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.ProbeAfter < 0 {
 		return errors.New("multiplex: a limit is negative")

@@ -97,7 +97,7 @@
 //
 // # What is reported
 //
-// Counts (node_count.go) are numbers. The goroutine that reads adds to them
+// NodeCounts (node_count.go) are numbers. The goroutine that reads adds to them
 // once for all replies that came together. A Change (node_state.go) is a
 // node's new state. OnChange is called under the mutex and must not wait.
 //

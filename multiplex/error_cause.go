@@ -113,7 +113,7 @@ var deathNames = [deathCauses]string{
 	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "closed",
 }
 
-// String returns the name in Counts.Deaths.
+// String returns the name in NodeCounts.Deaths.
 func (d death) String() string { return deathNames[d] }
 
 // deathOf returns the cause of a connection's end. An end that is neither ours

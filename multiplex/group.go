@@ -125,8 +125,8 @@ func (g *Group) promptLocked() {
 type lifecycle struct {
 	phase phase // guarded by the group's mutex; it only advances
 
-	// claims counts the calls of Claim, and those that Detain adds, that may
-	// have to undo something; Close waits for them (R28).
+	// claims counts the calls of Claim, and those that DelayClose adds, that
+	// may have to undo something; Close waits for them (R28).
 	claims atomic.Int64
 
 	stop    context.CancelFunc
@@ -272,7 +272,7 @@ func newQuarantine(config *Config) quarantine {
 	}
 	q := quarantine{maxTTL: config.MaxTTL, deployment: pure.NewDeployment(addrs)}
 	q.deployment.Founds, q.deployment.Replaces = config.Found, config.Replace
-	q.deployment.Need, q.deployment.Drift = pure.NeedFor(config.MaxTTL, config.Drift), config.Drift
+	q.deployment.Need, q.deployment.Drift = pure.NeedFor(config.MaxTTL, config.DriftFactor), config.DriftFactor
 	if !config.Allow.OtherMaxTTL {
 		q.deployment.MaxTTL = config.MaxTTL
 	}

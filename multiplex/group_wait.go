@@ -17,17 +17,17 @@ func (g *Group) Ready(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.countingLocked().Len() >= g.quorum })
 }
 
-// Begun blocks until a quorum of nodes is up, or until each node is up or has
-// failed once.
-func (g *Group) Begun(ctx context.Context) error {
+// WaitUp blocks until a quorum of nodes is up, or until each node is up or has
+// failed once. Its errors are those of Ready.
+func (g *Group) WaitUp(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.triedLocked() })
 }
 
-// Settled blocks until a quorum of nodes counts, or until it is clear that none
-// will within the given time: too few nodes are up, or they are quarantined for
-// longer, or belong to another deployment. It does not wait for nodes that are
-// not up.
-func (g *Group) Settled(ctx context.Context, within time.Duration) error {
+// WaitSettled blocks until a quorum of nodes counts, or until it is clear that
+// none will within the given time: too few nodes are up, or they are
+// quarantined for longer, or belong to another deployment. It does not wait for
+// nodes that are not up. Its errors are those of Ready.
+func (g *Group) WaitSettled(ctx context.Context, within time.Duration) error {
 	return g.waitUntil(ctx, func() bool {
 		return g.countingLocked().Len() >= g.quorum || !g.unsettledLocked(within)
 	})
@@ -52,8 +52,9 @@ func (g *Group) unsettledLocked(within time.Duration) bool {
 	return soon.Len() >= g.quorum
 }
 
-// Tried blocks until each node is up or has failed once.
-func (g *Group) Tried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
+// WaitTried blocks until each node is up or has failed once. Its errors are
+// those of Ready.
+func (g *Group) WaitTried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
 
 func (g *Group) triedLocked() bool {
 	for _, n := range g.nodes {

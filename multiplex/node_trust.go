@@ -94,7 +94,7 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 		return
 	}
 	g.quarantine.maxTTL = maxTTL
-	need := pure.NeedFor(maxTTL, g.config.Drift)
+	need := pure.NeedFor(maxTTL, g.config.DriftFactor)
 	g.quarantine.deployment.Need = need
 	for _, n := range g.nodes {
 		n.trust.Trust = n.trust.Require(need, now)

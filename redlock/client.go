@@ -103,7 +103,7 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
 		ProbeAfter:  config.ProbeAfter,
-		Drift:       config.DriftFactor,
+		DriftFactor: config.DriftFactor,
 		Cure:        cure(),
 		Portable:    config.Portable,
 		Replies:     resp.Limits{Bulk: maxReply, Size: maxReply},
@@ -120,13 +120,13 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 func (c *Client) waitForFirst(ctx context.Context) {
 	first, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
-	if c.group.Begun(first) != nil {
+	if c.group.WaitUp(first) != nil {
 		return // the group keeps dialing the silent nodes
 	}
 	rest, cancel := context.WithTimeout(first, lastWait)
 	defer cancel()
-	_ = c.group.Tried(rest)
-	_ = c.group.Settled(rest, lastWait) // seals may still be written
+	_ = c.group.WaitTried(rest)
+	_ = c.group.WaitSettled(rest, lastWait) // seals may still be written
 }
 
 // Ready waits until a quorum of nodes counts, which means that they are up and

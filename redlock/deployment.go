@@ -78,9 +78,9 @@ func (c *Client) found(ctx context.Context) (Deployment, error) {
 	told := false
 	for {
 		limited, cancel := context.WithTimeout(ctx, initGlance)
-		err := c.group.Opened(limited)
+		err := c.group.WaitOpen(limited)
 		cancel()
-		d := c.group.Deployment()
+		d := c.group.Membership()
 		now := time.Now()
 		if d.Settles > 0 {
 			moves = now
@@ -129,7 +129,7 @@ type InitError struct {
 	Err error
 }
 
-func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Deployment().Err} }
+func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Membership().Err} }
 
 // Error lists what was found on each node.
 func (e *InitError) Error() string {

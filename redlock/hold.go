@@ -94,8 +94,8 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	// Between the grant and keeper.keep the lock belongs to this goroutine
 	// alone, which may be descheduled: Close must not end the connections
 	// before the lock can be given back.
-	c.group.Detain(1)
-	defer c.group.Detain(-1)
+	c.group.DelayClose(1)
+	defer c.group.DelayClose(-1)
 	before := c.keeper.clock()
 	lock, err := acquire(ctx, resource, o.TTL)
 	if err != nil {

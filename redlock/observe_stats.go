@@ -64,7 +64,7 @@ func (c *Client) Stats() Stats {
 		HandedOver:  c.stats.handedOver.Load(),
 		QuorumTime:  time.Duration(c.quorumTime.Load()),
 		Quorum:      c.stats.quorum.snapshot(),
-		ReleaseForm: cmp.Or(c.group.FormOf(releaseKind), "script"),
+		ReleaseForm: cmp.Or(c.group.NativeForm(releaseKind), "script"),
 		Polling:     polling,
 	}
 }

@@ -120,11 +120,11 @@ func (c *Client) pass(b *baton, state uint64) bool {
 	if c.config.HandOver < 0 || b.lock.tenure.over(now.at) {
 		return false
 	}
-	c.group.Detain(1) // until it is taken, so that Close lets it be given back
+	c.group.DelayClose(1) // until it is taken, so that Close lets it be given back
 	if !c.refusing.Load() && c.queues.give(b, state, b.end.left(now), &c.config) {
 		return true
 	}
-	c.group.Detain(-1)
+	c.group.DelayClose(-1)
 	return false
 }
 
@@ -162,7 +162,7 @@ func (config *Config) worth(left time.Duration, r *request) bool {
 // the lock is being released at the nodes, no key is left behind (R7), and the
 // caller must ask the nodes for the lock.
 func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock Lock, err error) {
-	defer c.group.Detain(-1)
+	defer c.group.DelayClose(-1)
 	start, now := startIf(c.tracer.AttemptDone != nil), c.keeper.clock()
 	left, whole := b.end.left(now), w.ttl-pure.Drift(w.ttl, c.config.DriftFactor)
 	lock = b.lock
@@ -214,5 +214,5 @@ func (c *Client) passOn(b *baton) {
 	if !c.pass(b, tenureHanded) {
 		c.abandon(b.lock)
 	}
-	c.group.Detain(-1)
+	c.group.DelayClose(-1)
 }

@@ -72,9 +72,10 @@ func randomCommand(r *rand.Rand) []string {
 // Each verb of seal.lua does the same on a real server as in memory, for every
 // state of the two keys (R23, R30).
 func TestSealScript_R30(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
+	side, inMemory := redistest.Servers(t, 1)[0].Side(), inMemory(t)
+	defer side.Close()
 	real := func(args ...string) any {
-		said, err := server.Do(args...)
+		said, err := side.Do(args...)
 		if err != nil {
 			return err.Error()
 		}

@@ -143,9 +143,10 @@ func (c *Collector) connections(send sender, n redlock.NodeStatus) {
 // seconds, and without the last bucket, which is open. The counts are of one
 // snapshot, so they add up.
 func quorumSeconds(d *prometheus.Desc, h redlock.Histogram) prometheus.Metric {
-	buckets := make(map[float64]uint64, redlock.HistogramBuckets-1)
+	closed := h.Counts[:len(h.Counts)-1]
+	buckets := make(map[float64]uint64, len(closed))
 	var below uint64
-	for i, n := range h.Counts[:redlock.HistogramBuckets-1] {
+	for i, n := range closed {
 		below += n
 		buckets[h.Bound(i).Seconds()] = below
 	}
