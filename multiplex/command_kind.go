@@ -16,7 +16,9 @@ type Kind struct {
 	Judge func(resp.Value) Vote
 	// Script marks commands that name a script by its digest. A node that lost
 	// the script gets it again, and then the same command again, on the same
-	// connection (R24).
+	// connection (R24). A command that may set a key is not sent again: its
+	// release may have run, and then none would undo it (R8). Its vote has
+	// failed.
 	Script bool
 }
 
@@ -34,10 +36,8 @@ type ExtendKind struct {
 	Kind
 	// Merger, if not nil, merges commands that wait for the same flush.
 	Merger *Merger
-	// Creates marks a script that may set a key which was not there. It is
-	// never retried after NOSCRIPT: the queued release may already have run,
-	// and the retry would leave a key that is never released (R8). The vote has
-	// failed, and the node gets the script for the next time.
+	// Creates marks a script that may set a key which was not there; see
+	// Kind.Script.
 	Creates bool
 }
 

@@ -11,8 +11,9 @@ import (
 // cure sends the scripts and then the round's command again, on the same
 // connection, whether or not a caller still waits for it (R24). The round's
 // vote waits for that reply. cure returns false if the lane is full, or if the
-// command must not come behind what followed it (ExtendKind.Creates); then the
-// vote has failed.
+// command may set a key: it must not come behind its own release, which may have
+// run (R8). Then the vote has failed, and the node has the scripts for the next
+// command.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()
@@ -20,7 +21,7 @@ func (n *node) cure(r *round, why conn.Class) bool {
 	if !n.loadScriptsLocked() {
 		return false
 	}
-	if r.extend != nil && r.extend.Creates {
+	if r.creates() {
 		g.promptLocked()
 		return false
 	}
