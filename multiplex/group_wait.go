@@ -42,7 +42,7 @@ func (g *Group) unsettledLocked(within time.Duration) bool {
 		case !g.live.Has(i):
 		case g.config.sealed() && g.quarantine.deployment.Open(i):
 			return true
-		case !g.quarantine.strangers.Has(i) && n.trust.Left(g.now()) <= within:
+		case !g.quarantine.strangers.Has(i) && !g.fencing.floorless.Has(i) && n.trust.Left(g.now()) <= within:
 			soon |= setOf(i)
 		}
 	}
@@ -130,7 +130,7 @@ func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
 		}
 	}
 	if v.claims() {
-		s &^= g.quarantine.nodes
+		s &^= g.quarantine.nodes | g.fencing.floorless
 	}
 	return s
 }

@@ -34,6 +34,7 @@ type Footing struct {
 
 type footing struct {
 	Footing
+	seen  bool
 	asked time.Duration // when the last look was asked for
 	// ripe is when the first of the latest looks came back that all found this
 	// proof, and no floor.
@@ -52,7 +53,7 @@ func (f *Floors) Sight(node int, s Footing, asked, now time.Duration) {
 	if n.Proof != s.Proof || f.Sealed(node) {
 		n.ripe = now
 	}
-	n.Footing, n.asked = s, asked
+	n.Footing, n.seen, n.asked = s, true, asked
 }
 
 // Part is the end of a node's connection: what was found may be another
@@ -61,7 +62,7 @@ func (f *Floors) Part(node int) { f.nodes[node] = footing{} }
 
 // Blind is a grant that said that the node has no floor: what the last look
 // found is gone.
-func (f *Floors) Blind(node int) { f.nodes[node] = footing{busy: f.nodes[node].busy} }
+func (f *Floors) Blind(node int) { f.nodes[node] = footing{seen: true, busy: f.nodes[node].busy} }
 
 // Ordered is a floor on its way to a node, and Answered the end of that.
 func (f *Floors) Ordered(node int) { f.nodes[node].busy = true }
@@ -69,6 +70,9 @@ func (f *Floors) Ordered(node int) { f.nodes[node].busy = true }
 // Answered is the node's answer to the floor that was on its way, or that there
 // will be none.
 func (f *Floors) Answered(node int) { f.nodes[node].busy = false }
+
+// Seen reports whether a node was looked at over this connection.
+func (f *Floors) Seen(node int) bool { return f.nodes[node].seen }
 
 // Sealed reports whether a node's grants count.
 func (f *Floors) Sealed(node int) bool {
