@@ -17,6 +17,11 @@ func (g *Group) Ready(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.countingLocked().Len() >= g.quorum })
 }
 
+// Complete is Ready for all nodes instead of a quorum.
+func (g *Group) Complete(ctx context.Context) error {
+	return g.waitUntil(ctx, func() bool { return g.countingLocked() == All(g.size) })
+}
+
 // Begun blocks until a quorum of nodes is up, or until each node is up or has
 // failed once.
 func (g *Group) Begun(ctx context.Context) error {

@@ -177,7 +177,7 @@ func (n *node) tellClock(v resp.Value, asked time.Duration) error {
 	if v.IsError() {
 		return nil
 	}
-	clock, err := readTime(v)
+	clock, err := ReadTime(v)
 	if err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ func (n *node) date(v resp.Value, asked time.Duration) error {
 	if v.IsError() {
 		return nil
 	}
-	clock, err := readTime(v)
+	clock, err := ReadTime(v)
 	if err != nil {
 		return err
 	}
@@ -190,8 +190,8 @@ func (n *node) date(v resp.Value, asked time.Duration) error {
 // clocksAgree is how far a node's clock may differ from this client's (R29).
 const clocksAgree = time.Second
 
-// readTime reads the reply to TIME: seconds and microseconds.
-func readTime(v resp.Value) (time.Time, error) {
+// ReadTime reads the reply to TIME: seconds and microseconds.
+func ReadTime(v resp.Value) (time.Time, error) {
 	var parts []int64
 	for e := range v.Elements() {
 		n, err := strconv.ParseInt(string(e.Bytes()), 10, 64)

@@ -12,6 +12,10 @@ import (
 // without allocating.
 const commandRoom = 320
 
+// claimRoom is the same for the command that sets a lock: with a fencing number
+// it names the resource twice.
+const claimRoom = 448
+
 // TryAcquire tries once to lock a resource for the TTL, which is truncated to
 // whole milliseconds. It waits until a quorum of nodes has granted the lock or
 // no longer can (R5), at most for the vote timeout of the slowest node (R6).
@@ -27,6 +31,14 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 
 // attempt is TryAcquire without counting and tracing.
 func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	if c.fence != nil {
+		return c.attemptFenced(ctx, resource, ttl)
+	}
+	return c.claim(ctx, resource, ttl, 0)
+}
+
+// claim is one round of an attempt. With Config.Fenced it has a number.
+func (c *Client) claim(ctx context.Context, resource string, ttl time.Duration, number int64) (Lock, error) {
 	if c.refuses(ctx) {
 		return Lock{}, ErrClosed
 	}
@@ -39,10 +51,11 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	if c.late(ttl, 0, slack) {
 		return Lock{}, c.tooShort(ttl) // even an immediate answer would leave too little
 	}
-	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
-	var set, undo [commandRoom]byte
-	lock.receipt, err = c.group.Claim(ctx, acquireKind, &multiplex.Claim{
-		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
+	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl, number: number}
+	var set [claimRoom]byte
+	var undo [commandRoom]byte
+	lock.receipt, err = c.group.Claim(ctx, c.claimKind(), &multiplex.Claim{
+		Bytes: c.appendClaim(set[:0], &lock),
 		TTL:   ttl,
 		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
 		Late:  func() bool { return c.late(ttl, pure.Elapsed(start, time.Now()), slack) },

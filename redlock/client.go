@@ -24,6 +24,7 @@ type Client struct {
 	news       *news
 	stalls     stalls  // of calls that find no quorum
 	keeper     *keeper // looks after the holds
+	fence      *fence  // nil without Config.Fenced
 	queues     queues  // of callers that wait
 
 	refusing atomic.Bool   // no new locks; changes once
@@ -68,8 +69,13 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 		c.tracer = *config.Tracer
 	}
 	c.news = newNews(config.Logger, &c.tracer)
+	if config.Fenced {
+		c.fence = newFence()
+	}
 	group, err := c.groupConfig()
-	group.Found, group.Replace = founds.founds, founds.replaces
+	if group.Found, group.Replace = founds.founds, founds.replaces; !founds.founds {
+		c.fence.configure(&group, config.Prefix)
+	}
 	if err != nil {
 		return nil, configError(err)
 	}
@@ -103,7 +109,7 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		VoteTimeout: config.NodeTimeout,
 		ProbeAfter:  config.ProbeAfter,
 		Drift:       config.DriftFactor,
-		Cure:        cure(),
+		Cure:        cure(c.scripts()),
 		Portable:    config.Portable,
 		Replies:     resp.Limits{Bulk: maxReply, Size: maxReply},
 		OnChange:    c.news.onChange(),

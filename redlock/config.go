@@ -43,6 +43,13 @@ type Config struct {
 	// may be granted again; clients that name different sets of nodes are not
 	// noticed. It excludes MaxTTL. If zero, both are on.
 	Forgetful bool
+	// Fenced gives every lock of this client a number that only increases, for
+	// a protected resource to compare: see Lock.Fence. Init prepares the nodes
+	// for that; for a deployment that an older version opened, ResetFence does.
+	// Clients with and without it exclude each other as ever. It excludes
+	// Forgetful, a resource must not end in ":fence", and locks are not handed
+	// over within the client (HandOver). If zero, locks have no number.
+	Fenced bool
 	// DriftFactor bounds how far the rates of the clients' and the nodes'
 	// clocks may differ. If zero, 0.01 (R4).
 	DriftFactor float64
@@ -207,6 +214,9 @@ func (config *Config) complete() {
 	if config.HandOver == 0 {
 		config.HandOver = streakLong
 	}
+	if config.Fenced {
+		config.HandOver = -1 // each grant needs a number of its own
+	}
 	if config.RetryDelayMax == 0 {
 		config.RetryDelayMax = max(pure.RetryMost, config.RetryDelayMin)
 	}
@@ -238,6 +248,9 @@ func (config *Config) check() error {
 	}
 	if config.Forgetful && config.MaxTTL > 0 {
 		return errors.New("both MaxTTL and Forgetful are set")
+	}
+	if config.Fenced && config.Forgetful {
+		return errors.New("both Fenced and Forgetful are set")
 	}
 	if config.MaxTries < 0 {
 		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)

@@ -39,6 +39,9 @@ type Deployment struct {
 // they notice, some seconds later, they grant locks that the new one does not
 // know. The clients of the new deployment wait for MaxTTL.
 //
+// It also prepares a new deployment for fencing numbers (Config.Fenced), if the
+// user may run the script for that. With Fenced set, the error says if not.
+//
 // ctx bounds the call. Nothing is left running when it returns.
 func Init(ctx context.Context, config Config, replace ...string) (Deployment, error) {
 	if config.Forgetful {
@@ -49,7 +52,11 @@ func Init(ctx context.Context, config Config, replace ...string) (Deployment, er
 		return Deployment{}, err
 	}
 	defer func() { _ = c.Close(ctx) }()
-	return c.found(ctx)
+	d, err := c.found(ctx)
+	if err == nil && d.New {
+		err = c.initFence(ctx)
+	}
+	return d, err
 }
 
 // A founding is what Init asks of a client.
