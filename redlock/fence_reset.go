@@ -22,7 +22,7 @@ type FenceReset struct {
 // A FenceNode is one node before a reset.
 type FenceNode struct {
 	Addr    string // without credentials
-	Highest uint64 // the highest number that it remembered, or its floor; 0 if none
+	Highest uint64 // no number that it remembered was higher; 0 if none
 	Floored bool   // it had a floor, so that its grants counted
 }
 

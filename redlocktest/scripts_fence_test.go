@@ -51,7 +51,10 @@ func TestFencedScript_F1(t *testing.T) {
 	record := func(floor, was, cur, prev int64) string {
 		return pure.Record{Run: "r", Floor: floor, Period: was, Cur: cur, Prev: prev}.String()
 	}
-	const none = pure.NoFloor
+	const (
+		none  = pure.NoFloor
+		ahead = 1_000_000 // of a number, in the record
+	)
 	now, sides := time.Now().UnixMicro(), bothNodes(t)
 	for name, c := range map[string]struct {
 		has      fenceState
@@ -60,29 +63,30 @@ func TestFencedScript_F1(t *testing.T) {
 		answer   int64  // -1: about now
 		recorded string // "" is as before
 	}{
-		"nothing is there":                        {fenceState{}, 5, model.GrantedBlind, 0, pure.Record{Run: "-", Floor: none, Period: period, Cur: 5}.String()},
-		"a floor":                                 {fenceState{record: record(3, period, 0, 0)}, 5, model.Granted, 3, record(3, period, 5, 0)},
+		"nothing is there":                        {fenceState{}, 5, model.GrantedBlind, 0, pure.Record{Run: "-", Floor: none, Period: period, Cur: 5 + ahead}.String()},
+		"a floor":                                 {fenceState{record: record(3, period, 0, 0)}, 5, model.Granted, 3, record(3, period, 5+ahead, 0)},
 		"the floor itself":                        {fenceState{record: record(5, period, 0, 0)}, 5, model.Stale, 5, ""},
 		"below the floor":                         {fenceState{record: record(9, period, 0, 0)}, 5, model.Stale, 9, ""},
-		"no floor, and numbers before":            {fenceState{record: record(none, period, 4, 3)}, 5, model.GrantedBlind, 3, record(none, period, 5, 3)},
-		"above the last":                          {fenceState{last: "4", record: record(0, period, 4, 0)}, 5, model.Granted, 4, record(0, period, 5, 0)},
+		"no floor, and numbers before":            {fenceState{record: record(none, period, 4, 3)}, 5, model.GrantedBlind, 3, record(none, period, 5+ahead, 3)},
+		"above the last":                          {fenceState{last: "4", record: record(0, period, 4, 0)}, 5, model.Granted, 4, record(0, period, 5+ahead, 0)},
 		"the last itself":                         {fenceState{last: "5", record: record(0, period, 5, 0)}, 5, model.Stale, 5, ""},
 		"below the last":                          {fenceState{last: "6", record: record(0, period, 6, 0)}, 5, model.Stale, 6, ""},
 		"others' numbers of this period are free": {fenceState{record: record(0, period, 8, 3)}, 5, model.Granted, 3, record(0, period, 8, 3)},
 		"those of earlier periods are not":        {fenceState{record: record(0, period, 0, 8)}, 5, model.Stale, 8, ""},
-		"the period has ended":                    {fenceState{record: record(0, period-1, 8, 3)}, 5, model.Stale, 8, record(0, period, 0, 8)},
-		"… and before, it was higher":             {fenceState{record: record(0, period-1, 3, 8)}, 5, model.Stale, 8, record(0, period, 0, 8)},
-		"… or the clock was set back":             {fenceState{record: record(0, period+1, 4, 3)}, 5, model.Granted, 4, record(0, period, 5, 4)},
+		"the period has ended":                    {fenceState{record: record(0, period-1, 8, 3)}, 5, model.Stale, 8, ""},
+		"… and before, it was higher":             {fenceState{record: record(0, period-1, 3, 8)}, 5, model.Stale, 8, ""},
+		"… or the clock was set back":             {fenceState{record: record(0, period+1, 4, 3)}, 5, model.Granted, 4, record(0, period, 5+ahead, 4)},
 		"the last is an old one, from a file":     {fenceState{last: "4", record: record(7, period, 4, 0)}, 5, model.Stale, 7, ""},
-		"the last is of an earlier period":        {fenceState{last: "4", record: record(0, period, 0, 8)}, 5, model.Granted, 4, record(0, period, 5, 8)},
+		"the last is of an earlier period":        {fenceState{last: "4", record: record(0, period, 0, 8)}, 5, model.Granted, 4, record(0, period, 5+ahead, 8)},
 		"held":                                    {fenceState{"another", "4", record(0, period, 4, 0)}, 5, model.Held, 4, ""},
 		"held, by a plain lock":                   {fenceState{"another", "", record(2, period, 4, 3)}, 5, model.Held, 3, ""},
-		"held, when the period has ended":         {fenceState{"another", "4", record(2, period-1, 4, 3)}, 9, model.Held, 4, record(2, period, 0, 4)},
-		"about now":                               {fenceState{record: record(0, period, 0, 0)}, now, model.Granted, 0, record(0, period, now, 0)},
-		"as far ahead as allowed":                 {fenceState{record: record(0, period, 0, 0)}, now + 50_000_000, model.Granted, 0, record(0, period, now+50_000_000, 0)},
+		"held, when the period has ended":         {fenceState{"another", "4", record(2, period-1, 4, 3)}, 9, model.Held, 4, ""},
+		"the record is far enough":                {fenceState{last: "4", record: record(0, period, 5, 0)}, 5, model.Granted, 4, ""},
+		"about now":                               {fenceState{record: record(0, period, 0, 0)}, now, model.Granted, 0, record(0, period, now+ahead, 0)},
+		"as far ahead as allowed":                 {fenceState{record: record(0, period, 0, 0)}, now + 50_000_000, model.Granted, 0, record(0, period, now+50_000_000+ahead, 0)},
 		"too far ahead":                           {fenceState{record: record(0, period, 0, 0)}, now + 9e9, model.Ahead, -1, ""},
-		"ahead of now, but not of others":         {fenceState{record: record(0, period, now+9e9, 0)}, now + 9e9 + 5, model.Granted, 0, record(0, period, now+9e9+5, 0)},
-		"ahead of now, but not of the floor":      {fenceState{record: record(now+9e9, period, 0, 0)}, now + 9e9 + 5, model.Granted, now + 9e9, record(now+9e9, period, now+9e9+5, 0)},
+		"ahead of now, but not of others":         {fenceState{record: record(0, period, now+9e9, 0)}, now + 9e9 + 5, model.Granted, 0, record(0, period, now+9e9+5+ahead, 0)},
+		"ahead of now, but not of the floor":      {fenceState{record: record(now+9e9, period, 0, 0)}, now + 9e9 + 5, model.Granted, now + 9e9, record(now+9e9, period, now+9e9+5+ahead, 0)},
 		"too far ahead of others":                 {fenceState{record: record(0, period, 5, now+5e9)}, now + 9e9, model.Ahead, now + 5e9, ""},
 		"all digits":                              {fenceState{record: record(0, period, 0, pure.LastNumber-1)}, pure.LastNumber, model.Granted, pure.LastNumber - 1, record(0, period, pure.LastNumber, pure.LastNumber-1)},
 	} {
@@ -138,9 +142,13 @@ func TestFencedScriptFindsSomethingElse(t *testing.T) {
 			fenceState{}.arrange(do)
 			do("RPUSH", fenceLock, "x")
 			require.EqualValues(t, []any{int64(model.Held), int64(0)}, do(command...))
-			fenceState{}.arrange(do)
-			do("RPUSH", fenceLast, "x")
-			require.Contains(t, do(command...), "WRONGTYPE")
+			for _, key := range []string{fenceLast, fenceRecord} {
+				fenceState{}.arrange(do)
+				do("RPUSH", key, "x")
+				require.Contains(t, do(command...), "holds something else")
+				require.EqualValues(t, 0, do("EXISTS", fenceLock))
+				require.Equal(t, "list", do("TYPE", key))
+			}
 		}
 		fenceState{record: "redlock-fence 2 x"}.arrange(do)
 		do("SET", "redlock:seal", "s")

@@ -7,66 +7,71 @@
 --   1  granted; the last number before
 --   2  the number is not higher than the last one, which follows
 --   3  the number is further ahead of the one that follows than the lead allows:
---      this node's clock, or the highest number that it has granted
+--      this node's clock, or the highest number that it may have granted
 --   4  as 1, but the node has no floor, so the grant must not count
--- Refusals change nothing but the period.
+-- Refusals change nothing.
 --
--- A last number expires. That is sound because cur has the highest number of
--- this period and prev that of all earlier ones, and a last number outlives its
--- period by an hour at least: one that is missing is not higher than prev. After
--- a restart from a file, a last number may be an old one, but floor is not.
+-- A last number expires. That is sound because no number of this period is
+-- higher than cur, none of earlier periods higher than prev, and a last number
+-- outlives its period by an hour: one that is missing is not higher than prev.
+-- After a restart from a file, a last number may be an old one, but the floor is
+-- not. cur is a second ahead, so that the record is not written each time.
 --
--- Numbers stay the texts that they came as: tostring would lose digits. TIME
--- goes on while a script runs, and expiry does not: it is read once, and first.
+-- A number stays the text that it came as: tostring would lose digits. TIME goes
+-- on while a script runs, and expiry does not: it is read once, and first. MGET
+-- returns nothing for a key of another type; NX does not overwrite it.
 local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local period = string.format('%.0f', math.floor(now / (tonumber(ARGV[5]) * 1000)))
-
-local function higher(a, b)
-  return tonumber(a) < tonumber(b) and b or a
+local now = time[1] * 1000000 + time[2]
+local period = math.floor(now / (ARGV[5] * 1000))
+local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local holder, text, record = found[1], found[2], found[3]
+local floor, was, cur, prev = '-', period, 0, 0
+if record then
+  floor, was, cur, prev = string.match(record,
+    '^redlock%-fence 1 run_id=%S+ floor=(%S+) period=(%d+) cur=(%d+) prev=(%d+)$')
+  if not floor then
+    return redis.error_reply('ERR the record of fencing numbers holds something else')
+  end
+  was, cur, prev = tonumber(was), tonumber(cur), tonumber(prev)
+end
+local bottom = tonumber(floor) or 0
+if was ~= period then
+  prev, cur = math.max(prev, cur), 0
 end
 
-local run, floor, was, cur, prev = '-', '-', period, '0', '0'
-local record = redis.call('GET', KEYS[3])
-if record then
-  run, floor, was, cur, prev = string.match(record,
-    '^redlock%-fence 1 run_id=(%S+) floor=([%d-]+) period=(%d+) cur=(%d+) prev=(%d+)$')
-  if not run then
+local last = prev
+if text then
+  last = string.find(text, '^%d+$') and tonumber(text)
+  if not last then
+    return redis.error_reply('ERR the last fencing number holds something else')
+  end
+end
+if last < bottom then
+  last = bottom
+end
+if holder then
+  return {0, last}
+end
+local number = tonumber(ARGV[3])
+if number <= last then
+  return {2, last}
+end
+local most = math.max(now, cur, prev, bottom)
+if number > most + ARGV[4] then
+  return {3, most}
+end
+if number > cur then
+  local run = record and string.match(record, 'run_id=(%S+)') or '-'
+  local new = string.format('redlock-fence 1 run_id=%s floor=%s period=%.0f cur=%.0f prev=%.0f',
+    run, floor, period, math.min(number + 1000000, 9007199254740991), prev)
+  if not redis.call('SET', KEYS[3], new, record and 'XX' or 'NX') then
     return redis.error_reply('ERR the record of fencing numbers holds something else')
   end
 end
-local function write()
-  redis.call('SET', KEYS[3], 'redlock-fence 1 run_id=' .. run .. ' floor=' .. floor .. ' period=' .. period ..
-    ' cur=' .. cur .. ' prev=' .. prev)
-end
-if was ~= period then
-  prev, cur = higher(prev, cur), '0'
-  write()
-end
-
-local bottom = floor == '-' and '0' or floor
-local last = redis.call('GET', KEYS[2]) or prev
-if not string.find(last, '^%d+$') then
+if not redis.call('SET', KEYS[2], ARGV[3], text and 'XX' or 'NX', 'PX', ARGV[5] + 3600000) then
   return redis.error_reply('ERR the last fencing number holds something else')
 end
-last = higher(last, bottom)
-local holder = redis.pcall('GET', KEYS[1])
-if holder then
-  if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
-    return holder -- the error
-  end
-  return {0, tonumber(last)}
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  return {0, last} -- by a key of another type
 end
-local number = tonumber(ARGV[3])
-if number <= tonumber(last) then
-  return {2, tonumber(last)}
-end
-local most = math.max(now, tonumber(cur), tonumber(prev), tonumber(bottom))
-if number > most + tonumber(ARGV[4]) then
-  return {3, most}
-end
-cur = higher(cur, ARGV[3])
-write()
-redis.call('SET', KEYS[2], ARGV[3], 'PX', string.format('%.0f', tonumber(ARGV[5]) + 3600000))
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return {floor == '-' and 4 or 1, tonumber(last)}
+return {floor == '-' and 4 or 1, last}

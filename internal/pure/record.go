@@ -15,7 +15,7 @@ type Record struct {
 	// NoFloor if the node was given none.
 	Run   string
 	Floor int64
-	// Cur is the highest number granted in Period, and Prev the highest of all
+	// Cur is not lower than any number granted in Period, and Prev than any of
 	// earlier periods.
 	Period, Cur, Prev int64
 }

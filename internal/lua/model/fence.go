@@ -25,8 +25,12 @@ type Fenced struct {
 	Period             time.Duration
 }
 
-// fenceMargin is for how long a last number outlives a period.
-const fenceMargin = time.Hour
+const (
+	// fenceMargin is for how long a last number outlives a period.
+	fenceMargin = time.Hour
+	// curAhead is how far ahead of a number Record.Cur is written.
+	curAhead = 1_000_000
+)
 
 // AcquireFenced is acquire_fenced.lua, at the given time by the node's clock. ok
 // is false if a key holds something else.
@@ -41,7 +45,6 @@ func AcquireFenced(db Keys[string, string], a Fenced, now time.Time) (code int, 
 	}
 	if r.Period != period {
 		r.Prev, r.Cur, r.Period = max(r.Prev, r.Cur), 0, period
-		db.Set(a.Record, r.String(), 0)
 	}
 	last := r.Prev
 	if text, there := db.Get(a.Last); there {
@@ -61,8 +64,10 @@ func AcquireFenced(db Keys[string, string], a Fenced, now time.Time) (code int, 
 	if most := max(now.UnixMicro(), r.High()); a.Number > most+a.Lead {
 		return Ahead, most, true
 	}
-	r.Cur = max(r.Cur, a.Number)
-	db.Set(a.Record, r.String(), 0)
+	if a.Number > r.Cur {
+		r.Cur = min(a.Number+curAhead, pure.LastNumber)
+		db.Set(a.Record, r.String(), 0)
+	}
 	db.Set(a.Last, strconv.FormatInt(a.Number, 10), a.Period+fenceMargin)
 	db.Set(a.Lock, a.Token, a.TTL)
 	if r.Floor == pure.NoFloor {
