@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -474,4 +476,78 @@ func TestFencedJudgement(t *testing.T) {
 		f := newFence()
 		require.Equal(t, want, f.judge(v), "%q", reply)
 	}
+}
+
+// The numbers of many clients rise in the order of their locks. Clients whose
+// clocks are corrected by the nodes' need no extra rounds, however far apart the
+// nodes' clocks are; clients whose clocks are wrong need some (R3).
+func TestFenceOfManyClients(t *testing.T) {
+	for _, c := range []struct {
+		apart time.Duration // the clocks
+		wrong bool          // the clients', not the nodes'
+		least float64       // extra rounds for each grant
+		most  float64
+	}{
+		{0, true, 0, 0.01}, {10 * ms, true, 0.1, 0.6}, {100 * ms, true, 0.5, 2}, {10 * ms, false, 0, 0.01}, {100 * ms, false, 0, 0.01},
+	} {
+		t.Run(fmt.Sprintf("%v apart/wrong=%t", c.apart, c.wrong), func(t *testing.T) {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				clients := []*Client{m.opened(t, fenced())}
+				for i, n := range m.nodes {
+					if !c.wrong {
+						n.Clock().Step(time.Duration(i)*c.apart/4 - c.apart/2)
+					}
+				}
+				for len(clients) < 16 {
+					clients = append(clients, m.client(t, fenced()))
+				}
+				time.Sleep(6 * time.Second) // each has looked at the nodes' clocks again
+				for i := range clients {
+					if c.wrong {
+						lag(clients[i], time.Duration(i)*c.apart/15-c.apart/2)
+					}
+				}
+				grants, extra := takeTurns(t, clients), uint64(0)
+				for _, client := range clients {
+					extra += client.Stats().Renumbered
+				}
+				share := float64(extra) / float64(grants)
+				t.Logf("%.3f extra rounds for each grant", share)
+				require.GreaterOrEqual(t, share, c.least)
+				require.LessOrEqual(t, share, c.most)
+			})
+		})
+	}
+}
+
+// takeTurns makes each client lock a resource 40 times, at random moments, and
+// checks the order of the numbers.
+func takeTurns(t *testing.T, clients []*Client) (grants int) {
+	var mu sync.Mutex // guards the following
+	var last uint64
+	var wg sync.WaitGroup
+	for _, c := range clients {
+		wg.Go(func() {
+			for range 40 {
+				time.Sleep(rand.N(100 * ms))
+				lock, err := c.Acquire(t.Context(), "r", time.Second)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if lock.Fence() <= last {
+					t.Errorf("%d after %d", lock.Fence(), last)
+				}
+				last = lock.Fence()
+				grants++
+				mu.Unlock()
+				if err := lock.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return grants
 }
