@@ -551,3 +551,32 @@ func takeTurns(t *testing.T, clients []*Client) (grants int) {
 	wg.Wait()
 	return grants
 }
+
+// A node that is declared durable keeps its floor when it restarts with its
+// keys. If it comes back empty, its grants do not count, though it is not
+// quarantined, and no client gives it a floor: nothing proves that no attempt
+// from before is in flight (F2, F4).
+func TestFenceOfADurableNode_F2(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		config := fenced()
+		config.Nodes = Nodes(m.urls()...)
+		config.Nodes[0].Durable = true
+		c := m.opened(t, config)
+		last := fenceOf(t, c, "r")
+		m.nodes[0].RestartDurably()
+		time.Sleep(100 * ms)
+		m.nodes[1].Pause()
+		number := fenceOf(t, c, "r")
+		require.Greater(t, number, last)
+		m.nodes[1].Resume()
+		m.nodes[0].Restart()
+		time.Sleep(10 * time.Second)
+		m.nodes[1].Pause()
+		_, err := c.TryAcquire(t.Context(), "r", 300*ms)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, ErrNoFloor)
+		m.nodes[1].Resume()
+		require.EqualValues(t, pure.NoFloor, m.record(t, 0).Floor)
+		require.Greater(t, fenceOf(t, c, "r"), number)
+	})
+}
