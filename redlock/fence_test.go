@@ -580,3 +580,24 @@ func TestFenceOfADurableNode_F2(t *testing.T) {
 		require.Greater(t, fenceOf(t, c, "r"), number)
 	})
 }
+
+// A node that does not say which process it is may have another one's memory:
+// its grants of numbers do not count, though those of plain locks do after a
+// quarantine (F2).
+func TestFenceOfANodeWithoutARunID_F2(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			return []byte("-NOPERM this user has no permissions to run the 'info' command\r\n"), args[0] == "INFO"
+		})
+		m.nodes[0].DropConns()
+		time.Sleep(5 * time.Second)
+		require.False(t, c.Nodes()[0].Quarantined)
+		m.nodes[1].Pause()
+		_, err := c.TryAcquire(t.Context(), "r", 300*ms)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, ErrNoFloor)
+		require.ErrorContains(t, err, "run id")
+		m.nodes[1].Resume()
+	})
+}
