@@ -9,10 +9,10 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Floors (docs/fencing.md): with Config.Floors, a node grants a claim only if its
-// number is higher than any that it has granted for the key. A node that lost
-// its memory has no floor, and does not count, until it was given one that makes
-// up for what it forgot. pure.Floors decides when, and which.
+// Floors (docs/fencing.md): with Config.Floors, a node grants a claim only if
+// its number is higher than any that it has granted for the key. A node that
+// lost its memory has no floor, and does not count, until it was given one that
+// makes up for what it forgot. pure.Floors decides when, and which.
 
 // A fencing is what the group knows of the nodes' fencing numbers. The group's
 // mutex guards it.

@@ -47,7 +47,8 @@ func (f *fleet) floored(server int) {
 }
 
 // Masters that restart empty, one after the other, and one that is flushed,
-// learn from the others; meanwhile sixteen clients go on, and numbers only rise.
+// learn from the others; meanwhile sixteen clients go on, and numbers only
+// rise.
 func TestFenceOnRealServers_F3(t *testing.T) {
 	f := newFleet(t, 3, redistest.OverTCP)
 	c := f.founded(fencedConfig)
@@ -125,8 +126,8 @@ func TestResetFenceOnARealServer(t *testing.T) {
 	require.Greater(t, f.fencedLock(c), most)
 }
 
-// The rights of docs/deploy.md suffice for fenced locks, and a user without TIME
-// is refused (R22).
+// The rights of docs/deploy.md suffice for fenced locks, and a user without
+// TIME is refused (R22).
 func TestAUserForFencedLocks_R22(t *testing.T) {
 	f := newFleet(t, 1, redistest.OverTCP)
 	rights := []string{"+set", "+get", "+mget", "+del", "+pexpire", "+pttl", "+evalsha", "+script|load", "+hello", "+auth", "+client|setname",

@@ -30,7 +30,8 @@ func newFence() *fence {
 
 const (
 	// fenceLead is how far a number may be ahead of a node's clock. It bounds
-	// what a clock that was set does to the numbers, and is no matter of safety.
+	// what a clock that was set does to the numbers, and is no matter of
+	// safety.
 	fenceLead = time.Minute
 	// fencePeriod is for how long at least a node remembers a resource's last
 	// number by itself. All clients use the same.
@@ -42,9 +43,9 @@ const (
 	recordName = "redlock:fence"
 )
 
-// attemptFenced is an attempt with a number. If nodes where the resource is free
-// refuse that as too low, it makes a second round at once, with the number that
-// their answers ask for, and a new token (R3).
+// attemptFenced is an attempt with a number. If nodes where the resource is
+// free refuse that as too low, it makes a second round at once, with the number
+// that their answers ask for, and a new token (R3).
 func (c *Client) attemptFenced(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	number := c.fence.Next(time.Now())
 	lock, err := c.claim(ctx, resource, ttl, number)

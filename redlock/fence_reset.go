@@ -27,9 +27,9 @@ type FenceNode struct {
 }
 
 // ResetFence makes the nodes grant fencing numbers again after so many of them
-// lost their memory that the others cannot make up for it: with N nodes, more
-// than ⌊(N-1)/2⌋ of them between two moments when all counted, so with one node
-// always. It is also how a deployment that was opened without floors gets them.
+// lost their memory that the others cannot make up for it: more than ⌊N/2⌋ of N
+// nodes between two moments when all counted, so with one node always. It is
+// also how a deployment that was opened without floors gets them.
 // Until then, locks of clients with Config.Fenced end with ErrNoQuorum, whose
 // causes are ErrNoFloor.
 //
@@ -83,8 +83,8 @@ func (c *Client) awaitAll(ctx context.Context) error {
 	return errtext.Wrap(withCauses("redlock: the fence cannot be reset, which needs all nodes", missing), ErrNoQuorum, missing)
 }
 
-// initFence gives the nodes of a new deployment their floors. They are the time,
-// so that numbers go on rising where masters were set up again.
+// initFence gives the nodes of a new deployment their floors: the time, so that
+// numbers go on rising where masters were set up again.
 func (c *Client) initFence(ctx context.Context) error {
 	if _, err := c.raiseFloors(ctx, 0, 0); err != nil && c.config.Fenced {
 		return err
@@ -99,8 +99,8 @@ const (
 	raiseTakes = 3 * time.Second
 )
 
-// raiseFloors gives all nodes the same floor: the highest of least, of what they
-// remember, and of their clocks some time from now.
+// raiseFloors gives all nodes the same floor: the highest of least, of what
+// they remember, and of their clocks some time from now.
 func (c *Client) raiseFloors(ctx context.Context, least int64, lead time.Duration) (FenceReset, error) {
 	ctx, cancel := context.WithTimeout(ctx, raiseTakes)
 	defer cancel()

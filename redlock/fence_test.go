@@ -230,9 +230,10 @@ func countsAgain(t *testing.T, c *Client, within time.Duration) {
 	require.NoError(t, c.group.Complete(ctx))
 }
 
-// A node that lost its memory counts only after its quarantine, and with a floor
-// that it learns from the others: then no lower number is granted, even if every
-// node lost its memory in turn, and the clients' clocks are an hour late (F3).
+// A node that lost its memory counts only after its quarantine, and with a
+// floor that it learns from the others: then no lower number is granted, even
+// if every node lost its memory in turn, and the clients' clocks are an hour
+// late (F3).
 func TestFenceAfterRollingRestarts_F3(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.opened(t, fenced())
@@ -479,8 +480,8 @@ func TestFencedJudgement(t *testing.T) {
 }
 
 // The numbers of many clients rise in the order of their locks. Clients whose
-// clocks are corrected by the nodes' need no extra rounds, however far apart the
-// nodes' clocks are; clients whose clocks are wrong need some (R3).
+// clocks are corrected by the nodes' need no extra rounds, however far apart
+// the nodes' clocks are; clients whose clocks are wrong need some (R3).
 func TestFenceOfManyClients(t *testing.T) {
 	for _, c := range []struct {
 		apart time.Duration // the clocks

@@ -14,12 +14,12 @@
 -- A last number expires. That is sound because no number of this period is
 -- higher than cur, none of earlier periods higher than prev, and a last number
 -- outlives its period by an hour: one that is missing is not higher than prev.
--- After a restart from a file, a last number may be an old one, but the floor is
--- not. cur is a second ahead, so that the record is not written each time.
+-- After a restart from a file, a last number may be an old one, but the floor
+-- is not. cur is a second ahead, so that the record is not written each time.
 --
--- A number stays the text that it came as: tostring would lose digits. TIME goes
--- on while a script runs, and expiry does not: it is read once, and first. MGET
--- returns nothing for a key of another type; NX does not overwrite it.
+-- A number stays the text that it came as: tostring would lose digits. TIME
+-- goes on while a script runs, and expiry does not: it is read once, and first.
+-- MGET returns nothing for a key of another type; NX does not overwrite it.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local period = math.floor(now / (ARGV[5] * 1000))

@@ -1,7 +1,7 @@
 -- Gives a node the floor of its fencing numbers (docs/fencing.md). KEYS: the
 -- node's record, and its seal. ARGV: the value that the seal must have, the run
--- id, and the floor. Returns 1, or 0 if the seal has another value: the node may
--- have forgotten numbers since it was looked at. A floor is never lowered.
+-- id, and the floor. Returns 1, or 0 if the seal has another value: the node
+-- may have forgotten numbers since it was looked at. A floor is never lowered.
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end

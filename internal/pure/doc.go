@@ -15,6 +15,9 @@
 //     when it is read (R23).
 //   - Void, RestoredCounts, DoubtRenewal and DoubtGranted tell which grants of
 //     such a node count all the same (R10, R23).
+//   - Numbers gives attempts their fencing numbers. A Record is what a node
+//     remembers of them, and Floors decides which nodes count, and what those
+//     that forgot must be told (docs/fencing.md). Clocks is the nodes' time.
 //   - Renewal is one lock that is held and renewed (R10, R13), also a value.
 //   - Ledger holds the debts of a node, releases that it has not confirmed
 //     (R8), and decides when each is sent and when it ends.
@@ -23,7 +26,7 @@
 //   - Heap is the order of what is due: of debts here, of holds in redlock.
 //   - Soon is the shortest time that a timer is set to.
 //
-// Ledger, Silence, Looks and Heap are mutable, and guarded by their owner's
-// mutex; the other types are values. The tally of a round is not here, but in
-// multiplex.Tally.
+// Ledger, Silence, Looks, Floors, Clocks and Heap are mutable, and guarded by
+// their owner's mutex; the other types are values. The tally of a round is not
+// here, but in multiplex.Tally.
 package pure

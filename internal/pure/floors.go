@@ -4,16 +4,16 @@ import "time"
 
 // Floors is what one client knows of the floors that its nodes give their
 // fencing numbers (docs/fencing.md), and decides when a node that lost its
-// memory gets a new one, and which. Sight, Part, Blind, Ordered and Answered are
-// events.
+// memory gets a new one, and which. Sight, Part, Blind, Ordered and Answered
+// are events.
 //
 // A node is sealed if the process that runs there was given a floor. Only then
-// does its grant of a number count. A node that is not may be given one once its
-// quarantine is over (R23), as its own seal proves: no attempt from before its
-// loss is still in flight then. The floor is the highest number that the other
-// nodes remember, of which as many are asked, after that, as make sure that one
-// of them took part in each grant. If fewer of them are sealed, nothing can be
-// learned, and only an operator can go on.
+// does its grant of a number count. A node that is not may be given one once
+// its quarantine is over (R23), as its own seal proves: no attempt from before
+// its loss is still in flight then. The floor is the highest number that the
+// other nodes remember, of which as many are asked, after that, as make sure
+// that one of them took part in each grant. If fewer of them are sealed,
+// nothing can be learned, and only an operator can go on.
 type Floors struct {
 	needed int // others to be asked
 	nodes  []footing
@@ -80,9 +80,9 @@ func (f *Floors) Sealed(node int) bool {
 	return n.Known && n.Record.Floor != NoFloor && (n.Durable || n.Run != "" && n.Record.Run == n.Run)
 }
 
-// Due returns the floor for a node that is not sealed. If ok is false, it cannot
-// be known yet: the nodes of the set are to be looked at again first, and if
-// there are none, that must wait for something else.
+// Due returns the floor for a node that is not sealed. If ok is false, it
+// cannot be known yet: the nodes of the set are to be looked at again first,
+// and if there are none, that must wait for something else.
 func (f *Floors) Due(node int) (floor int64, again uint16, ok bool) {
 	n := &f.nodes[node]
 	if n.Proof == "" || n.busy || f.Sealed(node) {

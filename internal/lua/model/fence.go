@@ -32,8 +32,8 @@ const (
 	curAhead = 1_000_000
 )
 
-// AcquireFenced is acquire_fenced.lua, at the given time by the node's clock. ok
-// is false if a key holds something else.
+// AcquireFenced is acquire_fenced.lua, at the given time by the node's clock.
+// ok is false if a key holds something else.
 func AcquireFenced(db Keys[string, string], a Fenced, now time.Time) (code int, number int64, ok bool) {
 	r := pure.Record{Run: pure.NoRun, Floor: pure.NoFloor, Period: now.UnixMilli() / a.Period.Milliseconds()}
 	period := r.Period
