@@ -147,18 +147,19 @@ func (n *node) floorLost() *fault {
 func (n *node) floorlessLocked() *fault {
 	switch g := n.group; {
 	case n.trust.Run == "" && !g.config.Durable.Has(n.index):
-		return noRunForFloor
+		return &fault{err: errFloorWithoutRun, tried: g.now()}
 	case g.fencing.floors.Learnable(n.index):
 		return floorIsLearned
+	default:
+		return &fault{err: errFloorLost, tried: g.now()}
 	}
-	return floorIsLost
 }
 
-// Why a node has no floor.
+// Why a node has no floor. Waiting helps only in the first case.
 var (
-	noRunForFloor  = &fault{err: fmt.Errorf("%w: its run id may not be asked (allow INFO)", ErrNoFloor)}
-	floorIsLearned = &fault{err: fmt.Errorf("%w: it lost its memory, and learns from the others once its quarantine is over", ErrNoFloor)}
-	floorIsLost    = &fault{err: fmt.Errorf("%w: too few other nodes have one from which it could learn (redlock fence reset)", ErrNoFloor)}
+	floorIsLearned     = &fault{err: fmt.Errorf("%w: it lost its memory, and learns from the others once its quarantine is over", ErrNoFloor)}
+	errFloorLost       = fmt.Errorf("%w: too few other nodes have one from which it could learn (redlock fence reset)", ErrNoFloor)
+	errFloorWithoutRun = fmt.Errorf("%w: its run id may not be asked (allow INFO)", ErrNoFloor)
 )
 
 // readClockLocked takes in a node's clock, which was read since asked.

@@ -250,7 +250,7 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	if !n.trust.looks.Asking {
 		n.lookLocked()
 	}
-	n.trust.looks.Plan(!g.quarantine.nodes.Has(n.index), now)
+	n.trust.looks.Plan(!(g.quarantine.nodes | g.fencing.floorless).Has(n.index), now)
 	return n.trust.looks.Next
 }
 

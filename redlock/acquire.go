@@ -101,8 +101,9 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // one report a minute stands for all calls of the client (R31). Acquire stops
 // waiting, with ErrNoQuorum, if waiting cannot help: if so many nodes refuse
 // the client that no quorum is left, because of wrong credentials, a missing
-// permission, not being an independent master, another MaxTTL, a certificate
-// that does not verify, or another protocol such as TLS on one side only. Only
+// permission, not being an independent master, another MaxTTL, floors that an
+// operator must reset (ErrNoFloor), a certificate that does not verify, or
+// another protocol such as TLS on one side only. Only
 // attempts since the call began count, so a cause that was removed does not end
 // it. A node that refuses the credentials is tried again after 1 to 30 seconds,
 // so it may take that long to know. A node that refuses connections may come

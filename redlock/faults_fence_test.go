@@ -118,6 +118,7 @@ func TestResetFenceOnARealServer(t *testing.T) {
 	reset, err := redlock.ResetFence(t.Context(), f.reach(redlock.Config{MaxTTL: quarantineTTL}), last)
 	require.NoError(t, err)
 	require.Greater(t, reset.Floor, last)
+	eventually(t, inTheEnd, func() error { return c.Ready(t.Context()) })
 	require.Greater(t, f.fencedLock(c), reset.Floor)
 	most := reset.Floor + uint64(time.Hour.Microseconds())
 	reset, err = redlock.ResetFence(t.Context(), f.reach(redlock.Config{MaxTTL: quarantineTTL}), most)

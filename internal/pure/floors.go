@@ -107,11 +107,11 @@ func (f *Floors) Due(node int) (floor int64, again uint16, ok bool) {
 func (f *Floors) Proof(node int) string { return f.nodes[node].Proof }
 
 // Learnable reports whether enough other nodes are sealed for a node's floor to
-// be learned.
+// be learned, or may be: those that were not looked at.
 func (f *Floors) Learnable(node int) bool {
 	others := 0
 	for i := range f.nodes {
-		if i != node && f.Sealed(i) {
+		if i != node && (f.Sealed(i) || !f.Seen(i)) {
 			others++
 		}
 	}

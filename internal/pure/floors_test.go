@@ -87,10 +87,17 @@ func TestFloorsNeedN_q_1Others_F3(t *testing.T) {
 		for others := 0; others < nodes; others++ {
 			_, _, ok := f.Due(0)
 			require.Equal(t, others >= needed, ok, "%d of %d", others, nodes)
-			require.Equal(t, ok, f.Learnable(0))
 			if others+1 < nodes {
 				f.Sight(others+1, Footing{Record: Record{Run: "r"}, Known: true, Run: "r"}, 1, 2)
 			}
 		}
+		for lost := 0; lost < nodes-1; lost++ {
+			require.Equal(t, nodes-1-lost >= needed, f.Learnable(0), "%d of %d lost", lost, nodes)
+			f.Sight(lost+1, Footing{Run: "r"}, 1, 2)
+		}
+		for i := range nodes {
+			f.Part(i) // what it is shows when it is back
+		}
+		require.Equal(t, nodes > 1, f.Learnable(0))
 	}
 }
