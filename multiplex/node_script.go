@@ -10,10 +10,9 @@ import (
 
 // cure sends the scripts and then the round's command again, on the same
 // connection, whether or not a caller still waits for it (R24). The round's
-// vote waits for that reply. cure returns false if the lane is full, or if the
-// command may set a key: it must not come behind its own release, which may have
-// run (R8). Then the vote has failed, and the node has the scripts for the next
-// command.
+// vote comes with that reply. cure returns false if the lane is full, or if the
+// command may set a key, and must not be executed after its own release, which
+// may have been sent since (R8); then the vote has failed.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()
@@ -53,11 +52,11 @@ func (n *node) loadScriptsLocked() bool {
 // have done otherwise. It returns false for an error that the script would have
 // got as well: the release is then refused and owed.
 //
-// A key of another type is not our lock, as the script finds (R9). After any
-// error about the command and not about the node's state, the script is sent on
-// the same connection, whether or not a caller still waits (R24). If the node
-// lacks the command, or denies it to us, the whole group drops the form at
-// once, until this node shakes hands again.
+// A key of another type is not our lock, which is what the script would find
+// (R9). After any error about the command and not about the node's state, the
+// script is sent on the same connection, whether or not a caller still waits
+// (R24). If the node lacks the command, or denies it to us, the whole group
+// drops the form at once, until this node shakes hands again.
 func (n *node) errorToNative(r *round, v resp.Value) bool {
 	class := conn.ClassOf(v)
 	switch class {
@@ -74,7 +73,7 @@ func (n *node) errorToNative(r *round, v resp.Value) bool {
 	return false
 }
 
-// unlearn records that this connection's server no longer does what it did in
+// unlearn records that the server no longer supports a form that it accepted in
 // the handshake.
 func (n *node) unlearn(f *Form) {
 	g := n.group
@@ -84,8 +83,8 @@ func (n *node) unlearn(f *Form) {
 	g.agreeLocked()
 }
 
-// isSyntaxError tells a command that the server knows in another form from one
-// that failed on its key.
+// isSyntaxError reports whether an error says that the server knows the command
+// only in another form, rather than that it failed on its key.
 func isSyntaxError(v resp.Value) bool {
 	text, _ := bytes.CutPrefix(v.Bytes(), []byte("ERR "))
 	return bytes.HasPrefix(text, []byte("syntax error")) || bytes.HasPrefix(text, []byte("wrong number of arguments"))

@@ -20,17 +20,17 @@ type look struct {
 	seal     string        // its text
 	record   pure.Record   // of fencing numbers
 	recorded pure.Seen     // what stands there
-	asked    time.Duration // when, on the group's clock
+	asked    time.Duration // when it was requested, on the group's clock
 }
 
-// The commands of a look, by their turns.
+// The commands of a look, in their order.
 const (
 	turnRecord = iota
 	turnSeal
 	turnOpening
 )
 
-// look calls ask with each command of a look and what takes the reply.
+// look calls ask with each command of a look, and with what takes the reply.
 func (g *Group) look(l *look, ask func(command []byte, judge func(v resp.Value) error)) {
 	for turn, command := range [...][]byte{g.config.Floors.Read, g.config.Seal.Read[0], g.config.Seal.Read[1]} {
 		if turn != turnRecord || g.config.numbered() {
@@ -39,8 +39,8 @@ func (g *Group) look(l *look, ask func(command []byte, judge func(v resp.Value) 
 	}
 }
 
-// read takes the reply to one of the commands. It returns an error if it cannot
-// answer the command (R16).
+// read handles the reply to one of the commands. It returns an error if the
+// reply cannot answer the command (R16).
 func (l *look) read(turn int, v resp.Value) error {
 	found, text, err := valueOf(v)
 	if err != nil {
@@ -74,7 +74,7 @@ func (l *look) read(turn int, v resp.Value) error {
 	return nil
 }
 
-// valueOf reads the reply to a GET.
+// valueOf parses the reply to a command of Seal.Read.
 func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
 	switch {
 	case conn.ClassOf(v) == conn.ClassWrongType:
@@ -89,12 +89,12 @@ func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
 	return pure.SealSeen, string(v.Bytes()[:min(len(v.Bytes()), maxSeal)]), nil
 }
 
-// maxSeal is longer than any seal: sixteen members take 272 bytes of it.
+// maxSeal is longer than any seal. Sixteen members take 272 bytes of a seal.
 const maxSeal = 1024
 
 // inspect examines the node once before it joins, over its own connection. It
-// reads the seal and the node's clock, and on a node declared durable, whether
-// the server says so. An error ends the connection.
+// reads the seal and the node's clock, and if the node was declared durable,
+// the server's settings. An error ends the connection.
 func (n *node) inspect(c *conn.Conn) error {
 	g := n.group
 	l := &look{asked: g.now()}
@@ -151,8 +151,9 @@ func (n *node) inspectSeal(l *look) error {
 	return n.sightLocked(l, now)
 }
 
-// inspectDurable warns if a node declared durable says otherwise. A server that
-// refuses the question stays unknown (R22).
+// inspectDurable warns if the server of a node that was declared durable says
+// otherwise. If the server refuses to answer, its durability stays unknown
+// (R22).
 func (n *node) inspectDurable(v resp.Value) error {
 	if v.IsError() || !strings.Contains(string(v.Bytes()), "aof_enabled:0") {
 		return nil
@@ -163,10 +164,10 @@ func (n *node) inspectDurable(v resp.Value) error {
 	return nil
 }
 
-// date finds out when the process started, by its own account, from the reply
-// to TIME (R29). The account is believed only of a node that never was a
-// replica, and whose clock agrees with this client's: the uptime is what that
-// clock has gone since the start. asked is when TIME was asked for.
+// date computes from the reply to TIME when the process started, by its own
+// account (R29). The account is trusted only if the node never was a replica,
+// and if its clock agrees with this client's: the uptime is measured by that
+// clock. asked is when TIME was requested.
 func (n *node) date(v resp.Value, asked time.Duration) error {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -190,7 +191,7 @@ func (n *node) date(v resp.Value, asked time.Duration) error {
 // clocksAgree is how far a node's clock may differ from this client's (R29).
 const clocksAgree = time.Second
 
-// ReadTime reads the reply to TIME: seconds and microseconds.
+// ReadTime parses the reply to TIME: seconds and microseconds.
 func ReadTime(v resp.Value) (time.Time, error) {
 	var parts []int64
 	for e := range v.Elements() {
@@ -206,14 +207,14 @@ func ReadTime(v resp.Value) (time.Time, error) {
 	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
 }
 
-// sightLocked takes in what a look found. An error ends the connection: the
+// sightLocked applies what a look found. An error ends the connection: the
 // deployment has another MaxTTL.
 func (n *node) sightLocked(l *look, now time.Duration) error {
 	g := n.group
 	s := l.sighting
 	replaced := slices.Contains(g.config.Replace, s.Seal.Identity.ID)
 	if replaced {
-		// Locks of the old deployment may be valid, so its proof is none.
+		// Locks of the old deployment may be valid, so its seal proves nothing.
 		n.trust.Trust = n.trust.Sight(pure.Sighting{What: pure.SealAbsent}, now)
 	} else {
 		n.trust.Trust = n.trust.Sight(s, now)
@@ -237,7 +238,7 @@ func (n *node) sightLocked(l *look, now time.Duration) error {
 	return nil
 }
 
-// tendLocked reads the seal of a node that is up when it is time, and returns
+// tendLocked reads the seal of a node that is up if that is due, and returns
 // when to run again.
 func (n *node) tendLocked(now time.Duration) time.Duration {
 	g := n.group
@@ -254,8 +255,7 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	return n.trust.looks.Next
 }
 
-// lookLocked asks for the seal, in the lane. The reply is handled when it
-// comes.
+// lookLocked asks for the seal, in the lane. It does not wait for the reply.
 func (n *node) lookLocked() {
 	g := n.group
 	l := &look{asked: g.now()}
@@ -286,8 +286,8 @@ func (n *node) lookLocked() {
 	n.trust.looks.Asking = n.inquireLocked(q, commands...)
 }
 
-// renewSealLocked writes what this client has watched into a seal that says
-// less.
+// renewSealLocked writes how long this client has watched the process, if the
+// seal that was found says less.
 func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	g := n.group
 	who, _ := g.quarantine.deployment.Identity()
@@ -300,9 +300,10 @@ func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	}
 }
 
-// orderLocked sends an order for the node's deployment, in the lane, over the
-// connection to the very process that a seal is about. A node that cannot carry
-// it out for the moment (-OOM, -MISCONF …) gets it again after the next look.
+// orderLocked sends an order for the node's deployment, in the lane: the
+// connection leads to the very process that a seal is about. If the node cannot
+// carry the order out at the moment (-OOM, -MISCONF …), it gets the order again
+// after the next look.
 func (n *node) orderLocked(o pure.Order, now time.Duration) {
 	g := n.group
 	d := &g.quarantine.deployment
@@ -344,7 +345,7 @@ func (n *node) orderLocked(o pure.Order, now time.Duration) {
 }
 
 // argumentsLocked returns the arguments of seal.lua for an order, and the seal
-// that it writes, if it does.
+// that the order writes, or nil if it writes none.
 func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure.Seal) {
 	g := n.group
 	who := o.Identity.String()
@@ -363,7 +364,8 @@ func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure
 		seal.Run = n.trust.Run
 		seal.Watched = n.trust.Watched(now)
 		if n.trust.dated {
-			seal.Uptime = max(time.Millisecond, n.server.Uptime+now-n.trust.asked) // 0 is not known
+			// 0 would mean that it is not known.
+			seal.Uptime = max(time.Millisecond, n.server.Uptime+now-n.trust.asked)
 		}
 	}
 	verb := "seal"
@@ -373,9 +375,9 @@ func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure
 	return []string{verb, who, seal.String()}, seal
 }
 
-// debutLocked takes in, before the first seals of a set are written, that
-// nothing was forgotten: its nodes count as watched since the last of them
-// started (R29), and if the set is founded, for as long as is needed (R30).
+// debutLocked runs before the first seals of a set are written. The node then
+// counts as watched since the last node of the set started (R29), or if
+// Config.Found opens the set, for as long as is needed (R30).
 func (n *node) debutLocked(now time.Duration) {
 	d := &n.group.quarantine.deployment
 	started, ok := d.Started()
@@ -388,8 +390,8 @@ func (n *node) debutLocked(now time.Duration) {
 	}
 }
 
-// cureSealLocked loads the script that writes the seal again, for the next
-// look, which is soon.
+// cureSealLocked loads the script that writes the seal again, and looks at the
+// seal again soon.
 func (n *node) cureSealLocked() {
 	g := n.group
 	if n.life.State != Up {

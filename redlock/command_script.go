@@ -30,8 +30,8 @@ var (
 	fencedScript      = newScript(lua.AcquireFenced)
 	floorScript       = newScript(lua.Floor)
 
-	// scripts are all that a node must know, and fencedScripts what it must know
-	// besides for Config.Fenced.
+	// scripts are all scripts that a node must know, and fencedScripts those
+	// that it must also know for Config.Fenced.
 	scripts = []*script{
 		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript, &sealScript,
 	}
