@@ -169,7 +169,7 @@ func (n *node) readClockLocked(clock time.Time, asked time.Duration) {
 		return
 	}
 	now := g.now()
-	here := g.epoch.Round(0).Add((asked + now) / 2) // by the wall clock of the epoch
+	here := g.epoch.Round(0).Add((asked + now) / 2) // the epoch by its wall clock
 	g.config.OnClock(g.fencing.clocks.Take(n.index, pure.Reading{Ahead: clock.Sub(here), Trip: now - asked, At: now}))
 }
 

@@ -6,8 +6,8 @@
 --   0  the lock is held; its last number
 --   1  granted; the last number before
 --   2  the number is not higher than the last one, which follows
---   3  the number is further ahead of the one that follows than the lead allows:
---      this node's clock, or the highest number that it may have granted
+--   3  the number is more than the lead ahead of the one that follows: this
+--      node's clock, or the highest number that it may have granted
 --   4  as 1, but the node has no floor, so the grant must not count
 -- Refusals change nothing.
 --
