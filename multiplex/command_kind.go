@@ -16,7 +16,9 @@ type Kind struct {
 	Judge func(resp.Value) Vote
 	// Script marks commands that name a script by its digest. If a node has
 	// lost the script, it gets the script and the same command again, on the
-	// same connection (R24).
+	// same connection (R24). A command that may set a key is not sent again:
+	// its release may have run, and then none would undo it (R8). Its vote
+	// fails, and the node has the script for the next time.
 	Script bool
 }
 
@@ -35,10 +37,8 @@ type ExtendKind struct {
 	Kind
 	// Merger, if not nil, merges commands that wait for the same flush.
 	Merger *Merger
-	// Creates marks a script that may set a key that was not there. It is never
-	// retried after NOSCRIPT: the queued release may already have run, and the
-	// retry would leave a key that is never released (R8). The vote fails, and
-	// the node gets the script for the next time.
+	// Creates marks a script that may set a key that was not there; see
+	// Kind.Script.
 	Creates bool
 }
 

@@ -76,6 +76,15 @@ type Config struct {
 	// Seal says how to store the proof that a node needs no quarantine. If
 	// zero, each client watches for itself.
 	Seal Seal
+	// Floors says how the nodes' floors are read and written. If it is set,
+	// every claim has a fencing number (docs/fencing.md), and a node whose
+	// process was given no floor gets every command, but its grants do not
+	// count. It needs Seal. If zero, claims have no numbers.
+	Floors Floors
+	// OnClock, if not nil, is called with how far the nodes' clocks are ahead
+	// of this process's, by their median, when that was measured again. It is
+	// called under the group's mutex: it must not wait, nor call the group.
+	OnClock func(ahead time.Duration)
 	// Durable is the set of nodes that keep their keys when they restart. They
 	// are never quarantined. If zero, none.
 	Durable Set
@@ -135,6 +144,16 @@ type Seal struct {
 	Write func(args ...string) []byte
 }
 
+// Floors says how a node's record of fencing numbers is read, and how it gets
+// its floor. The group knows neither the name of the key nor the script.
+type Floors struct {
+	// Read is the command that returns the record, or null.
+	Read []byte
+	// Write returns the command that gives the process with a run id a floor if
+	// the value of its seal is as given. The reply is 1, or 0 if it is not.
+	Write func(seal, run string, floor int64) []byte
+}
+
 // stored reports whether seals can be read and written.
 func (s *Seal) stored() bool { return s.Read[0] != nil && s.Write != nil }
 
@@ -184,3 +203,6 @@ func (c Config) check() error {
 
 // sealed reports whether seals are kept.
 func (c *Config) sealed() bool { return c.MaxTTL > 0 && c.Seal.stored() }
+
+// numbered reports whether claims have fencing numbers.
+func (c *Config) numbered() bool { return c.sealed() && c.Floors.Read != nil }

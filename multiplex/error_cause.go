@@ -68,6 +68,8 @@ func causeOf(err error) (class string, barred bool) {
 		return "deployment", true
 	case errors.Is(err, ErrUnopened):
 		return "not open", false
+	case errors.Is(err, ErrNoFloor):
+		return "no floor", errors.Is(err, errFloorLost) || errors.Is(err, errFloorWithoutRun)
 	case errors.Is(err, ErrPermissions):
 		return "permissions", true
 	case errors.Is(err, conn.ErrProxy):

@@ -33,6 +33,7 @@ type Group struct {
 	// accepted; see agreeLocked.
 	accepted   []string
 	quarantine quarantine
+	fencing    fencing
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
 
@@ -57,6 +58,7 @@ func New(config Config) (*Group, error) {
 		epoch:      time.Now(),
 		changed:    make(chan struct{}),
 		quarantine: newQuarantine(&config),
+		fencing:    newFencing(&config),
 		flusher:    newFlusher(len(config.Nodes)),
 		life:       newLifecycle(),
 	}
@@ -80,7 +82,7 @@ func New(config Config) (*Group, error) {
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
 // countingLocked returns the nodes whose grants make a lock.
-func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes }
+func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes &^ g.fencing.floorless }
 
 // notifyLocked wakes the goroutines that wait for a change of a node's state.
 func (g *Group) notifyLocked() {

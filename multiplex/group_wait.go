@@ -17,6 +17,11 @@ func (g *Group) Ready(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.countingLocked().Len() >= g.quorum })
 }
 
+// Complete is Ready for all nodes instead of a quorum.
+func (g *Group) Complete(ctx context.Context) error {
+	return g.waitUntil(ctx, func() bool { return g.countingLocked() == All(g.size) })
+}
+
 // WaitUp blocks until a quorum of nodes is up, or until each node is up or has
 // failed once. Its errors are those of Ready.
 func (g *Group) WaitUp(ctx context.Context) error {
@@ -45,7 +50,7 @@ func (g *Group) unsettledLocked(within time.Duration) bool {
 		case !g.live.Has(i):
 		case g.config.sealed() && g.quarantine.deployment.Open(i, now):
 			return true
-		case (settles || !g.quarantine.strangers.Has(i)) && left <= within:
+		case (settles || !g.quarantine.strangers.Has(i)) && !g.fencing.floorless.Has(i) && left <= within:
 			soon |= setOf(i)
 		}
 	}
@@ -135,7 +140,7 @@ func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
 		}
 	}
 	if v.claims() {
-		s &^= g.quarantine.nodes
+		s &^= g.quarantine.nodes | g.fencing.floorless
 	}
 	return s
 }

@@ -139,8 +139,12 @@ func (n *node) confirm(r *round, vote Vote) {
 	if n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
-	if vote == Restored {
+	switch vote {
+	case Restored:
 		vote = n.judgeRestored(r)
+	case Floorless:
+		n.cast(r, Failed, n.floorLost())
+		return
 	}
 	n.cast(r, vote, nil)
 }

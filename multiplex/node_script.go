@@ -11,8 +11,8 @@ import (
 // cure sends the scripts and then the round's command again, on the same
 // connection, whether or not a caller still waits for it (R24). The round's
 // vote comes with that reply. cure returns false if the lane is full, or if the
-// command must not be executed after those that were sent since
-// (ExtendKind.Creates); then the vote has failed.
+// command may set a key, and must not be executed after its own release, which
+// may have been sent since (R8); then the vote has failed.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()
@@ -20,7 +20,7 @@ func (n *node) cure(r *round, why conn.Class) bool {
 	if !n.loadScriptsLocked() {
 		return false
 	}
-	if r.extend != nil && r.extend.Creates {
+	if r.creates() {
 		g.promptLocked()
 		return false
 	}

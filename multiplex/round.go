@@ -279,6 +279,11 @@ func (r *round) members() []*round {
 	return r.itself[:]
 }
 
+// creates reports whether the round's command may set a key that was not there.
+func (r *round) creates() bool {
+	return len(r.parts) == 0 && (r.claims() || r.extend != nil && r.extend.Creates)
+}
+
 // owedBy reports whether the round is a release of a key that this node may
 // hold.
 func (r *round) owedBy(node int) bool { return r.release != nil && r.receipt.Sent.Has(node) }

@@ -12,6 +12,10 @@ import (
 // with a resource name of usual length.
 const commandRoom = 320
 
+// claimRoom is the same for the command that sets a lock: with a fencing number
+// it names the resource twice.
+const claimRoom = 448
+
 // TryAcquire tries once to lock a resource for the TTL, which is truncated to
 // whole milliseconds. It waits until a quorum of nodes has granted the lock or
 // no longer can (R5), at most for the vote timeout of the slowest node (R6).
@@ -27,6 +31,14 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 
 // attempt is TryAcquire without counting and tracing.
 func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+	if c.fence != nil {
+		return c.attemptFenced(ctx, resource, ttl)
+	}
+	return c.claim(ctx, resource, ttl, 0)
+}
+
+// claim is one round of an attempt. With Config.Fenced it has a number.
+func (c *Client) claim(ctx context.Context, resource string, ttl time.Duration, number int64) (Lock, error) {
 	if c.refuses(ctx) {
 		return Lock{}, ErrClosed
 	}
@@ -40,10 +52,11 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 		// Even an immediate answer would leave too little.
 		return Lock{}, c.tooShort(ttl)
 	}
-	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
-	var set, undo [commandRoom]byte
-	lock.receipt, err = c.group.Claim(ctx, acquireKind, &multiplex.Claim{
-		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
+	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl, number: number}
+	var set [claimRoom]byte
+	var undo [commandRoom]byte
+	lock.receipt, err = c.group.Claim(ctx, c.claimKind(), &multiplex.Claim{
+		Bytes: c.appendClaim(set[:0], &lock),
 		TTL:   ttl,
 		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
 		Late:  func() bool { return c.late(ttl, pure.Elapsed(start, time.Now()), slack) },
@@ -90,8 +103,9 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // one report a minute stands for all calls of the client (R31). Acquire stops
 // waiting, with ErrNoQuorum, if waiting cannot help: if so many nodes refuse
 // the client that no quorum is left, because of wrong credentials, a missing
-// permission, not being an independent master, another MaxTTL, a certificate
-// that does not verify, or another protocol such as TLS on one side only. Only
+// permission, not being an independent master, another MaxTTL, floors that an
+// operator must reset (ErrNoFloor), a certificate that does not verify, or
+// another protocol such as TLS on one side only. Only
 // attempts since the call began count, so a cause that was removed does not end
 // it. A node that refuses the credentials is tried again after 1 to 30 seconds,
 // so it may take that long to find out. Acquire keeps waiting for a node that

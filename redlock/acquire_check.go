@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/internal/errtext"
@@ -15,8 +16,11 @@ func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error
 	if err := checkResource(resource); err != nil {
 		return 0, err
 	}
-	if resource == sealName || resource == openingName {
+	switch {
+	case resource == sealName || resource == openingName || resource == recordName:
 		return 0, errtext.Wrap("redlock: "+resource+" is not for use as a resource: clients keep their seal there", ErrResource)
+	case c.config.Fenced && strings.HasSuffix(resource, fenceSuffix):
+		return 0, errtext.Wrap("redlock: a resource must not end in "+fenceSuffix+": fencing numbers are kept there", ErrResource)
 	}
 	return c.checkTTL(ttl)
 }

@@ -45,6 +45,32 @@ func TestNothingIsAllocatedByManyCallers(t *testing.T) {
 	}
 }
 
+// The same for locks with a fencing number, including refusals.
+func TestNothingIsAllocatedForFencedLocks(t *testing.T) {
+	for _, portable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("portable=%t", portable), func(t *testing.T) {
+			c := openFenced(t, redistest.Servers(t, 5, redistest.OverTCP), portable)
+			requireNoAllocs(t, c)
+			require.Zero(t, c.Stats().Renumbered, "one round was enough")
+		})
+	}
+}
+
+// openFenced is openReal for a client with Config.Fenced.
+func openFenced(tb testing.TB, servers []*redistest.Server, portable bool) *Client {
+	tb.Helper()
+	config := Config{
+		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable, MaxTTL: time.Hour, Fenced: true,
+	}
+	_, err := Init(tb.Context(), config)
+	require.NoError(tb, err)
+	c, err := New(tb.Context(), config)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { closeNow(tb, c) })
+	require.NoError(tb, c.Ready(tb.Context()))
+	return c
+}
+
 func requireNoAllocsByMany(t *testing.T, c *Client) {
 	const callers, pairs = 32, 300
 	run := func() {

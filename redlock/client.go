@@ -25,6 +25,7 @@ type Client struct {
 	news       *news
 	stalls     stalls  // of calls that find no quorum
 	keeper     *keeper // renews the holds
+	fence      *fence  // nil without Config.Fenced
 	queues     queues  // of callers that wait
 
 	refusing atomic.Bool   // no new locks; changes once
@@ -69,8 +70,13 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 		c.tracer = *config.Tracer
 	}
 	c.news = newNews(config.Logger, &c.tracer)
+	if config.Fenced {
+		c.fence = newFence()
+	}
 	group, err := c.groupConfig()
-	group.Found, group.Replace = founds.founds, founds.replaces
+	if group.Found, group.Replace = founds.founds, founds.replaces; !founds.founds {
+		c.fence.configure(&group, config.Prefix)
+	}
 	if err != nil {
 		return nil, configError(err)
 	}
@@ -104,7 +110,7 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		VoteTimeout: config.NodeTimeout,
 		ProbeAfter:  config.ProbeAfter,
 		DriftFactor: config.DriftFactor,
-		Cure:        cure(),
+		Cure:        cure(c.scripts()),
 		Portable:    config.Portable,
 		Replies:     resp.Limits{Bulk: maxReply, Size: maxReply},
 		OnChange:    c.news.onChange(),

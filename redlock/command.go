@@ -78,20 +78,30 @@ func appendScriptHead(dst []byte, s *script, keys, arguments int) []byte {
 	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], int64(keys), 10))
 }
 
-// appendKey appends prefix and resource as one bulk string: by its length, so
-// that no byte of it can inject a command (R19).
+// appendKey appends prefix and resource as one bulk string.
 func (c *Client) appendKey(dst []byte, resource string) []byte {
+	return c.appendKeyWith(dst, resource, "")
+}
+
+// appendKeyWith appends prefix, resource and suffix as one bulk string: by its
+// length, so that no byte of it can inject a command (R19).
+func (c *Client) appendKeyWith(dst []byte, resource, suffix string) []byte {
 	dst = append(dst, byte(resp.BulkString))
-	dst = strconv.AppendInt(dst, int64(len(c.config.Prefix)+len(resource)), 10)
+	dst = strconv.AppendInt(dst, int64(len(c.config.Prefix)+len(resource)+len(suffix)), 10)
 	dst = append(dst, "\r\n"...)
 	dst = append(dst, c.config.Prefix...)
 	dst = append(dst, resource...)
+	dst = append(dst, suffix...)
 	return append(dst, "\r\n"...)
 }
 
 func appendMilliseconds(dst []byte, d time.Duration) []byte {
+	return appendInteger(dst, d.Milliseconds())
+}
+
+func appendInteger(dst []byte, n int64) []byte {
 	var digits [20]byte
-	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], d.Milliseconds(), 10))
+	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], n, 10))
 }
 
 // The keys of the seal and of the opening that precedes it, behind the prefix.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -70,12 +71,16 @@ func (c *Client) prelude() (steps []conn.Step) {
 		step := conn.Step{Command: command, Check: check, Optional: c.config.Allow.MissingPermissions}
 		steps = append(steps, explain(step, name))
 	}
-	for i, load := range cure() {
-		require("SCRIPT LOAD", load, scripts[i].loaded)
+	for i, load := range cure(c.scripts()) {
+		require("SCRIPT LOAD", load, c.scripts()[i].loaded)
 	}
 	const ofScript = "EVALSHA of a script with GET"
 	require(ofScript, release.Bytes, refused)
 	require(ofScript, c.appendExtend(nil, resource, &token, time.Second).Bytes, refused)
+	if c.config.Fenced {
+		require("EVALSHA of a script with TIME", c.appendFenced(nil, resource, &token, time.Second, 0), stale)
+		require(ofScript, resp.AppendCommand(nil, "EVALSHA", floorScript.digest, "2", key+fenceSuffix, key, "", pure.NoRun, "0"), refused)
+	}
 	require("DEL", resp.AppendCommand(nil, "DEL", key), nil)
 	require("PTTL", resp.AppendCommand(nil, "PTTL", key), nil)
 	require("PEXPIRE", resp.AppendCommand(nil, "PEXPIRE", key, "1000"), nil)
@@ -147,6 +152,14 @@ func lacksPermission(v resp.Value) bool {
 	return conn.ClassOf(v) == conn.ClassNoPerm ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("can't run this command"))
+}
+
+// stale checks the reply to a number that no node grants.
+func stale(v resp.Value) error {
+	if code, _, ok := readFenced(v); !ok || code != fenceStale {
+		return fmt.Errorf("redlock: the trial of a script answered %q, not that the number is too low", v.Type())
+	}
+	return nil
 }
 
 func refused(v resp.Value) error {

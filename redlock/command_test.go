@@ -78,7 +78,7 @@ func TestDigestsAreTheServers(t *testing.T) {
 	require.Equal(t, redistest.SHA1(releaseManySource), releaseManyScript.digest)
 	require.Equal(t, redistest.SHA1(extendManySource), extendManyScript.digest)
 	var cured []string
-	for _, command := range cure() {
+	for _, command := range cure(scripts) {
 		args := decoded(t, command)
 		require.Equal(t, []string{"SCRIPT", "LOAD"}, args[:2])
 		cured = append(cured, args[2])

@@ -27,7 +27,7 @@ import (
 //   - Connecting to the nodes: Username, Password, TLS, NetDial, DialTimeout,
 //     ClientName, ProbeAfter, Portable.
 //   - Votes and attempts: NodeTimeout, MinValidity, MaxWait, FailFast,
-//     MaxTries, Poll, HandOver, RetryDelayMin, RetryDelayMax.
+//     MaxTries, Poll, HandOver, RetryDelayMin, RetryDelayMax, Fenced.
 //   - Shutdown and observation: ReleaseOnClose, Logger, Tracer.
 //   - Exceptions: Allow.
 type Config struct {
@@ -126,6 +126,13 @@ type Config struct {
 	// begin at twice the usual time to a quorum and grow. If RetryDelayMax is
 	// zero, 200 ms, or RetryDelayMin if that is more.
 	RetryDelayMin, RetryDelayMax time.Duration
+	// Fenced gives every lock of this client a number that only increases, for
+	// a protected resource to compare: see Lock.Fence. Init prepares the nodes
+	// for that; for a deployment that an older version opened, ResetFence does.
+	// Clients with and without it exclude each other as ever. It excludes
+	// Forgetful, a resource must not end in ":fence", and locks are not handed
+	// over within the client (HandOver). If zero, locks have no number.
+	Fenced bool
 
 	// ReleaseOnClose makes Close release the locks that Hold and Do hold, as
 	// soon as their contexts have ended. Finish the work first, with Drain:
@@ -211,6 +218,9 @@ func (config *Config) complete() {
 	if config.HandOver == 0 {
 		config.HandOver = streakLong
 	}
+	if config.Fenced {
+		config.HandOver = -1 // each grant needs a number of its own
+	}
 	if config.RetryDelayMax == 0 {
 		config.RetryDelayMax = max(pure.RetryMost, config.RetryDelayMin)
 	}
@@ -242,6 +252,9 @@ func (config *Config) check() error {
 	}
 	if config.Forgetful && config.MaxTTL > 0 {
 		return errors.New("both MaxTTL and Forgetful are set")
+	}
+	if config.Fenced && config.Forgetful {
+		return errors.New("both Fenced and Forgetful are set")
 	}
 	if config.MaxTries < 0 {
 		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)

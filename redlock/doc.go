@@ -69,10 +69,10 @@
 // # What is not
 //
 // Nothing is promised about work done after the validity has ended, unless the
-// protected resource itself checks a fencing token. Nothing is promised about
-// the order in which clients get a lock, except that callers of Acquire in one
-// client are served in turn. Two clients can hold one lock in these cases,
-// which no client can detect:
+// protected resource itself compares a fencing number. Nothing is promised
+// about the order in which clients get a lock, except that callers of Acquire
+// in one client are served in turn. Two clients can hold one lock in these
+// cases, which no client can detect:
 //
 //   - A client is paused between its check and its act, by a garbage
 //     collection, a SIGSTOP or a sleeping machine. Read [Lock.Validity] right
@@ -90,6 +90,19 @@
 //     its vote and grants it again.
 //   - A proxy in front of a master hides that it restarted, or the run id may
 //     not be queried.
+//
+// # Fencing
+//
+// With [Config].Fenced, each lock has a number, [Lock.Fence], that is higher
+// than that of every lock for the resource before it. A protected resource that
+// refuses writes with a lower number than it has seen is safe from a holder
+// that was paused past its validity. docs/fencing.md says how to compare, why
+// the numbers rise whatever clocks do, and what to do when too many masters
+// lose their memory at a time ([ResetFence]).
+//
+//	client, err := redlock.New(ctx, redlock.Config{Nodes: nodes, Fenced: true})
+//	lock, err := client.Acquire(ctx, "invoice:7", ttl)
+//	err = save(ctx, invoice, lock.Fence())
 //
 // # Masters that restart
 //
@@ -157,6 +170,7 @@ package redlock
 //	client, config  a client's life and its configuration
 //	deployment      Init
 //	acquire         one attempt, which is the five steps, and its checks
+//	fence           attempts with a fencing number, and ResetFence
 //	wait            how Acquire waits: the queue, pushes, delays, warnings
 //	lock            the value that is granted: Extend, Release, Adopt
 //	hold            locks that renew themselves: the keeper's goroutine, Do,

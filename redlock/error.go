@@ -41,9 +41,10 @@ var (
 // Mistakes in a call. Nothing was sent.
 var (
 	// ErrResource is returned if the resource name does not have 1 to 1,024
-	// bytes (R19), or is "redlock:seal" or "redlock:opening", which are keys
-	// that clients use themselves.
-	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal or redlock:opening")
+	// bytes (R19), or is "redlock:seal", "redlock:opening" or "redlock:fence",
+	// which are keys that clients use themselves. With Config.Fenced, it is also
+	// returned if the name ends in ":fence".
+	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal, redlock:opening or redlock:fence")
 	// ErrTTL is returned if the TTL is below one millisecond, above a hundred
 	// years or Config.MaxTTL, or so short that less than Config.MinValidity
 	// would be left after the drift (R4).
@@ -98,6 +99,11 @@ var (
 	// ErrUnopened is the cause while the nodes belong to no deployment: their
 	// first use needs all of them at one time (R30).
 	ErrUnopened = multiplex.ErrUnopened
+	// ErrNoFloor is the cause of a node whose grants do not count for locks with
+	// a fencing number: it may have forgotten higher numbers (Config.Fenced).
+	// The text says whether it learns them from the others or an operator must
+	// reset the fence (ResetFence).
+	ErrNoFloor = multiplex.ErrNoFloor
 )
 
 // A ResourceError adds the resource to the error of a call. Every error of a

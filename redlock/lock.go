@@ -20,6 +20,7 @@ type Lock struct {
 	token    Token
 	ttl      time.Duration // the longest TTL that the keys were given
 	until    time.Time     // by both clocks
+	number   int64         // see Fence
 	receipt  multiplex.Receipt
 	tenure   *tenure // nil for a lock that is not handed over within the client
 }
@@ -38,6 +39,15 @@ func (l Lock) Token() Token {
 	}
 	return l.token
 }
+
+// Fence returns the lock's fencing number: higher than that of every lock for
+// this resource that was granted before it was asked for, whatever clocks and
+// pauses do, under the conditions of docs/fencing.md. Pass it along with each
+// write, and let the protected resource refuse a write whose number is lower
+// than one that it has seen: then a holder that was paused past its validity
+// does no harm. Extensions keep it. It is 0 without Config.Fenced, and for an
+// adopted lock: pass it on beside the token.
+func (l Lock) Fence() uint64 { return uint64(l.number) }
 
 // Until returns when the validity ends, by the local clock: the zero time if
 // the lock was handed over.

@@ -29,6 +29,8 @@ import (
 // overtake the SET on a node that did not answer; the key then stays there
 // until its TTL ends (R8). The first process may still use its own Lock, whose
 // validity is unchanged, even after the adopted one was extended or released.
+//
+// An adopted lock does not know its fencing number: Lock.Fence returns 0.
 func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
 	ttl, err := c.check(resource, ttl)
 	if err != nil {

@@ -111,12 +111,13 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 		Extensions  callsJSON `json:"extensions"`
 		Releases    callsJSON `json:"releases"`
 		HandedOver  uint64    `json:"handed_over"`
+		Renumbered  uint64    `json:"renumbered"`
 		QuorumTime  float64   `json:"quorum_time_us"`
 		Quorum      Histogram `json:"quorum"`
 		ReleaseForm string    `json:"release_form"`
 		Polling     bool      `json:"polling"`
 	}{
-		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases), s.HandedOver,
+		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases), s.HandedOver, s.Renumbered,
 		micros(s.QuorumTime), s.Quorum, s.ReleaseForm, s.Polling,
 	})
 }

@@ -33,6 +33,7 @@ type flags struct {
 	Runs     int           `default:"1" help:"Runs of each implementation, which take turns."`
 	Warmup   time.Duration `default:"1s" help:"Unmeasured time before each run; the history shows it."`
 	Impl     []string      `sep:"," default:"redlock" placeholder:"NAME" help:"What is measured: redlock, redlock-portable (without the poller), rueidis, rueidis-all, rueidis-tuned."`
+	Kind     string        `enum:"plain,fenced" default:"plain" help:"What is locked: ${enum}. A fenced lock has a number that only increases; redlock only."`
 
 	// What the callers do.
 	Keys        int           `placeholder:"M" help:"Resources the callers compete for. 0: each has its own."`
@@ -173,6 +174,8 @@ func (f *flags) validate() error {
 		return fmt.Errorf("--spawn %d: 1 to %d servers can be started", f.spawned(), maxNodes)
 	case f.Clients < 1 || f.Clients > maxCallers:
 		return fmt.Errorf("--clients %d: 1 to %d callers", f.Clients, maxCallers)
+	case f.Kind == "fenced" && slices.ContainsFunc(f.Impl, func(name string) bool { return !strings.HasPrefix(name, "redlock") }):
+		return errors.New("--kind fenced: only redlock has such locks")
 	case f.Runs < 1:
 		return errors.New("--runs must be at least 1")
 	case f.Duration <= 0:

@@ -106,13 +106,16 @@ func (d *deployment) open(ctx context.Context, config redlock.Config) (*redlock.
 	return redlock.New(context.WithoutCancel(ctx), config) // an interrupt ends the first look, which shows what is known
 }
 
-// openFor makes a client for locks with a TTL, if a quorum can be connected
-// within most. It waits longer for votes than a service would: a command takes
+// openFor makes a client for locks with a TTL, fenced or not, if a quorum can be
+// connected within most. It waits longer for votes than a service would: a command takes
 // only one lock, and a fresh connection to a busy machine is slow (R6).
-func (d *deployment) openFor(p *process, ttl, most time.Duration) (*redlock.Client, error) {
+func (d *deployment) openFor(p *process, ttl, most time.Duration, fenced bool) (*redlock.Client, error) {
 	config, err := d.config(p)
 	if err != nil {
 		return nil, err
+	}
+	if config.Fenced = fenced; fenced && d.Forgetful {
+		return nil, usagef("--fenced excludes --forgetful")
 	}
 	switch longest := d.longest(); {
 	case ttl < time.Millisecond:
@@ -169,7 +172,7 @@ const mostVote = time.Second
 // checkResource refuses what package redlock would refuse, before anything is
 // started.
 func checkResource(name string) error {
-	if len(name) < 1 || len(name) > 1024 || name == "redlock:seal" || name == "redlock:opening" {
+	if len(name) < 1 || len(name) > 1024 || name == "redlock:seal" || name == "redlock:opening" || name == "redlock:fence" {
 		return redlock.ErrResource
 	}
 	return nil

@@ -16,32 +16,38 @@ import (
 // spaces, which users know as the token:
 //
 //	redlock2.<token>.<TTL in ms>.<end of validity: wall clock>.<boot time>.<boot id>
+//	redlock3.<token>.<TTL in ms>.<fencing number>.<wall clock>.<boot time>.<boot id>
 //
+// The second form is that of a lock with a fencing number.
 // It can release the lock, so it is a secret (R27). The end of the validity is
 // only usable on the machine that wrote it, until its next restart: no other
 // can compare the times.
 type handover struct {
 	token redlock.Token
 	ttl   time.Duration
+	fence uint64 // 0 if the lock has none
 	until clock.Moment
 	boot  string // the run of the machine that until belongs to, "" if unknown
 }
 
-// handoverOf returns the handover of a lock as it is now.
-func handoverOf(lock redlock.Lock, ttl time.Duration) handover {
+// handoverOf returns the handover of a lock as it is now. fence is its number:
+// an adopted lock does not know it.
+func handoverOf(lock redlock.Lock, ttl time.Duration, fence uint64) handover {
 	boot, _ := clock.BootID()
-	return handover{token: lock.Token(), ttl: ttl, until: clock.Now().Add(lock.Validity()), boot: boot}
+	return handover{token: lock.Token(), ttl: ttl, fence: fence, until: clock.Now().Add(lock.Validity()), boot: boot}
 }
 
-const handoverVersion = "redlock2"
+const handoverVersion, fencedVersion = "redlock2", "redlock3"
 
 // reveal returns the word. It is not called String, so that nothing prints it
 // by accident.
 func (h handover) reveal() string {
-	return strings.Join([]string{
-		handoverVersion, h.token.Reveal(), strconv.FormatInt(h.ttl.Milliseconds(), 10),
-		strconv.FormatInt(h.until.Wall, 10), strconv.FormatInt(h.until.Boot, 10), h.boot,
-	}, ".")
+	parts := []string{handoverVersion, h.token.Reveal(), strconv.FormatInt(h.ttl.Milliseconds(), 10)}
+	if h.fence != 0 {
+		parts[0] = fencedVersion
+		parts = append(parts, strconv.FormatUint(h.fence, 10))
+	}
+	return strings.Join(append(parts, strconv.FormatInt(h.until.Wall, 10), strconv.FormatInt(h.until.Boot, 10), h.boot), ".")
 }
 
 // Format hides the token from every verb.
@@ -52,8 +58,13 @@ var errHandover = errors.New("this is not a token that redlock acquire wrote")
 
 // parseHandover reads what reveal wrote.
 func parseHandover(text string) (h handover, err error) {
-	parts := strings.SplitN(text, ".", 6) // a host's name may have dots
-	if len(parts) != 6 || parts[0] != handoverVersion {
+	version, _, _ := strings.Cut(text, ".")
+	n := 6
+	if version == fencedVersion {
+		n = 7
+	}
+	parts := strings.SplitN(text, ".", n) // a host's name may have dots
+	if len(parts) != n || version != handoverVersion && version != fencedVersion {
 		return handover{}, errHandover
 	}
 	if h.token, err = redlock.ParseToken(parts[1]); err != nil {
@@ -64,6 +75,12 @@ func parseHandover(text string) (h handover, err error) {
 		return handover{}, errHandover
 	}
 	h.ttl = time.Duration(ms) * time.Millisecond
+	if n == 7 {
+		if h.fence, err = strconv.ParseUint(parts[3], 10, 53); err != nil || h.fence == 0 {
+			return handover{}, errHandover
+		}
+		parts = append(parts[:3], parts[4:]...)
+	}
 	if h.until, err = clock.Parse(parts[3] + " " + parts[4]); err != nil {
 		return handover{}, errHandover
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ type outcome struct {
 	TokenFile  string     `json:"token_file,omitempty"`
 	ValidityMS *float64   `json:"validity_ms,omitempty"`
 	Until      *time.Time `json:"until,omitempty"` // by the clock of this machine
+	Fence      uint64     `json:"fence,omitempty"` // its fencing number
 
 	// The lock of another client.
 	Holder      string   `json:"holder,omitempty"` // its fingerprint
@@ -113,9 +115,13 @@ func (r *reporting) deliver(p *process, sink *tokenSink, lock redlock.Lock, h ha
 		o.Token = h.reveal()
 	} else if err := sink.write(h); err != nil {
 		return err
+	} else if h.fence != 0 && !r.JSON && sink.named != "" {
+		if err := write(p.stdout, strconv.FormatUint(h.fence, 10)+"\n"); err != nil {
+			return err
+		}
 	}
 	until := lock.Until().UTC()
-	o.ValidityMS, o.Until = number(milliseconds(lock.Validity())), &until
+	o.ValidityMS, o.Until, o.Fence = number(milliseconds(lock.Validity())), &until, h.fence
 	return r.succeed(p, o, word)
 }
 

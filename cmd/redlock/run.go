@@ -17,6 +17,7 @@ import (
 type runCommand struct {
 	waiting
 	lifetime
+	fencing
 	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code if another client holds the lock (${default})."`
 	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least this long, even if the command ends sooner: for a job that several machines start at once. At most the TTL."`
 	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
@@ -31,7 +32,7 @@ type runCommand struct {
 
 // Help is what --help shows below the first line.
 func (*runCommand) Help() string {
-	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource; REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); and REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one.
+	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource; REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); with --fenced, REDLOCK_FENCE, a number that is higher than that of any lock before; and REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one.
 
 When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and then KILL, early enough to be dead before the validity ends. If redlock itself is stopped or killed (even with KILL), a second process, the guard, kills the group: at once if redlock is gone, otherwise at the end of the validity. A command that becomes the leader of another group or session, as timeout and setsid do, is treated in the same way. On Linux, so is everything else that has left the group, even deep within a script: it is found in /proc by REDLOCK_RUN in its environment. It gets TERM and KILL, but not the forwarded signals.
 
@@ -49,6 +50,11 @@ Examples:
     redlock run -w 30s --ttl 15s deploy -- make deploy
     redlock run invoices -- sh -c 'fetch | book'
 `
+}
+
+// fencing has the flag of commands that take a lock.
+type fencing struct {
+	Fenced bool `help:"Take a lock that has a fencing number (docs/fencing.md)."`
 }
 
 // lifetime has the flag of commands that set a TTL.
@@ -100,7 +106,7 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	client, err := d.openFor(p, c.TTL, c.bound(d))
+	client, err := d.openFor(p, c.TTL, c.bound(d), c.Fenced)
 	if err != nil {
 		return err
 	}

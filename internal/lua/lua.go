@@ -32,4 +32,10 @@ var (
 	// Seal changes the seal and the opening that precedes it (R23, R30).
 	//go:embed seal.lua
 	Seal string
+	// AcquireFenced sets a lock that has a fencing number (docs/fencing.md).
+	//go:embed acquire_fenced.lua
+	AcquireFenced string
+	// Floor gives a node the floor of its fencing numbers.
+	//go:embed floor.lua
+	Floor string
 )
