@@ -556,8 +556,8 @@ func takeTurns(t *testing.T, clients []*Client) (grants int) {
 
 // A node that is declared durable keeps its floor when it restarts with its
 // keys. If it comes back empty, its grants do not count, though it is not
-// quarantined, and no client gives it a floor: nothing proves that no attempt
-// from before is in flight (F2, F4).
+// quarantined, until it has been watched for so long that no attempt from
+// before can be in flight, and the others have told its floor (F2, F3, F4).
 func TestFenceOfADurableNode_F2(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		config := fenced()
@@ -572,14 +572,18 @@ func TestFenceOfADurableNode_F2(t *testing.T) {
 		require.Greater(t, number, last)
 		m.nodes[1].Resume()
 		m.nodes[0].Restart()
-		time.Sleep(10 * time.Second)
+		time.Sleep(config.MaxTTL / 2)
 		m.nodes[1].Pause()
 		_, err := c.TryAcquire(t.Context(), "r", 300*ms)
 		require.ErrorIs(t, err, ErrNoQuorum)
 		require.ErrorIs(t, err, ErrNoFloor)
 		m.nodes[1].Resume()
 		require.EqualValues(t, pure.NoFloor, m.record(t, 0).Floor)
+		time.Sleep(10 * time.Second)
+		require.GreaterOrEqual(t, uint64(m.record(t, 0).Floor), number)
+		m.nodes[1].Pause()
 		require.Greater(t, fenceOf(t, c, "r"), number)
+		m.nodes[1].Resume()
 	})
 }
 
