@@ -32,6 +32,7 @@ type Group struct {
 	// accepted has the optional steps of the handshake that all live nodes
 	// accepted; see agreeLocked.
 	accepted   []string
+	forsworn   []string // names of forms that are not used any more; see forswear
 	quarantine quarantine
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes

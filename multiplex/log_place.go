@@ -12,6 +12,9 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 	}
 	g.log.claims = g.log.claims || r.release == nil
 	if r.form = g.formOfLocked(r); r.form != nil {
+		if r.form.Telling && r.texts == nil {
+			r.texts = new(texts)
+		}
 		g.log.push(r, nil)
 		g.log.buf = r.form.Append(g.log.buf, Encoded{r.command, r.key})
 		return true
