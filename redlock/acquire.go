@@ -41,14 +41,21 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 	}
 	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
 	var set, undo [commandRoom]byte
-	lock.receipt, err = c.group.Claim(ctx, acquireKind, &multiplex.Claim{
-		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
+	claim := c.appendAcquire(set[:0], resource, &lock.token, ttl)
+	kind, told := acquireKind, (*owners)(nil)
+	if c.config.Owner != "" {
+		kind, told = ownedKind, new(owners)
+	}
+	lock.receipt, err = c.group.Claim(ctx, kind, &multiplex.Claim{
+		Bytes: claim.Bytes,
+		Key:   claim.Key,
 		TTL:   ttl,
 		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
 		Late:  func() bool { return c.late(ttl, pure.Elapsed(start, time.Now()), slack) },
+		Told:  told.hear,
 	})
 	if err != nil {
-		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
+		return Lock{}, c.failed(ctx, told.translate(err), nil)
 	}
 	return c.granted(lock, start)
 }

@@ -8,6 +8,7 @@ import (
 // The commands of the algorithm, and what their replies mean.
 var (
 	acquireKind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeSet}, Undo: releaseKind}
+	ownedKind   = &multiplex.ClaimKind{Kind: acquireKind.Kind, Undo: releaseKind, Native: claimForms}
 	extendKind  = &multiplex.ExtendKind{Kind: scripted, Merger: mergerOf(appendExtendMany)}
 	releaseKind = &multiplex.ReleaseKind{Kind: scripted, Merger: mergerOf(appendReleaseMany), Native: releaseForms}
 	scripted    = multiplex.Kind{Judge: judgeScript, Script: true}
@@ -18,6 +19,12 @@ var (
 	releaseForms = []multiplex.Form{
 		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
+	}
+	// claimForms are the forms of SET for clients with Config.Owner: SET … NX
+	// PX … GET, of Redis from 7.0 on, replies with the value that is in the
+	// way.
+	claimForms = []multiplex.Form{
+		{Name: "SET NX GET", Head: []byte("*7\r\n$3\r\nSET\r\n"), Tail: []byte("$3\r\nGET\r\n"), Judge: judgeSetGet, Telling: true},
 	}
 )
 
@@ -34,6 +41,20 @@ func judgeSet(v resp.Value) multiplex.Vote {
 	case v.IsOK():
 		return multiplex.Granted
 	case v.IsNull() && v.Type() != resp.Array:
+		return multiplex.Refused
+	default:
+		return multiplex.Alien
+	}
+}
+
+// judgeSetGet reads the reply to SET … NX GET, where null means the opposite:
+// there was no value, so the key was set. A value is a refusal. +OK, which a
+// server replies that ignores GET, and anything else answers nothing (R16, R17).
+func judgeSetGet(v resp.Value) multiplex.Vote {
+	switch {
+	case v.IsNull() && v.Type() != resp.Array:
+		return multiplex.Granted
+	case v.Type() == resp.BulkString:
 		return multiplex.Refused
 	default:
 		return multiplex.Alien

@@ -78,6 +78,14 @@ type Config struct {
 	// where the system allows it, with TLS or without.
 	Portable bool
 
+	// Owner is a label of this client for people, such as a host and a process:
+	// 1 to 64 bytes of printable ASCII without blanks. It is no secret. The
+	// value of each key is then the token, a colon and the label; Inspect and
+	// HeldError show it. Processes that hand a lock on to each other must have
+	// the same Owner: see Adopt. If zero, the value is the token alone, as in
+	// other implementations of the algorithm.
+	Owner string
+
 	// Votes and attempts.
 
 	// NodeTimeout is how long the client waits for a node's vote. If zero,
@@ -238,6 +246,9 @@ func (config *Config) check() error {
 	}
 	if config.Forgetful && config.MaxTTL > 0 {
 		return errors.New("both MaxTTL and Forgetful are set")
+	}
+	if config.Owner != "" && !pure.Owner(config.Owner) {
+		return fmt.Errorf("Owner is %d bytes: it must be 1 to %d of printable ASCII without blanks", len(config.Owner), pure.LongestOwner)
 	}
 	if config.MaxTries < 0 {
 		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)

@@ -108,6 +108,8 @@ func endingOf(err error) ending {
 		return endClosed
 	}
 	switch err.(type) {
+	case *HeldError:
+		return endRefused
 	case *CancelledError:
 		return endCancelled // whatever the last attempt came to
 	case *noQuorumError:

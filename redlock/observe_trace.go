@@ -94,7 +94,7 @@ func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, tr
 	start := startIf(c.tracer.AttemptDone != nil)
 	lock, err := c.attempt(ctx, resource, ttl)
 	c.stats.attempts.count(err)
-	if err == nil || err == ErrHeld {
+	if err == nil || isHeld(err) {
 		c.stalls.over()
 	}
 	if done := c.tracer.AttemptDone; done != nil {

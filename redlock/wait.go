@@ -143,7 +143,7 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 		return c.awaitLocal(ctx, w)
 	}
 	pause := c.pause(q, rand.Float64())
-	if c.queues.lastOf(q) != ErrHeld || !c.ask(q, w.resource) {
+	if !isHeld(c.queues.lastOf(q)) || !c.ask(q, w.resource) {
 		_, err := c.doze(ctx, w, pause, nil)
 		return err
 	}
