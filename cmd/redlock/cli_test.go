@@ -26,6 +26,7 @@ func TestUsage(t *testing.T) {
 		{"no resource", []string{"run", nodes}, "expected"},
 		{"no command to run", []string{"run", nodes, "r"}, "expected"},
 		{"timeout", []string{"run", nodes, "--timeout=0s", "r", "--", "true"}, "--timeout must be more than 0"},
+		{"owner", []string{"run", nodes, "--owner=a b", "r", "--", "true"}, "--owner must be 1 to 64 bytes"},
 		{"negative max-ttl", []string{"run", nodes, "--max-ttl=-1s", "r", "--", "true"}, "--max-ttl is negative"},
 		{"forgetful with max-ttl", []string{"run", nodes, "--forgetful", "r", "--", "true"}, "--forgetful excludes --max-ttl"},
 		{"ttl above the default max-ttl", []string{"run", nodes, "--max-ttl=0", "--ttl=31s", "r", "--", "true"}, "set a longer --max-ttl"},

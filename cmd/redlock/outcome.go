@@ -37,7 +37,8 @@ type outcome struct {
 	Until      *time.Time `json:"until,omitempty"` // by the clock of this machine
 
 	// The lock of another client.
-	Holder      string   `json:"holder,omitempty"` // its fingerprint
+	Holder      string   `json:"holder,omitempty"`       // its fingerprint
+	HolderOwner string   `json:"holder_owner,omitempty"` // its label
 	HolderTTLMS *float64 `json:"holder_ttl_ms,omitempty"`
 
 	// The run of a command.
@@ -84,7 +85,7 @@ func (o *outcome) conclude(err error, success string) {
 // holder sets what is known of the lock of another client.
 func (o *outcome) holder(found *redlock.Inspection) {
 	if found != nil && found.Holder != "" {
-		o.Holder, o.HolderTTLMS = found.Holder, ttlNumber(found.TTL, true)
+		o.Holder, o.HolderOwner, o.HolderTTLMS = found.Holder, found.Owner, ttlNumber(found.TTL, true)
 	}
 }
 
