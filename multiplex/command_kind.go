@@ -33,6 +33,9 @@ type ClaimKind struct {
 	Undo *ReleaseKind // of Claim.Undo
 	// Native lists other forms, as ReleaseKind.Native does.
 	Native []Form
+	// Telling marks commands whose refusals say more than no; see Claim.Told.
+	// It does not apply to native forms.
+	Telling bool
 }
 
 // An ExtendKind describes commands about a key that is held, other than its
@@ -90,7 +93,8 @@ type Form struct {
 	// command as given, which then must not be repeated in place of the form.
 	// If nil, Kind.Judge reads both.
 	Judge func(resp.Value) Vote
-	// Telling marks a form of claims whose refusals are texts; see Claim.Told.
+	// Telling marks a form of claims whose refusals say more than no; see
+	// Claim.Told.
 	Telling bool
 }
 
@@ -141,6 +145,15 @@ func (v *verb) native() []Form {
 		return v.release.Native
 	}
 	return nil
+}
+
+// telling reports whether a refusal of the command, sent in a form or as given,
+// says more than no.
+func (v *verb) telling(form *Form) bool {
+	if form != nil {
+		return form.Telling
+	}
+	return v.claim != nil && v.claim.Telling
 }
 
 // merger returns what merges the command with others; nil if it travels alone.

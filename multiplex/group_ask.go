@@ -97,7 +97,7 @@ func (g *Group) outcome(p place, told func(node int, text []byte)) error {
 	}
 	word := g.await(p.round)
 	err := p.round.outcome(word)
-	if err == ErrRefused && told != nil && p.round.form != nil && p.round.form.Telling {
+	if err == ErrRefused && told != nil && p.round.telling(p.round.form) {
 		p.round.tell(word, told)
 	}
 	p.round.drop()

@@ -110,8 +110,8 @@ func (n *node) count(r *round, form *Form, v resp.Value) error {
 	if vote == Alien {
 		return fmt.Errorf("%w: type %q", ErrUnexpected, v.Type())
 	}
-	if form != nil && form.Telling && vote == Refused {
-		r.texts.keep(n.index, v.Bytes()) // before the vote, which publishes it
+	if vote == Refused && r.telling(form) {
+		r.texts.keep(n.index, v) // before the vote, which publishes it
 	}
 	n.confirm(r, vote)
 	return nil

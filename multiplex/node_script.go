@@ -95,7 +95,7 @@ func (n *node) forswear() {
 	g := n.group
 	f := g.log.ring.Load().at(n.pos).form
 	if f == nil || !f.Telling {
-		return
+		return // only a form can be left
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

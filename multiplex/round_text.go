@@ -1,5 +1,11 @@
 package multiplex
 
+import (
+	"strconv"
+
+	"github.com/redmux/redmux/resp"
+)
+
 // texts are what nodes said when they refused a claim, for Claim.Told. A round
 // that needs them keeps them, empty, for its next use.
 //
@@ -12,8 +18,12 @@ type texts [MaxNodes][]byte
 const longestText = 128
 
 // keep copies a node's text, unless it is too long to be of interest.
-func (t *texts) keep(node int, text []byte) {
-	if len(text) <= longestText {
+func (t *texts) keep(node int, v resp.Value) {
+	if number, ok := v.Int64(); ok {
+		t[node] = strconv.AppendInt(t[node][:0], number, 10)
+		return
+	}
+	if text := v.Bytes(); len(text) <= longestText {
 		t[node] = append(t[node][:0], text...)
 	}
 }

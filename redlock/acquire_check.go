@@ -11,13 +11,30 @@ import (
 // check truncates the TTL to whole milliseconds, and refuses a resource or a
 // TTL that cannot be used. The name of the seal is such a resource.
 func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
-	if err := checkResource(resource); err != nil {
+	if err := checkLockable(resource); err != nil {
 		return 0, err
 	}
-	if resource == sealName || resource == openingName {
-		return 0, errtext.Wrap("redlock: "+resource+" is not for use as a resource: clients keep their seal there", ErrResource)
-	}
 	return c.checkTTL(ttl)
+}
+
+// checkAttempt is check, where the names of several resources were checked
+// before.
+func (c *Client) checkAttempt(resource string, all *resources, ttl time.Duration) (time.Duration, error) {
+	if all != nil {
+		return c.checkTTL(ttl)
+	}
+	return c.check(resource, ttl)
+}
+
+// checkLockable refuses what cannot be locked.
+func checkLockable(resource string) error {
+	if err := checkResource(resource); err != nil {
+		return err
+	}
+	if resource == sealName || resource == openingName {
+		return errtext.Wrap("redlock: "+resource+" is not for use as a resource: clients keep their seal there", ErrResource)
+	}
+	return nil
 }
 
 func checkResource(resource string) error {

@@ -62,6 +62,26 @@ func (c *Client) appendTimed(dst []byte, s *script, resource string, token *Toke
 	return multiplex.Encoded{Bytes: appendMilliseconds(dst, t), Key: key}
 }
 
+// appendAll appends a script that takes the keys of a lock on several resources
+// and its token, and a time unless that is zero.
+func (c *Client) appendAll(dst []byte, s *script, all *resources, token *Token, t time.Duration) multiplex.Encoded {
+	arguments := 4 + len(all.names)
+	if t != 0 {
+		arguments++
+	}
+	dst = appendScriptHead(dst, s, len(all.names), arguments)
+	from := len(dst)
+	for _, name := range all.names {
+		dst = c.appendKey(dst, name)
+	}
+	keys := multiplex.Part{From: from, To: len(dst)}
+	dst = c.appendValue(dst, token)
+	if t != 0 {
+		dst = appendMilliseconds(dst, t)
+	}
+	return multiplex.Encoded{Bytes: dst, Key: keys}
+}
+
 // appendScript appends the start of a command with the given number of
 // arguments that runs a script on the resource's key. It returns where in dst
 // the key lies.

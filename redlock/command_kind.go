@@ -75,6 +75,18 @@ func judgeScript(v resp.Value) multiplex.Vote {
 	}
 }
 
+// judgeAll is judgeScript for the claim of several resources, where -i is a
+// refusal because of the i-th.
+func judgeAll(v resp.Value) multiplex.Vote {
+	if n, ok := v.Int64(); ok && -MaxResources <= n && n < 0 {
+		return multiplex.Refused
+	}
+	if vote := judgeScript(v); vote == multiplex.Granted {
+		return vote
+	}
+	return multiplex.Alien
+}
+
 // judgeOneOfMany is judgeScript for an element of a merged command's reply,
 // where -1 is an error with this key.
 func judgeOneOfMany(v resp.Value) multiplex.Vote {

@@ -25,11 +25,15 @@ var (
 	extendManyScript  = newScript(lua.ExtendMany)
 	healScript        = newScript(lua.Heal)
 	shortenScript     = newScript(lua.Shorten)
+	acquireAllScript  = newScript(lua.AcquireAll)
+	releaseAllScript  = newScript(lua.ReleaseAll)
+	extendAllScript   = newScript(lua.ExtendAll)
 	sealScript        = newScript(lua.Seal)
 
 	// scripts are all that a node must know.
 	scripts = []*script{
-		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript, &sealScript,
+		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript,
+		&acquireAllScript, &releaseAllScript, &extendAllScript, &sealScript,
 	}
 )
 

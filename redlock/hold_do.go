@@ -34,11 +34,16 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 // over asks no node, so it does not find out that keys were deleted meanwhile.
 func (c *Client) DoWith(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
-) (err error) {
+) error {
 	h, err := c.Hold(ctx, resource, options)
 	if err != nil {
 		return err
 	}
+	return h.do(ctx, fn)
+}
+
+// do is DoWith from the grant on.
+func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	run, end := h.during(ctx)
 	called := false
 	defer func() {
@@ -49,8 +54,8 @@ func (c *Client) DoWith(
 			err = joined(err, cause, released)
 		}
 	}()
-	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
-		return named(resource, ErrExpired) // this goroutine was kept from running meanwhile
+	if left := h.Validity(); left <= 0 || left < h.client.config.MinValidity {
+		return named(h.Resource(), ErrExpired) // this goroutine was kept from running meanwhile
 	}
 	called = true
 	return fn(run)

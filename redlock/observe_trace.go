@@ -89,10 +89,11 @@ type HoldInfo struct {
 	Dropped uint64
 }
 
-// try is one attempt, counted and traced.
-func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, try int) (Lock, error) {
+// try is one attempt, counted and traced. all is not nil for several resources,
+// of which resource is the text.
+func (c *Client) try(ctx context.Context, resource string, all *resources, ttl time.Duration, try int) (Lock, error) {
 	start := startIf(c.tracer.AttemptDone != nil)
-	lock, err := c.attempt(ctx, resource, ttl)
+	lock, err := c.attempt(ctx, resource, all, ttl)
 	c.stats.attempts.count(err)
 	if err == nil || isHeld(err) {
 		c.stalls.over()

@@ -190,7 +190,7 @@ func TestInspectShowsTheOwner_R27(t *testing.T) {
 		text, err := json.Marshal(found)
 		require.NoError(t, err)
 		require.Contains(t, string(text), `"owner":"web-1"`)
-		held := (&HeldError{"web-1"}).Error()
+		held := (&HeldError{Owner: "web-1"}).Error()
 		_, err = a.TryAcquire(t.Context(), "r", 10*time.Second)
 		for _, shown := range []string{string(text), fmt.Sprintf("%+v", found), held, fmt.Sprintf("%+v %v", err, err)} {
 			require.NotContains(t, shown, lock.Token().Reveal())

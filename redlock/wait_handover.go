@@ -18,7 +18,7 @@ import (
 // nodes. Its other fields do not change.
 //
 // A lock without a tenure is never handed over: that of TryAcquire, of an
-// Acquire that did not wait, and of Adopt. Only the nodes know whether a copy of
+// Acquire that did not wait, of AcquireAll and of Adopt. Only the nodes know whether a copy of
 // it was released before.
 type tenure struct {
 	state atomic.Uint32
@@ -75,7 +75,7 @@ type baton struct {
 // whether it did. end is when the validity ends that a quorum has confirmed. It
 // asks no node and does not wait.
 func (c *Client) handOver(l *Lock, end instant) bool {
-	if l.tenure == nil || c.queues.waiting.Load() == 0 {
+	if l.tenure == nil || l.all != nil || c.queues.waiting.Load() == 0 {
 		return false
 	}
 	return c.pass(&baton{*l, end, l.tenure.chain}, l.tenure)

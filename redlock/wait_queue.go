@@ -61,6 +61,7 @@ type waiter struct {
 // A request is the lock that a caller waits for.
 type request struct {
 	resource string
+	all      *resources    // of several resources, as in Lock
 	ttl      time.Duration // in whole milliseconds
 	// confirmed means that the caller does not renew the lock, so one that is
 	// handed over with little validity is extended first.
@@ -162,8 +163,8 @@ func (qs *queues) released(resource string) {
 }
 
 // handover returns what a release of this client calls once it is queued.
-func (c *Client) handover(resource string) func() {
-	return func() { c.queues.released(resource) }
+func (c *Client) handover(l Lock) func() {
+	return func() { c.released(&l) }
 }
 
 // callHead calls the head for its turn, or because an attempt is due. The
