@@ -55,9 +55,13 @@ func (c *Client) awaitAll(ctx context.Context, w *waiter) error {
 // lookElsewhere ends the lookout for a resource, unless it is the one to wait
 // for next.
 func (w *waiter) lookElsewhere(resource string) {
-	if q := w.queue; w.resource != resource && q.lookout != nil {
+	q := w.queue
+	if w.resource == resource {
+		return
+	}
+	w.resource, q.fails = resource, 1
+	if q.lookout != nil {
 		q.lookout.Stop()
 		q.lookout = nil
 	}
-	w.resource = resource
 }
