@@ -57,6 +57,23 @@ func (c *Client) AcquireAll(ctx context.Context, resources []string, ttl time.Du
 	return c.acquireTold(within, request{resource: s.text, all: s, ttl: ttl})
 }
 
+// TryHoldAll is HoldAll with a single attempt, as TryHold is Hold.
+func (c *Client) TryHoldAll(ctx context.Context, resources []string, options HoldOptions) (*Hold, error) {
+	s, err := newResources(resources)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(s.names) == 1:
+		return c.TryHold(ctx, s.names[0], options)
+	case options.MinHold != 0 || options.Heal:
+		return nil, errHoldAll
+	}
+	h, err := c.hold(ctx, s.text, options, func(ctx context.Context, _ string, ttl time.Duration) (Lock, error) {
+		return c.try(ctx, s.text, s, ttl, 1)
+	})
+	return h, named(s.text, err)
+}
+
 // HoldAll is Hold for several resources, as AcquireAll is Acquire. MinHold and
 // Heal are for a single resource; with them and several, the error is
 // ErrHoldOptions.
@@ -68,10 +85,12 @@ func (c *Client) HoldAll(ctx context.Context, resources []string, options HoldOp
 	case len(s.names) == 1:
 		return c.Hold(ctx, s.names[0], options)
 	case options.MinHold != 0 || options.Heal:
-		return nil, fmt.Errorf("%w: MinHold and Heal are for a single resource", ErrHoldOptions)
+		return nil, errHoldAll
 	}
 	return c.holdInTime(ctx, request{resource: s.text, all: s}, options)
 }
+
+var errHoldAll = fmt.Errorf("%w: MinHold and Heal are for a single resource", ErrHoldOptions)
 
 // DoAll is DoWith for several resources, as HoldAll is Hold.
 func (c *Client) DoAll(

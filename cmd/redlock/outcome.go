@@ -23,6 +23,8 @@ type reporting struct {
 type outcome struct {
 	At       time.Time `json:"at"`
 	Resource string    `json:"resource"`
+	// Resources are those of redlock run with --also.
+	Resources []string `json:"resources,omitempty"`
 	// Outcome is "acquired", "extended", "released" or, of redlock run, "done";
 	// otherwise one of outcomeWords.
 	Outcome  string `json:"outcome"`
