@@ -65,7 +65,7 @@ func (c *Client) TryHoldAll(ctx context.Context, resources []string, options Hol
 		return nil, err
 	case len(s.names) == 1:
 		return c.TryHold(ctx, s.names[0], options)
-	case options.MinHold != 0 || options.Heal:
+	case options.single():
 		return nil, errHoldAll
 	}
 	h, err := c.hold(ctx, s.text, options, func(ctx context.Context, _ string, ttl time.Duration) (Lock, error) {
@@ -84,11 +84,14 @@ func (c *Client) HoldAll(ctx context.Context, resources []string, options HoldOp
 		return nil, err
 	case len(s.names) == 1:
 		return c.Hold(ctx, s.names[0], options)
-	case options.MinHold != 0 || options.Heal:
+	case options.single():
 		return nil, errHoldAll
 	}
 	return c.holdInTime(ctx, request{resource: s.text, all: s}, options)
 }
+
+// single reports whether the options are for a hold on a single resource.
+func (o HoldOptions) single() bool { return o.MinHold != 0 || o.Heal }
 
 var errHoldAll = fmt.Errorf("%w: MinHold and Heal are for a single resource", ErrHoldOptions)
 

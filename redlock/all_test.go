@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -321,11 +322,13 @@ func TestFailedAttemptsForSeveralLeaveNothing_R8(t *testing.T) {
 	})
 }
 
+var seedsOfAll = flag.Uint64("all.seeds", 10, "seeds of TestSixteenWantThreeOfTen")
+
 // Sixteen clients want three of ten resources at a time, of one client or each
 // of its own: no two hold a resource within validity, no client has a part of
 // what it wants, and all make progress, whatever order they name them in.
 func TestSixteenWantThreeOfTen(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range *seedsOfAll {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemory(t, 3)
 			referee := &refereeOfAll{until: make(map[string]time.Time)}
