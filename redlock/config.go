@@ -248,7 +248,7 @@ func (config *Config) check() error {
 		return errors.New("both MaxTTL and Forgetful are set")
 	}
 	if config.Owner != "" && !pure.Owner(config.Owner) {
-		return fmt.Errorf("Owner is %d bytes: it must be 1 to %d of printable ASCII without blanks", len(config.Owner), pure.LongestOwner)
+		return fmt.Errorf("the Owner has %d bytes: they must be 1 to %d, printable ASCII without blanks", len(config.Owner), pure.LongestOwner)
 	}
 	if config.MaxTries < 0 {
 		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)

@@ -14,7 +14,8 @@ import (
 var (
 	// ErrHeld is returned if another client holds the resource, or if several
 	// clients asked at once and none got a quorum. It is ordinary: the sentinel
-	// itself is returned, without the resource, and nothing is allocated.
+	// itself is returned, without the resource, and nothing is allocated; but
+	// see HeldError.
 	ErrHeld = errors.New("redlock: resource is held")
 	// ErrNoQuorum is returned if too few nodes answered to decide. The error
 	// unwraps to *UndecidedError, which names each of them with its own cause.
@@ -103,7 +104,7 @@ var (
 // which cost nothing, ErrResource, and the errors of a function given to Do.
 // The log does not receive the resource (R27).
 type ResourceError struct {
-	Resource string // without the prefix
+	Resource string // without the prefix; as Lock.Resource for several
 	Err      error  // the error of the call
 }
 
