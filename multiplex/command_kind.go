@@ -5,7 +5,7 @@ import "github.com/redmux/redmux/resp"
 // A Kind says what the replies to a command mean. ClaimKind, ExtendKind and
 // ReleaseKind begin with it.
 //
-// A kind must not change once it was used. Most are made once, as package
+// A kind must not change once it has been used. Most are made once, as package
 // variables. If the replies say more than a vote, such as a number, a command
 // can have a kind of its own, whose Judge keeps what it reads.
 type Kind struct {
@@ -14,14 +14,14 @@ type Kind struct {
 	// reply. It returns Alien for a type that cannot answer the command, which
 	// ends the connection (R16).
 	Judge func(resp.Value) Vote
-	// Script marks commands that name a script by its digest. A node that lost
-	// the script gets it again, and then the same command again, on the same
-	// connection (R24).
+	// Script marks commands that name a script by its digest. If a node has
+	// lost the script, it gets the script and the same command again, on the
+	// same connection (R24).
 	Script bool
 }
 
 // A ClaimKind describes commands that set a key. A round is decided as soon as
-// a quorum granted, or none can grant any more (R5).
+// a quorum granted, or no quorum can grant any more (R5).
 //
 // A claim is never sent to a node a second time, neither after NOSCRIPT nor
 // after an error to a native form: the queued release may already have run, and
@@ -39,35 +39,36 @@ type ClaimKind struct {
 }
 
 // An ExtendKind describes commands about a key that is held, other than its
-// release. A round also waits for the refusals that make a no certain: "not
-// yours" and "unknown" call for different actions (R9, R12).
+// release. Once no quorum can grant, a round still waits while refusals may
+// prove that the key is not ours: "not yours" and "unknown" call for different
+// actions (R9, R12).
 type ExtendKind struct {
 	Kind
 	// Merger, if not nil, merges commands that wait for the same flush.
 	Merger *Merger
-	// Creates marks a script that may set a key which was not there. It is
-	// never retried after NOSCRIPT, as a claim.
+	// Creates marks a script that may set a key that was not there. Like a
+	// claim, it is never retried after NOSCRIPT.
 	Creates bool
 }
 
 // A ReleaseKind describes commands that undo a claim. They are accepted when
-// others are refused, and a node that does not confirm one owes it (R8). A
-// round is decided as that of an ExtendKind.
+// others are refused, and a node that does not confirm one owes it (R8). Their
+// rounds are decided as those of an ExtendKind.
 type ReleaseKind struct {
 	Kind
 	// Merger, if not nil, merges awaited and posted commands that wait for the
 	// same flush.
 	Merger *Merger
 	// Native lists other forms, the best first. The first that all live nodes
-	// support goes into the log, unmerged (R25). If nil, or if they share none,
-	// the command goes as given.
+	// support goes into the log, unmerged (R25). If nil, or if the nodes share
+	// none, the command goes as given.
 	Native []Form
-	// Behind places the command behind all that wait to be merged, because it
+	// Behind places the command behind those that wait to be merged, because it
 	// may undo one of them and must not overtake it.
 	Behind bool
 }
 
-// A Merger makes one command of several of a kind.
+// A Merger makes one command of several of the same kind.
 type Merger struct {
 	// Kind is the kind of the merged command. Its Judge is called for each
 	// element of the reply, an array with one element for each merged command.
@@ -107,7 +108,7 @@ func (f *Form) Append(dst []byte, command Encoded) []byte {
 	return append(dst, f.Tail...)
 }
 
-// A verb is what a round does: with neither extend nor release it claims.
+// A verb is what a round does. It claims if neither extend nor release is set.
 type verb struct {
 	kind    *Kind
 	claim   *ClaimKind // nil for a carrier, see placeMergedLocked

@@ -51,8 +51,8 @@ func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) er
 }
 
 // HandOver is Release for a key that another caller waits for. It is never
-// merged, and calls queued once it has its place in the log: what is asked from
-// then on stands behind it on every connection. queued must not wait.
+// merged, and calls queued once it has its place in the log: commands that
+// enter after that stand behind it on every connection. queued must not wait.
 func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, queued func()) error {
 	v := kind.verb()
 	v.alone = true
@@ -106,7 +106,7 @@ func (g *Group) outcome(p place, told func(node int, text []byte)) error {
 }
 
 // enter gives a command its place in the log. The posting has no inbox if a
-// caller waits for the outcome; it is no part of the command, which would then
+// caller waits for the outcome. It is no field of the command, which would then
 // escape to the heap.
 func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting) (place, error) {
 	g.mu.Lock()
@@ -119,8 +119,8 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 			if posting.Inbox == nil && g.hopefulLocked(v, cmd.TTL) {
 				return place{}, errReturning
 			}
-			// This is known already, so it is said at once, and nothing is sent
-			// that would have to be undone (R26).
+			// The outcome is already known, so it is returned at once, and
+			// nothing is sent that would have to be undone (R26).
 			return place{}, g.absentLocked(needed)
 		}
 		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed {
@@ -141,8 +141,9 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 }
 
 // enterOpen is enter for a claim or an extension that a caller waits for. If
-// too few nodes are up, and enough might be in a moment, it waits for them. That
-// time and the votes' together are bounded by the vote timeout (R26).
+// too few nodes are up, and enough might be in a moment, it waits for them. The
+// wait for nodes and the wait for votes together are bounded by the vote
+// timeout (R26).
 func (g *Group) enterOpen(ctx context.Context, v verb, cmd *Command) (place, error) {
 	if err := ctx.Err(); err != nil {
 		return place{}, err
@@ -160,7 +161,7 @@ func (g *Group) enterOpen(ctx context.Context, v verb, cmd *Command) (place, err
 }
 
 // maxUnflushed bounds the bytes that wait for the next flush before new claims
-// are refused (R26). It is well below a connection's backlog.
+// and extensions are refused (R26). It is well below a connection's backlog.
 const maxUnflushed = 1 << 20
 
 // fullLogLocked reports whether too many rounds wait for answers (R26).

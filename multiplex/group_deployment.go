@@ -11,9 +11,10 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// settleLocked does what is to be done next so that the nodes belong to one
-// deployment (R30), and makes the group's sets follow what is known of that.
-// Call it after each event of pure.Deployment.
+// settleLocked carries out the next orders of pure.Deployment, which make the
+// nodes belong to one deployment (R30), and updates the group's sets by what
+// that knows of the nodes. It must be called after each event of
+// pure.Deployment.
 func (g *Group) settleLocked(now time.Duration) {
 	if !g.config.sealed() || g.life.closing() {
 		return
@@ -52,8 +53,8 @@ func (g *Group) tendDeploymentLocked(now time.Duration) time.Duration {
 	return g.quarantine.due
 }
 
-// judgeDeploymentLocked notes which nodes show this client's deployment. A node
-// that is not up is what it was, until it joins.
+// judgeDeploymentLocked updates the sets of nodes that do not show this
+// client's deployment. A node that is not up stays in its set until it joins.
 func (g *Group) judgeDeploymentLocked(now time.Duration) {
 	d, q := &g.quarantine.deployment, &g.quarantine
 	strangers := q.strangers
@@ -103,7 +104,7 @@ func (n *node) estrangedLocked() *fault {
 			"delete what stands there, or use another prefix", ErrDeployment}, tried: g.now()}
 	case pure.BerthAdopts:
 		if !n.trust.Trusted {
-			return nil // it is quarantined for longer than the seal takes
+			return nil // its quarantine lasts longer than writing the seal
 		}
 		return &fault{err: fmt.Errorf("%w: the node's seal is being written", ErrUnopened)}
 	}
@@ -125,9 +126,9 @@ func (n *node) estrangedLocked() *fault {
 	return &fault{err: fmt.Errorf("%w: %s", ErrUnopened, text)}
 }
 
-// waitsForOthersLocked reports whether the node would count if the nodes that
-// are missing showed the same deployment. So it is not what keeps a command
-// from a quorum.
+// waitsForOthersLocked reports whether the node would count if the missing
+// nodes showed the same deployment. Then the others, and not this node, keep a
+// command from a quorum.
 func (n *node) waitsForOthersLocked() bool {
 	d := &n.group.quarantine.deployment
 	return n.group.live.Has(n.index) && n.group.quarantine.strangers.Has(n.index) && n.trust.Trusted && d.Pending(n.index)
@@ -155,7 +156,7 @@ func (g *Group) nameLocked(node int) string {
 	return "node " + strconv.Itoa(node) + " (" + g.nodes[node].addr + ")"
 }
 
-// listLocked names some nodes.
+// listLocked returns the names of some nodes.
 func (g *Group) listLocked(nodes Set) string {
 	var all []string
 	for i := range g.nodes {
@@ -174,8 +175,8 @@ type Deployment struct {
 	// Complete reports whether every node was found to belong to it.
 	Complete bool
 	Founded  bool // this group opened it
-	// Err is why the nodes' votes do not count, if that is for the deployment;
-	// nil if they do.
+	// Err is why the nodes' votes do not count, if the deployment is the
+	// reason; otherwise nil.
 	Err error
 }
 

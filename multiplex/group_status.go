@@ -12,7 +12,7 @@ import (
 // A Status describes one node.
 type Status struct {
 	Addr   string      // without credentials
-	State  State       // where it stands in its life
+	State  State       // the stage of its life
 	Server conn.Server // what it said of itself when it was last connected
 	Debts  int         // releases that it owes (R8)
 	// Connects counts connections that shook hands, Deaths connections that
@@ -22,7 +22,7 @@ type Status struct {
 	// Polled reports whether callers read this node's replies themselves; see
 	// Config.Portable.
 	Polled bool
-	// Counts is what happened so far.
+	// Counts has what happened so far.
 	Counts Counts
 	// ReplyTime is the smoothed time to a reply.
 	ReplyTime time.Duration
@@ -30,8 +30,8 @@ type Status struct {
 	Err error
 	// Quarantined reports whether the node's grants do not count yet (R23).
 	// QuarantineLeft is how long that lasts if the node stays connected and no
-	// seal ends it before; QuarantineWhy is what began it. They are zero for a
-	// node that counts once it is up.
+	// seal ends it earlier; QuarantineWhy is what began it. They are zero for a
+	// node that counts as soon as it is up.
 	Quarantined    bool
 	QuarantineLeft time.Duration
 	QuarantineWhy  string
@@ -43,7 +43,7 @@ type Status struct {
 	Deployment      string
 	DeploymentNodes int
 	// Started is when the server's process started, by its own account, to the
-	// second. Zero if it does not say.
+	// second. It is zero if the server does not say.
 	Started time.Time
 	// Warnings lists what was noteworthy about the server when it was last
 	// connected (R22), one sentence each. The slice is the caller's.

@@ -13,13 +13,13 @@ import "slices"
 // gets its place, by what all live nodes support at that moment. A later join
 // cannot make it wrong: a node that joins begins at the head of the log, behind
 // every round and byte queued before, so its first command comes after
-// agreeLocked has dropped a form that it lacks. A node that loses its command
-// later, or a user who loses the right to it, shows as an error reply; see
+// agreeLocked has dropped a form that it lacks. If a node later loses the
+// command, or the user the right to it, an error reply shows that; see
 // errorToNative.
 
-// FormOf returns the name of the native form in which commands of a kind go to
-// the nodes that are up now, or "" if there is none. It may change with every
-// node that comes or goes, and with every reply.
+// FormOf returns the name of the native form in which commands of a kind now go
+// to the nodes that are up, or "" if there is none. It may change with every
+// node that joins or leaves, and with every reply.
 func (g *Group) FormOf(kind *ReleaseKind) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -30,7 +30,7 @@ func (g *Group) FormOf(kind *ReleaseKind) string {
 }
 
 // agreeLocked computes which steps of the handshake all live nodes accepted,
-// and so which forms they share. It must be called after each change of live
+// and so which forms they share. It must be called after each change of live,
 // before the mutex is released, so that a form is dropped before a node without
 // it gets its first command (R25).
 func (g *Group) agreeLocked() {

@@ -1,7 +1,7 @@
 package multiplex
 
 // placeLocked fails the votes of nodes that are not up or do not count, and
-// puts the round into the log. It reports false if no node is up.
+// puts the round into the log. It returns false if no node is up.
 func (g *Group) placeLocked(r *round, command []byte) bool {
 	if missing := All(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
 		g.failMissingLocked(r, missing)

@@ -10,9 +10,9 @@ import (
 
 // cure sends the scripts and then the round's command again, on the same
 // connection, whether or not a caller still waits for it (R24). The round's
-// vote waits for that reply. cure returns false if the lane is full, or if the
-// command must not come behind what followed it (ClaimKind); then the vote has
-// failed.
+// vote comes with that reply. cure returns false if the lane is full, or if the
+// command must not be executed after those that were sent since (ClaimKind,
+// ExtendKind.Creates); then the vote has failed.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()
@@ -52,8 +52,8 @@ func (n *node) loadScriptsLocked() bool {
 // would have got another answer. It returns false for an error that stands: a
 // release is then refused and owed, and any other vote has failed.
 //
-// A key of another type is not our lock, as the script finds (R9), and is in
-// the way of a claim. After any error about the command and not about the
+// A key of another type is not our lock, which is what the script would find
+// (R9), and is in the way of a claim. After any error about the command and not about the
 // node's state, the command as given is sent on the same connection, whether or
 // not a caller still waits (R24), unless it is a claim (R8). If the node lacks
 // the command, or denies it to us, the whole group drops the form at once, until
@@ -74,7 +74,7 @@ func (n *node) errorToNative(r *round, v resp.Value) bool {
 	return false
 }
 
-// unlearn records that this connection's server no longer does what it did in
+// unlearn records that the server no longer supports a form that it accepted in
 // the handshake.
 func (n *node) unlearn(f *Form) {
 	g := n.group
@@ -102,8 +102,8 @@ func (n *node) forswear() {
 	g.forsworn = append(g.forsworn, f.Name)
 }
 
-// isSyntaxError tells a command that the server knows in another form from one
-// that failed on its key.
+// isSyntaxError reports whether an error says that the server knows the command
+// only in another form, rather than that it failed on its key.
 func isSyntaxError(v resp.Value) bool {
 	text, _ := bytes.CutPrefix(v.Bytes(), []byte("ERR "))
 	return bytes.HasPrefix(text, []byte("syntax error")) || bytes.HasPrefix(text, []byte("wrong number of arguments"))

@@ -15,18 +15,18 @@ import (
 // A look reads a node's seal and opening, in two commands.
 type look struct {
 	sighting pure.Sighting
-	asked    time.Duration // when, on the group's clock
+	asked    time.Duration // when it was requested, on the group's clock
 }
 
-// The commands of a look, by their turns.
+// The commands of a look, in their order.
 const (
 	turnSeal = iota
 	turnOpening
 	turnsOfLook
 )
 
-// read takes the reply to one of the commands. It returns an error if it cannot
-// answer the command (R16).
+// read handles the reply to one of the commands. It returns an error if the
+// reply cannot answer the command (R16).
 func (l *look) read(turn int, v resp.Value) error {
 	found, text, err := valueOf(v)
 	if err != nil {
@@ -52,7 +52,7 @@ func (l *look) read(turn int, v resp.Value) error {
 	return nil
 }
 
-// valueOf reads the reply to a GET.
+// valueOf parses the reply to a command of Seal.Read.
 func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
 	switch {
 	case conn.ClassOf(v) == conn.ClassWrongType:
@@ -67,12 +67,12 @@ func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
 	return pure.SealSeen, string(v.Bytes()[:min(len(v.Bytes()), maxSeal)]), nil
 }
 
-// maxSeal is longer than any seal: sixteen members take 272 bytes of it.
+// maxSeal is longer than any seal. Sixteen members take 272 bytes of a seal.
 const maxSeal = 1024
 
 // inspect examines the node once before it joins, over its own connection. It
-// reads the seal and the node's clock, and on a node declared durable, whether
-// the server says so. An error ends the connection.
+// reads the seal and the node's clock, and if the node was declared durable,
+// the server's settings. An error ends the connection.
 func (n *node) inspect(c *conn.Conn) error {
 	g := n.group
 	l := &look{asked: g.now()}
@@ -131,8 +131,9 @@ func (n *node) inspectSeal(l *look) error {
 	return n.sightLocked(l, now)
 }
 
-// inspectDurable warns if a node declared durable says otherwise. A server that
-// refuses the question stays unknown (R22).
+// inspectDurable warns if the server of a node that was declared durable says
+// otherwise. If the server refuses to answer, its durability stays unknown
+// (R22).
 func (n *node) inspectDurable(v resp.Value) error {
 	if v.IsError() || !strings.Contains(string(v.Bytes()), "aof_enabled:0") {
 		return nil
@@ -143,10 +144,10 @@ func (n *node) inspectDurable(v resp.Value) error {
 	return nil
 }
 
-// date finds out when the process started, by its own account, from the reply
-// to TIME (R29). The account is believed only of a node that never was a
-// replica, and whose clock agrees with this client's: the uptime is what that
-// clock has gone since the start.
+// date computes from the reply to TIME when the process started, by its own
+// account (R29). The account is trusted only if the node never was a replica,
+// and if its clock agrees with this client's: the uptime is measured by that
+// clock.
 func (n *node) date(v resp.Value) error {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -169,7 +170,7 @@ func (n *node) date(v resp.Value) error {
 // clocksAgree is how far a node's clock may differ from this client's (R29).
 const clocksAgree = time.Second
 
-// readTime reads the reply to TIME: seconds and microseconds.
+// readTime parses the reply to TIME: seconds and microseconds.
 func readTime(v resp.Value) (time.Time, error) {
 	var parts []int64
 	for e := range v.Elements() {
@@ -185,14 +186,14 @@ func readTime(v resp.Value) (time.Time, error) {
 	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
 }
 
-// sightLocked takes in what a look found. An error ends the connection: the
+// sightLocked applies what a look found. An error ends the connection: the
 // deployment has another MaxTTL.
 func (n *node) sightLocked(l *look, now time.Duration) error {
 	g := n.group
 	s := l.sighting
 	replaced := slices.Contains(g.config.Replace, s.Seal.Identity.ID)
 	if replaced {
-		// Locks of the old deployment may be valid, so its proof is none.
+		// Locks of the old deployment may be valid, so its seal proves nothing.
 		n.trust.Trust = n.trust.Sight(pure.Sighting{What: pure.SealAbsent}, now)
 	} else {
 		n.trust.Trust = n.trust.Sight(s, now)
@@ -213,7 +214,7 @@ func (n *node) sightLocked(l *look, now time.Duration) error {
 	return nil
 }
 
-// tendLocked reads the seal of a node that is up when it is time, and returns
+// tendLocked reads the seal of a node that is up if that is due, and returns
 // when to run again.
 func (n *node) tendLocked(now time.Duration) time.Duration {
 	g := n.group
@@ -230,8 +231,7 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	return n.trust.looks.Next
 }
 
-// lookLocked asks for the seal, in the lane. The reply is handled when it
-// comes.
+// lookLocked asks for the seal, in the lane. It does not wait for the reply.
 func (n *node) lookLocked() {
 	g := n.group
 	l := &look{asked: g.now()}
@@ -253,8 +253,8 @@ func (n *node) lookLocked() {
 	n.trust.looks.Asking = n.inquireLocked(q, g.config.Seal.Read[:]...)
 }
 
-// renewSealLocked writes what this client has watched into a seal that says
-// less.
+// renewSealLocked writes how long this client has watched the process, if the
+// seal that was found says less.
 func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	g := n.group
 	who, _ := g.quarantine.deployment.Identity()
@@ -267,9 +267,10 @@ func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	}
 }
 
-// orderLocked sends an order for the node's deployment, in the lane, over the
-// connection to the very process that a seal is about. A node that cannot carry
-// it out for the moment (-OOM, -MISCONF …) gets it again after the next look.
+// orderLocked sends an order for the node's deployment, in the lane: the
+// connection leads to the very process that a seal is about. If the node cannot
+// carry the order out at the moment (-OOM, -MISCONF …), it gets the order again
+// after the next look.
 func (n *node) orderLocked(o pure.Order, now time.Duration) {
 	g := n.group
 	d := &g.quarantine.deployment
@@ -308,7 +309,7 @@ func (n *node) orderLocked(o pure.Order, now time.Duration) {
 }
 
 // argumentsLocked returns the arguments of seal.lua for an order, and the seal
-// that it writes, if it does.
+// that the order writes, or nil if it writes none.
 func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure.Seal) {
 	g := n.group
 	who := o.Identity.String()
@@ -327,7 +328,8 @@ func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure
 		seal.Run = n.trust.Run
 		seal.Watched = n.trust.Watched(now)
 		if n.trust.dated {
-			seal.Uptime = max(time.Millisecond, n.server.Uptime+now-n.trust.asked) // 0 is not known
+			// 0 would mean that it is not known.
+			seal.Uptime = max(time.Millisecond, n.server.Uptime+now-n.trust.asked)
 		}
 	}
 	verb := "seal"
@@ -337,9 +339,9 @@ func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure
 	return []string{verb, who, seal.String()}, seal
 }
 
-// debutLocked takes in, before the first seals of a set are written, that
-// nothing was forgotten: its nodes count as watched since the last of them
-// started (R29), and if the set is founded, for as long as is needed (R30).
+// debutLocked runs before the first seals of a set are written. The node then
+// counts as watched since the last node of the set started (R29), or if
+// Config.Found opens the set, for as long as is needed (R30).
 func (n *node) debutLocked(now time.Duration) {
 	d := &n.group.quarantine.deployment
 	started, ok := d.Started()
@@ -352,8 +354,8 @@ func (n *node) debutLocked(now time.Duration) {
 	}
 }
 
-// cureSealLocked loads the script that writes the seal again, for the next
-// look, which is soon.
+// cureSealLocked loads the script that writes the seal again, and looks at the
+// seal again soon.
 func (n *node) cureSealLocked() {
 	g := n.group
 	if n.life.State != Up {

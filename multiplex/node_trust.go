@@ -9,11 +9,11 @@ import (
 // Quarantine (R23): a node that may have forgotten locks gets every command, so
 // its keys are set, extended and released like any other's. But until every
 // earlier lock must have expired, its grants of claims do not count, nor do its
-// extensions of keys that were set meanwhile. Those votes have failed from the
-// start, so decisions fall as fast as without a quarantine.
+// extensions of keys that were set meanwhile. Those votes fail from the start,
+// so rounds are decided as fast as without a quarantine.
 
-// discountLocked records the round's quarantined nodes and returns those whose
-// vote on it fails for that, with their causes stored.
+// discountLocked records the round's quarantined nodes, and returns those whose
+// vote on it fails for that reason. It stores their causes in the round.
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.quarantine.nodes & g.live
 	void := r.void()
@@ -34,7 +34,8 @@ func (g *Group) discountLocked(r *round) Set {
 func (n *node) meetLocked(now time.Duration) {
 	n.trust.Trust = n.trust.Meet(n.server.RunID, now)
 	n.trust.asked, n.trust.met = n.dialed, now
-	n.group.quarantine.deployment.Part(n.index) // what was seen may be another process's
+	// What was seen of the deployment may be another process's.
+	n.group.quarantine.deployment.Part(n.index)
 	n.judgeTrustLocked(now)
 	n.trust.warnings = n.group.warningsOf(&n.server)
 	if n.trust.Need > 0 && n.server.RunID == "" {
@@ -42,8 +43,8 @@ func (n *node) meetLocked(now time.Duration) {
 	}
 }
 
-// guardLocked updates the quarantine of a node that is up, reads and writes its
-// seal, and returns when to run again.
+// guardLocked updates the quarantine of a node that is up, tends its seal, and
+// returns when to run again.
 func (n *node) guardLocked(now time.Duration) time.Duration {
 	n.judgeTrustLocked(now)
 	next := n.tendLocked(now)
@@ -53,7 +54,8 @@ func (n *node) guardLocked(now time.Duration) time.Duration {
 	return next
 }
 
-// judgeTrustLocked makes the group's set follow what is known of the node.
+// judgeTrustLocked updates the group's set of quarantined nodes by what is
+// known of this node.
 func (n *node) judgeTrustLocked(now time.Duration) {
 	g := n.group
 	n.trust.Trust = n.trust.At(now)
@@ -83,7 +85,7 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 	g.quarantine.maxTTL = maxTTL
 	need := pure.NeedFor(maxTTL, g.config.Drift)
 	for _, n := range g.nodes {
-		if n.trust.Need > 0 { // not a durable one
+		if n.trust.Need > 0 { // it is 0 for a durable node
 			n.trust.Trust = n.trust.Require(need, now)
 			n.judgeTrustLocked(now)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// commandRoom is enough for a command with a resource name of usual length,
-// without allocating.
+// commandRoom is the size of buffers on the stack. It is enough for a command
+// with a resource name of usual length.
 const commandRoom = 320
 
 // TryAcquire tries once to lock a resource for the TTL, which is truncated to
@@ -17,9 +17,9 @@ const commandRoom = 320
 // no longer can (R5), at most for the vote timeout of the slowest node (R6).
 //
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed,
-// ErrResource, ErrTTL, or a CancelledError if ctx ended. With any of them no
-// key is left behind: its release is queued for every node before TryAcquire
-// returns (R7).
+// ErrResource, ErrTTL, or a CancelledError if ctx ended. If TryAcquire returns
+// an error, it leaves no key behind: it has queued the release for every node
+// (R7).
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	lock, err := c.try(ctx, resource, nil, ttl, 1)
 	return lock, named(resource, err)
@@ -37,7 +37,8 @@ func (c *Client) attempt(ctx context.Context, resource string, all *resources, t
 	}
 	slack := pure.Drift(ttl, c.config.DriftFactor)
 	if c.late(ttl, 0, slack) {
-		return Lock{}, c.tooShort(ttl) // even an immediate answer would leave too little
+		// Even an immediate answer would leave too little.
+		return Lock{}, c.tooShort(ttl)
 	}
 	lock := Lock{client: c, resource: resource, all: all, token: c.tokens.next(), ttl: ttl}
 	var set, undo [commandRoom]byte
@@ -87,22 +88,23 @@ func (c *Client) granted(lock Lock, start time.Time) (Lock, error) {
 	return lock, nil
 }
 
-// late reports whether an attempt's remaining validity is not worth having.
+// late reports whether an attempt that has spent so much time leaves too little
+// validity.
 func (c *Client) late(ttl, spent, slack time.Duration) bool {
 	left := pure.Validity(ttl, spent, slack)
 	return left <= 0 || left < c.config.MinValidity
 }
 
-// Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up,
+// Acquire tries until it has the lock, ctx ends, or Config.MaxTries is used up,
 // with a new token for each attempt (R3, R11). It retries after ErrHeld,
 // ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded, but not
 // after ErrClosed, ErrNested, ErrResource and ErrTTL. If ctx ends, the error is
-// a CancelledError, which is also the last attempt's error; so it is if
-// Config.MaxWait is over, with the cause ErrMaxWait. If the tries are used up,
-// the error is the last attempt's. As with TryAcquire, an error leaves no key
-// behind.
+// a CancelledError, which is also the last attempt's error. If Config.MaxWait
+// is over, it is one too, with the cause ErrMaxWait. If the tries are used up,
+// the error is the last attempt's. As with TryAcquire, no key is left behind if
+// there is an error.
 //
-// A call that finds no quorum for half a second reports a warning, with the
+// If a call finds no quorum for half a second, it reports a warning, with the
 // cause for each node, to Config.Logger, or to slog.Default if there is none;
 // one report a minute stands for all calls of the client (R31). Acquire stops
 // waiting, with ErrNoQuorum, if waiting cannot help: if so many nodes refuse
@@ -111,23 +113,23 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // that does not verify, or another protocol such as TLS on one side only. Only
 // attempts since the call began count, so a cause that was removed does not end
 // it. A node that refuses the credentials is tried again after 1 to 30 seconds,
-// so it may take that long to know. A node that refuses connections may come
-// back, and is waited for.
+// so it may take that long to find out. Acquire keeps waiting for a node that
+// refuses connections: it may come back.
 //
 // Callers of one client that wait for the same resource are served in the order
-// in which they came, and only the first of them asks the nodes. Between
-// clients, and towards TryAcquire, there is no order. If another client holds
-// the lock, the nodes tell the first caller when the lock is released (CLIENT
-// TRACKING, over RESP3) and when it will expire, and it tries then; without
-// such news, within a second. If the nodes cannot tell, and after the other
-// errors, it tries again after a random delay that doubles up to 200 ms, unless
-// Config.RetryDelayMin and RetryDelayMax say otherwise. With Config.MaxTries or
-// Config.Poll each caller does so on its own.
+// in which they came, and only the first of them asks the nodes. There is no
+// order between clients, nor among callers of TryAcquire. If another client
+// holds the lock, the nodes tell the first caller when the lock is released
+// (CLIENT TRACKING, over RESP3) and when it will expire, and it tries then;
+// without such news it tries within a second. If the nodes cannot tell, and
+// after the other errors, it tries again after a random delay that doubles up
+// to 200 ms, unless Config.RetryDelayMin and RetryDelayMax say otherwise. With
+// Config.MaxTries or Config.Poll each caller does so on its own.
 //
-// A lock that was granted to a caller that had waited is handed to the next one
-// when it is released, without asking the nodes, for up to Config.HandOver. The
-// next caller gets it with at least half of the validity that it asked for. If
-// less than nine tenths are left, Acquire extends the lock before it returns.
+// If the lock was granted to a caller that had waited, its release hands it to
+// the next caller without asking the nodes, for up to Config.HandOver. The next
+// caller gets it with at least half of the validity that it asked for. If less
+// than nine tenths are left, Acquire extends the lock before it returns.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	within, cancel := withMaxWait(ctx, c.config.MaxWait)
 	defer cancel()
@@ -184,8 +186,8 @@ func cancelledError(ctx context.Context, last error) error {
 	return e
 }
 
-// learn smooths the time to a quorum, from which retries derive their delays.
-// Concurrent callers may lose a sample, which does no harm.
+// learn updates the smoothed time to a quorum, from which retries derive their
+// delays. Concurrent callers may lose a sample, which does no harm.
 func (c *Client) learn(spent time.Duration) {
 	c.quorumTime.Store(int64(pure.Smoothed(time.Duration(c.quorumTime.Load()), spent)))
 	c.stats.quorum.record(spent)

@@ -9,7 +9,8 @@ import (
 )
 
 // check truncates the TTL to whole milliseconds, and refuses a resource or a
-// TTL that cannot be used. The name of the seal is such a resource.
+// TTL that cannot be used. The names of the seal and of the opening cannot be
+// used as resources.
 func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
 	if err := checkLockable(resource); err != nil {
 		return 0, err

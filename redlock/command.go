@@ -29,14 +29,14 @@ func (c *Client) appendRelease(dst []byte, resource string, token *Token) multip
 	return multiplex.Encoded{Bytes: c.appendValue(dst, token), Key: key}
 }
 
-// appendReleaseMany appends the head of the release of n locks; their keys and
-// then their tokens follow.
+// appendReleaseMany appends the head of the release of n locks. Their keys must
+// follow, and then their tokens.
 func appendReleaseMany(dst []byte, n int) []byte {
 	return appendScriptHead(dst, &releaseManyScript, n, 3+2*n)
 }
 
-// appendExtendMany appends the head of the extension of n locks; their keys,
-// and then the token and the TTL of each follow.
+// appendExtendMany appends the head of the extension of n locks. Their keys
+// must follow, and then the token and the TTL of each.
 func appendExtendMany(dst []byte, n int) []byte {
 	return appendScriptHead(dst, &extendManyScript, n, 3+3*n)
 }
@@ -49,8 +49,8 @@ func (c *Client) appendHeal(dst []byte, resource string, token *Token, ttl time.
 	return c.appendTimed(dst, &healScript, resource, token, ttl)
 }
 
-// appendShorten appends the command that leaves a lock's key no more than the
-// given time.
+// appendShorten appends the command that shortens what remains of a lock's key
+// to the given time.
 func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest time.Duration) multiplex.Encoded {
 	return c.appendTimed(dst, &shortenScript, resource, token, rest)
 }
@@ -92,7 +92,7 @@ func (c *Client) appendScript(dst []byte, s *script, resource string, arguments 
 	return dst, multiplex.Part{From: from, To: len(dst)}
 }
 
-// appendScriptHead appends what stands before the keys.
+// appendScriptHead appends the arguments before the keys.
 func appendScriptHead(dst []byte, s *script, keys, arguments int) []byte {
 	dst = resp.AppendArray(dst, arguments)
 	dst = resp.AppendBulkString(dst, "EVALSHA")
@@ -141,7 +141,7 @@ const (
 	openingName = "redlock:opening"
 )
 
-// seal returns how the nodes' seals are read and written.
+// seal returns the commands that read and write the nodes' seals.
 func (c *Client) seal() multiplex.Seal {
 	seal, opening := c.config.Prefix+sealName, c.config.Prefix+openingName
 	return multiplex.Seal{

@@ -28,14 +28,14 @@ var (
 	}
 )
 
-// mergerOf returns what merges commands into the script call that the given
-// function begins.
+// mergerOf returns a Merger that merges commands into the script call that the
+// given function begins.
 func mergerOf(appendHead func(dst []byte, n int) []byte) *multiplex.Merger {
 	return &multiplex.Merger{Kind: multiplex.Kind{Judge: judgeOneOfMany, Script: true}, AppendHead: appendHead}
 }
 
-// judgeSet takes +OK as a grant and null as a refusal; no other reply answers
-// SET (R16, R17).
+// judgeSet returns Granted for +OK and Refused for null. No other reply can
+// answer SET (R16, R17).
 func judgeSet(v resp.Value) multiplex.Vote {
 	switch {
 	case v.IsOK():
@@ -61,8 +61,8 @@ func judgeSetGet(v resp.Value) multiplex.Vote {
 	}
 }
 
-// judgeScript takes 1 as a grant and 0 as a refusal; the scripts return nothing
-// else (R16).
+// judgeScript returns Granted for 1 and Refused for 0. The scripts return
+// nothing else (R16).
 func judgeScript(v resp.Value) multiplex.Vote {
 	n, ok := v.Int64()
 	switch {
@@ -96,15 +96,15 @@ func judgeOneOfMany(v resp.Value) multiplex.Vote {
 	return judgeScript(v)
 }
 
-// Commands of holds that the algorithm does not have.
+// Commands of holds that are no part of the algorithm.
 var (
 	// healKind is an extension that may set the key again. It is not merged:
-	// every node that it went to must owe a release, and which nodes those are
-	// is known at once only for a command that gets its place in the log at
-	// once (R8).
+	// every node that it goes to must owe a release, and only for a command
+	// that gets its place in the log at once are these nodes known at once
+	// (R8).
 	healKind = &multiplex.ExtendKind{Kind: multiplex.Kind{Judge: judgeHeal, Script: true}, Creates: true}
 	// shortenKind is the release of a lock whose keys stay for a while. It
-	// stands behind every renewal that was posted, since a renewal after it
+	// stands behind every renewal that was posted, since a renewal behind it
 	// would give the key its whole TTL again.
 	shortenKind = &multiplex.ReleaseKind{Kind: scripted, Behind: true}
 )

@@ -19,9 +19,9 @@ import (
 // gets a vote (R22). The user is then responsible for what it allows. The zero
 // value allows nothing.
 type Allow struct {
-	// SameServer lets two addresses of one server be two votes. It is for tests
-	// only, and the addresses need different databases: in one, the second
-	// finds the key that the first has set.
+	// SameServer gives two addresses of one server two votes. It is for tests
+	// only, and the addresses need different databases: in one database, the
+	// second address finds the key that the first has set.
 	SameServer bool
 	// Replica, Cluster and Sentinel accept servers of that role. A failover
 	// then forgets locks.
@@ -29,9 +29,9 @@ type Allow struct {
 	// Eviction suppresses the warning in NodeStatus about servers that may
 	// evict keys.
 	Eviction bool
-	// MissingPermissions accepts servers where the trial of what locks need
-	// fails, with a warning in NodeStatus. If a user may SET but not run the
-	// scripts, locks stay until their TTL ends.
+	// MissingPermissions accepts servers that refuse a command that locks need
+	// when the client tries it, with a warning in NodeStatus. If a user may SET
+	// but not run the scripts, locks stay until their TTL ends.
 	MissingPermissions bool
 	// OtherMaxTTL accepts nodes whose seal was written by clients with another
 	// MaxTTL; the longer one then bounds the quarantines. Set it on all clients
@@ -40,25 +40,28 @@ type Allow struct {
 }
 
 const (
-	// aclRights are what a user of this package needs, on keys that begin with
-	// the prefix; aclRules is how to grant it.
+	// aclRights are the rights that a user of this package needs, on keys that
+	// begin with the prefix. aclRules is how to grant them.
 	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
 		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +time +select"
 	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
 )
 
-// prelude returns what each handshake must show of a node before it gets a
-// lock: that it knows the scripts and that the user may run them on our keys. A
-// user who may SET but not EVAL would leave orphans, and is refused (R22).
+// prelude returns the commands by which each handshake checks that the node
+// knows the scripts and that the user may run them on our keys. A user with the
+// right to SET but not to EVAL would leave orphans, and is refused (R22).
 //
 // The key of the trial does not exist, so a script on trial gets no further
-// than its GET. What else the user may do is tried by commands of its own.
+// than its GET. The user's rights to the scripts' other commands are checked by
+// those commands.
 func (c *Client) prelude() (steps []conn.Step) {
-	resource := "redlock:trial:" + rand.Text() // no lock has this name: DEL is executed
+	// No lock has this name: the DEL of the trial is executed.
+	resource := "redlock:trial:" + rand.Text()
 	key := c.config.Prefix + resource
 	var token Token
-	// A step for each native form, by the form's name. A server without it, or
-	// a user who may not run it, refuses the trial, and gets the script (R25).
+	// Each native form has a step of the same name. If the server lacks the
+	// command, or the user may not run it, the trial is refused, and the group
+	// uses the script (R25).
 	release := c.appendRelease(nil, resource, &token)
 	for i := range releaseForms {
 		native := releaseForms[i].Append(nil, release)
@@ -117,7 +120,7 @@ func (c *Client) tryClaimForm(resource string) (steps []conn.Step) {
 // trialTTL is the life of a key that only a trial sets.
 const trialTTL = time.Second
 
-// group returns what concerns package multiplex.
+// group returns the part of Allow that package multiplex applies.
 func (a Allow) group() multiplex.Allow {
 	return multiplex.Allow{
 		SameServer: a.SameServer, Replica: a.Replica, Cluster: a.Cluster,
@@ -131,7 +134,8 @@ func explain(step conn.Step, name string) conn.Step {
 	return step
 }
 
-// remarks warns of what a server refused in the prelude though locks need it.
+// remarks returns a warning about commands that locks need and that the server
+// refused in the prelude.
 func remarks(s *conn.Server) []string {
 	var lacking []string
 	for _, step := range s.Refused {
@@ -150,8 +154,8 @@ func isForm(step string) bool {
 	return slices.ContainsFunc(slices.Concat(releaseForms, claimForms), func(f multiplex.Form) bool { return f.Name == step })
 }
 
-// errStep is the error of a step that was refused for another reason than a
-// missing permission; conn adds the node's own words.
+// errStep is the error of a step that was refused for a reason other than a
+// missing permission. Package conn adds the node's own words.
 var errStep = errors.New("redlock: locks need it")
 
 // permitted checks a step's reply, and explains a missing permission. It names
@@ -174,8 +178,8 @@ func permitted(name string, check func(resp.Value) error) func(resp.Value) error
 	}
 }
 
-// lacksPermission reports an error for lack of a permission. An error that
-// arises within a script has no class of its own on all servers.
+// lacksPermission reports whether v is an error for lack of a permission. Not
+// all servers have a class for such an error within a script.
 func lacksPermission(v resp.Value) bool {
 	return conn.ClassOf(v) == conn.ClassNoPerm ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||

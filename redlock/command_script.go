@@ -30,7 +30,7 @@ var (
 	extendAllScript   = newScript(lua.ExtendAll)
 	sealScript        = newScript(lua.Seal)
 
-	// scripts are all that a node must know.
+	// scripts are all scripts that a node must know.
 	scripts = []*script{
 		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript,
 		&acquireAllScript, &releaseAllScript, &extendAllScript, &sealScript,

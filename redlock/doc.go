@@ -15,8 +15,7 @@
 //
 // # The five steps
 //
-//  1. Get the current time: the first line of Client.attempt, before a byte is
-//     queued.
+//  1. Get the current time: Client.attempt does so before it queues a byte.
 //  2. Ask all N masters with the same key and a random value: appendAcquire
 //     encodes SET key token NX PX ttl once, and multiplex.Group.Claim sends it
 //     to all masters at once instead of one after the other. The wait for a
@@ -77,8 +76,8 @@
 //   - all clients name the same masters, the same prefix and the same
 //     [Config].MaxTTL,
 //   - no master loses a key before its time. A master that restarts empty does
-//     no harm (see "Masters that restart"); eviction and FLUSHALL may: a lock
-//     that exactly a quorum granted is lost with one key.
+//     no harm (see "Masters that restart"). Eviction and FLUSHALL may do harm:
+//     a lock that exactly a quorum granted is lost with one key.
 //
 // # What is not
 //
@@ -107,7 +106,7 @@
 //
 // # Masters that restart
 //
-// This package keeps the delayed restart of the algorithm's description: a
+// This package implements the delayed restart of the algorithm's description: a
 // master that restarted takes part in no lock until every lock from before the
 // restart must have expired. [Config].MaxTTL bounds how long that takes: it is
 // the longest TTL of any client, 30 s if it is not set. Holds are renewed, so
@@ -133,25 +132,25 @@
 //
 //	d, err := redlock.Init(ctx, redlock.Config{Nodes: redlock.Nodes(urls...)})
 //
-// Otherwise the first client opens it, which needs all masters at one time. They
-// count at once if they have run for longer than MaxTTL.
+// Otherwise the first client opens it, which needs all masters at one time.
+// They count at once if they have run for longer than MaxTTL.
 //
 // A client that names other masters, or another number of them, is refused with
-// [ErrDeployment], even if only one master shows it, since its quorums would not
-// meet those of the others; a client with another MaxTTL with [ErrMaxTTL].
-// Another prefix is another deployment. To use the masters for another set, or
-// to change MaxTTL, stop all clients and give the old id to Init. To lengthen
-// MaxTTL without a stop, first set [Allow].OtherMaxTTL on all clients and then
-// roll out the longer one.
+// [ErrDeployment], even if only one master shows the difference: its quorums
+// need not meet those of other clients. A client with another MaxTTL is refused
+// with [ErrMaxTTL]. Another prefix is another deployment. To use the masters
+// for another set, or to change MaxTTL, stop all clients and give the old id to
+// Init. To lengthen MaxTTL without a stop, first set [Allow].OtherMaxTTL on all
+// clients and then roll out the longer one.
 //
 // # What can be observed
 //
-// [Client.Stats] counts calls by outcome and times to a quorum, [Client.Nodes]
-// each node's votes, errors, connections and debts. [Config].Logger receives
-// changes of state only, [Config].Tracer each call. [Client.Inspect] asks the
-// nodes who holds a resource; a holder recognises itself by
-// [Token.Fingerprint]. With [Config].Owner, a label of the client, Inspect and
-// [HeldError] name the holder to people.
+// [Client.Stats] counts calls by outcome and times to a quorum, and
+// [Client.Nodes] each node's votes, errors, connections and debts.
+// [Config].Logger receives changes of state only, [Config].Tracer each call.
+// [Client.Inspect] asks the nodes which client holds a resource; a holder
+// recognises itself by [Token.Fingerprint]. With [Config].Owner, a label of the
+// client, Inspect and [HeldError] name the holder to people.
 //
 // # Ownership
 //
@@ -159,12 +158,12 @@
 // [Client.Close] ends them. It also owns a buffer of random bytes, the queues
 // of waiting callers, counters, the keeper, whose one goroutine starts with the
 // first [Hold], and one goroutine with a bounded queue that starts when there
-// is something to tell Logger or Tracer. A [Lock] is an immutable value that
-// owns nothing and may be copied, kept and dropped; the keys of a dropped lock
-// live until their TTL ends. No lock has a goroutine, a timer or an allocation
-// of its own. A Hold costs a few allocations and a place in the keeper's
-// schedule; a waiting caller costs a place in a queue, and the first of each
-// queue a timer. Tokens and passwords are never printed.
+// is something to report to Logger or Tracer. A [Lock] is an immutable value
+// that owns nothing and may be copied, kept and dropped; the keys of a dropped
+// lock live until their TTL ends. No lock has a goroutine, a timer or an
+// allocation of its own. A Hold costs a few allocations and a place in the
+// keeper's schedule; a waiting caller costs a place in a queue, and the first
+// of each queue a timer. Tokens and passwords are never printed.
 package redlock
 
 // Where to find what, by the beginnings of the files' names:
@@ -182,8 +181,8 @@ package redlock
 //	observe         Stats, Nodes, Inspect, Logger and Tracer
 //	token, error    and held, redact: what is returned, and what is never shown
 //
-// A kind of lock with scripts of its own has them in internal/lua, with a twin
-// in Go in internal/lua/model, and lists them in command_script.go. Its kinds,
+// A kind of lock with its own scripts has them in internal/lua, with a model in
+// Go in internal/lua/model, and lists them in command_script.go. Its kinds,
 // which say what the replies mean, are in command_kind.go, its encoders in
 // command.go, and its calls in a file of their own. Package multiplex does not
 // change.

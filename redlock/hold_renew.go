@@ -5,10 +5,10 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// renew posts a renewal that began at the given instant. room is for the
-// command. The caller must hold h.mu, so that nothing is queued behind the
+// renewLocked posts a renewal that began at the given instant. room is for the
+// command. The caller must hold h.mu, so that no renewal is queued behind the
 // release.
-func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) error {
+func (h *Hold) renewLocked(begun instant, room []byte, inbox *multiplex.Outcomes) error {
 	c := h.client
 	h.asked = begun
 	command := multiplex.Command{
@@ -27,9 +27,9 @@ func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) erro
 	known := &h.lock.receipt
 	known.Doubted, h.unsure = pure.DoubtRenewal(known.Doubted, receipt.Sent, receipt.Doubted, h.options.Heal)
 	if h.options.Heal {
-		// Whatever the outcome, these nodes may hold the key now. The place in
-		// the log stays that of the SET, so that a release is still repeated
-		// for the sake of an older connection (R8).
+		// Whatever the outcome, these nodes may hold the key now. Receipt.Pos
+		// stays that of the SET, so that a release is still repeated if an
+		// older connection may execute that (R8).
 		known.Sent |= receipt.Sent
 	}
 	return err

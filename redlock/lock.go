@@ -12,15 +12,15 @@ import (
 // that is cheap to copy; Extend returns another one. The zero Lock is not held.
 //
 // A lock is a promise within its validity only. Work that takes longer must
-// extend it in time. Work that must not continue after its end must read
-// Validity first: the process may have been stopped since (R15).
+// extend it in time. Work that must not continue after its end must call
+// Validity before each step: the process may have been stopped since (R15).
 type Lock struct {
 	client   *Client
 	resource string
 	all      *resources // of several resources, of which resource is the text; nil for one
 	token    Token
-	ttl      time.Duration // the longest that the keys were given
-	until    time.Time     // with both clocks
+	ttl      time.Duration // the longest TTL that the keys were given
+	until    time.Time     // by both clocks
 	receipt  multiplex.Receipt
 	tenure   *tenure // nil for a lock that is not handed over within the client
 }
@@ -30,8 +30,8 @@ type Lock struct {
 func (l Lock) Resource() string { return l.resource }
 
 // Token returns the value of the lock's keys. A lock whose token was read is
-// not handed over to another caller of the client (see Release): so the token
-// is this holder's alone, and another process may release it.
+// not handed over to another caller of the client (see Release). So the token
+// stays this holder's alone, and another process may release the lock with it.
 func (l Lock) Token() Token {
 	l.tenure.show()
 	return l.token
@@ -40,11 +40,11 @@ func (l Lock) Token() Token {
 // Until returns when the validity ends, by the local clock.
 func (l Lock) Until() time.Time { return l.until }
 
-// Validity returns what remains of the time for which the lock was last
-// granted. A Lock is a value and does not know of its release; Hold.Validity
-// does. Zero or less means that the lock may no longer be held. Validity reads
-// the monotonic and the wall clock, and returns the smaller remainder (R4,
-// R15); it asks no node.
+// Validity returns what remains of the time for which the lock was granted.
+// Zero or less means that the lock may no longer be held. Validity reads the
+// monotonic and the wall clock, and returns the smaller remainder (R4, R15); it
+// asks no node. A Lock is a value and does not know of its release;
+// Hold.Validity does.
 func (l Lock) Validity() time.Duration {
 	if l.client == nil {
 		return 0
@@ -56,11 +56,11 @@ func (l Lock) Validity() time.Duration {
 // (R10). It waits as TryAcquire does. The new lock counts only if a quorum
 // granted it before the old validity ended.
 //
-// The error is ErrExpired if the grants came too late; ErrNotHeld if the lock
-// is no longer held, without asking a node if its validity is over; and
-// ErrNoQuorum if that is unknown, which includes nodes that are quarantined now
-// and were when they got the key (R23). ErrTTL, ErrOverloaded, ErrClosed and
-// CancelledError are as for TryAcquire.
+// The error is ErrExpired if the grants came too late, and ErrNotHeld if the
+// lock is no longer held; if its validity is over, no node is asked. It is
+// ErrNoQuorum if too few nodes answered; a node does not count as an answer if
+// it is quarantined now and was when it got the key (R23). ErrTTL,
+// ErrOverloaded, ErrClosed and CancelledError are as for TryAcquire.
 //
 // With an error, Extend returns the lock as it was. It is valid for as long as
 // before, and must still be released: the nodes may hold it.
@@ -103,7 +103,8 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	longer.ttl = max(l.ttl, ttl)
 	longer.until = pure.Later(l.until, start.Add(ttl-pure.Drift(ttl, c.config.DriftFactor)))
 	if l.tenure.handed() {
-		return Lock{}, ErrNotHeld // it was released meanwhile: the keys are another caller's
+		// It was handed over meanwhile: the keys are another caller's.
+		return Lock{}, ErrNotHeld
 	}
 	if l.Validity() <= 0 {
 		return Lock{}, ErrExpired
@@ -112,18 +113,17 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 }
 
 // Release releases the lock on every node (R9). The command is queued for all
-// of them before Release returns, whatever the context, and is completed
-// without the caller. The error is nil if a quorum still held the lock;
-// ErrNotHeld if not, so work may have been done without the lock; and
-// ErrNoQuorum if that is unknown: nodes that are down still owe the release and
-// get it when they are back (R8). A CancelledError is returned if ctx ended
-// before the answers, and ErrClosed if the client is closed. Releasing twice is
-// harmless.
+// nodes before Release returns, even if ctx has ended, and is completed without
+// the caller. The error is nil if a quorum still held the lock; ErrNotHeld if
+// not, so work may have been done without the lock; and ErrNoQuorum if that is
+// unknown: nodes that are down still owe the release and get it when they are
+// back (R8). A CancelledError is returned if ctx ended before the answers, and
+// ErrClosed if the client is closed. Releasing twice is harmless.
 //
-// If a caller of this client waits for the resource, and the lock was granted
-// to one that had waited too, Release hands it over and returns nil at once: no
-// node is asked. From then on this Lock and its copies are not held: Extend and
-// Release return ErrNotHeld. See Config.HandOver.
+// If a caller of this client waits for the resource, and the holder of this
+// lock had waited for it too, Release hands the lock over and returns nil at
+// once: no node is asked. From then on this Lock and its copies are not held:
+// Extend and Release return ErrNotHeld. See Config.HandOver.
 func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
@@ -139,7 +139,7 @@ func (l Lock) Release(ctx context.Context) error {
 	return named(l.resource, err)
 }
 
-// end returns when the validity ends, by all clocks of the tenure.
+// end returns the end of the validity, as an instant.
 func (l *Lock) end() instant {
 	if l.tenure == nil {
 		return instant{at: l.until}
@@ -158,12 +158,12 @@ func (l *Lock) release(room []byte) (*multiplex.ReleaseKind, multiplex.Command) 
 	return releaseKind, command
 }
 
-// giveBack sends the command that ends a lock and waits for the answers. A
-// caller of this client that waits for the resource is called when it is
-// queued: its SET must stand behind it. If MinHold leaves the keys in place,
-// that caller finds that out, and asks the nodes when they end. The error is
-// ErrNotHeld, and nothing is sent, if the keys are those of another caller,
-// whom the lock was handed to.
+// giveBack sends the command that ends a lock and waits for the answers. If a
+// caller of this client waits for the resource, it is called once the command
+// is queued, so that its SET stands behind that. If MinHold leaves the keys in
+// place, that caller's attempt fails, and it asks the nodes when they expire.
+// If the lock was handed to another caller, the keys are that caller's: nothing
+// is sent, and the error is ErrNotHeld.
 func (c *Client) giveBack(
 	ctx context.Context, l *Lock, kind *multiplex.ReleaseKind, command *multiplex.Command,
 ) (err error) {
@@ -181,7 +181,7 @@ func (c *Client) giveBack(
 	return c.failed(ctx, translate(err, ErrNotHeld), nil)
 }
 
-// tellRelease queues the release of a lock that its caller does not get (R7).
+// tellRelease queues the release of a lock that no caller gets (R7).
 func (c *Client) tellRelease(l *Lock) {
 	var room [commandRoom]byte
 	kind, command := l.release(room[:0])

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// The JSON forms of what a client reports. Their names say the unit and are
-// those of the tools (docs/output.md). Programs read them: fields are added,
-// not renamed. An error becomes its text, since errors have no fields.
+// The JSON forms of what a client reports. Their names contain the unit, and
+// are those that the tools use (docs/output.md). Programs read them: fields are
+// added, never renamed. An error becomes its text, since errors have no fields.
 
 // MarshalJSON returns the status with the names of docs/output.md.
 func (s NodeStatus) MarshalJSON() ([]byte, error) {
@@ -45,8 +45,8 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// countsJSON is NodeCounts with names. The conversion does not compile where
-// one of them has a field that the other has not.
+// countsJSON is NodeCounts with JSON names. The conversion does not compile if
+// one of the two types has a field that the other lacks.
 type countsJSON struct {
 	Granted      uint64            `json:"granted"`
 	Refused      uint64            `json:"refused"`
@@ -123,7 +123,7 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// callsJSON is CallCounts with names; see countsJSON.
+// callsJSON is CallCounts with JSON names; see countsJSON.
 type callsJSON struct {
 	Granted    uint64 `json:"granted"`
 	Refused    uint64 `json:"refused"`

@@ -18,13 +18,13 @@ import (
 // nodes. Its other fields do not change.
 //
 // A lock without a tenure is never handed over: that of TryAcquire, of an
-// Acquire that did not wait, of AcquireAll and of Adopt. Only the nodes know whether a copy of
-// it was released before.
+// Acquire that did not wait, of AcquireAll and of Adopt. Only the nodes know
+// whether a copy of it was released before.
 type tenure struct {
 	state atomic.Uint32
 	begun time.Time // of this grant
-	// chain is when the attempt began that the nodes granted. All grants that
-	// were handed on from it have the same.
+	// chain is when the attempt began that the nodes granted. It is the same
+	// for all grants that were handed on from that one.
 	chain time.Time
 	// slept is how long the machine had slept before the attempt or extension
 	// began that the validity counts from.
@@ -39,7 +39,7 @@ const (
 	tenureHanded          // another caller has the lock
 )
 
-// handed reports whether the lock has another holder.
+// handed reports whether the lock was handed to another caller.
 func (t *tenure) handed() bool { return t != nil && t.state.Load() == tenureHanded }
 
 // show keeps the lock from being handed over.
@@ -72,8 +72,8 @@ type baton struct {
 }
 
 // handOver gives a lock to the caller that waits for it next, and reports
-// whether it did. end is when the validity ends that a quorum has confirmed. It
-// asks no node and does not wait.
+// whether it did. end is the end of the validity that a quorum has confirmed.
+// handOver asks no node and does not wait.
 func (c *Client) handOver(l *Lock, end instant) bool {
 	if l.tenure == nil || l.all != nil || c.queues.waiting.Load() == 0 {
 		return false
@@ -81,12 +81,12 @@ func (c *Client) handOver(l *Lock, end instant) bool {
 	return c.pass(&baton{*l, end, l.tenure.chain}, l.tenure)
 }
 
-// pass is handOver for a baton. from is the tenure that ends with it; nil if
+// pass is handOver for a baton. from is the tenure that ends with it, or nil if
 // that has ended.
 //
-// The nodes do not tell that other clients wait, since those ask only their own
-// connections to be told of changes. So only the time since the nodes granted
-// the lock bounds the hand-overs (Config.HandOver).
+// This client cannot know whether others wait: each asks the nodes for pushes
+// over its own connections. So only the time since the nodes granted the lock
+// bounds the hand-overs (Config.HandOver).
 func (c *Client) pass(b *baton, from *tenure) bool {
 	now := c.keeper.clock()
 	if now.at.Sub(b.chain) >= c.config.HandOver {
@@ -100,10 +100,10 @@ func (c *Client) pass(b *baton, from *tenure) bool {
 	return false
 }
 
-// give puts a lock into the hands of a queue's head. It declines if the head is
-// making an attempt, if too little is left of the validity for it, or if the
-// keys may live longer than it asked for: should it die, or forget the lock,
-// other clients must not wait for the TTL of an earlier holder.
+// give hands a lock to the head of its queue. It returns false if the head is
+// making an attempt, if too little is left of the validity, or if the keys may
+// live longer than the head's TTL: if the head dies, or forgets the lock, other
+// clients must not wait for the TTL of an earlier holder.
 func (qs *queues) give(b *baton, from *tenure, left time.Duration, config *Config) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -123,15 +123,15 @@ func (qs *queues) give(b *baton, from *tenure, left time.Duration, config *Confi
 	return true
 }
 
-// worth reports whether what is left of a validity will do for a TTL.
+// worth reports whether what is left of a validity is enough for a TTL.
 func (config *Config) worth(left, ttl time.Duration) bool {
 	whole := ttl - pure.Drift(ttl, config.DriftFactor)
 	return pure.WorthHandingOver(left, whole) && left >= config.MinValidity
 }
 
-// take makes a lock that was handed over the caller's. With an error it came to
-// nothing, and the caller must ask the nodes: the lock is released there, and
-// no key is left behind (R7).
+// take accepts a lock that was handed to the caller. If it returns an error,
+// the lock is being released at the nodes, no key is left behind (R7), and the
+// caller must ask the nodes for the lock.
 func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock Lock, err error) {
 	defer c.group.Detain(-1)
 	start, now := startIf(c.tracer.AttemptDone != nil), c.keeper.clock()
@@ -156,8 +156,8 @@ func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock L
 	return lock, nil
 }
 
-// confirm waits until a quorum has extended a lock that was handed over. With
-// an error, it returns the lock as it was.
+// confirm waits until a quorum has extended a lock that was handed over. If it
+// returns an error, it returns the lock as it was.
 func (c *Client) confirm(ctx context.Context, lock Lock, ttl time.Duration) (Lock, error) {
 	longer, err := lock.extend(ctx, ttl)
 	c.stats.extensions.count(err)
@@ -167,7 +167,7 @@ func (c *Client) confirm(ctx context.Context, lock Lock, ttl time.Duration) (Loc
 	return longer, nil
 }
 
-// handedOver counts and traces a grant that the nodes were not asked for.
+// handedOver counts and traces a grant without asking the nodes.
 func (c *Client) handedOver(ctx context.Context, w *waiter, lock Lock, start time.Time, try int) {
 	c.stats.attempts.count(nil)
 	c.stats.handedOver.Add(1)
@@ -179,8 +179,8 @@ func (c *Client) handedOver(ctx context.Context, w *waiter, lock Lock, start tim
 	}
 }
 
-// passOn gives a lock that was handed to a caller which does not want it any
-// more to the next one, or back to the nodes (R7).
+// passOn is for a lock that was handed to a caller that no longer wants it. It
+// gives it to the next caller, or releases it at the nodes (R7).
 func (c *Client) passOn(b *baton) {
 	if !c.pass(b, nil) {
 		c.abandon(b.lock)

@@ -257,7 +257,8 @@ func TestARenewalInFlightIsNoValidity_R10(t *testing.T) {
 }
 
 // requireConfirmed requires that a hold is valid for as long as its predecessor
-// was, or hardly less: the third clock, which no simulation stops, is imprecise.
+// was, or hardly less: the third clock, which no simulation stops, is
+// imprecise.
 func requireConfirmed(t *testing.T, confirmed time.Time, h *Hold) {
 	t.Helper()
 	require.False(t, h.Until().After(confirmed), "not more than a quorum has confirmed")
@@ -563,9 +564,9 @@ func TestALockIsHandedOverAgainAfterASuspend(t *testing.T) {
 	})
 }
 
-// The new holder usually lets go soon, so the next caller sleeps on for a while,
-// with one timer however often the lock goes on, unless the nodes are to be
-// asked.
+// The new holder usually lets go soon, so the next caller sleeps on for a
+// while, with one timer however often the lock goes on, unless the nodes are to
+// be asked.
 func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -580,11 +581,16 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 		takes(first)
 		c.leave(first)
 		require.Empty(t, second.call)
-		timer := third.queue.later
+		later := func() *time.Timer { // the timer's own goroutine changes it
+			c.queues.mu.Lock()
+			defer c.queues.mu.Unlock()
+			return third.queue.later
+		}
+		timer := later()
 		require.NotNil(t, timer)
 		takes(second)
 		c.leave(second)
-		require.Same(t, timer, third.queue.later)
+		require.Same(t, timer, later())
 		require.Empty(t, third.call)
 		time.Sleep(headRest)
 		synctest.Wait()

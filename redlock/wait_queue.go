@@ -27,18 +27,17 @@ type queues struct {
 type queue struct {
 	waiters list.List // of *waiter; the front is the head
 	last    error     // of the last attempt
-	// due reports that something has happened that no attempt has followed: the
-	// lock may be free.
+	// due reports that the lock may be free, because of something that no
+	// attempt has followed yet.
 	due   bool
-	later *time.Timer // calls the head some time after a hand-over; see callLater
+	later *time.Timer // calls the head some time after a hand-over
 
 	// The following are owned by the head, and pass to the next head with the
 	// turn.
-	lookout *multiplex.Lookout // nil until the head looks out for the first time
+	lookout *multiplex.Lookout // nil until it is needed
 	fails   int                // attempts that failed since the last real news
-	// local is the TTL of a lock that was granted in this very queue and
-	// touched only by its holder since, as far as this client knows; otherwise
-	// 0.
+	// local is the TTL of a lock that was granted in this queue, if as far as
+	// this client knows only its holder has used it since; otherwise 0.
 	local  time.Duration
 	streak streak
 	spent  time.Duration // what the last attempt took
@@ -49,7 +48,9 @@ type waiter struct {
 	request
 	queue *queue
 	place *list.Element
-	call  chan struct{} // holds one call: the turn has come, or the head is to look at due or given
+	// call holds one call: the waiter's turn has come, or as the head it must
+	// check due and given.
+	call chan struct{}
 
 	served bool // by a lock that was handed over; owned by the waiter
 
@@ -63,8 +64,8 @@ type request struct {
 	resource string
 	all      *resources    // of several resources, as in Lock
 	ttl      time.Duration // in whole milliseconds
-	// confirmed means that the caller does not renew the lock, so one that is
-	// handed over with little validity is extended first.
+	// confirmed means that the caller does not renew the lock. If a lock is
+	// handed over with little validity, it is then extended first.
 	confirmed bool
 }
 
@@ -79,7 +80,7 @@ func (qs *queues) has(resource string) bool {
 }
 
 // join appends a caller to its resource's queue. last is the error of its
-// attempt, nil if it made none, and spent is what that took.
+// attempt, or nil if it made none, and spent is how long that took.
 func (qs *queues) join(r request, last error, spent time.Duration) *waiter {
 	w, resource := &waiter{request: r, call: make(chan struct{}, 1)}, r.resource
 	qs.mu.Lock()
@@ -98,8 +99,8 @@ func (qs *queues) join(r request, last error, spent time.Duration) *waiter {
 	return w
 }
 
-// leave removes a caller from its queue. If it was the head, the turn passes to
-// the next, and a lock that was handed to it and not taken is passed on.
+// leave removes a caller from its queue. If it was the head, the next caller
+// becomes the head. A lock that was handed to it and not taken is passed on.
 func (c *Client) leave(w *waiter) {
 	if b := c.queues.remove(w); b != nil {
 		c.passOn(b)
@@ -107,7 +108,7 @@ func (c *Client) leave(w *waiter) {
 }
 
 // remove removes a caller from its queue. It returns the lock that was handed
-// to it, if it has not taken that.
+// to it and not taken, if there is one.
 func (qs *queues) remove(w *waiter) *baton {
 	q := w.queue
 	qs.mu.Lock()
@@ -119,9 +120,9 @@ func (qs *queues) remove(w *waiter) *baton {
 	case empty:
 		delete(qs.of, w.resource)
 	case first && w.served && !q.due:
-		qs.callLater(w.resource, q)
+		qs.callLaterLocked(w.resource, q)
 	case first:
-		q.callHead()
+		q.callHeadLocked()
 	}
 	given := w.given
 	qs.mu.Unlock()
@@ -132,13 +133,14 @@ func (qs *queues) remove(w *waiter) *baton {
 }
 
 // headRest is how long the head of a queue may sleep after the caller before it
-// got a lock that was handed over. Usually its own turn comes sooner, and a
-// goroutine that wakes only to sleep again would double the cost of a hand-over.
+// got a lock that was handed over. Usually its own turn comes sooner, and
+// waking a goroutine that only sleeps again would double the cost of a
+// hand-over.
 const headRest = 5 * time.Millisecond
 
-// callLater calls the head of a queue after a while: the holder may keep the
-// lock, and never release it. The caller must hold the mutex.
-func (qs *queues) callLater(resource string, q *queue) {
+// callLaterLocked calls the head of a queue after a while: the holder may keep
+// the lock, and never release it.
+func (qs *queues) callLaterLocked(resource string, q *queue) {
 	if q.later != nil {
 		return
 	}
@@ -146,7 +148,7 @@ func (qs *queues) callLater(resource string, q *queue) {
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
 		if qs.of[resource] == q {
-			q.callHead()
+			q.callHeadLocked()
 		}
 	})
 }
@@ -158,18 +160,19 @@ func (qs *queues) released(resource string) {
 	defer qs.mu.Unlock()
 	if q := qs.of[resource]; q != nil {
 		q.due = true
-		q.callHead()
+		q.callHeadLocked()
 	}
 }
 
-// handover returns what a release of this client calls once it is queued.
+// handover returns the function that a release of this client calls once it is
+// queued.
 func (c *Client) handover(l Lock) func() {
 	return func() { c.released(&l) }
 }
 
-// callHead calls the head for its turn, or because an attempt is due. The
+// callHeadLocked calls the head for its turn, or because an attempt is due. The
 // caller must hold the mutex of the queues.
-func (q *queue) callHead() {
+func (q *queue) callHeadLocked() {
 	if q.later != nil {
 		q.later.Stop()
 		q.later = nil
@@ -179,7 +182,7 @@ func (q *queue) callHead() {
 
 func (q *queue) head() *waiter { return q.waiters.Front().Value.(*waiter) }
 
-// summon calls a waiter; one call is enough.
+// summon calls a waiter. A call that is pending already is enough.
 func (w *waiter) summon() {
 	select {
 	case w.call <- struct{}{}:
@@ -195,8 +198,8 @@ func (w *waiter) heed() {
 	}
 }
 
-// isDue reports whether the head has something to do: make an attempt, or take
-// a lock that was given to it. It consumes the call for that.
+// isDue reports whether the head has something to do: to make an attempt, or to
+// take a lock that was given to it. It consumes the call.
 func (qs *queues) isDue(head *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -204,7 +207,7 @@ func (qs *queues) isDue(head *waiter) bool {
 	return head.queue.due || head.given != nil
 }
 
-// triesNext reports whether the head is to make an attempt, since the lock may
+// triesNext reports whether the head must make an attempt, since the lock may
 // be free.
 func (qs *queues) triesNext(head *waiter) bool {
 	qs.mu.Lock()
@@ -212,9 +215,9 @@ func (qs *queues) triesNext(head *waiter) bool {
 	return head.queue.due && head.given == nil
 }
 
-// begin returns the lock that was handed to the head, if there is one, which it
-// must take. Otherwise the head must make an attempt, for all that is due by
-// now. Until the outcome it is handed no lock.
+// begin returns the lock that was handed to the head, if there is one, and the
+// head must take it. Otherwise the head must make an attempt, which covers all
+// that is due by now. Until its outcome the head is handed no lock.
 func (qs *queues) begin(head *waiter) *baton {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -234,8 +237,8 @@ func (qs *queues) giveBackDue(q *queue) {
 	q.due = true
 }
 
-// granted records that the head has got the lock, since when: what was due
-// before is over.
+// granted records that the head has got the lock, and since when. Nothing is
+// due after that.
 func (qs *queues) granted(q *queue, ttl time.Duration, since time.Time) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -269,10 +272,10 @@ type streak struct {
 }
 
 const (
-	// streakLeast and streakLong are the number of grants and the least time,
-	// unless Config.HandOver sets it, after which a streak is interrupted: long
-	// compared with the pause that other clients get, and short enough for
-	// callers there.
+	// streakLeast and streakLong are the number of grants and the least time
+	// after which a streak is interrupted, unless Config.HandOver sets the
+	// time. streakLong is long compared with the pause that other clients get,
+	// and short enough for their callers.
 	streakLeast = 4
 	streakLong  = 50 * time.Millisecond
 )
@@ -285,7 +288,7 @@ func (s streak) grown(now time.Time) streak {
 	return s
 }
 
-// over reports that it is another client's turn.
+// over reports whether it is another client's turn.
 func (s streak) over(now time.Time, long time.Duration) bool {
 	return s.count >= streakLeast && now.Sub(s.since) >= long
 }

@@ -1,7 +1,7 @@
-// Package lua has the Lua programs that the nodes run for package redlock.
-// It knows nothing of how they are loaded and called. Package model, below this
-// one, has what each of them does in Go, for nodes that run no Lua: a change of
-// a script is a change of both.
+// Package lua has the Lua programs that the nodes run for package redlock. It
+// knows nothing of how they are loaded and called. Package model, below this
+// one, implements them in Go, for nodes that run no Lua. A program and its
+// model must be changed together.
 package lua
 
 import _ "embed" // for the programs

@@ -516,7 +516,7 @@ func TestLessThanAQuorum_R30(t *testing.T) {
 	assert.True(t, c.Counts(0))
 }
 
-// What is to be replaced is in the way of nothing, but no debut.
+// Seals of a deployment that is replaced count as absent, but this is no debut.
 func TestReplaces_R30(t *testing.T) {
 	c := deploys(t)
 	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 5, Members: "x"}
@@ -651,8 +651,8 @@ func TestForeignLock_R30(t *testing.T) {
 	}
 }
 
-// A lock is not taken back while a node shows its seal, though a member has been
-// emptied. (Found by testdata/model, kills-sealed.)
+// A lock is not taken back while a node shows its seal, though a member has
+// been emptied. (Found by testdata/model, kills-sealed.)
 func TestLockOfASealedIdentityStays_R30(t *testing.T) {
 	mine := Identity{ID: fmt.Sprintf("%032x", 1), Nodes: 3, Members: MembersOf([]string{"a", "b", "c"})}
 	d := NewDeployment([]string{"a", "b", "c"})

@@ -256,8 +256,8 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// What a seal must say after a look at it (R23): the process "a" was watched for
-// 20 s, of which it needs 10, and MaxTTL is 9 s.
+// What a seal must say after a look at it (R23): the process "a" was watched
+// for 20 s, of which it needs 10, and MaxTTL is 9 s.
 func TestRenewalOfASeal_R23(t *testing.T) {
 	const need, maxTTL = 10 * time.Second, 9 * time.Second
 	watched := Trust{Need: need}.Meet("a", 0).At(20 * time.Second)
