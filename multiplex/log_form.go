@@ -3,8 +3,8 @@ package multiplex
 import "slices"
 
 // Native forms (R25): newer servers have a command that deletes a key if it
-// holds the token, which costs them less than half of what the script costs, and
-// a SET that says which value is in its way.
+// holds the token, which costs them less than half of what the script costs,
+// and a SET that says which value is in its way.
 //
 // A round's command always keeps the form as given, which every node
 // understands: debts, cures and repetitions use it. Only the bytes in the log

@@ -174,8 +174,8 @@ func TestScriptClaimIsNotRepeated_R8(t *testing.T) {
 	})
 }
 
-// R32: a value that is longer than a reply may be ends each connection once, and
-// with it the form.
+// R32: a value that is longer than a reply may be ends each connection once,
+// and with it the form.
 func TestATextWithoutBoundEndsTheForm_R32(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		for _, n := range c.nodes {

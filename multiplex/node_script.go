@@ -53,11 +53,11 @@ func (n *node) loadScriptsLocked() bool {
 // release is then refused and owed, and any other vote has failed.
 //
 // A key of another type is not our lock, which is what the script would find
-// (R9), and is in the way of a claim. After any error about the command and not about the
-// node's state, the command as given is sent on the same connection, whether or
-// not a caller still waits (R24), unless it is a claim (R8). If the node lacks
-// the command, or denies it to us, the whole group drops the form at once, until
-// this node shakes hands again.
+// (R9), and is in the way of a claim. After any error about the command and
+// not about the node's state, the command as given is sent on the same
+// connection, whether or not a caller still waits (R24), unless it is a claim
+// (R8). If the node lacks the command, or denies it to us, the whole group
+// drops the form at once, until this node shakes hands again.
 func (n *node) errorToNative(r *round, v resp.Value) bool {
 	class := conn.ClassOf(v)
 	switch class {
@@ -86,8 +86,8 @@ func (n *node) unlearn(f *Form) {
 
 // forswear makes the group leave a form of claims for good if its reply could
 // not be read. The reply is a text that any program may have written, and one
-// that is longer than a reply may be ends the connection (R32): another claim of
-// the same key must not end the next one.
+// that is longer than a reply may be ends the connection (R32): another claim
+// of the same key must not end the next one.
 func (n *node) forswear() {
 	if n.laneNext.Load() == n.pos || n.pos >= n.sent.Load() {
 		return // the reply was another's, or nothing was asked

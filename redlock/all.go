@@ -40,10 +40,10 @@ func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time
 
 // AcquireAll is TryAcquireAll until it has the lock, as Acquire is TryAcquire.
 // While it waits, it holds none of the resources: so callers cannot block each
-// other, but a caller that wants many resources may wait for long if others keep
-// taking some of them. The nodes tell it when the resource that was in the way
-// is released. It is not served in turn with other callers of the client, and is
-// handed no lock.
+// other, but a caller that wants many resources may wait for long if others
+// keep taking some of them. The nodes tell it when the resource that was in
+// the way is released. It is not served in turn with other callers of the
+// client, and is handed no lock.
 func (c *Client) AcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
 	s, err := newResources(resources)
 	switch {
@@ -156,8 +156,8 @@ func (l *Lock) meets(r *request) bool {
 	return l.has(r.resource)
 }
 
-// The commands of a lock on several resources. They are not merged: a script for
-// many locks would need the number of keys of each.
+// The commands of a lock on several resources. They are not merged: a script
+// for many locks would need the number of keys of each.
 var (
 	acquireAllKind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseAllKind, Telling: true}
 	extendAllKind  = &multiplex.ExtendKind{Kind: scripted}

@@ -15,8 +15,9 @@ import (
 )
 
 // Sixteen clients lock three of ten resources at a time: together, by
-// AcquireAll, or one after another in the order of their names, which is what a
-// program does without it. An operation is a grant of all three and its release.
+// AcquireAll, or one after another in the order of their names, which is what
+// a program does without it. An operation is a grant of all three and its
+// release.
 func BenchmarkThreeOfTen(b *testing.B) {
 	servers := redistest.Servers(b, 5)
 	for _, hold := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {

@@ -117,8 +117,8 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// For an extension and a release, a vote means that all keys are ours. A release
-// deletes those that are, and no other.
+// For an extension and a release, a vote means that all keys are ours. A
+// release deletes those that are, and no other.
 func TestAVoteNeedsAllKeys_R9(t *testing.T) {
 	for name, stranger := range map[string]string{"a key is missing": "", "a key is another's": "stranger"} {
 		simulated(t, 5, func(t *testing.T, m *memory) {
@@ -295,8 +295,8 @@ func TestSeveralAreNotHandedOver(t *testing.T) {
 	})
 }
 
-// R8: what a failed attempt may have set on a node is released there: late, after
-// the node was away, and without a repetition after NOSCRIPT.
+// R8: what a failed attempt may have set on a node is released there: late,
+// after the node was away, and without a repetition after NOSCRIPT.
 func TestFailedAttemptsForSeveralLeaveNothing_R8(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -379,8 +379,8 @@ type refereeOfAll struct {
 	grants int
 }
 
-// take checks that no other holds one of the lock's resources, and that a quorum
-// of nodes has all of its keys.
+// take checks that no other holds one of the lock's resources, and that a
+// quorum of nodes has all of its keys.
 func (r *refereeOfAll) take(t *testing.T, lock Lock, m *memory) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -459,8 +459,8 @@ func TestSeveralOnRealServers(t *testing.T) {
 	}
 }
 
-// The release of a lock calls the callers of the client that wait for one of its
-// resources: their SETs stand behind it.
+// The release of a lock calls the callers of the client that wait for one of
+// its resources: their SETs stand behind it.
 func TestReleaseOfSeveralCallsTheQueues(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})

@@ -49,7 +49,8 @@ func judgeSet(v resp.Value) multiplex.Vote {
 
 // judgeSetGet reads the reply to SET … NX GET, where null means the opposite:
 // there was no value, so the key was set. A value is a refusal. +OK, which a
-// server replies that ignores GET, and anything else answers nothing (R16, R17).
+// server replies that ignores GET, and anything else answers nothing (R16,
+// R17).
 func judgeSetGet(v resp.Value) multiplex.Vote {
 	switch {
 	case v.IsNull() && v.Type() != resp.Array:

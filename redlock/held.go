@@ -7,11 +7,11 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A HeldError is ErrHeld with what the nodes said when they refused. An attempt
-// for several resources gets one, and so does a client with Config.Owner if the
-// nodes know SET … NX GET (Redis 7.0, Valkey) and the holder has a label too.
-// Otherwise the error is ErrHeld itself. What it says may be outdated when it is
-// read.
+// A HeldError is ErrHeld with what the nodes said when they refused. An
+// attempt for several resources gets one, and so does a client with
+// Config.Owner if the nodes know SET … NX GET (Redis 7.0, Valkey) and the
+// holder has a label too. Otherwise the error is ErrHeld itself. What it says
+// may be outdated when it is read.
 type HeldError struct {
 	// Resource is the one of several resources that is in the way; "" if there
 	// was one only.

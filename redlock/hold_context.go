@@ -109,8 +109,9 @@ var ErrNested = errors.New("redlock: the context's own hold has the lock, and wo
 // nested reports whether ctx comes from a hold of one of the resources that has
 // not ended. It allocates nothing.
 func (c *Client) nested(ctx context.Context, r *request) bool {
-	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) { // inner has the values of Hold's ctx
-		if h.lock.meets(r) && h.Err() == nil { // the resources never change
+	// inner has the values of the context that Hold was called with.
+	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) {
+		if h.lock.meets(r) && h.Err() == nil {
 			return true
 		}
 	}

@@ -17,7 +17,7 @@ import (
 type Lock struct {
 	client   *Client
 	resource string
-	all      *resources // of several resources, of which resource is the text; nil for one
+	all      *resources // of several, of which resource is the text; or nil
 	token    Token
 	ttl      time.Duration // the longest TTL that the keys were given
 	until    time.Time     // by both clocks
@@ -25,8 +25,8 @@ type Lock struct {
 	tenure   *tenure // nil for a lock that is not handed over within the client
 }
 
-// Resource returns the resource, without the prefix; of several, a text with all
-// of them, for people. See Resources.
+// Resource returns the resource, without the prefix; of several, a text with
+// all of them, for people. See Resources.
 func (l Lock) Resource() string { return l.resource }
 
 // Token returns the value of the lock's keys. A lock whose token was read is

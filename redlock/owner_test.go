@@ -62,8 +62,8 @@ func owned(t *testing.T, nodes, with int, first, second string) (m *memory, a, b
 	return m, a, b
 }
 
-// A refusal says who holds the resource, if every node can say it and the holder
-// has a label. The nodes get no further command for that.
+// A refusal says who holds the resource, if every node can say it and the
+// holder has a label. The nodes get no further command for that.
 func TestHeldErrorHasTheOwner(t *testing.T) {
 	for name, x := range map[string]struct {
 		with          int

@@ -1,7 +1,7 @@
--- Compare and lengthen the keys of one lock (R10). Returns 1 if all have the token
--- ARGV[1], and 0, with nothing changed, if one is another's, missing or not a
--- string. Sets the TTL ARGV[2] where it exceeds the remaining one, as extend.lua
--- does.
+-- Compare and lengthen the keys of one lock (R10). Returns 1 if all have the
+-- token ARGV[1], and 0, with nothing changed, if one is another's, missing or
+-- not a string. Sets the TTL ARGV[2] where it exceeds the remaining one, as
+-- extend.lua does.
 for i = 1, #KEYS do
   local value = redis.pcall('GET', KEYS[i])
   if value ~= ARGV[1] then

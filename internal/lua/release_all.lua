@@ -1,7 +1,7 @@
--- Compare and delete the keys of one lock (R9). Deletes those that have the token
--- ARGV[1]. Returns 1 if all had it, and 0 if one was another's, missing or not a
--- string. If a key could not be read, returns the error, and has deleted the
--- others.
+-- Compare and delete the keys of one lock (R9). Deletes those that have the
+-- token ARGV[1]. Returns 1 if all had it, and 0 if one was another's, missing
+-- or not a string. If a key could not be read, returns the error, and has
+-- deleted the others.
 local ours, failed = {}, nil
 for i = 1, #KEYS do
   local value = redis.pcall('GET', KEYS[i])
