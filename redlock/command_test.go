@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
@@ -84,7 +85,8 @@ func TestDigestsAreTheServers(t *testing.T) {
 		cured = append(cured, args[2])
 	}
 	require.Equal(t, []string{
-		releaseSource, extendSource, releaseManySource, extendManySource, healSource, shortenSource, sealSource,
+		releaseSource, extendSource, releaseManySource, extendManySource, healSource, shortenSource,
+		lua.AcquireAll, lua.ReleaseAll, lua.ExtendAll, sealSource,
 	}, cured)
 }
 

@@ -1,4 +1,4 @@
--- Compare and lengthen the keys of one lock (R10). Returns 1 if all have the
+-- Compares and lengthens the keys of one lock (R10). Returns 1 if all have the
 -- token ARGV[1], and 0, with nothing changed, if one is another's, missing or
 -- not a string. Sets the TTL ARGV[2] where it exceeds the remaining one, as
 -- extend.lua does.

@@ -1,4 +1,4 @@
--- Compare and delete the keys of one lock (R9). Deletes those that have the
+-- Compares and deletes the keys of one lock (R9). Deletes those that have the
 -- token ARGV[1]. Returns 1 if all had it, and 0 if one was another's, missing
 -- or not a string. If a key could not be read, returns the error, and has
 -- deleted the others.
