@@ -273,6 +273,7 @@ func newQuarantine(config *Config) quarantine {
 	}
 	q := quarantine{maxTTL: config.MaxTTL, deployment: pure.NewDeployment(addrs)}
 	q.deployment.Founds, q.deployment.Replaces = config.Found, config.Replace
+	q.deployment.Need, q.deployment.Drift = pure.NeedFor(config.MaxTTL, config.Drift), config.Drift
 	if !config.Allow.OtherMaxTTL {
 		q.deployment.MaxTTL = config.MaxTTL
 	}

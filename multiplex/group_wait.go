@@ -37,12 +37,15 @@ func (g *Group) Settled(ctx context.Context, within time.Duration) error {
 // quorum will count within the given time.
 func (g *Group) unsettledLocked(within time.Duration) bool {
 	var soon Set
+	now := g.now()
+	settles := g.quarantine.deployment.Settles(now) > 0
 	for i, n := range g.nodes {
+		left, _ := n.leftLocked(now)
 		switch {
 		case !g.live.Has(i):
-		case g.config.sealed() && g.quarantine.deployment.Open(i):
+		case g.config.sealed() && g.quarantine.deployment.Open(i, now):
 			return true
-		case !g.quarantine.strangers.Has(i) && n.trust.Left(g.now()) <= within:
+		case (settles || !g.quarantine.strangers.Has(i)) && left <= within:
 			soon |= setOf(i)
 		}
 	}

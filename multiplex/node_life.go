@@ -24,8 +24,8 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.Drift}
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
-	if need := pure.NeedFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
-		n.trust.Need = need
+	n.trust.Need, n.trust.Durable = pure.NeedFor(g.config.MaxTTL, g.config.Drift), g.config.Durable.Has(index)
+	if n.trust.Need > 0 {
 		// A new process of this client waits, too (R23).
 		g.quarantine.nodes |= setOf(index)
 	}

@@ -123,11 +123,6 @@ func (n *node) inspectSeal(l *look) error {
 	}
 	now := g.now()
 	n.trust.looks = pure.FirstLooks(now)
-	born := now - n.trust.Watched(now)
-	if n.trust.dated {
-		born = min(born, n.trust.started)
-	}
-	g.quarantine.deployment.Born(n.index, born, n.trust.dated)
 	return n.sightLocked(l, now)
 }
 
@@ -144,14 +139,14 @@ func (n *node) inspectDurable(v resp.Value) error {
 	return nil
 }
 
-// date computes from the reply to TIME when the process started, by its own
-// account (R29). The account is trusted only if the node never was a replica,
-// and if its clock agrees with this client's: the uptime is measured by that
-// clock.
+// date records what the process says of its start, from INFO in the handshake
+// and the reply to TIME (R29). The account is believed only if the node never
+// was a replica, and if its clock agrees with this client's: the uptime is
+// measured by that clock.
 func (n *node) date(v resp.Value) error {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	n.trust.dated = false
+	n.trust.Account = pure.Account{}
 	if v.IsError() {
 		return nil
 	}
@@ -160,10 +155,10 @@ func (n *node) date(v resp.Value) error {
 		return err
 	}
 	s := &n.server
-	if !s.Unpromoted || s.RunID == "" || time.Since(clock).Abs() > clocksAgree {
-		return nil
+	n.trust.Account = pure.Account{
+		Believed: s.Unpromoted && s.RunID != "" && time.Since(clock).Abs() <= clocksAgree,
+		Uptime:   s.Uptime, Dialed: n.dialed, Asked: n.trust.met,
 	}
-	n.trust.started, n.trust.dated = n.trust.met-pure.UptimeProves(s.Uptime), true
 	return nil
 }
 
@@ -190,19 +185,13 @@ func readTime(v resp.Value) (time.Time, error) {
 // deployment has another MaxTTL.
 func (n *node) sightLocked(l *look, now time.Duration) error {
 	g := n.group
+	d := &g.quarantine.deployment
 	s := l.sighting
+	n.trust.Trust = n.trust.Sight(d.Proof(s), now)
+	d.Born(n.index, n.trust.Born())
+	d.Sight(n.index, s, l.asked, now)
+	_, _, rivals := d.Rivals()
 	replaced := slices.Contains(g.config.Replace, s.Seal.Identity.ID)
-	if replaced {
-		// Locks of the old deployment may be valid, so its seal proves nothing.
-		n.trust.Trust = n.trust.Sight(pure.Sighting{What: pure.SealAbsent}, now)
-	} else {
-		n.trust.Trust = n.trust.Sight(s, now)
-		if n.trust.dated && s.What == pure.SealSeen {
-			n.trust.Trust = n.trust.Aged(s.Seal, n.server.Uptime+now-n.trust.met, now)
-		}
-	}
-	g.quarantine.deployment.Sight(n.index, s, l.asked, now)
-	_, _, rivals := g.quarantine.deployment.Rivals()
 	if s.What == pure.SealSeen && s.Seal.MaxTTL != g.quarantine.maxTTL && !replaced && !rivals {
 		if !g.config.Allow.OtherMaxTTL {
 			return otherMaxTTL(s.Seal.MaxTTL, g.quarantine.maxTTL)
@@ -257,14 +246,12 @@ func (n *node) lookLocked() {
 // seal that was found says less.
 func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	g := n.group
-	who, _ := g.quarantine.deployment.Identity()
-	if who == (pure.Identity{}) || s.Identity() != who || n.trust.looks.Writing {
+	who := s.Identity()
+	if !g.quarantine.deployment.Vouches(who) || n.trust.looks.Writing || !n.trust.Renews(s, g.quarantine.maxTTL, now) {
 		return
 	}
-	if _, ok := n.trust.Renewal(s, g.quarantine.maxTTL, now); ok {
-		n.trust.looks.Writing = true
-		n.orderLocked(pure.Order{Verb: pure.Confirm, Identity: who}, now)
-	}
+	n.trust.looks.Writing = true
+	n.orderLocked(pure.Order{Verb: pure.Confirm, Identity: who}, now)
 }
 
 // orderLocked sends an order for the node's deployment, in the lane: the
@@ -322,36 +309,12 @@ func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure
 	case pure.Undo:
 		return []string{"undo", who}, nil
 	}
-	n.debutLocked(now)
-	seal := &pure.Seal{Identity: o.Identity, Run: pure.NoRun, MaxTTL: g.quarantine.maxTTL}
-	if n.trust.Run != "" {
-		seal.Run = n.trust.Run
-		seal.Watched = n.trust.Watched(now)
-		if n.trust.dated {
-			// 0 would mean that it is not known.
-			seal.Uptime = max(time.Millisecond, n.server.Uptime+now-n.trust.asked)
-		}
-	}
+	seal := n.trust.Writes(o.Identity, g.quarantine.maxTTL, g.quarantine.deployment.Vouches(o.Identity), now)
 	verb := "seal"
 	if o.Verb == pure.Adopt {
 		verb = "adopt"
 	}
-	return []string{verb, who, seal.String()}, seal
-}
-
-// debutLocked runs before the first seals of a set are written. The node then
-// counts as watched since the last node of the set started (R29), or if
-// Config.Found opens the set, for as long as is needed (R30).
-func (n *node) debutLocked(now time.Duration) {
-	d := &n.group.quarantine.deployment
-	started, ok := d.Started()
-	switch {
-	case n.trust.Need == 0 || !d.Debut():
-	case n.group.config.Found:
-		n.trust.Trust = n.trust.Premiere(now-n.trust.Need, now)
-	case ok:
-		n.trust.Trust = n.trust.Premiere(started, now)
-	}
+	return []string{verb, who, seal.String()}, &seal
 }
 
 // cureSealLocked loads the script that writes the seal again, and looks at the

@@ -185,10 +185,10 @@ func (c *Client) awaited(l *Lock) bool {
 // release is queued.
 func (c *Client) released(l *Lock) {
 	if l.all == nil {
-		c.queues.released(l.resource)
+		c.queues.released(l.resource, l.tenure)
 		return
 	}
 	for _, name := range l.all.names {
-		c.queues.released(name)
+		c.queues.released(name, nil) // it belonged to no streak
 	}
 }

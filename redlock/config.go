@@ -20,7 +20,7 @@ import (
 
 // Config describes a deployment and how to use it. Nodes must be set; every
 // other field may be zero. New copies the Config; what its pointers, functions
-// and interfaces refer to must not be changed after New.
+// and interfaces refer to must not be changed after New. The fields by subject:
 //
 //   - The deployment, for which all its clients must set the same: Nodes,
 //     Prefix, MaxTTL, Forgetful, DriftFactor.
@@ -120,8 +120,10 @@ type Config struct {
 	// HandOver is how long, after the nodes have granted a lock, callers of
 	// this client that wait for it may pass it on among themselves without
 	// asking the nodes; see Lock.Release and Hold.Release. After that the lock
-	// is released at the nodes, and other clients get a chance. If zero, 50 ms.
-	// If negative, every grant asks the nodes.
+	// is released at the nodes, and other clients get a chance (R11). It is at
+	// least four times the usual time to a quorum, and less if other clients
+	// keep the lock for less: of two clients each has it for about half of the
+	// time. If zero, 50 ms. If negative, every grant asks the nodes.
 	HandOver time.Duration
 	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire
 	// retries where the nodes do not tell it when to: with MaxTries or Poll,

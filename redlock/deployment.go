@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -38,7 +39,8 @@ type Deployment struct {
 // To use nodes of deployments that are over, give the ids of these in replace.
 // Stop the clients of the old deployment first: until they notice, some seconds
 // later, they acquire locks that clients of the new one do not see. The clients
-// of the new deployment wait for MaxTTL.
+// of the new deployment wait for MaxTTL. If that is shorter than it was in the
+// old one, Init waits for the difference first.
 //
 // ctx bounds the call. Nothing is left running when it returns.
 func Init(ctx context.Context, config Config, replace ...string) (Deployment, error) {
@@ -71,22 +73,42 @@ const (
 
 // found waits until the deployment is open, or cannot be opened.
 func (c *Client) found(ctx context.Context) (Deployment, error) {
-	begun := time.Now()
+	moves := time.Now() // until then nothing more was to be expected
+	up := moves         // until then all nodes were
+	told := false
 	for {
 		limited, cancel := context.WithTimeout(ctx, initGlance)
 		err := c.group.Opened(limited)
 		cancel()
 		d := c.group.Deployment()
-		waited := time.Since(begun)
+		now := time.Now()
+		if d.Settles > 0 {
+			moves = now
+			if !told {
+				c.reportLapse(d.Settles)
+			}
+			told = true
+		}
+		if !c.anyDown() {
+			up = now
+		}
 		switch {
 		case err == nil:
 			return Deployment{ID: d.ID, Nodes: d.Nodes, MaxTTL: c.config.MaxTTL, New: d.Founded}, nil
 		case ctx.Err() != nil:
 			return Deployment{}, cancelledError(ctx, c.initError())
-		case waited > initStuck, waited > initDown && c.anyDown():
+		case now.Sub(moves) > initStuck, now.Sub(up) > initDown:
 			return Deployment{}, c.initError()
 		}
 	}
+}
+
+// reportLapse reports why Init waits.
+func (c *Client) reportLapse(left time.Duration) {
+	c.news.put(item{at: time.Now(), notice: &notice{
+		level: slog.LevelWarn, message: "redlock: waiting, since the deployment that is replaced has a longer MaxTTL", always: true,
+		attrs: []slog.Attr{slog.Duration("left", left.Round(time.Millisecond))},
+	}})
 }
 
 func (c *Client) anyDown() bool {

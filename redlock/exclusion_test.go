@@ -118,6 +118,7 @@ func (c contest) run(t *testing.T) *referee {
 	r := &referee{held: make(map[string]hold)}
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, c.nodes)
+		time.Sleep(6 * time.Second) // younger nodes are left to others at first (R30)
 		random := rand.New(rand.NewPCG(c.seed, 1<<32))
 		var clients []*Client
 		var links []*redistest.Link

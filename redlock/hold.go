@@ -65,7 +65,7 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 func (c *Client) holdInTime(ctx context.Context, r request, options HoldOptions) (*Hold, error) {
 	within, cancel := withMaxWait(ctx, cmp.Or(options.MaxWait, c.config.MaxWait))
 	defer cancel()
-	r.confirmed = options.extensions() >= 0
+	r.confirmed, r.minHold = options.extensions() >= 0, options.MinHold
 	acquire := func(_ context.Context, _ string, ttl time.Duration) (Lock, error) {
 		r.ttl = ttl
 		return c.acquireTold(within, r)
@@ -135,9 +135,10 @@ func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o Hold
 	if t := lock.tenure; t != nil {
 		h.begun.at = t.begun
 	} else {
-		h.own.begun, h.own.chain = granted.at, granted.at
+		h.own.begun, h.own.streak = granted.at, c.streakAfter(yielding{}, granted.at)
 		h.lock.tenure = &h.own
 	}
+	h.lock.tenure.rise(tenureKept, o.TTL)
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.inner, h.context, h.cancel = inner, holdContext{inner, h}, cancel
 	age := h.begun.at.Sub(granted.at)
@@ -173,8 +174,10 @@ func (h *Hold) Err() error {
 }
 
 // Current returns the lock as it is now, to be inspected. To end the hold,
-// release the Hold: releasing the Lock does not end the renewal, and with Heal
-// may miss nodes that were healed since.
+// release the Hold: releasing the Lock does not end the renewal, is never a
+// hand-over, and with Heal may miss nodes that were healed since. After
+// Hold.Release has handed the lock over, the Lock has no token and no validity:
+// see Lock.Release.
 func (h *Hold) Current() Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,7 +221,7 @@ func (h *Hold) Release(ctx context.Context) error {
 	h.client.keeper.forget(h)
 	start := startIf(h.client.tracer.ReleaseDone != nil)
 	var err error
-	if h.stands() > 0 || !h.client.handOver(&lock, end) {
+	if h.stands() > 0 || !h.client.handOver(&lock, tenureKept, end) {
 		var room [commandRoom]byte
 		kind, command := h.undo(&lock, room[:0])
 		err = h.client.giveBack(ctx, &lock, kind, &command)

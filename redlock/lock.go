@@ -32,21 +32,31 @@ func (l Lock) Resource() string { return l.resource }
 // Token returns the value of the lock's keys. A lock whose token was read is
 // not handed over to another caller of the client (see Release). So the token
 // stays this holder's alone, and another process may release the lock with it.
+// If the lock was handed over before, the token is another holder's, and Token
+// returns the zero Token.
 func (l Lock) Token() Token {
-	l.tenure.show()
+	if !l.tenure.rise(tenureShown, 0) {
+		return Token{}
+	}
 	return l.token
 }
 
-// Until returns when the validity ends, by the local clock.
-func (l Lock) Until() time.Time { return l.until }
+// Until returns when the validity ends, by the local clock: the zero time if
+// the lock was handed over.
+func (l Lock) Until() time.Time {
+	if l.tenure.handed() {
+		return time.Time{}
+	}
+	return l.until
+}
 
 // Validity returns what remains of the time for which the lock was granted.
 // Zero or less means that the lock may no longer be held. Validity reads the
 // monotonic and the wall clock, and returns the smaller remainder (R4, R15); it
-// asks no node. A Lock is a value and does not know of its release;
-// Hold.Validity does.
+// asks no node. It is zero if the lock was handed over. A Lock is a value and
+// does not know of its release at the nodes; Hold.Validity does.
 func (l Lock) Validity() time.Duration {
-	if l.client == nil {
+	if l.client == nil || l.tenure.handed() {
 		return 0
 	}
 	return pure.Remaining(l.until, time.Now())
@@ -85,7 +95,7 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	if pure.Remaining(l.until, start) <= 0 || l.tenure.handed() {
+	if pure.Remaining(l.until, start) <= 0 || !l.tenure.rise(tenureHeld, ttl) {
 		return Lock{}, ErrNotHeld // no answer could make it ours without a gap (R15)
 	}
 	c := l.client
@@ -102,11 +112,10 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	longer := l
 	longer.ttl = max(l.ttl, ttl)
 	longer.until = pure.Later(l.until, start.Add(ttl-pure.Drift(ttl, c.config.DriftFactor)))
-	if l.tenure.handed() {
-		// It was handed over meanwhile: the keys are another caller's.
+	switch left := l.Validity(); {
+	case l.tenure.handed(): // meanwhile: the keys are another caller's
 		return Lock{}, ErrNotHeld
-	}
-	if l.Validity() <= 0 {
+	case left <= 0:
 		return Lock{}, ErrExpired
 	}
 	return longer, nil
@@ -123,14 +132,15 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 // If a caller of this client waits for the resource, and the holder of this
 // lock had waited for it too, Release hands the lock over and returns nil at
 // once: no node is asked. From then on this Lock and its copies are not held:
-// Extend and Release return ErrNotHeld. See Config.HandOver.
+// Extend and Release return ErrNotHeld, Validity is zero, and Token and Until
+// are the zero values. See Config.HandOver.
 func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
 	}
 	start := startIf(l.client.tracer.ReleaseDone != nil)
 	var err error
-	if !l.client.handOver(&l, l.end()) {
+	if !l.client.handOver(&l, tenureHeld, l.end()) {
 		var room [commandRoom]byte
 		kind, command := l.release(room[:0])
 		err = l.client.giveBack(ctx, &l, kind, &command)
@@ -167,7 +177,7 @@ func (l *Lock) release(room []byte) (*multiplex.ReleaseKind, multiplex.Command) 
 func (c *Client) giveBack(
 	ctx context.Context, l *Lock, kind *multiplex.ReleaseKind, command *multiplex.Command,
 ) (err error) {
-	if !l.tenure.end() {
+	if !l.tenure.rise(tenureReleased, 0) {
 		return ErrNotHeld
 	}
 	if c.awaited(l) {

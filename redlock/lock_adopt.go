@@ -23,8 +23,9 @@ import (
 //
 // An adopted lock is extended as any other: before its validity has ended
 // (R10). It is unknown which nodes were quarantined when they got the key, so
-// no extension counts on a node that is quarantined now (R23). A new client may
-// need some time until nodes count; see Ready.
+// no extension counts on a node that is quarantined now (R23). Unless
+// Config.Forgetful is set, a new client may need some time until nodes count;
+// see Ready.
 //
 // A release goes to every node. If the first process has ended, the release may
 // overtake the SET on a node that did not answer; the key then stays there

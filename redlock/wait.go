@@ -103,13 +103,12 @@ func (c *Client) tryInTurn(
 ) (lock Lock, again bool, err error) {
 	q := w.queue
 	begun := c.keeper.clock()
-	start := begun.at
 	lock, err = c.try(ctx, w.resource, nil, w.ttl, try)
-	q.spent = time.Since(start)
+	q.spent = time.Since(begun.at)
 	switch {
 	case err == nil:
-		lock.tenure = &tenure{begun: start, chain: start, slept: begun.slept}
-		c.queues.granted(q, w.ttl, start)
+		before := c.queues.granted(q, w.ttl)
+		lock.tenure = newTenure(w.ttl, begun, c.streakAfter(before, begun.at))
 	case c.triesAgain(err):
 		c.queues.failed(q, err)
 		if err := c.impatient(p, err); err != nil {
@@ -195,26 +194,6 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
 	_, err := c.doze(ctx, w, min(fallback(), w.queue.local+afterExpiry()), nil)
 	return err
-}
-
-// giveWay waits after a long streak, before the attempt of the head, so that
-// other clients have time for one.
-func (c *Client) giveWay(ctx context.Context, w *waiter) error {
-	q := w.queue
-	if q.local == 0 || !q.streak.over(time.Now(), c.longStreak()) || !c.queues.triesNext(w) {
-		return nil
-	}
-	q.streak = streak{}
-	_, err := c.doze(ctx, w, c.pause(q, rand.Float64()), nil)
-	return err
-}
-
-// longStreak returns how long a streak may last.
-func (c *Client) longStreak() time.Duration {
-	if c.config.HandOver < 0 {
-		return streakLong
-	}
-	return c.config.HandOver
 }
 
 // pause returns the time to the next attempt after the failed ones. random is

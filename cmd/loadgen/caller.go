@@ -315,9 +315,18 @@ func (c *caller[L]) noteLease(at time.Duration, ev event, lease L, until time.Du
 	if c.history == nil {
 		return
 	}
-	token := lease.Token()
+	e := entry{at: at, client: c.id, attempt: c.attempts, event: ev, until: until}
+	if !c.nameless() {
+		token := lease.Token()
+		e.token = &token
+	}
 	for _, i := range c.picked {
-		c.line = c.history.append(c.line[:0], entry{at, c.id, c.resources[i], c.attempts, ev, &token, until})
+		e.resource = c.resources[i]
+		c.line = c.history.append(c.line[:0], e)
 		c.history.write(c.line)
 	}
 }
+
+// nameless reports whether this caller's lines have no token: every second one's,
+// since a lock whose token was read is not handed over to another caller.
+func (c *caller[L]) nameless() bool { return c.id%2 == 1 }

@@ -100,6 +100,9 @@ func newDraw(seed uint64) *draw {
 		d.beInDebt()
 	}
 	d.misfits = misfits && d.nodes >= 3 && d.maxTTL > 0 && !d.forgets()
+	if d.maxTTL > 0 && !d.founded && d.age < time.Minute {
+		d.contest += 3 * time.Second // for which such masters are left to others (R30)
+	}
 	return d
 }
 
