@@ -32,6 +32,7 @@ type Group struct {
 	// accepted lists the optional steps of the handshake that all live nodes
 	// accepted; see agreeLocked.
 	accepted   []string
+	forsworn   []string // names of forms that are not used any more; see forswear
 	quarantine quarantine
 	fencing    fencing
 	longest    time.Duration // longest TTL asked for so far, for ledgers

@@ -11,7 +11,11 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 		return false
 	}
 	g.log.claims = g.log.claims || r.release == nil
-	if r.form = g.formOfLocked(r); r.form != nil {
+	r.form = g.formOfLocked(r)
+	if r.telling(r.form) && r.texts == nil {
+		r.texts = new(texts)
+	}
+	if r.form != nil {
 		g.log.push(r, nil)
 		g.log.buf = r.form.Append(g.log.buf, Encoded{r.command, r.key})
 		return true

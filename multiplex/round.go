@@ -33,6 +33,7 @@ type round struct {
 	// form is the native form that the log has; nil if it has command itself.
 	form *Form
 	verb
+	texts   *texts // nil until the round first has a form that is Telling
 	group   *Group
 	receipt Receipt // of the claim that this round releases or lengthens
 	carrying
@@ -251,6 +252,7 @@ func (r *round) clear() {
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}
+	r.texts.empty()
 	clear(r.parts)
 	r.parts = r.parts[:0]
 	r.command = r.command[:0]

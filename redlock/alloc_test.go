@@ -109,6 +109,25 @@ func requireNoAllocsByMany(t *testing.T, c *Client) {
 	require.LessOrEqual(t, best, 0.02, "the goroutines of this test alone make 0.01")
 }
 
+// A client with an owner allocates nothing for a lock either. A refusal that
+// names the holder does.
+func TestNothingIsAllocatedForAnOwner(t *testing.T) {
+	servers := redistest.Servers(t, 5)
+	c, err := New(t.Context(), Config{
+		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Forgetful: true, Owner: "web-1.example.org",
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { closeNow(t, c) })
+	require.NoError(t, c.Ready(t.Context()))
+	requireNone(t, func() error {
+		lock, err := c.TryAcquire(t.Context(), "a resource with a name of usual length", 10*time.Second)
+		if err != nil {
+			return err
+		}
+		return lock.Release(t.Context())
+	}, func() { _, _ = c.Inspect(t.Context(), "held") })
+}
+
 func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client {
 	t.Helper()
 	// A patient client: on a busy machine a vote may come late, and an error

@@ -26,6 +26,9 @@ var (
 	extendManyScript  = newScript(lua.ExtendMany)
 	healScript        = newScript(lua.Heal)
 	shortenScript     = newScript(lua.Shorten)
+	acquireAllScript  = newScript(lua.AcquireAll)
+	releaseAllScript  = newScript(lua.ReleaseAll)
+	extendAllScript   = newScript(lua.ExtendAll)
 	sealScript        = newScript(lua.Seal)
 	fencedScript      = newScript(lua.AcquireFenced)
 	floorScript       = newScript(lua.Floor)
@@ -33,7 +36,8 @@ var (
 	// scripts are all scripts that a node must know, and fencedScripts those
 	// that it must also know for Config.Fenced.
 	scripts = []*script{
-		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript, &sealScript,
+		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript,
+		&acquireAllScript, &releaseAllScript, &extendAllScript, &sealScript,
 	}
 	fencedScripts = []*script{&fencedScript, &floorScript}
 )

@@ -54,6 +54,19 @@
 // A lock can be handed to another process, which extends and releases it: see
 // [Client.Adopt].
 //
+// # Several resources
+//
+// A lock can be on several resources: on all of them, or none.
+//
+//	lock, err := client.AcquireAll(ctx, []string{"account:1", "account:2"}, ttl)
+//
+// [Client.TryAcquireAll], [Client.HoldAll] and [Client.DoAll] are for several
+// what TryAcquire, Hold and Do are for one, and all exclude each other. One
+// script for each node sets the keys of all, or none. While a caller waits it
+// holds nothing, so the order of the names does not matter, and callers cannot
+// wait for each other in a circle. A caller that wants many resources has no
+// precedence over those that take one of them again and again.
+//
 // # What is promised
 //
 // At most one client holds a resource at a time within validity, provided that
@@ -149,7 +162,8 @@
 // [Client.Nodes] each node's votes, errors, connections and debts.
 // [Config].Logger receives changes of state only, [Config].Tracer each call.
 // [Client.Inspect] asks the nodes which client holds a resource; a holder
-// recognises itself by [Token.Fingerprint].
+// recognises itself by [Token.Fingerprint]. With [Config].Owner, a label of the
+// client, Inspect and [HeldError] name the holder to people.
 //
 // # Ownership
 //
@@ -171,6 +185,7 @@ package redlock
 //	deployment      Init
 //	acquire         one attempt, which is the five steps, and its checks
 //	fence           attempts with a fencing number, and ResetFence
+//	all             locks on several resources, and how they are waited for
 //	wait            how Acquire waits: the queue, pushes, delays, warnings
 //	lock            the value that is granted: Extend, Release, Adopt
 //	hold            locks that renew themselves: the keeper's goroutine, Do,
@@ -178,7 +193,7 @@ package redlock
 //	command         what is sent: kinds and what their replies mean, encoders,
 //	                scripts, and what the handshake tries
 //	observe         Stats, Nodes, Inspect, Logger and Tracer
-//	token, error    and redact: what is returned, and what is never shown
+//	token, error    and held, redact: what is returned, and what is never shown
 //
 // A kind of lock with its own scripts has them in internal/lua, with a model in
 // Go in internal/lua/model, and lists them in command_script.go. Its kinds,

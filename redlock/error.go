@@ -14,7 +14,8 @@ import (
 var (
 	// ErrHeld is returned if another client holds the resource, or if several
 	// clients asked at once and none got a quorum. It is ordinary, so it is
-	// returned as it is, without the resource, and costs no allocation.
+	// returned as it is, without the resource, and costs no allocation; but see
+	// HeldError.
 	ErrHeld = errors.New("redlock: resource is held")
 	// ErrNoQuorum is returned if too few nodes answered to decide. The error
 	// unwraps to *UndecidedError, which names each of them with its own cause.
@@ -111,7 +112,7 @@ var (
 // which must not allocate, ErrResource, and the errors of a function given to
 // Do. The log does not receive the resource (R27).
 type ResourceError struct {
-	Resource string // without the prefix
+	Resource string // without the prefix; as Lock.Resource for several
 	Err      error  // the error of the call
 }
 

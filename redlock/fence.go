@@ -46,41 +46,27 @@ const (
 // attemptFenced is an attempt with a number. If nodes where the resource is
 // free refuse that as too low, it makes a second round at once, with the number
 // that their answers ask for, and a new token (R3).
-func (c *Client) attemptFenced(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+func (c *Client) attemptFenced(
+	ctx context.Context, resource string, all *resources, ttl time.Duration,
+) (Lock, error) {
 	number := c.fence.Next(time.Now())
-	lock, err := c.claim(ctx, resource, ttl, number)
+	lock, err := c.claim(ctx, resource, all, ttl, number)
 	if err != ErrHeld || !c.fence.Outdated(number) {
 		return lock, err
 	}
 	c.stats.renumbered.Add(1)
-	return c.claim(ctx, resource, ttl, c.fence.Next(time.Now()))
+	return c.claim(ctx, resource, all, ttl, c.fence.Next(time.Now()))
 }
 
-// claimKind returns the kind of the command that sets a lock.
-func (c *Client) claimKind() *multiplex.ClaimKind {
-	if c.fence != nil {
-		return c.fence.kind
-	}
-	return acquireKind
-}
-
-// appendClaim appends the command that sets a lock.
-func (c *Client) appendClaim(dst []byte, l *Lock) []byte {
-	if c.fence != nil {
-		return c.appendFenced(dst, l.resource, &l.token, l.ttl, l.number)
-	}
-	return c.appendAcquire(dst, l.resource, &l.token, l.ttl)
-}
-
-// appendFenced appends the call of acquire_fenced.lua.
-func (c *Client) appendFenced(dst []byte, resource string, token *Token, ttl time.Duration, number int64) []byte {
+// appendFenced appends the call of acquire_fenced.lua that sets a lock.
+func (c *Client) appendFenced(dst []byte, l *Lock) []byte {
 	dst = appendScriptHead(dst, &fencedScript, 3, 11)
-	dst = c.appendKey(dst, resource)
-	dst = c.appendKeyWith(dst, resource, fenceSuffix)
+	dst = c.appendKey(dst, l.resource)
+	dst = c.appendKeyWith(dst, l.resource, fenceSuffix)
 	dst = c.appendKey(dst, recordName)
-	dst = resp.AppendBulkString(dst, token[:])
-	dst = appendMilliseconds(dst, ttl)
-	dst = appendInteger(dst, number)
+	dst = c.appendValue(dst, &l.token)
+	dst = appendMilliseconds(dst, l.ttl)
+	dst = appendInteger(dst, l.number)
 	dst = appendInteger(dst, fenceLead.Microseconds())
 	return appendMilliseconds(dst, fencePeriod)
 }

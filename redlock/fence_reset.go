@@ -57,7 +57,7 @@ func ResetFence(ctx context.Context, config Config, least uint64) (FenceReset, e
 		return FenceReset{}, err
 	}
 	defer func() { _ = c.Close(ctx) }()
-	if err := c.awaitAll(ctx); err != nil {
+	if err := c.awaitEvery(ctx); err != nil {
 		return FenceReset{}, err
 	}
 	return c.raiseFloors(ctx, int64(least), fenceLead)
@@ -66,8 +66,8 @@ func ResetFence(ctx context.Context, config Config, least uint64) (FenceReset, e
 // resetPatience bounds the wait for all nodes.
 const resetPatience = 4 * time.Second
 
-// awaitAll waits until all nodes count.
-func (c *Client) awaitAll(ctx context.Context) error {
+// awaitEvery waits until all nodes count.
+func (c *Client) awaitEvery(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, resetPatience)
 	defer cancel()
 	err := c.group.Complete(limited)

@@ -284,7 +284,7 @@ func TestFenceAfterARestartFromAnOldFile_F3(t *testing.T) {
 			require.NotEmpty(t, value)
 		}
 		vote := func(node int, number uint64) int64 {
-			command := c.appendFenced(nil, "r", &Token{}, time.Second, int64(number))
+			command := c.appendFenced(nil, &Lock{resource: "r", ttl: time.Second, number: int64(number)})
 			var code int64
 			errs := c.group.QueryEach(t.Context(), 1, func(int) [][]byte { return [][]byte{command} }, func(i, _ int, v resp.Value) error {
 				if i == node {

@@ -8,9 +8,11 @@ import (
 )
 
 // Adopt returns a Lock that another process acquired, or has extended, and
-// handed over: the resource, the token, the TTL and the end of the validity. It
-// asks no node; Extend and Release find out whether the nodes still have the
-// lock. The error is ErrResource or ErrTTL.
+// handed over: the resource, the token, the TTL and the end of the validity.
+// It asks no node; Extend and Release find out whether the nodes still have
+// the lock. The error is ErrResource or ErrTTL. The client must have the
+// Config.Owner of the client that was granted the lock, which is a part of the
+// value of its keys: otherwise the nodes find that the lock is not ours.
 //
 // until is trusted, so it must come from a clock that this process shares,
 // never from another machine. A time that was parsed has only the wall clock,

@@ -112,6 +112,8 @@ func endingOf(err error) ending {
 		return endClosed
 	}
 	switch err.(type) {
+	case *HeldError:
+		return endRefused
 	case *CancelledError:
 		return endCancelled // and not what the last attempt returned
 	case *noQuorumError:

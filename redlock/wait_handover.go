@@ -18,8 +18,8 @@ import (
 // nodes. Its other fields do not change.
 //
 // A lock without a tenure is never handed over: that of TryAcquire, of an
-// Acquire that did not wait, and of Adopt. Only the nodes know whether a copy
-// of it was released before.
+// Acquire that did not wait, of AcquireAll and of Adopt. Only the nodes know
+// whether a copy of it was released before.
 type tenure struct {
 	// word has the state and the longest TTL that was asked for. Neither ever
 	// falls.
@@ -107,7 +107,7 @@ type baton struct {
 // end of the validity that a quorum has confirmed. handOver asks no node and
 // does not wait.
 func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
-	if l.tenure == nil || c.queues.waiting.Load() == 0 {
+	if l.tenure == nil || l.all != nil || c.queues.waiting.Load() == 0 {
 		return false
 	}
 	return c.pass(&baton{*l, end}, state)

@@ -33,11 +33,11 @@ type flags struct {
 	Runs     int           `default:"1" help:"Runs of each implementation, which take turns."`
 	Warmup   time.Duration `default:"1s" help:"Unmeasured time before each run; the history shows it."`
 	Impl     []string      `sep:"," default:"redlock" placeholder:"NAME" help:"What is measured: redlock, redlock-portable (without the poller), rueidis, rueidis-all, rueidis-tuned."`
-	Kind     string        `enum:"plain,fenced" default:"plain" help:"What is locked: ${enum}. A fenced lock has a number that only increases; redlock only."`
 
 	// What the callers do.
 	Keys        int           `placeholder:"M" help:"Resources the callers compete for. 0: each has its own."`
 	Dist        dist          `default:"uniform" placeholder:"DIST" help:"How callers choose among --keys: uniform (default), or zipf:1.1 with that exponent."`
+	Kind        kind          `default:"plain" placeholder:"KIND" help:"What is locked: plain (default); fenced, with a number that only increases; or multi:3, so many of --keys at once."`
 	Prefix      string        `help:"What the names of resources begin with."`
 	TTL         time.Duration `name:"ttl" default:"10s" help:"Of the locks."`
 	Hold        hold          `default:"0s" help:"How long a lock is held; exp:5ms is a random time with that mean."`
@@ -174,8 +174,6 @@ func (f *flags) validate() error {
 		return fmt.Errorf("--spawn %d: 1 to %d servers can be started", f.spawned(), maxNodes)
 	case f.Clients < 1 || f.Clients > maxCallers:
 		return fmt.Errorf("--clients %d: 1 to %d callers", f.Clients, maxCallers)
-	case f.Kind == "fenced" && slices.ContainsFunc(f.Impl, func(name string) bool { return !strings.HasPrefix(name, "redlock") }):
-		return errors.New("--kind fenced: only redlock has such locks")
 	case f.Runs < 1:
 		return errors.New("--runs must be at least 1")
 	case f.Duration <= 0:
@@ -195,7 +193,7 @@ func (f *flags) validate() error {
 	case f.User != "" && f.PasswordEnv == "":
 		return errors.New("--user needs --password-env")
 	}
-	if err := errors.Join(f.validateNodes(), f.validateImpl(), f.validateFaults(), f.readPassword()); err != nil {
+	if err := errors.Join(f.validateNodes(), f.validateImpl(), f.validateKind(), f.validateFaults(), f.readPassword()); err != nil {
 		return err
 	}
 	return f.readEarlier()

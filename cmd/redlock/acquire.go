@@ -65,7 +65,7 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 		o.holder(contest.found)
 		return contest.held(err, exitHeld, c.Quiet)
 	}
-	if err := c.deliver(p, sink, lock, handoverOf(lock, c.TTL, lock.Fence()), o, "acquired"); err != nil {
+	if err := c.deliver(p, sink, lock, handoverOf(d, lock, c.TTL, lock.Fence()), o, "acquired"); err != nil {
 		_ = release(lock)
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/clock"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -18,7 +20,9 @@ import (
 //	redlock2.<token>.<TTL in ms>.<end of validity: wall clock>.<boot time>.<boot id>
 //	redlock3.<token>.<TTL in ms>.<fencing number>.<wall clock>.<boot time>.<boot id>
 //
-// The second form is that of a lock with a fencing number.
+// The second form is that of a lock with a fencing number. The token of a lock
+// with an owner is followed by a colon and the label, in base64url.
+//
 // It can release the lock, so it is a secret (R27). The end of the validity is
 // only usable on the machine that wrote it, until its next restart: no other
 // can compare the times.
@@ -28,13 +32,15 @@ type handover struct {
 	fence uint64 // 0 if the lock has none
 	until clock.Moment
 	boot  string // the run of the machine that until belongs to, "" if unknown
+	owner string // of the client that was granted the lock, "" if it has none
 }
 
 // handoverOf returns the handover of a lock as it is now. fence is its number:
 // an adopted lock does not know it.
-func handoverOf(lock redlock.Lock, ttl time.Duration, fence uint64) handover {
+func handoverOf(d *deployment, lock redlock.Lock, ttl time.Duration, fence uint64) handover {
 	boot, _ := clock.BootID()
-	return handover{token: lock.Token(), ttl: ttl, fence: fence, until: clock.Now().Add(lock.Validity()), boot: boot}
+	until := clock.Now().Add(lock.Validity())
+	return handover{token: lock.Token(), owner: d.Owner, ttl: ttl, fence: fence, until: until, boot: boot}
 }
 
 const handoverVersion, fencedVersion = "redlock2", "redlock3"
@@ -42,7 +48,11 @@ const handoverVersion, fencedVersion = "redlock2", "redlock3"
 // reveal returns the word. It is not called String, so that nothing prints it
 // by accident.
 func (h handover) reveal() string {
-	parts := []string{handoverVersion, h.token.Reveal(), strconv.FormatInt(h.ttl.Milliseconds(), 10)}
+	token := h.token.Reveal()
+	if h.owner != "" {
+		token += ":" + base64.RawURLEncoding.EncodeToString([]byte(h.owner))
+	}
+	parts := []string{handoverVersion, token, strconv.FormatInt(h.ttl.Milliseconds(), 10)}
 	if h.fence != 0 {
 		parts[0] = fencedVersion
 		parts = append(parts, strconv.FormatUint(h.fence, 10))
@@ -67,7 +77,12 @@ func parseHandover(text string) (h handover, err error) {
 	if len(parts) != n || version != handoverVersion && version != fencedVersion {
 		return handover{}, errHandover
 	}
-	if h.token, err = redlock.ParseToken(parts[1]); err != nil {
+	token, label, owned := strings.Cut(parts[1], ":")
+	if h.token, err = redlock.ParseToken(token); err != nil {
+		return handover{}, errHandover
+	}
+	owner, err := base64.RawURLEncoding.DecodeString(label)
+	if h.owner = string(owner); err != nil || owned && !pure.Owner(h.owner) {
 		return handover{}, errHandover
 	}
 	ms, err := strconv.ParseInt(parts[2], 10, 48) // more would not fit into a time.Duration
@@ -94,7 +109,7 @@ func (h handover) here() bool {
 	return ok && boot == h.boot
 }
 
-// adopt makes it a lock of a client. Its validity is by the clock that gives
+// adopt makes it a lock of a client with the same owner. Its validity is by the clock that gives
 // less; on another machine it has none (R4).
 func (h handover) adopt(client *redlock.Client, resource string) (redlock.Lock, error) {
 	var until time.Time

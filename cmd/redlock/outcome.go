@@ -24,6 +24,8 @@ type reporting struct {
 type outcome struct {
 	At       time.Time `json:"at"`
 	Resource string    `json:"resource"`
+	// Resources are those of redlock run with --also.
+	Resources []string `json:"resources,omitempty"`
 	// Outcome is "acquired", "extended", "released" or, of redlock run, "done";
 	// otherwise one of outcomeWords.
 	Outcome  string `json:"outcome"`
@@ -39,7 +41,8 @@ type outcome struct {
 	Fence      uint64     `json:"fence,omitempty"` // its fencing number
 
 	// The lock of another client.
-	Holder      string   `json:"holder,omitempty"` // its fingerprint
+	Holder      string   `json:"holder,omitempty"`       // its fingerprint
+	HolderOwner string   `json:"holder_owner,omitempty"` // its label
 	HolderTTLMS *float64 `json:"holder_ttl_ms,omitempty"`
 
 	// The run of a command.
@@ -86,7 +89,7 @@ func (o *outcome) conclude(err error, success string) {
 // holder sets what is known of the lock of another client.
 func (o *outcome) holder(found *redlock.Inspection) {
 	if found != nil && found.Holder != "" {
-		o.Holder, o.HolderTTLMS = found.Holder, ttlNumber(found.TTL, true)
+		o.Holder, o.HolderOwner, o.HolderTTLMS = found.Holder, found.Owner, ttlNumber(found.TTL, true)
 	}
 }
 

@@ -26,6 +26,15 @@ var (
 	// takes effect later.
 	//go:embed shorten.lua
 	Shorten string
+	// AcquireAll sets several keys if none of them exists, for one lock.
+	//go:embed acquire_all.lua
+	AcquireAll string
+	// ReleaseAll deletes the keys of one lock (R9).
+	//go:embed release_all.lua
+	ReleaseAll string
+	// ExtendAll lengthens the lives of the keys of one lock (R10).
+	//go:embed extend_all.lua
+	ExtendAll string
 	// Look returns the value of a key, or the digest of a long one.
 	//go:embed look.lua
 	Look string

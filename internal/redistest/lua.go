@@ -21,6 +21,9 @@ func (n *Node) Teach() {
 	n.Script(lua.ExtendMany, Each(2, Extend))
 	n.Script(lua.Heal, timed(model.Heal[string, string]))
 	n.Script(lua.Shorten, timed(model.Shorten[string, string]))
+	n.Script(lua.AcquireAll, timedAll(model.AcquireAll[string, string]))
+	n.Script(lua.ExtendAll, timedAll(model.ExtendAll[string, string]))
+	n.Script(lua.ReleaseAll, func(keys, args []string, db *DB) any { return model.ReleaseAll(db, keys, args[0]) })
 	n.Script(lua.Look, look)
 	n.Script(lua.Seal, WriteSeal)
 	n.Script(lua.AcquireFenced, acquireFenced)
@@ -44,6 +47,17 @@ func timed(do func(db model.Keys[string, string], key, token string, ttl time.Du
 			return err
 		}
 		return do(db, keys[0], args[0], time.Duration(n)*time.Millisecond)
+	}
+}
+
+// timedAll is timed for a script with any number of keys.
+func timedAll(do func(db model.Keys[string, string], keys []string, token string, ttl time.Duration) int) Script {
+	return func(keys, args []string, db *DB) any {
+		n, err := strconv.ParseInt(args[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		return do(db, keys, args[0], time.Duration(n)*time.Millisecond)
 	}
 }
 
