@@ -24,9 +24,10 @@ import (
 //     lives, nothing is lost;
 //   - the values that come out are those that a decoder makes of the input, in
 //     order, up to the first fault, and none after it (R16);
-//   - Send returns ErrStalled if and only if the backlog exceeds its bound (R26);
-//   - after the end, every method returns the first cause, and the link was shut
-//     down once;
+//   - Send returns ErrStalled if and only if the backlog exceeds its bound
+//     (R26);
+//   - after the end, every method returns the first cause, and the link was
+//     shut down once;
 //   - there is never more than one writer, nor more than one reader;
 //   - after Close nothing is left: the bubble waits for every goroutine (R28).
 func FuzzMachine(f *testing.F) {

@@ -55,7 +55,8 @@ func readUntil(t testing.TB, p *Poller, c *Conn, n int) (text []byte, err error)
 	return text, err
 }
 
-// glance lets the poller look once and reads what it finds, which may be nothing.
+// glance lets the poller look once and reads what it finds, which may be
+// nothing.
 func glance(t testing.TB, p *Poller, c *Conn) (text []byte) {
 	t.Helper()
 	events, err := p.Look()

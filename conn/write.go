@@ -2,9 +2,9 @@ package conn
 
 // Send writes p, or queues what the node does not take now. It never waits and
 // does not keep p. An error means that the connection is broken, with
-// ErrStalled as the cause if the backlog is over its bound; how much of p was
-// written is unknown. Over TCP and unix sockets without TLS nothing is
-// allocated while the backlog is empty.
+// ErrStalled as the cause if the backlog exceeds its bound; how much of p was
+// written is unknown. Over TCP and unix sockets without TLS, Send allocates
+// nothing while the backlog is empty.
 //
 // One goroutine at a time may call Send.
 func (c *Conn) Send(p []byte) error {
@@ -70,7 +70,7 @@ func (c *Conn) writeBacklog() {
 		}
 		select {
 		case c.written <- struct{}{}:
-		default: // no goroutine has taken the one before
+		default: // the earlier token was not taken yet
 		}
 	}
 }
@@ -98,8 +98,8 @@ func (c *Conn) writeQueue() bool {
 	return true
 }
 
-// maxPiece bounds one Write, so that the backlog shrinks while a slow node
-// reads it, and not only at the end.
+// maxPiece bounds one Write, so that the backlog already shrinks while a slow
+// node reads it.
 const maxPiece = 64 << 10
 
 // writeFailed breaks the connection, except during the handshake. Then the read

@@ -24,8 +24,8 @@ func serve(n int) (nodes []conn.Config, stop func()) {
 	return nodes, func() { _ = network.Close() }
 }
 
-// A kind of lock is a kind of claim and the kind of release that undoes it. This
-// one needs no script, since its nodes have DELIFEQ (Valkey 9.0).
+// A kind of lock is a kind of claim and the kind of release that undoes it.
+// This one needs no script, since its nodes have DELIFEQ (Valkey 9.0).
 var (
 	freed = &multiplex.ReleaseKind{Kind: multiplex.Kind{Judge: func(v resp.Value) multiplex.Vote {
 		switch n, ok := v.Int64(); {

@@ -111,15 +111,24 @@ func TestFirstClientCountsAtOnce_R29(t *testing.T) {
 }
 
 // Nodes that have run for 12 s are watched for what is missing of MaxTTL, and
-// say so.
+// say so, also while they are not opened yet.
 func TestFirstClientWaitsForWhatIsMissing_R29(t *testing.T) {
 	const need = 30305 * ms
 	aged(t, 3, 12*time.Second, func(t *testing.T, f *fleet) {
-		f.opened()
-		assert.Equal(t, []int{0, 1, 2}, f.quarantined())
-		left := f.status(0).QuarantineLeft
-		assert.InDelta(t, need-10*time.Second, left, float64(50*ms))
-		assert.Equal(t, "started a short while ago", f.status(0).QuarantineWhy)
+		f.waitUp(3)
+		var left time.Duration
+		for range 2 {
+			assert.Equal(t, []int{0, 1, 2}, f.quarantined())
+			left = f.status(0).QuarantineLeft
+			assert.InDelta(t, need-10*time.Second-f.group.now(), left, float64(50*ms))
+			assert.Equal(t, pure.WhyYoung, f.status(0).QuarantineWhy)
+			_, err := f.claim(background, "k", "t", ms)
+			q := quarantineOf(t, err, 0)
+			assert.Equal(t, pure.WhyYoung, q.Why)
+			assert.InDelta(t, left, q.Left, float64(50*ms))
+			f.opened()
+		}
+		assert.InDelta(t, 3*time.Second, f.group.now(), float64(50*ms))
 		next := f.on(0, 1, 2)
 		require.NoError(t, lasts(time.Second, next.WaitOpen))
 		assert.InDelta(t, left, next.Nodes()[0].QuarantineLeft, float64(50*ms), "a seal passes on what was watched")

@@ -22,7 +22,7 @@ func TestInit_R30(t *testing.T) {
 		require.Regexp(t, "^[0-9a-f]{32}$", first.ID)
 		require.Equal(t, Deployment{ID: first.ID, Nodes: 3, MaxTTL: DefaultMaxTTL, New: true}, first)
 		for _, n := range m.nodes {
-			require.Equal(t, []string{"lock:redlock:seal"}, n.Keys())
+			require.Equal(t, []string{"lock:redlock:fence", "lock:redlock:seal"}, n.Keys())
 		}
 		again, err := Init(t.Context(), config)
 		require.NoError(t, err)
@@ -137,8 +137,8 @@ func TestInitRefuses(t *testing.T) {
 }
 
 // The nodes of a deployment that is over are used again: the clients of the new
-// one wait for MaxTTL. A client that was there before names the same nodes, so it
-// goes on in the new one (R30).
+// one wait for MaxTTL. A client that was there before names the same nodes, so
+// it goes on in the new one (R30).
 func TestInitReplaces_R30(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		config := Config{MaxTTL: 2 * time.Second}
@@ -210,8 +210,8 @@ func TestForgetfulAmongOthers(t *testing.T) {
 	})
 }
 
-// Nodes that have run for longer than MaxTTL count at once. Those that were just
-// started do not, and each place says for how long (R29).
+// Nodes that have run for longer than MaxTTL count at once. Those that were
+// just started do not, and each place says for how long (R29).
 func TestUptimeCounts_R29(t *testing.T) {
 	const need = 30305 * ms
 	for _, uptime := range []time.Duration{0, 12 * time.Second, 32 * time.Second, 33 * time.Second, time.Minute} {

@@ -73,6 +73,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.calls(send, "extension", stats.Extensions)
 	c.calls(send, "release", stats.Releases)
 	send.counter(c.of.handedOver, stats.HandedOver)
+	send.counter(c.of.renumbered, stats.Renumbered)
 	to <- quorumSeconds(c.of.quorumSeconds, stats.Quorum)
 	send.gauge(c.of.quorum, float64(len(nodes)/2+1))
 	for _, n := range nodes {

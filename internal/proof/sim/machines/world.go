@@ -20,13 +20,13 @@ type world struct {
 	broken Broken
 	only   string
 
-	now   time.Duration // true time
-	queue queue.Queue[event]
-	seq   uint64
-	over  bool // a property was violated; one is enough
-	// opened is set when clients may start, and forsaken once something
-	// happened that is outside of the promise; see forsake.
-	opened, forsaken bool
+	now    time.Duration // true time
+	queue  queue.Queue[event]
+	seq    uint64
+	over   bool // a property was violated; one is enough
+	opened bool // clients may start
+	// forsaken is what happened that is outside of the promise; see forsake.
+	forsaken []loss
 
 	servers   []*server
 	processes []*process
