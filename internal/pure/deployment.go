@@ -296,6 +296,15 @@ func (d *Deployment) Claim(node int) Identity {
 	return d.Shown(node)
 }
 
+// Opener returns the deployment that another client is about to open with a
+// node, or was when it died; zero if there is none.
+func (d *Deployment) Opener(node int) Identity {
+	if o := d.nodes[node].seen.Opening; o.Stage != NoOpening && o.Identity != d.opening.who {
+		return o.Identity
+	}
+	return Identity{}
+}
+
 // Shown returns the deployment that a node was last seen in.
 func (d *Deployment) Shown(node int) Identity { return d.Seen(node).Identity() }
 
@@ -355,7 +364,7 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthStrange
 	case who != Identity{} && n.seen.Free() && !d.knows(who, n):
 		return BerthStranger
-	case n.seen.Opening.Stage != NoOpening && n.seen.Opening.Identity != d.opening.who:
+	case d.Opener(node) != Identity{}:
 		return BerthOpening
 	case who == Identity{} || !bound && d.identity(node) == who:
 		return BerthUnopened
