@@ -90,7 +90,8 @@ func (e Endpoint) String() string {
 }
 
 // Local reports whether the address leads to this machine, whichever it is: a
-// unix socket, localhost, or a loopback address. Another name may lead anywhere.
+// unix socket, localhost, or a loopback address. Another name may lead
+// anywhere.
 func (e Endpoint) Local() bool {
 	host, _, err := net.SplitHostPort(e.Addr)
 	if e.Network == "unix" || err == nil && strings.EqualFold(host, "localhost") {

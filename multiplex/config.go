@@ -77,7 +77,8 @@ type Config struct {
 	// zero, each client watches for itself.
 	Seal Seal
 	// Durable is the set of nodes that keep their keys when they restart. They
-	// are never quarantined. If zero, none.
+	// are not quarantined for that, but like other nodes until their deployment
+	// has been open for long enough (R29, R30). If zero, none.
 	Durable Set
 	// Found makes the group open the set, and nothing else. It asserts that
 	// these nodes have granted no claim that may still be valid, so that they
@@ -86,8 +87,9 @@ type Config struct {
 	// that they have run for long enough (R29).
 	Found bool
 	// Replace has the ids of former deployments of these nodes that are over.
-	// With Found, their seals are overwritten; the nodes are then watched. If
-	// zero, none.
+	// With Found, their seals are overwritten; the nodes are then watched. If a
+	// former one had a longer MaxTTL, the group waits for the difference first.
+	// If zero, none.
 	Replace []string
 	// Allow overrides checks on servers. If zero, all are made.
 	Allow Allow

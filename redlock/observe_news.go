@@ -126,9 +126,9 @@ func (c *Client) reportForgetful() {
 	}
 }
 
-// reportAddresses logs that some nodes, and not all, are named by addresses that
-// mean other servers on another machine. Clients that are configured alike there
-// would take them for the same nodes.
+// reportAddresses logs that some nodes, and not all, are named by addresses
+// that mean other servers on another machine. Clients that are configured alike
+// there would take them for the same nodes.
 func (c *Client) reportAddresses(nodes []conn.Config) {
 	var local []string
 	for i := range nodes {

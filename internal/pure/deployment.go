@@ -123,9 +123,9 @@ func (d *Deployment) Proof(s Sighting) Sighting {
 	return s
 }
 
-// Vouches reports whether the seals of a deployment may say how long this client
-// has watched the nodes: only once it is bound to it, since what it watched
-// before proves nothing there.
+// Vouches reports whether the seals of a deployment may say how long this
+// client has watched the nodes: only once it is bound to it, since what it
+// watched before proves nothing there.
 func (d *Deployment) Vouches(who Identity) bool { return d.bound != "" && who.ID == d.bound }
 
 // Rebound reports, once, that the nodes turned out to belong to a deployment
@@ -311,8 +311,8 @@ func (d *Deployment) Shown(node int) Identity { return d.Seen(node).Identity() }
 // Opening reports whether this client is opening the set.
 func (d *Deployment) Opening() bool { return d.opening.stage != Nothing }
 
-// Debut reports whether no node had a seal of any form when this client began to
-// open the set, or has one now, if it is not opening it (R29).
+// Debut reports whether no node had a seal of any form when this client began
+// to open the set, or has one now, if it is not opening it (R29).
 func (d *Deployment) Debut() bool {
 	if d.Opening() {
 		return d.opening.debut

@@ -598,9 +598,9 @@ func TestYoungNodesAreLeftToOthers_R30(t *testing.T) {
 	c.proposes()
 }
 
-// A client that founds a set in place of a deployment with a longer MaxTTL waits
-// first for as long as its locks last longer than the clients of the new one
-// wait.
+// A client that founds a set in place of a deployment with a longer MaxTTL
+// waits first for as long as its locks last longer than the clients of the new
+// one wait.
 func TestReplacesALongerMaxTTL_R30(t *testing.T) {
 	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 1, Members: "x"}
 	for _, c := range []struct{ maxTTL, waits time.Duration }{

@@ -11,10 +11,10 @@ type Account struct {
 	Asked    time.Duration // after the reply had come
 }
 
-// Believed reports whether the account of a process with this run id is believed
-// (R29). The node must never have been a replica, and its clock must agree with
-// this client's, from which it differs by ahead: the uptime is measured by that
-// clock.
+// Believed reports whether the account of a process with this run id is
+// believed (R29). The node must never have been a replica, and its clock must
+// agree with this client's, from which it differs by ahead: the uptime is
+// measured by that clock.
 func Believed(run string, unpromoted bool, ahead time.Duration) bool {
 	const clocksAgree = time.Second
 	return run != "" && unpromoted && ahead.Abs() <= clocksAgree
