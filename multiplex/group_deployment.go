@@ -198,9 +198,9 @@ func (g *Group) listLocked(nodes Set) string {
 	return strings.Join(all, ", ")
 }
 
-// A Deployment is what the nodes of a group say of the deployment that they
+// A Membership is what the nodes of a group say of the deployment that they
 // belong to (R30).
-type Deployment struct {
+type Membership struct {
 	ID    string // "" if they belong to none, or to several
 	Nodes int
 	// Complete reports whether every node was found to belong to it.
@@ -214,19 +214,19 @@ type Deployment struct {
 	Err error
 }
 
-// Deployment returns what is known at the moment.
-func (g *Group) Deployment() Deployment {
+// Membership returns what is known at the moment.
+func (g *Group) Membership() Membership {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.deploymentLocked()
+	return g.membershipLocked()
 }
 
-func (g *Group) deploymentLocked() Deployment {
+func (g *Group) membershipLocked() Membership {
 	if !g.config.sealed() {
-		return Deployment{}
+		return Membership{}
 	}
 	who, _ := g.quarantine.deployment.Identity()
-	d := Deployment{ID: who.ID, Nodes: who.Nodes, Complete: g.quarantine.strangers == 0}
+	d := Membership{ID: who.ID, Nodes: who.Nodes, Complete: g.quarantine.strangers == 0}
 	d.Settles = g.quarantine.deployment.Settles(g.now())
 	d.Founded = who.ID != "" && who.ID == g.quarantine.deployment.Opened
 	for _, n := range g.nodes {
@@ -237,8 +237,8 @@ func (g *Group) deploymentLocked() Deployment {
 	return d
 }
 
-// Opened blocks until every node was found to belong to one deployment. If ctx
-// ends first, the error wraps the context's error and an *UndecidedError.
-func (g *Group) Opened(ctx context.Context) error {
+// WaitOpen blocks until every node was found to belong to one deployment. If
+// ctx ends first, the error wraps the context's error and an *UndecidedError.
+func (g *Group) WaitOpen(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.config.sealed() && g.quarantine.strangers == 0 })
 }

@@ -23,7 +23,7 @@ type Status struct {
 	// Config.Portable.
 	Polled bool
 	// Counts has what happened so far.
-	Counts Counts
+	Counts NodeCounts
 	// ReplyTime is the smoothed time to a reply.
 	ReplyTime time.Duration
 	// Err is why the node is not up, nil when it is.

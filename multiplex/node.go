@@ -201,8 +201,12 @@ func (n *node) causeLocked(now time.Duration) *fault {
 	if t.shared == nil || now >= t.stale {
 		left, why := n.leftLocked(now)
 		t.shared = n.estrangedLocked()
-		if t.shared == nil {
+		switch {
+		case t.shared != nil:
+		case n.group.quarantine.nodes.Has(n.index):
 			t.shared = &fault{err: &QuarantineError{Left: left, Why: why}}
+		default:
+			t.shared = n.floorlessLocked()
 		}
 		t.stale = now + max(staleAfter, left/100)
 	}

@@ -21,10 +21,10 @@ func newNode(g *Group, index int, config conn.Config) *node {
 		dialer:   dialer{config: config, protocol: config.Endpoint.Protocol},
 		standing: standing{life: pure.NewLife(), fault: &fault{err: ErrConnecting}},
 	}
-	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.Drift}
+	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.DriftFactor}
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
-	n.trust.Need, n.trust.Durable = pure.NeedFor(g.config.MaxTTL, g.config.Drift), g.config.Durable.Has(index)
+	n.trust.Need, n.trust.Durable = pure.NeedFor(g.config.MaxTTL, g.config.DriftFactor), g.config.Durable.Has(index)
 	if n.trust.Durable && !g.config.sealed() {
 		n.trust.Need = 0 // without deployments there is nothing else to wait for
 	}

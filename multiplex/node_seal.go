@@ -12,18 +12,32 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A look reads a node's seal and opening, in two commands.
+// A look reads a node's seal and opening, in two commands. With fencing numbers
+// it reads the node's record first: if the keys are flushed meanwhile, that
+// shows in the seal.
 type look struct {
 	sighting pure.Sighting
+	seal     string        // its text
+	record   pure.Record   // of fencing numbers
+	recorded pure.Seen     // what stands there
 	asked    time.Duration // when it was requested, on the group's clock
 }
 
 // The commands of a look, in their order.
 const (
-	turnSeal = iota
+	turnRecord = iota
+	turnSeal
 	turnOpening
-	turnsOfLook
 )
+
+// look calls ask with each command of a look, and with what takes the reply.
+func (g *Group) look(l *look, ask func(command []byte, judge func(v resp.Value) error)) {
+	for turn, command := range [...][]byte{g.config.Floors.Read, g.config.Seal.Read[0], g.config.Seal.Read[1]} {
+		if turn != turnRecord || g.config.numbered() {
+			ask(command, func(v resp.Value) error { return l.read(turn, v) })
+		}
+	}
+}
 
 // read handles the reply to one of the commands. It returns an error if the
 // reply cannot answer the command (R16).
@@ -32,8 +46,16 @@ func (l *look) read(turn int, v resp.Value) error {
 	if err != nil {
 		return err
 	}
-	if turn == turnSeal {
-		l.sighting.What = found
+	switch turn {
+	case turnRecord:
+		if l.recorded = found; found == pure.SealSeen {
+			if l.record, err = pure.ParseRecord(text); err != nil {
+				l.recorded = pure.SealStrange
+			}
+		}
+		return nil
+	case turnSeal:
+		l.sighting.What, l.seal = found, text
 		if found == pure.SealSeen {
 			if l.sighting.Seal, err = pure.ParseSeal(text); err != nil {
 				l.sighting.What = pure.SealStrange
@@ -83,12 +105,10 @@ func (n *node) inspect(c *conn.Conn) error {
 		judges = append(judges, judge)
 	}
 	if g.config.Seal.stored() {
-		for turn, command := range g.config.Seal.Read {
-			ask(command, func(v resp.Value) error { return l.read(turn, v) })
-		}
+		g.look(l, ask)
 	}
 	if g.config.sealed() {
-		ask(serverTime, n.date)
+		ask(serverTime, func(v resp.Value) error { return n.date(v, l.asked) })
 	}
 	if g.config.MaxTTL > 0 && g.config.Durable.Has(n.index) {
 		ask(infoPersistence, n.inspectDurable)
@@ -140,18 +160,20 @@ func (n *node) inspectDurable(v resp.Value) error {
 }
 
 // date records what the process says of its start, from INFO in the handshake
-// and the reply to TIME (R29).
-func (n *node) date(v resp.Value) error {
+// and the reply to TIME (R29); see pure.Believed. asked is when TIME was
+// requested.
+func (n *node) date(v resp.Value, asked time.Duration) error {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	n.trust.Account = pure.Account{}
 	if v.IsError() {
 		return nil
 	}
-	clock, err := readTime(v)
+	clock, err := ReadTime(v)
 	if err != nil {
 		return err
 	}
+	n.readClockLocked(clock, asked)
 	s := &n.server
 	n.trust.Account = pure.Account{
 		Believed: pure.Believed(s.RunID, s.Unpromoted, time.Since(clock)),
@@ -160,8 +182,8 @@ func (n *node) date(v resp.Value) error {
 	return nil
 }
 
-// readTime parses the reply to TIME: seconds and microseconds.
-func readTime(v resp.Value) (time.Time, error) {
+// ReadTime parses the reply to TIME: seconds and microseconds.
+func ReadTime(v resp.Value) (time.Time, error) {
 	var parts []int64
 	for e := range v.Elements() {
 		n, err := strconv.ParseInt(string(e.Bytes()), 10, 64)
@@ -195,6 +217,9 @@ func (n *node) sightLocked(l *look, now time.Duration) error {
 	}
 	n.judgeTrustLocked(now)
 	g.settleLocked(now)
+	if g.config.numbered() {
+		n.sightFloorLocked(l, now)
+	}
 	return nil
 }
 
@@ -211,7 +236,7 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	if !n.trust.looks.Asking {
 		n.lookLocked()
 	}
-	n.trust.looks.Plan(!g.quarantine.nodes.Has(n.index), now)
+	n.trust.looks.Plan(!(g.quarantine.nodes | g.fencing.floorless).Has(n.index), now)
 	return n.trust.looks.Next
 }
 
@@ -219,9 +244,18 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 func (n *node) lookLocked() {
 	g := n.group
 	l := &look{asked: g.now()}
+	var commands [][]byte
+	var judges []func(v resp.Value) error
+	ask := func(command []byte, judge func(v resp.Value) error) {
+		commands, judges = append(commands, command), append(judges, judge)
+	}
+	if g.config.numbered() {
+		ask(serverTime, func(v resp.Value) error { return n.tellClock(v, l.asked) })
+	}
+	g.look(l, ask)
 	q := &inquiry{abandoned: func(*fault) { n.trust.looks.Asking = false }}
-	q.answer = func(turn int, v resp.Value) error {
-		if err := l.read(turn, v); err != nil || turn != turnsOfLook-1 {
+	q.answer = func(i int, v resp.Value) error {
+		if err := judges[i](v); err != nil || i != len(judges)-1 {
 			return err
 		}
 		g.mu.Lock()
@@ -234,7 +268,7 @@ func (n *node) lookLocked() {
 		n.renewSealLocked(l.sighting, now)
 		return nil
 	}
-	n.trust.looks.Asking = n.inquireLocked(q, g.config.Seal.Read[:]...)
+	n.trust.looks.Asking = n.inquireLocked(q, commands...)
 }
 
 // renewSealLocked writes how long this client has watched the process, if the
@@ -283,6 +317,9 @@ func (n *node) orderLocked(o pure.Order, now time.Duration) {
 		}
 		n.trust.looks.Writing = false
 		g.settleLocked(now)
+		if seal != nil && ok && count == 1 && g.fencing.floorless.Has(n.index) && !n.trust.looks.Asking {
+			n.lookLocked() // the seal may be the proof that a floor waits for
+		}
 		return nil
 	}
 	if !n.inquireLocked(q, g.config.Seal.Write(args...)) {

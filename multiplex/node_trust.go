@@ -17,6 +17,9 @@ import (
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.quarantine.nodes & g.live
 	void := r.void()
+	if r.claims() {
+		void |= g.fencing.floorless & g.live
+	}
 	if void == 0 {
 		return 0
 	}
@@ -36,6 +39,7 @@ func (n *node) meetLocked(now time.Duration) {
 	n.trust.met = now
 	// What was seen of the deployment may be another process's.
 	n.group.quarantine.deployment.Part(n.index)
+	n.group.fencing.floors.Part(n.index)
 	n.judgeTrustLocked(now)
 	n.trust.warnings = n.group.warningsOf(&n.server)
 	if n.trust.Need > 0 && !n.trust.Durable && n.server.RunID == "" {
@@ -94,7 +98,7 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 		return
 	}
 	g.quarantine.maxTTL = maxTTL
-	need := pure.NeedFor(maxTTL, g.config.Drift)
+	need := pure.NeedFor(maxTTL, g.config.DriftFactor)
 	g.quarantine.deployment.Need = need
 	for _, n := range g.nodes {
 		n.trust.Trust = n.trust.Require(need, now)

@@ -51,8 +51,8 @@ func (c *cluster) identity() pure.Identity {
 		addrs = append(addrs, c.config.Nodes[i].Endpoint.String())
 	}
 	id := strings.Repeat("1d", 16)
-	if c.group != nil && c.group.Deployment().ID != "" {
-		id = c.group.Deployment().ID
+	if c.group != nil && c.group.Membership().ID != "" {
+		id = c.group.Membership().ID
 	}
 	return pure.Identity{ID: id, Nodes: len(addrs), Members: pure.MembersOf(addrs)}
 }
@@ -94,7 +94,7 @@ func (c *cluster) opened() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(background, 5*time.Second)
 	defer cancel()
-	require.NoError(c.t, c.group.Opened(ctx))
+	require.NoError(c.t, c.group.WaitOpen(ctx))
 }
 
 func (c *cluster) quarantined() (nodes []int) {
@@ -167,7 +167,7 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		next, err := New(c.config)
 		require.NoError(t, err)
 		defer next.Close(background)
-		require.NoError(t, next.Tried(background))
+		require.NoError(t, next.WaitTried(background))
 		for _, s := range next.Nodes() {
 			assert.False(t, s.Quarantined, "the seal says it")
 		}
@@ -177,7 +177,7 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 func TestReadySaysWhoIsQuarantined_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 3, withTrust, sealedNow)
-		require.NoError(t, c.group.Begun(background))
+		require.NoError(t, c.group.WaitUp(background))
 		assert.Less(t, c.group.now(), 100*ms, "this waits for connections only")
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
@@ -254,7 +254,7 @@ func TestForgottenVote_R23(t *testing.T) {
 				fresh, err := New(c.config)
 				require.NoError(t, err)
 				defer fresh.Close(background)
-				require.NoError(t, fresh.Tried(background))
+				require.NoError(t, fresh.WaitTried(background))
 				c.eventually(time.Second, func() bool { return c.status(1).Connects == 2 && c.up() == 3 }, "connected again")
 				time.Sleep(time.Second)
 				second := 0
@@ -439,7 +439,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 		g, err := New(other)
 		require.NoError(t, err)
 		defer g.Close(background)
-		require.NoError(t, g.Tried(background))
+		require.NoError(t, g.WaitTried(background))
 		for _, s := range g.Nodes() {
 			assert.Equal(t, Down, s.State)
 			require.ErrorIs(t, s.Err, ErrMaxTTL)

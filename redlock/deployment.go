@@ -42,6 +42,9 @@ type Deployment struct {
 // of the new deployment wait for MaxTTL. If that is shorter than it was in the
 // old one, Init waits for the difference first.
 //
+// It also prepares a new deployment for fencing numbers (Config.Fenced), if the
+// user may run the script for that. With Fenced set, the error says if not.
+//
 // ctx bounds the call. Nothing is left running when it returns.
 func Init(ctx context.Context, config Config, replace ...string) (Deployment, error) {
 	if config.Forgetful {
@@ -52,7 +55,11 @@ func Init(ctx context.Context, config Config, replace ...string) (Deployment, er
 		return Deployment{}, err
 	}
 	defer func() { _ = c.Close(ctx) }()
-	return c.found(ctx)
+	d, err := c.found(ctx)
+	if err == nil && d.New {
+		err = c.initFence(ctx)
+	}
+	return d, err
 }
 
 // A founding says what Init wants of a client.
@@ -78,9 +85,9 @@ func (c *Client) found(ctx context.Context) (Deployment, error) {
 	told := false
 	for {
 		limited, cancel := context.WithTimeout(ctx, initGlance)
-		err := c.group.Opened(limited)
+		err := c.group.WaitOpen(limited)
 		cancel()
-		d := c.group.Deployment()
+		d := c.group.Membership()
 		now := time.Now()
 		if d.Settles > 0 {
 			moves = now
@@ -129,7 +136,7 @@ type InitError struct {
 	Err error
 }
 
-func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Deployment().Err} }
+func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Membership().Err} }
 
 // Error lists what was found on each node.
 func (e *InitError) Error() string {

@@ -121,7 +121,7 @@ func (k *keeper) releaseUpTo(most int) {
 		h := w.unreleased[0]
 		w.unreleased = w.unreleased[1:]
 		lock, _ := h.finish(ErrClosed)
-		if !lock.tenure.end() {
+		if !lock.tenure.rise(tenureReleased, 0) {
 			continue // it was handed over while Close began
 		}
 		kind, command := h.undo(&lock, k.room[:0])

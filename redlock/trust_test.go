@@ -140,7 +140,11 @@ func TestFreshDeployment_R23(t *testing.T) {
 				require.NoError(t, lock.Release(t.Context()))
 				time.Sleep(time.Second)
 				for i, n := range m.nodes {
-					require.Equal(t, []string{"lock:redlock:seal"}, n.Keys())
+					keys := []string{"lock:redlock:seal"}
+					if declared {
+						keys = []string{"lock:redlock:fence", "lock:redlock:seal"}
+					}
+					require.Equal(t, keys, n.Keys())
 					require.True(t, c.Nodes()[i].Sealed)
 				}
 				mustAcquire(t, m.client(t, config), "r", time.Second)

@@ -39,7 +39,7 @@ func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock
 	if !c.queues.has(r.resource) {
 		var lock Lock
 		*tries++
-		if lock, last = c.try(ctx, r.resource, r.ttl, *tries); last == nil || !c.triesAgain(last) {
+		if lock, last = c.try(ctx, r.resource, nil, r.ttl, *tries); last == nil || !c.triesAgain(last) {
 			return lock, last
 		}
 		if err := c.impatient(&p, last); err != nil {
@@ -103,13 +103,12 @@ func (c *Client) tryInTurn(
 ) (lock Lock, again bool, err error) {
 	q := w.queue
 	begun := c.keeper.clock()
-	start := begun.at
-	lock, err = c.try(ctx, w.resource, w.ttl, try)
-	q.spent = time.Since(start)
+	lock, err = c.try(ctx, w.resource, nil, w.ttl, try)
+	q.spent = time.Since(begun.at)
 	switch {
 	case err == nil:
-		lock.tenure = &tenure{begun: start, chain: start, slept: begun.slept}
-		c.queues.granted(q, w.ttl, start)
+		before := c.queues.granted(q, w.ttl)
+		lock.tenure = newTenure(w.ttl, begun, c.streakAfter(before, begun.at))
 	case c.triesAgain(err):
 		c.queues.failed(q, err)
 		if err := c.impatient(p, err); err != nil {
@@ -144,7 +143,7 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 		return c.awaitLocal(ctx, w)
 	}
 	pause := c.pause(q, rand.Float64())
-	if c.queues.lastOf(q) != ErrHeld || !c.ask(q, w.resource) {
+	if !isHeld(c.queues.lastOf(q)) || !c.ask(q, w.resource) {
 		_, err := c.doze(ctx, w, pause, nil)
 		return err
 	}
@@ -195,26 +194,6 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
 	_, err := c.doze(ctx, w, min(fallback(), w.queue.local+afterExpiry()), nil)
 	return err
-}
-
-// giveWay waits after a long streak, before the attempt of the head, so that
-// other clients have time for one.
-func (c *Client) giveWay(ctx context.Context, w *waiter) error {
-	q := w.queue
-	if q.local == 0 || !q.streak.over(time.Now(), c.longStreak()) || !c.queues.triesNext(w) {
-		return nil
-	}
-	q.streak = streak{}
-	_, err := c.doze(ctx, w, c.pause(q, rand.Float64()), nil)
-	return err
-}
-
-// longStreak returns how long a streak may last.
-func (c *Client) longStreak() time.Duration {
-	if c.config.HandOver < 0 {
-		return streakLong
-	}
-	return c.config.HandOver
 }
 
 // pause returns the time to the next attempt after the failed ones. random is

@@ -32,15 +32,16 @@ type queue struct {
 	due   bool
 	later *time.Timer // calls the head some time after a hand-over
 
+	yielding
+
 	// The following are owned by the head, and pass to the next head with the
 	// turn.
 	lookout *multiplex.Lookout // nil until it is needed
 	fails   int                // attempts that failed since the last real news
 	// local is the TTL of a lock that was granted in this queue, if as far as
 	// this client knows only its holder has used it since; otherwise 0.
-	local  time.Duration
-	streak streak
-	spent  time.Duration // what the last attempt took
+	local time.Duration
+	spent time.Duration // what the last attempt took
 }
 
 // A waiter is one caller of Acquire in its queue.
@@ -62,10 +63,12 @@ type waiter struct {
 // A request is the lock that a caller waits for.
 type request struct {
 	resource string
+	all      *resources    // of several resources, as in Lock
 	ttl      time.Duration // in whole milliseconds
 	// confirmed means that the caller does not renew the lock. If a lock is
 	// handed over with little validity, it is then extended first.
 	confirmed bool
+	minHold   time.Duration // see HoldOptions.MinHold
 }
 
 // has reports whether a caller waits for a resource.
@@ -154,19 +157,20 @@ func (qs *queues) callLaterLocked(resource string, q *queue) {
 
 // released tells the head of a resource's queue that the lock was released
 // here: its next SET stands behind the release on every connection.
-func (qs *queues) released(resource string) {
+func (qs *queues) released(resource string, from *tenure) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.of[resource]; q != nil {
 		q.due = true
+		q.left(from, time.Now())
 		q.callHeadLocked()
 	}
 }
 
 // handover returns the function that a release of this client calls once it is
 // queued.
-func (c *Client) handover(resource string) func() {
-	return func() { c.queues.released(resource) }
+func (c *Client) handover(l Lock) func() {
+	return func() { c.released(&l) }
 }
 
 // callHeadLocked calls the head for its turn, or because an attempt is due. The
@@ -206,12 +210,18 @@ func (qs *queues) isDue(head *waiter) bool {
 	return head.queue.due || head.given != nil
 }
 
-// triesNext reports whether the head must make an attempt, since the lock may
-// be free.
-func (qs *queues) triesNext(head *waiter) bool {
+// yields reports whether the head must give way to other clients before its
+// attempt. If so, it consumes the call for that.
+func (qs *queues) yields(head *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return head.queue.due && head.given == nil
+	q := head.queue
+	if head.given != nil || !q.over {
+		return false
+	}
+	head.heed()
+	q.over, q.gave = false, time.Now()
+	return true
 }
 
 // begin returns the lock that was handed to the head, if there is one, and the
@@ -224,7 +234,7 @@ func (qs *queues) begin(head *waiter) *baton {
 	head.trying = true
 	b := head.given
 	if head.given = nil; b == nil {
-		head.queue.due = false
+		head.queue.due, head.queue.over = false, false
 	}
 	return b
 }
@@ -236,21 +246,23 @@ func (qs *queues) giveBackDue(q *queue) {
 	q.due = true
 }
 
-// granted records that the head has got the lock, and since when. Nothing is
-// due after that.
-func (qs *queues) granted(q *queue, ttl time.Duration, since time.Time) {
+// granted records that the head has got the lock. Nothing is due after that. It
+// returns what came of the streak before.
+func (qs *queues) granted(q *queue, ttl time.Duration) (before yielding) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.due, q.last, q.fails, q.local = false, ErrHeld, 0, ttl
-	q.streak = q.streak.grown(since)
+	before, q.yielding = q.yielding, yielding{}
+	return before
 }
 
 // failed records the error of the head's attempt.
 func (qs *queues) failed(q *queue, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.last, q.local, q.streak = err, 0, streak{}
+	q.last, q.local = err, 0
 	q.fails++
+	q.yielding.failed(err)
 	q.head().trying = false
 }
 
@@ -259,35 +271,4 @@ func (qs *queues) lastOf(q *queue) error {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return q.last
-}
-
-// A streak is how often a lock went from one waiter of this client to the next,
-// and since when. Other clients hear of a release only when the next SET of
-// this client is already on its way, and would never get the lock while callers
-// wait here.
-type streak struct {
-	count int
-	since time.Time
-}
-
-const (
-	// streakLeast and streakLong are the number of grants and the least time
-	// after which a streak is interrupted, unless Config.HandOver sets the
-	// time. streakLong is long compared with the pause that other clients get,
-	// and short enough for their callers.
-	streakLeast = 4
-	streakLong  = 50 * time.Millisecond
-)
-
-func (s streak) grown(now time.Time) streak {
-	if s.count == 0 {
-		s.since = now
-	}
-	s.count++
-	return s
-}
-
-// over reports whether it is another client's turn.
-func (s streak) over(now time.Time, long time.Duration) bool {
-	return s.count >= streakLeast && now.Sub(s.since) >= long
 }
