@@ -36,7 +36,7 @@ type tenure struct {
 // The states of a tenure.
 const (
 	tenureHeld     uint64 = iota
-	tenureKept            // by a hold: releasing a copy of its lock does not end it
+	tenureKept            // by a hold, which a copy of its lock does not end
 	tenureShown           // its token was read: another process may release it
 	tenureReleased        // the nodes were told, or are about to be
 	tenureHanded          // another caller has the lock
@@ -113,8 +113,8 @@ func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
 	return c.pass(&baton{*l, end}, state)
 }
 
-// pass is handOver for a baton. tenureHanded is the state of one that was handed
-// over before.
+// pass is handOver for a baton. tenureHanded is the state of one that was
+// handed over before.
 func (c *Client) pass(b *baton, state uint64) bool {
 	now := c.keeper.clock()
 	if c.config.HandOver < 0 || b.lock.tenure.over(now.at) {
