@@ -48,7 +48,8 @@ type Config struct {
 // twice, the second time over the connection that Dial returns.
 type Step struct {
 	// Name is the step's name in errors and in Server. It must contain nothing
-	// secret. If zero, "prelude" and its index.
+	// secret. Optional steps with the same name are one trial, which the node
+	// accepts if it accepts each. If zero, "prelude" and its index.
 	Name string
 	// Command is the command, encoded.
 	Command []byte

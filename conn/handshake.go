@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redmux/redmux/internal/errtext"
@@ -110,15 +111,24 @@ func (s *Server) checkStep(name string, step Step) func(v resp.Value) error {
 	}
 	return func(v resp.Value) error {
 		err := check(v)
-		switch {
-		case err == nil:
-			s.Accepted = append(s.Accepted, name)
-		case ClassOf(v).Passing():
+		if ClassOf(v).Passing() && err != nil {
 			return err
-		default:
-			s.Refused = append(s.Refused, name)
 		}
+		s.tried(name, err == nil)
 		return nil
+	}
+}
+
+// tried notes whether the node accepted a step. Of several steps with one name,
+// a single refusal decides.
+func (s *Server) tried(name string, accepted bool) {
+	switch {
+	case slices.Contains(s.Refused, name):
+	case !accepted:
+		s.Refused = append(s.Refused, name)
+		s.Accepted = slices.DeleteFunc(s.Accepted, func(other string) bool { return other == name })
+	case !slices.Contains(s.Accepted, name):
+		s.Accepted = append(s.Accepted, name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -93,9 +94,14 @@ func (e Endpoint) String() string {
 // fields.
 func (e Endpoint) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.String()) }
 
-// MarshalText returns String, so that structured logs and JSON show no
-// password.
-func (e Endpoint) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+// LogValue makes package slog log String.
+func (e Endpoint) LogValue() slog.Value { return slog.StringValue(e.String()) }
+
+// MarshalText returns an error: an Endpoint holds credentials, so encode what is
+// wanted of it on purpose.
+func (e Endpoint) MarshalText() ([]byte, error) {
+	return nil, errors.New("conn: an Endpoint is not marshalled, since it may hold a password")
+}
 
 const defaultPort = "6379"
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -200,9 +201,15 @@ func TestEndpointNeverShowsThePassword(t *testing.T) {
 	e, err := ParseURL("redis://user:hunter2@a:1/3")
 	require.NoError(t, err)
 	cfg := Config{Endpoint: e}
-	asJSON, err := json.Marshal(map[string]any{"endpoint": e, "config": cfg, "pointer": &cfg})
-	require.NoError(t, err)
-	shown := string(asJSON)
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "endpoint", e, "config", cfg, "pointer", &cfg, "within", []Endpoint{e})
+	shown := log.String()
+	assert.Equal(t, 3, strings.Count(shown, `"a:1"`), shown)
+	for _, v := range []any{e, cfg, &cfg} {
+		asJSON, err := json.Marshal(v)
+		assert.ErrorContains(t, err, "may hold a password")
+		assert.Empty(t, asJSON)
+	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
 		shown += fmt.Sprintf(verb+verb+verb, e, cfg, &cfg)
 	}

@@ -17,6 +17,7 @@ type Part struct{ From, To int }
 // its bytes are copied, so they may lie in the caller's frame.
 type Claim struct {
 	Bytes []byte // the encoded command
+	Key   Part   // as Encoded.Key, if the kind has a native form
 	// TTL is the lifetime of the key. It bounds vote timeouts (R6) and debts
 	// (R8).
 	TTL time.Duration
@@ -27,6 +28,11 @@ type Claim struct {
 	// Late, if not nil, is called when a quorum granted. It reports whether
 	// that was too late to be useful. It must not wait.
 	Late func() bool
+	// Told, if not nil, is called right before Claim returns ErrRefused, for
+	// each node whose refusal was a text, or a number, which is told in digits
+	// (ClaimKind.Telling). The text is valid until Told returns, which must not
+	// wait.
+	Told func(node int, text []byte)
 }
 
 // A Command is an extension or a release: a command about a key that was

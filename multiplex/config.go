@@ -41,9 +41,9 @@ type Config struct {
 	// MaxDebts is how many releases a node may owe before it gets no new claims
 	// (R8). If zero, 65,536.
 	MaxDebts int
-	// Drift bounds how much the clocks of nodes and clients may differ in rate,
-	// as a fraction (R4). If zero, 0.01.
-	Drift float64
+	// DriftFactor bounds how much the clocks of nodes and clients may differ in
+	// rate, as a fraction (R4). If zero, 0.01.
+	DriftFactor float64
 	// Cure holds the commands that load the scripts again on a node that
 	// answered NOSCRIPT (R24). Each has one reply, which is ignored.
 	Cure [][]byte
@@ -76,6 +76,15 @@ type Config struct {
 	// Seal says how to store the proof that a node needs no quarantine. If
 	// zero, each client watches for itself.
 	Seal Seal
+	// Floors says how the nodes' floors are read and written. If it is set,
+	// every claim has a fencing number (docs/fencing.md), and a node whose
+	// process was given no floor gets every command, but its grants do not
+	// count. It needs Seal. If zero, claims have no numbers.
+	Floors Floors
+	// OnClock, if not nil, is called with how far the nodes' clocks are ahead
+	// of this process's, by their median, when that was measured again. It is
+	// called under the group's mutex: it must not wait, nor call the group.
+	OnClock func(ahead time.Duration)
 	// Durable is the set of nodes that keep their keys when they restart. They
 	// are never quarantined. If zero, none.
 	Durable Set
@@ -135,13 +144,23 @@ type Seal struct {
 	Write func(args ...string) []byte
 }
 
+// Floors says how a node's record of fencing numbers is read, and how it gets
+// its floor. The group knows neither the name of the key nor the script.
+type Floors struct {
+	// Read is the command that returns the record, or null.
+	Read []byte
+	// Write returns the command that gives the process with a run id a floor if
+	// the value of its seal is as given. The reply is 1, or 0 if it is not.
+	Write func(seal, run string, floor int64) []byte
+}
+
 // stored reports whether seals can be read and written.
 func (s *Seal) stored() bool { return s.Read[0] != nil && s.Write != nil }
 
 func (c Config) withDefaults() Config {
 	setDefault(&c.MaxPending, 32768)
 	setDefault(&c.MaxDebts, 65536)
-	setDefault(&c.Drift, 0.01)
+	setDefault(&c.DriftFactor, 0.01)
 	setDefault(&c.ProbeAfter, 5*time.Second)
 	setDefault(&c.Replies.Elements, maxMerged)
 	setDefault(&c.Replies.Depth, 4)
@@ -165,8 +184,8 @@ func (c Config) check() error {
 	if n := len(c.Nodes); n < 1 || n > MaxNodes {
 		return fmt.Errorf("multiplex: a group has 1 to %d nodes, not %d", MaxNodes, n)
 	}
-	if !(c.Drift >= 0 && c.Drift < 1) { // nor NaN
-		return fmt.Errorf("multiplex: Drift is %v: it must be at least 0 and less than 1", c.Drift)
+	if !(c.DriftFactor >= 0 && c.DriftFactor < 1) { // nor NaN
+		return fmt.Errorf("multiplex: DriftFactor is %v: it must be at least 0 and less than 1", c.DriftFactor)
 	}
 	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.ProbeAfter < 0 {
 		return errors.New("multiplex: a limit is negative")
@@ -184,3 +203,6 @@ func (c Config) check() error {
 
 // sealed reports whether seals are kept.
 func (c *Config) sealed() bool { return c.MaxTTL > 0 && c.Seal.stored() }
+
+// numbered reports whether claims have fencing numbers.
+func (c *Config) numbered() bool { return c.sealed() && c.Floors.Read != nil }

@@ -77,9 +77,13 @@
 // keys that are held (command_kind.go), puts the scripts into the handshake
 // (conn.Config.Prelude) and Config.Cure, and encodes the commands; see
 // redlock/command_kind.go. A command may name several keys. If replies say more
-// than a vote, such as a fencing number or the slot of a semaphore, each
-// attempt has a kind of its own, whose Judge keeps what it reads, and
-// Claim.Late decides whether the grants agree.
+// than a vote, such as the last fencing number, the kind's Judge keeps what it
+// reads; if the grants must agree, such as on the slot of a semaphore, each
+// attempt has a kind of its own, and Claim.Late decides that.
+//
+// node_floor.go knows which nodes may have forgotten fencing numbers
+// (Config.Floors). They do not count for claims until they were given a floor;
+// pure.Floors decides when and which.
 //
 // # Who owns what
 //
@@ -97,7 +101,7 @@
 //
 // # What is reported
 //
-// Counts (node_count.go) are numbers. The goroutine that reads adds to them
+// NodeCounts (node_count.go) are numbers. The goroutine that reads adds to them
 // once for all replies that came together. A Change (node_state.go) is a
 // node's new state. OnChange is called under the mutex and must not wait.
 //

@@ -248,6 +248,11 @@ var (
 	ErrUnopened = errors.New("multiplex: the deployment is not open")
 )
 
+// ErrNoFloor is the cause if the node does not know which fencing numbers were
+// granted before it lost its memory, so that its grants of claims with a number
+// do not count (docs/fencing.md).
+var ErrNoFloor = errors.New("multiplex: the node has no floor for fencing numbers")
+
 // A PreflightError says why a server that answers gets no vote: what was
 // checked, what was found, and what to change. It unwraps to ErrNotMaster,
 // ErrSameNode, ErrMaxTTL, ErrDeployment or ErrPermissions. It has no key, token

@@ -68,6 +68,8 @@ func causeOf(err error) (class string, barred bool) {
 		return "deployment", true
 	case errors.Is(err, ErrUnopened):
 		return "not open", false
+	case errors.Is(err, ErrNoFloor):
+		return "no floor", errors.Is(err, errFloorLost) || errors.Is(err, errFloorWithoutRun)
 	case errors.Is(err, ErrPermissions):
 		return "permissions", true
 	case errors.Is(err, conn.ErrProxy):
@@ -113,7 +115,7 @@ var deathNames = [deathCauses]string{
 	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "closed",
 }
 
-// String returns the name in Counts.Deaths.
+// String returns the name in NodeCounts.Deaths.
 func (d death) String() string { return deathNames[d] }
 
 // deathOf returns the cause of a connection's end. An end that is neither ours

@@ -32,7 +32,9 @@ type Group struct {
 	// accepted lists the optional steps of the handshake that all live nodes
 	// accepted; see agreeLocked.
 	accepted   []string
+	forsworn   []string // names of forms that are not used any more; see forswear
 	quarantine quarantine
+	fencing    fencing
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
 
@@ -57,6 +59,7 @@ func New(config Config) (*Group, error) {
 		epoch:      time.Now(),
 		changed:    make(chan struct{}),
 		quarantine: newQuarantine(&config),
+		fencing:    newFencing(&config),
 		flusher:    newFlusher(len(config.Nodes)),
 		life:       newLifecycle(),
 	}
@@ -80,7 +83,7 @@ func New(config Config) (*Group, error) {
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
 // countingLocked returns the nodes whose grants make a lock.
-func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes }
+func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes &^ g.fencing.floorless }
 
 // notifyLocked wakes the goroutines that wait for a change of a node's state.
 func (g *Group) notifyLocked() {
@@ -125,8 +128,8 @@ func (g *Group) promptLocked() {
 type lifecycle struct {
 	phase phase // guarded by the group's mutex; it only advances
 
-	// claims counts the calls of Claim, and those that Detain adds, that may
-	// have to undo something; Close waits for them (R28).
+	// claims counts the calls of Claim, and those that DelayClose adds, that
+	// may have to undo something; Close waits for them (R28).
 	claims atomic.Int64
 
 	stop    context.CancelFunc
@@ -272,6 +275,7 @@ func newQuarantine(config *Config) quarantine {
 	}
 	q := quarantine{maxTTL: config.MaxTTL, deployment: pure.NewDeployment(addrs)}
 	q.deployment.Founds, q.deployment.Replaces = config.Found, config.Replace
+	q.deployment.Need, q.deployment.Drift = pure.NeedFor(config.MaxTTL, config.DriftFactor), config.DriftFactor
 	if !config.Allow.OtherMaxTTL {
 		q.deployment.MaxTTL = config.MaxTTL
 	}

@@ -13,12 +13,12 @@ import "context"
 // returned, in the same order on each connection (R7, R8). The receipt belongs
 // to the claim, whatever its outcome.
 func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, error) {
-	p, err := g.enterOpen(ctx, kind.verb(), &Command{Encoded: Encoded{Bytes: c.Bytes}, TTL: c.TTL})
+	p, err := g.enterOpen(ctx, kind.verb(), &Command{Encoded: Encoded{c.Bytes, c.Key}, TTL: c.TTL})
 	if err != nil {
 		return Receipt{}, err
 	}
 	defer g.life.claims.Add(-1) // after its undo is queued, see Close
-	err = g.outcome(p)
+	err = g.outcome(p, c.Told)
 	if err == nil && c.Late != nil && c.Late() {
 		err = ErrLate
 	}
@@ -35,7 +35,7 @@ func (g *Group) Extend(ctx context.Context, kind *ExtendKind, cmd *Command) erro
 	if err != nil {
 		return err
 	}
-	return g.outcome(p)
+	return g.outcome(p, nil)
 }
 
 // Release sends a release and waits as Claim does. It is also sent if ctx has
@@ -47,7 +47,7 @@ func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) er
 	if err != nil {
 		return err
 	}
-	return g.outcome(p)
+	return g.outcome(p, nil)
 }
 
 // HandOver is Release for a key that another caller waits for. It is never
@@ -61,7 +61,7 @@ func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, q
 		return err
 	}
 	queued()
-	return g.outcome(p)
+	return g.outcome(p, nil)
 }
 
 // Tell is Release without an outcome. It does not wait, and is never merged.
@@ -89,12 +89,17 @@ type place struct {
 	lead    bool // the caller has the flusher's role
 }
 
-// outcome waits until a round is decided and lets go of it.
-func (g *Group) outcome(p place) error {
+// outcome waits until a round is decided and lets go of it. told is that of a
+// Claim, or nil.
+func (g *Group) outcome(p place, told func(node int, text []byte)) error {
 	if p.lead {
 		g.flush()
 	}
-	err := p.round.outcome(g.await(p.round))
+	word := g.await(p.round)
+	err := p.round.outcome(word)
+	if err == ErrRefused && told != nil && p.round.telling(p.round.form) {
+		p.round.tell(word, told)
+	}
 	p.round.drop()
 	g.flusher.left.Add(1)
 	return err
@@ -179,7 +184,7 @@ func (g *Group) admitLocked(ctx context.Context, r *round, v verb, cmd *Command,
 		r.postLocked()
 	}
 	g.longest = max(g.longest, cmd.TTL)
-	if v.release != nil || v.kind.Script {
+	if v.release != nil || v.kind.Script || len(v.native()) > 0 {
 		r.command = append(r.command[:0], cmd.Bytes...)
 		r.key = cmd.Key
 	}

@@ -18,7 +18,15 @@ import (
 // The result has one element per node: nil, or why its answers are missing or
 // incomplete.
 func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i int, v resp.Value) error) []error {
-	q := &query{group: g, each: each, last: len(commands) - 1, errs: make([]error, g.size), done: make(chan struct{})}
+	return g.QueryEach(ctx, len(commands), func(int) [][]byte { return commands }, each)
+}
+
+// QueryEach is Query with n commands of its own for each node. commandsOf is
+// called under the group's mutex: it must not wait, nor call the group.
+func (g *Group) QueryEach(
+	ctx context.Context, n int, commandsOf func(node int) [][]byte, each func(node, i int, v resp.Value) error,
+) []error {
+	q := &query{group: g, each: each, last: n - 1, errs: make([]error, g.size), done: make(chan struct{})}
 	q.open = All(g.size)
 	g.mu.Lock()
 	for _, n := range g.nodes {
@@ -27,7 +35,7 @@ func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i 
 			q.settle(n, &fault{err: ErrClosed})
 		case !g.live.Has(n.index):
 			q.settle(n, n.fault)
-		case !n.inquireLocked(q.inquiryOf(n), commands...):
+		case !n.inquireLocked(q.inquiryOf(n), commandsOf(n.index)...):
 			q.settle(n, &fault{err: ErrOverloaded})
 		}
 	}

@@ -23,7 +23,7 @@ type Status struct {
 	// Config.Portable.
 	Polled bool
 	// Counts has what happened so far.
-	Counts Counts
+	Counts NodeCounts
 	// ReplyTime is the smoothed time to a reply.
 	ReplyTime time.Duration
 	// Err is why the node is not up, nil when it is.
@@ -87,13 +87,13 @@ func (n *node) tellTrustLocked(s *Status, now time.Duration) {
 		// when the watch has looked.
 		t = t.At(now)
 	}
+	left, why := n.leftLocked(now)
+	stranger := s.State == Up && n.group.quarantine.strangers.Has(n.index)
 	switch {
-	case !t.Trusted && t.Need > 0:
-		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, t.Left(now), t.Why
-	case s.State == Up && n.group.quarantine.strangers.Has(n.index):
-		s.Quarantined = true
+	case !t.Trusted && t.Need > 0, stranger:
+		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, left, why
 	}
-	if s.State == Up && n.group.quarantine.strangers.Has(n.index) {
+	if stranger {
 		if f := n.estrangedLocked(); f != nil {
 			s.QuarantineWhy = errtext.Text(f.err)
 		}

@@ -17,17 +17,22 @@ func (g *Group) Ready(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.countingLocked().Len() >= g.quorum })
 }
 
-// Begun blocks until a quorum of nodes is up, or until each node is up or has
-// failed once.
-func (g *Group) Begun(ctx context.Context) error {
+// Complete is Ready for all nodes instead of a quorum.
+func (g *Group) Complete(ctx context.Context) error {
+	return g.waitUntil(ctx, func() bool { return g.countingLocked() == All(g.size) })
+}
+
+// WaitUp blocks until a quorum of nodes is up, or until each node is up or has
+// failed once. Its errors are those of Ready.
+func (g *Group) WaitUp(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.triedLocked() })
 }
 
-// Settled blocks until a quorum of nodes counts, or until it is clear that none
-// will within the given time: too few nodes are up, or they are quarantined for
-// longer, or belong to another deployment. It does not wait for nodes that are
-// not up.
-func (g *Group) Settled(ctx context.Context, within time.Duration) error {
+// WaitSettled blocks until a quorum of nodes counts, or until it is clear that
+// none will within the given time: too few nodes are up, or they are
+// quarantined for longer, or belong to another deployment. It does not wait for
+// nodes that are not up. Its errors are those of Ready.
+func (g *Group) WaitSettled(ctx context.Context, within time.Duration) error {
 	return g.waitUntil(ctx, func() bool {
 		return g.countingLocked().Len() >= g.quorum || !g.unsettledLocked(within)
 	})
@@ -37,20 +42,24 @@ func (g *Group) Settled(ctx context.Context, within time.Duration) error {
 // quorum will count within the given time.
 func (g *Group) unsettledLocked(within time.Duration) bool {
 	var soon Set
+	now := g.now()
+	settles := g.quarantine.deployment.Settles(now) > 0
 	for i, n := range g.nodes {
+		left, _ := n.leftLocked(now)
 		switch {
 		case !g.live.Has(i):
-		case g.config.sealed() && g.quarantine.deployment.Open(i):
+		case g.config.sealed() && g.quarantine.deployment.Open(i, now):
 			return true
-		case !g.quarantine.strangers.Has(i) && n.trust.Left(g.now()) <= within:
+		case (settles || !g.quarantine.strangers.Has(i)) && !g.fencing.floorless.Has(i) && left <= within:
 			soon |= setOf(i)
 		}
 	}
 	return soon.Len() >= g.quorum
 }
 
-// Tried blocks until each node is up or has failed once.
-func (g *Group) Tried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
+// WaitTried blocks until each node is up or has failed once. Its errors are
+// those of Ready.
+func (g *Group) WaitTried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
 
 func (g *Group) triedLocked() bool {
 	for _, n := range g.nodes {
@@ -131,7 +140,7 @@ func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
 		}
 	}
 	if v.claims() {
-		s &^= g.quarantine.nodes
+		s &^= g.quarantine.nodes | g.fencing.floorless
 	}
 	return s
 }

@@ -186,12 +186,7 @@ func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
 type nodeTrust struct {
 	pure.Trust
 	looks pure.Looks
-	// asked and met are when the last handshake began and ended.
-	asked, met time.Duration
-	// If dated, started is when the process started, by its own account; see
-	// node.date.
-	started time.Duration
-	dated   bool
+	met   time.Duration // when the last handshake ended
 	// shared is the cause of the node's missing votes while it does not count,
 	// or nil if it was not made yet.
 	shared   *fault
@@ -204,10 +199,14 @@ type nodeTrust struct {
 func (n *node) causeLocked(now time.Duration) *fault {
 	t := &n.trust
 	if t.shared == nil || now >= t.stale {
-		left := t.Left(now)
+		left, why := n.leftLocked(now)
 		t.shared = n.estrangedLocked()
-		if t.shared == nil {
-			t.shared = &fault{err: &QuarantineError{Left: left, Why: t.Why}}
+		switch {
+		case t.shared != nil:
+		case n.group.quarantine.nodes.Has(n.index):
+			t.shared = &fault{err: &QuarantineError{Left: left, Why: why}}
+		default:
+			t.shared = n.floorlessLocked()
 		}
 		t.stale = now + max(staleAfter, left/100)
 	}

@@ -47,7 +47,8 @@ func (g *Group) tellAllLocked() {
 func (n *node) tellQuarantineLocked() {
 	g := n.group
 	n.trust.shared = nil // what it says of other nodes may be outdated
-	why, cause := n.trust.Why, n.causeLocked(g.now()).err
+	_, why := n.leftLocked(g.now())
+	cause := n.causeLocked(g.now()).err
 	if errors.Is(cause, ErrUnopened) && (!g.triedLocked() || g.quarantine.deployment.Opening()) {
 		return // the deployment may be open in a moment
 	}

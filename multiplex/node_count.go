@@ -11,7 +11,7 @@ import (
 // ever reset. Each number is exact, but they are not read at one instant, and a
 // goroutine that reads replies adds them only once it has read all that have
 // come. So a sum over several numbers may lack what is under way.
-type Counts struct {
+type NodeCounts struct {
 	// Granted, Refused and Failed are the votes that counted, each before its
 	// round was decided (R17).
 	Granted, Refused, Failed uint64
@@ -47,7 +47,7 @@ type Counts struct {
 	DebtsMade, DebtsPaid, DebtsExpired uint64
 }
 
-// counters is the source of a node's Counts. The goroutine that reads counts
+// counters is the source of a node's NodeCounts. The goroutine that reads counts
 // replies in batch, and adds them to the atomics once for each batch, so that
 // counting goroutines do not share a cache line.
 type counters struct {
@@ -122,9 +122,9 @@ func (n *node) countDeathLocked(cause error) {
 }
 
 // countsLocked returns the numbers.
-func (n *node) countsLocked() Counts {
+func (n *node) countsLocked() NodeCounts {
 	c, l := &n.counters, &n.ledger
-	all := Counts{
+	all := NodeCounts{
 		Granted: c.granted.Load(), Refused: c.refused.Load(), Failed: c.failed.Load() + c.died,
 		TimedOut: c.missed[overdue], Absent: c.missed[absent], Quarantined: c.missed[quarantined],
 		Late: c.late.Load(), Overdue: c.overdue.Load(),

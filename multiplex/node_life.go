@@ -21,11 +21,11 @@ func newNode(g *Group, index int, config conn.Config) *node {
 		dialer:   dialer{config: config, protocol: config.Endpoint.Protocol},
 		standing: standing{life: pure.NewLife(), fault: &fault{err: ErrConnecting}},
 	}
-	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.Drift}
+	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.DriftFactor}
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
-	if need := pure.NeedFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
-		n.trust.Need = need
+	n.trust.Need, n.trust.Durable = pure.NeedFor(g.config.MaxTTL, g.config.DriftFactor), g.config.Durable.Has(index)
+	if n.trust.Need > 0 {
 		// A new process of this client waits, too (R23).
 		g.quarantine.nodes |= setOf(index)
 	}

@@ -18,6 +18,7 @@ func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	for {
 		v, ok, err := c.Next()
 		if err != nil {
+			n.forswear()
 			return err
 		}
 		if !ok {
@@ -65,7 +66,7 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 			n.sample(max(0, now-r.at))
 		}
 	}
-	if err := n.count(r, v); err != nil {
+	if err := n.count(r, r.form, v); err != nil {
 		return err
 	}
 	// The vote came before the cursor moves: until then the slot is ours
@@ -84,10 +85,11 @@ func (n *node) sample(d time.Duration) {
 	n.replyTime.Store(int64(pure.Smoothed(old, d)))
 }
 
-// count turns a reply into this node's vote. A release that was not answered by
-// an integer becomes a debt (R8). An error means that the reply cannot answer
-// the round (R16).
-func (n *node) count(r *round, v resp.Value) error {
+// count turns a reply into this node's vote. form is that in which the command
+// was sent, nil if it was sent as given. A release that was not answered by an
+// integer becomes a debt (R8). An error means that the reply cannot answer the
+// round (R16).
+func (n *node) count(r *round, form *Form, v resp.Value) error {
 	if v.IsError() {
 		why := n.refusal.cause(v)
 		n.counters.countError(n.refusal.class)
@@ -99,9 +101,16 @@ func (n *node) count(r *round, v resp.Value) error {
 	if len(r.parts) > 0 {
 		return n.countMerged(r, v)
 	}
-	vote := r.kind.Judge(v)
+	judge := r.kind.Judge
+	if form != nil && form.Judge != nil {
+		judge = form.Judge
+	}
+	vote := judge(v)
 	if vote == Alien {
 		return fmt.Errorf("%w: type %q", ErrUnexpected, v.Type())
+	}
+	if vote == Refused && r.telling(form) {
+		r.texts.keep(n.index, v) // before the vote, which publishes it
 	}
 	n.confirm(r, vote)
 	return nil
@@ -139,8 +148,12 @@ func (n *node) confirm(r *round, vote Vote) {
 	if n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
-	if vote == Restored {
+	switch vote {
+	case Restored:
 		vote = n.judgeRestored(r)
+	case Floorless:
+		n.cast(r, Failed, n.floorLost())
+		return
 	}
 	n.cast(r, vote, nil)
 }
@@ -203,7 +216,7 @@ func (n *node) laneReply(v resp.Value) error {
 
 	switch e.purpose {
 	case again:
-		err := n.count(e.round, v)
+		err := n.count(e.round, nil, v)
 		if err != nil {
 			n.fail(e.round, &fault{err: err})
 		}

@@ -12,18 +12,32 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A look reads a node's seal and opening, in two commands.
+// A look reads a node's seal and opening, in two commands. With fencing numbers
+// it reads the node's record first: if the keys are flushed meanwhile, that
+// shows in the seal.
 type look struct {
 	sighting pure.Sighting
+	seal     string        // its text
+	record   pure.Record   // of fencing numbers
+	recorded pure.Seen     // what stands there
 	asked    time.Duration // when it was requested, on the group's clock
 }
 
 // The commands of a look, in their order.
 const (
-	turnSeal = iota
+	turnRecord = iota
+	turnSeal
 	turnOpening
-	turnsOfLook
 )
+
+// look calls ask with each command of a look, and with what takes the reply.
+func (g *Group) look(l *look, ask func(command []byte, judge func(v resp.Value) error)) {
+	for turn, command := range [...][]byte{g.config.Floors.Read, g.config.Seal.Read[0], g.config.Seal.Read[1]} {
+		if turn != turnRecord || g.config.numbered() {
+			ask(command, func(v resp.Value) error { return l.read(turn, v) })
+		}
+	}
+}
 
 // read handles the reply to one of the commands. It returns an error if the
 // reply cannot answer the command (R16).
@@ -32,8 +46,16 @@ func (l *look) read(turn int, v resp.Value) error {
 	if err != nil {
 		return err
 	}
-	if turn == turnSeal {
-		l.sighting.What = found
+	switch turn {
+	case turnRecord:
+		if l.recorded = found; found == pure.SealSeen {
+			if l.record, err = pure.ParseRecord(text); err != nil {
+				l.recorded = pure.SealStrange
+			}
+		}
+		return nil
+	case turnSeal:
+		l.sighting.What, l.seal = found, text
 		if found == pure.SealSeen {
 			if l.sighting.Seal, err = pure.ParseSeal(text); err != nil {
 				l.sighting.What = pure.SealStrange
@@ -83,12 +105,10 @@ func (n *node) inspect(c *conn.Conn) error {
 		judges = append(judges, judge)
 	}
 	if g.config.Seal.stored() {
-		for turn, command := range g.config.Seal.Read {
-			ask(command, func(v resp.Value) error { return l.read(turn, v) })
-		}
+		g.look(l, ask)
 	}
 	if g.config.sealed() {
-		ask(serverTime, n.date)
+		ask(serverTime, func(v resp.Value) error { return n.date(v, l.asked) })
 	}
 	if g.config.MaxTTL > 0 && g.config.Durable.Has(n.index) {
 		ask(infoPersistence, n.inspectDurable)
@@ -123,11 +143,6 @@ func (n *node) inspectSeal(l *look) error {
 	}
 	now := g.now()
 	n.trust.looks = pure.FirstLooks(now)
-	born := now - n.trust.Watched(now)
-	if n.trust.dated {
-		born = min(born, n.trust.started)
-	}
-	g.quarantine.deployment.Born(n.index, born, n.trust.dated)
 	return n.sightLocked(l, now)
 }
 
@@ -144,34 +159,35 @@ func (n *node) inspectDurable(v resp.Value) error {
 	return nil
 }
 
-// date computes from the reply to TIME when the process started, by its own
-// account (R29). The account is trusted only if the node never was a replica,
-// and if its clock agrees with this client's: the uptime is measured by that
-// clock.
-func (n *node) date(v resp.Value) error {
+// date records what the process says of its start, from INFO in the handshake
+// and the reply to TIME (R29). The account is believed only if the node never
+// was a replica, and if its clock agrees with this client's: the uptime is
+// measured by that clock. asked is when TIME was requested.
+func (n *node) date(v resp.Value, asked time.Duration) error {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	n.trust.dated = false
+	n.trust.Account = pure.Account{}
 	if v.IsError() {
 		return nil
 	}
-	clock, err := readTime(v)
+	clock, err := ReadTime(v)
 	if err != nil {
 		return err
 	}
+	n.readClockLocked(clock, asked)
 	s := &n.server
-	if !s.Unpromoted || s.RunID == "" || time.Since(clock).Abs() > clocksAgree {
-		return nil
+	n.trust.Account = pure.Account{
+		Believed: s.Unpromoted && s.RunID != "" && time.Since(clock).Abs() <= clocksAgree,
+		Uptime:   s.Uptime, Dialed: n.dialed, Asked: n.trust.met,
 	}
-	n.trust.started, n.trust.dated = n.trust.met-pure.UptimeProves(s.Uptime), true
 	return nil
 }
 
 // clocksAgree is how far a node's clock may differ from this client's (R29).
 const clocksAgree = time.Second
 
-// readTime parses the reply to TIME: seconds and microseconds.
-func readTime(v resp.Value) (time.Time, error) {
+// ReadTime parses the reply to TIME: seconds and microseconds.
+func ReadTime(v resp.Value) (time.Time, error) {
 	var parts []int64
 	for e := range v.Elements() {
 		n, err := strconv.ParseInt(string(e.Bytes()), 10, 64)
@@ -190,19 +206,13 @@ func readTime(v resp.Value) (time.Time, error) {
 // deployment has another MaxTTL.
 func (n *node) sightLocked(l *look, now time.Duration) error {
 	g := n.group
+	d := &g.quarantine.deployment
 	s := l.sighting
+	n.trust.Trust = n.trust.Sight(d.Proof(s), now)
+	d.Born(n.index, n.trust.Born())
+	d.Sight(n.index, s, l.asked, now)
+	_, _, rivals := d.Rivals()
 	replaced := slices.Contains(g.config.Replace, s.Seal.Identity.ID)
-	if replaced {
-		// Locks of the old deployment may be valid, so its seal proves nothing.
-		n.trust.Trust = n.trust.Sight(pure.Sighting{What: pure.SealAbsent}, now)
-	} else {
-		n.trust.Trust = n.trust.Sight(s, now)
-		if n.trust.dated && s.What == pure.SealSeen {
-			n.trust.Trust = n.trust.Aged(s.Seal, n.server.Uptime+now-n.trust.met, now)
-		}
-	}
-	g.quarantine.deployment.Sight(n.index, s, l.asked, now)
-	_, _, rivals := g.quarantine.deployment.Rivals()
 	if s.What == pure.SealSeen && s.Seal.MaxTTL != g.quarantine.maxTTL && !replaced && !rivals {
 		if !g.config.Allow.OtherMaxTTL {
 			return otherMaxTTL(s.Seal.MaxTTL, g.quarantine.maxTTL)
@@ -211,6 +221,9 @@ func (n *node) sightLocked(l *look, now time.Duration) error {
 	}
 	n.judgeTrustLocked(now)
 	g.settleLocked(now)
+	if g.config.numbered() {
+		n.sightFloorLocked(l, now)
+	}
 	return nil
 }
 
@@ -227,7 +240,7 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	if !n.trust.looks.Asking {
 		n.lookLocked()
 	}
-	n.trust.looks.Plan(!g.quarantine.nodes.Has(n.index), now)
+	n.trust.looks.Plan(!(g.quarantine.nodes | g.fencing.floorless).Has(n.index), now)
 	return n.trust.looks.Next
 }
 
@@ -235,9 +248,18 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 func (n *node) lookLocked() {
 	g := n.group
 	l := &look{asked: g.now()}
+	var commands [][]byte
+	var judges []func(v resp.Value) error
+	ask := func(command []byte, judge func(v resp.Value) error) {
+		commands, judges = append(commands, command), append(judges, judge)
+	}
+	if g.config.numbered() {
+		ask(serverTime, func(v resp.Value) error { return n.tellClock(v, l.asked) })
+	}
+	g.look(l, ask)
 	q := &inquiry{abandoned: func(*fault) { n.trust.looks.Asking = false }}
-	q.answer = func(turn int, v resp.Value) error {
-		if err := l.read(turn, v); err != nil || turn != turnsOfLook-1 {
+	q.answer = func(i int, v resp.Value) error {
+		if err := judges[i](v); err != nil || i != len(judges)-1 {
 			return err
 		}
 		g.mu.Lock()
@@ -250,21 +272,19 @@ func (n *node) lookLocked() {
 		n.renewSealLocked(l.sighting, now)
 		return nil
 	}
-	n.trust.looks.Asking = n.inquireLocked(q, g.config.Seal.Read[:]...)
+	n.trust.looks.Asking = n.inquireLocked(q, commands...)
 }
 
 // renewSealLocked writes how long this client has watched the process, if the
 // seal that was found says less.
 func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	g := n.group
-	who, _ := g.quarantine.deployment.Identity()
-	if who == (pure.Identity{}) || s.Identity() != who || n.trust.looks.Writing {
+	who := s.Identity()
+	if !g.quarantine.deployment.Vouches(who) || n.trust.looks.Writing || !n.trust.Renews(s, g.quarantine.maxTTL, now) {
 		return
 	}
-	if _, ok := n.trust.Renewal(s, g.quarantine.maxTTL, now); ok {
-		n.trust.looks.Writing = true
-		n.orderLocked(pure.Order{Verb: pure.Confirm, Identity: who}, now)
-	}
+	n.trust.looks.Writing = true
+	n.orderLocked(pure.Order{Verb: pure.Confirm, Identity: who}, now)
 }
 
 // orderLocked sends an order for the node's deployment, in the lane: the
@@ -301,6 +321,9 @@ func (n *node) orderLocked(o pure.Order, now time.Duration) {
 		}
 		n.trust.looks.Writing = false
 		g.settleLocked(now)
+		if seal != nil && ok && count == 1 && g.fencing.floorless.Has(n.index) && !n.trust.looks.Asking {
+			n.lookLocked() // the seal may be the proof that a floor waits for
+		}
 		return nil
 	}
 	if !n.inquireLocked(q, g.config.Seal.Write(args...)) {
@@ -322,36 +345,12 @@ func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure
 	case pure.Undo:
 		return []string{"undo", who}, nil
 	}
-	n.debutLocked(now)
-	seal := &pure.Seal{Identity: o.Identity, Run: pure.NoRun, MaxTTL: g.quarantine.maxTTL}
-	if n.trust.Run != "" {
-		seal.Run = n.trust.Run
-		seal.Watched = n.trust.Watched(now)
-		if n.trust.dated {
-			// 0 would mean that it is not known.
-			seal.Uptime = max(time.Millisecond, n.server.Uptime+now-n.trust.asked)
-		}
-	}
+	seal := n.trust.Writes(o.Identity, g.quarantine.maxTTL, g.quarantine.deployment.Vouches(o.Identity), now)
 	verb := "seal"
 	if o.Verb == pure.Adopt {
 		verb = "adopt"
 	}
-	return []string{verb, who, seal.String()}, seal
-}
-
-// debutLocked runs before the first seals of a set are written. The node then
-// counts as watched since the last node of the set started (R29), or if
-// Config.Found opens the set, for as long as is needed (R30).
-func (n *node) debutLocked(now time.Duration) {
-	d := &n.group.quarantine.deployment
-	started, ok := d.Started()
-	switch {
-	case n.trust.Need == 0 || !d.Debut():
-	case n.group.config.Found:
-		n.trust.Trust = n.trust.Premiere(now-n.trust.Need, now)
-	case ok:
-		n.trust.Trust = n.trust.Premiere(started, now)
-	}
+	return []string{verb, who, seal.String()}, &seal
 }
 
 // cureSealLocked loads the script that writes the seal again, and looks at the

@@ -42,8 +42,8 @@ type Change struct {
 	Addr string // without credentials
 	News News   // the new state
 	// Cause is the class of Err: a server's class of error ("WRONGPASS",
-	// "LOADING"), a cause of death as in Counts.Deaths, or "unreachable", "not
-	// RESP", "proxy", "TLS", "not a master", "same server", "MaxTTL",
+	// "LOADING"), a cause of death as in NodeCounts.Deaths, or "unreachable",
+	// "not RESP", "proxy", "TLS", "not a master", "same server", "MaxTTL",
 	// "permissions", or what began a quarantine, as in QuarantineError.Why. It
 	// is "" if the node came up.
 	Cause string

@@ -17,6 +17,9 @@ import (
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.quarantine.nodes & g.live
 	void := r.void()
+	if r.claims() {
+		void |= g.fencing.floorless & g.live
+	}
 	if void == 0 {
 		return 0
 	}
@@ -33,12 +36,13 @@ func (g *Group) discountLocked(r *round) Set {
 // meetLocked begins or resumes watching the process that has just shaken hands.
 func (n *node) meetLocked(now time.Duration) {
 	n.trust.Trust = n.trust.Meet(n.server.RunID, now)
-	n.trust.asked, n.trust.met = n.dialed, now
+	n.trust.met = now
 	// What was seen of the deployment may be another process's.
 	n.group.quarantine.deployment.Part(n.index)
+	n.group.fencing.floors.Part(n.index)
 	n.judgeTrustLocked(now)
 	n.trust.warnings = n.group.warningsOf(&n.server)
-	if n.trust.Need > 0 && n.server.RunID == "" {
+	if n.trust.Need > 0 && !n.trust.Durable && n.server.RunID == "" {
 		n.trust.warnings = append(n.trust.warnings, warnNoRunID)
 	}
 }
@@ -52,6 +56,17 @@ func (n *node) guardLocked(now time.Duration) time.Duration {
 		next = min(next, now+left)
 	}
 	return next
+}
+
+// leftLocked returns how long the node stays quarantined unless a seal ends that
+// earlier, and why. That includes the wait until the group opens the set.
+func (n *node) leftLocked(now time.Duration) (left time.Duration, why string) {
+	settles := n.group.quarantine.deployment.Settles(now)
+	if settles == 0 {
+		return n.trust.Left(now), n.trust.Why
+	}
+	opened := n.trust.Opens(n.group.sinceLocked(now), now)
+	return max(settles, opened.Left(now)), pure.WhyYoung
 }
 
 // judgeTrustLocked updates the group's set of quarantined nodes by what is
@@ -83,11 +98,10 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 		return
 	}
 	g.quarantine.maxTTL = maxTTL
-	need := pure.NeedFor(maxTTL, g.config.Drift)
+	need := pure.NeedFor(maxTTL, g.config.DriftFactor)
+	g.quarantine.deployment.Need = need
 	for _, n := range g.nodes {
-		if n.trust.Need > 0 { // it is 0 for a durable node
-			n.trust.Trust = n.trust.Require(need, now)
-			n.judgeTrustLocked(now)
-		}
+		n.trust.Trust = n.trust.Require(need, now)
+		n.judgeTrustLocked(now)
 	}
 }

@@ -33,6 +33,7 @@ type round struct {
 	// form is the native form that the log has; nil if it has command itself.
 	form *Form
 	verb
+	texts   *texts // nil until the round first has a form that is Telling
 	group   *Group
 	receipt Receipt // of the claim that this round releases or lengthens
 	carrying
@@ -251,6 +252,7 @@ func (r *round) clear() {
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}
+	r.texts.empty()
 	clear(r.parts)
 	r.parts = r.parts[:0]
 	r.command = r.command[:0]
@@ -277,6 +279,11 @@ func (r *round) members() []*round {
 		return r.parts
 	}
 	return r.itself[:]
+}
+
+// creates reports whether the round's command may set a key that was not there.
+func (r *round) creates() bool {
+	return len(r.parts) == 0 && (r.claims() || r.extend != nil && r.extend.Creates)
 }
 
 // owedBy reports whether the round is a release of a key that this node may

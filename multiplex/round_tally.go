@@ -47,6 +47,9 @@ const (
 	// is a grant, except from a quarantined node, where it is a refusal: the
 	// node may have forgotten the lock of another client (R23).
 	Restored
+	// Floorless means that the key was set, but the node has no floor for
+	// fencing numbers. It does not count (docs/fencing.md).
+	Floorless
 )
 
 // A Mode says when a round is decided.

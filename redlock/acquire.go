@@ -12,6 +12,10 @@ import (
 // with a resource name of usual length.
 const commandRoom = 320
 
+// claimRoom is the same for the command that sets a lock: with a fencing number
+// it names the resource twice.
+const claimRoom = 448
+
 // TryAcquire tries once to lock a resource for the TTL, which is truncated to
 // whole milliseconds. It waits until a quorum of nodes has granted the lock or
 // no longer can (R5), at most for the vote timeout of the slowest node (R6).
@@ -21,17 +25,27 @@ const commandRoom = 320
 // an error, it leaves no key behind: it has queued the release for every node
 // (R7).
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	lock, err := c.try(ctx, resource, ttl, 1)
+	lock, err := c.try(ctx, resource, nil, ttl, 1)
 	return lock, named(resource, err)
 }
 
-// attempt is TryAcquire without counting and tracing.
-func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+// attempt is TryAcquire, or TryAcquireAll, without counting and tracing.
+func (c *Client) attempt(ctx context.Context, resource string, all *resources, ttl time.Duration) (Lock, error) {
+	if c.fence != nil {
+		return c.attemptFenced(ctx, resource, all, ttl)
+	}
+	return c.claim(ctx, resource, all, ttl, 0)
+}
+
+// claim is one round of an attempt. With Config.Fenced it has a number.
+func (c *Client) claim(
+	ctx context.Context, resource string, all *resources, ttl time.Duration, number int64,
+) (Lock, error) {
 	if c.refuses(ctx) {
 		return Lock{}, ErrClosed
 	}
 	start := time.Now() // before the first byte is queued (R4)
-	ttl, err := c.check(resource, ttl)
+	ttl, err := c.checkAttempt(resource, all, ttl)
 	if err != nil {
 		return Lock{}, err
 	}
@@ -40,18 +54,43 @@ func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration
 		// Even an immediate answer would leave too little.
 		return Lock{}, c.tooShort(ttl)
 	}
-	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
-	var set, undo [commandRoom]byte
-	lock.receipt, err = c.group.Claim(ctx, acquireKind, &multiplex.Claim{
-		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
+	lock := Lock{client: c, resource: resource, all: all, token: c.tokens.next(), ttl: ttl, number: number}
+	var set [claimRoom]byte
+	var undo [commandRoom]byte
+	kind, told := acquireKind, (*refusals)(nil)
+	switch {
+	case c.fence != nil:
+		kind = c.fence.kind
+	case all != nil:
+		kind, told = acquireAllKind, &refusals{all: all}
+	case c.config.Owner != "":
+		kind, told = ownedKind, new(refusals)
+	}
+	claim := lock.claim(set[:0])
+	_, release := lock.release(undo[:0])
+	lock.receipt, err = c.group.Claim(ctx, kind, &multiplex.Claim{
+		Bytes: claim.Bytes,
+		Key:   claim.Key,
 		TTL:   ttl,
-		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
+		Undo:  release.Encoded,
 		Late:  func() bool { return c.late(ttl, pure.Elapsed(start, time.Now()), slack) },
+		Told:  told.hear,
 	})
 	if err != nil {
-		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
+		return Lock{}, c.failed(ctx, told.translate(err), nil)
 	}
 	return c.granted(lock, start)
+}
+
+// claim returns the command that sets the lock's keys, encoded into room.
+func (l *Lock) claim(room []byte) multiplex.Encoded {
+	switch {
+	case l.client.fence != nil:
+		return multiplex.Encoded{Bytes: l.client.appendFenced(room, l)}
+	case l.all != nil:
+		return l.client.appendAll(room, &acquireAllScript, l.all, &l.token, l.ttl)
+	}
+	return l.client.appendAcquire(room, l.resource, &l.token, l.ttl)
 }
 
 // granted returns the lock of a claim that a quorum granted. It reads the
@@ -90,8 +129,9 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // one report a minute stands for all calls of the client (R31). Acquire stops
 // waiting, with ErrNoQuorum, if waiting cannot help: if so many nodes refuse
 // the client that no quorum is left, because of wrong credentials, a missing
-// permission, not being an independent master, another MaxTTL, a certificate
-// that does not verify, or another protocol such as TLS on one side only. Only
+// permission, not being an independent master, another MaxTTL, floors that an
+// operator must reset (ErrNoFloor), a certificate that does not verify, or
+// another protocol such as TLS on one side only. Only
 // attempts since the call began count, so a cause that was removed does not end
 // it. A node that refuses the credentials is tried again after 1 to 30 seconds,
 // so it may take that long to find out. Acquire keeps waiting for a node that
@@ -138,8 +178,11 @@ func (c *Client) acquireTold(ctx context.Context, r request) (Lock, error) {
 
 // acquire is Acquire without the tracer. It counts the attempts.
 func (c *Client) acquire(ctx context.Context, r request, tries *int) (Lock, error) {
-	if c.nested(ctx, r.resource) {
+	if c.nested(ctx, &r) {
 		return Lock{}, ErrNested
+	}
+	if r.all != nil {
+		return c.acquireAll(ctx, r, tries)
 	}
 	if c.config.MaxTries == 0 && !c.config.Poll {
 		return c.acquireInTurn(ctx, r, tries)

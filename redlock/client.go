@@ -25,6 +25,7 @@ type Client struct {
 	news       *news
 	stalls     stalls  // of calls that find no quorum
 	keeper     *keeper // renews the holds
+	fence      *fence  // nil without Config.Fenced
 	queues     queues  // of callers that wait
 
 	refusing atomic.Bool   // no new locks; changes once
@@ -69,8 +70,13 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 		c.tracer = *config.Tracer
 	}
 	c.news = newNews(config.Logger, &c.tracer)
+	if config.Fenced {
+		c.fence = newFence()
+	}
 	group, err := c.groupConfig()
-	group.Found, group.Replace = founds.founds, founds.replaces
+	if group.Found, group.Replace = founds.founds, founds.replaces; !founds.founds {
+		c.fence.configure(&group, config.Prefix)
+	}
 	if err != nil {
 		return nil, configError(err)
 	}
@@ -103,8 +109,8 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
 		ProbeAfter:  config.ProbeAfter,
-		Drift:       config.DriftFactor,
-		Cure:        cure(),
+		DriftFactor: config.DriftFactor,
+		Cure:        cure(c.scripts()),
 		Portable:    config.Portable,
 		Replies:     resp.Limits{Bulk: maxReply, Size: maxReply},
 		OnChange:    c.news.onChange(),
@@ -120,13 +126,13 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 func (c *Client) waitForFirst(ctx context.Context) {
 	first, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
-	if c.group.Begun(first) != nil {
+	if c.group.WaitUp(first) != nil {
 		return // the group keeps dialing the silent nodes
 	}
 	rest, cancel := context.WithTimeout(first, lastWait)
 	defer cancel()
-	_ = c.group.Tried(rest)
-	_ = c.group.Settled(rest, lastWait) // seals may still be written
+	_ = c.group.WaitTried(rest)
+	_ = c.group.WaitSettled(rest, lastWait) // seals may still be written
 }
 
 // Ready waits until a quorum of nodes counts, which means that they are up and

@@ -8,6 +8,7 @@ import (
 // The commands of the algorithm, and what their replies mean.
 var (
 	acquireKind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeSet}, Undo: releaseKind}
+	ownedKind   = &multiplex.ClaimKind{Kind: acquireKind.Kind, Undo: releaseKind, Native: claimForms}
 	extendKind  = &multiplex.ExtendKind{Kind: scripted, Merger: mergerOf(appendExtendMany)}
 	releaseKind = &multiplex.ReleaseKind{Kind: scripted, Merger: mergerOf(appendReleaseMany), Native: releaseForms}
 	scripted    = multiplex.Kind{Judge: judgeScript, Script: true}
@@ -18,6 +19,12 @@ var (
 	releaseForms = []multiplex.Form{
 		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
+	}
+	// claimForms are the forms of SET for clients with Config.Owner: SET … NX
+	// PX … GET, of Redis from 7.0 on, replies with the value that is in the
+	// way.
+	claimForms = []multiplex.Form{
+		{Name: "SET NX GET", Head: []byte("*7\r\n$3\r\nSET\r\n"), Tail: []byte("$3\r\nGET\r\n"), Judge: judgeSetGet, Telling: true},
 	}
 )
 
@@ -40,6 +47,21 @@ func judgeSet(v resp.Value) multiplex.Vote {
 	}
 }
 
+// judgeSetGet reads the reply to SET … NX GET, where null means the opposite:
+// there was no value, so the key was set. A value is a refusal. +OK, which a
+// server replies that ignores GET, and anything else answers nothing (R16,
+// R17).
+func judgeSetGet(v resp.Value) multiplex.Vote {
+	switch {
+	case v.IsNull() && v.Type() != resp.Array:
+		return multiplex.Granted
+	case v.Type() == resp.BulkString:
+		return multiplex.Refused
+	default:
+		return multiplex.Alien
+	}
+}
+
 // judgeScript returns Granted for 1 and Refused for 0. The scripts return
 // nothing else (R16).
 func judgeScript(v resp.Value) multiplex.Vote {
@@ -52,6 +74,18 @@ func judgeScript(v resp.Value) multiplex.Vote {
 	default:
 		return multiplex.Alien
 	}
+}
+
+// judgeAll is judgeScript for the claim of several resources, where -i is a
+// refusal because of the i-th.
+func judgeAll(v resp.Value) multiplex.Vote {
+	if n, ok := v.Int64(); ok && -MaxResources <= n && n < 0 {
+		return multiplex.Refused
+	}
+	if vote := judgeScript(v); vote == multiplex.Granted {
+		return vote
+	}
+	return multiplex.Alien
 }
 
 // judgeOneOfMany is judgeScript for an element of a merged command's reply,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -66,21 +67,62 @@ func (c *Client) prelude() (steps []conn.Step) {
 		native := releaseForms[i].Append(nil, release)
 		steps = append(steps, conn.Step{Name: releaseForms[i].Name, Command: native, Check: refused, Optional: true})
 	}
+	if c.config.Owner != "" {
+		steps = append(steps, c.tryClaimForm("redlock:trial:"+rand.Text())...)
+	}
 	require := func(name string, command []byte, check func(resp.Value) error) {
 		step := conn.Step{Command: command, Check: check, Optional: c.config.Allow.MissingPermissions}
 		steps = append(steps, explain(step, name))
 	}
-	for i, load := range cure() {
-		require("SCRIPT LOAD", load, scripts[i].loaded)
+	for i, load := range cure(c.scripts()) {
+		require("SCRIPT LOAD", load, c.scripts()[i].loaded)
 	}
 	const ofScript = "EVALSHA of a script with GET"
 	require(ofScript, release.Bytes, refused)
 	require(ofScript, c.appendExtend(nil, resource, &token, time.Second).Bytes, refused)
+	if c.config.Fenced {
+		require("EVALSHA of a script with TIME", c.appendFenced(nil, &Lock{resource: resource, token: token, ttl: time.Second}), stale)
+		require(ofScript, resp.AppendCommand(nil, "EVALSHA", floorScript.digest, "2", key+fenceSuffix, key, "", pure.NoRun, "0"), refused)
+	}
 	require("DEL", resp.AppendCommand(nil, "DEL", key), nil)
 	require("PTTL", resp.AppendCommand(nil, "PTTL", key), nil)
 	require("PEXPIRE", resp.AppendCommand(nil, "PEXPIRE", key, "1000"), nil)
 	return steps
 }
+
+// tryClaimForm returns the trial of SET … NX GET, on a key of its own that does
+// not exist. The form is used only if it is proven here what null means: the
+// first SET is granted, the second is refused with the first one's value, and
+// has changed nothing.
+func (c *Client) tryClaimForm(resource string) (steps []conn.Step) {
+	form := &claimForms[0]
+	key, tokens := c.config.Prefix+resource, [2]Token{c.tokens.next(), c.tokens.next()}
+	value := func(v resp.Value) error {
+		if _, _, ok := pure.SplitValue(string(v.Bytes())); !ok || !bytes.HasPrefix(v.Bytes(), tokens[0][:]) {
+			return fmt.Errorf("redlock: the trial of %s answered %q, not the value", form.Name, v.Type())
+		}
+		return nil
+	}
+	granted := func(v resp.Value) error {
+		if judgeSetGet(v) != multiplex.Granted {
+			return fmt.Errorf("redlock: the trial of %s answered %q, not null", form.Name, v.Type())
+		}
+		return nil
+	}
+	steps = []conn.Step{
+		{Command: form.Append(nil, c.appendAcquire(nil, resource, &tokens[0], trialTTL)), Check: granted},
+		{Command: form.Append(nil, c.appendAcquire(nil, resource, &tokens[1], trialTTL)), Check: value},
+		{Command: resp.AppendCommand(nil, "GET", key), Check: value},
+		{Command: resp.AppendCommand(nil, "DEL", key)},
+	}
+	for i := range steps {
+		steps[i].Name, steps[i].Optional = form.Name, true
+	}
+	return steps
+}
+
+// trialTTL is the life of a key that only a trial sets.
+const trialTTL = time.Second
 
 // group returns the part of Allow that package multiplex applies.
 func (a Allow) group() multiplex.Allow {
@@ -101,7 +143,7 @@ func explain(step conn.Step, name string) conn.Step {
 func remarks(s *conn.Server) []string {
 	var lacking []string
 	for _, step := range s.Refused {
-		if !isReleaseForm(step) && !slices.Contains(lacking, step) {
+		if !isForm(step) && !slices.Contains(lacking, step) {
 			lacking = append(lacking, step)
 		}
 	}
@@ -111,10 +153,9 @@ func remarks(s *conn.Server) []string {
 	return []string{"the trial of what locks need failed: " + strings.Join(lacking, ", ") + " (" + aclRules + ")"}
 }
 
-// isReleaseForm reports whether a step of the prelude is the trial of a native
-// form.
-func isReleaseForm(step string) bool {
-	return slices.ContainsFunc(releaseForms, func(f multiplex.Form) bool { return f.Name == step })
+// isForm reports whether a step of the prelude is the trial of a native form.
+func isForm(step string) bool {
+	return slices.ContainsFunc(slices.Concat(releaseForms, claimForms), func(f multiplex.Form) bool { return f.Name == step })
 }
 
 // errStep is the error of a step that was refused for a reason other than a
@@ -147,6 +188,14 @@ func lacksPermission(v resp.Value) bool {
 	return conn.ClassOf(v) == conn.ClassNoPerm ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("can't run this command"))
+}
+
+// stale checks the reply to a number that no node grants.
+func stale(v resp.Value) error {
+	if code, _, ok := readFenced(v); !ok || code != fenceStale {
+		return fmt.Errorf("redlock: the trial of a script answered %q, not that the number is too low", v.Type())
+	}
+	return nil
 }
 
 func refused(v resp.Value) error {

@@ -25,9 +25,9 @@ import (
 //   - The deployment, for which all its clients must set the same: Nodes,
 //     Prefix, MaxTTL, Forgetful, DriftFactor.
 //   - Connecting to the nodes: Username, Password, TLS, NetDial, DialTimeout,
-//     ClientName, ProbeAfter, Portable.
+//     ClientName, ProbeAfter, Portable, Owner.
 //   - Votes and attempts: NodeTimeout, MinValidity, MaxWait, FailFast,
-//     MaxTries, Poll, HandOver, RetryDelayMin, RetryDelayMax.
+//     MaxTries, Poll, HandOver, RetryDelayMin, RetryDelayMax, Fenced.
 //   - Shutdown and observation: ReleaseOnClose, Logger, Tracer.
 //   - Exceptions: Allow.
 type Config struct {
@@ -82,6 +82,13 @@ type Config struct {
 	// than Linux. If zero, callers read their own replies from TCP and unix
 	// sockets where the system allows it, with TLS or without.
 	Portable bool
+	// Owner is a label of this client for people, such as a host and a process:
+	// 1 to 64 bytes of printable ASCII without blanks. It is no secret. The
+	// value of each key is then the token, a colon and the label; Inspect and
+	// HeldError show it. Processes that hand a lock on to each other must have
+	// the same Owner: see Adopt. If zero, the value is the token alone, as in
+	// other implementations of the algorithm.
+	Owner string
 
 	// NodeTimeout is how long the client waits for a node's vote. If zero,
 	// TTL/200 within 5 to 50 ms, or four times the node's usual reply time if
@@ -126,6 +133,13 @@ type Config struct {
 	// begin at twice the usual time to a quorum and grow. If RetryDelayMax is
 	// zero, 200 ms, or RetryDelayMin if that is more.
 	RetryDelayMin, RetryDelayMax time.Duration
+	// Fenced gives every lock of this client a number that only increases, for
+	// a protected resource to compare: see Lock.Fence. Init prepares the nodes
+	// for that; for a deployment that an older version opened, ResetFence does.
+	// Clients with and without it exclude each other as ever. It excludes
+	// Forgetful, a resource must not end in ":fence", and locks are not handed
+	// over within the client (HandOver). If zero, locks have no number.
+	Fenced bool
 
 	// ReleaseOnClose makes Close release the locks that Hold and Do hold, as
 	// soon as their contexts have ended. Finish the work first, with Drain:
@@ -211,6 +225,9 @@ func (config *Config) complete() {
 	if config.HandOver == 0 {
 		config.HandOver = streakLong
 	}
+	if config.Fenced {
+		config.HandOver = -1 // each grant needs a number of its own
+	}
 	if config.RetryDelayMax == 0 {
 		config.RetryDelayMax = max(pure.RetryMost, config.RetryDelayMin)
 	}
@@ -242,6 +259,12 @@ func (config *Config) check() error {
 	}
 	if config.Forgetful && config.MaxTTL > 0 {
 		return errors.New("both MaxTTL and Forgetful are set")
+	}
+	if config.Fenced && config.Forgetful {
+		return errors.New("both Fenced and Forgetful are set")
+	}
+	if config.Owner != "" && !pure.Owner(config.Owner) {
+		return fmt.Errorf("the Owner has %d bytes: they must be 1 to %d, printable ASCII without blanks", len(config.Owner), pure.LongestOwner)
 	}
 	if config.MaxTries < 0 {
 		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)

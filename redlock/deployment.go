@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -38,7 +39,11 @@ type Deployment struct {
 // To use nodes of deployments that are over, give the ids of these in replace.
 // Stop the clients of the old deployment first: until they notice, some seconds
 // later, they acquire locks that clients of the new one do not see. The clients
-// of the new deployment wait for MaxTTL.
+// of the new deployment wait for MaxTTL. If that is shorter than it was in the
+// old one, Init waits for the difference first.
+//
+// It also prepares a new deployment for fencing numbers (Config.Fenced), if the
+// user may run the script for that. With Fenced set, the error says if not.
 //
 // ctx bounds the call. Nothing is left running when it returns.
 func Init(ctx context.Context, config Config, replace ...string) (Deployment, error) {
@@ -50,7 +55,11 @@ func Init(ctx context.Context, config Config, replace ...string) (Deployment, er
 		return Deployment{}, err
 	}
 	defer func() { _ = c.Close(ctx) }()
-	return c.found(ctx)
+	d, err := c.found(ctx)
+	if err == nil && d.New {
+		err = c.initFence(ctx)
+	}
+	return d, err
 }
 
 // A founding says what Init wants of a client.
@@ -71,22 +80,42 @@ const (
 
 // found waits until the deployment is open, or cannot be opened.
 func (c *Client) found(ctx context.Context) (Deployment, error) {
-	begun := time.Now()
+	moves := time.Now() // until then nothing more was to be expected
+	up := moves         // until then all nodes were
+	told := false
 	for {
 		limited, cancel := context.WithTimeout(ctx, initGlance)
-		err := c.group.Opened(limited)
+		err := c.group.WaitOpen(limited)
 		cancel()
-		d := c.group.Deployment()
-		waited := time.Since(begun)
+		d := c.group.Membership()
+		now := time.Now()
+		if d.Settles > 0 {
+			moves = now
+			if !told {
+				c.reportLapse(d.Settles)
+			}
+			told = true
+		}
+		if !c.anyDown() {
+			up = now
+		}
 		switch {
 		case err == nil:
 			return Deployment{ID: d.ID, Nodes: d.Nodes, MaxTTL: c.config.MaxTTL, New: d.Founded}, nil
 		case ctx.Err() != nil:
 			return Deployment{}, cancelledError(ctx, c.initError())
-		case waited > initStuck, waited > initDown && c.anyDown():
+		case now.Sub(moves) > initStuck, now.Sub(up) > initDown:
 			return Deployment{}, c.initError()
 		}
 	}
+}
+
+// reportLapse reports why Init waits.
+func (c *Client) reportLapse(left time.Duration) {
+	c.news.put(item{at: time.Now(), notice: &notice{
+		level: slog.LevelWarn, message: "redlock: waiting, since the deployment that is replaced has a longer MaxTTL", always: true,
+		attrs: []slog.Attr{slog.Duration("left", left.Round(time.Millisecond))},
+	}})
 }
 
 func (c *Client) anyDown() bool {
@@ -107,7 +136,7 @@ type InitError struct {
 	Err error
 }
 
-func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Deployment().Err} }
+func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Membership().Err} }
 
 // Error lists what was found on each node.
 func (e *InitError) Error() string {

@@ -22,7 +22,7 @@ func TestInit_R30(t *testing.T) {
 		require.Regexp(t, "^[0-9a-f]{32}$", first.ID)
 		require.Equal(t, Deployment{ID: first.ID, Nodes: 3, MaxTTL: DefaultMaxTTL, New: true}, first)
 		for _, n := range m.nodes {
-			require.Equal(t, []string{"lock:redlock:seal"}, n.Keys())
+			require.Equal(t, []string{"lock:redlock:fence", "lock:redlock:seal"}, n.Keys())
 		}
 		again, err := Init(t.Context(), config)
 		require.NoError(t, err)

@@ -54,6 +54,19 @@
 // A lock can be handed to another process, which extends and releases it: see
 // [Client.Adopt].
 //
+// # Several resources
+//
+// A lock can be on several resources: on all of them, or none.
+//
+//	lock, err := client.AcquireAll(ctx, []string{"account:1", "account:2"}, ttl)
+//
+// [Client.TryAcquireAll], [Client.HoldAll] and [Client.DoAll] are for several
+// what TryAcquire, Hold and Do are for one, and all exclude each other. One
+// script for each node sets the keys of all, or none. While a caller waits it
+// holds nothing, so the order of the names does not matter, and callers cannot
+// wait for each other in a circle. A caller that wants many resources has no
+// precedence over those that take one of them again and again.
+//
 // # What is promised
 //
 // At most one client holds a resource at a time within validity, provided that
@@ -69,10 +82,10 @@
 // # What is not
 //
 // Nothing is promised about work done after the validity has ended, unless the
-// protected resource itself checks a fencing token. Nothing is promised about
-// the order in which clients get a lock, except that callers of Acquire in one
-// client are served in turn. Two clients can hold one lock in these cases,
-// which no client can detect:
+// protected resource itself compares a fencing number. Nothing is promised
+// about the order in which clients get a lock, except that callers of Acquire
+// in one client are served in turn. Two clients can hold one lock in these
+// cases, which no client can detect:
 //
 //   - A client is paused between its check and its act, by a garbage
 //     collection, a SIGSTOP or a sleeping machine. Read [Lock.Validity] right
@@ -90,6 +103,19 @@
 //     its vote and grants it again.
 //   - A proxy in front of a master hides that it restarted, or the run id may
 //     not be queried.
+//
+// # Fencing
+//
+// With [Config].Fenced, each lock has a number, [Lock.Fence], that is higher
+// than that of every lock for the resource before it. A protected resource that
+// refuses writes with a lower number than it has seen is safe from a holder
+// that was paused past its validity. docs/fencing.md says how to compare, why
+// the numbers rise whatever clocks do, and what to do when too many masters
+// lose their memory at a time ([ResetFence]).
+//
+//	client, err := redlock.New(ctx, redlock.Config{Nodes: nodes, Fenced: true})
+//	lock, err := client.Acquire(ctx, "invoice:7", ttl)
+//	err = save(ctx, invoice, lock.Fence())
 //
 // # Masters that restart
 //
@@ -136,7 +162,8 @@
 // [Client.Nodes] each node's votes, errors, connections and debts.
 // [Config].Logger receives changes of state only, [Config].Tracer each call.
 // [Client.Inspect] asks the nodes which client holds a resource; a holder
-// recognises itself by [Token.Fingerprint].
+// recognises itself by [Token.Fingerprint]. With [Config].Owner, a label of the
+// client, Inspect and [HeldError] name the holder to people.
 //
 // # Ownership
 //
@@ -157,6 +184,8 @@ package redlock
 //	client, config  a client's life and its configuration
 //	deployment      Init
 //	acquire         one attempt, which is the five steps, and its checks
+//	fence           attempts with a fencing number, and ResetFence
+//	all             locks on several resources, and how they are waited for
 //	wait            how Acquire waits: the queue, pushes, delays, warnings
 //	lock            the value that is granted: Extend, Release, Adopt
 //	hold            locks that renew themselves: the keeper's goroutine, Do,
@@ -164,7 +193,7 @@ package redlock
 //	command         what is sent: kinds and what their replies mean, encoders,
 //	                scripts, and what the handshake tries
 //	observe         Stats, Nodes, Inspect, Logger and Tracer
-//	token, error    and redact: what is returned, and what is never shown
+//	token, error    and held, redact: what is returned, and what is never shown
 //
 // A kind of lock with its own scripts has them in internal/lua, with a model in
 // Go in internal/lua/model, and lists them in command_script.go. Its kinds,

@@ -14,7 +14,8 @@ import (
 var (
 	// ErrHeld is returned if another client holds the resource, or if several
 	// clients asked at once and none got a quorum. It is ordinary, so it is
-	// returned as it is, without the resource, and costs no allocation.
+	// returned as it is, without the resource, and costs no allocation; but see
+	// HeldError.
 	ErrHeld = errors.New("redlock: resource is held")
 	// ErrNoQuorum is returned if too few nodes answered to decide. The error
 	// unwraps to *UndecidedError, which names each of them with its own cause.
@@ -41,9 +42,10 @@ var (
 // Mistakes in a call. Nothing was sent.
 var (
 	// ErrResource is returned if the resource name does not have 1 to 1,024
-	// bytes (R19), or is "redlock:seal" or "redlock:opening", which are keys
-	// that clients use themselves.
-	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal or redlock:opening")
+	// bytes (R19), or is "redlock:seal", "redlock:opening" or "redlock:fence",
+	// which are keys that clients use themselves. With Config.Fenced, it is also
+	// returned if the name ends in ":fence".
+	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal, redlock:opening or redlock:fence")
 	// ErrTTL is returned if the TTL is below one millisecond, above a hundred
 	// years or Config.MaxTTL, or so short that less than Config.MinValidity
 	// would be left after the drift (R4).
@@ -98,6 +100,11 @@ var (
 	// ErrUnopened is the cause while the nodes belong to no deployment: their
 	// first use needs all of them at one time (R30).
 	ErrUnopened = multiplex.ErrUnopened
+	// ErrNoFloor is the cause of a node whose grants do not count for locks with
+	// a fencing number: it may have forgotten higher numbers (Config.Fenced).
+	// The text says whether it learns them from the others or an operator must
+	// reset the fence (ResetFence).
+	ErrNoFloor = multiplex.ErrNoFloor
 )
 
 // A ResourceError adds the resource to the error of a call. Every error of a
@@ -105,7 +112,7 @@ var (
 // which must not allocate, ErrResource, and the errors of a function given to
 // Do. The log does not receive the resource (R27).
 type ResourceError struct {
-	Resource string // without the prefix
+	Resource string // without the prefix; as Lock.Resource for several
 	Err      error  // the error of the call
 }
 

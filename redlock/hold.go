@@ -58,16 +58,21 @@ type Hold struct {
 // The errors are those of Acquire, and ErrHoldOptions. The caller must release
 // the Hold.
 func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
+	return c.holdInTime(ctx, request{resource: resource}, options)
+}
+
+// holdInTime is Hold, or HoldAll, for the resources of a request.
+func (c *Client) holdInTime(ctx context.Context, r request, options HoldOptions) (*Hold, error) {
 	within, cancel := withMaxWait(ctx, cmp.Or(options.MaxWait, c.config.MaxWait))
 	defer cancel()
-	acquire := func(_ context.Context, resource string, ttl time.Duration) (Lock, error) {
-		return c.acquireTold(within, request{
-			resource: resource, ttl: ttl, confirmed: options.extensions() >= 0, minHold: options.MinHold,
-		})
+	r.confirmed, r.minHold = options.extensions() >= 0, options.MinHold
+	acquire := func(_ context.Context, _ string, ttl time.Duration) (Lock, error) {
+		r.ttl = ttl
+		return c.acquireTold(within, r)
 	}
 	for {
-		if h, err := c.hold(ctx, resource, options, acquire); err != errSlept {
-			return h, named(resource, err)
+		if h, err := c.hold(ctx, r.resource, options, acquire); err != errSlept {
+			return h, named(r.resource, err)
 		}
 	}
 }
@@ -94,8 +99,8 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	// Between the grant and keeper.keep the lock belongs to this goroutine
 	// alone, which may be descheduled: Close must not end the connections
 	// before the lock can be given back.
-	c.group.Detain(1)
-	defer c.group.Detain(-1)
+	c.group.DelayClose(1)
+	defer c.group.DelayClose(-1)
 	before := c.keeper.clock()
 	lock, err := acquire(ctx, resource, o.TTL)
 	if err != nil {
@@ -120,7 +125,7 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 // caller of this client that waits for it: its SET stands behind the release.
 func (c *Client) abandon(lock Lock) {
 	c.tellRelease(&lock)
-	c.queues.released(lock.resource, lock.tenure)
+	c.released(&lock)
 }
 
 // newHold returns the hold of a lock whose validity counts from granted.
@@ -184,7 +189,7 @@ func (h *Hold) Current() Lock {
 	return lock
 }
 
-// Resource returns the resource, without the prefix.
+// Resource returns the resource as Lock.Resource does.
 func (h *Hold) Resource() string { return h.lock.resource } // it never changes
 
 // Until returns when the validity ends, by the local clock, if the lock is not
@@ -255,7 +260,7 @@ func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.ReleaseKind, multiplex.
 			Receipt: lock.receipt,
 		}
 	}
-	return releaseKind, lock.release(room)
+	return lock.release(room)
 }
 
 // stands returns for how long MinHold still keeps the keys: zero or less if it

@@ -106,12 +106,12 @@ func (c runContext) judge() {
 // ErrHeld.
 var ErrNested = errors.New("redlock: the context's own hold has the lock, and would be waited for without end")
 
-// nested reports whether ctx comes from a hold of the resource that has not
-// ended. It allocates nothing.
-func (c *Client) nested(ctx context.Context, resource string) bool {
+// nested reports whether ctx comes from a hold of one of the resources that has
+// not ended. It allocates nothing.
+func (c *Client) nested(ctx context.Context, r *request) bool {
 	// inner has the values of the context that Hold was called with.
 	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) {
-		if h.Resource() == resource && h.Err() == nil {
+		if h.lock.meets(r) && h.Err() == nil {
 			return true
 		}
 	}

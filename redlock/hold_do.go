@@ -35,11 +35,16 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 // deleted meanwhile.
 func (c *Client) DoWith(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
-) (err error) {
+) error {
 	h, err := c.Hold(ctx, resource, options)
 	if err != nil {
 		return err
 	}
+	return h.do(ctx, fn)
+}
+
+// do is DoWith from the grant on.
+func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	run, end := h.during(ctx)
 	called := false
 	defer func() {
@@ -50,9 +55,9 @@ func (c *Client) DoWith(
 			err = joined(err, cause, released)
 		}
 	}()
-	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
+	if left := h.Validity(); left <= 0 || left < h.client.config.MinValidity {
 		// This goroutine was not scheduled meanwhile.
-		return named(resource, ErrExpired)
+		return named(h.Resource(), ErrExpired)
 	}
 	called = true
 	return fn(run)

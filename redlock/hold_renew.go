@@ -15,12 +15,11 @@ func (h *Hold) renewLocked(begun instant, room []byte, inbox *multiplex.Outcomes
 		TTL:     h.lock.ttl,
 		Receipt: h.lock.receipt, // see multiplex.Receipt.Doubted (R23)
 	}
-	kind := extendKind
+	kind := healKind
 	if h.options.Heal {
-		kind = healKind
 		command.Encoded = c.appendHeal(room, h.lock.resource, &h.lock.token, h.lock.ttl)
 	} else {
-		command.Encoded = c.appendExtend(room, h.lock.resource, &h.lock.token, h.lock.ttl)
+		kind, command.Encoded = h.lock.extension(room, h.lock.ttl)
 	}
 	// No caller waits for it, so a vote may take the longest time allowed (R6).
 	posting := multiplex.Posting{Inbox: inbox, Tag: h, Patience: pure.VoteMost(h.lock.ttl)}

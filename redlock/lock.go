@@ -17,14 +17,17 @@ import (
 type Lock struct {
 	client   *Client
 	resource string
+	all      *resources // of several, of which resource is the text; or nil
 	token    Token
 	ttl      time.Duration // the longest TTL that the keys were given
 	until    time.Time     // by both clocks
+	number   int64         // see Fence
 	receipt  multiplex.Receipt
 	tenure   *tenure // nil for a lock that is not handed over within the client
 }
 
-// Resource returns the resource, without the prefix.
+// Resource returns the resource, without the prefix; of several, a text with
+// all of them, for people. See Resources.
 func (l Lock) Resource() string { return l.resource }
 
 // Token returns the value of the lock's keys. A lock whose token was read is
@@ -38,6 +41,15 @@ func (l Lock) Token() Token {
 	}
 	return l.token
 }
+
+// Fence returns the lock's fencing number: higher than that of every lock for
+// this resource that was granted before it was asked for, whatever clocks and
+// pauses do, under the conditions of docs/fencing.md. Pass it along with each
+// write, and let the protected resource refuse a write whose number is lower
+// than one that it has seen: then a holder that was paused past its validity
+// does no harm. Extensions keep it. It is 0 without Config.Fenced, and for an
+// adopted lock: pass it on beside the token.
+func (l Lock) Fence() uint64 { return uint64(l.number) }
 
 // Until returns when the validity ends, by the local clock: the zero time if
 // the lock was handed over.
@@ -98,8 +110,9 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	}
 	c := l.client
 	var room [commandRoom]byte
-	err = c.group.Extend(ctx, extendKind, &multiplex.Command{
-		Encoded: c.appendExtend(room[:0], l.resource, &l.token, ttl),
+	kind, encoded := l.extension(room[:0], ttl)
+	err = c.group.Extend(ctx, kind, &multiplex.Command{
+		Encoded: encoded,
 		TTL:     max(l.ttl, ttl), // the longest that the keys may live
 		Receipt: l.receipt,       // see multiplex.Receipt.Doubted (R23)
 	})
@@ -139,8 +152,8 @@ func (l Lock) Release(ctx context.Context) error {
 	var err error
 	if !l.client.handOver(&l, tenureHeld, l.end()) {
 		var room [commandRoom]byte
-		command := l.release(room[:0])
-		err = l.client.giveBack(ctx, &l, releaseKind, &command)
+		kind, command := l.release(room[:0])
+		err = l.client.giveBack(ctx, &l, kind, &command)
 	}
 	l.releaseDone(ctx, start, err)
 	return named(l.resource, err)
@@ -154,13 +167,15 @@ func (l *Lock) end() instant {
 	return instant{l.until, l.tenure.slept}
 }
 
-// release returns the release of the lock, encoded into room.
-func (l *Lock) release(room []byte) multiplex.Command {
-	return multiplex.Command{
-		Encoded: l.client.appendRelease(room, l.resource, &l.token),
-		TTL:     l.ttl,
-		Receipt: l.receipt,
+// release returns the release of the lock, encoded into room, and its kind.
+func (l *Lock) release(room []byte) (*multiplex.ReleaseKind, multiplex.Command) {
+	command := multiplex.Command{TTL: l.ttl, Receipt: l.receipt}
+	if l.all != nil {
+		command.Encoded = l.client.appendAll(room, &releaseAllScript, l.all, &l.token, 0)
+		return releaseAllKind, command
 	}
+	command.Encoded = l.client.appendRelease(room, l.resource, &l.token)
+	return releaseKind, command
 }
 
 // giveBack sends the command that ends a lock and waits for the answers. If a
@@ -175,8 +190,8 @@ func (c *Client) giveBack(
 	if !l.tenure.rise(tenureReleased, 0) {
 		return ErrNotHeld
 	}
-	if resource := l.resource; c.queues.has(resource) {
-		err = c.group.HandOver(ctx, kind, command, c.handover(resource, l.tenure))
+	if c.awaited(l) {
+		err = c.group.HandOver(ctx, kind, command, c.handover(*l))
 	} else {
 		err = c.group.Release(ctx, kind, command)
 	}
@@ -189,6 +204,6 @@ func (c *Client) giveBack(
 // tellRelease queues the release of a lock that no caller gets (R7).
 func (c *Client) tellRelease(l *Lock) {
 	var room [commandRoom]byte
-	command := l.release(room[:0])
-	c.group.Tell(releaseKind, &command)
+	kind, command := l.release(room[:0])
+	c.group.Tell(kind, &command)
 }

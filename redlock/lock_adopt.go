@@ -8,9 +8,11 @@ import (
 )
 
 // Adopt returns a Lock that another process acquired, or has extended, and
-// handed over: the resource, the token, the TTL and the end of the validity. It
-// asks no node; Extend and Release find out whether the nodes still have the
-// lock. The error is ErrResource or ErrTTL.
+// handed over: the resource, the token, the TTL and the end of the validity.
+// It asks no node; Extend and Release find out whether the nodes still have
+// the lock. The error is ErrResource or ErrTTL. The client must have the
+// Config.Owner of the client that was granted the lock, which is a part of the
+// value of its keys: otherwise the nodes find that the lock is not ours.
 //
 // until is trusted, so it must come from a clock that this process shares,
 // never from another machine. A time that was parsed has only the wall clock,
@@ -29,6 +31,8 @@ import (
 // overtake the SET on a node that did not answer; the key then stays there
 // until its TTL ends (R8). The first process may still use its own Lock, whose
 // validity is unchanged, even after the adopted one was extended or released.
+//
+// An adopted lock does not know its fencing number: Lock.Fence returns 0.
 func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
 	ttl, err := c.check(resource, ttl)
 	if err != nil {

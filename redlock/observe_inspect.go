@@ -13,6 +13,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -27,6 +28,9 @@ type Inspection struct {
 	// State is StateHeld. Compare it with Token.Fingerprint, or with the Holder
 	// of another inspection. The token itself is never shown (R27).
 	Holder string
+	// Owner is the Config.Owner of the holder, "" if it has none or is not
+	// known.
+	Owner string
 	// TTL is how long a quorum keeps the holder's key if it is not renewed: the
 	// quorum-th largest of the remaining times on all nodes that have it, or
 	// NoExpiry if it never expires on a quorum. The holder's validity is
@@ -42,9 +46,13 @@ type Inspection struct {
 // An InspectedNode is what one node answered about a resource.
 type InspectedNode struct {
 	Addr string // without credentials
-	// Holder is the fingerprint of the key's value, whether or not that is a
-	// token. It is "" if there is no key, or one that holds no string.
+	// Holder is the fingerprint of the token in the key's value, or of the
+	// whole value if that is no lock's; "" if there is no key, or one that holds
+	// no string.
 	Holder string
+	// Owner is the label in the value: see Config.Owner. It is "" if there is
+	// none, or the value is not of that form.
+	Owner string
 	// Foreign reports that the key holds no string. Until it is removed, this
 	// node cannot grant a lock.
 	Foreign bool
@@ -208,7 +216,7 @@ func (n *InspectedNode) readValue(v resp.Value) error {
 		n.Foreign = true
 	case v.IsNull() && v.Type() != resp.Array:
 	case v.Type() == resp.BulkString:
-		n.Holder = fingerprint(v.Bytes())
+		n.Holder, n.Owner = holderOf(v.Bytes())
 	default:
 		return fmt.Errorf("%w: type %q to the look at the key", multiplex.ErrUnexpected, v.Type())
 	}
@@ -222,7 +230,7 @@ func (n *InspectedNode) readTTL(v resp.Value) error {
 	case !ok || ms < -2 || ms > math.MaxInt64/int64(time.Millisecond):
 		return fmt.Errorf("%w: no time to PTTL", multiplex.ErrUnexpected)
 	case ms == -2:
-		n.Holder, n.Foreign = "", false // it was there a moment ago
+		n.Holder, n.Owner, n.Foreign = "", "", false // it was there a moment ago
 	case n.Holder == "" && !n.Foreign: // it was not there a moment ago
 	case ms == -1:
 		n.TTL = NoExpiry
@@ -235,14 +243,16 @@ func (n *InspectedNode) readTTL(v resp.Value) error {
 // sumUp computes what a quorum of the answers agrees on.
 func (all *Inspection) sumUp(quorum int) {
 	free := 0
-	holders := make(map[string][]time.Duration)
+	type holder struct{ holder, owner string }
+	holders := make(map[holder][]time.Duration)
 	for _, n := range all.Nodes {
 		switch {
 		case n.Err != nil || n.Foreign:
 		case n.Holder == "":
 			free++
 		default:
-			holders[n.Holder] = append(holders[n.Holder], n.TTL)
+			key := holder{n.Holder, n.Owner}
+			holders[key] = append(holders[key], n.TTL)
 		}
 	}
 	if free >= quorum {
@@ -252,7 +262,8 @@ func (all *Inspection) sumUp(quorum int) {
 	for holder, times := range holders {
 		if len(times) >= quorum {
 			slices.SortFunc(times, longestFirst)
-			all.State, all.Holder, all.TTL, all.Agree = StateHeld, holder, times[quorum-1], len(times)
+			all.State, all.TTL, all.Agree = StateHeld, times[quorum-1], len(times)
+			all.Holder, all.Owner = holder.holder, holder.owner
 		}
 	}
 }
@@ -263,6 +274,14 @@ func longestFirst(a, b time.Duration) int {
 		return cmp.Compare(a, b) // it is the only one below zero
 	}
 	return cmp.Compare(b, a)
+}
+
+// holderOf returns what may be shown of a key's value (R27).
+func holderOf(value []byte) (holder, owner string) {
+	if token, owner, ok := pure.SplitValue(string(value)); ok {
+		return fingerprint([]byte(token)), owner
+	}
+	return fingerprint(value), ""
 }
 
 // fingerprint returns the start of a value's SHA-256: enough to compare two

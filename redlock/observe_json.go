@@ -87,10 +87,11 @@ func (i Inspection) MarshalJSON() ([]byte, error) {
 		Resource string          `json:"resource"`
 		State    LockState       `json:"state"`
 		Holder   string          `json:"holder,omitempty"`
+		Owner    string          `json:"owner,omitempty"`
 		TTL      float64         `json:"ttl_ms,omitempty"`
 		Agree    int             `json:"agree"`
 		Nodes    []InspectedNode `json:"nodes"`
-	}{i.Resource, i.State, i.Holder, ttlMillis(i.TTL), i.Agree, i.Nodes})
+	}{i.Resource, i.State, i.Holder, i.Owner, ttlMillis(i.TTL), i.Agree, i.Nodes})
 }
 
 // MarshalJSON returns the node's answer with the names of docs/output.md.
@@ -98,10 +99,11 @@ func (n InspectedNode) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Addr    string  `json:"addr"`
 		Holder  string  `json:"holder,omitempty"`
+		Owner   string  `json:"owner,omitempty"`
 		Foreign bool    `json:"foreign,omitempty"`
 		TTL     float64 `json:"ttl_ms,omitempty"`
 		Err     string  `json:"error,omitempty"`
-	}{n.Addr, n.Holder, n.Foreign, ttlMillis(n.TTL), textOf(n.Err)})
+	}{n.Addr, n.Holder, n.Owner, n.Foreign, ttlMillis(n.TTL), textOf(n.Err)})
 }
 
 // MarshalJSON returns the numbers with the names of docs/output.md.
@@ -111,12 +113,13 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 		Extensions  callsJSON `json:"extensions"`
 		Releases    callsJSON `json:"releases"`
 		HandedOver  uint64    `json:"handed_over"`
+		Renumbered  uint64    `json:"renumbered"`
 		QuorumTime  float64   `json:"quorum_time_us"`
 		Quorum      Histogram `json:"quorum"`
 		ReleaseForm string    `json:"release_form"`
 		Polling     bool      `json:"polling"`
 	}{
-		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases), s.HandedOver,
+		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases), s.HandedOver, s.Renumbered,
 		micros(s.QuorumTime), s.Quorum, s.ReleaseForm, s.Polling,
 	})
 }

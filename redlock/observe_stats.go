@@ -20,6 +20,9 @@ type Stats struct {
 	// caller of this client handed its lock over (Config.HandOver). Quorum does
 	// not include them.
 	HandedOver uint64
+	// Renumbered is how many attempts asked the nodes a second time at once,
+	// because their first fencing number was too low (Config.Fenced).
+	Renumbered uint64
 	// QuorumTime is the smoothed time from the start of an attempt to its
 	// quorum of grants, from which retries derive their delays (R11). It is
 	// zero before the first.
@@ -62,9 +65,10 @@ func (c *Client) Stats() Stats {
 		Extensions:  c.stats.extensions.snapshot(),
 		Releases:    c.stats.releases.snapshot(),
 		HandedOver:  c.stats.handedOver.Load(),
+		Renumbered:  c.stats.renumbered.Load(),
 		QuorumTime:  time.Duration(c.quorumTime.Load()),
 		Quorum:      c.stats.quorum.snapshot(),
-		ReleaseForm: cmp.Or(c.group.FormOf(releaseKind), "script"),
+		ReleaseForm: cmp.Or(c.group.NativeForm(releaseKind), "script"),
 		Polling:     polling,
 	}
 }
@@ -73,7 +77,7 @@ func (c *Client) Stats() Stats {
 // attempt to two more.
 type stats struct {
 	attempts, extensions, releases callCounts
-	handedOver                     atomic.Uint64
+	handedOver, renumbered         atomic.Uint64
 	quorum                         histogram
 }
 
@@ -108,6 +112,8 @@ func endingOf(err error) ending {
 		return endClosed
 	}
 	switch err.(type) {
+	case *HeldError:
+		return endRefused
 	case *CancelledError:
 		return endCancelled // and not what the last attempt returned
 	case *noQuorumError:

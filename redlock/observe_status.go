@@ -75,7 +75,7 @@ const (
 
 // NodeCounts counts the votes, replies, errors, connections and debts of one
 // node.
-type NodeCounts = multiplex.Counts
+type NodeCounts = multiplex.NodeCounts
 
 // Nodes returns the status of each node, in the order of Config.Nodes.
 func (c *Client) Nodes() []NodeStatus {

@@ -94,12 +94,13 @@ type HoldInfo struct {
 	Dropped uint64
 }
 
-// try makes one attempt, and counts and traces it.
-func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, try int) (Lock, error) {
+// try makes one attempt, and counts and traces it. all is not nil for several
+// resources, of which resource is the text.
+func (c *Client) try(ctx context.Context, resource string, all *resources, ttl time.Duration, try int) (Lock, error) {
 	start := startIf(c.tracer.AttemptDone != nil)
-	lock, err := c.attempt(ctx, resource, ttl)
+	lock, err := c.attempt(ctx, resource, all, ttl)
 	c.stats.attempts.count(err)
-	if err == nil || err == ErrHeld {
+	if err == nil || isHeld(err) {
 		c.stalls.over()
 	}
 	if done := c.tracer.AttemptDone; done != nil {

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"sync"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // A Token is the value of a lock's keys, new for each attempt (R3): 20 random
@@ -16,7 +18,7 @@ import (
 // release the lock, so only Reveal returns it as text: no other method and no
 // verb of package fmt shows it (R27). It is not a fencing token: tokens have no
 // order.
-type Token [27]byte
+type Token [pure.TokenText]byte
 
 // tokenBytes is how many random bytes a token encodes: 160 bits.
 const tokenBytes = 20

@@ -39,7 +39,7 @@ func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock
 	if !c.queues.has(r.resource) {
 		var lock Lock
 		*tries++
-		if lock, last = c.try(ctx, r.resource, r.ttl, *tries); last == nil || !c.triesAgain(last) {
+		if lock, last = c.try(ctx, r.resource, nil, r.ttl, *tries); last == nil || !c.triesAgain(last) {
 			return lock, last
 		}
 		if err := c.impatient(&p, last); err != nil {
@@ -103,7 +103,7 @@ func (c *Client) tryInTurn(
 ) (lock Lock, again bool, err error) {
 	q := w.queue
 	begun := c.keeper.clock()
-	lock, err = c.try(ctx, w.resource, w.ttl, try)
+	lock, err = c.try(ctx, w.resource, nil, w.ttl, try)
 	q.spent = time.Since(begun.at)
 	switch {
 	case err == nil:
@@ -143,7 +143,7 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 		return c.awaitLocal(ctx, w)
 	}
 	pause := c.pause(q, rand.Float64())
-	if c.queues.lastOf(q) != ErrHeld || !c.ask(q, w.resource) {
+	if !isHeld(c.queues.lastOf(q)) || !c.ask(q, w.resource) {
 		_, err := c.doze(ctx, w, pause, nil)
 		return err
 	}

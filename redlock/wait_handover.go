@@ -18,8 +18,8 @@ import (
 // nodes. Its other fields do not change.
 //
 // A lock without a tenure is never handed over: that of TryAcquire, of an
-// Acquire that did not wait, and of Adopt. Only the nodes know whether a copy
-// of it was released before.
+// Acquire that did not wait, of AcquireAll and of Adopt. Only the nodes know
+// whether a copy of it was released before.
 type tenure struct {
 	// word has the state and the longest TTL that was asked for. Neither ever
 	// falls.
@@ -107,7 +107,7 @@ type baton struct {
 // end of the validity that a quorum has confirmed. handOver asks no node and
 // does not wait.
 func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
-	if l.tenure == nil || c.queues.waiting.Load() == 0 {
+	if l.tenure == nil || l.all != nil || c.queues.waiting.Load() == 0 {
 		return false
 	}
 	return c.pass(&baton{*l, end}, state)
@@ -120,11 +120,11 @@ func (c *Client) pass(b *baton, state uint64) bool {
 	if c.config.HandOver < 0 || b.lock.tenure.over(now.at) {
 		return false
 	}
-	c.group.Detain(1) // until it is taken, so that Close lets it be given back
+	c.group.DelayClose(1) // until it is taken, so that Close lets it be given back
 	if !c.refusing.Load() && c.queues.give(b, state, b.end.left(now), &c.config) {
 		return true
 	}
-	c.group.Detain(-1)
+	c.group.DelayClose(-1)
 	return false
 }
 
@@ -162,7 +162,7 @@ func (config *Config) worth(left time.Duration, r *request) bool {
 // the lock is being released at the nodes, no key is left behind (R7), and the
 // caller must ask the nodes for the lock.
 func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock Lock, err error) {
-	defer c.group.Detain(-1)
+	defer c.group.DelayClose(-1)
 	start, now := startIf(c.tracer.AttemptDone != nil), c.keeper.clock()
 	left, whole := b.end.left(now), w.ttl-pure.Drift(w.ttl, c.config.DriftFactor)
 	lock = b.lock
@@ -214,5 +214,5 @@ func (c *Client) passOn(b *baton) {
 	if !c.pass(b, tenureHanded) {
 		c.abandon(b.lock)
 	}
-	c.group.Detain(-1)
+	c.group.DelayClose(-1)
 }

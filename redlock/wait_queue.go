@@ -63,6 +63,7 @@ type waiter struct {
 // A request is the lock that a caller waits for.
 type request struct {
 	resource string
+	all      *resources    // of several resources, as in Lock
 	ttl      time.Duration // in whole milliseconds
 	// confirmed means that the caller does not renew the lock. If a lock is
 	// handed over with little validity, it is then extended first.
@@ -168,8 +169,8 @@ func (qs *queues) released(resource string, from *tenure) {
 
 // handover returns the function that a release of this client calls once it is
 // queued.
-func (c *Client) handover(resource string, from *tenure) func() {
-	return func() { c.queues.released(resource, from) }
+func (c *Client) handover(l Lock) func() {
+	return func() { c.released(&l) }
 }
 
 // callHeadLocked calls the head for its turn, or because an attempt is due. The

@@ -73,7 +73,7 @@ func (s *stalls) due(now time.Time) (due, covered bool) {
 // causes found since the call began count.
 func (c *Client) impatient(p *patience, err error) error {
 	var missing *multiplex.UndecidedError
-	if err == ErrHeld || !errors.As(err, &missing) {
+	if isHeld(err) || !errors.As(err, &missing) {
 		p.stalled = time.Time{}
 		return nil
 	}

@@ -90,7 +90,7 @@ func (y *yielding) left(t *tenure, now time.Time) {
 // failed records the error of an attempt.
 func (y *yielding) failed(err error) {
 	y.streak = streak{}
-	y.taken = err == ErrHeld && !y.gave.IsZero()
+	y.taken = isHeld(err) && !y.gave.IsZero()
 }
 
 // giveWay waits before the attempt of the head, if the lock was released here

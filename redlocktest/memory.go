@@ -14,7 +14,7 @@ func (d *Deployment) beginInMemory(nodes int) error {
 	d.ends = append(d.ends, network.Close)
 	d.dial = network.Dial
 	for i := range nodes {
-		node := redistest.NewNode(redistest.NodeConfig{Password: d.settings.password, LogLimit: logLimit, Age: age})
+		node := redistest.NewNode(redistest.NodeConfig{Password: d.settings.password, LogLimit: logLimit, Age: age, NXGET: true})
 		d.ends = append(d.ends, node.Close)
 		node.Teach()
 		node.Serve(network.Listen(fmt.Sprintf("node%d:6379", i)))

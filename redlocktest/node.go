@@ -118,9 +118,9 @@ func (n *Node) Refuse(on bool) {
 
 // Keys returns the names of the keys of the node's current locks, with
 // Config.Prefix, sorted. It leaves out the keys of the seal and the opening, in
-// which clients keep what they know of the deployment. A stopped node has none.
-// Keys ignores Refuse and Delay. It cannot ask a real node that is paused: then
-// it fails the test.
+// which clients keep what they know of the deployment, and those of fencing
+// numbers. A stopped node has none. Keys ignores Refuse and Delay. It cannot
+// ask a real node that is paused: then it fails the test.
 func (n *Node) Keys() (keys []string) {
 	n.do("list the keys of", func() (err error) {
 		if !n.stopped {
@@ -129,7 +129,7 @@ func (n *Node) Keys() (keys []string) {
 		return err
 	})
 	return slices.DeleteFunc(keys, func(key string) bool {
-		return strings.HasSuffix(key, "redlock:seal") || strings.HasSuffix(key, "redlock:opening")
+		return strings.HasSuffix(key, "redlock:seal") || strings.HasSuffix(key, "redlock:opening") || strings.HasSuffix(key, ":fence")
 	})
 }
 

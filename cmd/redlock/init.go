@@ -91,9 +91,7 @@ func (c *initCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	defer closeAll(probes)
-	limited, cancel := context.WithTimeout(ctx, d.Timeout+initTakes)
-	defer cancel()
-	made, err := redlock.Init(limited, config, c.Replace...)
+	made, err := redlock.Init(ctx, config, c.Replace...) // which gives up by itself
 	if signal := interrupted(ctx); signal != nil {
 		err = signal
 	}
@@ -117,10 +115,6 @@ func (c *initCommand) Run(p *process, d *deployment) error {
 	}
 	return errors.Join(err, write(p.stdout, r.text()))
 }
-
-// initTakes bounds what init does after it has reached the nodes: it gives up
-// by itself before.
-const initTakes = 10 * time.Second
 
 // initError gives an error of Init its exit code. The nodes are printed beside
 // it, so it needs no list of them.

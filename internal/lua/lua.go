@@ -26,10 +26,25 @@ var (
 	// takes effect later.
 	//go:embed shorten.lua
 	Shorten string
+	// AcquireAll sets several keys if none of them exists, for one lock.
+	//go:embed acquire_all.lua
+	AcquireAll string
+	// ReleaseAll deletes the keys of one lock (R9).
+	//go:embed release_all.lua
+	ReleaseAll string
+	// ExtendAll lengthens the lives of the keys of one lock (R10).
+	//go:embed extend_all.lua
+	ExtendAll string
 	// Look returns the value of a key, or the digest of a long one.
 	//go:embed look.lua
 	Look string
 	// Seal changes the seal and the opening that precedes it (R23, R30).
 	//go:embed seal.lua
 	Seal string
+	// AcquireFenced sets a lock that has a fencing number (docs/fencing.md).
+	//go:embed acquire_fenced.lua
+	AcquireFenced string
+	// Floor gives a node the floor of its fencing numbers.
+	//go:embed floor.lua
+	Floor string
 )

@@ -34,12 +34,20 @@ type Deployment struct {
 	// client adopts no node. If zero, any is accepted.
 	MaxTTL time.Duration
 
+	// Need is how long this client must have watched a node, and Drift how much
+	// clocks may differ; see NeedFor.
+	Need  time.Duration
+	Drift float64
+
 	// Opened is the id of the last deployment that this client opened.
 	Opened string
 
 	members string // of this client's set
-	bound   string // the id that a quorum of the nodes showed last
-	earlier string // the ids that a quorum showed before, concatenated
+	// bound is the id that a quorum of the nodes showed last, or that this
+	// client has locked on all of them since.
+	bound   string
+	earlier string // the ids that were bound before, concatenated
+	rebound bool   // another client opened it, see Rebound
 	nodes   []berth
 	opening attempt
 }
@@ -61,7 +69,6 @@ type berth struct {
 	was   string        // the id of the deployment that it was last seen in
 	of    string        // the members of that deployment
 	born  time.Duration // its process had started by then
-	dated bool          // born is by its own account
 }
 
 // An attempt is this client's attempt to open its set.
@@ -88,28 +95,51 @@ func NewDeployment(addrs []string) Deployment {
 	return d
 }
 
-// Born records the latest time at which a node's process can have started. If
-// dated, the node reported that time itself.
-func (d *Deployment) Born(node int, at time.Duration, dated bool) {
-	d.nodes[node].born, d.nodes[node].dated = at, dated
+// Born records the latest time at which a node's process can have started.
+func (d *Deployment) Born(node int, at time.Duration) { d.nodes[node].born = at }
+
+// Since returns the time since when all nodes count as watched if this client
+// opens the set: that of the node that began last, see Trust.Began. That node
+// may be the empty successor of a member of another set, whose locks the other
+// nodes do not know (R29). If the client founds a new set, no lock is held.
+func (d *Deployment) Since(of func(node int) Trust, now time.Duration) time.Duration {
+	debut := d.Debut()
+	if debut && d.Founds {
+		return now - d.Need
+	}
+	at := of(0).Began(debut)
+	for i := range d.nodes {
+		at = max(at, of(i).Began(debut))
+	}
+	return at
 }
 
-// Started returns, at a debut, when the youngest node's process started. ok is
-// false if this is not a debut, or if a node has not reported its start. The
-// time counts for all nodes: the youngest may be the empty successor of a
-// member of another set, whose locks the other nodes do not know (R29).
-func (d *Deployment) Started() (at time.Duration, ok bool) {
-	if !d.opening.debut {
-		return 0, false
+// Proof returns a look as Trust.Sight takes it: a seal of another deployment
+// than the one that this client is bound to counts as absent.
+func (d *Deployment) Proof(s Sighting) Sighting {
+	if who := s.Identity(); s.What == SealSeen && (d.replaces(who) || d.bound != "" && who.ID != d.bound) {
+		s.What = SealAbsent
 	}
-	at = d.nodes[0].born
-	for i := range d.nodes {
-		if at = max(at, d.nodes[i].born); !d.nodes[i].dated {
-			return 0, false
-		}
-	}
-	return at, true
+	return s
 }
+
+// Vouches reports whether the seals of a deployment may say how long this client
+// has watched the nodes: only once it is bound to it, since what it watched
+// before proves nothing there.
+func (d *Deployment) Vouches(who Identity) bool { return d.bound != "" && who.ID == d.bound }
+
+// Rebound reports, once, that the nodes turned out to belong to a deployment
+// that another client opened. What this client watched before proves nothing
+// there: call Trust.Joins for each node.
+func (d *Deployment) Rebound() bool {
+	was := d.rebound
+	d.rebound = false
+	return was
+}
+
+// Seen returns the last look that could read the node, perhaps over an earlier
+// connection.
+func (d *Deployment) Seen(node int) Sighting { return d.nodes[node].seen }
 
 // Join records that the node gets commands.
 func (d *Deployment) Join(node int) { d.nodes[node].up = true }
@@ -164,10 +194,11 @@ func (d *Deployment) Answer(node int, o Order, done bool) {
 	case o.Verb == Undo && o.Identity == n.seen.Opening.Identity:
 		n.seen.Opening = Opening{}
 	case o.Verb == Confirm || o.Verb == Adopt:
-		n.seen.What, n.seen.Seal.Identity, n.seen.Opening = SealSeen, o.Identity, Opening{}
+		// What the seal says besides, the next look will tell.
+		n.seen = Sighting{What: SealSeen, Seal: Seal{Identity: o.Identity}}
 		n.was, n.of = o.Identity.ID, o.Identity.Members
-		d.bind()
 	}
+	d.bind()
 }
 
 // mostEarlier bounds what is kept of earlier deployments: 64 ids.
@@ -176,9 +207,15 @@ const mostEarlier = 64 * 32
 // bind records which deployment a quorum of the nodes shows.
 func (d *Deployment) bind() {
 	if who, bound := d.Identity(); bound && who.ID != d.bound {
-		d.earlier = (d.bound + d.earlier)[:min(len(d.bound+d.earlier), mostEarlier)]
-		d.bound = who.ID
+		d.belong(who.ID)
+		d.rebound = true
 	}
+}
+
+// belong records that this client is bound to a deployment.
+func (d *Deployment) belong(id string) {
+	d.earlier = (d.bound + d.earlier)[:min(len(d.bound+d.earlier), mostEarlier)]
+	d.bound = id
 }
 
 // Drop records that a node could not carry out an order for a temporary reason.
@@ -260,14 +297,19 @@ func (d *Deployment) Claim(node int) Identity {
 }
 
 // Shown returns the deployment that a node was last seen in.
-func (d *Deployment) Shown(node int) Identity { return d.nodes[node].seen.Identity() }
+func (d *Deployment) Shown(node int) Identity { return d.Seen(node).Identity() }
 
 // Opening reports whether this client is opening the set.
 func (d *Deployment) Opening() bool { return d.opening.stage != Nothing }
 
-// Debut reports whether this client is opening a set in which no node had a
-// seal of any form (R29).
-func (d *Deployment) Debut() bool { return d.opening.debut }
+// Debut reports whether no node had a seal of any form when this client began to
+// open the set, or has one now, if it is not opening it (R29).
+func (d *Deployment) Debut() bool {
+	if d.Opening() {
+		return d.opening.debut
+	}
+	return d.all(func(i int) bool { return d.nodes[i].seen.What == SealAbsent })
+}
 
 // RivalsAsked returns when the earlier of the two looks that found the rivals
 // was requested.
@@ -332,12 +374,12 @@ func (d *Deployment) Pending(node int) bool {
 
 // Open reports whether answers that are under way, to this client or another,
 // will soon decide whether a node's votes may count.
-func (d *Deployment) Open(node int) bool {
+func (d *Deployment) Open(node int, now time.Duration) bool {
 	switch d.Berth(node) {
 	case BerthAdopts, BerthOpening, BerthUnread:
 		return true
 	case BerthUnopened:
-		return d.all(func(i int) bool { return d.nodes[i].up })
+		return d.all(func(i int) bool { return d.nodes[i].up }) && d.Settles(now) == 0
 	}
 	return false
 }

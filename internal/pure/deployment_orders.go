@@ -39,9 +39,9 @@ const (
 	// adoptAlone is how long a free node waits if no node shows the identity,
 	// and only this client remembers it.
 	adoptAlone = 2 * time.Second
-	// adoptWithin is how long a process must have run before its node is opened
-	// together with older ones. If the node is the empty successor of a member
-	// of another deployment, a client of that one adopts it before: clients
+	// adoptWithin is how long a node whose process is young must be connected
+	// before it is opened. If the node is the empty successor of a member of
+	// another deployment, a client of that one adopts it before: clients
 	// reconnect within 1.2 s (R26).
 	adoptWithin = 3 * time.Second
 	// openPause is the mean of the first pause between attempts, and
@@ -79,7 +79,7 @@ func (d *Deployment) Wait(now time.Duration) time.Duration {
 	}
 	if o := &d.opening; o.stage == Propose {
 		next = min(next, o.begun+openWithin)
-	} else if at := max(o.pause, d.settled(now)); now < at {
+	} else if at := max(o.pause, d.settled()); now < at {
 		next = min(next, at)
 	}
 	return next
@@ -89,8 +89,7 @@ func (d *Deployment) Wait(now time.Duration) time.Duration {
 // asks one node first, the arbiter, which is the same for all clients of the
 // set: so the client that gets the arbiter also gets the other nodes.
 func (d *Deployment) open(now time.Duration, random func() uint64) Order {
-	if now < max(d.opening.pause, d.settled(now)) ||
-		!d.all(func(i int) bool { n := &d.nodes[i]; return n.up && n.looked && d.free(i) && d.Former(i) == "" }) {
+	if now < max(d.opening.pause, d.settled()) || !d.allFree() {
 		return Order{}
 	}
 	arbiter := 0
@@ -100,26 +99,47 @@ func (d *Deployment) open(now time.Duration, random func() uint64) Order {
 		}
 	}
 	who := Identity{ID: fmt.Sprintf("%016x%016x", random(), random()), Nodes: len(d.nodes), Members: d.members}
-	debut := d.all(func(i int) bool { return d.nodes[i].seen.What == SealAbsent })
-	d.opening = attempt{stage: Propose, who: who, begun: now, asked: 1 << arbiter, debut: debut, delay: d.opening.delay}
+	d.opening = attempt{stage: Propose, who: who, begun: now, asked: 1 << arbiter, debut: d.Debut(), delay: d.opening.delay}
 	return Order{Propose, d.opening.asked, who}
 }
 
-// settled returns from when on no node can be the empty successor of a node of
-// another deployment. It need not wait if all nodes have just started, since
-// then they do not count for a while anyway, or if this client founds the set,
-// since then there is no other deployment.
-func (d *Deployment) settled(now time.Duration) time.Duration {
-	var at time.Duration
-	young := 0
-	for i := range d.nodes {
-		if n := &d.nodes[i]; now < n.born+adoptWithin {
-			at = max(at, n.born+adoptWithin)
-			young++
-		}
-	}
-	if young == len(d.nodes) || d.Founds {
+// allFree reports whether all nodes are up, were looked at, and are free.
+func (d *Deployment) allFree() bool {
+	return d.all(func(i int) bool { n := &d.nodes[i]; return n.up && n.looked && d.free(i) && d.Former(i) == "" })
+}
+
+// Settles returns how long it takes until this client opens the set, if it only
+// waits for that time to pass; otherwise 0.
+func (d *Deployment) Settles(now time.Duration) time.Duration {
+	if d.Opening() || !d.allFree() {
 		return 0
+	}
+	return max(0, d.settled()-now)
+}
+
+// settled returns from when on no node is left to a client of another
+// deployment, whose empty successor it may be. A process that has run for long
+// is none. If this client founds the set, there is no other deployment but those
+// that it replaces.
+func (d *Deployment) settled() (at time.Duration) {
+	if d.Founds {
+		return d.lapsed()
+	}
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		at = max(at, min(n.first+adoptWithin, n.born+max(d.Need, adoptWithin)))
+	}
+	return at
+}
+
+// lapsed returns from when on the locks of replaced deployments last no longer
+// than clients of the new one wait. If a replaced one has a longer MaxTTL, that
+// is the difference.
+func (d *Deployment) lapsed() (at time.Duration) {
+	for i := range d.nodes {
+		if n := &d.nodes[i]; d.replaces(n.seen.Identity()) {
+			at = max(at, n.first+NeedFor(n.seen.Seal.MaxTTL, d.Drift)-d.Need)
+		}
 	}
 	return at
 }
@@ -186,6 +206,7 @@ func (d *Deployment) advance(stage Verb) Order {
 	o.stage, o.yes = stage, 0
 	if stage == Confirm {
 		d.Opened = o.who.ID
+		d.belong(o.who.ID)
 	}
 	order := Order{stage, o.asked, o.who}
 	for i := range d.nodes {

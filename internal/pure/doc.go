@@ -16,6 +16,10 @@
 //     opened (R30).
 //   - Void, RestoredCounts, DoubtRenewal and DoubtGranted decide which grants
 //     of a quarantined node still count (R10, R23).
+//   - Numbers gives attempts their fencing numbers. A Record is what a node
+//     remembers of them, and Floors decides which nodes count, and which floor
+//     a node gets that forgot them (docs/fencing.md). Clocks is the nodes'
+//     time.
 //   - Renewal is the state of one lock that is held and renewed (R10, R13). It
 //     is also a value.
 //   - WorthHandingOver and Young decide whether a lock passes to the next
@@ -27,7 +31,7 @@
 //   - Heap orders what is due: debts here, holds in redlock.
 //   - Soon is the shortest time that a timer is set to.
 //
-// Deployment, Ledger, Silence, Looks and Heap are mutable, and guarded by their
-// owner's mutex; the other types are values. The tally of a round is not here,
-// but in multiplex.Tally.
+// Deployment, Ledger, Silence, Looks, Floors, Clocks and Heap are mutable, and
+// guarded by their owner's mutex; the other types are values. The tally of a
+// round is not here, but in multiplex.Tally.
 package pure

@@ -62,6 +62,43 @@ func Shorten[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) 
 	return 1
 }
 
+// AcquireAll is acquire_all.lua.
+func AcquireAll[K, V comparable](db Keys[K, V], keys []K, token V, ttl time.Duration) int {
+	for i, key := range keys {
+		if _, there := db.Get(key); there {
+			return -(i + 1)
+		}
+	}
+	for _, key := range keys {
+		db.Set(key, token, ttl)
+	}
+	return 1
+}
+
+// ReleaseAll is release_all.lua: it deletes the keys that have the token.
+func ReleaseAll[K, V comparable](db Keys[K, V], keys []K, token V) int {
+	all := 1
+	for _, key := range keys {
+		if Release(db, key, token) == 0 {
+			all = 0
+		}
+	}
+	return all
+}
+
+// ExtendAll is extend_all.lua: it lengthens all, or none.
+func ExtendAll[K, V comparable](db Keys[K, V], keys []K, token V, ttl time.Duration) int {
+	for _, key := range keys {
+		if !holds(db, key, token) {
+			return 0
+		}
+	}
+	for _, key := range keys {
+		Extend(db, key, token, ttl)
+	}
+	return 1
+}
+
 // A Mark is the values of the two keys in which a node says which deployment it
 // belongs to.
 type Mark struct {

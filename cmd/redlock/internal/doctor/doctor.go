@@ -151,6 +151,7 @@ var checks = []check{
 	{"seals", "all clients have set the --max-ttl that is given", (*Deployment).checkSeals},
 	{"deployment", "the masters belong to one deployment, of just these masters", (*Deployment).checkDeployment},
 	{"initialised", "the deployment was opened, and all masters carry its id", (*Deployment).checkInitialised},
+	{"fence", "all masters have a floor for fencing numbers, or none has", (*Deployment).checkFence},
 	{"restarts", "no master is kept out because it has restarted", (*Deployment).checkRestarts},
 	{"clock-rate", "clocks run at one rate and do not step (--observe)", (*Deployment).checkClockRate},
 	{"clock-offset", "masters' time of day agrees with ours", (*Deployment).checkClockOffset},

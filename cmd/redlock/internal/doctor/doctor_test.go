@@ -134,6 +134,17 @@ func unsealed(k int) func(d *Deployment) {
 	return with(k, func(n *Node) { n.Seal = probe.Seal{State: probe.SealAbsent} })
 }
 
+// fenced gives the first k of n nodes floors, and all of them records.
+func fenced(k, n int) func(d *Deployment) {
+	return with(n, func(n *Node) {
+		n.Fence = probe.Fence{State: probe.SealThere, Record: pure.Record{Run: n.RunID(), Floor: pure.NoFloor}}
+		if k > 0 {
+			n.Fence.Record.Floor = 5
+		}
+		k--
+	})
+}
+
 // opening leaves an opening on the first few nodes.
 func opening(k int, stage pure.Stage, who func(d *Deployment) pure.Identity) func(d *Deployment) {
 	return func(d *Deployment) {
@@ -228,6 +239,19 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"seals, forgetful and durable", all(forgetful, seal(5, "run", time.Hour), info(5, "aof_enabled", "1"),
 			config(5, "appendfsync", "always")), []string{"warning forgetful", "warning seals"}},
 		{"no seal", with(1, func(n *Node) { n.Seal = probe.Seal{State: probe.SealStrange} }), []string{"warning seals"}},
+		{"fenced", fenced(5, 5), nil},
+		{"fenced, and one has no floor", fenced(4, 5), []string{"note fence"}},
+		{"fenced, and one has that of another process", all(fenced(5, 5), with(1, func(n *Node) { n.Fence.Record.Run = "old" })), []string{"note fence"}},
+		{"… but is durable", all(fenced(5, 5), with(1, func(n *Node) { n.Fence.Record.Run, n.Declared = "old", true }),
+			info(1, "aof_enabled", "1"), config(1, "appendfsync", "always"), config(1, "no-appendfsync-on-rewrite", "no")), nil},
+		{"fenced, and three have no floor", fenced(2, 5), []string{"note fence"}},
+		{"fenced, and one that restarted has no floor", all(fenced(4, 5), with(5, func(n *Node) {
+			if n.Fence.Record.Floor == pure.NoFloor {
+				n.Seal.RunID = "another"
+			}
+		})), []string{"note restarts"}},
+		{"not fenced, but numbers were granted", fenced(0, 5), nil},
+		{"no record of fencing numbers", with(1, func(n *Node) { n.Fence.State = probe.SealStrange }), []string{"warning fence"}},
 		{"not opened", unsealed(5), []string{"warning initialised"}},
 		{"not opened, and seals of the older form", with(5, func(n *Node) { n.Seal.Identity = pure.Identity{} }), []string{"warning initialised"}},
 		{"half opened", unsealed(2), []string{"warning initialised", "note restarts"}},

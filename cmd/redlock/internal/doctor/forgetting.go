@@ -214,6 +214,9 @@ func (d *Deployment) checkOtherKeys() []Finding {
 		if n.Seal.State == probe.SealThere || n.Seal.State == probe.SealStrange {
 			others-- // the seal has no TTL
 		}
+		if n.Fence.State == probe.SealThere || n.Fence.State == probe.SealStrange {
+			others-- // nor has the record of fencing numbers
+		}
 		if n.Opening.Value.Stage == pure.Locked {
 			others-- // nor has a lock of the deployment
 		}

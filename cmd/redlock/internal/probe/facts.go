@@ -45,6 +45,8 @@ type Facts struct {
 	// opening does (R30).
 	Seal    Seal
 	Opening Opening
+	// Fence is what the key of the fencing numbers holds.
+	Fence Fence
 	// Watchers is how many sentinels listen there for each other, -1 if
 	// unknown.
 	Watchers int64
@@ -115,6 +117,12 @@ type Seal struct {
 type Opening struct {
 	State SealState
 	Value pure.Opening
+}
+
+// A Fence is what the key of the fencing numbers holds.
+type Fence struct {
+	State  SealState
+	Record pure.Record
 }
 
 // SealState says what the key of a seal or an opening holds.

@@ -19,6 +19,7 @@
 //	faults_test     the kinds of faults, and how each is mended
 //	calm_test       what was done to a master or a link, and since when nothing is
 //	deployment_test Init, and clients that name only some of the masters (R30)
+//	overlap_test    two sets of masters that overlap (R29, R30)
 //	process_test    a client from its beginning to its close or crash
 //	worker_test     what is done with locks and holds; what holds for each call (R4, R12)
 //	referee_test    who holds what: exclusion, R4 by the masters' keys, R13

@@ -15,7 +15,10 @@ const ms = time.Millisecond
 // A draw is all that a seed decides before anything happens.
 type draw struct {
 	seed  uint64
-	nodes int
+	nodes int // masters that a client names
+	// shared is how many of them the clients of both sets name; 0 if there is
+	// one set, and all clients name the same masters. See overlap_test.go.
+	shared int
 	// contest is how long faults strike and clients compete.
 	contest time.Duration
 
@@ -59,6 +62,7 @@ type broken struct {
 	forgetsTTL  bool   // keys stay forever
 	grantsShort bool   // SET gives less than the requested TTL
 	leaps       bool   // a master's clock is set right after the start (R29)
+	sealsTwice  bool   // a master may belong to two deployments, and shows each set of clients its own (R30)
 }
 
 // newDraw draws from a seed.
@@ -88,8 +92,12 @@ func newDraw(seed uint64) *draw {
 	}
 	theme := r.IntN(10)
 	misfits := r.IntN(4) == 0
-	if theme < 2 {
+	switch theme {
+	case 0, 1:
 		d.nodes = pick(r, 1, 1, 3, 5)
+	case 3:
+		d.nodes = pick(r, 3, 3, 5)
+		d.shared = 1 + r.IntN(d.nodes-1)
 	}
 	d.drawMasters(r)
 	d.drawKinds(r)
@@ -98,8 +106,13 @@ func newDraw(seed uint64) *draw {
 		d.beForgetful(r)
 	case 2:
 		d.beInDebt()
+	case 3:
+		d.overlap(r)
 	}
-	d.misfits = misfits && d.nodes >= 3 && d.maxTTL > 0 && !d.forgets()
+	d.misfits = misfits && d.nodes >= 3 && d.shared == 0 && d.maxTTL > 0 && !d.forgets()
+	if d.maxTTL > 0 && !d.founded && d.age < time.Minute {
+		d.contest += 3 * time.Second // for which such masters are left to others (R30)
+	}
 	return d
 }
 
@@ -143,7 +156,7 @@ func (d *draw) drawMasters(r *rand.Rand) {
 	// rate (R4).
 	most := 0.9 * d.drift()
 	allDurable := r.IntN(3) == 0
-	for range d.nodes {
+	for range d.masters() {
 		rate := 1.0
 		if r.IntN(4) > 0 {
 			rate += most * (2*r.Float64() - 1)
@@ -168,7 +181,7 @@ func (d *draw) drawMasters(r *rand.Rand) {
 func (d *draw) drawKinds(r *rand.Rand) {
 	often := pick(r, 0.3, 0.8)
 	for _, k := range kinds {
-		if k.forgets && (d.maxTTL == 0 || !slices.Contains(d.durable, false)) {
+		if k.forgets && (d.maxTTL == 0 || !slices.Contains(d.durable, false)) || k.name == outOfReach {
 			continue
 		}
 		if r.Float64() < often {
@@ -236,8 +249,8 @@ func (d *draw) String() string {
 	for _, k := range d.kinds {
 		names = append(names, k.name)
 	}
-	return fmt.Sprintf("%d masters, %d processes of %d, %d resources, TTL to %v, drift %g, MaxTTL %v, founded %t, age %v, misfits %t, %d faults at a time: %s",
-		d.nodes, d.processes, d.workers, d.resources, d.longest, d.drift(), d.maxTTL, d.founded, d.age, d.misfits, d.misfortunes, strings.Join(names, ", "))
+	return fmt.Sprintf("%d masters, %d of them shared by two sets, %d processes of %d, %d resources, TTL to %v, drift %g, MaxTTL %v, founded %t, age %v, misfits %t, %d faults at a time: %s",
+		d.nodes, d.shared, d.processes, d.workers, d.resources, d.longest, d.drift(), d.maxTTL, d.founded, d.age, d.misfits, d.misfortunes, strings.Join(names, ", "))
 }
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }

@@ -48,12 +48,16 @@ const (
 	blackout   = "all masters lost power"
 )
 
+// outOfReach is the fault after which two sets may both have locks (R30).
+const outOfReach = "shared masters emptied, out of reach of their clients"
+
 // kinds are all kinds of faults.
 var kinds = []kind{
 	{name: "master stopped", strike: (*misfortune).stopMaster},
 	{name: "master crashed", strike: (*misfortune).crash},
 	{name: forgetting, forgets: true, strike: (*misfortune).crashEmpty},
 	{name: blackout, forgets: true, strike: (*misfortune).blackout},
+	{name: outOfReach, forgets: true, strike: (*misfortune).takeAway},
 	{name: "master cut off", strike: (*misfortune).cutOff},
 	{name: "connections dropped", strike: (*misfortune).dropConnections},
 	{name: "scripts flushed", strike: (*misfortune).flushScripts},
@@ -193,7 +197,9 @@ func (m *master) forget() {
 		m.node.Clock().Step(-time.Minute)
 		defer m.node.Clock().Step(time.Minute)
 	}
+	before := m.node.DB()
 	m.node.Restart()
+	m.emptied(before)
 }
 
 // cutOff holds all lanes to one master, in one direction or both, like a

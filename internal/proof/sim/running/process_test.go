@@ -16,14 +16,18 @@ import (
 // A process is a client with its callers, from its first connection to its
 // close or crash.
 type process struct {
-	world  *world
-	name   string // as CLIENT LIST shows it
-	random *rand.Rand
-	client *redlock.Client
-	lanes  []*lane // one to each master
-	config redlock.Config
+	world   *world
+	name    string // as CLIENT LIST shows it
+	random  *rand.Rand
+	client  *redlock.Client
+	set     int       // which masters it names
+	masters []*master // these, as its client counts them
+	lanes   []*lane   // one to each master of the world
+	began   time.Time
+	config  redlock.Config
 	// handsOver says that its callers hand locks on. Then no token is read, and
-	// a token has several holders: what the masters' keys say is not judged.
+	// a token has several holders: what the masters' keys say is not judged, but
+	// for those that are left after the contest. So its locks must be short.
 	handsOver bool
 
 	ctx     context.Context // ends with the process
@@ -31,9 +35,10 @@ type process struct {
 	workers []*worker
 	stopped toggle // like SIGSTOP
 
-	mu   sync.Mutex      // guards the following
-	dead bool            // it crashed; what its client still does is ignored
-	left []*redlock.Hold // that Close must end
+	mu      sync.Mutex      // guards the following
+	dead    bool            // it crashed; what its client still does is ignored
+	granted bool            // a lock
+	left    []*redlock.Hold // that Close must end
 
 	closed bool
 }
@@ -70,16 +75,16 @@ func (w *world) occupy(place int) {
 
 func (w *world) newProcess(place, life int) *process {
 	p := &process{world: w, name: fmt.Sprintf("p%d.%d", place, life), random: w.draw.random(1, uint64(place), uint64(life))}
-	var urls []string
+	p.set, p.began = place%2, time.Now()
+	p.masters = w.set(p.set)
 	for _, m := range w.masters {
 		addr := m.addrFor(p.name)
 		m.node.Serve(w.network.Listen(addr))
 		p.lanes = append(p.lanes, newLane(w.network.At(addr), span(p.random, w.draw.latency), span(p.random, w.draw.latency)))
-		urls = append(urls, m.url())
 	}
 	p.stopped.turn = p.stopOrContinue
 	p.ctx, p.end = context.WithCancel(w.ctx)
-	p.config = p.configure(urls)
+	p.config = p.configure()
 	client, err := redlock.New(context.Background(), p.config)
 	if err != nil {
 		panic(err) // the simulation itself is wrong
@@ -120,10 +125,14 @@ func newLane(link *redistest.Link, up, down time.Duration) *lane {
 
 // configure draws what may differ between the clients of a deployment, and sets
 // what must be equal.
-func (p *process) configure(urls []string) redlock.Config {
+func (p *process) configure() redlock.Config {
 	w := p.world
+	var urls []string
+	for _, m := range p.masters {
+		urls = append(urls, m.url())
+	}
 	c := redlock.Config{
-		Nodes: redlock.Nodes(urls...), NetDial: w.dialAs(p.name), ClientName: p.name, DialTimeout: dialTimeout, Logger: quiet, Prefix: w.draw.prefix,
+		Nodes: redlock.Nodes(urls...), NetDial: w.dialAs(p.name, p.set), ClientName: p.name, DialTimeout: dialTimeout, Logger: quiet, Prefix: w.draw.prefix,
 		NodeTimeout: w.draw.nodeTimeout, DriftFactor: w.draw.driftFactor, MinValidity: w.draw.minValidity,
 		MaxTTL: w.draw.maxTTL, FailFast: p.random.IntN(4) == 0, Poll: p.random.IntN(3) == 0,
 		ReleaseOnClose: p.random.IntN(2) == 0,
@@ -133,7 +142,8 @@ func (p *process) configure(urls []string) redlock.Config {
 		c.MaxTries = 1 + p.random.IntN(4)
 		c.RetryDelayMin, c.RetryDelayMax = ms, 5*ms // so close that the tries of several clients meet
 	}
-	if p.handsOver = !c.Poll && c.MaxTries == 0 && p.random.IntN(2) == 0; !p.handsOver {
+	p.handsOver = !c.Poll && c.MaxTries == 0 && p.random.IntN(2) == 0 && w.draw.longest < steady
+	if !p.handsOver {
 		c.HandOver = -1
 	} else if p.random.IntN(4) > 0 {
 		c.HandOver = ms + span(p.random, 500*ms)
@@ -142,8 +152,8 @@ func (p *process) configure(urls []string) redlock.Config {
 		c.MaxTTL = 0
 	}
 	c.Forgetful = c.MaxTTL == 0
-	for i, durable := range w.draw.durable {
-		c.Nodes[i].Durable = durable
+	for i, m := range p.masters {
+		c.Nodes[i].Durable = w.draw.durable[m.index]
 	}
 	return c
 }

@@ -25,7 +25,9 @@ type tenure struct {
 	of       *worker
 	resource string
 	since    time.Time // not after the start of the granted attempt
+	at       time.Time // when the call returned
 	lock     redlock.Lock
+	ttl      time.Duration   // of the lock, or of its last extension; 0 if it is not known
 	hold     *redlock.Hold   // of a lock that renews itself
 	context  context.Context // of a lock whose holder has only the context (Do)
 }
@@ -51,12 +53,15 @@ func (t *tenure) until() time.Time {
 }
 
 // granted starts a tenure.
-func (r *referee) granted(k *worker, resource string, start time.Time, lock redlock.Lock, h *redlock.Hold) *tenure {
+func (r *referee) granted(k *worker, resource string, start time.Time, ttl time.Duration, lock redlock.Lock, h *redlock.Hold) *tenure {
 	r.world.count("grants", 1)
 	if !k.process.handsOver {
 		r.world.tokens.granted(lock.Token())
 	}
-	t := &tenure{of: k, resource: resource, since: start, lock: lock, hold: h}
+	t := &tenure{of: k, resource: resource, since: start, ttl: ttl, lock: lock, hold: h}
+	if k.process.handsOver {
+		t.ttl = 0 // it may be that of the lock's former holder
+	}
 	r.begin(t)
 	return t
 }
@@ -70,16 +75,21 @@ func (r *referee) began(k *worker, resource string, ctx context.Context) *tenure
 }
 
 func (r *referee) begin(t *tenure) {
+	r.world.counted(t.of.process)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	t.at = time.Now()
 	r.held[t.resource] = append(r.held[t.resource], t)
 	r.judge(t.resource)
 }
 
 // extended replaces the lock of a tenure by the longer one.
-func (r *referee) extended(t *tenure, longer redlock.Lock) {
+func (r *referee) extended(t *tenure, ttl time.Duration, longer redlock.Lock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if t.ttl > 0 && longer.Until().After(t.lock.Until()) {
+		t.ttl = ttl
+	}
 	t.lock = longer
 	r.judge(t.resource)
 }
@@ -112,16 +122,18 @@ func (r *referee) look() {
 func (r *referee) judge(resource string) {
 	now := time.Now()
 	var holders []*tenure
-	for _, t := range r.held[resource] {
-		if t.isHeld(now) {
-			holders = append(holders, t)
-			r.judgeKeys(t, now)
+	for _, b := range r.held[resource] {
+		if !b.isHeld(now) {
+			continue
 		}
-	}
-	if len(holders) > 1 {
-		a, b := holders[0], holders[1]
-		r.world.violate("exclusion", "%s: held by %s, until %v from now, and by %s, until %v from now", resource,
-			a.of.process.name, a.left(now), b.of.process.name, b.left(now))
+		r.judgeKeys(b, now)
+		for _, a := range holders {
+			if r.world.excludes(a, b) {
+				r.world.violate("exclusion", "%s: held by %s, until %v from now, and by %s, until %v from now", resource,
+					a.of.process.name, a.left(now), b.of.process.name, b.left(now))
+			}
+		}
+		holders = append(holders, b)
 	}
 	// A lost lock is not held again.
 	r.held[resource] = holders
@@ -143,7 +155,7 @@ func (r *referee) judgeKeys(t *tenure, now time.Time) {
 	}
 	token := t.lock.Token()
 	key, covered := w.draw.prefix+t.resource, 0
-	for _, m := range w.masters {
+	for _, m := range t.of.process.masters {
 		end, ok := m.holdsUntil(key, string(token[:]))
 		if ok && !end.Before(until) || m.forgotSince(t.since) {
 			covered++

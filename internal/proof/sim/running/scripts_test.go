@@ -1,17 +1,20 @@
 package running
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
 )
 
 var (
 	releaseDigest, releaseManyDigest = redistest.SHA1(lua.Release), redistest.SHA1(lua.ReleaseMany)
-	healDigest                       = redistest.SHA1(lua.Heal)
+	healDigest, sealDigest           = redistest.SHA1(lua.Heal), redistest.SHA1(lua.Seal)
 )
 
 // teach registers the scripts, and breaks what is to be broken on purpose.
@@ -64,9 +67,34 @@ func milliseconds(text string) time.Duration {
 	return time.Duration(n) * ms
 }
 
+// sealTwice makes a master keep a seal, and an opening, for each of the two
+// sets.
+func sealTwice(m *master) {
+	n := m.node
+	n.Handle(func(conn int, args []string) ([]byte, bool) {
+		var place int
+		_, _ = fmt.Sscanf(m.nameOf(conn), "p%d.", &place)
+		own := func(key string) string { return strconv.Itoa(place%2) + ":" + key }
+		switch {
+		case args[0] == "GET" && strings.Contains(args[1], "redlock:"):
+			if value, there := n.Get(own(args[1])); there {
+				return resp.AppendBulkString(nil, value), true
+			}
+			return []byte("_\r\n"), true
+		case args[0] == "EVALSHA" && args[1] == sealDigest:
+			done := redistest.WriteSeal([]string{own(args[3]), own(args[4])}, args[5:], n.DB())
+			return fmt.Appendf(nil, ":%v\r\n", done), true
+		}
+		return nil, false
+	})
+}
+
 // arrange breaks the rest of what is to be broken on purpose.
 func (b broken) arrange(m *master) {
 	n := m.node
+	if b.sealsTwice {
+		sealTwice(m)
+	}
 	n.Handle(func(_ int, args []string) ([]byte, bool) {
 		switch {
 		case args[0] == "CLIENT" && args[1] == "KILL" && b.deafToKill:

@@ -83,13 +83,13 @@ const lenient = 1500 * ms
 func (w *world) awaitHealth(p *process, start time.Time) {
 	counts, paid := redial+w.draw.extra()+w.draw.quarantine()+w.draw.opening(), paidWithin+w.draw.extra()+w.draw.repeated()
 	counted, settled := start, start // since when all masters count, and since when no debt is left
-	waits, answered := false, true
+	waits, answered, misplaced := false, true, false
 	for {
 		if !waits && p.isBarred() {
 			waits, counts, paid = true, counts+barred, paid+barred
 			w.count("processes barred at the end", 1)
 		}
-		missing, owing, now := p.missing(), p.owing(), time.Now()
+		missing, owing, now := w.missing(p, misplaced), p.owing(), time.Now()
 		if missing != "" {
 			counted = now
 		}
@@ -97,7 +97,7 @@ func (w *world) awaitHealth(p *process, start time.Time) {
 			settled = now
 		}
 		switch since := now.Sub(start); {
-		case now.Sub(counted) > steady && now.Sub(settled) > steady && (answered || since > counts+lenient):
+		case now.Sub(counted) > steady && now.Sub(settled) > steady && (answered || misplaced || since > counts+lenient):
 			w.slowest("ms until all masters count", int(counted.Sub(start)/ms))
 			w.slowest("ms until nothing is owed", int(settled.Sub(start)/ms))
 			return
@@ -109,7 +109,7 @@ func (w *world) awaitHealth(p *process, start time.Time) {
 			return
 		}
 		lock, err := p.client.TryAcquire(context.Background(), "probe of "+p.name, w.draw.shortest+signature*ms)
-		answered = !errors.Is(err, redlock.ErrNoQuorum)
+		answered, misplaced = !errors.Is(err, redlock.ErrNoQuorum), errors.Is(err, redlock.ErrDeployment)
 		if err == nil {
 			err = lock.Release(context.Background())
 		}
@@ -132,9 +132,31 @@ func (w *world) slowest(what string, n int) {
 // slowestPrefix marks numbers that are not added up.
 const slowestPrefix = "slowest "
 
-// missing says which masters do not count for the process, and why.
-func (p *process) missing() (text string) {
-	for i, n := range p.client.Nodes() {
+// missing says what is not yet as it should be for a process, if misplaced tells
+// that its client was refused for its set of masters.
+func (w *world) missing(p *process, misplaced bool) string {
+	w.lookAtSeals()
+	switch w.share(p) {
+	case whole:
+		return p.missing(p.masters)
+	case common:
+		return p.missing(w.inBoth())
+	case refused:
+		if misplaced {
+			return ""
+		}
+		return "the masters belong to the other set, and it does not say so"
+	}
+	if w.takenOver() != nil {
+		return "" // each set may have lost masters to the other
+	}
+	return "no set is open"
+}
+
+// missing says which of some masters do not count for the process, and why.
+func (p *process) missing(masters []*master) (text string) {
+	for _, m := range masters {
+		i, n := m.index, p.status(m)
 		if n.State != "up" || n.Quarantined {
 			text += fmt.Sprintf("node %d is %s, quarantined %t (%s): %v; ", i, n.State, n.Quarantined, n.QuarantineWhy, n.Err)
 		}
@@ -169,15 +191,21 @@ func (w *world) awaitExpiry() {
 }
 
 // awaitGrant checks that a lock is granted at once, since by now no process
-// holds any.
+// holds any, unless the process has the wrong set of masters.
 func (w *world) awaitGrant(p *process) {
+	time.Sleep(2*w.draw.latency + goneMost) // the last release may not have reached all masters
 	lock, err := p.client.TryAcquire(context.Background(), "r0", w.draw.longest)
-	if err != nil {
+	switch share := w.share(p); {
+	case err == nil && share == refused:
+		w.violate("R30", "%s: a lock is granted, and the masters belong to the other set", p.name)
+	case err == nil:
+		if err := lock.Release(context.Background()); err != nil {
+			w.violate("R9", "%s: a release: %v", p.name, err)
+		}
+	case share == refused:
+		w.count("clients of the other set refused", 1)
+	case share != unsettled:
 		w.violate("liveness", "%s: no lock is granted, although no process holds it: %v", p.name, err)
-		return
-	}
-	if err := lock.Release(context.Background()); err != nil {
-		w.violate("R9", "%s: a release: %v", p.name, err)
 	}
 }
 

@@ -234,7 +234,7 @@ func (s *tokens) judge(m *master, key string, t *token, age time.Duration, histo
 	if s.world.draw.has(killForbidden) {
 		told = told.Add(-tokenMemory) // a SET may arrive late
 	}
-	now, closed := p.client.Nodes()[m.index], p.isClosed()
+	now, closed := p.status(m), p.isClosed()
 	then := 0
 	if t.connects != nil {
 		then = t.connects[m.index]
@@ -296,17 +296,25 @@ func (s *tokens) countLooked() {
 	}
 }
 
-// connects returns the numbers of the connections to all masters, 0 where no
-// connection counts.
+// connects returns the numbers of the connections to all masters of the world,
+// 0 where no connection counts.
 func (p *process) connects() []int {
-	var all []int
-	for _, n := range p.client.Nodes() {
-		if n.State != "up" {
-			n.Connects = 0
+	all := make([]int, len(p.lanes))
+	for i, n := range p.client.Nodes() {
+		if n.State == "up" {
+			all[p.masters[i].index] = n.Connects
 		}
-		all = append(all, n.Connects)
 	}
 	return all
+}
+
+// status returns what the process's client says of a master, which it need not
+// name.
+func (p *process) status(m *master) redlock.NodeStatus {
+	if i := slices.Index(p.masters, m); i >= 0 {
+		return p.client.Nodes()[i]
+	}
+	return redlock.NodeStatus{}
 }
 
 // loaded records that a client has loaded the scripts.
@@ -319,12 +327,12 @@ func (m *master) loaded() {
 	}
 }
 
-// stays reports whether a key may stay until its TTL ends.
+// stays reports whether a key may stay until its TTL ends, or MinHold's.
 func (s *tokens) stays(value string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.seen[value]
-	return t != nil && t.of != nil && (t.state == dropped || t.of.process.isDead())
+	return t != nil && t.of != nil && (t.state == dropped || t.of.process.isDead() || time.Now().Before(t.over))
 }
 
 // workerOf finds a worker by its process's name and its index there.

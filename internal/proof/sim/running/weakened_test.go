@@ -2,6 +2,7 @@ package running
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -26,6 +27,9 @@ func TestEachPartIsNeeded(t *testing.T) {
 		"clocks that keep to the drift": {"exclusion", broken{fast: true}, of(5)},
 		"the quarantine":                {"exclusion", broken{noMaxTTL: true}, forgetful},
 		"clocks set before the start":   {"exclusion", broken{leaps: true}, powerless},
+		"one deployment for a master":   {"exclusion", broken{sealsTwice: true}, apart},
+		"only one of two sets":          {"R30", broken{sealsTwice: true}, apart},
+		"clocks set before an opening":  {"exclusion", broken{leaps: true}, takenOver},
 		"extensions that only lengthen": {"exclusion", broken{shortens: true}, of(3)},
 		"keys for as long as asked":     {"R4", broken{grantsShort: true}, of(3)},
 		"releases that are executed":    {"R7", broken{keeps: true}, of(3)},
@@ -75,6 +79,23 @@ func powerless(d *draw) {
 	}
 }
 
+// apart makes clients name two sets that share one of three masters.
+func apart(d *draw) {
+	d.resize(5)
+	d.nodes, d.shared = 3, 1
+	d.maxTTL, d.founded, d.age = d.longest, false, time.Minute
+	d.kinds = nil
+}
+
+// takenOver makes the shared master lose its keys, out of reach of one set.
+func takenOver(d *draw) {
+	apart(d)
+	d.beTakenOver()
+	for i := range d.offsets {
+		d.offsets[i] = 0
+	}
+}
+
 // lateLanes makes connections break with commands in flight.
 func lateLanes(d *draw) {
 	d.resize(3)
@@ -96,7 +117,8 @@ func (d *draw) resize(nodes int) {
 	for len(d.rates) < nodes {
 		d.rates, d.offsets, d.durable = append(d.rates, 1), append(d.offsets, 0), append(d.durable, true)
 	}
-	d.nodes, d.rates, d.offsets, d.durable = nodes, d.rates[:nodes], d.offsets[:nodes], d.durable[:nodes]
+	d.nodes, d.shared = nodes, 0
+	d.rates, d.offsets, d.durable = d.rates[:nodes], d.offsets[:nodes], d.durable[:nodes]
 	d.processes, d.workers, d.resources, d.misfits = 4, 2, 1, false
 }
 

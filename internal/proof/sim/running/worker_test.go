@@ -121,7 +121,7 @@ func (k *worker) lock(resource string) {
 	if err != nil {
 		return
 	}
-	t := w.referee.granted(k, resource, start, lock, nil)
+	t := w.referee.granted(k, resource, start, ttl, lock, nil)
 	p.awake()
 	for k.random.IntN(3) == 0 {
 		if k.random.IntN(3) == 0 {
@@ -178,7 +178,7 @@ func (k *worker) extend(t *tenure, lock redlock.Lock) redlock.Lock {
 	case !time.Now().Before(lock.Until()):
 		w.violate("R10", "%s: an extension was complete only after the lock's end", k.process.name)
 	}
-	w.referee.extended(t, longer)
+	w.referee.extended(t, ttl, longer)
 	return longer
 }
 
@@ -222,7 +222,11 @@ func (k *worker) hold(resource string) {
 	}
 	granted := time.Now()
 	first := h.Until()
-	t := w.referee.granted(k, resource, start, h.Current(), h)
+	ttl := o.TTL
+	if o.MaxHold > 0 {
+		ttl = 0 // the validity may be shorter than the keys' lives
+	}
+	t := w.referee.granted(k, resource, start, ttl, h.Current(), h)
 	t.watchEnd(h, o, granted)
 	p.awake()
 	k.underHold(h, span(k.random, pick(k.random, 30*ms, 150*ms, 600*ms)))

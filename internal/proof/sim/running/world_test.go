@@ -26,6 +26,7 @@ type world struct {
 	begun   time.Time
 	referee *referee
 	tokens  *tokens
+	sets    overlap
 
 	// ctx ends with the contest, and at the first violation, since one is
 	// enough.
@@ -40,18 +41,22 @@ type world struct {
 
 // A master is a node with what the simulation knows about it.
 type master struct {
+	world  *world
 	index  int
 	node   *redistest.Node
 	calm   calm
-	pause  toggle // the process is stopped
-	absent toggle // there is no process: dials are refused
-	leaps  bool   // for broken: its clock is slow when it starts, and then set right
+	pause  toggle  // the process is stopped
+	absent toggle  // there is no process: dials are refused
+	leaps  bool    // for broken: its clock is slow when it starts, and then set right
+	away   [2]calm // from the clients of a set
 
 	mu      sync.Mutex     // guards the following
 	names   map[int]string // of clients, by the id of their connection
-	forgot  time.Time      // when it last lost its keys
 	stepped time.Time      // when its clock last stepped back
 	flushed bool           // its scripts were flushed, and have not been loaded since
+	forgot  time.Time      // when it last lost its keys
+	sealed  pure.Identity  // the deployment that it was seen to belong to since then; zero if to none
+	was     pure.Identity  // the one that it belonged to, or was locked for, when it did
 }
 
 // run simulates one seed, from its first connection to its last.
@@ -72,11 +77,11 @@ func run(t *testing.T, d *draw) *sim.Report {
 }
 
 func newWorld(d *draw, report *sim.Report) *world {
-	w := &world{draw: d, network: redistest.NewNetwork(), report: report}
+	w := &world{draw: d, network: redistest.NewNetwork(), report: report, sets: overlap{known: make(map[string]bool)}}
 	w.referee = &referee{world: w, held: make(map[string][]*tenure)}
 	w.tokens = newTokens(w)
-	for i := range d.nodes {
-		m := &master{index: i, node: redistest.NewNode(redistest.NodeConfig{}), names: make(map[int]string), leaps: d.broken.leaps}
+	for i := range d.masters() {
+		m := &master{world: w, index: i, node: redistest.NewNode(redistest.NodeConfig{}), names: make(map[int]string), leaps: d.broken.leaps}
 		m.pause.turn = func(on bool) {
 			if on {
 				m.node.Pause()
@@ -129,6 +134,7 @@ func (w *world) lookAround() {
 	for w.sleep(3*ms + 100*time.Microsecond) {
 		w.referee.look()
 		w.tokens.look()
+		w.lookAtSeals()
 	}
 }
 
@@ -146,20 +152,22 @@ func (w *world) sleep(d time.Duration) bool {
 
 // All clients know a master by the same address (R30), and each reaches it by a
 // lane of its own.
-func (m *master) url() string { return fmt.Sprintf("redis://node%d:6379", m.index) }
+func (m *master) url() string { return "redis://" + m.addr() }
+
+func (m *master) addr() string { return fmt.Sprintf("node%d:6379", m.index) }
 
 func (m *master) addrFor(client string) string { return fmt.Sprintf("node%d.%s:6379", m.index, client) }
 
-// dialAs returns the NetDial of a client: without a master's process there is
-// no answer.
-func (w *world) dialAs(client string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+// dialAs returns the NetDial of a client that names a set of masters: without a
+// master's process there is no answer.
+func (w *world) dialAs(client string, set int) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		var index int
 		if _, err := fmt.Sscanf(addr, "node%d:", &index); err != nil {
 			return nil, err
 		}
 		m := w.masters[index]
-		if m.absent.isOn() {
+		if m.absent.isOn() || !m.away[set].isSince(time.Now()) {
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		}
 		return w.network.Dial(ctx, network, m.addrFor(client))
@@ -203,7 +211,7 @@ func (w *world) fault(name string) {
 func (m *master) keys() []string {
 	var all []string
 	for _, key := range m.node.Keys() {
-		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") {
+		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") && !strings.HasSuffix(key, "redlock:fence") {
 			all = append(all, key)
 		}
 	}
