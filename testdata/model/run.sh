@@ -153,7 +153,7 @@ tools() {
 		fi
 	fi
 	have && return
-	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment), as spin and gcc are not both here and could not be installed."
+	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment, order), as spin and gcc are not both here and could not be installed."
 	[ "${REDMUX_REQUIRE_MODEL:-}" != 1 ] && exit 0
 	return 1
 }
