@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -27,10 +28,17 @@ type source struct {
 
 var brokenComment = regexp.MustCompile(`\n[ \t]*// ?`)
 
-// sources reads all Go files of the tree.
-func sources(t *testing.T) (all []source) {
+// sources returns all Go files of the tree.
+func sources(t *testing.T) []source {
 	t.Helper()
-	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
+	all, err := readSources()
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	return all
+}
+
+var readSources = sync.OnceValues(func() (all []source, err error) {
+	err = filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -51,10 +59,8 @@ func sources(t *testing.T) (all []source) {
 		all = append(all, source{filepath.ToSlash(relative), brokenComment.ReplaceAllString(string(text), " ")})
 		return err
 	})
-	require.NoError(t, err)
-	require.NotEmpty(t, all)
-	return all
-}
+	return all, err
+})
 
 // citation is a document that a comment names, with a section in quotes where
 // there is one, and a number behind it where there should be none.
