@@ -90,6 +90,18 @@ func (e Endpoint) String() string {
 	return e.Addr
 }
 
+// Local reports whether the address leads to this machine, whichever it is: a
+// unix socket, localhost, or a loopback address. Another name may lead
+// anywhere.
+func (e Endpoint) Local() bool {
+	host, _, err := net.SplitHostPort(e.Addr)
+	if e.Network == "unix" || err == nil && strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
 // Format prints String for every verb. Without it %#v and %d would show the
 // fields.
 func (e Endpoint) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.String()) }

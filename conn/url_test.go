@@ -228,3 +228,16 @@ func ExampleParseURL() {
 	// db.example:7000 worker 2 1s <nil>
 	// conn: URL: unknown parameter "timeout"
 }
+
+// An address that leads to this machine means another server elsewhere.
+func TestLocal(t *testing.T) {
+	for url, want := range map[string]bool{
+		"redis://127.0.0.1:1": true, "redis://127.9.9.9:1": true, "redis://[::1]:1": true, "redis://LocalHost": true,
+		"unix:///tmp/x": true, "redis://0.0.0.0:1": true,
+		"redis://10.0.0.1": false, "redis://a.example:1": false, "redis://[fe80::1]:1": false,
+	} {
+		e, err := ParseURL(url)
+		require.NoError(t, err)
+		require.Equal(t, want, e.Local(), url)
+	}
+}

@@ -86,7 +86,8 @@ type Config struct {
 	// called under the group's mutex: it must not wait, nor call the group.
 	OnClock func(ahead time.Duration)
 	// Durable is the set of nodes that keep their keys when they restart. They
-	// are never quarantined. If zero, none.
+	// are not quarantined for that, but like other nodes until their deployment
+	// has been open for long enough (R29, R30). If zero, none.
 	Durable Set
 	// Found makes the group open the set, and nothing else. It asserts that
 	// these nodes have granted no claim that may still be valid, so that they
@@ -95,8 +96,9 @@ type Config struct {
 	// that they have run for long enough (R29).
 	Found bool
 	// Replace has the ids of former deployments of these nodes that are over.
-	// With Found, their seals are overwritten; the nodes are then watched. If
-	// zero, none.
+	// With Found, their seals are overwritten; the nodes are then watched. If a
+	// former one had a longer MaxTTL, the group waits for the difference first.
+	// If zero, none.
 	Replace []string
 	// Allow overrides checks on servers. If zero, all are made.
 	Allow Allow

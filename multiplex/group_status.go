@@ -42,6 +42,9 @@ type Status struct {
 	// belongs to none.
 	Deployment      string
 	DeploymentNodes int
+	// Opening is the id of the deployment that another client is about to open
+	// with the node, or was when it died. It is "" if there is none.
+	Opening string
 	// Started is when the server's process started, by its own account, to the
 	// second. It is zero if the server does not say.
 	Started time.Time
@@ -79,6 +82,7 @@ func (n *node) tellTrustLocked(s *Status, now time.Duration) {
 	if who := n.group.quarantine.deployment.Shown(n.index); who != (pure.Identity{}) {
 		s.Deployment, s.DeploymentNodes = who.ID, who.Nodes
 	}
+	s.Opening = n.group.quarantine.deployment.Opener(n.index).ID
 	if n.server.Uptime > 0 {
 		s.Started = n.group.epoch.Add(n.trust.met - n.server.Uptime).Truncate(time.Second)
 	}

@@ -25,6 +25,9 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
 	n.trust.Need, n.trust.Durable = pure.NeedFor(g.config.MaxTTL, g.config.DriftFactor), g.config.Durable.Has(index)
+	if n.trust.Durable && !g.config.sealed() {
+		n.trust.Need = 0 // without deployments there is nothing else to wait for
+	}
 	if n.trust.Need > 0 {
 		// A new process of this client waits, too (R23).
 		g.quarantine.nodes |= setOf(index)

@@ -160,9 +160,8 @@ func (n *node) inspectDurable(v resp.Value) error {
 }
 
 // date records what the process says of its start, from INFO in the handshake
-// and the reply to TIME (R29). The account is believed only if the node never
-// was a replica, and if its clock agrees with this client's: the uptime is
-// measured by that clock. asked is when TIME was requested.
+// and the reply to TIME (R29); see pure.Believed. asked is when TIME was
+// requested.
 func (n *node) date(v resp.Value, asked time.Duration) error {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -177,14 +176,11 @@ func (n *node) date(v resp.Value, asked time.Duration) error {
 	n.readClockLocked(clock, asked)
 	s := &n.server
 	n.trust.Account = pure.Account{
-		Believed: s.Unpromoted && s.RunID != "" && time.Since(clock).Abs() <= clocksAgree,
+		Believed: pure.Believed(s.RunID, s.Unpromoted, time.Since(clock)),
 		Uptime:   s.Uptime, Dialed: n.dialed, Asked: n.trust.met,
 	}
 	return nil
 }
-
-// clocksAgree is how far a node's clock may differ from this client's (R29).
-const clocksAgree = time.Second
 
 // ReadTime parses the reply to TIME: seconds and microseconds.
 func ReadTime(v resp.Value) (time.Time, error) {

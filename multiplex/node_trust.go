@@ -58,8 +58,8 @@ func (n *node) guardLocked(now time.Duration) time.Duration {
 	return next
 }
 
-// leftLocked returns how long the node stays quarantined unless a seal ends that
-// earlier, and why. That includes the wait until the group opens the set.
+// leftLocked returns how long the node stays quarantined unless a seal ends
+// that earlier, and why. That includes the wait until the group opens the set.
 func (n *node) leftLocked(now time.Duration) (left time.Duration, why string) {
 	settles := n.group.quarantine.deployment.Settles(now)
 	if settles == 0 {

@@ -514,6 +514,13 @@ func TestDurableNodes_R23(t *testing.T) {
 	})
 }
 
+// Without seals there are no deployments, and durable nodes count at once.
+func TestDurableNodesWithoutSeals_R23(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		assert.Equal(t, []int{2}, c.quarantined())
+	}, withConfig(func(c *Config) { c.MaxTTL, c.Durable = maxTTL, setOf(0)|setOf(1) }))
+}
+
 // A durable node waits like any other for the locks of another set: until its
 // own has been open for long enough, which it tells clients that come later,
 // also if its run id may not be asked (R29, R30).

@@ -89,6 +89,7 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 	c.news.open()
 	c.reportPolling()
 	c.reportForgetful()
+	c.reportAddresses(group.Nodes)
 	c.waitForFirst(ctx)
 	if ctx.Err() != nil {
 		_ = c.Close(ctx) // the error is the context's

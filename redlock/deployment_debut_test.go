@@ -2,6 +2,9 @@ package redlock
 
 import (
 	"context"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,10 +152,22 @@ func TestReplacedLocksOfALongerMaxTTL_R30(t *testing.T) {
 		closeNow(t, before)
 		m.link(1).Refuse(false)
 		time.Sleep(time.Second)
+		log := &records{}
 		short := Config{MaxTTL: 2 * time.Second, Nodes: Nodes(m.nodes[1].URL())}
-		next, err := Init(t.Context(), m.reach(short), old.ID)
+		loud := m.reach(short)
+		loud.Logger = slog.New(log)
+		start := time.Now()
+		next, err := Init(t.Context(), loud, old.ID)
 		require.NoError(t, err)
 		require.Equal(t, 2*time.Second, next.MaxTTL)
+		longer := 118 * time.Second * 101 / 100 // with the drift
+		require.InDelta(t, longer, time.Since(start), float64(50*ms))
+		said := log.take()
+		said = slices.DeleteFunc(said, func(r map[string]string) bool { return !strings.Contains(r["msg"], "has a longer MaxTTL") })
+		require.Len(t, said, 1)
+		left, err := time.ParseDuration(said[0]["left"])
+		require.NoError(t, err)
+		require.InDelta(t, longer, left, float64(50*ms))
 		_, err = m.client(t, short).Acquire(t.Context(), "r", time.Second)
 		require.NoError(t, err)
 		require.LessOrEqual(t, lock.Validity(), time.Duration(0), "two holders")

@@ -135,7 +135,8 @@
 // need not wait.
 //
 // Masters that lose nothing (appendonly yes, appendfsync always,
-// no-appendfsync-on-rewrite no) need none of this: set [Node].Durable.
+// no-appendfsync-on-rewrite no) need not wait after a restart: set
+// [Node].Durable.
 //
 // # Deployments
 //
@@ -146,7 +147,7 @@
 //	d, err := redlock.Init(ctx, redlock.Config{Nodes: redlock.Nodes(urls...)})
 //
 // Otherwise the first client opens it, which needs all masters at one time.
-// They count at once if they have run for longer than MaxTTL.
+// They count at once if all of them have run for longer than MaxTTL.
 //
 // A client that names other masters, or another number of them, is refused with
 // [ErrDeployment], even if only one master shows the difference: its quorums

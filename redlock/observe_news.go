@@ -126,6 +126,22 @@ func (c *Client) reportForgetful() {
 	}
 }
 
+// reportAddresses logs that some nodes, and not all, are named by addresses
+// that mean other servers on another machine. Clients that are configured alike
+// there would take them for the same nodes.
+func (c *Client) reportAddresses(nodes []conn.Config) {
+	var local []string
+	for i := range nodes {
+		if nodes[i].Endpoint.Local() {
+			local = append(local, nodes[i].Endpoint.String())
+		}
+	}
+	if len(local) > 0 && len(local) < len(nodes) {
+		c.notice(slog.LevelWarn, "redlock: on another machine these addresses are those of other servers: name all nodes by the same "+
+			"addresses everywhere", slog.String("nodes", strings.Join(local, ", ")))
+	}
+}
+
 // notice logs an event if there is a Logger. It never waits, so the caller may
 // hold any mutex. No attribute may hold a resource name, a token, a key or a
 // password (R27).

@@ -61,7 +61,7 @@ func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 	servers, nodes := sound(t, 3)
 	got := within(append([]string{"doctor", nodes, "--strict"}, patient...)...)
 	assert.Equal(t, exitOK, got.code, got.stdout)
-	assert.Regexp(t, `^3 nodes, \d+ checks: nothing found\n$`, got.stdout)
+	assert.Regexp(t, `^MASTER +STARTED +DEPLOYMENT +QUARANTINE\n(unix:\S+ +\d+\S*s ago +[0-9a-f]{32} of 3 +-\n){3}\n3 nodes, \d+ checks: nothing found\n$`, got.stdout)
 	assert.Empty(t, got.stderr)
 
 	for _, s := range servers {

@@ -57,6 +57,9 @@ type fenceNode struct {
 	Floored bool   `json:"floored"`
 }
 
+// resetTakes bounds what the command does after it has reached the nodes.
+const resetTakes = 10 * time.Second
+
 // Run is the command.
 func (c *fenceResetCommand) Run(p *process, d *deployment) error {
 	if d.Forgetful {
@@ -68,7 +71,7 @@ func (c *fenceResetCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, d.Timeout+initTakes)
+	limited, cancel := context.WithTimeout(ctx, d.Timeout+resetTakes)
 	defer cancel()
 	done, err := redlock.ResetFence(limited, config, c.Least)
 	if signal := interrupted(ctx); signal != nil {

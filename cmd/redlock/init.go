@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -179,11 +180,11 @@ func (d *deployment) found(ctx context.Context, probes []*probe.Probe) []initNod
 				n.QuarantineS = number(left.Seconds())
 				n.Found += fmt.Sprintf(", counts in %v", left.Round(100*time.Millisecond))
 			}
-		case why == whyOpening:
+		case why == outlook.WhyOpening:
 			n.Found = "being opened by another client, or left over from one: " + facts[i].Opening.Value.Identity.ID
-		case why == whyStrange:
+		case why == outlook.WhyStrange:
 			n.Found = "the keys redlock:seal and redlock:opening hold something else"
-		case why == whyUnread:
+		case why == outlook.WhyUnread:
 			n.Found = "the keys redlock:seal and redlock:opening may not be read"
 		}
 		all = append(all, n)

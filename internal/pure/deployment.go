@@ -123,9 +123,9 @@ func (d *Deployment) Proof(s Sighting) Sighting {
 	return s
 }
 
-// Vouches reports whether the seals of a deployment may say how long this client
-// has watched the nodes: only once it is bound to it, since what it watched
-// before proves nothing there.
+// Vouches reports whether the seals of a deployment may say how long this
+// client has watched the nodes: only once it is bound to it, since what it
+// watched before proves nothing there.
 func (d *Deployment) Vouches(who Identity) bool { return d.bound != "" && who.ID == d.bound }
 
 // Rebound reports, once, that the nodes turned out to belong to a deployment
@@ -296,14 +296,23 @@ func (d *Deployment) Claim(node int) Identity {
 	return d.Shown(node)
 }
 
+// Opener returns the deployment that another client is about to open with a
+// node, or was when it died; zero if there is none.
+func (d *Deployment) Opener(node int) Identity {
+	if o := d.nodes[node].seen.Opening; o.Stage != NoOpening && o.Identity != d.opening.who {
+		return o.Identity
+	}
+	return Identity{}
+}
+
 // Shown returns the deployment that a node was last seen in.
 func (d *Deployment) Shown(node int) Identity { return d.Seen(node).Identity() }
 
 // Opening reports whether this client is opening the set.
 func (d *Deployment) Opening() bool { return d.opening.stage != Nothing }
 
-// Debut reports whether no node had a seal of any form when this client began to
-// open the set, or has one now, if it is not opening it (R29).
+// Debut reports whether no node had a seal of any form when this client began
+// to open the set, or has one now, if it is not opening it (R29).
 func (d *Deployment) Debut() bool {
 	if d.Opening() {
 		return d.opening.debut
@@ -355,7 +364,7 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthStrange
 	case who != Identity{} && n.seen.Free() && !d.knows(who, n):
 		return BerthStranger
-	case n.seen.Opening.Stage != NoOpening && n.seen.Opening.Identity != d.opening.who:
+	case d.Opener(node) != Identity{}:
 		return BerthOpening
 	case who == Identity{} || !bound && d.identity(node) == who:
 		return BerthUnopened

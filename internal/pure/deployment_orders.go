@@ -119,8 +119,8 @@ func (d *Deployment) Settles(now time.Duration) time.Duration {
 
 // settled returns from when on no node is left to a client of another
 // deployment, whose empty successor it may be. A process that has run for long
-// is none. If this client founds the set, there is no other deployment but those
-// that it replaces.
+// is none. If this client founds the set, there is no other deployment but
+// those that it replaces.
 func (d *Deployment) settled() (at time.Duration) {
 	if d.Founds {
 		return d.lapsed()

@@ -540,6 +540,26 @@ func TestReplaces_R30(t *testing.T) {
 	assert.NotEqual(t, old.ID, who.ID)
 }
 
+// The seal of a deployment that is replaced proves nothing, neither before its
+// nodes are sealed anew nor after that.
+func TestReplacedSealIsNoProof_R30(t *testing.T) {
+	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 3, Members: MembersOf([]string{"a:1", "b:1", "c:1"})}
+	c := deploys(t)
+	c.Replaces = []string{old.ID}
+	seal := sealOf(old)
+	seal.Seal.Watched = time.Hour
+	for i := range 3 {
+		assert.Equal(t, SealAbsent, c.Proof(seal).What)
+		c.sees(i, seal)
+	}
+	c.answers(c.locks(), true)
+	seals := c.one(Confirm, 0b111)
+	c.answers(seals, true)
+	for i := range 3 {
+		assert.Equal(t, Sighting{What: SealSeen, Seal: Seal{Identity: seals.Identity}}, c.Seen(i))
+	}
+}
+
 // An older seal on one node means that the set is not new.
 func TestAnOlderSealIsNoDebut_R29(t *testing.T) {
 	c := deploys(t)
@@ -598,9 +618,9 @@ func TestYoungNodesAreLeftToOthers_R30(t *testing.T) {
 	c.proposes()
 }
 
-// A client that founds a set in place of a deployment with a longer MaxTTL waits
-// first for as long as its locks last longer than the clients of the new one
-// wait.
+// A client that founds a set in place of a deployment with a longer MaxTTL
+// waits first for as long as its locks last longer than the clients of the new
+// one wait.
 func TestReplacesALongerMaxTTL_R30(t *testing.T) {
 	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 1, Members: "x"}
 	for _, c := range []struct{ maxTTL, waits time.Duration }{

@@ -16,8 +16,8 @@ import (
 // the same process, known by its run id, for longer than any lock lives; a
 // reconnect that shows the same run id does not interrupt that. The other is a
 // seal, which says how long another client has watched it. The uptime that a
-// server reports is a proof only at a debut (Began), when no node of the set has
-// a seal.
+// server reports is a proof only at a debut (Began), when no node of the set
+// has a seal.
 //
 // A node that forgot nothing may still not know a valid lock: that of another
 // deployment, to which some node of the set belonged until it came back empty.
@@ -111,8 +111,9 @@ func (t Trust) counted() time.Duration {
 // another process, or states less, the keys were flushed since the last look.
 //
 // The process has run since the seal was written, so the time that has passed
-// since then by the process's own uptime counts as watched too. Otherwise client
-// processes that live only for a moment would never see the end of a quarantine.
+// since then by the process's own uptime counts as watched too. Otherwise
+// client processes that live only for a moment would never see the end of a
+// quarantine.
 func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	own := t.states(s.Seal)
 	switch {
@@ -129,7 +130,8 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	}
 	watched := s.Seal.Watched
 	if t.Account.Believed && s.Seal.Uptime > 0 {
-		passed := UptimeProves(t.Account.Least(now)) // if the node is durable, of a later process
+		// If the node is durable, a later process may run there.
+		passed := UptimeProves(t.Account.Least(now))
 		if own {
 			passed -= s.Seal.Uptime
 		}
@@ -151,8 +153,8 @@ func (t Trust) Seal(watched, now time.Duration) Trust {
 	return t.At(now)
 }
 
-// Born returns the latest time at which the process can have started: by its own
-// account if that is believed, or when the watch began.
+// Born returns the latest time at which the process can have started: by its
+// own account if that is believed, or when the watch began.
 func (t Trust) Born() time.Duration {
 	if t.Account.Believed {
 		return min(t.since, t.Account.Started())
@@ -180,8 +182,9 @@ func (t Trust) Opens(since, now time.Duration) Trust {
 	return t
 }
 
-// Joins applies that another client has opened the node's set. How long ago that
-// was only its seals tell, so earlier proofs are void. Call Sight after it.
+// Joins applies that another client has opened the node's set. How long ago
+// that was only its seals tell, so earlier proofs are void. Call Sight after
+// it.
 func (t Trust) Joins(now time.Duration) Trust {
 	was := t.At(now).Trusted
 	t.since, t.opened, t.Sealed, t.Marked, t.Trusted = now, now, 0, false, false
@@ -231,8 +234,8 @@ func (t Trust) Watched(now time.Duration) time.Duration {
 	return max(t.Sealed, now-since).Truncate(time.Millisecond)
 }
 
-// named reports whether a seal can say which process was watched: not if its run
-// id is unknown, unless all processes of the node count as one.
+// named reports whether a seal can say which process was watched: not if its
+// run id is unknown, unless all processes of the node count as one.
 func (t Trust) named() bool { return t.Run != "" || t.Durable }
 
 // states reports whether a seal is about the process that is watched.

@@ -5,12 +5,19 @@ import "time"
 // An Account is what a process says of its start, by its uptime in the reply to
 // INFO. All times are on this client's clock.
 type Account struct {
-	// Believed is set if the node never was a replica and its clock agrees with
-	// this client's (R29).
-	Believed bool
+	Believed bool          // see Believed
 	Uptime   time.Duration // in whole seconds
 	Dialed   time.Duration // before the question was sent
 	Asked    time.Duration // after the reply had come
+}
+
+// Believed reports whether the account of a process with this run id is
+// believed (R29). The node must never have been a replica, and its clock must
+// agree with this client's, from which it differs by ahead: the uptime is
+// measured by that clock.
+func Believed(run string, unpromoted bool, ahead time.Duration) bool {
+	const clocksAgree = time.Second
+	return run != "" && unpromoted && ahead.Abs() <= clocksAgree
 }
 
 // Started returns the latest time at which the process can have started.

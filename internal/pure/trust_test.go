@@ -254,8 +254,8 @@ func TestTrustWithoutNeed(t *testing.T) {
 	}
 }
 
-// Of a durable node any process will do, but it waits as others do for the locks
-// of another set.
+// Of a durable node any process will do, but it waits as others do for the
+// locks of another set.
 func TestTrustOfADurableNode_R23_R30(t *testing.T) {
 	const s, need = time.Second, 2 * time.Second
 	enough, half := Seal{Run: "b", MaxTTL: s, Watched: need}, Seal{Run: "b", MaxTTL: s, Watched: s}

@@ -110,6 +110,7 @@ type Seal struct {
 	RunID    string        // of the server that was sealed
 	MaxTTL   time.Duration // of the clients that wrote it
 	Watched  time.Duration
+	Uptime   time.Duration // of the server when that was written, at most; 0 if unknown
 	Identity pure.Identity // of the deployment; zero in the older form
 }
 
@@ -140,7 +141,9 @@ const (
 func (f *Facts) Sighting() pure.Sighting {
 	s := pure.Sighting{Opening: f.Opening.Value}
 	if f.Seal.State == SealThere {
-		s.Seal = pure.Seal{Identity: f.Seal.Identity, Run: f.Seal.RunID, MaxTTL: f.Seal.MaxTTL, Watched: f.Seal.Watched}
+		s.Seal = pure.Seal{
+			Identity: f.Seal.Identity, Run: f.Seal.RunID, MaxTTL: f.Seal.MaxTTL, Watched: f.Seal.Watched, Uptime: f.Seal.Uptime,
+		}
 	}
 	switch {
 	case f.Seal.State == SealUnknown, f.Opening.State == SealUnknown:

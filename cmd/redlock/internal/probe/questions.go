@@ -111,7 +111,7 @@ func (f *Facts) readSeal(v resp.Value) error {
 		f.Seal.State = SealStrange
 		return nil
 	}
-	f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched, seal.Identity}
+	f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched, seal.Uptime, seal.Identity}
 	return nil
 }
 

@@ -143,9 +143,9 @@ func (m *member) inspectAnswer(e expected, r reply) {
 // date takes in what the server's process says of its start (R29).
 func (m *member) date(clock time.Duration) {
 	p := m.process
-	off := (p.wall.at(p.world.now) - clock).Abs()
+	unpromoted := !m.promoted || p.world.broken.is(UptimeOfPromoted)
 	m.trust.Account = pure.Account{
-		Believed: (!m.promoted || p.world.broken.is(UptimeOfPromoted)) && m.run != "" && off <= time.Second,
+		Believed: pure.Believed(m.run, unpromoted, p.wall.at(p.world.now)-clock),
 		Uptime:   m.uptime, Dialed: m.dialedAt, Asked: m.met,
 	}
 	if p.world.broken.is(UptimeWithoutMargin) {
