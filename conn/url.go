@@ -109,8 +109,8 @@ func (e Endpoint) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.Strin
 // LogValue makes package slog log String.
 func (e Endpoint) LogValue() slog.Value { return slog.StringValue(e.String()) }
 
-// MarshalText returns an error: an Endpoint holds credentials, so encode what is
-// wanted of it on purpose.
+// MarshalText returns an error: an Endpoint holds credentials, so encode what
+// is wanted of it on purpose.
 func (e Endpoint) MarshalText() ([]byte, error) {
 	return nil, errors.New("conn: an Endpoint is not marshalled, since it may hold a password")
 }

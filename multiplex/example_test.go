@@ -176,8 +176,8 @@ func ExampleGroup_Query() {
 }
 
 // A Lookout tells when a key that another client holds may be free, so that a
-// wait does not mean asking again and again. Its signal is a hint: another claim
-// may come first.
+// wait does not mean asking again and again. Its signal is a hint: another
+// claim may come first.
 func ExampleGroup_Lookout() {
 	ctx := context.Background()
 	g, stop := connect(ctx)

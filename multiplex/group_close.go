@@ -43,10 +43,10 @@ func (g *Group) Refuse() {
 	g.mu.Unlock()
 }
 
-// DelayClose adds to the number of callers that Close waits for before it ends the
-// connections, for at most a second. These are callers that have a claim, or
-// may have one, and have not decided yet whether to undo it. Each call with 1
-// must be followed by one with -1.
+// DelayClose adds to the number of callers that Close waits for before it ends
+// the connections, for at most a second. These are callers that have a claim,
+// or may have one, and have not decided yet whether to undo it. Each call with
+// 1 must be followed by one with -1.
 func (g *Group) DelayClose(callers int64) { g.life.claims.Add(callers) }
 
 // Done returns a channel that is closed when the group is closed.

@@ -17,9 +17,9 @@ import "slices"
 // command, or the user the right to it, an error reply shows that; see
 // errorToNative.
 
-// NativeForm returns the name of the native form in which commands of a kind now go
-// to the nodes that are up, or "" if there is none. It may change with every
-// node that joins or leaves, and with every reply.
+// NativeForm returns the name of the native form in which commands of a kind
+// now go to the nodes that are up, or "" if there is none. It may change with
+// every node that joins or leaves, and with every reply.
 func (g *Group) NativeForm(kind *ReleaseKind) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

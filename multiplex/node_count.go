@@ -47,9 +47,9 @@ type NodeCounts struct {
 	DebtsMade, DebtsPaid, DebtsExpired uint64
 }
 
-// counters is the source of a node's NodeCounts. The goroutine that reads counts
-// replies in batch, and adds them to the atomics once for each batch, so that
-// counting goroutines do not share a cache line.
+// counters is the source of a node's NodeCounts. The goroutine that reads
+// counts replies in batch, and adds them to the atomics once for each batch, so
+// that counting goroutines do not share a cache line.
 type counters struct {
 	batch replies // owned by the goroutine that reads
 

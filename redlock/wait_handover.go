@@ -36,7 +36,7 @@ type tenure struct {
 // The states of a tenure.
 const (
 	tenureHeld     uint64 = iota
-	tenureKept            // by a hold: releasing a copy of its lock does not end it
+	tenureKept            // by a hold, which a copy of its lock does not end
 	tenureShown           // its token was read: another process may release it
 	tenureReleased        // the nodes were told, or are about to be
 	tenureHanded          // another caller has the lock
@@ -55,8 +55,8 @@ func newTenure(ttl time.Duration, begun instant, s streak) *tenure {
 	return t
 }
 
-// now returns the state, and the longest TTL that was asked for.
-func (t *tenure) now() (state uint64, longest time.Duration) {
+// load returns the state, and the longest TTL that was asked for.
+func (t *tenure) load() (state uint64, longest time.Duration) {
 	word := t.word.Load()
 	return word % tenureStates, time.Duration(word/tenureStates) * time.Millisecond
 }
@@ -65,7 +65,7 @@ func (t *tenure) now() (state uint64, longest time.Duration) {
 // returns false, and records nothing, if the lock was handed over.
 func (t *tenure) rise(state uint64, ttl time.Duration) bool {
 	for t != nil {
-		was, longest := t.now()
+		was, longest := t.load()
 		if was == tenureHanded {
 			return false
 		}
@@ -82,7 +82,7 @@ func (t *tenure) rise(state uint64, ttl time.Duration) bool {
 // or forget the lock, other clients must not wait for the TTL of an earlier
 // holder.
 func (t *tenure) hand(state uint64, ttl time.Duration) bool {
-	was, longest := t.now()
+	was, longest := t.load()
 	return was == state && longest <= ttl &&
 		t.word.CompareAndSwap(tenureWord(was, longest), tenureWord(tenureHanded, longest))
 }
@@ -92,7 +92,7 @@ func (t *tenure) handed() bool {
 	if t == nil {
 		return false
 	}
-	state, _ := t.now()
+	state, _ := t.load()
 	return state == tenureHanded
 }
 
@@ -113,8 +113,8 @@ func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
 	return c.pass(&baton{*l, end}, state)
 }
 
-// pass is handOver for a baton. tenureHanded is the state of one that was handed
-// over before.
+// pass is handOver for a baton. tenureHanded is the state of one that was
+// handed over before.
 func (c *Client) pass(b *baton, state uint64) bool {
 	now := c.keeper.clock()
 	if c.config.HandOver < 0 || b.lock.tenure.over(now.at) {

@@ -13,9 +13,9 @@ import (
 
 // A streak is the time in which a lock goes from one caller of this client to
 // the next. Other clients hear of a release only when the next SET of this
-// client is on its way already, and would never get the lock while callers wait
-// here. The streak travels with the lock, since its queue is gone when no caller
-// waits.
+// client is already on its way, and would never get the lock while callers wait
+// here. The streak travels with the lock, since the queue is gone when no
+// caller waits.
 type streak struct {
 	ends time.Time // when the lock goes to other clients, as a rule
 	long time.Duration
