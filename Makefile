@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 # The root module, and those with dependencies that it must not have: each is in
 # go.work. The slowest packages come first.
-PACKAGES = ./redlock ./multiplex ./cmd/redlock ./... ./cmd/... ./internal/proof/...
+PACKAGES = ./redlock ./multiplex ./cmd/redlock ./cmd/loadgen ./internal/proof/sim/running ./... ./cmd/... ./internal/proof/...
 # Modules with dependencies of their own, which may want a newer Go.
 CONTRIB = contrib/adapters contrib/otel contrib/prometheus
 COMPARE = bench/compare
@@ -23,9 +23,10 @@ ALONE = ^(TestFaultWaitersAreTold_R11|TestFaultThreeOfFiveStopped_R12_R26|TestFa
 ALONE_IN = ./redlock
 
 # Tests of the proof itself, which only "make check" runs: measurements of
-# recovery and memory, histories of real servers, planted bugs, documents.
-LONG_ALONE = ^(TestRecovery_R23_R26|TestRecoveryFinds_R23_R26|TestStalledNodeCostsNoMemory_R26|TestStalledFindsALeak_R26|TestLatencyUnderOneFault_R5)$$
-LONG_OTHER = ^(TestBrokenClientsAreFound|TestViolatedRun|TestHistor.*_OnRealServers|TestWhatBecomesOfMutants|TestNoRaceDetector|TestTheUnbrokenTreeMustPass|TestDocuments)$$
+# recovery and memory, histories of real servers, planted bugs, simulations with
+# a part left out, all faults at once, documents.
+LONG_ALONE = ^(TestRecovery_R23_R26|TestRecoveryFinds_R23_R26|TestStalledNodeCostsNoMemory_R26|TestStalledFindsALeak_R26)$$
+LONG_OTHER = ^(TestBrokenClientsAreFound|TestFaultsQuick|TestEachBrokenPartIsFound|TestEachPartIsNeeded|TestViolatedRun|TestHistor.*_OnRealServers|TestWhatBecomesOfMutants|TestNoRaceDetector|TestTheUnbrokenTreeMustPass|TestDocuments)$$
 LONG = $(LONG_ALONE)|$(LONG_OTHER)
 LONG_IN = ./internal/proof/...
 
@@ -48,7 +49,7 @@ NO_COMPARE = "NOT COVERED: $(COMPARE) (other implementations on the same masters
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
 
 .PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy fuzz decoder sim \
-	model mutants sample histories faults soak peers bench etcd quick overload load vulncheck apidiff release-check
+	model mutants sample histories faults soak peers bench etcd quick overload hotkey load vulncheck apidiff release-check
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -63,7 +64,7 @@ test: server
 	@sh testdata/servers.sh check
 
 ## check: everything else that CI runs after "make test"; FULL=1 for the long forms
-check: lint systems long race portable compare contrib sample test-servers
+check: lint apidiff systems long race portable compare contrib sample test-servers release-check
 	@$(MAKE) sim SEEDS=$(call full,1000,100000) RUNNING_SEEDS=$(call full,100,1000)
 	@MODEL=$(call full,quick,full) $(MAKE) model
 	$(GO) run ./internal/proof/faults/cmd/faults --for $(call full,60s,15m) -q
@@ -218,6 +219,10 @@ quick:
 overload:
 	cd $(COMPARE) && $(GO) run ./cmd/overload
 
+## hotkey: this library and its peers on one resource that a thousand goroutines want, for some three minutes; writes bench/HOTKEY.md
+hotkey:
+	cd $(COMPARE) && $(GO) run ./cmd/hotkey
+
 DURATION ?= 3s
 ## load: acquire/release pairs per second of this library and of rueidis
 load:
@@ -229,6 +234,7 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 tidy:
 	@sh testdata/tidy.sh
 
+# Not in check: it needs vuln.go.dev.
 ## vulncheck: known vulnerabilities in what the library and the commands call
 vulncheck:
 	$(GO) run $(GOVULNCHECK) ./... ./cmd/...

@@ -78,11 +78,12 @@ func benchServers(b *testing.B, n int) (urls []string) {
 // benchmarkImpl opens an implementation for this benchmark only, so that no
 // connections, buffers and goroutines of another one exist meanwhile.
 func benchmarkImpl(b *testing.B, impl string, urls []string, callers int) {
-	if impl == "redlock" || impl == "redlock-portable" {
+	if strings.HasPrefix(impl, "redlock") {
 		// Several cases share the servers, and a master belongs to one
 		// deployment only.
 		config := redlock.Config{
-			Nodes: redlock.Nodes(urls...), Portable: impl == "redlock-portable", Prefix: strconv.Itoa(len(urls)) + ":",
+			Nodes: redlock.Nodes(urls...), Portable: impl == "redlock-portable", Fenced: impl == "redlock-fenced",
+			Prefix: strconv.Itoa(len(urls)) + ":",
 		}
 		_, err := redlock.Init(b.Context(), config)
 		require.NoError(b, err)

@@ -8,23 +8,26 @@ import (
 
 // A reply cannot arrive before its command is sent. So bytes that are in a
 // socket when a command is about to be sent answer earlier commands, or none,
-// and must not be taken for the answer to this one (R16). They need not be read
-// to find that out: it is enough to know how many replies were expected when a
+// and must not be taken for the answer to this one (R16). Finding that out does
+// not take a read: it is enough to know how many replies were expected when a
 // byte arrived.
 
 // arrivals records when the bytes of a connection came.
 type arrivals struct {
-	plain bool // a read returns what the socket holds: neither TLS nor a net.Conn of unknown kind
+	// plain reports that a read returns what the socket holds: the connection
+	// is neither TLS nor a net.Conn of unknown kind.
+	plain bool
 
-	mu       sync.Mutex // guards the following, and is held during a read that does not wait
-	expected uint64     // replies, as announced by Expect
-	taken    int64      // bytes read so far
+	// mu guards the following. It is held during a read that does not wait.
+	mu       sync.Mutex
+	expected uint64 // replies, as announced by Expect
+	taken    int64  // bytes read so far
 	latest   bound
 
 	// The following are owned by the read side.
-	due     uint64 // what was expected before the latest read
+	due     uint64 // expected before the latest read
 	applied bound  // latest, before the latest read
-	held    bound  // for the value of which a part came with an earlier read
+	held    bound  // for the value that began in an earlier read
 }
 
 // A bound says that the bytes before an offset of the stream arrived when at
@@ -34,8 +37,8 @@ type bound struct {
 	due    uint64
 }
 
-// Expect announces that n commands are sent next, with one reply each. The
-// caller of Send must call it before Send.
+// Expect announces that n commands are sent next, with one reply each. It must
+// be called before Send, by the goroutine that calls Send.
 //
 // If look is set, Expect first checks whether the kernel holds bytes, which
 // cannot be part of these replies (see Due). It never waits for the node. Over
@@ -51,7 +54,7 @@ func (c *Conn) Expect(n int, look bool) {
 	a.expected += uint64(n)
 }
 
-// markLocked notes that so many bytes have come that were not read. The caller
+// markLocked records that the socket holds so many unread bytes. The caller
 // must hold a.mu.
 func (a *arrivals) markLocked(unread int) {
 	if unread > 0 {
@@ -66,10 +69,10 @@ func (c *Conn) linkNow() link {
 	return c.link
 }
 
-// Due returns how many replies were expected at most when the first byte came
-// of the value that Next returned last. If that value is a reply, but not among
-// the first Due replies since the handshake, no command caused it. Only the
-// owner of the read side may call Due.
+// Due is about the value that Next returned last: it returns how many replies
+// were expected at most when that value's first byte came. If the value is a
+// reply, but not among the first Due replies since the handshake, no command
+// caused it. Only the owner of the read side may call Due.
 func (c *Conn) Due() uint64 { return c.arrived.dueAt(c.begun) }
 
 func (a *arrivals) dueAt(offset int64) uint64 {
@@ -86,8 +89,8 @@ func (a *arrivals) dueAt(offset int64) uint64 {
 // read side may call it, and only while no reply is awaited.
 func (c *Conn) SetLimits(limits resp.Limits) { c.reader.SetLimits(limits) }
 
-// noteRead notes that a read that may have waited returned n bytes. Commands
-// may have been announced since it began, so they count as announced before.
+// noteRead records that a read that may have waited returned n bytes. Commands
+// announced since it began count as announced before it.
 func (c *Conn) noteRead(n int) {
 	a := &c.arrived
 	a.mu.Lock()
@@ -96,7 +99,7 @@ func (c *Conn) noteRead(n int) {
 	a.taken += int64(n)
 }
 
-// beginReadLocked notes what is expected before a read. The caller must hold
+// beginReadLocked records what is expected before a read. The caller must hold
 // c.arrived.mu.
 func (c *Conn) beginReadLocked() {
 	a := &c.arrived

@@ -7,8 +7,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Class is the kind of a server's error (R24): what the node cannot do at the
-// moment. It never means that the connection is unsound.
+// Class is the kind of a server's error (R24): why the node refused the
+// command. It never means that the connection is unsound.
 type Class uint8
 
 // The classes.
@@ -16,7 +16,7 @@ const (
 	ClassNone           Class = iota // no error at all
 	ClassOther                       // an error of no class below
 	ClassNoScript                    // the script is not loaded
-	ClassLoading                     // the node reads its data set
+	ClassLoading                     // the node is loading its data set
 	ClassReadOnly                    // the node is a replica
 	ClassOOM                         // maxmemory is reached
 	ClassMisconf                     // the node cannot persist
@@ -30,12 +30,12 @@ const (
 	ClassMasterDown                  // a replica without its master
 	ClassWrongType                   // the key is of another type
 	ClassNoProto                     // HELLO with an unsupported version
-	ClassMaxClients                  // maxclients is reached; comes before any command
+	ClassMaxClients                  // maxclients is reached; sent on connecting
 	ClassUnknownCommand              // the node has no such command
 )
 
-// classNames are the prefixes of the errors. Those of the first two and the
-// last two classes are names only.
+// classNames are the prefixes of the errors. The first two and the last two
+// classes have no prefix of their own, only a name.
 var classNames = [...]string{
 	ClassNone:           "",
 	ClassOther:          "ERR",
@@ -105,7 +105,8 @@ func classify(message []byte) Class {
 	}
 	switch {
 	case string(prefix) != "ERR":
-	case bytes.HasPrefix(text, []byte("max number of clients")): // in cluster mode followed by "+ cluster connections"
+	case bytes.HasPrefix(text, []byte("max number of clients")):
+		// In cluster mode "+ cluster connections" follows.
 		return ClassMaxClients
 	case bytes.HasPrefix(text, []byte("unknown command")):
 		return ClassUnknownCommand

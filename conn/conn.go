@@ -16,17 +16,17 @@ import (
 // says which goroutine may call which method.
 type Conn struct {
 	addr string
-	// What is kept out of the texts that the server sends.
+	// The following are removed from texts that the server sends.
 	password, username, conceal string
 	server                      Server
 	link                        link   // changed by relink only
-	polled                      polled // when a Poller has the connection
+	polled                      polled // set while a Poller has the connection
 
 	input
 	output
 
 	mu    sync.Mutex                 // guards the following
-	queue *bytebufferpool.ByteBuffer // bytes the writer has not taken yet; nil when there are none
+	queue *bytebufferpool.ByteBuffer // for the writer; nil if empty
 
 	// The life of a connection: opening, then open, then broken. A write that
 	// fails while opening does not break the connection, because the reason may
@@ -42,27 +42,29 @@ type Conn struct {
 // An input is what was received. The read side owns it.
 type input struct {
 	reader    *resp.Reader
-	begun     int64         // where in the stream the value begins that Next returned last
-	readErr   error         // came together with bytes; reported by the following Fill
-	first     [8]byte       // the first bytes received, for a guess at what the peer speaks
+	begun     int64         // where in the stream Next's last value begins
+	readErr   error         // came with bytes; the following Fill returns it
+	first     [8]byte       // the first bytes, to guess what the peer speaks
 	nfirst    int           // of first
-	arrived   arrivals      // when bytes came; in part guarded by a mutex of its own
+	arrived   arrivals      // when bytes came; partly guarded by its own mutex
 	roundTrip time.Duration // see RoundTrip
-	inside    atomic.Bool   // TLS holds bytes that Poller.Fill has left; not owned
+	inside    atomic.Bool   // TLS holds bytes that Poller.Fill left; not owned
 }
 
-// An output is the way out for what the socket did not take at once.
+// An output sends, in the background, what the socket did not take at once.
 type output struct {
 	// tls encrypts what is sent and then calls write, while a Poller has a
-	// connection over TLS; otherwise nil.
-	tls *tls.Conn
+	// connection over TLS; otherwise nil. sending is set while it does that for
+	// Send.
+	tls     *tls.Conn
+	sending atomic.Bool
 	// pending counts the bytes of the backlog: Send adds, the writer subtracts
 	// what it has written. While it is 0 the writer does not write, so Send
 	// may.
 	pending atomic.Int64
-	limit   int64         // of pending
+	limit   int64         // of pending; it may be exceeded by what one Send queues
 	wake    chan struct{} // holds one token for the writer
-	written chan struct{} // holds one token of the writer, when it has written what there was
+	written chan struct{} // holds one token once the writer has written all
 	writer  sync.WaitGroup
 	// buffers is the pool of queue. It is a pointer because the pool counts in
 	// 64-bit words, which a 32-bit system must find aligned.
@@ -94,8 +96,8 @@ func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Co
 	return c
 }
 
-// Server returns what the node said of itself in the handshake. The caller must
-// not change it.
+// Server returns what the node said of itself in the handshake. The result must
+// not be modified.
 func (c *Conn) Server() *Server { return &c.server }
 
 // String returns the node's address as it stands in errors, without credentials
@@ -105,24 +107,24 @@ func (c *Conn) String() string { return c.addr }
 // Format prints String for every verb.
 func (c *Conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.addr) }
 
-// RoundTrip returns the shortest time from a write to the first reply to it, in
-// the handshake and in each Exchange. The times to connect and of TLS's
-// handshake are not in it. Only the owner of the read side may call it.
+// RoundTrip returns the shortest time from a write to its first reply, in the
+// handshake and in each Exchange. It does not include the times to connect and
+// to shake hands in TLS. Only the owner of the read side may call it.
 func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
 
 // ServerError returns the error reply v as an error that may be kept and shown
 // (R27), or nil if v is no error. Its text is printable, has at most 200 bytes
-// and no arguments; the password, the user's name and each word that begins as
-// Config.Conceal does are replaced. errors.As finds a *resp.Error in it.
+// and no arguments; the password, the user's name and each word that begins
+// with Config.Conceal are replaced. errors.As finds a *resp.Error in it.
 // ClassOf is cheaper where only the class matters.
 func (c *Conn) ServerError(v resp.Value) error {
 	return serverError(v, c.password, c.username, c.conceal)
 }
 
-// Unread reports whether the kernel holds bytes that Fill has not read, or TLS
-// some that Poller.Fill has left. It never waits. It is false where that cannot
-// be known: for a net.Conn without a known socket below it, and when the
-// connection is broken.
+// Unread reports whether there are bytes that were not read: in the kernel, or
+// within TLS because Poller.Fill left them. It never waits. It is false where
+// that cannot be known: for a net.Conn without a known socket below it, and
+// when the connection is broken.
 func (c *Conn) Unread() bool {
 	return c.link.unread() > 0 || c.inside.Load() && c.Err() == nil
 }
@@ -148,8 +150,8 @@ func (c *Conn) Break(cause error) {
 func (c *Conn) Shutdown() error { return c.end("close", ErrClosed, false) }
 
 // Close calls Shutdown, waits for the writer goroutine, and frees the
-// descriptor. Only the owner of the read side may call it, also after Break and
-// Shutdown, and more than once.
+// descriptor. Only the owner of the read side may call it. It may be called
+// after Break and Shutdown, and more than once.
 func (c *Conn) Close() error {
 	err := c.Shutdown()
 	c.writer.Wait()
@@ -167,8 +169,8 @@ func (c *Conn) Err() error {
 	return c.broken
 }
 
-// fail breaks the connection and returns what broke it, which may be an earlier
-// cause.
+// fail breaks the connection, unless it is broken already, and returns what
+// broke it.
 func (c *Conn) fail(op string, cause error) error {
 	c.end(op, cause, true)
 	return c.Err()

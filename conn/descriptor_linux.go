@@ -22,9 +22,9 @@ type descriptor struct {
 	id     int
 
 	// users counts the calls that use fd at the moment, and one for the
-	// connection itself. The call that makes it 0 closes fd. Closed any
-	// earlier, its number could be another socket's, and a lock command must
-	// never go there.
+	// connection itself. The call that makes it 0 closes fd. If fd were closed
+	// earlier, its number could already be another socket's, and a lock command
+	// must never go there.
 	users atomic.Int64
 	// writable holds one token for the writer after an event that reports room.
 	writable chan struct{}
@@ -54,7 +54,7 @@ func newDescriptor(nc net.Conn, p *Poller, id int) (*descriptor, error) {
 	return d, err
 }
 
-// use keeps fd open until done. It reports false if fd is closed already.
+// use keeps fd open until done. It returns false if fd is closed already.
 func (d *descriptor) use() bool {
 	for {
 		n := d.users.Load()
@@ -77,7 +77,8 @@ func (d *descriptor) done() {
 func (d *descriptor) free() { d.done() }
 
 // readNow reads without waiting; 0 without an error means that there is nothing
-// to read. It needs no use: the owner of the read side calls it, and free too.
+// to read. It need not call use: the owner of the read side, which calls it, is
+// also the one that calls free.
 func (d *descriptor) readNow(p []byte) (int, error) {
 	for {
 		// The call never waits, so the scheduler need not know of it.
@@ -108,11 +109,12 @@ func (d *descriptor) tryWrite(p []byte) (int, error) {
 	}
 	defer d.done()
 	if len(d.poller.conns) == 1 {
-		return sendNow(uintptr(d.fd), p) // faster here, at the cost of some CPU (bench/README.md)
+		// Faster here, at the cost of some CPU (bench/README.md).
+		return sendNow(uintptr(d.fd), p)
 	}
 	for {
-		// The call never waits, so the scheduler need not know of it, which
-		// would wake the runtime's monitor thread for each node.
+		// The call never waits, so the scheduler need not know of it. Telling
+		// it would wake the runtime's monitor thread for each node.
 		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(d.fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch errno {
@@ -180,8 +182,8 @@ func (d *descriptor) unread() int {
 	return unreadNow(uintptr(d.fd))
 }
 
-// shut ends the connection but leaves it to free to close the descriptor: the
-// Poller must still report the end, and the number must not become another
+// shut ends the connection. It does not close the descriptor, which free does:
+// the Poller must still report the end, and the number must not become another
 // socket's.
 func (d *descriptor) shut(abort bool) error {
 	if d.shutting.Swap(true) {

@@ -17,26 +17,28 @@ type Config struct {
 	Endpoint
 
 	// NetDial dials in place of a net.Dialer; Dial adds TLS if the Endpoint has
-	// it. NetDial must return when ctx ends. Close of the connection must not
-	// wait for the peer, and must end a Read and a Write that do. If zero, a
+	// it. NetDial must return when ctx ends. The connection's Close must not
+	// wait for the peer, and must unblock its Read and Write. If zero, a
 	// net.Dialer.
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Prelude holds commands to add to the handshake, in the same write. If
 	// zero, none.
 	Prelude []Step
 	// Admit is called with what the node said of itself, before any reply to
-	// the prelude is checked: a replica refuses a prelude that writes, which is
-	// a symptom and not the reason. If it returns an error, Dial fails with
-	// that. It must not block. If zero, every node is admitted.
+	// the prelude is checked: if a replica refuses a prelude that writes, the
+	// error should name the replica, not the refusal. If Admit returns an
+	// error, Dial fails with that. It must not block. If zero, every node is
+	// admitted.
 	Admit func(*Server) error
 	// Limits bounds what the node may send. If zero, the defaults of
 	// resp.Limits.
 	Limits resp.Limits
-	// Backlog bounds the bytes that wait for a node that does not read. If
-	// zero, 4 MiB.
+	// Backlog bounds the bytes that wait for a node that does not read: once
+	// there are so many, the following Send fails. If zero, 4 MiB.
 	Backlog int
-	// Conceal is the prefix of keys. A word that begins with it is not shown
-	// when a node quotes it in an error (R27). If zero, no keys are recognised.
+	// Conceal is the prefix of keys. If a node quotes a word that begins with
+	// it in an error, that word is not shown (R27). If zero, no keys are
+	// recognised.
 	Conceal string
 	// LibVersion is sent with CLIENT SETINFO. If zero, "dev".
 	LibVersion string
@@ -45,18 +47,19 @@ type Config struct {
 // Step is one command of Config.Prelude. To a node without HELLO it is sent
 // twice, the second time over the connection that Dial returns.
 type Step struct {
-	// Name is what errors and the Server call the step; it must contain
-	// nothing secret. If zero, "prelude" and its index.
+	// Name is the step's name in errors and in Server. It must contain nothing
+	// secret. Optional steps with the same name are one trial, which the node
+	// accepts if it accepts each. If zero, "prelude" and its index.
 	Name string
 	// Command is the command, encoded.
 	Command []byte
-	// Check is called with the reply, also if that is an error. If it returns
+	// Check is called with the reply, even if that is an error. If it returns
 	// an error, the dial fails. The value is valid until Check returns. If
 	// zero, every reply other than an error is accepted.
 	Check func(v resp.Value) error
 	// If Optional, an error reply or a failed Check does not fail the dial: see
-	// Server.Accepted and Server.Refused. A node that cannot answer at the
-	// moment (Class.Passing) fails the dial all the same.
+	// Server.Accepted and Server.Refused. If the node cannot answer at the
+	// moment (Class.Passing), the dial fails all the same.
 	Optional bool
 }
 
@@ -154,7 +157,7 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 func (cfg *Config) reach(ctx context.Context) (net.Conn, error) {
 	netDial := cfg.NetDial
 	if netDial == nil {
-		d := net.Dialer{KeepAlive: -1} // tune sets it, here as for a NetDial's connections
+		d := net.Dialer{KeepAlive: -1} // tune sets it
 		netDial = d.DialContext
 	}
 	nc, err := netDial(ctx, cfg.Network, cfg.Addr)
@@ -201,12 +204,13 @@ func (cfg *Config) tune(tcp *net.TCPConn) {
 	}
 }
 
-// secure adds TLS to nc, which verifies the node unless the user's
-// configuration says otherwise.
+// secure adds TLS to nc. TLS verifies the node unless the user's configuration
+// says otherwise.
 func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 	config := cfg.TLS.Clone()
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
-	config.DynamicRecordSizingDisabled = true // one record for each batch of commands, if it fits
+	// A batch of commands is one record, if it fits.
+	config.DynamicRecordSizingDisabled = true
 	if config.ServerName == "" {
 		host, _, err := net.SplitHostPort(cfg.Addr)
 		if err == nil {

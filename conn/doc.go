@@ -1,15 +1,16 @@
-// Package conn is one connection to one Redis or Valkey node: it dials, shakes
-// hands, writes bytes without ever waiting, and returns replies in the order in
-// which they came.
+// Package conn provides connections to Redis and Valkey nodes, one node each.
+// It dials, shakes hands, writes bytes without ever waiting, and returns
+// replies in the order in which they came.
 //
 // It knows nothing of rounds, quorums, timeouts of votes or locks. Its user
 // (the package multiplex) keeps track of which reply belongs to which command.
 // This package promises only that no byte is lost, doubled or skipped while the
-// connection lives, and that a connection that is no longer sound is dead:
-// every method then returns the first cause (R16). Next returns pushes as it
-// returns replies: the user decides whether a push was requested.
+// connection lives, and that a connection is never used once something was
+// wrong with it: every method then returns the first cause (R16). Next returns
+// pushes as it returns replies: the user decides whether a push was requested.
 //
-// Rules are numbered R1 to R32; see docs/rules.md.
+// R1 to R32 in these comments are the rules of docs/rules.md
+// (https://github.com/redmux/redmux/blob/main/docs/rules.md).
 //
 // # Which goroutine calls what
 //
@@ -26,11 +27,11 @@
 //	Server, ServerError     any goroutine
 //
 // A connection has one goroutine of its own, the writer. It sleeps until Send
-// leaves something over: what a socket's buffer did not take, or everything
+// leaves bytes to it: those that a socket's buffer did not take, or all of them
 // where a write may block (TLS that is not polled, and any net.Conn that a
 // NetDial returned). The bytes it has not written yet are the backlog, which is
-// bounded (R26): a node that lets the backlog exceed its bound is stalled, and
-// its connection breaks with [ErrStalled].
+// bounded (R26): a Send that finds as many as the bound allows breaks the
+// connection with [ErrStalled]. What one Send queues may exceed the bound.
 //
 // # How a connection ends
 //

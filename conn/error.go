@@ -9,20 +9,23 @@ import (
 )
 
 var (
-	// ErrStalled is the cause if the backlog exceeds its bound: the node does
-	// not read what is written to it (R26).
+	// ErrStalled is in an error's chain if the backlog exceeds its bound: the
+	// node does not read what is written to it (R26).
 	ErrStalled = errors.New("node does not read: backlog is full")
-	// ErrClosed is the cause if the connection was closed from this side.
+	// ErrClosed is in an error's chain if this side closed the connection.
 	ErrClosed = errors.New("connection is closed")
-	// ErrProtocol is the cause if the node sends a reply that cannot answer its
-	// command, a reply to no command, or a push that was not requested (R16).
+	// ErrProtocol is in an error's chain if the node sends a reply that cannot
+	// answer its command, a reply to no command, or a push that was not
+	// requested (R16).
 	ErrProtocol = errors.New("protocol violated")
 )
 
 // Error is returned when a connection cannot be made or is broken. Every error
 // of Dial and of a Conn's methods is one.
 type Error struct {
-	Op   string // "dial", "handshake", "read", "parse", "write", "exchange", "break", "close"
+	// Op is what was done: "dial", "handshake", "read", "parse", "write",
+	// "exchange", "break" or "close".
+	Op   string
 	Addr string // as Endpoint.String returns it
 	Err  error  // the cause
 }
@@ -46,7 +49,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // StepError is returned by Dial when a command of the handshake fails. If the
 // node refused it, Err unwraps to the *resp.Error.
 type StepError struct {
-	Step  string // the command's name, "HELLO", "SELECT", "CLIENT INFO" …, or Step.Name
+	Step  string // the command, such as "HELLO" or "CLIENT INFO", or Step.Name
 	Class Class  // of the node's error; ClassNone if the reply was no error
 	Err   error  // what the node replied, or what is wrong with that
 }
@@ -107,7 +110,8 @@ func speaks(first []byte) string {
 		return "HTTP"
 	case strings.HasPrefix(s, "SSH-"):
 		return "SSH"
-	case len(s) >= 2 && (s[0] == 0x15 || s[0] == 0x16) && s[1] == 3: // alert or handshake, RFC 8446 5.1
+	case len(s) >= 2 && (s[0] == 0x15 || s[0] == 0x16) && s[1] == 3:
+		// An alert or a handshake (RFC 8446, 5.1).
 		return speaksTLS
 	}
 	return ""
@@ -117,18 +121,18 @@ func speaks(first []byte) string {
 const maxMessage = 200
 
 // scrub makes a server's error text fit to be shown (R27). It replaces the
-// password, and each word that is the user's name or begins as keys do. It cuts
+// password, and each word that is the user's name or begins with keys. It cuts
 // off the arguments that an "unknown command" quotes: keys, tokens and, for
 // HELLO, the password. At most 200 bytes of printable ASCII remain.
 func scrub(message, password, username, keys string) string {
-	// All are made printable first: a server may do so with the text it quotes.
+	// All are made printable first, as a server may do with what it quotes.
 	message = conceal(printable(message), printable(password))
 	message = concealWords(message, printable(username), printable(keys))
 	message = (&resp.Error{Message: message}).Redacted()
 	return message[:min(len(message), maxMessage)]
 }
 
-// concealWords replaces words other than the first, which is the error's class.
+// concealWords replaces words behind the first, which is the error's class.
 func concealWords(message, username, keys string) string {
 	if username == "" && keys == "" {
 		return message
@@ -156,7 +160,7 @@ func concealWords(message, username, keys string) string {
 	return b.String()
 }
 
-// wordEnds are the bytes around the words that a server quotes.
+// wordEnds are the bytes before and after words that a server quotes.
 const wordEnds = " '`\""
 
 func conceal(message, password string) string {

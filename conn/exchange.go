@@ -13,16 +13,16 @@ import (
 // while no other reply is awaited.
 //
 // Exchange breaks the connection if ctx ends, whose cause is then in the
-// error's chain, and if each returns an error. So do replies that were not
-// requested: one with attributes, a push, and a byte behind the last reply
-// (R16). After an error the connection is broken.
+// error's chain, if each returns an error, and if something comes that was not
+// requested: attributes, a push, or a byte behind the last reply (R16). After
+// an error the connection is broken.
 func (c *Conn) Exchange(ctx context.Context, p []byte, n int, each func(i int, v resp.Value) error) error {
 	return c.exchange(ctx, "exchange", p, n, each)
 }
 
 func (c *Conn) exchange(ctx context.Context, op string, p []byte, n int, each func(i int, v resp.Value) error) error {
-	// A cancellation must break the connection: the replies that are still to
-	// come would be taken for those of later commands.
+	// A cancellation must break the connection: replies still to come would be
+	// taken for those of later commands.
 	stop := context.AfterFunc(ctx, func() { c.end(op, context.Cause(ctx), true) })
 	defer stop()
 	begun := time.Now()
@@ -51,13 +51,14 @@ func (c *Conn) exchange(ctx context.Context, op string, p []byte, n int, each fu
 		return err
 	}
 	if !stop() && ctx.Err() != nil {
-		return c.fail(op, context.Cause(ctx)) // ctx ended with the last reply, and is breaking the connection
+		// ctx ended with the last reply, and is breaking the connection.
+		return c.fail(op, context.Cause(ctx))
 	}
 	return nil
 }
 
-// awaitWriter waits until the writer has nothing left. When all replies are
-// there, it may not yet have returned from its Write, and Poller.Add would
+// awaitWriter waits until the writer has nothing left. When all replies have
+// come, it may not yet have returned from its Write, and Poller.Add would
 // refuse the connection. The error is what broke the connection; a write that
 // failed while opening is reported later.
 func (c *Conn) awaitWriter() error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redmux/redmux/internal/errtext"
@@ -51,13 +52,14 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 	return err
 }
 
-// introduced reports whether command i is the last that asks what the node is.
+// introduced reports whether command i is the last before the prelude, so that
+// the node has said all about itself.
 func introduced(commands []command, i int) bool {
 	return !commands[i].prelude && (i+1 == len(commands) || commands[i+1].prelude)
 }
 
-// handshake returns the commands in their order: AUTH comes before all that
-// needs it, and the prelude after SELECT.
+// handshake returns the commands in their order: AUTH before all that needs it,
+// and the prelude after SELECT.
 func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	s := &c.server
 	s.Protocol = protocol
@@ -98,7 +100,7 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 }
 
 // checkStep returns the check of a step's reply. If the step is optional, the
-// check notes whether the node accepted it.
+// check records whether the node accepted it.
 func (s *Server) checkStep(name string, step Step) func(v resp.Value) error {
 	check := step.Check
 	if check == nil {
@@ -109,15 +111,24 @@ func (s *Server) checkStep(name string, step Step) func(v resp.Value) error {
 	}
 	return func(v resp.Value) error {
 		err := check(v)
-		switch {
-		case err == nil:
-			s.Accepted = append(s.Accepted, name)
-		case ClassOf(v).Passing():
+		if ClassOf(v).Passing() && err != nil {
 			return err
-		default:
-			s.Refused = append(s.Refused, name)
 		}
+		s.tried(name, err == nil)
 		return nil
+	}
+}
+
+// tried notes whether the node accepted a step. Of several steps with one name,
+// a single refusal decides.
+func (s *Server) tried(name string, accepted bool) {
+	switch {
+	case slices.Contains(s.Refused, name):
+	case !accepted:
+		s.Refused = append(s.Refused, name)
+		s.Accepted = slices.DeleteFunc(s.Accepted, func(other string) bool { return other == name })
+	case !slices.Contains(s.Accepted, name):
+		s.Accepted = append(s.Accepted, name)
 	}
 }
 
@@ -168,7 +179,7 @@ func (c *Conn) checkReply(cmd *command, v resp.Value) error {
 	class := ClassOf(v)
 	err := cmd.check(v)
 	if class == ClassNoAuth || class == ClassMaxClients {
-		err = errRefused // whatever the command: all others fail as well
+		err = errRefused // every other command fails for this reason too
 	}
 	if err == nil {
 		return nil
@@ -179,7 +190,7 @@ func (c *Conn) checkReply(cmd *command, v resp.Value) error {
 	case err == errRefused:
 		err = refusal
 	case refusal != nil && !errors.As(err, &known):
-		// A Check whose error lacks the node's own text.
+		// The Check's error lacks the node's own text.
 		err = errtext.Wrap(errtext.Text(err)+" (the node says: "+errtext.Text(refusal)+")", err, refusal)
 	}
 	if (cmd.name == "HELLO" || cmd.prelude) && unfamiliar(v) && c.server.ID == 0 && c.server.RunID == "" {
@@ -189,7 +200,7 @@ func (c *Conn) checkReply(cmd *command, v resp.Value) error {
 }
 
 // errRefused is returned by a check if the reply is an error. checkReply
-// replaces it by that error.
+// replaces it with that error.
 var errRefused = errors.New("refused")
 
 func isNoError(v resp.Value) error {
@@ -213,9 +224,9 @@ func isOK(v resp.Value) error {
 // ask stays unknown (R22). read checks all other replies; if nil, they must be
 // OK.
 //
-// If the node cannot answer at the moment, the check fails all the same: the
-// run id would stay unknown for the life of the connection. The dial is then
-// repeated.
+// If the node cannot answer at the moment, the check still fails, so that the
+// dial is repeated: otherwise the run id would stay unknown for the life of the
+// connection.
 func tolerate(read func(v resp.Value) error) func(v resp.Value) error {
 	if read == nil {
 		read = isOK

@@ -16,12 +16,12 @@ type link interface {
 	// tryWrite writes as much of p as it can without waiting, which may be
 	// nothing. It is called by one goroutine at a time, and never beside Write.
 	tryWrite(p []byte) (n int, err error)
-	// unread returns how many bytes the kernel is known to hold that were not
-	// read. It never waits.
+	// unread returns how many unread bytes the kernel is known to hold. It
+	// never waits.
 	unread() int
-	// shut ends the link, and a Read and a Write in progress. It is called
-	// once, by any goroutine, and does not wait for the peer. With abort, the
-	// kernel's unsent bytes are thrown away where that is possible.
+	// shut ends the link and unblocks its Read and Write. It is called once, by
+	// any goroutine, and does not wait for the peer. With abort, the kernel's
+	// unsent bytes are thrown away where that is possible.
 	shut(abort bool) error
 	// free frees what shut has left. It is called after the last Read and
 	// Write.
@@ -95,14 +95,15 @@ func (s *stream) free() {}
 // socket is a plain TCP or unix socket. The caller of Send writes what fits in
 // its buffer.
 //
-// RawConn.Write would take the descriptor's write lock. Control takes none, so
-// a writer that is about to return from its Write cannot make Send wait.
+// RawConn.Write would take the descriptor's write lock. RawConn.Control takes
+// none, so a writer that is about to return from its Write cannot make Send
+// wait.
 type socket struct {
 	stream
 	raw  syscall.RawConn
 	send func(fd uintptr) // made once, so that tryWrite allocates nothing
 
-	// Between tryWrite and send.
+	// The arguments and results of send.
 	out []byte
 	n   int
 	err error

@@ -24,9 +24,10 @@ import (
 //     lives, nothing is lost;
 //   - the values that come out are those that a decoder makes of the input, in
 //     order, up to the first fault, and none after it (R16);
-//   - Send returns ErrStalled if and only if the backlog exceeds its bound (R26);
-//   - after the end, every method returns the first cause, and the link was shut
-//     down once;
+//   - Send returns ErrStalled if and only if the backlog exceeds its bound
+//     (R26);
+//   - after the end, every method returns the first cause, and the link was
+//     shut down once;
 //   - there is never more than one writer, nor more than one reader;
 //   - after Close nothing is left: the bubble waits for every goroutine (R28).
 func FuzzMachine(f *testing.F) {
@@ -184,7 +185,7 @@ func (m *machine) send(n int) {
 	case before != nil && n > 0:
 		assert.Error(m.t, err, "the connection has ended")
 	case before != nil:
-	case pending > 0 && pending+n > machineBacklog:
+	case pending >= machineBacklog:
 		assert.ErrorIs(m.t, err, ErrStalled)
 	case pending == 0 && n > 0 && m.link.refuse != nil:
 		assert.ErrorIs(m.t, err, errRefusedWrite)

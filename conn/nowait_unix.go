@@ -5,9 +5,9 @@ package conn
 import "syscall"
 
 // sendNow writes as much to a socket as fits in its buffer. The descriptor is
-// in non-blocking mode, as those of package net are. If the peer is gone, the
-// write returns an error and raises no signal: the Go runtime ignores SIGPIPE
-// on sockets.
+// non-blocking, as those of package net are. If the peer is gone, the write
+// returns an error and raises no signal: the Go runtime ignores SIGPIPE on
+// sockets.
 func sendNow(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := syscall.Write(int(fd), p)

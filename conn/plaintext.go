@@ -19,11 +19,12 @@ var errPlaintext = errors.New("it answers plaintext")
 // ErrUnanswered because it took two connections.
 var errPlain = errtext.Wrap(errPlaintext.Error(), errPlaintext, ErrUnanswered)
 
-// suspectPlain returns a context for a TLS handshake. It ends with errPlain if
-// the handshake is not over in time and the node answers plaintext on another
-// connection: a Redis without TLS takes the handshake for the beginning of a
-// line and waits for the rest. Only PING is sent in plaintext (R21). The caller
-// must call the returned function after the handshake; it ends the context.
+// suspectPlain returns a context for a TLS handshake. The context ends with
+// errPlain if the handshake is not over in time and the node answers plaintext
+// on another connection: a Redis without TLS takes the handshake for the
+// beginning of a line and waits for the rest. Only PING is sent in plaintext
+// (R21). The caller must call the returned function after the handshake; it
+// ends the context.
 func (cfg *Config) suspectPlain(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})

@@ -4,10 +4,10 @@ package conn
 type Event struct {
 	// ID is the connection's, as given to Poller.Add.
 	ID int
-	// Readable reports that Poller.Fill finds bytes, the end of the connection
-	// or its error.
+	// Readable reports that Poller.Fill will find bytes, the end of the
+	// connection, or its error.
 	Readable bool
 	// Writable reports that the socket has room for the backlog again;
-	// Poller.Resume lets the writer go on.
+	// Poller.Resume lets the writer continue.
 	Writable bool
 }

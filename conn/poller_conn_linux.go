@@ -10,12 +10,14 @@ import (
 
 // polled is the part of a Conn that a Poller uses.
 type polled struct {
-	socket    atomic.Pointer[descriptor] // the Conn's link; nil until Poller.Add
-	transport *transport                 // below TLS; nil without TLS, and until Poller.Add
+	// socket is the Conn's link, and transport what is between it and TLS, if
+	// there is TLS. Both are nil until Poller.Add.
+	socket    atomic.Pointer[descriptor]
+	transport *transport
 
 	// The following are owned by the read side.
 	early  earlyRead
-	ending bool // an event said that nothing more will come
+	ending bool // an event reported that nothing more will come
 }
 
 // An earlyRead is the result of a read that was made before fillNow asked for
@@ -38,7 +40,7 @@ func (c *Conn) fillNow() (more bool, err error) {
 	if n > 0 {
 		c.received(space[:n])
 	}
-	// The end comes behind the last bytes, and no further event reports it.
+	// The end follows the last bytes, and no further event reports it.
 	more = n == len(space) || n > 0 && c.polled.ending
 	if t := c.polled.transport; t != nil {
 		more = more || t.left
@@ -61,7 +63,7 @@ func (c *Conn) readEarly() bool {
 }
 
 // readNow reads once, without waiting. It holds the mutex of arrivals, so that
-// no command is announced between the look at what is expected and the read.
+// no command is announced between beginReadLocked and the read.
 func (c *Conn) readNow(p []byte) (int, error) {
 	a := &c.arrived
 	a.mu.Lock()
@@ -94,8 +96,9 @@ func pollable(l link) (net.Conn, *transport) {
 	return nil, nil
 }
 
-// relink changes what the connection reads and writes through: l, which is d if
-// a Poller has it, below TLS if t is not nil. It reports false, and changes
+// relink makes l the connection's link. If a Poller takes the connection over,
+// d is l, and TLS, if there is any, runs above d by way of t. If the Poller
+// gives the connection back, d is nil. relink returns false, and changes
 // nothing, if the connection is broken.
 func (c *Conn) relink(l link, d *descriptor, t *transport) bool {
 	c.mu.Lock()

@@ -17,22 +17,22 @@ import (
 // reads the replies itself, with Fill; no other goroutine hands them over.
 //
 // One goroutine at a time may call Wait, Look and Fill: it owns the read side
-// of every connection. Any goroutine may call Kick, Add and Remove, the latter
-// two for different connections.
+// of every connection. Any goroutine may call Kick, and also Add and Remove, if
+// no other does so for the same connection.
 //
 // A Poller is an epoll instance whose descriptor is registered with Go's own
 // poller: a goroutine in Wait is parked as in any read from the network, and
-// holds no thread. Kick writes to an eventfd and does not set a deadline in the
-// past, so it is an event like the others and none is lost.
+// holds no thread. Kick writes to an eventfd instead of setting a deadline in
+// the past, so it is an event like the others and none is lost.
 type Poller struct {
 	epoll  *os.File
 	raw    syscall.RawConn
 	fd     int // of epoll
-	kicker int // an eventfd: each write to it is an event, which is never read
+	kicker int // an eventfd: each write is an event; it is never read
 
 	conns []atomic.Pointer[Conn] // by ID
 	kicks atomic.Bool            // Kick was called
-	added atomic.Uint64          // IDs of connections that may hold bytes since before Add
+	added atomic.Uint64          // IDs of those that may hold earlier bytes
 	full  atomic.Int32           // writers that wait for room
 
 	// The following are owned by the goroutine that calls Wait.
@@ -41,7 +41,7 @@ type Poller struct {
 	ready   []syscall.EpollEvent
 	found   int
 	events  []Event
-	hasRead bool // the only connection was read from while we looked; see lookAtOne
+	hasRead bool // lookAtOne has read from the only connection
 	hurried bool // Look was called
 
 	polls []pollfd // owned by the goroutine that calls Readable
@@ -67,9 +67,8 @@ const (
 )
 
 // NewPoller returns a Poller for up to n connections, at most 64, with the IDs
-// from 0 to n−1. It returns errors.ErrUnsupported where the system has no
-// epoll, and an error if there are no descriptors left. The caller must call
-// Close.
+// 0 to n−1. It returns errors.ErrUnsupported where the system has no epoll, and
+// another error if there are no descriptors left. The caller must call Close.
 func NewPoller(n int) (*Poller, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
@@ -119,8 +118,7 @@ func (p *Poller) begin() (err error) {
 }
 
 // control changes which events of a descriptor are wanted. All are
-// edge-triggered: a descriptor that was read until nothing was left costs
-// nothing more.
+// edge-triggered: the kernel reports each only once.
 func (p *Poller) control(op, fd, id int, events uint32) error {
 	const edge = 1 << 31 // EPOLLET; package syscall has it as a negative number
 	event := syscall.EpollEvent{Events: events | edge, Fd: int32(id)}
@@ -132,8 +130,8 @@ func (p *Poller) control(op, fd, id int, events uint32) error {
 
 // Wait blocks until there are events, or until Kick; then there may be none.
 // The events are valid until the following call. waited reports whether Wait
-// blocked, that is, whether the events are fresh. The error says that the
-// Poller is closed.
+// blocked, that is, whether the events are fresh. Wait returns an error only if
+// the Poller is closed.
 func (p *Poller) Wait() (events []Event, waited bool, err error) {
 	p.found, p.looks = 0, 0
 	if err := p.raw.Read(p.look); err != nil {
@@ -148,7 +146,9 @@ func (p *Poller) Wait() (events []Event, waited bool, err error) {
 	for i := range p.ready[:p.found] {
 		e := &p.ready[i]
 		if e.Fd == kicked {
-			p.kicks.Store(false) // a Kick in between needs no event of its own: Wait returns now
+			// A Kick just before this line needs no event of its own: Wait
+			// returns now.
+			p.kicks.Store(false)
 			continue
 		}
 		if c := p.conns[e.Fd].Load(); c != nil && e.Events&endings != 0 {
@@ -183,11 +183,11 @@ func (p *Poller) Look() (events []Event, err error) {
 	return events, err
 }
 
-// Fill reads once from c, without waiting, as Conn.Fill does with waiting. It
-// is for the goroutine that calls Wait, after an event said that c is readable.
-// Over TLS it reads the records that have come, up to a bound (R32). more
-// reports that there may be bytes left, which no further event reports. The
-// error, an *Error, is what broke the connection.
+// Fill reads once from c, as Conn.Fill does, but without waiting. It is for the
+// goroutine that calls Wait, after an event reported that c is readable. Over
+// TLS it reads the records that have come, up to a bound (R32). If more, there
+// may be bytes left, which no further event reports. The error, an *Error, is
+// what broke the connection.
 //
 // It panics if the Poller was not given the connection.
 func (p *Poller) Fill(c *Conn) (more bool, err error) {
@@ -195,8 +195,8 @@ func (p *Poller) Fill(c *Conn) (more bool, err error) {
 	return c.fillNow()
 }
 
-// Resume lets the writer of c go on, after an event said that c is writable. It
-// panics if the Poller was not given the connection.
+// Resume lets the writer of c continue, after an event reported that c is
+// writable. It panics if the Poller was not given the connection.
 func (p *Poller) Resume(c *Conn) { p.descriptor(c).resume() }
 
 // descriptor returns the socket of c as the Poller knows it.
@@ -208,11 +208,11 @@ func (p *Poller) descriptor(c *Conn) *descriptor {
 	return d
 }
 
-// Readable returns which of the connections hold bytes that were not read, or
-// have ended: bit i stands for the ID i, in the argument and in the result. It
-// asks with one system call for all of them, never waits, and takes no event
-// from Wait. It does not ask about TLS, as Expect does not. One goroutine at a
-// time may call it, beside the one that calls Wait.
+// Readable returns which of the connections hold unread bytes or have ended;
+// bit i stands for the ID i, in the argument and in the result. It makes one
+// system call for all of them, never waits, and takes no event from Wait. Like
+// Expect, it does not check connections over TLS. One goroutine at a time may
+// call it, beside the one that calls Wait.
 func (p *Poller) Readable(ids uint64) (readable uint64) {
 	var using [64]*descriptor
 	some := false
@@ -247,7 +247,7 @@ func (p *Poller) Readable(ids uint64) (readable uint64) {
 }
 
 // lookNow collects events without waiting, and reports whether there are any.
-// It is called again each time that Go's poller sees the epoll instance change.
+// It is called again each time Go's poller sees the epoll instance change.
 func (p *Poller) lookNow(fd uintptr) bool {
 	p.looks++
 	if len(p.conns) == 1 && p.full.Load() == 0 {
@@ -269,8 +269,8 @@ func (p *Poller) lookNow(fd uintptr) bool {
 	}
 }
 
-// lookAtOne is lookNow for a single connection without TLS, which allocates for
-// each read. It reads at once instead of asking whether there is something to
+// lookAtOne is lookNow for a single connection without TLS (which allocates for
+// each read). It reads at once instead of asking whether there is something to
 // read, which saves one of five system calls. The epoll instance still wakes
 // the goroutine, though its events are never collected.
 func (p *Poller) lookAtOne(c *Conn) bool {
@@ -281,7 +281,8 @@ func (p *Poller) lookAtOne(c *Conn) bool {
 	return p.hasRead
 }
 
-// Kick ends the Wait in progress, or else the following one. It never waits.
+// Kick makes the Wait in progress return, or else the following one. It never
+// waits.
 func (p *Poller) Kick() {
 	p.kicks.Store(true)
 	one := uint64(1)
@@ -289,12 +290,12 @@ func (p *Poller) Kick() {
 }
 
 // Add takes over a connection that no other goroutine uses at the moment. From
-// now on Poller.Fill reads it, when an event says so, and Conn.Fill must not be
+// then on it is read by Poller.Fill, after events, and Conn.Fill must not be
 // called. Events may come before Add returns.
 //
-// Add reports false, and changes nothing, for a connection that it cannot poll:
-// a net.Conn of unknown kind, with TLS or without, TLS that lets the node
-// renegotiate, a connection that is broken or still writes.
+// Add returns false, and changes nothing, for a connection that it cannot poll:
+// a net.Conn of unknown kind, with TLS or without; TLS that lets the node
+// renegotiate; and a connection that is broken or still writes.
 func (p *Poller) Add(c *Conn, id int) bool {
 	before := c.link
 	nc, t := pollable(before)
@@ -315,12 +316,13 @@ func (p *Poller) Add(c *Conn, id int) bool {
 		if c.relink(before, nil, t) {
 			d.free()
 		} else {
-			_ = before.shut(true) // it was broken meanwhile by way of d, which Close frees
+			// It was broken meanwhile, which has shut d. Close frees d.
+			_ = before.shut(true)
 		}
 		return false
 	}
 	if t != nil {
-		// What TLS has read already makes no event.
+		// No event reports what TLS has read already.
 		p.added.Or(1 << uint(id))
 		p.Kick()
 	}
@@ -330,16 +332,17 @@ func (p *Poller) Add(c *Conn, id int) bool {
 	return true
 }
 
-// Remove ends the polling of a connection: no event of it comes any more. The
-// connection cannot be read after that, only closed.
+// Remove ends the polling of a connection: no more events of it are reported.
+// The connection cannot be read after that, only closed.
 func (p *Poller) Remove(c *Conn) {
 	d := p.descriptor(c)
 	p.conns[d.id].CompareAndSwap(c, nil)
-	_ = p.control(syscall.EPOLL_CTL_DEL, d.fd, d.id, 0) // an error says that it is gone already
+	// An error means that it is gone already.
+	_ = p.control(syscall.EPOLL_CTL_DEL, d.fd, d.id, 0)
 }
 
-// Close frees the Poller's own descriptors, not those of its connections. It
-// must not be called beside another method, nor any method after it.
+// Close frees the Poller's own descriptors, not those of its connections. No
+// other method may run beside it or be called after it.
 func (p *Poller) Close() error {
 	return errors.Join(p.epoll.Close(), syscall.Close(p.kicker))
 }

@@ -12,9 +12,9 @@ import (
 
 var (
 	// ErrProxy is returned by Dial when the peer answers PING, but not the
-	// handshake: twemproxy closes the connection at a command that it does not
-	// know, envoy answers with an error. Behind a proxy, what R8, R22 and R23
-	// require cannot be known.
+	// handshake: when twemproxy does not know a command it closes the
+	// connection, and envoy answers with an error. What R8, R22 and R23 require
+	// cannot be known behind a proxy.
 	ErrProxy = errors.New("peer looks like a proxy, such as twemproxy or envoy: name the masters themselves")
 	// ErrUnanswered is returned by Dial when the connection ends before the
 	// first answer. Dial may then have opened a second one: see ErrProxy.
@@ -52,8 +52,8 @@ func (cfg *Config) orProxy(ctx context.Context, err error) error {
 		errtext.Text(ErrProxy)+" (it answers PING, and ends the connection at the handshake)", ErrProxy, err)}
 }
 
-// unfamiliar reports whether v is an error with which proxies refuse a command
-// that they do not know.
+// unfamiliar reports whether v is the error that a proxy returns for a command
+// that it does not know.
 func unfamiliar(v resp.Value) bool {
 	if !v.IsError() {
 		return false

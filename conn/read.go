@@ -10,10 +10,10 @@ import (
 // an error.
 const maxEmptyReads = 100
 
-// Fill waits for bytes and reads once. It ends all views. Its error, an *Error,
-// is what broke the connection. Only the owner of the read side may call it.
-// Over TCP and unix sockets it allocates nothing once the decoder's buffer has
-// grown.
+// Fill waits for bytes and reads once. It ends all views that Next returned.
+// Its error, an *Error, is what broke the connection. Only the owner of the
+// read side may call it. Over TCP and unix sockets it allocates nothing once
+// the decoder's buffer has grown.
 func (c *Conn) Fill() error {
 	if err := c.readErr; err != nil {
 		return c.fail("read", err)
@@ -44,8 +44,8 @@ func (c *Conn) received(p []byte) {
 // Next returns the following value that was received, without waiting. If ok is
 // false and err is nil, Fill must be called first. The value is valid until the
 // following call of Next or Fill. Bytes that are not RESP break the connection
-// (R16). Values received before the connection broke are still returned. Only
-// the owner of the read side may call it.
+// (R16); Next still returns the values received before that. Only the owner of
+// the read side may call it.
 func (c *Conn) Next() (v resp.Value, ok bool, err error) {
 	c.begun = c.reader.Offset()
 	v, ok, err = c.reader.Next()

@@ -20,15 +20,17 @@ type Server struct {
 	ClientAddr string
 	AddrKnown  bool
 
-	RunID          string        // of the server's process, new with each start
-	Product        string        // "redis", "valkey", "redict" …
-	Version        string        // of the product, not of the Redis that it is compatible with
-	Role           string        // "master" or "replica"
-	Mode           string        // "standalone", "cluster" or "sentinel"
-	EvictionPolicy string        // the setting maxmemory-policy
-	Protocol       int           // the version of RESP in use
-	Uptime         time.Duration // of the process, in whole seconds, by the node's clock
-	// Unpromoted says that the node never was a replica of another.
+	RunID   string // of the server's process, new with each start
+	Product string // "redis", "valkey", "redict" …
+	// Version is the product's, not that of the Redis it is compatible with.
+	Version        string
+	Role           string // "master" or "replica"
+	Mode           string // "standalone", "cluster" or "sentinel"
+	EvictionPolicy string // the setting maxmemory-policy
+	Protocol       int    // the version of RESP in use
+	// Uptime is the age of the process by the node's clock, in whole seconds.
+	Uptime time.Duration
+	// Unpromoted reports that the node never was a replica of another.
 	Unpromoted bool
 	// Accepted and Refused are the names of the optional steps of
 	// Config.Prelude.
@@ -75,9 +77,9 @@ func (s *Server) readClientID(v resp.Value) error {
 	return nil
 }
 
-// readClientInfo takes id and address, which the fence needs (R8). Behind a
-// proxy that spreads commands over several connections the ids differ; then
-// neither is this connection's.
+// readClientInfo takes id and address, which the fence needs (R8). A proxy that
+// spreads commands over several connections makes the ids differ; then neither
+// is this connection's.
 func (s *Server) readClientInfo(v resp.Value) error {
 	text, err := text(v)
 	if err != nil {
@@ -134,7 +136,7 @@ func (s *Server) readInfo(v resp.Value) error {
 			s.set(string(key), value)
 		}
 	}
-	// A node that is promoted keeps the history that it had as a replica here.
+	// A promoted node keeps the history that it had as a replica here.
 	s.Unpromoted = s.Unpromoted || former != "" && strings.Trim(former, "0") == "" && offset == "-1"
 	return nil
 }
@@ -154,8 +156,8 @@ func (s *Server) set(key string, value []byte) {
 			s.Uptime = time.Duration(n) * time.Second
 		}
 	case "redis_version":
-		// It comes first, and from every product; one of another name adds its
-		// own version in a further line.
+		// Every product has this line first. A product of another name adds a
+		// line with its own version.
 		if s.Product == "" {
 			s.Product, s.Version = "redis", word(value)
 		}

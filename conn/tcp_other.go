@@ -7,5 +7,6 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing: keepalive and the user's probes must suffice.
+// setUserTimeout does nothing: keepalive and package multiplex's probes must
+// suffice.
 func setUserTimeout(syscall.RawConn, time.Duration) error { return nil }

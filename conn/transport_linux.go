@@ -8,11 +8,12 @@ import (
 )
 
 // A transport is what crypto/tls reads records from and writes them to. Until a
-// Poller has the connection it is the socket, and waits as a socket does: for
-// the handshakes. From then on nothing waits. Read returns what the descriptor
-// holds, or errNoMore, and Write is Conn.write, with its backlog. So crypto/tls
-// runs between a Conn and its link, on the goroutines that call Fill and Send,
-// and the link, the backlog and the events are those of a plain socket.
+// Poller takes over the connection, which is after the handshakes, it is the
+// socket and waits as a socket does. From then on nothing waits: Read returns
+// what the descriptor holds, or errNoMore, and Write is Conn.write, with its
+// backlog. So crypto/tls runs between a Conn and its link, on the goroutines
+// that call Fill and Send, and the link, the backlog and the events are those
+// of a plain socket.
 //
 // Read and Write may run at the same time. crypto/tls has a mutex for each, and
 // writes from Read too: to answer a KeyUpdate, and for alerts.
@@ -27,15 +28,16 @@ type transport struct {
 	// The following are owned by the read side.
 	records
 	failed error // what ended TLS, behind bytes that were returned
-	// The turn: one call of decrypt.
+	// The following are of one turn, a call of decrypt.
 	got   int  // bytes decrypted
 	room  int  // bytes that may still be read
-	short bool // a read returned less than it could: an event reports what comes
-	left  bool // something may be left that no event reports
+	short bool // a read returned less than it could: an event reports more
+	left  bool // there may be bytes left that no event reports
 }
 
-// overTLS returns TLS over nc. It can be polled if nc is a socket, and if the
-// node may not renegotiate: crypto/tls shakes hands within a Read that waits.
+// overTLS returns TLS over nc. It can be polled if nc is a socket and the node
+// may not renegotiate, since crypto/tls renegotiates within a Read, which would
+// wait.
 func overTLS(nc net.Conn, config *tls.Config) *tls.Conn {
 	if !isSocket(nc) || config.Renegotiation != tls.RenegotiateNever {
 		return tls.Client(nc, config)
@@ -58,10 +60,10 @@ type noMore struct{}
 // Error implements net.Error.
 func (noMore) Error() string { return "nothing to read at the moment" }
 
-// Timeout implements net.Error. A wait for more has not failed, only ended.
+// Timeout implements net.Error.
 func (noMore) Timeout() bool { return true }
 
-// Temporary implements net.Error. It is what crypto/tls asks about.
+// Temporary implements net.Error. crypto/tls calls it.
 func (noMore) Temporary() bool { return true }
 
 // Read is called by crypto/tls when it has no whole record.
@@ -93,6 +95,11 @@ func (t *transport) Write(p []byte) (int, error) {
 	if t.raw == nil {
 		return t.Conn.Write(p)
 	}
+	if !t.conn.sending.Load() { // Read's own, which the node may cause at will
+		if err := t.conn.stalled(); err != nil {
+			return 0, err
+		}
+	}
 	if err := t.conn.write(p); err != nil {
 		return 0, err
 	}
@@ -103,9 +110,9 @@ func (t *transport) Write(p []byte) (int, error) {
 // all (R32).
 const ciphertextPerTurn = 16 << 10
 
-// decrypt returns the bytes that the node has sent, without waiting. Like
+// decrypt reads the bytes that the node has sent into p, without waiting. Like
 // descriptor.readNow, it returns 0 without an error if there are none. If it
-// fills p or sets left, there may be more, of which no event tells.
+// fills p or sets left, there may be more, which no event reports.
 func (t *transport) decrypt(p []byte) (n int, err error) {
 	t.got, t.room, t.short, t.left = 0, ciphertextPerTurn, false, false
 	if t.failed != nil {
@@ -124,7 +131,7 @@ func (t *transport) decrypt(p []byte) (n int, err error) {
 			t.failed, t.left = err, true
 			return t.got, nil
 		case t.whole == 1 && t.short && t.got < len(p):
-			// These were the bytes of that record. To ask crypto/tls once more
+			// These were the bytes of that record. Asking crypto/tls once more
 			// would cost an allocation.
 			t.whole = 0
 			return t.got, nil
@@ -143,7 +150,7 @@ type records struct {
 
 const recordHeader = 5
 
-// pass notes that p was handed to crypto/tls.
+// pass records that p was handed to crypto/tls.
 func (r *records) pass(p []byte) {
 	for len(p) > 0 {
 		if r.head < recordHeader {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -22,8 +23,8 @@ type Endpoint struct {
 	Network string
 	// Addr is host:port, or the path of a unix socket.
 	Addr string
-	// TLS is the configuration of TLS; versions below 1.2 are refused. Without
-	// a ServerName, the host of Addr is verified. If zero, plaintext.
+	// TLS is the configuration of TLS; versions below 1.2 are refused. If it
+	// has no ServerName, the host of Addr is verified. If zero, plaintext.
 	TLS *tls.Config
 	// Username is the ACL user. If zero, the default user.
 	Username string
@@ -56,10 +57,10 @@ type Endpoint struct {
 // valkey and valkeys mean the same as redis and rediss.
 //
 // The parameters are db, client_name, protocol, dial_timeout, keepalive and
-// tcp_user_timeout (the last two also "off"), and with TLS tls_server_name,
-// tls_skip_verify, tls_ca_file, tls_cert_file and tls_key_file. An unknown or a
-// repeated one is an error. No error shows a part of the URL that may belong to
-// a password that was not percent-encoded.
+// tcp_user_timeout (the last two may be "off"), and with TLS tls_server_name,
+// tls_skip_verify, tls_ca_file, tls_cert_file and tls_key_file. An unknown or
+// repeated parameter is an error. Errors show no part of the URL that may
+// belong to a password that was not percent-encoded.
 func ParseURL(raw string) (Endpoint, error) {
 	e, err := parseURL(raw)
 	if err != nil {
@@ -68,9 +69,9 @@ func ParseURL(raw string) (Endpoint, error) {
 	return e, nil
 }
 
-// Or returns the endpoint with what it leaves out of the credentials, the
-// client name and the dial timeout taken from another. An endpoint with a
-// password takes no user name, which would be that of another password.
+// Or returns the endpoint with what it lacks of the credentials, the client
+// name and the dial timeout taken from another. An endpoint with a password
+// takes no user name, which would be that of another password.
 func (e Endpoint) Or(other Endpoint) Endpoint {
 	if e.Password == "" {
 		e.Password = other.Password
@@ -89,13 +90,30 @@ func (e Endpoint) String() string {
 	return e.Addr
 }
 
+// Local reports whether the address leads to this machine, whichever it is: a
+// unix socket, localhost, or a loopback address. Another name may lead
+// anywhere.
+func (e Endpoint) Local() bool {
+	host, _, err := net.SplitHostPort(e.Addr)
+	if e.Network == "unix" || err == nil && strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
 // Format prints String for every verb. Without it %#v and %d would show the
 // fields.
 func (e Endpoint) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.String()) }
 
-// MarshalText returns String, so that structured logs and JSON show no
-// password.
-func (e Endpoint) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+// LogValue makes package slog log String.
+func (e Endpoint) LogValue() slog.Value { return slog.StringValue(e.String()) }
+
+// MarshalText returns an error: an Endpoint holds credentials, so encode what
+// is wanted of it on purpose.
+func (e Endpoint) MarshalText() ([]byte, error) {
+	return nil, errors.New("conn: an Endpoint is not marshalled, since it may hold a password")
+}
 
 const defaultPort = "6379"
 
@@ -162,8 +180,8 @@ func parseURL(raw string) (e Endpoint, err error) {
 	return e, parseParams(&e, u)
 }
 
-// anonymous replaces an error of net/url, which quotes the URL with the
-// password, and often the wrong part of it once more. Without an @ there is no
+// anonymous replaces an error of net/url. Those quote the whole URL, with the
+// password, and often the wrong part of it again. A URL without an @ has no
 // password.
 func anonymous(err error, raw string) error {
 	var escape url.EscapeError
@@ -179,7 +197,7 @@ func anonymous(err error, raw string) error {
 }
 
 func parseTCP(e *Endpoint, u *url.URL) error {
-	// An @ after the authority ends a password with a bare /, ? or #. To go on
+	// An @ after the authority ends a password with a bare /, ? or #. Going on
 	// would take a part of it for the host, the database or a parameter, and
 	// show it.
 	if u.Opaque != "" || strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
@@ -217,8 +235,8 @@ func parseUnix(e *Endpoint, u *url.URL) error {
 	case u.Host != "":
 		return errURLForm
 	}
-	// As in parseTCP: after a user, the @ may end a password of which the path
-	// is a part. A path with an @ can have %40.
+	// As in parseTCP, an @ behind a user may end a password that contains what
+	// looks like the path. A path can have %40 in place of an @.
 	if u.User != nil && strings.Contains(u.EscapedPath(), "@") {
 		return errURLSyntax
 	}

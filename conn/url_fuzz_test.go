@@ -44,9 +44,9 @@ func FuzzParseURL(f *testing.F) {
 
 func checkHides(t *testing.T, e Endpoint, secret, raw string) {
 	shown := fmt.Sprintf("%v %+v %#v %s %q %d", e, &e, e, e, e, e)
-	asJSON, err := json.Marshal(e)
-	require.NoError(t, err)
-	assert.NotContains(t, shown+string(asJSON), secret, "%q", raw)
+	_, err := json.Marshal(e)
+	require.Error(t, err)
+	assert.NotContains(t, shown+err.Error()+e.LogValue().String(), secret, "%q", raw)
 	assert.Contains(t, []string{"tcp", "unix"}, e.Network)
 	assert.NotEmpty(t, e.Addr)
 	assert.GreaterOrEqual(t, e.DB, 0)

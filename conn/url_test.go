@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -200,9 +201,15 @@ func TestEndpointNeverShowsThePassword(t *testing.T) {
 	e, err := ParseURL("redis://user:hunter2@a:1/3")
 	require.NoError(t, err)
 	cfg := Config{Endpoint: e}
-	asJSON, err := json.Marshal(map[string]any{"endpoint": e, "config": cfg, "pointer": &cfg})
-	require.NoError(t, err)
-	shown := string(asJSON)
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("m", "endpoint", e, "config", cfg, "pointer", &cfg, "within", []Endpoint{e})
+	shown := log.String()
+	assert.Equal(t, 3, strings.Count(shown, `"a:1"`), shown)
+	for _, v := range []any{e, cfg, &cfg} {
+		asJSON, err := json.Marshal(v)
+		assert.ErrorContains(t, err, "may hold a password")
+		assert.Empty(t, asJSON)
+	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
 		shown += fmt.Sprintf(verb+verb+verb, e, cfg, &cfg)
 	}
@@ -220,4 +227,17 @@ func ExampleParseURL() {
 	// Output:
 	// db.example:7000 worker 2 1s <nil>
 	// conn: URL: unknown parameter "timeout"
+}
+
+// An address that leads to this machine means another server elsewhere.
+func TestLocal(t *testing.T) {
+	for url, want := range map[string]bool{
+		"redis://127.0.0.1:1": true, "redis://127.9.9.9:1": true, "redis://[::1]:1": true, "redis://LocalHost": true,
+		"unix:///tmp/x": true, "redis://0.0.0.0:1": true,
+		"redis://10.0.0.1": false, "redis://a.example:1": false, "redis://[fe80::1]:1": false,
+	} {
+		e, err := ParseURL(url)
+		require.NoError(t, err)
+		require.Equal(t, want, e.Local(), url)
+	}
 }

@@ -17,20 +17,26 @@ type Part struct{ From, To int }
 // its bytes are copied, so they may lie in the caller's frame.
 type Claim struct {
 	Bytes []byte // the encoded command
+	Key   Part   // as Encoded.Key, if the kind has a native form
 	// TTL is the lifetime of the key. It bounds vote timeouts (R6) and debts
 	// (R8).
 	TTL time.Duration
 	// Undo is the release, of the kind ClaimKind.Undo, that goes to every node
-	// if the round ends without a quorum of grants, or Late reports true (R7).
-	// If it has no bytes, nothing is undone.
+	// if the round ends without a quorum of grants, or if Late returns true
+	// (R7). If it has no bytes, nothing is undone.
 	Undo Encoded
-	// Late, if not nil, is called when a quorum granted, and reports whether
+	// Late, if not nil, is called when a quorum granted. It reports whether
 	// that was too late to be useful. It must not wait.
 	Late func() bool
+	// Told, if not nil, is called right before Claim returns ErrRefused, for
+	// each node whose refusal was a text, or a number, which is told in digits
+	// (ClaimKind.Telling). The text is valid until Told returns, which must not
+	// wait.
+	Told func(node int, text []byte)
 }
 
-// A Command is an extension or a release, a command about a key that was
-// claimed. It is only read during the call, as a Claim.
+// A Command is an extension or a release: a command about a key that was
+// claimed. Like a Claim, it is only read during the call.
 type Command struct {
 	Encoded
 	// TTL is the longest lifetime that the key may have. It bounds vote
@@ -48,7 +54,7 @@ type Receipt struct {
 	// Doubted is the subset of Sent that was quarantined at that time. A key
 	// set there says nothing about what such a node forgot before, so an
 	// extension of it does not count while the node is quarantined (R10, R23).
-	// That also holds for a later quarantine, although the key is older than
+	// This also applies to a later quarantine, although the key is older than
 	// that one, until the caller clears the doubt in its receipt.
 	Doubted Set
 	// Pos is the claim's position in the log.

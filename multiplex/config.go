@@ -19,8 +19,9 @@ type Config struct {
 	Nodes []conn.Config
 	// VoteTimeout is how long the group waits for a node's vote. If zero, it
 	// follows R6: TTL/200 within 5–50 ms, or four times the node's smoothed
-	// reply time if that is larger, and at most a tenth of the TTL, for which
-	// a starved process waits for votes without which the outcome stays unknown.
+	// reply time if that is larger, and at most a tenth of the TTL. A starved
+	// process waits for a tenth of the TTL if the outcome would be unknown
+	// without the missing votes.
 	VoteTimeout time.Duration
 	// ShedAfter is the age of the oldest unanswered command at which a
 	// connection is given up (R26). For commands sent to this node alone it is
@@ -31,18 +32,18 @@ type Config struct {
 	// MaxPending is how many rounds may wait for answers before new claims and
 	// extensions are refused with ErrOverloaded (R26). If zero, 32,768.
 	//
-	// Under very high load a node that lags is given up before ShedAfter: one
-	// that is MaxPending/2 rounds behind another once three quarters of
-	// MaxPending are taken, and one that is 8,192 rounds behind once it is
-	// overdue by 25 ms and twice its reply time. Each round that waits for a
-	// node costs half a KiB, and so does each release that the node then owes.
+	// Under very high load a node that lags is given up before ShedAfter: if it
+	// is MaxPending/2 rounds behind another once three quarters of MaxPending
+	// are taken, or if it is 8,192 rounds behind and overdue by 25 ms and twice
+	// its reply time. Each round that waits for a node costs half a KiB, and so
+	// does each release that the node then owes.
 	MaxPending int
 	// MaxDebts is how many releases a node may owe before it gets no new claims
 	// (R8). If zero, 65,536.
 	MaxDebts int
-	// Drift bounds how much the clocks of nodes and clients may differ in rate,
-	// as a fraction (R4). If zero, 0.01.
-	Drift float64
+	// DriftFactor bounds how much the clocks of nodes and clients may differ in
+	// rate, as a fraction (R4). If zero, 0.01.
+	DriftFactor float64
 	// Cure holds the commands that load the scripts again on a node that
 	// answered NOSCRIPT (R24). Each has one reply, which is ignored.
 	Cure [][]byte
@@ -62,31 +63,42 @@ type Config struct {
 	// the group.
 	OnChange func(Change)
 	// ProbeAfter is how long a connection may be idle before it is probed with
-	// PING (R26). If a peer closes connections for being idle, they are probed
-	// after a third of that idle time from then on, but not before 250 ms. If
-	// zero, 5 s.
+	// PING (R26). If a peer closes idle connections, they are from then on
+	// probed after a third of the time that the peer allowed, but not before
+	// 250 ms. If zero, 5 s.
 	ProbeAfter time.Duration
 	// MaxTTL is the longest TTL of any claim or extension by any client of
 	// these nodes. All clients must set the same. A node that may have
 	// forgotten keys is quarantined until every key with that TTL has expired
-	// (R23). It is cut to whole milliseconds. The TTLs of commands are
-	// not checked against it. If zero, a node counts as soon as it is up.
+	// (R23). It is cut to whole milliseconds. The TTLs of commands are not
+	// checked against it. If zero, a node counts as soon as it is up.
 	MaxTTL time.Duration
 	// Seal says how to store the proof that a node needs no quarantine. If
 	// zero, each client watches for itself.
 	Seal Seal
+	// Floors says how the nodes' floors are read and written. If it is set,
+	// every claim has a fencing number (docs/fencing.md), and a node whose
+	// process was given no floor gets every command, but its grants do not
+	// count. It needs Seal. If zero, claims have no numbers.
+	Floors Floors
+	// OnClock, if not nil, is called with how far the nodes' clocks are ahead
+	// of this process's, by their median, when that was measured again. It is
+	// called under the group's mutex: it must not wait, nor call the group.
+	OnClock func(ahead time.Duration)
 	// Durable is the set of nodes that keep their keys when they restart. They
-	// are never quarantined. If zero, none.
+	// are not quarantined for that, but like other nodes until their deployment
+	// has been open for long enough (R29, R30). If zero, none.
 	Durable Set
-	// Found makes the group open the set, and nothing else: it asserts that
+	// Found makes the group open the set, and nothing else. It asserts that
 	// these nodes have granted no claim that may still be valid, so that they
-	// count at once (R30). It needs Seal. If zero, the group opens a set that is
-	// not open, but then the nodes are watched first unless they show that they
-	// have run for long enough (R29).
+	// count at once (R30). It needs Seal. If zero, the group still opens a set
+	// that is not open, but then the nodes are watched first unless they show
+	// that they have run for long enough (R29).
 	Found bool
-	// Replace has the ids of deployments that these nodes were used for and
-	// that are over. With Found, their seals are overwritten; the nodes are
-	// then watched. If zero, none.
+	// Replace has the ids of former deployments of these nodes that are over.
+	// With Found, their seals are overwritten; the nodes are then watched. If a
+	// former one had a longer MaxTTL, the group waits for the difference first.
+	// If zero, none.
 	Replace []string
 	// Allow overrides checks on servers. If zero, all are made.
 	Allow Allow
@@ -98,10 +110,10 @@ type Config struct {
 // Allow overrides checks that a server must pass to get a vote (R22), one by
 // one. The zero value allows nothing.
 type Allow struct {
-	// SameServer lets two addresses of one server be two votes. For tests only,
-	// and with two databases of the server: in one database the second address
-	// would find the key that the first has set. One server that fails costs
-	// two votes.
+	// SameServer gives two addresses of one server two votes. It is for tests
+	// only, with two databases of the server: in one database the second
+	// address would find the key that the first has set. If that server fails,
+	// two votes are missing.
 	SameServer bool
 	// Replica accepts a server that says it is a replica.
 	Replica bool
@@ -118,20 +130,30 @@ type Allow struct {
 	OtherMaxTTL bool
 }
 
-// A Seal says how the seal is read and written: two keys on each node, of which
-// one says which deployment the node belongs to and how long its process has
-// been watched (R23, R30), and the other that a client is about to open a set.
-// The group knows neither the names of the keys nor the script. The zero Seal
-// stores nothing; each client then watches for itself, and deployments are not
-// told apart.
+// A Seal says how to read and write two keys on each node: the seal, which says
+// which deployment the node belongs to and how long its process has been
+// watched (R23, R30), and the opening, which says that a client is about to
+// open a set. The group knows neither the names of the keys nor the script. The
+// zero Seal stores nothing; each client then watches for itself, and
+// deployments are not told apart.
 type Seal struct {
 	// Read has the commands that return the seal and the opening, or null.
 	Read [2][]byte
-	// Write returns the command that changes them as its arguments say: those
-	// of seal.lua. The reply is 1 if that was done, and 0 if what is there
-	// forbids it. A node that replies NOSCRIPT gets Config.Cure before the next
-	// try.
+	// Write returns the command that changes the keys as its arguments say;
+	// they are those of internal/lua/seal.lua. The reply is 1 if that was done,
+	// and 0 if what is there forbids it. A node that replies NOSCRIPT gets
+	// Config.Cure before the next try.
 	Write func(args ...string) []byte
+}
+
+// Floors says how a node's record of fencing numbers is read, and how it gets
+// its floor. The group knows neither the name of the key nor the script.
+type Floors struct {
+	// Read is the command that returns the record, or null.
+	Read []byte
+	// Write returns the command that gives the process with a run id a floor if
+	// the value of its seal is as given. The reply is 1, or 0 if it is not.
+	Write func(seal, run string, floor int64) []byte
 }
 
 // stored reports whether seals can be read and written.
@@ -140,7 +162,7 @@ func (s *Seal) stored() bool { return s.Read[0] != nil && s.Write != nil }
 func (c Config) withDefaults() Config {
 	setDefault(&c.MaxPending, 32768)
 	setDefault(&c.MaxDebts, 65536)
-	setDefault(&c.Drift, 0.01)
+	setDefault(&c.DriftFactor, 0.01)
 	setDefault(&c.ProbeAfter, 5*time.Second)
 	setDefault(&c.Replies.Elements, maxMerged)
 	setDefault(&c.Replies.Depth, 4)
@@ -164,8 +186,8 @@ func (c Config) check() error {
 	if n := len(c.Nodes); n < 1 || n > MaxNodes {
 		return fmt.Errorf("multiplex: a group has 1 to %d nodes, not %d", MaxNodes, n)
 	}
-	if !(c.Drift >= 0 && c.Drift < 1) { // nor NaN
-		return fmt.Errorf("multiplex: Drift is %v: it must be at least 0 and less than 1", c.Drift)
+	if !(c.DriftFactor >= 0 && c.DriftFactor < 1) { // nor NaN
+		return fmt.Errorf("multiplex: DriftFactor is %v: it must be at least 0 and less than 1", c.DriftFactor)
 	}
 	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.ProbeAfter < 0 {
 		return errors.New("multiplex: a limit is negative")
@@ -183,3 +205,6 @@ func (c Config) check() error {
 
 // sealed reports whether seals are kept.
 func (c *Config) sealed() bool { return c.MaxTTL > 0 && c.Seal.stored() }
+
+// numbered reports whether claims have fencing numbers.
+func (c *Config) numbered() bool { return c.sealed() && c.Floors.Read != nil }

@@ -8,7 +8,8 @@
 // the release of it (R8), and a node that may have forgotten keys does not
 // count for a while (R23).
 //
-// Rules are numbered R1 to R32; see docs/rules.md.
+// R1 to R32 in these comments are the rules of docs/rules.md
+// (https://github.com/redmux/redmux/blob/main/docs/rules.md).
 //
 // # The path of a command
 //
@@ -49,15 +50,15 @@
 // events and act on the decisions.
 //
 // The deadlines of rounds are in watch.go. Its timer also runs each node's
-// pass, in node_silence.go: pure.Silence decides when the node is shed, and
-// node.shedLocked breaks the connection.
+// pass, in node_silence.go: pure.Silence decides when the node is shed (given
+// up), and node.shedLocked breaks the connection.
 //
 // A node's life (dial, fence, pay, join, serve, bury) is in node_life.go. Only
 // the node's own goroutine closes the descriptor: in bury if the node was up,
 // in dial, lost or leave before that. node_fence.go and node_pay.go deal with
-// what the previous connection left. An address is taken to lead to one server
-// for as long as that runs. If another server takes the address over, the first
-// one's debts are settled with it.
+// what the previous connection left. An address is assumed to lead to one
+// server for as long as that server runs. If another server takes the address
+// over, the first one's debts are settled with it.
 //
 // node_trust.go keeps the quarantine of nodes that may have forgotten keys.
 // node_seal.go reads and writes the seals, which spare other processes the
@@ -70,24 +71,28 @@
 // when the key changes; node_reply.go hands each push to lookout_track.go,
 // which finds the lookouts.
 //
-// A kind of lock with scripts of its own changes nothing here. The package that
+// A kind of lock with its own scripts needs no change here. The package that
 // uses this one declares a ClaimKind for the script that sets the keys, a
-// ReleaseKind for the one that undoes that, and an ExtendKind for each command
-// on keys that are held (command_kind.go), puts the scripts into the handshake
+// ReleaseKind for the one that undoes it, and an ExtendKind for each command on
+// keys that are held (command_kind.go), puts the scripts into the handshake
 // (conn.Config.Prelude) and Config.Cure, and encodes the commands; see
 // redlock/command_kind.go. A command may name several keys. If replies say more
-// than a vote, such as a fencing number or the slot of a semaphore, each
-// attempt has a kind of its own, whose Judge keeps what it reads, and
-// Claim.Late decides whether the grants agree.
+// than a vote, such as the last fencing number, the kind's Judge keeps what it
+// reads; if the grants must agree, such as on the slot of a semaphore, each
+// attempt has a kind of its own, and Claim.Late decides that.
+//
+// node_floor.go knows which nodes may have forgotten fencing numbers
+// (Config.Floors). They do not count for claims until they were given a floor;
+// pure.Floors decides when and which.
 //
 // # Who owns what
 //
 // Commands are copied before a call returns. Rounds are recycled when the log,
 // the caller and the lanes have let go of them. One goroutine owns each node.
-// One goroutine, the watch, has the only timer of all commands and votes. One
-// goroutine writes for callers that have written enough. One reads for callers
-// that wait while none of them reads, where the system allows polling. Over
-// connections of a user's NetDial, on systems other than Linux and with
+// One goroutine, the watch, has the only timer for all commands and votes. One
+// goroutine writes for callers that have written enough. Where the system
+// allows polling, one reads for callers that wait while none of them reads.
+// Over connections of a user's NetDial, on systems other than Linux and with
 // Config.Portable, each node's goroutine reads.
 //
 // That is N + 3 goroutines for a group, and one more per connection inside
@@ -96,7 +101,7 @@
 //
 // # What is reported
 //
-// Counts (node_count.go) are numbers. The goroutine that reads adds to them
+// NodeCounts (node_count.go) are numbers. The goroutine that reads adds to them
 // once for all replies that came together. A Change (node_state.go) is a
 // node's new state. OnChange is called under the mutex and must not wait.
 //
@@ -107,7 +112,7 @@
 // an unanswered command (ShedAfter), entries of a lane, lookouts (65,536, and
 // half of a lane), dials per minute, the elements and bytes of a reply
 // (Config.Replies), the invalidations that a node may push, and what is read
-// from one node before the others have their turn (R32). A node that owes
+// from one node before the others get their turn (R32). A node that owes
 // MaxDebts releases gets no new claims. A debt is dropped only once its key
 // must have expired (R26).
 package multiplex

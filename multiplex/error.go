@@ -25,8 +25,8 @@ var (
 	// ErrSilent ends a connection whose oldest command stayed unanswered too
 	// long (R26).
 	ErrSilent = errors.New("multiplex: no answer for too long, connection given up")
-	// ErrUnexpected ends a connection that sent what cannot answer the command
-	// it owes (R16).
+	// ErrUnexpected ends a connection that sent something other than a possible
+	// answer to the oldest unanswered command (R16).
 	ErrUnexpected = errors.New("multiplex: unexpected reply")
 	// ErrNotMaster is the cause if the server is a replica, a cluster node or a
 	// sentinel (R22).
@@ -34,15 +34,15 @@ var (
 	// ErrSameNode is the cause if the server already has a vote under another
 	// address (R22).
 	ErrSameNode = errors.New("multiplex: two addresses lead to one server")
-	// ErrIndebted is the cause if the node owes too many releases to get new
-	// locks (R8).
+	// ErrIndebted is the cause if the node owes too many releases to be given
+	// new claims (R8).
 	ErrIndebted = errors.New("multiplex: too many releases owed")
 )
 
 // Outcomes of a round other than success.
 var (
 	// ErrRefused is returned when nodes refused a command. It is ordinary, and
-	// the sentinel itself is returned.
+	// is returned as it is, without wrapping.
 	ErrRefused = errors.New("multiplex: refused")
 	// ErrUndecided is what every UndecidedError unwraps to.
 	ErrUndecided = errors.New("multiplex: too few nodes answered")
@@ -62,7 +62,7 @@ type NodeError struct {
 	Addr string // its address, without credentials (R27)
 	Err  error  // the cause
 
-	// tried is when the attempt to connect began that failed with Err; see
+	// If Err is why an attempt to connect failed, tried is when that began. See
 	// Lasting.
 	tried    time.Time
 	replicas bool // Allow.Replica
@@ -73,8 +73,8 @@ func (e *NodeError) Error() string {
 	return fmt.Sprintf("node %d (%s): %s", e.Node, e.Addr, causeText(e.Err))
 }
 
-// causeText returns the text of a cause where its node is named. It omits that
-// the node is down if the reason implies it.
+// causeText returns the text of a cause to put behind the name of its node. It
+// omits that the node is down if the reason implies that.
 func causeText(err error) string {
 	switch e := err.(type) {
 	case *downError:
@@ -105,8 +105,8 @@ func (e *UndecidedError) Error() string {
 	return text
 }
 
-// Causes says for every node why its vote is missing. A cause that several
-// nodes share is said once, with the nodes before it.
+// Causes lists, for every node, why its vote is missing. A cause that several
+// nodes share is listed once, behind the nodes.
 func (e *UndecidedError) Causes() (all []string) {
 	said := make(map[string]bool)
 	for _, n := range e.Nodes {
@@ -118,7 +118,7 @@ func (e *UndecidedError) Causes() (all []string) {
 	return all
 }
 
-// sharing returns the nodes that have a cause.
+// sharing returns the nodes that have this cause.
 func (e *UndecidedError) sharing(cause string) (some []*NodeError) {
 	for _, n := range e.Nodes {
 		if causeText(n.Err) == cause {
@@ -128,7 +128,7 @@ func (e *UndecidedError) sharing(cause string) (some []*NodeError) {
 	return some
 }
 
-// name says which nodes share a cause.
+// name returns the text that names some of the nodes.
 func (e *UndecidedError) name(some []*NodeError) string {
 	var which, addrs strings.Builder
 	for i, n := range some {
@@ -147,7 +147,7 @@ func (e *UndecidedError) name(some []*NodeError) string {
 	return "nodes " + which.String() + " (" + addrs.String() + ")"
 }
 
-// separator returns what stands before item i of n in a list.
+// separator returns what precedes item i of n in a list.
 func separator(i, n int) string {
 	switch i {
 	case 0:
@@ -173,8 +173,8 @@ func (e *UndecidedError) Unwrap() []error {
 // while a node is down or keeps refusing.
 type fault struct {
 	err error
-	// tried is when the attempt to connect began that failed with err, on the
-	// group's clock; zero for other causes.
+	// If err is why an attempt to connect failed, tried is when that began, on
+	// the group's clock; otherwise it is zero.
 	tried time.Duration
 }
 
@@ -210,10 +210,11 @@ var ErrQuarantined = errors.New("multiplex: quarantined")
 // A QuarantineError is ErrQuarantined with its particulars.
 type QuarantineError struct {
 	// Left is how much longer the node's grants do not count, unless a seal
-	// ends that before. Rounds share the error, so Left may be too long by a
-	// hundredth or by ten milliseconds.
+	// ends the quarantine earlier. Rounds share the error, so Left may be too
+	// long by a hundredth or by ten milliseconds.
 	Left time.Duration
-	// Why is what began it: "first seen", "restarted", "seal vanished" …
+	// Why is what began the quarantine: "first seen", "restarted", "seal
+	// vanished" …
 	Why string
 }
 
@@ -231,8 +232,8 @@ var (
 	// ErrMaxTTL is the cause if the node's seal was written with another MaxTTL
 	// (R23).
 	ErrMaxTTL = errors.New("multiplex: this deployment was used with another MaxTTL")
-	// ErrPermissions is the cause if the node denies this user what locks need
-	// (R22).
+	// ErrPermissions is the cause if this user lacks a permission that locks
+	// need (R22).
 	ErrPermissions = errors.New("multiplex: what locks need is forbidden")
 )
 
@@ -242,23 +243,30 @@ var (
 	// deployments, or to one with another number of nodes, or if the node does
 	// not belong to the deployment of the others.
 	ErrDeployment = errors.New("multiplex: another deployment")
-	// ErrUnopened is the cause while the nodes belong to no deployment yet,
-	// which needs all of them at one time.
+	// ErrUnopened is the cause while the nodes belong to no deployment yet.
+	// Opening one needs all of them at one time.
 	ErrUnopened = errors.New("multiplex: the deployment is not open")
 )
+
+// ErrNoFloor is the cause if the node does not know which fencing numbers were
+// granted before it lost its memory, so that its grants of claims with a number
+// do not count (docs/fencing.md).
+var ErrNoFloor = errors.New("multiplex: the node has no floor for fencing numbers")
 
 // A PreflightError says why a server that answers gets no vote: what was
 // checked, what was found, and what to change. It unwraps to ErrNotMaster,
 // ErrSameNode, ErrMaxTTL, ErrDeployment or ErrPermissions. It has no key, token
 // or password (R27).
 type PreflightError struct {
-	Check  string // "role", "mode", "same server", "MaxTTL", "deployment", "permissions"
+	// Check is "role", "mode", "same server", "MaxTTL", "deployment" or
+	// "permissions".
+	Check  string
 	Found  string // what is wrong, in a sentence
 	Advice string // what to change
 	Err    error  // the sentinel
 }
 
-// Error has the finding and what to change, for a reader who sees nothing else.
+// Error has the finding and what to change.
 func (e *PreflightError) Error() string {
 	return fmt.Sprintf("%v: %s (%s)", e.Err, e.Found, e.Advice)
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// Lasting reports whether waiting cannot bring back the node's vote, as shown
-// by an attempt that began at the given time or later (R31): wrong credentials,
-// a missing permission, a server that is no independent master or has a vote
-// already, another MaxTTL, a certificate that does not verify, or a peer that
-// speaks TLS where plaintext was expected, the reverse, or another protocol. An
-// earlier attempt proves nothing: the cause may have been removed since, and a
-// node that refuses credentials is dialed only every 30 seconds.
+// Lasting reports whether the node's vote is missing for a cause that waiting
+// cannot remove (R31): wrong credentials, a missing permission, a server that
+// is no independent master or has a vote already, another MaxTTL, a certificate
+// that does not verify, or a peer that speaks another protocol, or TLS where
+// plaintext was expected, or the reverse. Only an attempt that began at the
+// given time or later shows that. An earlier one proves nothing: the cause may
+// have been removed since, and a node that refuses credentials is dialed only
+// every 30 seconds.
 func (e *NodeError) Lasting(since time.Time) bool {
 	var refusal *RefusalError
 	if errors.As(e.Err, &refusal) { // the answer to this very round
@@ -51,7 +52,7 @@ func (e *UndecidedError) Lasting(since time.Time) int {
 }
 
 // causeOf returns the class of an error that keeps a node from being up. barred
-// means that the server answers, but will not take part until something is
+// reports that the server answers, but will not take part until something is
 // changed.
 func causeOf(err error) (class string, barred bool) {
 	switch {
@@ -67,6 +68,8 @@ func causeOf(err error) (class string, barred bool) {
 		return "deployment", true
 	case errors.Is(err, ErrUnopened):
 		return "not open", false
+	case errors.Is(err, ErrNoFloor):
+		return "no floor", errors.Is(err, errFloorLost) || errors.Is(err, errFloorWithoutRun)
 	case errors.Is(err, ErrPermissions):
 		return "permissions", true
 	case errors.Is(err, conn.ErrProxy):
@@ -112,11 +115,11 @@ var deathNames = [deathCauses]string{
 	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "closed",
 }
 
-// String returns the name in Counts.Deaths.
+// String returns the name in NodeCounts.Deaths.
 func (d death) String() string { return deathNames[d] }
 
-// deathOf returns the cause of a connection's end. What neither we nor the
-// protocol explain was done by the peer or the network.
+// deathOf returns the cause of a connection's end. An end that is neither ours
+// nor a fault of the protocol was caused by the peer or the network.
 func deathOf(cause error) death {
 	for _, known := range [...]struct {
 		cause error
@@ -139,7 +142,7 @@ func deathOf(cause error) death {
 	var died *conn.Error
 	switch {
 	case !errors.As(cause, &died):
-		// Only what an inquiry finds odd is not one of package conn's errors.
+		// Every other error is package conn's: this one is an inquiry's.
 		return deathUnexpected
 	case died.Op == "parse":
 		return deathProtocol

@@ -12,15 +12,15 @@ import (
 
 // A Group asks N nodes at once. Its methods are safe for concurrent use.
 //
-// A function whose name ends in Locked requires the caller to hold the group's
-// mutex, or where its receiver has a mutex of its own (tracker, query,
-// Lookout), that one.
+// The caller of a function whose name ends in Locked must hold the group's
+// mutex, or the receiver's own if it has one (tracker, query), or the tracker's
+// (Lookout, tracking).
 type Group struct {
 	config   Config
 	size     int
 	quorum   int
 	nodes    []*node
-	poller   *poller   // nil: each node's goroutine reads its own connection
+	poller   *poller   // if nil, each node's goroutine reads its connection
 	unpolled error     // why the system gave no poller
 	epoch    time.Time // the zero of the group's clock, which is monotonic
 
@@ -29,10 +29,12 @@ type Group struct {
 	log       broadcast
 	gathering gathering // what the next flush merges
 	live      Set       // nodes that get new rounds
-	// accepted has the optional steps of the handshake that all live nodes
+	// accepted lists the optional steps of the handshake that all live nodes
 	// accepted; see agreeLocked.
 	accepted   []string
+	forsworn   []string // names of forms that are not used any more; see forswear
 	quarantine quarantine
+	fencing    fencing
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
 
@@ -57,6 +59,7 @@ func New(config Config) (*Group, error) {
 		epoch:      time.Now(),
 		changed:    make(chan struct{}),
 		quarantine: newQuarantine(&config),
+		fencing:    newFencing(&config),
 		flusher:    newFlusher(len(config.Nodes)),
 		life:       newLifecycle(),
 	}
@@ -80,9 +83,9 @@ func New(config Config) (*Group, error) {
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
 // countingLocked returns the nodes whose grants make a lock.
-func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes }
+func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes &^ g.fencing.floorless }
 
-// notifyLocked wakes those that wait for a change of a node's state.
+// notifyLocked wakes the goroutines that wait for a change of a node's state.
 func (g *Group) notifyLocked() {
 	close(g.changed)
 	g.changed = make(chan struct{})
@@ -111,8 +114,8 @@ func (g *Group) fastestLocked() uint64 {
 	return fastest
 }
 
-// promptLocked makes sure that what was queued in a lane is written soon, by
-// another goroutine: the caller reads a socket or runs the watch.
+// promptLocked has another goroutine write what was queued in a lane, soon: the
+// caller is reading a socket or running the watch.
 func (g *Group) promptLocked() {
 	g.flusher.lanes = true
 	g.wakeWatchAtLocked(g.now() + tickMost) // to watch for the answers
@@ -121,19 +124,18 @@ func (g *Group) promptLocked() {
 	}
 }
 
-// A lifecycle is how far a group is on its way to the end, and what its end
-// waits for.
+// A lifecycle is the phase of a group's life, and what Close waits for.
 type lifecycle struct {
 	phase phase // guarded by the group's mutex; it only advances
 
-	// claims counts the calls of Claim, and those that Detain adds, that may
-	// have to undo something; Close waits for them (R28).
+	// claims counts the calls of Claim, and those that DelayClose adds, that
+	// may have to undo something; Close waits for them (R28).
 	claims atomic.Int64
 
 	stop    context.CancelFunc
 	stopped context.Context // ended by stop: connections end, goroutines return
 	wg      sync.WaitGroup  // the group's goroutines
-	gone    chan struct{}   // closed when Close is through
+	gone    chan struct{}   // closed when the first Close is done
 }
 
 // A phase is a stage of a group's life. Each includes the ones before it.
@@ -141,7 +143,7 @@ type phase uint8
 
 const (
 	phaseOpen     phase = iota
-	phaseRefusing       // nothing but releases is let in
+	phaseRefusing       // only releases are accepted
 	phaseClosing        // Close was called
 	phaseClosed         // nothing is sent any more
 )
@@ -165,19 +167,20 @@ func (l *lifecycle) closed() bool { return l.phase == phaseClosed }
 type flusher struct {
 	// The following are guarded by the group's mutex.
 	taken bool // a goroutine has the role
-	held  bool // the role is not given out until flushHeld; see holdFlush
+	held  bool // take fails until flushHeld; see holdFlush
 	lanes bool // some node's lane waits to be written
 
 	// The following are owned by the goroutine that has the role.
 	busy     bool // several callers are inside: a yield will gather more rounds
 	outgoing []outgoing
 
-	handover   chan struct{} // passes the role to flushForOthers
-	yieldAfter atomic.Int64  // no goroutine yields before, on the group's clock
+	handover chan struct{} // passes the role to flushForOthers
+	// yieldAfter is until when no goroutine yields, on the group's clock.
+	yieldAfter atomic.Int64
 
-	// The callers that wait for an outcome, or have it and have not run since:
-	// how many ever entered (which grows under the group's mutex), how many of
-	// these rounds were decided, and how many callers left.
+	// entered counts the callers that ever began to wait for an outcome,
+	// answered those whose round was decided, and left those that have run
+	// since. entered grows under the group's mutex.
 	entered, answered, left atomic.Int64
 }
 
@@ -189,11 +192,11 @@ func newFlusher(nodes int) flusher {
 // run since it was decided.
 func (f *flusher) inside() int64 { return f.entered.Load() - f.left.Load() }
 
-// crowded reports that a yield may gather rounds of other callers.
+// crowded reports whether a yield may gather rounds of other callers.
 func (f *flusher) crowded() bool { return f.inside() > crowdedAt }
 
-// returning reports whether callers that were answered have not run since, not
-// counting one that may be the flusher itself.
+// returning reports whether there are callers whose round was decided and that
+// have not run since. It does not count one, which may be the flusher itself.
 func (f *flusher) returning() bool { return f.answered.Load() > f.left.Load()+1 }
 
 // take takes the role and reports whether it was free.
@@ -216,14 +219,14 @@ type outgoing struct {
 	idle     bool // it has answered everything
 }
 
-// A watcher is the one timer for the deadlines of all rounds and nodes. Its
-// methods require the group's mutex.
+// A watcher is the one timer for the deadlines of all rounds and nodes. The
+// caller of its methods must hold the group's mutex.
 type watcher struct {
 	// at is when the watch runs next, on the group's clock. It is also read
 	// without the mutex.
 	at    atomic.Int64
 	timer *time.Timer // wakes the watch; Reset needs the mutex
-	// excused is until when silence counts as starvation of this process.
+	// excused is until when silence is blamed on starvation of this process.
 	excused time.Duration
 }
 
@@ -242,7 +245,7 @@ func (w *watcher) set(at, now, slack time.Duration) {
 // to be merged. The group's mutex guards it.
 type gathering struct {
 	rounds []*round
-	posted int // bytes of the commands among them that were posted
+	posted int // bytes of the posted commands among them
 }
 
 // empty makes room for the commands that the flush after this one merges.
@@ -259,10 +262,10 @@ type quarantine struct {
 	// show the deployment.
 	nodes, strangers Set
 	rivals           bool // the nodes belong to several deployments
-	// Config.MaxTTL, or a longer one that was found in a seal
+	// maxTTL is Config.MaxTTL, or a longer one that was found in a seal.
 	maxTTL     time.Duration
 	deployment pure.Deployment
-	due        time.Duration // when the watch looks after it next
+	due        time.Duration // of the next tendDeploymentLocked that acts
 }
 
 func newQuarantine(config *Config) quarantine {
@@ -272,6 +275,7 @@ func newQuarantine(config *Config) quarantine {
 	}
 	q := quarantine{maxTTL: config.MaxTTL, deployment: pure.NewDeployment(addrs)}
 	q.deployment.Founds, q.deployment.Replaces = config.Found, config.Replace
+	q.deployment.Need, q.deployment.Drift = pure.NeedFor(config.MaxTTL, config.DriftFactor), config.DriftFactor
 	if !config.Allow.OtherMaxTTL {
 		q.deployment.MaxTTL = config.MaxTTL
 	}

@@ -86,7 +86,7 @@ func onSockets(t *testing.T, addrs ...string) *Group {
 	g, err := New(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = g.Close(background) })
-	require.NoError(t, g.Tried(background))
+	require.NoError(t, g.WaitTried(background))
 	require.NoError(t, g.Ready(background))
 	return g
 }

@@ -13,12 +13,12 @@ import "context"
 // returned, in the same order on each connection (R7, R8). The receipt belongs
 // to the claim, whatever its outcome.
 func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, error) {
-	p, err := g.enterOpen(ctx, kind.verb(), &Command{Encoded: Encoded{Bytes: c.Bytes}, TTL: c.TTL})
+	p, err := g.enterOpen(ctx, kind.verb(), &Command{Encoded: Encoded{c.Bytes, c.Key}, TTL: c.TTL})
 	if err != nil {
 		return Receipt{}, err
 	}
 	defer g.life.claims.Add(-1) // after its undo is queued, see Close
-	err = g.outcome(p)
+	err = g.outcome(p, c.Told)
 	if err == nil && c.Late != nil && c.Late() {
 		err = ErrLate
 	}
@@ -35,7 +35,7 @@ func (g *Group) Extend(ctx context.Context, kind *ExtendKind, cmd *Command) erro
 	if err != nil {
 		return err
 	}
-	return g.outcome(p)
+	return g.outcome(p, nil)
 }
 
 // Release sends a release and waits as Claim does. It is also sent if ctx has
@@ -47,12 +47,12 @@ func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) er
 	if err != nil {
 		return err
 	}
-	return g.outcome(p)
+	return g.outcome(p, nil)
 }
 
 // HandOver is Release for a key that another caller waits for. It is never
-// merged, and calls queued once it has its place in the log: what is asked from
-// then on stands behind it on every connection. queued must not wait.
+// merged, and calls queued once it has its place in the log: commands that
+// enter after that stand behind it on every connection. queued must not wait.
 func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, queued func()) error {
 	v := kind.verb()
 	v.alone = true
@@ -61,7 +61,7 @@ func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, q
 		return err
 	}
 	queued()
-	return g.outcome(p)
+	return g.outcome(p, nil)
 }
 
 // Tell is Release without an outcome. It does not wait, and is never merged.
@@ -89,19 +89,24 @@ type place struct {
 	lead    bool // the caller has the flusher's role
 }
 
-// outcome waits until a round is decided and lets go of it.
-func (g *Group) outcome(p place) error {
+// outcome waits until a round is decided and lets go of it. told is that of a
+// Claim, or nil.
+func (g *Group) outcome(p place, told func(node int, text []byte)) error {
 	if p.lead {
 		g.flush()
 	}
-	err := p.round.outcome(g.await(p.round))
+	word := g.await(p.round)
+	err := p.round.outcome(word)
+	if err == ErrRefused && told != nil && p.round.telling(p.round.form) {
+		p.round.tell(word, told)
+	}
 	p.round.drop()
 	g.flusher.left.Add(1)
 	return err
 }
 
 // enter gives a command its place in the log. The posting has no inbox if a
-// caller waits for the outcome; it is no part of the command, which would then
+// caller waits for the outcome. It is no field of the command, which would then
 // escape to the heap.
 func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting) (place, error) {
 	g.mu.Lock()
@@ -114,8 +119,8 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 			if posting.Inbox == nil && g.hopefulLocked(v, cmd.TTL) {
 				return place{}, errReturning
 			}
-			// This is known already, so it is said at once, and nothing is sent
-			// that would have to be undone (R26).
+			// The outcome is already known, so it is returned at once, and
+			// nothing is sent that would have to be undone (R26).
 			return place{}, g.absentLocked(needed)
 		}
 		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed {
@@ -136,8 +141,9 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 }
 
 // enterOpen is enter for a claim or an extension that a caller waits for. If
-// too few nodes are up, and enough might be in a moment, it waits for them. That
-// time and the votes' together are bounded by the vote timeout (R26).
+// too few nodes are up, and enough might be in a moment, it waits for them. The
+// wait for nodes and the wait for votes together are bounded by the vote
+// timeout (R26).
 func (g *Group) enterOpen(ctx context.Context, v verb, cmd *Command) (place, error) {
 	if err := ctx.Err(); err != nil {
 		return place{}, err
@@ -155,7 +161,7 @@ func (g *Group) enterOpen(ctx context.Context, v verb, cmd *Command) (place, err
 }
 
 // maxUnflushed bounds the bytes that wait for the next flush before new claims
-// are refused (R26). It is well below a connection's backlog.
+// and extensions are refused (R26). It is well below a connection's backlog.
 const maxUnflushed = 1 << 20
 
 // fullLogLocked reports whether too many rounds wait for answers (R26).
@@ -178,7 +184,7 @@ func (g *Group) admitLocked(ctx context.Context, r *round, v verb, cmd *Command,
 		r.postLocked()
 	}
 	g.longest = max(g.longest, cmd.TTL)
-	if v.release != nil || v.kind.Script {
+	if v.release != nil || v.kind.Script || len(v.native()) > 0 {
 		r.command = append(r.command[:0], cmd.Bytes...)
 		r.key = cmd.Key
 	}

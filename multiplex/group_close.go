@@ -7,16 +7,17 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// Close refuses new work, lets attempts under way queue what undoes them,
-// writes what is queued, and waits up to the vote timeout for the answers to
-// releases (R28). Then every waiter fails with ErrClosed. No goroutine or
-// descriptor is left when Close returns. Further calls wait for the first and
-// return nil.
+// Close refuses new work, lets attempts under way queue the releases that undo
+// them, writes what is queued, and waits up to the vote timeout for the answers
+// to releases (R28). Then every waiting call fails with ErrClosed. No goroutine
+// or descriptor is left when Close returns. Further calls wait for the first
+// and return nil.
 //
-// ctx may have ended before the call. It only cuts short what a configured vote
-// timeout allows beyond Patience; Close then returns the context's error. So
-// Close outlasts ctx by at most Patience, and by another second if callers of
-// this process that have to undo a claim are starved.
+// Close waits for answers for as long as Patience allows, even if ctx has
+// ended. ctx only cuts short what a configured vote timeout allows beyond that;
+// Close then returns the context's error. So Close outlasts ctx by at most
+// Patience, and by another second if callers of this process that have to undo
+// a claim are starved.
 func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
 	again := g.life.closing()
@@ -33,34 +34,34 @@ func (g *Group) Close(ctx context.Context) error {
 	return err
 }
 
-// Refuse makes everything but releases fail with ErrClosed from now on, as
-// Close does first. It is for a caller that has many locks to release before
-// closing. It does not wait.
+// Refuse makes every command but releases fail with ErrClosed from now on, as
+// Close does first. It is for a caller that has many locks to release before it
+// closes the group. It does not wait.
 func (g *Group) Refuse() {
 	g.mu.Lock()
 	g.life.advance(phaseRefusing)
 	g.mu.Unlock()
 }
 
-// Detain adds to the number of callers that Close waits for, at most a second,
-// before it ends the connections: callers that have a claim, or may have one,
-// and have not decided yet whether to undo it. Each call with 1 must be
-// followed by one with -1.
-func (g *Group) Detain(callers int64) { g.life.claims.Add(callers) }
+// DelayClose adds to the number of callers that Close waits for before it ends
+// the connections, for at most a second. These are callers that have a claim,
+// or may have one, and have not decided yet whether to undo it. Each call with
+// 1 must be followed by one with -1.
+func (g *Group) DelayClose(callers int64) { g.life.claims.Add(callers) }
 
-// Done returns a channel that is closed when the group is.
+// Done returns a channel that is closed when the group is closed.
 func (g *Group) Done() <-chan struct{} { return g.life.stopped.Done() }
 
-// unwindMost bounds the wait for callers of this process, which may be many and
+// unwindMost bounds the wait for callers of this process. They may be many, and
 // starved.
 const unwindMost = time.Second
 
-// Patience returns how long Close waits for the answers to releases although
-// its context has ended: 50 ms, or four times the reply time of the slowest
-// node that is up, and at most a second; less if the configured vote timeout is
-// less. Releases that were written but not answered may be lost: closing a
-// socket on which answers arrive aborts it, and discards what the kernel has
-// not sent yet.
+// Patience returns how long Close waits for the answers to releases even if its
+// context has ended: 50 ms, or four times the reply time of the slowest node
+// that is up if that is longer, but at most a second and no longer than the
+// configured vote timeout. Releases that were written but not answered may be
+// lost: closing a socket on which answers arrive aborts it, and discards what
+// the kernel has not sent yet.
 func (g *Group) Patience() time.Duration {
 	patience := g.answerTime(0)
 	if configured := g.config.VoteTimeout; configured > 0 {
@@ -83,21 +84,21 @@ func (g *Group) answerTime(configured time.Duration) time.Duration {
 	return pure.VoteTimeout(configured, anyTTL, time.Duration(slowest))
 }
 
-// anyTTL stands for the TTLs of whatever is released at the end. It allows the
-// longest usual vote timeout, and a slow node at most a second.
+// anyTTL stands for the TTLs of the locks that are released at the end. It
+// allows the longest usual vote timeout, and at most a second for a slow node.
 const anyTTL = 10 * time.Second
 
-// wind ends what may be ended and waits until all rounds are through. It first
-// waits until each caller that was cut short has queued what undoes its claim,
-// and until that is written. This depends on this process alone, so ctx never
-// cuts it short. It then waits for the answers: up to the vote timeout, or if
-// ctx has ended, up to Patience. It returns the context's error if ctx cut the
-// second wait short.
+// wind ends rounds that may be ended and waits for the others. It first waits
+// until each caller that was cut short has queued the release that undoes its
+// claim, and until that is written. This depends on this process alone, so ctx
+// never cuts it short. It then waits for the answers: up to the vote timeout,
+// or if ctx has ended, up to Patience. It returns the context's error if ctx
+// cut the second wait short.
 func (g *Group) wind(ctx context.Context) error {
 	g.mu.Lock()
 	g.endRoundsLocked(func(r *round) bool { return r.release == nil })
 	g.mu.Unlock()
-	g.Flush() // what was posted and is not written yet
+	g.Flush() // writes what was posted
 	begun := g.now()
 	waitFor(nil, g.unwound, unwindMost)
 	// Both waits together take the vote timeout, unless our own callers were so
@@ -112,9 +113,8 @@ func (g *Group) wind(ctx context.Context) error {
 }
 
 // waitFor waits until the condition holds, the time is over, or cut is closed.
-// It reports whether the condition holds. It polls: what Close waits for ends
-// on the paths of all commands, each of which would otherwise have to look
-// whether Close waits for it.
+// It reports whether the condition holds. It polls: otherwise every command
+// would have to check on its way whether Close waits for it.
 func waitFor(cut <-chan struct{}, holds func() bool, most time.Duration) bool {
 	patience := time.NewTimer(max(pure.Soon, most))
 	defer patience.Stop()
@@ -132,8 +132,8 @@ func waitFor(cut <-chan struct{}, holds func() bool, most time.Duration) bool {
 	return true
 }
 
-// unwound reports whether no claim is under way any more and all that was
-// queued is written.
+// unwound reports whether no claim is under way any more and everything that
+// was queued is written.
 func (g *Group) unwound() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -186,7 +186,7 @@ func (g *Group) halt() {
 	g.mu.Unlock()
 	g.life.stop()
 	if g.poller != nil {
-		g.poller.events.Kick() // it may be waiting without a caller
+		g.poller.events.Kick() // its goroutine may be waiting for events
 	}
 	g.life.wg.Wait()
 	if g.poller != nil {

@@ -11,21 +11,55 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// settleLocked does what is to be done next so that the nodes belong to one
-// deployment (R30), and makes the group's sets follow what is known of that.
-// Call it after each event of pure.Deployment.
+// settleLocked carries out the next orders of pure.Deployment, which make the
+// nodes belong to one deployment (R30), and updates the group's sets by what
+// that knows of the nodes. It must be called after each event of
+// pure.Deployment.
 func (g *Group) settleLocked(now time.Duration) {
 	if !g.config.sealed() || g.life.closing() {
 		return
 	}
 	d := &g.quarantine.deployment
+	if d.Rebound() {
+		g.joinLocked(now)
+	}
 	for o := d.Next(now, rand.Uint64); o.Verb != pure.Nothing; o = d.Next(now, rand.Uint64) {
+		if o.Verb == pure.Confirm && d.Opening() {
+			g.openLocked(now)
+		}
 		g.carryOutLocked(o, now)
 	}
 	g.judgeDeploymentLocked(now)
 	g.tellAllLocked()
 	g.quarantine.due = d.Wait(now)
 	g.wakeWatchAtLocked(g.quarantine.due)
+}
+
+// joinLocked forgets what was watched before the nodes belonged to the
+// deployment that another client opened. Only the seals tell how long ago that
+// was, so that no lock of another set can be left (R29, R30).
+func (g *Group) joinLocked(now time.Duration) {
+	d := &g.quarantine.deployment
+	for i, n := range g.nodes {
+		n.trust.Trust = n.trust.Joins(now).Sight(d.Proof(d.Seen(i)), now)
+		n.judgeTrustLocked(now)
+	}
+}
+
+// openLocked runs before the first seals of a set are written. It decides since
+// when the nodes count as watched (R29).
+func (g *Group) openLocked(now time.Duration) {
+	since := g.sinceLocked(now)
+	for _, n := range g.nodes {
+		n.trust.Trust = n.trust.Opens(since, now)
+		n.judgeTrustLocked(now)
+	}
+}
+
+// sinceLocked returns the time since when all nodes count as watched if this
+// group opens the set.
+func (g *Group) sinceLocked(now time.Duration) time.Duration {
+	return g.quarantine.deployment.Since(func(i int) pure.Trust { return g.nodes[i].trust.Trust }, now)
 }
 
 func (g *Group) carryOutLocked(o pure.Order, now time.Duration) {
@@ -52,8 +86,8 @@ func (g *Group) tendDeploymentLocked(now time.Duration) time.Duration {
 	return g.quarantine.due
 }
 
-// judgeDeploymentLocked notes which nodes show this client's deployment. A node
-// that is not up is what it was, until it joins.
+// judgeDeploymentLocked updates the sets of nodes that do not show this
+// client's deployment. A node that is not up stays in its set until it joins.
 func (g *Group) judgeDeploymentLocked(now time.Duration) {
 	d, q := &g.quarantine.deployment, &g.quarantine
 	strangers := q.strangers
@@ -82,7 +116,7 @@ func (g *Group) judgeDeploymentLocked(now time.Duration) {
 func (n *node) estrangedLocked() *fault {
 	g := n.group
 	d := &g.quarantine.deployment
-	if !g.config.sealed() || d.Counts(n.index) {
+	if !g.config.sealed() || d.Counts(n.index) || d.Settles(g.now()) > 0 {
 		return nil
 	}
 	switch d.Berth(n.index) {
@@ -103,7 +137,7 @@ func (n *node) estrangedLocked() *fault {
 			"delete what stands there, or use another prefix", ErrDeployment}, tried: g.now()}
 	case pure.BerthAdopts:
 		if !n.trust.Trusted {
-			return nil // it is quarantined for longer than the seal takes
+			return nil // its quarantine lasts longer than writing the seal
 		}
 		return &fault{err: fmt.Errorf("%w: the node's seal is being written", ErrUnopened)}
 	}
@@ -113,8 +147,6 @@ func (n *node) estrangedLocked() *fault {
 	text := "the first use of nodes needs all of them at one time"
 	if missing := All(g.size) &^ g.live; missing != 0 {
 		text += "; missing: " + g.listLocked(missing)
-	} else {
-		text += ", and a node that has just started is left to other deployments for 3s"
 	}
 	for i := range g.nodes {
 		if was := d.Former(i); was != "" {
@@ -125,9 +157,9 @@ func (n *node) estrangedLocked() *fault {
 	return &fault{err: fmt.Errorf("%w: %s", ErrUnopened, text)}
 }
 
-// waitsForOthersLocked reports whether the node would count if the nodes that
-// are missing showed the same deployment. So it is not what keeps a command
-// from a quorum.
+// waitsForOthersLocked reports whether the node would count if the missing
+// nodes showed the same deployment. Then the others, and not this node, keep a
+// command from a quorum.
 func (n *node) waitsForOthersLocked() bool {
 	d := &n.group.quarantine.deployment
 	return n.group.live.Has(n.index) && n.group.quarantine.strangers.Has(n.index) && n.trust.Trusted && d.Pending(n.index)
@@ -155,7 +187,7 @@ func (g *Group) nameLocked(node int) string {
 	return "node " + strconv.Itoa(node) + " (" + g.nodes[node].addr + ")"
 }
 
-// listLocked names some nodes.
+// listLocked returns the names of some nodes.
 func (g *Group) listLocked(nodes Set) string {
 	var all []string
 	for i := range g.nodes {
@@ -166,32 +198,36 @@ func (g *Group) listLocked(nodes Set) string {
 	return strings.Join(all, ", ")
 }
 
-// A Deployment is what the nodes of a group say of the deployment that they
+// A Membership is what the nodes of a group say of the deployment that they
 // belong to (R30).
-type Deployment struct {
+type Membership struct {
 	ID    string // "" if they belong to none, or to several
 	Nodes int
 	// Complete reports whether every node was found to belong to it.
 	Complete bool
 	Founded  bool // this group opened it
-	// Err is why the nodes' votes do not count, if that is for the deployment;
-	// nil if they do.
+	// Settles is how long it takes until the group opens the set, if it only
+	// waits for that time to pass; otherwise 0.
+	Settles time.Duration
+	// Err is why the nodes' votes do not count, if the deployment is the
+	// reason; otherwise nil.
 	Err error
 }
 
-// Deployment returns what is known at the moment.
-func (g *Group) Deployment() Deployment {
+// Membership returns what is known at the moment.
+func (g *Group) Membership() Membership {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.deploymentLocked()
+	return g.membershipLocked()
 }
 
-func (g *Group) deploymentLocked() Deployment {
+func (g *Group) membershipLocked() Membership {
 	if !g.config.sealed() {
-		return Deployment{}
+		return Membership{}
 	}
 	who, _ := g.quarantine.deployment.Identity()
-	d := Deployment{ID: who.ID, Nodes: who.Nodes, Complete: g.quarantine.strangers == 0}
+	d := Membership{ID: who.ID, Nodes: who.Nodes, Complete: g.quarantine.strangers == 0}
+	d.Settles = g.quarantine.deployment.Settles(g.now())
 	d.Founded = who.ID != "" && who.ID == g.quarantine.deployment.Opened
 	for _, n := range g.nodes {
 		if f := n.estrangedLocked(); f != nil && d.Err == nil {
@@ -201,8 +237,8 @@ func (g *Group) deploymentLocked() Deployment {
 	return d
 }
 
-// Opened blocks until every node was found to belong to one deployment. If ctx
-// ends first, the error wraps the context's error and an *UndecidedError.
-func (g *Group) Opened(ctx context.Context) error {
+// WaitOpen blocks until every node was found to belong to one deployment. If
+// ctx ends first, the error wraps the context's error and an *UndecidedError.
+func (g *Group) WaitOpen(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.config.sealed() && g.quarantine.strangers == 0 })
 }

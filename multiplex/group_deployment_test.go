@@ -79,7 +79,7 @@ func (f *fleet) claimOn(g *Group) error {
 // no opening.
 func (f *fleet) shows(g *Group, nodes ...int) {
 	f.t.Helper()
-	id := g.Deployment().ID
+	id := g.Membership().ID
 	assert.Len(f.t, id, 32)
 	for _, i := range nodes {
 		assert.Equal(f.t, id, f.sealOn(i).Identity.ID, "node %d", i)
@@ -98,8 +98,8 @@ func TestFirstClientCountsAtOnce_R29(t *testing.T) {
 		f.opened()
 		f.shows(f.group, 0, 1, 2)
 		assert.Empty(t, f.quarantined())
-		d := f.group.Deployment()
-		assert.Equal(t, Deployment{ID: d.ID, Nodes: 3, Complete: true, Founded: true}, d)
+		d := f.group.Membership()
+		assert.Equal(t, Membership{ID: d.ID, Nodes: 3, Complete: true, Founded: true}, d)
 		for i := range 3 {
 			assert.GreaterOrEqual(t, f.sealOn(i).Watched, 57*time.Second, "what the uptime proves")
 			assert.LessOrEqual(t, f.sealOn(i).Watched, time.Minute)
@@ -111,17 +111,26 @@ func TestFirstClientCountsAtOnce_R29(t *testing.T) {
 }
 
 // Nodes that have run for 12 s are watched for what is missing of MaxTTL, and
-// say so.
+// say so, also while they are not opened yet.
 func TestFirstClientWaitsForWhatIsMissing_R29(t *testing.T) {
 	const need = 30305 * ms
 	aged(t, 3, 12*time.Second, func(t *testing.T, f *fleet) {
-		f.opened()
-		assert.Equal(t, []int{0, 1, 2}, f.quarantined())
-		left := f.status(0).QuarantineLeft
-		assert.InDelta(t, need-10*time.Second, left, float64(50*ms))
-		assert.Equal(t, "started a short while ago", f.status(0).QuarantineWhy)
+		f.waitUp(3)
+		var left time.Duration
+		for range 2 {
+			assert.Equal(t, []int{0, 1, 2}, f.quarantined())
+			left = f.status(0).QuarantineLeft
+			assert.InDelta(t, need-10*time.Second-f.group.now(), left, float64(50*ms))
+			assert.Equal(t, pure.WhyYoung, f.status(0).QuarantineWhy)
+			_, err := f.claim(background, "k", "t", ms)
+			q := quarantineOf(t, err, 0)
+			assert.Equal(t, pure.WhyYoung, q.Why)
+			assert.InDelta(t, left, q.Left, float64(50*ms))
+			f.opened()
+		}
+		assert.InDelta(t, 3*time.Second, f.group.now(), float64(50*ms))
 		next := f.on(0, 1, 2)
-		require.NoError(t, lasts(time.Second, next.Opened))
+		require.NoError(t, lasts(time.Second, next.WaitOpen))
 		assert.InDelta(t, left, next.Nodes()[0].QuarantineLeft, float64(50*ms), "a seal passes on what was watched")
 		require.NoError(t, f.group.Ready(background))
 		assert.InDelta(t, need-10*time.Second, f.group.now(), float64(50*ms))
@@ -240,7 +249,7 @@ func TestOneSetAtTheSameTime_R30(t *testing.T) {
 			groups = append(groups, f.on(2, 0, 1))
 		}
 		for _, g := range groups {
-			require.NoError(t, lasts(time.Second, g.Opened))
+			require.NoError(t, lasts(time.Second, g.WaitOpen))
 			f.shows(g, 0, 1, 2)
 			require.NoError(t, lasts(100*ms, g.Ready))
 		}
@@ -287,10 +296,10 @@ func TestForeignSeal_R30(t *testing.T) {
 				time.Sleep(time.Second)
 				assert.Equal(t, sets, f.nodes[0].Calls("SET"), "nothing is sent")
 				assert.Equal(t, scripts, f.nodes[0].Calls("EVALSHA"))
-				assert.ErrorIs(t, f.group.Deployment().Err, ErrDeployment)
+				assert.ErrorIs(t, f.group.Membership().Err, ErrDeployment)
 				assert.NoError(t, f.release(background, "k", "t", long, receipt), "it is ours to release")
 				f.nodes[1].Restart()
-				f.eventually(2*time.Second, func() bool { return f.group.Deployment().Err == nil }, "adopted")
+				f.eventually(2*time.Second, func() bool { return f.group.Membership().Err == nil }, "adopted")
 			})
 		})
 	}
@@ -303,25 +312,25 @@ func TestFoundAndReplace_R30(t *testing.T) {
 	aged(t, 3, 0, func(t *testing.T, f *fleet) {
 		f.opened()
 		assert.Empty(t, f.quarantined())
-		assert.True(t, f.group.Deployment().Founded)
+		assert.True(t, f.group.Membership().Founded)
 		assert.Less(t, f.group.now(), 100*ms)
 		old := f.ids(0)[0]
 
 		again := f.with(found, 0, 1, 2)
-		require.NoError(t, lasts(time.Second, again.Opened))
-		assert.Equal(t, Deployment{ID: old, Nodes: 3, Complete: true}, again.Deployment())
+		require.NoError(t, lasts(time.Second, again.WaitOpen))
+		assert.Equal(t, Membership{ID: old, Nodes: 3, Complete: true}, again.Membership())
 
 		require.NoError(t, f.group.Close(background))
 		require.NoError(t, again.Close(background))
 		f.nodes[1].FlushAll()
 		half := f.with(found, 0, 1, 2)
-		assert.Error(t, lasts(3*time.Second, half.Opened), "it adopts nothing")
+		assert.Error(t, lasts(3*time.Second, half.WaitOpen), "it adopts nothing")
 		require.NoError(t, half.Close(background))
 
 		time.Sleep(time.Minute)
 		anew := f.with(func(c *Config) { c.Found, c.Replace = true, []string{old} }, 0, 1, 2)
-		require.NoError(t, lasts(time.Second, anew.Opened))
-		assert.NotEqual(t, old, anew.Deployment().ID)
+		require.NoError(t, lasts(time.Second, anew.WaitOpen))
+		assert.NotEqual(t, old, anew.Membership().ID)
 		f.shows(anew, 0, 1, 2)
 		for _, s := range anew.Nodes() {
 			assert.True(t, s.Quarantined, "earlier locks may be there")
@@ -350,7 +359,7 @@ func TestOpeningThatIsRefused_R30(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
-				require.NoError(t, lasts(4*time.Second, f.group.Opened))
+				require.NoError(t, lasts(4*time.Second, f.group.WaitOpen))
 				f.shows(f.group, 0, 1, 2)
 				for i := range 3 {
 					assert.Zero(t, f.status(i).Deaths)
@@ -368,7 +377,7 @@ func TestANodeDiesWhileASetIsOpened_R30(t *testing.T) {
 			for dies := range 3 {
 				t.Run(fmt.Sprint(verb, " ", dies, " ", restarts), func(t *testing.T) {
 					aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
-						require.NoError(t, lasts(15*time.Second, f.group.Opened))
+						require.NoError(t, lasts(15*time.Second, f.group.WaitOpen))
 						f.shows(f.group, 0, 1, 2)
 						require.NoError(t, f.group.Ready(background))
 					}, func(c *cluster) {

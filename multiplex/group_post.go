@@ -6,14 +6,14 @@ package multiplex
 // votes, by their timeouts, or by Close. The goroutine that decides it puts it
 // into the inbox instead of waking a caller.
 
-// PostExtension queues an extension as Extend does and returns at once. Nothing
-// is written before Flush is called or another command is flushed. It waits for
-// the group's mutex only. If it returns no error, the outcome arrives in the
-// inbox, exactly once. Otherwise nothing was sent: the error is an
+// PostExtension queues an extension as Extend does and returns at once. It
+// waits for the group's mutex only. Nothing is written before Flush is called
+// or another command is flushed. If it returns no error, the outcome arrives in
+// the inbox, exactly once. Otherwise nothing was sent: the error is an
 // *UndecidedError if too few nodes are up, ErrOverloaded, or ErrClosed.
 //
-// The receipt says which nodes the command went to. One that is merged may also
-// go to nodes that join before it is written.
+// The receipt says which nodes the command goes to. If it is merged, it may
+// also go to nodes that join before it is written.
 func (g *Group) PostExtension(kind *ExtendKind, cmd *Command, posting Posting) (Receipt, error) {
 	p, err := g.enter(noCaller, kind.verb(), cmd, posting)
 	return p.receipt, err
@@ -37,8 +37,8 @@ func (g *Group) Flush() {
 	g.mu.Unlock()
 	// Every posted round was counted as waiting before it was published. So a
 	// goroutine that has the poll role sees it when it gives the role up, and
-	// calls the server; if the role is free, this call does (compare
-	// Group.await).
+	// calls the poller's goroutine; if the role is free, this call does
+	// (compare Group.await).
 	if p := g.poller; p != nil && p.role.Load() == roleFree && p.waiting.Load() > 0 {
 		p.callServer()
 	}

@@ -8,16 +8,25 @@ import (
 )
 
 // Query sends the same commands to every node that is up, in its lane. It is
-// for what must be known of each node, not of a quorum. each gets every reply,
-// errors too, with the index of its node and of its command. It must not keep
-// the value, must not wait, and is not called concurrently, nor after Query has
-// returned. An error from it ends that node's connection (R16).
+// for questions about each node, not about a quorum. Each reply, errors
+// included, is passed to each with the index of its node and of its command.
+// each must not keep the value and must not wait. It is not called
+// concurrently, nor after Query has returned. If it returns an error, that
+// node's connection ends (R16).
 //
 // Query returns when each node has answered or failed, or when ctx has ended.
 // The result has one element per node: nil, or why its answers are missing or
 // incomplete.
 func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i int, v resp.Value) error) []error {
-	q := &query{group: g, each: each, last: len(commands) - 1, errs: make([]error, g.size), done: make(chan struct{})}
+	return g.QueryEach(ctx, len(commands), func(int) [][]byte { return commands }, each)
+}
+
+// QueryEach is Query with n commands of its own for each node. commandsOf is
+// called under the group's mutex: it must not wait, nor call the group.
+func (g *Group) QueryEach(
+	ctx context.Context, n int, commandsOf func(node int) [][]byte, each func(node, i int, v resp.Value) error,
+) []error {
+	q := &query{group: g, each: each, last: n - 1, errs: make([]error, g.size), done: make(chan struct{})}
 	q.open = All(g.size)
 	g.mu.Lock()
 	for _, n := range g.nodes {
@@ -26,7 +35,7 @@ func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i 
 			q.settle(n, &fault{err: ErrClosed})
 		case !g.live.Has(n.index):
 			q.settle(n, n.fault)
-		case !n.inquireLocked(q.inquiryOf(n), commands...):
+		case !n.inquireLocked(q.inquiryOf(n), commandsOf(n.index)...):
 			q.settle(n, &fault{err: ErrOverloaded})
 		}
 	}
@@ -41,7 +50,7 @@ func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i 
 	return q.errs
 }
 
-// A query is what the nodes' inquiries have in common.
+// A query is what the inquiries of one Query share.
 type query struct {
 	group *Group
 	each  func(node, i int, v resp.Value) error
@@ -51,7 +60,7 @@ type query struct {
 	mu   sync.Mutex
 	open Set // nodes that have yet to answer
 	errs []error
-	done chan struct{} // closed when none has
+	done chan struct{} // closed when open is empty
 }
 
 // inquiryOf returns the inquiry of one node.

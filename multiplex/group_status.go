@@ -12,7 +12,7 @@ import (
 // A Status describes one node.
 type Status struct {
 	Addr   string      // without credentials
-	State  State       // where it stands in its life
+	State  State       // the stage of its life
 	Server conn.Server // what it said of itself when it was last connected
 	Debts  int         // releases that it owes (R8)
 	// Connects counts connections that shook hands, Deaths connections that
@@ -22,16 +22,16 @@ type Status struct {
 	// Polled reports whether callers read this node's replies themselves; see
 	// Config.Portable.
 	Polled bool
-	// Counts is what happened so far.
-	Counts Counts
+	// Counts has what happened so far.
+	Counts NodeCounts
 	// ReplyTime is the smoothed time to a reply.
 	ReplyTime time.Duration
 	// Err is why the node is not up, nil when it is.
 	Err error
 	// Quarantined reports whether the node's grants do not count yet (R23).
 	// QuarantineLeft is how long that lasts if the node stays connected and no
-	// seal ends it before; QuarantineWhy is what began it. They are zero for a
-	// node that counts once it is up.
+	// seal ends it earlier; QuarantineWhy is what began it. They are zero for a
+	// node that counts as soon as it is up.
 	Quarantined    bool
 	QuarantineLeft time.Duration
 	QuarantineWhy  string
@@ -42,8 +42,11 @@ type Status struct {
 	// belongs to none.
 	Deployment      string
 	DeploymentNodes int
+	// Opening is the id of the deployment that another client is about to open
+	// with the node, or was when it died. It is "" if there is none.
+	Opening string
 	// Started is when the server's process started, by its own account, to the
-	// second. Zero if it does not say.
+	// second. It is zero if the server does not say.
 	Started time.Time
 	// Warnings lists what was noteworthy about the server when it was last
 	// connected (R22), one sentence each. The slice is the caller's.
@@ -79,6 +82,7 @@ func (n *node) tellTrustLocked(s *Status, now time.Duration) {
 	if who := n.group.quarantine.deployment.Shown(n.index); who != (pure.Identity{}) {
 		s.Deployment, s.DeploymentNodes = who.ID, who.Nodes
 	}
+	s.Opening = n.group.quarantine.deployment.Opener(n.index).ID
 	if n.server.Uptime > 0 {
 		s.Started = n.group.epoch.Add(n.trust.met - n.server.Uptime).Truncate(time.Second)
 	}
@@ -87,13 +91,13 @@ func (n *node) tellTrustLocked(s *Status, now time.Duration) {
 		// when the watch has looked.
 		t = t.At(now)
 	}
+	left, why := n.leftLocked(now)
+	stranger := s.State == Up && n.group.quarantine.strangers.Has(n.index)
 	switch {
-	case !t.Trusted && t.Need > 0:
-		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, t.Left(now), t.Why
-	case s.State == Up && n.group.quarantine.strangers.Has(n.index):
-		s.Quarantined = true
+	case !t.Trusted && t.Need > 0, stranger:
+		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, left, why
 	}
-	if s.State == Up && n.group.quarantine.strangers.Has(n.index) {
+	if stranger {
 		if f := n.estrangedLocked(); f != nil {
 			s.QuarantineWhy = errtext.Text(f.err)
 		}

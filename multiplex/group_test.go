@@ -27,7 +27,7 @@ func TestConfig(t *testing.T) {
 		{"negative shed age", Config{Nodes: []conn.Config{node}, ShedAfter: -1}},
 		{"negative room", Config{Nodes: []conn.Config{node}, MaxPending: -1}},
 		{"negative debts", Config{Nodes: []conn.Config{node}, MaxDebts: -1}},
-		{"negative drift", Config{Nodes: []conn.Config{node}, Drift: -1}},
+		{"negative drift", Config{Nodes: []conn.Config{node}, DriftFactor: -1}},
 		{"negative probe", Config{Nodes: []conn.Config{node}, ProbeAfter: -1}},
 	}
 	for _, c := range table {
@@ -425,9 +425,9 @@ func TestReadyAndTried(t *testing.T) {
 		assert.Len(t, undecided(t, err), 5)
 		assert.ErrorIs(t, err, ErrConnecting)
 
-		assert.Positive(t, took(func() { assert.NoError(t, c.group.Tried(background)) }))
+		assert.Positive(t, took(func() { assert.NoError(t, c.group.WaitTried(background)) }))
 		assert.Equal(t, 2, c.up())
-		assert.NoError(t, c.group.Begun(background))
+		assert.NoError(t, c.group.WaitUp(background))
 
 		ctx, cancel := context.WithTimeout(background, 100*ms)
 		defer cancel()

@@ -9,48 +9,57 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// Ready blocks until a quorum of nodes counts: is up and not quarantined (R23).
-// If ctx ends first, the error wraps the context's error and an *UndecidedError
-// that says what each missing node lacks. If the group is closed, it is
-// ErrClosed.
+// Ready blocks until a quorum of nodes counts, which means that they are up and
+// not quarantined (R23). If ctx ends first, the error wraps the context's error
+// and an *UndecidedError that says what each missing node lacks. If the group
+// is closed, it is ErrClosed.
 func (g *Group) Ready(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.countingLocked().Len() >= g.quorum })
 }
 
-// Begun blocks until a quorum of nodes is up, or until each node is up or has
-// failed once.
-func (g *Group) Begun(ctx context.Context) error {
+// Complete is Ready for all nodes instead of a quorum.
+func (g *Group) Complete(ctx context.Context) error {
+	return g.waitUntil(ctx, func() bool { return g.countingLocked() == All(g.size) })
+}
+
+// WaitUp blocks until a quorum of nodes is up, or until each node is up or has
+// failed once. Its errors are those of Ready.
+func (g *Group) WaitUp(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.triedLocked() })
 }
 
-// Settled blocks until a quorum of nodes counts, or until it is clear that none
-// will within the given time: too few nodes are up, or they are quarantined for
-// longer, or belong to another deployment. It does not wait for nodes that are
-// not up.
-func (g *Group) Settled(ctx context.Context, within time.Duration) error {
+// WaitSettled blocks until a quorum of nodes counts, or until it is clear that
+// none will within the given time: too few nodes are up, or they are
+// quarantined for longer, or belong to another deployment. It does not wait for
+// nodes that are not up. Its errors are those of Ready.
+func (g *Group) WaitSettled(ctx context.Context, within time.Duration) error {
 	return g.waitUntil(ctx, func() bool {
 		return g.countingLocked().Len() >= g.quorum || !g.unsettledLocked(within)
 	})
 }
 
-// unsettledLocked reports whether it is still being found out which nodes
-// count, or a quorum does within the given time.
+// unsettledLocked reports whether it is not known yet which nodes count, or a
+// quorum will count within the given time.
 func (g *Group) unsettledLocked(within time.Duration) bool {
 	var soon Set
+	now := g.now()
+	settles := g.quarantine.deployment.Settles(now) > 0
 	for i, n := range g.nodes {
+		left, _ := n.leftLocked(now)
 		switch {
 		case !g.live.Has(i):
-		case g.config.sealed() && g.quarantine.deployment.Open(i):
+		case g.config.sealed() && g.quarantine.deployment.Open(i, now):
 			return true
-		case !g.quarantine.strangers.Has(i) && n.trust.Left(g.now()) <= within:
+		case (settles || !g.quarantine.strangers.Has(i)) && !g.fencing.floorless.Has(i) && left <= within:
 			soon |= setOf(i)
 		}
 	}
 	return soon.Len() >= g.quorum
 }
 
-// Tried blocks until each node is up or has failed once.
-func (g *Group) Tried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
+// WaitTried blocks until each node is up or has failed once. Its errors are
+// those of Ready.
+func (g *Group) WaitTried(ctx context.Context) error { return g.waitUntil(ctx, g.triedLocked) }
 
 func (g *Group) triedLocked() bool {
 	for _, n := range g.nodes {
@@ -106,8 +115,8 @@ func (g *Group) absentLocked(counting Set) error {
 
 // neededLocked returns the nodes from which a command can get a quorum. An
 // extension may count on a quarantined node if the key is older than the
-// quarantine, see round.void, but not of a client that does not know which
-// deployment is its own.
+// quarantine (see round.void), unless the client does not know which deployment
+// is its own.
 func (g *Group) neededLocked(v verb) Set {
 	if v.claims() || g.quarantine.rivals {
 		return g.countingLocked()
@@ -115,12 +124,13 @@ func (g *Group) neededLocked(v verb) Set {
 	return g.live
 }
 
-// errReturning means that too few nodes are up for a quorum, but that enough
-// may be up again in a moment.
+// errReturning means that too few nodes are up for a quorum now, but that
+// enough may be up again in a moment.
 var errReturning = errors.New("multiplex: nodes are being dialed again")
 
-// returningLocked returns the nodes whose connection ended a moment ago, that
-// have not failed to reconnect, and that would count for a command if they did.
+// returningLocked returns the nodes whose connection ended a moment ago, whose
+// first attempt to reconnect has not failed, and that would count for a command
+// if it succeeds.
 func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
 	var s Set
 	now := g.now()
@@ -130,7 +140,7 @@ func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
 		}
 	}
 	if v.claims() {
-		s &^= g.quarantine.nodes
+		s &^= g.quarantine.nodes | g.fencing.floorless
 	}
 	return s
 }
@@ -142,9 +152,9 @@ func (g *Group) hopefulLocked(v verb, ttl time.Duration) bool {
 }
 
 // awaitReturn blocks until a quorum of nodes counts for a command, and then
-// returns nil. It returns an error earlier: that of a command that cannot get a
-// quorum, once that is certain or the nodes' vote timeout has passed since the
-// given time; the context's error if ctx ends; or ErrClosed.
+// returns nil. It gives up with absentLocked's error once no quorum can count
+// or the nodes' vote timeout has passed since the given time, with the
+// context's error if ctx ends, and with ErrClosed.
 func (g *Group) awaitReturn(ctx context.Context, v verb, ttl, since time.Duration) error {
 	var timer *time.Timer
 	for {
@@ -169,7 +179,7 @@ func (g *Group) awaitReturn(ctx context.Context, v verb, ttl, since time.Duratio
 		}
 		select {
 		case <-changed:
-		case <-timer.C: // the next pass finds that the time is over
+		case <-timer.C: // the next iteration finds that the time is over
 			timer.Reset(tickLeast)
 		case <-ctx.Done():
 			return ctx.Err()

@@ -19,7 +19,7 @@ import "sync/atomic"
 type broadcast struct {
 	buf    []byte // encoded commands of the next batch
 	claims bool   // not all of them are releases
-	spare  []byte // the buffer of the batch before, for the next swap
+	spare  []byte // the buffer of the previous batch, for the next swap
 
 	ring   atomic.Pointer[ring]
 	head   uint64 // position of the next round
@@ -33,8 +33,8 @@ type broadcast struct {
 	returned atomic.Pointer[round]
 }
 
-// A ring is an array of rounds by position. To grow it is replaced, so a reader
-// that still looks at the old one finds there all that it may look up.
+// A ring is an array of rounds by position. A longer one replaces it when it is
+// full, so a reader of the old one still finds everything it may look up.
 type ring struct {
 	slots []*round
 }
@@ -93,7 +93,7 @@ func (l *broadcast) push(r *round, command []byte) {
 }
 
 // grow doubles the ring. Only releases make it grow far: new claims are refused
-// long before, and each release belongs to a claim that was let in (R26), so
+// long before, and each release belongs to a claim that was accepted (R26), so
 // there is always room to undo what was done.
 func (l *broadcast) grow(old *ring) *ring {
 	bigger := &ring{slots: make([]*round, 2*len(old.slots))}

@@ -7,22 +7,23 @@ import (
 
 const (
 	// flushesPerCaller is how many batches a caller writes before it hands the
-	// role to the group's own flusher: its answer may already be there, and
-	// under load there is always another batch.
+	// role to flushForOthers: its answer may have come already, and under load
+	// there is always another batch.
 	flushesPerCaller = 4
 	// crowdedAt is the number of callers from which one yield gathers more
 	// rounds than it delays. This was the largest single gain that was measured
 	// (docs/design.md, "Batching"). A lone caller never yields.
 	crowdedAt = 2
-	// gatherMost and gatherYields bound how long callers that were answered are
-	// waited for, by the clock and where a simulated one stands still.
+	// gatherMost and gatherYields bound the wait for callers that were
+	// answered: by the clock, and by yields where a simulated clock stands
+	// still.
 	gatherMost   = 20 * time.Microsecond
 	gatherYields = 100
 )
 
-// takeFlushLocked gives the flusher's role to the caller and reports true, if
+// takeFlushLocked gives the flusher's role to the caller and returns true, if
 // the role is free. If it is taken, its holder will see what was queued: it
-// gives the role up only under the mutex and with nothing left.
+// gives the role up only under the mutex and when nothing is left.
 func (g *Group) takeFlushLocked() bool {
 	if !g.flusher.take() {
 		return false
@@ -58,9 +59,9 @@ func (g *Group) unwrittenLocked() bool {
 	return len(g.log.buf) > 0 || len(g.gathering.rounds) > 0 || g.flusher.lanes
 }
 
-// flush writes batches until nothing is left, or hands the role on. The caller
-// must have the flusher's role. flush never waits: what a socket does not take
-// goes to that connection's own writer.
+// flush writes batches until nothing is left, or hands the role to
+// flushForOthers. The caller must have the flusher's role. flush never waits:
+// what a socket does not take goes to that connection's own writer.
 func (g *Group) flush() {
 	for range flushesPerCaller {
 		if g.flusher.busy {
@@ -74,8 +75,8 @@ func (g *Group) flush() {
 	g.flusher.handover <- struct{}{}
 }
 
-// flushForOthers is the goroutine that takes the role over from callers that
-// have written enough.
+// flushForOthers is the goroutine to which callers that have written enough
+// hand the role.
 func (g *Group) flushForOthers() {
 	for {
 		select {
@@ -87,9 +88,9 @@ func (g *Group) flushForOthers() {
 	}
 }
 
-// gather yields, and then waits a moment for callers that were answered and run
-// on another processor, or are about to. Callers that are answered together are
-// likely to ask again at once; then their commands make one batch.
+// gather yields, and then waits a moment for callers that were answered and
+// run, or are about to run, on another processor. Callers that are answered
+// together are likely to ask again at once; then their commands make one batch.
 func (g *Group) gather() {
 	g.yield()
 	begun := g.now()
@@ -102,7 +103,7 @@ func (g *Group) gather() {
 }
 
 // flushBatch writes one batch to every node that is up, and each node's lane
-// before it. If nothing is left to write it gives the role up and reports
+// before it. If nothing is left to write, it gives the role up and returns
 // false.
 func (g *Group) flushBatch() bool {
 	g.mu.Lock()
@@ -113,17 +114,17 @@ func (g *Group) flushBatch() bool {
 		g.mu.Unlock()
 		return false
 	}
-	// A batch of releases needs no look at the sockets. A reply that was not
-	// asked for grants no lock there, and if it is taken for the answer to a
-	// release, that release's own answer ends the connection.
+	// A batch of releases needs no check of the sockets. An unrequested reply
+	// grants no lock there, and if it is taken for the answer to a release,
+	// that release's own answer ends the connection.
 	look := g.log.claims || g.flusher.lanes
 	batch := g.log.swap()
 	g.flusher.lanes = false
 	out := g.flusher.outgoing[:0]
 	for _, n := range g.nodes {
 		if n.life.State == Up {
-			// The cursor moves before the bytes go out, so that no reply can be
-			// early (R16).
+			// The cursor moves before the bytes are sent, so that no reply can
+			// come before that (R16).
 			if len(n.lane.awaited) == 0 && len(n.lane.queued) > 0 {
 				n.silence.asked = g.now()
 			}
@@ -161,10 +162,10 @@ func (g *Group) flushBatch() bool {
 }
 
 // expect announces to each connection what is about to be sent. If a node has
-// answered everything, what lies in its socket was not asked for, unless it is
-// a push, and must not be taken for an answer to what is sent now (R16). One
-// system call checks all polled connections; it is most of what this costs a
-// lone caller.
+// answered everything, what is in its socket was not asked for, unless it is a
+// push, and must not be taken for an answer to what is sent now (R16). One
+// system call checks all polled connections; for a lone caller, it is most of
+// what expect costs.
 func (g *Group) expect(out []outgoing) {
 	var idle, polled uint64
 	for _, o := range out {
@@ -185,9 +186,9 @@ func (g *Group) expect(out []outgoing) {
 }
 
 const (
-	// slowYield is longer than all callers of this process need to run. A yield
-	// that takes so long shows that other goroutines compute: each may use up
-	// its time slice of 10 ms.
+	// slowYield is longer than all callers of this process need to run. If a
+	// yield takes so long, other goroutines compute, and each may use up its
+	// time slice of 10 ms.
 	slowYield = 5 * time.Millisecond
 	// yieldPause is how long no goroutine yields after a slow yield.
 	yieldPause = 100 * time.Millisecond

@@ -3,32 +3,34 @@ package multiplex
 import "slices"
 
 // Native forms (R25): newer servers have a command that deletes a key if it
-// holds the token. It costs them less than half of what the script costs.
+// holds the token, which costs them less than half of what the script costs,
+// and a SET that says which value is in its way.
 //
-// A round's command always keeps the script's form, which every node
+// A round's command always keeps the form as given, which every node
 // understands: debts, cures and repetitions use it. Only the bytes in the log
-// may have a native form. The form is chosen under the mutex when the round
+// may have a native form, and only replies to these are read by the judge of
+// that form. The form is chosen under the mutex when the round
 // gets its place, by what all live nodes support at that moment. A later join
 // cannot make it wrong: a node that joins begins at the head of the log, behind
 // every round and byte queued before, so its first command comes after
-// agreeLocked has dropped a form that it lacks. A node that loses its command
-// later, or a user who loses the right to it, shows as an error reply; see
+// agreeLocked has dropped a form that it lacks. If a node later loses the
+// command, or the user the right to it, an error reply shows that; see
 // errorToNative.
 
-// FormOf returns the name of the native form in which commands of a kind go to
-// the nodes that are up now, or "" if there is none. It may change with every
-// node that comes or goes, and with every reply.
-func (g *Group) FormOf(kind *ReleaseKind) string {
+// NativeForm returns the name of the native form in which commands of a kind
+// now go to the nodes that are up, or "" if there is none. It may change with
+// every node that joins or leaves, and with every reply.
+func (g *Group) NativeForm(kind *ReleaseKind) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if f := g.formForLocked(kind); f != nil {
+	if f := g.formForLocked(kind.Native); f != nil {
 		return f.Name
 	}
 	return ""
 }
 
 // agreeLocked computes which steps of the handshake all live nodes accepted,
-// and so which forms they share. It must be called after each change of live
+// and so which forms they share. It must be called after each change of live,
 // before the mutex is released, so that a form is dropped before a node without
 // it gets its first command (R25).
 func (g *Group) agreeLocked() {
@@ -46,11 +48,11 @@ func (g *Group) agreeLocked() {
 	}
 }
 
-// formForLocked returns the best form of a kind that all live nodes support, or
-// nil.
-func (g *Group) formForLocked(kind *ReleaseKind) *Form {
-	for i := range kind.Native {
-		if f := &kind.Native[i]; slices.Contains(g.accepted, f.Name) {
+// formForLocked returns the first of several forms that all live nodes support,
+// or nil.
+func (g *Group) formForLocked(native []Form) *Form {
+	for i := range native {
+		if f := &native[i]; slices.Contains(g.accepted, f.Name) && !slices.Contains(g.forsworn, f.Name) {
 			return f
 		}
 	}
@@ -60,8 +62,8 @@ func (g *Group) formForLocked(kind *ReleaseKind) *Form {
 // formOfLocked returns the form in which a round goes into the log. A round
 // whose key is not known goes as it is.
 func (g *Group) formOfLocked(r *round) *Form {
-	if r.release == nil || r.key.To == 0 {
+	if r.key.To == 0 {
 		return nil
 	}
-	return g.formForLocked(r.release)
+	return g.formForLocked(r.native())
 }

@@ -68,7 +68,7 @@ func named(form string, from, to int) []string {
 	return lines
 }
 
-func (c *cluster) form() string { return c.group.FormOf(nativeKind) }
+func (c *cluster) form() string { return c.group.NativeForm(nativeKind) }
 
 // R25: if every node has a native command, releases take that form, both
 // awaited ones and those that undo an attempt, each on its own, since merging
@@ -128,7 +128,7 @@ func TestCommandsWithoutANativeForm(t *testing.T) {
 		time.Sleep(trip)
 		assert.Equal(t, []string{"release a t", "release b t"}, undone(c.nodes[0]))
 		assert.Empty(t, c.keys())
-		assert.Empty(t, c.group.FormOf(releaseKind))
+		assert.Empty(t, c.group.NativeForm(releaseKind))
 		assert.Equal(t, "DELEX", c.form())
 	}, native("DELEX"))
 }
@@ -426,7 +426,7 @@ func TestCureOfASurpriseFails(t *testing.T) {
 		v, ok, err := reader.Next()
 		require.True(t, ok && err == nil)
 		require.False(t, n.errorToNative(r, v), "no room: the reply counts as a refusal")
-		require.NoError(t, n.count(r, v))
+		require.NoError(t, n.count(r, nil, v))
 		c.group.mu.Lock()
 		n.lane.queued = nil
 		require.Len(t, n.ledger.Debts, 1)

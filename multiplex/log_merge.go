@@ -1,18 +1,18 @@
 package multiplex
 
 // Merging: releases that wait for the same flush travel as one command, whose
-// reply holds one result for each. Extensions do, too. Starting a script costs
-// a server more than one more key within it, so many concurrent callers get a
-// quarter more done.
+// reply holds one result for each; so do extensions. Starting a script costs a
+// server more than one more key within it, so with many concurrent callers
+// merging raises the throughput by a quarter.
 //
 // Only commands with a waiting caller, or posted ones, are merged. The release
 // of a failed attempt goes into the log at once, or the SET of the next attempt
 // would overtake it and be refused because of the old key (R8, R11).
 
 // packLocked gives the commands that gathered since the last flush their places
-// in the log: a lone one as it is, several merged, unless there is a native
-// form, which costs a server less than its part of a script (R25). It also
-// settles which nodes they go to (docs/design.md, "Voters are fixed with the
+// in the log: a single one as it is, and several merged, unless there is a
+// native form, which costs a server less than its part of a script (R25). That
+// also fixes which nodes they go to (docs/design.md, "Voters are fixed with the
 // place").
 func (g *Group) packLocked() {
 	for rest := g.gathering.rounds; len(rest) > 0; {
@@ -30,8 +30,8 @@ func (g *Group) packLocked() {
 	g.gathering.empty()
 }
 
-// alike returns how many rounds, from the first on, may travel together: those
-// with the same merger, up to the bound.
+// alike returns how many rounds, from the first on, may be merged: those with
+// the same merger, up to maxMerged.
 func alike(rounds []*round) int {
 	n := 1
 	for n < min(len(rounds), maxMerged) && rounds[n].merger() == rounds[0].merger() {

@@ -1,9 +1,9 @@
 package multiplex
 
 // placeLocked fails the votes of nodes that are not up or do not count, and
-// puts the round into the log. It reports false if no node is up.
+// puts the round into the log. It returns false if no node is up.
 func (g *Group) placeLocked(r *round, command []byte) bool {
-	if missing := All(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
+	if missing := All(g.size) &^ g.live; missing|g.quarantine.nodes|g.fencing.floorless != 0 {
 		g.failMissingLocked(r, missing)
 	}
 	if g.live == 0 {
@@ -11,7 +11,11 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 		return false
 	}
 	g.log.claims = g.log.claims || r.release == nil
-	if r.form = g.formOfLocked(r); r.form != nil {
+	r.form = g.formOfLocked(r)
+	if r.telling(r.form) && r.texts == nil {
+		r.texts = new(texts)
+	}
+	if r.form != nil {
 		g.log.push(r, nil)
 		g.log.buf = r.form.Append(g.log.buf, Encoded{r.command, r.key})
 		return true
@@ -24,8 +28,8 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 // its place (docs/design.md, "Voters are fixed with the place"). It does so at
 // once for all, so that the error names each of them (R12). A release that such
 // a node may have to execute becomes its debt (R8). Votes of quarantined nodes
-// on a claim fail with them (R23), but without a debt: those nodes get the
-// command and its release.
+// on a claim fail with them (R23), and those of nodes without a floor, but
+// without a debt: those nodes get the command and its release.
 func (g *Group) failMissingLocked(r *round, missing Set) {
 	for i, n := range g.nodes {
 		if missing.Has(i) {

@@ -10,11 +10,11 @@ import (
 
 // A Lookout watches one key that other clients hold, until it is gone on a
 // quorum of nodes, or they have pushed that it changed (lookout_track.go). It
-// asks each node once and is told of changes, instead of asking again and
+// asks each node once and then receives pushes, instead of asking again and
 // again. Its signal is a hint that may be wrong either way: a key that changed
 // may only have been extended, and a push can be lost with its connection. So a
-// client that gets the signal still has to claim the key, and one that gets
-// none has to try now and then.
+// client that gets the signal must still claim the key, and one that gets none
+// must try now and then.
 //
 // A Lookout's methods must not be called concurrently.
 type Lookout struct {
@@ -22,7 +22,7 @@ type Lookout struct {
 	key      string
 	question []byte        // PTTL of the key, encoded
 	signal   chan struct{} // holds one signal
-	asks     []inquiry     // one for each node, used again
+	asks     []inquiry     // one for each node, reused
 
 	// The following are guarded by the tracker's mutex. A node about which
 	// nothing is known is in none of the sets.
@@ -69,11 +69,11 @@ func (g *Group) Lookout(key []byte) *Lookout {
 	return l
 }
 
-// Ask asks every node that is up again and forgets what was known. It does not
+// Ask forgets what was known and asks every node that is up again. It does not
 // wait for answers. If it returns false, fewer than a quorum of nodes can be
-// asked or will push, and no signal comes: nodes that speak RESP2, do not know
-// or allow CLIENT TRACKING or CLIENT CACHING, are down, or have no room in
-// their lanes.
+// asked and will push, and no signal comes. Nodes that are down, speak RESP2,
+// do not know or allow CLIENT TRACKING or CLIENT CACHING, or have no room in
+// their lanes cannot be asked or do not push.
 func (l *Lookout) Ask() bool {
 	g, t := l.group, &l.group.tracker
 	g.mu.Lock()
@@ -102,15 +102,15 @@ func (l *Lookout) Ask() bool {
 	t.mu.Unlock()
 	g.mu.Unlock()
 	if listening && g.poller != nil && g.poller.role.Load() == roleFree {
-		// A goroutine that has the role looks for lookouts when it leaves.
+		// If a goroutine has the role, it finds the lookout when it leaves.
 		g.poller.callServer()
 	}
 	return listening
 }
 
 // Signal returns a channel that receives once after each Ask that returned
-// true: when the nodes on which the key is gone, or changed, are a quorum, or
-// when so many nodes died that they cannot be.
+// true: when the key is gone, or changed, on a quorum of nodes, or when so many
+// nodes died that this cannot happen any more.
 func (l *Lookout) Signal() <-chan struct{} { return l.signal }
 
 // Expiry returns when the key will have expired on a quorum of nodes, by their
@@ -136,7 +136,7 @@ func (l *Lookout) Expiry() (at time.Time, ok bool) {
 	return g.epoch.Add(ends[g.quorum-1]), true
 }
 
-// Rest ends the listening until the next Ask: no signal comes.
+// Rest stops listening until the next Ask. No signal comes meanwhile.
 func (l *Lookout) Rest() {
 	t := &l.group.tracker
 	t.mu.Lock()
@@ -154,14 +154,14 @@ func (l *Lookout) Stop() {
 	t.removeLocked(l)
 }
 
-// The commands of one question, by their turns.
+// The commands of one question, in their order.
 const (
 	turnCaching = iota
 	turnQuestion
 )
 
-// answered takes one node's reply. PTTL replies -2 if the key is not there, and
-// -1 if it does not expire. In either case the node has registered the
+// answered handles one node's reply. PTTL replies -2 if the key is not there,
+// and -1 if it does not expire. In either case the node has registered the
 // question, and pushes once when the answer changes.
 func (l *Lookout) answered(n *node, turn int, v resp.Value) error {
 	g := l.group
@@ -231,10 +231,10 @@ func (l *Lookout) forgetLocked(n *node) {
 	}
 }
 
-// reachLocked returns on how many nodes the key may still become free.
+// reachLocked returns on how many nodes the key is free or may become free.
 func (l *Lookout) reachLocked() int { return (l.pending | l.held | l.free).Len() }
 
-// settleLocked sends the signal when it is time.
+// settleLocked sends the signal if it is due.
 func (l *Lookout) settleLocked() {
 	quorum := l.group.quorum
 	if l.listening && (l.free.Len() >= quorum || l.reachLocked() < quorum) {
@@ -266,7 +266,7 @@ func (n *node) askForLocked(l *Lookout) bool {
 	if !n.inquireLocked(&l.asks[n.index], cachingYes, l.question) {
 		return false
 	}
-	n.group.tracker.nodes[n.index].allow()
+	n.group.tracker.nodes[n.index].allowLocked()
 	return true
 }
 

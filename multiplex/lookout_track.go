@@ -10,17 +10,17 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A tracker passes what servers push to the lookouts that it concerns. Pushes
-// come by CLIENT TRACKING over RESP3, on the connection that carries everything
-// else. Tracking is turned on when the first lookout needs it, so most
-// connections never have it.
+// A tracker passes each push of a server to the lookouts that it concerns.
+// Pushes come by CLIENT TRACKING over RESP3, on the connection that carries
+// everything else. Tracking is turned on when the first lookout needs it, so
+// most connections never have it.
 //
 // OPTIN is used because otherwise the scripts that release and extend would
-// register every key that they read. NOLOOP is not: waiters of this client wait
-// for its own releases, too.
+// register every key that they read. NOLOOP is not used: callers of this client
+// also wait for its own releases.
 //
 // The tracker's mutex may be taken while the group's is held, never the other
-// way round. Nothing waits under it.
+// way round. Nothing blocks while it is held.
 type tracker struct {
 	// mu guards the following, and the fields that Lookout lists.
 	mu       sync.Mutex
@@ -32,7 +32,7 @@ type tracker struct {
 	listening atomic.Int64
 }
 
-// tracking is what is known of one connection.
+// tracking is what is known of tracking on one connection.
 type tracking struct {
 	asked bool // CLIENT TRACKING was queued
 	on    bool // OK came: pushes are allowed from then on
@@ -40,7 +40,7 @@ type tracking struct {
 	// pushes is how many keys the node may still name in invalidations (R32).
 	pushes int
 	// flushed is when the nulls received so far, each of which stands for
-	// FLUSHALL, would be over at the allowed rate.
+	// FLUSHALL, would have come at the allowed rate.
 	flushed time.Duration
 	// nothing means that since the last null, no answer of this node has made a
 	// lookout expect a push.
@@ -49,25 +49,24 @@ type tracking struct {
 
 const (
 	// pushesPerQuestion is how many invalidations one question allows. A server
-	// sends one, when the key changes, expires, or is dropped from its table
-	// for lack of room; the other is for a server that repeats itself.
+	// sends one, when the key changes, expires, or is dropped from the server's
+	// table for lack of room; the other allows for a server that repeats it.
 	pushesPerQuestion = 2
-	// maxPushes bounds the unused allowance: a server tracks a million keys by
-	// default.
+	// maxPushes bounds tracking.pushes. By default a server tracks a million
+	// keys.
 	maxPushes = 1 << 20
-	// flushesPerSecond is how many nulls a connection may bring per second, and
-	// how many at once: each FLUSHALL and FLUSHDB by any client, in any
-	// database of the server, brings one to every client that tracks.
+	// flushesPerSecond is how many nulls may come on a connection per second,
+	// and how many at once: each FLUSHALL and FLUSHDB by any client, in any
+	// database of the server, sends one to every client that tracks.
 	flushesPerSecond = 1000
 )
 
-// allow records one question, before the server can answer it. The caller must
-// hold the tracker's mutex.
-func (s *tracking) allow() { s.pushes = min(s.pushes+pushesPerQuestion, maxPushes) }
+// allowLocked records one question, before the server can answer it.
+func (s *tracking) allowLocked() { s.pushes = min(s.pushes+pushesPerQuestion, maxPushes) }
 
-// flush records a null at the given time and reports whether there were too
-// many. The caller must hold the tracker's mutex.
-func (s *tracking) flush(now time.Duration) (tooMany bool) {
+// flushLocked records a null at the given time and reports whether there were
+// too many.
+func (s *tracking) flushLocked(now time.Duration) (tooMany bool) {
 	s.flushed = max(s.flushed, now) + time.Second/flushesPerSecond
 	return s.flushed > now+time.Second
 }
@@ -112,8 +111,8 @@ func (n *node) canTrackLocked() bool {
 	return n.server.Protocol == 3 && !n.group.tracker.nodes[n.index].never
 }
 
-// startTrackingLocked asks for tracking, once for a connection. The caller must
-// hold the group's mutex and the tracker's.
+// startTrackingLocked asks for tracking, once for each connection. The caller
+// must hold the group's mutex and the tracker's.
 func (n *node) startTrackingLocked() bool {
 	t := &n.group.tracker
 	if t.nodes[n.index].asked {
@@ -127,7 +126,7 @@ func (n *node) startTrackingLocked() bool {
 	return t.nodes[n.index].asked
 }
 
-// started takes the answer to CLIENT TRACKING.
+// started handles the answer to CLIENT TRACKING.
 func (t *tracker) started(n *node, v resp.Value) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,15 +142,15 @@ func (t *tracker) started(n *node, v resp.Value) error {
 	return nil
 }
 
-// refusedLocked records an error in answer to a question. If tracking is not
-// on, it says nothing new.
+// refusedLocked records an error reply to a question. If tracking is not on,
+// the error says nothing new.
 func (t *tracker) refusedLocked(n *node, v resp.Value) {
 	if s := &t.nodes[n.index]; s.on && !conn.ClassOf(v).Passing() {
 		s.never = true
 	}
 }
 
-// lost resets a connection that ended; no pushes will come over it. The caller
+// lost forgets a connection that ended: no pushes will come over it. The caller
 // must own the node.
 func (t *tracker) lost(n *node) {
 	t.mu.Lock()
@@ -174,10 +173,10 @@ func (t *tracker) eachLocked(f func(*Lookout)) {
 	}
 }
 
-// pushed takes a push: keys that changed, or null for FLUSHALL, which changes
-// all. A push ends the connection if it is of any other sort or came before OK
-// to CLIENT TRACKING (R16), or if there are more keys than questions can have
-// caused, or too many nulls (R32). A key without a lookout is fine.
+// pushed handles a push: keys that changed, or null for FLUSHALL, which changes
+// all. A push ends the connection if it is of another sort or came before the
+// OK to CLIENT TRACKING (R16), or if there are more keys than the questions can
+// have caused, or too many nulls (R32). A key without a lookout is ignored.
 func (t *tracker) pushed(n *node, v resp.Value) error {
 	keys, ok := invalidated(v)
 	t.mu.Lock()
@@ -200,10 +199,10 @@ func (t *tracker) pushed(n *node, v resp.Value) error {
 	return nil
 }
 
-// flushedLocked takes the null that stands for FLUSHALL.
+// flushedLocked handles the null that stands for FLUSHALL.
 func (t *tracker) flushedLocked(n *node) error {
 	s := &t.nodes[n.index]
-	if s.flush(n.group.now()) {
+	if s.flushLocked(n.group.now()) {
 		return fmt.Errorf("%w: more than %d flushes in a second", ErrUnexpected, flushesPerSecond)
 	}
 	if !s.nothing {
@@ -229,7 +228,7 @@ func invalidated(v resp.Value) (keys resp.Value, ok bool) {
 	return keys, ok
 }
 
-// plain reports whether a value has no attributes; none were asked for (R16).
+// plain reports whether a value has no attributes: none were requested (R16).
 func plain(v resp.Value) bool {
 	_, has := v.Attributes()
 	return !has

@@ -10,11 +10,12 @@ import (
 )
 
 // A node is one server of the group, through all its connections. One goroutine
-// owns it: it dials, fences, pays, reads and buries, as the node's life says.
+// owns it: it dials, fences, pays, reads and buries, as the node's life (see
+// pure.Life) requires.
 //
 // conn, server and life are written under the group's mutex and only by the
 // owner goroutine, so that goroutine may read them without the mutex. There are
-// two exceptions, and the owner reads neither without the mutex: shedLocked
+// two exceptions, which the owner must not read without the mutex: shedLocked
 // changes the life of a node that is up, and unlearn clears accepted steps in
 // server.
 type node struct {
@@ -40,38 +41,38 @@ type node struct {
 	pollSide
 	reader
 	// previous is written under the group's mutex by the owner goroutine. The
-	// goroutine that reads may read it without.
+	// goroutine that reads the connection may read it without the mutex.
 	previous previous
 
-	counters counters // states its own guards
+	counters counters // see there for its guards
 }
 
 // A dialer is what the node's goroutine needs to connect.
 type dialer struct {
 	config conn.Config
-	// protocol is as configured; config's changes when a node turns out to
-	// speak RESP2 only.
+	// protocol is as configured. That of config changes when a node turns out
+	// to speak RESP2 only.
 	protocol int
 	dialed   time.Duration    // when the last attempt to connect began
-	proofs   [MaxNodes]*proof // that twins are other servers
+	proofs   [MaxNodes]*proof // that its twins are other servers
 }
 
-// A standing is where the node stands in its life.
+// A standing is the stage of the node's life, and what was reported of it.
 type standing struct {
 	life  pure.Life
 	fault *fault  // why the node is not up
-	tried bool    // one attempt to connect has ended
+	tried bool    // an attempt to connect has ended
 	told  telling // what was reported last
 }
 
-// An attachment is a connection's part in the log.
+// An attachment is what the log must know of a connection.
 type attachment struct {
 	// skip is how many bytes of the log's buffer were queued before the node
 	// joined.
 	skip     int
-	attached bool // its cursors pin rounds; from the join until it is buried
-	// Rounds from limit on are not for this connection. It is set when the
-	// connection stops being live.
+	attached bool // its cursors pin rounds: from the join until it is buried
+	// limit is set when the connection stops being live. Rounds from limit on
+	// are not for this connection.
 	limit uint64
 }
 
@@ -79,7 +80,7 @@ type attachment struct {
 // times. They are read without the mutex.
 type progress struct {
 	// answered moves after the votes (docs/design.md, "The vote comes before
-	// the cursor moves"), a batch of replies at a time
+	// the cursor moves"), a batch of replies at a time.
 	answered, sent atomic.Uint64
 	laneNext       atomic.Uint64 // the lane's front
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
@@ -90,20 +91,21 @@ type progress struct {
 // A pollSide passes the connection from the node's goroutine to the poller and
 // back.
 type pollSide struct {
-	// polled is the connection that the poller reads; nil if the node's
-	// goroutine reads it, or none.
+	// polled is the connection that the poller reads, or nil if the node's
+	// goroutine reads it or there is none.
 	polled  atomic.Pointer[conn.Conn]
 	ended   chan error // gives the connection back
 	adopted bool       // owned by the node's goroutine
 }
 
-// A reader is owned by the goroutine that reads the connection: the node's own,
-// or from adoptLocked to handBack the one that has the poller's role.
+// A reader is owned by the goroutine that reads the connection. From
+// adoptLocked to handBack that is the one that has the poller's role, otherwise
+// the node's own.
 type reader struct {
-	pos     uint64 // the round whose reply comes next; answered, or ahead of it
+	pos     uint64 // the round whose reply comes next; never before answered
 	replies uint64 // how many have come on this connection
-	sampled bool   // the reply time of this batch was taken
-	// If guessed, replyTime is the handshake's, and the first that is measured
+	sampled bool   // the reply time of this batch was measured
+	// If guessed, replyTime is the handshake's, and the first measurement
 	// replaces it.
 	guessed bool
 	refusal refusal
@@ -123,39 +125,39 @@ func (n *node) blame(f *fault) *NodeError {
 // connection is shed. The group's mutex guards it.
 type silence struct {
 	pure.Silence
-	// asked is since when the oldest awaited entry of the lane waits.
+	// asked is when the oldest awaited entry of the lane began to wait.
 	asked time.Duration
 }
 
-// An idleness is what a node's connections taught about idle timeouts. The
+// An idleness is what a node's connections showed about idle timeouts. The
 // group's mutex guards it.
 type idleness struct {
 	// idled is how long the last connection had been idle when the peer closed
-	// it; zero if that taught nothing.
+	// it, or zero if it ended for another reason.
 	idled time.Duration
-	// probe is the time between probes that was learned from that, valid up to
-	// until; zero if it is as configured.
+	// probe is the time between probes that was learned from that, valid until
+	// until. If zero, the configured time applies.
 	probe time.Duration
 	until time.Duration
 }
 
 const (
-	// probeLeast is the least time between two probes that is learned from
+	// probeLeast is the shortest time between probes that is learned from
 	// closed connections.
 	probeLeast = 250 * time.Millisecond
-	// probeShare is the fraction of the observed idle time after which a
-	// connection is probed. A server may check its clients only now and then,
-	// and count whole seconds: what it closes after 2.9 s it may close after 1
-	// s the next time.
+	// probeShare is the divisor of the observed idle time: a connection is
+	// probed after a third of it. A server may check its clients only now and
+	// then, and count whole seconds: having closed one connection after 2.9 s,
+	// it may close the next after 1 s.
 	probeShare = 3
-	// probeRecovery is how long no connection must end like this before the
+	// probeRecovery is for how long no connection may end like this before the
 	// time between probes is doubled.
 	probeRecovery = time.Hour
 )
 
 // learn shortens the time between probes, if the last connection was idle long
-// enough for that. sameRun says that the same server process shook hands again,
-// so that the end was no restart.
+// enough. sameRun reports that the same server process shook hands again: then
+// the connection did not end because of a restart.
 func (s *idleness) learn(sameRun bool, configured, now time.Duration) {
 	if sameRun && s.idled > probeLeast {
 		s.probe = max(probeLeast, min(s.probeAfter(configured, now), s.idled/probeShare))
@@ -184,28 +186,27 @@ func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
 type nodeTrust struct {
 	pure.Trust
 	looks pure.Looks
-	// asked and met are when the last handshake began and ended.
-	asked, met time.Duration
-	// started is when the process started, by its own account, if dated; see
-	// dateLocked.
-	started time.Duration
-	dated   bool
-	// shared is the cause of missing votes while the node does not count, or
-	// nil if it was not made yet.
+	met   time.Duration // when the last handshake ended
+	// shared is the cause of the node's missing votes while it does not count,
+	// or nil if it was not made yet.
 	shared   *fault
-	stale    time.Duration // when shared must be renewed
+	stale    time.Duration // when shared must be made anew
 	warnings []string
 }
 
-// causeLocked returns why the vote of a node that is up is missing. Rounds share it
-// for a moment, so that none is built for each.
+// causeLocked returns why the vote of a node that is up is missing. Rounds
+// share the cause for a moment, so that it is not made for each of them.
 func (n *node) causeLocked(now time.Duration) *fault {
 	t := &n.trust
 	if t.shared == nil || now >= t.stale {
-		left := t.Left(now)
+		left, why := n.leftLocked(now)
 		t.shared = n.estrangedLocked()
-		if t.shared == nil {
-			t.shared = &fault{err: &QuarantineError{Left: left, Why: t.Why}}
+		switch {
+		case t.shared != nil:
+		case n.group.quarantine.nodes.Has(n.index):
+			t.shared = &fault{err: &QuarantineError{Left: left, Why: why}}
+		default:
+			t.shared = n.floorlessLocked()
 		}
 		t.stale = now + max(staleAfter, left/100)
 	}
@@ -216,7 +217,7 @@ func (n *node) causeLocked(now time.Duration) *fault {
 const staleAfter = 10 * time.Millisecond
 
 // refusal is the last error that a node replied. It is kept because a node that
-// refuses does so many times, and none of them should allocate (R12).
+// refuses does so many times, and no refusal should allocate (R12).
 type refusal struct {
 	class conn.Class
 	fault *fault
@@ -236,8 +237,8 @@ func (f *refusal) cause(v resp.Value) *fault {
 type previous struct {
 	server conn.Server
 	end    uint64 // rounds from this position on were not sent there
-	// unfenced is set if that connection could not be killed: SETs before it
-	// may come late, until their own TTL has passed.
+	// unfenced is set if that connection could not be killed. Until their TTLs
+	// have passed, the SETs sent there may still be executed.
 	unfenced pure.Unfenced
 }
 
@@ -249,15 +250,15 @@ type telling struct {
 }
 
 // outdated reports whether there is anything to report. Comparing causes
-// suffices: up has none, every other state has one. That a shed connection is
-// dead afterwards is not reported.
+// suffices: Up has none, every other state has one. A shed connection keeps its
+// cause when it dies, so that its death is not reported again.
 func (t telling) outdated(cause string) bool { return t.news == 0 || t.cause != cause }
 
-// A proof is the script by which a node and its twin are told apart. There is
-// one for each connection of the twin, so that servers need not keep many.
+// A proof is the script that tells a node and its twin apart. There is only one
+// for each connection of the twin, so that servers need not keep many scripts.
 type proof struct {
 	twin   *conn.Conn
 	secret string
 	digest string
-	apart  bool // they were told apart; valid as long as both connections last
+	apart  bool // two servers; valid as long as both connections last
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// tellLocked reports the node's state to OnChange, if that is news.
+// tellLocked reports the node's state to OnChange, unless it was reported
+// already.
 func (n *node) tellLocked() {
 	if n.group.config.OnChange == nil {
 		return
@@ -14,7 +15,7 @@ func (n *node) tellLocked() {
 	switch n.life.State {
 	case Up:
 		if !n.group.live.Has(n.index) {
-			return // it is about to join, or has just left
+			return // it is about to join, or has just stopped being live
 		}
 		if n.group.quarantine.nodes.Has(n.index) {
 			n.tellQuarantineLocked()
@@ -34,8 +35,8 @@ func (n *node) tellLocked() {
 	}
 }
 
-// tellAllLocked is tellLocked for all nodes. What is known of one may be news
-// about the others.
+// tellAllLocked is tellLocked for all nodes. A change of one node may change
+// the causes of others.
 func (g *Group) tellAllLocked() {
 	for _, n := range g.nodes {
 		n.tellLocked()
@@ -45,10 +46,11 @@ func (g *Group) tellAllLocked() {
 // tellQuarantineLocked reports why the votes of a node that is up do not count.
 func (n *node) tellQuarantineLocked() {
 	g := n.group
-	n.trust.shared = nil // what it says of the others may be old
-	why, cause := n.trust.Why, n.causeLocked(g.now()).err
+	n.trust.shared = nil // what it says of other nodes may be outdated
+	_, why := n.leftLocked(g.now())
+	cause := n.causeLocked(g.now()).err
 	if errors.Is(cause, ErrUnopened) && (!g.triedLocked() || g.quarantine.deployment.Opening()) {
-		return // it may be open in a moment
+		return // the deployment may be open in a moment
 	}
 	if class, _ := causeOf(cause); n.group.quarantine.strangers.Has(n.index) {
 		why = class

@@ -8,25 +8,25 @@ import (
 )
 
 // Counts has what happened with one node since the group was made; nothing is
-// ever reset. Each number is exact, but they are not taken at one instant, and
-// a reader adds what it has read only when it has read everything that was
-// there. So a sum over several of them may lack what is under way.
-type Counts struct {
+// ever reset. Each number is exact, but they are not read at one instant, and a
+// goroutine that reads replies adds them only once it has read all that have
+// come. So a sum over several numbers may lack what is under way.
+type NodeCounts struct {
 	// Granted, Refused and Failed are the votes that counted, each before its
 	// round was decided (R17).
 	Granted, Refused, Failed uint64
-	// TimedOut, Absent and Quarantined are failed votes: given up because no
-	// answer came in time (R6), of a node that was not up when the command was
-	// queued, or discounted because the node may have forgotten keys (R23). The
-	// other failed votes are errors that the node replied, and connections that
-	// died.
+	// TimedOut are failed votes whose answer did not come in time (R6), Absent
+	// those of a node that was not up when the command was queued, and
+	// Quarantined those that did not count because the node may have forgotten
+	// keys (R23). The other failed votes are errors that the node replied, and
+	// connections that died.
 	TimedOut, Absent, Quarantined uint64
 	// Late are replies that did not count because the round was already
-	// decided. That is ordinary: a quorum was faster (R5). Overdue are those of
-	// them whose own vote had been given up: this node was too slow.
+	// decided. That is ordinary: a quorum was faster (R5). Overdue are the late
+	// replies whose own vote had been given up: this node was too slow.
 	Late, Overdue uint64
-	// Errors are the errors that it replied to lock commands, by conn.Class:
-	// "NOSCRIPT", "OOM" … Nil if there were none.
+	// Errors are the errors that the node replied to lock commands, by
+	// conn.Class: "NOSCRIPT", "OOM" … It is nil if there were none.
 	Errors map[string]uint64
 	// Dials are attempts to connect and shake hands, DialFailures those that
 	// failed.
@@ -35,28 +35,29 @@ type Counts struct {
 	// "stalled" (a full backlog), "indebted" (R8), "protocol" (no RESP),
 	// "unexpected" (a reply that cannot answer, R16), "forgot" (scripts lost
 	// before it joined), "peer" (ended by the node or the network), "closed"
-	// (by us). Nil if there were none.
+	// (by us). It is nil if there were none.
 	Deaths map[string]uint64
 	// Probes are PINGs to an idle connection (R26), Cures commands that were
 	// sent again with their scripts (R24).
 	Probes, Cures uint64
 	// DebtsMade are releases that this node came to owe (R8), DebtsPaid those
 	// that it confirmed, even if they are still repeated to be safe, and
-	// DebtsExpired those whose keys had to have expired before.
+	// DebtsExpired those that ended unconfirmed because their keys must have
+	// expired.
 	DebtsMade, DebtsPaid, DebtsExpired uint64
 }
 
-// counters is where a node's Counts come from. The goroutine that reads counts
-// replies for itself, and adds them to the atomics once for each batch, so that
-// counting goroutines do not share a cache line.
+// counters is the source of a node's NodeCounts. The goroutine that reads
+// counts replies in batch, and adds them to the atomics once for each batch, so
+// that counting goroutines do not share a cache line.
 type counters struct {
 	batch replies // owned by the goroutine that reads
 
 	granted, refused, failed, late, overdue atomic.Uint64
 	errors                                  [classes]atomic.Uint64
 
-	// The following are guarded by the group's mutex. votes that a dying
-	// connection owed
+	// The following are guarded by the group's mutex. died counts the votes
+	// that dying connections owed.
 	died                               uint64
 	missed                             [reasons]uint64
 	deaths                             [deathCauses]uint64
@@ -65,7 +66,7 @@ type counters struct {
 	connects, ended, sheds int
 }
 
-// replies counts votes by what became of them.
+// replies counts the votes of one batch of replies.
 type replies struct{ granted, refused, failed, late, overdue uint64 }
 
 // classes is more than package conn has.
@@ -110,9 +111,9 @@ func (g *Group) countMissedLocked(votes Set, why reason) {
 	}
 }
 
-// countDeathLocked counts the end of a connection. If we broke it, the reader
-// may have met another error meanwhile. The node's life must not have learned
-// of the end yet.
+// countDeathLocked counts the end of a connection. It must be called before the
+// node's life is told of the end: if this group shed the connection, that is
+// the cause, whatever error the reader met meanwhile.
 func (n *node) countDeathLocked(cause error) {
 	if n.life.State == Shed {
 		cause = n.fault.err
@@ -121,9 +122,9 @@ func (n *node) countDeathLocked(cause error) {
 }
 
 // countsLocked returns the numbers.
-func (n *node) countsLocked() Counts {
+func (n *node) countsLocked() NodeCounts {
 	c, l := &n.counters, &n.ledger
-	all := Counts{
+	all := NodeCounts{
 		Granted: c.granted.Load(), Refused: c.refused.Load(), Failed: c.failed.Load() + c.died,
 		TimedOut: c.missed[overdue], Absent: c.missed[absent], Quarantined: c.missed[quarantined],
 		Late: c.late.Load(), Overdue: c.overdue.Load(),
@@ -142,7 +143,7 @@ func (n *node) countsLocked() Counts {
 	return all
 }
 
-// note adds n under a name, unless it is zero.
+// note adds n to counts under a name, unless it is zero.
 func note(counts map[string]uint64, name string, n uint64) map[string]uint64 {
 	if n == 0 {
 		return counts

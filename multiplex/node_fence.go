@@ -14,8 +14,8 @@ import (
 
 // fence makes sure that nothing which the previous connection carried is
 // executed any more. It asks the server itself to end that connection, and only
-// the server's answer counts: a stopped server goes on with the old socket's
-// commands even after FIN or RST (R8).
+// the server's answer counts: a stopped server that resumes executes the old
+// socket's commands even after FIN or RST (R8).
 func (n *node) fence() pure.LifeAction {
 	c := n.conn
 	command, certain := killCommand(&n.previous.server, c.Server())
@@ -27,7 +27,8 @@ func (n *node) fence() pure.LifeAction {
 			if !ok && !v.IsError() {
 				return fmt.Errorf("%w: type %q to CLIENT KILL", ErrUnexpected, v.Type())
 			}
-			// If the address is a guess, only a kill that hit proves anything.
+			// If the address is a guess, only a kill that hit a connection
+			// proves anything.
 			killed = ok && (certain || count > 0)
 			return nil
 		})
@@ -41,8 +42,9 @@ func (n *node) fence() pure.LifeAction {
 	return n.step(pure.Fenced)
 }
 
-// fenceDebts starts the time of all debts, in batches. It records the fence's
-// result first, since oweLocked reads it in between.
+// fenceDebts tells the ledger, debt by debt, that the fence is answered, from
+// which on a debt's time runs. It works in batches, and records the result of
+// the fence first, since oweLocked reads it in between.
 func (n *node) fenceDebts(certain bool) {
 	g := n.group
 	if !certain {
@@ -54,17 +56,17 @@ func (n *node) fenceDebts(certain bool) {
 }
 
 // killCommand returns the command that ends the old connection on the new one's
-// server, or nil if there is nothing to kill or no way to name it. certain
-// reports whether the reply 0 means that the old connection is gone, or without
-// a command, that there is nothing to fear. Ids start again at 1 when a server
-// restarts, so an id alone could hit another client; together with the address,
-// or on the same run of the server, it cannot.
+// server, or nil if there is nothing to kill or no way to name it. If there is
+// a command, certain reports whether the reply 0 proves that the old connection
+// is gone; if there is none, whether nothing needs to be killed. Ids start
+// again at 1 when a server restarts, so an id alone could hit another client;
+// together with the address, or on the same run of the server, it cannot.
 func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 	sameRun := old.RunID != "" && old.RunID == now.RunID
 	switch {
 	case pure.Replaced(old.RunID, now.RunID):
-		// That process is dead, or another server has its address now (package
-		// comment).
+		// That process is dead, or another server has its address now (see the
+		// package comment).
 		return nil, true
 	case old.ID == 0 || old.ClientAddr == "" && !sameRun:
 		return nil, false

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Idle timeouts: servers (timeout) and proxies close connections that carry
-// nothing for a while, and those to all nodes at the same moment. Each node is
-// dialed again at once (pure.Life). A command that comes meanwhile waits for
-// that instead of failing. From then on the connection is probed before it has
-// been idle for that long.
+// Idle timeouts: servers (by their setting timeout) and proxies close
+// connections that carry nothing for a while, often those to all nodes at the
+// same moment. Each node is dialed again at once (pure.Life), and a command
+// that comes meanwhile waits for that instead of failing. From then on the
+// connection is probed before it has been idle for that long.
 
-// noteEndLocked records how long a connection had been idle that the peer
-// closed. It was idle, too, if it carried nothing but a probe that came too
-// late. unanswered means that commands of the log were not answered. The node's
-// life and its lane must not have learned of the end yet.
+// noteEndLocked records how long a connection that the peer closed had been
+// idle. A connection with nothing but an unanswered probe counts as idle.
+// unanswered reports that commands of the log were not answered. noteEndLocked
+// must be called before the node's life and its lane are told of the end.
 func (n *node) noteEndLocked(unanswered bool, cause error) {
 	n.idle.idled = 0
 	if n.life.State != Up || unanswered || !endedByPeer(cause) {
@@ -28,15 +28,15 @@ func (n *node) noteEndLocked(unanswered bool, cause error) {
 			if e.purpose != probe {
 				return
 			}
-			// The probe set heard when it was sent.
+			// Sending the probe has set heard.
 			idled += n.probeAfterLocked()
 		}
 	}
 	n.idle.idled = idled
 }
 
-// endedByPeer reports whether the peer made the end, as a read shows it, or a
-// probe that was written after it.
+// endedByPeer reports whether the peer ended the connection: a read found the
+// end, or the write of a probe did.
 func endedByPeer(cause error) bool {
 	return errors.Is(cause, io.EOF) || errors.Is(cause, syscall.ECONNRESET) || errors.Is(cause, syscall.EPIPE)
 }

@@ -9,8 +9,8 @@ import (
 
 // A lane carries what concerns one node alone: cures, debts, probes and
 // inquiries. Its entries are written between whole commands of the log, and
-// their replies come in that place: an entry with position p is answered before
-// the round at p.
+// their replies come in the same order: an entry with position p is answered
+// before the round at p.
 //
 // The group's mutex guards it. The node's reader learns from an atomic copy of
 // the front position whether the next reply is the lane's, so an empty lane
@@ -18,7 +18,7 @@ import (
 type lane struct {
 	buf     []byte      // encoded entries that were not written yet
 	queued  []laneEntry // those entries
-	awaited []laneEntry // written, in order; a position each
+	awaited []laneEntry // written, in order; each has its position
 }
 
 // A purpose says what a lane entry is for, and so what its reply means.
@@ -26,7 +26,7 @@ type purpose uint8
 
 const (
 	probe   purpose = iota // PING: any reply will do
-	load                   // a script: the command that follows shows whether it worked
+	load                   // a script; the command behind it shows the result
 	again                  // a round's command again, after its script was loaded
 	payment                // a debt
 	inquire                // an inquiry
@@ -37,7 +37,7 @@ type laneEntry struct {
 	pos     uint64
 	round   *round     // held, for again
 	debt    *pure.Debt // for payment
-	cured   bool       // it was sent again, behind the scripts
+	cured   bool       // it was sent again, after the scripts
 	inquiry *inquiry
 	turn    int // of the inquiry's commands
 }
@@ -64,8 +64,8 @@ func (l *lane) add(e laneEntry, commands ...[]byte) bool {
 // room returns how many more entries the lane takes.
 func (l *lane) room() int { return maxLane - len(l.queued) - len(l.awaited) }
 
-// handOut returns the bytes to write before the round at pos, and expects their
-// replies there.
+// handOut returns the bytes to write before the round at pos. From then on
+// their replies are awaited there.
 func (l *lane) handOut(pos uint64) []byte {
 	if len(l.queued) == 0 {
 		return nil
@@ -107,8 +107,8 @@ func (l *lane) empty() []laneEntry {
 	return all
 }
 
-// rounds calls f for each round whose command was repeated and not answered
-// yet. Such a round may have left the log.
+// rounds calls f for each round whose command was sent again and is not
+// answered yet. Such a round may have left the log.
 func (l *lane) rounds(f func(*round)) {
 	for _, entries := range [...][]laneEntry{l.awaited, l.queued} {
 		for _, e := range entries {
@@ -135,9 +135,10 @@ func (l *lane) loading() bool {
 // An inquiry asks one node alone, in its lane: some commands, each with one
 // reply.
 type inquiry struct {
-	// answer is called with each reply in turn, errors too, by the goroutine
-	// that reads the node, without the mutex. It must not keep the reply, nor
-	// wait. An error from it ends the connection (R16).
+	// answer is called with each reply in turn, errors included, by the
+	// goroutine that reads the node, without the mutex. It must not keep the
+	// reply, and must not wait. If it returns an error, the connection ends
+	// (R16).
 	answer func(i int, v resp.Value) error
 	// abandoned is called once if the connection ends before the last reply, or
 	// because of answer's error, under the mutex. It must not wait.
@@ -146,7 +147,7 @@ type inquiry struct {
 }
 
 // inquireLocked queues the commands of an inquiry on a node that is up. If it
-// returns false the lane is full and nothing was queued.
+// returns false, the lane is full and nothing was queued.
 func (n *node) inquireLocked(q *inquiry, commands ...[]byte) bool {
 	if n.lane.room() < len(commands) {
 		return false

@@ -21,12 +21,15 @@ func newNode(g *Group, index int, config conn.Config) *node {
 		dialer:   dialer{config: config, protocol: config.Endpoint.Protocol},
 		standing: standing{life: pure.NewLife(), fault: &fault{err: ErrConnecting}},
 	}
-	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.Drift}
+	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.DriftFactor}
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
-	if need := pure.NeedFor(g.config.MaxTTL, g.config.Drift); need > 0 && !g.config.Durable.Has(index) {
-		n.trust.Need = need
-		// New processes of this client obey it, too (R23).
+	n.trust.Need, n.trust.Durable = pure.NeedFor(g.config.MaxTTL, g.config.DriftFactor), g.config.Durable.Has(index)
+	if n.trust.Durable && !g.config.sealed() {
+		n.trust.Need = 0 // without deployments there is nothing else to wait for
+	}
+	if n.trust.Need > 0 {
+		// A new process of this client waits, too (R23).
 		g.quarantine.nodes |= setOf(index)
 	}
 	n.config.Admit = g.config.Allow.check
@@ -115,7 +118,7 @@ func (n *node) dial() pure.LifeAction {
 		return n.dialFailed(err)
 	}
 	if c.Server().Protocol == 2 {
-		// The next attempt needs no second connection to find this out (R26).
+		// The next attempt then needs one connection, not two (R26).
 		n.config.Endpoint.Protocol = 2
 	}
 	apart := n.tellApart(c)
@@ -130,7 +133,8 @@ func (n *node) dial() pure.LifeAction {
 	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
 	n.conn, n.server = c, *c.Server()
 	n.meetLocked(n.group.now())
-	// Otherwise the first votes of a distant node would all come too late (R6).
+	// Without a guess the first votes of a distant node would all be too late
+	// (R6).
 	if n.replyTime.Load() == 0 {
 		n.replyTime.Store(int64(c.RoundTrip()))
 		n.guessed = true
@@ -147,35 +151,36 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone || errors.Is(err, conn.ErrUnanswered) {
 		n.life = n.life.Charge()
 	}
-	n.config.Endpoint.Protocol = n.protocol // it may be another server by then
+	n.config.Endpoint.Protocol = n.protocol // the next may be another server
 	switch conn.ErrorClass(err) {
 	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
 		return n.stepLocked(pure.DialBarred)
 	}
-	// Redis 7.0 words it differently if a script lacks a permission.
+	// Redis 7.0 has another text if a script lacks a permission.
 	if errors.Is(err, ErrPermissions) {
 		return n.stepLocked(pure.DialBarred)
 	}
 	return n.stepLocked(pure.DialFailed)
 }
 
-// join lets the node into the log at its head, unless it owes too much. Debts
-// that came since the last payment go first, in the lane. It gets no command
-// that was queued before, flushed or not: its votes on those rounds have
-// failed.
+// join attaches the node at the head of the log, unless it owes too much. Debts
+// that came since the last payment go first, in the lane. The node gets no
+// command that was queued before, flushed or not: its votes on those rounds
+// have failed.
 func (n *node) join() (pure.LifeAction, bool) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n.ledger.Full() {
-		// Whatever it was down for before: now it is connected, and only this
-		// keeps it out.
+		// This replaces the cause for which it was down: it is connected now,
+		// and only its debts keep it out.
 		n.fault = owesTooMuch
 	}
 	if !n.ledger.MayJoin(g.now()) {
 		return pure.Stay, false
 	}
-	// It joined after this handshake: the next one tells them apart.
+	// The twin joined after this node's handshake. The next handshake tells
+	// them apart.
 	if twin := n.twinOfLocked(&n.server); twin != nil {
 		return n.lostLocked(n.conn, sameServer(twin.addr)), true
 	}
@@ -194,7 +199,7 @@ func (n *node) join() (pure.LifeAction, bool) {
 	g.live |= setOf(n.index)
 	g.agreeLocked()
 	n.adopted = g.poller != nil && g.poller.adoptLocked(n)
-	// This checks that the poll role is taken, and pays debts that came
+	// The watch checks that the poll role is taken, and pays debts that came
 	// meanwhile.
 	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.trimLocked()
@@ -205,8 +210,8 @@ func (n *node) join() (pure.LifeAction, bool) {
 	return act, true
 }
 
-// serve reads replies until the connection dies, or waits for its end while the
-// poller reads, and then buries it.
+// serve reads replies until the connection dies, or if the poller reads it,
+// waits for that, and then buries it.
 func (n *node) serve() pure.LifeAction {
 	c := n.conn
 	if n.adopted {
@@ -225,10 +230,11 @@ func (n *node) serve() pure.LifeAction {
 	}
 }
 
-// bury ends a connection's part in the log in two steps. First it gets no new
-// rounds, but still pins those that it has. Then each of them gets its failed
-// vote, and the connection lets go of them (docs/design.md, "A death has two
-// steps"). Everything in flight fails as unknown, exactly once (R16).
+// bury detaches a dead connection from the log in two steps. First the
+// connection gets no new rounds, but still pins those that it has. Then each of
+// these gets its failed vote, and the connection lets go of them
+// (docs/design.md, "A death has two steps"). Everything in flight fails as
+// unknown, exactly once (R16).
 func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	g := n.group
 	why := &fault{err: cause}
@@ -264,8 +270,8 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	return n.stepLocked(pure.DiedOwing)
 }
 
-// unliveLocked stops giving the node new rounds; those that it has end at its
-// limit.
+// unliveLocked stops giving the node new rounds: limit is where those that it
+// has end.
 func (n *node) unliveLocked(cause error) {
 	g := n.group
 	if !g.live.Has(n.index) {
@@ -279,8 +285,8 @@ func (n *node) unliveLocked(cause error) {
 	n.fault = &fault{err: &downError{cause}}
 }
 
-// fail fails the vote on a round that this connection will not answer. An
-// unanswered release becomes a debt.
+// fail fails the node's vote on a round that this connection will not answer.
+// If the round is a release, it becomes a debt.
 func (n *node) fail(r *round, why *fault) {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -299,7 +305,7 @@ func (n *node) failLocked(r *round, why *fault) {
 	}
 }
 
-// shedLocked breaks the connection from here; its reader will bury it.
+// shedLocked gives the connection up: it breaks it, and the reader buries it.
 func (n *node) shedLocked(cause error) {
 	if n.life.State != Up {
 		return
@@ -310,8 +316,9 @@ func (n *node) shedLocked(cause error) {
 	n.conn.Break(cause)
 }
 
-// lost ends a connection that died before it joined. It closes it before it
-// takes the mutex, since Close waits for the connection's writer.
+// lost ends a connection that died before the node joined. It closes the
+// connection before it takes the mutex, since Close waits for the connection's
+// writer.
 func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.group.mu.Lock()
@@ -319,8 +326,8 @@ func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	return n.lostLocked(c, cause)
 }
 
-// lostLocked is lost for a connection that is closed already, or that is sound:
-// then its writer has nothing to do, and Close does not wait.
+// lostLocked is lost for a connection that is closed already, or that is sound
+// and has written everything: Close does not wait for its writer then.
 func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.conn = nil

@@ -32,7 +32,7 @@ func (n *node) releaseOf(r *round) pure.Release {
 }
 
 // doubt records a release that was answered, but whose SET was written to a
-// connection that could not be killed and may still execute it (R8).
+// connection that could not be killed: the server may still execute it (R8).
 func (n *node) doubt(r *round) {
 	g := n.group
 	g.mu.Lock()
@@ -43,13 +43,13 @@ func (n *node) doubt(r *round) {
 }
 
 // debtsAtOnce is how many debts are handled before the mutex is released for a
-// moment: some hundred microseconds.
+// moment. They take some hundred microseconds.
 const debtsAtOnce = 512
 
 // eachDebt calls f for every debt under the mutex, and releases the mutex now
 // and then: with very many debts other goroutines would wait for milliseconds.
-// The node is not up, so no debt ends meanwhile; new ones stand behind the
-// others and are reached as well.
+// The node must not be up, so that no debt ends meanwhile. New ones are added
+// behind the others and are reached as well.
 func (n *node) eachDebt(f func(d *pure.Debt, now time.Duration)) {
 	g := n.group
 	for from := 0; ; from += debtsAtOnce {
@@ -65,9 +65,10 @@ func (n *node) eachDebt(f func(d *pure.Debt, now time.Duration)) {
 	}
 }
 
-// pay sends what is owed before the node joins, so that every debt is executed
+// pay sends what the node owes before it joins, so that every debt is executed
 // before the first new command (R8). What the server refuses stays owed and is
-// tried again: here while the ledger is full, otherwise beside the log.
+// tried again: here while the ledger is full, otherwise in the lane, once the
+// node is up.
 func (n *node) pay() pure.LifeAction {
 	c := n.conn
 	n.eachDebt(n.ledger.StartDebt)
@@ -82,8 +83,8 @@ func (n *node) pay() pure.LifeAction {
 		if len(batch) == pure.PaymentsAtOnce {
 			continue
 		}
-		// Once, and after the debts: a node that is refused here still owes
-		// them.
+		// The node is inspected once, and after it has paid: otherwise, if it
+		// were refused here, it would still owe its debts.
 		if !inspected {
 			if err := n.inspect(c); err != nil {
 				return n.lost(c, err)
@@ -107,8 +108,8 @@ func (n *node) dueDebts() []*pure.Debt {
 	return n.ledger.Take(nil, g.now(), pure.PaymentsAtOnce)
 }
 
-// payBatch sends some debts and settles them by their replies, all at once:
-// under load the mutex is waited for each time.
+// payBatch sends some debts and settles them all at once by their replies:
+// under load, each time the mutex is taken means a wait.
 func (n *node) payBatch(c *conn.Conn, batch []*pure.Debt) error {
 	var commands []byte
 	for _, d := range batch {
@@ -151,8 +152,9 @@ func (n *node) payBatch(c *conn.Conn, batch []*pure.Debt) error {
 // next handshake loads them again (R24).
 var errForgot = errors.New("multiplex: node forgot the scripts")
 
-// isPayment reads a node's reply to a debt: an integer ends the debt (R8), an
-// error does not, and nothing else answers one.
+// isPayment reports whether a reply ends a debt: an integer does (R8), and an
+// error does not. Any other reply cannot answer it, and isPayment returns an
+// error.
 func isPayment(v resp.Value) (bool, error) {
 	_, ok := v.Int64()
 	if !ok && !v.IsError() {
@@ -162,8 +164,8 @@ func isPayment(v resp.Value) (bool, error) {
 }
 
 // paidBy settles a debt that was sent in the lane. A node that lost the script
-// gets it and, behind it, the same debt again, once: the pause after a refusal
-// may have grown to a second by then, and this was no refusal (R24, R26).
+// gets the script and the same debt again at once, but only once (R24, R26).
+// This is no refusal: the pause after one may have grown to a second.
 func (n *node) paidBy(e laneEntry, v resp.Value) error {
 	d := e.debt
 	ok, err := isPayment(v)
@@ -203,7 +205,8 @@ func (n *node) pause() bool {
 	}
 }
 
-// payBesideLocked sends the due debts of a node that is up, in its lane.
+// payBesideLocked sends the debts that are due of a node that is up, in its
+// lane.
 func (n *node) payBesideLocked(now time.Duration) {
 	n.ledger.Expire(now)
 	for _, d := range n.ledger.Take(nil, now, pure.PaymentsAtOnce) {

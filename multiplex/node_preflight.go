@@ -8,8 +8,8 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
-// check refuses a server that cannot keep its own promises (R22). What the
-// server would not say is not held against it.
+// check refuses a server that is no independent master (R22). What the server
+// does not say is no reason to refuse it.
 func (a *Allow) check(s *conn.Server) error {
 	switch {
 	case s.Mode == "cluster" && !a.Cluster:
@@ -25,13 +25,14 @@ func (a *Allow) check(s *conn.Server) error {
 	return nil
 }
 
-// sameServer refuses a server that already has a vote.
+// sameServer returns the error that refuses a server that already has a vote.
 func sameServer(other string) error {
 	return &PreflightError{"same server", "the run id is that of the server at " + other,
 		"name each server once: N votes need N servers; Allow.SameServer overrides this", ErrSameNode}
 }
 
-// otherMaxTTL refuses a node whose seal has another MaxTTL (R23).
+// otherMaxTTL returns the error that refuses a node whose seal has another
+// MaxTTL (R23).
 func otherMaxTTL(found, ours time.Duration) error {
 	return &PreflightError{"MaxTTL", fmt.Sprintf("its seal says %v, this client %v", found, ours),
 		"all clients of a deployment must set the same; to change it, stop all of them first and replace the deployment " +
@@ -45,8 +46,8 @@ const (
 	warnNoRunID = "its run id may not be asked, so each reconnect begins a quarantine (allow INFO)"
 )
 
-// WarnForgetful is the warning of a client without MaxTTL about a node whose
-// clients have one. A tool that takes no lock need not show it.
+// WarnForgetful is the warning that a client without MaxTTL gives about a node
+// whose other clients have one. A tool that takes no lock need not show it.
 const WarnForgetful = "belongs to a deployment whose clients obey MaxTTL, which this client does not: its locks may be " +
 	"lost when a node restarts"
 

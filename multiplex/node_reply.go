@@ -11,14 +11,14 @@ import (
 )
 
 // drain handles every reply that was received by the given time. An error means
-// that the connection must die: nothing is ever skipped to find the place again
-// (R16).
+// that the connection must die: nothing is ever skipped to resynchronise (R16).
 func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	n.sampled = false
 	defer n.counters.publish()
 	for {
 		v, ok, err := c.Next()
 		if err != nil {
+			n.forswear()
 			return err
 		}
 		if !ok {
@@ -31,12 +31,11 @@ func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	}
 }
 
-// reply gives a reply to the command that it answers: the lane's, if the lane
-// comes before the round at the cursor, otherwise that round's. Attributes were
-// never asked for on this connection (R16), and pushes only where keys are
+// reply passes a reply to the command that it answers: the lane's, if the lane
+// comes before the round at the cursor, otherwise that round's. Attributes are
+// never requested on this connection (R16), and pushes only where keys are
 // tracked (lookout_track.go). A reply that came before its command was sent
-// answers nothing (R16), even if the command was sent before the reply was
-// read.
+// answers nothing (R16), even if it is read after that.
 func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if v.Type() == resp.Push {
 		return n.group.tracker.pushed(n, v)
@@ -67,7 +66,7 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 			n.sample(max(0, now-r.at))
 		}
 	}
-	if err := n.count(r, v); err != nil {
+	if err := n.count(r, r.form, v); err != nil {
 		return err
 	}
 	// The vote came before the cursor moves: until then the slot is ours
@@ -76,8 +75,8 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	return nil
 }
 
-// sample smooths the time to a reply. The time counts from the caller's start,
-// so it includes our own queue.
+// sample updates the smoothed reply time. d counts from when the round was
+// queued, so it includes the wait for the flush.
 func (n *node) sample(d time.Duration) {
 	old := time.Duration(n.replyTime.Load())
 	if n.guessed {
@@ -86,9 +85,11 @@ func (n *node) sample(d time.Duration) {
 	n.replyTime.Store(int64(pure.Smoothed(old, d)))
 }
 
-// count turns a reply into this node's vote. A release that was not answered by
-// an integer becomes a debt (R8).
-func (n *node) count(r *round, v resp.Value) error {
+// count turns a reply into this node's vote. form is that in which the command
+// was sent, nil if it was sent as given. A release that was not answered by an
+// integer becomes a debt (R8). An error means that the reply cannot answer the
+// round (R16).
+func (n *node) count(r *round, form *Form, v resp.Value) error {
 	if v.IsError() {
 		why := n.refusal.cause(v)
 		n.counters.countError(n.refusal.class)
@@ -100,9 +101,16 @@ func (n *node) count(r *round, v resp.Value) error {
 	if len(r.parts) > 0 {
 		return n.countMerged(r, v)
 	}
-	vote := r.kind.Judge(v)
+	judge := r.kind.Judge
+	if form != nil && form.Judge != nil {
+		judge = form.Judge
+	}
+	vote := judge(v)
 	if vote == Alien {
 		return fmt.Errorf("%w: type %q", ErrUnexpected, v.Type())
+	}
+	if vote == Refused && r.telling(form) {
+		r.texts.keep(n.index, v) // before the vote, which publishes it
 	}
 	n.confirm(r, vote)
 	return nil
@@ -111,8 +119,8 @@ func (n *node) count(r *round, v resp.Value) error {
 var errResults = errors.New("not one result for each command that was merged")
 
 // countMerged turns the array that answers a carrier into this node's vote on
-// each part. It checks all of it before the first vote, since a reply that
-// cannot be the answer gives none (R16).
+// each part. It checks the whole array before the first vote, since a reply
+// that cannot be the answer is no vote (R16).
 func (n *node) countMerged(r *round, v resp.Value) error {
 	if v.Type() != resp.Array || v.IsNull() || v.Len() != len(r.parts) {
 		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
@@ -140,15 +148,19 @@ func (n *node) confirm(r *round, vote Vote) {
 	if n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
-	if vote == Restored {
+	switch vote {
+	case Restored:
 		vote = n.judgeRestored(r)
+	case Floorless:
+		n.cast(r, Failed, n.floorLost())
+		return
 	}
 	n.cast(r, vote, nil)
 }
 
-// judgeRestored returns the vote that a key which was set again means. From a
-// node that is quarantined, or was when the round got its place, it means
-// nothing (R10, R23).
+// judgeRestored returns the vote of a node that set a missing key again. If the
+// node is quarantined, or was when the round got its place, it grants nothing
+// (R10, R23).
 func (n *node) judgeRestored(r *round) Vote {
 	g := n.group
 	g.mu.Lock()
@@ -191,21 +203,20 @@ func (n *node) cast(r *round, v Vote, why *fault) {
 	}
 }
 
-// keyFault is the cause if one key of several was refused and the others were
-// not.
+// keyFault is the cause if only some keys of a merged command were refused.
 var keyFault = &fault{err: &RefusalError{Class: conn.ClassOther}}
 
-// laneReply gives a reply to the lane entry that is due.
+// laneReply passes a reply to the lane entry that it answers.
 func (n *node) laneReply(v resp.Value) error {
 	n.group.mu.Lock()
 	e := n.lane.pop()
 	n.laneNext.Store(n.lane.front())
-	n.silence.asked = n.group.now() // the entries behind it wait since now
+	n.silence.asked = n.group.now() // the wait of the next entry begins
 	n.group.mu.Unlock()
 
 	switch e.purpose {
 	case again:
-		err := n.count(e.round, v)
+		err := n.count(e.round, nil, v)
 		if err != nil {
 			n.fail(e.round, &fault{err: err})
 		}
@@ -216,8 +227,8 @@ func (n *node) laneReply(v resp.Value) error {
 	case inquire:
 		err := e.inquiry.answer(e.turn, v)
 		if err != nil {
-			// After its last reply it has left the lane, and would never be
-			// told.
+			// With its last reply it left the lane, so abandonLaneLocked would
+			// miss it.
 			n.abandon(e.inquiry, &fault{err: err})
 		}
 		return err

@@ -10,9 +10,9 @@ import (
 
 // cure sends the scripts and then the round's command again, on the same
 // connection, whether or not a caller still waits for it (R24). The round's
-// vote waits for that reply. cure returns false if the lane is full, or if the
-// command must not come behind what followed it (ExtendKind.Creates); then the
-// vote has failed.
+// vote comes with that reply. cure returns false if the lane is full, or if the
+// command must not be executed after those that were sent since (ClaimKind,
+// ExtendKind.Creates); then the vote has failed.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()
@@ -20,7 +20,7 @@ func (n *node) cure(r *round, why conn.Class) bool {
 	if !n.loadScriptsLocked() {
 		return false
 	}
-	if r.extend != nil && r.extend.Creates {
+	if r.creates() {
 		g.promptLocked()
 		return false
 	}
@@ -48,15 +48,16 @@ func (n *node) loadScriptsLocked() bool {
 	return true
 }
 
-// errorToNative handles an error reply to a native release if the script would
-// have done otherwise. It returns false for an error that the script would have
-// got as well: the release is then refused and owed.
+// errorToNative handles an error reply to a native form if the command as given
+// would have got another answer. It returns false for an error that stands: a
+// release is then refused and owed, and any other vote has failed.
 //
-// A key of another type is not our lock, as the script finds (R9). After any
-// error about the command and not about the node's state, the script is sent on
-// the same connection, whether or not a caller still waits (R24). If the node
-// lacks the command, or denies it to us, the whole group drops the form at
-// once, until this node shakes hands again.
+// A key of another type is not our lock, which is what the script would find
+// (R9), and is in the way of a claim. After any error about the command and
+// not about the node's state, the command as given is sent on the same
+// connection, whether or not a caller still waits (R24), unless it is a claim
+// (R8). If the node lacks the command, or denies it to us, the whole group
+// drops the form at once, until this node shakes hands again.
 func (n *node) errorToNative(r *round, v resp.Value) bool {
 	class := conn.ClassOf(v)
 	switch class {
@@ -68,12 +69,12 @@ func (n *node) errorToNative(r *round, v resp.Value) bool {
 		if class != conn.ClassOther || isSyntaxError(v) {
 			n.unlearn(r.form)
 		}
-		return n.cure(r, class)
+		return !r.creates() && n.cure(r, class)
 	}
 	return false
 }
 
-// unlearn records that this connection's server no longer does what it did in
+// unlearn records that the server no longer supports a form that it accepted in
 // the handshake.
 func (n *node) unlearn(f *Form) {
 	g := n.group
@@ -83,8 +84,26 @@ func (n *node) unlearn(f *Form) {
 	g.agreeLocked()
 }
 
-// isSyntaxError tells a command that the server knows in another form from one
-// that failed on its key.
+// forswear makes the group leave a form of claims for good if its reply could
+// not be read. The reply is a text that any program may have written, and one
+// that is longer than a reply may be ends the connection (R32): another claim
+// of the same key must not end the next one.
+func (n *node) forswear() {
+	if n.laneNext.Load() == n.pos || n.pos >= n.sent.Load() {
+		return // the reply was another's, or nothing was asked
+	}
+	g := n.group
+	f := g.log.ring.Load().at(n.pos).form
+	if f == nil || !f.Telling {
+		return // only a form can be left
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forsworn = append(g.forsworn, f.Name)
+}
+
+// isSyntaxError reports whether an error says that the server knows the command
+// only in another form, rather than that it failed on its key.
 func isSyntaxError(v resp.Value) bool {
 	text, _ := bytes.CutPrefix(v.Bytes(), []byte("ERR "))
 	return bytes.HasPrefix(text, []byte("syntax error")) || bytes.HasPrefix(text, []byte("wrong number of arguments"))

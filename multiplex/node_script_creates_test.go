@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -59,4 +60,40 @@ func TestNoCureOvertakesTheRelease_R8(t *testing.T) {
 		assert.NoError(t, take(t, inbox, 1)[0].Err)
 		c.healthy()
 	}, native("DELEX"), withRestore)
+}
+
+// The same for a claim by script. Its caller gives up before the node answers,
+// so that its release, which is native, is right behind it.
+func TestNoCureOfAClaimOvertakesItsRelease_R8(t *testing.T) {
+	claimByScript := &ClaimKind{Kind: scripted, Undo: releaseKind}
+	inBubble(t, 3, func(t *testing.T, c *cluster) { // the handshake does not load this script
+		claim := func(ctx context.Context) error {
+			_, err := c.group.Claim(ctx, claimByScript, &Claim{
+				Bytes: restoreCommand("k", "t"), TTL: long, Undo: raw(releaseCommand("k", "t")),
+			})
+			return err
+		}
+		for _, n := range c.nodes {
+			n.Delay("EVALSHA", 10*trip)
+		}
+		ctx, cancel := context.WithTimeout(background, trip)
+		defer cancel()
+		require.ErrorIs(t, claim(ctx), context.DeadlineExceeded)
+		time.Sleep(50 * trip)
+		assert.Empty(t, c.keys(), "what was released stays released")
+		assert.Zero(t, c.debts())
+		assert.NoError(t, claim(background), "and the next one finds its script")
+		c.healthy()
+	}, withRestore)
+}
+
+// Its vote has failed, and the error says why.
+func TestAClaimByALostScriptFails_R24(t *testing.T) {
+	claimByScript := &ClaimKind{Kind: scripted, Undo: releaseKind}
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		_, err := c.group.Claim(background, claimByScript, &Claim{Bytes: restoreCommand("k", "t"), TTL: long, Undo: raw(releaseCommand("k", "t"))})
+		var why *RefusalError
+		require.ErrorAs(t, err, &why)
+		assert.Equal(t, conn.ClassNoScript, why.Class)
+	}, withRestore)
 }

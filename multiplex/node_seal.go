@@ -12,28 +12,50 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A look reads a node's seal and opening, in two commands.
+// A look reads a node's seal and opening, in two commands. With fencing numbers
+// it reads the node's record first: if the keys are flushed meanwhile, that
+// shows in the seal.
 type look struct {
 	sighting pure.Sighting
-	asked    time.Duration // when, on the group's clock
+	seal     string        // its text
+	record   pure.Record   // of fencing numbers
+	recorded pure.Seen     // what stands there
+	asked    time.Duration // when it was requested, on the group's clock
 }
 
-// The commands of a look, by their turns.
+// The commands of a look, in their order.
 const (
-	turnSeal = iota
+	turnRecord = iota
+	turnSeal
 	turnOpening
-	turnsOfLook
 )
 
-// read takes the reply to one of the commands. It returns an error if it cannot
-// answer the command (R16).
+// look calls ask with each command of a look, and with what takes the reply.
+func (g *Group) look(l *look, ask func(command []byte, judge func(v resp.Value) error)) {
+	for turn, command := range [...][]byte{g.config.Floors.Read, g.config.Seal.Read[0], g.config.Seal.Read[1]} {
+		if turn != turnRecord || g.config.numbered() {
+			ask(command, func(v resp.Value) error { return l.read(turn, v) })
+		}
+	}
+}
+
+// read handles the reply to one of the commands. It returns an error if the
+// reply cannot answer the command (R16).
 func (l *look) read(turn int, v resp.Value) error {
 	found, text, err := valueOf(v)
 	if err != nil {
 		return err
 	}
-	if turn == turnSeal {
-		l.sighting.What = found
+	switch turn {
+	case turnRecord:
+		if l.recorded = found; found == pure.SealSeen {
+			if l.record, err = pure.ParseRecord(text); err != nil {
+				l.recorded = pure.SealStrange
+			}
+		}
+		return nil
+	case turnSeal:
+		l.sighting.What, l.seal = found, text
 		if found == pure.SealSeen {
 			if l.sighting.Seal, err = pure.ParseSeal(text); err != nil {
 				l.sighting.What = pure.SealStrange
@@ -52,7 +74,7 @@ func (l *look) read(turn int, v resp.Value) error {
 	return nil
 }
 
-// valueOf reads the reply to a GET.
+// valueOf parses the reply to a command of Seal.Read.
 func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
 	switch {
 	case conn.ClassOf(v) == conn.ClassWrongType:
@@ -67,12 +89,12 @@ func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
 	return pure.SealSeen, string(v.Bytes()[:min(len(v.Bytes()), maxSeal)]), nil
 }
 
-// maxSeal is longer than any seal: sixteen members take 272 bytes of it.
+// maxSeal is longer than any seal. Sixteen members take 272 bytes of a seal.
 const maxSeal = 1024
 
 // inspect examines the node once before it joins, over its own connection. It
-// reads the seal and the node's clock, and on a node declared durable, whether
-// the server says so. An error ends the connection.
+// reads the seal and the node's clock, and if the node was declared durable,
+// the server's settings. An error ends the connection.
 func (n *node) inspect(c *conn.Conn) error {
 	g := n.group
 	l := &look{asked: g.now()}
@@ -83,12 +105,10 @@ func (n *node) inspect(c *conn.Conn) error {
 		judges = append(judges, judge)
 	}
 	if g.config.Seal.stored() {
-		for turn, command := range g.config.Seal.Read {
-			ask(command, func(v resp.Value) error { return l.read(turn, v) })
-		}
+		g.look(l, ask)
 	}
 	if g.config.sealed() {
-		ask(serverTime, n.date)
+		ask(serverTime, func(v resp.Value) error { return n.date(v, l.asked) })
 	}
 	if g.config.MaxTTL > 0 && g.config.Durable.Has(n.index) {
 		ask(infoPersistence, n.inspectDurable)
@@ -123,16 +143,12 @@ func (n *node) inspectSeal(l *look) error {
 	}
 	now := g.now()
 	n.trust.looks = pure.FirstLooks(now)
-	born := now - n.trust.Watched(now)
-	if n.trust.dated {
-		born = min(born, n.trust.started)
-	}
-	g.quarantine.deployment.Born(n.index, born, n.trust.dated)
 	return n.sightLocked(l, now)
 }
 
-// inspectDurable warns if a node declared durable says otherwise. A server that
-// refuses the question stays unknown (R22).
+// inspectDurable warns if the server of a node that was declared durable says
+// otherwise. If the server refuses to answer, its durability stays unknown
+// (R22).
 func (n *node) inspectDurable(v resp.Value) error {
 	if v.IsError() || !strings.Contains(string(v.Bytes()), "aof_enabled:0") {
 		return nil
@@ -143,34 +159,31 @@ func (n *node) inspectDurable(v resp.Value) error {
 	return nil
 }
 
-// date finds out when the process started, by its own account, from the reply
-// to TIME (R29). The account is believed only of a node that never was a
-// replica, and whose clock agrees with this client's: the uptime is what that
-// clock has gone since the start.
-func (n *node) date(v resp.Value) error {
+// date records what the process says of its start, from INFO in the handshake
+// and the reply to TIME (R29); see pure.Believed. asked is when TIME was
+// requested.
+func (n *node) date(v resp.Value, asked time.Duration) error {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	n.trust.dated = false
+	n.trust.Account = pure.Account{}
 	if v.IsError() {
 		return nil
 	}
-	clock, err := readTime(v)
+	clock, err := ReadTime(v)
 	if err != nil {
 		return err
 	}
+	n.readClockLocked(clock, asked)
 	s := &n.server
-	if !s.Unpromoted || s.RunID == "" || time.Since(clock).Abs() > clocksAgree {
-		return nil
+	n.trust.Account = pure.Account{
+		Believed: pure.Believed(s.RunID, s.Unpromoted, time.Since(clock)),
+		Uptime:   s.Uptime, Dialed: n.dialed, Asked: n.trust.met,
 	}
-	n.trust.started, n.trust.dated = n.trust.met-pure.UptimeProves(s.Uptime), true
 	return nil
 }
 
-// clocksAgree is how far a node's clock may differ from this client's (R29).
-const clocksAgree = time.Second
-
-// readTime reads the reply to TIME: seconds and microseconds.
-func readTime(v resp.Value) (time.Time, error) {
+// ReadTime parses the reply to TIME: seconds and microseconds.
+func ReadTime(v resp.Value) (time.Time, error) {
 	var parts []int64
 	for e := range v.Elements() {
 		n, err := strconv.ParseInt(string(e.Bytes()), 10, 64)
@@ -185,23 +198,17 @@ func readTime(v resp.Value) (time.Time, error) {
 	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
 }
 
-// sightLocked takes in what a look found. An error ends the connection: the
+// sightLocked applies what a look found. An error ends the connection: the
 // deployment has another MaxTTL.
 func (n *node) sightLocked(l *look, now time.Duration) error {
 	g := n.group
+	d := &g.quarantine.deployment
 	s := l.sighting
+	n.trust.Trust = n.trust.Sight(d.Proof(s), now)
+	d.Born(n.index, n.trust.Born())
+	d.Sight(n.index, s, l.asked, now)
+	_, _, rivals := d.Rivals()
 	replaced := slices.Contains(g.config.Replace, s.Seal.Identity.ID)
-	if replaced {
-		// Locks of the old deployment may be valid, so its proof is none.
-		n.trust.Trust = n.trust.Sight(pure.Sighting{What: pure.SealAbsent}, now)
-	} else {
-		n.trust.Trust = n.trust.Sight(s, now)
-		if n.trust.dated && s.What == pure.SealSeen {
-			n.trust.Trust = n.trust.Aged(s.Seal, n.server.Uptime+now-n.trust.met, now)
-		}
-	}
-	g.quarantine.deployment.Sight(n.index, s, l.asked, now)
-	_, _, rivals := g.quarantine.deployment.Rivals()
 	if s.What == pure.SealSeen && s.Seal.MaxTTL != g.quarantine.maxTTL && !replaced && !rivals {
 		if !g.config.Allow.OtherMaxTTL {
 			return otherMaxTTL(s.Seal.MaxTTL, g.quarantine.maxTTL)
@@ -210,10 +217,13 @@ func (n *node) sightLocked(l *look, now time.Duration) error {
 	}
 	n.judgeTrustLocked(now)
 	g.settleLocked(now)
+	if g.config.numbered() {
+		n.sightFloorLocked(l, now)
+	}
 	return nil
 }
 
-// tendLocked reads the seal of a node that is up when it is time, and returns
+// tendLocked reads the seal of a node that is up if that is due, and returns
 // when to run again.
 func (n *node) tendLocked(now time.Duration) time.Duration {
 	g := n.group
@@ -226,18 +236,26 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	if !n.trust.looks.Asking {
 		n.lookLocked()
 	}
-	n.trust.looks.Plan(!g.quarantine.nodes.Has(n.index), now)
+	n.trust.looks.Plan(!(g.quarantine.nodes | g.fencing.floorless).Has(n.index), now)
 	return n.trust.looks.Next
 }
 
-// lookLocked asks for the seal, in the lane. The reply is handled when it
-// comes.
+// lookLocked asks for the seal, in the lane. It does not wait for the reply.
 func (n *node) lookLocked() {
 	g := n.group
 	l := &look{asked: g.now()}
+	var commands [][]byte
+	var judges []func(v resp.Value) error
+	ask := func(command []byte, judge func(v resp.Value) error) {
+		commands, judges = append(commands, command), append(judges, judge)
+	}
+	if g.config.numbered() {
+		ask(serverTime, func(v resp.Value) error { return n.tellClock(v, l.asked) })
+	}
+	g.look(l, ask)
 	q := &inquiry{abandoned: func(*fault) { n.trust.looks.Asking = false }}
-	q.answer = func(turn int, v resp.Value) error {
-		if err := l.read(turn, v); err != nil || turn != turnsOfLook-1 {
+	q.answer = func(i int, v resp.Value) error {
+		if err := judges[i](v); err != nil || i != len(judges)-1 {
 			return err
 		}
 		g.mu.Lock()
@@ -250,26 +268,25 @@ func (n *node) lookLocked() {
 		n.renewSealLocked(l.sighting, now)
 		return nil
 	}
-	n.trust.looks.Asking = n.inquireLocked(q, g.config.Seal.Read[:]...)
+	n.trust.looks.Asking = n.inquireLocked(q, commands...)
 }
 
-// renewSealLocked writes what this client has watched into a seal that says
-// less.
+// renewSealLocked writes how long this client has watched the process, if the
+// seal that was found says less.
 func (n *node) renewSealLocked(s pure.Sighting, now time.Duration) {
 	g := n.group
-	who, _ := g.quarantine.deployment.Identity()
-	if who == (pure.Identity{}) || s.Identity() != who || n.trust.looks.Writing {
+	who := s.Identity()
+	if !g.quarantine.deployment.Vouches(who) || n.trust.looks.Writing || !n.trust.Renews(s, g.quarantine.maxTTL, now) {
 		return
 	}
-	if _, ok := n.trust.Renewal(s, g.quarantine.maxTTL, now); ok {
-		n.trust.looks.Writing = true
-		n.orderLocked(pure.Order{Verb: pure.Confirm, Identity: who}, now)
-	}
+	n.trust.looks.Writing = true
+	n.orderLocked(pure.Order{Verb: pure.Confirm, Identity: who}, now)
 }
 
-// orderLocked sends an order for the node's deployment, in the lane, over the
-// connection to the very process that a seal is about. A node that cannot carry
-// it out for the moment (-OOM, -MISCONF …) gets it again after the next look.
+// orderLocked sends an order for the node's deployment, in the lane: the
+// connection leads to the very process that a seal is about. If the node cannot
+// carry the order out at the moment (-OOM, -MISCONF …), it gets the order again
+// after the next look.
 func (n *node) orderLocked(o pure.Order, now time.Duration) {
 	g := n.group
 	d := &g.quarantine.deployment
@@ -300,6 +317,9 @@ func (n *node) orderLocked(o pure.Order, now time.Duration) {
 		}
 		n.trust.looks.Writing = false
 		g.settleLocked(now)
+		if seal != nil && ok && count == 1 && g.fencing.floorless.Has(n.index) && !n.trust.looks.Asking {
+			n.lookLocked() // the seal may be the proof that a floor waits for
+		}
 		return nil
 	}
 	if !n.inquireLocked(q, g.config.Seal.Write(args...)) {
@@ -308,7 +328,7 @@ func (n *node) orderLocked(o pure.Order, now time.Duration) {
 }
 
 // argumentsLocked returns the arguments of seal.lua for an order, and the seal
-// that it writes, if it does.
+// that the order writes, or nil if it writes none.
 func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure.Seal) {
 	g := n.group
 	who := o.Identity.String()
@@ -321,39 +341,16 @@ func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure
 	case pure.Undo:
 		return []string{"undo", who}, nil
 	}
-	n.debutLocked(now)
-	seal := &pure.Seal{Identity: o.Identity, Run: pure.NoRun, MaxTTL: g.quarantine.maxTTL}
-	if n.trust.Run != "" {
-		seal.Run = n.trust.Run
-		seal.Watched = n.trust.Watched(now)
-		if n.trust.dated {
-			seal.Uptime = max(time.Millisecond, n.server.Uptime+now-n.trust.asked) // 0 is not known
-		}
-	}
+	seal := n.trust.Writes(o.Identity, g.quarantine.maxTTL, g.quarantine.deployment.Vouches(o.Identity), now)
 	verb := "seal"
 	if o.Verb == pure.Adopt {
 		verb = "adopt"
 	}
-	return []string{verb, who, seal.String()}, seal
+	return []string{verb, who, seal.String()}, &seal
 }
 
-// debutLocked takes in, before the first seals of a set are written, that
-// nothing was forgotten: its nodes count as watched since the last of them
-// started (R29), and if the set is founded, for as long as is needed (R30).
-func (n *node) debutLocked(now time.Duration) {
-	d := &n.group.quarantine.deployment
-	started, ok := d.Started()
-	switch {
-	case n.trust.Need == 0 || !d.Debut():
-	case n.group.config.Found:
-		n.trust.Trust = n.trust.Premiere(now-n.trust.Need, now)
-	case ok:
-		n.trust.Trust = n.trust.Premiere(started, now)
-	}
-}
-
-// cureSealLocked loads the script that writes the seal again, for the next
-// look, which is soon.
+// cureSealLocked loads the script that writes the seal again, and looks at the
+// seal again soon.
 func (n *node) cureSealLocked() {
 	g := n.group
 	if n.life.State != Up {

@@ -27,7 +27,7 @@ func TestSightings(t *testing.T) {
 		assert.Equal(t, want, l.sighting, wire)
 	}
 	for _, wire := range []string{"+OK\r\n", ":1\r\n", "*-1\r\n", "*0\r\n"} {
-		for turn := range turnsOfLook {
+		for _, turn := range []int{turnRecord, turnSeal, turnOpening} {
 			assert.ErrorIs(t, new(look).read(turn, decode(t, wire)), ErrUnexpected, wire)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 var ping = resp.AppendCommand(nil, "PING")
 
 // superviseLocked is the watch's pass over one node: it sheds or probes the
-// connection, tends its quarantine and seal, and pays its debts. late is by how
-// much the watch itself was late. It returns when to run again.
+// connection, updates its quarantine and seal, and pays its debts. late is how
+// late the watch itself runs. It returns when to run again.
 func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 	g := n.group
 	if n.life.State != Up {
@@ -37,7 +37,7 @@ func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 	next = min(next, n.guardLocked(now))
 	n.payBesideLocked(now)
 	if due, ok := n.ledger.Next(); ok {
-		// Waiting a little sends several together.
+		// A little later several can be sent together.
 		next = min(next, max(due, now+tickMost))
 	}
 	if !n.lane.idle() {

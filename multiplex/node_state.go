@@ -6,46 +6,51 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A State is where a node stands in its life. Its String method returns its
-// name in lower case.
+// A State is the stage of a node's life. Its String method returns its name in
+// lower case.
 type State = pure.State
 
 const (
-	// Down has no connection, and waits before the next attempt.
+	// Down means that the node has no connection, and that the next attempt
+	// comes after a pause.
 	Down = pure.Down
-	// Dialing is connecting and shaking hands.
+	// Dialing means that this group is connecting to the node and shaking
+	// hands.
 	Dialing = pure.Dialing
-	// Fencing makes the commands of the previous connection harmless (R8).
+	// Fencing means that the commands of the previous connection are being made
+	// harmless (R8).
 	Fencing = pure.Fencing
-	// Paying executes the releases that the node owes, before it joins (R8).
+	// Paying means that the node executes the releases that it owes, before it
+	// joins (R8).
 	Paying = pure.Paying
-	// Up gets every command, and its votes count.
+	// Up means that the node gets every command, and that its votes count
+	// unless it is quarantined.
 	Up = pure.Up
-	// Shed has a connection that this group broke (R26). It gets no new
-	// commands.
+	// Shed means that this group broke the node's connection (R26). The node
+	// gets no new commands.
 	Shed = pure.Shed
 	// Stopped means that the group was closed.
 	Stopped = pure.Stopped
 )
 
-// A Change reports a node's new state: it came up, or it is no longer up, or
-// not for the same cause as before. A node that is dialed again and again in
-// vain is reported once, with the first cause, and once more for each cause of
-// another class.
+// A Change reports a node's new state: it came up, it is no longer up, or the
+// cause for that has changed. A node that is dialed again and again in vain is
+// reported once, with the first cause, and once more each time the class of the
+// cause changes.
 type Change struct {
 	Node int    // index of the node in the configuration
 	Addr string // without credentials
 	News News   // the new state
 	// Cause is the class of Err: a server's class of error ("WRONGPASS",
-	// "LOADING"), a cause of death as in Counts.Deaths, or "unreachable", "not
-	// RESP", "proxy", "TLS", "not a master", "same server", "MaxTTL",
+	// "LOADING"), a cause of death as in NodeCounts.Deaths, or "unreachable",
+	// "not RESP", "proxy", "TLS", "not a master", "same server", "MaxTTL",
 	// "permissions", or what began a quarantine, as in QuarantineError.Why. It
 	// is "" if the node came up.
 	Cause string
 	Err   error     // why the node is not up, or does not count; nil when it does
 	At    time.Time // when it changed
-	// Warnings lists what should be changed about a node that came up and can
-	// serve all the same. Nil if there are none, or the same as before.
+	// Warnings lists what should be changed about a node that came up all the
+	// same. It is nil if there are none, or the same as before.
 	Warnings []string
 }
 
@@ -57,8 +62,8 @@ const (
 	NewsUp News = iota + 1
 	// NewsDown means that the node has no connection.
 	NewsDown
-	// NewsRefused means that the node answers but may not take part as it is:
-	// its role, or our credentials or permissions (R22).
+	// NewsRefused means that the node answers but may not take part, because of
+	// its role, or of our credentials or permissions (R22).
 	NewsRefused
 	// NewsShed means that this group gave up the node's connection (R8, R26).
 	NewsShed

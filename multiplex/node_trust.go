@@ -9,14 +9,17 @@ import (
 // Quarantine (R23): a node that may have forgotten locks gets every command, so
 // its keys are set, extended and released like any other's. But until every
 // earlier lock must have expired, its grants of claims do not count, nor do its
-// extensions of keys that were set meanwhile. Those votes have failed from the
-// start, so decisions fall as fast as without a quarantine.
+// extensions of keys that were set meanwhile. Those votes fail from the start,
+// so rounds are decided as fast as without a quarantine.
 
-// discountLocked records the round's quarantined nodes and returns those whose
-// vote on it fails for that, with their causes stored.
+// discountLocked records the round's quarantined nodes, and returns those whose
+// vote on it fails for that reason. It stores their causes in the round.
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.quarantine.nodes & g.live
 	void := r.void()
+	if r.claims() {
+		void |= g.fencing.floorless & g.live
+	}
 	if void == 0 {
 		return 0
 	}
@@ -33,17 +36,19 @@ func (g *Group) discountLocked(r *round) Set {
 // meetLocked begins or resumes watching the process that has just shaken hands.
 func (n *node) meetLocked(now time.Duration) {
 	n.trust.Trust = n.trust.Meet(n.server.RunID, now)
-	n.trust.asked, n.trust.met = n.dialed, now
-	n.group.quarantine.deployment.Part(n.index) // what was seen may be another process's
+	n.trust.met = now
+	// What was seen of the deployment may be another process's.
+	n.group.quarantine.deployment.Part(n.index)
+	n.group.fencing.floors.Part(n.index)
 	n.judgeTrustLocked(now)
 	n.trust.warnings = n.group.warningsOf(&n.server)
-	if n.trust.Need > 0 && n.server.RunID == "" {
+	if n.trust.Need > 0 && !n.trust.Durable && n.server.RunID == "" {
 		n.trust.warnings = append(n.trust.warnings, warnNoRunID)
 	}
 }
 
-// guardLocked updates the quarantine of a node that is up, reads and writes its
-// seal, and returns when to run again.
+// guardLocked updates the quarantine of a node that is up, tends its seal, and
+// returns when to run again.
 func (n *node) guardLocked(now time.Duration) time.Duration {
 	n.judgeTrustLocked(now)
 	next := n.tendLocked(now)
@@ -53,7 +58,19 @@ func (n *node) guardLocked(now time.Duration) time.Duration {
 	return next
 }
 
-// judgeTrustLocked makes the group's set follow what is known of the node.
+// leftLocked returns how long the node stays quarantined unless a seal ends
+// that earlier, and why. That includes the wait until the group opens the set.
+func (n *node) leftLocked(now time.Duration) (left time.Duration, why string) {
+	settles := n.group.quarantine.deployment.Settles(now)
+	if settles == 0 {
+		return n.trust.Left(now), n.trust.Why
+	}
+	opened := n.trust.Opens(n.group.sinceLocked(now), now)
+	return max(settles, opened.Left(now)), pure.WhyYoung
+}
+
+// judgeTrustLocked updates the group's set of quarantined nodes by what is
+// known of this node.
 func (n *node) judgeTrustLocked(now time.Duration) {
 	g := n.group
 	n.trust.Trust = n.trust.At(now)
@@ -81,11 +98,10 @@ func (g *Group) raiseLocked(maxTTL, now time.Duration) {
 		return
 	}
 	g.quarantine.maxTTL = maxTTL
-	need := pure.NeedFor(maxTTL, g.config.Drift)
+	need := pure.NeedFor(maxTTL, g.config.DriftFactor)
+	g.quarantine.deployment.Need = need
 	for _, n := range g.nodes {
-		if n.trust.Need > 0 { // not a durable one
-			n.trust.Trust = n.trust.Require(need, now)
-			n.judgeTrustLocked(now)
-		}
+		n.trust.Trust = n.trust.Require(need, now)
+		n.judgeTrustLocked(now)
 	}
 }

@@ -51,8 +51,8 @@ func (c *cluster) identity() pure.Identity {
 		addrs = append(addrs, c.config.Nodes[i].Endpoint.String())
 	}
 	id := strings.Repeat("1d", 16)
-	if c.group != nil && c.group.Deployment().ID != "" {
-		id = c.group.Deployment().ID
+	if c.group != nil && c.group.Membership().ID != "" {
+		id = c.group.Membership().ID
 	}
 	return pure.Identity{ID: id, Nodes: len(addrs), Members: pure.MembersOf(addrs)}
 }
@@ -75,6 +75,13 @@ func sealedAll(c *cluster) {
 	}
 }
 
+// sealedNow puts seals on all nodes that prove next to nothing.
+func sealedNow(c *cluster) {
+	for i := range c.nodes {
+		c.seal(i, c.nodes[i].RunID(), maxTTL, ms)
+	}
+}
+
 // sealOn returns the seal on a node, or the zero seal.
 func (c *cluster) sealOn(i int) pure.Seal {
 	text, _ := c.nodes[i].Get(sealKey)
@@ -87,7 +94,7 @@ func (c *cluster) opened() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(background, 5*time.Second)
 	defer cancel()
-	require.NoError(c.t, c.group.Opened(ctx))
+	require.NoError(c.t, c.group.WaitOpen(ctx))
 }
 
 func (c *cluster) quarantined() (nodes []int) {
@@ -124,12 +131,12 @@ func quarantineOf(t *testing.T, err error, node int) *QuarantineError {
 func TestFreshProcessWaits_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		start := c.group.now() - 20*ms // the handshakes took place a little before
-		require.NoError(t, c.group.Opened(background))
+		c.opened()
 		var err error
 		assert.Zero(t, took(func() { _, err = c.claim(background, "k", "t", ms) }))
 		assert.Equal(t, []int{0, 1, 2}, undecided(t, err))
 		q := quarantineOf(t, err, 1)
-		assert.Equal(t, pure.WhyYoung, q.Why)
+		assert.Equal(t, pure.WhyFirst, q.Why)
 		assert.Greater(t, q.Left, fullNeed-30*ms)
 		assert.LessOrEqual(t, q.Left, fullNeed)
 		assert.Contains(t, err.Error(), "node1:6379, node2:6379): quarantined for another 2.0")
@@ -138,7 +145,7 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		assert.Equal(t, 3, c.up(), "it is up, and gets every command")
 		s := c.status(0)
 		assert.True(t, s.Quarantined)
-		assert.Equal(t, pure.WhyYoung, s.QuarantineWhy)
+		assert.Equal(t, pure.WhyFirst, s.QuarantineWhy)
 		assert.True(t, s.Sealed, "with the little that was watched")
 
 		require.NoError(t, c.group.Ready(background))
@@ -160,17 +167,17 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		next, err := New(c.config)
 		require.NoError(t, err)
 		defer next.Close(background)
-		require.NoError(t, next.Tried(background))
+		require.NoError(t, next.WaitTried(background))
 		for _, s := range next.Nodes() {
 			assert.False(t, s.Quarantined, "the seal says it")
 		}
-	}, withTrust)
+	}, withTrust, sealedNow)
 }
 
 func TestReadySaysWhoIsQuarantined_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, withTrust)
-		require.NoError(t, c.group.Begun(background))
+		c := newCluster(t, 3, withTrust, sealedNow)
+		require.NoError(t, c.group.WaitUp(background))
 		assert.Less(t, c.group.now(), 100*ms, "this waits for connections only")
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
@@ -247,7 +254,7 @@ func TestForgottenVote_R23(t *testing.T) {
 				fresh, err := New(c.config)
 				require.NoError(t, err)
 				defer fresh.Close(background)
-				require.NoError(t, fresh.Tried(background))
+				require.NoError(t, fresh.WaitTried(background))
 				c.eventually(time.Second, func() bool { return c.status(1).Connects == 2 && c.up() == 3 }, "connected again")
 				time.Sleep(time.Second)
 				second := 0
@@ -274,8 +281,9 @@ func TestReconnectsOfAWatchedNode_R23(t *testing.T) {
 	for name, hidden := range map[string]bool{"run id known": false, "run id unknown": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, 1, withTrust, func(c *cluster) {
+				c := newCluster(t, 1, withTrust, sealedNow, func(c *cluster) {
 					if hidden {
+						c.seal(0, pure.NoRun, maxTTL, 0)
 						c.nodes[0].Refuse("-NOPERM no", "INFO")
 					}
 				})
@@ -308,7 +316,7 @@ func TestReconnectsOfAWatchedNode_R23(t *testing.T) {
 // handshake may take long.
 func TestTheWatchBeginsWithTheReply_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, withTrust, func(c *cluster) { c.nodes[0].Delay("CLIENT INFO", time.Second) })
+		c := newCluster(t, 1, withTrust, sealedNow, func(c *cluster) { c.nodes[0].Delay("CLIENT INFO", time.Second) })
 		c.waitUp(1)
 		up := c.group.now()
 		require.NoError(t, c.group.Ready(background))
@@ -348,7 +356,7 @@ func TestQuarantineEndsWithAnothersSeal_R23(t *testing.T) {
 		require.NoError(t, c.group.Ready(background))
 		assert.Less(t, time.Since(start), pure.LookOften+10*ms)
 		assert.Equal(t, []int{2}, c.quarantined())
-	}, withTrust)
+	}, withTrust, sealedNow)
 }
 
 // If keys are flushed without a restart, the missing seal shows it: within five
@@ -431,7 +439,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 		g, err := New(other)
 		require.NoError(t, err)
 		defer g.Close(background)
-		require.NoError(t, g.Tried(background))
+		require.NoError(t, g.WaitTried(background))
 		for _, s := range g.Nodes() {
 			assert.Equal(t, Down, s.State)
 			require.ErrorIs(t, s.Err, ErrMaxTTL)
@@ -481,8 +489,8 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 	})
 }
 
-// Durable nodes need no quarantine; one whose configuration contradicts that is
-// warned about (R22, R23).
+// Durable nodes need no quarantine when they restart; one whose configuration
+// contradicts that is warned about (R22, R23).
 func TestDurableNodes_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.opened()
@@ -497,10 +505,59 @@ func TestDurableNodes_R23(t *testing.T) {
 		assert.Empty(t, c.status(1).Warnings, "what may not be asked is unknown")
 		assert.Equal(t, c.sealOn(1).Identity, c.sealOn(0).Identity, "it belongs to the deployment all the same")
 	}, withTrust, withConfig(func(c *Config) { c.Durable = setOf(0) | setOf(1) }), func(c *cluster) {
+		c.seal(0, "earlier", maxTTL, fullNeed)
+		c.sealed(1)
+		c.seal(2, "earlier", maxTTL, fullNeed)
 		c.nodes[1].Handle(func(_ int, args []string) ([]byte, bool) {
 			return []byte("-NOPERM no\r\n"), args[0] == "INFO" && args[1] == "persistence"
 		})
 	})
+}
+
+// Without seals there are no deployments, and durable nodes count at once.
+func TestDurableNodesWithoutSeals_R23(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		assert.Equal(t, []int{2}, c.quarantined())
+	}, withConfig(func(c *Config) { c.MaxTTL, c.Durable = maxTTL, setOf(0)|setOf(1) }))
+}
+
+// A durable node waits like any other for the locks of another set: until its
+// own has been open for long enough, which it tells clients that come later,
+// also if its run id may not be asked (R29, R30).
+func TestDurableNodesOfANewSet_R30(t *testing.T) {
+	for name, hidden := range map[string]bool{"run id known": false, "run id unknown": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, c *cluster) {
+				c.opened()
+				assert.Equal(t, []int{0}, c.quarantined())
+				require.NoError(t, c.group.Ready(background))
+				assert.GreaterOrEqual(t, c.group.now(), fullNeed)
+				assert.Less(t, c.group.now(), fullNeed+50*ms)
+				time.Sleep(time.Second)
+				assert.GreaterOrEqual(t, c.sealOn(0).Watched, fullNeed)
+				assert.Equal(t, hidden, c.sealOn(0).Run == pure.NoRun)
+				writes := c.nodes[0].Calls("EVALSHA")
+				for range 3 { // it is sealed, and counts
+					c.nodes[0].DropConns()
+					c.eventually(time.Second, func() bool { return c.up() == 0 }, "down")
+					c.waitUp(1)
+					assert.Empty(t, c.quarantined())
+				}
+				next, err := New(c.config)
+				require.NoError(t, err)
+				defer next.Close(background)
+				require.NoError(t, lasts(50*ms, next.Ready))
+				time.Sleep(time.Minute)
+				assert.False(t, next.Nodes()[0].Quarantined)
+				assert.Equal(t, writes, c.nodes[0].Calls("EVALSHA"), "nothing is left to write")
+			}, withTrust, sealedNow, withConfig(func(c *Config) { c.Durable = setOf(0) }), func(c *cluster) {
+				if hidden {
+					c.seal(0, pure.NoRun, maxTTL, 0)
+					c.nodes[0].Refuse("-NOPERM no", "INFO")
+				}
+			})
+		})
+	}
 }
 
 // A node's debts are paid even if it is then refused for its seal: debts go

@@ -13,9 +13,9 @@ import (
 
 // Twins: two addresses that lead to one server are one vote (R22). Servers are
 // told apart by their run ids. But a server may lie and claim the run id of
-// another, which must not keep that one out: one liar, one vote. So if a node
-// that shakes hands has the run id of one that is up, its twin, both are tested
-// with a new script:
+// another, which must not keep that other one out: one liar costs one vote. So
+// if a node that shakes hands has the run id of one that is up, its twin, both
+// are tested with a new script:
 //
 //	the twin loads it     a failure is the twin's: it is given up
 //	the node is asked     what it returns: one server, and the node is refused
@@ -25,11 +25,11 @@ import (
 // Scripts belong to a server and not to one of its databases, so this also
 // works if the addresses differ in the database. It needs no permission that a
 // lock does not need. A liar cannot tell from the digest what the script
-// returns. One that forwards commands to the other server can log in there, and
-// can do worse.
+// returns. It could forward the command to the other server, but then it can
+// log in there, and can do worse.
 
-// errDisproved ends the connection of a twin that cannot prove to be the server
-// that it says it is.
+// errDisproved ends the connection of a twin that cannot prove that it is the
+// server whose run id it has.
 var errDisproved = errors.New("multiplex: node has the run id of another, and fails to prove that it is that server")
 
 func newProof(twin *conn.Conn) *proof {
@@ -45,9 +45,9 @@ func (p *proof) load() []byte { return resp.AppendCommand(nil, "SCRIPT", "LOAD",
 
 func (p *proof) call() []byte { return resp.AppendCommand(nil, "EVALSHA", p.digest, "0") }
 
-// twinOfLocked returns a node with a vote that has the same run id as a
-// connection of this one, and that was not told apart from it; nil if there is
-// none.
+// twinOfLocked returns a node with a vote that has the run id of server, to
+// which a connection of this node leads, and that was not told apart from it.
+// It returns nil if there is none.
 func (n *node) twinOfLocked(server *conn.Server) *node {
 	g := n.group
 	if server.RunID == "" || g.config.Allow.SameServer {
@@ -62,8 +62,8 @@ func (n *node) twinOfLocked(server *conn.Server) *node {
 	return nil
 }
 
-// tellApart proves that a connection that shook hands leads to another server
-// than those of all nodes with a vote. An error is a reason to refuse the node.
+// tellApart proves that a connection that shook hands leads to a server other
+// than those of the nodes with a vote. An error is a reason to refuse the node.
 func (n *node) tellApart(c *conn.Conn) error {
 	g := n.group
 	for _, p := range n.proofs {
@@ -71,7 +71,7 @@ func (n *node) tellApart(c *conn.Conn) error {
 			p.apart = false
 		}
 	}
-	for range g.size { // no node is asked twice, unless it reconnects meanwhile
+	for range g.size { // each node once, unless it reconnects meanwhile
 		g.mu.Lock()
 		twin := n.twinOfLocked(c.Server())
 		if twin == nil {
@@ -91,8 +91,8 @@ func (n *node) tellApart(c *conn.Conn) error {
 	return errDisproved
 }
 
-// prove tells one twin apart, or gives it up. An error is a reason to refuse
-// the node.
+// prove tells the node apart from one twin, or gives the twin up. An error is a
+// reason to refuse the node.
 func (n *node) prove(c *conn.Conn, twin *node, p *proof) error {
 	ctx, cancel := n.patience()
 	defer cancel()
@@ -118,8 +118,8 @@ func (n *node) prove(c *conn.Conn, twin *node, p *proof) error {
 	return nil
 }
 
-// says asks a node in its lane, over the given connection, and reports whether
-// it answers with that word.
+// says sends a command in the node's lane, over the given connection, and
+// reports whether the reply is word.
 func (n *node) says(ctx context.Context, c *conn.Conn, command []byte, word string) bool {
 	said := make(chan bool, 2) // room for every send
 	q := &inquiry{abandoned: func(*fault) { said <- false }}
@@ -142,8 +142,8 @@ func (n *node) says(ctx context.Context, c *conn.Conn, command []byte, word stri
 }
 
 // disprove gives up a twin that failed. The node that shakes hands takes its
-// place at once: if it were refused, too, and both dialed again after equal
-// pauses, a liar could keep it out for as long as the liar comes first.
+// place at once. If that node were refused too, and both dialed again after
+// equal pauses, a liar that always comes first could keep it out.
 func (n *node) disprove(p *proof) {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 // A poller reads for all nodes whose sockets can be polled, where the system
 // allows it (conn.Poller). The goroutine that has the poller's role waits for
 // all of them and counts the replies. A caller that finds the role free takes
-// it and reads its own answer, which saves a lone caller the switch from one
-// goroutine to another, most of its CPU (docs/design.md, "The caller polls").
-// If others still wait when it leaves, the poller's own goroutine takes the
-// role for as long as any caller waits.
+// it and reads its own answer. That saves a lone caller the switch from one
+// goroutine to another, which is most of its CPU (docs/design.md, "The caller
+// polls"). If others still wait when it leaves, the poller's own goroutine
+// takes the role for as long as any caller waits.
 //
-// While anything is unanswered, some goroutine polls: replies that a caller
-// leaves unread when it leaves with its answer are found by the next pass of
-// the watch, which wakes the poller's goroutine. When nothing is unanswered,
-// that goroutine keeps waiting for the end of a connection.
+// While anything is unanswered, some goroutine polls: a caller that leaves with
+// its answer may leave replies unread, which the next pass of the watch finds;
+// it then wakes the poller's goroutine. When nothing is unanswered, that
+// goroutine keeps waiting for the end of a connection.
 type poller struct {
 	group  *Group
 	events *conn.Poller
@@ -37,8 +37,8 @@ type poller struct {
 
 	// The following are owned by the goroutine that has the role.
 
-	// unfinished is the set of nodes that have more to read than their last
-	// turn took. No event reports that.
+	// unfinished is the set of nodes that have more to read than was read in
+	// their last turn. No event reports that.
 	unfinished Set
 	fresh      bool          // what is read now has only just arrived
 	since      time.Duration // when the role's holder began to read; see timely
@@ -87,13 +87,13 @@ func (g *Group) await(r *round) uint64 {
 			p.leave()
 			continue
 		}
-		// The caller counts itself before its second look at the role, while a
-		// leaving goroutine gives the role up before it looks at the count: one
-		// of the two sees the other (docs/design.md, "Handing over the poller's
-		// role").
+		// The caller counts itself before it looks at the role again, and a
+		// goroutine that leaves gives the role up before it looks at the count:
+		// so one of the two sees the other (docs/design.md, "Handing over the
+		// poller's role").
 		p.waiting.Add(1)
 		if p.role.Load() != roleFree && r.word.CompareAndSwap(w, w|parked) {
-			// The goroutine that decided the round took this one off the count.
+			// The goroutine that decided the round has uncounted this caller.
 			<-r.wake
 			return r.word.Load()
 		}
@@ -110,8 +110,8 @@ func (p *poller) take(who uint32) bool {
 	return true
 }
 
-// leave gives the role up, and calls the server if callers wait or something is
-// unread. It looks at unfinished first: that belongs to the role.
+// leave gives the role up, and wakes serveOthers if callers wait or something
+// is unread. It reads unfinished first, which belongs to the role.
 func (p *poller) leave() {
 	unfinished := p.unfinished != 0
 	p.giveUp()
@@ -136,11 +136,11 @@ func (p *poller) stopped() bool { return p.group.life.stopped.Err() != nil }
 func (p *poller) callServer() {
 	select {
 	case p.call <- struct{}{}:
-	default: // it is on its way
+	default: // it was woken already
 	}
 }
 
-// pollFor polls until the caller's round is decided, by a reply, or by another
+// pollFor polls until the caller's round is decided: by a reply, or by another
 // goroutine, which then kicks this one.
 func (p *poller) pollFor(r *round) {
 	p.since = r.at
@@ -150,8 +150,8 @@ func (p *poller) pollFor(r *round) {
 		}
 		events := p.wait()
 		r.word.And(^polling)
-		// This happens also if the round is decided: these events are not
-		// reported again.
+		// Events are read even if the round is decided: they are not reported
+		// again.
 		p.read(events)
 		if r.word.Load()&decided != 0 {
 			return
@@ -159,7 +159,7 @@ func (p *poller) pollFor(r *round) {
 	}
 }
 
-// wait waits for events. It returns none after a kick, and does not wait while
+// wait waits for events. It returns none after a kick, and does not wait if
 // something is unfinished.
 func (p *poller) wait() []conn.Event {
 	if p.unfinished != 0 {
@@ -190,7 +190,7 @@ func (p *poller) read(events []conn.Event) {
 		n := p.group.nodes[e.ID]
 		c := n.polled.Load()
 		if c == nil {
-			continue // it was given back before it was removed
+			continue // handBack has run, and the event is of before
 		}
 		if e.Writable {
 			p.events.Resume(c)
@@ -206,7 +206,7 @@ func (p *poller) read(events []conn.Event) {
 			p.turn(n, c, now)
 		}
 	}
-	p.fresh = true // from now on nothing lies unread for long
+	p.fresh = true // from now on nothing stays unread for long
 	if int64(now) >= p.group.watcher.at.Load() {
 		p.group.tick() // see Group.slack
 	}
@@ -220,8 +220,8 @@ func (p *poller) turn(n *node, c *conn.Conn, now time.Duration) {
 	}
 }
 
-// serveOthers is the goroutine that polls while callers wait, and reads what no
-// caller waits for.
+// serveOthers is the poller's own goroutine. It polls while callers wait, and
+// reads what no caller waits for.
 func (p *poller) serveOthers() {
 	for {
 		select {
@@ -255,13 +255,13 @@ func (p *poller) serve() {
 	}
 	g := p.group
 	g.mu.Lock()
-	// It will find the role free, unless a caller polls.
+	// The watch finds the role free, unless a caller polls.
 	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.mu.Unlock()
 }
 
 // serveOnce delivers answers once. If several callers wait, it yields before it
-// reads, so that more replies are there, and gathers after it: callers that got
+// reads, so that more replies arrive, and gathers afterwards: callers that got
 // their answers are likely to ask again at once, and their commands are flushed
 // together (bench/README.md has the gain of each).
 func (p *poller) serveOnce() {
@@ -274,7 +274,7 @@ func (p *poller) serveOnce() {
 	g.yield()
 	g.holdFlush()
 	p.read(events)
-	g.yield() // another processor may have to be woken first
+	g.yield() // another processor may need time to wake up
 	g.gather()
 	g.flushHeld()
 }
@@ -283,7 +283,8 @@ func (p *poller) serveOnce() {
 // closed.
 func (p *poller) handAllBack() {
 	if !p.take(roleServer) {
-		// The goroutine that has the role was kicked, and calls when it leaves.
+		// The goroutine that has the role was kicked, and sends to call when it
+		// leaves.
 		<-p.call
 		return
 	}
@@ -293,7 +294,7 @@ func (p *poller) handAllBack() {
 			n.readNow(c, now)
 		}
 		if c := n.polled.Load(); c != nil {
-			// It was shut down, whether or not its end shows.
+			// It was shut down, even if no read has found its end.
 			n.handBack(c, conn.ErrClosed)
 		}
 	}
@@ -301,8 +302,8 @@ func (p *poller) handAllBack() {
 }
 
 // attend makes sure that some goroutine polls, and returns when to check again:
-// a caller may leave at any time. A busy caller frees the role between its
-// calls for a moment. Taking it then would force a wake-up. The watch calls
+// a caller may leave at any time. A busy caller frees the role for a moment
+// between its calls; taking it then would cost a wake-up. The watch calls
 // attend.
 func (p *poller) attend(now time.Duration) time.Duration {
 	switch p.role.Load() {
@@ -317,24 +318,24 @@ func (p *poller) attend(now time.Duration) time.Duration {
 	return now + tickMost
 }
 
-// timely reports whether the answer to a round lay in the socket only for a
-// moment: it arrived just now, or the round was queued when a goroutine was
-// about to read.
+// timely reports whether the answer to a round was in the socket for a moment
+// only: it arrived just now, or the round was queued when a goroutine was about
+// to read.
 func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.since }
 
 // Polls reports whether callers read replies themselves. If they do not
 // although the configuration and the system allow it, the error says why: the
-// system gave no descriptors.
+// system has no descriptors left.
 func (g *Group) Polls() (bool, error) { return g.poller != nil, g.unpolled }
 
-// A connection's way into the poller and out of it: from adoptLocked to
-// handBack its read side belongs to the goroutine with the poller's role,
+// A connection enters the poller in adoptLocked and leaves it in handBack. In
+// between, its read side belongs to the goroutine with the poller's role,
 // before and after that to the node's goroutine.
 
 // adoptLocked gives the node's connection to the poller, if it can be polled.
 func (p *poller) adoptLocked(n *node) bool {
 	if n.config.NetDial != nil {
-		return false // a user's connection stays as it is
+		return false // such as a connection of the user's NetDial
 	}
 	n.polled.Store(n.conn) // events may come before Add returns
 	if !p.events.Add(n.conn, n.index) {
@@ -345,15 +346,15 @@ func (p *poller) adoptLocked(n *node) bool {
 	return true
 }
 
-// readsPerTurn bounds what is read from one node before the others have their
-// turn (R32). A read takes what the decoder has room for, 8 KiB, and more only
-// for the rest of a large value. That is more replies than a socket holds in
-// ordinary operation.
+// readsPerTurn bounds what is read from one node before the others get their
+// turn (R32). A read takes as much as the decoder has room for: 8 KiB, and more
+// only for the rest of a large value. In ordinary operation a socket does not
+// hold so many replies.
 const readsPerTurn = 4
 
-// readNow reads what a node has sent, up to a bound. more means that something
-// may be left, which no further event reports. The caller must have the
-// poller's role, and with it the node's read side.
+// readNow reads what a node has sent, up to a bound. If more, something may be
+// left, which no further event reports. The caller must have the poller's role,
+// and with it the node's read side.
 func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
 	for range readsPerTurn {
 		var err error

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mixedServers are two plain servers and three with TLS. A NetDial dials a plain
-// one and one with TLS, so these have readers.
+// mixedServers are two plain servers and three with TLS. A NetDial dials a
+// plain one and one with TLS, so these have readers.
 func mixedServers(t testing.TB) ([]*redistest.Server, func(*Config)) {
 	t.Helper()
 	servers := redistest.Servers(t, 2, redistest.OverTCP)

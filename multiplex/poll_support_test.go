@@ -225,7 +225,7 @@ func startPolled(t testing.TB, config Config, tweaks ...func(*Config)) *Group {
 	t.Cleanup(func() { closesInTime(t, g) })
 	ctx, cancel := context.WithTimeout(background, patience)
 	defer cancel()
-	require.NoError(t, g.Tried(ctx))
+	require.NoError(t, g.WaitTried(ctx))
 	require.NoError(t, g.waitUntil(ctx, func() bool { return g.live == All(g.size) }))
 	return g
 }

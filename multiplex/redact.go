@@ -9,19 +9,19 @@ import (
 // Types that hold secrets print none, with any verb (R27): a group's
 // configuration has passwords, a command has keys and tokens.
 
-// String returns how many nodes the group has.
+// String says how many nodes the group has.
 func (g *Group) String() string { return "(group of " + strconv.Itoa(g.size) + " nodes)" }
 
 // Format prints String for every verb.
 func (g *Group) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, g.String()) }
 
-// String returns how long the command is.
+// String says how long the command is.
 func (e Encoded) String() string { return "(command of " + strconv.Itoa(len(e.Bytes)) + " bytes)" }
 
 // Format prints String for every verb.
 func (e Encoded) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.String()) }
 
-// String returns how long the command is.
+// String says how long the command is.
 func (c Claim) String() string { return Encoded{Bytes: c.Bytes}.String() }
 
 // Format prints String for every verb.

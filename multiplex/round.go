@@ -26,17 +26,19 @@ type round struct {
 	// The following are written under the group's mutex before the round is
 	// published, and only read from then on.
 	//
-	// What counting a vote reads comes first, so that it shares the word's line
-	// of the cache, and the next one: several nodes' replies touch each round.
+	// The fields that counting a vote reads come first, so that they share the
+	// word's cache line and the next one: the replies of several nodes touch
+	// each round.
 
 	// form is the native form that the log has; nil if it has command itself.
 	form *Form
 	verb
+	texts   *texts // nil until the round first has a form that is Telling
 	group   *Group
 	receipt Receipt // of the claim that this round releases or lengthens
 	carrying
 	at      time.Duration   // when it was queued, on the group's clock
-	ctx     context.Context // nil for a detached round
+	ctx     context.Context // nil if no caller waits
 	posting Posting         // empty for a round that a caller waits for
 	wake    chan struct{}   // holds one wake-up
 	ttl     time.Duration
@@ -46,9 +48,9 @@ type round struct {
 	patience time.Duration // least time to wait for its votes
 
 	// discounted is the set of nodes that got the round but whose vote must not
-	// make a lock, since they may have forgotten another (R23). The votes of
-	// those in void have failed already; whatever else sets a key must check
-	// discounted.
+	// make a lock, since they may have forgotten another lock (R23). The votes
+	// of those in void have failed already; code that sets a key by other means
+	// must check discounted.
 	discounted Set
 
 	// causes says why a node's vote is missing; nil with the failed bit set is
@@ -60,10 +62,10 @@ type round struct {
 // carrying tells a carrier, which stands in the log for several merged rounds,
 // from any other round.
 type carrying struct {
-	// parts are the rounds that a carrier carries, with a hold on each; empty
-	// for any other round.
+	// parts are the rounds that a carrier carries, with a hold on each. They
+	// are empty for any other round.
 	parts   []*round
-	carrier bool      // it is recycled among the carriers, whose commands are long
+	carrier bool      // recycled among the carriers, whose commands are long
 	itself  [1]*round // what members returns for any other round
 }
 
@@ -72,7 +74,7 @@ type carrying struct {
 //	0       16      32      48     49      50        51     52      53
 //	granted refused failed  parked decided cancelled closed polling called
 //
-// Votes no longer change it once it is decided: the verdict is that of the
+// Once it is decided, votes no longer change it: the verdict is that of the
 // moment of decision (R12).
 const (
 	refusedShift = 16
@@ -129,8 +131,8 @@ func (r *round) vote(node int, v Vote, why *fault) bool {
 			return false
 		}
 		if why != nil {
-			// Stored before the swap, so that a goroutine that sees the failed
-			// bit also sees the cause.
+			// The cause is stored before the swap, so that a goroutine that
+			// sees the failed bit also sees the cause.
 			r.causes[node].Store(why)
 			r.blamed.Store(true)
 		}
@@ -147,9 +149,9 @@ func (r *round) vote(node int, v Vote, why *fault) bool {
 	}
 }
 
-// giveUp fails the votes of nodes whose time is over, all at once: what several
-// such votes decide must not depend on the order in which they are looked at
-// (R12). It returns the nodes whose votes failed by this.
+// giveUp fails the votes of nodes whose time is over, all at once: what they
+// decide must not depend on the order in which they are looked at (R12). It
+// returns the nodes whose votes it failed.
 func (r *round) giveUp(over Set) (counted Set) {
 	for {
 		w := r.word.Load()
@@ -186,9 +188,9 @@ func (r *round) conclude(reason uint64) bool {
 }
 
 // rouse wakes the caller if it slept, or waited in the poller, when the word
-// was w, and puts a posted round into its inbox. Only the goroutine that
-// decided the round calls it, so the channel never holds more than one wake-up,
-// and an inbox no round twice.
+// was w. It puts a posted round into its inbox. Only the goroutine that decided
+// the round calls it, so the channel never holds more than one wake-up, and an
+// inbox never holds a round twice.
 func (r *round) rouse(w uint64) {
 	if w&called != 0 {
 		r.group.flusher.answered.Add(1)
@@ -228,7 +230,7 @@ func (r *round) await() uint64 {
 // hold adds a holder to a round that has one.
 func (r *round) hold() { r.holders.Add(1) }
 
-// drop releases one hold; the last holder hands the round back to the log.
+// drop releases one hold. The last holder gives the round back to the log.
 func (r *round) drop() {
 	if r.holders.Add(-1) == 0 {
 		r.group.log.giveBack(r)
@@ -250,6 +252,7 @@ func (r *round) clear() {
 	if cap(r.command) > keepCommand && !r.carrier {
 		r.command = nil
 	}
+	r.texts.empty()
 	clear(r.parts)
 	r.parts = r.parts[:0]
 	r.command = r.command[:0]
@@ -259,11 +262,11 @@ func (r *round) clear() {
 }
 
 // keepCommand bounds the buffer that a recycled round keeps for its command, so
-// that one long resource name does not cost memory forever (R26). Carriers, of
-// which there are few, keep theirs.
+// that one long resource name does not cost memory forever (R26). Carriers keep
+// theirs, since there are few.
 const keepCommand = 512
 
-// begin readies a round for its use, before it is published.
+// begin prepares a round before it is published.
 func (r *round) begin(v verb, at, ttl time.Duration, receipt Receipt, holders int32) {
 	r.verb, r.at, r.ttl, r.receipt = v, at, ttl, receipt
 	r.holders.Store(holders)
@@ -278,12 +281,17 @@ func (r *round) members() []*round {
 	return r.itself[:]
 }
 
+// creates reports whether the round's command may set a key that was not there.
+func (r *round) creates() bool {
+	return len(r.parts) == 0 && (r.claims() || r.extend != nil && r.extend.Creates)
+}
+
 // owedBy reports whether the round is a release of a key that this node may
 // hold.
 func (r *round) owedBy(node int) bool { return r.release != nil && r.receipt.Sent.Has(node) }
 
-// void returns the quarantined nodes of the round whose grants do not count. A
-// release always counts: it makes no lock.
+// void returns the quarantined nodes whose votes on the round do not count. For
+// a release there are none: it makes no lock.
 func (r *round) void() Set {
 	if r.release != nil {
 		return 0
@@ -291,9 +299,9 @@ func (r *round) void() Set {
 	return pure.Void(r.claims(), r.discounted, r.receipt.Doubted)
 }
 
-// postLocked readies a posted round. The round counts as waiting, and as
-// asleep, before it is published: the goroutine that decides it takes it off
-// that count and puts it into the inbox (see rouse).
+// postLocked prepares a posted round. Before it is published, the round is
+// counted as waiting and marked as asleep: the goroutine that decides it
+// uncounts it and puts it into the inbox (see rouse).
 func (r *round) postLocked() {
 	if r.group.config.VoteTimeout == 0 {
 		r.patience = r.posting.Patience

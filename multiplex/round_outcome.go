@@ -47,8 +47,8 @@ type Outcomes struct {
 	// top is the latest round; each is linked to the one before it.
 	top atomic.Pointer[round]
 
-	// rest was taken off top already, the earliest first. The goroutine that
-	// takes owns it.
+	// rest has rounds that were taken off top already, the earliest first. The
+	// goroutine that calls Take owns it.
 	rest *round
 }
 
@@ -58,22 +58,22 @@ func NewOutcomes() *Outcomes { return &Outcomes{ready: make(chan struct{}, 1)} }
 // Ready returns a channel that receives when there may be something to take.
 func (o *Outcomes) Ready() <-chan struct{} { return o.ready }
 
-// A Posting says what becomes of the outcome of a posted command.
+// A Posting says where the outcome of a posted command goes.
 type Posting struct {
 	Inbox *Outcomes // gets the outcome
 	Tag   any       // returned with the outcome
 	// Patience is the least time to wait for votes if Config.VoteTimeout is
-	// zero. Posted commands can wait longer: a late answer is cheaper than a
-	// retry. If zero, no longer than for others.
+	// zero. Posted commands can wait longer than others: a late answer is
+	// cheaper than a retry. If zero, they do not.
 	Patience time.Duration
 	// waited is how long the caller of a command that is not posted has waited
-	// for nodes to return. Its votes are waited for so much shorter (R26).
+	// for nodes to return. The wait for its votes is shorter by that (R26).
 	waited time.Duration
 }
 
 // An Outcome is the outcome of a posted command.
 type Outcome struct {
-	// Tag is the posting's.
+	// Tag is that of the Posting.
 	Tag any
 	// Err is nil if a quorum granted; otherwise ErrRefused, an *UndecidedError
 	// or ErrClosed, as from Group.Claim.
@@ -89,10 +89,10 @@ type Outcome struct {
 type Answer struct {
 	Node int    // index of the node in the configuration
 	Addr string // its address, without credentials (R27)
-	// Vote is Granted, Refused or Failed; zero if the round was decided before
-	// the node's answer came.
+	// Vote is Granted, Refused or Failed. It is zero if the round was decided
+	// before the node's answer came.
 	Vote Vote
-	// Err is why the vote failed, otherwise nil.
+	// Err is why the vote failed; otherwise nil.
 	Err error
 }
 
@@ -117,8 +117,8 @@ func (o *Outcomes) Take(dst []Outcome) []Outcome {
 	return dst
 }
 
-// fetch takes off all that was put in and reverses the order. It takes all at
-// once, so there is no ABA problem.
+// fetch takes all rounds that were put in and reverses their order. It takes
+// them all at once, so there is no ABA problem.
 func (o *Outcomes) fetch() {
 	for r := o.top.Swap(nil); r != nil; {
 		before := r.next
@@ -143,7 +143,7 @@ func (o *Outcomes) put(r *round) {
 func (o *Outcomes) signal() {
 	select {
 	case o.ready <- struct{}{}:
-	default: // it is signalled already
+	default: // the signal was sent already
 	}
 }
 

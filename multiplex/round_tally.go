@@ -47,6 +47,9 @@ const (
 	// is a grant, except from a quarantined node, where it is a refusal: the
 	// node may have forgotten the lock of another client (R23).
 	Restored
+	// Floorless means that the key was set, but the node has no floor for
+	// fencing numbers. It does not count (docs/fencing.md).
+	Floorless
 )
 
 // A Mode says when a round is decided.
@@ -56,9 +59,9 @@ const (
 	// Claiming decides as soon as a quorum granted, or no quorum can grant any
 	// more (R5). Which nodes refused does not matter then.
 	Claiming Mode = iota
-	// Confirming is for a command about a key that was ours. It also waits for
-	// the refusals that make a no certain, since "not yours" and "unknown" call
-	// for different actions (R9, R12).
+	// Confirming is for a command about a key that was ours. Once no quorum can
+	// grant, it still waits while refusals may prove that the key is not ours,
+	// since "not yours" and "unknown" call for different actions (R9, R12).
 	Confirming
 )
 
@@ -83,25 +86,25 @@ type Tally struct {
 	Granted, Refused, Failed int // votes so far
 }
 
-// Hinges reports whether the outcome hinges on the votes that are missing: if
-// none of them comes, it stays unknown (R6).
+// Hinges reports whether the outcome depends on the missing votes: if none of
+// them comes, it stays unknown (R6).
 func (t Tally) Hinges(quorum int, mode Mode) bool {
 	t.Failed = t.Nodes - t.Granted - t.Refused
 	return t.Verdict(quorum, mode) == Undecided
 }
 
 // Verdict returns the outcome of the votes counted so far, for a round that
-// needs the given quorum. Once it is not Open, no further vote reopens it, nor
-// makes a quorum of one that was out of reach; so the first goroutine to reach
-// a verdict may wake the caller (R5). Failures after a refusal could still turn
-// Lost into Undecided; the round's word keeps the verdict of the moment of
-// decision (R12).
+// needs the given quorum. Once it is not Open, no further vote makes it Open or
+// brings a quorum within reach, so the first goroutine to reach a verdict may
+// wake the caller (R5). Failures after a refusal could still turn Lost into
+// Undecided; the round's word keeps the verdict of the moment of decision
+// (R12).
 func (t Tally) Verdict(quorum int, mode Mode) Verdict {
 	if t.Granted >= quorum {
 		return Won
 	}
 	pending := t.Nodes - t.Granted - t.Refused - t.Failed
-	// This many refusals or failures keep any quorum from forming.
+	// So many refusals or failures rule out any quorum.
 	blocking := t.Nodes - quorum + 1
 	if mode == Confirming && t.Refused >= blocking {
 		return Lost

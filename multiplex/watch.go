@@ -16,8 +16,8 @@ func (n *node) voteTimeout(ttl time.Duration) time.Duration {
 }
 
 // watch is the goroutine that enforces all deadlines and contexts with one
-// timer, and sheds nodes that fall silent. Each pass sets the timer again as
-// its last act.
+// timer, and sheds nodes that fall silent. Each pass ends by setting the timer
+// again.
 func (g *Group) watch() {
 	defer g.watcher.timer.Stop()
 	for {
@@ -50,8 +50,8 @@ func (g *Group) setTickLocked(at, now time.Duration) {
 
 // slack returns how much later than due the timer fires. If callers poll, the
 // goroutine that reads replies also runs the pass when it is due, and the timer
-// only serves when no goroutine reads. A timer that fires wakes a goroutine,
-// and with it another thread, beside a lone caller; that made the caller's p99
+// matters only while no goroutine reads. A timer that fires wakes a goroutine,
+// and with it another thread, beside a lone caller. That made the caller's p99
 // with one master a third to a half higher.
 func (g *Group) slack() time.Duration {
 	if g.poller == nil {
@@ -91,7 +91,7 @@ func (g *Group) tick() {
 func (g *Group) expireLocked(now time.Duration) time.Duration {
 	next := now + g.config.ProbeAfter
 	if len(g.gathering.rounds) > 0 {
-		// The flusher is late; they will be in the log at the next pass.
+		// The flusher is late. They will be in the log at the next pass.
 		next = now + tickMost
 	}
 	unread := g.unreadLocked()
@@ -109,7 +109,7 @@ func (g *Group) expireLocked(now time.Duration) time.Duration {
 			g.log.oldest++
 		}
 	}
-	// A round that only waits for a cure may have left the log.
+	// A round that waits only for a command sent again may have left the log.
 	for _, n := range g.nodes {
 		n.lane.rounds(func(r *round) {
 			for _, m := range r.members() {

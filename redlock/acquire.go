@@ -8,49 +8,89 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// commandRoom is enough for a command with a resource name of usual length,
-// without allocating.
+// commandRoom is the size of buffers on the stack. It is enough for a command
+// with a resource name of usual length.
 const commandRoom = 320
+
+// claimRoom is the same for the command that sets a lock: with a fencing number
+// it names the resource twice.
+const claimRoom = 448
 
 // TryAcquire tries once to lock a resource for the TTL, which is truncated to
 // whole milliseconds. It waits until a quorum of nodes has granted the lock or
 // no longer can (R5), at most for the vote timeout of the slowest node (R6).
 //
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed,
-// ErrResource, ErrTTL, or a CancelledError if ctx ended. With any of them no
-// key is left behind: its release is queued for every node before TryAcquire
-// returns (R7).
+// ErrResource, ErrTTL, or a CancelledError if ctx ended. If TryAcquire returns
+// an error, it leaves no key behind: it has queued the release for every node
+// (R7).
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	lock, err := c.try(ctx, resource, ttl, 1)
+	lock, err := c.try(ctx, resource, nil, ttl, 1)
 	return lock, named(resource, err)
 }
 
-// attempt is TryAcquire without counting and tracing.
-func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+// attempt is TryAcquire, or TryAcquireAll, without counting and tracing.
+func (c *Client) attempt(ctx context.Context, resource string, all *resources, ttl time.Duration) (Lock, error) {
+	if c.fence != nil {
+		return c.attemptFenced(ctx, resource, all, ttl)
+	}
+	return c.claim(ctx, resource, all, ttl, 0)
+}
+
+// claim is one round of an attempt. With Config.Fenced it has a number.
+func (c *Client) claim(
+	ctx context.Context, resource string, all *resources, ttl time.Duration, number int64,
+) (Lock, error) {
 	if c.refuses(ctx) {
 		return Lock{}, ErrClosed
 	}
 	start := time.Now() // before the first byte is queued (R4)
-	ttl, err := c.check(resource, ttl)
+	ttl, err := c.checkAttempt(resource, all, ttl)
 	if err != nil {
 		return Lock{}, err
 	}
 	slack := pure.Drift(ttl, c.config.DriftFactor)
 	if c.late(ttl, 0, slack) {
-		return Lock{}, c.tooShort(ttl) // even an immediate answer would leave too little
+		// Even an immediate answer would leave too little.
+		return Lock{}, c.tooShort(ttl)
 	}
-	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
-	var set, undo [commandRoom]byte
-	lock.receipt, err = c.group.Claim(ctx, acquireKind, &multiplex.Claim{
-		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
+	lock := Lock{client: c, resource: resource, all: all, token: c.tokens.next(), ttl: ttl, number: number}
+	var set [claimRoom]byte
+	var undo [commandRoom]byte
+	kind, told := acquireKind, (*refusals)(nil)
+	switch {
+	case c.fence != nil:
+		kind = c.fence.kind
+	case all != nil:
+		kind, told = acquireAllKind, &refusals{all: all}
+	case c.config.Owner != "":
+		kind, told = ownedKind, new(refusals)
+	}
+	claim := lock.claim(set[:0])
+	_, release := lock.release(undo[:0])
+	lock.receipt, err = c.group.Claim(ctx, kind, &multiplex.Claim{
+		Bytes: claim.Bytes,
+		Key:   claim.Key,
 		TTL:   ttl,
-		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
+		Undo:  release.Encoded,
 		Late:  func() bool { return c.late(ttl, pure.Elapsed(start, time.Now()), slack) },
+		Told:  told.hear,
 	})
 	if err != nil {
-		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
+		return Lock{}, c.failed(ctx, told.translate(err), nil)
 	}
 	return c.granted(lock, start)
+}
+
+// claim returns the command that sets the lock's keys, encoded into room.
+func (l *Lock) claim(room []byte) multiplex.Encoded {
+	switch {
+	case l.client.fence != nil:
+		return multiplex.Encoded{Bytes: l.client.appendFenced(room, l)}
+	case l.all != nil:
+		return l.client.appendAll(room, &acquireAllScript, l.all, &l.token, l.ttl)
+	}
+	return l.client.appendAcquire(room, l.resource, &l.token, l.ttl)
 }
 
 // granted returns the lock of a claim that a quorum granted. It reads the
@@ -68,47 +108,49 @@ func (c *Client) granted(lock Lock, start time.Time) (Lock, error) {
 	return lock, nil
 }
 
-// late reports whether an attempt's remaining validity is not worth having.
+// late reports whether an attempt that has spent so much time leaves too little
+// validity.
 func (c *Client) late(ttl, spent, slack time.Duration) bool {
 	left := pure.Validity(ttl, spent, slack)
 	return left <= 0 || left < c.config.MinValidity
 }
 
-// Acquire tries until it has the lock, ctx ends or Config.MaxTries are used up,
+// Acquire tries until it has the lock, ctx ends, or Config.MaxTries is used up,
 // with a new token for each attempt (R3, R11). It retries after ErrHeld,
 // ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded, but not
 // after ErrClosed, ErrNested, ErrResource and ErrTTL. If ctx ends, the error is
-// a CancelledError, which is also the last attempt's error; so it is if
-// Config.MaxWait is over, with the cause ErrMaxWait. If the tries are used up,
-// the error is the last attempt's. As with TryAcquire, an error leaves no key
-// behind.
+// a CancelledError, which is also the last attempt's error. If Config.MaxWait
+// is over, it is one too, with the cause ErrMaxWait. If the tries are used up,
+// the error is the last attempt's. As with TryAcquire, no key is left behind if
+// there is an error.
 //
-// A call that finds no quorum for half a second reports a warning, with the
+// If a call finds no quorum for half a second, it reports a warning, with the
 // cause for each node, to Config.Logger, or to slog.Default if there is none;
 // one report a minute stands for all calls of the client (R31). Acquire stops
 // waiting, with ErrNoQuorum, if waiting cannot help: if so many nodes refuse
 // the client that no quorum is left, because of wrong credentials, a missing
-// permission, not being an independent master, another MaxTTL, a certificate
-// that does not verify, or another protocol such as TLS on one side only. Only
+// permission, not being an independent master, another MaxTTL, floors that an
+// operator must reset (ErrNoFloor), a certificate that does not verify, or
+// another protocol such as TLS on one side only. Only
 // attempts since the call began count, so a cause that was removed does not end
 // it. A node that refuses the credentials is tried again after 1 to 30 seconds,
-// so it may take that long to know. A node that refuses connections may come
-// back, and is waited for.
+// so it may take that long to find out. Acquire keeps waiting for a node that
+// refuses connections: it may come back.
 //
 // Callers of one client that wait for the same resource are served in the order
-// in which they came, and only the first of them asks the nodes. Between
-// clients, and towards TryAcquire, there is no order. If another client holds
-// the lock, the nodes tell the first caller when the lock is released (CLIENT
-// TRACKING, over RESP3) and when it will expire, and it tries then; without
-// such news, within a second. If the nodes cannot tell, and after the other
-// errors, it tries again after a random delay that doubles up to 200 ms, unless
-// Config.RetryDelayMin and RetryDelayMax say otherwise. With Config.MaxTries or
-// Config.Poll each caller does so on its own.
+// in which they came, and only the first of them asks the nodes. There is no
+// order between clients, nor among callers of TryAcquire. If another client
+// holds the lock, the nodes tell the first caller when the lock is released
+// (CLIENT TRACKING, over RESP3) and when it will expire, and it tries then;
+// without such news it tries within a second. If the nodes cannot tell, and
+// after the other errors, it tries again after a random delay that doubles up
+// to 200 ms, unless Config.RetryDelayMin and RetryDelayMax say otherwise. With
+// Config.MaxTries or Config.Poll each caller does so on its own.
 //
-// A lock that was granted to a caller that had waited is handed to the next one
-// when it is released, without asking the nodes, for up to Config.HandOver. The
-// next caller gets it with at least half of the validity that it asked for. If
-// less than nine tenths are left, Acquire extends the lock before it returns.
+// If the lock was granted to a caller that had waited, its release hands it to
+// the next caller without asking the nodes, for up to Config.HandOver. The next
+// caller gets it with at least half of the validity that it asked for. If less
+// than nine tenths are left, Acquire extends the lock before it returns.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	within, cancel := withMaxWait(ctx, c.config.MaxWait)
 	defer cancel()
@@ -136,8 +178,11 @@ func (c *Client) acquireTold(ctx context.Context, r request) (Lock, error) {
 
 // acquire is Acquire without the tracer. It counts the attempts.
 func (c *Client) acquire(ctx context.Context, r request, tries *int) (Lock, error) {
-	if c.nested(ctx, r.resource) {
+	if c.nested(ctx, &r) {
 		return Lock{}, ErrNested
+	}
+	if r.all != nil {
+		return c.acquireAll(ctx, r, tries)
 	}
 	if c.config.MaxTries == 0 && !c.config.Poll {
 		return c.acquireInTurn(ctx, r, tries)
@@ -162,8 +207,8 @@ func cancelledError(ctx context.Context, last error) error {
 	return e
 }
 
-// learn smooths the time to a quorum, from which retries derive their delays.
-// Concurrent callers may lose a sample, which does no harm.
+// learn updates the smoothed time to a quorum, from which retries derive their
+// delays. Concurrent callers may lose a sample, which does no harm.
 func (c *Client) learn(spent time.Duration) {
 	c.quorumTime.Store(int64(pure.Smoothed(time.Duration(c.quorumTime.Load()), spent)))
 	c.stats.quorum.record(spent)

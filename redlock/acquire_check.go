@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/internal/errtext"
@@ -9,15 +10,39 @@ import (
 )
 
 // check truncates the TTL to whole milliseconds, and refuses a resource or a
-// TTL that cannot be used. The name of the seal is such a resource.
+// TTL that cannot be used. The names of the seal and of the opening cannot be
+// used as resources.
 func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
-	if err := checkResource(resource); err != nil {
+	if err := checkLockable(resource); err != nil {
 		return 0, err
 	}
-	if resource == sealName || resource == openingName {
-		return 0, errtext.Wrap("redlock: "+resource+" is not for use as a resource: clients keep their seal there", ErrResource)
+	if c.config.Fenced && strings.HasSuffix(resource, fenceSuffix) {
+		return 0, errtext.Wrap("redlock: a resource must not end in "+fenceSuffix+": fencing numbers are kept there", ErrResource)
 	}
 	return c.checkTTL(ttl)
+}
+
+// checkAttempt is check, where the names of several resources were checked
+// before.
+func (c *Client) checkAttempt(resource string, all *resources, ttl time.Duration) (time.Duration, error) {
+	switch {
+	case all == nil:
+		return c.check(resource, ttl)
+	case c.config.Fenced:
+		return 0, errtext.Wrap("redlock: with Config.Fenced, a lock is on one resource", ErrResource)
+	}
+	return c.checkTTL(ttl)
+}
+
+// checkLockable refuses what cannot be locked.
+func checkLockable(resource string) error {
+	if err := checkResource(resource); err != nil {
+		return err
+	}
+	if resource == sealName || resource == openingName || resource == recordName {
+		return errtext.Wrap("redlock: "+resource+" is not for use as a resource: clients keep their seal there", ErrResource)
+	}
+	return nil
 }
 
 func checkResource(resource string) error {

@@ -436,7 +436,7 @@ func TestOverloaded(t *testing.T) {
 		c.refused = make(chan struct{}) // the client continues with a group that has less room
 		c.refusing.Store(false)
 		c.group, err = multiplex.New(multiplex.Config{
-			Nodes: group.Nodes, MaxPending: 1, ShedAfter: time.Minute, VoteTimeout: 10 * time.Second, Cure: cure(),
+			Nodes: group.Nodes, MaxPending: 1, ShedAfter: time.Minute, VoteTimeout: 10 * time.Second, Cure: cure(scripts),
 		})
 		require.NoError(t, err)
 		defer closeNow(t, c)

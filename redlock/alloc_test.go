@@ -45,6 +45,32 @@ func TestNothingIsAllocatedByManyCallers(t *testing.T) {
 	}
 }
 
+// The same for locks with a fencing number, including refusals.
+func TestNothingIsAllocatedForFencedLocks(t *testing.T) {
+	for _, portable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("portable=%t", portable), func(t *testing.T) {
+			c := openFenced(t, redistest.Servers(t, 5, redistest.OverTCP), portable)
+			requireNoAllocs(t, c)
+			require.Zero(t, c.Stats().Renumbered, "one round was enough")
+		})
+	}
+}
+
+// openFenced is openReal for a client with Config.Fenced.
+func openFenced(tb testing.TB, servers []*redistest.Server, portable bool) *Client {
+	tb.Helper()
+	config := Config{
+		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable, MaxTTL: time.Hour, Fenced: true,
+	}
+	_, err := Init(tb.Context(), config)
+	require.NoError(tb, err)
+	c, err := New(tb.Context(), config)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { closeNow(tb, c) })
+	require.NoError(tb, c.Ready(tb.Context()))
+	return c
+}
+
 func requireNoAllocsByMany(t *testing.T, c *Client) {
 	const callers, pairs = 32, 300
 	run := func() {
@@ -81,6 +107,25 @@ func requireNoAllocsByMany(t *testing.T, c *Client) {
 	}
 	t.Logf("%.3f allocations for each pair", best)
 	require.LessOrEqual(t, best, 0.02, "the goroutines of this test alone make 0.01")
+}
+
+// A client with an owner allocates nothing for a lock either. A refusal that
+// names the holder does.
+func TestNothingIsAllocatedForAnOwner(t *testing.T) {
+	servers := redistest.Servers(t, 5)
+	c, err := New(t.Context(), Config{
+		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Forgetful: true, Owner: "web-1.example.org",
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { closeNow(t, c) })
+	require.NoError(t, c.Ready(t.Context()))
+	requireNone(t, func() error {
+		lock, err := c.TryAcquire(t.Context(), "a resource with a name of usual length", 10*time.Second)
+		if err != nil {
+			return err
+		}
+		return lock.Release(t.Context())
+	}, func() { _, _ = c.Inspect(t.Context(), "held") })
 }
 
 func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client {

@@ -101,7 +101,7 @@ func TestACallIsHeardWithWhatItIsFor(t *testing.T) {
 	w := qs.join(request{resource: "r"}, ErrHeld, 0)
 	require.False(t, qs.isDue(w), "its turn has come, and nothing is due")
 	require.Empty(t, w.call)
-	qs.released("r")
+	qs.released("r", nil)
 	require.Len(t, w.call, 1)
 	require.True(t, qs.isDue(w))
 	require.Empty(t, w.call)

@@ -11,9 +11,10 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A Client takes part in the locks of one deployment. New and Open make one;
-// methods of a nil or zero *Client panic. All methods may be called from any
-// goroutine. A Client has one connection to each node and is meant to be kept.
+// A Client acquires and releases the locks of one deployment. New and Open make
+// one; methods of a nil or zero *Client panic. All methods may be called from
+// any goroutine. A Client has one connection to each node and is meant to be
+// kept.
 type Client struct {
 	config     Config
 	group      *multiplex.Group
@@ -23,11 +24,12 @@ type Client struct {
 	tracer     Tracer // without functions, if there is none
 	news       *news
 	stalls     stalls  // of calls that find no quorum
-	keeper     *keeper // looks after the holds
+	keeper     *keeper // renews the holds
+	fence      *fence  // nil without Config.Fenced
 	queues     queues  // of callers that wait
 
 	refusing atomic.Bool   // no new locks; changes once
-	refused  chan struct{} // closed then
+	refused  chan struct{} // closed when refusing changes
 }
 
 // Open is New with the nodes' URLs, and every other field of Config zero.
@@ -44,8 +46,8 @@ const (
 
 // New makes a client and starts connecting. It waits until each node is up or
 // has failed once, and until it is known whether they count; but at most a
-// second, and a tenth of that once a quorum is up. An unreachable node is not an
-// error: the client keeps trying to connect, and the other nodes serve; see
+// second, and a tenth of that once a quorum is up. An unreachable node is not
+// an error: the client keeps trying to connect, and uses the other nodes; see
 // Ready.
 //
 // The error is ErrConfig if the configuration cannot work. If ctx ends first,
@@ -68,8 +70,13 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 		c.tracer = *config.Tracer
 	}
 	c.news = newNews(config.Logger, &c.tracer)
+	if config.Fenced {
+		c.fence = newFence()
+	}
 	group, err := c.groupConfig()
-	group.Found, group.Replace = founds.founds, founds.replaces
+	if group.Found, group.Replace = founds.founds, founds.replaces; !founds.founds {
+		c.fence.configure(&group, config.Prefix)
+	}
 	if err != nil {
 		return nil, configError(err)
 	}
@@ -82,9 +89,10 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 	c.news.open()
 	c.reportPolling()
 	c.reportForgetful()
+	c.reportAddresses(group.Nodes)
 	c.waitForFirst(ctx)
 	if ctx.Err() != nil {
-		_ = c.Close(ctx) // its error is the context's
+		_ = c.Close(ctx) // the error is the context's
 		return nil, cancelledError(ctx, nil)
 	}
 	return c, nil
@@ -102,8 +110,8 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
 		ProbeAfter:  config.ProbeAfter,
-		Drift:       config.DriftFactor,
-		Cure:        cure(),
+		DriftFactor: config.DriftFactor,
+		Cure:        cure(c.scripts()),
 		Portable:    config.Portable,
 		Replies:     resp.Limits{Bulk: maxReply, Size: maxReply},
 		OnChange:    c.news.onChange(),
@@ -119,20 +127,21 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 func (c *Client) waitForFirst(ctx context.Context) {
 	first, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
-	if c.group.Begun(first) != nil {
-		return // the nodes that are silent are dialed further
+	if c.group.WaitUp(first) != nil {
+		return // the group keeps dialing the silent nodes
 	}
 	rest, cancel := context.WithTimeout(first, lastWait)
 	defer cancel()
-	_ = c.group.Tried(rest)
-	_ = c.group.Settled(rest, lastWait) // the seals may be being written
+	_ = c.group.WaitTried(rest)
+	_ = c.group.WaitSettled(rest, lastWait) // seals may still be written
 }
 
-// Ready waits until a quorum of nodes counts: is up and not quarantined
-// (Config.MaxTTL). If ctx ends first, the error is a CancelledError, which is
-// also ErrNoQuorum and names the cause of each missing node. As for Acquire,
-// the error is ErrNoQuorum alone if waiting cannot help, and a wait is reported
-// to the log (R31). ErrClosed is returned if the client is closed.
+// Ready waits until a quorum of nodes counts, which means that they are up and
+// not quarantined (Config.MaxTTL). If ctx ends first, the error is a
+// CancelledError, which is also ErrNoQuorum and names the cause of each missing
+// node. As with Acquire, the error is ErrNoQuorum alone if waiting cannot help,
+// and a wait is reported to the log (R31). ErrClosed is returned if the client
+// is closed.
 func (c *Client) Ready(ctx context.Context) error {
 	p := patience{begun: time.Now()}
 	for {
@@ -156,7 +165,7 @@ func (c *Client) Ready(ctx context.Context) error {
 // readyGlance is how often Ready checks why it waits.
 const readyGlance = 50 * time.Millisecond
 
-// readyWithin is the group's Ready for a limited time.
+// readyWithin calls the group's Ready for a limited time.
 func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -167,22 +176,22 @@ func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
 // for the answers to releases up to the vote timeout, and then fails every
 // waiting call with ErrClosed (R28). Held locks stay until their TTL ends,
 // unless Config.ReleaseOnClose releases those of Hold and Do; the contexts of
-// these end with ErrClosed in any case. Nothing of the client is left when
-// Close returns, unless a Logger or a function of the Tracer does not return:
-// Close waits for it for a second, and then gives it nothing more. Further
-// calls wait for the first.
+// these end with ErrClosed in any case. When Close returns, no goroutine and no
+// connection of the client is left, unless a Logger or a function of the Tracer
+// does not return: Close waits for it for a second, and then gives it nothing
+// more. Further calls wait for the first.
 //
 // ctx may have ended before the call, as with signal.NotifyContext and "defer
 // client.Close(ctx)": failed attempts are undone all the same. ctx only cuts
 // short the wait for answers, which Config.NodeTimeout or very many releases
 // can make long; the error is then the context's. Close outlasts ctx by at most
 // 50 ms, or by four times the reply time of the slowest node that is up if that
-// is more, but by no more than a second; by twice as much with ReleaseOnClose;
-// and by another second if the goroutines of this process are too starved to
-// undo their attempts.
+// is more, but by no more than a second. With ReleaseOnClose this is doubled.
+// If the goroutines of this process are too starved to undo their attempts,
+// another second is added.
 func (c *Client) Close(ctx context.Context) error {
 	c.refuse()
-	c.group.Refuse() // what is released now is for other clients
+	c.group.Refuse() // other clients get what is released from now on
 	c.keeper.wind(ctx)
 	err := c.group.Close(ctx)
 	c.keeper.halt()

@@ -8,10 +8,11 @@ import (
 )
 
 // Held returns the holds of this client that are not released yet, including
-// those of Do, ordered by resource. Err is nil for a hold that is held, and
-// otherwise says why it ended, as Hold.Err does; its work may not have ended
-// yet. The client does not know the locks of Acquire and TryAcquire, which are
-// values. Held asks no node, and the slice is the caller's.
+// those of Do, ordered by resource. HoldInfo.Err is nil for a hold that is
+// held, and otherwise says why it ended, as Hold.Err does; its work may not
+// have ended yet. Locks of Acquire and TryAcquire are not included: they are
+// values, of which the client keeps no list. Held asks no node, and the slice
+// is the caller's.
 func (c *Client) Held() []HoldInfo {
 	var all []HoldInfo
 	for _, h := range c.keeper.kept() {
@@ -27,22 +28,23 @@ func (c *Client) Held() []HoldInfo {
 	return all
 }
 
-// Drain is the first step of a shutdown, before Close. After Drain is called,
-// new locks are refused with ErrClosed, also to callers that are waiting for
-// one. Then Drain waits until every hold is released, so that the work of every
-// Do is finished. Until then the holds are renewed as before, and the work
-// under them can acquire more locks: a call whose context derives from that of
-// a hold is not refused.
+// Drain is the first step of a shutdown, before Close. From then on new locks
+// are refused with ErrClosed, also to callers that are waiting for one. Drain
+// waits until every hold is released, so that the work of every Do is finished.
+// Until then the holds are renewed as before, and the work under them can
+// acquire more locks: a call whose context derives from that of a hold is not
+// refused.
 //
-// If ctx ends first, the error is a CancelledError, and Held says what is still
-// held; cancel the contexts of work that must stop then. ErrClosed is returned
-// if the client was closed meanwhile. Drain cannot be undone.
+// If ctx ends first, the error is a CancelledError, and Held returns what is
+// still held; work that must stop then can be stopped by cancelling its
+// context. ErrClosed is returned if the client was closed meanwhile. Drain
+// cannot be undone.
 func (c *Client) Drain(ctx context.Context) error {
 	c.refuse()
 	drained := c.keeper.drain()
 	select {
 	case <-drained:
-		return nil // whatever ctx says
+		return nil // even if ctx has ended
 	default:
 	}
 	select {
@@ -55,7 +57,8 @@ func (c *Client) Drain(ctx context.Context) error {
 	}
 }
 
-// refuse refuses new locks from now on, except to the work under a hold.
+// refuse makes the client refuse new locks from now on, except to the work
+// under a hold.
 func (c *Client) refuse() {
 	if c.refusing.CompareAndSwap(false, true) {
 		close(c.refused)
@@ -67,8 +70,7 @@ func (c *Client) refuses(ctx context.Context) bool {
 	return c.refusing.Load() && c.outer(ctx) == nil
 }
 
-// over returns a channel that is closed when waiting for a lock has become
-// useless.
+// over returns a channel that is closed when a wait for a lock must end.
 func (c *Client) over(ctx context.Context) <-chan struct{} {
 	if c.outer(ctx) != nil {
 		return c.group.Done()

@@ -4,36 +4,39 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
 
 // appendAcquire appends SET key token NX PX ttl (R2). Times are relative only,
 // since clocks differ.
-func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
+func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl time.Duration) multiplex.Encoded {
 	dst = resp.AppendArray(dst, 6)
 	dst = resp.AppendBulkString(dst, "SET")
+	from := len(dst)
 	dst = c.appendKey(dst, resource)
-	dst = resp.AppendBulkString(dst, token[:])
+	key := multiplex.Part{From: from, To: len(dst)}
+	dst = c.appendValue(dst, token)
 	dst = resp.AppendBulkString(dst, "NX")
 	dst = resp.AppendBulkString(dst, "PX")
-	return appendMilliseconds(dst, ttl)
+	return multiplex.Encoded{Bytes: appendMilliseconds(dst, ttl), Key: key}
 }
 
 // appendRelease appends the release of one lock.
 func (c *Client) appendRelease(dst []byte, resource string, token *Token) multiplex.Encoded {
 	dst, key := c.appendScript(dst, &releaseScript, resource, 5)
-	return multiplex.Encoded{Bytes: resp.AppendBulkString(dst, token[:]), Key: key}
+	return multiplex.Encoded{Bytes: c.appendValue(dst, token), Key: key}
 }
 
-// appendReleaseMany appends the head of the release of n locks; their keys and
-// then their tokens follow.
+// appendReleaseMany appends the head of the release of n locks. Their keys must
+// follow, and then their tokens.
 func appendReleaseMany(dst []byte, n int) []byte {
 	return appendScriptHead(dst, &releaseManyScript, n, 3+2*n)
 }
 
-// appendExtendMany appends the head of the extension of n locks; their keys,
-// and then the token and the TTL of each follow.
+// appendExtendMany appends the head of the extension of n locks. Their keys
+// must follow, and then the token and the TTL of each.
 func appendExtendMany(dst []byte, n int) []byte {
 	return appendScriptHead(dst, &extendManyScript, n, 3+3*n)
 }
@@ -46,8 +49,8 @@ func (c *Client) appendHeal(dst []byte, resource string, token *Token, ttl time.
 	return c.appendTimed(dst, &healScript, resource, token, ttl)
 }
 
-// appendShorten appends the command that leaves a lock's key no more than the
-// given time.
+// appendShorten appends the command that shortens what remains of a lock's key
+// to the given time.
 func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest time.Duration) multiplex.Encoded {
 	return c.appendTimed(dst, &shortenScript, resource, token, rest)
 }
@@ -55,8 +58,28 @@ func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest t
 // appendTimed appends a script that takes a lock's token and a time.
 func (c *Client) appendTimed(dst []byte, s *script, resource string, token *Token, t time.Duration) multiplex.Encoded {
 	dst, key := c.appendScript(dst, s, resource, 6)
-	dst = resp.AppendBulkString(dst, token[:])
+	dst = c.appendValue(dst, token)
 	return multiplex.Encoded{Bytes: appendMilliseconds(dst, t), Key: key}
+}
+
+// appendAll appends a script that takes the keys of a lock on several resources
+// and its token, and a time unless that is zero.
+func (c *Client) appendAll(dst []byte, s *script, all *resources, token *Token, t time.Duration) multiplex.Encoded {
+	arguments := 4 + len(all.names)
+	if t != 0 {
+		arguments++
+	}
+	dst = appendScriptHead(dst, s, len(all.names), arguments)
+	from := len(dst)
+	for _, name := range all.names {
+		dst = c.appendKey(dst, name)
+	}
+	keys := multiplex.Part{From: from, To: len(dst)}
+	dst = c.appendValue(dst, token)
+	if t != 0 {
+		dst = appendMilliseconds(dst, t)
+	}
+	return multiplex.Encoded{Bytes: dst, Key: keys}
 }
 
 // appendScript appends the start of a command with the given number of
@@ -69,7 +92,7 @@ func (c *Client) appendScript(dst []byte, s *script, resource string, arguments 
 	return dst, multiplex.Part{From: from, To: len(dst)}
 }
 
-// appendScriptHead appends what stands before the keys.
+// appendScriptHead appends the arguments before the keys.
 func appendScriptHead(dst []byte, s *script, keys, arguments int) []byte {
 	dst = resp.AppendArray(dst, arguments)
 	dst = resp.AppendBulkString(dst, "EVALSHA")
@@ -78,20 +101,47 @@ func appendScriptHead(dst []byte, s *script, keys, arguments int) []byte {
 	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], int64(keys), 10))
 }
 
-// appendKey appends prefix and resource as one bulk string: by its length, so
-// that no byte of it can inject a command (R19).
+// appendKey appends prefix and resource as one bulk string.
 func (c *Client) appendKey(dst []byte, resource string) []byte {
+	return c.appendKeyWith(dst, resource, "")
+}
+
+// appendKeyWith appends prefix, resource and suffix as one bulk string: by its
+// length, so that no byte of it can inject a command (R19).
+func (c *Client) appendKeyWith(dst []byte, resource, suffix string) []byte {
 	dst = append(dst, byte(resp.BulkString))
-	dst = strconv.AppendInt(dst, int64(len(c.config.Prefix)+len(resource)), 10)
+	dst = strconv.AppendInt(dst, int64(len(c.config.Prefix)+len(resource)+len(suffix)), 10)
 	dst = append(dst, "\r\n"...)
 	dst = append(dst, c.config.Prefix...)
 	dst = append(dst, resource...)
+	dst = append(dst, suffix...)
+	return append(dst, "\r\n"...)
+}
+
+// appendValue appends the value of a lock's keys as one bulk string: the token,
+// and the owner's label if there is one. Every command that sets, compares or
+// deletes has the whole value.
+func (c *Client) appendValue(dst []byte, token *Token) []byte {
+	owner := c.config.Owner
+	if owner == "" {
+		return resp.AppendBulkString(dst, token[:])
+	}
+	dst = append(dst, byte(resp.BulkString))
+	dst = strconv.AppendInt(dst, int64(len(token)+1+len(owner)), 10)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, token[:]...)
+	dst = append(dst, pure.OwnerSeparator)
+	dst = append(dst, owner...)
 	return append(dst, "\r\n"...)
 }
 
 func appendMilliseconds(dst []byte, d time.Duration) []byte {
+	return appendInteger(dst, d.Milliseconds())
+}
+
+func appendInteger(dst []byte, n int64) []byte {
 	var digits [20]byte
-	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], d.Milliseconds(), 10))
+	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], n, 10))
 }
 
 // The keys of the seal and of the opening that precedes it, behind the prefix.
@@ -101,7 +151,7 @@ const (
 	openingName = "redlock:opening"
 )
 
-// seal returns how the nodes' seals are read and written.
+// seal returns the commands that read and write the nodes' seals.
 func (c *Client) seal() multiplex.Seal {
 	seal, opening := c.config.Prefix+sealName, c.config.Prefix+openingName
 	return multiplex.Seal{

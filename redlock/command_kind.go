@@ -8,6 +8,7 @@ import (
 // The commands of the algorithm, and what their replies mean.
 var (
 	acquireKind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeSet}, Undo: releaseKind}
+	ownedKind   = &multiplex.ClaimKind{Kind: acquireKind.Kind, Undo: releaseKind, Native: claimForms}
 	extendKind  = &multiplex.ExtendKind{Kind: scripted, Merger: mergerOf(appendExtendMany)}
 	releaseKind = &multiplex.ReleaseKind{Kind: scripted, Merger: mergerOf(appendReleaseMany), Native: releaseForms}
 	scripted    = multiplex.Kind{Judge: judgeScript, Script: true}
@@ -19,16 +20,22 @@ var (
 		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
 	}
+	// claimForms are the forms of SET for clients with Config.Owner: SET … NX
+	// PX … GET, of Redis from 7.0 on, replies with the value that is in the
+	// way.
+	claimForms = []multiplex.Form{
+		{Name: "SET NX GET", Head: []byte("*7\r\n$3\r\nSET\r\n"), Tail: []byte("$3\r\nGET\r\n"), Judge: judgeSetGet, Telling: true},
+	}
 )
 
-// mergerOf returns what merges commands into the script call that the given
-// function begins.
+// mergerOf returns a Merger that merges commands into the script call that the
+// given function begins.
 func mergerOf(appendHead func(dst []byte, n int) []byte) *multiplex.Merger {
 	return &multiplex.Merger{Kind: multiplex.Kind{Judge: judgeOneOfMany, Script: true}, AppendHead: appendHead}
 }
 
-// judgeSet takes +OK as a grant and null as a refusal; no other reply answers
-// SET (R16, R17).
+// judgeSet returns Granted for +OK and Refused for null. No other reply can
+// answer SET (R16, R17).
 func judgeSet(v resp.Value) multiplex.Vote {
 	switch {
 	case v.IsOK():
@@ -40,8 +47,23 @@ func judgeSet(v resp.Value) multiplex.Vote {
 	}
 }
 
-// judgeScript takes 1 as a grant and 0 as a refusal; the scripts return nothing
-// else (R16).
+// judgeSetGet reads the reply to SET … NX GET, where null means the opposite:
+// there was no value, so the key was set. A value is a refusal. +OK, which a
+// server replies that ignores GET, and anything else answers nothing (R16,
+// R17).
+func judgeSetGet(v resp.Value) multiplex.Vote {
+	switch {
+	case v.IsNull() && v.Type() != resp.Array:
+		return multiplex.Granted
+	case v.Type() == resp.BulkString:
+		return multiplex.Refused
+	default:
+		return multiplex.Alien
+	}
+}
+
+// judgeScript returns Granted for 1 and Refused for 0. The scripts return
+// nothing else (R16).
 func judgeScript(v resp.Value) multiplex.Vote {
 	n, ok := v.Int64()
 	switch {
@@ -54,6 +76,18 @@ func judgeScript(v resp.Value) multiplex.Vote {
 	}
 }
 
+// judgeAll is judgeScript for the claim of several resources, where -i is a
+// refusal because of the i-th.
+func judgeAll(v resp.Value) multiplex.Vote {
+	if n, ok := v.Int64(); ok && -MaxResources <= n && n < 0 {
+		return multiplex.Refused
+	}
+	if vote := judgeScript(v); vote == multiplex.Granted {
+		return vote
+	}
+	return multiplex.Alien
+}
+
 // judgeOneOfMany is judgeScript for an element of a merged command's reply,
 // where -1 is an error with this key.
 func judgeOneOfMany(v resp.Value) multiplex.Vote {
@@ -63,15 +97,15 @@ func judgeOneOfMany(v resp.Value) multiplex.Vote {
 	return judgeScript(v)
 }
 
-// Commands of holds that the algorithm does not have.
+// Commands of holds that are no part of the algorithm.
 var (
 	// healKind is an extension that may set the key again. It is not merged:
-	// every node that it went to must owe a release, and which nodes those are
-	// is known at once only for a command that gets its place in the log at
-	// once (R8).
+	// every node that it goes to must owe a release, and only for a command
+	// that gets its place in the log at once are these nodes known at once
+	// (R8).
 	healKind = &multiplex.ExtendKind{Kind: multiplex.Kind{Judge: judgeHeal, Script: true}, Creates: true}
 	// shortenKind is the release of a lock whose keys stay for a while. It
-	// stands behind every renewal that was posted, since a renewal after it
+	// stands behind every renewal that was posted, since a renewal behind it
 	// would give the key its whole TTL again.
 	shortenKind = &multiplex.ReleaseKind{Kind: scripted, Behind: true}
 )

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -18,9 +19,9 @@ import (
 // gets a vote (R22). The user is then responsible for what it allows. The zero
 // value allows nothing.
 type Allow struct {
-	// SameServer lets two addresses of one server be two votes. It is for tests
-	// only, and the addresses need different databases: in one, the second
-	// finds the key that the first has set.
+	// SameServer gives two addresses of one server two votes. It is for tests
+	// only, and the addresses need different databases: in one database, the
+	// second address finds the key that the first has set.
 	SameServer bool
 	// Replica, Cluster and Sentinel accept servers of that role. A failover
 	// then forgets locks.
@@ -28,9 +29,9 @@ type Allow struct {
 	// Eviction suppresses the warning in NodeStatus about servers that may
 	// evict keys.
 	Eviction bool
-	// MissingPermissions accepts servers where the trial of what locks need
-	// fails, with a warning in NodeStatus. If a user may SET but not run the
-	// scripts, locks stay until their TTL ends.
+	// MissingPermissions accepts servers that refuse a command that locks need
+	// when the client tries it, with a warning in NodeStatus. If a user may SET
+	// but not run the scripts, locks stay until their TTL ends.
 	MissingPermissions bool
 	// OtherMaxTTL accepts nodes whose seal was written by clients with another
 	// MaxTTL; the longer one then bounds the quarantines. Set it on all clients
@@ -39,47 +40,91 @@ type Allow struct {
 }
 
 const (
-	// aclRights are what a user of this package needs, on keys that begin with
-	// the prefix; aclRules is how to grant it.
+	// aclRights are the rights that a user of this package needs, on keys that
+	// begin with the prefix. aclRules is how to grant them.
 	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
 		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +time +select"
 	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
 )
 
-// prelude returns what each handshake must show of a node before it gets a
-// lock: that it knows the scripts and that the user may run them on our keys. A
-// user who may SET but not EVAL would leave orphans, and is refused (R22).
+// prelude returns the commands by which each handshake checks that the node
+// knows the scripts and that the user may run them on our keys. A user with the
+// right to SET but not to EVAL would leave orphans, and is refused (R22).
 //
 // The key of the trial does not exist, so a script on trial gets no further
-// than its GET. What else the user may do is tried by commands of its own.
+// than its GET. The user's rights to the scripts' other commands are checked by
+// those commands.
 func (c *Client) prelude() (steps []conn.Step) {
-	resource := "redlock:trial:" + rand.Text() // no lock has this name: DEL is executed
+	// No lock has this name: the DEL of the trial is executed.
+	resource := "redlock:trial:" + rand.Text()
 	key := c.config.Prefix + resource
 	var token Token
-	// A step for each native form, by the form's name. A server without it, or
-	// a user who may not run it, refuses the trial, and gets the script (R25).
+	// Each native form has a step of the same name. If the server lacks the
+	// command, or the user may not run it, the trial is refused, and the group
+	// uses the script (R25).
 	release := c.appendRelease(nil, resource, &token)
 	for i := range releaseForms {
 		native := releaseForms[i].Append(nil, release)
 		steps = append(steps, conn.Step{Name: releaseForms[i].Name, Command: native, Check: refused, Optional: true})
 	}
+	if c.config.Owner != "" {
+		steps = append(steps, c.tryClaimForm("redlock:trial:"+rand.Text())...)
+	}
 	require := func(name string, command []byte, check func(resp.Value) error) {
 		step := conn.Step{Command: command, Check: check, Optional: c.config.Allow.MissingPermissions}
 		steps = append(steps, explain(step, name))
 	}
-	for i, load := range cure() {
-		require("SCRIPT LOAD", load, scripts[i].loaded)
+	for i, load := range cure(c.scripts()) {
+		require("SCRIPT LOAD", load, c.scripts()[i].loaded)
 	}
 	const ofScript = "EVALSHA of a script with GET"
 	require(ofScript, release.Bytes, refused)
 	require(ofScript, c.appendExtend(nil, resource, &token, time.Second).Bytes, refused)
+	if c.config.Fenced {
+		require("EVALSHA of a script with TIME", c.appendFenced(nil, &Lock{resource: resource, token: token, ttl: time.Second}), stale)
+		require(ofScript, resp.AppendCommand(nil, "EVALSHA", floorScript.digest, "2", key+fenceSuffix, key, "", pure.NoRun, "0"), refused)
+	}
 	require("DEL", resp.AppendCommand(nil, "DEL", key), nil)
 	require("PTTL", resp.AppendCommand(nil, "PTTL", key), nil)
 	require("PEXPIRE", resp.AppendCommand(nil, "PEXPIRE", key, "1000"), nil)
 	return steps
 }
 
-// group returns what concerns package multiplex.
+// tryClaimForm returns the trial of SET … NX GET, on a key of its own that does
+// not exist. The form is used only if it is proven here what null means: the
+// first SET is granted, the second is refused with the first one's value, and
+// has changed nothing.
+func (c *Client) tryClaimForm(resource string) (steps []conn.Step) {
+	form := &claimForms[0]
+	key, tokens := c.config.Prefix+resource, [2]Token{c.tokens.next(), c.tokens.next()}
+	value := func(v resp.Value) error {
+		if _, _, ok := pure.SplitValue(string(v.Bytes())); !ok || !bytes.HasPrefix(v.Bytes(), tokens[0][:]) {
+			return fmt.Errorf("redlock: the trial of %s answered %q, not the value", form.Name, v.Type())
+		}
+		return nil
+	}
+	granted := func(v resp.Value) error {
+		if judgeSetGet(v) != multiplex.Granted {
+			return fmt.Errorf("redlock: the trial of %s answered %q, not null", form.Name, v.Type())
+		}
+		return nil
+	}
+	steps = []conn.Step{
+		{Command: form.Append(nil, c.appendAcquire(nil, resource, &tokens[0], trialTTL)), Check: granted},
+		{Command: form.Append(nil, c.appendAcquire(nil, resource, &tokens[1], trialTTL)), Check: value},
+		{Command: resp.AppendCommand(nil, "GET", key), Check: value},
+		{Command: resp.AppendCommand(nil, "DEL", key)},
+	}
+	for i := range steps {
+		steps[i].Name, steps[i].Optional = form.Name, true
+	}
+	return steps
+}
+
+// trialTTL is the life of a key that only a trial sets.
+const trialTTL = time.Second
+
+// group returns the part of Allow that package multiplex applies.
 func (a Allow) group() multiplex.Allow {
 	return multiplex.Allow{
 		SameServer: a.SameServer, Replica: a.Replica, Cluster: a.Cluster,
@@ -93,11 +138,12 @@ func explain(step conn.Step, name string) conn.Step {
 	return step
 }
 
-// remarks warns of what a server refused in the prelude though locks need it.
+// remarks returns a warning about commands that locks need and that the server
+// refused in the prelude.
 func remarks(s *conn.Server) []string {
 	var lacking []string
 	for _, step := range s.Refused {
-		if !isReleaseForm(step) && !slices.Contains(lacking, step) {
+		if !isForm(step) && !slices.Contains(lacking, step) {
 			lacking = append(lacking, step)
 		}
 	}
@@ -107,14 +153,13 @@ func remarks(s *conn.Server) []string {
 	return []string{"the trial of what locks need failed: " + strings.Join(lacking, ", ") + " (" + aclRules + ")"}
 }
 
-// isReleaseForm reports whether a step of the prelude is the trial of a native
-// form.
-func isReleaseForm(step string) bool {
-	return slices.ContainsFunc(releaseForms, func(f multiplex.Form) bool { return f.Name == step })
+// isForm reports whether a step of the prelude is the trial of a native form.
+func isForm(step string) bool {
+	return slices.ContainsFunc(slices.Concat(releaseForms, claimForms), func(f multiplex.Form) bool { return f.Name == step })
 }
 
-// errStep is the error of a step that was refused for another reason than a
-// missing permission; conn adds the node's own words.
+// errStep is the error of a step that was refused for a reason other than a
+// missing permission. Package conn adds the node's own words.
 var errStep = errors.New("redlock: locks need it")
 
 // permitted checks a step's reply, and explains a missing permission. It names
@@ -137,12 +182,20 @@ func permitted(name string, check func(resp.Value) error) func(resp.Value) error
 	}
 }
 
-// lacksPermission reports an error for lack of a permission. An error that
-// arises within a script has no class of its own on all servers.
+// lacksPermission reports whether v is an error for lack of a permission. Not
+// all servers have a class for such an error within a script.
 func lacksPermission(v resp.Value) bool {
 	return conn.ClassOf(v) == conn.ClassNoPerm ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||
 		v.IsError() && bytes.Contains(v.Bytes(), []byte("can't run this command"))
+}
+
+// stale checks the reply to a number that no node grants.
+func stale(v resp.Value) error {
+	if code, _, ok := readFenced(v); !ok || code != fenceStale {
+		return fmt.Errorf("redlock: the trial of a script answered %q, not that the number is too low", v.Type())
+	}
+	return nil
 }
 
 func refused(v resp.Value) error {

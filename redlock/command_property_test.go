@@ -39,7 +39,7 @@ func TestCommandsAreReadBack_R19(t *testing.T) {
 			words := map[string][]string{"DELEX": {"DELEX", key, "IFEQ", secret}, "DELIFEQ": {"DELIFEQ", key, secret}}
 			require.Equal(t, [][]string{words[releaseForms[i].Name]}, readBack(t, native))
 		}
-		all := append(append(append([]byte(nil), set...), release.Bytes...), extend.Bytes...)
+		all := append(append(append([]byte(nil), set.Bytes...), release.Bytes...), extend.Bytes...)
 		require.Equal(t, want, readBack(t, all))
 		encoded := string(resp.AppendBulkString(nil, key))
 		require.Equal(t, encoded, string(release.Bytes[release.Key.From:release.Key.To]))

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/resp"
@@ -25,13 +26,29 @@ var (
 	extendManyScript  = newScript(lua.ExtendMany)
 	healScript        = newScript(lua.Heal)
 	shortenScript     = newScript(lua.Shorten)
+	acquireAllScript  = newScript(lua.AcquireAll)
+	releaseAllScript  = newScript(lua.ReleaseAll)
+	extendAllScript   = newScript(lua.ExtendAll)
 	sealScript        = newScript(lua.Seal)
+	fencedScript      = newScript(lua.AcquireFenced)
+	floorScript       = newScript(lua.Floor)
 
-	// scripts are all that a node must know.
+	// scripts are all scripts that a node must know, and fencedScripts those
+	// that it must also know for Config.Fenced.
 	scripts = []*script{
-		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript, &sealScript,
+		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript,
+		&acquireAllScript, &releaseAllScript, &extendAllScript, &sealScript,
 	}
+	fencedScripts = []*script{&fencedScript, &floorScript}
 )
+
+// scripts returns what a node must know for this client.
+func (c *Client) scripts() []*script {
+	if c.config.Fenced {
+		return append(slices.Clone(scripts), fencedScripts...)
+	}
+	return scripts
+}
 
 func (s *script) loaded(v resp.Value) error {
 	if string(v.Bytes()) != s.digest {
@@ -40,8 +57,8 @@ func (s *script) loaded(v resp.Value) error {
 	return nil
 }
 
-// cure returns the commands that load the scripts into a node (R24).
-func cure() [][]byte {
+// cure returns the commands that load scripts into a node (R24).
+func cure(scripts []*script) [][]byte {
 	var load [][]byte
 	for _, s := range scripts {
 		load = append(load, resp.AppendCommand(nil, "SCRIPT", "LOAD", s.source))

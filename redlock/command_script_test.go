@@ -387,7 +387,7 @@ func TestAUserForLocksOnly(t *testing.T) {
 		require.NoError(t, lock.Release(context.Background()))
 		keys, err := server.Do("DBSIZE")
 		require.NoError(t, err)
-		require.EqualValues(t, 1, keys, "the seal")
+		require.EqualValues(t, 2, keys, "the seal, and the record of fencing numbers")
 	}
 }
 

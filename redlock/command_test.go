@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
@@ -30,8 +31,8 @@ func TestCommandsCarryAnyNameWhole(t *testing.T) { // R19
 				got  []byte
 				want []string
 			}{
-				{c.appendAcquire(nil, name, &token, 1500*ms), []string{"SET", key, value, "NX", "PX", "1500"}},
-				{c.appendAcquire(nil, name, &token, pure.LongestTTL), []string{"SET", key, value, "NX", "PX", "3153600000000"}},
+				{c.appendAcquire(nil, name, &token, 1500*ms).Bytes, []string{"SET", key, value, "NX", "PX", "1500"}},
+				{c.appendAcquire(nil, name, &token, pure.LongestTTL).Bytes, []string{"SET", key, value, "NX", "PX", "3153600000000"}},
 				{c.appendRelease(nil, name, &token).Bytes, []string{"EVALSHA", releaseScript.digest, "1", key, value}},
 				{c.appendExtend(nil, name, &token, ms).Bytes, []string{"EVALSHA", extendScript.digest, "1", key, value, "1"}},
 			} {
@@ -47,7 +48,7 @@ func TestCommandsAreAppended(t *testing.T) {
 	token := Token{1, 2, 3}
 	before := []byte("+before\r\n")
 	got := c.appendAcquire(bytes.Clone(before), "a", &token, time.Second)
-	require.Equal(t, append(before, c.appendAcquire(nil, "a", &token, time.Second)...), got)
+	require.Equal(t, append(before, c.appendAcquire(nil, "a", &token, time.Second).Bytes...), got.Bytes)
 }
 
 // decoded reads exactly one command.
@@ -78,13 +79,14 @@ func TestDigestsAreTheServers(t *testing.T) {
 	require.Equal(t, redistest.SHA1(releaseManySource), releaseManyScript.digest)
 	require.Equal(t, redistest.SHA1(extendManySource), extendManyScript.digest)
 	var cured []string
-	for _, command := range cure() {
+	for _, command := range cure(scripts) {
 		args := decoded(t, command)
 		require.Equal(t, []string{"SCRIPT", "LOAD"}, args[:2])
 		cured = append(cured, args[2])
 	}
 	require.Equal(t, []string{
-		releaseSource, extendSource, releaseManySource, extendManySource, healSource, shortenSource, sealSource,
+		releaseSource, extendSource, releaseManySource, extendManySource, healSource, shortenSource,
+		lua.AcquireAll, lua.ReleaseAll, lua.ExtendAll, sealSource,
 	}, cured)
 }
 

@@ -20,10 +20,17 @@ import (
 
 // Config describes a deployment and how to use it. Nodes must be set; every
 // other field may be zero. New copies the Config; what its pointers, functions
-// and interfaces refer to must not be changed after New.
+// and interfaces refer to must not be changed after New. The fields by subject:
+//
+//   - The deployment, for which all its clients must set the same: Nodes,
+//     Prefix, MaxTTL, Forgetful, DriftFactor.
+//   - Connecting to the nodes: Username, Password, TLS, NetDial, DialTimeout,
+//     ClientName, ProbeAfter, Portable, Owner.
+//   - Votes and attempts: NodeTimeout, MinValidity, MaxWait, FailFast,
+//     MaxTries, Poll, HandOver, RetryDelayMin, RetryDelayMax, Fenced.
+//   - Shutdown and observation: ReleaseOnClose, Logger, Tracer.
+//   - Exceptions: Allow.
 type Config struct {
-	// The deployment. All its clients must set the following fields alike.
-
 	// Nodes are the 1 to 16 masters, usually five (R1). The function Nodes
 	// makes them from URLs.
 	Nodes []Node
@@ -33,25 +40,23 @@ type Config struct {
 	// MaxTTL is the longest TTL that any client of this deployment asks for;
 	// the client refuses longer ones with ErrTTL. It is also how long a node
 	// that restarts is quarantined: it may have forgotten locks, so its grants
-	// do not count until every lock from before must have expired (R23). That
-	// applies to a new client too, until it finds the node's seal, a key in
+	// do not count until every lock from before must have expired (R23). A new
+	// client quarantines nodes too, until it finds the node's seal, a key in
 	// which clients record how long they have watched the node. Holds are
-	// renewed, so few users need a longer one. If zero, DefaultMaxTTL.
+	// renewed, so few users need a longer MaxTTL. If zero, DefaultMaxTTL.
 	MaxTTL time.Duration
-	// Forgetful switches the quarantine and the check of the deployment off: a
+	// Forgetful switches off the quarantine and the check of the deployment: a
 	// node that restarts empty counts at once, and a lock that it had granted
 	// may be granted again; clients that name different sets of nodes are not
-	// noticed. It excludes MaxTTL. If zero, both are on.
+	// noticed. It must not be set together with MaxTTL. If zero, both are on.
 	Forgetful bool
 	// DriftFactor bounds how far the rates of the clients' and the nodes'
 	// clocks may differ. If zero, 0.01 (R4).
 	DriftFactor float64
 
-	// Connecting to the nodes.
-
-	// Username and Password are used for nodes whose URL has no password; the
-	// user name only where the URL has no user name either. If zero, none are
-	// sent.
+	// Username and Password are used for nodes whose URL has no password. The
+	// user name is used only if the URL has no user name either. If zero, none
+	// are sent.
 	Username, Password string
 	// TLS is used for nodes whose URL asks for TLS; parameters of the URL take
 	// precedence. If nil, the server's name is verified with the system's
@@ -72,28 +77,33 @@ type Config struct {
 	// than every 250 ms. So ProbeAfter must be set only where even one such end
 	// is too many. If zero, 5 s.
 	ProbeAfter time.Duration
-	// Portable makes one goroutine per node read the replies, as it is with
-	// NetDial, with a TLS that allows renegotiation, and on systems other than
-	// Linux. If zero, callers read their own replies from TCP and unix sockets
-	// where the system allows it, with TLS or without.
+	// Portable makes one goroutine per node read the replies. That is also so
+	// with NetDial, with TLS that allows renegotiation, and on systems other
+	// than Linux. If zero, callers read their own replies from TCP and unix
+	// sockets where the system allows it, with TLS or without.
 	Portable bool
-
-	// Votes and attempts.
+	// Owner is a label of this client for people, such as a host and a process:
+	// 1 to 64 bytes of printable ASCII without blanks. It is no secret. The
+	// value of each key is then the token, a colon and the label; Inspect and
+	// HeldError show it. Processes that hand a lock on to each other must have
+	// the same Owner: see Adopt. If zero, the value is the token alone, as in
+	// other implementations of the algorithm.
+	Owner string
 
 	// NodeTimeout is how long the client waits for a node's vote. If zero,
 	// TTL/200 within 5 to 50 ms, or four times the node's usual reply time if
-	// that is more, but at most a tenth of the TTL; and a tenth of the TTL, if
-	// the process got no CPU meanwhile and the vote is needed to know the
-	// outcome (R6).
+	// that is more, but at most a tenth of the TTL. If the process got no CPU
+	// meanwhile and the outcome would be unknown without the vote, a tenth of
+	// the TTL (R6).
 	NodeTimeout time.Duration
 	// MinValidity is the least validity worth having: a lock with less is
 	// released again, and the error is ErrExpired. If zero, any validity will
 	// do.
 	MinValidity time.Duration
 	// MaxWait bounds how long Acquire, Hold and Do wait for a lock, in addition
-	// to their contexts. The context of Do also bounds the work; MaxWait does
-	// not. The error is then ErrMaxWait and the last attempt's. If zero, only
-	// the context bounds the wait.
+	// to their contexts. When it is over, the error is ErrMaxWait and the last
+	// attempt's. Unlike the context of Do, it does not bound the work. If zero,
+	// only the context bounds the wait.
 	MaxWait time.Duration
 	// FailFast makes Acquire return ErrNoQuorum at once. If zero, Acquire
 	// retries (R11).
@@ -104,24 +114,32 @@ type Config struct {
 	// the attempts.
 	MaxTries int
 	// Poll makes each caller of Acquire retry on its own, after random delays
-	// of up to 200 ms. If zero, callers wait in turn, and the nodes tell when a
-	// lock may be free.
+	// of up to 200 ms. If zero, callers wait in turn, and the nodes tell them
+	// when a lock may be free.
 	Poll bool
-	// HandOver is how long after the nodes granted a lock the callers of this
-	// client that wait for it hand it on among themselves, as Lock.Release and
-	// Hold.Release say: then it is released at the nodes, and other clients get
-	// a chance. If zero, 50 ms. If negative, every grant asks the nodes.
+	// HandOver is how long, after the nodes have granted a lock, callers of
+	// this client that wait for it may pass it on among themselves without
+	// asking the nodes; see Lock.Release and Hold.Release. After that the lock
+	// is released at the nodes, and other clients get a chance (R11). It is at
+	// least four times the usual time to a quorum, and less if other clients
+	// keep the lock for less: of two clients each has it for about half of the
+	// time. If zero, 50 ms. If negative, every grant asks the nodes.
 	HandOver time.Duration
 	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire
 	// retries where the nodes do not tell it when to: with MaxTries or Poll,
-	// without a quorum, or over RESP2. The delay is never less than twice the
-	// usual time to a quorum, but stays within RetryDelayMax (R11). If
+	// without a quorum, or over RESP2. The delay is at least twice the usual
+	// time to a quorum, unless that exceeds RetryDelayMax (R11). If
 	// RetryDelayMin is zero, it is 50 ms with MaxTries; otherwise the delays
 	// begin at twice the usual time to a quorum and grow. If RetryDelayMax is
 	// zero, 200 ms, or RetryDelayMin if that is more.
 	RetryDelayMin, RetryDelayMax time.Duration
-
-	// Shutdown and observation.
+	// Fenced gives every lock of this client a number that only increases, for
+	// a protected resource to compare: see Lock.Fence. Init prepares the nodes
+	// for that; for a deployment that an older version opened, ResetFence does.
+	// Clients with and without it exclude each other as ever. It excludes
+	// Forgetful, a resource must not end in ":fence", and locks are not handed
+	// over within the client (HandOver). If zero, locks have no number.
+	Fenced bool
 
 	// ReleaseOnClose makes Close release the locks that Hold and Do hold, as
 	// soon as their contexts have ended. Finish the work first, with Drain:
@@ -132,21 +150,19 @@ type Config struct {
 	// the class of the cause, warnings about a node, and holds that were lost.
 	// It never receives a resource name, a token or a password (R27). A
 	// goroutine of the client calls it: a slow Logger delays no caller, but
-	// then the oldest waiting records are dropped, and the next record tells
-	// how many. If nil, slog.Default receives only why calls wait for nodes
-	// that do not count (R31).
+	// then the oldest waiting records are dropped, and the next record says how
+	// many. If nil, slog.Default receives only why calls wait for nodes that do
+	// not count (R31).
 	Logger *slog.Logger
 	// Tracer receives each attempt, extension and release, and changes of
 	// state. New copies it. If nil, nothing is traced.
 	Tracer *Tracer
 
-	// Exceptions.
-
 	// Allow overrides single checks of the servers. If zero, all are made.
 	Allow Allow
 }
 
-// DefaultMaxTTL is Config.MaxTTL if it is zero.
+// DefaultMaxTTL applies if Config.MaxTTL is zero.
 const DefaultMaxTTL = 30 * time.Second
 
 // A Node is one master of a deployment.
@@ -156,7 +172,8 @@ type Node struct {
 	URL string
 	// Durable declares that the node loses nothing when it crashes (appendonly
 	// yes, appendfsync always, no-appendfsync-on-rewrite no), and so needs no
-	// quarantine. If zero, it may. Durable has no effect with Config.Forgetful.
+	// quarantine after a restart. If zero, it may lose keys. Durable has no
+	// effect with Config.Forgetful.
 	Durable bool
 }
 
@@ -169,7 +186,7 @@ func Nodes(urls ...string) []Node {
 	return nodes
 }
 
-// String shows the address without credentials.
+// String returns the address without credentials.
 func (n Node) String() string {
 	endpoint, err := conn.ParseURL(n.URL)
 	if err != nil {
@@ -184,18 +201,19 @@ func (n Node) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(n.String())) }
 // LogValue makes package slog log String.
 func (n Node) LogValue() slog.Value { return slog.StringValue(n.String()) }
 
-// MarshalText returns an error: the URL may hold a password, so encode it on
-// purpose where that is wanted.
+// MarshalText returns an error, since the URL may hold a password. To encode
+// it, encode the URL.
 func (n Node) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Node is not marshalled, since its URL may hold a password")
 }
 
 // triesApart is the least delay between the attempts that MaxTries counts.
-// Other libraries use as much, and a few tries must outlast an ordinary holder.
+// Other libraries wait as long, and a few tries must outlast an ordinary
+// holder.
 const triesApart = 50 * time.Millisecond
 
-// complete gives fields that are zero their values. A RetryDelayMin of zero
-// stays where delays are to grow.
+// complete replaces zero fields by their defaults. RetryDelayMin stays zero if
+// delays are to grow.
 func (config *Config) complete() {
 	config.Nodes = slices.Clone(config.Nodes)
 	if config.MaxTTL == 0 && !config.Forgetful {
@@ -207,6 +225,9 @@ func (config *Config) complete() {
 	if config.HandOver == 0 {
 		config.HandOver = streakLong
 	}
+	if config.Fenced {
+		config.HandOver = -1 // each grant needs a number of its own
+	}
 	if config.RetryDelayMax == 0 {
 		config.RetryDelayMax = max(pure.RetryMost, config.RetryDelayMin)
 	}
@@ -215,7 +236,7 @@ func (config *Config) complete() {
 	}
 }
 
-// check refuses values that cannot be meant.
+// check returns an error for values that cannot be intended.
 func (config *Config) check() error {
 	if n := len(config.Nodes); n < 1 || n > multiplex.MaxNodes {
 		return fmt.Errorf("1 to %d nodes are needed, not %d", multiplex.MaxNodes, n)
@@ -239,6 +260,12 @@ func (config *Config) check() error {
 	if config.Forgetful && config.MaxTTL > 0 {
 		return errors.New("both MaxTTL and Forgetful are set")
 	}
+	if config.Fenced && config.Forgetful {
+		return errors.New("both Fenced and Forgetful are set")
+	}
+	if config.Owner != "" && !pure.Owner(config.Owner) {
+		return fmt.Errorf("the Owner has %d bytes: they must be 1 to %d, printable ASCII without blanks", len(config.Owner), pure.LongestOwner)
+	}
 	if config.MaxTries < 0 {
 		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)
 	}
@@ -249,7 +276,8 @@ func (config *Config) check() error {
 	return nil
 }
 
-// endpoints returns how to connect to each node, with a prelude for all.
+// endpoints returns the configuration of each node's connection. All have the
+// same prelude.
 func (config *Config) endpoints(prelude []conn.Step) ([]conn.Config, error) {
 	seen := make(map[string]bool)
 	nodes := make([]conn.Config, 0, len(config.Nodes))
@@ -272,7 +300,7 @@ func (config *Config) endpoints(prelude []conn.Step) ([]conn.Config, error) {
 	return nodes, nil
 }
 
-// endpoint reads a URL; the configuration supplies what the URL leaves out.
+// endpoint parses a URL. The configuration supplies what the URL lacks.
 func (config *Config) endpoint(raw string) (conn.Config, error) {
 	endpoint, err := conn.ParseURL(raw)
 	if err != nil {

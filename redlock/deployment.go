@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -16,28 +17,33 @@ type Deployment struct {
 	ID     string        // 32 hexadecimal digits, random
 	Nodes  int           // how many it has
 	MaxTTL time.Duration // of all its clients
-	New    bool          // this call of Init opened it; it was not open before
+	New    bool          // this call of Init opened it
 }
 
 // Init opens a deployment: it writes a random identity and MaxTTL into the
-// seals of all nodes. An operator calls it once, before the first client. It
-// asserts that no client holds a lock on these nodes, so that clients need not
-// wait. Without it, the first client opens the deployment, and waits for nodes
-// that have not run for as long as MaxTTL.
+// seals of all nodes. An operator calls it once, before the first client. By
+// calling it the operator asserts that no client holds a lock on these nodes,
+// so that clients need not wait. Without Init, the first client opens the
+// deployment, and waits for nodes that have not run for as long as MaxTTL.
 //
-// Never call it from what starts the nodes. After a loss of power they are
-// empty, and clients that are alive may hold locks: they give the nodes their
-// deployment back, and wait as long as they must, unless Init is first.
+// Never call Init from a script that starts the nodes. After a loss of power
+// the nodes are empty, while clients that are still running may hold locks.
+// Those clients write their deployment into the nodes again, and wait as long
+// as they must. If Init comes first, no client waits.
 //
 // Init needs all nodes, and none of them in use: if one is down, or belongs to
 // a deployment, it changes nothing and returns an *InitError that says what
-// each node is. If the nodes are already this deployment, it returns that and
+// each node is. If the nodes already are this deployment, Init returns it and
 // no error.
 //
-// To use nodes of a deployment that is over, give its id in replace, for each
-// of several if need be. Stop the clients of the old deployment first: until
-// they notice, some seconds later, they grant locks that the new one does not
-// know. The clients of the new deployment wait for MaxTTL.
+// To use nodes of deployments that are over, give the ids of these in replace.
+// Stop the clients of the old deployment first: until they notice, some seconds
+// later, they acquire locks that clients of the new one do not see. The clients
+// of the new deployment wait for MaxTTL. If that is shorter than it was in the
+// old one, Init waits for the difference first.
+//
+// It also prepares a new deployment for fencing numbers (Config.Fenced), if the
+// user may run the script for that. With Fenced set, the error says if not.
 //
 // ctx bounds the call. Nothing is left running when it returns.
 func Init(ctx context.Context, config Config, replace ...string) (Deployment, error) {
@@ -49,19 +55,23 @@ func Init(ctx context.Context, config Config, replace ...string) (Deployment, er
 		return Deployment{}, err
 	}
 	defer func() { _ = c.Close(ctx) }()
-	return c.found(ctx)
+	d, err := c.found(ctx)
+	if err == nil && d.New {
+		err = c.initFence(ctx)
+	}
+	return d, err
 }
 
-// A founding is what Init asks of a client.
+// A founding says what Init wants of a client.
 type founding struct {
 	founds   bool
 	replaces []string
 }
 
 const (
-	// initGlance is how often Init looks at what has become of the nodes, and
-	// initStuck how long all of that may take while they are up: a client that
-	// died in the middle of opening is given up after 2 s.
+	// initGlance is how often Init checks the nodes, and initStuck how long the
+	// opening may take while they are up. If a client died while it was opening
+	// them, others take over after 2 s.
 	initGlance = 20 * time.Millisecond
 	initStuck  = 4 * time.Second
 	// initDown is how long a node may be down.
@@ -70,22 +80,42 @@ const (
 
 // found waits until the deployment is open, or cannot be opened.
 func (c *Client) found(ctx context.Context) (Deployment, error) {
-	begun := time.Now()
+	moves := time.Now() // until then nothing more was to be expected
+	up := moves         // until then all nodes were
+	told := false
 	for {
 		limited, cancel := context.WithTimeout(ctx, initGlance)
-		err := c.group.Opened(limited)
+		err := c.group.WaitOpen(limited)
 		cancel()
-		d := c.group.Deployment()
-		waited := time.Since(begun)
+		d := c.group.Membership()
+		now := time.Now()
+		if d.Settles > 0 {
+			moves = now
+			if !told {
+				c.reportLapse(d.Settles)
+			}
+			told = true
+		}
+		if !c.anyDown() {
+			up = now
+		}
 		switch {
 		case err == nil:
 			return Deployment{ID: d.ID, Nodes: d.Nodes, MaxTTL: c.config.MaxTTL, New: d.Founded}, nil
 		case ctx.Err() != nil:
 			return Deployment{}, cancelledError(ctx, c.initError())
-		case waited > initStuck, waited > initDown && c.anyDown():
+		case now.Sub(moves) > initStuck, now.Sub(up) > initDown:
 			return Deployment{}, c.initError()
 		}
 	}
+}
+
+// reportLapse reports why Init waits.
+func (c *Client) reportLapse(left time.Duration) {
+	c.news.put(item{at: time.Now(), notice: &notice{
+		level: slog.LevelWarn, message: "redlock: waiting, since the deployment that is replaced has a longer MaxTTL", always: true,
+		attrs: []slog.Attr{slog.Duration("left", left.Round(time.Millisecond))},
+	}})
 }
 
 func (c *Client) anyDown() bool {
@@ -97,14 +127,16 @@ func (c *Client) anyDown() bool {
 	return false
 }
 
-// An InitError is returned by Init if a deployment cannot be opened. It is
-// ErrDeployment if nodes are in use, and also what keeps nodes from being up.
+// An InitError is returned by Init if a deployment cannot be opened. By
+// errors.Is it is ErrDeployment if nodes are in use, and also the errors of the
+// nodes that are not up.
 type InitError struct {
 	Nodes []NodeStatus // what was found, in the order of Config.Nodes
-	Err   error        // why the nodes are no deployment; nil if only nodes are missing
+	// Err is why the nodes are no deployment, or nil if only nodes are missing.
+	Err error
 }
 
-func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Deployment().Err} }
+func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Membership().Err} }
 
 // Error lists what was found on each node.
 func (e *InitError) Error() string {
@@ -118,7 +150,8 @@ func (e *InitError) Error() string {
 	return "redlock: the deployment cannot be opened: " + strings.Join(all, "; ")
 }
 
-// standing says whether a node can become part of a deployment.
+// standing returns text that says whether a node can become part of a
+// deployment.
 func (s *NodeStatus) standing() string {
 	switch {
 	case s.State != NodeUp && s.Err != nil:
@@ -127,6 +160,8 @@ func (s *NodeStatus) standing() string {
 		return string(s.State)
 	case s.Deployment != "":
 		return "belongs to deployment " + s.Deployment
+	case s.opening != "":
+		return "being opened for deployment " + s.opening + " by another client, or left over from one that died"
 	}
 	return "free"
 }

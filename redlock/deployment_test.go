@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +23,7 @@ func TestInit_R30(t *testing.T) {
 		require.Regexp(t, "^[0-9a-f]{32}$", first.ID)
 		require.Equal(t, Deployment{ID: first.ID, Nodes: 3, MaxTTL: DefaultMaxTTL, New: true}, first)
 		for _, n := range m.nodes {
-			require.Equal(t, []string{"lock:redlock:seal"}, n.Keys())
+			require.Equal(t, []string{"lock:redlock:fence", "lock:redlock:seal"}, n.Keys())
 		}
 		again, err := Init(t.Context(), config)
 		require.NoError(t, err)
@@ -69,6 +70,12 @@ func TestInitStops_R30(t *testing.T) {
 				m.nodes[2].Restart()
 			},
 			nil, []string{"node0:6379: belongs to deployment", "node2:6379: free"}, initStuck + 100*ms},
+		"a client has died while it opened another": {
+			func(t *testing.T, m *memory, _ *Config) {
+				who := pure.Identity{ID: strings.Repeat("d", 32), Nodes: 2, Members: pure.MembersOf([]string{"node1:6379", "x:6379"})}
+				m.nodes[1].DB().Set(openingName, pure.Opening{Stage: pure.Locked, Identity: who}.String(), 0)
+			},
+			nil, []string{"node0:6379: free", "node1:6379: being opened for deployment ddd", "left over"}, initStuck + 200*ms},
 		"another MaxTTL": {
 			func(t *testing.T, m *memory, config *Config) {
 				other := *config
@@ -137,8 +144,8 @@ func TestInitRefuses(t *testing.T) {
 }
 
 // The nodes of a deployment that is over are used again: the clients of the new
-// one wait for MaxTTL. A client that was there before names the same nodes, so it
-// goes on in the new one (R30).
+// one wait for MaxTTL. A client that was there before names the same nodes, so
+// it goes on in the new one (R30).
 func TestInitReplaces_R30(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		config := Config{MaxTTL: 2 * time.Second}
@@ -201,6 +208,35 @@ func TestForgetfulIsLogged(t *testing.T) {
 	}
 }
 
+// Addresses of this machine among others are reported: elsewhere they are those
+// of other servers.
+func TestAddressesOfThisMachineAreLogged_R30(t *testing.T) {
+	for _, c := range []struct {
+		urls   []string
+		warned string
+	}{
+		{[]string{"redis://localhost:1", "redis://node1:6379", "unix:///run/x"}, "localhost:1, unix:/run/x"},
+		{[]string{"redis://localhost:1", "redis://127.0.0.1:2", "unix:///run/x"}, ""},
+		{[]string{"redis://node0:6379", "redis://node1:6379", "redis://node2:6379"}, ""},
+	} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			log := &records{}
+			client, err := New(t.Context(), m.reach(Config{Nodes: Nodes(c.urls...), Logger: slog.New(log)}))
+			require.NoError(t, err)
+			defer closeNow(t, client)
+			synctest.Wait()
+			warned := ""
+			for _, r := range log.take() {
+				if strings.Contains(r["msg"], "on another machine") {
+					require.Equal(t, "WARN", r["level"])
+					warned += r["nodes"]
+				}
+			}
+			require.Equal(t, c.warned, warned)
+		})
+	}
+}
+
 // A forgetful client warns of nodes whose other clients are not.
 func TestForgetfulAmongOthers(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -210,8 +246,8 @@ func TestForgetfulAmongOthers(t *testing.T) {
 	})
 }
 
-// Nodes that have run for longer than MaxTTL count at once. Those that were just
-// started do not, and each place says for how long (R29).
+// Nodes that have run for longer than MaxTTL count at once. Those that were
+// just started do not, and each place says for how long (R29).
 func TestUptimeCounts_R29(t *testing.T) {
 	const need = 30305 * ms
 	for _, uptime := range []time.Duration{0, 12 * time.Second, 32 * time.Second, 33 * time.Second, time.Minute} {

@@ -15,8 +15,7 @@
 //
 // # The five steps
 //
-//  1. Get the current time: the first line of Client.attempt, before a byte is
-//     queued.
+//  1. Get the current time: Client.attempt does so before it queues a byte.
 //  2. Ask all N masters with the same key and a random value: appendAcquire
 //     encodes SET key token NX PX ttl once, and multiplex.Group.Claim sends it
 //     to all masters at once instead of one after the other. The wait for a
@@ -55,6 +54,19 @@
 // A lock can be handed to another process, which extends and releases it: see
 // [Client.Adopt].
 //
+// # Several resources
+//
+// A lock can be on several resources: on all of them, or none.
+//
+//	lock, err := client.AcquireAll(ctx, []string{"account:1", "account:2"}, ttl)
+//
+// [Client.TryAcquireAll], [Client.HoldAll] and [Client.DoAll] are for several
+// what TryAcquire, Hold and Do are for one, and all exclude each other. One
+// script for each node sets the keys of all, or none. While a caller waits it
+// holds nothing, so the order of the names does not matter, and callers cannot
+// wait for each other in a circle. A caller that wants many resources has no
+// precedence over those that take one of them again and again.
+//
 // # What is promised
 //
 // At most one client holds a resource at a time within validity, provided that
@@ -64,16 +76,16 @@
 //   - all clients name the same masters, the same prefix and the same
 //     [Config].MaxTTL,
 //   - no master loses a key before its time. A master that restarts empty does
-//     no harm (see "Masters that restart"); eviction and FLUSHALL may: a lock
-//     that exactly a quorum granted is lost with one key.
+//     no harm (see "Masters that restart"). Eviction and FLUSHALL may do harm:
+//     a lock that exactly a quorum granted is lost with one key.
 //
 // # What is not
 //
 // Nothing is promised about work done after the validity has ended, unless the
-// protected resource itself checks a fencing token. Nothing is promised about
-// the order in which clients get a lock, except that callers of Acquire in one
-// client are served in turn. Two clients can hold one lock in these cases,
-// which no client can detect:
+// protected resource itself compares a fencing number. Nothing is promised
+// about the order in which clients get a lock, except that callers of Acquire
+// in one client are served in turn. Two clients can hold one lock in these
+// cases, which no client can detect:
 //
 //   - A client is paused between its check and its act, by a garbage
 //     collection, a SIGSTOP or a sleeping machine. Read [Lock.Validity] right
@@ -92,9 +104,22 @@
 //   - A proxy in front of a master hides that it restarted, or the run id may
 //     not be queried.
 //
+// # Fencing
+//
+// With [Config].Fenced, each lock has a number, [Lock.Fence], that is higher
+// than that of every lock for the resource before it. A protected resource that
+// refuses writes with a lower number than it has seen is safe from a holder
+// that was paused past its validity. docs/fencing.md says how to compare, why
+// the numbers rise whatever clocks do, and what to do when too many masters
+// lose their memory at a time ([ResetFence]).
+//
+//	client, err := redlock.New(ctx, redlock.Config{Nodes: nodes, Fenced: true})
+//	lock, err := client.Acquire(ctx, "invoice:7", ttl)
+//	err = save(ctx, invoice, lock.Fence())
+//
 // # Masters that restart
 //
-// This package keeps the delayed restart of the algorithm's description: a
+// This package implements the delayed restart of the algorithm's description: a
 // master that restarted takes part in no lock until every lock from before the
 // restart must have expired. [Config].MaxTTL bounds how long that takes: it is
 // the longest TTL of any client, 30 s if it is not set. Holds are renewed, so
@@ -110,7 +135,8 @@
 // need not wait.
 //
 // Masters that lose nothing (appendonly yes, appendfsync always,
-// no-appendfsync-on-rewrite no) need none of this: set [Node].Durable.
+// no-appendfsync-on-rewrite no) need not wait after a restart: set
+// [Node].Durable.
 //
 // # Deployments
 //
@@ -120,24 +146,25 @@
 //
 //	d, err := redlock.Init(ctx, redlock.Config{Nodes: redlock.Nodes(urls...)})
 //
-// Otherwise the first client opens it, which needs all masters at one time. They
-// count at once if they have run for longer than MaxTTL.
+// Otherwise the first client opens it, which needs all masters at one time.
+// They count at once if all of them have run for longer than MaxTTL.
 //
 // A client that names other masters, or another number of them, is refused with
-// [ErrDeployment], even if only one master shows it, since its quorums would not
-// meet those of the others; a client with another MaxTTL with [ErrMaxTTL].
-// Another prefix is another deployment. To use the masters for another set, or
-// to change MaxTTL, stop all clients and give the old id to Init. To lengthen
-// MaxTTL without a stop, first set [Allow].OtherMaxTTL on all clients and then
-// roll out the longer one.
+// [ErrDeployment], even if only one master shows the difference: its quorums
+// need not meet those of other clients. A client with another MaxTTL is refused
+// with [ErrMaxTTL]. Another prefix is another deployment. To use the masters
+// for another set, or to change MaxTTL, stop all clients and give the old id to
+// Init. To lengthen MaxTTL without a stop, first set [Allow].OtherMaxTTL on all
+// clients and then roll out the longer one.
 //
 // # What can be observed
 //
-// [Client.Stats] counts calls by outcome and times to a quorum, [Client.Nodes]
-// each node's votes, errors, connections and debts. [Config].Logger receives
-// changes of state only, [Config].Tracer each call. [Client.Inspect] asks the
-// nodes who holds a resource; a holder recognises itself by
-// [Token.Fingerprint].
+// [Client.Stats] counts calls by outcome and times to a quorum, and
+// [Client.Nodes] each node's votes, errors, connections and debts.
+// [Config].Logger receives changes of state only, [Config].Tracer each call.
+// [Client.Inspect] asks the nodes which client holds a resource; a holder
+// recognises itself by [Token.Fingerprint]. With [Config].Owner, a label of the
+// client, Inspect and [HeldError] name the holder to people.
 //
 // # Ownership
 //
@@ -145,12 +172,12 @@
 // [Client.Close] ends them. It also owns a buffer of random bytes, the queues
 // of waiting callers, counters, the keeper, whose one goroutine starts with the
 // first [Hold], and one goroutine with a bounded queue that starts when there
-// is something to tell Logger or Tracer. A [Lock] is an immutable value that
-// owns nothing and may be copied, kept and dropped; the keys of a dropped lock
-// live until their TTL ends. No lock has a goroutine, a timer or an allocation
-// of its own. A Hold costs a few allocations and a place in the keeper's
-// schedule; a waiting caller costs a place in a queue, and the first of each
-// queue a timer. Tokens and passwords are never printed.
+// is something to report to Logger or Tracer. A [Lock] is an immutable value
+// that owns nothing and may be copied, kept and dropped; the keys of a dropped
+// lock live until their TTL ends. No lock has a goroutine, a timer or an
+// allocation of its own. A Hold costs a few allocations and a place in the
+// keeper's schedule; a waiting caller costs a place in a queue, and the first
+// of each queue a timer. Tokens and passwords are never printed.
 package redlock
 
 // Where to find what, by the beginnings of the files' names:
@@ -158,6 +185,8 @@ package redlock
 //	client, config  a client's life and its configuration
 //	deployment      Init
 //	acquire         one attempt, which is the five steps, and its checks
+//	fence           attempts with a fencing number, and ResetFence
+//	all             locks on several resources, and how they are waited for
 //	wait            how Acquire waits: the queue, pushes, delays, warnings
 //	lock            the value that is granted: Extend, Release, Adopt
 //	hold            locks that renew themselves: the keeper's goroutine, Do,
@@ -165,10 +194,10 @@ package redlock
 //	command         what is sent: kinds and what their replies mean, encoders,
 //	                scripts, and what the handshake tries
 //	observe         Stats, Nodes, Inspect, Logger and Tracer
-//	token, error    and redact: what is returned, and what is never shown
+//	token, error    and held, redact: what is returned, and what is never shown
 //
-// A kind of lock with scripts of its own has them in internal/lua, with a twin
-// in Go in internal/lua/model, and lists them in command_script.go. Its kinds,
+// A kind of lock with its own scripts has them in internal/lua, with a model in
+// Go in internal/lua/model, and lists them in command_script.go. Its kinds,
 // which say what the replies mean, are in command_kind.go, its encoders in
 // command.go, and its calls in a file of their own. Package multiplex does not
 // change.

@@ -13,8 +13,9 @@ import (
 // for them with errors.Is.
 var (
 	// ErrHeld is returned if another client holds the resource, or if several
-	// clients asked at once and none got a quorum. It is ordinary: the sentinel
-	// itself is returned, without the resource, and nothing is allocated.
+	// clients asked at once and none got a quorum. It is ordinary, so it is
+	// returned as it is, without the resource, and costs no allocation; but see
+	// HeldError.
 	ErrHeld = errors.New("redlock: resource is held")
 	// ErrNoQuorum is returned if too few nodes answered to decide. The error
 	// unwraps to *UndecidedError, which names each of them with its own cause.
@@ -29,9 +30,9 @@ var (
 	// Nothing was sent (R26).
 	ErrOverloaded = errors.New("redlock: too many commands wait for answers")
 	// ErrMaxWait is the cause of the CancelledError that ends a wait for a lock
-	// after Config.MaxWait or HoldOptions.MaxWait. That error is also
-	// context.DeadlineExceeded, though the context of the call has not ended,
-	// and the last attempt's error: test for ErrMaxWait first.
+	// after Config.MaxWait or HoldOptions.MaxWait. By errors.Is, that error is
+	// also the last attempt's error, and context.DeadlineExceeded, though the
+	// context of the call has not ended: test for ErrMaxWait first.
 	ErrMaxWait = errors.New("redlock: MaxWait is over")
 	// ErrClosed is returned by a call after Close, by a call that Close cut
 	// short, and by a call that asks for a new lock after Drain.
@@ -41,19 +42,20 @@ var (
 // Mistakes in a call. Nothing was sent.
 var (
 	// ErrResource is returned if the resource name does not have 1 to 1,024
-	// bytes (R19), or is "redlock:seal" or "redlock:opening", keys that clients
-	// keep for themselves.
-	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal or redlock:opening")
+	// bytes (R19), or is "redlock:seal", "redlock:opening" or "redlock:fence",
+	// which are keys that clients use themselves. With Config.Fenced, it is also
+	// returned if the name ends in ":fence".
+	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal, redlock:opening or redlock:fence")
 	// ErrTTL is returned if the TTL is below one millisecond, above a hundred
 	// years or Config.MaxTTL, or so short that less than Config.MinValidity
 	// would be left after the drift (R4).
 	ErrTTL = errors.New("redlock: TTL is too short or too long")
 )
 
-// Errors of package multiplex that calls of this package return, so that one
-// need not import it to name them.
+// Errors of package multiplex that calls of this package return. They have
+// names here so that callers need not import that package.
 type (
-	// An UndecidedError is what ErrNoQuorum unwraps to: each node that gave no
+	// An UndecidedError is in the chain of ErrNoQuorum: each node that gave no
 	// answer, with its own cause.
 	UndecidedError = multiplex.UndecidedError
 	// A NodeError is one node's part of an UndecidedError.
@@ -61,33 +63,35 @@ type (
 	// A PreflightError is a check that a server failed: what was found, and
 	// what to change.
 	PreflightError = multiplex.PreflightError
-	// A QuarantineError is ErrQuarantined, and says for how long.
+	// A QuarantineError is ErrQuarantined, and says how long the quarantine
+	// lasts.
 	QuarantineError = multiplex.QuarantineError
 )
 
 // Causes of a node's missing vote. ErrNoQuorum unwraps to them; so does
 // NodeStatus.Err, except for ErrQuarantined, which NodeStatus.Quarantined
-// reports. All but the first two call for a change of the deployment: the text,
-// and a *PreflightError, tell what was found and what to change.
+// reports. All but the first two, ErrQuarantined and ErrUnopened call for a
+// change of the deployment: the text, and a *PreflightError, say what was found
+// and what to change.
 var (
-	// ErrNodeDown is the cause of a node without a connection.
+	// ErrNodeDown is the cause if the node has no connection.
 	ErrNodeDown = multiplex.ErrDown
-	// ErrNodeTimeout is the cause of a node that did not answer in time.
+	// ErrNodeTimeout is the cause if the node did not answer in time.
 	ErrNodeTimeout = multiplex.ErrTimeout
-	// ErrNotMaster is the cause of a node that is a replica, a cluster node or
-	// a sentinel (R22).
+	// ErrNotMaster is the cause if the server is a replica, a cluster node or a
+	// sentinel (R22).
 	ErrNotMaster = multiplex.ErrNotMaster
-	// ErrSameNode is the cause of a server that has a vote under another
-	// address already (R22).
+	// ErrSameNode is the cause if the server already has a vote under another
+	// address (R22).
 	ErrSameNode = multiplex.ErrSameNode
-	// ErrPermissions is the cause of a node where the user may not do what
-	// locks need (R22).
+	// ErrPermissions is the cause if the user lacks a permission that locks
+	// need (R22).
 	ErrPermissions = multiplex.ErrPermissions
-	// ErrMaxTTL is the cause of a node that clients with another MaxTTL have
-	// used (R23).
+	// ErrMaxTTL is the cause if clients with another MaxTTL have used the node
+	// (R23).
 	ErrMaxTTL = multiplex.ErrMaxTTL
-	// ErrQuarantined is the cause of a node that may have forgotten locks
-	// (R23). *QuarantineError says for how long.
+	// ErrQuarantined is the cause if the node may have forgotten locks (R23).
+	// *QuarantineError says how long the quarantine lasts.
 	ErrQuarantined = multiplex.ErrQuarantined
 	// ErrDeployment is the cause if the nodes belong to different deployments,
 	// or to one with another number of nodes, or if the node does not belong to
@@ -96,14 +100,19 @@ var (
 	// ErrUnopened is the cause while the nodes belong to no deployment: their
 	// first use needs all of them at one time (R30).
 	ErrUnopened = multiplex.ErrUnopened
+	// ErrNoFloor is the cause of a node whose grants do not count for locks with
+	// a fencing number: it may have forgotten higher numbers (Config.Fenced).
+	// The text says whether it learns them from the others or an operator must
+	// reset the fence (ResetFence).
+	ErrNoFloor = multiplex.ErrNoFloor
 )
 
 // A ResourceError adds the resource to the error of a call. Every error of a
 // call for a resource is one, except ErrHeld, ErrOverloaded and ErrClosed,
-// which cost nothing, ErrResource, and the errors of a function given to Do.
-// The log does not receive the resource (R27).
+// which must not allocate, ErrResource, and the errors of a function given to
+// Do. The log does not receive the resource (R27).
 type ResourceError struct {
-	Resource string // without the prefix
+	Resource string // without the prefix; as Lock.Resource for several
 	Err      error  // the error of the call
 }
 
@@ -133,10 +142,10 @@ func named(resource string, err error) error {
 	}
 	switch err.(type) {
 	case *ResourceError, *LostError:
-		return err // which names the resource already
+		return err // it names the resource already
 	}
 	if errors.Is(err, ErrResource) {
-		return err // the name is what is wrong
+		return err // the name itself is wrong
 	}
 	return &ResourceError{resource, err}
 }
@@ -147,7 +156,9 @@ func named(resource string, err error) error {
 type CancelledError struct {
 	Err   error // context.Canceled or context.DeadlineExceeded
 	Cause error // context.Cause; nil if it is the same
-	Last  error // of the last whole attempt, or what Ready waited for; nil if there was none
+	// Last is the error of the last complete attempt, or of what Ready waited
+	// for; nil if there was none.
+	Last error
 }
 
 // Error begins with the context's error; the cause and the last attempt's error
@@ -163,7 +174,7 @@ func (e *CancelledError) Error() string {
 	return text
 }
 
-// Unwrap returns those of the three that are not nil.
+// Unwrap returns those of the three errors that are not nil.
 func (e *CancelledError) Unwrap() []error {
 	all := []error{e.Err}
 	for _, err := range []error{e.Cause, e.Last} {
@@ -177,7 +188,7 @@ func (e *CancelledError) Unwrap() []error {
 // A noQuorumError is ErrNoQuorum with each node's cause.
 type noQuorumError struct {
 	nodes   *UndecidedError
-	lasting bool // waiting cannot fix it (R31)
+	lasting bool // waiting cannot help (R31)
 }
 
 // Error names the nodes and their causes.
@@ -189,7 +200,7 @@ func (e *noQuorumError) Error() string {
 	return text
 }
 
-// withCauses appends to a text why each node's vote is missing.
+// withCauses appends to a text the cause of each node's missing vote.
 func withCauses(text string, nodes *UndecidedError) string {
 	if len(nodes.Nodes) == 0 {
 		return text
@@ -201,7 +212,7 @@ func withCauses(text string, nodes *UndecidedError) string {
 func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.nodes} }
 
 // translate returns this package's error for one of package multiplex. refused
-// is what a refusal means to the command.
+// is the error that stands for a refusal of the command.
 func translate(err, refused error) error {
 	switch {
 	case err == nil:

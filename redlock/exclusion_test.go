@@ -95,7 +95,10 @@ type contest struct {
 	holds    bool // half of the locks renew themselves; see hold_exclusion_test.go
 	// onlyHolds makes all locks renew themselves.
 	onlyHolds bool
-	upgrades  bool // nodes get a native release command, and lose it again (R25)
+	// several makes half of the locks be on all resources; see
+	// all_exclusion_test.go.
+	several  bool
+	upgrades bool // nodes get a native release command, and lose it again (R25)
 
 	// What is broken on purpose.
 	liars      int // nodes that grant everything and keep nothing
@@ -115,6 +118,7 @@ func (c contest) run(t *testing.T) *referee {
 	r := &referee{held: make(map[string]hold)}
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, c.nodes)
+		time.Sleep(6 * time.Second) // younger nodes are left to others at first (R30)
 		random := rand.New(rand.NewPCG(c.seed, 1<<32))
 		var clients []*Client
 		var links []*redistest.Link
@@ -143,7 +147,7 @@ func (c contest) run(t *testing.T) *referee {
 				id: i, client: clients[i/contestWorkers], referee: r,
 				random: rand.New(rand.NewPCG(c.seed, uint64(i))),
 			}
-			w.holds, w.onlyHolds = c.holds, c.onlyHolds
+			w.holds, w.onlyHolds, w.several = c.holds, c.onlyHolds, c.several
 			wg.Go(func() { w.work(ctx) })
 		}
 		if c.faults {
@@ -189,6 +193,9 @@ func (c contest) arrange(i int, n *redistest.Node) {
 		}
 		return 1
 	})
+	if c.several {
+		c.arrangeAll(n, life)
+	}
 	if c.deletesAny {
 		n.Script(releaseSource, func(keys, _ []string, db *redistest.DB) any {
 			if db.Delete(keys[0]) {
@@ -261,7 +268,7 @@ type contestant struct {
 	referee *referee
 	random  *rand.Rand
 
-	holds, onlyHolds bool
+	holds, onlyHolds, several bool
 }
 
 func (w *contestant) work(ctx context.Context) {
@@ -276,6 +283,10 @@ func (w *contestant) span(most time.Duration) time.Duration { return spanOf(w.ra
 func (w *contestant) ttl() time.Duration { return 50*ms + w.span(100*ms) }
 
 func (w *contestant) once(ctx context.Context, resource string) {
+	if w.several && w.random.IntN(2) == 0 {
+		w.onceAll(ctx)
+		return
+	}
 	if w.onlyHolds || w.holds && w.random.IntN(2) == 0 {
 		w.onceHeld(ctx, resource)
 		return

@@ -145,8 +145,9 @@ func TestFaultOverlappingSetsAtOnce_R30(t *testing.T) {
 
 // All servers are killed at once and come back empty. Clients that were there
 // and fresh ones get no second lock within the first's validity, and the lock
-// is granted again at most MaxTTL × 1.01 and a second after the start (R23,
-// R29).
+// is granted again at most MaxTTL × 1.01 and two seconds after the start (R23,
+// R29): the clients that were there return within 1.2 s, and wait for another
+// two in case there is more to know (R30).
 func TestFaultPowerFailure_R23_R29(t *testing.T) {
 	f := newFleet(t, 5, redistest.OverTCP)
 	config := redlock.Config{MaxTTL: quarantineTTL, NodeTimeout: patience}
@@ -172,7 +173,7 @@ func TestFaultPowerFailure_R23_R29(t *testing.T) {
 					t.Errorf("round %d: two holders", round)
 				}
 				t.Logf("round %d: granted %v after the start", round, at.Sub(start))
-				if at.Sub(start) > timingSlack*(quarantineTTL*101/100+time.Second) {
+				if at.Sub(start) > timingSlack*(quarantineTTL*101/100+2*time.Second) {
 					t.Errorf("round %d: granted only %v after the start", round, at.Sub(start))
 				}
 				_ = lock.Release(context.Background())

@@ -175,6 +175,7 @@ func (m *matrix) oneOfFive() {
 	m.during("one of five", []int{1}, func() {
 		m.operations("one of five", func(err error) error { return err })
 		m.goesOn(l, l.rate([]span{{0, on}}))
+		l.calm()
 	})
 	l.end()
 	if m.silent {

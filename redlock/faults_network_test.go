@@ -153,7 +153,7 @@ func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 	answered := func() uint64 { n := c.Nodes()[4].Counts; return n.Granted + n.Refused + n.Late }
 	last := time.Now()
 	for before := answered(); ; {
-		lock := acquired(f, c, "last", time.Second)
+		lock := acquired(f, c, "last", 30*time.Second) // a busy machine may stop this process for seconds
 		if err := lock.Release(context.Background()); err != nil {
 			f.Error(err)
 		}

@@ -20,32 +20,35 @@ import (
 //
 // A hold has no goroutine and no timer of its own: one goroutine of the client
 // renews all holds. A hold must be released, even after its context has ended:
-// one that is forgotten is renewed forever.
+// if it is forgotten, it is renewed forever.
 type Hold struct {
 	client  *Client
 	options HoldOptions
-	begun   instant         // when the attempt that was granted began, or the lock was handed over
-	own     tenure          // of the lock, if that has none from elsewhere
+	// begun is when the granted attempt began, or the lock was handed over.
+	begun   instant
+	own     tenure          // of the lock, if that has none already
 	inner   context.Context // as package context made it
-	context holdContext     // what others see of it
+	context holdContext     // what Context returns
 	cancel  context.CancelCauseFunc
 	ends    holdEnds
-	said    atomic.Pointer[account] // what came of the last renewal, nil after one that was granted
+	// said is the outcome of the last renewal, or nil if that was granted.
+	said atomic.Pointer[account]
 
 	// mu guards the following. The group may be called while it is held, but
 	// see holdContext.Err.
-	mu      sync.Mutex
-	lock    Lock
-	granted instant // when the attempt or renewal began that the validity counts from
-	asked   instant // when the renewal in flight began
-	renewal pure.Renewal
+	mu   sync.Mutex
+	lock Lock
+	// The validity counts from granted, when the last granted attempt or
+	// renewal began. asked is when the renewal in flight began.
+	granted, asked instant
+	renewal        pure.Renewal
 	// unsure is the set of nodes that the renewal in flight was the first to
 	// reach since they were quarantined.
 	unsure multiplex.Set
 
 	// The following are guarded by the keeper's mutex.
 	place pure.Place // in the schedule
-	gone  bool       // not to be put into the schedule any more
+	gone  bool       // removed from the schedule for good
 	slot  int        // in keeper.held
 }
 
@@ -55,20 +58,27 @@ type Hold struct {
 // The errors are those of Acquire, and ErrHoldOptions. The caller must release
 // the Hold.
 func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
+	return c.holdInTime(ctx, request{resource: resource}, options)
+}
+
+// holdInTime is Hold, or HoldAll, for the resources of a request.
+func (c *Client) holdInTime(ctx context.Context, r request, options HoldOptions) (*Hold, error) {
 	within, cancel := withMaxWait(ctx, cmp.Or(options.MaxWait, c.config.MaxWait))
 	defer cancel()
-	acquire := func(_ context.Context, resource string, ttl time.Duration) (Lock, error) {
-		return c.acquireTold(within, request{resource: resource, ttl: ttl, confirmed: options.extensions() >= 0})
+	r.confirmed, r.minHold = options.extensions() >= 0, options.MinHold
+	acquire := func(_ context.Context, _ string, ttl time.Duration) (Lock, error) {
+		r.ttl = ttl
+		return c.acquireTold(within, r)
 	}
 	for {
-		if h, err := c.hold(ctx, resource, options, acquire); err != errSlept {
-			return h, named(resource, err)
+		if h, err := c.hold(ctx, r.resource, options, acquire); err != errSlept {
+			return h, named(r.resource, err)
 		}
 	}
 }
 
-// TryHold is Hold with a single attempt, as TryAcquire. The errors are those of
-// TryAcquire, and ErrHoldOptions.
+// TryHold is Hold with a single attempt, as TryAcquire makes it. The errors are
+// those of TryAcquire, and ErrHoldOptions.
 func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
 	h, err := c.hold(ctx, resource, options, c.TryAcquire)
 	return h, named(resource, err)
@@ -76,21 +86,21 @@ func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptio
 
 type acquirer func(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
 
-// errSlept is ErrExpired for a lock that was granted in time, but may be over,
-// because the machine slept meanwhile.
+// errSlept is ErrExpired for a lock that was granted in time, but may have
+// expired because the machine slept meanwhile.
 var errSlept = fmt.Errorf("%w", ErrExpired)
 
-// hold acquires and keeps.
+// hold acquires a lock and gives it to the keeper.
 func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acquire acquirer) (*Hold, error) {
 	o, err := o.check(c)
 	if err != nil {
 		return nil, err
 	}
-	// Between the grant and keep the lock belongs to this goroutine alone,
-	// which may be descheduled: Close must not end the connections before the
-	// lock is given back.
-	c.group.Detain(1)
-	defer c.group.Detain(-1)
+	// Between the grant and keeper.keep the lock belongs to this goroutine
+	// alone, which may be descheduled: Close must not end the connections
+	// before the lock can be given back.
+	c.group.DelayClose(1)
+	defer c.group.DelayClose(-1)
 	before := c.keeper.clock()
 	lock, err := acquire(ctx, resource, o.TTL)
 	if err != nil {
@@ -111,11 +121,11 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	return h, nil
 }
 
-// abandon releases a lock that no caller gets (R7), and calls the next caller
-// that waits for it here, whose SET stands behind the release.
+// abandon releases a lock that no caller gets (R7), and then calls the next
+// caller of this client that waits for it: its SET stands behind the release.
 func (c *Client) abandon(lock Lock) {
 	c.tellRelease(&lock)
-	c.queues.released(lock.resource)
+	c.released(&lock)
 }
 
 // newHold returns the hold of a lock whose validity counts from granted.
@@ -125,9 +135,10 @@ func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o Hold
 	if t := lock.tenure; t != nil {
 		h.begun.at = t.begun
 	} else {
-		h.own.begun, h.own.chain = granted.at, granted.at
+		h.own.begun, h.own.streak = granted.at, c.streakAfter(yielding{}, granted.at)
 		h.lock.tenure = &h.own
 	}
+	h.lock.tenure.rise(tenureKept, o.TTL)
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.inner, h.context, h.cancel = inner, holdContext{inner, h}, cancel
 	age := h.begun.at.Sub(granted.at)
@@ -141,29 +152,32 @@ func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o Hold
 
 // Context returns the context of the work. It ends when the hold does: by
 // Release, by MaxHold, by Client.Close, or because no renewal was granted in
-// time; then it ends a little before the validity, by the local clocks alone
-// (R13). context.Cause says which: ErrReleased, ErrMaxHold, ErrClosed, or a
-// *LostError, which is ErrLost. It has the values of the context that Hold was
-// called with.
+// time. In the last case it ends a little before the validity, by the local
+// clocks alone (R13). context.Cause returns the reason: ErrReleased,
+// ErrMaxHold, ErrClosed, or a *LostError, which is ErrLost. The context has the
+// values of the context that Hold was called with.
 //
 // Its methods Done and Err, and context.Cause, read the clocks. So they report
 // a lost lock even if the process was stopped and continues, before any timer
 // has fired (R15). A context that derives from it, and a channel that Done
 // returned earlier, follow when a timer fires: some time after the process
-// continues, and on a busy machine not at once. Work that must not go on for
-// that long calls Err of this context, or Hold.Err, which FromContext finds.
+// continues, and on a busy machine not at once. Work that must not continue for
+// that long must call Err of this context, or Hold.Err; FromContext finds the
+// Hold.
 func (h *Hold) Context() context.Context { return h.context }
 
-// Err returns nil while the lock is held, and then why it is not, as Context
-// says. It reads the clocks (R15).
+// Err returns nil while the lock is held, and then the reason why it is not,
+// which is the cause of Context. It reads the clocks (R15).
 func (h *Hold) Err() error {
 	h.judge()
 	return context.Cause(h.inner)
 }
 
 // Current returns the lock as it is now, to be inspected. To end the hold,
-// release the Hold: releasing the Lock does not end the renewal, and with Heal
-// may miss nodes that were healed since.
+// release the Hold: releasing the Lock does not end the renewal, is never a
+// hand-over, and with Heal may miss nodes that were healed since. After
+// Hold.Release has handed the lock over, the Lock has no token and no validity:
+// see Lock.Release.
 func (h *Hold) Current() Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,11 +189,11 @@ func (h *Hold) Current() Lock {
 	return lock
 }
 
-// Resource returns the resource, without the prefix.
+// Resource returns the resource as Lock.Resource does.
 func (h *Hold) Resource() string { return h.lock.resource } // it never changes
 
-// Until returns when the validity ends, by the local clock, unless the lock is
-// renewed before.
+// Until returns when the validity ends, by the local clock, if the lock is not
+// renewed before that.
 func (h *Hold) Until() time.Time { return h.Current().until }
 
 // Validity returns how long the lock is certain to be held, as of the last
@@ -194,20 +208,20 @@ func (h *Hold) Validity() time.Duration {
 	return left
 }
 
-// Release ends the renewal, then the context, and then the lock, as
-// Lock.Release does and with the same errors: ErrNotHeld means that the lock
-// was lost before. With MinHold the keys stay for the rest of that time, and
+// Release ends the renewal and the context, and then releases the lock as
+// Lock.Release does, with the same errors: ErrNotHeld means that the lock was
+// lost before. With MinHold the keys stay for the rest of that time, and
 // Release waits for the nodes to confirm that. Releasing twice is harmless.
 //
 // If a caller of this client waits for the resource, Release hands the lock
 // over instead and returns nil at once, unless the hold has ended before,
-// MinHold lasts, or the token was read from Current. See Config.HandOver.
+// MinHold is not over, or the token was read from Current. See Config.HandOver.
 func (h *Hold) Release(ctx context.Context) error {
 	lock, end := h.finish(ErrReleased)
 	h.client.keeper.forget(h)
 	start := startIf(h.client.tracer.ReleaseDone != nil)
 	var err error
-	if h.stands() > 0 || !h.client.handOver(&lock, end) {
+	if h.stands() > 0 || !h.client.handOver(&lock, tenureKept, end) {
 		var room [commandRoom]byte
 		kind, command := h.undo(&lock, room[:0])
 		err = h.client.giveBack(ctx, &lock, kind, &command)
@@ -217,11 +231,10 @@ func (h *Hold) Release(ctx context.Context) error {
 	return named(lock.resource, err)
 }
 
-// finish ends the renewal and the context, and returns the lock, and when the
-// validity ends that a quorum has confirmed: zero if the hold had ended before.
-// No renewal is queued after that, and one in flight is not waited for: it can
-// only lengthen the lives of keys that a release will delete, and nothing
-// counts on it.
+// finish ends the renewal and the context. It returns the lock and the end of
+// the validity that a quorum has confirmed, which is zero if the hold had ended
+// before. No renewal is queued after that. One in flight is not awaited: it can
+// only lengthen the lives of keys that a release will delete.
 func (h *Hold) finish(cause error) (lock Lock, end instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -239,19 +252,20 @@ func (h *Hold) finish(cause error) (lock Lock, end instant) {
 func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.ReleaseKind, multiplex.Command) {
 	c := h.client
 	if rest := h.stands(); rest > 0 {
-		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond // cut to whole ones
+		// The command has whole milliseconds, which cuts off less than one.
+		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond
 		return shortenKind, multiplex.Command{
 			Encoded: c.appendShorten(room, lock.resource, &lock.token, rest),
 			TTL:     lock.ttl,
 			Receipt: lock.receipt,
 		}
 	}
-	return releaseKind, lock.release(room)
+	return lock.release(room)
 }
 
-// stands returns for how long MinHold keeps the keys from now on; zero or less
-// if it does not. The monotonic clock says least after a suspend: other clients
-// must wait long enough.
+// stands returns for how long MinHold still keeps the keys: zero or less if it
+// does not. It uses the monotonic clock, which shows the least time after a
+// suspend, so that other clients wait long enough.
 func (h *Hold) stands() time.Duration {
 	if h.options.MinHold == 0 {
 		return 0
@@ -259,8 +273,8 @@ func (h *Hold) stands() time.Duration {
 	return h.options.MinHold - h.client.keeper.clock().at.Sub(h.begun.at)
 }
 
-// step feeds an event to the renewal. The caller must hold h.mu.
-func (h *Hold) step(e pure.RenewalEvent, now instant, jitter float64) (act pure.RenewalAction) {
+// stepLocked feeds an event to the renewal. The caller must hold h.mu.
+func (h *Hold) stepLocked(e pure.RenewalEvent, now instant, jitter float64) (act pure.RenewalAction) {
 	h.renewal, act = h.renewal.On(e, now.since(h.granted), jitter)
 	if act == pure.ToProlong {
 		h.granted = h.asked
@@ -300,9 +314,9 @@ func (h *Hold) judge() {
 	}
 }
 
-// holdEnds is when a validity ends, by each clock, relative to the keeper's
-// begin. A reader during a change finds, for each clock, the end before or
-// after the change; both were granted.
+// holdEnds is when a validity ends, by each clock, relative to keeper.begun. A
+// reader during a change finds, for each clock, the end from before or after
+// the change; both were granted.
 type holdEnds struct{ monotonic, wall, awake atomic.Int64 }
 
 func (e *holdEnds) set(zero, granted instant, validity time.Duration) {
@@ -313,7 +327,7 @@ func (e *holdEnds) set(zero, granted instant, validity time.Duration) {
 	e.awake.Store(int64(monotonic + slept + validity))
 }
 
-// remaining returns the time until the end by the clock that says least.
+// remaining returns the time until the end by the clock that shows the least.
 func (e *holdEnds) remaining(zero, now instant) time.Duration {
 	monotonic := now.at.Sub(zero.at)
 	wall, slept := now.ahead(zero)

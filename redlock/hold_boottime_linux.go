@@ -7,17 +7,16 @@ import (
 )
 
 // Clocks of clock_gettime(2) whose difference is how long the machine has
-// slept: both run at one rate, but the second goes on in suspend.
+// slept: both run at the same rate, but the second also runs during a suspend.
 const (
 	clockMonotonic = 1
 	clockBoottime  = 7
 )
 
 // slept returns how long the machine has been suspended since boot, or zero if
-// the system does not tell. The difference of two kernel clocks means the same
-// whatever clock the program runs on. The second clock is read between two
-// readings of the first; if that takes long, the result is imprecise, and is
-// read again.
+// the system does not tell. It is the difference of two kernel clocks, so it
+// does not depend on Go's own clock. The second clock is read between two
+// readings of the first; if these are too far apart, slept tries again.
 func slept() time.Duration {
 	var best, spread time.Duration
 	for try := range 3 {

@@ -16,8 +16,8 @@ type instant struct {
 
 func readClocks() instant { return instant{time.Now(), slept()} }
 
-// since returns the time from one reading to another by the clock that says
-// most. An error in this direction can only cost a lock.
+// since returns the time from one reading to another by the clock that shows
+// the most. An error in this direction can only cost a lock.
 func (i instant) since(start instant) time.Duration {
 	return max(pure.Elapsed(start.at, i.at), i.at.Sub(start.at)+i.slept-start.slept)
 }
@@ -28,7 +28,7 @@ func (i instant) ahead(start instant) (wall, slept time.Duration) {
 	return i.at.Round(0).Sub(start.at.Round(0)) - i.at.Sub(start.at), i.slept - start.slept
 }
 
-// left returns the time until i, which is an end, by the clock that says least.
+// left returns the time from now until i by the clock that shows the least.
 func (i instant) left(now instant) time.Duration {
 	return min(pure.Remaining(i.at, now.at), i.at.Sub(now.at)-(now.slept-i.slept))
 }

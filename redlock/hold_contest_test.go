@@ -90,6 +90,7 @@ func (c holdContest) run(t *testing.T) *holdReferee {
 	r := &holdReferee{held: make(map[string]*Hold)}
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, c.nodes)
+		time.Sleep(6 * time.Second) // younger nodes are left to others at first (R30)
 		random := rand.New(rand.NewPCG(c.seed, 1<<32))
 		for i, n := range m.nodes {
 			c.arrange(i, n)

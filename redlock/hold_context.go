@@ -7,25 +7,25 @@ import (
 
 // FromContext returns the hold whose context ctx is or derives from: that of
 // the innermost Do or DoWith, or of Hold.Context. The function that Do runs
-// finds its lock with it: the remaining validity, the token, and, by Hold.Err,
-// whether the lock is still held, which contexts that derive from Do's do not
-// read from the clocks (see Hold.Context). Do releases the hold itself.
+// finds its lock with it: the remaining validity, the token, and by Hold.Err
+// whether the lock is still held. Contexts that derive from Do's do not read
+// the clocks to find that out (see Hold.Context). Do releases the hold itself.
 func FromContext(ctx context.Context) (*Hold, bool) {
 	h, ok := ctx.Value(holdKey{}).(*Hold)
 	return h, ok
 }
 
-// A holdKey asks a context for the innermost hold of one client; nil stands for
-// any client.
+// A holdKey asks a context for the innermost hold of one client. A nil client
+// stands for any client.
 type holdKey struct{ client *Client }
 
-// answers reports whether a question to a context is one for this hold.
+// answers reports whether key is a holdKey that this hold answers.
 func (h *Hold) answers(key any) bool {
 	k, ok := key.(holdKey)
 	return ok && (k.client == nil || k.client == h.client)
 }
 
-// outer returns the hold of this client that ctx belongs to, or nil.
+// outer returns the innermost hold of this client that ctx comes from, or nil.
 func (c *Client) outer(ctx context.Context) *Hold {
 	h, _ := ctx.Value(holdKey{c}).(*Hold)
 	return h
@@ -37,9 +37,8 @@ type holdContext struct {
 	hold *Hold
 }
 
-// Err may be called by any owner of the context, even from inside the group,
-// under its mutex: it takes no mutex but the context's, and asks nothing of the
-// group.
+// Err may be called anywhere, even by the group while it holds its mutex: it
+// takes no mutex but the context's, and does not call the group.
 func (c holdContext) Err() error {
 	c.hold.judge()
 	return c.Context.Err()
@@ -47,14 +46,14 @@ func (c holdContext) Err() error {
 
 // Done reads the clocks before it returns the channel: after the process was
 // stopped, a select that calls Done again finds the channel closed before any
-// timer has fired. It may be called where Err may.
+// timer has fired. Like Err, it may be called anywhere.
 func (c holdContext) Done() <-chan struct{} {
 	c.hold.judge()
 	return c.Context.Done()
 }
 
-// Value reads the clocks too: package context finds the cause by Value, so
-// context.Cause is fresh (TestASuspendEndsAHold would fail if that changed).
+// Value reads the clocks too. Package context finds the cause by Value, so that
+// context.Cause reads them (TestASuspendEndsAHold fails if that changes).
 func (c holdContext) Value(key any) any {
 	if c.hold.answers(key) {
 		return c.hold
@@ -63,16 +62,17 @@ func (c holdContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// A runContext is the context of fn. It derives from the caller's context,
-// inherits its deadline and ends with it; Err, Done and Value re-check the
-// clocks, as those of a holdContext do.
+// A runContext is the context of Do's fn. It derives from the caller's context,
+// inherits its deadline and ends with it. Err, Done and Value read the clocks,
+// as those of a holdContext do.
 type runContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	hold   *Hold
 }
 
-// Err does not wait for the goroutine that passes on the end of the hold.
+// Err reads the clocks, and does not wait for the goroutine that passes on the
+// end of the hold.
 func (c runContext) Err() error {
 	c.judge()
 	return c.Context.Err()
@@ -106,11 +106,12 @@ func (c runContext) judge() {
 // ErrHeld.
 var ErrNested = errors.New("redlock: the context's own hold has the lock, and would be waited for without end")
 
-// nested reports whether ctx comes from a hold of the resource that has not
-// ended. It allocates nothing.
-func (c *Client) nested(ctx context.Context, resource string) bool {
-	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) { // inner has the values of Hold's ctx
-		if h.Resource() == resource && h.Err() == nil {
+// nested reports whether ctx comes from a hold of one of the resources that has
+// not ended. It allocates nothing.
+func (c *Client) nested(ctx context.Context, r *request) bool {
+	// inner has the values of the context that Hold was called with.
+	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) {
+		if h.lock.meets(r) && h.Err() == nil {
 			return true
 		}
 	}

@@ -18,39 +18,46 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 
 // DoWith locks a resource, waiting for it as Hold does, runs fn while it holds
 // the lock, and releases it, even if fn panics (R14). fn's context ends when
-// the hold does, as Hold.Context says, or when ctx ends, and its cause is the
-// first of these; fn must then return. The release does not depend on ctx;
-// DoWith waits for it up to the vote timeout. fn never starts with less
-// validity than Config.MinValidity.
+// the hold does, as Hold.Context says, or when ctx ends; its cause is that of
+// the first. fn must then return. The release does not depend on ctx; DoWith
+// waits for it up to the vote timeout. fn never starts with less validity than
+// Config.MinValidity.
 //
-// ctx bounds the wait for the lock too; HoldOptions.MaxWait and Config.MaxWait
-// bound only that. FromContext finds the hold from fn's context. Contexts that
-// fn derives from it do not read the clocks: see Hold.Context.
+// ctx also bounds the wait for the lock; HoldOptions.MaxWait and Config.MaxWait
+// bound nothing else. FromContext finds the hold from fn's context. Contexts
+// that fn derives from it do not read the clocks: see Hold.Context.
 //
 // If fn was not called, the error is Hold's. Otherwise it joins fn's own error,
-// why the hold had ended before fn returned (ErrLost, ErrMaxHold, ErrClosed),
-// and that of Hold.Release, so that errors.Is finds each. nil means that all of
-// fn was done within the validity of the lock. A release that hands the lock
-// over asks no node, so it does not find out that keys were deleted meanwhile.
+// the reason if the hold ended before fn returned (ErrLost, ErrMaxHold,
+// ErrClosed), and the error of Hold.Release, so that errors.Is finds each. nil
+// means that all of fn was done within the validity of the lock. A release that
+// hands the lock over asks no node, so it does not find out that keys were
+// deleted meanwhile.
 func (c *Client) DoWith(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
-) (err error) {
+) error {
 	h, err := c.Hold(ctx, resource, options)
 	if err != nil {
 		return err
 	}
+	return h.do(ctx, fn)
+}
+
+// do is DoWith from the grant on.
+func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err error) {
 	run, end := h.during(ctx)
 	called := false
 	defer func() {
 		end()
-		cause := h.Err() // before the release gives it another
+		cause := h.Err() // before the release sets another cause
 		released := h.Release(context.WithoutCancel(ctx))
 		if called {
 			err = joined(err, cause, released)
 		}
 	}()
-	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
-		return named(resource, ErrExpired) // this goroutine was kept from running meanwhile
+	if left := h.Validity(); left <= 0 || left < h.client.config.MinValidity {
+		// This goroutine was not scheduled meanwhile.
+		return named(h.Resource(), ErrExpired)
 	}
 	called = true
 	return fn(run)
@@ -60,7 +67,7 @@ func (c *Client) DoWith(
 // both.
 func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 	inner, cancel := context.WithCancelCause(ctx)
-	// Of inner, since h.context reads the clocks for each question.
+	// This watches inner, since h.context reads the clocks in each call.
 	stop := context.AfterFunc(h.inner, func() { cancel(context.Cause(h.inner)) })
 	return runContext{inner, cancel, h}, func() {
 		stop()
@@ -68,8 +75,8 @@ func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 	}
 }
 
-// joined returns the error of Do: why the hold had ended, which usually is the
-// cause of fn's own error, that error, and the release's.
+// joined returns the error of Do. It joins the cause for which the hold had
+// ended, which often is what fn returned, fn's own error, and the release's.
 func joined(own, cause, released error) error {
 	if cause != nil && errors.Is(own, cause) {
 		cause = nil
@@ -77,5 +84,6 @@ func joined(own, cause, released error) error {
 	if again := (*ResourceError)(nil); cause != nil && errors.As(released, &again) {
 		released = again.Err // the resource is named once
 	}
-	return errtext.Join(cause, own, released) // if own is the only one, own itself, which callers may compare
+	// If own is the only error, it is returned as it is: callers may compare it.
+	return errtext.Join(cause, own, released)
 }

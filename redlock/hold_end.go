@@ -16,9 +16,10 @@ import (
 // A heldSet is the holds that are not released yet. The keeper's mutex guards
 // it.
 type heldSet struct {
-	all      []*Hold // Hold.slot says where
+	all      []*Hold // by Hold.slot
 	draining bool    // only holds that were acquired under a hold are added
-	// drained is closed when the set is draining and empty; closed says so.
+	// drained is closed once the set is draining and empty. closed reports
+	// that.
 	drained chan struct{}
 	closed  bool
 }
@@ -31,7 +32,7 @@ func (s *heldSet) add(h *Hold) {
 	s.all = append(s.all, h)
 }
 
-// remove may be called twice for a hold.
+// remove removes a hold. It may be called twice for a hold.
 func (s *heldSet) remove(h *Hold) {
 	if h.slot == unplaced {
 		return
@@ -45,8 +46,8 @@ func (s *heldSet) remove(h *Hold) {
 	s.settle()
 }
 
-// settle closes drained when it is due. Without a hold there is none under
-// which another could be acquired.
+// settle closes drained if the set is draining and empty. Then no hold is left
+// under which another could be acquired.
 func (s *heldSet) settle() {
 	if s.draining && len(s.all) == 0 && !s.closed {
 		s.closed = true
@@ -54,15 +55,16 @@ func (s *heldSet) settle() {
 	}
 }
 
-// strike removes a hold whose release has ended. It may be called twice.
+// strike removes a hold from the set after its release. It may be called twice
+// for a hold.
 func (k *keeper) strike(h *Hold) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held.remove(h)
 }
 
-// kept returns the holds that are not released yet. It only copies their
-// addresses under the mutex.
+// kept returns the holds that are not released yet. Under the mutex it only
+// copies pointers.
 func (k *keeper) kept() []*Hold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,15 +81,17 @@ func (k *keeper) drain() <-chan struct{} {
 	return k.held.drained
 }
 
-// A winding is what Close does with the holds. The keeper's goroutine owns it;
-// Close waits on the channels.
+// A winding is the state of ending all holds in Close. The keeper's goroutine
+// owns it; Close waits on the channels.
 type winding struct {
 	begun      bool
-	unreleased []*Hold       // whose release is still to be queued
-	pending    int           // releases that are queued and not answered
-	queued     chan struct{} // closed when all holds have ended, and all releases are queued
-	allQueued  bool          // queued is closed
-	done       chan struct{} // closed when all releases are answered
+	unreleased []*Hold // whose release is not queued yet
+	pending    int     // releases that are queued and not answered
+	// queued is closed when all holds have ended and all releases are queued.
+	// allQueued reports that.
+	queued    chan struct{}
+	allQueued bool
+	done      chan struct{} // closed when all releases are answered
 }
 
 // closeAll ends all holds that were taken from the schedule, and releases them
@@ -110,14 +114,14 @@ func (k *keeper) closeAll() {
 	k.released(nil)
 }
 
-// releaseUpTo queues releases until so many are pending, or all are queued.
+// releaseUpTo queues releases until most are pending, or all are queued.
 func (k *keeper) releaseUpTo(most int) {
 	w := &k.winding
 	for len(w.unreleased) > 0 && w.pending < most {
 		h := w.unreleased[0]
 		w.unreleased = w.unreleased[1:]
 		lock, _ := h.finish(ErrClosed)
-		if !lock.tenure.end() {
+		if !lock.tenure.rise(tenureReleased, 0) {
 			continue // it was handed over while Close began
 		}
 		kind, command := h.undo(&lock, k.room[:0])
@@ -132,10 +136,11 @@ func (k *keeper) releaseUpTo(most int) {
 	}
 }
 
-// released counts a release that ended, and queues more when half of the
-// pending ones have: 10,000 at once would overflow the socket buffers, and the
-// last answers would come after their vote timeout. After one that was not
-// answered it queues all the rest, so that Close takes no longer than that.
+// released counts a release that has an outcome. When half of the pending ones
+// have, it queues more: 10,000 at once would overflow the socket buffers, and
+// the last answers would come after their vote timeout. If a release was not
+// answered, it queues all that are left, so that Close does not wait for
+// another timeout after another.
 func (k *keeper) released(err error) {
 	w := &k.winding
 	w.pending--
@@ -150,7 +155,7 @@ func (k *keeper) released(err error) {
 	}
 }
 
-// wind ends all holds, and waits until those to be released are, no longer than
+// wind ends all holds, and waits for those that are released, no longer than
 // for the nodes' votes. When ctx has ended and the group's patience is over, it
 // waits only until all releases are queued. From now on keep refuses holds.
 func (k *keeper) wind(ctx context.Context) {

@@ -10,15 +10,15 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A keeper looks after all holds of a client with one goroutine and one timer:
-// it renews them, ends their contexts in time, and reads all clocks as long as
+// A keeper manages all holds of a client with one goroutine and one timer: it
+// renews them, ends their contexts in time, and reads all clocks as long as
 // anything is held (R13). The goroutine starts with the first hold, and Close
 // ends it. It waits only for mutexes that are held for moments: renewals are
-// posted and their outcomes arrive in an inbox, so that no node, network or
+// posted, and their outcomes arrive in an inbox, so that no node, network or
 // caller can delay the end of a context.
 //
-// Times are on the keeper's own clock, which is monotonic; pure.Renewal decides
-// what a hold does at which time.
+// Times are on the keeper's own clock, which is monotonic. pure.Renewal decides
+// what a hold does and when.
 type keeper struct {
 	client *Client
 	clock  func() instant // changed only by tests, before the first hold
@@ -26,16 +26,19 @@ type keeper struct {
 	addrs  []string       // of the nodes, for errors
 
 	inbox *multiplex.Outcomes
-	wake  chan struct{} // holds one
+	wake  chan struct{} // holds one wake-up
 	halting
 
-	mu sync.Mutex // guards the following, and each hold's place. Nothing else is called while it is held
+	// mu guards the following, and each hold's place. Nothing else is called
+	// while it is held.
+	mu sync.Mutex
 	agenda
 	stage
 	held heldSet
 
+	// The following are owned by the keeper's goroutine.
 	desk
-	winding winding // says itself what guards it
+	winding winding
 }
 
 // An agenda is when to look at which hold. The keeper's mutex guards it.
@@ -45,22 +48,22 @@ type agenda struct {
 	armed    time.Duration // when the goroutine looks next
 }
 
-// A stage is how far the keeper is on its way to the end. The keeper's mutex
-// guards it.
+// A stage is the stage of the keeper's life. The keeper's mutex guards it.
 type stage struct {
-	started bool // its goroutine is
+	started bool // the goroutine runs
 	closing bool
 	hurried bool // Close has no time to wait for answers
 }
 
-// A halting ends the goroutine and waits for it.
+// A halting serves to end the goroutine and to wait for it.
 type halting struct {
 	stop  chan struct{} // closed by halt
 	halts sync.Once
 	wg    sync.WaitGroup
 }
 
-// A desk is what the goroutine needs from one turn to the next. It owns it.
+// A desk is what the keeper's goroutine needs in each turn. The goroutine owns
+// it.
 type desk struct {
 	timer    *time.Timer
 	outcomes []multiplex.Outcome
@@ -68,12 +71,12 @@ type desk struct {
 	room     []byte  // for commands
 }
 
-// A lead is by how much the other clocks were ahead of the monotonic one when
-// the schedule was made, or less if they were seen less far ahead since.
+// A lead is how far the other clocks were ahead of the monotonic clock when the
+// schedule was made, or the least that was seen since.
 type lead struct{ wall, slept time.Duration }
 
-// gained reports that another clock has run ahead since: then the schedule is
-// wrong. It keeps the new lead in mind, and smaller changes too.
+// gained reports whether another clock has run ahead since then. If so, the
+// schedule is wrong, and gained records the new lead.
 func (l *lead) gained(wall, slept time.Duration) bool {
 	if wall > l.wall+clockLeap || slept > l.slept+clockLeap {
 		l.wall, l.slept = wall, slept
@@ -83,7 +86,7 @@ func (l *lead) gained(wall, slept time.Duration) bool {
 	return false
 }
 
-// lower keeps in mind that a clock is less far ahead.
+// lower records a lead if it is smaller than the one before.
 func (l *lead) lower(wall, slept time.Duration) {
 	l.wall, l.slept = min(l.wall, wall), min(l.slept, slept)
 }
@@ -94,9 +97,9 @@ const (
 	keeperBatch = 512
 	// releasesAtOnce bounds the pending releases of Close.
 	releasesAtOnce = 1024
-	// clockLeap is how far another clock runs ahead of the monotonic one before
-	// all holds are checked. It is less than any margin, and more than the
-	// usual difference of two clocks that are read one after the other.
+	// clockLeap is how far another clock may run ahead of the monotonic one
+	// before all holds are checked. It is less than any margin, and more than
+	// the usual difference of two clocks that are read one after the other.
 	clockLeap = 500 * time.Microsecond
 )
 
@@ -118,15 +121,15 @@ func newKeeper(c *Client) *keeper {
 	return k
 }
 
-// keep adds a hold; false means that the client is being closed or drained.
+// keep adds a hold. It returns false if the client is being closed or drained.
 func (k *keeper) keep(h *Hold) bool {
 	now := k.clock()
 	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
 	outer := k.client.outer(h.inner)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// An outer hold that is not released yet keeps Drain waiting, which then
-	// waits for this one too.
+	// While an outer hold is not released, Drain waits, and so it waits for
+	// this hold too.
 	if k.closing || k.held.draining && (outer == nil || outer.slot == unplaced) {
 		return false
 	}
@@ -154,12 +157,12 @@ func (k *keeper) forget(h *Hold) {
 func (k *keeper) nudge() {
 	select {
 	case k.wake <- struct{}{}:
-	default: // it is on its way
+	default: // a wake-up is pending
 	}
 }
 
-// timeOf returns when a hold reaches an age, on the keeper's clock, if no clock
-// runs ahead.
+// timeOf returns when a hold reaches an age, on the keeper's clock, if no other
+// clock runs ahead.
 func (k *keeper) timeOf(age time.Duration, granted, now instant) time.Duration {
 	if age == pure.Never {
 		return pure.Never
@@ -169,7 +172,7 @@ func (k *keeper) timeOf(age time.Duration, granted, now instant) time.Duration {
 
 func (k *keeper) time(now instant) time.Duration { return now.at.Sub(k.begun.at) }
 
-// run is the goroutine.
+// run is the keeper's goroutine.
 func (k *keeper) run() {
 	k.desk = desk{
 		timer:    time.NewTimer(pure.LookMost),
@@ -184,7 +187,8 @@ func (k *keeper) run() {
 		case <-k.wake:
 		case <-k.inbox.Ready():
 		case <-k.stop:
-			for k.settle() { // what has arrived since: the group is closed
+			// The group is closed, so no more outcomes arrive.
+			for k.settle() {
 			}
 			return
 		}
@@ -224,16 +228,16 @@ func (k *keeper) turn() (more bool) {
 	return k.rearm(now)
 }
 
-// look does what is due for one hold, and reports whether it posted a renewal.
+// look does what is due for one hold. It reports whether it posted a renewal.
 func (k *keeper) look(h *Hold, now instant) (posted bool) {
 	h.mu.Lock()
-	act := h.step(pure.OnLook, now, 0)
+	act := h.stepLocked(pure.OnLook, now, 0)
 	if act == pure.ToRenew {
 		h.said.CompareAndSwap(nil, underWay)
-		if err := h.renew(now, k.room[:0], k.inbox); err != nil {
+		if err := h.renewLocked(now, k.room[:0], k.inbox); err != nil {
 			h.said.Store(&account{err: err})
 			k.client.stats.extensions.count(translate(err, ErrNotHeld))
-			act = h.step(pure.OnFailure, now, rand.Float64())
+			act = h.stepLocked(pure.OnFailure, now, rand.Float64())
 		} else {
 			posted = true
 		}
@@ -243,7 +247,7 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 	return posted
 }
 
-// act ends a hold's context if its state says so.
+// act ends a hold's context if its renewal says so.
 func (k *keeper) act(h *Hold, act pure.RenewalAction) {
 	switch act {
 	case pure.ToLose:
@@ -294,9 +298,9 @@ func (k *keeper) replace(h *Hold, now instant) {
 	}
 }
 
-// settle takes outcomes from the inbox. It reads the clock after that: the
-// outcomes were complete by then, and a renewal counts only if it was complete
-// before the old validity ended (R10). It reports whether there were any.
+// settle takes outcomes from the inbox, and reports whether there were any. It
+// reads the clock after that, when the outcomes were complete: a renewal counts
+// only if it was complete before the old validity ended (R10).
 func (k *keeper) settle() bool {
 	k.outcomes = k.inbox.Take(k.outcomes[:0])
 	if len(k.outcomes) == 0 {
@@ -330,7 +334,7 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 		said = ErrExpired
 	}
 	h.lock.receipt.Doubted = pure.DoubtGranted(h.lock.receipt.Doubted, h.unsure, o.Granted)
-	act := h.step(event, now, rand.Float64())
+	act := h.stepLocked(event, now, rand.Float64())
 	h.mu.Unlock()
 	k.client.stats.extensions.count(said)
 	if act == pure.ToLose {

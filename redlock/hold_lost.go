@@ -7,13 +7,13 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// Why a hold's context ends, as context.Cause and Hold.Err return it.
+// Why a hold's context ended, as context.Cause and Hold.Err return it.
 var (
 	// ErrLost is the cause if the lock may no longer be held. The error is a
 	// *LostError.
 	ErrLost = errors.New("redlock: lock was lost")
 	// ErrMaxHold is the cause if the hold has lasted for HoldOptions.MaxHold.
-	// The lock is not lost by that: no other client can have it before it is
+	// The lock is not lost then: no other client can have it before it is
 	// released, or its validity has ended.
 	ErrMaxHold = errors.New("redlock: lock was held for as long as it may be")
 	// ErrReleased is the cause if Hold.Release was called.
@@ -23,12 +23,14 @@ var (
 // A LostError is ErrLost with what is known of its reason: what each node
 // answered to the last renewal.
 type LostError struct {
-	Resource string // what was locked, without the prefix; not told to Logger and Tracer
-	// Refused reports that so many nodes did not hold the lock for us that no
-	// quorum did. Otherwise its validity ended.
+	// Resource is the resource, without the prefix. Logger and Tracer get the
+	// error without it.
+	Resource string
+	// Refused reports that too few nodes for a quorum still held the lock for
+	// us. Otherwise its validity ended.
 	Refused bool
-	// Nodes are the answers to the last renewal, in the order of Config.Nodes;
-	// none if no node was asked since the last grant.
+	// Nodes are the answers to the last renewal, in the order of Config.Nodes.
+	// There are none if no node was asked since the last grant.
 	Nodes []NodeAnswer
 }
 
@@ -36,9 +38,9 @@ type LostError struct {
 type NodeAnswer struct {
 	Node int    // index in Config.Nodes
 	Addr string // without credentials
-	// Err is nil if the node renewed the lock, ErrNotHeld if it does not hold
-	// the lock for us, or why there is no answer, such as ErrNodeTimeout or
-	// ErrNodeDown.
+	// Err is nil if the node renewed the lock, and ErrNotHeld if it does not
+	// hold the lock for us. Otherwise it is why there is no answer, such as
+	// ErrNodeTimeout or ErrNodeDown.
 	Err error
 }
 
@@ -69,7 +71,7 @@ func (e *LostError) anonymous() *LostError {
 	return &LostError{Refused: e.Refused, Nodes: e.Nodes}
 }
 
-// errRenewed stands in a text for no error.
+// errRenewed gives the text for a node that renewed the lock.
 var errRenewed = errors.New("renewed")
 
 // Unwrap returns ErrLost and the error of each node, so that errors.Is finds a
@@ -89,10 +91,10 @@ var (
 	errNotAsked    = errors.New("redlock: not asked")
 )
 
-// An account is the outcome of the last renewal, if that was not a grant.
+// An account is the outcome of a renewal that was not granted.
 type account struct {
 	err     error
-	answers []multiplex.Answer // none where nothing was sent
+	answers []multiplex.Answer // none if nothing was sent
 }
 
 // underWay is the account of a renewal that has no outcome yet.
@@ -127,12 +129,13 @@ func (a *account) answerOf(node int) error {
 	}
 	var missing *multiplex.UndecidedError
 	if !errors.As(a.err, &missing) {
-		return translate(a.err, nil) // the same for all: overloaded, closed, or no answer yet
+		// Overloaded, closed, or no answer yet: the same for all nodes.
+		return translate(a.err, nil)
 	}
 	for _, n := range missing.Nodes {
 		if n.Node == node {
 			return n.Err
 		}
 	}
-	return errNotAsked // too few others were up
+	return errNotAsked // too few of the other nodes were up
 }

@@ -28,19 +28,20 @@ type HoldOptions struct {
 	// NoRenewal leaves the lock as it was granted: the context ends with its
 	// validity. If zero, the lock is renewed.
 	NoRenewal bool
-	// MinHold keeps others out for at least this long after the grant, and up
-	// to the drift of clocks longer, even if the lock is released earlier: so a
-	// job that each of many schedulers starts at the same time runs once,
-	// however short it is and however their clocks differ. At most the TTL. If
-	// zero, a release takes effect at once.
+	// MinHold keeps other clients out for at least this long after the grant,
+	// and up to the drift of clocks longer, even if the lock is released
+	// earlier. So a job that each of many schedulers starts at the same time
+	// runs once, however short it is and however their clocks differ. It is at
+	// most the TTL. If zero, a release takes effect at once.
 	MinHold time.Duration
 	// Heal makes each renewal set the key again on nodes that have forgotten
 	// it, unless another client has it there, and counts these grants where
-	// that is safe (R10): so a lock survives more restarts in succession than a
-	// quorum does. It costs the nodes a command for each renewal, where others
-	// travel together. Set Config.MaxTTL with it: otherwise a hold does not
-	// notice that so many nodes restarted empty at once that another client
-	// could have had the lock meanwhile. If zero, a missing key is a refusal.
+	// that is safe (R10). So a lock survives even if more nodes than a quorum
+	// can spare restart one after another. It costs the nodes one command for
+	// each renewal, where others travel together. Do not use it with
+	// Config.Forgetful: a hold would not notice that so many nodes restarted
+	// empty at once that another client could have had the lock meanwhile. If
+	// zero, a missing key is a refusal.
 	Heal bool
 }
 
@@ -64,7 +65,7 @@ func (o HoldOptions) check(c *Client) (HoldOptions, error) {
 	return o, nil
 }
 
-// bound and extensions return the options as a renewal takes them.
+// bound and extensions return the options as pure.NewRenewal takes them.
 func (o HoldOptions) bound() time.Duration {
 	if o.MaxHold == 0 {
 		return pure.Never

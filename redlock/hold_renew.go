@@ -5,22 +5,21 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// renew posts a renewal that began at the given instant. room is for the
-// command. The caller must hold h.mu, so that nothing is queued behind the
+// renewLocked posts a renewal that began at the given instant. room is for the
+// command. The caller must hold h.mu, so that no renewal is queued behind the
 // release.
-func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) error {
+func (h *Hold) renewLocked(begun instant, room []byte, inbox *multiplex.Outcomes) error {
 	c := h.client
 	h.asked = begun
 	command := multiplex.Command{
 		TTL:     h.lock.ttl,
 		Receipt: h.lock.receipt, // see multiplex.Receipt.Doubted (R23)
 	}
-	kind := extendKind
+	kind := healKind
 	if h.options.Heal {
-		kind = healKind
 		command.Encoded = c.appendHeal(room, h.lock.resource, &h.lock.token, h.lock.ttl)
 	} else {
-		command.Encoded = c.appendExtend(room, h.lock.resource, &h.lock.token, h.lock.ttl)
+		kind, command.Encoded = h.lock.extension(room, h.lock.ttl)
 	}
 	// No caller waits for it, so a vote may take the longest time allowed (R6).
 	posting := multiplex.Posting{Inbox: inbox, Tag: h, Patience: pure.VoteMost(h.lock.ttl)}
@@ -28,9 +27,9 @@ func (h *Hold) renew(begun instant, room []byte, inbox *multiplex.Outcomes) erro
 	known := &h.lock.receipt
 	known.Doubted, h.unsure = pure.DoubtRenewal(known.Doubted, receipt.Sent, receipt.Doubted, h.options.Heal)
 	if h.options.Heal {
-		// Whatever the outcome, these nodes may hold the key now. The place in
-		// the log stays that of the SET, so that a release is still repeated
-		// for the sake of an older connection (R8).
+		// Whatever the outcome, these nodes may hold the key now. Receipt.Pos
+		// stays that of the SET, so that a release is still repeated if an
+		// older connection may execute that (R8).
 		known.Sent |= receipt.Sent
 	}
 	return err

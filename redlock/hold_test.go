@@ -377,7 +377,7 @@ func TestMinHoldAndARenewalThatIsQueued(t *testing.T) {
 		time.Sleep(10 * ms)
 		for _, h := range []*Hold{other, h} {
 			h.mu.Lock()
-			require.NoError(t, h.renew(c.keeper.clock(), nil, c.keeper.inbox)) // and no Flush
+			require.NoError(t, h.renewLocked(c.keeper.clock(), nil, c.keeper.inbox)) // and no Flush
 			h.mu.Unlock()
 		}
 		require.NoError(t, h.Release(context.Background()))

@@ -12,39 +12,61 @@ import (
 // that is cheap to copy; Extend returns another one. The zero Lock is not held.
 //
 // A lock is a promise within its validity only. Work that takes longer must
-// extend it in time. Work that must not continue after its end must read
-// Validity first: the process may have been stopped since (R15).
+// extend it in time. Work that must not continue after its end must call
+// Validity before each step: the process may have been stopped since (R15).
 type Lock struct {
 	client   *Client
 	resource string
+	all      *resources // of several, of which resource is the text; or nil
 	token    Token
-	ttl      time.Duration // the longest that the keys were given
-	until    time.Time     // with both clocks
+	ttl      time.Duration // the longest TTL that the keys were given
+	until    time.Time     // by both clocks
+	number   int64         // see Fence
 	receipt  multiplex.Receipt
 	tenure   *tenure // nil for a lock that is not handed over within the client
 }
 
-// Resource returns the resource, without the prefix.
+// Resource returns the resource, without the prefix; of several, a text with
+// all of them, for people. See Resources.
 func (l Lock) Resource() string { return l.resource }
 
 // Token returns the value of the lock's keys. A lock whose token was read is
-// not handed over to another caller of the client (see Release): so the token
-// is this holder's alone, and another process may release it.
+// not handed over to another caller of the client (see Release). So the token
+// stays this holder's alone, and another process may release the lock with it.
+// If the lock was handed over before, the token is another holder's, and Token
+// returns the zero Token.
 func (l Lock) Token() Token {
-	l.tenure.show()
+	if !l.tenure.rise(tenureShown, 0) {
+		return Token{}
+	}
 	return l.token
 }
 
-// Until returns when the validity ends, by the local clock.
-func (l Lock) Until() time.Time { return l.until }
+// Fence returns the lock's fencing number: higher than that of every lock for
+// this resource that was granted before it was asked for, whatever clocks and
+// pauses do, under the conditions of docs/fencing.md. Pass it along with each
+// write, and let the protected resource refuse a write whose number is lower
+// than one that it has seen: then a holder that was paused past its validity
+// does no harm. Extensions keep it. It is 0 without Config.Fenced, and for an
+// adopted lock: pass it on beside the token.
+func (l Lock) Fence() uint64 { return uint64(l.number) }
 
-// Validity returns what remains of the time for which the lock was last
-// granted. A Lock is a value and does not know of its release; Hold.Validity
-// does. Zero or less means that the lock may no longer be held. Validity reads
-// the monotonic and the wall clock, and returns the smaller remainder (R4,
-// R15); it asks no node.
+// Until returns when the validity ends, by the local clock: the zero time if
+// the lock was handed over.
+func (l Lock) Until() time.Time {
+	if l.tenure.handed() {
+		return time.Time{}
+	}
+	return l.until
+}
+
+// Validity returns what remains of the time for which the lock was granted.
+// Zero or less means that the lock may no longer be held. Validity reads the
+// monotonic and the wall clock, and returns the smaller remainder (R4, R15); it
+// asks no node. It is zero if the lock was handed over. A Lock is a value and
+// does not know of its release at the nodes; Hold.Validity does.
 func (l Lock) Validity() time.Duration {
-	if l.client == nil {
+	if l.client == nil || l.tenure.handed() {
 		return 0
 	}
 	return pure.Remaining(l.until, time.Now())
@@ -54,11 +76,11 @@ func (l Lock) Validity() time.Duration {
 // (R10). It waits as TryAcquire does. The new lock counts only if a quorum
 // granted it before the old validity ended.
 //
-// The error is ErrExpired if the grants came too late; ErrNotHeld if the lock
-// is no longer held, without asking a node if its validity is over; and
-// ErrNoQuorum if that is unknown, which includes nodes that are quarantined now
-// and were when they got the key (R23). ErrTTL, ErrOverloaded, ErrClosed and
-// CancelledError are as for TryAcquire.
+// The error is ErrExpired if the grants came too late, and ErrNotHeld if the
+// lock is no longer held; if its validity is over, no node is asked. It is
+// ErrNoQuorum if too few nodes answered; a node does not count as an answer if
+// it is quarantined now and was when it got the key (R23). ErrTTL,
+// ErrOverloaded, ErrClosed and CancelledError are as for TryAcquire.
 //
 // With an error, Extend returns the lock as it was. It is valid for as long as
 // before, and must still be released: the nodes may hold it.
@@ -83,13 +105,14 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	if pure.Remaining(l.until, start) <= 0 || l.tenure.handed() {
+	if pure.Remaining(l.until, start) <= 0 || !l.tenure.rise(tenureHeld, ttl) {
 		return Lock{}, ErrNotHeld // no answer could make it ours without a gap (R15)
 	}
 	c := l.client
 	var room [commandRoom]byte
-	err = c.group.Extend(ctx, extendKind, &multiplex.Command{
-		Encoded: c.appendExtend(room[:0], l.resource, &l.token, ttl),
+	kind, encoded := l.extension(room[:0], ttl)
+	err = c.group.Extend(ctx, kind, &multiplex.Command{
+		Encoded: encoded,
 		TTL:     max(l.ttl, ttl), // the longest that the keys may live
 		Receipt: l.receipt,       // see multiplex.Receipt.Doubted (R23)
 	})
@@ -99,44 +122,44 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	longer := l
 	longer.ttl = max(l.ttl, ttl)
 	longer.until = pure.Later(l.until, start.Add(ttl-pure.Drift(ttl, c.config.DriftFactor)))
-	if l.tenure.handed() {
-		return Lock{}, ErrNotHeld // it was released meanwhile: the keys are another caller's
-	}
-	if l.Validity() <= 0 {
+	switch left := l.Validity(); {
+	case l.tenure.handed(): // meanwhile: the keys are another caller's
+		return Lock{}, ErrNotHeld
+	case left <= 0:
 		return Lock{}, ErrExpired
 	}
 	return longer, nil
 }
 
 // Release releases the lock on every node (R9). The command is queued for all
-// of them before Release returns, whatever the context, and is completed
-// without the caller. The error is nil if a quorum still held the lock;
-// ErrNotHeld if not, so work may have been done without the lock; and
-// ErrNoQuorum if that is unknown: nodes that are down still owe the release and
-// get it when they are back (R8). A CancelledError is returned if ctx ended
-// before the answers, and ErrClosed if the client is closed. Releasing twice is
-// harmless.
+// nodes before Release returns, even if ctx has ended, and is completed without
+// the caller. The error is nil if a quorum still held the lock; ErrNotHeld if
+// not, so work may have been done without the lock; and ErrNoQuorum if that is
+// unknown: nodes that are down still owe the release and get it when they are
+// back (R8). A CancelledError is returned if ctx ended before the answers, and
+// ErrClosed if the client is closed. Releasing twice is harmless.
 //
-// If a caller of this client waits for the resource, and the lock was granted
-// to one that had waited too, Release hands it over and returns nil at once: no
-// node is asked. From then on this Lock and its copies are not held: Extend and
-// Release return ErrNotHeld. See Config.HandOver.
+// If a caller of this client waits for the resource, and the holder of this
+// lock had waited for it too, Release hands the lock over and returns nil at
+// once: no node is asked. From then on this Lock and its copies are not held:
+// Extend and Release return ErrNotHeld, Validity is zero, and Token and Until
+// are the zero values. See Config.HandOver.
 func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
 	}
 	start := startIf(l.client.tracer.ReleaseDone != nil)
 	var err error
-	if !l.client.handOver(&l, l.end()) {
+	if !l.client.handOver(&l, tenureHeld, l.end()) {
 		var room [commandRoom]byte
-		command := l.release(room[:0])
-		err = l.client.giveBack(ctx, &l, releaseKind, &command)
+		kind, command := l.release(room[:0])
+		err = l.client.giveBack(ctx, &l, kind, &command)
 	}
 	l.releaseDone(ctx, start, err)
 	return named(l.resource, err)
 }
 
-// end returns when the validity ends, by all clocks of the tenure.
+// end returns the end of the validity, as an instant.
 func (l *Lock) end() instant {
 	if l.tenure == nil {
 		return instant{at: l.until}
@@ -144,29 +167,31 @@ func (l *Lock) end() instant {
 	return instant{l.until, l.tenure.slept}
 }
 
-// release returns the release of the lock, encoded into room.
-func (l *Lock) release(room []byte) multiplex.Command {
-	return multiplex.Command{
-		Encoded: l.client.appendRelease(room, l.resource, &l.token),
-		TTL:     l.ttl,
-		Receipt: l.receipt,
+// release returns the release of the lock, encoded into room, and its kind.
+func (l *Lock) release(room []byte) (*multiplex.ReleaseKind, multiplex.Command) {
+	command := multiplex.Command{TTL: l.ttl, Receipt: l.receipt}
+	if l.all != nil {
+		command.Encoded = l.client.appendAll(room, &releaseAllScript, l.all, &l.token, 0)
+		return releaseAllKind, command
 	}
+	command.Encoded = l.client.appendRelease(room, l.resource, &l.token)
+	return releaseKind, command
 }
 
-// giveBack sends the command that ends a lock and waits for the answers. A
-// caller of this client that waits for the resource is called when it is
-// queued: its SET must stand behind it. If MinHold leaves the keys in place,
-// that caller finds that out, and asks the nodes when they end. The error is
-// ErrNotHeld, and nothing is sent, if the keys are those of another caller,
-// whom the lock was handed to.
+// giveBack sends the command that ends a lock and waits for the answers. If a
+// caller of this client waits for the resource, it is called once the command
+// is queued, so that its SET stands behind that. If MinHold leaves the keys in
+// place, that caller's attempt fails, and it asks the nodes when they expire.
+// If the lock was handed to another caller, the keys are that caller's: nothing
+// is sent, and the error is ErrNotHeld.
 func (c *Client) giveBack(
 	ctx context.Context, l *Lock, kind *multiplex.ReleaseKind, command *multiplex.Command,
 ) (err error) {
-	if !l.tenure.end() {
+	if !l.tenure.rise(tenureReleased, 0) {
 		return ErrNotHeld
 	}
-	if resource := l.resource; c.queues.has(resource) {
-		err = c.group.HandOver(ctx, kind, command, c.handover(resource))
+	if c.awaited(l) {
+		err = c.group.HandOver(ctx, kind, command, c.handover(*l))
 	} else {
 		err = c.group.Release(ctx, kind, command)
 	}
@@ -176,9 +201,9 @@ func (c *Client) giveBack(
 	return c.failed(ctx, translate(err, ErrNotHeld), nil)
 }
 
-// tellRelease queues the release of a lock that its caller does not get (R7).
+// tellRelease queues the release of a lock that no caller gets (R7).
 func (c *Client) tellRelease(l *Lock) {
 	var room [commandRoom]byte
-	command := l.release(room[:0])
-	c.group.Tell(releaseKind, &command)
+	kind, command := l.release(room[:0])
+	c.group.Tell(kind, &command)
 }

@@ -7,27 +7,28 @@ import (
 	"time"
 )
 
-// HistogramBuckets is the number of buckets of a Histogram.
-const HistogramBuckets = 28
-
-// A Histogram counts times by magnitude: bucket 0 those below 1,024 ns; each
-// further bucket reaches twice as far as the one before, so that a quantile is
-// known within a factor of two. The last, from 68.7 s on, is open.
+// A Histogram counts times by magnitude. Bucket 0 has those below 1,024 ns, and
+// each further bucket reaches twice as far as the one before, so that a
+// quantile is known within a factor of two. The last bucket has all times from
+// 68.7 s on.
 type Histogram struct {
-	// Counts is how many times each bucket has.
-	Counts [HistogramBuckets]uint64 `json:"counts"`
-	// Sum is the sum of all times.
+	// Counts has the number of times in each bucket.
+	Counts [28]uint64 `json:"counts"`
+	// Sum is the sum of all times; divided by Total, it is their mean.
 	Sum time.Duration `json:"sum_ns"`
 }
 
 // firstBits is the power of two, in nanoseconds, at which the first bucket
-// ends.
-const firstBits = 10
+// ends; lastBucket is open.
+const (
+	firstBits  = 10
+	lastBucket = len(Histogram{}.Counts) - 1
+)
 
-// Bound returns where a bucket ends; times at the bound are in the next. The
-// last bucket's is the longest time.Duration.
+// Bound returns where a bucket ends. A time equal to the bound is in the next
+// bucket. The bound of the last bucket is the longest time.Duration.
 func (Histogram) Bound(bucket int) time.Duration {
-	if bucket >= HistogramBuckets-1 {
+	if bucket >= lastBucket {
 		return math.MaxInt64
 	}
 	return 1 << (firstBits + bucket)
@@ -42,19 +43,10 @@ func (h Histogram) Total() uint64 {
 	return total
 }
 
-// Mean returns the mean time; zero if there are none.
-func (h Histogram) Mean() time.Duration {
-	total := h.Total()
-	if total == 0 {
-		return 0
-	}
-	return time.Duration(uint64(h.Sum) / total)
-}
-
-// Quantile estimates the time that a part q of all times, from 0 to 1, does not
-// exceed. It assumes that the times of a bucket are evenly spread; in the last
-// bucket, which is open, it returns the start. It is zero if there are no
-// times, and if q is NaN.
+// Quantile estimates the time that a fraction q of all times, from 0 to 1, does
+// not exceed. It assumes that the times of a bucket are evenly spread. For the
+// last bucket, which has no end, it returns the start. It returns zero if there
+// are no times, or if q is NaN.
 func (h Histogram) Quantile(q float64) time.Duration {
 	total := h.Total()
 	if total == 0 || math.IsNaN(q) {
@@ -73,7 +65,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 		if bucket > 0 {
 			from = h.Bound(bucket - 1)
 		}
-		if bucket == HistogramBuckets-1 {
+		if bucket == lastBucket {
 			return from
 		}
 		return from + time.Duration(float64(h.Bound(bucket)-from)*float64(rank-before)/float64(n))
@@ -83,7 +75,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 
 // A histogram is a Histogram that times are added to.
 type histogram struct {
-	counts [HistogramBuckets]atomic.Uint64
+	counts [lastBucket + 1]atomic.Uint64
 	sum    atomic.Int64
 }
 
@@ -92,9 +84,9 @@ func (h *histogram) record(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// bucketOf returns the bucket of a time; times below zero are in the first.
+// bucketOf returns the bucket of a time. Times below zero are in the first.
 func bucketOf(d time.Duration) int {
-	return min(bits.Len64(uint64(max(d, 0))>>firstBits), HistogramBuckets-1)
+	return min(bits.Len64(uint64(max(d, 0))>>firstBits), lastBucket)
 }
 
 func (h *histogram) snapshot() Histogram {

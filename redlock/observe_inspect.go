@@ -13,45 +13,53 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
 
-// An Inspection is what the nodes answer about one resource. It proves nothing:
-// the answers may be outdated when they are read, and only a lock is a promise.
-// It is for people and dashboards, and has a JSON form.
+// An Inspection is what the nodes answered about one resource. It proves
+// nothing: the answers may be outdated when they are read, and only a lock is a
+// promise. It is for people and dashboards, and has a JSON form.
 type Inspection struct {
 	Resource string    // without the prefix
 	State    LockState // what a quorum says
-	// Holder is the fingerprint of the token that a quorum has, "" unless State
-	// is StateHeld. Compare it with Token.Fingerprint, or with another
-	// inspection's; the token itself is never shown (R27).
+	// Holder is the fingerprint of the token that a quorum has, or "" unless
+	// State is StateHeld. Compare it with Token.Fingerprint, or with the Holder
+	// of another inspection. The token itself is never shown (R27).
 	Holder string
+	// Owner is the Config.Owner of the holder, "" if it has none or is not
+	// known.
+	Owner string
 	// TTL is how long a quorum keeps the holder's key if it is not renewed: the
-	// quorum-th largest of the remaining times of all nodes that have it, or
-	// NoExpiry if a quorum has it forever. The holder's validity is shorter
-	// (R4).
+	// quorum-th largest of the remaining times on all nodes that have it, or
+	// NoExpiry if it never expires on a quorum. The holder's validity is
+	// shorter (R4).
 	TTL time.Duration
-	// Agree is how many nodes agree with State: have the holder's key, or none.
-	// In StateUnclear it is zero.
+	// Agree is how many nodes agree with State: those that have the holder's
+	// key, or those that have none. It is zero in StateUnclear.
 	Agree int
 	// Nodes are the answers, in the order of Config.Nodes.
 	Nodes []InspectedNode
 }
 
-// An InspectedNode is what one node answers about a resource.
+// An InspectedNode is what one node answered about a resource.
 type InspectedNode struct {
 	Addr string // without credentials
-	// Holder is the fingerprint of the key's value, whether or not that is a
-	// token; "" if there is no key, or one that holds no string.
+	// Holder is the fingerprint of the token in the key's value, or of the
+	// whole value if that is no lock's; "" if there is no key, or one that holds
+	// no string.
 	Holder string
-	// Foreign reports a key that holds no string. No lock can be had from this
-	// node until it is removed.
+	// Owner is the label in the value: see Config.Owner. It is "" if there is
+	// none, or the value is not of that form.
+	Owner string
+	// Foreign reports that the key holds no string. Until it is removed, this
+	// node cannot grant a lock.
 	Foreign bool
-	// TTL is what remains of the key. It is NoExpiry if the key does not
+	// TTL is the time until the key expires. It is NoExpiry if the key does not
 	// expire: then it was set by hand, and is no lock.
 	TTL time.Duration
-	// Err is why there is no answer, nil if there is one.
+	// Err is why there is no answer, or nil if there is one.
 	Err error
 }
 
@@ -62,17 +70,15 @@ const NoExpiry time.Duration = -1
 type LockState string
 
 const (
-	// StateFree is a resource for which a quorum of nodes has no key: it is not
-	// held, and an attempt now would get it. Remains on the other nodes, if
-	// any, are in their answers.
+	// StateFree means that a quorum of nodes has no key: the resource is not
+	// held, and an attempt now would get it. If other nodes have a key, their
+	// answers show it.
 	StateFree LockState = "free"
-	// StateHeld is a resource for which a quorum of nodes has one and the same
-	// key.
+	// StateHeld means that a quorum of nodes has keys with the same token.
 	StateHeld LockState = "held"
-	// StateUnclear is neither: nodes that did not answer may have either,
-	// several clients are asking at this moment, or the release of a failed
-	// attempt is still on its way. An attempt may have to wait until the
-	// remains expire.
+	// StateUnclear means neither: nodes did not answer, several clients are
+	// asking at this moment, or the release of a failed attempt is still on its
+	// way. An attempt may have to wait until the keys that are left expire.
 	StateUnclear LockState = "unclear"
 )
 
@@ -81,19 +87,20 @@ const (
 // slow node is reported late rather than dead.
 const inspectTimeout = 900 * time.Millisecond
 
-// Inspect asks all nodes who holds a resource and for how long, with GET in a
-// script and PTTL, and changes nothing. It waits until each node has answered
-// or failed, at most until ctx ends; without a deadline in ctx, at most for
-// Config.NodeTimeout, or 900 ms if that is zero.
+// Inspect asks all nodes which client holds a resource and for how long, with
+// GET in a script and PTTL. It changes nothing. It waits until each node has
+// answered or failed, but at most until ctx ends, or if ctx has no deadline,
+// for Config.NodeTimeout, or 900 ms if that is zero.
 //
-// The two questions to a node are two commands, so a key that expires or
-// changes hands between them shows the first one's value with the second one's
-// time. A value of more than 1,024 bytes, which is no token, is not fetched
-// (R32): its fingerprint is that of its SHA-1, computed by the node.
+// The two questions to a node are two commands. If a key expires or changes
+// hands between them, the answer has the value from the first and the time from
+// the second. A value of more than 1,024 bytes, which is no token, is not
+// fetched (R32): its fingerprint is that of its SHA-1, computed by the node.
 //
-// The error is ErrNoQuorum with each silent node's cause if less than a quorum
-// answered, CancelledError if ctx ended before a quorum had, ErrClosed, or
-// ErrResource. What is known of the nodes is returned in any case.
+// The error is ErrNoQuorum with each silent node's cause if fewer nodes than a
+// quorum answered, CancelledError if ctx ended before a quorum had answered,
+// ErrClosed, or ErrResource. What is known of the nodes is returned even with
+// an error.
 func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, error) {
 	all := Inspection{Resource: resource, State: StateUnclear}
 	if err := checkResource(resource); err != nil {
@@ -142,9 +149,9 @@ func (c *Client) limitInspection(ctx context.Context) (context.Context, context.
 	return context.WithTimeout(ctx, limit)
 }
 
-// nodeError names the node that did not answer. If ours is set, the deadline
-// was limitInspection's, and the cause is the node's timeout instead of a
-// context that the caller does not know.
+// nodeError returns an error that names the node that did not answer. If ours
+// is set, the deadline was limitInspection's, and the cause is the node's
+// timeout instead of the error of a context that the caller does not know.
 func nodeError(err error, node int, addr string, ours bool) *multiplex.NodeError {
 	named, ok := err.(*multiplex.NodeError)
 	if !ok {
@@ -169,7 +176,8 @@ func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNod
 	}
 	errs := c.group.Query(ctx, questions, func(node, question int, v resp.Value) error {
 		if v.IsError() && !isWrongType(v) {
-			refusals[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)} // an answer, if no use (R24)
+			// The node did answer, though with an error (R24).
+			refusals[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)}
 			return nil
 		}
 		switch question {
@@ -196,10 +204,11 @@ var (
 	loadLook   = resp.AppendCommand(nil, "SCRIPT", "LOAD", lua.Look)
 )
 
-// isWrongType recognises the reply of GET for a key that holds no string.
+// isWrongType reports whether v is the reply of GET for a key that holds no
+// string.
 func isWrongType(v resp.Value) bool { return conn.ClassOf(v) == conn.ClassWrongType }
 
-// readValue reads the reply of look.lua. It keeps only the fingerprint of the
+// readValue parses the reply of look.lua. It keeps only the fingerprint of the
 // value.
 func (n *InspectedNode) readValue(v resp.Value) error {
 	switch {
@@ -207,21 +216,21 @@ func (n *InspectedNode) readValue(v resp.Value) error {
 		n.Foreign = true
 	case v.IsNull() && v.Type() != resp.Array:
 	case v.Type() == resp.BulkString:
-		n.Holder = fingerprint(v.Bytes())
+		n.Holder, n.Owner = holderOf(v.Bytes())
 	default:
 		return fmt.Errorf("%w: type %q to the look at the key", multiplex.ErrUnexpected, v.Type())
 	}
 	return nil
 }
 
-// readTTL reads the reply to PTTL, which follows that of look.lua.
+// readTTL parses the reply to PTTL, which follows that of look.lua.
 func (n *InspectedNode) readTTL(v resp.Value) error {
 	ms, ok := v.Int64()
 	switch {
 	case !ok || ms < -2 || ms > math.MaxInt64/int64(time.Millisecond):
 		return fmt.Errorf("%w: no time to PTTL", multiplex.ErrUnexpected)
 	case ms == -2:
-		n.Holder, n.Foreign = "", false // it was there a moment ago
+		n.Holder, n.Owner, n.Foreign = "", "", false // it was there a moment ago
 	case n.Holder == "" && !n.Foreign: // it was not there a moment ago
 	case ms == -1:
 		n.TTL = NoExpiry
@@ -231,17 +240,19 @@ func (n *InspectedNode) readTTL(v resp.Value) error {
 	return nil
 }
 
-// sumUp finds what a quorum of the answers agrees on.
+// sumUp computes what a quorum of the answers agrees on.
 func (all *Inspection) sumUp(quorum int) {
 	free := 0
-	holders := make(map[string][]time.Duration)
+	type holder struct{ holder, owner string }
+	holders := make(map[holder][]time.Duration)
 	for _, n := range all.Nodes {
 		switch {
 		case n.Err != nil || n.Foreign:
 		case n.Holder == "":
 			free++
 		default:
-			holders[n.Holder] = append(holders[n.Holder], n.TTL)
+			key := holder{n.Holder, n.Owner}
+			holders[key] = append(holders[key], n.TTL)
 		}
 	}
 	if free >= quorum {
@@ -251,7 +262,8 @@ func (all *Inspection) sumUp(quorum int) {
 	for holder, times := range holders {
 		if len(times) >= quorum {
 			slices.SortFunc(times, longestFirst)
-			all.State, all.Holder, all.TTL, all.Agree = StateHeld, holder, times[quorum-1], len(times)
+			all.State, all.TTL, all.Agree = StateHeld, times[quorum-1], len(times)
+			all.Holder, all.Owner = holder.holder, holder.owner
 		}
 	}
 }
@@ -262,6 +274,14 @@ func longestFirst(a, b time.Duration) int {
 		return cmp.Compare(a, b) // it is the only one below zero
 	}
 	return cmp.Compare(b, a)
+}
+
+// holderOf returns what may be shown of a key's value (R27).
+func holderOf(value []byte) (holder, owner string) {
+	if token, owner, ok := pure.SplitValue(string(value)); ok {
+		return fingerprint([]byte(token)), owner
+	}
+	return fingerprint(value), ""
 }
 
 // fingerprint returns the start of a value's SHA-256: enough to compare two

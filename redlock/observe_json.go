@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// The JSON forms of what a client reports. Their names say the unit and are
-// those of the tools (docs/output.md). Programs read them: fields are added,
-// not renamed. An error becomes its text, since errors have no fields.
+// The JSON forms of what a client reports. Their names contain the unit, and
+// are those that the tools use (docs/output.md). Programs read them: fields are
+// added, never renamed. An error becomes its text, since errors have no fields.
 
 // MarshalJSON returns the status with the names of docs/output.md.
 func (s NodeStatus) MarshalJSON() ([]byte, error) {
@@ -45,8 +45,8 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// countsJSON is NodeCounts with names. The conversion does not compile where
-// one of them has a field that the other has not.
+// countsJSON is NodeCounts with JSON names. The conversion does not compile if
+// one of the two types has a field that the other lacks.
 type countsJSON struct {
 	Granted      uint64            `json:"granted"`
 	Refused      uint64            `json:"refused"`
@@ -87,10 +87,11 @@ func (i Inspection) MarshalJSON() ([]byte, error) {
 		Resource string          `json:"resource"`
 		State    LockState       `json:"state"`
 		Holder   string          `json:"holder,omitempty"`
+		Owner    string          `json:"owner,omitempty"`
 		TTL      float64         `json:"ttl_ms,omitempty"`
 		Agree    int             `json:"agree"`
 		Nodes    []InspectedNode `json:"nodes"`
-	}{i.Resource, i.State, i.Holder, ttlMillis(i.TTL), i.Agree, i.Nodes})
+	}{i.Resource, i.State, i.Holder, i.Owner, ttlMillis(i.TTL), i.Agree, i.Nodes})
 }
 
 // MarshalJSON returns the node's answer with the names of docs/output.md.
@@ -98,10 +99,11 @@ func (n InspectedNode) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Addr    string  `json:"addr"`
 		Holder  string  `json:"holder,omitempty"`
+		Owner   string  `json:"owner,omitempty"`
 		Foreign bool    `json:"foreign,omitempty"`
 		TTL     float64 `json:"ttl_ms,omitempty"`
 		Err     string  `json:"error,omitempty"`
-	}{n.Addr, n.Holder, n.Foreign, ttlMillis(n.TTL), textOf(n.Err)})
+	}{n.Addr, n.Holder, n.Owner, n.Foreign, ttlMillis(n.TTL), textOf(n.Err)})
 }
 
 // MarshalJSON returns the numbers with the names of docs/output.md.
@@ -111,17 +113,18 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 		Extensions  callsJSON `json:"extensions"`
 		Releases    callsJSON `json:"releases"`
 		HandedOver  uint64    `json:"handed_over"`
+		Renumbered  uint64    `json:"renumbered"`
 		QuorumTime  float64   `json:"quorum_time_us"`
 		Quorum      Histogram `json:"quorum"`
 		ReleaseForm string    `json:"release_form"`
 		Polling     bool      `json:"polling"`
 	}{
-		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases), s.HandedOver,
+		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases), s.HandedOver, s.Renumbered,
 		micros(s.QuorumTime), s.Quorum, s.ReleaseForm, s.Polling,
 	})
 }
 
-// callsJSON is CallCounts with names; see countsJSON.
+// callsJSON is CallCounts with JSON names; see countsJSON.
 type callsJSON struct {
 	Granted    uint64 `json:"granted"`
 	Refused    uint64 `json:"refused"`

@@ -14,24 +14,24 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// NodeChange is a change of one node: it came up, is no longer up, or has
-// another cause for that than before. Repeated failures of the same cause are
-// reported once.
+// NodeChange is a change of one node: it came up, it is no longer up, or the
+// cause for that has changed. Repeated failures of the same cause are reported
+// once.
 type NodeChange struct {
 	Node  int       // index in Config.Nodes
 	Addr  string    // without credentials
 	State NodeState // NodeUp, NodeDown, NodeRefused, NodeShed or NodeQuarantined
 	// Cause is the class of what keeps the node from being up: "unreachable",
-	// "peer", "silent", "WRONGPASS", "not a master" …; see multiplex.Change. ""
-	// if it came up.
+	// "peer", "silent", "WRONGPASS", "not a master" …; see multiplex.Change. It
+	// is "" if the node came up.
 	Cause string
-	Err   error     // the cause itself; nil when it came up
+	Err   error     // the cause itself; nil if the node came up
 	At    time.Time // when it changed
-	// Warnings are what ought to be changed about a node that came up. Nil if
-	// there are none, or the same as before.
+	// Warnings lists what should be changed about a node that came up all the
+	// same. It is nil if there are none, or the same as before.
 	Warnings []string
-	// Dropped is how many earlier events were dropped, since Logger or Tracer
-	// were too slow.
+	// Dropped is how many earlier events were dropped because Logger or Tracer
+	// was too slow.
 	Dropped uint64
 }
 
@@ -39,7 +39,7 @@ const (
 	// maxNews bounds the events that wait for a slow Logger or Tracer.
 	maxNews = 256
 	// newsPatience bounds how long Close waits for a Logger or Tracer, and
-	// newsHaste how long after the waiting events were dropped.
+	// newsHaste how long it waits again after dropping the waiting events.
 	newsPatience = time.Second
 	newsHaste    = 10 * time.Millisecond
 )
@@ -51,15 +51,15 @@ type news struct {
 	logger      *slog.Logger
 	nodeChanged func(NodeChange)
 	holdLost    func(HoldInfo)
-	unsaid      uint64 // dropped, and in no record yet; owned by the goroutine
+	unsaid      uint64 // dropped but in no record yet; owned by the goroutine
 
 	wake chan struct{} // holds one token
 	done chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex // guards the following
 	waiting []item
-	dropped uint64 // before the first that waits
-	ready   bool   // the client is made: the goroutine may run
+	dropped uint64 // events before the first that waits
+	ready   bool   // the client is complete: the goroutine may run
 	running bool
 	ending  bool
 }
@@ -70,7 +70,7 @@ type item struct {
 	hold    *HoldInfo
 	notice  *notice
 	at      time.Time
-	dropped uint64 // right before it
+	dropped uint64 // events right before it
 }
 
 // A notice is an event for the log only.
@@ -78,7 +78,7 @@ type notice struct {
 	level   slog.Level
 	message string
 	attrs   []slog.Attr
-	always  bool // slog's default receives it if there is no Logger
+	always  bool // if there is no Logger, slog.Default receives it
 }
 
 // newNews returns the news for a Logger, which may be nil, and a Tracer.
@@ -89,8 +89,8 @@ func newNews(logger *slog.Logger, tracer *Tracer) *news {
 	}
 }
 
-// onChange returns what the group calls with its changes; nil if nothing
-// listens for them.
+// onChange returns the function that the group calls for each change, or nil if
+// neither Logger nor Tracer wants them.
 func (n *news) onChange() func(multiplex.Change) {
 	if n.logger == nil && n.nodeChanged == nil {
 		return nil
@@ -103,7 +103,7 @@ func (n *news) onChange() func(multiplex.Change) {
 	}
 }
 
-// open lets the goroutine start, now that the client is made.
+// open lets the goroutine start. It is called once the client is complete.
 func (n *news) open() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,15 +119,31 @@ func (c *Client) reportPolling() {
 	}
 }
 
-// reportForgetful reminds of what was switched off.
+// reportForgetful logs that Config.Forgetful is set.
 func (c *Client) reportForgetful() {
 	if c.config.Forgetful {
 		c.notice(slog.LevelWarn, "redlock: Forgetful is set: a node that restarts empty may grant a lock that is held")
 	}
 }
 
-// notice logs an event if there is a Logger. It never waits, whatever mutex the
-// caller holds. No attribute may hold a resource name, a token, a key or a
+// reportAddresses logs that some nodes, and not all, are named by addresses
+// that mean other servers on another machine. Clients that are configured alike
+// there would take them for the same nodes.
+func (c *Client) reportAddresses(nodes []conn.Config) {
+	var local []string
+	for i := range nodes {
+		if nodes[i].Endpoint.Local() {
+			local = append(local, nodes[i].Endpoint.String())
+		}
+	}
+	if len(local) > 0 && len(local) < len(nodes) {
+		c.notice(slog.LevelWarn, "redlock: on another machine these addresses are those of other servers: name all nodes by the same "+
+			"addresses everywhere", slog.String("nodes", strings.Join(local, ", ")))
+	}
+}
+
+// notice logs an event if there is a Logger. It never waits, so the caller may
+// hold any mutex. No attribute may hold a resource name, a token, a key or a
 // password (R27).
 func (c *Client) notice(level slog.Level, message string, attrs ...slog.Attr) {
 	if c.news.logger != nil {
@@ -135,7 +151,7 @@ func (c *Client) notice(level slog.Level, message string, attrs ...slog.Attr) {
 	}
 }
 
-// holdLost reports to Logger and Tracer that a hold was lost; the log does not
+// holdLost reports to Logger and Tracer that a hold was lost. The log does not
 // get the resource. It never waits.
 func (c *Client) holdLost(lost HoldInfo) {
 	if c.news.logger != nil || c.news.holdLost != nil {
@@ -160,7 +176,7 @@ func (n *news) put(it item) {
 	n.signal()
 }
 
-// startLocked starts the goroutine if there is something to tell.
+// startLocked starts the goroutine if there is something to deliver.
 func (n *news) startLocked() {
 	if n.ready && !n.running && len(n.waiting) > 0 {
 		n.running = true
@@ -207,8 +223,8 @@ func (n *news) take() (it item, there, ending bool) {
 }
 
 // close lets the waiting events be delivered, for a limited time, and ends the
-// goroutine. A Logger or Tracer that does not return keeps the goroutine, and
-// gets nothing more.
+// goroutine. If a Logger or Tracer does not return, the goroutine stays, but
+// delivers nothing more.
 func (n *news) close(ctx context.Context) {
 	n.mu.Lock()
 	n.ending = true
@@ -229,7 +245,7 @@ func (n *news) close(ctx context.Context) {
 	n.mu.Lock()
 	n.waiting = nil
 	n.mu.Unlock()
-	haste := time.NewTimer(newsHaste) // enough unless it blocks
+	haste := time.NewTimer(newsHaste) // enough, unless the Logger blocks
 	defer haste.Stop()
 	select {
 	case <-n.done:
@@ -258,7 +274,7 @@ func (n *news) tell(it item) {
 	case it.notice != nil:
 		logger := n.logger
 		if logger == nil && it.notice.always {
-			logger = slog.Default() // as it is by now
+			logger = slog.Default() // which may have been set since New
 		}
 		n.log(logger, it.at, it.notice.level, it.notice.message, it.notice.attrs...)
 	}
@@ -279,8 +295,8 @@ func (n *news) logChange(c *NodeChange) {
 	}
 }
 
-// log writes a record with the time of the event, if the logger wants it. It
-// says how many events were dropped before it.
+// log writes a record with the time of the event, if the logger wants it. The
+// record says how many events were dropped before it.
 func (n *news) log(logger *slog.Logger, at time.Time, level slog.Level, message string, attrs ...slog.Attr) {
 	ctx := context.Background()
 	if logger == nil || !logger.Enabled(ctx, level) {
@@ -292,12 +308,12 @@ func (n *news) log(logger *slog.Logger, at time.Time, level slog.Level, message 
 		record.AddAttrs(slog.Uint64("dropped", n.unsaid))
 		n.unsaid = 0
 	}
-	_ = logger.Handler().Handle(ctx, record) // there is nowhere to report that
+	_ = logger.Handler().Handle(ctx, record) // its error has nowhere to go
 }
 
 // errorAttr returns an error as text. Errors of this library hold no secret
-// except a resource name, which the log does not get; a server's own words,
-// which may contain a key, are replaced by their class (R27).
+// except a resource name, which the log does not get. A server's own words may
+// contain a key, and are replaced by their class (R27).
 func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}
@@ -305,8 +321,8 @@ func errorAttr(err error) slog.Attr {
 	return slog.String("error", withoutWords(err, err.Error()))
 }
 
-// withoutWords replaces the words of servers by their class, in the text of an
-// error and all that it wraps.
+// withoutWords returns the text of an error in which the words of servers, in
+// all errors that it wraps, are replaced by their class.
 func withoutWords(err error, text string) string {
 	switch e := err.(type) {
 	case *resp.Error:

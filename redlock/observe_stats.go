@@ -7,24 +7,27 @@ import (
 )
 
 // Stats counts the outcomes of calls to a client since it was made; nothing is
-// ever reset. Each number is exact, but they are not taken at one instant: a
-// sum over several of them may miss calls that are returning just now. Stats
-// has a JSON form too, and holds nothing secret (R27).
+// ever reset. Each number is exact, but they are not read at one instant: a sum
+// over several of them may miss calls that are just returning. Stats also has a
+// JSON form, and holds nothing secret (R27).
 type Stats struct {
-	// Attempts are those of TryAcquire and Acquire; Extensions the calls to
-	// Extend and the renewals of holds; Releases the calls to Release, of locks
-	// and of holds. The releases that undo a failed attempt, and those of
-	// Close, are not counted.
+	// Attempts counts the attempts of TryAcquire and Acquire, Extensions the
+	// calls to Extend and the renewals of holds, and Releases the calls to
+	// Release, of locks and of holds. The releases that undo a failed attempt,
+	// and those of Close, are not counted.
 	Attempts, Extensions, Releases CallCounts
 	// HandedOver is how many of the granted attempts asked no node: another
 	// caller of this client handed its lock over (Config.HandOver). Quorum does
-	// not have them.
+	// not include them.
 	HandedOver uint64
+	// Renumbered is how many attempts asked the nodes a second time at once,
+	// because their first fencing number was too low (Config.Fenced).
+	Renumbered uint64
 	// QuorumTime is the smoothed time from the start of an attempt to its
-	// quorum of grants, from which retries derive their delays (R11). Zero
-	// before the first.
+	// quorum of grants, from which retries derive their delays (R11). It is
+	// zero before the first.
 	QuorumTime time.Duration
-	// Quorum has all these times.
+	// Quorum has the times of all attempts from their start to their quorum.
 	Quorum Histogram
 	// ReleaseForm is the command that releases locks at this moment: "DELEX" or
 	// "DELIFEQ" while every node that is up supports it, otherwise "script"
@@ -38,14 +41,14 @@ type Stats struct {
 
 // CallCounts counts calls by outcome (R12).
 type CallCounts struct {
-	Granted    uint64 // nil: acquired, extended or renewed, or released while it was ours
+	Granted    uint64 // no error
 	Refused    uint64 // ErrHeld for an attempt, ErrNotHeld otherwise: ordinary
 	NoQuorum   uint64 // ErrNoQuorum
-	Expired    uint64 // ErrExpired: a quorum, too late
+	Expired    uint64 // ErrExpired: a quorum, but too late
 	Overloaded uint64 // ErrOverloaded: nothing was sent
 	Cancelled  uint64 // CancelledError
 	Closed     uint64 // ErrClosed
-	Invalid    uint64 // any other: the call could not be made as it was
+	Invalid    uint64 // any other error: the call was wrong
 }
 
 // Total returns how many calls there were.
@@ -62,18 +65,19 @@ func (c *Client) Stats() Stats {
 		Extensions:  c.stats.extensions.snapshot(),
 		Releases:    c.stats.releases.snapshot(),
 		HandedOver:  c.stats.handedOver.Load(),
+		Renumbered:  c.stats.renumbered.Load(),
 		QuorumTime:  time.Duration(c.quorumTime.Load()),
 		Quorum:      c.stats.quorum.snapshot(),
-		ReleaseForm: cmp.Or(c.group.FormOf(releaseKind), "script"),
+		ReleaseForm: cmp.Or(c.group.NativeForm(releaseKind), "script"),
 		Polling:     polling,
 	}
 }
 
-// stats are the counters of Stats. Each call adds to one number, and a grant to
-// two more.
+// stats are the counters of Stats. Each call adds to one number, and a granted
+// attempt to two more.
 type stats struct {
 	attempts, extensions, releases callCounts
-	handedOver                     atomic.Uint64
+	handedOver, renumbered         atomic.Uint64
 	quorum                         histogram
 }
 
@@ -92,8 +96,8 @@ const (
 	endings
 )
 
-// endingOf classifies an error without allocating: sentinels are compared,
-// other errors are told by their types.
+// endingOf classifies an error without allocating: it compares sentinels, and
+// tells other errors by their types.
 func endingOf(err error) ending {
 	switch err {
 	case nil:
@@ -108,8 +112,10 @@ func endingOf(err error) ending {
 		return endClosed
 	}
 	switch err.(type) {
+	case *HeldError:
+		return endRefused
 	case *CancelledError:
-		return endCancelled // whatever the last attempt came to
+		return endCancelled // and not what the last attempt returned
 	case *noQuorumError:
 		return endNoQuorum
 	}

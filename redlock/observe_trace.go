@@ -9,9 +9,9 @@ import (
 //
 // AttemptDone, AcquireDone, ExtendDone and ReleaseDone are called by the
 // caller's own goroutine, right before the call returns, so the time they take
-// is lost from the lock's validity. Several goroutines may call them at once.
-// They receive the caller's context, in which a span finds its parent, and
-// resource names, but never a token (R27); spans are made afterwards, from
+// shortens the lock's remaining validity. Several goroutines may call them at
+// once. They receive the caller's context, in which a span finds its parent,
+// and resource names, but never a token (R27). Spans are made afterwards, from
 // Start and Elapsed.
 //
 // NodeChanged and HoldLost are called by a goroutine of the client, one at a
@@ -28,8 +28,8 @@ type Tracer struct {
 	ExtendDone func(context.Context, ExtendInfo)
 	// ReleaseDone receives each call to Release, of locks and of holds.
 	ReleaseDone func(context.Context, ReleaseInfo)
-	// NodeChanged is called when a node comes up or is no longer up, and for
-	// each new cause of that.
+	// NodeChanged receives each NodeChange: a node comes up or is no longer up,
+	// or the cause for that changes.
 	NodeChanged func(NodeChange)
 	// HoldLost receives each hold that is lost before it is released.
 	HoldLost func(HoldInfo)
@@ -38,63 +38,69 @@ type Tracer struct {
 // AttemptInfo describes one attempt to get a lock.
 type AttemptInfo struct {
 	Resource string        // without the prefix
-	TTL      time.Duration // as it was asked for
-	Try      int           // which attempt of one Acquire, from 1
+	TTL      time.Duration // as requested
+	Try      int           // the number of the attempt within Acquire, from 1
 	// HandedOver reports that another caller of this client handed its lock
 	// over, and no node was asked (Config.HandOver).
 	HandedOver bool
-	Start      time.Time     // when it began
+	Start      time.Time     // when the attempt began
 	Elapsed    time.Duration // until it returned
 	Validity   time.Duration // of the lock; zero if there is none
-	Err        error         // as it is returned, but without the resource
+	Err        error         // as returned, but without the resource
 }
 
-// AcquireInfo describes one whole wait for a lock.
+// AcquireInfo describes one call to Acquire as a whole.
 type AcquireInfo struct {
 	Resource string        // without the prefix
-	TTL      time.Duration // as it was asked for
-	Tries    int           // how many attempts it took
-	Start    time.Time     // when it began
+	TTL      time.Duration // as requested
+	Tries    int           // the number of attempts
+	Start    time.Time     // when the call began
 	Elapsed  time.Duration // until it returned
 	Validity time.Duration // of the lock; zero if there is none
-	Err      error         // as it is returned, but without the resource
+	Err      error         // as returned, but without the resource
 }
 
 // ExtendInfo describes one extension.
 type ExtendInfo struct {
 	Resource string        // without the prefix
-	TTL      time.Duration // as it was asked for
-	Start    time.Time     // when it began
+	TTL      time.Duration // as requested
+	Start    time.Time     // when the call began
 	Elapsed  time.Duration // until it returned
 	Validity time.Duration // of the extended lock; zero if it failed
-	Err      error         // as it is returned, but without the resource
+	Err      error         // as returned, but without the resource
 }
 
 // ReleaseInfo describes one release.
 type ReleaseInfo struct {
 	Resource string        // without the prefix
-	Start    time.Time     // when it began
+	Start    time.Time     // when the call began
 	Elapsed  time.Duration // until it returned
-	Err      error         // as it is returned, but without the resource
+	Err      error         // as returned, but without the resource
 }
 
 // HoldInfo describes a hold: one that was lost, or, from Client.Held, one that
 // is not released yet.
 type HoldInfo struct {
 	Resource string    // without the prefix
-	Since    time.Time // when the attempt that was granted began
-	Until    time.Time // when its validity ends by the local clock, or when it was lost before that
-	Err      error     // why it ended: a *LostError; from Client.Held also another one, or nil
-	// Dropped is how many earlier events were dropped. Zero from Client.Held.
+	Since    time.Time // when the granted attempt began, or the hand-over
+	// Until is when the validity ends, by the local clock, or when the hold was
+	// lost if that was earlier.
+	Until time.Time
+	// Err is why the hold ended: a *LostError. From Client.Held it may also be
+	// another error, or nil.
+	Err error
+	// Dropped is how many earlier events were dropped. It is zero from
+	// Client.Held.
 	Dropped uint64
 }
 
-// try is one attempt, counted and traced.
-func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, try int) (Lock, error) {
+// try makes one attempt, and counts and traces it. all is not nil for several
+// resources, of which resource is the text.
+func (c *Client) try(ctx context.Context, resource string, all *resources, ttl time.Duration, try int) (Lock, error) {
 	start := startIf(c.tracer.AttemptDone != nil)
-	lock, err := c.attempt(ctx, resource, ttl)
+	lock, err := c.attempt(ctx, resource, all, ttl)
 	c.stats.attempts.count(err)
-	if err == nil || err == ErrHeld {
+	if err == nil || isHeld(err) {
 		c.stalls.over()
 	}
 	if done := c.tracer.AttemptDone; done != nil {
@@ -106,7 +112,7 @@ func (c *Client) try(ctx context.Context, resource string, ttl time.Duration, tr
 	return lock, err
 }
 
-// acquireDone traces a whole wait. The tracer has the function.
+// acquireDone traces a call to Acquire. The tracer must have the function.
 func (c *Client) acquireDone(ctx context.Context, info AcquireInfo, lock Lock) {
 	info.Elapsed, info.Validity = time.Since(info.Start), lock.Validity()
 	c.tracer.AcquireDone(ctx, info)

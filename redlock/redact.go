@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Types that hold a secret print none, with any verb: with a String method
-// alone, %d and %#v would show the fields (R27). One case is out of reach: a
+// Types that hold a secret print none, with any verb (R27): with a String
+// method alone, %d and %#v would show the fields. One case is out of reach: a
 // Lock in an unexported field of a user's struct is printed by reflection,
 // which may not call methods there.
 
@@ -22,7 +22,7 @@ func (t Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()
 // LogValue makes package slog log String.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// MarshalText returns an error: to encode a token, say so with Reveal.
+// MarshalText returns an error. To encode a token, use Reveal.
 func (t Token) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Token is not marshalled, since it is secret; see Token.Reveal")
 }
@@ -42,7 +42,8 @@ func (l Lock) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String())
 // LogValue makes package slog log String.
 func (l Lock) LogValue() slog.Value { return slog.StringValue(l.String()) }
 
-// MarshalText returns an error: encode the parts that Client.Adopt needs.
+// MarshalText returns an error. To encode a lock, encode the parts that
+// Client.Adopt needs.
 func (l Lock) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Lock is not marshalled, since it holds a token; see Client.Adopt")
 }

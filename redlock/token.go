@@ -5,27 +5,30 @@ import (
 	"encoding/base64"
 	"errors"
 	"sync"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // A Token is the value of a lock's keys, new for each attempt (R3): 20 random
-// bytes in the 27 characters of base64url without padding. It is printable,
-// because clients in other languages decode the values that they read as text,
-// and some fail on raw bytes.
+// bytes as 27 characters of base64url without padding. It is printable because
+// clients in other languages decode the values that they read as text, and some
+// fail on raw bytes.
 //
 // The token proves ownership to the nodes, and a client that knows it can
-// release the lock, so only Reveal writes it: no other method and no verb of
-// package fmt prints it (R27). It is not a fencing token: tokens have no order.
-type Token [27]byte
+// release the lock, so only Reveal returns it as text: no other method and no
+// verb of package fmt shows it (R27). It is not a fencing token: tokens have no
+// order.
+type Token [pure.TokenText]byte
 
 // tokenBytes is how many random bytes a token encodes: 160 bits.
 const tokenBytes = 20
 
 // tokenText refuses texts whose last character encodes bits that no token has,
-// so that a token has one text only.
+// so that each token has only one text.
 var tokenText = base64.RawURLEncoding.Strict()
 
-// Reveal returns the token's 27 characters, to be handed to another process,
-// which reads them with ParseToken. They are secret: a client that knows them
+// Reveal returns the token's 27 characters, to pass them to another process,
+// which parses them with ParseToken. They are secret: a client that knows them
 // can release the lock.
 func (t Token) Reveal() string { return string(t[:]) }
 
@@ -49,7 +52,7 @@ func ParseToken(text string) (Token, error) {
 }
 
 // Fingerprint returns a hash of the token that may be shown. It identifies the
-// holder in an Inspection, and is of no other use.
+// holder in an Inspection, and serves no other purpose.
 func (t Token) Fingerprint() string { return fingerprint(t[:]) }
 
 // tokens draws random bytes from the system's cryptographic source, enough for

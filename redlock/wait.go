@@ -8,29 +8,30 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// How the head of a queue waits. What the nodes tell it is a hint, see
-// multiplex.Lookout, so it also tries now and then without one.
+// How the head of a queue waits. What the nodes report to it is a hint (see
+// multiplex.Lookout), so it also tries now and then without one.
 const (
-	// fallbackMost bounds the time between two attempts of a head without news;
-	// half of it is random.
+	// fallbackMost bounds the time between two attempts of a head that gets no
+	// news; half of it is random.
 	fallbackMost = time.Second
-	// expiryMargin and expirySpread are when the head tries after the key must
-	// have expired: servers forget a key a millisecond after its end, but look
-	// for such keys, and push, 4 to 18 ms later. The spread is for clients that
-	// wait together.
+	// expiryMargin, and a random part of expirySpread, is how long after the
+	// key's expiry the head tries: a server forgets a key a millisecond after
+	// its end, but looks for such keys, and pushes, 4 to 18 ms later. The
+	// spread is for clients that wait together.
 	expiryMargin = time.Millisecond
 	expirySpread = 4 * time.Millisecond
-	// pushedPauseMost bounds the pause before a push is believed. It limits
-	// pushes without a reason to fifty attempts a second.
+	// pushedPauseMost bounds the pause before the head listens to pushes. It
+	// limits the attempts that pushes without a reason cause to fifty a second.
 	pushedPauseMost = 20 * time.Millisecond
-	// The nodes' answers to the head's question are waited for answersPerQuorum
-	// times the usual time to a quorum, but at least answersLeast.
+	// The head waits for the nodes' answers to its question for
+	// answersPerQuorum times the usual time to a quorum, but at least for
+	// answersLeast.
 	answersLeast     = 5 * time.Millisecond
 	answersPerQuorum = 4
 )
 
-// acquireInTurn is Acquire by queue: one attempt at once, unless other callers
-// wait here already, and then in turn.
+// acquireInTurn is Acquire with a queue. It makes one attempt at once, unless
+// other callers of this client already wait, and then waits in turn.
 func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock, error) {
 	var last error
 	start := time.Now()
@@ -38,7 +39,7 @@ func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock
 	if !c.queues.has(r.resource) {
 		var lock Lock
 		*tries++
-		if lock, last = c.try(ctx, r.resource, r.ttl, *tries); last == nil || !c.triesAgain(last) {
+		if lock, last = c.try(ctx, r.resource, nil, r.ttl, *tries); last == nil || !c.triesAgain(last) {
 			return lock, last
 		}
 		if err := c.impatient(&p, last); err != nil {
@@ -53,7 +54,7 @@ func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock
 	return c.waitInTurn(ctx, w, &p, tries)
 }
 
-// waitInTurn waits at a place in a queue until the caller has the lock.
+// waitInTurn waits in a queue until the caller has the lock.
 func (c *Client) waitInTurn(ctx context.Context, w *waiter, p *patience, tries *int) (Lock, error) {
 	_, err := c.doze(ctx, w, pure.Never, nil) // until its turn
 	for err == nil {
@@ -82,8 +83,8 @@ func (c *Client) waitInTurn(ctx context.Context, w *waiter, p *patience, tries *
 	return Lock{}, c.failed(ctx, err, c.queues.lastOf(w.queue))
 }
 
-// checkWait refuses at once what TryAcquire would refuse when the caller's turn
-// comes.
+// checkWait returns at once the error that TryAcquire would return when the
+// caller's turn comes.
 func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Duration) error {
 	ttl, err := c.check(resource, ttl)
 	switch {
@@ -102,13 +103,12 @@ func (c *Client) tryInTurn(
 ) (lock Lock, again bool, err error) {
 	q := w.queue
 	begun := c.keeper.clock()
-	start := begun.at
-	lock, err = c.try(ctx, w.resource, w.ttl, try)
-	q.spent = time.Since(start)
+	lock, err = c.try(ctx, w.resource, nil, w.ttl, try)
+	q.spent = time.Since(begun.at)
 	switch {
 	case err == nil:
-		lock.tenure = &tenure{begun: start, chain: start, slept: begun.slept}
-		c.queues.granted(q, w.ttl, start)
+		before := c.queues.granted(q, w.ttl)
+		lock.tenure = newTenure(w.ttl, begun, c.streakAfter(before, begun.at))
 	case c.triesAgain(err):
 		c.queues.failed(q, err)
 		if err := c.impatient(p, err); err != nil {
@@ -134,16 +134,16 @@ func (c *Client) tryInTurn(
 //   - That is unknown, or the nodes do not push: time passes (R11).
 //
 // Attempts that fail one after another come at growing and random distances,
-// whatever else happens. So clients that were woken by the same push part, and
-// pushes without a reason do not cause endless attempts. Only a release by this
-// client is believed at once.
+// whatever else happens. So clients that were woken by the same push drift
+// apart, and pushes without a reason do not cause endless attempts. Only after
+// a release by this client does the head try at once.
 func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	q := w.queue
 	if q.local > 0 {
 		return c.awaitLocal(ctx, w)
 	}
 	pause := c.pause(q, rand.Float64())
-	if c.queues.lastOf(q) != ErrHeld || !c.ask(q, w.resource) {
+	if !isHeld(c.queues.lastOf(q)) || !c.ask(q, w.resource) {
 		_, err := c.doze(ctx, w, pause, nil)
 		return err
 	}
@@ -153,15 +153,15 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	if why == timeUp && err == nil {
 		why, err = c.awaitPush(ctx, w)
 	}
-	// News that took much longer than any pause here was real; news at once may
-	// be a push without a reason.
+	// News that came much later than any pause is real. Earlier news may be a
+	// push without a reason, and does not reset the pauses.
 	if why == called || time.Since(begun) >= 2*c.pause(q, 1) {
 		q.fails = 0
 	}
 	return err
 }
 
-// ask asks the nodes to push; false means that too few of them do.
+// ask asks the nodes to push. It returns false if too few of them do.
 func (c *Client) ask(q *queue, resource string) bool {
 	if q.lookout == nil {
 		q.lookout = c.group.Lookout([]byte(c.config.Prefix + resource))
@@ -180,8 +180,8 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	}
 	limit := fallback()
 	if at, ok := q.lookout.Expiry(); ok {
-		// An attempt shortly before the end would fail, and the pause after it
-		// would outlast the end.
+		// An attempt shortly before the expiry would fail, and the pause after
+		// it would outlast the expiry.
 		if end := max(0, time.Until(at)) + afterExpiry(); end < limit+2*pushedPauseMost {
 			limit = end
 		}
@@ -189,31 +189,11 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	return c.doze(ctx, w, limit, q.lookout.Signal())
 }
 
-// awaitLocal waits until the holder, who got the lock in this queue, releases
-// it or hands it over, or it must have expired.
+// awaitLocal waits until the holder, which got the lock in this queue, releases
+// it or hands it over, or until the lock must have expired.
 func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
 	_, err := c.doze(ctx, w, min(fallback(), w.queue.local+afterExpiry()), nil)
 	return err
-}
-
-// giveWay waits after a long streak, before the attempt of the head: other
-// clients get the time for one.
-func (c *Client) giveWay(ctx context.Context, w *waiter) error {
-	q := w.queue
-	if q.local == 0 || !q.streak.over(time.Now(), c.longStreak()) || !c.queues.triesNext(w) {
-		return nil
-	}
-	q.streak = streak{}
-	_, err := c.doze(ctx, w, c.pause(q, rand.Float64()), nil)
-	return err
-}
-
-// longStreak returns how long a streak may last.
-func (c *Client) longStreak() time.Duration {
-	if c.config.HandOver < 0 {
-		return streakLong
-	}
-	return c.config.HandOver
 }
 
 // pause returns the time to the next attempt after the failed ones. random is
@@ -221,7 +201,7 @@ func (c *Client) longStreak() time.Duration {
 func (c *Client) pause(q *queue, random float64) time.Duration {
 	usual := time.Duration(c.quorumTime.Load())
 	if usual == 0 {
-		usual = q.spent // this client has got no lock yet
+		usual = q.spent // this client has not had a quorum yet
 	}
 	return c.retryDelay(max(1, q.fails), usual, random)
 }
@@ -232,7 +212,7 @@ func fallback() time.Duration {
 
 func afterExpiry() time.Duration { return expiryMargin + rand.N(expirySpread) }
 
-// A reason says why a waiter woke.
+// A reason is why a waiter woke.
 type reason uint8
 
 const (
@@ -241,9 +221,9 @@ const (
 	signalled        // by the lookout
 )
 
-// doze waits for the given time, a call, a signal, the end of ctx or Close; the
-// last two are errors. If d is pure.Never, time does not end the wait; if
-// signal is nil, there is none.
+// doze waits for the given time, a call, a signal, the end of ctx, or Close. It
+// returns an error for the last two. If d is pure.Never, time does not end the
+// wait.
 func (c *Client) doze(ctx context.Context, w *waiter, d time.Duration, signal <-chan struct{}) (reason, error) {
 	var over <-chan time.Time
 	if d != pure.Never {

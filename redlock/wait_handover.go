@@ -18,14 +18,16 @@ import (
 // nodes. Its other fields do not change.
 //
 // A lock without a tenure is never handed over: that of TryAcquire, of an
-// Acquire that did not wait, and of Adopt. Only the nodes know whether a copy of
-// it was released before.
+// Acquire that did not wait, of AcquireAll and of Adopt. Only the nodes know
+// whether a copy of it was released before.
 type tenure struct {
-	state atomic.Uint32
+	// word has the state and the longest TTL that was asked for. Neither ever
+	// falls.
+	word  atomic.Uint64
 	begun time.Time // of this grant
-	// chain is when the attempt began that the nodes granted. All grants that
-	// were handed on from it have the same.
-	chain time.Time
+	// streak is that of the attempt that the nodes granted. It is the same for
+	// all grants that were handed on from that one.
+	streak streak
 	// slept is how long the machine had slept before the attempt or extension
 	// began that the validity counts from.
 	slept time.Duration
@@ -33,78 +35,103 @@ type tenure struct {
 
 // The states of a tenure.
 const (
-	tenureHeld     uint32 = iota
+	tenureHeld     uint64 = iota
+	tenureKept            // by a hold, which a copy of its lock does not end
 	tenureShown           // its token was read: another process may release it
 	tenureReleased        // the nodes were told, or are about to be
 	tenureHanded          // another caller has the lock
 )
 
-// handed reports whether the lock has another holder.
-func (t *tenure) handed() bool { return t != nil && t.state.Load() == tenureHanded }
+// tenureStates is the number that the TTL is multiplied by in a word.
+const tenureStates = 8
 
-// show keeps the lock from being handed over.
-func (t *tenure) show() {
-	if t != nil {
-		t.state.CompareAndSwap(tenureHeld, tenureShown)
-	}
+func tenureWord(state uint64, longest time.Duration) uint64 {
+	return uint64(longest/time.Millisecond)*tenureStates + state
 }
 
-// end decides that the lock goes back to the nodes. It returns false if the
-// lock was handed over. It may be called twice.
-func (t *tenure) end() bool {
+func newTenure(ttl time.Duration, begun instant, s streak) *tenure {
+	t := &tenure{begun: begun.at, streak: s, slept: begun.slept}
+	t.word.Store(tenureWord(tenureHeld, ttl))
+	return t
+}
+
+// load returns the state, and the longest TTL that was asked for.
+func (t *tenure) load() (state uint64, longest time.Duration) {
+	word := t.word.Load()
+	return word % tenureStates, time.Duration(word/tenureStates) * time.Millisecond
+}
+
+// rise records a state and a TTL, if that is longer than those before. It
+// returns false, and records nothing, if the lock was handed over.
+func (t *tenure) rise(state uint64, ttl time.Duration) bool {
 	for t != nil {
-		state := t.state.Load()
-		if state == tenureHanded {
+		was, longest := t.load()
+		if was == tenureHanded {
 			return false
 		}
-		if t.state.CompareAndSwap(state, tenureReleased) {
+		if t.word.CompareAndSwap(tenureWord(was, longest), tenureWord(max(was, state), max(longest, ttl))) {
 			break
 		}
 	}
 	return true
 }
 
+// hand decides that a lock in the given state goes to a caller that asked for a
+// TTL. It returns false if a copy was released, if another process may know the
+// token, or if the keys may live for longer than that: should the caller die,
+// or forget the lock, other clients must not wait for the TTL of an earlier
+// holder.
+func (t *tenure) hand(state uint64, ttl time.Duration) bool {
+	was, longest := t.load()
+	return was == state && longest <= ttl &&
+		t.word.CompareAndSwap(tenureWord(was, longest), tenureWord(tenureHanded, longest))
+}
+
+// handed reports whether the lock has another holder.
+func (t *tenure) handed() bool {
+	if t == nil {
+		return false
+	}
+	state, _ := t.load()
+	return state == tenureHanded
+}
+
 // A baton is a lock on its way from one holder to the next.
 type baton struct {
-	lock  Lock
-	end   instant   // of the validity that a quorum has confirmed
-	chain time.Time // see tenure
+	lock Lock    // with the tenure that ends
+	end  instant // of the validity that a quorum has confirmed
 }
 
 // handOver gives a lock to the caller that waits for it next, and reports
-// whether it did. end is when the validity ends that a quorum has confirmed. It
-// asks no node and does not wait.
-func (c *Client) handOver(l *Lock, end instant) bool {
-	if l.tenure == nil || c.queues.waiting.Load() == 0 {
+// whether it did. state is the state that its tenure must be in, and end is the
+// end of the validity that a quorum has confirmed. handOver asks no node and
+// does not wait.
+func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
+	if l.tenure == nil || l.all != nil || c.queues.waiting.Load() == 0 {
 		return false
 	}
-	return c.pass(&baton{*l, end, l.tenure.chain}, l.tenure)
+	return c.pass(&baton{*l, end}, state)
 }
 
-// pass is handOver for a baton. from is the tenure that ends with it; nil if
-// that has ended.
-//
-// The nodes do not tell that other clients wait, since those ask only their own
-// connections to be told of changes. So only the time since the nodes granted
-// the lock bounds the hand-overs (Config.HandOver).
-func (c *Client) pass(b *baton, from *tenure) bool {
+// pass is handOver for a baton. tenureHanded is the state of one that was
+// handed over before.
+func (c *Client) pass(b *baton, state uint64) bool {
 	now := c.keeper.clock()
-	if now.at.Sub(b.chain) >= c.config.HandOver {
+	if c.config.HandOver < 0 || b.lock.tenure.over(now.at) {
 		return false
 	}
-	c.group.Detain(1) // until it is taken, so that Close lets it be given back
-	if !c.refusing.Load() && c.queues.give(b, from, b.end.left(now), &c.config) {
+	c.group.DelayClose(1) // until it is taken, so that Close lets it be given back
+	if !c.refusing.Load() && c.queues.give(b, state, b.end.left(now), &c.config) {
 		return true
 	}
-	c.group.Detain(-1)
+	c.group.DelayClose(-1)
 	return false
 }
 
-// give puts a lock into the hands of a queue's head. It declines if the head is
-// making an attempt, if too little is left of the validity for it, or if the
-// keys may live longer than it asked for: should it die, or forget the lock,
-// other clients must not wait for the TTL of an earlier holder.
-func (qs *queues) give(b *baton, from *tenure, left time.Duration, config *Config) bool {
+// give hands a lock to the head of its queue. It returns false if the head is
+// making an attempt, if too little is left of the validity, or if the tenure
+// says no: see tenure.hand.
+func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Config) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of[b.lock.resource]
@@ -112,36 +139,38 @@ func (qs *queues) give(b *baton, from *tenure, left time.Duration, config *Confi
 		return false
 	}
 	head := q.head()
-	if head.trying || head.given != nil || b.lock.ttl > head.ttl || !config.worth(left, head.ttl) {
+	if head.trying || head.given != nil || !config.worth(left, &head.request) {
 		return false
 	}
-	if from != nil && !from.state.CompareAndSwap(tenureHeld, tenureHanded) {
-		return false // a copy was released, or another process may know the token
+	if !b.lock.tenure.hand(state, head.ttl) {
+		return false
 	}
 	head.given = b
 	head.summon()
 	return true
 }
 
-// worth reports whether what is left of a validity will do for a TTL.
-func (config *Config) worth(left, ttl time.Duration) bool {
-	whole := ttl - pure.Drift(ttl, config.DriftFactor)
-	return pure.WorthHandingOver(left, whole) && left >= config.MinValidity
+// worth reports whether what is left of a validity is enough for a request. A
+// hold that is released early leaves its keys for the rest of MinHold, and does
+// not lengthen their lives for that.
+func (config *Config) worth(left time.Duration, r *request) bool {
+	whole := r.ttl - pure.Drift(r.ttl, config.DriftFactor)
+	return pure.WorthHandingOver(left, whole) && left >= max(config.MinValidity, r.minHold)
 }
 
-// take makes a lock that was handed over the caller's. With an error it came to
-// nothing, and the caller must ask the nodes: the lock is released there, and
-// no key is left behind (R7).
+// take accepts a lock that was handed to the caller. If it returns an error,
+// the lock is being released at the nodes, no key is left behind (R7), and the
+// caller must ask the nodes for the lock.
 func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock Lock, err error) {
-	defer c.group.Detain(-1)
+	defer c.group.DelayClose(-1)
 	start, now := startIf(c.tracer.AttemptDone != nil), c.keeper.clock()
 	left, whole := b.end.left(now), w.ttl-pure.Drift(w.ttl, c.config.DriftFactor)
 	lock = b.lock
 	lock.until = now.at.Add(left) // what was confirmed; at most whole, see give
 	lock.ttl = w.ttl              // which is not shorter
-	lock.tenure = &tenure{begun: now.at, chain: b.chain, slept: now.slept}
+	lock.tenure = newTenure(w.ttl, now, b.lock.tenure.streak)
 	switch {
-	case !c.config.worth(left, w.ttl):
+	case !c.config.worth(left, &w.request):
 		err = ErrExpired // this goroutine was kept from running meanwhile
 	case w.confirmed && !pure.Young(left, whole):
 		lock, err = c.confirm(ctx, lock, w.ttl)
@@ -151,13 +180,13 @@ func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock L
 		return Lock{}, err
 	}
 	w.served = true
-	c.queues.granted(w.queue, lock.ttl, now.at)
+	c.queues.granted(w.queue, lock.ttl)
 	c.handedOver(ctx, w, lock, start, try)
 	return lock, nil
 }
 
-// confirm waits until a quorum has extended a lock that was handed over. With
-// an error, it returns the lock as it was.
+// confirm waits until a quorum has extended a lock that was handed over. If it
+// returns an error, it returns the lock as it was.
 func (c *Client) confirm(ctx context.Context, lock Lock, ttl time.Duration) (Lock, error) {
 	longer, err := lock.extend(ctx, ttl)
 	c.stats.extensions.count(err)
@@ -167,7 +196,7 @@ func (c *Client) confirm(ctx context.Context, lock Lock, ttl time.Duration) (Loc
 	return longer, nil
 }
 
-// handedOver counts and traces a grant that the nodes were not asked for.
+// handedOver counts and traces a grant without asking the nodes.
 func (c *Client) handedOver(ctx context.Context, w *waiter, lock Lock, start time.Time, try int) {
 	c.stats.attempts.count(nil)
 	c.stats.handedOver.Add(1)
@@ -179,11 +208,11 @@ func (c *Client) handedOver(ctx context.Context, w *waiter, lock Lock, start tim
 	}
 }
 
-// passOn gives a lock that was handed to a caller which does not want it any
-// more to the next one, or back to the nodes (R7).
+// passOn is for a lock that was handed to a caller that no longer wants it. It
+// gives it to the next caller, or releases it at the nodes (R7).
 func (c *Client) passOn(b *baton) {
-	if !c.pass(b, nil) {
+	if !c.pass(b, tenureHanded) {
 		c.abandon(b.lock)
 	}
-	c.group.Detain(-1)
+	c.group.DelayClose(-1)
 }

@@ -57,7 +57,10 @@ func TestALockIsHandedOver(t *testing.T) {
 		require.Equal(t, before, asked(m), "no node was asked")
 		require.Equal(t, first.token, next.lock.token)
 		require.Less(t, next.lock.Validity(), first.ttl-22*ms, "counted from the SET")
-		require.LessOrEqual(t, next.lock.Until(), first.Until())
+		require.LessOrEqual(t, next.lock.Until(), first.until)
+		require.Equal(t, Token{}, first.Token(), "it is another holder's, and secret")
+		require.Zero(t, first.Until())
+		require.Zero(t, first.Validity())
 
 		s := c.Stats()
 		require.EqualValues(t, 1, s.HandedOver)
@@ -108,6 +111,8 @@ func TestAHoldIsHandedOver(t *testing.T) {
 		require.LessOrEqual(t, h.Validity(), time.Duration(0))
 		require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
 		require.ErrorIs(t, copied.Release(t.Context()), ErrNotHeld)
+		require.Equal(t, Token{}, copied.Token())
+		require.Equal(t, Token{}, h.Current().Token())
 		_, err = copied.Extend(t.Context(), time.Minute)
 		require.ErrorIs(t, err, ErrNotHeld)
 		require.Len(t, m.holders("r", next.lock.token), 3)
@@ -148,6 +153,27 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 			_ = lock.Token()
 			return waits(t.Context(), c, "r"), func() error { return lock.Release(t.Context()) }
 		},
+		"keys that a copy has extended": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			lock := granted(t, c, "r", time.Second)
+			_, err := lock.Extend(t.Context(), 10*time.Second)
+			require.NoError(t, err)
+			return waitsFor(t.Context(), c, "r", time.Second), func() error { return lock.Release(t.Context()) }
+		},
+		"keys that a copy is extending": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			lock := granted(t, c, "r", time.Second)
+			w := waitsFor(t.Context(), c, "r", time.Second)
+			go func() { _, _ = lock.Extend(context.Background(), 10*time.Second) }()
+			time.Sleep(ms / 2)
+			return w, func() error { return lock.Release(t.Context()) }
+		},
+		"the lock of a hold that goes on": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
+			h, err := c.TryHold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
+			require.NoError(t, err)
+			return waits(t.Context(), c, "r"), func() error {
+				defer func() { _ = h.Release(context.Background()) }()
+				return h.Current().Release(t.Context())
+			}
+		},
 		"without a tenure": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
 			lock := mustAcquire(t, c, "r", 10*time.Second)
 			return waits(t.Context(), c, "r"), func() error { return lock.Release(t.Context()) }
@@ -178,6 +204,79 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A hold whose lock was released by a copy, at the nodes, is lost, and does not
+// release the lock of the next holder.
+func TestAHoldIsLostByTheReleaseOfItsLock(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		for _, waited := range []bool{false, true} {
+			var h *Hold
+			var err error
+			if waited {
+				lock := granted(t, c, "r", 10*time.Second)
+				time.AfterFunc(ms, func() { _ = lock.Release(context.Background()) })
+			}
+			h, err = c.Hold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
+			require.NoError(t, err)
+			next := waits(t.Context(), c, "r")
+			before := c.Stats().HandedOver
+			require.NoError(t, h.Current().Release(t.Context()))
+			next.got(t)
+			require.Equal(t, before, c.Stats().HandedOver)
+			require.NotEqual(t, h.lock.token, next.lock.token)
+			time.Sleep(4 * time.Second) // a renewal
+			require.ErrorIs(t, h.Err(), ErrLost)
+			require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
+			time.Sleep(10 * ms)
+			require.Len(t, m.holders("r", next.lock.token), 3)
+			require.NoError(t, next.lock.Release(t.Context()))
+		}
+	})
+}
+
+// Another process that adopts what a former holder knows has no part of the
+// next holder's lock (R9).
+func TestAFormerHolderHasNoToken_R9(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, other := m.client(t, Config{}), m.client(t, Config{})
+		first := granted(t, c, "r", 10*time.Second)
+		next := waits(t.Context(), c, "r")
+		require.NoError(t, first.Release(t.Context()))
+		next.got(t)
+		adopted, err := other.Adopt("r", first.Token(), 10*time.Second, first.Until())
+		require.NoError(t, err)
+		require.ErrorIs(t, adopted.Release(t.Context()), ErrNotHeld)
+		time.Sleep(10 * ms)
+		require.Len(t, m.holders("r", next.lock.token), 3)
+	})
+}
+
+// MinHold is not cut short because the hold was handed a lock that ends sooner.
+func TestAHandOverLeavesTimeForMinHold(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, other := m.client(t, Config{HandOver: time.Minute}), m.client(t, Config{})
+		lock := granted(t, c, "r", 10*time.Second)
+		ended := make(chan time.Time)
+		go func() {
+			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second, MinHold: 8 * time.Second})
+			assert.NoError(t, err)
+			assert.NoError(t, h.Release(t.Context())) // before it is renewed
+			ended <- time.Now()
+		}()
+		time.Sleep(3 * time.Second)
+		require.NoError(t, lock.Release(t.Context()))
+		start := <-ended
+		for time.Since(start) < 8*time.Second-10*ms {
+			_, err := other.TryAcquire(t.Context(), "r", time.Second)
+			require.Equal(t, ErrHeld, err, time.Since(start))
+			time.Sleep(100 * ms)
+		}
+		time.Sleep(200 * ms)
+		_, err := other.TryAcquire(t.Context(), "r", time.Second)
+		require.NoError(t, err)
+	})
 }
 
 // A lock that was released at the nodes is not handed over by a copy of it.
@@ -257,7 +356,8 @@ func TestARenewalInFlightIsNoValidity_R10(t *testing.T) {
 }
 
 // requireConfirmed requires that a hold is valid for as long as its predecessor
-// was, or hardly less: the third clock, which no simulation stops, is imprecise.
+// was, or hardly less: the third clock, which no simulation stops, is
+// imprecise.
 func requireConfirmed(t *testing.T, confirmed time.Time, h *Hold) {
 	t.Helper()
 	require.False(t, h.Until().After(confirmed), "not more than a quorum has confirmed")
@@ -268,7 +368,7 @@ func requireConfirmed(t *testing.T, confirmed time.Time, h *Hold) {
 // learns of the loss by its first renewal.
 func TestALostLockIsHandedOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{Forgetful: true})
+		c := m.client(t, Config{Forgetful: true, HandOver: time.Second})
 		lock := granted(t, c, "r", 200*ms)
 		w := waitsFor(t.Context(), c, "r", 200*ms)
 		time.Sleep(30 * ms)
@@ -451,12 +551,16 @@ func TestCloseWaitsForAHandedLock_R28(t *testing.T) {
 // A caller that was kept from running, or slept with its machine, until too
 // little was left of the validity asks the nodes.
 func TestAHandedLockIsTakenInTime(t *testing.T) {
-	for _, late := range []time.Duration{6 * time.Second, 11 * time.Second} {
-		t.Run(fmt.Sprint(late), func(t *testing.T) {
+	for _, c := range []struct{ late, minHold time.Duration }{
+		{6 * time.Second, 0}, {11 * time.Second, 0}, {3 * time.Second, 9 * time.Second},
+	} {
+		late, minHold := c.late, c.minHold
+		t.Run(fmt.Sprint(late, minHold), func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				c := m.client(t, Config{})
 				lock := granted(t, c, "r", 10*time.Second)
 				w := waitsAsleep(c, "r")
+				w.minHold = minHold
 				require.NoError(t, lock.Release(t.Context()))
 				b := c.queues.begin(w)
 				require.NotNil(t, b)
@@ -540,7 +644,7 @@ func TestCloseLeavesAHandedHold_R28(t *testing.T) {
 		c := m.client(t, Config{ReleaseOnClose: true})
 		h, err := c.TryHold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
 		require.NoError(t, err)
-		h.own.state.Store(tenureHanded)
+		require.True(t, h.own.hand(tenureKept, 10*time.Second))
 		require.NoError(t, c.Close(t.Context()))
 		require.Len(t, m.holders("r", h.lock.token), 3)
 	})
@@ -563,9 +667,9 @@ func TestALockIsHandedOverAgainAfterASuspend(t *testing.T) {
 	})
 }
 
-// The new holder usually lets go soon, so the next caller sleeps on for a while,
-// with one timer however often the lock goes on, unless the nodes are to be
-// asked.
+// The new holder usually lets go soon, so the next caller sleeps on for a
+// while, with one timer however often the lock goes on, unless the nodes are to
+// be asked.
 func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -580,11 +684,16 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 		takes(first)
 		c.leave(first)
 		require.Empty(t, second.call)
-		timer := third.queue.later
+		later := func() *time.Timer { // the timer's own goroutine changes it
+			c.queues.mu.Lock()
+			defer c.queues.mu.Unlock()
+			return third.queue.later
+		}
+		timer := later()
 		require.NotNil(t, timer)
 		takes(second)
 		c.leave(second)
-		require.Same(t, timer, third.queue.later)
+		require.Same(t, timer, later())
 		require.Empty(t, third.call)
 		time.Sleep(headRest)
 		synctest.Wait()
@@ -599,7 +708,7 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 
 		fifth := waitsAsleep(c, "r")
 		takes(fourth)
-		c.queues.released("r")
+		c.queues.released("r", nil)
 		c.leave(fourth)
 		require.Len(t, fifth.call, 1, "at once")
 		require.True(t, c.queues.isDue(fifth))

@@ -27,21 +27,21 @@ type queues struct {
 type queue struct {
 	waiters list.List // of *waiter; the front is the head
 	last    error     // of the last attempt
-	// due reports that something has happened that no attempt has followed: the
-	// lock may be free.
+	// due reports that the lock may be free, because of something that no
+	// attempt has followed yet.
 	due   bool
-	later *time.Timer // calls the head some time after a hand-over; see callLater
+	later *time.Timer // calls the head some time after a hand-over
+
+	yielding
 
 	// The following are owned by the head, and pass to the next head with the
 	// turn.
-	lookout *multiplex.Lookout // nil until the head looks out for the first time
+	lookout *multiplex.Lookout // nil until it is needed
 	fails   int                // attempts that failed since the last real news
-	// local is the TTL of a lock that was granted in this very queue and
-	// touched only by its holder since, as far as this client knows; otherwise
-	// 0.
-	local  time.Duration
-	streak streak
-	spent  time.Duration // what the last attempt took
+	// local is the TTL of a lock that was granted in this queue, if as far as
+	// this client knows only its holder has used it since; otherwise 0.
+	local time.Duration
+	spent time.Duration // what the last attempt took
 }
 
 // A waiter is one caller of Acquire in its queue.
@@ -49,7 +49,9 @@ type waiter struct {
 	request
 	queue *queue
 	place *list.Element
-	call  chan struct{} // holds one call: the turn has come, or the head is to look at due or given
+	// call holds one call: the waiter's turn has come, or as the head it must
+	// check due and given.
+	call chan struct{}
 
 	served bool // by a lock that was handed over; owned by the waiter
 
@@ -61,10 +63,12 @@ type waiter struct {
 // A request is the lock that a caller waits for.
 type request struct {
 	resource string
+	all      *resources    // of several resources, as in Lock
 	ttl      time.Duration // in whole milliseconds
-	// confirmed means that the caller does not renew the lock, so one that is
-	// handed over with little validity is extended first.
+	// confirmed means that the caller does not renew the lock. If a lock is
+	// handed over with little validity, it is then extended first.
 	confirmed bool
+	minHold   time.Duration // see HoldOptions.MinHold
 }
 
 // has reports whether a caller waits for a resource.
@@ -78,7 +82,7 @@ func (qs *queues) has(resource string) bool {
 }
 
 // join appends a caller to its resource's queue. last is the error of its
-// attempt, nil if it made none, and spent is what that took.
+// attempt, or nil if it made none, and spent is how long that took.
 func (qs *queues) join(r request, last error, spent time.Duration) *waiter {
 	w, resource := &waiter{request: r, call: make(chan struct{}, 1)}, r.resource
 	qs.mu.Lock()
@@ -97,8 +101,8 @@ func (qs *queues) join(r request, last error, spent time.Duration) *waiter {
 	return w
 }
 
-// leave removes a caller from its queue. If it was the head, the turn passes to
-// the next, and a lock that was handed to it and not taken is passed on.
+// leave removes a caller from its queue. If it was the head, the next caller
+// becomes the head. A lock that was handed to it and not taken is passed on.
 func (c *Client) leave(w *waiter) {
 	if b := c.queues.remove(w); b != nil {
 		c.passOn(b)
@@ -106,7 +110,7 @@ func (c *Client) leave(w *waiter) {
 }
 
 // remove removes a caller from its queue. It returns the lock that was handed
-// to it, if it has not taken that.
+// to it and not taken, if there is one.
 func (qs *queues) remove(w *waiter) *baton {
 	q := w.queue
 	qs.mu.Lock()
@@ -118,9 +122,9 @@ func (qs *queues) remove(w *waiter) *baton {
 	case empty:
 		delete(qs.of, w.resource)
 	case first && w.served && !q.due:
-		qs.callLater(w.resource, q)
+		qs.callLaterLocked(w.resource, q)
 	case first:
-		q.callHead()
+		q.callHeadLocked()
 	}
 	given := w.given
 	qs.mu.Unlock()
@@ -131,13 +135,14 @@ func (qs *queues) remove(w *waiter) *baton {
 }
 
 // headRest is how long the head of a queue may sleep after the caller before it
-// got a lock that was handed over. Usually its own turn comes sooner, and a
-// goroutine that wakes only to sleep again would double the cost of a hand-over.
+// got a lock that was handed over. Usually its own turn comes sooner, and
+// waking a goroutine that only sleeps again would double the cost of a
+// hand-over.
 const headRest = 5 * time.Millisecond
 
-// callLater calls the head of a queue after a while: the holder may keep the
-// lock, and never release it. The caller must hold the mutex.
-func (qs *queues) callLater(resource string, q *queue) {
+// callLaterLocked calls the head of a queue after a while: the holder may keep
+// the lock, and never release it.
+func (qs *queues) callLaterLocked(resource string, q *queue) {
 	if q.later != nil {
 		return
 	}
@@ -145,30 +150,32 @@ func (qs *queues) callLater(resource string, q *queue) {
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
 		if qs.of[resource] == q {
-			q.callHead()
+			q.callHeadLocked()
 		}
 	})
 }
 
 // released tells the head of a resource's queue that the lock was released
 // here: its next SET stands behind the release on every connection.
-func (qs *queues) released(resource string) {
+func (qs *queues) released(resource string, from *tenure) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.of[resource]; q != nil {
 		q.due = true
-		q.callHead()
+		q.left(from, time.Now())
+		q.callHeadLocked()
 	}
 }
 
-// handover returns what a release of this client calls once it is queued.
-func (c *Client) handover(resource string) func() {
-	return func() { c.queues.released(resource) }
+// handover returns the function that a release of this client calls once it is
+// queued.
+func (c *Client) handover(l Lock) func() {
+	return func() { c.released(&l) }
 }
 
-// callHead calls the head for its turn, or because an attempt is due. The
+// callHeadLocked calls the head for its turn, or because an attempt is due. The
 // caller must hold the mutex of the queues.
-func (q *queue) callHead() {
+func (q *queue) callHeadLocked() {
 	if q.later != nil {
 		q.later.Stop()
 		q.later = nil
@@ -178,7 +185,7 @@ func (q *queue) callHead() {
 
 func (q *queue) head() *waiter { return q.waiters.Front().Value.(*waiter) }
 
-// summon calls a waiter; one call is enough.
+// summon calls a waiter. A call that is pending already is enough.
 func (w *waiter) summon() {
 	select {
 	case w.call <- struct{}{}:
@@ -194,8 +201,8 @@ func (w *waiter) heed() {
 	}
 }
 
-// isDue reports whether the head has something to do: make an attempt, or take
-// a lock that was given to it. It consumes the call for that.
+// isDue reports whether the head has something to do: to make an attempt, or to
+// take a lock that was given to it. It consumes the call.
 func (qs *queues) isDue(head *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -203,17 +210,23 @@ func (qs *queues) isDue(head *waiter) bool {
 	return head.queue.due || head.given != nil
 }
 
-// triesNext reports whether the head is to make an attempt, since the lock may
-// be free.
-func (qs *queues) triesNext(head *waiter) bool {
+// yields reports whether the head must give way to other clients before its
+// attempt. If so, it consumes the call for that.
+func (qs *queues) yields(head *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return head.queue.due && head.given == nil
+	q := head.queue
+	if head.given != nil || !q.over {
+		return false
+	}
+	head.heed()
+	q.over, q.gave = false, time.Now()
+	return true
 }
 
-// begin returns the lock that was handed to the head, if there is one, which it
-// must take. Otherwise the head must make an attempt, for all that is due by
-// now. Until the outcome it is handed no lock.
+// begin returns the lock that was handed to the head, if there is one, and the
+// head must take it. Otherwise the head must make an attempt, which covers all
+// that is due by now. Until its outcome the head is handed no lock.
 func (qs *queues) begin(head *waiter) *baton {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -221,7 +234,7 @@ func (qs *queues) begin(head *waiter) *baton {
 	head.trying = true
 	b := head.given
 	if head.given = nil; b == nil {
-		head.queue.due = false
+		head.queue.due, head.queue.over = false, false
 	}
 	return b
 }
@@ -233,21 +246,23 @@ func (qs *queues) giveBackDue(q *queue) {
 	q.due = true
 }
 
-// granted records that the head has got the lock, since when: what was due
-// before is over.
-func (qs *queues) granted(q *queue, ttl time.Duration, since time.Time) {
+// granted records that the head has got the lock. Nothing is due after that. It
+// returns what came of the streak before.
+func (qs *queues) granted(q *queue, ttl time.Duration) (before yielding) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.due, q.last, q.fails, q.local = false, ErrHeld, 0, ttl
-	q.streak = q.streak.grown(since)
+	before, q.yielding = q.yielding, yielding{}
+	return before
 }
 
 // failed records the error of the head's attempt.
 func (qs *queues) failed(q *queue, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.last, q.local, q.streak = err, 0, streak{}
+	q.last, q.local = err, 0
 	q.fails++
+	q.yielding.failed(err)
 	q.head().trying = false
 }
 
@@ -256,35 +271,4 @@ func (qs *queues) lastOf(q *queue) error {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return q.last
-}
-
-// A streak is how often a lock went from one waiter of this client to the next,
-// and since when. Other clients hear of a release only when the next SET of
-// this client is already on its way, and would never get the lock while callers
-// wait here.
-type streak struct {
-	count int
-	since time.Time
-}
-
-const (
-	// streakLeast and streakLong are the number of grants and the least time,
-	// unless Config.HandOver sets it, after which a streak is interrupted: long
-	// compared with the pause that other clients get, and short enough for
-	// callers there.
-	streakLeast = 4
-	streakLong  = 50 * time.Millisecond
-)
-
-func (s streak) grown(now time.Time) streak {
-	if s.count == 0 {
-		s.since = now
-	}
-	s.count++
-	return s
-}
-
-// over reports that it is another client's turn.
-func (s streak) over(now time.Time, long time.Duration) bool {
-	return s.count >= streakLeast && now.Sub(s.since) >= long
 }

@@ -14,12 +14,12 @@ import (
 // waiting cannot help (R31).
 
 const (
-	// reportAfter is how long a call finds no quorum before that is reported. A
-	// connection that breaks is usually back sooner.
+	// reportAfter is how long a call finds no quorum before that is reported.
+	// After a connection breaks, the next is usually up sooner.
 	reportAfter = 500 * time.Millisecond
-	// reportEvery is how long a report covers all calls of the client that find
-	// no quorum, and reportLeast the least time between two reports, even if
-	// there was a quorum in between.
+	// reportEvery is for how long one report covers all calls of the client
+	// that find no quorum. reportLeast is the least time between two reports,
+	// even if there was a quorum in between.
 	reportEvery = time.Minute
 	reportLeast = 5 * time.Second
 )
@@ -60,7 +60,7 @@ func (s *stalls) due(now time.Time) (due, covered bool) {
 	case s.open.Load() && since < reportEvery:
 		return false, true
 	case since < reportLeast:
-		return false, false // the nodes come and go; another report is due soon
+		return false, false // nodes come and go: a report is due soon
 	}
 	s.open.Store(true)
 	s.at = now
@@ -69,11 +69,11 @@ func (s *stalls) due(now time.Time) (due, covered bool) {
 
 // impatient is called before a waiting call repeats an attempt, and by Ready.
 // It reports a stall to the log. It returns an error if waiting cannot help
-// (R31): if so many nodes that were tried since the call began refused the
-// client, for causes that waiting cannot fix, that the others are no quorum.
+// (R31), which means that the nodes without a lasting cause are no quorum. Only
+// causes found since the call began count.
 func (c *Client) impatient(p *patience, err error) error {
 	var missing *multiplex.UndecidedError
-	if err == ErrHeld || !errors.As(err, &missing) {
+	if isHeld(err) || !errors.As(err, &missing) {
 		p.stalled = time.Time{}
 		return nil
 	}
@@ -96,8 +96,8 @@ func (c *Client) impatient(p *patience, err error) error {
 	return nil
 }
 
-// reportStall reports to the log why calls wait. Without a Logger it uses
-// slog's default: a program that waits forever in silence is hard to repair.
+// reportStall reports to the log why calls wait. If there is no Logger, it uses
+// slog.Default: a program that waits forever in silence is hard to repair.
 func (c *Client) reportStall(missing *multiplex.UndecidedError, waited time.Duration) {
 	nodes := len(c.config.Nodes)
 	c.news.put(item{at: time.Now(), notice: &notice{

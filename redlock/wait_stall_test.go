@@ -197,7 +197,7 @@ func TestWaitingIsReportedOnce_R31(t *testing.T) {
 					m.nodes[2].Restart() // quarantined
 					ctx, cancel := context.WithCancel(t.Context())
 					var wg sync.WaitGroup
-					for i := range 1000 {
+					for i := range 100 {
 						wg.Go(func() {
 							lock, err := c.Acquire(ctx, fmt.Sprint("secret-", i), 2*time.Second)
 							assert.ErrorIs(t, err, context.Canceled, "%v", lock)

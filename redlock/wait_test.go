@@ -576,19 +576,6 @@ func TestAStreakIsInterrupted(t *testing.T) {
 	})
 }
 
-func TestAStreakIsOverAfterSomeGrantsAndSomeTime(t *testing.T) {
-	now := time.Now()
-	var s streak
-	require.False(t, s.over(now, streakLong))
-	for range streakLeast - 1 {
-		s = s.grown(now)
-	}
-	require.False(t, s.over(now.Add(time.Hour), streakLong), "too few")
-	s = s.grown(now.Add(time.Hour))
-	require.False(t, s.over(now.Add(streakLong-1), streakLong), "too short")
-	require.True(t, s.over(now.Add(streakLong), streakLong))
-}
-
 // TryAcquire does not queue: it may be lucky, or not.
 func TestTryAcquireDoesNotQueue(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

@@ -19,9 +19,11 @@ import (
 type Deployment struct {
 	settings settings
 	nodes    []*Node
-	dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil for real servers
+	// dial is Config's NetDial. It is nil for real servers.
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	mu   sync.Mutex // guards the following; Close holds it until all nodes have ended
+	// mu guards the following. Close holds it until all nodes have ended.
+	mu   sync.Mutex
 	ends []func() error
 }
 
@@ -76,7 +78,7 @@ func Start(nodes int, options ...Option) (*Deployment, error) {
 	return d, nil
 }
 
-// An Option says what kind of deployment New starts.
+// An Option changes the kind of deployment that New starts.
 type Option func(*settings)
 
 type settings struct {
@@ -162,7 +164,7 @@ func (d *Deployment) Client(tb testing.TB, changes ...func(*redlock.Config)) *re
 		change(&config)
 	}
 	if d.settings.real && config.Prefix != "" && !config.Forgetful {
-		_, _ = redlock.Init(tb.Context(), config) // the client says what is wrong
+		_, _ = redlock.Init(tb.Context(), config) // the client reports failures
 	}
 	client, err := redlock.New(tb.Context(), config)
 	if err != nil {
@@ -171,7 +173,7 @@ func (d *Deployment) Client(tb testing.TB, changes ...func(*redlock.Config)) *re
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 		defer cancel()
-		_ = client.Close(ctx) // its error reports answers that a test's faults withheld
+		_ = client.Close(ctx) // a test's faults may withhold answers
 	})
 	return client
 }
@@ -197,8 +199,8 @@ func (d *Deployment) Close() error {
 	return errors.Join(errs...)
 }
 
-// complain sets the function that receives the errors which a node's methods
-// cannot return.
+// complain sets the function that receives the errors of a node's methods,
+// which do not return them.
 func (d *Deployment) complain(to func(error)) {
 	for _, n := range d.nodes {
 		n.complain = to

@@ -9,7 +9,7 @@
 //
 // Without an option the nodes run in this process and the network is in memory:
 // nothing is installed, no port is taken, and five nodes start in less than a
-// millisecond. All of it runs in simulated time inside testing/synctest, where
+// millisecond. Inside testing/synctest all of it runs in simulated time, where
 // the test of a lock that expires tonight takes milliseconds. (A client probes
 // an idle node every five seconds, so a simulated day of five nodes and an idle
 // client costs seconds.) The nodes execute the commands of this module's client
@@ -19,8 +19,8 @@
 // nodes are redis-server or valkey-server processes, each behind a proxy that
 // simulates faults of the network.
 //
-// The package imports this module and the standard library only. A
-// Deployment owns its nodes and ends them with the test; clients made by
-// Deployment.Client are closed before. Such tests run in one process: they say
-// nothing about a machine's clocks, disks or network.
+// The package imports this module and the standard library only. A Deployment
+// owns its nodes and ends them with the test; clients made by Deployment.Client
+// are closed before that. Tests with nodes in memory run in one process: they
+// say nothing about a machine's clocks, disks or network.
 package redlocktest

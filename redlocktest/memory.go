@@ -7,14 +7,14 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// beginInMemory starts nodes as goroutines, at node0:6379, node1:6379, … of
-// their own network.
+// beginInMemory starts nodes as goroutines, at node0:6379, node1:6379, … of a
+// network of their own.
 func (d *Deployment) beginInMemory(nodes int) error {
 	network := redistest.NewNetwork()
 	d.ends = append(d.ends, network.Close)
 	d.dial = network.Dial
 	for i := range nodes {
-		node := redistest.NewNode(redistest.NodeConfig{Password: d.settings.password, LogLimit: logLimit, Age: age})
+		node := redistest.NewNode(redistest.NodeConfig{Password: d.settings.password, LogLimit: logLimit, Age: age, NXGET: true})
 		d.ends = append(d.ends, node.Close)
 		node.Teach()
 		node.Serve(network.Listen(fmt.Sprintf("node%d:6379", i)))
@@ -24,8 +24,8 @@ func (d *Deployment) beginInMemory(nodes int) error {
 	return nil
 }
 
-// age is for how long the nodes seem to have run. It is longer than any MaxTTL
-// in use, so that they count at once with any Prefix.
+// age is how long the nodes seem to have run. It is longer than any MaxTTL in
+// use, so that they count at once with any Prefix.
 const age = 50 * 365 * 24 * time.Hour
 
 // logLimit is small: nothing here reads a node's log, and tests may simulate

@@ -29,11 +29,16 @@ type Node struct {
 // A server is what a Node controls. The Node calls each method only in a state
 // where it makes sense.
 type server interface {
-	stop() error    // ends the process, its keys and its connections; new ones are refused
-	start() error   // starts an empty server; Refuse stays in force
-	refuse(on bool) // the network's part: refuses or accepts new connections; open ones stay
+	// stop ends the process, its keys and its connections. New connections are
+	// refused.
+	stop() error
+	// start starts an empty server. Refuse stays in force.
+	start() error
+	// refuse makes the network refuse or accept new connections. Open ones
+	// stay.
+	refuse(on bool)
 	pause() error   // freezes the process
-	proceed() error // ends pause
+	proceed() error // ends a pause
 	keys() ([]string, error)
 }
 
@@ -112,9 +117,10 @@ func (n *Node) Refuse(on bool) {
 }
 
 // Keys returns the names of the keys of the node's current locks, with
-// Config.Prefix, sorted. The keys in which clients keep what they know of the
-// deployment are left out. A stopped node has none. Keys ignores Refuse and Delay. It cannot ask a real node that is
-// paused: then it fails the test.
+// Config.Prefix, sorted. It leaves out the keys of the seal and the opening, in
+// which clients keep what they know of the deployment, and those of fencing
+// numbers. A stopped node has none. Keys ignores Refuse and Delay. It cannot
+// ask a real node that is paused: then it fails the test.
 func (n *Node) Keys() (keys []string) {
 	n.do("list the keys of", func() (err error) {
 		if !n.stopped {
@@ -123,7 +129,7 @@ func (n *Node) Keys() (keys []string) {
 		return err
 	})
 	return slices.DeleteFunc(keys, func(key string) bool {
-		return strings.HasSuffix(key, "redlock:seal") || strings.HasSuffix(key, "redlock:opening")
+		return strings.HasSuffix(key, "redlock:seal") || strings.HasSuffix(key, "redlock:opening") || strings.HasSuffix(key, ":fence")
 	})
 }
 

@@ -44,7 +44,13 @@ func randomCommand(r *rand.Rand) []string {
 	one := func(source string, args ...string) []string {
 		return append([]string{"EVAL", source, "1", key()}, args...)
 	}
-	switch r.IntN(9) {
+	all := func(source string, args ...string) []string {
+		keys := []string{"a", "b", "c"}
+		r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		keys = keys[:1+r.IntN(len(keys))]
+		return append(append([]string{"EVAL", source, strconv.Itoa(len(keys))}, keys...), args...)
+	}
+	switch r.IntN(13) {
 	case 0:
 		return []string{"SET", key(), token(), "NX", "PX", ttl()}
 	case 1:
@@ -59,6 +65,12 @@ func randomCommand(r *rand.Rand) []string {
 		return one(lua.Shorten, token(), ttl())
 	case 6:
 		return []string{"EVAL", lua.ReleaseMany, "2", "a", "b", token(), token()}
+	case 9, 12:
+		return all(lua.AcquireAll, token(), ttl())
+	case 10:
+		return all(lua.ReleaseAll, token())
+	case 11:
+		return all(lua.ExtendAll, token(), ttl())
 	case 8:
 		if r.IntN(2) == 0 {
 			return []string{"SET", key(), strings.Repeat("long", 300), "PX", ttl()}
@@ -72,9 +84,10 @@ func randomCommand(r *rand.Rand) []string {
 // Each verb of seal.lua does the same on a real server as in memory, for every
 // state of the two keys (R23, R30).
 func TestSealScript_R30(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
+	side, inMemory := redistest.Servers(t, 1)[0].Side(), inMemory(t)
+	defer side.Close()
 	real := func(args ...string) any {
-		said, err := server.Do(args...)
+		said, err := side.Do(args...)
 		if err != nil {
 			return err.Error()
 		}

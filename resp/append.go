@@ -18,23 +18,22 @@ func AppendCommand(dst []byte, args ...string) []byte {
 	return dst
 }
 
-// AppendArray appends the header of an array; its n elements are to follow.
+// AppendArray appends the header of an array. Its n elements must follow.
 func AppendArray(dst []byte, n int) []byte { return appendLength(dst, Array, n) }
 
-// AppendMap appends the header of a map; a key and a value for each of its
-// pairs are to follow.
+// AppendMap appends the header of a map. A key and a value for each of its
+// pairs must follow.
 func AppendMap(dst []byte, pairs int) []byte { return appendLength(dst, Map, pairs) }
 
-// AppendSet appends the header of a set; its n elements are to follow.
+// AppendSet appends the header of a set. Its n elements must follow.
 func AppendSet(dst []byte, n int) []byte { return appendLength(dst, Set, n) }
 
-// AppendPush appends the header of a push; its n elements are to follow, the
-// first of which names its kind. A push must not be an element of another
-// value.
+// AppendPush appends the header of a push. Its n elements must follow; the
+// first names its kind. A push must not be an element of another value.
 func AppendPush(dst []byte, n int) []byte { return appendLength(dst, Push, n) }
 
-// AppendAttribute appends the header of an attribute; a key and a value for
-// each of its pairs are to follow, and then the value that it belongs to.
+// AppendAttribute appends the header of an attribute. A key and a value for
+// each of its pairs must follow, and then the value that it belongs to.
 func AppendAttribute(dst []byte, pairs int) []byte { return appendLength(dst, Attribute, pairs) }
 
 // AppendBulkString appends a bulk string of any bytes.
@@ -103,7 +102,7 @@ func AppendDouble(dst []byte, f float64) []byte {
 }
 
 // AppendBigNumber appends an integer of any size, given by its decimal digits
-// with or without a sign. It panics if digits is no such number.
+// with or without a sign. It panics if digits is anything else.
 func AppendBigNumber[S ~string | ~[]byte](dst []byte, digits S) []byte {
 	if !isInteger(digits) {
 		panic("resp: big number is not an integer")

@@ -18,25 +18,26 @@
 // for. Nothing in it blocks, except that Fill waits for its source. It imports
 // the standard library only.
 //
-// Rules are numbered R1 to R32; see docs/rules.md.
+// R1 to R32 in these comments are the rules of docs/rules.md
+// (https://github.com/redmux/redmux/blob/main/docs/rules.md).
 //
 // # Who owns what
 //
 // The Reader owns its buffer. A Value, and every slice taken from it, is valid
 // until the following call of Next, Space or Fill on that Reader; copy what is
 // needed for longer. Builds with the race detector overwrite the bytes of ended
-// views, so that a use too late shows (R20).
+// views, which exposes a view that is used too late (R20).
 //
 // A Reader belongs to one goroutine at a time. An Append function copies its
 // arguments and does not keep them.
 //
 // # What a server cannot do
 //
-// The bytes come from a stranger (R18). Whatever they are, a Reader does not
-// panic; it holds at most the bytes received and 64 KiB; it takes time in
+// The bytes are not trusted (R18). Whatever they are, a Reader does not panic;
+// it holds at most the bytes received and 64 KiB more; it takes time in
 // proportion to the bytes; and it returns the same values and the same error
-// however the bytes are cut. [Limits] bounds lines, bulks, elements, depth and
-// size. The first error is sticky, and nothing behind it is parsed, because
+// wherever reads cut the stream. [Limits] bounds lines, bulks, elements, depth
+// and size. The first error is sticky, and nothing behind it is parsed, because
 // reply k belongs to command k only as long as every byte was understood (R16).
 //
 // No byte of an argument can become a command (R19): arguments are sent as bulk

@@ -9,8 +9,8 @@ import (
 // or exceed a limit. The connection that they came from must be closed (R16).
 type SyntaxError struct {
 	// Offset is the number of bytes from the beginning of the stream (or from
-	// Reset) to the type byte of the wrong value. Of nested values, it is the
-	// innermost one.
+	// Reset) to the type byte of the wrong value, the innermost if values are
+	// nested.
 	Offset int64
 
 	// Reason says which rule was broken. It quotes at most one byte of the
@@ -41,7 +41,7 @@ func (e *Error) Redacted() string {
 }
 
 // Prefix returns the first word of the message, such as "NOSCRIPT", or "ERR" if
-// it is no prefix. See [Value.ErrorPrefix].
+// that word is no prefix. See [Value.ErrorPrefix].
 func (e *Error) Prefix() string {
 	if n := prefixLen(e.Message); n > 0 {
 		return e.Message[:n]

@@ -9,7 +9,9 @@ import (
 type head struct {
 	typ  Type
 	size int32 // bytes of the line, CR and LF included
-	n    int32 // of a bulk: bytes of payload; of an aggregate: elements, two for each pair; -1: null
+	// n is the number of bytes of a bulk's payload, or of an aggregate's
+	// elements, two for each pair. It is -1 for null.
+	n int32
 }
 
 // payload returns how many bytes follow the line before the next value's line.
@@ -87,13 +89,13 @@ var reasons = [...]string{
 	tooMuchUnread: "bytes not yet taken by Next exceed their limit",
 }
 
-// parseHead reads the first line of the value that begins b. The caller must
-// know that b[1:seen] holds neither CR nor LF. If the line is incomplete, the
-// returned size is the next such seen. parseHead refuses a line of more than
-// maxLine bytes, and a length or a count over the limits.
+// parseHead parses the first line of the value that begins b. b[1:seen] must
+// hold neither CR nor LF. If the line is incomplete, the returned size is the
+// seen to pass next time. parseHead refuses a line of more than maxLine bytes,
+// and a length or a count over the limits.
 //
-// The result depends on the bytes of the line alone, never on how they were
-// cut.
+// The result depends on the bytes of the line alone, never on where reads cut
+// it.
 func parseHead(b []byte, seen, maxLine int, limits *Limits) (head, fault) {
 	if len(b) == 0 {
 		return head{size: 1}, incomplete
@@ -151,7 +153,8 @@ func lineEnd(b []byte, seen, maxLine int) (int, fault) {
 // findBreak returns the index of the first CR or LF at or behind b[i], or
 // len(b).
 func findBreak(b []byte, i int) int {
-	for near := min(len(b), i+16); i < near; i++ { // for most lines faster than two calls
+	// For most lines this is faster than the two calls below.
+	for near := min(len(b), i+16); i < near; i++ {
 		if b[i] == '\r' || b[i] == '\n' {
 			return i
 		}
@@ -205,7 +208,7 @@ func checkPayload(t Type, b []byte) fault {
 	return sound
 }
 
-// parseLength reads the length of a bulk or the count of an aggregate, and
+// parseLength parses the length of a bulk or the count of an aggregate, and
 // checks its limit. The only negative number is -1, for the two nulls of RESP2.
 func parseLength(t Type, digits []byte, limits *Limits) (int32, fault) {
 	// Bulk errors, verbatim strings and the aggregates of RESP3 have no null of
@@ -226,7 +229,7 @@ func parseLength(t Type, digits []byte, limits *Limits) (int32, fault) {
 	return int32(n * each), f
 }
 
-// parseDigits reads a number without a sign. A number over most is the fault
+// parseDigits parses a number without a sign. A number over most is the fault
 // excess; most itself is far from overflow.
 func parseDigits(digits []byte, most int, excess fault) (int, fault) {
 	if len(digits) == 0 {
@@ -240,7 +243,9 @@ func parseDigits(digits []byte, most int, excess fault) (int, fault) {
 			}
 			return 0, badLength
 		}
-		if n <= int64(most) { // else it is too large already; the other digits are still checked
+		// A number that is too large already does not grow, but its other
+		// digits are still checked.
+		if n <= int64(most) {
 			n = n*10 + int64(c-'0')
 		}
 	}
@@ -250,7 +255,7 @@ func parseDigits(digits []byte, most int, excess fault) (int, fault) {
 	return int(n), sound
 }
 
-// parseInteger reads a number of 64 bits with an optional sign.
+// parseInteger parses a number of 64 bits with an optional sign.
 func parseInteger(b []byte) (int64, bool) {
 	digits := b
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {

@@ -2,7 +2,7 @@
 
 package resp
 
-// poisoned reports that the bytes of views that have ended are overwritten.
+// poisoned reports whether the bytes of ended views are overwritten.
 const poisoned = false
 
 // poison does nothing in builds without the race detector.

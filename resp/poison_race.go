@@ -2,12 +2,12 @@
 
 package resp
 
-// poisoned reports that the bytes of views that have ended are overwritten.
+// poisoned reports whether the bytes of ended views are overwritten.
 const poisoned = true
 
-// poison overwrites bytes whose views have ended (R20). A slice that is used
-// too late then shows nonsense in place of an old reply, a Value panics, and
-// the race detector reports a use by another goroutine.
+// poison overwrites the bytes of ended views (R20). A slice that is used too
+// late then shows nonsense in place of an old reply, a Value panics, and the
+// race detector reports a use by another goroutine.
 func poison(b []byte) {
 	for i := range b {
 		b[i] = poisonByte

@@ -6,7 +6,7 @@ import (
 )
 
 // Limits bounds what a [Reader] accepts (R18). A value over a limit is a syntax
-// error. A field above its own maximum counts as that maximum.
+// error. A field that exceeds its own maximum counts as that maximum.
 type Limits struct {
 	// Line is the maximum number of bytes between a type byte and its CR LF.
 	// If zero, 64 KiB. At most 1 GiB.
@@ -85,8 +85,8 @@ type Reader struct {
 	//	0 ≤ prev ≤ next ≤ next+scan ≤ fill ≤ len(buf)
 	//
 	// Views point between prev and next only. They end when prev moves up to
-	// next. Of the line at next+scan, seen bytes are known to hold neither CR
-	// nor LF, unless head holds that line already.
+	// next. The first seen bytes of the line at next+scan are known to hold
+	// neither CR nor LF, unless head holds that line already.
 	buf              []byte
 	prev, next, fill int
 	base             int64 // offset in the stream of buf[0]
@@ -99,7 +99,7 @@ type Reader struct {
 	head     head    // the line at scan, if awaitsPayload
 	at       int     // where the value's own line begins, behind its attributes
 	n        int32   // that line's length or count
-	elements int     // the number announced so far
+	elements int     // how many were announced so far
 	stack    []frame // the open aggregates, the stream itself at the bottom
 
 	err error
@@ -108,8 +108,8 @@ type Reader struct {
 // frame is an aggregate with elements to come.
 type frame struct {
 	left      int32 // elements to come
-	attrs     int16 // attributes that stand before the next element
-	attribute bool  // the aggregate is not an element itself
+	attrs     int16 // attributes that precede the next element
+	attribute bool  // an attribute, which is no element of what holds it
 }
 
 // NewReader returns a Reader that accepts values within the limits.
@@ -125,7 +125,7 @@ func NewReader(limits Limits) *Reader {
 // Next returns the following value if all of it was received. If ok is false
 // and err is nil, more bytes are needed. The error, a *SyntaxError, is sticky.
 //
-// Next ends the views of the value before.
+// Next ends the views of earlier values.
 func (r *Reader) Next() (v Value, ok bool, err error) {
 	r.takeBack()
 	if r.err != nil {
@@ -133,8 +133,8 @@ func (r *Reader) Next() (v Value, ok bool, err error) {
 	}
 	b := r.buf[r.next:r.fill]
 	if r.scan == 0 && !r.awaitsPayload() {
-		// Most replies are not aggregates. One that is here as a whole needs no
-		// state; anything else is parsed again below.
+		// Most replies are not aggregates. If all of one was received, it needs
+		// no state; anything else is parsed again below.
 		h, f := parseHead(b, r.seen, r.oneLine, &r.limits)
 		size := int(h.size) + h.payload()
 		if f == sound && h.isLeaf() && size <= min(len(b), r.limits.Size) &&
@@ -254,7 +254,8 @@ func (r *Reader) discard() {
 	r.base += int64(r.fill)
 	r.prev, r.next, r.fill = 0, 0, 0
 	if len(r.buf) > growth {
-		r.buf = make([]byte, smallBuffer) // one large value must not keep its memory forever
+		// One large value must not keep its memory forever.
+		r.buf = make([]byte, smallBuffer)
 	}
 }
 
@@ -262,11 +263,12 @@ func (r *Reader) discard() {
 func (r *Reader) makeRoom() {
 	held := r.fill - r.next
 	if held > r.limits.Size+growth {
-		r.fail(tooMuchUnread) // one value cannot be the cause: Next would have refused it
+		// A single value cannot be the cause: Next would have refused it.
+		r.fail(tooMuchUnread)
 		return
 	}
 	buf := r.buf
-	// To slide fewer bytes than were consumed keeps the cost of all slides
+	// Sliding fewer bytes than were consumed keeps the cost of all slides
 	// linear, and leaves at least half the buffer free.
 	if r.next < held || len(buf) > held+growth {
 		buf = make([]byte, bufferFor(held))
@@ -286,7 +288,7 @@ func bufferFor(held int) int {
 	return held + min(held, growth)
 }
 
-// parse goes on with b, the bytes from next on, where it stopped before. It
+// parse continues in b, the bytes from next on, where it stopped before. It
 // returns sound once a value is complete, which then has scan bytes.
 func (r *Reader) parse(b []byte) fault {
 	for {
@@ -335,7 +337,8 @@ func (r *Reader) parseLine(b []byte) (head, fault) {
 		return head{}, tooLarge
 	}
 	if len(r.stack) == 1 {
-		r.at, r.n = r.scan, h.n // of attribute lines and the value's own, the last counts
+		// The value's own line comes last, behind those of its attributes.
+		r.at, r.n = r.scan, h.n
 	} else if h.typ == Push {
 		// "Push data may precede or follow any of RESP's data types, but never
 		// inside them": protocol specification, Pushes.

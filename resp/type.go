@@ -43,8 +43,8 @@ const (
 	formAggregate      // elements, whose number the line holds
 )
 
-// poisonByte begins no value. Race builds overwrite with it the bytes of views
-// that have ended.
+// poisonByte begins no value. Race builds overwrite the bytes of ended views
+// with it.
 const poisonByte = 0xDB
 
 // types is the grammar's only list of types. A byte that is not in it begins no

@@ -15,8 +15,8 @@ import (
 // A method called on a value of the wrong type returns its zero result; nothing
 // is converted.
 type Value struct {
-	// Four words, so that a Value is passed in registers. All else is read from
-	// the encoding when a method needs it.
+	// Four words, so that a Value is passed in registers. Methods read all else
+	// from the encoding.
 	raw []byte // the encoding: attributes, first line, payload or elements
 	at  int32  // where the first line begins, with the type byte
 	n   int32  // as in head
@@ -186,9 +186,9 @@ func (v Value) AsError() (err *Error, ok bool) {
 
 // ErrorPrefix returns the first word of an error, such as "NOSCRIPT" of
 // "NOSCRIPT No matching script", if it consists of at most 32 upper-case
-// letters, digits or underscores; otherwise it returns "ERR". It returns nil if
-// the value is no error. The result is valid until the following call of Next,
-// Space or Fill, and must not be modified.
+// letters, digits and underscores; otherwise it returns "ERR". It returns nil
+// if the value is no error. The result is valid until the following call of
+// Next, Space or Fill, and must not be modified.
 func (v Value) ErrorPrefix() []byte {
 	if !v.IsError() {
 		return nil
@@ -250,7 +250,7 @@ func cut(b []byte) Value {
 }
 
 // walk returns the index behind the n values that begin at b[i]. It needs no
-// stack: however they nest, only the number of values to come matters.
+// stack: only the number of values to come matters, however deep they nest.
 func walk(b []byte, i, n int) int {
 	for n > 0 {
 		if i >= len(b) {
@@ -266,8 +266,8 @@ func walk(b []byte, i, n int) int {
 	return i
 }
 
-// reparse reads a line that the Reader has checked before. It panics if the
-// bytes changed since, which happens to a view that is used too late.
+// reparse parses a line that the Reader has checked before. It panics if the
+// bytes have changed since, which means that a view is used too late.
 func reparse(b []byte) head {
 	h, f := parseHead(b, 1, math.MaxInt32-3, &unlimited)
 	if f != sound {

@@ -20,7 +20,8 @@ processes_for() {
 	*/cmd/redlock) echo 2 20 ;; # its tests are parallel themselves
 	*/redlock) echo 6 10 ;;
 	*/multiplex) echo 3 40 ;;
-	*/doctest | */proof/faults | */faults/single | */cmd/faults | */history) echo 4 1 ;;
+	*/doctest) echo 2 12 ;; # most read the whole tree
+	*/proof/faults | */faults/single | */cmd/faults | */history) echo 4 1 ;;
 	*/cmd/loadgen) echo 3 10 ;;
 	esac
 }

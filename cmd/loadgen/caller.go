@@ -101,6 +101,9 @@ type caller[L bench.Lease] struct {
 	cancel   context.CancelFunc
 	random   *rand.Rand
 	choose   func() int  // among shared resources; nil if each caller has its own
+	picked   []int       // the resources of this attempt
+	names    []string    // of these
+	mine     []claim     // on these
 	recent   *shard      // for the sampler, which reads it during the phase
 	sleeper  *time.Timer // one for all sleeps; stopped between them
 	attempts int64       // the number of the latest attempt, counted from the session's start
@@ -155,10 +158,7 @@ func (c *caller[L]) due() (time.Duration, bool) {
 // attempt acquires and, if that succeeds, holds and releases. Latency counts
 // from due, the intended start.
 func (c *caller[L]) attempt(due time.Duration) (ok bool) {
-	i := c.id
-	if c.choose != nil {
-		i = c.choose()
-	}
+	c.pick()
 	c.attempts++
 	start := due
 	if c.pacer != nil {
@@ -166,31 +166,37 @@ func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 			c.late++
 		}
 	}
-	c.note(start, evStart, i)
+	c.note(start, evStart)
 	c.busy(true)
-	lease, err := c.acquire(c.resources[i])
+	lease, err := c.acquire()
 	done := c.clock.now() // first of all: what follows is not the lock's time
 	c.busy(false)
 	if err != nil {
-		c.refused(done, i, err)
+		c.refused(done, err)
 		return false
 	}
 	c.outcomes[granted]++
 	c.acquired.record(done - due)
 	c.recent.add(granted, done-due)
 	until := c.clock.at(lease.Until())
-	c.noteLease(done, evGrant, i, lease, until)
+	c.noteLease(done, evGrant, lease, until)
 
 	// From here to the free below, this caller claims to be the only holder of
 	// the resource. The claim is freed before the release is sent, because from
 	// then on another caller may rightly be granted the lock.
-	mine, violated := c.owners[i].take(c.id, until, c.clock.now)
-	if violated {
-		c.violations.Add(1)
+	c.mine = c.mine[:0]
+	for _, i := range c.picked {
+		mine, violated := c.owners[i].take(c.id, until, c.clock.now)
+		if violated {
+			c.violations.Add(1)
+		}
+		c.mine = append(c.mine, mine)
 	}
 	c.sleep(c.flags.Hold.next(c.random))
-	c.owners[i].free(mine)
-	c.giveUp(i, lease, until)
+	for k, i := range c.picked {
+		c.owners[i].free(c.mine[k])
+	}
+	c.giveUp(lease, until)
 	return true
 }
 
@@ -198,10 +204,10 @@ func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 // time is over. Only flags that need a context of the attempt's own pay for
 // one. A wait ends by a deadline and --cancel-after by a cancellation, so that
 // judge can tell a resource that stayed held from a caller that gave up.
-func (c *caller[L]) acquire(resource string) (L, error) {
+func (c *caller[L]) acquire() (L, error) {
 	f := c.flags
 	if f.Wait == 0 && f.CancelAfter == 0 {
-		return c.locker.TryAcquire(c.ctx, resource, f.TTL)
+		return c.once(c.ctx)
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
@@ -209,11 +215,11 @@ func (c *caller[L]) acquire(resource string) (L, error) {
 		defer time.AfterFunc(f.CancelAfter, cancel).Stop()
 	}
 	if f.Wait == 0 {
-		return c.locker.TryAcquire(ctx, resource, f.TTL)
+		return c.once(ctx)
 	}
 	ctx, end := context.WithTimeout(ctx, f.Wait)
 	defer end()
-	return c.locker.Acquire(ctx, resource, f.TTL)
+	return c.again(ctx)
 }
 
 // failurePause keeps callers from spinning if an attempt fails before anything
@@ -222,9 +228,9 @@ const failurePause = time.Millisecond
 
 // refused records an attempt that was not granted. The history gets its line in
 // any case, so that each start has an end.
-func (c *caller[L]) refused(at time.Duration, resource int, err error) {
+func (c *caller[L]) refused(at time.Duration, err error) {
 	o := judge(err)
-	c.note(at, outcomeEvents[o], resource)
+	c.note(at, outcomeEvents[o])
 	if c.waits.Err() != nil {
 		// The end of the phase cut the attempt short, so it has no outcome. But
 		// a missing quorum is recorded: otherwise a run that is shorter than
@@ -248,9 +254,9 @@ func (c *caller[L]) refused(at time.Duration, resource int, err error) {
 // giveUp releases the lock. The end of the phase does not interrupt it: the key
 // would stay until its TTL ends. A pair counts once the release has succeeded,
 // so a lock that was lost while it was held is a grant without a pair.
-func (c *caller[L]) giveUp(resource int, lease L, until time.Duration) {
+func (c *caller[L]) giveUp(lease L, until time.Duration) {
 	start := c.clock.now()
-	c.noteLease(start, evRelease, resource, lease, until)
+	c.noteLease(start, evRelease, lease, until)
 	c.busy(true)
 	err := lease.Release(context.Background())
 	done := c.clock.now()
@@ -259,13 +265,13 @@ func (c *caller[L]) giveUp(resource int, lease L, until time.Duration) {
 	case err == nil:
 		c.release.record(done - start)
 		c.callers[c.id].pairs.Add(1)
-		c.noteLease(done, evReleased, resource, lease, until)
+		c.noteLease(done, evReleased, lease, until)
 	case errors.Is(err, redlock.ErrNotHeld):
 		c.causes.count("lost before its release", 1)
-		c.noteLease(done, evLost, resource, lease, until)
+		c.noteLease(done, evLost, lease, until)
 	default:
 		c.causes.add(err)
-		c.noteLease(done, evError, resource, lease, until)
+		c.noteLease(done, evError, lease, until)
 	}
 }
 
@@ -295,18 +301,32 @@ func (c *caller[L]) sleep(d time.Duration) {
 // in the caller's buffer, so that only the writing happens under a lock. There
 // are two methods because asking a lease for its token copies it, which costs
 // nothing without a history.
-func (c *caller[L]) note(at time.Duration, ev event, resource int) {
-	if c.history != nil {
-		c.line = c.history.append(c.line[:0], entry{at: at, client: c.id, resource: c.resources[resource], attempt: c.attempts, event: ev})
+func (c *caller[L]) note(at time.Duration, ev event) {
+	if c.history == nil {
+		return
+	}
+	for _, i := range c.picked {
+		c.line = c.history.append(c.line[:0], entry{at: at, client: c.id, resource: c.resources[i], attempt: c.attempts, event: ev})
 		c.history.write(c.line)
 	}
 }
 
-func (c *caller[L]) noteLease(at time.Duration, ev event, resource int, lease L, until time.Duration) {
+func (c *caller[L]) noteLease(at time.Duration, ev event, lease L, until time.Duration) {
 	if c.history == nil {
 		return
 	}
-	token := lease.Token()
-	c.line = c.history.append(c.line[:0], entry{at, c.id, c.resources[resource], c.attempts, ev, &token, until})
-	c.history.write(c.line)
+	e := entry{at: at, client: c.id, attempt: c.attempts, event: ev, until: until}
+	if !c.nameless() {
+		token := lease.Token()
+		e.token = &token
+	}
+	for _, i := range c.picked {
+		e.resource = c.resources[i]
+		c.line = c.history.append(c.line[:0], e)
+		c.history.write(c.line)
+	}
 }
+
+// nameless reports whether this caller's lines have no token: every second one's,
+// since a lock whose token was read is not handed over to another caller.
+func (c *caller[L]) nameless() bool { return c.id%2 == 1 }

@@ -33,6 +33,7 @@ func TestUsageErrors(t *testing.T) {
 		{"--ttl", []string{"--ttl", "1us"}},
 		{"negative", []string{"--keys=-1"}},
 		{"negative", []string{"--wait=-1s"}},
+		{"--kind fenced: only", []string{"--kind=fenced", "--impl=redlock,rueidis"}},
 		{"--rate -1", []string{"--rate=-1"}},
 		{"--rate NaN", []string{"--rate=NaN"}},
 		{"--rate +Inf", []string{"-rInf"}},

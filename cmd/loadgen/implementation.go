@@ -44,6 +44,7 @@ func openSystem(f *flags, name string, urls []string) (system, error) {
 func (f *flags) redlockConfig(name string, urls []string) (redlock.Config, error) {
 	cfg := redlock.Config{
 		Portable:    name == "redlock-portable",
+		Fenced:      f.Kind.fenced,
 		Nodes:       redlock.Nodes(urls...),
 		Username:    f.User,
 		Password:    f.password,

@@ -113,14 +113,14 @@ func TestInterruptReleasesWhatIsHeld(t *testing.T) {
 	}
 }
 
-// keys counts the keys of a server, except the seal.
+// keys counts the keys of a server, except those of the deployment.
 func keys(t *testing.T, s *redistest.Server) int64 {
 	t.Helper()
 	all, err := s.Do("DBSIZE")
 	require.NoError(t, err)
-	seal, err := s.Do("EXISTS", "redlock:seal")
+	own, err := s.Do("EXISTS", "redlock:seal", "redlock:fence")
 	require.NoError(t, err)
-	return all.(int64) - seal.(int64)
+	return all.(int64) - own.(int64)
 }
 
 // Servers that were started end with the command, and their folders are

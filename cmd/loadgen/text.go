@@ -53,6 +53,9 @@ func describeWork(f *flags) string {
 	what := "each its own resource"
 	if f.Keys > 0 {
 		what = count(f.Keys, "resource") + " for all"
+		if f.Kind.several > 0 {
+			what = fmt.Sprintf("%d of %s at once", f.Kind.several, what)
+		}
 		if f.Dist.exponent > 0 {
 			what += " (" + f.Dist.String() + ")"
 		}

@@ -11,6 +11,7 @@ import (
 type work struct {
 	Keys        int      `json:"keys,omitempty"` // 0: each caller has its own resource
 	Dist        string   `json:"dist,omitempty"` // among the keys
+	Kind        string   `json:"kind,omitempty"` // of the locks
 	TTL         string   `json:"ttl"`
 	Hold        string   `json:"hold"`
 	Wait        string   `json:"wait,omitempty"`
@@ -27,6 +28,9 @@ func (f *flags) work() *work {
 	}
 	if f.Keys > 0 {
 		w.Keys, w.Dist = f.Keys, f.Dist.String()
+	}
+	if f.Kind != (kind{}) {
+		w.Kind = f.Kind.String()
 	}
 	for _, a := range f.Fault {
 		w.Faults = append(w.Faults, a.String())
@@ -49,7 +53,7 @@ func (w *work) String() string {
 		s += fmt.Sprintf(", %s %s", count(w.Keys, "key"), w.Dist)
 	}
 	for _, part := range []struct{ name, value string }{
-		{"wait", w.Wait}, {"node timeout", w.NodeTimeout}, {"max TTL", w.MaxTTL}, {"cancelled after", w.CancelAfter},
+		{"kind", w.Kind}, {"wait", w.Wait}, {"node timeout", w.NodeTimeout}, {"max TTL", w.MaxTTL}, {"cancelled after", w.CancelAfter},
 		{"faults", strings.Join(w.Faults, " ")},
 	} {
 		if part.value != "" {

@@ -10,6 +10,7 @@ import (
 type acquireCommand struct {
 	waiting
 	lifetime
+	fencing
 	reporting
 	TokenFile string `placeholder:"FILE" help:"Write the token to this file, which only its owner may read. Without this flag, write it to standard output."`
 	Quiet     bool   `short:"q" help:"Print nothing if another client holds the lock."`
@@ -22,6 +23,8 @@ func (*acquireCommand) Help() string {
 	return `The lock is not renewed: it ends with its TTL unless it is extended or released before. If the work is a command, use redlock run instead: it renews the lock, and stops the command when the lock is lost.
 
 The token is one word. It is a secret: with it, anyone can release the lock. It also holds the end of the validity, so that redlock extend knows whether the lock is still ours. That works on this machine only, and until its next restart.
+
+With --fenced, the lock has a number that is higher than that of any lock before. It is the field fence of --json, and is printed by itself on standard output if the token goes to a file. Pass it along with each write, and let what is written to refuse lower ones (docs/fencing.md). redlock extend shows it again.
 
 Exit code: 75 held by another client, 69 no quorum. Unless it is 0, nothing is locked.
 
@@ -47,7 +50,7 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err
 	}
-	client, err := d.openFor(p, c.TTL, c.bound(d))
+	client, err := d.openFor(p, c.TTL, c.bound(d), c.Fenced)
 	if err != nil {
 		return err
 	}
@@ -62,7 +65,7 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 		o.holder(contest.found)
 		return contest.held(err, exitHeld, c.Quiet)
 	}
-	if err := c.deliver(p, sink, lock, handoverOf(lock, c.TTL), o, "acquired"); err != nil {
+	if err := c.deliver(p, sink, lock, handoverOf(d, lock, c.TTL, lock.Fence()), o, "acquired"); err != nil {
 		_ = release(lock)
 		return err
 	}

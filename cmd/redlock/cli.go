@@ -25,6 +25,7 @@ type cli struct {
 
 	Status statusCommand `cmd:"" help:"Show who holds a resource, node by node."`
 	Init   initCommand   `cmd:"" help:"Open the deployment: an operator does that once, before the first lock."`
+	Fence  fenceCommand  `cmd:"" help:"Reset the fencing numbers of the masters."`
 	Nodes  nodesCommand  `cmd:"" help:"Show what the masters are and how they are doing."`
 	Doctor doctorCommand `cmd:"" help:"Check that the deployment is safe for locks."`
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -22,6 +23,7 @@ import (
 type deployment struct {
 	Nodes       []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
 	Prefix      string        `env:"REDLOCK_PREFIX" help:"Prefix of all keys, the same for all clients."`
+	Owner       string        `env:"REDLOCK_OWNER" placeholder:"LABEL" help:"A label of this client, such as a host's name, for redlock status and for others that wait: 1 to 64 bytes of printable ASCII without blanks. It becomes a part of the locks' keys' values."`
 	User        string        `env:"REDLOCK_USER" help:"User name for nodes whose URL has none."`
 	PasswordEnv string        `placeholder:"VAR" help:"Environment variable that holds the password for nodes whose URL has none."`
 	MaxTTL      time.Duration `name:"max-ttl" env:"REDLOCK_MAX_TTL" placeholder:"DURATION" help:"The longest TTL that any client uses, the same for all clients: masters that restart do not count for that long. Without it, 30s; a longer --ttl needs it."`
@@ -42,6 +44,8 @@ func (d *deployment) Validate() error {
 	switch {
 	case d.Timeout <= 0:
 		return errors.New("--timeout must be more than 0")
+	case d.Owner != "" && !pure.Owner(d.Owner):
+		return errors.New("--owner must be 1 to 64 bytes of printable ASCII without blanks")
 	case d.MaxTTL < 0:
 		return errors.New("--max-ttl is negative")
 	case d.Forgetful && (d.MaxTTL > 0 || len(d.Durable) > 0):
@@ -83,7 +87,7 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 	}
 	config := redlock.Config{
 		Nodes: redlock.Nodes(d.Nodes...), Prefix: d.Prefix, Username: d.User, Password: password, DialTimeout: d.Timeout,
-		MaxTTL: d.MaxTTL, Forgetful: d.Forgetful, ClientName: "redlock",
+		MaxTTL: d.MaxTTL, Forgetful: d.Forgetful, ClientName: "redlock", Owner: d.Owner,
 	}
 	for i, url := range d.Durable {
 		node := slices.Index(d.Nodes, url)
@@ -106,13 +110,16 @@ func (d *deployment) open(ctx context.Context, config redlock.Config) (*redlock.
 	return redlock.New(context.WithoutCancel(ctx), config) // an interrupt ends the first look, which shows what is known
 }
 
-// openFor makes a client for locks with a TTL, if a quorum can be connected
-// within most. It waits longer for votes than a service would: a command takes
+// openFor makes a client for locks with a TTL, fenced or not, if a quorum can be
+// connected within most. It waits longer for votes than a service would: a command takes
 // only one lock, and a fresh connection to a busy machine is slow (R6).
-func (d *deployment) openFor(p *process, ttl, most time.Duration) (*redlock.Client, error) {
+func (d *deployment) openFor(p *process, ttl, most time.Duration, fenced bool) (*redlock.Client, error) {
 	config, err := d.config(p)
 	if err != nil {
 		return nil, err
+	}
+	if config.Fenced = fenced; fenced && d.Forgetful {
+		return nil, usagef("--fenced excludes --forgetful")
 	}
 	switch longest := d.longest(); {
 	case ttl < time.Millisecond:
@@ -169,7 +176,7 @@ const mostVote = time.Second
 // checkResource refuses what package redlock would refuse, before anything is
 // started.
 func checkResource(name string) error {
-	if len(name) < 1 || len(name) > 1024 || name == "redlock:seal" || name == "redlock:opening" {
+	if len(name) < 1 || len(name) > 1024 || name == "redlock:seal" || name == "redlock:opening" || name == "redlock:fence" {
 		return redlock.ErrResource
 	}
 	return nil

@@ -34,7 +34,9 @@ func (*doctorCommand) Help() string {
 
 What this user may not ask is listed as unknown; an operator's user may ask more than the user that takes locks. Give the same --nodes, --prefix, --max-ttl and --durable as the clients have.
 
-For a sound deployment the output is one line. Exit code: 0 nothing worse than warnings was found, 1 warnings with --strict, 2 unsafe.
+Then follows where each master stands: when its process started, by its own account, the deployment that it belongs to, and how long and why its grants will not count for a client that starts now.
+
+For a sound deployment that and one line are all of the output. Exit code: 0 nothing worse than warnings was found, 1 warnings with --strict, 2 unsafe.
 
 Examples:
 
@@ -171,7 +173,8 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 		}
 	}
 	for i := range facts {
-		n := doctor.Node{Facts: facts[i], Declared: slices.Contains(d.Durable, d.Nodes[i])}
+		n := doctor.Node{Declared: slices.Contains(d.Durable, d.Nodes[i])}
+		n.Facts = facts[i]
 		n.Clock, n.ClockKnown = clocks.of(i)
 		if status[i].State != "up" {
 			n.Refused = cmp.Or(status[i].Err, errNotUp)
@@ -199,7 +202,26 @@ func reportText(place screen, r doctor.Report) string {
 		writeSights(&out, u.Seen)
 		out.WriteString("\n")
 	}
-	return out.String() + summary(r) + "\n"
+	return out.String() + mastersTable(r.Masters) + "\n" + summary(r) + "\n"
+}
+
+// mastersTable says where each master stands.
+func mastersTable(masters []doctor.Master) string {
+	rows := [][]string{{"MASTER", "STARTED", "DEPLOYMENT", "QUARANTINE"}}
+	for _, m := range masters {
+		row := []string{m.Addr, "", "", m.Why}
+		if m.Started {
+			row[1] = startText(m.Uptime)
+		}
+		if m.Deployment != "" {
+			row[2] = fmt.Sprintf("%s of %d", m.Deployment, m.Size)
+		}
+		if m.Quarantine > 0 {
+			row[3] = quarantineText(m.Quarantine, m.Why)
+		}
+		rows = append(rows, row)
+	}
+	return table(rows)
 }
 
 func writeSights(out *strings.Builder, seen []doctor.Sight) {
@@ -208,7 +230,7 @@ func writeSights(out *strings.Builder, seen []doctor.Sight) {
 	}
 }
 
-// summary is the last line, and for a sound deployment the only one.
+// summary is the last line.
 func summary(r doctor.Report) string {
 	made := fmt.Sprintf("%s, %s", count(r.Nodes, "node"), count(r.Checks, "check"))
 	var parts []string

@@ -61,13 +61,13 @@ func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 	servers, nodes := sound(t, 3)
 	got := within(append([]string{"doctor", nodes, "--strict"}, patient...)...)
 	assert.Equal(t, exitOK, got.code, got.stdout)
-	assert.Regexp(t, `^3 nodes, \d+ checks: nothing found\n$`, got.stdout)
+	assert.Regexp(t, `^MASTER +STARTED +DEPLOYMENT +QUARANTINE\n(unix:\S+ +\d+\S*s ago +[0-9a-f]{32} of 3 +-\n){3}\n3 nodes, \d+ checks: nothing found\n$`, got.stdout)
 	assert.Empty(t, got.stderr)
 
 	for _, s := range servers {
 		keys, err := s.Do("DBSIZE")
 		require.NoError(t, err)
-		assert.EqualValues(t, 1, keys, "the doctor leaves nothing behind")
+		assert.EqualValues(t, 2, keys, "the doctor leaves nothing behind")
 	}
 	// And with a user who may do just what locks need: more is unknown, and
 	// nothing is found.
@@ -77,7 +77,7 @@ func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 	t.Setenv("PW", "pw")
 	_, err := redlock.Init(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), MaxTTL: 2 * time.Minute, Prefix: "lock:"})
 	require.NoError(t, err)
-	do(t, servers, "DEL", "redlock:seal") // which is another key now
+	do(t, servers, "DEL", "redlock:seal", "redlock:fence") // which are other keys now
 	args := append([]string{"doctor", nodes, "--user=locks", "--password-env=PW", "--prefix=lock:", "--strict"}, patient...)
 	got = within(args...)
 	assert.Equal(t, exitOK, got.code, got.stdout)
@@ -170,6 +170,8 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 			do(t, one, "DEL", "redlock:seal")
 			do(t, one, "LPUSH", "redlock:seal", "x")
 		}, mended, nil, exitOK, []string{"warning seals"}},
+		{"something in the place of the fencing numbers", func(t *testing.T) { do(t, one, "SET", "redlock:fence", "x") },
+			func(t *testing.T) { do(t, servers, "DEL", "redlock:fence") }, nil, exitOK, []string{"warning fence"}},
 		{"not opened", func(t *testing.T) { do(t, servers, "DEL", "redlock:seal") }, mended, nil, exitOK, []string{"warning initialised"}},
 		{"half opened", func(t *testing.T) { do(t, one, "DEL", "redlock:seal") }, mended, nil, exitOK, []string{"warning initialised", "note restarts"}},
 		{"less than half opened", func(t *testing.T) { do(t, two, "DEL", "redlock:seal") }, mended, nil, exitUnsafe,

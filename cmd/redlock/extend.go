@@ -40,7 +40,8 @@ func (c *extendCommand) extend(p *process, d *deployment, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	client, err := d.openFor(p, c.TTL, d.Timeout)
+	d.Owner = old.owner // whatever the flag says: it is part of the lock
+	client, err := d.openFor(p, c.TTL, d.Timeout, false)
 	if err != nil {
 		return err
 	}
@@ -66,5 +67,5 @@ func (c *extendCommand) extend(p *process, d *deployment, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	return c.deliver(p, sink, longer, handoverOf(longer, max(old.ttl, c.TTL)), o, "extended")
+	return c.deliver(p, sink, longer, handoverOf(d, longer, max(old.ttl, c.TTL), old.fence), o, "extended")
 }

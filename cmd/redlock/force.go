@@ -212,6 +212,9 @@ func (f *forced) found(probes []*probe.Probe) string {
 // fingerprint is that of package redlock, so that a holder can recognize
 // itself.
 func fingerprint(value string) string {
+	if token, owner, ok := pure.SplitValue(value); ok {
+		return named(fingerprint(token), owner)
+	}
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:8])
 }

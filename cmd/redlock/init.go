@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -91,9 +92,7 @@ func (c *initCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	defer closeAll(probes)
-	limited, cancel := context.WithTimeout(ctx, d.Timeout+initTakes)
-	defer cancel()
-	made, err := redlock.Init(limited, config, c.Replace...)
+	made, err := redlock.Init(ctx, config, c.Replace...) // which gives up by itself
 	if signal := interrupted(ctx); signal != nil {
 		err = signal
 	}
@@ -117,10 +116,6 @@ func (c *initCommand) Run(p *process, d *deployment) error {
 	}
 	return errors.Join(err, write(p.stdout, r.text()))
 }
-
-// initTakes bounds what init does after it has reached the nodes: it gives up
-// by itself before.
-const initTakes = 10 * time.Second
 
 // initError gives an error of Init its exit code. The nodes are printed beside
 // it, so it needs no list of them.
@@ -185,11 +180,11 @@ func (d *deployment) found(ctx context.Context, probes []*probe.Probe) []initNod
 				n.QuarantineS = number(left.Seconds())
 				n.Found += fmt.Sprintf(", counts in %v", left.Round(100*time.Millisecond))
 			}
-		case why == whyOpening:
+		case why == outlook.WhyOpening:
 			n.Found = "being opened by another client, or left over from one: " + facts[i].Opening.Value.Identity.ID
-		case why == whyStrange:
+		case why == outlook.WhyStrange:
 			n.Found = "the keys redlock:seal and redlock:opening hold something else"
-		case why == whyUnread:
+		case why == outlook.WhyUnread:
 			n.Found = "the keys redlock:seal and redlock:opening may not be read"
 		}
 		all = append(all, n)

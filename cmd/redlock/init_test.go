@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -88,6 +89,19 @@ func TestInitReplaces_R30(t *testing.T) {
 	got = within("acquire", nodes, "--max-ttl=0", "-n", "r")
 	require.Equal(t, exitNoQuorum, got.code)
 	require.Contains(t, got.stderr, "another deployment")
+}
+
+// Masters of a deployment with a longer MaxTTL are taken over once its locks last
+// no longer than the clients of the new one wait, and the command says so.
+func TestInitReplacesALongerMaxTTL_R30(t *testing.T) {
+	_, nodes := unopened(t, 3)
+	old := initAs(t, exitOK, "opened", nodes, "--max-ttl=4s").Deployment
+	start := time.Now()
+	got := within("init", nodes, "--max-ttl=1s", "--replace="+old)
+	require.Equal(t, exitOK, got.code, got)
+	require.Contains(t, got.stdout, "MaxTTL 1s")
+	require.GreaterOrEqual(t, time.Since(start), 3*time.Second)
+	require.Regexp(t, `^redlock: waiting, since the deployment that is replaced has a longer MaxTTL: [23][.0-9]*s\n$`, got.stderr)
 }
 
 func TestInitUsage(t *testing.T) {

@@ -224,7 +224,7 @@ func nodesLine(r nodesReport) string {
 func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, o *observer, i int) (nodeView, []string) {
 	n := nodeView{Addr: s.Addr, State: string(s.State), Debts: s.Debts, Error: errorText(cmp.Or(s.Err, f.Err))}
 	for _, w := range s.Warnings {
-		if w != multiplex.WarnForgetful || o.need == 0 { // our own client takes no lock
+		if w != multiplex.WarnForgetful || o.forgetful { // our own client takes no lock
 			n.Warnings = append(n.Warnings, w)
 		}
 	}
@@ -254,10 +254,14 @@ func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, o *observer, i
 func (n *nodeView) showStart(up time.Duration) string {
 	started := time.Now().Add(-up).Truncate(time.Second)
 	n.UptimeS, n.Started = number(up.Seconds()), &started
+	return startText(up)
+}
+
+func startText(up time.Duration) string {
 	if up < 24*time.Hour {
 		return fmt.Sprintf("%v ago", up)
 	}
-	return started.Format(time.DateTime)
+	return time.Now().Add(-up).Format(time.DateTime)
 }
 
 // shownDigits is how many digits of a deployment's id the table has.
@@ -276,9 +280,13 @@ func (n *nodeView) showDeployment(f *probe.Facts, o *observer, i int) (id, quara
 	}
 	if left > 0 {
 		n.QuarantineS = number(left.Seconds())
-		return id, fmt.Sprintf("%v, %s", left.Round(100*time.Millisecond), why)
+		return id, quarantineText(left, why)
 	}
 	return id, why
+}
+
+func quarantineText(left time.Duration, why string) string {
+	return fmt.Sprintf("%v, %s", left.Round(100*time.Millisecond), why)
 }
 
 // showClock formats the round trip, the offset and the rate, with their errors.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,8 @@ type reporting struct {
 type outcome struct {
 	At       time.Time `json:"at"`
 	Resource string    `json:"resource"`
+	// Resources are those of redlock run with --also.
+	Resources []string `json:"resources,omitempty"`
 	// Outcome is "acquired", "extended", "released" or, of redlock run, "done";
 	// otherwise one of outcomeWords.
 	Outcome  string `json:"outcome"`
@@ -35,9 +38,11 @@ type outcome struct {
 	TokenFile  string     `json:"token_file,omitempty"`
 	ValidityMS *float64   `json:"validity_ms,omitempty"`
 	Until      *time.Time `json:"until,omitempty"` // by the clock of this machine
+	Fence      uint64     `json:"fence,omitempty"` // its fencing number
 
 	// The lock of another client.
-	Holder      string   `json:"holder,omitempty"` // its fingerprint
+	Holder      string   `json:"holder,omitempty"`       // its fingerprint
+	HolderOwner string   `json:"holder_owner,omitempty"` // its label
 	HolderTTLMS *float64 `json:"holder_ttl_ms,omitempty"`
 
 	// The run of a command.
@@ -84,7 +89,7 @@ func (o *outcome) conclude(err error, success string) {
 // holder sets what is known of the lock of another client.
 func (o *outcome) holder(found *redlock.Inspection) {
 	if found != nil && found.Holder != "" {
-		o.Holder, o.HolderTTLMS = found.Holder, ttlNumber(found.TTL, true)
+		o.Holder, o.HolderOwner, o.HolderTTLMS = found.Holder, found.Owner, ttlNumber(found.TTL, true)
 	}
 }
 
@@ -113,9 +118,13 @@ func (r *reporting) deliver(p *process, sink *tokenSink, lock redlock.Lock, h ha
 		o.Token = h.reveal()
 	} else if err := sink.write(h); err != nil {
 		return err
+	} else if h.fence != 0 && !r.JSON && sink.named != "" {
+		if err := write(p.stdout, strconv.FormatUint(h.fence, 10)+"\n"); err != nil {
+			return err
+		}
 	}
 	until := lock.Until().UTC()
-	o.ValidityMS, o.Until = number(milliseconds(lock.Validity())), &until
+	o.ValidityMS, o.Until, o.Fence = number(milliseconds(lock.Validity())), &until, h.fence
 	return r.succeed(p, o, word)
 }
 

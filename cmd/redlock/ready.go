@@ -111,8 +111,8 @@ func noQuorumLeft(err error) bool {
 }
 
 // A stallReporter prints the first record in which the library reports that
-// calls wait because too few nodes count (R31), in one line. It ignores all
-// others.
+// calls wait because too few nodes count (R31), or that Init waits, in one line.
+// It ignores all others.
 type stallReporter struct {
 	slog.Handler // for its other methods
 
@@ -140,7 +140,7 @@ func (r *stallReporter) Handle(_ context.Context, record slog.Record) error {
 	}
 	why := ""
 	record.Attrs(func(a slog.Attr) bool {
-		if a.Key == "error" {
+		if a.Key == "error" || a.Key == "left" {
 			why = a.Value.String()
 		}
 		return true

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
@@ -17,12 +19,14 @@ import (
 type runCommand struct {
 	waiting
 	lifetime
+	fencing
 	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code if another client holds the lock (${default})."`
 	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least this long, even if the command ends sooner: for a job that several machines start at once. At most the TTL."`
 	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
 	KillAfter        time.Duration `default:"5s" placeholder:"DURATION" help:"Time between TERM and KILL for a command that must stop (${default}); at most a third of the TTL, and less if the validity of the lock ends sooner."`
 	Heal             bool          `help:"Set the key again on masters that restarted empty, once they count."`
 	Quiet            bool          `short:"q" help:"Print nothing if another client holds the lock."`
+	Also             []string      `sep:"none" placeholder:"RESOURCE" help:"Lock this resource too, all of them or none; may be repeated, for at most 64 resources. Not with --min-hold and --heal."`
 	Outcome          string        `placeholder:"FILE" help:"Write the outcome to this file, as one line of JSON. The file is emptied first."`
 
 	Resource string   `arg:"" help:"What is locked: 1 to 1,024 bytes."`
@@ -31,7 +35,7 @@ type runCommand struct {
 
 // Help is what --help shows below the first line.
 func (*runCommand) Help() string {
-	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource; REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); and REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one.
+	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource (with --also, all of them, separated by a comma and a blank); REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); with --fenced, REDLOCK_FENCE, a number that is higher than that of any lock before; and REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one.
 
 When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and then KILL, early enough to be dead before the validity ends. If redlock itself is stopped or killed (even with KILL), a second process, the guard, kills the group: at once if redlock is gone, otherwise at the end of the validity. A command that becomes the leader of another group or session, as timeout and setsid do, is treated in the same way. On Linux, so is everything else that has left the group, even deep within a script: it is found in /proc by REDLOCK_RUN in its environment. It gets TERM and KILL, but not the forwarded signals.
 
@@ -41,14 +45,20 @@ On a terminal (standard input and output), the command is in the foreground, so 
 
 Exit code: that of the command, or 128 + N if signal N ended it; 70 the lock was lost, however the command ended; 75 held by another client, 69 no quorum, 124 --max-hold was reached, 64 usage, 126 the command cannot be executed, 127 it was not found.
 
-The outcome as JSON goes to a file, since standard output and standard error are the command's own. The file may be /dev/stderr or, for example, /dev/fd/3. The outcome is done, whatever the command's exit code, or one of held, no_quorum, lost, max_hold, interrupted (during the wait), not_executable, not_found and failed. The other fields are resource, exit_code (of redlock), command_exit_code, waited_ms and ran_ms, and holder and holder_ttl_ms if another client holds the lock. The file is empty while redlock runs, and stays empty if redlock is killed.
+The outcome as JSON goes to a file, since standard output and standard error are the command's own. The file may be /dev/stderr or, for example, /dev/fd/3. The outcome is done, whatever the command's exit code, or one of held, no_quorum, lost, max_hold, interrupted (during the wait), not_executable, not_found and failed. The other fields are resource (and resources, a list, with --also), exit_code (of redlock), command_exit_code, waited_ms and ran_ms, and holder and holder_ttl_ms if another client holds the lock. The file is empty while redlock runs, and stays empty if redlock is killed.
 
 Examples:
 
     redlock run -n -q --min-hold 20s nightly-report -- ./report.sh
     redlock run -w 30s --ttl 15s deploy -- make deploy
     redlock run invoices -- sh -c 'fetch | book'
+    redlock run account:1 --also account:2 -- ./transfer.sh
 `
+}
+
+// fencing has the flag of commands that take a lock.
+type fencing struct {
+	Fenced bool `help:"Take a lock that has a fencing number (docs/fencing.md)."`
 }
 
 // lifetime has the flag of commands that set a TTL.
@@ -65,6 +75,15 @@ func (c *runCommand) Validate() error {
 		return errors.New("a duration on the command line is negative")
 	case c.MinHold > c.TTL:
 		return errors.New("--min-hold is longer than --ttl")
+	case len(c.Also) > 0 && (c.MinHold > 0 || c.Heal):
+		return errors.New("--min-hold and --heal are for a single resource")
+	case len(c.Also) >= redlock.MaxResources:
+		return fmt.Errorf("at most %d resources can be locked together", redlock.MaxResources)
+	}
+	for i, resource := range c.Also {
+		if resource == c.Resource || slices.Contains(c.Also[:i], resource) {
+			return fmt.Errorf("the resource %s is named twice", quoted(resource))
+		}
 	}
 	return c.waiting.Validate()
 }
@@ -81,7 +100,10 @@ func (c *runCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	o := &outcome{Resource: c.Resource}
+	o := &outcome{Resource: strings.Join(c.resources(), ", "), Resources: c.Also}
+	if o.Resources != nil {
+		o.Resources = c.resources()
+	}
 	err = c.run(p, d, o)
 	o.conclude(err, "done")
 	if failed := file.write(o); failed != nil {
@@ -93,14 +115,16 @@ func (c *runCommand) Run(p *process, d *deployment) error {
 // run takes the lock and runs the command. It finds out everything that it can
 // before it takes the lock.
 func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
-	if err := checkResource(c.Resource); err != nil {
-		return err
+	for _, resource := range c.resources() {
+		if err := checkResource(resource); err != nil {
+			return err
+		}
 	}
 	path, err := look(c.Command[0])
 	if err != nil {
 		return err
 	}
-	client, err := d.openFor(p, c.TTL, c.bound(d))
+	client, err := d.openFor(p, c.TTL, c.bound(d), c.Fenced)
 	if err != nil {
 		return err
 	}
@@ -130,6 +154,9 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	return err
 }
 
+// resources returns what is locked.
+func (c *runCommand) resources() []string { return append([]string{c.Resource}, c.Also...) }
+
 // look finds the program of a command as a shell does.
 func look(name string) (path string, err error) {
 	if path, err = exec.LookPath(name); err != nil {
@@ -151,7 +178,7 @@ func startError(err error) error {
 // command was not started.
 func (c *runCommand) supervise(p *process, hold *redlock.Hold, path string, guard *supervise.Guard) (supervise.Ending, error) {
 	command := &supervise.Command{
-		Path: path, Args: c.Command, Hold: hold, Resource: c.Resource, TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold,
+		Path: path, Args: c.Command, Hold: hold, Resource: hold.Resource(), TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold,
 		Signals: p.signals,
 	}
 	var real [3]bool
@@ -176,11 +203,14 @@ func (c *runCommand) supervise(p *process, hold *redlock.Hold, path string, guar
 func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (hold *redlock.Hold, asked *contest, err error) {
 	options := redlock.HoldOptions{TTL: c.TTL, MinHold: c.MinHold, Heal: c.Heal}
 	asked = &contest{client: client, resource: c.Resource, most: c.MinHold / 2, try: func(ctx context.Context) (err error) {
-		hold, err = client.TryHold(ctx, c.Resource, options)
+		hold, err = client.TryHoldAll(ctx, c.resources(), options)
+		if held := (*redlock.HeldError)(nil); errors.As(err, &held) && held.Resource != "" {
+			asked.resource = held.Resource // the one of several that is in the way
+		}
 		return err
 	}}
 	err = c.wait(p, d, asked, func(ctx context.Context) (err error) {
-		hold, err = client.Hold(ctx, c.Resource, options)
+		hold, err = client.HoldAll(ctx, c.resources(), options)
 		return err
 	})
 	if err != nil && hold != nil {

@@ -124,6 +124,27 @@ func TestRunGivesTheCommandItsEnvironment(t *testing.T) {
 	require.Less(t, until, time.Now().Add(20*time.Second))
 }
 
+// With a fencing number, it is there too, and higher in each run; a run within
+// another that has none does not inherit it.
+func TestRunFenced(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	var numbers []uint64
+	for range 3 {
+		r := finish(t, runs(t, nodes, []string{"--fenced"}, shell(`echo "$REDLOCK_FENCE"`)...))
+		require.Equal(t, 0, r.code, r.stderr)
+		number, err := strconv.ParseUint(strings.TrimSpace(r.stdout), 10, 64)
+		require.NoError(t, err)
+		numbers = append(numbers, number)
+	}
+	require.IsIncreasing(t, numbers)
+	r := finish(t, runs(t, nodes, []string{"--fenced"}, binary(t), "run", nodes, "inner", "--", "env"))
+	require.Equal(t, 0, r.code, r.stderr)
+	require.NotContains(t, r.stdout, "REDLOCK_FENCE")
+	r = finish(t, runs(t, nodes, []string{"--fenced", "--forgetful"}, "true"))
+	require.Equal(t, exitUsage, r.code, r.stderr)
+}
+
 // One run within another: the inner command sees the variables of the inner
 // run.
 func TestRunWithinRun(t *testing.T) {

@@ -127,6 +127,7 @@ func judge(found redlock.Inspection, kinds []kind) verdict {
 type nodeReport struct {
 	Addr    string   `json:"addr"`
 	Holder  string   `json:"holder,omitempty"`
+	Owner   string   `json:"owner,omitempty"`   // the holder's label
 	Foreign bool     `json:"foreign,omitempty"` // a key of another kind
 	Type    string   `json:"type,omitempty"`    // the server's type of a key of another kind
 	Kind    string   `json:"kind,omitempty"`    // the same in words
@@ -140,6 +141,7 @@ type statusReport struct {
 	Resource string       `json:"resource"`
 	Verdict  verdict      `json:"verdict"`
 	Holder   string       `json:"holder,omitempty"`
+	Owner    string       `json:"owner,omitempty"`  // the holder's label
 	TTL      *float64     `json:"ttl_ms,omitempty"` // how long a quorum will have the holder's key
 	Agree    int          `json:"agree"`
 	Quorum   int          `json:"quorum"`
@@ -151,20 +153,20 @@ type statusReport struct {
 func statusView(place screen, found redlock.Inspection, kinds []kind, err error) view {
 	v := judge(found, kinds)
 	r := statusReport{
-		At: time.Now(), Resource: found.Resource, Verdict: v, Holder: found.Holder, Agree: found.Agree,
+		At: time.Now(), Resource: found.Resource, Verdict: v, Holder: found.Holder, Owner: found.Owner, Agree: found.Agree,
 		Quorum: multiplex.Quorum(len(found.Nodes)), TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
 	}
 	if v == verdictForeign {
-		r.Holder, r.TTL, r.Agree = "", nil, 0 // what a quorum has may be a counter
+		r.Holder, r.Owner, r.TTL, r.Agree = "", "", nil, 0 // what a quorum has may be a counter
 	}
 	rows := [][]string{{"NODE", "HOLDER", "TTL"}}
 	for i, n := range found.Nodes {
-		row := nodeReport{Addr: n.Addr, Holder: n.Holder, TTL: ttlNumber(n.TTL, n.Holder != "" || n.Foreign), Error: errorText(n.Err)}
+		row := nodeReport{Addr: n.Addr, Holder: n.Holder, Owner: n.Owner, TTL: ttlNumber(n.TTL, n.Holder != "" || n.Foreign), Error: errorText(n.Err)}
 		if k := kindAt(kinds, i); isForeign(n, k) {
-			row.Foreign, row.Holder, row.Type, row.Kind = true, "", plain(k.Type), kindName(k)
+			row.Foreign, row.Holder, row.Owner, row.Type, row.Kind = true, "", "", plain(k.Type), kindName(k)
 		}
 		r.Nodes = append(r.Nodes, row)
-		rows = append(rows, []string{n.Addr, cmp.Or(row.Error, row.Kind, row.Holder), ttlText(n)})
+		rows = append(rows, []string{n.Addr, cmp.Or(row.Error, row.Kind, named(row.Holder, row.Owner)), ttlText(n)})
 	}
 	line := fmt.Sprintf("%s: %s", quoted(found.Resource), verdictText(v, found, kinds))
 	head := fmt.Sprintf("%s: %s\n\n", quoted(found.Resource), paintVerdict(place, v, verdictText(v, found, kinds)))
@@ -201,7 +203,7 @@ func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
 		if found.TTL != redlock.NoExpiry {
 			left = "for " + found.TTL.Round(time.Millisecond).String() + " unless it is extended or released"
 		}
-		return fmt.Sprintf("held by %s on %d of %s, %s", found.Holder, found.Agree, nodes, left)
+		return fmt.Sprintf("held by %s on %d of %s, %s", named(found.Holder, found.Owner), found.Agree, nodes, left)
 	case verdictFree:
 		text := fmt.Sprintf("free on %d of %s", found.Agree, nodes)
 		if keys > 0 {
@@ -220,6 +222,15 @@ func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
 	default:
 		return fmt.Sprintf("unknown: no answer of %d of %s", missing, nodes)
 	}
+}
+
+// named adds the owner's label to the fingerprint of a holder. The label is
+// printable ASCII.
+func named(holder, owner string) string {
+	if owner == "" {
+		return holder
+	}
+	return holder + " (" + owner + ")"
 }
 
 func ttlText(n redlock.InspectedNode) string {

@@ -17,8 +17,10 @@
 // The attributes are redlock.outcome ("granted", "released", "held",
 // "not_held", "no_quorum", "expired", "overloaded", "cancelled", "closed",
 // "invalid", "lost"), redlock.ttl_ms, redlock.validity_ms (if a lock is held
-// afterwards), redlock.try, redlock.tries and, only with Options.Resources,
-// redlock.resource. Tokens and passwords are never in a span.
+// afterwards), redlock.try, redlock.handed_over (of an attempt: another caller of
+// the client handed its lock over, and no master was asked), redlock.tries and,
+// only with Options.Resources, redlock.resource. Tokens and passwords are never
+// in a span.
 //
 // A lock that another client holds is an ordinary outcome. A span has the
 // status error if the outcome is no_quorum, not_held, expired, overloaded,
@@ -75,7 +77,7 @@ type spans struct {
 
 func (s *spans) attempt(ctx context.Context, i redlock.AttemptInfo) {
 	s.span(ctx, "redlock.attempt", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
-		i.TTL, i.Validity, attribute.Int("redlock.try", i.Try))...)
+		i.TTL, i.Validity, attribute.Int("redlock.try", i.Try), attribute.Bool("redlock.handed_over", i.HandedOver))...)
 }
 
 func (s *spans) acquire(ctx context.Context, i redlock.AcquireInfo) {

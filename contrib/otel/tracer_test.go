@@ -106,6 +106,37 @@ func TestSpansOfALock(t *testing.T) {
 	require.EqualValues(t, 60_000, attributesOf(spans[3])["redlock.ttl_ms"])
 }
 
+// Of three callers of one client the second has waited for the masters, and the
+// third is handed the lock.
+func TestAHandOverIsSeenInItsSpan(t *testing.T) {
+	spans := recorded(t, Options{}, func(ctx context.Context, _ *redlocktest.Deployment, c *redlock.Client) {
+		first, err := c.TryAcquire(ctx, resource, 10*time.Second)
+		require.NoError(t, err)
+		done := make(chan error)
+		for range 2 {
+			go func() {
+				done <- c.Do(ctx, resource, 10*time.Second, func(context.Context) error {
+					time.Sleep(time.Millisecond)
+					return nil
+				})
+			}()
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.NoError(t, first.Release(ctx))
+		require.NoError(t, <-done)
+		require.NoError(t, <-done)
+	})
+	var handed []any
+	for _, s := range spans {
+		if a := attributesOf(s); s.Name == "redlock.attempt" && a["redlock.outcome"] == "granted" {
+			handed = append(handed, a["redlock.handed_over"])
+		} else {
+			require.NotEqual(t, true, a["redlock.handed_over"])
+		}
+	}
+	require.Equal(t, []any{false, false, true}, handed)
+}
+
 func TestResourcesAreNamedWhereThatIsAskedFor(t *testing.T) {
 	spans := recorded(t, Options{Resources: true}, func(ctx context.Context, _ *redlocktest.Deployment, c *redlock.Client) {
 		_, err := c.TryAcquire(ctx, resource, 10*time.Second)

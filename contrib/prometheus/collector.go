@@ -73,6 +73,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.calls(send, "extension", stats.Extensions)
 	c.calls(send, "release", stats.Releases)
 	send.counter(c.of.handedOver, stats.HandedOver)
+	send.counter(c.of.renumbered, stats.Renumbered)
 	to <- quorumSeconds(c.of.quorumSeconds, stats.Quorum)
 	send.gauge(c.of.quorum, float64(len(nodes)/2+1))
 	for _, n := range nodes {
@@ -143,9 +144,10 @@ func (c *Collector) connections(send sender, n redlock.NodeStatus) {
 // seconds, and without the last bucket, which is open. The counts are of one
 // snapshot, so they add up.
 func quorumSeconds(d *prometheus.Desc, h redlock.Histogram) prometheus.Metric {
-	buckets := make(map[float64]uint64, redlock.HistogramBuckets-1)
+	closed := h.Counts[:len(h.Counts)-1]
+	buckets := make(map[float64]uint64, len(closed))
 	var below uint64
-	for i, n := range h.Counts[:redlock.HistogramBuckets-1] {
+	for i, n := range closed {
 		below += n
 		buckets[h.Bound(i).Seconds()] = below
 	}

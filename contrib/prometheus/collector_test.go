@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlocktest"
 	"github.com/stretchr/testify/require"
@@ -34,7 +33,7 @@ func (fixed) Stats() redlock.Stats {
 		Extensions: redlock.CallCounts{Granted: 11, Refused: 12, NoQuorum: 13, Expired: 14, Overloaded: 15, Cancelled: 16, Closed: 17, Invalid: 18},
 		Releases:   redlock.CallCounts{Granted: 21, Refused: 22, NoQuorum: 23, Expired: 24, Overloaded: 25, Cancelled: 26, Closed: 27, Invalid: 28},
 	}
-	s.Quorum.Counts[0], s.Quorum.Counts[10], s.Quorum.Counts[redlock.HistogramBuckets-1] = 1, 2, 4
+	s.Quorum.Counts[0], s.Quorum.Counts[10], s.Quorum.Counts[len(s.Quorum.Counts)-1] = 1, 2, 4
 	s.Quorum.Sum = 300 * time.Second
 	return s
 }
@@ -44,7 +43,7 @@ func (fixed) Nodes() []redlock.NodeStatus {
 		{
 			Addr: "a:6379", State: "up", Debts: 31, Connects: 32, ReplyTime: 33 * time.Millisecond,
 			Quarantined: true, QuarantineLeft: 34 * time.Second, Warnings: []string{"x", "y"},
-			Counts: multiplex.Counts{
+			Counts: redlock.NodeCounts{
 				Granted: 41, Refused: 42, Failed: 43, TimedOut: 44, Absent: 45, Quarantined: 46, Late: 47, Overdue: 48,
 				Errors: map[string]uint64{"OOM": 49}, Dials: 50, DialFailures: 51, Deaths: map[string]uint64{"silent": 52},
 				Probes: 53, Cures: 54, DebtsMade: 55, DebtsPaid: 56, DebtsExpired: 57,

@@ -1,6 +1,6 @@
--- Compare and lengthen (R10). Returns 1 if the key is ours, and 0 if it is
+-- Compares and lengthens (R10). Returns 1 if the key is ours, and 0 if it is
 -- another's, missing or not a string. Sets the TTL only if it exceeds the
--- remaining one; a key without a TTL (-1) keeps none.
+-- remaining one. A key without a TTL (-1) stays without one.
 local value = redis.pcall('GET', KEYS[1])
 if value ~= ARGV[1] then
   if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then

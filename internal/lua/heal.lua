@@ -1,6 +1,6 @@
--- Compare and lengthen, or set a missing key again (R10, healing). Returns 1 if
--- the key is ours, 2 if it was missing and is set again, and 0 if it is another's
--- or not a string. A key that is ours is treated as in extend.lua.
+-- Compares and lengthens, or sets a missing key again (R10, healing). Returns 1
+-- if the key is ours, 2 if it was missing and is set again, and 0 if it is
+-- another's or not a string. A key that is ours is treated as in extend.lua.
 local value = redis.pcall('GET', KEYS[1])
 if value == false then
   return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 2 or 0

@@ -1,7 +1,7 @@
-// Package lua has the Lua programs that the nodes run for package redlock.
-// It knows nothing of how they are loaded and called. Package model, below this
-// one, has what each of them does in Go, for nodes that run no Lua: a change of
-// a script is a change of both.
+// Package lua has the Lua programs that the nodes run for package redlock. It
+// knows nothing of how they are loaded and called. Package model, below this
+// one, implements them in Go, for nodes that run no Lua. A program and its
+// model must be changed together.
 package lua
 
 import _ "embed" // for the programs
@@ -26,10 +26,25 @@ var (
 	// takes effect later.
 	//go:embed shorten.lua
 	Shorten string
+	// AcquireAll sets several keys if none of them exists, for one lock.
+	//go:embed acquire_all.lua
+	AcquireAll string
+	// ReleaseAll deletes the keys of one lock (R9).
+	//go:embed release_all.lua
+	ReleaseAll string
+	// ExtendAll lengthens the lives of the keys of one lock (R10).
+	//go:embed extend_all.lua
+	ExtendAll string
 	// Look returns the value of a key, or the digest of a long one.
 	//go:embed look.lua
 	Look string
 	// Seal changes the seal and the opening that precedes it (R23, R30).
 	//go:embed seal.lua
 	Seal string
+	// AcquireFenced sets a lock that has a fencing number (docs/fencing.md).
+	//go:embed acquire_fenced.lua
+	AcquireFenced string
+	// Floor gives a node the floor of its fencing numbers.
+	//go:embed floor.lua
+	Floor string
 )

@@ -1,4 +1,4 @@
--- Compare and delete (R9). Returns 1 if the key was ours, and 0 if it was
+-- Compares and deletes (R9). Returns 1 if the key was ours, and 0 if it was
 -- another's, missing or not a string.
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] then

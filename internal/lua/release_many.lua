@@ -1,11 +1,11 @@
--- Compare and delete many locks: KEYS[i] with the token ARGV[i]. Returns a result
--- for each, as release.lua does. If the deletion is refused, returns an error for
--- all. A further command in a script costs more than a further key of a command,
--- so there are two commands for all keys.
+-- Compares and deletes many locks: KEYS[i] with the token ARGV[i]. Returns a
+-- result for each, as release.lua does. If the deletion is refused, returns an
+-- error for all. A further command in a script costs more than a further key of
+-- a command, so two commands serve all keys.
 local values = redis.pcall('MGET', unpack(KEYS))
 if values.err then
-  -- This user may not call MGET, or not for each of the keys. Read one by one, the
-  -- result is -1 for a key that could not be read.
+  -- This user may not call MGET, or not for each of the keys. The keys are read
+  -- one by one, and the result is -1 for a key that cannot be read.
   values = {}
   for i = 1, #KEYS do
     values[i] = redis.pcall('GET', KEYS[i])

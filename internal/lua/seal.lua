@@ -1,18 +1,19 @@
 -- Changes what a node says of the deployment that it belongs to (R23, R30).
 -- KEYS: the seal, which has no TTL, and the opening, which precedes it.
 -- ARGV: a verb, an identity ("deployment=… nodes=… members=…"), and what the
--- verb needs. Returns 1 if it was done, or had been done before, and 0 if what
--- is there forbids it; then nothing changes.
---   propose ms ids  begins an opening on a free node; it lasts so long. What
---                   bears one of the ids (with blanks around) is in the way of
---                   nothing
---   lock            makes the own proposal last
---   seal seal       writes the seal in place of the own lock, or over a seal of
---                   the identity
---   adopt seal      seal, and on a free node too
---   undo            removes the own opening
--- A value of another form is left alone: it is not ours. A seal is not lowered:
--- the larger MaxTTL stays, and of the same process the longer time watched.
+-- verb needs. Returns 1 if the change was made, now or before. Returns 0, and
+-- changes nothing, if what is there forbids it.
+--   propose ms ids  begins an opening on a free node, with this TTL. Seals and
+--                   openings of the ids, which have blanks around them, count
+--                   as absent
+--   lock            makes the identity's opening stay, without a TTL
+--   seal seal       writes the seal in place of the identity's lock, or over a
+--                   seal of the identity
+--   adopt seal      does the same, and also writes it on a free node
+--   undo            removes the identity's opening
+-- A value of another form stays as it is: it is not ours. A seal is never
+-- lowered: the larger MaxTTL stays, and for the same process the longer time
+-- watched.
 local values = {}
 for i = 1, 2 do
   local value = redis.pcall('GET', KEYS[i])
@@ -45,7 +46,7 @@ end
 local free = owner == '' and not stage
 
 if verb == 'propose' then
-  local function passes(who) -- who is nobody, or one of the ids
+  local function passes(who) -- who is absent, or has one of the ids
     local id = who and string.match(who, '^deployment=(%x+)')
     return not id or string.find(ARGV[4], ' ' .. id .. ' ', 1, true) ~= nil
   end

@@ -2,80 +2,91 @@ package pure
 
 import "time"
 
-// A Deployment is what one client knows of the deployment that its nodes belong
-// to, and what it does so that they belong to one (R30). Each node carries the
-// identity of its deployment in its seal. The client counts votes only while
-// its nodes show one identity, of as many nodes as it has itself, on a quorum
-// of them.
+// A Deployment is what one client knows of the deployment of its nodes. It
+// decides what the client does to make all of them belong to the same
+// deployment (R30). Each node carries the identity of its deployment in its
+// seal. The client counts votes only while a quorum of its nodes shows the same
+// identity, no node shows another, and the identity has as many nodes as the
+// client.
 //
-// A set in which no node has an identity is opened, in three steps that each
-// node confirms. The client proposes a new identity to all nodes, which expires
-// by itself; once all have accepted it, it locks it on all; and once all have
-// confirmed that, it seals it. A node accepts only one at a time. So a seal
-// with an identity exists only if at one time each node of the set was locked
-// for it, and of two sets that overlap only one can be opened. A node that
-// loses its keys later gets the identity again from any client that knows it as
-// a member.
+// If no node of a set has an identity, the client opens the set in three steps,
+// each of which every node confirms. The client proposes a new identity to all
+// nodes; a proposal expires by itself. Once all have accepted it, the client
+// locks all of them for it. Once all have confirmed that, it writes the seals.
+// A node accepts only one identity at a time. So a seal with an identity exists
+// only if at one time each node of the set was locked for it, and of two sets
+// that overlap only one can be opened. If a node later loses its keys, any
+// client that knows it as a member writes the identity into it again.
 //
-// NewDeployment makes one. Born, Join, Part, Sight, Answer, Drop and Quit are
-// events; Next returns what to do, and Wait when to ask again; the other
-// methods tell what is known. They are to be called by one goroutine at a time.
+// NewDeployment makes a Deployment. Born, Join, Part, Sight, Answer, Drop and
+// Quit are events. Next returns what to do, and Wait when to call Next again.
+// The other methods return what is known. Only one goroutine at a time may call
+// a method.
 type Deployment struct {
 	// Founds is set by a client that only opens the set (Init): it does not
 	// adopt nodes.
 	Founds bool
-	// Replaces has the ids of deployments whose seals and openings are in the
-	// way of nothing: their nodes are to be used anew.
+	// Replaces lists deployments that are over. Their seals and openings count
+	// as absent.
 	Replaces []string
 
-	// MaxTTL is this client's. Where a seal says another, it adopts no node. If
-	// zero, any will do.
+	// MaxTTL is that of this client. While the seal of a node says another, the
+	// client adopts no node. If zero, any is accepted.
 	MaxTTL time.Duration
+
+	// Need is how long this client must have watched a node, and Drift how much
+	// clocks may differ; see NeedFor.
+	Need  time.Duration
+	Drift float64
 
 	// Opened is the id of the last deployment that this client opened.
 	Opened string
 
 	members string // of this client's set
-	bound   string // the id of the last deployment that a quorum of the nodes showed
-	earlier string // those of the ones before it, after each other
+	// bound is the id that a quorum of the nodes showed last, or that this
+	// client has locked on all of them since.
+	bound   string
+	earlier string // the ids that were bound before, concatenated
+	rebound bool   // another client opened it, see Rebound
 	nodes   []berth
 	opening attempt
 }
 
 // A berth is what is known of one node.
 type berth struct {
-	name   string        // see MemberOf
-	up     bool          // it is connected
-	looked bool          // seen is of this connection
-	seen   Sighting      // the last look that told anything, perhaps of an earlier connection
-	asked  time.Duration // when that look was asked for
-	first  time.Duration // when the first look of this connection came back
-	since  time.Duration // since when its opening is the same
-	stale  bool          // it must be looked at again
-	held   bool          // an order failed, and another waits for a look
-	busy   bool          // an order outside of the opening is under way
-	was    string        // the id of the deployment that it was last seen in
-	of     string        // its members
-	born   time.Duration // its process had started by then
-	dated  bool          // by its own account
+	name   string // see MemberOf
+	up     bool   // it is connected
+	looked bool   // seen is from this connection
+	// seen is the last look that could read the node, perhaps over an earlier
+	// connection. asked is when that look was requested.
+	seen  Sighting
+	asked time.Duration
+	first time.Duration // when this connection's first look was answered
+	since time.Duration // when its opening last changed
+	stale bool          // it must be looked at again
+	held  bool          // an order failed: no other before the next look
+	busy  bool          // an order outside of the opening is under way
+	was   string        // the id of the deployment that it was last seen in
+	of    string        // the members of that deployment
+	born  time.Duration // its process had started by then
 }
 
-// An attempt is what this client does to open its set.
+// An attempt is this client's attempt to open its set.
 type attempt struct {
-	stage Verb // Propose, Lock, Confirm; or Nothing
+	stage Verb // Propose, Lock or Confirm; Nothing if there is no attempt
 	who   Identity
 	begun time.Duration
 	asked uint16        // nodes that the stage's order was sent to
 	yes   uint16        // those of them that confirmed it
-	no    bool          // one refused it
-	lost  bool          // one will not answer
+	no    bool          // a node refused it
+	lost  bool          // a node will not answer
 	debut bool          // no node had a seal of any form
-	pause time.Duration // no other attempt begins before
+	pause time.Duration // the earliest time for another attempt
 	delay time.Duration // the length of the last pause
 }
 
-// NewDeployment returns what is known at first of the nodes with these
-// addresses.
+// NewDeployment returns the Deployment of nodes with these addresses, of which
+// nothing is known.
 func NewDeployment(addrs []string) Deployment {
 	d := Deployment{members: MembersOf(addrs), nodes: make([]berth, len(addrs))}
 	for i, addr := range addrs {
@@ -84,44 +95,67 @@ func NewDeployment(addrs []string) Deployment {
 	return d
 }
 
-// Born says when a node's process had started at the latest, as far as is
-// known; if dated, by its own account.
-func (d *Deployment) Born(node int, at time.Duration, dated bool) {
-	d.nodes[node].born, d.nodes[node].dated = at, dated
-}
+// Born records the latest time at which a node's process can have started.
+func (d *Deployment) Born(node int, at time.Duration) { d.nodes[node].born = at }
 
-// Started returns when the node that started last did, at a debut; ok is false
-// if that is not known of one. It counts for all nodes: it may be the empty
-// successor of a member of another set, whose locks the others do not know
-// (R29).
-func (d *Deployment) Started() (at time.Duration, ok bool) {
-	if !d.opening.debut {
-		return 0, false
+// Since returns the time since when all nodes count as watched if this client
+// opens the set: that of the node that began last, see Trust.Began. That node
+// may be the empty successor of a member of another set, whose locks the other
+// nodes do not know (R29). If the client founds a new set, no lock is held.
+func (d *Deployment) Since(of func(node int) Trust, now time.Duration) time.Duration {
+	debut := d.Debut()
+	if debut && d.Founds {
+		return now - d.Need
 	}
-	at = d.nodes[0].born
+	at := of(0).Began(debut)
 	for i := range d.nodes {
-		if at = max(at, d.nodes[i].born); !d.nodes[i].dated {
-			return 0, false
-		}
+		at = max(at, of(i).Began(debut))
 	}
-	return at, true
+	return at
 }
 
-// Join is the end of a node's way up: it gets commands.
+// Proof returns a look as Trust.Sight takes it: a seal of another deployment
+// than the one that this client is bound to counts as absent.
+func (d *Deployment) Proof(s Sighting) Sighting {
+	if who := s.Identity(); s.What == SealSeen && (d.replaces(who) || d.bound != "" && who.ID != d.bound) {
+		s.What = SealAbsent
+	}
+	return s
+}
+
+// Vouches reports whether the seals of a deployment may say how long this
+// client has watched the nodes: only once it is bound to it, since what it
+// watched before proves nothing there.
+func (d *Deployment) Vouches(who Identity) bool { return d.bound != "" && who.ID == d.bound }
+
+// Rebound reports, once, that the nodes turned out to belong to a deployment
+// that another client opened. What this client watched before proves nothing
+// there: call Trust.Joins for each node.
+func (d *Deployment) Rebound() bool {
+	was := d.rebound
+	d.rebound = false
+	return was
+}
+
+// Seen returns the last look that could read the node, perhaps over an earlier
+// connection.
+func (d *Deployment) Seen(node int) Sighting { return d.nodes[node].seen }
+
+// Join records that the node gets commands.
 func (d *Deployment) Join(node int) { d.nodes[node].up = true }
 
-// Part is the end of a node's connection. What was seen stays: another
-// deployment's node is one until it is looked at again.
+// Part records that the node's connection ended. What was seen stays: a node of
+// another deployment counts as such until it is looked at again.
 func (d *Deployment) Part(node int) {
 	n := &d.nodes[node]
 	n.up, n.looked, n.busy, n.held, n.stale = false, false, false, false, false
-	// A node that has accepted the proposal must still get the lock.
+	// A node that accepted the proposal must still be locked.
 	if o := &d.opening; o.asked>>node&1 == 1 && (o.stage == Propose || o.yes>>node&1 == 0) {
 		o.lost = true
 	}
 }
 
-// Sight is a look at a node, which was asked for at the given time.
+// Sight records the result of a look that was requested at asked.
 func (d *Deployment) Sight(node int, s Sighting, asked, now time.Duration) {
 	n := &d.nodes[node]
 	n.stale, n.held = false, false
@@ -141,8 +175,8 @@ func (d *Deployment) Sight(node int, s Sighting, asked, now time.Duration) {
 	d.bind()
 }
 
-// Answer is a node's answer to an order. If it did not do it, something is
-// there that this client has not seen.
+// Answer records a node's answer to an order. If the node did not carry it out,
+// the node holds something that this client has not seen.
 func (d *Deployment) Answer(node int, o Order, done bool) {
 	n := &d.nodes[node]
 	n.stale = n.stale || !done
@@ -160,24 +194,31 @@ func (d *Deployment) Answer(node int, o Order, done bool) {
 	case o.Verb == Undo && o.Identity == n.seen.Opening.Identity:
 		n.seen.Opening = Opening{}
 	case o.Verb == Confirm || o.Verb == Adopt:
-		n.seen.What, n.seen.Seal.Identity, n.seen.Opening = SealSeen, o.Identity, Opening{}
+		// What the seal says besides, the next look will tell.
+		n.seen = Sighting{What: SealSeen, Seal: Seal{Identity: o.Identity}}
 		n.was, n.of = o.Identity.ID, o.Identity.Members
-		d.bind()
 	}
+	d.bind()
 }
 
 // mostEarlier bounds what is kept of earlier deployments: 64 ids.
 const mostEarlier = 64 * 32
 
-// bind notes which deployment a quorum of the nodes shows.
+// bind records which deployment a quorum of the nodes shows.
 func (d *Deployment) bind() {
 	if who, bound := d.Identity(); bound && who.ID != d.bound {
-		d.earlier = (d.bound + d.earlier)[:min(len(d.bound+d.earlier), mostEarlier)]
-		d.bound = who.ID
+		d.belong(who.ID)
+		d.rebound = true
 	}
 }
 
-// Drop is an order that a node could not carry out for a passing reason.
+// belong records that this client is bound to a deployment.
+func (d *Deployment) belong(id string) {
+	d.earlier = (d.bound + d.earlier)[:min(len(d.bound+d.earlier), mostEarlier)]
+	d.bound = id
+}
+
+// Drop records that a node could not carry out an order for a temporary reason.
 func (d *Deployment) Drop(node int, o Order) {
 	d.nodes[node].busy, d.nodes[node].held = false, true
 	if mine := &d.opening; o.Identity == mine.who && o.Verb == mine.stage {
@@ -186,7 +227,7 @@ func (d *Deployment) Drop(node int, o Order) {
 }
 
 // Identity returns the deployment that the nodes show, and whether a quorum
-// does. It is zero if none does, or if they show several (Rivals).
+// shows it. It is zero if no node shows one, or if they show several (Rivals).
 func (d *Deployment) Identity() (who Identity, bound bool) {
 	if _, _, ok := d.Rivals(); ok {
 		return Identity{}, false
@@ -201,7 +242,7 @@ func (d *Deployment) Identity() (who Identity, bound bool) {
 	return who, shown >= len(d.nodes)/2+1
 }
 
-// identity returns what a node shows; zero for a deployment that is to be
+// identity returns what a node shows. It is zero for a deployment that is
 // replaced.
 func (d *Deployment) identity(node int) Identity {
 	who := d.nodes[node].seen.Identity()
@@ -220,10 +261,10 @@ func (d *Deployment) replaces(who Identity) bool {
 	return false
 }
 
-// Rivals returns two nodes that belong to different deployments, or one twice
-// if its deployment has another number of nodes than this client's. Then this
-// client must not count any vote. A node that is locked for a deployment may
-// belong to it already, as far as others have seen.
+// Rivals returns two nodes that belong to different deployments, or the same
+// node twice if its deployment does not have as many nodes as this client. This
+// client must then not count any vote. A node that is locked for a deployment
+// counts as a member of it: others may already have seen its seal.
 func (d *Deployment) Rivals() (node, other int, ok bool) {
 	first := -1
 	for i := range d.nodes {
@@ -255,24 +296,38 @@ func (d *Deployment) Claim(node int) Identity {
 	return d.Shown(node)
 }
 
+// Opener returns the deployment that another client is about to open with a
+// node, or was when it died; zero if there is none.
+func (d *Deployment) Opener(node int) Identity {
+	if o := d.nodes[node].seen.Opening; o.Stage != NoOpening && o.Identity != d.opening.who {
+		return o.Identity
+	}
+	return Identity{}
+}
+
 // Shown returns the deployment that a node was last seen in.
-func (d *Deployment) Shown(node int) Identity { return d.nodes[node].seen.Identity() }
+func (d *Deployment) Shown(node int) Identity { return d.Seen(node).Identity() }
 
 // Opening reports whether this client is opening the set.
 func (d *Deployment) Opening() bool { return d.opening.stage != Nothing }
 
-// Debut reports whether this client is opening a set in which no node had a
-// seal of any form (R29).
-func (d *Deployment) Debut() bool { return d.opening.debut }
+// Debut reports whether no node had a seal of any form when this client began
+// to open the set, or has one now, if it is not opening it (R29).
+func (d *Deployment) Debut() bool {
+	if d.Opening() {
+		return d.opening.debut
+	}
+	return d.all(func(i int) bool { return d.nodes[i].seen.What == SealAbsent })
+}
 
-// RivalsAsked returns when the older of the looks that found the rivals began.
+// RivalsAsked returns when the earlier of the two looks that found the rivals
+// was requested.
 func (d *Deployment) RivalsAsked() time.Duration {
 	node, other, _ := d.Rivals()
 	return min(d.nodes[node].asked, d.nodes[other].asked)
 }
 
-// Counts reports whether a node's votes may count, as far as its deployment is
-// concerned.
+// Counts reports whether a node's deployment allows its votes to count.
 func (d *Deployment) Counts(node int) bool {
 	who, bound := d.Identity()
 	return bound && d.nodes[node].looked && d.identity(node) == who
@@ -281,16 +336,18 @@ func (d *Deployment) Counts(node int) bool {
 // A Berth says why a node's votes do not count.
 type Berth uint8
 
-// What keeps votes from counting.
+// What keeps votes from counting. BerthStrange means that the key of the seal
+// or of the opening holds something else. BerthUnopened means that the set is
+// not open; opening it needs all nodes.
 const (
-	BerthCounts   Berth = iota
-	BerthRivals         // the nodes belong to several deployments
-	BerthStranger       // the node is free, and the deployment does not list it
-	BerthOpening        // another client is about to open a set with the node
-	BerthUnread         // the seal cannot be read
-	BerthStrange        // the key of the seal or of the opening holds something else
-	BerthUnopened       // the set has not been opened, for which all nodes are needed
-	BerthAdopts         // the seal is being written
+	BerthCounts   Berth = iota // nothing
+	BerthRivals                // the nodes belong to several deployments
+	BerthStranger              // a free node that the deployment does not list
+	BerthOpening               // another client is about to open a set with it
+	BerthUnread                // the seal cannot be read
+	BerthStrange
+	BerthUnopened
+	BerthAdopts // the seal is being written
 )
 
 // Berth returns why a node that is up does not count.
@@ -307,7 +364,7 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthStrange
 	case who != Identity{} && n.seen.Free() && !d.knows(who, n):
 		return BerthStranger
-	case n.seen.Opening.Stage != NoOpening && n.seen.Opening.Identity != d.opening.who:
+	case d.Opener(node) != Identity{}:
 		return BerthOpening
 	case who == Identity{} || !bound && d.identity(node) == who:
 		return BerthUnopened
@@ -324,17 +381,18 @@ func (d *Deployment) Pending(node int) bool {
 	return !bound && who != (Identity{}) && d.nodes[node].looked && d.identity(node) == who
 }
 
-// Open reports whether it shows in a moment if a node's votes may count: this
-// client or another waits for answers that decide it.
-func (d *Deployment) Open(node int) bool {
+// Open reports whether answers that are under way, to this client or another,
+// will soon decide whether a node's votes may count.
+func (d *Deployment) Open(node int, now time.Duration) bool {
 	switch d.Berth(node) {
 	case BerthAdopts, BerthOpening, BerthUnread:
 		return true
 	case BerthUnopened:
-		return d.all(func(i int) bool { return d.nodes[i].up })
+		return d.all(func(i int) bool { return d.nodes[i].up }) && d.Settles(now) == 0
 	}
 	return false
 }
 
-// knows reports whether a node that shows nothing is a member of a deployment.
+// knows reports whether a node that shows no deployment is a member of this
+// one: it is listed, or was seen in it.
 func (d *Deployment) knows(who Identity, n *berth) bool { return who.Lists(n.name) || n.was == who.ID }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A Verb is what a client does to a node's seal or opening; see seal.lua.
+// A Verb is what a client does to a node's seal or opening; see
+// internal/lua/seal.lua.
 type Verb uint8
 
 // The verbs.
@@ -20,7 +21,7 @@ const (
 	Undo
 )
 
-// An Order is what to do to some nodes: bit i of Nodes stands for node i.
+// An Order is a Verb for some nodes. Bit i of Nodes stands for node i.
 type Order struct {
 	Verb     Verb
 	Nodes    uint16
@@ -28,29 +29,29 @@ type Order struct {
 }
 
 const (
-	// ProposalTTL is how long a proposal stays. A client locks what all nodes
-	// accepted within openWithin, so its locks come long before the end.
+	// ProposalTTL is how long a proposal stays. A client locks only what all
+	// nodes accepted within openWithin, so it locks long before that ends.
 	ProposalTTL = 5 * time.Second
 	openWithin  = time.Second
-	// openingDead is how long a lock must have stayed the same before it is
-	// taken to be left over from a client that has died.
+	// openingDead is how long a lock must be unchanged before it counts as left
+	// by a client that died.
 	openingDead = 2 * time.Second
-	// adoptAlone is how long a free node waits for the identity that only this
-	// client's memory has.
+	// adoptAlone is how long a free node waits if no node shows the identity,
+	// and only this client remembers it.
 	adoptAlone = 2 * time.Second
-	// adoptWithin is how long a process must have run before its node is opened
-	// together with older ones. If it is the empty successor of a member of
-	// another deployment, a client of that one adopts it first: clients come
-	// back within 1.2 s (R26).
+	// adoptWithin is how long a node whose process is young must be connected
+	// before it is opened. If the node is the empty successor of a member of
+	// another deployment, a client of that one adopts it before: clients
+	// reconnect within 1.2 s (R26).
 	adoptWithin = 3 * time.Second
 	// openPause is the mean of the first pause between attempts, and
-	// openPauseMost that of the longest.
+	// openPauseMost the mean of the longest.
 	openPause     = 20 * time.Millisecond
 	openPauseMost = 500 * time.Millisecond
 )
 
-// Next returns the next order, until there is none for the moment. random
-// returns 64 random bits.
+// Next returns the next order, or Nothing if there is none for the moment. It
+// must be called until it returns Nothing. random returns 64 random bits.
 func (d *Deployment) Next(now time.Duration, random func() uint64) Order {
 	if o := d.proceed(now, random); o.Verb != Nothing {
 		return o
@@ -70,7 +71,7 @@ func (d *Deployment) Next(now time.Duration, random func() uint64) Order {
 	return d.open(now, random)
 }
 
-// Wait returns when Next may have an order again without another event.
+// Wait returns when Next may have an order again without a further event.
 func (d *Deployment) Wait(now time.Duration) time.Duration {
 	next := now + openingDead
 	if _, bound := d.Identity(); bound && d.opening.stage == Nothing {
@@ -78,18 +79,17 @@ func (d *Deployment) Wait(now time.Duration) time.Duration {
 	}
 	if o := &d.opening; o.stage == Propose {
 		next = min(next, o.begun+openWithin)
-	} else if at := max(o.pause, d.settled(now)); now < at {
+	} else if at := max(o.pause, d.settled()); now < at {
 		next = min(next, at)
 	}
 	return next
 }
 
 // open begins an attempt if all nodes are up, were looked at, and are free. It
-// asks one node first, which all clients of the set ask first: so one of them
-// gets the others too.
+// asks one node first, the arbiter, which is the same for all clients of the
+// set: so the client that gets the arbiter also gets the other nodes.
 func (d *Deployment) open(now time.Duration, random func() uint64) Order {
-	if now < max(d.opening.pause, d.settled(now)) ||
-		!d.all(func(i int) bool { n := &d.nodes[i]; return n.up && n.looked && d.free(i) && d.Former(i) == "" }) {
+	if now < max(d.opening.pause, d.settled()) || !d.allFree() {
 		return Order{}
 	}
 	arbiter := 0
@@ -99,33 +99,55 @@ func (d *Deployment) open(now time.Duration, random func() uint64) Order {
 		}
 	}
 	who := Identity{ID: fmt.Sprintf("%016x%016x", random(), random()), Nodes: len(d.nodes), Members: d.members}
-	debut := d.all(func(i int) bool { return d.nodes[i].seen.What == SealAbsent })
-	d.opening = attempt{stage: Propose, who: who, begun: now, asked: 1 << arbiter, debut: debut, delay: d.opening.delay}
+	d.opening = attempt{stage: Propose, who: who, begun: now, asked: 1 << arbiter, debut: d.Debut(), delay: d.opening.delay}
 	return Order{Propose, d.opening.asked, who}
 }
 
-// settled returns when no node can be the empty successor of another
-// deployment's any more. If all nodes have just started, they do not count soon
-// anyway, and if this client founds the set, there is no other deployment.
-func (d *Deployment) settled(now time.Duration) time.Duration {
-	var at time.Duration
-	young := 0
-	for i := range d.nodes {
-		if n := &d.nodes[i]; now < n.born+adoptWithin {
-			at = max(at, n.born+adoptWithin)
-			young++
-		}
-	}
-	if young == len(d.nodes) || d.Founds {
+// allFree reports whether all nodes are up, were looked at, and are free.
+func (d *Deployment) allFree() bool {
+	return d.all(func(i int) bool { n := &d.nodes[i]; return n.up && n.looked && d.free(i) && d.Former(i) == "" })
+}
+
+// Settles returns how long it takes until this client opens the set, if it only
+// waits for that time to pass; otherwise 0.
+func (d *Deployment) Settles(now time.Duration) time.Duration {
+	if d.Opening() || !d.allFree() {
 		return 0
+	}
+	return max(0, d.settled()-now)
+}
+
+// settled returns from when on no node is left to a client of another
+// deployment, whose empty successor it may be. A process that has run for long
+// is none. If this client founds the set, there is no other deployment but
+// those that it replaces.
+func (d *Deployment) settled() (at time.Duration) {
+	if d.Founds {
+		return d.lapsed()
+	}
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		at = max(at, min(n.first+adoptWithin, n.born+max(d.Need, adoptWithin)))
 	}
 	return at
 }
 
-// Former returns the id of a deployment that a node was seen in and that never
-// was this client's, neither by what a quorum of its nodes showed nor by its
-// members; "" if there is none. If the node comes back empty, it is for the
-// clients of that one to adopt it again.
+// lapsed returns from when on the locks of replaced deployments last no longer
+// than clients of the new one wait. If a replaced one has a longer MaxTTL, that
+// is the difference.
+func (d *Deployment) lapsed() (at time.Duration) {
+	for i := range d.nodes {
+		if n := &d.nodes[i]; d.replaces(n.seen.Identity()) {
+			at = max(at, n.first+NeedFor(n.seen.Seal.MaxTTL, d.Drift)-d.Need)
+		}
+	}
+	return at
+}
+
+// Former returns the id of the deployment that a node was last seen in, if that
+// never was this client's: no quorum of the client's nodes showed it, and its
+// members are others. Otherwise it returns "". If such a node comes back empty,
+// the clients of its former deployment adopt it again.
 func (d *Deployment) Former(node int) string {
 	was := d.nodes[node].was
 	if was != d.bound && !strings.Contains(d.earlier, was) && d.nodes[node].of != d.members && !d.replaces(Identity{ID: was}) {
@@ -134,14 +156,15 @@ func (d *Deployment) Former(node int) string {
 	return ""
 }
 
-// free reports whether a node is free, or used by what is to be replaced.
+// free reports whether a node belongs to no deployment and is in no opening,
+// other than those that are replaced.
 func (d *Deployment) free(node int) bool {
 	s := d.nodes[node].seen
 	who, opens := s.Identity(), s.Opening.Identity
 	return s.What != SealStrange && (who == Identity{} || d.replaces(who)) && (opens == Identity{} || d.replaces(opens))
 }
 
-// proceed goes on with this client's attempt.
+// proceed continues this client's attempt.
 func (d *Deployment) proceed(now time.Duration, random func() uint64) Order {
 	o := &d.opening
 	all := uint16(1)<<len(d.nodes) - 1
@@ -161,9 +184,9 @@ func (d *Deployment) proceed(now time.Duration, random func() uint64) Order {
 		}
 	case Lock:
 		switch {
-		case o.no: // no node will ever be sealed with it
+		case o.no: // no node will ever be sealed for it
 			return d.abandon(now, random, true)
-		case o.lost: // perhaps every node is locked; looks will tell
+		case o.lost: // every node may be locked; looks will show that
 			return d.abandon(now, random, false)
 		case o.yes == all:
 			return d.advance(Confirm)
@@ -176,13 +199,14 @@ func (d *Deployment) proceed(now time.Duration, random func() uint64) Order {
 	return Order{}
 }
 
-// advance begins the next stage of this client's attempt. A node that parted
-// after it was locked is not sealed by this client.
+// advance begins the next stage of this client's attempt. It does not seal a
+// node whose connection ended after it was locked.
 func (d *Deployment) advance(stage Verb) Order {
 	o := &d.opening
 	o.stage, o.yes = stage, 0
 	if stage == Confirm {
 		d.Opened = o.who.ID
+		d.belong(o.who.ID)
 	}
 	order := Order{stage, o.asked, o.who}
 	for i := range d.nodes {
@@ -194,7 +218,8 @@ func (d *Deployment) advance(stage Verb) Order {
 	return order
 }
 
-// abandon ends this client's attempt, and takes it back if no node was sealed.
+// abandon ends this client's attempt. If undo, its order removes the proposals
+// and locks of the attempt.
 func (d *Deployment) abandon(now time.Duration, random func() uint64, undo bool) Order {
 	o := d.opening
 	delay := min(max(2*o.delay, openPause), openPauseMost)
@@ -207,8 +232,8 @@ func (d *Deployment) abandon(now time.Duration, random func() uint64, undo bool)
 	return Order{Undo, o.asked, o.who}
 }
 
-// Quit ends this client's attempt for good. Its order takes back proposals;
-// locks are left to other clients, since every node may be locked.
+// Quit ends this client's attempt for good. Its order removes proposals. Locks
+// stay for other clients to complete, since every node may be locked.
 func (d *Deployment) Quit() Order {
 	o := d.opening
 	d.opening = attempt{}
@@ -218,7 +243,7 @@ func (d *Deployment) Quit() Order {
 	return Order{Undo, o.asked, o.who}
 }
 
-// lookAgain returns the nodes that something unknown was found on.
+// lookAgain orders looks at the nodes on which something unknown was found.
 func (d *Deployment) lookAgain(now time.Duration) Order {
 	o := Order{Verb: Look}
 	if d.opening.stage != Nothing || now < d.opening.pause {
@@ -236,8 +261,8 @@ func (d *Deployment) lookAgain(now time.Duration) Order {
 	return o
 }
 
-// complete seals nodes that are locked for an identity that another shows: one
-// that is sealed proves that all were locked.
+// complete seals nodes that are locked for an identity that another node shows:
+// that seal proves that all nodes were locked for it.
 func (d *Deployment) complete(time.Duration) Order {
 	who, _ := d.Identity()
 	o := Order{Confirm, 0, who}
@@ -253,8 +278,9 @@ func (d *Deployment) complete(time.Duration) Order {
 }
 
 // adopt gives the identity to members that have lost it. If no node shows it at
-// present, this client may have missed that all lost it and were opened anew.
-// Then it waits for a while for another node to show what is true.
+// the moment, all may have lost it and been opened anew without this client's
+// knowledge. adopt then waits a while for another node to show the present
+// identity.
 func (d *Deployment) adopt(now time.Duration) Order {
 	who, _ := d.Identity()
 	if who == (Identity{}) || d.Founds {
@@ -277,17 +303,18 @@ func (d *Deployment) adopt(now time.Duration) Order {
 	return o
 }
 
-// agrees reports whether a node's seal has this client's MaxTTL, if it has one.
+// agrees reports whether a node's seal, if it has one, has this client's
+// MaxTTL.
 func (d *Deployment) agrees(node int) bool {
 	s := d.nodes[node].seen.Seal
 	return d.MaxTTL == 0 || s.Identity == (Identity{}) || s.MaxTTL == 0 || s.MaxTTL == d.MaxTTL
 }
 
-// revive ends what a client that died has left. If every node carries its
-// identity, all of its locks were confirmed, so that it never takes them back:
-// they are sealed. If a member of the set carries neither its proposal nor its
-// lock, no client will ever seal it, since locks are only sent once all
-// proposals were accepted: they are removed.
+// revive ends an opening that a client left when it died. If every node is
+// locked or sealed for the identity, all locks were confirmed, and no client
+// will remove them: revive seals them. If a member of the set carries neither
+// the proposal nor the lock, no client will ever seal the identity, since locks
+// are sent only once all proposals were accepted: revive removes them.
 func (d *Deployment) revive(now time.Duration) Order {
 	for i := range d.nodes {
 		left := d.nodes[i].seen.Opening
@@ -311,9 +338,9 @@ func (d *Deployment) revive(now time.Duration) Order {
 }
 
 // dead reports whether no client will ever seal a node for an identity that
-// nodes are locked for. It will not if a member, looked at after the lock, has
-// neither its proposal nor its lock nor its seal, and no node has its seal: an
-// empty member may have lost that.
+// nodes are locked for. That is so if a member that was looked at after the
+// lock has neither the identity's proposal nor its lock nor its seal, and no
+// other node has the seal: if one had, the member may have lost its own.
 func (d *Deployment) dead(who Identity, locked time.Duration) bool {
 	lacking := false
 	for i := range d.nodes {
@@ -328,10 +355,10 @@ func (d *Deployment) dead(who Identity, locked time.Duration) bool {
 	return lacking
 }
 
-// ready reports whether a node can be given an order outside of an opening.
+// ready reports whether a node can be sent an order outside of an opening.
 func (d *Deployment) ready(n *berth) bool { return n.up && n.looked && !n.busy && !n.held }
 
-// all reports whether something is true of every node.
+// all reports whether a condition holds for every node.
 func (d *Deployment) all(is func(node int) bool) bool {
 	for i := range d.nodes {
 		if !is(i) {

@@ -104,7 +104,7 @@ func (w *world) connect(c *client, i int) {
 		l := &c.links[i]
 		l.up = true
 		l.epoch++
-		c.Born(i, w.servers[c.set[i]].born, true)
+		c.Born(i, w.servers[c.set[i]].born)
 		w.send(c, i, func(done func(func())) {
 			asked, seen := w.now, w.look(c.set[i])
 			done(func() {

@@ -516,7 +516,7 @@ func TestLessThanAQuorum_R30(t *testing.T) {
 	assert.True(t, c.Counts(0))
 }
 
-// What is to be replaced is in the way of nothing, but no debut.
+// Seals of a deployment that is replaced count as absent, but this is no debut.
 func TestReplaces_R30(t *testing.T) {
 	c := deploys(t)
 	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 5, Members: "x"}
@@ -540,6 +540,26 @@ func TestReplaces_R30(t *testing.T) {
 	assert.NotEqual(t, old.ID, who.ID)
 }
 
+// The seal of a deployment that is replaced proves nothing, neither before its
+// nodes are sealed anew nor after that.
+func TestReplacedSealIsNoProof_R30(t *testing.T) {
+	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 3, Members: MembersOf([]string{"a:1", "b:1", "c:1"})}
+	c := deploys(t)
+	c.Replaces = []string{old.ID}
+	seal := sealOf(old)
+	seal.Seal.Watched = time.Hour
+	for i := range 3 {
+		assert.Equal(t, SealAbsent, c.Proof(seal).What)
+		c.sees(i, seal)
+	}
+	c.answers(c.locks(), true)
+	seals := c.one(Confirm, 0b111)
+	c.answers(seals, true)
+	for i := range 3 {
+		assert.Equal(t, Sighting{What: SealSeen, Seal: Seal{Identity: seals.Identity}}, c.Seen(i))
+	}
+}
+
 // An older seal on one node means that the set is not new.
 func TestAnOlderSealIsNoDebut_R29(t *testing.T) {
 	c := deploys(t)
@@ -548,27 +568,78 @@ func TestAnOlderSealIsNoDebut_R29(t *testing.T) {
 	assert.False(t, c.Debut())
 }
 
-// A node that has just started, among others that have not, may be another
-// deployment's empty member: its clients adopt it first. A client that founds
-// the set, or whose nodes have all just started, need not wait.
+// A node that has run for a short while may be another deployment's empty
+// member: its clients adopt it first, if they reach it when this client does.
+// Nodes that have run for long need no such time, and a client that founds the
+// set takes none.
 func TestYoungNodesAreLeftToOthers_R30(t *testing.T) {
+	for name, c := range map[string]struct {
+		need, age time.Duration // MaxTTL, and how long node 1 had run when it was reached
+		all       bool          // and the others
+		settles   time.Duration // from then on
+	}{
+		"just started":                    {30 * time.Second, 0, false, adoptWithin},
+		"started some time ago":           {30 * time.Second, 20 * time.Second, false, adoptWithin},
+		"nearly old":                      {30 * time.Second, 30*time.Second - ms, false, ms},
+		"old":                             {30 * time.Second, 30 * time.Second, false, 0},
+		"all of them":                     {30 * time.Second, 0, true, adoptWithin},
+		"a short MaxTTL":                  {ms, 0, false, adoptWithin},
+		"a short MaxTTL, some time after": {ms, adoptWithin - ms, false, ms},
+		"a short MaxTTL, old":             {ms, adoptWithin, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deploys(t)
+			d.Need = c.need
+			for i := range 3 {
+				if i == 1 || c.all {
+					d.Born(i, d.now-c.age)
+				}
+			}
+			assert.Equal(t, c.settles, d.Settles(d.now))
+			assert.Equal(t, c.settles == 0, d.Open(0, d.now))
+			if c.settles > 0 {
+				d.none()
+				assert.Equal(t, d.now+min(c.settles, openingDead), d.Wait(d.now))
+				d.passes(c.settles - 1)
+				d.none()
+				d.passes(1)
+			}
+			assert.Zero(t, d.Settles(d.now))
+			d.proposes()
+		})
+	}
 	c := deploys(t)
-	c.Born(1, c.now-adoptWithin+ms, true)
-	c.none()
-	assert.Equal(t, c.now+ms, c.Wait(c.now))
-	c.passes(ms)
-	c.proposes()
-
+	c.Born(1, c.now)
+	c.Part(2)
+	assert.Zero(t, c.Settles(c.now), "it waits for a node that is missing")
 	c = deploys(t)
-	c.Born(1, c.now, true)
+	c.Born(1, c.now)
 	c.Founds = true
 	c.proposes()
+}
 
-	c = deploys(t)
-	for i := range 3 {
-		c.Born(i, c.now, true)
+// A client that founds a set in place of a deployment with a longer MaxTTL
+// waits first for as long as its locks last longer than the clients of the new
+// one wait.
+func TestReplacesALongerMaxTTL_R30(t *testing.T) {
+	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 1, Members: "x"}
+	for _, c := range []struct{ maxTTL, waits time.Duration }{
+		{time.Minute, NeedFor(time.Minute, 0.01) - NeedFor(10*time.Second, 0.01)},
+		{10 * time.Second, 0},
+		{time.Second, 0},
+	} {
+		d := deploys(t)
+		d.Founds, d.Need, d.Drift, d.Replaces = true, NeedFor(10*time.Second, 0.01), 0.01, []string{old.ID}
+		d.sees(1, Sighting{What: SealSeen, Seal: Seal{Identity: old, Run: "r", MaxTTL: c.maxTTL}})
+		assert.Equal(t, c.waits, d.Settles(d.now))
+		if c.waits > 0 {
+			d.none()
+			d.passes(c.waits - 1)
+			d.none()
+			d.passes(1)
+		}
+		d.proposes()
 	}
-	c.proposes()
 }
 
 // An unreadable node keeps what it showed over the same connection.
@@ -651,8 +722,8 @@ func TestForeignLock_R30(t *testing.T) {
 	}
 }
 
-// A lock is not taken back while a node shows its seal, though a member has been
-// emptied. (Found by testdata/model, kills-sealed.)
+// A lock is not taken back while a node shows its seal, though a member has
+// been emptied. (Found by testdata/model, kills-sealed.)
 func TestLockOfASealedIdentityStays_R30(t *testing.T) {
 	mine := Identity{ID: fmt.Sprintf("%032x", 1), Nodes: 3, Members: MembersOf([]string{"a", "b", "c"})}
 	d := NewDeployment([]string{"a", "b", "c"})
@@ -668,31 +739,112 @@ func TestLockOfASealedIdentityStays_R30(t *testing.T) {
 	assert.Equal(t, Order{}, d.Next(openingDead, nil))
 }
 
-// At a debut the node that started last counts for all, if all are dated. There
-// is none where a node has a seal (R29).
-func TestStarted_R29(t *testing.T) {
-	c := deploys(t)
-	for i, at := range []time.Duration{10 * time.Minute, 30 * time.Minute, 20 * time.Minute} {
-		c.Born(i, at, true)
+// The node that started last counts for all, by its own account at a debut. By
+// its watch, if a node has a seal, or is not believed. A client that founds a
+// new set needs neither (R29).
+func TestSince_R29(t *testing.T) {
+	const need = 30 * time.Second
+	for name, c := range map[string]struct {
+		does  func(c *deployer, all []Trust)
+		since time.Duration
+	}{
+		"a debut":                  {func(*deployer, []Trust) {}, 30 * time.Minute},
+		"one is not believed":      {func(_ *deployer, all []Trust) { all[0].Account.Believed = false }, 58 * time.Minute},
+		"one was flushed":          {func(_ *deployer, all []Trust) { all[0].Why = WhyVanished }, 58 * time.Minute},
+		"one has an older seal":    {func(c *deployer, _ []Trust) { c.sees(1, Sighting{What: SealSeen, Seal: Seal{Run: "r", MaxTTL: ms}}) }, 59 * time.Minute},
+		"it is founded":            {func(c *deployer, _ []Trust) { c.Founds = true }, time.Hour - need},
+		"it is founded, not a new": {func(c *deployer, _ []Trust) { c.Founds = true; c.sees(1, Sighting{What: SealStrange}) }, 59 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deploys(t)
+			d.Need = need
+			var all []Trust
+			for i, started := range []time.Duration{10 * time.Minute, 30 * time.Minute, 20 * time.Minute} {
+				met := []time.Duration{58 * time.Minute, 59 * time.Minute, 57 * time.Minute}[i]
+				trust := Trust{Need: need}.Meet("r", met)
+				trust.Account = Account{Believed: true, Uptime: met - started + 2*time.Second, Asked: met}
+				all = append(all, trust)
+			}
+			c.does(d, all)
+			since := func() time.Duration { return d.Since(func(i int) Trust { return all[i] }, d.now) }
+			assert.Equal(t, c.since, since())
+			if name == "a debut" {
+				d.proposes()
+				d.sees(1, lockOf(d.opening.who))
+				assert.Equal(t, c.since, since(), "while it is opened")
+			}
+		})
 	}
-	_, ok := c.Started()
-	assert.False(t, ok, "nothing is being opened")
-	c.proposes()
-	at, ok := c.Started()
-	assert.True(t, ok)
-	assert.Equal(t, 30*time.Minute, at)
-	c.Born(0, 10*time.Minute, false)
-	_, ok = c.Started()
-	assert.False(t, ok, "one is not dated")
+}
+
+// Once a client belongs to a deployment, only the seals of that prove anything,
+// and it may say in them how long it has watched. Where another client has
+// opened it, what this one watched before is no proof (R29, R30).
+func TestJoiningAnothersDeployment_R29_R30(t *testing.T) {
+	c := deploys(t)
+	first, second := c.another(), c.another()
+	second.ID = fmt.Sprintf("%032x", 0xdef)
+	proves := func(who Identity) bool { return c.Proof(sealOf(who)).What == SealSeen }
+	assert.True(t, proves(first), "until it is known which is its own")
+	assert.False(t, c.Vouches(first))
+	assert.False(t, c.Vouches(Identity{}))
+	c.sees(0, sealOf(first))
+	assert.False(t, c.Rebound(), "a quorum shows it")
+	assert.False(t, c.Vouches(first))
+	c.sees(1, sealOf(first))
+	assert.True(t, c.Rebound())
+	assert.False(t, c.Rebound(), "once")
+	assert.True(t, c.Vouches(first))
+	assert.True(t, proves(first))
+	assert.False(t, proves(second))
+	assert.False(t, proves(Identity{}), "of an older form")
+	assert.Equal(t, sealOf(first), c.Seen(1))
+	c.sees(0, sealOf(second))
+	assert.True(t, c.Vouches(first), "one node is no quorum")
+	c.sees(1, sealOf(second))
+	c.sees(2, sealOf(second))
+	assert.True(t, c.Rebound())
+	assert.False(t, c.Vouches(first))
+
+	// With its own, it is bound as soon as all nodes are locked: from then on
+	// they are sealed.
+	c = deploys(t)
+	locks := c.locks()
+	assert.False(t, c.Vouches(locks.Identity))
+	c.answers(locks, true)
+	seals := c.one(Confirm, 0b111)
+	assert.True(t, c.Vouches(seals.Identity))
+	assert.False(t, proves(Identity{}), "a look that comes late")
+	c.answers(seals, true)
+	assert.False(t, c.Rebound())
+
+	// What it completes for another client is not its own before a quorum shows
+	// it, which can be when a foreign lock is gone.
+	c = deploys(t)
+	c.sees(0, sealOf(first))
+	c.sees(1, lockOf(first))
+	o := c.next()[0]
+	assert.Equal(t, Order{Confirm, 0b010, first}, o)
+	assert.False(t, c.Vouches(o.Identity))
+	c.Answer(1, o, true)
+	assert.True(t, c.Rebound())
+	assert.Equal(t, Sighting{What: SealSeen, Seal: Seal{Identity: first}}, c.Seen(1), "what it states takes a look")
 
 	c = deploys(t)
-	for i := range 3 {
-		c.Born(i, time.Minute, true)
+	foreign := second
+	foreign.Members = MembersOf([]string{"c:1", "a:1", "x:1"})
+	c.sees(2, lockOf(foreign))
+	c.sees(0, sealOf(first))
+	c.sees(1, sealOf(first))
+	assert.False(t, c.Rebound(), "rivals")
+	c.passes(openingDead)
+	for i := range 2 {
+		c.sees(i, sealOf(first))
 	}
-	c.sees(1, sealOf(c.another()))
-	c.next()
-	_, ok = c.Started()
-	assert.False(t, ok, "a node among sealed ones")
+	c.sees(2, lockOf(foreign))
+	o = c.one(Undo, 0b100)
+	c.Answer(2, o, true)
+	assert.True(t, c.Rebound())
 }
 
 // A set that was lost and opened anew twice is not stuck because a client was

@@ -4,11 +4,11 @@ package pure
 // for node i.
 
 // Void returns the quarantined nodes whose grants do not count: for a claim all
-// of them; for an extension those that were also quarantined when the key was
-// set, the doubted ones. Such a node may have forgotten another client's vote
-// before that, and that client may still wait for the last vote of its quorum.
-// If the key is older than the quarantine, it proves that the node has
-// forgotten nothing since.
+// of them, and for an extension the doubted ones, which were also quarantined
+// when the key was set. A doubted node may have forgotten its vote for another
+// client before that, and that client may still wait for the last vote of its
+// quorum. A key that is older than the quarantine proves that the node has
+// forgotten nothing since it was set.
 func Void[S ~uint16](claim bool, quarantined, doubted S) S {
 	if claim {
 		return quarantined
@@ -17,16 +17,16 @@ func Void[S ~uint16](claim bool, quarantined, doubted S) S {
 }
 
 // RestoredCounts reports whether a key that a node set again is a grant
-// (healing). From a node that is quarantined, or was when the command got its
-// place, it is not: the node may have forgotten the lock of another client.
+// (healing). It is not if the node is quarantined, or was when the command got
+// its place: the node may have forgotten the lock of another client.
 func RestoredCounts[S ~uint16](node int, discounted, quarantined S) bool {
 	return (discounted|quarantined)>>uint(node)&1 == 0
 }
 
 // DoubtRenewal returns a hold's doubted nodes after a renewal was sent, and
 // those of them that are doubted because of it. A node that got the renewal and
-// is not quarantined is doubted no more. On a quarantined node a healing
-// renewal may set the key anew; the node is doubted unless it answers that the
+// is not quarantined is no longer doubted. On a quarantined node a healing
+// renewal may set the key again; the node is doubted until it answers that the
 // key was there.
 func DoubtRenewal[S ~uint16](doubted, sent, quarantined S, heals bool) (after, unsure S) {
 	doubted &^= sent &^ quarantined
@@ -36,7 +36,7 @@ func DoubtRenewal[S ~uint16](doubted, sent, quarantined S, heals bool) (after, u
 	return doubted | unsure, unsure
 }
 
-// DoubtGranted returns a hold's doubted nodes after the outcome of a renewal:
-// on the nodes that granted it the key was there, so it is older than their
+// DoubtGranted returns a hold's doubted nodes after the outcome of a renewal.
+// The nodes that granted it had the key, so the key is older than their
 // quarantine.
 func DoubtGranted[S ~uint16](doubted, unsure, granted S) S { return doubted &^ (unsure & granted) }

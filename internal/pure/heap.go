@@ -12,21 +12,22 @@ type Heap[T any] struct {
 	entries []entry[T]
 }
 
-// An entry has an item's time, so that a comparison does not load the item.
+// An entry has the time beside the item, so that a comparison does not load the
+// item.
 type entry[T any] struct {
 	at    time.Duration
 	item  T
 	place *Place
 }
 
-// A Place is where an item stands in a heap: its index plus one. The zero Place
-// is that of an item that is in no heap.
+// A Place is an item's place in a heap: its index plus one. It is zero for an
+// item that is in no heap.
 type Place int
 
 // Len returns the number of items.
 func (h *Heap[T]) Len() int { return len(h.entries) }
 
-// Put adds an item, or moves it if it is there.
+// Put adds an item, or moves it if it is in the heap already.
 func (h *Heap[T]) Put(item T, place *Place, at time.Duration) {
 	i := int(*place) - 1
 	if i < 0 {
@@ -83,8 +84,8 @@ func (h *Heap[T]) TakeAll(dst []T) []T {
 	return dst
 }
 
-// Count returns how many items have a time up to now, but at most most. It
-// visits no item below one with a later time.
+// Count returns how many items have a time up to now, but at most most. It does
+// not visit the items below one with a later time.
 func (h *Heap[T]) Count(now time.Duration, most int) int { return h.countFrom(0, now, most) }
 
 func (h *Heap[T]) countFrom(i int, now time.Duration, most int) int {
@@ -115,7 +116,7 @@ func (h *Heap[T]) settle(i int) {
 	*e.place = Place(i + 1)
 }
 
-// move moves an entry to another index and returns the one that it left.
+// move moves an entry to another index and returns the index that it left.
 func (h *Heap[T]) move(from, to int) int {
 	h.entries[to] = h.entries[from]
 	*h.entries[to].place = Place(to + 1)

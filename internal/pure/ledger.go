@@ -13,19 +13,22 @@ type Debt struct {
 	ttl     time.Duration // of the key
 	Due     time.Duration // when to send it (again)
 	Delay   time.Duration // until the next try after a refusal
-	Until   time.Duration // when the key has expired; 0 before the fence, when that is unknown
-	Sent    bool          // an answer is awaited
-	// Repeat means that an answer does not end it: the SET may still come,
-	// because CLIENT KILL is forbidden (R8).
+	// Until is when the key must have expired. It is 0 until the fence: that
+	// time is not known before.
+	Until time.Duration
+	Sent  bool // an answer is awaited
+	// Repeat means that an answer does not end the debt: the SET may still be
+	// executed, because CLIENT KILL is forbidden (R8).
 	Repeat  bool
-	settled bool // it was answered, and is repeated all the same
+	settled bool // it was answered, but is still repeated
 	Index   int  // in Ledger.Debts; -1 when it has ended
 
 	turn, ending Place // in the ledger's heaps
 }
 
 // The pauses before refused debts are tried again (R8), and before debts whose
-// SET may still come are repeated (docs/design.md, "The SET that comes late").
+// SET may still be executed are repeated (docs/design.md, "The SET that comes
+// late").
 const (
 	RefusedFirst = 50 * time.Millisecond
 	refusedMost  = time.Second
@@ -50,10 +53,12 @@ type Ledger struct {
 	Debts []*Debt // all that have not ended, in no order
 	turns Heap[*Debt]
 	ends  Heap[*Debt]
-	known map[string]*Debt // by command: a lock that is released several times is owed once
-	safe  int              // the number of debts that are settled
-	Limit int              // at which the ledger is full
-	Drift float64          // of the clocks of nodes and clients, as a fraction
+	// known has the debts by their commands. A lock that is released several
+	// times is owed once.
+	known map[string]*Debt
+	safe  int     // the number of debts that are settled
+	Limit int     // at which the ledger is full
+	Drift float64 // of the clocks of nodes and clients, as a fraction
 	// Longest is the longest TTL that was asked for so far. An extension may
 	// have succeeded unnoticed, so a key may live longer than the TTL of its
 	// debt.
@@ -61,28 +66,28 @@ type Ledger struct {
 	Made, Paid, Expired uint64 // see Counts
 }
 
-// A Release is a release as a ledger takes it.
+// A Release is what a ledger must know of a release.
 type Release struct {
 	Command []byte        // encoded; the ledger copies it
 	TTL     time.Duration // of the key
 	// Unfenced reports that the SET was written to a connection that could not
-	// be killed, and may still come; see Unfenced.Has.
+	// be killed, and may still be executed; see Unfenced.Has.
 	Unfenced bool
 }
 
 // Unfenced is what is known of a connection that could not be killed: the
 // server may still execute its commands (R8).
 type Unfenced struct {
-	End   uint64        // the commands before this position
-	Since time.Duration // when the next connection tried to kill it; later ones are not written to it
+	End   uint64        // only commands before this position were written to it
+	Since time.Duration // when the next connection tried to kill it
 }
 
-// Has reports whether the command at a position may still come.
+// Has reports whether the command at a position may still be executed.
 func (u Unfenced) Has(pos uint64) bool { return pos < u.End }
 
-// Owe notes a release that a connected node has not confirmed, to be sent when
-// it is due. The key's time runs from now on: what was written to this
-// connection before comes first.
+// Owe records a release that a connected node has not confirmed, to be sent
+// when it is due. The key's time runs from now on: the node executes what was
+// written to this connection before.
 func (l *Ledger) Owe(r Release, due, now time.Duration) {
 	d := l.add(r, due)
 	d.Until = l.end(d, now)
@@ -97,11 +102,11 @@ func (l *Ledger) OweAbsent(r Release, due time.Duration) {
 	l.plan(d)
 }
 
-// Doubt notes a release that was answered, but whose SET may still come over a
-// connection that could not be killed. The release is repeated until the key
-// must have expired, counted from since (docs/design.md, "The SET that comes
-// late"). Doubt returns when the debt is due; ok is false if the key has
-// expired already.
+// Doubt records a release that was answered, but whose SET may still be
+// executed, from a connection that could not be killed. The release is repeated
+// until the key must have expired, counted from since (docs/design.md, "The SET
+// that comes late"). Doubt returns when the debt is due; ok is false if the key
+// has expired already.
 func (l *Ledger) Doubt(r Release, since, now time.Duration) (due time.Duration, ok bool) {
 	until := since + l.life(r.TTL)
 	if now >= until {
@@ -119,15 +124,15 @@ func (l *Ledger) Doubt(r Release, since, now time.Duration) (due time.Duration, 
 // dropped.
 func (l *Ledger) Full() bool { return len(l.Debts)-l.safe >= l.Limit }
 
-// MayJoin reports whether so little is owed that the node may get new commands
+// MayJoin reports whether the node owes so little that it may get new commands
 // before it has paid. Waiting until nothing is due would keep a node out for as
-// long as callers release what it may hold.
+// long as callers release locks that it may hold.
 func (l *Ledger) MayJoin(now time.Duration) bool {
 	return !l.Full() && l.Due(now, PaymentsAtOnce+1) <= PaymentsAtOnce
 }
 
-// add returns the debt of a release. A release that is owed already keeps its
-// debt, with the earlier Due and the longer TTL. The caller must call plan.
+// add returns the debt of a release. If the release is owed already, it keeps
+// its debt, with the earlier Due and the longer TTL. The caller must call plan.
 func (l *Ledger) add(r Release, due time.Duration) *Debt {
 	d := l.known[string(r.Command)]
 	if d != nil {
@@ -162,14 +167,15 @@ func (l *Ledger) plan(d *Debt) {
 	l.ends.Put(d, &d.ending, d.Until)
 }
 
-// Recall notes that no answer to a debt is awaited any more: the connection
-// died.
+// Recall records that no answer to a debt is awaited any more, because the
+// connection died.
 func (l *Ledger) Recall(d *Debt) {
 	d.Sent = false
 	l.plan(d)
 }
 
-// Postpone puts off a debt that was taken and for which there was no room.
+// Postpone puts off a debt that was taken but could not be sent for lack of
+// room.
 func (l *Ledger) Postpone(d *Debt, now time.Duration) {
 	d.Due = now + RefusedFirst
 	l.Recall(d)
@@ -201,7 +207,7 @@ func (l *Ledger) life(ttl time.Duration) time.Duration {
 }
 
 // end returns when a debt's key must have expired, if the node executes no
-// older command from now on. For a debt that is repeated, its own TTL counts.
+// older command from now on. If the debt is repeated, its own TTL counts.
 func (l *Ledger) end(d *Debt, now time.Duration) time.Duration {
 	if d.Repeat {
 		return now + l.life(d.ttl)
@@ -211,11 +217,11 @@ func (l *Ledger) end(d *Debt, now time.Duration) time.Duration {
 
 // FenceDebt starts a debt's time: from now on the node can execute no older
 // command. certain is false if the old connection could not be killed; then the
-// release is repeated, since its SET may still come.
+// release is repeated, since its SET may still be executed.
 //
-// The repetitions begin anew with each connection. A join sends the release at
+// The repetitions start again with each connection. A join sends the release at
 // once, whatever its Due. If that counted as a repetition, after a few
-// connections the pause would be longer than the key lives.
+// connections the pause would be longer than the key's life.
 func (l *Ledger) FenceDebt(d *Debt, now time.Duration, certain bool) {
 	d.Due = now
 	if !certain || d.Repeat {
@@ -228,8 +234,8 @@ func (l *Ledger) FenceDebt(d *Debt, now time.Duration, certain bool) {
 }
 
 // StartDebt starts the time of a debt whose key's last command was answered or
-// fenced before: now that the node is connected anew, it can execute no older
-// command.
+// fenced before. Now that the node has a new connection, it can execute no
+// older command.
 func (l *Ledger) StartDebt(d *Debt, now time.Duration) {
 	if d.Until != 0 && !d.Sent {
 		return
@@ -240,9 +246,10 @@ func (l *Ledger) StartDebt(d *Debt, now time.Duration) {
 	l.Recall(d)
 }
 
-// Settle takes a node's answer to a debt. An integer ends the debt; after
-// anything else it is tried again after 50 ms, doubling to 1 s. Settle returns
-// when the debt is due next; owed is false if it has ended.
+// Settle applies a node's answer to a debt. answered reports that it was an
+// integer, which ends the debt. After any other answer the debt is tried again
+// after 50 ms, doubling to 1 s. Settle returns when the debt is due next; owed
+// is false if it has ended.
 func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) (due time.Duration, owed bool) {
 	if d.Index < 0 {
 		return 0, false // it has expired
@@ -262,7 +269,9 @@ func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) (due time.Dur
 		d.Due = now + d.Delay
 		d.Delay *= RepeatTimes
 	case d.Repeat:
-		d.Due = now + min(d.Delay, refusedMost) // a refused release did nothing and is no repetition
+		// A refused release had no effect, so it does not count as a
+		// repetition.
+		d.Due = now + min(d.Delay, refusedMost)
 	default:
 		d.Due = now + d.Delay
 		d.Delay = min(2*d.Delay, refusedMost)
@@ -274,8 +283,8 @@ func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) (due time.Dur
 	return d.Due, true
 }
 
-// Expire ends debts whose keys must have expired, up to 512 at a time. Next
-// returns a time that has passed while there are more.
+// Expire ends debts whose keys must have expired, up to 512 at a time. While
+// there are more, Next returns a time that has passed.
 func (l *Ledger) Expire(now time.Duration) {
 	for range expireAtOnce {
 		d, at := l.ends.First()
@@ -289,8 +298,8 @@ func (l *Ledger) Expire(now time.Duration) {
 	}
 }
 
-// Take appends debts that are due to dst until it has most of them, the longest
-// due first, and marks them as sent.
+// Take appends debts that are due to dst, in the order of Due, until it has
+// most of them, and marks them as sent.
 func (l *Ledger) Take(dst []*Debt, now time.Duration, most int) []*Debt {
 	for len(dst) < most {
 		d, at := l.turns.First()
@@ -316,8 +325,8 @@ func (l *Ledger) Next() (at time.Duration, ok bool) {
 }
 
 // Misplaced returns a debt whose times differ from those in the heaps, or nil
-// if there is none. It is for tests: a debt with an old end there would be
-// dropped too early, and one that is missing there would never be paid (R8).
+// if there is none. It is for tests: with an outdated end in a heap a debt
+// would be dropped too early, and without an entry it would never be paid (R8).
 func (l *Ledger) Misplaced() *Debt {
 	for _, d := range l.Debts {
 		switch {

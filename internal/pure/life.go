@@ -2,25 +2,27 @@ package pure
 
 import "time"
 
-// A State is where a node stands in its life.
+// A State is the stage of a node's life.
 type State uint8
 
 const (
-	// Down: no connection; the next attempt waits for its time.
+	// Down means that there is no connection, and that the next attempt comes
+	// after a pause.
 	Down State = iota
-	// Dialing: one attempt to connect and shake hands is under way.
+	// Dialing means that an attempt to connect and shake hands is under way.
 	Dialing
-	// Fencing: the commands of the previous connection are being made harmless
-	// (R8).
+	// Fencing means that the commands of the previous connection are being made
+	// harmless (R8).
 	Fencing
-	// Paying: the releases that the node has not confirmed are sent first (R8).
+	// Paying means that the releases that the node has not confirmed are sent,
+	// before any other command (R8).
 	Paying
-	// Up: the node gets every command, and its votes count.
+	// Up means that the node gets every command, and that its votes count.
 	Up
-	// Shed: this client broke the connection (R26). The node gets no new
-	// commands.
+	// Shed means that this client broke the connection (R26). The node gets no
+	// new commands.
 	Shed
-	// Stopped: the group was closed.
+	// Stopped means that the group was closed.
 	Stopped
 )
 
@@ -32,17 +34,18 @@ func (s State) String() string { return stateNames[s] }
 // A LifeEvent is what happened to a node.
 type LifeEvent uint8
 
-// The events in the life of a node.
+// The events in the life of a node. DialFailed is also the event of a
+// connection that died before it carried a lock command.
 const (
 	Started      LifeEvent = iota // the group was made
 	Waited                        // the time for the next attempt has come
 	Dialed                        // a connection shook hands
-	DialFailed                    // no connection, or it died before it carried a lock command
+	DialFailed                    // an attempt to connect failed
 	DialBarred                    // the server refused the credentials
-	Fenced                        // no command of the old connection can be executed any more
+	Fenced                        // the fence is done
 	Paid                          // every debt that was due has been answered
 	Broke                         // this client broke the connection
-	Died                          // the connection ended with every command answered
+	Died                          // the connection ended with all answered
 	DiedOwing                     // the connection ended with unanswered commands
 	GroupStopped                  // the group was closed
 )
@@ -52,9 +55,9 @@ type LifeAction uint8
 
 // The actions that follow an event.
 const (
-	Stay    LifeAction = iota // go on
+	Stay    LifeAction = iota // continue
 	ToDial                    // connect and shake hands
-	ToFence                   // make the commands of the previous connection harmless
+	ToFence                   // make the previous connection's commands harmless
 	ToPay                     // send the debts
 	ToServe                   // send commands
 	ToWait                    // wait for Life.Wait
@@ -67,9 +70,11 @@ const (
 	redialMost  = time.Second
 	barredFirst = time.Second
 	barredMost  = 30 * time.Second
-	steadyAfter = 500 * time.Millisecond // a connection that lived so long starts the delays anew
+	// After a connection that lived for steadyAfter, the delays start again.
+	steadyAfter = 500 * time.Millisecond
 	// dialBurst dials may follow one another at once, and then one in each
-	// dialInterval; one may be overdrawn. That is at most 75 in any minute.
+	// dialInterval; one more may be overdrawn. That is at most 75 in any
+	// minute.
 	dialBurst    = 14
 	dialInterval = time.Second
 )
@@ -77,9 +82,9 @@ const (
 // Life is the state of one node and the decisions about it: (state, event, now)
 // → (state, action).
 type Life struct {
-	State State // where the node stands
-	// owesFence is set when a connection ends with unanswered commands, until
-	// the fence.
+	State State
+	// owesFence is set from the end of a connection with unanswered commands
+	// until the fence.
 	owesFence bool
 	// Wait is how long to wait before the next dial, for the action ToWait.
 	Wait time.Duration
@@ -129,7 +134,7 @@ func (l Life) On(e LifeEvent, now time.Duration, jitter float64) (Life, LifeActi
 		if l.State != Up {
 			return l, Stay
 		}
-		// since stays, to tell how long the connection lived.
+		// since stays: it shows how long the connection lived.
 		l.State = Shed
 		return l, Stay
 	case DiedOwing, Died:
@@ -146,9 +151,9 @@ func (l Life) On(e LifeEvent, now time.Duration, jitter float64) (Life, LifeActi
 
 // buried handles the end of a connection. If it was steady and this client did
 // not break it, the first dial begins at once: an idle timeout of a server or a
-// proxy ends the connections to all nodes together, and until they are back
-// there is no quorum. Further dials are delayed, as are those to a server that
-// drops connections early, and the budget bounds them all (R26).
+// proxy ends the connections to all nodes at the same time, and until they are
+// back there is no quorum. Further dials are delayed, as are those to a server
+// that drops connections early, and the budget bounds them all (R26).
 func (l Life) buried(now time.Duration, jitter float64) (Life, LifeAction) {
 	if now-l.since < steadyAfter {
 		return l.backOff(now, jitter)
@@ -163,16 +168,15 @@ func (l Life) buried(now time.Duration, jitter float64) (Life, LifeAction) {
 }
 
 // Charge takes one more dial off the budget, for an attempt that may have made
-// two connections: a server without HELLO is asked again over a fresh one
-// (R21).
+// two connections: a server without HELLO is asked again over a new one (R21).
 func (l Life) Charge() Life {
 	l.credit--
 	return l
 }
 
-// Replaced reports whether a node's process is another than before, by their
-// run ids; "" if one may not be asked. What the former was sent is gone with
-// it, and needs no fence (R8).
+// Replaced reports whether a node has another process than before. before and
+// now are their run ids, or "" if one may not be asked. What was sent to the
+// former process is gone with it, and needs no fence (R8).
 func Replaced(before, now string) bool { return before != "" && now != "" && before != now }
 
 func (l Life) enter(s State, now time.Duration) Life {
@@ -187,9 +191,9 @@ func (l Life) dial(now time.Duration) (Life, LifeAction) {
 }
 
 // backOff waits before the next dial: 50 ms, doubling to 1 s. The time that the
-// failed attempt took counts, so after a long one the next dial starts at once:
-// a stopped server that resumes answers the handshake in progress, so there
-// should always be one (R26: the server counts again within 200 ms of
+// failed attempt took counts, so after a long attempt the next dial begins at
+// once: a stopped server that resumes answers the handshake in progress, so
+// there should always be one (R26: the server counts again within 200 ms of
 // resuming).
 func (l Life) backOff(now time.Duration, jitter float64) (Life, LifeAction) {
 	wait := shorten(l.delay, jitter)

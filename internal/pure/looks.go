@@ -14,16 +14,16 @@ const (
 	LookRarely = 5 * time.Second
 )
 
-// Looks is when one node's seal is read, and what is under way. It is guarded
-// by its owner's mutex.
+// Looks decides when one node's seal is read, and records what is under way. It
+// is guarded by its owner's mutex.
 type Looks struct {
 	Next    time.Duration // when to look again
-	delay   time.Duration // after that, while the node is quarantined
+	delay   time.Duration // the last pause between looks
 	Asking  bool          // a look is under way
 	Writing bool          // a seal is being written
 }
 
-// FirstLooks returns the looks at a node that joins; its seal was just read.
+// FirstLooks returns the Looks of a node that joins. Its seal was just read.
 func FirstLooks(now time.Duration) Looks { return Looks{Next: now + lookFirst, delay: lookFirst} }
 
 // Plan sets the time of the look after one that is due now.
@@ -36,6 +36,6 @@ func (l *Looks) Plan(trusted bool, now time.Duration) {
 	l.Next = now + l.delay
 }
 
-// Hasten sets the time of the next look after a node that lost the script which
-// writes the seal has been sent it again.
+// Hasten makes the next look soon. It is called when a node that lost the
+// script that writes the seal was sent that script again.
 func (l *Looks) Hasten(now time.Duration) { l.Next = now + lookFirst }

@@ -14,20 +14,20 @@ import (
 type Renewal struct {
 	phase    phase
 	Validity time.Duration // the age at which the validity ends
-	bound    time.Duration // the age at which MaxHold ends the context; Never if none
-	next     time.Duration // the age at which the next renewal is due; Never if none
+	bound    time.Duration // the age at which MaxHold ends the context, or Never
+	next     time.Duration // the age at which a renewal is due, or Never
 	asked    time.Duration // the age at which the renewal in flight began
-	flying   bool
-	left     int           // extensions that are still allowed; negative: any number
+	flying   bool          // a renewal is in flight
+	left     int           // extensions still allowed; negative if unbounded
 	delay    time.Duration // the next pause after a failure
 }
 
-// A phase is how far a hold has come.
+// A phase is the phase of a hold's life.
 type phase uint8
 
 const (
 	phaseHeld    phase = iota
-	phaseBounded       // its bound is reached, and its keys are still held
+	phaseBounded       // its bound is reached; its keys are still held
 	phaseOver          // lost, released or closed
 )
 
@@ -38,7 +38,7 @@ type RenewalEvent uint8
 const (
 	OnLook    RenewalEvent = iota // the clocks were read
 	OnGrant                       // a quorum extended the keys
-	OnRefusal                     // too few nodes have the key with this token for a quorum
+	OnRefusal                     // no quorum has the key with this token
 	OnFailure                     // the renewal ended with neither
 	OnEnd                         // the lock was released, or the client closed
 )
@@ -48,16 +48,16 @@ type RenewalAction uint8
 
 // The actions that follow an event.
 const (
-	CarryOn     RenewalAction = iota // nothing
+	CarryOn     RenewalAction = iota // do nothing
 	ToRenew                          // send a renewal
-	ToProlong                        // the validity counts from the start of the renewal that was granted
+	ToProlong                        // count the validity from the renewal's start
 	ToLose                           // end the context: the lock is lost
 	ToStopShort                      // end the context: the bound is reached
 	ToDrop                           // stop renewing: the hold is over
 )
 
 const (
-	// Never is an age that is not reached.
+	// Never is an age that is never reached.
 	Never = time.Duration(math.MaxInt64)
 	// renewalsPerValidity sets when to renew: at a third of the validity, which
 	// leaves time for two more tries (R13).
@@ -65,7 +65,7 @@ const (
 	// pauseMost bounds the pause after a failed renewal.
 	pauseMost = time.Second
 	// LookMost is the longest time between two readings of the clocks while
-	// anything is held (R13): timers stand still in suspend.
+	// anything is held (R13): timers stand still during a suspend.
 	LookMost = 250 * time.Millisecond
 	// WindowMost bounds how early a renewal is sent together with another that
 	// is due.
@@ -80,8 +80,8 @@ func NewRenewal(validity, bound time.Duration, extensions int) Renewal {
 	return r.plan()
 }
 
-// AtOnce makes the first renewal due now, if there is to be one: the lock is not
-// young any more.
+// AtOnce makes the first renewal due now, if there will be one. It is for a
+// lock that is no longer young.
 func (r Renewal) AtOnce() Renewal {
 	if r.next != Never {
 		r.next = 0
@@ -89,11 +89,11 @@ func (r Renewal) AtOnce() Renewal {
 	return r
 }
 
-// Held reports that the hold has neither ended nor reached its bound.
+// Held reports whether the hold has neither ended nor reached its bound.
 func (r Renewal) Held() bool { return r.phase == phaseHeld }
 
-// plan sets the time of the first try to renew, if a renewal is of any use, and
-// the first pause after a failure: a small part of the validity.
+// plan sets when to renew first, if a renewal is of any use, and the first
+// pause after a failure, which is a small part of the validity.
 func (r Renewal) plan() Renewal {
 	r.next, r.delay = Never, min(max(r.Validity/64, time.Millisecond), 100*time.Millisecond)
 	if r.left != 0 && r.bound > r.Validity-cancelMargin(r.Validity) {
@@ -103,7 +103,7 @@ func (r Renewal) plan() Renewal {
 }
 
 // cancelMargin returns how long before the end of validity the context is
-// cancelled (R13), at most half of it.
+// cancelled (R13). It is at most half of the validity.
 func cancelMargin(validity time.Duration) time.Duration {
 	return min(max(time.Millisecond, validity/1000), validity/2)
 }
@@ -112,8 +112,8 @@ func cancelMargin(validity time.Duration) time.Duration {
 // small part of the validity.
 func renewalWindow(validity time.Duration) time.Duration { return min(WindowMost, validity/100) }
 
-// Alarm returns the age at which to look again: when the context must end, or a
-// renewal is due.
+// Alarm returns the age at which to feed OnLook next: when the context must
+// end, or a renewal is due.
 func (r Renewal) Alarm() time.Duration {
 	switch {
 	case r.phase == phaseOver:
@@ -171,15 +171,15 @@ func (r Renewal) look(age time.Duration) (Renewal, RenewalAction) {
 
 func (r Renewal) end(act RenewalAction) (Renewal, RenewalAction) {
 	if r.phase == phaseBounded {
-		act = ToDrop // its context has ended
+		act = ToDrop // its context has already ended
 	}
 	r.phase, r.flying = phaseOver, false
 	return r, act
 }
 
 // rebase makes the ages count from the start of the renewal that was granted.
-// The end of validity moves forward by as much, since each renewal begins after
-// the one before.
+// Each renewal begins after the one before, so this moves the end of validity
+// forward.
 func (r Renewal) rebase() Renewal {
 	if r.bound != Never {
 		r.bound -= r.asked
@@ -191,8 +191,8 @@ func (r Renewal) rebase() Renewal {
 	return r.plan()
 }
 
-// pause sets the time of the next try after a failure: after between half of a
-// delay and all of it. The delay doubles.
+// pause sets when to try again after a failure: after a random time between
+// half of the delay and all of it. The delay doubles.
 func (r Renewal) pause(age time.Duration, jitter float64) Renewal {
 	r.flying = false
 	r.next = age + r.delay/2 + time.Duration(jitter*float64(r.delay)/2)

@@ -6,16 +6,17 @@ const (
 	// RetryMost bounds the delay between two attempts, unless the configuration
 	// does (R11).
 	RetryMost = 200 * time.Millisecond
-	// retryFirst is the first ceiling, if twice the floor is less.
+	// retryFirst is the lowest first ceiling.
 	retryFirst = 400 * time.Microsecond
 )
 
 // RetryDelay returns the time to wait after the given failed attempt, counted
-// from 1: a random one between a floor and a ceiling (full jitter, R11). random
-// is uniform in [0, 1). The floor is least, or twice the time that a quorum
-// takes if that is more. The ceiling is most; if least is zero, it begins at
-// twice the floor and doubles with each attempt up to most, so that clients
-// that collided part quickly, and many waiters do not flood the nodes.
+// from 1: a random time between a floor and a ceiling (full jitter, R11).
+// random is uniform in [0, 1). The floor is least, or twice the time that a
+// quorum takes if that is more. The ceiling is most; if least is zero, it
+// begins at twice the floor and doubles with each attempt up to most. So
+// clients that collided quickly drift apart, and many waiters do not flood the
+// nodes.
 func RetryDelay(attempt int, quorumTime, least, most time.Duration, random float64) time.Duration {
 	floor := min(max(least, 2*quorumTime), most)
 	ceiling := most

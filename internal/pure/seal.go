@@ -20,8 +20,8 @@ type Identity struct {
 }
 
 // MemberOf returns the name under which an identity lists a node: the FNV-1a
-// hash of its address in lower case. Addresses are hashed so that one node does
-// not tell where the others are.
+// hash of its address in lower case. Addresses are hashed so that a node's seal
+// does not reveal those of the others.
 func MemberOf(addr string) string {
 	addr = strings.ToLower(addr)
 	hash := uint64(14695981039346656037)
@@ -41,7 +41,7 @@ func MembersOf(addrs []string) string {
 	return strings.Join(all, ",")
 }
 
-// Lists reports whether a node is a member.
+// Lists reports whether the identity lists a member.
 func (i Identity) Lists(member string) bool { return strings.Contains(i.Members, member) }
 
 // String returns the text that seals and openings contain.
@@ -49,9 +49,9 @@ func (i Identity) String() string {
 	return "deployment=" + i.ID + " nodes=" + strconv.Itoa(i.Nodes) + " members=" + i.Members
 }
 
-// A Seal is the value of the seal's key: the node belongs to this deployment,
-// which has this MaxTTL, and the process with this run id was watched for so
-// long (R23, R30). It is stored as text: "redlock-seal 2 deployment=… nodes=5
+// A Seal is the value of the seal's key. It says which deployment the node
+// belongs to, its MaxTTL, and how long the process with this run id was watched
+// (R23, R30). It is stored as text: "redlock-seal 2 deployment=… nodes=5
 // members=… run_id=… max_ttl_ms=30000 watched_ms=30305 uptime_ms=91000".
 //
 // The older form, "redlock-seal 1 run_id=… max_ttl_ms=… watched_ms=…",
@@ -60,8 +60,8 @@ type Seal struct {
 	Identity        Identity // zero in the older form
 	Run             string   // "-" if the user may not ask for it
 	MaxTTL, Watched time.Duration
-	// Uptime is the most that the process can have run when Watched was
-	// written; 0 if that is not known, and in the older form.
+	// Uptime is the longest time that the process can have run when Watched was
+	// written. It is 0 if that is not known, and in the older form.
 	Uptime time.Duration
 }
 
@@ -83,8 +83,8 @@ func (s Seal) String() string {
 	return sealHead + s.Identity.String() + " " + proof + " uptime_ms=" + strconv.FormatInt(s.Uptime.Milliseconds(), 10)
 }
 
-// Over returns the seal that is there after this one was written over another.
-// Nothing that the other says of the same process is lowered (R23).
+// Over returns the result of writing this seal over an old one. What the old
+// one says of the same process is never lowered (R23).
 func (s Seal) Over(old Seal) Seal {
 	s.MaxTTL = max(s.MaxTTL, old.MaxTTL)
 	if s.Run == old.Run && old.Watched >= s.Watched {
@@ -97,7 +97,7 @@ func (s Seal) Over(old Seal) Seal {
 // unknown version.
 var errSeal = errors.New("not a seal")
 
-// ParseSeal reads a seal. It accepts only what String returns.
+// ParseSeal parses a seal. It accepts only what String returns.
 func ParseSeal(text string) (Seal, error) {
 	var s Seal
 	rest, isOld := strings.CutPrefix(text, oldSealHead)
@@ -127,8 +127,8 @@ func ParseSeal(text string) (Seal, error) {
 	return s, nil
 }
 
-// parseIdentity reads what stands behind a head, and returns what stands behind
-// that.
+// parseIdentity parses the identity behind head, and returns the rest of the
+// text.
 func parseIdentity(text, head string) (who Identity, rest string, err error) {
 	rest, ok := strings.CutPrefix(text, head+"deployment=")
 	id, rest, ok1 := strings.Cut(rest, " nodes=")
@@ -142,7 +142,7 @@ func parseIdentity(text, head string) (who Identity, rest string, err error) {
 	return who, rest, nil
 }
 
-// sound reports whether an identity has the form of one.
+// sound reports whether an identity is well-formed.
 func (i Identity) sound() bool {
 	const idDigits, memberDigits = 32, 16
 	if len(i.ID) != idDigits || strings.Trim(i.ID, hexDigits) != "" || i.Nodes < 1 || i.Nodes > mostNodes {
@@ -161,8 +161,8 @@ const (
 	mostNodes = 16 // R1
 )
 
-// parseMilliseconds reads a time of up to a hundred years, which leaves room
-// for sums in a time.Duration.
+// parseMilliseconds parses a time of up to a hundred years, so that sums fit in
+// a time.Duration.
 func parseMilliseconds(digits string) (time.Duration, error) {
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || n > uint64(LongestTTL.Milliseconds()) || digits[0] == '+' {
@@ -177,18 +177,18 @@ type Stage uint8
 // The stages of an opening.
 const (
 	NoOpening Stage = iota
-	Proposed        // it expires
-	Locked          // it does not
+	Proposed        // expires by itself
+	Locked          // does not expire
 )
 
 var stageNames = [...]string{"", "proposed", "locked"}
 
-// String returns the stage as it stands in an Opening.
+// String returns the stage as it is written in an Opening.
 func (s Stage) String() string { return stageNames[s] }
 
-// An Opening is the value of the opening's key: a client is about to give this
-// identity to a set of nodes that have none (R30). It is stored as text:
-// "redlock-opening 1 proposed deployment=… nodes=5 members=…".
+// An Opening is the value of the opening's key. It says that a client is about
+// to give this identity to a set of nodes that have none (R30). It is stored as
+// text: "redlock-opening 1 proposed deployment=… nodes=5 members=…".
 type Opening struct {
 	Stage    Stage
 	Identity Identity
@@ -199,7 +199,7 @@ const openingHead = "redlock-opening 1 "
 // String returns the value of the key.
 func (o Opening) String() string { return openingHead + o.Stage.String() + " " + o.Identity.String() }
 
-// ParseOpening reads an opening. It accepts only what String returns.
+// ParseOpening parses an opening. It accepts only what String returns.
 func ParseOpening(text string) (Opening, error) {
 	for _, stage := range [...]Stage{Proposed, Locked} {
 		who, rest, err := parseIdentity(text, openingHead+stage.String()+" ")
@@ -217,12 +217,13 @@ type Sighting struct {
 	Opening Opening // zero: none
 }
 
-// Free reports whether no deployment has the node, nor is about to.
+// Free reports whether the node belongs to no deployment and is in no opening.
 func (s Sighting) Free() bool {
 	return (s.What == SealAbsent || s.What == SealSeen && s.Seal.Identity == Identity{}) && s.Opening.Stage == NoOpening
 }
 
-// Identity returns the deployment that has the node; zero if none is known.
+// Identity returns the deployment that the node belongs to, or zero if none is
+// known.
 func (s Sighting) Identity() Identity { return s.Seal.Identity }
 
 // Seen is what a look at the seal's key found.
@@ -232,6 +233,6 @@ type Seen uint8
 const (
 	Unreadable  Seen = iota // an error: unknown, not a fault
 	SealAbsent              // no such key
-	SealStrange             // the key, or that of the opening, holds something else
+	SealStrange             // its key, or the opening's, holds something else
 	SealSeen                // a seal, of this process or another
 )

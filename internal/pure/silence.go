@@ -8,15 +8,15 @@ const (
 	// node alone.
 	shedLeast = 100 * time.Millisecond
 	shedAlone = time.Second
-	// lenience multiplies that age for a node that is late like all others, or
-	// still answers.
+	// lenience multiplies that age for a node that is no later than all others,
+	// or that still answers.
 	lenience = 5
-	// lagLeast is the least number of commands by which a node must lag behind
-	// another to be given up because the log is nearly full.
+	// lagLeast is the least lag behind another node, in commands, at which a
+	// node is given up because the log is nearly full.
 	lagLeast = 16
-	// LagCostly is a lag at which an overdue node is given up before the log is
-	// nearly full: each command costs half a KiB until then, and each release
-	// among them another half from then on (R26).
+	// LagCostly is the lag at which an overdue node is given up although the
+	// log is not nearly full: each command costs half a KiB until then, and
+	// each release among them another half from then on (R26).
 	LagCostly = 8192
 	// OverdueLeast is the least age of an unanswered command that makes a node
 	// overdue.
@@ -26,25 +26,26 @@ const (
 // A Silence decides how long a node may leave a command unanswered before its
 // connection is shed (R26). It is guarded by its owner's mutex.
 type Silence struct {
-	// excused is until when the node's silence is our own: it had sent bytes
-	// that were not read yet.
+	// excused is until when the node's silence is this client's own fault: the
+	// node had sent bytes that were not read yet.
 	excused time.Duration
 	// usual is its reply time when it was last not far behind the others.
 	usual time.Duration
-	// away is the sum of the delays of the looks since awaySince, when the
-	// oldest unanswered command began to wait.
+	// away is the sum of the delays of the looks since awaySince. awaySince is
+	// when the oldest unanswered command began to wait.
 	away, awaySince time.Duration
 }
 
-// An Unanswered is what a node has not answered.
+// An Unanswered describes what a node has not answered.
 type Unanswered struct {
-	Since time.Duration // when the oldest command was queued
-	// Voting reports that it is a round's, on which other nodes vote, too.
+	Since time.Duration // when the oldest unanswered command was queued
+	// Voting reports that this command is a round's, on which other nodes vote
+	// too.
 	Voting      bool
 	VoteTimeout time.Duration // of the node's vote on it
 	Heard       time.Duration // when bytes last came from the node
 	ReplyTime   time.Duration // of the node, smoothed
-	Lag         int           // by how many rounds it is behind the node that has answered most
+	Lag         int           // in rounds, behind the node that is furthest
 	Waiting     int           // rounds that wait for answers of any node
 	MaxPending  int           // as configured
 	ShedAfter   time.Duration // as configured; 0 if it is not
@@ -68,11 +69,11 @@ func ShedAge(configured, voteTimeout time.Duration) time.Duration {
 	return max(shedLeast, 4*voteTimeout)
 }
 
-// Excuse notes that bytes of the node wait to be read.
+// Excuse records that bytes of the node wait to be read.
 func (s *Silence) Excuse(now time.Duration) { s.excused = now }
 
-// Ends returns when the node is shed if nothing comes from it; at once if it
-// holds up the others. late is by how much this look is late.
+// Ends returns when the node is shed if nothing comes from it. That is now if
+// it holds up the others. late is how late this look is.
 func (s *Silence) Ends(u Unanswered, late, now time.Duration) time.Duration {
 	limit := s.limit(&u, late)
 	if s.holdsUp(&u, now) {
@@ -83,13 +84,13 @@ func (s *Silence) Ends(u Unanswered, late, now time.Duration) time.Duration {
 
 // limit returns when the node is shed if nothing comes from it.
 //
-// The age of the oldest unanswered command counts only while its socket is
-// drained, so that a starved client sheds no node (R26): not while there are
-// bytes to read, nor (up to as long again) while the looks came late. A node
-// that still answers, only late, or that is no further behind than every other,
-// is more likely starved than dead. Shedding it would cost a vote and gain
-// nothing, so it has five times as long. MaxPending bounds the memory
-// meanwhile.
+// The age of the oldest unanswered command counts only while the node's socket
+// is drained, so that a starved client sheds no node (R26). It does not count
+// while there are bytes to read, nor while the looks were late, up to as long
+// again. A node that still answers, if only late, or that is no further behind
+// than every other, is more likely starved than dead. Shedding it would cost a
+// vote and gain nothing, so it has five times as long. MaxPending bounds the
+// memory meanwhile.
 func (s *Silence) limit(u *Unanswered, late time.Duration) time.Duration {
 	since, patience := max(u.Since, s.excused), u.patience()
 	away := s.awayFor(since, late)
@@ -128,8 +129,8 @@ func (s *Silence) holdsUp(u *Unanswered, now time.Duration) bool {
 
 // overdue reports whether the oldest command has waited much longer than this
 // node's answers took before it fell behind. A node that is only far away is
-// not overdue, however many commands are on the way to it. One whose answers
-// drip is, although each answer makes its reply time longer.
+// not overdue, however many commands are on the way to it. A node whose answers
+// come one by one is overdue, although each answer makes its reply time longer.
 func (s *Silence) overdue(u *Unanswered, now time.Duration) bool {
 	return now-u.Since >= max(OverdueLeast, 2*s.usual)
 }

@@ -54,7 +54,8 @@ func TestSilenceEnds_R26(t *testing.T) {
 	}
 }
 
-// The delays of looks count for the command that waited meanwhile, and no other.
+// The delays of looks count for the command that waited meanwhile, and for no
+// other.
 func TestDelaysOfLooksAreOfOneCommand(t *testing.T) {
 	var s Silence
 	first := Unanswered{Since: time.Second, Voting: true, VoteTimeout: 50 * ms, Lag: 1, MaxPending: 32768}

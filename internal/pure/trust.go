@@ -1,28 +1,43 @@
 package pure
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
 
 // Trust is what this client knows of one node's past. It decides whether the
 // node may have forgotten a lock that is still valid, so that its grants must
-// not count (R23, the delayed restart). Each method is an event and returns the
-// state after it.
+// not count (R23, the delayed restart). Meet records a handshake; At advances
+// the clock; Sight and Seal apply a seal; Opens and Joins begin a deployment;
+// and Require raises Need. Each returns the state after it.
 //
 // There are two proofs that no valid lock was forgotten. One is to have watched
 // the same process, known by its run id, for longer than any lock lives; a
 // reconnect that shows the same run id does not interrupt that. The other is a
-// seal, which says for how long another client has. The uptime that a server
-// reports is a proof only at a debut (Premiere), when no node of the set has a
-// seal.
+// seal, which says how long another client has watched it. The uptime that a
+// server reports is a proof only at a debut (Began), when no node of the set
+// has a seal.
+//
+// A node that forgot nothing may still not know a valid lock: that of another
+// deployment, to which some node of the set belonged until it came back empty.
+// So the time watched counts from when the set was opened (Opens, Joins).
 type Trust struct {
-	Need    time.Duration // how long a process must have been watched; if 0, every process is trusted
-	Met     bool          // a handshake has succeeded
-	Run     string        // the run id of the process that is watched; "" if the user may not ask for it
-	since   time.Duration // when the watch began, or when the keys were found flushed
+	// Need is how long a process must have been watched. If zero, every process
+	// is trusted.
+	Need time.Duration
+	// Durable is set for a node that forgets nothing when it restarts. Then all
+	// processes of the node count as one.
+	Durable bool
+	Met     bool // a handshake has succeeded
+	// Run is the run id of the process that is watched, or "" if the user may
+	// not ask for it.
+	Run     string
+	Account Account       // what the process says of its start
+	since   time.Duration // when the watch began, or the keys were found flushed
+	opened  time.Duration // the set was open by then, as far as is known
 	Sealed  time.Duration // the time watched that a seal of this process states
-	Marked  bool          // a seal is known to be there
+	Marked  bool          // a seal is known to exist
 	Trusted bool
 	Why     string // the reason for the current or the last quarantine
 }
@@ -34,18 +49,19 @@ const (
 	WhyUnknown  = "reconnected, and its run id may not be asked"
 	WhyVanished = "seal vanished"
 	whyLonger   = "a seal says a longer MaxTTL"
-	WhyYoung    = "started a short while ago"
+	WhyYoung    = "a node of the set started a short while ago"
+	WhyJoined   = "its deployment was opened a short while ago"
 )
 
 // trustMargin is added to the time that a process must be watched. A server's
-// clock has whole milliseconds, and a key may live to the end of its last one;
-// a seal has whole milliseconds, too. The rest allows for the moments between
+// clock counts whole milliseconds, and a key may live to the end of its last
+// one; a seal also has whole milliseconds. The rest allows for the time between
 // the clock readings of a lock's caller and of the server.
 const trustMargin = 5 * time.Millisecond
 
-// NeedFor returns how long a process must have been watched until no earlier
-// lock can be valid, in whole milliseconds as in seals. Clocks may differ in
-// rate by the drift (R4), and this client's may be the fast one.
+// NeedFor returns how long a process must be watched until no earlier lock can
+// be valid, in whole milliseconds as in seals. Clocks may differ in rate by the
+// drift (R4), and this client's may be the fast one.
 func NeedFor(maxTTL time.Duration, drift float64) time.Duration {
 	if maxTTL <= 0 {
 		return 0
@@ -54,90 +70,131 @@ func NeedFor(maxTTL time.Duration, drift float64) time.Duration {
 	return (need + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// Meet is the end of a handshake: a process with this run id answered. now is
-// read after the answer, since later is safer.
+// Meet records a handshake: a process with this run id answered. now must be
+// read after the answer: a later time is safer.
 func (t Trust) Meet(run string, now time.Duration) Trust {
 	if t.Met && run != "" && run == t.Run {
 		return t.At(now)
 	}
 	why := WhyFirst
 	switch {
-	case t.Met && run == "":
+	case !t.Met:
+		t.opened = now
+	case run == "":
 		why = WhyUnknown // each connection may hide a restart
-	case t.Met:
+	default:
 		why = WhyRestart
 	}
-	t.Met, t.Run = true, run
+	t.Met, t.Run, t.Account = true, run, Account{}
 	return t.quarantine(why, now)
 }
 
-// At is the passing of time.
+// At advances the clock.
 func (t Trust) At(now time.Duration) Trust {
-	t.Trusted = t.Trusted || t.Need == 0 || t.Met && now >= t.since+t.Need
+	t.Trusted = t.Trusted || t.Need == 0 || t.Met && now >= t.counted()+t.Need
 	return t
 }
 
-// Sight is a look at the seal, over a connection to the process that is
-// watched.
+// counted returns since when the node counts as watched.
+func (t Trust) counted() time.Duration {
+	if t.Durable {
+		return t.opened
+	}
+	return t.since
+}
+
+// Sight applies a look at the seal, over a connection to the process that is
+// watched. The look must be what Deployment.Proof makes of it: the seal of
+// another deployment proves nothing.
 //
-// No client lowers or removes a seal. If a known seal is gone, or is another
-// process's, or states less, the keys were flushed since the last look.
+// No client lowers or removes a seal. If a known seal is gone, belongs to
+// another process, or states less, the keys were flushed since the last look.
+//
+// The process has run since the seal was written, so the time that has passed
+// since then by the process's own uptime counts as watched too. Otherwise
+// client processes that live only for a moment would never see the end of a
+// quarantine.
 func (t Trust) Sight(s Sighting, now time.Duration) Trust {
+	own := t.states(s.Seal)
 	switch {
 	case s.What == Unreadable:
 		return t.At(now)
-	case s.What == SealSeen && t.Run != "" && s.Seal.Run == t.Run && s.Seal.Watched >= t.Sealed:
-		return t.Seal(s.Seal.Watched, now)
+	case s.What == SealSeen && own && s.Seal.Watched >= t.Sealed:
+		t = t.Seal(s.Seal.Watched, now)
 	case t.Sealed > 0, t.Marked && s.What != SealSeen:
 		return t.quarantine(WhyVanished, now)
 	}
 	t.Marked = s.What == SealSeen
+	if !t.Marked || !own && !t.Durable {
+		return t.At(now)
+	}
+	watched := s.Seal.Watched
+	if t.Account.Believed && s.Seal.Uptime > 0 {
+		// If the node is durable, a later process may run there.
+		passed := UptimeProves(t.Account.Least(now))
+		if own {
+			passed -= s.Seal.Uptime
+		}
+		watched += max(0, passed)
+	}
+	if own {
+		t.since = min(t.since, now-watched)
+	}
+	t.opened = min(t.opened, now-watched)
 	return t.At(now)
 }
 
-// Seal is a seal of the process that is watched, either seen or written and
-// confirmed: the process was watched since that long ago, or longer.
+// Seal applies a seal of the process that is watched, which was either seen or
+// written and confirmed: the process has been watched for at least that long.
 func (t Trust) Seal(watched, now time.Duration) Trust {
 	t.Marked = true
 	t.Sealed = max(t.Sealed, watched)
-	t.since = min(t.since, now-t.Sealed)
+	t.since, t.opened = min(t.since, now-t.Sealed), min(t.opened, now-t.Sealed)
 	return t.At(now)
 }
 
-// Premiere is the debut of a set in which no node had a seal (R29): the process
-// counts as watched since it started, which it did by its own account. started
-// is on this client's clock. If this client has seen the process forget its
-// keys, that counts.
-func (t Trust) Premiere(started, now time.Duration) Trust {
-	if t.Why == WhyVanished {
-		return t.At(now)
+// Born returns the latest time at which the process can have started: by its
+// own account if that is believed, or when the watch began.
+func (t Trust) Born() time.Duration {
+	if t.Account.Believed {
+		return min(t.since, t.Account.Started())
 	}
-	t.since = min(t.since, started)
-	if t = t.At(now); !t.Trusted {
+	return t.since
+}
+
+// Began returns the time since when the node counts as watched if its set is
+// opened: at a debut, since its process started (R29), unless this client has
+// seen the process forget its keys.
+func (t Trust) Began(debut bool) time.Duration {
+	if debut && t.Why != WhyVanished {
+		return t.Born()
+	}
+	return t.since
+}
+
+// Opens applies that this client opens the node's set: all nodes then count as
+// watched since the same time, see Deployment.Since. Earlier proofs are void.
+func (t Trust) Opens(since, now time.Duration) Trust {
+	t.since, t.opened, t.Sealed, t.Marked, t.Trusted = since, since, 0, false, false
+	if t = t.At(now); !t.Trusted && t.Why != WhyVanished {
 		t.Why = WhyYoung
 	}
 	return t
 }
 
-// Aged is a look at a seal of the process, which has been there since it was
-// written, and so has the process: what has passed since then by the process's
-// own account counts as watched too. Otherwise processes that live for a moment
-// would never see the end of a quarantine. uptime is the least that the process
-// has run by now.
-func (t Trust) Aged(s Seal, uptime, now time.Duration) Trust {
-	if passed := UptimeProves(uptime - s.Uptime); s.Uptime > 0 && s.Run == t.Run && passed > 0 {
-		t.since = min(t.since, now-s.Watched-passed)
+// Joins applies that another client has opened the node's set. How long ago
+// that was only its seals tell, so earlier proofs are void. Call Sight after
+// it.
+func (t Trust) Joins(now time.Duration) Trust {
+	was := t.At(now).Trusted
+	t.since, t.opened, t.Sealed, t.Marked, t.Trusted = now, now, 0, false, false
+	if t = t.At(now); was && !t.Trusted {
+		t.Why = WhyJoined
 	}
-	return t.At(now)
+	return t
 }
 
-// UptimeProves returns for how long a process has run at least that shows an
-// uptime. Servers count whole seconds of the time since a whole second, and some
-// update the clock only now and then.
-func UptimeProves(uptime time.Duration) time.Duration { return uptime - 2*time.Second }
-
-// Require raises how long processes must have been watched. An earlier proof
-// may not suffice for that.
+// Require raises Need. An earlier proof may then no longer suffice.
 func (t Trust) Require(need, now time.Duration) Trust {
 	if need <= t.Need {
 		return t
@@ -149,10 +206,10 @@ func (t Trust) Require(need, now time.Duration) Trust {
 	return t
 }
 
-// quarantine begins the watch anew, without any proof.
+// quarantine restarts the watch, without any proof.
 func (t Trust) quarantine(why string, now time.Duration) Trust {
-	t.since, t.Sealed, t.Marked, t.Trusted, t.Why = now, 0, false, t.Need == 0, why
-	return t
+	t.since, t.Sealed, t.Marked, t.Trusted, t.Why = now, 0, false, false, why
+	return t.At(now)
 }
 
 // Left returns how long the node stays quarantined unless a seal ends that
@@ -164,28 +221,51 @@ func (t Trust) Left(now time.Duration) time.Duration {
 	case !t.Met:
 		return t.Need
 	}
-	return max(0, t.since+t.Need-now)
+	return max(0, t.counted()+t.Need-now)
 }
 
 // Watched returns how long the process has been watched, by this client or by
 // the one that wrote its seal, in whole milliseconds.
 func (t Trust) Watched(now time.Duration) time.Duration {
-	return max(t.Sealed, now-t.since).Truncate(time.Millisecond)
-}
-
-// Proved reports whether there is a proof for the node, which a seal can pass
-// on to other clients.
-func (t Trust) Proved(now time.Duration) bool {
-	return t.Trusted && t.Need > 0 && t.Run != "" && t.Watched(now) >= t.Need
-}
-
-// Renewal returns what a seal must say after a look at it; ok is false if there
-// is nothing to write: the seal says enough, the node is not proved, or the key
-// holds something else, which is left alone.
-func (t Trust) Renewal(s Sighting, maxTTL, now time.Duration) (watched time.Duration, ok bool) {
-	suffices := s.What == SealSeen && s.Seal.Run == t.Run && s.Seal.Watched >= t.Need && s.Seal.MaxTTL >= maxTTL
-	if suffices || s.What == Unreadable || s.What == SealStrange || !t.Proved(now) {
-		return 0, false
+	since := t.since
+	if t.Run == "" {
+		since = t.counted()
 	}
-	return t.Watched(now), true
+	return max(t.Sealed, now-since).Truncate(time.Millisecond)
+}
+
+// named reports whether a seal can say which process was watched: not if its
+// run id is unknown, unless all processes of the node count as one.
+func (t Trust) named() bool { return t.Run != "" || t.Durable }
+
+// states reports whether a seal is about the process that is watched.
+func (t Trust) states(s Seal) bool { return t.named() && s.Run == cmp.Or(t.Run, NoRun) }
+
+// Proved reports whether this client has a proof for the node that a seal can
+// pass on to other clients.
+func (t Trust) Proved(now time.Duration) bool {
+	return t.Trusted && t.Need > 0 && t.named() && t.Watched(now) >= t.Need
+}
+
+// Renews reports whether to write the seal after a look at it. There is nothing
+// to write if the seal says enough, if the node is not proved, or if the key
+// holds something else, which stays as it is.
+func (t Trust) Renews(s Sighting, maxTTL, now time.Duration) bool {
+	known := s.What == SealSeen && (t.states(s.Seal) || t.Durable)
+	suffices := known && s.Seal.Watched >= t.Need && s.Seal.MaxTTL >= maxTTL
+	return !suffices && s.What != Unreadable && s.What != SealStrange && t.Proved(now)
+}
+
+// Writes returns the seal to write. It says how long the process was watched if
+// the client vouches for the deployment, see Deployment.Vouches.
+func (t Trust) Writes(who Identity, maxTTL time.Duration, vouched bool, now time.Duration) Seal {
+	s := Seal{Identity: who, Run: cmp.Or(t.Run, NoRun), MaxTTL: maxTTL}
+	if vouched && t.named() {
+		s.Watched = t.Watched(now)
+	}
+	if t.Run != "" && t.Account.Believed {
+		// 0 would mean that it is not known.
+		s.Uptime = max(time.Millisecond, t.Account.Most(now))
+	}
+	return s
 }

@@ -33,9 +33,20 @@ func needed(need time.Duration) func(Trust, time.Duration) Trust {
 	return func(t Trust, now time.Duration) Trust { return t.Require(need, now) }
 }
 
-func premiered(started time.Duration) func(Trust, time.Duration) Trust {
-	return func(t Trust, now time.Duration) Trust { return t.Premiere(started, now) }
+// debuted is the opening of a set whose nodes all started then, by their own
+// account, and have no seal.
+func debuted(started time.Duration) func(Trust, time.Duration) Trust {
+	return func(t Trust, now time.Duration) Trust {
+		t.Account = Account{Believed: true, Uptime: now - started + 2*time.Second, Asked: now}
+		return t.Opens(t.Began(true), now)
+	}
 }
+
+func opened(since time.Duration) func(Trust, time.Duration) Trust {
+	return func(t Trust, now time.Duration) Trust { return t.Opens(since, now) }
+}
+
+func joined(t Trust, now time.Duration) Trust { return t.Joins(now) }
 
 func passed(t Trust, now time.Duration) Trust { return t.At(now) }
 
@@ -102,23 +113,55 @@ func TestTrust_R23(t *testing.T) {
 		},
 		"a debut: watched since the start (R29)": {
 			{9 * s, metRun("a"), false, need, WhyFirst},
-			{9 * s, premiered(8 * s), false, s, WhyYoung},
+			{9 * s, debuted(8 * s), false, s, WhyYoung},
 			{10*s - 1, passed, false, 1, WhyYoung},
 			{10 * s, passed, true, 0, WhyYoung},
 		},
 		"… of a process that has run for long enough": {
 			{9 * s, metRun("a"), false, need, WhyFirst},
-			{9 * s, premiered(7 * s), true, 0, WhyFirst},
+			{9 * s, debuted(7 * s), true, 0, WhyFirst},
 		},
 		"… that was seen to be flushed": {
 			{9 * s, metRun("a"), false, need, WhyFirst},
 			{9 * s, saw(SealSeen, a), true, 0, WhyFirst},
 			{10 * s, saw(SealAbsent, Seal{}), false, need, WhyVanished},
-			{11 * s, premiered(s), false, s, WhyVanished},
+			{11 * s, debuted(s), false, s, WhyVanished},
 		},
 		"… whose start is later than the watch, by the margin": {
 			{9 * s, metRun("a"), false, need, WhyFirst},
-			{10 * s, premiered(11 * s), false, s, WhyYoung},
+			{10 * s, debuted(11 * s), false, s, WhyYoung},
+		},
+		"… together with a node that started later (R29)": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{5 * s, passed, true, 0, WhyFirst},
+			{5 * s, opened(4 * s), false, s, WhyYoung},
+			{5 * s, metRun("a"), false, s, WhyYoung},
+			{6 * s, passed, true, 0, WhyYoung},
+		},
+		"… and what an older seal said, or a look that comes late": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{0, saw(SealSeen, a), true, 0, WhyFirst},
+			{5 * s, opened(5 * s), false, need, WhyYoung},
+			{6 * s, saw(SealAbsent, Seal{}), false, s, WhyYoung},
+		},
+		"a set that another client has opened": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{5 * s, passed, true, 0, WhyFirst},
+			{5 * s, joined, false, need, WhyJoined},
+			{5 * s, saw(SealSeen, half), false, s, WhyJoined},
+			{6 * s, passed, true, 0, WhyJoined},
+		},
+		"… a while ago": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{0, saw(SealSeen, a), true, 0, WhyFirst},
+			{0, joined, false, need, WhyJoined},
+			{0, saw(SealSeen, a), true, 0, WhyJoined},
+		},
+		"… whose node is waited for anyway": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{s, joined, false, need, WhyFirst},
+			{2 * s, passed, false, s, WhyFirst},
+			{3 * s, passed, true, 0, WhyFirst},
 		},
 		"a seal of another process is no proof": {
 			{0, metRun("a"), false, need, WhyFirst},
@@ -211,6 +254,59 @@ func TestTrustWithoutNeed(t *testing.T) {
 	}
 }
 
+// Of a durable node any process will do, but it waits as others do for the
+// locks of another set.
+func TestTrustOfADurableNode_R23_R30(t *testing.T) {
+	const s, need = time.Second, 2 * time.Second
+	enough, half := Seal{Run: "b", MaxTTL: s, Watched: need}, Seal{Run: "b", MaxTTL: s, Watched: s}
+	for name, steps := range map[string][]trustStep{
+		"its set is new": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{s, metRun("b"), false, s, WhyRestart},
+			{2 * s, passed, true, 0, WhyRestart},
+			{3 * s, metRun("c"), true, 0, WhyRestart},
+			{4 * s, metRun(""), true, 0, WhyUnknown},
+		},
+		"its set is opened together with a node that started later": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{5 * s, opened(4 * s), false, s, WhyYoung},
+			{6 * s, passed, true, 0, WhyYoung},
+		},
+		"its set was opened by another client": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{5 * s, joined, false, need, WhyJoined},
+			{7 * s, passed, true, 0, WhyJoined},
+		},
+		"a seal of any process says that its set is old": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{0, saw(SealSeen, enough), true, 0, WhyFirst},
+			{s, saw(SealAbsent, Seal{}), true, 0, WhyVanished},
+		},
+		"… or for how long it is open": {
+			{0, metRun("a"), false, need, WhyFirst},
+			{0, saw(SealSeen, half), false, s, WhyFirst},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := Trust{Need: need, Durable: true}
+			for i, step := range steps {
+				state = step.event(state, step.at)
+				assert.Equal(t, step.trusted, state.Trusted, "step %d", i)
+				assert.Equal(t, step.left, state.Left(step.at), "step %d", i)
+				assert.Equal(t, step.why, state.Why, "step %d", i)
+			}
+		})
+	}
+	restarted := Trust{Need: need, Durable: true}.Meet("a", 0).Meet("b", 9*s)
+	assert.False(t, restarted.Proved(9*s), "a seal tells those that do not know it to be durable")
+	assert.Zero(t, restarted.Watched(9*s))
+	assert.True(t, restarted.Proved(11*s))
+	assert.False(t, restarted.Renews(Sighting{What: SealSeen, Seal: Seal{Run: "a", Watched: need}}, 0, 11*s), "it says enough")
+	nameless := Trust{Need: need, Durable: true}.Meet("", 0).Meet("", s)
+	assert.Equal(t, Seal{Run: NoRun, MaxTTL: s, Watched: need}, nameless.Writes(Identity{}, s, true, need))
+	assert.Equal(t, Seal{Run: NoRun, MaxTTL: s}, Trust{Need: need}.Meet("", 0).Writes(Identity{}, s, true, need))
+}
+
 // A seal may state what was proved: the time watched, in whole milliseconds and
 // never more, and only for a named process.
 func TestWhatASealMaySay(t *testing.T) {
@@ -256,8 +352,8 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// What a seal must say after a look at it (R23): the process "a" was watched for
-// 20 s, of which it needs 10, and MaxTTL is 9 s.
+// Whether a seal is written after a look at it (R23): the process "a" was
+// watched for 20 s, of which it needs 10, and MaxTTL is 9 s.
 func TestRenewalOfASeal_R23(t *testing.T) {
 	const need, maxTTL = 10 * time.Second, 9 * time.Second
 	watched := Trust{Need: need}.Meet("a", 0).At(20 * time.Second)
@@ -279,36 +375,57 @@ func TestRenewalOfASeal_R23(t *testing.T) {
 		{"its run id may not be asked", Trust{Need: need}.Meet("", 0).At(20 * time.Second), Sighting{What: SealAbsent}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			says, ok := c.trust.Renewal(c.seen, maxTTL, 20*time.Second)
-			assert.Equal(t, c.writes, ok)
-			if ok {
-				assert.Equal(t, 20*time.Second, says)
-			}
+			assert.Equal(t, c.writes, c.trust.Renews(c.seen, maxTTL, 20*time.Second))
 		})
 	}
 }
 
+// A seal states how long its process was watched if the client may vouch for
+// that, and for how long it can have run, at the most, if it is known.
+func TestWhatASealStates_R23(t *testing.T) {
+	const now = time.Hour
+	who := Identity{ID: "x"}
+	trust := Trust{Need: time.Second}.Meet("a", now-time.Minute)
+	assert.Equal(t, Seal{who, "a", ms, time.Minute, 0}, trust.Writes(who, ms, true, now))
+	trust.Account = Account{Believed: true, Uptime: 3 * time.Second, Dialed: now - 2*time.Minute, Asked: now - time.Minute}
+	assert.Equal(t, Seal{who, "a", ms, time.Minute, 123 * time.Second}, trust.Writes(who, ms, true, now))
+	assert.Equal(t, Seal{who, "a", ms, 0, 123 * time.Second}, trust.Writes(who, ms, false, now))
+	trust.Account = Account{Believed: true, Dialed: now, Asked: now}
+	assert.Equal(t, ms, trust.Writes(who, ms, true, now).Uptime)
+}
+
 // A seal that is still there proves that its process has run since it was
-// written, by the process's own account less the margin (R23, R29).
+// written, by the process's own account less the margin (R23, R29). If the node
+// is durable, its next process proves that too.
 func TestAgedSeal_R23(t *testing.T) {
 	const need, now = 30 * time.Second, time.Hour
 	seal := Seal{Run: "a", MaxTTL: time.Second, Watched: 4 * time.Second, Uptime: 10 * time.Second}
 	with := func(change func(*Seal)) Seal { s := seal; change(&s); return s }
+	other := with(func(s *Seal) { s.Run = "b" })
 	for name, c := range map[string]struct {
-		seal   Seal
-		uptime time.Duration
-		left   time.Duration
+		seal    Seal
+		uptime  time.Duration
+		durable bool
+		left    time.Duration
 	}{
-		"written just now":     {seal, 11 * time.Second, need},
-		"within the margin":    {seal, 12 * time.Second, need},
-		"five seconds ago":     {seal, 15 * time.Second, need - 4*time.Second - 3*time.Second},
-		"just long enough ago": {seal, 38 * time.Second, 0},
-		"almost":               {seal, 38*time.Second - 1, 1},
-		"another process's":    {with(func(s *Seal) { s.Run = "b" }), time.Hour, need},
-		"without an uptime":    {with(func(s *Seal) { s.Uptime = 0 }), time.Hour, need},
-		"a shorter uptime":     {seal, time.Second, need},
+		"written just now":                   {seal, 11 * time.Second, false, need - 4*time.Second},
+		"within the margin":                  {seal, 12 * time.Second, false, need - 4*time.Second},
+		"five seconds ago":                   {seal, 15 * time.Second, false, need - 4*time.Second - 3*time.Second},
+		"just long enough ago":               {seal, 38 * time.Second, false, 0},
+		"almost":                             {seal, 38*time.Second - 1, false, 1},
+		"another process's":                  {other, time.Hour, false, need},
+		"without an uptime":                  {with(func(s *Seal) { s.Uptime = 0 }), time.Hour, false, need - 4*time.Second},
+		"a shorter uptime":                   {seal, time.Second, false, need - 4*time.Second},
+		"durable, five seconds ago":          {seal, 15 * time.Second, true, need - 4*time.Second - 3*time.Second},
+		"durable, of the process before":     {other, 15 * time.Second, true, need - 4*time.Second - 13*time.Second},
+		"… which has just restarted":         {other, time.Second, true, need - 4*time.Second},
+		"durable, the one before is unknown": {with(func(s *Seal) { s.Run, s.Uptime = "b", 0 }), time.Hour, true, need - 4*time.Second},
 	} {
-		trust := Trust{Need: need}.Meet("a", now).Aged(c.seal, c.uptime, now)
+		trust := Trust{Need: need, Durable: c.durable}.Meet("a", now)
+		unknown := trust.Sight(Sighting{What: SealSeen, Seal: c.seal}, now)
+		assert.GreaterOrEqual(t, unknown.Left(now), need-4*time.Second, name)
+		trust.Account = Account{Believed: true, Uptime: c.uptime, Asked: now}
+		trust = trust.Sight(Sighting{What: SealSeen, Seal: c.seal}, now)
 		assert.Equal(t, c.left, trust.Left(now), name)
 		assert.Equal(t, c.left == 0, trust.Trusted, name)
 	}

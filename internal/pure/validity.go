@@ -14,7 +14,7 @@ const (
 	LongestTTL = 100 * 365 * 24 * time.Hour
 )
 
-// Drift returns by how much the clocks of client and nodes may differ over one
+// Drift returns how far the clocks of client and nodes may drift apart in one
 // TTL (R4).
 func Drift(ttl time.Duration, factor float64) time.Duration {
 	return time.Duration(float64(ttl)*factor) + driftBase
@@ -26,16 +26,15 @@ func Validity(ttl, elapsed, drift time.Duration) time.Duration {
 	return ttl - elapsed - drift
 }
 
-// Elapsed returns the time between two readings by the monotonic or by the wall
-// clock, whichever is more: a suspended machine may stop the first, and a step
-// back changes the second. An error in this direction can only cost a lock
-// (R4).
+// Elapsed returns the time between two readings, by the monotonic or by the
+// wall clock, whichever is more: a suspend may stop the first, and a step back
+// changes the second. An error in this direction can only cost a lock (R4).
 func Elapsed(start, now time.Time) time.Duration {
 	return max(now.Sub(start), now.Round(0).Sub(start.Round(0)))
 }
 
-// Remaining returns the time until the end by the monotonic or by the wall
-// clock, whichever is less.
+// Remaining returns the time from now until the end, by the monotonic or by the
+// wall clock, whichever is less.
 func Remaining(until, now time.Time) time.Duration {
 	return min(until.Sub(now), until.Round(0).Sub(now.Round(0)))
 }

@@ -4,19 +4,19 @@ import "time"
 
 const (
 	// TickMost is the longest time between two looks at the deadlines of votes
-	// while anything is unanswered, and so the delay with which a cancelled
+	// while anything is unanswered, and so the longest delay until a cancelled
 	// context is noticed. A timer for each command would cost 7–20 % of the
 	// throughput (docs/design.md, "One timer for all").
 	TickMost = 5 * time.Millisecond
 	// TickLeast is the shortest time between two such looks.
 	TickLeast = 500 * time.Microsecond
 
-	// readGrace is how much longer a vote is waited for if the node's bytes
-	// have arrived but were not read yet (R6).
+	// readGrace is how much longer a vote has if the node's bytes have arrived
+	// but were not read yet (R6).
 	readGrace = 4 * time.Millisecond
-	// lateTick is a delay of a look that shows that this process was starved or
-	// stopped. Its sockets may hold replies that it has not seen; those get the
-	// grace from now on.
+	// lateTick is how late a look must be to show that this process was starved
+	// or stopped. Its sockets may then hold replies that it has not seen; those
+	// get the grace from now on.
 	lateTick = 2 * time.Millisecond
 
 	voteLeast = 5 * time.Millisecond
@@ -34,17 +34,17 @@ func VoteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
 	return min(max(usual, 4*replyTime), VoteMost(ttl))
 }
 
-// VoteMost returns the longest time to wait for a vote (R6), which is how long
-// a renewal is waited for: a tenth of the TTL.
+// VoteMost returns the longest time to wait for a vote (R6): a tenth of the
+// TTL. The votes on a renewal have so long.
 func VoteMost(ttl time.Duration) time.Duration { return ttl / 10 }
 
 // VotePatience returns the least time to wait for the votes of a round (R6).
-// asked is what its caller asked for. hinges reports that without a missing
-// vote the outcome stays unknown, and starved that this process got no CPU for
-// a time since the round was queued. Where it is starved, a node on the same
-// machine is too, and more likely late than dead, so such votes are waited for
-// as long as is allowed. A node that is dead is shed before that (R26). A
-// configured timeout is used as it is.
+// asked is what its caller asked for. hinges reports that the outcome stays
+// unknown without the missing votes, and starved that this process got no CPU
+// for a while since the round was queued. If this process is starved, a node on
+// the same machine is too, and is more likely late than dead, so such votes
+// have the longest time allowed. A node that is dead is shed before that (R26).
+// A configured timeout is used as it is.
 func VotePatience(configured, ttl, asked time.Duration, hinges, starved bool) time.Duration {
 	if configured > 0 || !hinges || !starved {
 		return asked
@@ -52,16 +52,16 @@ func VotePatience(configured, ttl, asked time.Duration, hinges, starved bool) ti
 	return max(asked, VoteMost(ttl))
 }
 
-// VoteDeadline returns when a vote is given up on a command that was queued at
-// the given time. patience is what VotePatience returned.
+// VoteDeadline returns when the vote on a command that was queued at the given
+// time is given up. patience is what VotePatience returned.
 func VoteDeadline(at, timeout, patience time.Duration) time.Duration {
 	return at + max(timeout, patience)
 }
 
 // UnreadDeadline returns when a vote is given up if the node's bytes have
 // arrived but were not read yet (R6): somewhat later, and not before excused.
-// Until then they are looked at every millisecond, and at the end of that time,
-// so that it is not exceeded by a millisecond (R26).
+// Until then the next look is in a millisecond, or at the end if that is
+// sooner, so that the end is not exceeded by a millisecond (R26).
 func UnreadDeadline(deadline, excused, now time.Duration) time.Duration {
 	most := max(deadline+readGrace, excused)
 	if now >= deadline && now < most {
@@ -70,8 +70,8 @@ func UnreadDeadline(deadline, excused, now time.Duration) time.Duration {
 	return deadline
 }
 
-// Excused returns until when unread votes are not given up, after a look that
-// was late by the given time.
+// Excused returns until when unread votes are not given up. late is how late
+// this look is.
 func Excused(excused, late, now time.Duration) time.Duration {
 	if late > lateTick {
 		return now + readGrace
@@ -79,13 +79,13 @@ func Excused(excused, late, now time.Duration) time.Duration {
 	return excused
 }
 
-// Starved reports whether a look came late after the given time. excused is
-// what Excused returned last.
+// Starved reports whether a look after the given time was late. excused is what
+// Excused returned last.
 func Starved(excused, since time.Duration) bool { return excused > since+readGrace }
 
-// Smoothed returns the mean of a time that is measured again and again, as TCP
-// smooths its round trips: by an eighth of the difference. old is the mean so
-// far; zero if there is none.
+// Smoothed returns the new mean of a time that is measured repeatedly. The mean
+// moves by an eighth of the difference, as TCP smooths its round trips. old is
+// the mean so far, or zero if there is none.
 func Smoothed(old, sample time.Duration) time.Duration {
 	if old == 0 {
 		return sample

@@ -57,11 +57,16 @@ func (n *Node) unknown(name string) bool {
 	case "HELLO":
 		return n.config.NoHello
 	case "DELEX", "DELIFEQ":
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return name == "DELEX" && !n.config.DELEX || name == "DELIFEQ" && !n.config.DELIFEQ
+		return !n.has(name)
 	}
 	return false
+}
+
+// has reports whether this version of a server has a native command.
+func (n *Node) has(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return map[string]bool{"DELEX": n.config.DELEX, "DELIFEQ": n.config.DELIFEQ, "NXGET": n.config.NXGET}[name]
 }
 
 func (c *call) ping() []byte {
@@ -91,8 +96,8 @@ func (c *call) time() []byte {
 // and refuses all others, so that a test notices a new one.
 func (c *call) set() []byte {
 	var (
-		nx, xx bool
-		ttl    time.Duration
+		nx, xx, get bool
+		ttl         time.Duration
 	)
 	for i := 2; i < len(c.args); i++ {
 		switch option := strings.ToUpper(c.args[i]); {
@@ -100,6 +105,8 @@ func (c *call) set() []byte {
 			nx = true
 		case option == "XX":
 			xx = true
+		case option == "GET":
+			get = true
 		case (option == "PX" || option == "EX") && i+1 < len(c.args):
 			unit := time.Millisecond
 			if option == "EX" {
@@ -118,13 +125,20 @@ func (c *call) set() []byte {
 			return fail("ERR syntax error")
 		}
 	}
-	if nx && xx {
+	if nx && xx || get && !c.node.has("NXGET") {
 		return fail("ERR syntax error")
 	}
-	if _, there := c.db.Get(c.args[0]); nx && there || xx && !there {
+	value, there := c.db.Get(c.args[0])
+	refused := nx && there || xx && !there
+	if !refused {
+		c.db.Set(c.args[0], c.args[1], ttl)
+	}
+	switch {
+	case get && there:
+		return resp.AppendBulkString(nil, value)
+	case get || refused:
 		return c.null()
 	}
-	c.db.Set(c.args[0], c.args[1], ttl)
 	return ok()
 }
 

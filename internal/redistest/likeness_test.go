@@ -24,7 +24,8 @@ func TestNodeAnswersLikeAServer(t *testing.T) {
 	version, _, _ := strings.Cut(info(t, server, "redis_version:"), "\r")
 	_, delex := server.Do("DELEX", "none")
 	_, delifeq := server.Do("DELIFEQ", "none", "a")
-	node := redistest.NewNode(redistest.NodeConfig{Version: version, DELEX: delex == nil, DELIFEQ: delifeq == nil})
+	_, nxget := server.Do("SET", "none", "a", "NX", "GET", "PX", "1")
+	node := redistest.NewNode(redistest.NodeConfig{Version: version, DELEX: delex == nil, DELIFEQ: delifeq == nil, NXGET: nxget == nil})
 	node.Serve(l)
 	defer node.Close()
 	node.Script(release, releaseScript)
@@ -42,6 +43,7 @@ func TestNodeAnswersLikeAServer(t *testing.T) {
 			"PING", "PING x", "SET k a NX PX 60000", "SET k a NX PX 60000", "SET k b XX", "GET k", "PTTL k", "PTTL none",
 			"set k b px 60000", "SET k a EX", "SET k a PX 0", "SET k a PX x", "SET k a PX -1", "SET k a NX XX",
 			"SET k a PX 9223372036854775807", "SET none a XX", "SET k", "SET",
+			"SET k b NX GET PX 60000", "SET g a NX PX 60000 GET", "SET g b NX GET PX 60000", "GET g",
 			"GET none", "DEL k none", "EXISTS k k", "PEXPIRE none 5", "SET k a", "PTTL k", "PEXPIRE k x", "PEXPIRE k -1", "GET k",
 			"SELECT 1", "SELECT 99", "SELECT x", "SELECT 0", "DBSIZE", "ROLE",
 			"EVALSHA " + sha + " 1 k a", "SCRIPT EXISTS " + sha, "SCRIPT LOAD *", "SCRIPT EXISTS " + sha + " x",

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,8 +21,13 @@ func (n *Node) Teach() {
 	n.Script(lua.ExtendMany, Each(2, Extend))
 	n.Script(lua.Heal, timed(model.Heal[string, string]))
 	n.Script(lua.Shorten, timed(model.Shorten[string, string]))
+	n.Script(lua.AcquireAll, timedAll(model.AcquireAll[string, string]))
+	n.Script(lua.ExtendAll, timedAll(model.ExtendAll[string, string]))
+	n.Script(lua.ReleaseAll, func(keys, args []string, db *DB) any { return model.ReleaseAll(db, keys, args[0]) })
 	n.Script(lua.Look, look)
 	n.Script(lua.Seal, WriteSeal)
+	n.Script(lua.AcquireFenced, acquireFenced)
+	n.Script(lua.Floor, writeFloor)
 }
 
 // Release is what release.lua does: KEYS[1] and its token.
@@ -41,6 +47,17 @@ func timed(do func(db model.Keys[string, string], key, token string, ttl time.Du
 			return err
 		}
 		return do(db, keys[0], args[0], time.Duration(n)*time.Millisecond)
+	}
+}
+
+// timedAll is timed for a script with any number of keys.
+func timedAll(do func(db model.Keys[string, string], keys []string, token string, ttl time.Duration) int) Script {
+	return func(keys, args []string, db *DB) any {
+		n, err := strconv.ParseInt(args[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		return do(db, keys, args[0], time.Duration(n)*time.Millisecond)
 	}
 }
 
@@ -126,4 +143,42 @@ func markOf(keys []string, db *DB) (m model.Mark, err error) {
 		m.Opening, err = pure.ParseOpening(text)
 	}
 	return m, err
+}
+
+// errHoldsElse is the error of a script that finds something else in a key.
+var errHoldsElse = errors.New("ERR a key of fencing numbers holds something else")
+
+// acquireFenced is what acquire_fenced.lua does.
+func acquireFenced(keys, args []string, db *DB) any {
+	var n [4]int64
+	for i := range n {
+		var err error
+		if n[i], err = strconv.ParseInt(args[1+i], 10, 64); err != nil {
+			return err
+		}
+	}
+	code, number, ok := model.AcquireFenced(db, model.Fenced{
+		Lock: keys[0], Last: keys[1], Record: keys[2], Token: args[0], TTL: time.Duration(n[0]) * time.Millisecond,
+		Number: n[1], Lead: n[2], Period: time.Duration(n[3]) * time.Millisecond,
+	}, db.clock.Now())
+	if !ok {
+		return errHoldsElse
+	}
+	return []int64{int64(code), number}
+}
+
+// writeFloor is what floor.lua does.
+func writeFloor(keys, args []string, db *DB) any {
+	floor, err := strconv.ParseInt(args[2], 10, 64)
+	if err != nil {
+		return err
+	}
+	done, ok := model.Floor(db, keys[0], keys[1], args[0], args[1], floor)
+	if !ok {
+		return errHoldsElse
+	}
+	if !done {
+		return 0
+	}
+	return 1
 }

@@ -45,6 +45,9 @@ type NodeConfig struct {
 	// DELEX and DELIFEQ turn the native commands of release on (R25); see
 	// Native.
 	DELEX, DELIFEQ bool
+	// NXGET makes SET know NX and GET together, as from redis 7.0 on; see
+	// Native.
+	NXGET bool
 
 	// LogLimit bounds Log; the older half is dropped when it is reached.
 	// If zero, 65,536.
@@ -224,14 +227,14 @@ func (n *Node) Refuse(reply string, commands ...string) {
 	}
 }
 
-// Native says from now on which of the native commands of release the node has
-// (R25), as if another version of the server ran in its place: the others are
-// unknown.
+// Native says from now on which of DELEX, DELIFEQ and NXGET the node has (R25),
+// as if another version of the server ran in its place: the others are unknown.
 func (n *Node) Native(commands ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.config.DELEX = slices.Contains(commands, "DELEX")
 	n.config.DELIFEQ = slices.Contains(commands, "DELIFEQ")
+	n.config.NXGET = slices.Contains(commands, "NXGET")
 }
 
 // Pause stops execution, as SIGSTOP does: connections are accepted and

@@ -57,6 +57,9 @@ debut-one-shared   | debut     | complete       | exclusion | 2, ABC and CDE    
 debut-two-shared   | debut     | complete       | exclusion | 2, ABC and BCD            | -DTWO_SHARED -DCRASHES=2 -DFAILOVERS=1                    | quick
 debut-joined       | debut     | complete       | exclusion | 3, ABC, CDE and CDE       | -DONE_SHARED -DCLIENTS=3 -DCRASHES=1                      | quick
 debut-joined-two   | debut     | complete       | exclusion | 3, ABC, BCD and BCD       | -DTWO_SHARED -DCLIENTS=3 -DCRASHES=2                      | full
+numbers            | order     | complete       | order     | 3 attempts                | -DATTEMPTS=3                                              | quick
+numbers-lost       | order     | complete       | order     | 3 attempts                | -DCRASHES=1                                               | quick
+numbers-lost-twice | order     | complete       | order     | 3 attempts                | -DCRASHES=2                                               | full
 quorum-less        | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DQUORUM=1                                     | quick
 no-nx              | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DNO_NX                                        | quick
 refusal-counted    | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DREFUSAL_COUNTED                              | quick
@@ -84,6 +87,17 @@ error-settles      | orphans   | counterexample | orphans   | 1, 1 attempt      
 no-release         | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DNO_RELEASE                                    | quick
 voters-released    | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DVOTERS_RELEASED                               | quick
 heal-not-owed      | orphans   | counterexample | orphans   | 1, 1 attempt              | -DTRIES=1 -DHEAL_NOT_OWED                                 | quick
+equal-granted      | order     | counterexample | order     | 3 attempts                | -DEQUAL_GRANTED                                           | quick
+number-quorum-less | order     | counterexample | order     | 3 attempts                | -DQUORUM=1                                                | quick
+stale-counted      | order     | counterexample | order     | 3 attempts                | -DSTALE_COUNTED                                           | quick
+not-compared       | order     | counterexample | order     | 3 attempts                | -DNOT_COMPARED                                            | quick
+counters           | order     | counterexample | order     | 3 attempts                | -DCOUNTERS                                                | quick
+floor-at-once      | order     | counterexample | order     | 3 attempts                | -DCRASHES=1 -DNO_QUARANTINE                               | quick
+floor-read-early   | order     | counterexample | order     | 3 attempts                | -DCRASHES=1 -DFLOOR_AT_RESTART                            | quick
+no-floor           | order     | counterexample | order     | 3 attempts                | -DCRASHES=1 -DNO_FLOOR                                    | quick
+floor-from-few     | order     | counterexample | order     | 3 attempts                | -DCRASHES=1 -DREADS=1                                     | quick
+floor-of-unsealed  | order     | counterexample | order     | 3 attempts                | -DCRASHES=2 -DFLOOR_FROM_UNSEALED                         | quick
+unsealed-counted   | order     | counterexample | order     | 3 attempts                | -DCRASHES=1 -DUNSEALED_COUNTED                            | quick
 no-lock-step       | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DNO_LOCK -DNO_JUDGE                         | quick
 refusal-ignored    | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DREFUSAL_IGNORED -DNO_JUDGE                  | quick
 proposed-over-seal | deployment | counterexample | no id replaced   | 2, ABC and CDE            | -DONE_SHARED -DPROPOSED_OVER                              | quick
@@ -153,7 +167,7 @@ tools() {
 		fi
 	fi
 	have && return
-	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment, debut), as spin and gcc are not both here and could not be installed."
+	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment, debut, order), as spin and gcc are not both here and could not be installed."
 	[ "${REDMUX_REQUIRE_MODEL:-}" != 1 ] && exit 0
 	return 1
 }

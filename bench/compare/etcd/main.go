@@ -15,13 +15,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/redmux/redmux/bench/compare"
+	"github.com/redmux/redmux/bench/compare/internal/command"
 	"github.com/redmux/redmux/bench/compare/internal/window"
 )
 
@@ -41,15 +38,7 @@ func init() { compare.Peers = append(compare.Peers, etcd) }
 func main() {
 	memberMain()  // does not return in a member
 	window.Main() // nor in a window
-	var f flags
-	kong.Parse(&f, kong.Description("Measures this module beside etcd's Mutex."))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, &f)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "etcd:", err)
-		os.Exit(1)
-	}
+	command.Main("etcd", "Measures this module beside etcd's Mutex.", &flags{}, run)
 }
 
 func run(ctx context.Context, f *flags) error {

@@ -1,7 +1,7 @@
-// Package model has in Go what the Lua programs of package lua do. Nodes in
+// Package model implements the Lua programs of package lua in Go. Nodes in
 // memory (internal/redistest) and the simulated servers
-// (internal/proof/sim/machines) run no Lua and call this instead. What it does
-// is compared with real servers by TestScripts of package redlocktest.
+// (internal/proof/sim/machines) run no Lua and call this instead. TestScripts
+// of package redlocktest compares it with real servers.
 package model
 
 import (
@@ -17,12 +17,12 @@ type Keys[K, V comparable] interface {
 	Get(key K) (value V, ok bool)
 	Set(key K, value V, ttl time.Duration)
 	Delete(key K) bool
-	// TTL returns what remains; 0 for a key without a TTL.
+	// TTL returns what remains of a key. It is 0 for a key without a TTL.
 	TTL(key K) (ttl time.Duration, ok bool)
 	Expire(key K, ttl time.Duration) bool
 }
 
-// Release is release.lua.
+// Release does what release.lua does.
 func Release[K, V comparable](db Keys[K, V], key K, token V) int {
 	if !holds(db, key, token) || !db.Delete(key) {
 		return 0
@@ -30,7 +30,7 @@ func Release[K, V comparable](db Keys[K, V], key K, token V) int {
 	return 1
 }
 
-// Extend is extend.lua: it lengthens, and never shortens (R10).
+// Extend does what extend.lua does: it lengthens, and never shortens (R10).
 func Extend[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) int {
 	if !holds(db, key, token) {
 		return 0
@@ -41,7 +41,7 @@ func Extend[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) i
 	return 1
 }
 
-// Heal is heal.lua: it extends, or sets again what is missing.
+// Heal does what heal.lua does: it extends a key, or sets a missing one again.
 func Heal[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) int {
 	if _, there := db.Get(key); there {
 		return Extend(db, key, token, ttl)
@@ -50,7 +50,8 @@ func Heal[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) int
 	return 2
 }
 
-// Shorten is shorten.lua: a release that lets the key stand for a while.
+// Shorten does what shorten.lua does: it is a release that keeps the key for a
+// while.
 func Shorten[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) int {
 	if !holds(db, key, token) {
 		return 0
@@ -61,8 +62,45 @@ func Shorten[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) 
 	return 1
 }
 
-// A Mark is what a node says of the deployment that it belongs to: the values
-// of two keys.
+// AcquireAll is acquire_all.lua.
+func AcquireAll[K, V comparable](db Keys[K, V], keys []K, token V, ttl time.Duration) int {
+	for i, key := range keys {
+		if _, there := db.Get(key); there {
+			return -(i + 1)
+		}
+	}
+	for _, key := range keys {
+		db.Set(key, token, ttl)
+	}
+	return 1
+}
+
+// ReleaseAll is release_all.lua: it deletes the keys that have the token.
+func ReleaseAll[K, V comparable](db Keys[K, V], keys []K, token V) int {
+	all := 1
+	for _, key := range keys {
+		if Release(db, key, token) == 0 {
+			all = 0
+		}
+	}
+	return all
+}
+
+// ExtendAll is extend_all.lua: it lengthens all, or none.
+func ExtendAll[K, V comparable](db Keys[K, V], keys []K, token V, ttl time.Duration) int {
+	for _, key := range keys {
+		if !holds(db, key, token) {
+			return 0
+		}
+	}
+	for _, key := range keys {
+		Extend(db, key, token, ttl)
+	}
+	return 1
+}
+
+// A Mark is the values of the two keys in which a node says which deployment it
+// belongs to.
 type Mark struct {
 	Seal    pure.Seal // zero: none
 	Opening pure.Opening
@@ -72,13 +110,13 @@ type Mark struct {
 type Change struct {
 	Verb     pure.Verb // Propose, Lock, Confirm, Adopt or Undo
 	Identity pure.Identity
-	Replaces []string  // for Propose: ids that are in the way of nothing
+	Replaces []string  // for Propose: ids that count as absent
 	Seal     pure.Seal // for Confirm and Adopt
 }
 
-// Seal is seal.lua: it returns what is there afterwards, and whether the change
-// was made, or had been made before (R23, R30). The caller lets a proposal
-// expire.
+// Seal does what seal.lua does. It returns what is there afterwards, and
+// whether the change was made, now or before (R23, R30). The caller must let a
+// proposal expire.
 func Seal(m Mark, c Change) (Mark, bool) {
 	none := pure.Identity{}
 	owner, opener := m.Seal.Identity, m.Opening.Identity

@@ -1,6 +1,7 @@
 package doctest
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -26,10 +28,17 @@ type source struct {
 
 var brokenComment = regexp.MustCompile(`\n[ \t]*// ?`)
 
-// sources reads all Go files of the tree.
-func sources(t *testing.T) (all []source) {
+// sources returns all Go files of the tree.
+func sources(t *testing.T) []source {
 	t.Helper()
-	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
+	all, err := readSources()
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	return all
+}
+
+var readSources = sync.OnceValues(func() (all []source, err error) {
+	err = filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -50,10 +59,8 @@ func sources(t *testing.T) (all []source) {
 		all = append(all, source{filepath.ToSlash(relative), brokenComment.ReplaceAllString(string(text), " ")})
 		return err
 	})
-	require.NoError(t, err)
-	require.NotEmpty(t, all)
-	return all
-}
+	return all, err
+})
 
 // citation is a document that a comment names, with a section in quotes where
 // there is one, and a number behind it where there should be none.
@@ -210,7 +217,7 @@ func addNames(names map[string]bool, of []*ast.Ident) {
 }
 
 // generated documents are wrapped as their commands write them.
-var generated = []string{"bench/OVERLOAD.md", "bench/RESULTS.md", "docs/mutants.md", "docs/peers.md"}
+var generated = []string{"bench/HOTKEY.md", "bench/OVERLOAD.md", "bench/RESULTS.md", "docs/mutants.md", "docs/peers.md"}
 
 // riddles are words that say "a person" where the text is about a thing.
 var riddles = regexp.MustCompile(`(?i)\b(whoever|somebody|nobody|anybody|everybody|who does|for who|of whom)\b`)
@@ -246,6 +253,89 @@ func TestCommentsArePlain(t *testing.T) {
 			}
 		}
 	}
+}
+
+// narrow are the packages of the library, whose comments end at column 80.
+var narrow = []string{
+	"conn", "internal/errtext", "internal/lua", "internal/lua/model", "internal/pure", "multiplex", "redlock",
+	"redlocktest", "resp",
+}
+
+// Comments of the library and of its Lua programs end at column 80, where a tab
+// is one column; behind code too, except in tests. Directives to the compiler
+// and what an example prints cannot be broken.
+func TestCommentsAreNarrow(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t) {
+		if !slices.Contains(narrow, path.Dir(s.name)) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(top, s.name))
+		require.NoError(t, err)
+		lines, files := strings.Split(string(text), "\n"), token.NewFileSet()
+		file, err := parser.ParseFile(files, s.name, text, parser.ParseComments)
+		require.NoError(t, err)
+		for _, group := range file.Comments {
+			if strings.HasPrefix(group.Text(), "Output:") {
+				continue
+			}
+			for _, c := range group.List {
+				line := lines[files.Position(c.Pos()).Line-1]
+				alone := strings.HasPrefix(strings.TrimSpace(line), "//")
+				if !strings.HasPrefix(c.Text, "//go:") && (alone || !strings.HasSuffix(s.name, "_test.go")) {
+					checkWidth(t, files.Position(c.Pos()).String(), line)
+				}
+			}
+		}
+	}
+	programs, err := filepath.Glob(filepath.Join(top, "internal/lua/*.lua"))
+	require.NoError(t, err)
+	require.NotEmpty(t, programs)
+	for _, name := range programs {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.Contains(line, "--") {
+				checkWidth(t, fmt.Sprintf("%s:%d", path.Base(name), i+1), line)
+			}
+		}
+	}
+}
+
+func checkWidth(t *testing.T, place, line string) {
+	t.Helper()
+	if columns := utf8.RuneCountInString(line); columns > 80 {
+		t.Errorf("%s: a comment ends in column %d", place, columns)
+	}
+}
+
+// The overview of Config, which go doc shows and headings between the fields
+// would not reach, names every field.
+func TestConfigOverviewIsWhole(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(top, "redlock", "config.go")
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+	require.NoError(t, err)
+	fields := 0
+	for _, decl := range file.Decls {
+		config, ok := decl.(*ast.GenDecl)
+		if !ok || len(config.Specs) != 1 {
+			continue
+		}
+		spec, ok := config.Specs[0].(*ast.TypeSpec)
+		if !ok || spec.Name.Name != "Config" {
+			continue
+		}
+		for _, field := range spec.Type.(*ast.StructType).Fields.List {
+			for _, name := range field.Names {
+				fields++
+				if !regexp.MustCompile(`\b` + name.Name + `\b`).MatchString(config.Doc.Text()) {
+					t.Errorf("the comment of redlock.Config does not name %s", name.Name)
+				}
+			}
+		}
+	}
+	require.NotZero(t, fields)
 }
 
 // breakable reports that a line has a space at which it could have been broken:

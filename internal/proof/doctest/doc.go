@@ -22,7 +22,9 @@
 // links that lead nowhere, names of make targets, packages, scripts, Go files
 // and identifiers that do not exist, and lines that are too long. Comments in
 // the code are checked for plain words and for what they cite: a document, a
-// section by its heading, a rule (citations_test.go).
+// section by its heading, a rule (citations_test.go). The CI workflow is compared
+// with the Makefile, and the Dockerfile and compose.yaml with what they name
+// (ci_test.go).
 //
 // The blocks of one file form a session: they share the servers that they
 // started, and /etc/redis, which is a folder of the session. Commands run in a

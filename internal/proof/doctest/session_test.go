@@ -108,8 +108,12 @@ var tree = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	treeMade = dir
 	return dir, copyTree(top, dir)
 })
+
+// treeMade is where the copy is, if a test asked for it.
+var treeMade string
 
 // treeLock is held while the copy is at its usual place.
 var treeLock *os.File
@@ -138,8 +142,8 @@ func treeDir() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := tree(); err == nil {
-		_ = os.RemoveAll(dir)
+	if treeMade != "" {
+		_ = os.RemoveAll(treeMade)
 	}
 	os.Exit(code)
 }

@@ -19,13 +19,17 @@ import (
 // A compose file, as far as the documents use one.
 type composeFile struct {
 	Services map[string]struct {
-		Image    string   `yaml:"image"`
-		Command  []string `yaml:"command"`
-		Restart  string   `yaml:"restart"`
-		Ports    []string `yaml:"ports"`
-		Volumes  []string `yaml:"volumes"`
-		MemLimit string   `yaml:"mem_limit"`
-		Healthy  *struct {
+		Image       string            `yaml:"image"`
+		Build       string            `yaml:"build"`
+		Command     []string          `yaml:"command"`
+		Environment map[string]string `yaml:"environment"`
+		DependsOn   []string          `yaml:"depends_on"`
+		Profiles    []string          `yaml:"profiles"`
+		Restart     string            `yaml:"restart"`
+		Ports       []string          `yaml:"ports"`
+		Volumes     []string          `yaml:"volumes"`
+		MemLimit    string            `yaml:"mem_limit"`
+		Healthy     *struct {
 			Test     []string `yaml:"test"`
 			Interval string   `yaml:"interval"`
 		} `yaml:"healthcheck"`

@@ -51,11 +51,12 @@ func (w *worker) breakConfig(config *redlock.Config) {
 func (w *worker) breakRelease(lock redlock.Lock) {
 	var command []byte
 	var after time.Duration
-	token, key := lock.Token(), prefix+lock.Resource()
+	key := prefix + lock.Resource()
 	switch {
 	case w.Broken == brokenRelease:
 		command, after = resp.AppendCommand(nil, "DEL", key), 2*time.Millisecond
 	case w.Broken == brokenOrphan && w.broken.Add(1)%100 == 0:
+		token := lock.Token()
 		command = resp.AppendCommand(nil, "SET", key, string(token[:]), "PX", fmt.Sprint(w.maxTTL.Milliseconds()))
 		after = 10 * time.Millisecond
 	default:

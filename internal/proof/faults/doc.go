@@ -20,7 +20,9 @@
 //     happens, is put in order of time over all processes, and is judged by
 //     history.Exclusion. Some locks are dropped, so that the next holder gets
 //     them as soon as their keys have expired, on clocks that are as fast as
-//     the drift allows: then a validity that is a little too long shows.
+//     the drift allows: then a validity that is a little too long shows. Some
+//     callers do not read the tokens of their locks, so that these are handed
+//     over to other callers of their client.
 //   - Mix-ups of replies: the names of uncontended resources are never used
 //     again, so that "held" answers another question; and the nodes are asked
 //     directly, and through the client, whether the key holds its holder's

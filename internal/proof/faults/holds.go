@@ -31,6 +31,9 @@ func (w *worker) loadHolds(caller int) {
 		// At least as long as a busy machine leaves a process alone; shorter
 		// ones are renewed more often.
 		ttl := 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)
+		if nameless(number) {
+			ttl = 600 * time.Millisecond
+		}
 		options := redlock.HoldOptions{TTL: ttl, Heal: caller%4 < 2}
 		if random.IntN(4) == 0 {
 			options.MinHold = randomTime(random, 100*time.Millisecond)

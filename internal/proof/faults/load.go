@@ -90,6 +90,9 @@ func (w *worker) loadContended(caller int) {
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(caller)))
 	for w.parking.pass() {
 		resource := fmt.Sprint("c:", random.IntN(contendedKeys))
+		if nameless(caller) { // the same as others of its client
+			resource = fmt.Sprint("c:", w.Name%contendedKeys)
+		}
 		patience := 50*time.Millisecond + randomTime(random, 500*time.Millisecond)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		acquire := w.push.Acquire
@@ -135,6 +138,9 @@ type acquirer = func(ctx context.Context, resource string, ttl time.Duration) (r
 func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, resource string, acquire acquirer) {
 	attempt := w.attempt.Add(1)
 	ttl := 200*time.Millisecond + randomTime(random, w.maxTTL-200*time.Millisecond)
+	if nameless(caller) {
+		ttl = 200 * time.Millisecond // its keys live no longer than the next caller asks for
+	}
 	start := time.Now()
 	w.note(history.Start, caller, resource, attempt, redlock.Lock{}, time.Time{})
 	lock, err := acquire(ctx, resource, ttl)
@@ -157,16 +163,17 @@ func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, res
 			w.note(history.Extend, caller, resource, attempt, lock, lock.Until())
 		}
 	}
-	w.note(history.Release, caller, resource, attempt, lock, lock.Until())
+	until := lock.Until() // not of a lock that was handed over
+	w.note(history.Release, caller, resource, attempt, lock, until)
 	// With the attempt's context, which may have ended: the release goes out
 	// all the same (R9).
 	switch err := w.release(ctx, lock, start); {
 	case err == nil:
-		w.note(history.Released, caller, resource, attempt, lock, lock.Until())
+		w.note(history.Released, caller, resource, attempt, lock, until)
 	case errors.Is(err, redlock.ErrNotHeld):
-		w.note(history.Lost, caller, resource, attempt, lock, lock.Until())
+		w.note(history.Lost, caller, resource, attempt, lock, until)
 	default:
-		w.note(history.Error, caller, resource, attempt, lock, lock.Until())
+		w.note(history.Error, caller, resource, attempt, lock, until)
 	}
 }
 

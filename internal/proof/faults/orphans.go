@@ -170,7 +170,7 @@ func (r *run) suspects() (keys int, suspects []suspect, err error) {
 		names, _ := reply.([]any)
 		for _, name := range names {
 			key, _ := name.(string)
-			if strings.HasPrefix(key, prefix+"redlock:seal") || key == prefix+"redlock:opening" {
+			if strings.HasPrefix(key, prefix+"redlock:seal") || key == prefix+"redlock:opening" || key == prefix+"redlock:fence" {
 				continue
 			}
 			keys++

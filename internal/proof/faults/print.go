@@ -52,8 +52,8 @@ func (r *Report) tell(say sayer) {
 		t.Expired, t.Overloaded, t.Cancelled, t.Failed)
 	say("  %d extensions, %d holds with %d renewals and %d losses; releases: %d found it lost, %d unsure",
 		t.Extensions, t.Holds, t.Renewals, t.Losses, t.ReleasesLost, t.ReleasesUnsure)
-	say("  contended: %d grants in %d events, %d outlived their validity, %d were over when told",
-		r.ContendedGrants, r.Events, r.Overdue, r.Empty)
+	say("  contended: %d grants in %d events, %d handed over, %d outlived their validity, %d were over when told",
+		r.ContendedGrants, r.Events, t.HandedOver, r.Overdue, r.Empty)
 	say("  %d locks were compared with the nodes; %d losses excused by nodes that forgot", t.Looks, r.Excused)
 }
 

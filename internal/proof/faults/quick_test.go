@@ -50,7 +50,7 @@ func TestFaultsQuick(t *testing.T) {
 	}
 	options.wants = func(r *Report) bool {
 		every := !slices.ContainsFunc(kinds, func(k *Kind) bool { return r.Faults[k.Name] == 0 })
-		return every && r.Tally.Operations > operations && r.Rests > 0 && r.Looked > 0 && r.ContendedGrants > 0 && r.Tally.Renewals > 0 && r.Tally.Looks > 0
+		return every && r.Tally.Operations > operations && r.Rests > 0 && r.Looked > 0 && r.ContendedGrants > 0 && r.Tally.HandedOver > 0 && r.Tally.Renewals > 0 && r.Tally.Looks > 0
 	}
 	report, err := Run(context.Background(), options)
 	require.NoError(t, err, said.String())
@@ -78,6 +78,7 @@ func TestFaultsQuick(t *testing.T) {
 	assert.Greater(t, seconds[len(seconds)/2], uint64(100), "in the median second")
 	t.Logf("operations in a second: %d to %d, median %d", seconds[0], seconds[len(seconds)-1], seconds[len(seconds)/2])
 	assert.Positive(t, report.ContendedGrants)
+	assert.Positive(t, report.Tally.HandedOver)
 	assert.Positive(t, report.Tally.Renewals)
 	assert.Positive(t, report.Tally.Looks)
 	assert.GreaterOrEqual(t, report.Rests, 2)

@@ -18,6 +18,8 @@ type Tally struct {
 	// Failed are attempts that ended with any other error: there should be
 	// none.
 	Failed uint64
+	// HandedOver are grants of which no node was asked.
+	HandedOver uint64
 	// Extensions are those asked for and granted, Renewals those that holds
 	// made by themselves.
 	Extensions, Renewals uint64
@@ -43,6 +45,7 @@ func (t *Tally) add(o Tally) {
 	t.Overloaded += o.Overloaded
 	t.Cancelled += o.Cancelled
 	t.Failed += o.Failed
+	t.HandedOver += o.HandedOver
 	t.Extensions += o.Extensions
 	t.Renewals += o.Renewals
 	t.Holds += o.Holds

@@ -178,6 +178,7 @@ func (w *worker) counted() *Tally {
 	// Renewals are not calls; the other extensions are the calls to Extend.
 	granted := w.push.Stats().Extensions.Granted + w.poll.Stats().Extensions.Granted
 	t.Renewals = granted - min(granted, t.Extensions)
+	t.HandedOver = w.push.Stats().HandedOver
 	return t
 }
 
@@ -282,16 +283,24 @@ func (w *worker) state() *resting {
 	return r
 }
 
-// note adds an event to the history.
+// note adds an event to the history. Those of nameless callers have no token.
 func (w *worker) note(kind history.Kind, caller int, resource string, attempt uint64, lock redlock.Lock, until time.Time) {
 	e := history.Event{Client: caller, Resource: resource, Attempt: attempt, Ev: kind}
 	if !until.IsZero() {
-		token := lock.Token()
-		digits := history.Digest(token[:])
-		e.Token, e.Until = string(digits[:]), w.clock.At(until)
+		e.Until = w.clock.At(until)
+		if !nameless(caller) {
+			token := lock.Token()
+			digits := history.Digest(token[:])
+			e.Token = string(digits[:])
+		}
 	}
 	w.event(e)
 }
+
+// nameless reports whether a caller does not read the tokens of its locks, which
+// can therefore be handed over to other callers of its client. Half of those
+// that wait for a release are nameless, and half of those that hold.
+func nameless(caller int) bool { return caller%4 == 1 }
 
 // odd tells a finding.
 func (w *worker) odd(from time.Time, excusable bool, format string, args ...any) {

@@ -64,14 +64,15 @@ func TestHistoryOfLocks_OnRealServers(t *testing.T) {
 		outcomes[e.Ev]++
 	}
 	v := l.Finish()
-	t.Logf("%d processes, %d events, %d grants (%d over when told), %d extensions, %d overdue; porcupine: %d operations in %d windows",
-		c.started, x.Events, x.Grants, x.Empty, x.Extensions, x.Overdue, v.Operations, v.Windows)
+	t.Logf("%d processes, %d events, %d grants (%d over when told), %d handed over, %d extensions, %d overdue; porcupine: %d operations in %d windows",
+		c.started, x.Events, x.Grants, x.Empty, c.handedOver(), x.Extensions, x.Overdue, v.Operations, v.Windows)
 	t.Logf("outcomes: %v", outcomes)
 	t.Logf("faults: %v", c.kinds)
 	require.Empty(t, x.Violations())
 	require.NoError(t, v.Err())
 	require.Greater(t, x.Grants, fewestGrants, "too little happened to show anything")
 	require.Greater(t, x.Extensions, fewestExtensions)
+	require.Positive(t, c.handedOver())
 	require.GreaterOrEqual(t, len(c.kinds), 8, "kinds of faults")
 	for _, kind := range []history.Kind{history.Held, history.NoQuorum, history.Cancel} {
 		require.Positive(t, outcomes[kind], kind)
@@ -208,8 +209,21 @@ func (c *crowd) enough() bool {
 			counts[kind] += bytes.Count(text, fmt.Appendf(nil, `"ev":"%s"`, kind))
 		}
 	}
-	return counts[history.Grant] > fewestGrants*5/4 && counts[history.Extend] > fewestExtensions*5/4 &&
+	return c.handedOver() > 0 && counts[history.Grant] > fewestGrants*5/4 && counts[history.Extend] > fewestExtensions*5/4 &&
 		counts[history.Held] > 0 && counts[history.NoQuorum] > 0 && counts[history.Cancel] > 0
+}
+
+// handedSuffix names the files in which the processes count locks that were
+// handed over, one byte for each.
+const handedSuffix = ".handed"
+
+func (c *crowd) handedOver() (n int64) {
+	for _, name := range c.files {
+		if file, err := os.Stat(name + handedSuffix); err == nil {
+			n += file.Size()
+		}
+	}
+	return n
 }
 
 func (c *crowd) count(kind string) {
@@ -312,7 +326,20 @@ func (e errand) run() (err error) {
 	}
 	defer file.Close()
 	w := history.NewWriter(file, false)
-	client, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(e.Nodes...), MaxTTL: lockTTL, NodeTimeout: 80 * time.Millisecond})
+	handed, err := os.Create(e.History + handedSuffix)
+	if err != nil {
+		return err
+	}
+	defer handed.Close()
+	count := func(_ context.Context, a redlock.AttemptInfo) {
+		if a.HandedOver {
+			_, _ = handed.Write([]byte{'.'})
+		}
+	}
+	client, err := redlock.New(context.Background(), redlock.Config{
+		Nodes: redlock.Nodes(e.Nodes...), MaxTTL: lockTTL, NodeTimeout: 80 * time.Millisecond,
+		Tracer: &redlock.Tracer{AttemptDone: count},
+	})
 	if err != nil {
 		return err
 	}
@@ -379,8 +406,8 @@ func (c *caller) lock(parent context.Context) {
 		c.refused(err)
 		return
 	}
-	token := lock.Token()
-	c.note(history.Grant, &token, lock.Until())
+	token := c.tokenOf(lock)
+	c.note(history.Grant, token, lock.Until())
 	c.work()
 	for c.random.IntN(3) == 0 {
 		longer, err := lock.Extend(context.Background(), lockTTL)
@@ -388,12 +415,12 @@ func (c *caller) lock(parent context.Context) {
 			break
 		}
 		lock = longer
-		c.note(history.Extend, &token, lock.Until())
+		c.note(history.Extend, token, lock.Until())
 		c.work()
 	}
 	if c.random.IntN(50) != 0 {
-		c.note(history.Release, &token, lock.Until())
-		c.released(&token, lock.Release(context.Background()))
+		c.note(history.Release, token, lock.Until())
+		c.released(token, lock.Release(context.Background()))
 	}
 }
 
@@ -414,9 +441,9 @@ func (c *caller) hold(parent context.Context) {
 		c.refused(err)
 		return
 	}
-	token, until := h.Current().Token(), h.Until()
+	token, until := c.tokenOf(h.Current()), h.Until()
 	sound := c.w.Clock().Now()
-	c.noteAt(sound, history.Grant, &token, until)
+	c.noteAt(sound, history.Grant, token, until)
 	for end := time.Now().Add(upTo(c.random, 2*lockTTL)); time.Now().Before(end) && parent.Err() == nil; {
 		time.Sleep(5 * time.Millisecond)
 		next, now := h.Until(), c.w.Clock().Now()
@@ -424,16 +451,27 @@ func (c *caller) hold(parent context.Context) {
 			// The hold was lost at some time since it was last seen sound, and
 			// others may have the lock since then. The exact moment is unknown
 			// here, since the goroutine that waits for it may be late.
-			c.noteAt(sound, history.Lost, &token, until)
+			c.noteAt(sound, history.Lost, token, until)
 			break
 		}
 		if sound = now; next.After(until) {
 			until = next
-			c.noteAt(sound, history.Extend, &token, until)
+			c.noteAt(sound, history.Extend, token, until)
 		}
 	}
-	c.note(history.Release, &token, until)
-	c.released(&token, h.Release(context.Background()))
+	c.note(history.Release, token, until)
+	c.released(token, h.Release(context.Background()))
+}
+
+// tokenOf returns the token of a lock for the history. Every second caller
+// leaves it out: a lock whose token was read is not handed over to another
+// caller of the client.
+func (c *caller) tokenOf(lock redlock.Lock) *redlock.Token {
+	if c.id%2 == 1 {
+		return nil
+	}
+	token := lock.Token()
+	return &token
 }
 
 // refusals names the reasons why an attempt was not granted; the first match

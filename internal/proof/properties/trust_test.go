@@ -94,17 +94,21 @@ func (m *trustModel) look(t *rapid.T) {
 	if m.trust.Marked && s.What == pure.SealAbsent {
 		m.known = m.now
 	}
+	if m.trust.Run != "" && rapid.Bool().Draw(t, "dated") {
+		m.trust.Account = m.account(0)
+	}
 	m.trust = m.trust.Sight(s, m.now)
 	if s.What == pure.SealSeen && s.Seal.Run == m.trust.Run {
 		m.known = min(m.known, m.now-s.Seal.Watched) // even if that is too little for now
-		if rapid.Bool().Draw(t, "dated") {
-			uptime := m.uptime()
-			m.trust = m.trust.Aged(s.Seal, uptime, m.now)
-			if passed := pure.UptimeProves(uptime - s.Seal.Uptime); s.Seal.Uptime > 0 && passed > 0 {
-				m.known = min(m.known, m.now-s.Seal.Watched-passed)
-			}
+		if a := m.trust.Account; a.Believed && s.Seal.Uptime > 0 {
+			m.known = min(m.known, m.now-s.Seal.Watched-max(0, pure.UptimeProves(a.Least(m.now)-s.Seal.Uptime)))
 		}
 	}
+}
+
+// account is what the process says of its start at this moment.
+func (m *trustModel) account(ahead time.Duration) pure.Account {
+	return pure.Account{Believed: true, Uptime: m.uptime() + ahead, Dialed: m.now, Asked: m.now}
 }
 
 // uptime is the server's own account, in whole seconds of its clock.
@@ -116,16 +120,17 @@ func (m *trustModel) uptime() time.Duration {
 // debut opens a set in which no node has a seal, and believes the server's own
 // account, which counts whole seconds of its clock.
 func (m *trustModel) debut(t *rapid.T) {
-	if m.seal != (pure.Seal{}) || m.trust.Marked || m.memory != m.start {
+	if m.seal != (pure.Seal{}) || m.trust.Marked || m.memory != m.start || m.trust.Run == "" {
 		t.Skip()
 	}
-	uptime := m.uptime()
+	var ahead time.Duration
 	if rapid.Bool().Draw(t, "fast clock") {
-		uptime += time.Second // the start was read from a clock that is updated now and then
+		ahead = time.Second // the start was read from a clock that is updated now and then
 	}
-	started := m.now - pure.UptimeProves(uptime)
-	m.trust = m.trust.Premiere(started, m.now)
-	m.known = min(m.known, started)
+	m.trust.Account = m.account(ahead)
+	m.known = m.trust.Began(true)
+	m.trust = m.trust.Opens(m.known, m.now)
+	m.trust.Account = m.account(0)
 }
 
 // flush deletes all keys, including the seal, under an unchanged run id. It can

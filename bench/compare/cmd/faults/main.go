@@ -13,14 +13,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/redmux/redmux/bench/compare/internal/command"
 	"github.com/redmux/redmux/bench/compare/internal/trial"
 )
 
@@ -35,16 +33,7 @@ type flags struct {
 }
 
 func main() {
-	var f flags
-	kong.Parse(&f, kong.Description("Puts implementations of distributed locks through the same faults."))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // the second interrupt ends the program, and the servers with it
-	err := run(ctx, &f)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "faults:", err)
-		os.Exit(1)
-	}
+	command.Main("faults", "Puts implementations of distributed locks through the same faults.", &flags{}, run)
 }
 
 func run(ctx context.Context, f *flags) error {

@@ -65,7 +65,7 @@ func lost(b *strings.Builder, _ *flags, results []result) {
 	fmt.Fprintf(b, `## One reply is lost
 
 A caller makes one try for a TTL of %v while just a quorum of the masters runs. One of them executes the command, and its
-connection ends in place of the reply. Nobody else wants the lock. A client library that sends the command again over a new
+connection ends in place of the reply. No other client wants the lock. A client library that sends the command again over a new
 connection is refused by its own key. If the key stays, it refuses every other client until its TTL ends; on the right, another
 client tries until it gets the lock, from 100 ms after the failed try on.
 

@@ -14,23 +14,23 @@ import (
 
 // idle measures what waiters of one client cost the servers in a second while
 // another client holds the lock.
-func idle(ctx context.Context, f *flags, servers []*redistest.Server, urls []string, out io.Writer) error {
+func idle(ctx context.Context, f *flags, servers []*redistest.Server, out io.Writer) error {
 	const settle = 300 * time.Millisecond // until all have asked for the first time
 	fmt.Fprintf(out, "%d waiters for one lock, %d masters: in a second\n", f.Idle, f.Nodes)
 	fmt.Fprintf(out, "%-8s %14s %16s\n", "impl", "commands", "servers' CPU")
 	for _, name := range f.Impl {
-		p, err := openPair(name, urls)
+		p, err := openPair(name, redistest.URLs(servers))
 		if err != nil {
 			return err
 		}
-		release, err := p.holder.acquire(ctx, "idle:"+name)
+		release, err := p.holder.Acquire(ctx, "idle:"+name, ttl)
 		if err != nil {
 			return err
 		}
 		waiting, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		for range f.Idle {
-			wg.Go(func() { _, _ = p.waiter.acquire(waiting, "idle:"+name) })
+			wg.Go(func() { _, _ = p.waiter.Acquire(waiting, "idle:"+name, ttl) })
 		}
 		time.Sleep(settle)
 		commands, cpu := spent(servers)

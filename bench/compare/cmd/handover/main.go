@@ -14,19 +14,16 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"time"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/redmux/redmux/bench/compare/internal/command"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
 // flags is the command line.
 type flags struct {
-	Impl    []string        `sep:"," default:"push,poll,rueidis,redsync" help:"What is measured: push, poll (Config.Poll), rueidis (the Redlock of package bench), redsync."`
+	Impl    []string        `sep:"," default:"acquire,poll,rueidis,redsync" help:"What is measured: acquire (ours), poll (with Config.Poll), rueidis (the Redlock of package bench), redsync."`
 	Hold    []time.Duration `sep:"," default:"1ms,20ms,500ms" help:"How long the first holder keeps the lock while the others wait."`
 	Waiters []int           `sep:"," default:"1,8" help:"How many callers wait."`
 	Rounds  int             `default:"200" help:"Rounds of each implementation and case, but no longer than --most."`
@@ -36,42 +33,35 @@ type flags struct {
 	Idle    int             `help:"Measure what so many waiters cost the servers in a second, instead."`
 }
 
+const ttl = 30 * time.Second
+
 func main() {
-	var f flags
-	kong.Parse(&f, kong.Description("Measures how long a released lock takes to reach a waiter."))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, &f, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "handover:", err)
-		os.Exit(1)
-	}
+	command.Main("handover", "Measures how long a released lock takes to reach a waiter.", &flags{}, run)
 }
 
-func run(ctx context.Context, f *flags, out io.Writer) error {
+func run(ctx context.Context, f *flags) error {
 	servers, err := redistest.StartN(f.Nodes, redistest.Options{TCP: !f.Unix, Unix: true})
 	if err != nil {
 		return err
 	}
 	defer redistest.CloseAll(servers)
-	urls := redistest.URLs(servers)
 	if f.Idle > 0 {
-		return idle(ctx, f, servers, urls, out)
+		return idle(ctx, f, servers, os.Stdout)
 	}
 	var pairs []*pair
 	for _, name := range f.Impl {
-		p, err := openPair(name, urls)
+		p, err := openPair(name, redistest.URLs(servers))
 		if err != nil {
 			return err
 		}
 		defer p.close()
 		pairs = append(pairs, p)
 	}
-	fmt.Fprintf(out, "%-8s %7s %8s %7s | %10s %10s %10s | %10s %10s | %6s\n",
+	fmt.Printf("%-8s %7s %8s %7s | %10s %10s %10s | %10s %10s | %6s\n",
 		"impl", "hold", "waiters", "rounds", "first p50", "p99", "max", "next p50", "p99", "unsure")
 	for _, hold := range f.Hold {
 		for _, waiters := range f.Waiters {
-			if err := measure(ctx, f, pairs, hold, waiters, out); err != nil {
+			if err := measure(ctx, f, pairs, hold, waiters, os.Stdout); err != nil {
 				return err
 			}
 		}

@@ -8,7 +8,34 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/bench/compare/internal/trial"
+	"github.com/redmux/redmux/bench/compare/internal/waiter"
 )
+
+// A pair is two clients of one implementation: one that holds, and one that
+// waits.
+type pair struct {
+	name             string
+	holder, waiter   waiter.Waiter
+	first, next      []time.Duration
+	rounds, resource int
+	unsure           int // releases of the holder that no quorum confirmed
+}
+
+func openPair(name string, urls []string) (*pair, error) {
+	p := &pair{name: name}
+	for _, w := range []*waiter.Waiter{&p.holder, &p.waiter} {
+		var err error
+		if *w, err = waiter.Open(name, urls); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *pair) close() {
+	p.holder.Close()
+	p.waiter.Close()
+}
 
 // measure lets the implementations take turns at one case.
 func measure(ctx context.Context, f *flags, pairs []*pair, hold time.Duration, waiters int, out io.Writer) error {
@@ -42,7 +69,7 @@ func (p *pair) round(ctx context.Context, hold time.Duration, waiters int) error
 	defer cancel()
 	p.resource++
 	resource := fmt.Sprintf("handover:%s:%d", p.name, p.resource)
-	release, err := p.holder.acquire(ctx, resource)
+	release, err := p.holder.Acquire(ctx, resource, ttl)
 	if err != nil {
 		return err
 	}
@@ -55,7 +82,7 @@ func (p *pair) round(ctx context.Context, hold time.Duration, waiters int) error
 	)
 	for range waiters {
 		wg.Go(func() {
-			release, err := p.waiter.acquire(ctx, resource)
+			release, err := p.waiter.Acquire(ctx, resource, ttl)
 			mu.Lock()
 			took := time.Since(released)
 			switch handed++; {

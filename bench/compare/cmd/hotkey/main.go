@@ -2,28 +2,23 @@
 // goroutines want, each in a loop: lock it, hold it, release it. The
 // implementations take turns, on the same servers.
 //
-//	go run ./cmd/hotkey                                  1,000 goroutines of one process
-//	go run ./cmd/hotkey --goroutines 8 --hold 1ms
-//	go run ./cmd/hotkey --processes 2 --impl do,acquire  each of two processes gets which share
-//
-// A hold of more than zero is a sleep, which lasts longer than it was asked for;
-// "limit" is what one holder after another could reach with that.
+//	go run ./cmd/hotkey                                  three minutes; writes ../HOTKEY.md
+//	go run ./cmd/hotkey --goroutines 8 --hold 1ms --out -
+//	go run ./cmd/hotkey --processes 2 --impl do,acquire --out -
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/redmux/redmux/bench/compare/internal/command"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
@@ -31,106 +26,145 @@ import (
 type flags struct {
 	Impl       []string        `sep:"," default:"do,acquire,off,rueidis,redsync" help:"What is measured: do (Client.Do), acquire (Acquire and Release), off (the same without handing over), rueidis (the Redlock of package bench), redsync."`
 	Hold       []time.Duration `sep:"," default:"0s,200us" help:"How long each lock is held."`
-	Goroutines int             `default:"1000" help:"Goroutines of each process."`
-	Processes  int             `default:"1" help:"Processes that compete."`
+	Goroutines int             `default:"1000" help:"Goroutines, of all processes together."`
+	Processes  []int           `sep:"," default:"1,2" help:"Numbers of processes that compete."`
 	For        time.Duration   `default:"2s" help:"How long each measurement takes."`
-	Rounds     int             `default:"3" help:"Measurements of each implementation."`
-	Nodes      int             `default:"5" help:"Masters."`
+	Rounds     int             `default:"3" help:"Measurements of each implementation and case."`
+	Masters    int             `default:"5" help:"Masters."`
 	TTL        time.Duration   `default:"10s" help:"Of the locks."`
-	Join       []string        `sep:"," hidden:""`
-	Resource   string          `hidden:""`
+	Out        string          `default:"../HOTKEY.md" help:"The table; - is standard output."`
+
+	// For one of several processes.
+	Join     string `hidden:"" help:"The masters."`
+	Resource string `hidden:""`
 }
 
 func main() {
-	var f flags
-	kong.Parse(&f, kong.Description("Measures grants per second of one resource that many goroutines want."))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, &f, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "hotkey:", err)
-		os.Exit(1)
-	}
+	command.Main("hotkey", "Measures grants per second of one resource that many goroutines want.", &flags{}, run)
 }
 
-func run(ctx context.Context, f *flags, out io.Writer) error {
-	if len(f.Join) > 0 {
-		r, err := measure(ctx, f, f.Join, f.Impl[0], f.Hold[0])
-		if err != nil {
-			return err
-		}
-		return json.NewEncoder(out).Encode(r)
+func run(ctx context.Context, f *flags) error {
+	if f.Join != "" {
+		return f.join(ctx)
 	}
-	servers, err := redistest.StartN(f.Nodes, redistest.Options{TCP: true, Unix: true})
+	servers, err := redistest.StartN(f.Masters, redistest.Options{TCP: true})
 	if err != nil {
 		return err
 	}
 	defer redistest.CloseAll(servers)
-	urls := redistest.URLs(servers)
-	fmt.Fprintf(out, "%-8s %7s | %10s %10s | %10s %10s | %s\n", "impl", "hold", "grants/s", "limit", "wait p50", "p99", "shares")
-	for _, hold := range f.Hold {
-		all := make(map[string][]result)
-		for range f.Rounds {
-			for _, impl := range f.Impl {
-				r, err := compete(ctx, f, urls, impl, hold)
-				if err != nil {
-					return fmt.Errorf("%s: %w", impl, err)
-				}
-				all[impl] = append(all[impl], r)
-			}
-		}
-		for _, impl := range f.Impl {
-			print(out, impl, hold, all[impl])
-		}
+	rows, err := f.all(ctx, redistest.URLs(servers))
+	if err != nil {
+		return err
 	}
-	return nil
+	return command.Write(f.Out, func(w io.Writer) error { return page(w, f, rows) })
 }
 
-// compete runs one measurement: here, or in processes of their own.
-func compete(ctx context.Context, f *flags, urls []string, impl string, hold time.Duration) (result, error) {
-	// A new one each time: a peer whose callers give up may leave its key behind.
-	f.Resource = fmt.Sprint("hot", time.Now().UnixNano())
-	if f.Processes == 1 {
-		return measure(ctx, f, urls, impl, hold)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return result{}, err
-	}
-	all := make([]result, f.Processes)
-	failed := make(chan error, f.Processes)
-	for i := range all {
-		go func() {
-			text, err := exec.CommandContext(ctx, self, "--join", strings.Join(urls, ","), "--resource", f.Resource, "--impl", impl,
-				"--hold", hold.String(), "--for", f.For.String(), "--ttl", f.TTL.String(), "--goroutines", fmt.Sprint(f.Goroutines)).Output()
-			if err == nil {
-				err = json.Unmarshal(text, &all[i])
+// A row is what was measured of one implementation in one case, round by round.
+type row struct {
+	impl      string
+	hold      time.Duration
+	processes int
+	rounds    []result
+}
+
+// all measures all cases. The first implementation of a round is the second of
+// the round before.
+func (f *flags) all(ctx context.Context, urls []string) (all []row, err error) {
+	for _, processes := range f.Processes {
+		for _, hold := range f.Hold {
+			rows := make([]row, len(f.Impl))
+			for i, impl := range f.Impl {
+				rows[i] = row{impl: impl, hold: hold, processes: processes}
 			}
-			failed <- err
-		}()
+			for turn := range f.Rounds * len(rows) {
+				r := &rows[(turn+turn/len(rows))%len(rows)]
+				fmt.Fprintf(os.Stderr, "processes %d, hold %v, round %d: %s\n", processes, hold, turn/len(rows), r.impl)
+				// A new resource each time: callers that give up may leave a key
+				// behind.
+				j := job{r.impl, hold, fmt.Sprint("hot", time.Now().UnixNano()), max(1, f.Goroutines/processes)}
+				measured, err := f.compete(ctx, urls, j, processes)
+				if err = errors.Join(err, ctx.Err()); err != nil {
+					return nil, fmt.Errorf("%s: %w", r.impl, err)
+				}
+				r.rounds = append(r.rounds, measured)
+			}
+			all = append(all, rows...)
+		}
 	}
-	for range all {
-		if err := <-failed; err != nil {
+	return all, nil
+}
+
+// compete runs one measurement: here, or in several processes.
+func (f *flags) compete(ctx context.Context, urls []string, j job, processes int) (result, error) {
+	if processes == 1 {
+		return measure(ctx, f, urls, j, func() error { return nil })
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the processes of a measurement that failed
+	all := make([]*child, processes)
+	for i := range all {
+		var err error
+		if all[i], err = f.start(ctx, urls, j); err != nil {
 			return result{}, err
 		}
 	}
-	return together(all), nil
-}
-
-// print prints the median of the rounds.
-func print(out io.Writer, impl string, hold time.Duration, rounds []result) {
-	slices.SortFunc(rounds, func(a, b result) int { return int(a.Grants - b.Grants) })
-	r := rounds[len(rounds)/2]
-	limit := "-"
-	if r.Held > 0 {
-		limit = fmt.Sprintf("%.0f", float64(time.Second)/float64(r.Held))
-	}
-	fmt.Fprintf(out, "%-8s %7s | %10.0f %10s | %10s %10s |", impl, hold, r.Grants, limit,
-		r.P50.Round(time.Microsecond), r.P99.Round(time.Microsecond))
-	for _, each := range rounds {
-		for _, s := range each.Shares {
-			fmt.Fprintf(out, " %.0f%%", 100*s)
+	// All have opened their clients when the first begins.
+	for _, c := range all {
+		if err := c.out.Decode(&struct{}{}); err != nil {
+			return result{}, fmt.Errorf("in a process: %w", err)
 		}
 	}
-	fmt.Fprintln(out)
+	for _, c := range all {
+		_ = c.in.Close()
+	}
+	results := make([]result, processes)
+	for i, c := range all {
+		if err := errors.Join(c.out.Decode(&results[i]), c.cmd.Wait()); err != nil {
+			return result{}, fmt.Errorf("in a process: %w", err)
+		}
+	}
+	return together(results), nil
+}
+
+// A child is one of several processes that compete.
+type child struct {
+	cmd *exec.Cmd
+	in  io.Closer     // is closed when it may begin
+	out *json.Decoder // has a value when it is ready, and then the result
+}
+
+func (f *flags) start(ctx context.Context, urls []string, j job) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "--join", strings.Join(urls, ","), "--resource", j.resource, "--impl", j.impl,
+		"--hold", j.hold.String(), "--goroutines", fmt.Sprint(j.goroutines), "--for", f.For.String(), "--ttl", f.TTL.String())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &child{cmd, in, json.NewDecoder(out)}, cmd.Start()
+}
+
+// join is what a child does.
+func (f *flags) join(ctx context.Context) error {
+	out := json.NewEncoder(os.Stdout)
+	j := job{f.Impl[0], f.Hold[0], f.Resource, f.Goroutines}
+	r, err := measure(ctx, f, strings.Split(f.Join, ","), j, func() error {
+		if err := out.Encode(struct{}{}); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, os.Stdin)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return out.Encode(r)
 }

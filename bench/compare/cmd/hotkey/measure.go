@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redmux/redmux/bench/compare/internal/waiter"
 )
 
 // A result is what came of one measurement.
@@ -15,6 +17,14 @@ type result struct {
 	Shares   []float64     `json:",omitempty"` // of each process, if there are several
 }
 
+// A job is what one process does.
+type job struct {
+	impl       string
+	hold       time.Duration
+	resource   string
+	goroutines int
+}
+
 // A caller is what one goroutine has seen.
 type caller struct {
 	waits []time.Duration
@@ -22,19 +32,23 @@ type caller struct {
 	err   error
 }
 
-// measure lets goroutines compete for a while.
-func measure(ctx context.Context, f *flags, urls []string, impl string, hold time.Duration) (result, error) {
-	u, err := open(impl, urls, f.Resource, f.TTL)
+// measure lets goroutines compete for a while. It calls begin when it is ready,
+// and goes on when that returns.
+func measure(ctx context.Context, f *flags, urls []string, j job, begin func() error) (result, error) {
+	w, err := waiter.Open(j.impl, urls)
 	if err != nil {
 		return result{}, err
 	}
-	defer u.close()
+	defer w.Close()
+	if err := begin(); err != nil {
+		return result{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.For)
 	defer cancel()
-	callers := make([]caller, f.Goroutines)
+	callers := make([]caller, j.goroutines)
 	var wg sync.WaitGroup
 	for i := range callers {
-		wg.Go(func() { callers[i].compete(ctx, &u, hold) })
+		wg.Go(func() { callers[i].compete(ctx, &w, j, f.TTL) })
 	}
 	begun := time.Now()
 	wg.Wait()
@@ -58,14 +72,14 @@ func measure(ctx context.Context, f *flags, urls []string, impl string, hold tim
 	return r, nil
 }
 
-func (c *caller) compete(ctx context.Context, u *use, hold time.Duration) {
+func (c *caller) compete(ctx context.Context, w *waiter.Waiter, j job, ttl time.Duration) {
 	for ctx.Err() == nil {
 		begun := time.Now()
-		err := u.once(ctx, func() {
+		err := w.Do(ctx, j.resource, ttl, func() {
 			granted := time.Now()
 			c.waits = append(c.waits, granted.Sub(begun))
-			if hold > 0 {
-				time.Sleep(hold)
+			if j.hold > 0 {
+				time.Sleep(j.hold)
 				c.held += time.Since(granted)
 			}
 		})
@@ -77,13 +91,20 @@ func (c *caller) compete(ctx context.Context, u *use, hold time.Duration) {
 }
 
 // together sums up what processes did at the same time.
-func together(all []result) result {
-	var sum result
+func together(all []result) (sum result) {
+	granting := 0
 	for _, r := range all {
 		sum.Grants += r.Grants
-		sum.Held += r.Held / time.Duration(len(all))
+		if r.Grants > 0 {
+			granting++
+			sum.Held += r.Held
+		}
 		sum.P50, sum.P99 = max(sum.P50, r.P50), max(sum.P99, r.P99)
 	}
+	if granting == 0 {
+		return sum
+	}
+	sum.Held /= time.Duration(granting)
 	for _, r := range all {
 		sum.Shares = append(sum.Shares, r.Grants/sum.Grants)
 	}

@@ -17,13 +17,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/redmux/redmux/bench/compare"
+	"github.com/redmux/redmux/bench/compare/internal/command"
 	"github.com/redmux/redmux/bench/compare/internal/window"
 	"github.com/redmux/redmux/internal/redistest"
 )
@@ -54,15 +52,7 @@ type sample struct {
 func main() {
 	window.Main() // does not return in a child process
 	hogMain()     // neither does this
-	var f flags
-	kong.Parse(&f, kong.Description("Measures implementations of distributed locks on an overloaded machine."))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, &f)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "overload:", err)
-		os.Exit(1)
-	}
+	command.Main("overload", "Measures implementations of distributed locks on an overloaded machine.", &flags{}, run)
 }
 
 func run(ctx context.Context, f *flags) error {
@@ -93,14 +83,7 @@ func run(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	if f.Out == "-" {
-		return page(os.Stdout, f, samples)
-	}
-	out, err := os.Create(f.Out)
-	if err != nil {
-		return err
-	}
-	return errors.Join(page(out, f, samples), out.Close())
+	return command.Write(f.Out, func(w io.Writer) error { return page(w, f, samples) })
 }
 
 // read returns the samples of earlier runs.

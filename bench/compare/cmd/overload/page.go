@@ -8,36 +8,34 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/redmux/redmux/bench/compare/internal/report"
 )
 
 // page writes the table.
 func page(w io.Writer, f *flags, samples []sample) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, `# Under overload
+	samples = slices.Clone(samples)
+	slices.SortStableFunc(samples, func(a, b sample) int {
+		return cmp.Or(a.Load-b.Load, a.Callers-b.Callers, slices.Index(f.Peers, a.Peer)-slices.Index(f.Peers, b.Peer))
+	})
+	t := report.Table{Head: []string{"overload", "callers", "", "windows", "pairs/s", "failed", "p99, ms"}}
+	for len(samples) > 0 {
+		first, n := samples[0], 1
+		for n < len(samples) && samples[n].isLike(first) {
+			n++
+		}
+		t.Rows = append(t.Rows, row(samples[:n]))
+		samples = samples[n:]
+	}
+	_, err := fmt.Fprintf(w, `# Under overload
 
 Written by `+"`make overload`"+`. A client and %d redis-servers over TCP share %d CPUs with loops that only take CPU, each in a session of
 its own: 2, 5 or 10 for each CPU. Closed loop, every caller with a resource of its own, TTL %v, one try. The implementations
 take turns, with windows of %v. "Pairs" are acquired and released; "failed" are the calls that ended otherwise, of all
 windows. Pairs and p99 (of an acquisition) are medians, with the least and the greatest window.
 
-| overload | callers | | windows | pairs/s | failed | p99, ms |
-|---|---|---|---|---|---|---|
-`, masters, runtime.NumCPU(), ttl, f.Window)
-	samples = slices.Clone(samples)
-	slices.SortStableFunc(samples, func(a, b sample) int {
-		return cmp.Or(a.Load-b.Load, a.Callers-b.Callers, slices.Index(f.Peers, a.Peer)-slices.Index(f.Peers, b.Peer))
-	})
-	for len(samples) > 0 {
-		first, n := samples[0], 1
-		for n < len(samples) && samples[n].isLike(first) {
-			n++
-		}
-		row(&b, samples[:n])
-		samples = samples[n:]
-	}
-	_, err := io.WriteString(w, b.String())
+%s`, masters, runtime.NumCPU(), ttl, f.Window, t)
 	return err
 }
 
@@ -46,8 +44,8 @@ func (s sample) isLike(t sample) bool {
 	return s.Load == t.Load && s.Callers == t.Callers && s.Peer == t.Peer
 }
 
-// row writes what came of one case of one implementation.
-func row(b *strings.Builder, windows []sample) {
+// row has what came of one case of one implementation.
+func row(windows []sample) []string {
 	var rates, tails []float64
 	var pairs, failed int64
 	for _, s := range windows {
@@ -63,11 +61,8 @@ func row(b *strings.Builder, windows []sample) {
 		share = fmt.Sprintf("%.2f %% (%d)", 100*float64(failed)/float64(pairs+failed), failed)
 	}
 	c := windows[0]
-	fmt.Fprintf(b, "| %d × | %d | %s | %d | %s | %s | %s |\n", c.Load, c.Callers, c.Peer, len(windows), spread(rates), share, spread(tails))
-}
-
-// spread is the median, and the least and the greatest.
-func spread(values []float64) string {
-	slices.Sort(values)
-	return fmt.Sprintf("%.0f (%.0f–%.0f)", (values[(len(values)-1)/2]+values[len(values)/2])/2, values[0], values[len(values)-1])
+	return []string{
+		fmt.Sprintf("%d ×", c.Load), fmt.Sprint(c.Callers), c.Peer, fmt.Sprint(len(windows)),
+		report.SpreadOf(rates).String(), share, report.SpreadOf(tails).String(),
+	}
 }

@@ -39,7 +39,7 @@ func (d *Data) headline() string {
 		most = max(most, c.Nodes)
 	}
 	cases = slices.DeleteFunc(cases, func(c Case) bool { return c.Nodes != most })
-	t := table{head: []string{"N = " + number(float64(most))}}
+	t := Table{Head: []string{"N = " + number(float64(most))}}
 	var callers []int
 	for _, c := range cases {
 		callers = append(callers, c.Callers)
@@ -47,7 +47,7 @@ func (d *Data) headline() string {
 	slices.Sort(callers)
 	callers = slices.Compact(callers)
 	for _, n := range callers {
-		t.head = append(t.head, callersName(n))
+		t.Head = append(t.Head, callersName(n))
 	}
 	slices.SortStableFunc(cases, func(a, b Case) int { return cmp.Compare(a.Network, b.Network) })
 	seen := map[string]bool{}
@@ -61,7 +61,7 @@ func (d *Data) headline() string {
 			c.Callers = n
 			row = append(row, d.overBestCell(throughput, c))
 		}
-		t.rows = append(t.rows, row)
+		t.Rows = append(t.Rows, row)
 	}
 	return t.String()
 }
@@ -87,7 +87,7 @@ func (d *Data) overBestCell(m metric, c Case) string {
 
 // bestTable has the best peer of each case, for throughput, latency and cost.
 func (d *Data) bestTable() string {
-	t := table{head: []string{
+	t := Table{Head: []string{
 		"case", "ours, pairs/s", "best peer, pairs/s", "ours × the best peer's", "p99 lower than the best peer's by", "client CPU per pair, less than the best peer's by",
 	}}
 	for _, c := range d.cases(Healthy, Stopped) {
@@ -96,7 +96,7 @@ func (d *Data) bestTable() string {
 			continue
 		}
 		name, theirs := d.best(throughput, c)
-		t.rows = append(t.rows, []string{
+		t.Rows = append(t.Rows, []string{
 			kindName(c.Kind) + c.String(), median(ours), median(theirs) + ", " + name,
 			d.overBestCell(throughput, c), d.overBestCell(p99, c), d.overBestCell(clientCPU, c),
 		})
@@ -107,7 +107,7 @@ func (d *Data) bestTable() string {
 // Against is a table of ours against one other, in all cases with all masters
 // up.
 func (d *Data) Against(peer string) string {
-	t := table{head: []string{
+	t := Table{Head: []string{
 		"case", "ours, pairs/s", peer + ", pairs/s", "ours × " + peer, "p50 lower by", "p99 lower by", "client CPU per pair, less by", "servers' CPU per pair, less by",
 	}}
 	for _, c := range d.cases(Healthy) {
@@ -115,7 +115,7 @@ func (d *Data) Against(peer string) string {
 		for _, m := range []metric{throughput, p50, p99, clientCPU, serversCPU} {
 			row = append(row, d.gain(m, c, compare.Ours, peer).String())
 		}
-		t.rows = append(t.rows, row)
+		t.Rows = append(t.Rows, row)
 	}
 	return t.String()
 }

@@ -68,13 +68,13 @@ func (d *Data) slowerTable(ours string) string {
 
 // lossTable is empty if there are no losses.
 func lossTable(losses []loss) string {
-	t := table{head: []string{"figure", "case", "ours", "against", "ours is better by (below 1: worse)", "in all rounds"}}
+	t := Table{Head: []string{"figure", "case", "ours", "against", "ours is better by (below 1: worse)", "in all rounds"}}
 	for _, l := range losses {
 		clear := "no"
 		if l.clear() {
 			clear = "yes"
 		}
-		t.rows = append(t.rows, []string{l.metric.name, kindName(l.Kind) + l.Case.String(), l.ours, l.theirs, l.gain.String(), clear})
+		t.Rows = append(t.Rows, []string{l.metric.name, kindName(l.Kind) + l.Case.String(), l.ours, l.theirs, l.gain.String(), clear})
 	}
 	return t.String()
 }

@@ -20,7 +20,7 @@ func (d *Data) level(m metric, s side) Spread {
 			values = append(values, v)
 		}
 	}
-	return spreadOf(values)
+	return SpreadOf(values)
 }
 
 // ratio divides a by b round by round. The windows of a round follow each other
@@ -40,7 +40,7 @@ func (d *Data) ratio(m metric, a, b side) Spread {
 			values = append(values, q)
 		}
 	}
-	return spreadOf(values)
+	return SpreadOf(values)
 }
 
 // quotient treats trifles as zero. Zero by zero is one if the metric has

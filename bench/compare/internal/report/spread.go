@@ -14,8 +14,9 @@ type Spread struct {
 	Count                   int // values; 0 means that nothing is known, and the rest means nothing
 }
 
-// spreadOf sorts its argument. Infinite values are allowed.
-func spreadOf(values []float64) Spread {
+// SpreadOf returns the spread of some values, which it sorts. Infinite ones are
+// allowed.
+func SpreadOf(values []float64) Spread {
 	n := len(values)
 	if n == 0 {
 		return Spread{}

@@ -22,7 +22,7 @@ func TestSpread(t *testing.T) {
 		{[]float64{inf, 2, inf}, Spread{inf, 2, inf, 3}, "∞ (2–∞)"},
 		{[]float64{inf, inf}, Spread{inf, inf, inf, 2}, "∞"},
 	} {
-		s := spreadOf(c.values)
+		s := SpreadOf(c.values)
 		assert.Equal(t, c.want, s)
 		assert.Equal(t, c.text, s.String())
 		assert.Equal(t, len(c.values) > 0, s.Known())

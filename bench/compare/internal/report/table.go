@@ -2,16 +2,16 @@ package report
 
 import "strings"
 
-// table is a table of Markdown. The first column is text, the others are
+// A Table is a table of Markdown. The first column is text, the others are
 // figures.
-type table struct {
-	head []string
-	rows [][]string
+type Table struct {
+	Head []string
+	Rows [][]string
 }
 
 // String is empty for a table without rows.
-func (t table) String() string {
-	if len(t.rows) == 0 {
+func (t Table) String() string {
+	if len(t.Rows) == 0 {
 		return ""
 	}
 	var b strings.Builder
@@ -21,9 +21,9 @@ func (t table) String() string {
 		}
 		b.WriteString("|\n")
 	}
-	line(t.head)
-	b.WriteString("|---|" + strings.Repeat("---|", len(t.head)-1) + "\n")
-	for _, r := range t.rows {
+	line(t.Head)
+	b.WriteString("|---|" + strings.Repeat("---|", len(t.Head)-1) + "\n")
+	for _, r := range t.Rows {
 		line(r)
 	}
 	return b.String()

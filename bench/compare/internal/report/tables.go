@@ -37,13 +37,13 @@ func (d *Data) ofHealthyTable(m metric) string {
 
 // perCase is a table with a row per case and a column per peer.
 func (d *Data) perCase(k Kind, peers []compare.Peer, value func(c Case, p compare.Peer) string) string {
-	t := table{head: append([]string{"case"}, names(peers)...)}
+	t := Table{Head: append([]string{"case"}, names(peers)...)}
 	for _, c := range d.cases(k) {
 		row := []string{c.String()}
 		for _, p := range peers {
 			row = append(row, cell(d, c, p, value(c, p)))
 		}
-		t.rows = append(t.rows, row)
+		t.Rows = append(t.Rows, row)
 	}
 	return t.String()
 }
@@ -76,11 +76,11 @@ func names(peers []compare.Peer) (all []string) {
 // rawTable has the medians of everything, a row per case and peer.
 func (d *Data) rawTable() string {
 	shown := []metric{throughput, p50, p99, p999, clientCPU, serversCPU, mallocs, bytes}
-	t := table{head: []string{"case", "peer"}}
+	t := Table{Head: []string{"case", "peer"}}
 	for _, m := range shown {
-		t.head = append(t.head, strings.TrimSuffix(m.name+", "+m.unit, ", "))
+		t.Head = append(t.Head, strings.TrimSuffix(m.name+", "+m.unit, ", "))
 	}
-	t.head = append(t.head, "GC per second", "goroutines")
+	t.Head = append(t.Head, "GC per second", "goroutines")
 	for _, c := range d.cases(Healthy, Stopped, Stopping) {
 		for _, p := range d.peers(c.Kind) {
 			s := side{c, p.Name}
@@ -91,7 +91,7 @@ func (d *Data) rawTable() string {
 			for _, m := range append(slices.Clone(shown), collections, goroutines) {
 				row = append(row, median(d.level(m, s)))
 			}
-			t.rows = append(t.rows, row)
+			t.Rows = append(t.Rows, row)
 		}
 	}
 	return t.String()
@@ -108,14 +108,14 @@ func median(s Spread) string {
 // troubleTable has the cases in which something went wrong: windows without a
 // pair or without a result, errors by kind, callers that did not come back.
 func (d *Data) troubleTable() string {
-	t := table{head: []string{
+	t := Table{Head: []string{
 		"case", "peer", "windows", "of them without a pair", "pairs", "pairs that failed",
 		"callers still waiting at the end", "why there was no result",
 	}}
 	for _, c := range d.cases(kinds...) {
 		for _, p := range d.peers(c.Kind) {
 			if row := d.trouble(c, p.Name); row != nil {
-				t.rows = append(t.rows, row)
+				t.Rows = append(t.Rows, row)
 			}
 		}
 	}
@@ -156,18 +156,18 @@ func (d *Data) trouble(c Case, peer string) []string {
 
 // versionTable names what was measured.
 func (d *Data) versionTable() string {
-	t := table{head: []string{"what", "version"}}
+	t := Table{Head: []string{"what", "version"}}
 	for _, v := range d.Versions {
-		t.rows = append(t.rows, []string{v.Name, v.Version})
+		t.Rows = append(t.Rows, []string{v.Name, v.Version})
 	}
 	return t.String()
 }
 
 // peerTable describes each peer.
 func (d *Data) peerTable() string {
-	t := table{head: []string{"peer", "what it is"}}
+	t := Table{Head: []string{"peer", "what it is"}}
 	for _, p := range d.peers(kinds...) {
-		t.rows = append(t.rows, []string{p.Name, p.About})
+		t.Rows = append(t.Rows, []string{p.Name, p.About})
 	}
 	return t.String()
 }

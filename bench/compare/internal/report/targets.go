@@ -103,16 +103,16 @@ func reached(s Spread, wanted float64, atMost bool) bool {
 
 // targetTable shows each target with what was reached.
 func (d *Data) targetTable() string {
-	t := table{head: []string{"N = 5, TCP unless it says otherwise"}}
+	t := Table{Head: []string{"N = 5, TCP unless it says otherwise"}}
 	for _, n := range targetCallers {
-		t.head = append(t.head, callersName(n))
+		t.Head = append(t.Head, callersName(n))
 	}
 	for _, target := range targets {
 		row := []string{target.name}
 		for i, n := range targetCallers {
 			row = append(row, verdict(target.reach(d, n), target.wanted[i], target.atMost))
 		}
-		t.rows = append(t.rows, row)
+		t.Rows = append(t.Rows, row)
 	}
 	return t.String()
 }

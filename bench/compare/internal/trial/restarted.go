@@ -108,7 +108,7 @@ func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Clien
 			return 0, 0, ctx.Err()
 		}
 	}
-	return 0, 0, fmt.Errorf("trial: nobody was granted the lock within %v after its end", 5*ttl)
+	return 0, 0, fmt.Errorf("trial: no other client was granted the lock within %v after its end", 5*ttl)
 }
 
 // persist tries until a lock is granted: where the master of the trial before

@@ -4,21 +4,51 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// view returns what a client that starts now would know of the deployment of
-// its nodes (R30).
-func (d *Deployment) view() pure.Deployment {
-	p := pure.NewDeployment(d.addrs())
+// lookOut returns what a client that starts now would think of the nodes' past,
+// and of their deployment (R23, R30).
+func (d *Deployment) lookOut() *outlook.Outlook {
+	var durable []bool
+	var found []outlook.Node
 	for i := range d.Nodes {
-		if n := &d.Nodes[i]; n.Err == nil {
-			p.Join(i)
-			p.Sight(i, n.Sighting(), 0, 0)
-		}
+		durable, found = append(durable, d.Nodes[i].Declared), append(found, d.Nodes[i].Node)
 	}
-	return p
+	o := outlook.New(d.addrs(), durable, d.MaxTTL)
+	o.Look(found, 0)
+	return o
+}
+
+// masters returns where each node stands.
+func (d *Deployment) masters() []Master {
+	all := []Master{}
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		m := Master{Addr: n.Addr}
+		if n.Err == nil {
+			who := d.outlook.Deployment().Shown(i)
+			m.Deployment, m.Size = who.ID, who.Nodes
+			m.Quarantine, m.Why = d.outlook.Standing(i, 0)
+			m.Uptime, m.Started = n.Uptime()
+			m.Quarantined = m.Why != ""
+		}
+		if m.Started {
+			m.UptimeS = seconds(m.Uptime)
+		}
+		if m.Quarantine > 0 {
+			m.QuarantineS = seconds(m.Quarantine)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+func seconds(d time.Duration) *float64 {
+	s := d.Seconds()
+	return &s
 }
 
 func (d *Deployment) addrs() (all []string) {
@@ -31,7 +61,7 @@ func (d *Deployment) addrs() (all []string) {
 // belongs reports whether a node carries the identity of the deployment, as
 // far as is known. Before there is one, any node does.
 func (d *Deployment) belongs(n *Node) bool {
-	p := d.view()
+	p := d.outlook.Deployment()
 	_, _, rivals := p.Rivals()
 	who, _ := p.Identity()
 	return d.MaxTTL == 0 || n.Seal.State == probe.SealUnknown ||
@@ -59,7 +89,7 @@ func (d *Deployment) checkDeployment() []Finding {
 	if d.MaxTTL == 0 {
 		return nil
 	}
-	p := d.view()
+	p := d.outlook.Deployment()
 	if node, other, rivals := p.Rivals(); rivals {
 		f := Finding{Level: Unsafe, Seen: d.seen(shown), Found: "the masters belong to different deployments",
 			Why: "clients that name different masters can hold one lock; so those that name these masters get none",
@@ -113,7 +143,7 @@ func (d *Deployment) several() bool {
 
 // checkInitialised wants each master to carry the deployment's id.
 func (d *Deployment) checkInitialised() []Finding {
-	p := d.view()
+	p := d.outlook.Deployment()
 	if _, _, rivals := p.Rivals(); d.MaxTTL == 0 || rivals {
 		return nil
 	}
@@ -167,6 +197,3 @@ func (d *Deployment) checkOpenings() []Finding {
 	}
 	return finding(f)
 }
-
-// need is how long clients must have watched a node before it counts (R23).
-func (d *Deployment) need() time.Duration { return pure.NeedFor(d.MaxTTL, drift) }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
@@ -17,13 +17,14 @@ type Deployment struct {
 	TTL, MaxTTL time.Duration
 	// Watched reports whether the rates of clocks were measured.
 	Watched bool
+
+	// outlook is what a client that starts now would think of the nodes.
+	outlook *outlook.Outlook
 }
 
 // A Node is what is known of one node.
 type Node struct {
-	probe.Facts
-	Clock      probe.Clock
-	ClockKnown bool
+	outlook.Node
 	// Declared reports whether clients are told that the node loses nothing
 	// (redlock.Node.Durable).
 	Declared bool
@@ -74,14 +75,37 @@ type Report struct {
 	Nodes    int       `json:"nodes"`
 	Quorum   int       `json:"quorum"`
 	Checks   int       `json:"checks"` // how many were made
+	Masters  []Master  `json:"masters"`
 	Findings []Finding `json:"findings"`
 	Unknown  []Unknown `json:"unknown"`
+}
+
+// A Master is where one node stands, whether or not anything was found. What is
+// unknown is zero.
+type Master struct {
+	Addr       string `json:"addr"`
+	Deployment string `json:"deployment,omitempty"` // the id of the one that it belongs to
+	Size       int    `json:"deployment_nodes,omitempty"`
+	// Uptime is how long its process has run, by its own account, and Started
+	// whether that is known.
+	Uptime  time.Duration `json:"-"`
+	Started bool          `json:"-"`
+	UptimeS *float64      `json:"uptime_s,omitempty"`
+	// Quarantine is how long it does not count for a client that starts now, as
+	// far as that is known, and Why is why; Why is empty if it counts.
+	Quarantined bool          `json:"quarantined"`
+	Quarantine  time.Duration `json:"-"`
+	QuarantineS *float64      `json:"quarantine_left_s,omitempty"`
+	Why         string        `json:"quarantine_why,omitempty"`
 }
 
 // Examine makes all checks. The worst findings come first, and otherwise in the
 // order of the checks.
 func Examine(d Deployment) Report {
-	r := Report{Nodes: len(d.Nodes), Quorum: d.quorum(), Checks: len(checks), Findings: []Finding{}, Unknown: []Unknown{}}
+	d.outlook = d.lookOut()
+	r := Report{
+		Nodes: len(d.Nodes), Quorum: d.quorum(), Checks: len(checks), Masters: d.masters(), Findings: []Finding{}, Unknown: []Unknown{},
+	}
 	var all []Finding
 	for _, c := range checks {
 		for _, f := range c.find(&d) {
@@ -137,6 +161,7 @@ var checks = []check{
 	{"size", "three masters or more, and an odd number of them", (*Deployment).checkSize},
 	{"reachable", "every master answers", (*Deployment).checkReachable},
 	{"same-server", "each server is named once", (*Deployment).checkSameServer},
+	{"addresses", "the addresses mean the same masters on every machine", (*Deployment).checkAddresses},
 	{"placement", "each master has a machine of its own", (*Deployment).checkPlacement},
 	{"role", "no node is a replica or a sentinel", (*Deployment).checkRole},
 	{"cluster", "no node belongs to a cluster", (*Deployment).checkCluster},
@@ -151,6 +176,7 @@ var checks = []check{
 	{"seals", "all clients have set the --max-ttl that is given", (*Deployment).checkSeals},
 	{"deployment", "the masters belong to one deployment, of just these masters", (*Deployment).checkDeployment},
 	{"initialised", "the deployment was opened, and all masters carry its id", (*Deployment).checkInitialised},
+	{"fence", "all masters have a floor for fencing numbers, or none has", (*Deployment).checkFence},
 	{"restarts", "no master is kept out because it has restarted", (*Deployment).checkRestarts},
 	{"clock-rate", "clocks run at one rate and do not step (--observe)", (*Deployment).checkClockRate},
 	{"clock-offset", "masters' time of day agrees with ours", (*Deployment).checkClockOffset},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
@@ -19,7 +20,7 @@ import (
 func sound(n int) *Deployment {
 	d := &Deployment{TTL: 10 * time.Second, MaxTTL: time.Minute}
 	for i := range n {
-		d.Nodes = append(d.Nodes, Node{
+		d.Nodes = append(d.Nodes, Node{Node: outlook.Node{
 			Facts: probe.Facts{
 				Addr: fmt.Sprintf("10.0.0.%d:6379", i), TLS: true, Secret: true, User: "redlock",
 				Server: conn.Server{RunID: fmt.Sprintf("run%d", i), Product: "valkey", Version: "8.1.1", Role: "master",
@@ -35,11 +36,11 @@ func sound(n int) *Deployment {
 				Config: nil,
 			},
 			ClockKnown: true, Clock: probe.Clock{Span: 2 * time.Second, RoundTrip: time.Millisecond},
-		})
+		}})
 	}
 	for i := range d.Nodes {
 		d.Nodes[i].Seal = probe.Seal{State: probe.SealThere, RunID: fmt.Sprintf("run%d", i), MaxTTL: d.MaxTTL,
-			Watched: d.need(), Identity: d.identity("a")}
+			Watched: pure.NeedFor(d.MaxTTL, drift), Identity: d.identity("a")}
 	}
 	return d
 }
@@ -105,10 +106,18 @@ func clock(k int, c probe.Clock) func(d *Deployment) {
 	return with(k, func(n *Node) { n.Clock = c })
 }
 
+// here gives all nodes addresses of this machine.
+func here(d *Deployment) {
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		n.Local, n.Addr = true, "unix:/run/"+n.Server.RunID
+	}
+}
+
 func config(k int, name, value string) func(d *Deployment) {
-	return renamed(with(k, func(n *Node) {
+	return all(renamed(here), with(k, func(n *Node) {
 		// At a unix socket of this machine the default user may do everything.
-		n.User, n.Local, n.Addr = "default", true, "unix:/run/"+n.Server.RunID
+		n.User = "default"
 		if n.Config == nil {
 			n.Config = probe.Lines{}
 		}
@@ -132,6 +141,17 @@ func forgetful(d *Deployment) {
 
 func unsealed(k int) func(d *Deployment) {
 	return with(k, func(n *Node) { n.Seal = probe.Seal{State: probe.SealAbsent} })
+}
+
+// fenced gives the first k of n nodes floors, and all of them records.
+func fenced(k, n int) func(d *Deployment) {
+	return with(n, func(n *Node) {
+		n.Fence = probe.Fence{State: probe.SealThere, Record: pure.Record{Run: n.RunID(), Floor: pure.NoFloor}}
+		if k > 0 {
+			n.Fence.Record.Floor = 5
+		}
+		k--
+	})
 }
 
 // opening leaves an opening on the first few nodes.
@@ -192,9 +212,10 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 			for i, addr := range []string{"127.0.0.1:1", "localhost:2", "[::1]:3"} {
 				d.Nodes[i].Addr, d.Nodes[i].Local = addr, true
 			}
-		}), []string{"note placement"}},
-		{"one master on this machine", renamed(with(1, func(n *Node) { n.Addr, n.Local = "127.0.0.1:1", true })), nil},
-		{"masters at sockets of this machine", renamed(with(3, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true })), nil},
+		}), []string{"warning addresses", "note placement"}},
+		{"one master on this machine", renamed(with(1, func(n *Node) { n.Addr, n.Local = "127.0.0.1:1", true })), []string{"warning addresses"}},
+		{"some masters at sockets", renamed(with(3, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true })), []string{"warning addresses"}},
+		{"masters at sockets of this machine", renamed(with(5, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true })), nil},
 		{"a replica", info(1, "role", "slave"), []string{"unsafe role"}},
 		{"a sentinel", with(1, func(n *Node) { n.Server.Mode = "sentinel" }), []string{"unsafe role"}},
 		{"a cluster node", info(1, "cluster_enabled", "1"), []string{"unsafe cluster"}},
@@ -228,6 +249,19 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"seals, forgetful and durable", all(forgetful, seal(5, "run", time.Hour), info(5, "aof_enabled", "1"),
 			config(5, "appendfsync", "always")), []string{"warning forgetful", "warning seals"}},
 		{"no seal", with(1, func(n *Node) { n.Seal = probe.Seal{State: probe.SealStrange} }), []string{"warning seals"}},
+		{"fenced", fenced(5, 5), nil},
+		{"fenced, and one has no floor", fenced(4, 5), []string{"note fence"}},
+		{"fenced, and one has that of another process", all(fenced(5, 5), with(1, func(n *Node) { n.Fence.Record.Run = "old" })), []string{"note fence"}},
+		{"… but is durable", all(fenced(5, 5), with(1, func(n *Node) { n.Fence.Record.Run, n.Declared = "old", true }),
+			info(1, "aof_enabled", "1"), config(1, "appendfsync", "always"), config(1, "no-appendfsync-on-rewrite", "no")), nil},
+		{"fenced, and three have no floor", fenced(2, 5), []string{"note fence"}},
+		{"fenced, and one that restarted has no floor", all(fenced(4, 5), with(5, func(n *Node) {
+			if n.Fence.Record.Floor == pure.NoFloor {
+				n.Seal.RunID = "another"
+			}
+		})), []string{"note restarts"}},
+		{"not fenced, but numbers were granted", fenced(0, 5), nil},
+		{"no record of fencing numbers", with(1, func(n *Node) { n.Fence.State = probe.SealStrange }), []string{"warning fence"}},
 		{"not opened", unsealed(5), []string{"warning initialised"}},
 		{"not opened, and seals of the older form", with(5, func(n *Node) { n.Seal.Identity = pure.Identity{} }), []string{"warning initialised"}},
 		{"half opened", unsealed(2), []string{"warning initialised", "note restarts"}},
@@ -247,6 +281,12 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"a quorum restarted", all(seal(3, "another", time.Minute), info(3, "uptime_in_seconds", "9")), []string{"unsafe restarts"}},
 		{"one restarted while two are down", all(seal(3, "another", time.Minute), info(3, "uptime_in_seconds", "9"), with(2, down)),
 			[]string{"unsafe reachable", "unsafe restarts"}},
+		{"restarted, and the seal has been there for long", with(1, func(n *Node) {
+			n.Server.Unpromoted, n.Seal.Watched, n.Seal.Uptime = true, ms, 10*second
+		}), nil},
+		{"restarted, and the seal has been there for a while", with(1, func(n *Node) {
+			n.Server.Unpromoted, n.Seal.Watched, n.Seal.Uptime = true, ms, 3580*second
+		}), []string{"note restarts"}},
 		{"restarted long ago, and no client has watched it", seal(1, "another", time.Minute), []string{"note restarts"}},
 		{"fast", clock(1, probe.Clock{Span: second, Gained: 30 * ms, GainedError: 10 * ms}), []string{"unsafe clock-rate"}},
 		{"slow", clock(1, probe.Clock{Span: second, Gained: -30 * ms, GainedError: 10 * ms}), []string{"unsafe clock-rate"}},
@@ -265,7 +305,7 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"may not be fenced", refuses(1, "CLIENT KILL", conn.ClassNoPerm), []string{"warning rights"}},
 		{"an operator", with(1, func(n *Node) { n.Config = probe.Lines{} }), []string{"note broad-rights"}},
 		{"the default user", with(1, func(n *Node) { n.Config, n.User = probe.Lines{}, "default" }), []string{"note broad-rights"}},
-		{"the default user here", with(1, func(n *Node) { n.Config, n.User, n.Local = probe.Lines{}, "default", true }), nil},
+		{"the default user here", all(renamed(here), with(1, func(n *Node) { n.Config, n.User = probe.Lines{}, "default" })), nil},
 		{"OOM", refuses(1, "SET", conn.ClassOOM), []string{"warning writes"}},
 		{"MISCONF on a quorum", refuses(3, "SET", conn.ClassMisconf), []string{"unsafe writes"}},
 		{"NOREPLICAS", all(refuses(1, "SET", conn.ClassNoReplicas), config(1, "min-replicas-to-write", "1")), []string{"warning writes", "warning min-replicas"}},
@@ -285,7 +325,7 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"mixed", with(1, func(n *Node) { n.Server.Product, n.Server.Version = "redis", "8.2" }), nil},
 		{"strange product", with(1, func(n *Node) { n.Server.Product = "keydb" }), []string{"note version"}},
 		{"no TLS", with(1, func(n *Node) { n.TLS = false }), []string{"warning encryption"}},
-		{"no TLS here", with(1, func(n *Node) { n.TLS, n.Local = false, true }), nil},
+		{"no TLS here", all(renamed(here), with(1, func(n *Node) { n.TLS = false })), nil},
 		{"unverified", with(1, func(n *Node) { n.Unverified = true }), []string{"warning encryption"}},
 		{"no password", with(1, func(n *Node) { n.Secret = false }), []string{"warning password"}},
 		{"other keys", info(1, "db0", "keys=7,expires=3,avg_ttl=1"), []string{"note other-keys"}},
@@ -408,4 +448,40 @@ func TestChecks(t *testing.T) {
 		assert.NotEmpty(t, c.Wants, c.Name)
 	}
 	assert.Len(t, seen, len(checks))
+}
+
+// The report says where each master stands, also of a sound deployment: as a
+// client would find that starts now.
+func TestReportSaysWhereEachMasterStands_R29_R30(t *testing.T) {
+	id := strings.Repeat("a", 32)
+	r := Examine(*sound(3))
+	up := 3600.0
+	for i, m := range r.Masters {
+		assert.Equal(t, Master{Addr: fmt.Sprintf("10.0.0.%d:6379", i), Deployment: id, Size: 3, Uptime: time.Hour, Started: true, UptimeS: &up}, m)
+	}
+
+	d := sound(3)
+	with(2, func(n *Node) {
+		n.Server.Unpromoted, n.Seal.Watched, n.Seal.Uptime = true, second, 3580*second
+	})(d)
+	d.Nodes[1].Declared = true
+	d.Nodes[2].Facts = probe.Facts{Addr: d.Nodes[2].Addr, Err: errors.New("refused")}
+	r = Examine(*d)
+	left := pure.NeedFor(time.Minute, drift) - 19*second
+	for _, m := range r.Masters[:2] {
+		assert.Equal(t, left, m.Quarantine, "the age of the seal counts")
+		assert.Equal(t, left.Seconds(), *m.QuarantineS)
+		assert.True(t, m.Quarantined)
+		assert.Equal(t, pure.WhyFirst, m.Why)
+	}
+	assert.Equal(t, Master{Addr: "10.0.0.2:6379"}, r.Masters[2])
+	assert.Contains(t, fmt.Sprint(r.Findings), "it for 1s; counts in 41.6s")
+
+	d = sound(3)
+	all(unsealed(3), with(3, func(n *Node) { n.Server.Unpromoted = true }), info(1, "uptime_in_seconds", "12"))(d)
+	left = pure.NeedFor(time.Minute, drift) - 10*second
+	for _, m := range Examine(*d).Masters {
+		assert.Equal(t, left, m.Quarantine, "the youngest counts for all")
+		assert.Equal(t, "not opened yet", m.Why)
+	}
 }

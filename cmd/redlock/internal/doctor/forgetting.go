@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
@@ -178,29 +177,37 @@ func (d *Deployment) checkRestarts() []Finding {
 	return finding(f)
 }
 
-// keptOut returns why clients that start now do not count a node yet, or "" if
-// they do as far as is known. A restart without persistence loses the seal too.
-// If no node has a seal, uptime counts, and nothing is known.
+// keptOut returns why clients that start now do not count a node yet, and for
+// how long, or "" if they do as far as is known. A restart without persistence
+// loses the seal too. If no node has a seal, the set is not opened, see
+// checkInitialised.
 func (d *Deployment) keptOut(n *Node) string {
-	yes, _ := durable(n)
-	up, _ := n.Uptime()
-	if n.RunID() == "" || !isMaster(n) || yes && n.Declared || d.MaxTTL == 0 {
+	left := d.outlook.Quarantined(d.index(n), 0)
+	if left == 0 || n.RunID() == "" || !isMaster(n) || d.MaxTTL == 0 || d.outlook.Deployment().Debut() {
 		return ""
 	}
+	up, _ := n.Uptime()
+	text := fmt.Sprintf("started %v ago, ", up)
 	switch {
-	case n.Seal.State == probe.SealThere && n.Seal.RunID != n.RunID():
-		return fmt.Sprintf("started %v ago, with the seal of another process", up)
-	case n.Seal.State == probe.SealThere && n.Seal.Watched < d.need():
-		return fmt.Sprintf("started %v ago, and clients have watched it for %v", up, n.Seal.Watched.Round(time.Second/10))
-	case n.Seal.State == probe.SealAbsent && d.sealed():
-		return fmt.Sprintf("started %v ago, and has no seal, unlike others", up)
+	case n.Seal.State == probe.SealAbsent:
+		text += "and has no seal, unlike others"
+	case n.Seal.State != probe.SealThere:
+		return "" // see checkSeals
+	case n.Seal.RunID != n.RunID():
+		text += "with the seal of another process"
+	default:
+		text += fmt.Sprintf("and its seal says that clients had watched it for %v", n.Seal.Watched.Round(time.Second/10))
 	}
-	return ""
+	return text + fmt.Sprintf("; counts in %v", left.Round(time.Second/10))
 }
 
-// sealed reports whether any node has a seal.
-func (d *Deployment) sealed() bool {
-	return slices.ContainsFunc(d.Nodes, func(n Node) bool { return n.Err == nil && n.Seal.State == probe.SealThere })
+// index returns which of the nodes it is.
+func (d *Deployment) index(n *Node) int {
+	i := 0
+	for &d.Nodes[i] != n {
+		i++
+	}
+	return i
 }
 
 // checkOtherKeys looks for keys that are not locks.
@@ -213,6 +220,9 @@ func (d *Deployment) checkOtherKeys() []Finding {
 		others := keys - expiring
 		if n.Seal.State == probe.SealThere || n.Seal.State == probe.SealStrange {
 			others-- // the seal has no TTL
+		}
+		if n.Fence.State == probe.SealThere || n.Fence.State == probe.SealStrange {
+			others-- // nor has the record of fencing numbers
 		}
 		if n.Opening.Value.Stage == pure.Locked {
 			others-- // nor has a lock of the deployment

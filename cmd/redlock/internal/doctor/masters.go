@@ -66,6 +66,23 @@ func (d *Deployment) checkSameServer() []Finding {
 		Change: "name each server once, and one server for each vote"})
 }
 
+// checkAddresses wants addresses that mean the same servers everywhere. If all
+// are on this machine, so are the clients.
+func (d *Deployment) checkAddresses() []Finding {
+	var local []Sight
+	for i := range d.Nodes {
+		if d.Nodes[i].Local {
+			local = append(local, Sight{d.Nodes[i].Addr, "leads to this machine, whichever it is"})
+		}
+	}
+	if len(local) == len(d.Nodes) {
+		return nil
+	}
+	return finding(Finding{Level: Warning, Seen: local, Found: "the address of a master means another server on another machine",
+		Why:    "clients of other machines that are configured alike take their own server for that master, so two of them can hold one lock",
+		Change: "name every master by an address that means the same server on all machines"})
+}
+
 // checkPlacement looks for masters that share a machine. Those on this machine
 // are usually a trial, so they are only mentioned. Unix sockets have no host.
 func (d *Deployment) checkPlacement() []Finding {

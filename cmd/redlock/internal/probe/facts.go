@@ -45,6 +45,8 @@ type Facts struct {
 	// opening does (R30).
 	Seal    Seal
 	Opening Opening
+	// Fence is what the key of the fencing numbers holds.
+	Fence Fence
 	// Watchers is how many sentinels listen there for each other, -1 if
 	// unknown.
 	Watchers int64
@@ -108,6 +110,7 @@ type Seal struct {
 	RunID    string        // of the server that was sealed
 	MaxTTL   time.Duration // of the clients that wrote it
 	Watched  time.Duration
+	Uptime   time.Duration // of the server when that was written, at most; 0 if unknown
 	Identity pure.Identity // of the deployment; zero in the older form
 }
 
@@ -115,6 +118,12 @@ type Seal struct {
 type Opening struct {
 	State SealState
 	Value pure.Opening
+}
+
+// A Fence is what the key of the fencing numbers holds.
+type Fence struct {
+	State  SealState
+	Record pure.Record
 }
 
 // SealState says what the key of a seal or an opening holds.
@@ -132,7 +141,9 @@ const (
 func (f *Facts) Sighting() pure.Sighting {
 	s := pure.Sighting{Opening: f.Opening.Value}
 	if f.Seal.State == SealThere {
-		s.Seal = pure.Seal{Identity: f.Seal.Identity, Run: f.Seal.RunID, MaxTTL: f.Seal.MaxTTL, Watched: f.Seal.Watched}
+		s.Seal = pure.Seal{
+			Identity: f.Seal.Identity, Run: f.Seal.RunID, MaxTTL: f.Seal.MaxTTL, Watched: f.Seal.Watched, Uptime: f.Seal.Uptime,
+		}
 	}
 	switch {
 	case f.Seal.State == SealUnknown, f.Opening.State == SealUnknown:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -93,7 +92,7 @@ func (p *Probe) ServerError(v resp.Value) error { return p.c.ServerError(v) }
 // ctx ends.
 func (p *Probe) Look(ctx context.Context) Facts {
 	f := Facts{
-		Addr: p.endpoint.String(), Local: local(p.endpoint), DB: p.endpoint.DB, Secret: p.endpoint.Password != "",
+		Addr: p.endpoint.String(), Local: p.endpoint.Local(), DB: p.endpoint.DB, Secret: p.endpoint.Password != "",
 		Info: Lines{}, Flushes: -1, Watchers: -1,
 	}
 	if t := p.endpoint.TLS; t != nil {
@@ -105,17 +104,6 @@ func (p *Probe) Look(ctx context.Context) Facts {
 	f.Server = *p.c.Server()
 	f.Err = p.Ask(ctx, append(f.questions(p.prefix), f.trials(p.prefix)...)...)
 	return f
-}
-
-// local reports whether only this machine is on the way to an endpoint. A name
-// other than localhost may lead anywhere.
-func local(e conn.Endpoint) bool {
-	host, _, err := net.SplitHostPort(e.Addr)
-	if e.Network == "unix" || err == nil && strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
 
 // errTime is the error of a reply to TIME that is not a time.

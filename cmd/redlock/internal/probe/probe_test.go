@@ -251,14 +251,3 @@ func TestHostileAnswers(t *testing.T) {
 		})
 	}
 }
-
-func TestLocal(t *testing.T) {
-	for url, want := range map[string]bool{
-		"redis://127.0.0.1:1": true, "redis://127.9.9.9:1": true, "redis://[::1]:1": true, "redis://LocalHost": true,
-		"unix:///tmp/x": true, "redis://10.0.0.1": false, "redis://a.example:1": false, "redis://[fe80::1]:1": false,
-	} {
-		e, err := conn.ParseURL(url)
-		require.NoError(t, err)
-		assert.Equal(t, want, local(e), url)
-	}
-}

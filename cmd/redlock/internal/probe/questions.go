@@ -41,6 +41,7 @@ func (f *Facts) questions(prefix string) []Question {
 		question(func(v resp.Value) { f.readSlow(v, now) }, "SLOWLOG", "GET", strconv.Itoa(slowEntries)),
 		{resp.AppendCommand(nil, "GET", prefix+"redlock:seal"), f.readSeal},
 		{resp.AppendCommand(nil, "GET", prefix+"redlock:opening"), f.readOpening},
+		{resp.AppendCommand(nil, "GET", prefix+"redlock:fence"), f.readFence},
 	}
 	for _, name := range settings {
 		all = append(all, question(func(v resp.Value) { f.readSetting(name, v) }, "CONFIG", "GET", name))
@@ -110,7 +111,7 @@ func (f *Facts) readSeal(v resp.Value) error {
 		f.Seal.State = SealStrange
 		return nil
 	}
-	f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched, seal.Identity}
+	f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched, seal.Uptime, seal.Identity}
 	return nil
 }
 
@@ -121,6 +122,17 @@ func (f *Facts) readOpening(v resp.Value) (err error) {
 	}
 	if f.Opening.Value, err = pure.ParseOpening(string(v.Bytes())); err != nil {
 		f.Opening.State = SealStrange
+	}
+	return nil
+}
+
+// readFence takes the value of the key of the fencing numbers.
+func (f *Facts) readFence(v resp.Value) (err error) {
+	if f.Fence.State = stateOf(v); f.Fence.State != SealThere {
+		return nil
+	}
+	if f.Fence.Record, err = pure.ParseRecord(string(v.Bytes())); err != nil {
+		f.Fence.State = SealStrange
 	}
 	return nil
 }

@@ -3,7 +3,6 @@
 //
 //	Recovery  the time from the end of a fault to a vote that counts (R23, R26)
 //	Stalled   memory and throughput while a node is connected and silent (R26)
-//	Latency   what each fault costs an acquisition (R5)
 //
 // A site is the servers and what is put before the last of them; the table of
 // faults says how each is made and healed. Each measurement returns figures,
@@ -144,9 +143,6 @@ type fault struct {
 	name    string
 	behind  obstacle
 	on, off func(*site) error
-	// every is the time after which on is called again while the fault lasts,
-	// for what is over in a moment. If zero, on is called once.
-	every time.Duration
 }
 
 // An obstacle stands between the clients and the node that fails.
@@ -182,25 +178,14 @@ const (
 var faults = []fault{
 	{name: Stopped, on: onServer((*redistest.Server).Stop), off: onServer((*redistest.Server).Continue)},
 	{name: Killed, on: onServer((*redistest.Server).Kill), off: onServer((*redistest.Server).Restart)},
-	onProxy("delay of 20 ms",
-		func(p *redistest.Proxy) { p.Latency(10*time.Millisecond, 10*time.Millisecond) },
-		func(p *redistest.Proxy) { p.Latency(0, 0) }),
 	onProxy(Dripping,
 		func(p *redistest.Proxy) { p.Drip(redistest.Down, time.Millisecond) },
 		func(p *redistest.Proxy) { p.Drip(redistest.Down, 0) }),
-	onProxy("reset", (*redistest.Proxy).Reset, nil).again(50 * time.Millisecond),
-	onProxy("half-open", (*redistest.Proxy).HalfOpen, nil).again(time.Second),
 	held(HeldUp, redistest.Up), held(HeldDown, redistest.Down), held(Held, redistest.Both),
 	onProxy(Refused,
 		func(p *redistest.Proxy) { p.Refuse(true); p.Reset() },
 		func(p *redistest.Proxy) { p.Refuse(false) }),
 	{name: Silenced, behind: aSilencer, on: func(s *site) error { s.silencer.silence(); return nil }}, // for ever
-	{name: "CLIENT PAUSE", on: asked("CLIENT", "PAUSE", "300", "ALL"), off: asked("CLIENT", "UNPAUSE"), every: 400 * time.Millisecond},
-	{name: "DEBUG SLEEP", on: asked("DEBUG", "SLEEP", "0.1"), every: 150 * time.Millisecond},
-	{name: "CLIENT KILL", on: asked("CLIENT", "KILL", "TYPE", "normal"), every: 50 * time.Millisecond},
-	{name: "SCRIPT FLUSH", on: asked("SCRIPT", "FLUSH"), every: 50 * time.Millisecond},
-	{name: "OOM", on: asked("CONFIG", "SET", "maxmemory", "1"), off: asked("CONFIG", "SET", "maxmemory", "0")},
-	{name: "NOREPLICAS", on: asked("CONFIG", "SET", "min-replicas-to-write", "1"), off: asked("CONFIG", "SET", "min-replicas-to-write", "0")},
 }
 
 // find returns the named fault.
@@ -218,12 +203,7 @@ func onServer(do func(*redistest.Server) error) func(*site) error {
 
 func onProxy(name string, on, off func(*redistest.Proxy)) fault {
 	with := func(do func(*redistest.Proxy)) func(*site) error {
-		return func(s *site) error {
-			if do != nil {
-				do(s.proxy)
-			}
-			return nil
-		}
+		return func(s *site) error { do(s.proxy); return nil }
 	}
 	return fault{name: name, behind: aProxy, on: with(on), off: with(off)}
 }
@@ -232,42 +212,12 @@ func held(name string, way redistest.Direction) fault {
 	return onProxy(name, func(p *redistest.Proxy) { p.Pause(way) }, func(p *redistest.Proxy) { p.Resume(way) })
 }
 
-func (f fault) again(every time.Duration) fault {
-	f.every = every
-	return f
-}
-
-// asked sends a command to the server over a connection of its own.
-func asked(args ...string) func(*site) error {
-	return func(s *site) error {
-		_, err := s.servers[victim].Do(args...)
-		return err
-	}
-}
-
 // heal ends the fault.
 func (f fault) heal(s *site) error {
 	if f.off == nil {
 		return nil
 	}
 	return f.off(s)
-}
-
-// last keeps the fault up for a time.
-func (f fault) last(ctx context.Context, s *site, d time.Duration) error {
-	for end := time.Now().Add(d); ; {
-		began := time.Now()
-		if err := f.on(s); err != nil {
-			return err
-		}
-		pause := time.Until(end)
-		if f.every > 0 {
-			pause = min(pause, f.every-time.Since(began))
-		}
-		if err := pauseFor(ctx, max(0, pause)); err != nil || !time.Now().Before(end) {
-			return err
-		}
-	}
 }
 
 // newTable returns a writer that aligns columns.

@@ -42,6 +42,9 @@ const (
 	UptimeAmongSealed           // R29: an emptied node counts as watched since its start
 	UptimeOfPromoted            // R29
 	UptimeWithoutMargin         // R29
+	EachStartForItself          // R29: when a set is opened, a node counts by its own start, not by the last one's
+	OwnWatchKept                // R29: what was watched before another set's node was taken counts
+	VouchesForAll               // R29: a client that finishes another's opening states what it has watched before
 	ClockStepsAfterStart        // R29: not a rule for us, but the condition: a node's clock is set after its start
 	RivalsIgnored               // R30: every deployment is taken for the own one
 	StrangerAdopted             // R30: a node that the deployment does not list is sealed for it
@@ -56,6 +59,7 @@ var brokenNames = [...]string{
 	"plain DEL", "extension shortens", "late extension counts", "healing is proof", "renewal counts from its reply",
 	"context ends late", "clocks unread", "null is OK", "late votes count", "no quarantine", "short quarantine",
 	"seal of another process", "uptime among sealed nodes", "uptime of a promoted node", "uptime without margin",
+	"each start for itself", "own watch kept", "vouches for all",
 	"clock steps after start", "rivals ignored", "stranger adopted", "no lock stage",
 }
 

@@ -80,7 +80,7 @@ func (w *world) mustCount(p *process) bool {
 	if w.plan.misfits == 0 || !w.plan.quarantine {
 		return true
 	}
-	if w.forsaken {
+	if w.forsaken != nil {
 		return false
 	}
 	var open pure.Identity
@@ -92,7 +92,7 @@ func (w *world) mustCount(p *process) bool {
 	if open == (pure.Identity{}) {
 		w.violate("liveness", "no set is open")
 	}
-	return open.Members == pure.MembersOf(p.addrs())
+	return open.Members == p.names()
 }
 
 // probe lets each process acquire each lock once, one after the other.

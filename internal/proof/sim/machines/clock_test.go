@@ -49,17 +49,3 @@ func TestClock(t *testing.T) {
 		require.InDelta(t, before, c.at(now+time.Hour+time.Second), float64(6*ms))
 	}
 }
-
-func TestQueue(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	var q queue
-	for i := range uint64(500) {
-		q.push(event{at: time.Duration(random.IntN(50)), seq: i})
-	}
-	last := event{at: -1}
-	for len(q) > 0 {
-		e := q.pop()
-		require.True(t, last.before(e))
-		last = e
-	}
-}

@@ -38,6 +38,7 @@ type command struct {
 
 	// For the referee.
 	sent    instant       // when it was first sent, by the process's clocks
+	at      time.Duration // the same in true time
 	granted multiplex.Set // servers that set or lengthened the key for it
 	rivals  bool          // the process saw several deployments when it was queued
 }

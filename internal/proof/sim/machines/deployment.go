@@ -15,7 +15,13 @@ func (p *process) settle() {
 		return
 	}
 	d := &p.deployment
+	if d.Rebound() && !p.world.broken.is(OwnWatchKept) {
+		p.join()
+	}
 	for o := d.Next(p.now(), p.world.random.Uint64); o.Verb != pure.Nothing; o = d.Next(p.now(), p.world.random.Uint64) {
+		if o.Verb == pure.Confirm && d.Opening() {
+			p.openSet()
+		}
 		for i, m := range p.members {
 			switch {
 			case o.Nodes>>i&1 == 0 || !p.live.Has(i):
@@ -37,6 +43,36 @@ func (p *process) settle() {
 			p.settle()
 		}
 	})
+}
+
+// join forgets what was watched before the nodes belonged to the deployment
+// that another process has opened (R29, R30).
+func (p *process) join() {
+	for i, m := range p.members {
+		m.trust = m.trust.Joins(p.now())
+		m.believe(p.deployment.Seen(i))
+		m.judgeTrust()
+	}
+	p.world.report.Count("deployments joined", 1)
+}
+
+// openSet takes in, before the first seals of a set are written, since when its
+// nodes count as watched (R29).
+func (p *process) openSet() {
+	since := p.deployment.Since(func(i int) pure.Trust { return p.members[i].trust }, p.now())
+	for _, m := range p.members {
+		own := m.trust.Began(p.deployment.Debut())
+		switch {
+		case p.world.broken.is(EachStartForItself):
+			m.trust = m.trust.Opens(own, p.now())
+		case !p.world.broken.is(OwnWatchKept) || !m.trust.At(p.now()).Trusted:
+			m.trust = m.trust.Opens(since, p.now())
+		}
+		m.judgeTrust()
+	}
+	if p.deployment.Debut() && !p.founds {
+		p.world.report.Count("uptimes believed", 1)
+	}
 }
 
 // judgeDeployment notes which nodes show this process's deployment. A node that
@@ -99,30 +135,22 @@ func (m *member) inspectAnswer(e expected, r reply) {
 		return
 	}
 	m.date(r.clock)
-	now := m.process.now()
-	born := now - m.trust.Watched(now)
-	if m.dated {
-		born = min(born, m.started)
-	}
-	m.process.deployment.Born(m.index, born, m.dated)
 	m.looks = pure.FirstLooks(m.process.now())
 	m.sight(e.glance)
 	m.payEnds(false)
 }
 
-// date finds out when the server's process started, by its own account (R29).
+// date takes in what the server's process says of its start (R29).
 func (m *member) date(clock time.Duration) {
 	p := m.process
-	m.dated = false
-	off := (p.wall.at(p.world.now) - clock).Abs()
-	if m.promoted && !p.world.broken.is(UptimeOfPromoted) || m.run == "" || off > time.Second {
-		return
+	unpromoted := !m.promoted || p.world.broken.is(UptimeOfPromoted)
+	m.trust.Account = pure.Account{
+		Believed: pure.Believed(m.run, unpromoted, p.wall.at(p.world.now)-clock),
+		Uptime:   m.uptime, Dialed: m.dialedAt, Asked: m.met,
 	}
-	proved := pure.UptimeProves(m.uptime)
 	if p.world.broken.is(UptimeWithoutMargin) {
-		proved = m.uptime
+		m.trust.Account.Asked -= 2 * time.Second
 	}
-	m.started, m.dated = m.met-proved, true
 }
 
 // sight takes in what a look found.
@@ -133,17 +161,23 @@ func (m *member) sight(g *glance) pure.Sighting {
 		s.Seal.Run = m.trust.Run
 	}
 	p.misread(&s.Seal.Identity)
-	m.trust = m.trust.Sight(s, p.now())
-	if m.dated && s.What == pure.SealSeen {
-		if trusted := m.trust.Trusted; m.trust.Aged(s.Seal, m.uptime+p.now()-m.met, p.now()).Trusted != trusted {
-			p.world.report.Count("ages of seals believed", 1)
-		}
-		m.trust = m.trust.Aged(s.Seal, m.uptime+p.now()-m.met, p.now())
-	}
+	m.believe(s)
+	p.deployment.Born(m.index, m.trust.Born())
 	p.deployment.Sight(m.index, s, g.asked, p.now())
 	m.judgeTrust()
 	p.settle()
 	return s
+}
+
+// believe takes in what a look proves of the node's past.
+func (m *member) believe(s pure.Sighting) {
+	p := m.process
+	before, proof := m.trust, p.deployment.Proof(s)
+	m.trust = m.trust.Sight(proof, p.now())
+	before.Account.Believed = false
+	if m.trust.Trusted && !before.Sight(proof, p.now()).Trusted {
+		p.world.report.Count("ages of seals believed", 1)
+	}
 }
 
 // misread breaks the rules of Broken that concern other identities.
@@ -169,14 +203,12 @@ func (m *member) looked(e expected, r reply) {
 	m.looks.Asking = false
 	s := m.sight(e.glance)
 	p := m.process
-	who, _ := p.deployment.Identity()
-	if m.wire == nil || who == (pure.Identity{}) || s.Identity() != who || m.looks.Writing {
+	who := s.Identity()
+	if m.wire == nil || !p.deployment.Vouches(who) || m.looks.Writing || !m.trust.Renews(s, p.maxTTL, p.now()) {
 		return
 	}
-	if _, ok := m.trust.Renewal(s, p.maxTTL, p.now()); ok {
-		m.looks.Writing = true
-		m.order(pure.Order{Verb: pure.Confirm, Identity: who})
-	}
+	m.looks.Writing = true
+	m.order(pure.Order{Verb: pure.Confirm, Identity: who})
 }
 
 // order sends an order for the node's deployment, over the connection to the
@@ -189,14 +221,11 @@ func (m *member) order(o pure.Order) {
 	}
 	change := model.Change{Verb: o.Verb, Identity: o.Identity}
 	if o.Verb == pure.Confirm || o.Verb == pure.Adopt {
-		m.debut(o)
-		change.Seal = pure.Seal{Identity: o.Identity, Run: pure.NoRun, MaxTTL: p.maxTTL}
-		if m.trust.Run != "" {
-			change.Seal.Run, change.Seal.Watched = m.trust.Run, m.trust.Watched(p.now())
-			if m.dated {
-				change.Seal.Uptime = max(time.Millisecond, m.uptime+p.now()-m.dialedAt)
-			}
+		if o.Verb == pure.Adopt && p.world.broken.is(UptimeAmongSealed) {
+			m.trust = m.trust.Opens(m.trust.Began(true), p.now())
 		}
+		vouched := p.deployment.Vouches(o.Identity) || p.world.broken.is(VouchesForAll)
+		change.Seal = m.trust.Writes(o.Identity, p.maxTTL, vouched, p.now())
 	}
 	p.world.report.Count(orderNames[o.Verb], 1)
 	m.send(expected{purpose: tell, cmd: &command{op: changeSeal, change: change}, order: o})
@@ -204,25 +233,6 @@ func (m *member) order(o pure.Order) {
 
 var orderNames = map[pure.Verb]string{
 	pure.Propose: "proposals", pure.Lock: "locks of an opening", pure.Confirm: "seals", pure.Adopt: "adoptions", pure.Undo: "openings undone",
-}
-
-// debut takes in, before the first seals of a set are written, that nothing was
-// forgotten (R29, R30).
-func (m *member) debut(o pure.Order) {
-	p := m.process
-	among := o.Verb == pure.Adopt && p.world.broken.is(UptimeAmongSealed)
-	started, ok := p.deployment.Started()
-	if among {
-		started, ok = m.started, m.dated
-	}
-	switch {
-	case m.trust.Need == 0 || !p.deployment.Debut() && !among:
-	case p.founds:
-		m.trust = m.trust.Premiere(p.now()-m.trust.Need, p.now())
-	case ok:
-		m.trust = m.trust.Premiere(started, p.now())
-		p.world.report.Count("uptimes believed", 1)
-	}
 }
 
 // told handles the reply to an order.

@@ -39,7 +39,7 @@
 //
 //   - exclusion: at most one holder within validity, each by its own clocks,
 //     whenever a validity begins or is prolonged; also among processes that
-//     name different nodes
+//     name different nodes, even if one of these nodes changes sides (R29)
 //   - R30: no two deployments that overlap are sealed at one time; nothing is
 //     granted to a process that sees several; processes of one set that start
 //     together agree within a second
@@ -66,7 +66,8 @@
 // Outside of the promise, and counted as such: a server that lost its seal is
 // sealed for another set of nodes before a client of its own gave it the seal
 // back. Two sets may then both work for a while. The referee ends a seed in
-// which they do, and does not require that either works in the end.
+// which both hold a lock that the first set asked for after that server had
+// come back, and does not require that either works in the end.
 //
 // That the referee works is tested too: broken.go lists rules that can be
 // broken on purpose, and TestEachBrokenPartIsFound requires that each is found

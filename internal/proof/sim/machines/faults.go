@@ -17,6 +17,7 @@ const (
 	forgetSome              // or without the last writes, as from a snapshot
 	replace                 // another server comes to its address, empty and perhaps old
 	blackout                // all servers lose all at about the same time
+	abandon                 // a server of two sets comes back empty, and its own processes do not reach it
 	stop                    // a server is stopped
 	refuseSets              // -OOM, -MISCONF, -NOREPLICAS …
 	refuseScripts
@@ -43,7 +44,7 @@ const (
 )
 
 var faultNames = [...]string{
-	"crash", "crash without memory", "crash with old memory", "replace", "blackout", "stop", "refuse sets", "refuse scripts",
+	"crash", "crash without memory", "crash with old memory", "replace", "blackout", "abandon", "stop", "refuse sets", "refuse scripts",
 	"flush scripts", "close all", "close one", "slow link", "hold up", "hold down",
 	"hold connection", "lose touch", "reset", "refuse connections", "cut off", "clock back",
 	"clock ahead", "clock leap", "freeze", "suspend", "wall ahead", "wall back",
@@ -88,13 +89,17 @@ func (w *world) oneFault() {
 		return // not yet started, or already gone
 	}
 	w.step("fault: kind %d, server %d, process %d", int64(f), int64(s.index), int64(p.index))
-	undo := w.strike(f, s, p)
+	w.lasts(w.plan.faultLasts, w.strike(f, s, p))
+}
+
+// lasts ends a fault within the given time; undo may be nil.
+func (w *world) lasts(most time.Duration, undo func()) {
 	if undo == nil {
 		return
 	}
 	m := &mend{do: undo}
 	w.mends = append(slices.DeleteFunc(w.mends, func(m *mend) bool { return m.done }), m)
-	w.after(w.span(w.plan.faultLasts), m.now)
+	w.after(w.span(most), m.now)
 }
 
 // strike causes a fault, and returns what ends it, or nil if the fault does not
@@ -108,6 +113,11 @@ func (w *world) strike(f fault, s *server, p *process) (undo func()) {
 		undo = w.crash(f, s)
 	case blackout:
 		w.blackout()
+	case abandon:
+		if s = w.shared(); s == nil || s.durable || !w.mayForget(f, s) {
+			return nil
+		}
+		undo = w.abandon(s)
 	case stop, refuseSets, refuseScripts, flushScripts, closeAll, closeOne:
 		undo = w.strikeServer(f, s)
 	case clockBack, clockAhead, clockLeap:
@@ -159,7 +169,7 @@ func (w *world) crash(f fault, s *server) func() {
 	since := w.now + 1 // nothing is lost
 	switch {
 	case s.durable:
-	case f == forget, f == replace, f == blackout:
+	case f == forget, f == replace, f == blackout, f == abandon:
 		since = 0
 	case f == forgetSome:
 		since = w.now - w.span(2*w.plan.ttl)
@@ -174,7 +184,16 @@ func (w *world) crash(f fault, s *server) func() {
 		s.past.promoted = true
 	}
 	w.disturbServer(s)
-	return counted(&s.down, func() { w.disturbServer(s) })
+	return counted(&s.down, func() {
+		w.disturbServer(s)
+		if s.down > 0 {
+			return
+		}
+		s.past.back = w.now
+		if !s.past.replaces && !s.past.promoted {
+			s.startedAgo(0) // only now
+		}
+	})
 }
 
 // mayForget respects the condition of R29: among servers without a seal, none
@@ -205,12 +224,79 @@ func (w *world) mayForget(f fault, s *server) bool {
 }
 
 // blackout is a loss of power: every server comes back empty, unless it is
-// durable, each in its own time.
+// durable, each in its own time. At times all processes lose it too, or their
+// network.
 func (w *world) blackout() {
+	if w.oneIn(2) {
+		w.blackoutOfProcesses()
+	}
 	for _, s := range w.servers {
-		m := &mend{do: w.crash(blackout, s)}
-		w.mends = append(w.mends, m)
-		w.after(w.span(w.plan.faultLasts), m.now)
+		w.lasts(w.plan.faultLasts, w.crash(blackout, s))
+	}
+}
+
+func (w *world) blackoutOfProcesses() {
+	for _, p := range w.processes {
+		switch {
+		case p == nil || p.dead:
+		case w.oneIn(2):
+			w.lasts(100*ms, w.strikeProcess(killProcess, p))
+		default:
+			w.lasts(2*w.plan.ttl, w.cutOff(p))
+		}
+	}
+}
+
+// shared returns a server that belongs to one set of processes, and that others
+// name too; nil if there is none.
+func (w *world) shared() *server {
+	var all []*server
+	other := w.plan.setOf(w.plan.processes)
+	for _, i := range w.plan.setOf(0) {
+		if s := w.servers[i]; w.plan.misfits > 0 && slices.Contains(other, i) && s.mark().Seal.Identity != (pure.Identity{}) {
+			all = append(all, s)
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	return all[w.random.IntN(len(all))]
+}
+
+// abandon crashes a server. When it is back, and empty, the processes of its set
+// are dead, frozen, or cut off from it, some of them for so long that another
+// set takes it. Some processes of that set have started meanwhile, and do not
+// know whose it was.
+func (w *world) abandon(s *server) func() {
+	owner := s.mark().Seal.Identity.Members
+	each := func(owns bool, do func(p *process)) {
+		for _, p := range w.processes {
+			if p != nil && !p.dead && (p.names() == owner) == owns {
+				do(p)
+			}
+		}
+	}
+	back := w.crash(abandon, s)
+	each(false, func(p *process) {
+		if w.oneIn(2) {
+			w.lasts(100*ms, w.strikeProcess(killProcess, p))
+		}
+	})
+	return func() {
+		defer back()
+		if w.stopping {
+			return
+		}
+		each(true, func(p *process) {
+			switch w.random.IntN(5) {
+			case 0:
+				w.lasts(12*time.Second, w.strikeProcess(killProcess, p))
+			case 1, 2:
+				w.lasts(12*time.Second, w.strikeProcess(freeze, p))
+			default:
+				w.lasts(12*time.Second, w.hold(p.link(s.index), true, true))
+			}
+		})
 	}
 }
 
@@ -323,9 +409,7 @@ func (w *world) loseTouch(l *link) func() {
 		w.report.Fault(loseTouch.String())
 		undo := w.holdWire(l, c)
 		w.after(w.span(20*ms), c.reset)
-		m := &mend{do: undo}
-		w.mends = append(w.mends, m)
-		w.after(w.span(w.plan.faultLasts), m.now)
+		w.lasts(w.plan.faultLasts, undo)
 	}
 	return func() { l.trap = nil }
 }
@@ -352,9 +436,7 @@ func (w *world) springs(l *link, m *member, skip int) {
 		return
 	}
 	w.disturb(l)
-	undo := &mend{do: w.hold(l, true, w.oneIn(2))}
-	w.mends = append(w.mends, undo)
-	w.after(w.span(w.plan.faultLasts), undo.now)
+	w.lasts(w.plan.faultLasts, w.hold(l, true, w.oneIn(2)))
 	w.report.Fault("hold an opening")
 }
 

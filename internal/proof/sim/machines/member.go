@@ -26,10 +26,10 @@ type member struct {
 	run  string // the run id of the server's process; "" if it must not be queried
 
 	// What the server's process told of its past (R29).
-	uptime          time.Duration
-	promoted, dated bool
-	met, started    time.Duration // on the process's clock
-	shown           pure.Identity // what was last seen of its seal, for the referee
+	uptime   time.Duration
+	promoted bool
+	met      time.Duration // on the process's clock
+	shown    pure.Identity // what was last seen of its seal, for the referee
 
 	awaited   []expected // reply k answers command k (R16)
 	exchanges int        // exchanges before the join; each has a timeout
@@ -96,9 +96,7 @@ func newMember(p *process, index int, s *server) *member {
 	case p.world.broken.is(ShortQuarantine):
 		need /= 2
 	}
-	if need > 0 && !s.durable {
-		m.trust.Need = need
-	}
+	m.trust.Need, m.trust.Durable = need, s.durable
 	return m
 }
 
@@ -123,7 +121,7 @@ func (m *member) step(e pure.LifeEvent) {
 // send sends a command and expects its reply.
 func (m *member) send(e expected) {
 	if e.cmd.sent == (instant{}) {
-		e.cmd.sent = m.process.clocks()
+		e.cmd.sent, e.cmd.at = m.process.clocks(), m.process.world.now
 	}
 	if !slices.ContainsFunc(m.awaited, func(e expected) bool { return e.purpose != vote }) {
 		m.asked = m.process.now()

@@ -64,6 +64,7 @@ func newProcess(w *world, index int) *process {
 		p.members = append(p.members, newMember(p, i, w.servers[s]))
 	}
 	p.deployment = pure.NewDeployment(p.addrs())
+	p.deployment.Need, p.deployment.Drift = pure.NeedFor(p.maxTTL, drift), drift
 	if p.maxTTL > 0 {
 		p.strangers = all(p.size)
 		p.quarantined = p.strangers // fresh processes obey quarantine too (R23)
@@ -86,6 +87,9 @@ func (p *process) start() {
 		k.rest()
 	}
 }
+
+// names returns the set of servers that the process names.
+func (p *process) names() string { return pure.MembersOf(p.addrs()) }
 
 // addrs returns the addresses of the process's servers.
 func (p *process) addrs() (all []string) {

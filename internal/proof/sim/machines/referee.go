@@ -105,7 +105,7 @@ func (r *referee) exclusion(resource int) {
 	r.claims[resource] = kept
 	if len(kept) > 1 {
 		a, b := kept[0], kept[1]
-		if r.world.forsaken && !r.world.over {
+		if (r.strays(a, b) || r.strays(b, a)) && !r.world.over {
 			r.world.report.Count("two holders after that, outside of the promise", 1)
 			r.world.over = true
 			return
@@ -114,6 +114,39 @@ func (r *referee) exclusion(resource int) {
 			a.attempt.index, a.worker.process.index, resource, a.holder.left(),
 			b.attempt.index, b.worker.process.index, b.holder.left())
 	}
+}
+
+// strays reports whether a claim is outside of the promise beside another: its
+// set has lost a server to the other's set, and the claim is not based on
+// anything that was sent before that server had come back empty. What was sent
+// earlier is waited for (R29).
+func (r *referee) strays(c, other *claim) bool {
+	for _, lost := range r.world.forsaken {
+		if lost.members != c.worker.process.names() || lost.members == other.worker.process.names() {
+			continue
+		}
+		if !r.reaches(c, lost.since) {
+			return true
+		}
+	}
+	return false
+}
+
+// reaches reports whether a claim is valid by a command that a quorum executed
+// and that was sent before the given time.
+func (r *referee) reaches(c *claim, before time.Duration) bool {
+	p := c.worker.process
+	for _, ask := range c.attempt.asks {
+		if ask.at < before && ask.granted.Len() >= multiplex.Quorum(p.size) && ask.ends().left(p.clocks(), c.hold != nil) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ends returns the end of the validity that the command justifies (R4).
+func (c *command) ends() instant {
+	return c.sent.add(c.ttl - time.Duration(drift*float64(c.ttl)) - 2*ms)
 }
 
 // validity checks R4: the claim must be based on a command that a quorum
@@ -133,8 +166,7 @@ func (r *referee) validity(c *claim, prolonged bool) {
 		if ask.granted.Len() < multiplex.Quorum(p.size) {
 			continue
 		}
-		end := ask.sent.add(ask.ttl - time.Duration(drift*float64(ask.ttl)) - 2*ms)
-		if left <= end.left(now, c.hold != nil) {
+		if left <= ask.ends().left(now, c.hold != nil) {
 			return
 		}
 	}

@@ -115,7 +115,10 @@ func draw(r *rand.Rand) scenario {
 	}
 	s.eventsUntilCalm = 6000
 	if s.trapped > 0 {
-		s.calmFrom, s.eventsUntilCalm = s.calmFrom+12*time.Second, 30_000
+		s.calmFrom += 12 * time.Second
+	}
+	if s.trapped > 0 || slices.Contains(s.faults, abandon) || slices.Contains(s.faults, blackout) {
+		s.eventsUntilCalm = 30_000
 	}
 	return s
 }
@@ -136,6 +139,8 @@ var themes = [...]theme{
 	{[]fault{forget, forgetSome, forgetSome}, (*scenario).restarts},
 	{[]fault{forget, replace}, (*scenario).replaces},
 	{[]fault{blackout, blackout, blackout}, (*scenario).loseAll},
+	{[]fault{abandon, abandon}, (*scenario).abandons},
+	{[]fault{abandon, abandon, killProcess}, (*scenario).abandons},
 	// Openings.
 	{[]fault{cutOff, freeze, killProcess, resetLink, crash, holdUp}, (*scenario).opens},
 	{[]fault{freeze, killProcess, crash}, (*scenario).opens},
@@ -178,6 +183,7 @@ func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
 		drop(forgetSome)
 		drop(replace)
 		drop(blackout)
+		drop(abandon)
 	}
 	if slices.Contains(s.faults, suspend) {
 		drop(wallBack) // both clocks would show too little, and a plain lock reads no third
@@ -216,10 +222,25 @@ func (s *scenario) loseAll(r *rand.Rand) {
 	s.restarts(r)
 	s.burst, s.misfits, s.hideRun = 1, 0, false
 	s.nodes, s.processes, s.workers = []int{1, 1, 3, 5}[r.IntN(4)], max(3, s.processes), 1
-	s.ttl = []time.Duration{800 * ms, 900 * ms, 3 * time.Second}[r.IntN(3)]
-	s.faultEvery, s.faultLasts = s.ttl<<r.IntN(2), min(s.ttl, time.Second)>>(1+r.IntN(3))
-	s.lasts, s.greedy = 20*s.ttl, true
+	s.ttl = []time.Duration{900 * ms, 5 * time.Second}[r.IntN(2)]
+	s.faultEvery, s.faultLasts = s.ttl<<r.IntN(3), min(s.ttl, time.Second)>>(1+r.IntN(3))
+	s.lasts, s.greedy, s.cancels = 20*s.ttl, r.IntN(2) == 0, 0
 	s.dialTimeout, s.startSpread = time.Second, s.ttl/4
+}
+
+// abandons prepares a world in which a server of two sets is down for longer
+// than a lock lives, comes back empty, and is taken by the set that it did not
+// belong to, whose processes have watched the other servers for long. Some of
+// them have not seen whose it was.
+func (s *scenario) abandons(r *rand.Rand) {
+	s.restarts(r)
+	s.misconfigure(r)
+	s.founded, s.hideRun, s.burst = false, false, 1
+	s.processes, s.workers, s.holds, s.cancels = 1+r.IntN(2), 1, 100, 0
+	s.ttl, s.greedy = 10*time.Second, false
+	s.young = []time.Duration{0, time.Minute}[r.IntN(2)]
+	s.faultEvery, s.faultLasts = 3*s.ttl, 4*s.ttl
+	s.lasts = 12 * s.ttl
 }
 
 // replaces prepares a world in which most of the servers are replaced by others

@@ -56,13 +56,18 @@ func newServer(w *world, index int) *server {
 
 // begin starts a process that says that it has run for so long already.
 func (s *server) begin(age time.Duration) {
-	s.past.since, s.past.promoted, s.past.replaces = s.second()-age.Truncate(time.Second), false, false
-	if s.world.broken.is(ClockStepsAfterStart) {
-		s.past.since -= 20 * time.Second // the clock was slow, and is set right
-	}
+	s.past.promoted, s.past.replaces = false, false
+	s.startedAgo(age)
 	s.world.runs++
 	s.run = s.world.runs
 	s.knowsScripts = true
+}
+
+func (s *server) startedAgo(age time.Duration) {
+	s.past.since = s.second() - age.Truncate(time.Second)
+	if s.world.broken.is(ClockStepsAfterStart) {
+		s.past.since -= 20 * time.Second // the clock was slow, and is set right
+	}
 }
 
 // ms returns the server's clock in the resolution in which it computes expiry.

@@ -20,6 +20,7 @@ type past struct {
 	// one does not know. attended says that a client of it was connected then.
 	lost     pure.Identity
 	attended bool
+	back     time.Duration // true time at which this process began to serve
 }
 
 // A writtenMark is a seal and an opening, and when they were written.
@@ -75,7 +76,7 @@ func (s *server) unwrite(since time.Duration) {
 // to one of its servers.
 func (p *process) attends(s *server, who pure.Identity) bool {
 	m := p.member(s.index)
-	return m != nil && !p.dead && p.frozen == 0 && p.live.Has(m.index) && pure.MembersOf(p.addrs()) == who.Members
+	return m != nil && !p.dead && p.frozen == 0 && p.live.Has(m.index) && p.names() == who.Members
 }
 
 // marked checks R30: no two deployments that overlap are open at one time.
@@ -94,20 +95,27 @@ func (r *referee) marked(s *server, mark model.Mark) {
 	s.past.lost = pure.Identity{}
 	for _, other := range w.servers {
 		is := other.mark().Seal.Identity
-		if !w.forsaken && who != (pure.Identity{}) && is != (pure.Identity{}) && is.ID != who.ID {
+		if w.forsaken == nil && who != (pure.Identity{}) && is != (pure.Identity{}) && is.ID != who.ID {
 			w.violate("R30", "server %d is sealed for %s, and server %d for %s", s.index, who.ID[:4], other.index, is.ID[:4])
 		}
 	}
+}
+
+// A loss is what forsake notes: the set that has lost a server, and when that
+// had come back.
+type loss struct {
+	members string
+	since   time.Duration
 }
 
 // forsake notes what is outside of the promise: a server that was emptied has
 // become part of another deployment before a client of its own gave it the
 // identity back.
 func (w *world) forsake(s *server) {
-	if w.forsaken {
+	w.forsaken = append(w.forsaken, loss{s.past.lost.Members, s.past.back})
+	if len(w.forsaken) > 1 {
 		return
 	}
-	w.forsaken = true
 	name := "emptied nodes that another set of nodes took, with no client of their own connected"
 	if s.past.attended {
 		name = "emptied nodes that another set of nodes took before their own clients gave them the seal"

@@ -32,7 +32,7 @@ func quiet(seed uint64) *world {
 func (w *world) pass(d time.Duration) {
 	until := w.now + d
 	for len(w.queue) > 0 && w.queue[0].at <= until {
-		e := w.queue.pop()
+		e := w.queue.Pop()
 		w.now = e.at
 		e.do()
 	}

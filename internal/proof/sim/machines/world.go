@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redmux/redmux/internal/proof/queue"
 	"github.com/redmux/redmux/internal/proof/sim"
 )
 
@@ -19,13 +20,13 @@ type world struct {
 	broken Broken
 	only   string
 
-	now   time.Duration // true time
-	queue queue
-	seq   uint64
-	over  bool // a property was violated; one is enough
-	// opened is set when clients may start, and forsaken once something
-	// happened that is outside of the promise; see forsake.
-	opened, forsaken bool
+	now    time.Duration // true time
+	queue  queue.Queue[event]
+	seq    uint64
+	over   bool // a property was violated; one is enough
+	opened bool // clients may start
+	// forsaken is what happened that is outside of the promise; see forsake.
+	forsaken []loss
 
 	servers   []*server
 	processes []*process
@@ -129,7 +130,7 @@ func (w *world) run() {
 	}
 	events := 0
 	for len(w.queue) > 0 && !w.over {
-		e := w.queue.pop()
+		e := w.queue.Pop()
 		w.now = e.at
 		w.mix(uint64(e.at), e.seq)
 		e.do()
@@ -146,10 +147,22 @@ func (w *world) run() {
 	w.report.Count("events", events)
 }
 
+// An event is in the future. Of two at the same time, the one that was planned
+// first comes first.
+type event struct {
+	at  time.Duration
+	seq uint64
+	do  func()
+}
+
+func (e event) Before(other event) bool {
+	return e.at < other.at || e.at == other.at && e.seq < other.seq
+}
+
 // at schedules do at a true time.
 func (w *world) at(t time.Duration, do func()) {
 	w.seq++
-	w.queue.push(event{t, w.seq, do})
+	w.queue.Push(event{t, w.seq, do})
 }
 
 func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }

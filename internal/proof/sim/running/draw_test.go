@@ -71,7 +71,7 @@ func newDraw(seed uint64) *draw {
 	d := &draw{
 		seed:        seed,
 		nodes:       pick(r, 1, 3, 3, 5, 5, 5, 4),
-		contest:     5 * time.Second,
+		contest:     8 * time.Second,
 		processes:   2 + r.IntN(3),
 		workers:     1 + r.IntN(3),
 		resources:   1 + r.IntN(3),
@@ -110,6 +110,9 @@ func newDraw(seed uint64) *draw {
 		d.overlap(r)
 	}
 	d.misfits = misfits && d.nodes >= 3 && d.shared == 0 && d.maxTTL > 0 && !d.forgets()
+	if d.maxTTL > 0 && !d.founded && d.age < time.Minute {
+		d.contest += 3 * time.Second // for which such masters are left to others (R30)
+	}
 	return d
 }
 

@@ -211,7 +211,7 @@ func (w *world) fault(name string) {
 func (m *master) keys() []string {
 	var all []string
 	for _, key := range m.node.Keys() {
-		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") {
+		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") && !strings.HasSuffix(key, "redlock:fence") {
 			all = append(all, key)
 		}
 	}

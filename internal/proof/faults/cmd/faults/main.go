@@ -8,7 +8,6 @@
 //	go run ./internal/proof/faults/cmd/faults --kinds kill,stop   these only; "list" names all
 //	go run ./internal/proof/faults/cmd/faults recovery            from the end of a fault to a counted vote
 //	go run ./internal/proof/faults/cmd/faults stalled             memory with a stalled node at full load
-//	go run ./internal/proof/faults/cmd/faults latency             what each fault alone costs those who acquire
 //
 // The exit code is 0 when all was well, 1 when the run failed, something grew
 // or a bound was missed, 2 when the command line makes no sense and 3 when
@@ -36,7 +35,6 @@ type commandLine struct {
 	Run      runCommand      `cmd:"" default:"withargs" help:"Run everything at once (the default)."`
 	Recovery recoveryCommand `cmd:"" help:"Measure from the end of a fault to a vote that counts."`
 	Stalled  stalledCommand  `cmd:"" help:"Measure memory with a stalled node at full load."`
-	Latency  latencyCommand  `cmd:"" help:"Measure what each fault alone costs those who acquire."`
 	List     listCommand     `cmd:"" help:"List the kinds of faults."`
 }
 

@@ -41,22 +41,6 @@ func (f *stalledCommand) Run(c *console) error {
 	return errors.Join(err, show(c, f.Output, s), s.Err())
 }
 
-type latencyCommand struct {
-	Faults  []string      `sep:"," placeholder:"NAME" help:"Which faults (default: all)."`
-	Callers int           `placeholder:"N" help:"Callers of the load (default: 64)."`
-	Stretch time.Duration `placeholder:"D" help:"How long the load runs with the fault, and as long without (default: 2s)."`
-	Turns   int           `placeholder:"N" help:"How often (default: 3)."`
-	Output  string        `short:"o" enum:"text,json" default:"text" help:"Form of the result: ${enum}."`
-}
-
-// Run measures latency. What is good depends on the machine.
-func (f *latencyCommand) Run(c *console) error {
-	l, err := single.MeasureLatency(c.ctx, single.LatencyOptions{
-		Faults: f.Faults, Callers: f.Callers, Stretch: f.Stretch, Turns: f.Turns,
-	})
-	return errors.Join(err, show(c, f.Output, l))
-}
-
 // show prints what was measured, also where the measurement was cut short.
 func show(c *console, form string, result fmt.Stringer) error {
 	if form == "json" {

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Locks on several resources: the referee and the history know each of them.
+func TestKindMulti(t *testing.T) {
+	name := t.TempDir() + "/h"
+	r := measure(t, openSystem, exitGood, "--spawn=3", "--kind=multi:3", "--keys=5", "-c4", "--wait=1m", "-n200", untilDone, patient, "--warmup=0s", "--hold=200us", "--history", name).Runs[0]
+	require.EqualValues(t, 200, r.Pairs)
+	require.Zero(t, r.Violations)
+	require.Equal(t, "multi:3", r.Work.Kind)
+	grants := make(map[string]int)
+	for _, l := range readHistory(t, name) {
+		if l.Event == evGrant {
+			grants[l.Resource]++
+		}
+	}
+	require.Len(t, grants, 5)
+	sum := 0
+	for _, n := range grants {
+		sum += n
+	}
+	require.Equal(t, 600, sum)
+}
+
+func TestKindFlag(t *testing.T) {
+	for _, bad := range [][]string{
+		{"--kind=multi"}, {"--kind=multi:1", "--keys=5"}, {"--kind=multi:65", "--keys=99"}, {"--kind=fair"},
+		{"--kind=multi:3"}, {"--kind=multi:3", "--keys=2"}, {"--kind=multi:2", "--keys=2", "--impl=rueidis"},
+	} {
+		_, err := parse(bad, nil)
+		require.Error(t, err, "%q", bad)
+	}
+	f, err := parse([]string{"--kind=multi:3", "--keys=10"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "multi:3", f.Kind.String())
+	require.Contains(t, describeWork(f), "3 of 10 resources for all at once")
+}

@@ -1,0 +1,116 @@
+package outlook
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+)
+
+const (
+	second = time.Second
+	maxTTL = time.Minute
+	need   = 60605 * time.Millisecond
+)
+
+// nodes returns what is found on three nodes that have run for an hour and carry
+// no seal.
+func nodes() (addrs []string, all []Node) {
+	for i := range 3 {
+		addr := fmt.Sprintf("10.0.0.%d:6379", i)
+		addrs = append(addrs, addr)
+		run := fmt.Sprint("run", i)
+		all = append(all, Node{ClockKnown: true, Facts: probe.Facts{
+			Addr: addr, Server: conn.Server{RunID: run, Unpromoted: true, Uptime: time.Hour},
+			Seal: probe.Seal{State: probe.SealAbsent}, Opening: probe.Opening{State: probe.SealAbsent},
+		}})
+	}
+	return addrs, all
+}
+
+// seal puts sufficient seals of one deployment on nodes.
+func seal(addrs []string, all []Node, which ...int) {
+	who := pure.Identity{ID: strings.Repeat("a", 32), Nodes: 3, Members: pure.MembersOf(addrs)}
+	for _, i := range which {
+		all[i].Seal = probe.Seal{State: probe.SealThere, RunID: all[i].RunID(), MaxTTL: maxTTL, Watched: need, Identity: who}
+	}
+}
+
+// The outlook is that of a client that starts now (R23, R29, R30).
+func TestStanding_R23_R29_R30(t *testing.T) {
+	for name, c := range map[string]struct {
+		does    func(addrs []string, all []Node)
+		durable bool
+		left    time.Duration // of node 0
+		why     string
+	}{
+		"a new set":                        {func([]string, []Node) {}, false, 0, "not opened yet"},
+		"a node started a short while ago": {func(_ []string, all []Node) { all[2].Server.Uptime = 12 * second }, false, need - 10*second, "not opened yet"},
+		"it is not believed":               {func(_ []string, all []Node) { all[2].Server.Unpromoted = false }, false, need, "not opened yet"},
+		"nor another's clock":              {func(_ []string, all []Node) { all[2].Clock.Ahead = -2 * second }, false, need, "not opened yet"},
+		"nor an unknown one":               {func(_ []string, all []Node) { all[2].ClockKnown = false }, false, need, "not opened yet"},
+		"durable, a new set":               {func(_ []string, all []Node) { all[2].Server.Uptime = 12 * second }, true, need - 10*second, "not opened yet"},
+		"sealed":                           {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2) }, false, 0, ""},
+		"of too few":                       {func(addrs []string, all []Node) { seal(addrs, all, 0) }, false, 0, "no quorum is sealed"},
+		"it is not sealed":                 {func(addrs []string, all []Node) { seal(addrs, all, 1, 2) }, false, need, pure.WhyFirst},
+		"restarted":                        {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.RunID = "x" }, false, need, pure.WhyFirst},
+		"restarted, and durable":           {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.RunID = "x" }, true, 0, ""},
+		"replaced, and durable":            {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.Watched = 0 }, true, need, pure.WhyFirst},
+		"an aged seal": {func(addrs []string, all []Node) {
+			seal(addrs, all, 0, 1, 2)
+			all[0].Seal.Watched, all[0].Seal.Uptime = second, 3550*second
+		}, false, need - 49*second, pure.WhyFirst},
+		"another deployment": {func(addrs []string, all []Node) {
+			seal(addrs, all, 0, 1, 2)
+			all[1].Seal.Identity.ID = strings.Repeat("b", 32)
+		}, false, 0, "another deployment"},
+		"not a member": {func(addrs []string, all []Node) {
+			seal([]string{"x", addrs[1], addrs[2]}, all, 1, 2)
+		}, false, 0, "not a member"},
+		"not read":    {func(_ []string, all []Node) { all[0].Seal.State = probe.SealUnknown }, false, 0, WhyUnread},
+		"strange":     {func(_ []string, all []Node) { all[0].Seal.State = probe.SealStrange }, false, 0, WhyStrange},
+		"not reached": {func(_ []string, all []Node) { all[0].Err = errors.New("refused") }, false, 0, ""},
+		"opening": {func(addrs []string, all []Node) {
+			all[0].Opening = probe.Opening{State: probe.SealThere, Value: pure.Opening{
+				Stage: pure.Proposed, Identity: pure.Identity{ID: strings.Repeat("a", 32), Nodes: 3, Members: pure.MembersOf(addrs)},
+			}}
+		}, false, 0, WhyOpening},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addrs, all := nodes()
+			c.does(addrs, all)
+			o := New(addrs, []bool{c.durable, c.durable, c.durable}, maxTTL)
+			o.Look(all, 0)
+			left, why := o.Standing(0, 0)
+			assert.Equal(t, c.left, left)
+			assert.Equal(t, c.why, why)
+			forgetful := New(addrs, make([]bool, 3), 0)
+			forgetful.Look(all, 0)
+			_, why = forgetful.Standing(0, 0)
+			assert.Empty(t, why)
+		})
+	}
+}
+
+// What is watched between looks counts, as it would for a client.
+func TestStandingAsTimePasses_R23(t *testing.T) {
+	addrs, all := nodes()
+	seal(addrs, all, 1, 2)
+	o := New(addrs, make([]bool, 3), maxTTL)
+	o.Look(all, 0)
+	left, _ := o.Standing(0, 20*second)
+	assert.Equal(t, need-20*second, left)
+	assert.Equal(t, need-20*second, o.Quarantined(0, 20*second))
+	o.Look(all, 20*second)
+	left, why := o.Standing(0, need)
+	assert.Zero(t, left)
+	assert.Empty(t, why)
+	assert.Equal(t, "a", o.Deployment().Shown(1).ID[:1])
+}

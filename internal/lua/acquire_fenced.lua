@@ -1,0 +1,77 @@
+-- Sets a lock that has a fencing number (docs/fencing.md): only if the key is
+-- free, and the number is higher than any that this node has granted for it.
+-- KEYS: the lock, its last number, and the node's record, which has no TTL.
+-- ARGV: the token, the TTL in ms, the number, its lead in µs, and the length of
+-- a period in ms. Returns a code and a number:
+--   0  the lock is held; its last number
+--   1  granted; the last number before
+--   2  the number is not higher than the last one, which follows
+--   3  the number is more than the lead ahead of the one that follows: this
+--      node's clock, or the highest number that it may have granted
+--   4  as 1, but the node has no floor, so the grant must not count
+-- Refusals change nothing.
+--
+-- A last number expires. That is sound because no number of this period is
+-- higher than cur, none of earlier periods higher than prev, and a last number
+-- outlives its period by an hour: one that is missing is not higher than prev.
+-- After a restart from a file, a last number may be an old one, but the floor
+-- is not. cur is a second ahead, so that the record is not written each time.
+--
+-- A number stays the text that it came as: tostring would lose digits. TIME
+-- goes on while a script runs, and expiry does not: it is read once, and first.
+-- MGET returns nothing for a key of another type; NX does not overwrite it.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local period = math.floor(now / (ARGV[5] * 1000))
+local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local holder, text, record = found[1], found[2], found[3]
+local floor, was, cur, prev = '-', period, 0, 0
+if record then
+  floor, was, cur, prev = string.match(record,
+    '^redlock%-fence 1 run_id=%S+ floor=(%S+) period=(%d+) cur=(%d+) prev=(%d+)$')
+  if not floor then
+    return redis.error_reply('ERR the record of fencing numbers holds something else')
+  end
+  was, cur, prev = tonumber(was), tonumber(cur), tonumber(prev)
+end
+local bottom = tonumber(floor) or 0
+if was ~= period then
+  prev, cur = math.max(prev, cur), 0
+end
+
+local last = prev
+if text then
+  last = string.find(text, '^%d+$') and tonumber(text)
+  if not last then
+    return redis.error_reply('ERR the last fencing number holds something else')
+  end
+end
+if last < bottom then
+  last = bottom
+end
+if holder then
+  return {0, last}
+end
+local number = tonumber(ARGV[3])
+if number <= last then
+  return {2, last}
+end
+local most = math.max(now, cur, prev, bottom)
+if number > most + ARGV[4] then
+  return {3, most}
+end
+if number > cur then
+  local run = record and string.match(record, 'run_id=(%S+)') or '-'
+  local new = string.format('redlock-fence 1 run_id=%s floor=%s period=%.0f cur=%.0f prev=%.0f',
+    run, floor, period, math.min(number + 1000000, 9007199254740991), prev)
+  if not redis.call('SET', KEYS[3], new, record and 'XX' or 'NX') then
+    return redis.error_reply('ERR the record of fencing numbers holds something else')
+  end
+end
+if not redis.call('SET', KEYS[2], ARGV[3], text and 'XX' or 'NX', 'PX', ARGV[5] + 3600000) then
+  return redis.error_reply('ERR the last fencing number holds something else')
+end
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  return {0, last} -- by a key of another type
+end
+return {floor == '-' and 4 or 1, last}

@@ -1,0 +1,94 @@
+package model
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// The codes that acquire_fenced.lua returns.
+const (
+	Held         = iota // by any key
+	Granted             // and it counts
+	Stale               // the number is too low
+	Ahead               // the number is too high
+	GrantedBlind        // the node has no floor
+)
+
+// A Fenced is the arguments of acquire_fenced.lua.
+type Fenced struct {
+	Lock, Last, Record string // the keys
+	Token              string
+	TTL                time.Duration
+	Number, Lead       int64
+	Period             time.Duration
+}
+
+const (
+	// fenceMargin is for how long a last number outlives a period.
+	fenceMargin = time.Hour
+	// curAhead is how far ahead of a number Record.Cur is written.
+	curAhead = 1_000_000
+)
+
+// AcquireFenced is acquire_fenced.lua, at the given time by the node's clock.
+// ok is false if a key holds something else.
+func AcquireFenced(db Keys[string, string], a Fenced, now time.Time) (code int, number int64, ok bool) {
+	r := pure.Record{Run: pure.NoRun, Floor: pure.NoFloor, Period: now.UnixMilli() / a.Period.Milliseconds()}
+	period := r.Period
+	if text, there := db.Get(a.Record); there {
+		var err error
+		if r, err = pure.ParseRecord(text); err != nil {
+			return 0, 0, false
+		}
+	}
+	if r.Period != period {
+		r.Prev, r.Cur, r.Period = max(r.Prev, r.Cur), 0, period
+	}
+	last := r.Prev
+	if text, there := db.Get(a.Last); there {
+		n, err := strconv.ParseUint(text, 10, 53)
+		if err != nil {
+			return 0, 0, false
+		}
+		last = int64(n)
+	}
+	last = max(last, r.Floor, 0)
+	if _, there := db.Get(a.Lock); there {
+		return Held, last, true
+	}
+	if a.Number <= last {
+		return Stale, last, true
+	}
+	if most := max(now.UnixMicro(), r.High()); a.Number > most+a.Lead {
+		return Ahead, most, true
+	}
+	if a.Number > r.Cur {
+		r.Cur = min(a.Number+curAhead, pure.LastNumber)
+		db.Set(a.Record, r.String(), 0)
+	}
+	db.Set(a.Last, strconv.FormatInt(a.Number, 10), a.Period+fenceMargin)
+	db.Set(a.Lock, a.Token, a.TTL)
+	if r.Floor == pure.NoFloor {
+		return GrantedBlind, last, true
+	}
+	return Granted, last, true
+}
+
+// Floor is floor.lua. ok is false if the record holds something else.
+func Floor(db Keys[string, string], record, seal, expected, run string, floor int64) (done, ok bool) {
+	if text, there := db.Get(seal); !there || text != expected {
+		return false, true
+	}
+	r := pure.Record{Floor: pure.NoFloor}
+	if text, there := db.Get(record); there {
+		var err error
+		if r, err = pure.ParseRecord(text); err != nil {
+			return false, false
+		}
+	}
+	r.Run, r.Floor = run, max(r.Floor, floor)
+	db.Set(record, r.String(), 0)
+	return true, true
+}

@@ -1,0 +1,119 @@
+package pure
+
+import "time"
+
+// Floors is what one client knows of the floors that its nodes give their
+// fencing numbers (docs/fencing.md), and decides when a node that lost its
+// memory gets a new one, and which. Sight, Part, Blind, Ordered and Answered
+// are events.
+//
+// A node is sealed if the process that runs there was given a floor. Only then
+// does its grant of a number count. A node that is not may be given one once
+// its quarantine is over (R23), as its own seal proves: no attempt from before
+// its loss is still in flight then. The floor is the highest number that the
+// other nodes remember, of which as many are asked, after that, as make sure
+// that one of them took part in each grant. If fewer of them are sealed,
+// nothing can be learned, and only an operator can go on.
+type Floors struct {
+	needed int // others to be asked
+	nodes  []footing
+}
+
+// A Footing is what a look has found of a node's memory of fencing numbers.
+type Footing struct {
+	Record Record
+	Known  bool // there is a record, and it could be read
+	// Run is the run id of the process that was asked; "" if it may not be
+	// asked. If Durable, any process is the same.
+	Run     string
+	Durable bool
+	// Proof is the value of the node's seal if that proves that its quarantine
+	// is over, and the node counts; "" otherwise.
+	Proof string
+}
+
+type footing struct {
+	Footing
+	seen  bool
+	asked time.Duration // when the last look was asked for
+	// ripe is when the first of the latest looks came back that all found this
+	// proof, and no floor.
+	ripe time.Duration
+	busy bool // a floor is being written
+}
+
+// NewFloors returns what is known at first of so many nodes.
+func NewFloors(nodes int) Floors {
+	return Floors{needed: nodes - (nodes/2 + 1) + 1, nodes: make([]footing, nodes)}
+}
+
+// Sight is a look at a node, which was asked for at the given time.
+func (f *Floors) Sight(node int, s Footing, asked, now time.Duration) {
+	n := &f.nodes[node]
+	if n.Proof != s.Proof || f.Sealed(node) {
+		n.ripe = now
+	}
+	n.Footing, n.seen, n.asked = s, true, asked
+}
+
+// Part is the end of a node's connection: what was found may be another
+// process's.
+func (f *Floors) Part(node int) { f.nodes[node] = footing{} }
+
+// Blind is a grant that said that the node has no floor: what the last look
+// found is gone.
+func (f *Floors) Blind(node int) { f.nodes[node] = footing{seen: true, busy: f.nodes[node].busy} }
+
+// Ordered is a floor on its way to a node, and Answered the end of that.
+func (f *Floors) Ordered(node int) { f.nodes[node].busy = true }
+
+// Answered is the node's answer to the floor that was on its way, or that there
+// will be none.
+func (f *Floors) Answered(node int) { f.nodes[node].busy = false }
+
+// Seen reports whether a node was looked at over this connection.
+func (f *Floors) Seen(node int) bool { return f.nodes[node].seen }
+
+// Sealed reports whether a node's grants count.
+func (f *Floors) Sealed(node int) bool {
+	n := &f.nodes[node]
+	return n.Known && n.Record.Floor != NoFloor && (n.Durable || n.Run != "" && n.Record.Run == n.Run)
+}
+
+// Due returns the floor for a node that is not sealed. If ok is false, it
+// cannot be known yet: the nodes of the set are to be looked at again first,
+// and if there are none, that must wait for something else.
+func (f *Floors) Due(node int) (floor int64, again uint16, ok bool) {
+	n := &f.nodes[node]
+	if n.Proof == "" || n.busy || f.Sealed(node) {
+		return 0, 0, false
+	}
+	floor = n.Record.High() // what it remembers does no harm
+	asked := 0
+	for i := range f.nodes {
+		switch other := &f.nodes[i]; {
+		case i == node || !f.Sealed(i):
+		case other.asked < n.ripe:
+			again |= 1 << i
+		default:
+			floor = max(floor, other.Record.High())
+			asked++
+		}
+	}
+	return floor, again, asked >= f.needed
+}
+
+// Proof returns the seal that a floor must be written beside.
+func (f *Floors) Proof(node int) string { return f.nodes[node].Proof }
+
+// Learnable reports whether enough other nodes are sealed for a node's floor to
+// be learned, or may be: those that were not looked at.
+func (f *Floors) Learnable(node int) bool {
+	others := 0
+	for i := range f.nodes {
+		if i != node && (f.Sealed(i) || !f.Seen(i)) {
+			others++
+		}
+	}
+	return others >= f.needed
+}

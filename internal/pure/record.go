@@ -1,0 +1,72 @@
+package pure
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// A Record is what a node remembers of the fencing numbers that it granted, for
+// all resources together (docs/fencing.md). It is stored as text:
+// "redlock-fence 1 run_id=… floor=… period=20417 cur=… prev=…".
+type Record struct {
+	// Run is the run id of the process that the floor was given to, "-" if it
+	// may not be asked. Floor is the least that a missing number counts as, and
+	// NoFloor if the node was given none.
+	Run   string
+	Floor int64
+	// Cur is not lower than any number granted in Period, and Prev than any of
+	// earlier periods.
+	Period, Cur, Prev int64
+}
+
+const (
+	// NoFloor is the floor of a node that has none.
+	NoFloor = -1
+	// LastNumber is the highest fencing number: scripts compute with 53 bits.
+	LastNumber = 1<<53 - 1
+)
+
+const recordHead = "redlock-fence 1 "
+
+// String returns the value of the key.
+func (r Record) String() string {
+	floor := "-"
+	if r.Floor != NoFloor {
+		floor = strconv.FormatInt(r.Floor, 10)
+	}
+	return recordHead + "run_id=" + r.Run + " floor=" + floor + " period=" + strconv.FormatInt(r.Period, 10) +
+		" cur=" + strconv.FormatInt(r.Cur, 10) + " prev=" + strconv.FormatInt(r.Prev, 10)
+}
+
+// High returns a number that is not lower than any which the node remembers.
+func (r Record) High() int64 { return max(r.Cur, r.Prev, r.Floor, 0) }
+
+// errRecord is returned for a value that is no record, or of an unknown
+// version.
+var errRecord = errors.New("not a record of fencing numbers")
+
+// ParseRecord reads a record. It accepts only what String returns.
+func ParseRecord(text string) (Record, error) {
+	rest, ok := strings.CutPrefix(text, recordHead+"run_id=")
+	run, rest, ok1 := strings.Cut(rest, " floor=")
+	floor, rest, ok2 := strings.Cut(rest, " period=")
+	period, rest, ok3 := strings.Cut(rest, " cur=")
+	cur, prev, ok4 := strings.Cut(rest, " prev=")
+	r := Record{Run: run, Floor: NoFloor}
+	if !ok || !ok1 || !ok2 || !ok3 || !ok4 || run == "" || strings.ContainsAny(run, " \r\n") {
+		return Record{}, errRecord
+	}
+	if floor != "-" && !parseNumber(floor, &r.Floor) ||
+		!parseNumber(period, &r.Period) || !parseNumber(cur, &r.Cur) || !parseNumber(prev, &r.Prev) {
+		return Record{}, errRecord
+	}
+	return r, nil
+}
+
+// parseNumber reads decimal digits.
+func parseNumber(digits string, to *int64) bool {
+	n, err := strconv.ParseUint(digits, 10, 53)
+	*to = int64(n)
+	return err == nil && digits[0] != '+'
+}

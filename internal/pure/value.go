@@ -1,0 +1,45 @@
+package pure
+
+// What the value of a lock's keys says: the token, and after a colon the label
+// of its owner, if it has one.
+
+const (
+	// TokenText is the length of a token's text.
+	TokenText = 27
+	// OwnerSeparator stands between the token and the owner's label. No token
+	// has it.
+	OwnerSeparator = ':'
+	// LongestOwner bounds an owner's label, in bytes.
+	LongestOwner = 64
+)
+
+// Owner reports whether a label can be an owner's: 1 to 64 bytes of printable
+// ASCII without blanks.
+func Owner(label string) bool {
+	for i := range len(label) {
+		if label[i] <= ' ' || label[i] > '~' {
+			return false
+		}
+	}
+	return len(label) > 0 && len(label) <= LongestOwner
+}
+
+// SplitValue splits the value of a key that has an owner. ok is false for any
+// other value, such as a token alone, or what another program has set.
+func SplitValue(value string) (token, owner string, ok bool) {
+	if len(value) <= TokenText || value[TokenText] != OwnerSeparator {
+		return "", "", false
+	}
+	token, owner = value[:TokenText], value[TokenText+1:]
+	for i := range len(token) {
+		if !inToken(token[i]) {
+			return "", "", false
+		}
+	}
+	return token, owner, Owner(owner)
+}
+
+// inToken reports whether a byte is a digit of base64url.
+func inToken(b byte) bool {
+	return 'A' <= b && b <= 'Z' || 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '-' || b == '_'
+}

@@ -1,0 +1,48 @@
+package multiplex
+
+import (
+	"strconv"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// texts are what nodes said when they refused a claim, for Claim.Told. A round
+// that needs them keeps them, empty, for its next use.
+//
+// The goroutine that reads a node writes its text before it votes. The caller
+// reads it after the decision, and only if that vote counted, so no mutex is
+// needed: replies that come later are other nodes'.
+type texts [MaxNodes][]byte
+
+// longestText bounds what is kept of a text (R26).
+const longestText = 128
+
+// keep copies a node's text, unless it is too long to be of interest.
+func (t *texts) keep(node int, v resp.Value) {
+	if number, ok := v.Int64(); ok {
+		t[node] = strconv.AppendInt(t[node][:0], number, 10)
+		return
+	}
+	if text := v.Bytes(); len(text) <= longestText {
+		t[node] = append(t[node][:0], text...)
+	}
+}
+
+// empty forgets all texts.
+func (t *texts) empty() {
+	if t == nil {
+		return
+	}
+	for i := range t {
+		t[i] = t[i][:0]
+	}
+}
+
+// tell passes on the texts of the nodes that refused, by the deciding word.
+func (r *round) tell(word uint64, told func(node int, text []byte)) {
+	for i := range r.texts {
+		if refusedOf(word).Has(i) && len(r.texts[i]) > 0 {
+			told(i, r.texts[i])
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// One lock on several resources: all of them or none. One script sets the keys
+// of all on a node, or changes nothing there, so a node votes for all or none.
+// No caller waits while it has a part of them, so callers cannot wait for each
+// other in a circle.
+
+// MaxResources is the most resources that one lock may have.
+const MaxResources = 64
+
+// TryAcquireAll is TryAcquire for 1 to MaxResources resources at once: the lock
+// is granted on all of them, or none is locked. Their order does not matter.
+// Another client sees each of them as held, whichever call it makes.
+//
+// The errors are those of TryAcquire; ErrHeld is a *HeldError, which names a
+// resource that is in the way, and ErrResource also means that there are too
+// many resources, or one twice.
+func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
+	s, err := newResources(resources)
+	switch {
+	case err != nil:
+		return Lock{}, err
+	case len(s.names) == 1:
+		return c.TryAcquire(ctx, s.names[0], ttl)
+	}
+	lock, err := c.try(ctx, s.text, s, ttl, 1)
+	return lock, named(s.text, err)
+}
+
+// AcquireAll is TryAcquireAll until it has the lock, as Acquire is TryAcquire.
+// While it waits, it holds none of the resources: so callers cannot block each
+// other, but a caller that wants many resources may wait for long if others
+// keep taking some of them. The nodes tell it when the resource that was in
+// the way is released. It is not served in turn with other callers of the
+// client, and is handed no lock.
+func (c *Client) AcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
+	s, err := newResources(resources)
+	switch {
+	case err != nil:
+		return Lock{}, err
+	case len(s.names) == 1:
+		return c.Acquire(ctx, s.names[0], ttl)
+	}
+	within, cancel := withMaxWait(ctx, c.config.MaxWait)
+	defer cancel()
+	return c.acquireTold(within, request{resource: s.text, all: s, ttl: ttl})
+}
+
+// TryHoldAll is HoldAll with a single attempt, as TryHold is Hold.
+func (c *Client) TryHoldAll(ctx context.Context, resources []string, options HoldOptions) (*Hold, error) {
+	s, err := newResources(resources)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(s.names) == 1:
+		return c.TryHold(ctx, s.names[0], options)
+	case options.single():
+		return nil, errHoldAll
+	}
+	h, err := c.hold(ctx, s.text, options, func(ctx context.Context, _ string, ttl time.Duration) (Lock, error) {
+		return c.try(ctx, s.text, s, ttl, 1)
+	})
+	return h, named(s.text, err)
+}
+
+// HoldAll is Hold for several resources, as AcquireAll is Acquire. MinHold and
+// Heal are for a single resource; with them and several, the error is
+// ErrHoldOptions.
+func (c *Client) HoldAll(ctx context.Context, resources []string, options HoldOptions) (*Hold, error) {
+	s, err := newResources(resources)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(s.names) == 1:
+		return c.Hold(ctx, s.names[0], options)
+	case options.single():
+		return nil, errHoldAll
+	}
+	return c.holdInTime(ctx, request{resource: s.text, all: s}, options)
+}
+
+// single reports whether the options are for a hold on a single resource.
+func (o HoldOptions) single() bool { return o.MinHold != 0 || o.Heal }
+
+var errHoldAll = fmt.Errorf("%w: MinHold and Heal are for a single resource", ErrHoldOptions)
+
+// DoAll is DoWith for several resources, as HoldAll is Hold.
+func (c *Client) DoAll(
+	ctx context.Context, resources []string, options HoldOptions, fn func(context.Context) error,
+) error {
+	h, err := c.HoldAll(ctx, resources, options)
+	if err != nil {
+		return err
+	}
+	return h.do(ctx, fn)
+}
+
+// resources are those of a lock on several. They never change.
+type resources struct {
+	names []string
+	text  string // all of them, for people
+}
+
+// newResources checks and copies the names of resources.
+func newResources(names []string) (*resources, error) {
+	if n := len(names); n < 1 || n > MaxResources {
+		return nil, errtext.Wrap(fmt.Sprintf("redlock: %d resources: there must be 1 to %d", n, MaxResources), ErrResource)
+	}
+	s := &resources{names: slices.Clone(names)}
+	seen := make(map[string]bool, len(s.names))
+	for _, name := range s.names {
+		if err := checkLockable(name); err != nil {
+			return nil, err
+		}
+		if seen[name] {
+			return nil, errtext.Wrap("redlock: the resource "+quoted(name)+" is named twice", ErrResource)
+		}
+		seen[name] = true
+	}
+	s.text = strings.Join(s.names, ", ")
+	return s, nil
+}
+
+// Resources returns the lock's resources, without the prefix.
+func (l Lock) Resources() []string {
+	if l.all != nil {
+		return slices.Clone(l.all.names)
+	}
+	return []string{l.resource}
+}
+
+// has reports whether a resource is one of the lock's.
+func (l *Lock) has(resource string) bool {
+	if l.all != nil {
+		return slices.Contains(l.all.names, resource)
+	}
+	return l.resource == resource
+}
+
+// meets reports whether a request is for a resource of the lock.
+func (l *Lock) meets(r *request) bool {
+	if r.all != nil {
+		return slices.ContainsFunc(r.all.names, l.has)
+	}
+	return l.has(r.resource)
+}
+
+// The commands of a lock on several resources. They are not merged: a script
+// for many locks would need the number of keys of each.
+var (
+	acquireAllKind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseAllKind, Telling: true}
+	extendAllKind  = &multiplex.ExtendKind{Kind: scripted}
+	releaseAllKind = &multiplex.ReleaseKind{Kind: scripted}
+)
+
+// extension returns the extension of a lock, and its kind.
+func (l *Lock) extension(room []byte, ttl time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
+	if l.all != nil {
+		return extendAllKind, l.client.appendAll(room, &extendAllScript, l.all, &l.token, ttl)
+	}
+	return extendKind, l.client.appendExtend(room, l.resource, &l.token, ttl)
+}
+
+// awaited reports whether a caller waits in a queue for one of the lock's
+// resources.
+func (c *Client) awaited(l *Lock) bool {
+	if l.all != nil {
+		return slices.ContainsFunc(l.all.names, c.queues.has)
+	}
+	return c.queues.has(l.resource)
+}
+
+// released calls the callers that wait in queues for the lock's resources: its
+// release is queued.
+func (c *Client) released(l *Lock) {
+	if l.all == nil {
+		c.queues.released(l.resource, l.tenure)
+		return
+	}
+	for _, name := range l.all.names {
+		c.queues.released(name, nil) // it belonged to no streak
+	}
+}

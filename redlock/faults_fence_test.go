@@ -1,0 +1,161 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// fencedConfig is that of patient clients whose quarantines are short.
+var fencedConfig = redlock.Config{Fenced: true, MaxTTL: quarantineTTL, NodeTimeout: patience}
+
+// fencedLock takes a lock, waiting until so many nodes count that there is one,
+// gives it back, and returns its number.
+func (f *fleet) fencedLock(c *redlock.Client) uint64 {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), inTheEnd)
+	defer cancel()
+	lock, err := c.Acquire(ctx, "r", quarantineTTL)
+	require.NoError(f, err)
+	require.NoError(f, lock.Release(ctx))
+	return lock.Fence()
+}
+
+// floored waits until a server's record has the floor of its own process.
+func (f *fleet) floored(server int) {
+	f.Helper()
+	eventually(f, inTheEnd, func() error {
+		_, rest, _ := strings.Cut(f.must(server, "INFO", "server").(string), "run_id:")
+		run, _, _ := strings.Cut(rest, "\r\n")
+		text, _ := f.must(server, "GET", "redlock:fence").(string)
+		if record, err := pure.ParseRecord(text); err != nil || record.Run != run || record.Floor <= 0 {
+			return fmt.Errorf("server %d, which is %s, has %q", server, run, text)
+		}
+		return nil
+	})
+}
+
+// Masters that restart empty, one after the other, and one that is flushed,
+// learn from the others; meanwhile sixteen clients go on, and numbers only
+// rise.
+func TestFenceOnRealServers_F3(t *testing.T) {
+	f := newFleet(t, 3, redistest.OverTCP)
+	c := f.founded(fencedConfig)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards the following
+	var last uint64
+	grants := 0
+	for range 16 {
+		other := f.client(fencedConfig)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), inTheEnd)
+				lock, err := other.Acquire(ctx, "r", quarantineTTL)
+				if err == nil {
+					mu.Lock()
+					if lock.Fence() <= last {
+						t.Errorf("%d after %d", lock.Fence(), last)
+					}
+					last = lock.Fence()
+					grants++
+					mu.Unlock()
+					err = lock.Release(ctx)
+				}
+				cancel()
+				if err != nil && !errors.Is(err, redlock.ErrNotHeld) && !errors.Is(err, redlock.ErrNoQuorum) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 3 {
+		before := f.fencedLock(c)
+		require.NoError(t, f.servers[i].Restart())
+		f.floored(i)
+		require.Greater(t, f.fencedLock(c), before)
+	}
+	f.must(1, "FLUSHALL")
+	f.floored(1)
+	f.fencedLock(c)
+	close(stop)
+	wg.Wait()
+	t.Log(grants, "grants")
+	require.NotZero(t, grants)
+}
+
+// With one server nothing can be learned, and an operator goes on; also where
+// nothing was lost, and with the number that a protected resource has seen.
+func TestResetFenceOnARealServer(t *testing.T) {
+	f := newFleet(t, 1, redistest.OverTCP)
+	c := f.founded(fencedConfig)
+	last := f.fencedLock(c)
+	require.NoError(t, f.servers[0].Restart())
+	eventually(t, inTheEnd, func() error {
+		_, err := c.TryAcquire(context.Background(), "r", quarantineTTL)
+		if errors.Is(err, redlock.ErrNoFloor) {
+			return nil
+		}
+		return fmt.Errorf("not without a floor: %w", err)
+	})
+	reset, err := redlock.ResetFence(t.Context(), f.reach(redlock.Config{MaxTTL: quarantineTTL}), last)
+	require.NoError(t, err)
+	require.Greater(t, reset.Floor, last)
+	eventually(t, inTheEnd, func() error { return c.Ready(t.Context()) })
+	require.Greater(t, f.fencedLock(c), reset.Floor)
+	most := reset.Floor + uint64(time.Hour.Microseconds())
+	reset, err = redlock.ResetFence(t.Context(), f.reach(redlock.Config{MaxTTL: quarantineTTL}), most)
+	require.NoError(t, err)
+	require.Equal(t, most, reset.Floor)
+	require.Greater(t, f.fencedLock(c), most)
+}
+
+// The rights of docs/deploy.md suffice for fenced locks, and a user without
+// TIME is refused (R22).
+func TestAUserForFencedLocks_R22(t *testing.T) {
+	f := newFleet(t, 1, redistest.OverTCP)
+	rights := []string{"+set", "+get", "+mget", "+del", "+pexpire", "+pttl", "+evalsha", "+script|load", "+hello", "+auth", "+client|setname",
+		"+client|id", "+client|kill", "+client|tracking", "+client|caching", "+ping", "+info", "+time", "+select"}
+	for i, without := range []string{"", "+time", "+mget"} {
+		user := []string{"ACL", "SETUSER", "u" + strconv.Itoa(i), "on", ">hunter2", "~lock:*"}
+		for _, right := range rights {
+			if right != without {
+				user = append(user, right)
+			}
+		}
+		f.must(0, user...)
+		config := f.reach(fencedConfig)
+		config.Username, config.Password, config.Prefix = user[2], "hunter2", "lock:"
+		if without == "" {
+			_, err := redlock.Init(t.Context(), config)
+			require.NoError(t, err)
+		}
+		c, err := redlock.New(t.Context(), config)
+		require.NoError(t, err)
+		lock, err := c.TryAcquire(t.Context(), "r", time.Second)
+		if without == "" {
+			require.NoError(t, err)
+			require.NoError(t, lock.Release(t.Context()))
+		} else {
+			require.ErrorIs(t, err, redlock.ErrPermissions, "without %s", without)
+		}
+		require.NoError(t, c.Close(context.Background()))
+	}
+}

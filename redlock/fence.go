@@ -1,0 +1,146 @@
+package redlock
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// Fencing numbers (docs/fencing.md): with Config.Fenced, an attempt runs
+// acquire_fenced.lua instead of SET NX. A node grants it only if its number is
+// higher than any that the node has granted for the resource. Two quorums share
+// a node, so a later lock has a higher number than an earlier one. Releases and
+// extensions are those of any lock: they do not touch the numbers.
+
+// A fence is what a client with Config.Fenced has besides.
+type fence struct {
+	*pure.Numbers
+	kind *multiplex.ClaimKind
+}
+
+func newFence() *fence {
+	f := &fence{Numbers: pure.NewNumbers(time.Now())}
+	f.kind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: f.judge, Script: true}, Undo: releaseKind}
+	return f
+}
+
+const (
+	// fenceLead is how far a number may be ahead of a node's clock. It bounds
+	// what a clock that was set does to the numbers, and is no matter of
+	// safety.
+	fenceLead = time.Minute
+	// fencePeriod is for how long at least a node remembers a resource's last
+	// number by itself. All clients use the same.
+	fencePeriod = 24 * time.Hour
+
+	// fenceSuffix makes the key of a resource's last number from its own.
+	fenceSuffix = ":fence"
+	// recordName is the key of a node's record, behind the prefix.
+	recordName = "redlock:fence"
+)
+
+// attemptFenced is an attempt with a number. If nodes where the resource is
+// free refuse that as too low, it makes a second round at once, with the number
+// that their answers ask for, and a new token (R3).
+func (c *Client) attemptFenced(
+	ctx context.Context, resource string, all *resources, ttl time.Duration,
+) (Lock, error) {
+	number := c.fence.Next(time.Now())
+	lock, err := c.claim(ctx, resource, all, ttl, number)
+	if err != ErrHeld || !c.fence.Outdated(number) {
+		return lock, err
+	}
+	c.stats.renumbered.Add(1)
+	return c.claim(ctx, resource, all, ttl, c.fence.Next(time.Now()))
+}
+
+// appendFenced appends the call of acquire_fenced.lua that sets a lock.
+func (c *Client) appendFenced(dst []byte, l *Lock) []byte {
+	dst = appendScriptHead(dst, &fencedScript, 3, 11)
+	dst = c.appendKey(dst, l.resource)
+	dst = c.appendKeyWith(dst, l.resource, fenceSuffix)
+	dst = c.appendKey(dst, recordName)
+	dst = c.appendValue(dst, &l.token)
+	dst = appendMilliseconds(dst, l.ttl)
+	dst = appendInteger(dst, l.number)
+	dst = appendInteger(dst, fenceLead.Microseconds())
+	return appendMilliseconds(dst, fencePeriod)
+}
+
+// The codes that acquire_fenced.lua returns.
+const (
+	fenceHeld = iota
+	fenceGranted
+	fenceStale
+	fenceAhead
+	fenceFloorless
+	fenceCodes
+)
+
+// judge reads a reply of acquire_fenced.lua, and learns from it, however late
+// it comes.
+func (f *fence) judge(v resp.Value) multiplex.Vote {
+	code, number, ok := readFenced(v)
+	switch {
+	case !ok:
+		return multiplex.Alien
+	case code == fenceGranted:
+		return multiplex.Granted
+	case code == fenceFloorless:
+		return multiplex.Floorless
+	case code == fenceStale:
+		f.Stale(number)
+	case code == fenceAhead:
+		f.TooFarAhead(number, time.Now())
+	default:
+		f.Learn(number)
+	}
+	return multiplex.Refused
+}
+
+// readFenced reads a code and a number.
+func readFenced(v resp.Value) (code, number int64, ok bool) {
+	if v.Type() != resp.Array || v.IsNull() || v.Len() != 2 {
+		return 0, 0, false
+	}
+	both := [2]int64{-1, -1}
+	i := 0
+	for e := range v.Elements() {
+		n, isInteger := e.Int64()
+		if _, odd := e.Attributes(); odd || !isInteger {
+			return 0, 0, false
+		}
+		both[i] = n
+		i++
+	}
+	code, number = both[0], both[1]
+	return code, number, code >= 0 && code < fenceCodes && number >= 0 && number <= pure.LastNumber
+}
+
+// configure says how the group finds the nodes' floors and clocks. A client
+// without Config.Fenced has no fence, and does not.
+func (f *fence) configure(group *multiplex.Config, prefix string) {
+	if f == nil {
+		return
+	}
+	group.Floors = multiplex.Floors{Read: readRecord(prefix), Write: writeFloor(prefix)}
+	group.OnClock = f.Correct
+}
+
+// readRecord returns the command that reads a node's record.
+func readRecord(prefix string) []byte { return resp.AppendCommand(nil, "GET", prefix+recordName) }
+
+// writeFloor returns what encodes a call of floor.lua.
+func writeFloor(prefix string) func(seal, run string, floor int64) []byte {
+	return func(seal, run string, floor int64) []byte {
+		if run == "" {
+			run = pure.NoRun
+		}
+		return resp.AppendCommand(nil, "EVALSHA", floorScript.digest, "2", prefix+recordName, prefix+sealName,
+			seal, run, strconv.FormatInt(floor, 10))
+	}
+}

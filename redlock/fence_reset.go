@@ -1,0 +1,223 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// A FenceReset is what ResetFence found and did.
+type FenceReset struct {
+	Floor uint64      // all numbers are higher from now on
+	Nodes []FenceNode // in the order of Config.Nodes
+}
+
+// A FenceNode is one node before a reset.
+type FenceNode struct {
+	Addr    string // without credentials
+	Highest uint64 // no number that it remembered was higher; 0 if none
+	Floored bool   // it had a floor, so that its grants counted
+}
+
+// ResetFence makes the nodes grant fencing numbers again after so many of them
+// lost their memory that the others cannot make up for it: more than ⌊N/2⌋ of N
+// nodes between two moments when all counted, so with one node always. It is
+// also how a deployment that was opened without floors gets them.
+// Until then, locks of clients with Config.Fenced end with ErrNoQuorum, whose
+// causes are ErrNoFloor.
+//
+// The new floor is the highest of the numbers that the nodes remember, of their
+// clocks a minute from now, in microseconds, and of least. So numbers go on
+// rising if no lost one was further ahead of the clocks. Where that is not
+// certain, ask the protected resources for the highest number that they have
+// seen, and pass it as least.
+//
+// ResetFence needs all nodes, each of them up, of this deployment, and out of
+// quarantine: otherwise it changes nothing, and the error is ErrNoQuorum, with
+// the cause for each node. If it fails while it writes, some nodes have the new
+// floor, which does no harm: call it again. It never lowers a floor. ctx bounds
+// the call. Nothing is left running when it returns.
+func ResetFence(ctx context.Context, config Config, least uint64) (FenceReset, error) {
+	switch {
+	case config.Forgetful:
+		return FenceReset{}, configError(errors.New("with Forgetful there are no fencing numbers"))
+	case least > pure.LastNumber:
+		return FenceReset{}, configError(fmt.Errorf("%d is not a fencing number: the last one is %d", least, uint64(pure.LastNumber)))
+	}
+	config.Fenced = false // for this client, the nodes count without a floor
+	c, err := New(ctx, config)
+	if err != nil {
+		return FenceReset{}, err
+	}
+	defer func() { _ = c.Close(ctx) }()
+	if err := c.awaitEvery(ctx); err != nil {
+		return FenceReset{}, err
+	}
+	return c.raiseFloors(ctx, int64(least), fenceLead)
+}
+
+// resetPatience bounds the wait for all nodes.
+const resetPatience = 4 * time.Second
+
+// awaitEvery waits until all nodes count.
+func (c *Client) awaitEvery(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, resetPatience)
+	defer cancel()
+	err := c.group.Complete(limited)
+	var missing *multiplex.UndecidedError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &missing):
+		return translate(err, nil)
+	case ctx.Err() != nil:
+		return cancelledError(ctx, &noQuorumError{nodes: missing})
+	}
+	return errtext.Wrap(withCauses("redlock: the fence cannot be reset, which needs all nodes", missing), ErrNoQuorum, missing)
+}
+
+// initFence gives the nodes of a new deployment their floors: the time, so that
+// numbers go on rising where masters were set up again.
+func (c *Client) initFence(ctx context.Context) error {
+	if _, err := c.raiseFloors(ctx, 0, 0); err != nil && c.config.Fenced {
+		return err
+	}
+	return nil
+}
+
+// raiseTries is how often a node is asked again whose seal has changed
+// meanwhile, and raiseTakes how long all of it may take.
+const (
+	raiseTries = 3
+	raiseTakes = 3 * time.Second
+)
+
+// raiseFloors gives all nodes the same floor: the highest of least, of what
+// they remember, and of their clocks some time from now.
+func (c *Client) raiseFloors(ctx context.Context, least int64, lead time.Duration) (FenceReset, error) {
+	ctx, cancel := context.WithTimeout(ctx, raiseTakes)
+	defer cancel()
+	var done FenceReset
+	for try := 1; ; try++ {
+		found, err := c.lookAtFloors(ctx)
+		if err != nil {
+			return FenceReset{}, err
+		}
+		floor := least
+		for i := range found {
+			floor = max(floor, found[i].record.High(), found[i].clock.Add(lead).UnixMicro())
+		}
+		if done.Nodes == nil {
+			done.Nodes = nodesOf(found)
+		}
+		done.Floor = uint64(floor)
+		changed, err := c.writeFloors(ctx, found, floor)
+		if err == nil && !changed {
+			return done, nil
+		}
+		if err != nil || try == raiseTries {
+			return FenceReset{}, fenceError(err)
+		}
+	}
+}
+
+// A foundFloor is what a node says before it gets a floor.
+type foundFloor struct {
+	addr, run, seal string
+	record          pure.Record
+	clock           time.Time
+}
+
+func nodesOf(found []foundFloor) (all []FenceNode) {
+	for _, f := range found {
+		all = append(all, FenceNode{f.addr, uint64(f.record.High()), f.record.Floor != pure.NoFloor && f.record.Run == f.run})
+	}
+	return all
+}
+
+// fenceError says that the floors were not written everywhere.
+func fenceError(err error) error {
+	if err == nil {
+		err = errors.New("a node was given another seal at the same time")
+	}
+	return errtext.Wrap("redlock: not all nodes were given a floor: "+errtext.Text(err), err)
+}
+
+// lookAtFloors asks each node for its record, its seal and its clock.
+func (c *Client) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
+	found := make([]foundFloor, len(c.config.Nodes))
+	for i, n := range c.group.Nodes() {
+		found[i].addr, found[i].run, found[i].record.Floor = n.Addr, n.Server.RunID, pure.NoFloor
+	}
+	errs := make([]error, len(found))
+	questions := [][]byte{
+		readRecord(c.config.Prefix), resp.AppendCommand(nil, "GET", c.config.Prefix+sealName), resp.AppendCommand(nil, "TIME"),
+	}
+	silent := c.group.Query(ctx, questions, func(node, question int, v resp.Value) error {
+		if v.IsError() {
+			errs[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)}
+			return nil
+		}
+		f := &found[node]
+		var err error
+		switch {
+		case question == 0 && !v.IsNull():
+			f.record, err = pure.ParseRecord(string(v.Bytes()))
+		case question == 1:
+			f.seal = string(v.Bytes())
+		case question == 2:
+			f.clock, err = multiplex.ReadTime(v)
+		}
+		if err != nil {
+			errs[node] = err
+		}
+		return nil
+	})
+	return found, firstOf(found, silent, errs)
+}
+
+// writeFloors writes the floor on each node. changed reports that a node's seal
+// is not what was found.
+func (c *Client) writeFloors(ctx context.Context, found []foundFloor, floor int64) (changed bool, err error) {
+	errs := make([]error, len(found))
+	write := writeFloor(c.config.Prefix)
+	silent := c.group.QueryEach(ctx, 2, func(node int) [][]byte {
+		return [][]byte{loadFloor, write(found[node].seal, found[node].run, floor)}
+	}, func(node, question int, v resp.Value) error {
+		count, ok := v.Int64()
+		switch {
+		case v.IsError():
+			errs[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)}
+		case question == 0:
+		case !ok:
+			return fmt.Errorf("%w: type %q to the floor", multiplex.ErrUnexpected, v.Type())
+		case count == 0:
+			changed = true
+		}
+		return nil
+	})
+	return changed, firstOf(found, silent, errs)
+}
+
+var loadFloor = resp.AppendCommand(nil, "SCRIPT", "LOAD", floorScript.source)
+
+// firstOf returns the first of the errors that nodes gave, with the node's
+// name.
+func firstOf(found []foundFloor, silent, refused []error) error {
+	for i := range found {
+		if silent[i] != nil {
+			return silent[i] // it names the node
+		}
+		if refused[i] != nil {
+			return errtext.Wrap(found[i].addr+": "+errtext.Text(refused[i]), refused[i])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,609 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
+)
+
+// fenced is the configuration of most tests here.
+func fenced(more ...func(*Config)) Config {
+	config := Config{Fenced: true, MaxTTL: time.Second}
+	for _, change := range more {
+		change(&config)
+	}
+	return config
+}
+
+// fenceOf locks and releases a resource and returns the lock's number.
+func fenceOf(t *testing.T, c *Client, resource string) uint64 {
+	t.Helper()
+	lock := mustAcquire(t, c, resource, time.Second)
+	require.NoError(t, lock.Release(context.Background()))
+	return lock.Fence()
+}
+
+// lag makes the clock of a client's numbers wrong: it is ahead of this
+// machine's, and never corrected by the nodes'.
+func lag(c *Client, ahead time.Duration) {
+	c.fence.Numbers = pure.NewNumbers(time.Now())
+	c.fence.Correct(ahead)
+}
+
+// record returns what a node remembers.
+func (m *memory) record(t *testing.T, node int) pure.Record {
+	t.Helper()
+	text, there := m.nodes[node].Get(recordName)
+	require.True(t, there)
+	r, err := pure.ParseRecord(text)
+	require.NoError(t, err)
+	return r
+}
+
+// Each lock has a higher number than those before, whichever client takes it,
+// and in whatever form.
+func TestFence(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		a, b := m.opened(t, fenced()), m.client(t, fenced())
+		lock := mustAcquire(t, a, "r", time.Second)
+		require.NotZero(t, lock.Fence())
+		longer, err := lock.Extend(t.Context(), time.Second)
+		require.NoError(t, err)
+		require.Equal(t, lock.Fence(), longer.Fence(), "an extension keeps it")
+		adopted, err := b.Adopt("r", longer.Token(), time.Second, longer.Until())
+		require.NoError(t, err)
+		require.Zero(t, adopted.Fence())
+		require.NoError(t, adopted.Release(t.Context()))
+		last := lock.Fence()
+		rises := func(number uint64) {
+			t.Helper()
+			require.Greater(t, number, last)
+			last = number
+		}
+		hold, err := b.Hold(t.Context(), "r", HoldOptions{TTL: time.Second, Heal: true})
+		require.NoError(t, err)
+		rises(hold.Current().Fence())
+		time.Sleep(5 * time.Second)
+		require.Equal(t, last, hold.Current().Fence(), "renewals keep it")
+		require.NoError(t, hold.Release(t.Context()))
+		require.NoError(t, a.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+			h, ok := FromContext(ctx)
+			require.True(t, ok)
+			rises(h.Current().Fence())
+			return nil
+		}))
+		rises(fenceOf(t, b, "r"))
+		plain := m.client(t, Config{MaxTTL: time.Second})
+		require.Zero(t, fenceOf(t, plain, "r"))
+		held := mustAcquire(t, plain, "r", time.Second)
+		_, err = a.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrHeld)
+		require.NoError(t, held.Release(t.Context()))
+		rises(fenceOf(t, a, "r"))
+		require.Zero(t, a.Stats().Renumbered+b.Stats().Renumbered, "with clocks that agree, one round is enough")
+	})
+}
+
+// A number that is too low costs a second round at once, not a failure (R3).
+func TestFenceOfAClientThatIsBehind(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		ahead, behind := m.opened(t, fenced()), m.client(t, fenced())
+		lag(behind, -100*ms)
+		last := fenceOf(t, ahead, "r")
+		start := time.Now()
+		require.Equal(t, last+1, fenceOf(t, behind, "r"))
+		require.Less(t, time.Since(start), 10*ms, "three rounds: two, and the release")
+		require.EqualValues(t, 1, behind.Stats().Renumbered)
+		require.EqualValues(t, 1, behind.Stats().Attempts.Total())
+		require.Equal(t, last+2, fenceOf(t, behind, "r"), "it has learned")
+		require.EqualValues(t, 1, behind.Stats().Renumbered)
+		tokens := map[string]bool{}
+		for _, e := range m.nodes[0].Log() {
+			if e.Args[0] == "EVALSHA" && e.Args[1] == fencedScript.digest && e.Args[3] == "r" {
+				require.False(t, tokens[e.Args[6]], "a token of its own for each round (R3)")
+				tokens[e.Args[6]] = true
+			}
+		}
+		require.Len(t, tokens, 4)
+
+		lock := mustAcquire(t, ahead, "r", time.Second)
+		lag(behind, -time.Hour)
+		_, err := behind.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrHeld)
+		require.EqualValues(t, 1, behind.Stats().Renumbered, "a higher number does not help where another client is")
+		require.NoError(t, lock.Release(t.Context()))
+		require.Equal(t, lock.Fence()+1, fenceOf(t, behind, "r"), "it has learned from refusals, too")
+		require.EqualValues(t, 1, behind.Stats().Renumbered)
+	})
+}
+
+// Late answers teach, too.
+func TestFenceLearnsFromLateAnswers(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.opened(t, fenced()), m.client(t, fenced())
+		lag(b, -time.Minute)
+		last := fenceOf(t, a, "r")
+		m.delay(2, 30*ms)
+		m.nodes[0].DB().Delete("r" + fenceSuffix) // so that two nodes grant, and only the last refuses
+		m.nodes[1].DB().Delete("r" + fenceSuffix)
+		for i := range 2 {
+			m.nodes[i].DB().Set(recordName, pure.Record{Run: m.nodes[i].RunID()}.String(), 0)
+		}
+		require.Less(t, fenceOf(t, b, "r"), last)
+		time.Sleep(100 * ms)
+		require.Greater(t, fenceOf(t, b, "s"), last, "by then it knows")
+	})
+}
+
+// A clock that is far ahead is corrected, and its numbers are of no harm.
+func TestFenceOfAClientThatIsFarAhead(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.opened(t, fenced()), m.client(t, fenced())
+		lag(a, 24*365*time.Hour)
+		first := fenceOf(t, a, "r")
+		require.InDelta(t, time.Now().UnixMicro(), first, 1e6)
+		require.EqualValues(t, 1, a.Stats().Renumbered)
+		require.Greater(t, fenceOf(t, b, "r"), first)
+
+		// A floor in the future is no obstacle.
+		future := uint64(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
+		reset, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), future)
+		require.NoError(t, err)
+		require.Equal(t, future, reset.Floor)
+		require.Greater(t, fenceOf(t, a, "r"), future)
+		require.Greater(t, fenceOf(t, b, "s"), future)
+	})
+}
+
+// Nodes' clocks that differ and step change nothing but the number of rounds.
+func TestFenceDespiteClocks(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		for i, n := range m.nodes {
+			n.Clock().Step(time.Duration(i-2) * 300 * ms)
+		}
+		clients := []*Client{m.opened(t, fenced()), m.client(t, fenced()), m.client(t, fenced())}
+		var last uint64
+		for i := range 60 {
+			switch i % 15 {
+			case 3:
+				m.nodes[i%5].Clock().Step(-time.Duration(i) * time.Minute)
+			case 7:
+				m.nodes[i%5].Clock().Step(30 * time.Second)
+			case 11:
+				lag(clients[i%3], time.Duration(i-30)*time.Second)
+			}
+			number := fenceOf(t, clients[i%3], "r")
+			require.Greater(t, number, last, "lock %d", i)
+			last = number
+			time.Sleep(time.Duration(i%4) * time.Second)
+		}
+	})
+}
+
+// Each caller that waits gets a number of its own.
+func TestFencedLocksAreNotHandedOver(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var numbers []uint64
+		for range 8 {
+			wg.Go(func() {
+				for range 5 {
+					lock, err := c.Acquire(t.Context(), "r", time.Second)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					numbers = append(numbers, lock.Fence())
+					mu.Unlock()
+					time.Sleep(ms)
+					if err := lock.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, numbers, 40)
+		require.IsIncreasing(t, numbers)
+		require.Zero(t, c.Stats().HandedOver)
+	})
+}
+
+// countsAgain waits until all nodes count for fenced locks.
+func countsAgain(t *testing.T, c *Client, within time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	time.Sleep(100 * ms) // until it has noticed
+	require.NoError(t, c.group.Complete(ctx))
+}
+
+// A node that lost its memory counts only after its quarantine, and with a
+// floor that it learns from the others: then no lower number is granted, even
+// if every node lost its memory in turn, and the clients' clocks are an hour
+// late (F3).
+func TestFenceAfterRollingRestarts_F3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		last := fenceOf(t, c, "r")
+		for i, n := range m.nodes {
+			was := m.record(t, (i+1)%3)
+			m.nodes[i].Restart()
+			time.Sleep(100 * ms)
+			m.nodes[(i+1)%3].Pause() // only two are left, of which one is quarantined
+			_, err := c.TryAcquire(t.Context(), "r", 300*ms)
+			require.ErrorIs(t, err, ErrNoQuorum)
+			require.ErrorIs(t, err, ErrQuarantined)
+			_, there := n.Get(recordName)
+			require.True(t, there, "it remembers what it grants meanwhile")
+			require.EqualValues(t, pure.NoFloor, m.record(t, i).Floor)
+			m.nodes[(i+1)%3].Resume()
+			countsAgain(t, c, 3*time.Second)
+			require.Equal(t, n.RunID(), m.record(t, i).Run)
+			require.GreaterOrEqual(t, m.record(t, i).Floor, was.High())
+			require.GreaterOrEqual(t, m.record(t, i).Floor, int64(last))
+		}
+		late := m.client(t, fenced())
+		lag(late, -time.Hour)
+		require.Greater(t, fenceOf(t, late, "r"), last)
+	})
+}
+
+// A restart that brings back old keys from a file does not bring back old
+// numbers: the floor counts beside them.
+func TestFenceAfterARestartFromAnOldFile_F3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		first := fenceOf(t, c, "r")
+		old := map[string]string{}
+		for _, key := range m.nodes[0].Keys() {
+			old[key], _ = m.nodes[0].Get(key)
+		}
+		time.Sleep(time.Second)
+		last := fenceOf(t, c, "r")
+		m.nodes[0].Restart()
+		for key, value := range old {
+			m.nodes[0].DB().Set(key, value, 0)
+		}
+		countsAgain(t, c, 3*time.Second)
+		// The node and one that never saw the lock cannot make a lower one.
+		for _, key := range []string{recordName, "r" + fenceSuffix} {
+			value, _ := m.nodes[0].Get(key)
+			require.NotEmpty(t, value)
+		}
+		vote := func(node int, number uint64) int64 {
+			command := c.appendFenced(nil, &Lock{resource: "r", ttl: time.Second, number: int64(number)})
+			var code int64
+			errs := c.group.QueryEach(t.Context(), 1, func(int) [][]byte { return [][]byte{command} }, func(i, _ int, v resp.Value) error {
+				if i == node {
+					code, _, _ = readFenced(v)
+				}
+				return nil
+			})
+			require.NoError(t, errors.Join(errs...))
+			return code
+		}
+		require.EqualValues(t, fenceStale, vote(0, first+1))
+		require.EqualValues(t, fenceStale, vote(0, last))
+	})
+}
+
+// A flushed node says so itself: its vote fails at once, not when the client
+// looks at its seal the next time.
+func TestFenceOfAFlushedNode_F2(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		last := fenceOf(t, c, "r")
+		time.Sleep(time.Second)
+		m.nodes[0].FlushAll()
+		m.nodes[1].Pause()
+		_, err := c.TryAcquire(t.Context(), "r", 300*ms)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, ErrNoFloor)
+		m.nodes[1].Resume()
+		time.Sleep(10 * ms)
+		require.Contains(t, c.Nodes()[0].QuarantineWhy, "vanished", "the look came at once")
+		countsAgain(t, c, 3*time.Second)
+		require.GreaterOrEqual(t, m.record(t, 0).Floor, int64(last))
+		lag(c, -time.Hour)
+		require.Greater(t, fenceOf(t, c, "r"), last)
+	})
+}
+
+// With one node, nothing can be learned. An operator goes on.
+func TestFenceOfOneNode(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		last := fenceOf(t, c, "r")
+		m.nodes[0].Restart()
+		time.Sleep(5 * time.Second)
+		_, err := c.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, ErrNoFloor)
+		require.Contains(t, err.Error(), "redlock fence reset")
+		reset, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+		require.NoError(t, err)
+		require.Greater(t, reset.Floor, last)
+		require.False(t, reset.Nodes[0].Floored)
+		countsAgain(t, c, 6*time.Second)
+		require.Greater(t, fenceOf(t, c, "r"), reset.Floor)
+		// Nothing was lost: a reset does no harm.
+		again, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, again.Floor, reset.Floor)
+		require.Equal(t, []FenceNode{{Addr: again.Nodes[0].Addr, Highest: reset.Floor + 1 + 1_000_000, Floored: true}}, again.Nodes)
+	})
+}
+
+// Of three nodes, two lost their memory at one time: a quorum of them may have
+// forgotten a lock's number.
+func TestFenceOfTooManyRestarts_F3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		last := fenceOf(t, c, "r")
+		m.nodes[0].Restart()
+		m.nodes[1].Restart()
+		time.Sleep(10 * time.Second)
+		_, err := c.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoFloor)
+		plain := m.client(t, Config{MaxTTL: time.Second})
+		require.NoError(t, mustAcquire(t, plain, "r", time.Second).Release(t.Context()), "locks without a number are no matter")
+		_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+		require.NoError(t, err)
+		countsAgain(t, c, 6*time.Second)
+		lag(c, -time.Hour)
+		require.Greater(t, fenceOf(t, c, "r"), last)
+	})
+}
+
+// A deployment that a client opened has no floors, and no client makes some up.
+func TestFenceOfADeploymentWithoutFloors(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, fenced())
+		time.Sleep(10 * time.Second)
+		_, err := c.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoFloor)
+		require.Contains(t, err.Error(), "redlock fence reset")
+		start := time.Now()
+		_, err = c.Acquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoFloor, "waiting cannot help (R31)")
+		require.ErrorIs(t, c.Ready(t.Context()), ErrNoFloor)
+		require.Less(t, time.Since(start), 100*ms)
+		for _, n := range m.nodes {
+			_, there := n.Get(recordName)
+			require.False(t, there, "nothing is sent that cannot be granted")
+		}
+		_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+		require.NoError(t, err)
+		countsAgain(t, c, 6*time.Second)
+		require.NotZero(t, fenceOf(t, c, "r"))
+	})
+}
+
+// A reset changes nothing unless all nodes count.
+func TestResetFenceNeedsAllNodes(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.opened(t, fenced())
+		before := m.record(t, 0)
+		m.link(2).Refuse(true)
+		m.link(2).Reset()
+		_, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 1<<50)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorContains(t, err, "needs all nodes")
+		require.ErrorContains(t, err, "node2")
+		require.Equal(t, before, m.record(t, 0))
+		m.link(2).Refuse(false)
+		m.nodes[2].Restart()
+		limited, cancel := context.WithTimeout(t.Context(), 500*ms)
+		defer cancel()
+		_, err = ResetFence(limited, m.reach(Config{MaxTTL: time.Second}), 1<<50)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrQuarantined)
+		require.Equal(t, before, m.record(t, 0))
+		_, err = ResetFence(t.Context(), m.reach(Config{Forgetful: true}), 0)
+		require.ErrorIs(t, err, ErrConfig)
+		_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 1<<53)
+		require.ErrorIs(t, err, ErrConfig)
+	})
+}
+
+// A claim whose script was lost fails, and leaves nothing behind (R7, R8).
+func TestFenceAfterScriptFlush_R24(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		for _, n := range m.nodes {
+			n.FlushScripts()
+		}
+		_, err := c.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorContains(t, err, "NOSCRIPT")
+		time.Sleep(100 * ms)
+		for _, n := range m.nodes {
+			_, there := n.Get("r")
+			require.False(t, there)
+			n.FlushScripts()
+		}
+		lock, err := c.Acquire(t.Context(), "r", time.Second)
+		require.NoError(t, err, "Acquire tries again")
+		require.NotZero(t, lock.Fence())
+	})
+}
+
+func TestFenceRefusesWhatCannotWork(t *testing.T) {
+	_, err := New(t.Context(), Config{Nodes: Nodes("redis://a"), Fenced: true, Forgetful: true})
+	require.ErrorIs(t, err, ErrConfig)
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c, plain := m.opened(t, fenced()), m.client(t, Config{MaxTTL: time.Second})
+		for _, name := range []string{recordName, "r" + fenceSuffix} {
+			_, err := c.TryAcquire(t.Context(), name, time.Second)
+			require.ErrorIs(t, err, ErrResource)
+		}
+		_, err := plain.TryAcquire(t.Context(), recordName, time.Second)
+		require.ErrorIs(t, err, ErrResource)
+		mustAcquire(t, plain, "r"+fenceSuffix, time.Second)
+		_, err = c.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum, "what stands there is no number")
+	})
+}
+
+// Every form of reply to the script, and its meaning (R16).
+func TestFencedJudgement(t *testing.T) {
+	for reply, want := range map[string]multiplex.Vote{
+		"*2\r\n:1\r\n:0\r\n": multiplex.Granted, "*2\r\n:1\r\n:9007199254740991\r\n": multiplex.Granted,
+		"*2\r\n:0\r\n:5\r\n": multiplex.Refused, "*2\r\n:2\r\n:5\r\n": multiplex.Refused, "*2\r\n:3\r\n:5\r\n": multiplex.Refused,
+		"*2\r\n:4\r\n:0\r\n": multiplex.Floorless,
+		"*2\r\n:5\r\n:0\r\n": multiplex.Alien, "*2\r\n:-1\r\n:0\r\n": multiplex.Alien, "*2\r\n:1\r\n:-1\r\n": multiplex.Alien,
+		"*2\r\n:1\r\n:9007199254740992\r\n": multiplex.Alien, "*2\r\n:1\r\n$1\r\n5\r\n": multiplex.Alien, "*2\r\n+OK\r\n:1\r\n": multiplex.Alien,
+		"*1\r\n:1\r\n": multiplex.Alien, "*3\r\n:1\r\n:0\r\n:0\r\n": multiplex.Alien, "*0\r\n": multiplex.Alien, "*-1\r\n": multiplex.Alien,
+		":1\r\n": multiplex.Alien, "+OK\r\n": multiplex.Alien, "_\r\n": multiplex.Alien, "~2\r\n:1\r\n:0\r\n": multiplex.Alien,
+		"*2\r\n|1\r\n+a\r\n+b\r\n:1\r\n:0\r\n": multiplex.Alien,
+	} {
+		r := resp.NewReader(resp.Limits{})
+		r.Commit(copy(r.Space(), reply))
+		v, ok, err := r.Next()
+		require.NoError(t, err, "%q", reply)
+		require.True(t, ok, "%q", reply)
+		f := newFence()
+		require.Equal(t, want, f.judge(v), "%q", reply)
+	}
+}
+
+// The numbers of many clients rise in the order of their locks. Clients whose
+// clocks are corrected by the nodes' need no extra rounds, however far apart
+// the nodes' clocks are; clients whose clocks are wrong need some (R3).
+func TestFenceOfManyClients(t *testing.T) {
+	for _, c := range []struct {
+		apart time.Duration // the clocks
+		wrong bool          // the clients', not the nodes'
+		least float64       // extra rounds for each grant
+		most  float64
+	}{
+		{0, true, 0, 0.01}, {10 * ms, true, 0.1, 0.6}, {100 * ms, true, 0.5, 2}, {10 * ms, false, 0, 0.01}, {100 * ms, false, 0, 0.01},
+	} {
+		t.Run(fmt.Sprintf("%v apart/wrong=%t", c.apart, c.wrong), func(t *testing.T) {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				clients := []*Client{m.opened(t, fenced())}
+				for i, n := range m.nodes {
+					if !c.wrong {
+						n.Clock().Step(time.Duration(i)*c.apart/4 - c.apart/2)
+					}
+				}
+				for len(clients) < 16 {
+					clients = append(clients, m.client(t, fenced()))
+				}
+				time.Sleep(6 * time.Second) // each has looked at the nodes' clocks again
+				for i := range clients {
+					if c.wrong {
+						lag(clients[i], time.Duration(i)*c.apart/15-c.apart/2)
+					}
+				}
+				grants, extra := takeTurns(t, clients), uint64(0)
+				for _, client := range clients {
+					extra += client.Stats().Renumbered
+				}
+				share := float64(extra) / float64(grants)
+				t.Logf("%.3f extra rounds for each grant", share)
+				require.GreaterOrEqual(t, share, c.least)
+				require.LessOrEqual(t, share, c.most)
+			})
+		})
+	}
+}
+
+// takeTurns makes each client lock a resource 40 times, at random moments, and
+// checks the order of the numbers.
+func takeTurns(t *testing.T, clients []*Client) (grants int) {
+	var mu sync.Mutex // guards the following
+	var last uint64
+	var wg sync.WaitGroup
+	for _, c := range clients {
+		wg.Go(func() {
+			for range 40 {
+				time.Sleep(rand.N(100 * ms))
+				lock, err := c.Acquire(t.Context(), "r", time.Second)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if lock.Fence() <= last {
+					t.Errorf("%d after %d", lock.Fence(), last)
+				}
+				last = lock.Fence()
+				grants++
+				mu.Unlock()
+				if err := lock.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return grants
+}
+
+// A node that is declared durable keeps its floor when it restarts with its
+// keys. If it comes back empty, its grants do not count, though it is not
+// quarantined, until it has been watched for so long that no attempt from
+// before can be in flight, and the others have told its floor (F2, F3, F4).
+func TestFenceOfADurableNode_F2(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		config := fenced()
+		config.Nodes = Nodes(m.urls()...)
+		config.Nodes[0].Durable = true
+		c := m.opened(t, config)
+		last := fenceOf(t, c, "r")
+		m.nodes[0].RestartDurably()
+		time.Sleep(100 * ms)
+		m.nodes[1].Pause()
+		number := fenceOf(t, c, "r")
+		require.Greater(t, number, last)
+		m.nodes[1].Resume()
+		m.nodes[0].Restart()
+		time.Sleep(config.MaxTTL / 2)
+		m.nodes[1].Pause()
+		_, err := c.TryAcquire(t.Context(), "r", 300*ms)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, ErrNoFloor)
+		m.nodes[1].Resume()
+		require.EqualValues(t, pure.NoFloor, m.record(t, 0).Floor)
+		time.Sleep(10 * time.Second)
+		require.GreaterOrEqual(t, uint64(m.record(t, 0).Floor), number)
+		m.nodes[1].Pause()
+		require.Greater(t, fenceOf(t, c, "r"), number)
+		m.nodes[1].Resume()
+	})
+}
+
+// A node that does not say which process it is may have another one's memory:
+// its grants of numbers do not count, though those of plain locks do after a
+// quarantine (F2).
+func TestFenceOfANodeWithoutARunID_F2(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			return []byte("-NOPERM this user has no permissions to run the 'info' command\r\n"), args[0] == "INFO"
+		})
+		m.nodes[0].DropConns()
+		time.Sleep(5 * time.Second)
+		require.False(t, c.Nodes()[0].Quarantined)
+		m.nodes[1].Pause()
+		_, err := c.TryAcquire(t.Context(), "r", 300*ms)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, ErrNoFloor)
+		require.ErrorContains(t, err, "run id")
+		m.nodes[1].Resume()
+	})
+}

@@ -1,0 +1,310 @@
+package redlock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
+)
+
+// Every command has the whole value; without an owner it is the token alone.
+func TestOwnerIsPartOfTheValue(t *testing.T) {
+	token := new(tokens).next()
+	for owner, value := range map[string]string{"": token.Reveal(), "web-1": token.Reveal() + ":web-1"} {
+		c := &Client{config: Config{Prefix: "p:", Owner: owner}}
+		for _, x := range []struct {
+			got  []byte
+			want []string
+		}{
+			{c.appendAcquire(nil, "r", &token, time.Second).Bytes, []string{"SET", "p:r", value, "NX", "PX", "1000"}},
+			{c.appendRelease(nil, "r", &token).Bytes, []string{"EVALSHA", releaseScript.digest, "1", "p:r", value}},
+			{c.appendExtend(nil, "r", &token, ms).Bytes, []string{"EVALSHA", extendScript.digest, "1", "p:r", value, "1"}},
+			{c.appendHeal(nil, "r", &token, ms).Bytes, []string{"EVALSHA", healScript.digest, "1", "p:r", value, "1"}},
+			{c.appendShorten(nil, "r", &token, ms).Bytes, []string{"EVALSHA", shortenScript.digest, "1", "p:r", value, "1"}},
+			{claimForms[0].Append(nil, c.appendAcquire(nil, "r", &token, time.Second)), []string{"SET", "p:r", value, "NX", "PX", "1000", "GET"}},
+		} {
+			require.Equal(t, x.want, decoded(t, x.got))
+		}
+	}
+}
+
+func TestBadOwners(t *testing.T) {
+	for _, owner := range []string{"a b", "a\n", "\x7f", "é", strings.Repeat("x", 65)} {
+		_, err := New(t.Context(), Config{Nodes: Nodes("redis://a"), Owner: owner})
+		require.ErrorIs(t, err, ErrConfig, "%q", owner)
+		require.ErrorContains(t, err, "Owner")
+		require.NotContains(t, err.Error(), owner)
+	}
+}
+
+// owned returns two clients of nodes in memory, of which so many know SET … NX
+// GET.
+func owned(t *testing.T, nodes, with int, first, second string) (m *memory, a, b *Client) {
+	m = newMemory(t, nodes)
+	for _, n := range m.nodes[:with] {
+		n.Native("NXGET")
+	}
+	a, b = m.client(t, Config{Owner: first}), m.client(t, Config{Owner: second})
+	for _, c := range []*Client{a, b} {
+		require.NoError(t, c.Ready(t.Context()))
+	}
+	time.Sleep(time.Second)
+	return m, a, b
+}
+
+// A refusal says who holds the resource, if every node can say it and the
+// holder has a label. The nodes get no further command for that.
+func TestHeldErrorHasTheOwner(t *testing.T) {
+	for name, x := range map[string]struct {
+		with          int
+		first, second string
+		want          string
+	}{
+		"both have one":           {5, "web-1", "web-2", "web-1"},
+		"only the one asks":       {5, "", "web-2", ""},
+		"only the one that holds": {5, "web-1", "", ""},
+		"a node cannot say it":    {4, "web-1", "web-2", ""},
+		"no node can":             {0, "web-1", "web-2", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, a, b := owned(t, 5, x.with, x.first, x.second)
+				lock, err := a.TryAcquire(t.Context(), "r", 10*time.Second)
+				require.NoError(t, err)
+				asked := m.nodes[0].Calls("GET")
+				_, err = b.TryAcquire(t.Context(), "r", 10*time.Second)
+				require.ErrorIs(t, err, ErrHeld)
+				if held := (*HeldError)(nil); errors.As(err, &held) {
+					require.Equal(t, x.want, held.Owner)
+					require.Equal(t, `redlock: "r": resource is held by "web-1"`, err.Error())
+				} else {
+					require.Equal(t, ErrHeld, err)
+					require.Empty(t, x.want)
+				}
+				require.EqualValues(t, 1, b.Stats().Attempts.Refused)
+				require.Equal(t, asked, m.nodes[0].Calls("GET"))
+				time.Sleep(time.Second)
+				require.NoError(t, lock.Release(t.Context()), "the attempt was undone, and the lock was not")
+				for _, n := range a.Nodes() {
+					require.Equal(t, 1, n.Connects)
+				}
+			})
+		})
+	}
+}
+
+// A caller that waits is told by push, and its error says who holds the lock.
+func TestOwnersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, a, b := owned(t, 5, 5, "web-1", "web-2")
+		lock, err := a.TryAcquire(t.Context(), "r", 10*time.Second)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err = b.Acquire(ctx, "r", 10*time.Second)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		held := (*HeldError)(nil)
+		require.ErrorAs(t, err, &held)
+		require.Equal(t, "web-1", held.Owner)
+		granted := make(chan time.Time, 1)
+		go func() {
+			_, err := b.Acquire(t.Context(), "r", 10*time.Second)
+			if err == nil {
+				granted <- time.Now()
+			}
+		}()
+		time.Sleep(200 * ms)
+		released := time.Now()
+		require.NoError(t, lock.Release(t.Context()))
+		require.Less(t, (<-granted).Sub(released), 50*ms)
+		require.Len(t, m.nodes, 5)
+	})
+}
+
+// A lock of another owner is not released, extended or adopted, whatever the
+// token says. The next release is by the owner.
+func TestOwnerIsCompared_R9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, a, b := owned(t, 5, 5, "web-1", "web-2")
+		lock, err := a.TryAcquire(t.Context(), "r", 10*time.Second)
+		require.NoError(t, err)
+		stranger, err := b.Adopt("r", lock.Token(), 10*time.Second, lock.Until())
+		require.NoError(t, err)
+		_, err = stranger.Extend(t.Context(), 20*time.Second)
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorIs(t, stranger.Release(t.Context()), ErrNotHeld)
+		time.Sleep(time.Second)
+		require.Equal(t, 5, m.keys())
+		heir, err := m.client(t, Config{Owner: "web-1"}).Adopt("r", lock.Token(), 10*time.Second, lock.Until())
+		require.NoError(t, err)
+		_, err = heir.Extend(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		require.NoError(t, heir.Release(t.Context()))
+		time.Sleep(time.Second)
+		require.Zero(t, m.keys())
+	})
+}
+
+// The label is in no way a part of what the scripts compare less strictly: on a
+// real server too, another label is another value.
+func TestScriptsCompareTheOwner_R9(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	token := new(tokens).next().Reveal()
+	for _, script := range []string{lua.Release, lua.Extend, lua.Heal, lua.Shorten} {
+		_, err := server.Do("SET", "r", token+":web-1", "PX", "60000")
+		require.NoError(t, err)
+		for _, other := range []string{token, token + ":web-2", token + ":web-11", token + ":"} {
+			said, err := server.Do("EVAL", script, "1", "r", other, "90000")
+			require.NoError(t, err)
+			require.EqualValues(t, 0, said)
+		}
+		said, err := server.Do("EVAL", script, "1", "r", token+":web-1", "90000")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, said)
+	}
+}
+
+// Inspect shows the label and never the token, and of a foreign value neither.
+func TestInspectShowsTheOwner_R27(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, a, _ := owned(t, 3, 3, "web-1", "")
+		lock, err := a.TryAcquire(t.Context(), "r", 10*time.Second)
+		require.NoError(t, err)
+		const secret = "the password of the program:hunter2"
+		m.nodes[2].DB().Set("r", secret, time.Minute)
+		found := inspect(t, a, "r")
+		require.Equal(t, StateHeld, found.State)
+		require.Equal(t, "web-1", found.Owner)
+		require.Equal(t, lock.Token().Fingerprint(), found.Holder)
+		require.Equal(t, []string{"web-1", "web-1", ""}, []string{found.Nodes[0].Owner, found.Nodes[1].Owner, found.Nodes[2].Owner})
+		text, err := json.Marshal(found)
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"owner":"web-1"`)
+		held := (&HeldError{Owner: "web-1"}).Error()
+		_, err = a.TryAcquire(t.Context(), "r", 10*time.Second)
+		for _, shown := range []string{string(text), fmt.Sprintf("%+v", found), held, fmt.Sprintf("%+v %v", err, err)} {
+			require.NotContains(t, shown, lock.Token().Reveal())
+			require.NotContains(t, shown, "password")
+			require.NotContains(t, shown, "hunter2")
+		}
+	})
+}
+
+// R17: null grants in one form and refuses in the other.
+func TestJudgeSetGet_R17(t *testing.T) {
+	for reply, want := range map[string]multiplex.Vote{
+		"_\r\n": multiplex.Granted, "$-1\r\n": multiplex.Granted, "$1\r\na\r\n": multiplex.Refused, "$0\r\n\r\n": multiplex.Refused,
+		"+OK\r\n": multiplex.Alien, "+a\r\n": multiplex.Alien, ":1\r\n": multiplex.Alien, ":0\r\n": multiplex.Alien,
+		"*-1\r\n": multiplex.Alien, "*0\r\n": multiplex.Alien, "#t\r\n": multiplex.Alien, "=5\r\ntxt:a\r\n": multiplex.Alien,
+	} {
+		require.Equal(t, want, judgeSetGet(parsed(t, reply)), "%q", reply)
+	}
+}
+
+// R25: the trial proves what null means: every reply of a server that knows NX
+// and GET together is accepted, and each of a server that ignores one of them,
+// or knows neither, is not.
+func TestTrialOfSetNXGet_R25(t *testing.T) {
+	c := &Client{config: Config{Owner: "web-1"}}
+	steps := c.tryClaimForm("r")
+	first := decoded(t, steps[0].Command)[2]
+	second := decoded(t, steps[1].Command)[2]
+	bulk := func(text string) string { return string(resp.AppendBulkString(nil, text)) }
+	for name, x := range map[string]struct {
+		replies [3]string
+		want    bool
+	}{
+		"redis 7.0":       {[3]string{"_\r\n", bulk(first), bulk(first)}, true},
+		"RESP2":           {[3]string{"$-1\r\n", bulk(first), bulk(first)}, true},
+		"ignores GET":     {[3]string{"+OK\r\n", "_\r\n", bulk(first)}, false},
+		"ignores NX":      {[3]string{"_\r\n", bulk(first), bulk(second)}, false},
+		"sets nothing":    {[3]string{"_\r\n", "_\r\n", "_\r\n"}, false},
+		"refuses by null": {[3]string{"_\r\n", "_\r\n", bulk(first)}, false},
+		"redis 6.2":       {[3]string{"-ERR syntax error\r\n", "-ERR syntax error\r\n", "_\r\n"}, false},
+		"takes it as OK":  {[3]string{"+OK\r\n", bulk(first), bulk(first)}, false},
+	} {
+		accepted := true
+		for i, reply := range x.replies {
+			v := parsed(t, reply)
+			accepted = accepted && !v.IsError() && steps[i].Check(v) == nil
+			require.True(t, steps[i].Optional)
+			require.Equal(t, claimForms[0].Name, steps[i].Name)
+		}
+		require.Equal(t, x.want, accepted, name)
+	}
+	require.Equal(t, []string{"DEL", "r"}, decoded(t, steps[3].Command))
+}
+
+// On a real server the trial leaves nothing behind, and a server that knows the
+// form names the holder.
+func TestOwnerOnRealServers(t *testing.T) {
+	servers := redistest.Servers(t, 3)
+	var clients []*Client
+	for _, owner := range []string{"web-1", "web-2"} {
+		c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Forgetful: true, Owner: owner})
+		require.NoError(t, err)
+		t.Cleanup(func() { closeNow(t, c) })
+		require.Eventually(t, func() bool { return ups(c) == 3 }, 15*time.Second, ms)
+		clients = append(clients, c)
+	}
+	for _, s := range servers {
+		n, err := s.Do("DBSIZE")
+		require.NoError(t, err)
+		require.EqualValues(t, 0, n, "the trial's key")
+	}
+	_, lacks := servers[0].Do("SET", "x", "a", "NX", "GET", "PX", "1")
+	for range 20 {
+		lock, err := clients[0].TryAcquire(t.Context(), "r", time.Minute)
+		require.NoError(t, err)
+		_, err = clients[1].TryAcquire(t.Context(), "r", time.Minute)
+		held := (*HeldError)(nil)
+		require.Equal(t, lacks == nil, errors.As(err, &held))
+		require.ErrorIs(t, err, ErrHeld)
+		longer, err := lock.Extend(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, longer.Release(t.Context()))
+	}
+	if lacks == nil {
+		_, err := servers[0].Do("RPUSH", "r", "x")
+		require.NoError(t, err)
+		_, err = servers[1].Do("RPUSH", "r", "x")
+		require.NoError(t, err)
+		_, err = clients[0].TryAcquire(t.Context(), "r", time.Minute)
+		require.Equal(t, ErrHeld, err, "a key of another type")
+	}
+	for _, n := range clients[0].Nodes() {
+		require.Equal(t, 1, n.Connects)
+		require.Zero(t, n.Counts.Cures)
+	}
+}
+
+// ups returns how many nodes are up.
+func ups(c *Client) (n int) {
+	for _, node := range c.Nodes() {
+		if node.State == "up" {
+			n++
+		}
+	}
+	return n
+}
+
+// parsed returns one reply.
+func parsed(t *testing.T, reply string) resp.Value {
+	t.Helper()
+	r := resp.NewReader(resp.Limits{})
+	r.Commit(copy(r.Space(), reply))
+	v, ok, err := r.Next()
+	require.NoError(t, err)
+	require.True(t, ok)
+	return v
+}

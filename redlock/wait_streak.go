@@ -1,0 +1,103 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// How long the callers of this client keep a lock among themselves, by handing
+// it over or by way of the nodes, and how they leave it to other clients then.
+// The nodes do not tell that other clients wait, since those ask only their own
+// connections to be told of changes.
+
+// A streak is the time in which a lock goes from one caller of this client to
+// the next. Other clients hear of a release only when the next SET of this
+// client is already on its way, and would never get the lock while callers wait
+// here. The streak travels with the lock, since the queue is gone when no
+// caller waits.
+type streak struct {
+	ends time.Time // when the lock goes to other clients, as a rule
+	long time.Duration
+}
+
+const (
+	// streakLong is how long a streak lasts unless Config.HandOver sets that:
+	// long compared with the pause that other clients get, and short enough for
+	// callers there.
+	streakLong = 50 * time.Millisecond
+	// streakLeast is how long it lasts at least, in times to a quorum: the pause
+	// takes two to four of them.
+	streakLeast = 4
+)
+
+// over reports whether a lock goes to other clients now, which its last holder
+// has had since begun. The next holder is expected to keep it for as long, and
+// of the two moments the one that is nearer to the end is taken.
+func (s streak) over(begun, now time.Time) bool {
+	return !now.Add(now.Sub(begun) / 2).Before(s.ends)
+}
+
+// over reports whether other clients are to get the lock when it is released.
+func (t *tenure) over(now time.Time) bool { return t.streak.over(t.begun, now) }
+
+// streakAfter returns the streak of a lock that the nodes granted, by an
+// attempt that began at start, from what was before.
+//
+// After another client has had the lock, this one keeps it for as long as it
+// was without: so of two clients each has about half of the time, however many
+// callers wait in each. If no other came, the next streak is twice as long as
+// the last: one that thinks between two locks is still there.
+func (c *Client) streakAfter(before yielding, start time.Time) streak {
+	if s := before.streak; !s.ends.IsZero() {
+		return s
+	}
+	long := c.config.HandOver
+	if long < 0 {
+		long = streakLong
+	}
+	long = max(long, streakLeast*time.Duration(c.quorumTime.Load()))
+	switch {
+	case before.taken:
+		long = min(long, start.Sub(before.gave))
+	case !before.gave.IsZero():
+		long = min(long, 2*before.last)
+	}
+	return streak{start.Add(long), long}
+}
+
+// A yielding is what a queue knows of streaks before the next grant. The mutex
+// of the queues guards it.
+type yielding struct {
+	streak streak        // that the next grant continues; zero if that begins one
+	over   bool          // one is: the head is to give way before its attempt
+	last   time.Duration // how long that was
+	gave   time.Time     // when the head gave way; zero if it did not
+	taken  bool          // another client was granted the lock after that
+}
+
+// left records that a lock was released here.
+func (y *yielding) left(t *tenure, now time.Time) {
+	switch {
+	case t == nil: // it belonged to no streak
+	case t.over(now):
+		y.over, y.last = true, t.streak.long
+	default:
+		y.streak = t.streak
+	}
+}
+
+// failed records the error of an attempt.
+func (y *yielding) failed(err error) {
+	y.streak = streak{}
+	y.taken = isHeld(err) && !y.gave.IsZero()
+}
+
+// giveWay waits before the attempt of the head, if the lock was released here
+// at the end of a streak: other clients get the time for one.
+func (c *Client) giveWay(ctx context.Context, w *waiter) error {
+	if !c.queues.yields(w) {
+		return nil
+	}
+	return sleep(ctx, c.pause(w.queue, rand.Float64()), c.over(ctx))
+}
