@@ -54,13 +54,15 @@ type input struct {
 // An output is the way out for what the socket did not take at once.
 type output struct {
 	// tls encrypts what is sent and then calls write, while a Poller has a
-	// connection over TLS; otherwise nil.
-	tls *tls.Conn
+	// connection over TLS; otherwise nil. sending is set while it does that for
+	// Send.
+	tls     *tls.Conn
+	sending atomic.Bool
 	// pending counts the bytes of the backlog: Send adds, the writer subtracts
 	// what it has written. While it is 0 the writer does not write, so Send
 	// may.
 	pending atomic.Int64
-	limit   int64         // of pending
+	limit   int64         // of pending; it may be exceeded by what one Send queues
 	wake    chan struct{} // holds one token for the writer
 	written chan struct{} // holds one token of the writer, when it has written what there was
 	writer  sync.WaitGroup

@@ -32,8 +32,8 @@ type Config struct {
 	// Limits bounds what the node may send. If zero, the defaults of
 	// resp.Limits.
 	Limits resp.Limits
-	// Backlog bounds the bytes that wait for a node that does not read. If
-	// zero, 4 MiB.
+	// Backlog bounds the bytes that wait for a node that does not read: once
+	// there are so many, the following Send fails. If zero, 4 MiB.
 	Backlog int
 	// Conceal is the prefix of keys. A word that begins with it is not shown
 	// when a node quotes it in an error (R27). If zero, no keys are recognised.

@@ -29,8 +29,8 @@
 // leaves something over: what a socket's buffer did not take, or everything
 // where a write may block (TLS that is not polled, and any net.Conn that a
 // NetDial returned). The bytes it has not written yet are the backlog, which is
-// bounded (R26): a node that lets the backlog exceed its bound is stalled, and
-// its connection breaks with [ErrStalled].
+// bounded (R26): a Send that finds as many as the bound allows breaks the
+// connection with [ErrStalled]. What one Send queues may exceed the bound.
 //
 // # How a connection ends
 //

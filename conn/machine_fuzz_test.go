@@ -184,7 +184,7 @@ func (m *machine) send(n int) {
 	case before != nil && n > 0:
 		assert.Error(m.t, err, "the connection has ended")
 	case before != nil:
-	case pending > 0 && pending+n > machineBacklog:
+	case pending >= machineBacklog:
 		assert.ErrorIs(m.t, err, ErrStalled)
 	case pending == 0 && n > 0 && m.link.refuse != nil:
 		assert.ErrorIs(m.t, err, errRefusedWrite)

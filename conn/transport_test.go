@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -242,6 +243,35 @@ func TestTLSKeyUpdate(t *testing.T) {
 			fmt.Fprintf(&want, "%d.", i)
 		}
 		assert.Equal(t, want.String()+"end", heard.String())
+	}
+}
+
+// R26: answers to a node that asks for new keys and does not read wait in the
+// backlog like all else, and not beyond its bound.
+func TestTLSKeyUpdatesOfANodeThatDoesNotRead_R26(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		c, peer := scripted(t, tls.VersionTLS13)
+		require.NoError(t, c.link.(*stream).bottom.(*net.TCPConn).SetWriteBuffer(8<<10))
+		p := startPoller(t, 1)
+		require.True(t, p.Add(c, 0))
+		glance(t, p, c)
+		require.NoError(t, c.Send(make([]byte, 16<<20)))
+		if full {
+			require.Greater(t, c.pending.Load(), c.limit)
+		} else {
+			c.limit = c.pending.Load() + 1
+		}
+		peer.send(t, peer.record(recordHandshake, keyUpdateAsking, 0))
+		peer.out.renew(t)
+		peer.send(t, peer.data("+renewed\r\n"))
+		text, err := readUntil(t, p, c, len("renewed"))
+		if full {
+			require.ErrorIs(t, err, ErrStalled)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, "renewed", string(text))
+		require.ErrorIs(t, c.Send([]byte("more")), ErrStalled, "the answer filled the backlog")
 	}
 }
 

@@ -2,19 +2,34 @@ package conn
 
 // Send writes p, or queues what the node does not take now. It never waits and
 // does not keep p. An error means that the connection is broken, with
-// ErrStalled as the cause if the backlog is over its bound; how much of p was
-// written is unknown. Over TCP and unix sockets without TLS nothing is
-// allocated while the backlog is empty.
+// ErrStalled as the cause if the backlog had reached its bound before the call;
+// how much of p was written is unknown. Over TCP and unix sockets without TLS
+// nothing is allocated while the backlog is empty.
 //
 // One goroutine at a time may call Send.
 func (c *Conn) Send(p []byte) error {
+	if err := c.stalled(); err != nil {
+		return err
+	}
 	if c.tls == nil {
 		return c.write(p)
 	}
+	c.sending.Store(true)
+	defer c.sending.Store(false)
 	if _, err := c.tls.Write(p); err != nil {
 		return c.fail("write", err)
 	}
 	return nil
+}
+
+// stalled breaks the connection if the backlog has reached its bound. It is
+// called before a batch, not for its parts, as over TLS there are many: a batch
+// above the bound does not mean that the node does not read.
+func (c *Conn) stalled() error {
+	if c.pending.Load() < c.limit {
+		return nil
+	}
+	return c.fail("write", ErrStalled)
 }
 
 // write sends p as it is. One goroutine at a time may call it: the caller of
@@ -36,10 +51,7 @@ func (c *Conn) write(p []byte) error {
 }
 
 func (c *Conn) enqueue(p []byte) error {
-	// A single batch above the bound does not mean that the node does not read.
-	if all := c.pending.Add(int64(len(p))); all > c.limit && all > int64(len(p)) {
-		return c.fail("write", ErrStalled)
-	}
+	c.pending.Add(int64(len(p)))
 	c.mu.Lock()
 	if c.broken != nil {
 		defer c.mu.Unlock()
