@@ -42,13 +42,18 @@ func judgeSet(v resp.Value) multiplex.Vote {
 
 // judgeScript takes 1 as a grant and 0 as a refusal; the scripts return nothing
 // else (R16).
-func judgeScript(v resp.Value) multiplex.Vote {
+func judgeScript(v resp.Value) multiplex.Vote { return judgeInteger(v, 0, multiplex.Refused) }
+
+// judgeInteger is judgeScript with a meaning of another integer.
+func judgeInteger(v resp.Value, other int64, meaning multiplex.Vote) multiplex.Vote {
 	n, ok := v.Int64()
 	switch {
 	case ok && n == 1:
 		return multiplex.Granted
 	case ok && n == 0:
 		return multiplex.Refused
+	case ok && n == other:
+		return meaning
 	default:
 		return multiplex.Alien
 	}
@@ -57,10 +62,7 @@ func judgeScript(v resp.Value) multiplex.Vote {
 // judgeOneOfMany is judgeScript for an element of a merged command's reply,
 // where -1 is an error with this key.
 func judgeOneOfMany(v resp.Value) multiplex.Vote {
-	if n, ok := v.Int64(); ok && n == -1 {
-		return multiplex.Failed
-	}
-	return judgeScript(v)
+	return judgeInteger(v, -1, multiplex.Failed)
 }
 
 // Commands of holds that the algorithm does not have.
@@ -78,8 +80,5 @@ var (
 
 // judgeHeal is judgeScript, with 2 for a key that was set again (R10).
 func judgeHeal(v resp.Value) multiplex.Vote {
-	if n, ok := v.Int64(); ok && n == 2 {
-		return multiplex.Restored
-	}
-	return judgeScript(v)
+	return judgeInteger(v, 2, multiplex.Restored)
 }
