@@ -24,6 +24,8 @@ type Group struct {
 	unpolled error     // why the system gave no poller
 	epoch    time.Time // the zero of the group's clock, which is monotonic
 
+	_ [64]byte // else what is only read would leave the caches with what follows
+
 	// mu guards the following, the nodes' guarded fields, and the log.
 	mu        sync.Mutex
 	log       broadcast
@@ -35,6 +37,8 @@ type Group struct {
 	quarantine quarantine
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
+
+	wakes sync.Pool // channels that hold one wake-up; see round.park
 
 	// Each of the following states its own guard.
 	flusher flusher
@@ -176,9 +180,11 @@ type flusher struct {
 	yieldAfter atomic.Int64  // no goroutine yields before, on the group's clock
 
 	// The callers that wait for an outcome, or have it and have not run since:
-	// how many ever entered (which grows under the group's mutex), how many of
-	// these rounds were decided, and how many callers left.
-	entered, answered, left atomic.Int64
+	// how many ever entered (which grows under the group's mutex), how many
+	// callers left, and how many of these rounds were decided.
+	entered, left atomic.Int64
+	_             [64]byte // callers change the two above, the goroutine that reads this one
+	answered      atomic.Int64
 }
 
 func newFlusher(nodes int) flusher {

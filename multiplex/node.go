@@ -101,6 +101,7 @@ type pollSide struct {
 // or from adoptLocked to handBack the one that has the poller's role.
 type reader struct {
 	pos     uint64 // the round whose reply comes next; answered, or ahead of it
+	ring    *ring  // of the log, when the bytes came
 	replies uint64 // how many have come on this connection
 	sampled bool   // the reply time of this batch was taken
 	// If guessed, replyTime is the handshake's, and the first that is measured

@@ -2,7 +2,6 @@ package multiplex
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +17,11 @@ import (
 // one compare-and-swap decides it. The goroutine that made that swap wakes the
 // caller, if it sleeps.
 type round struct {
+	// Several nodes' replies touch each round, and with a thousand callers the
+	// rounds fill a processor's cache. So the fields are in the order of their
+	// use, each group in 64 bytes: what a vote needs, what a claim needs
+	// besides, what a caller that sleeps and a release need, and the rest.
+
 	word    atomic.Uint64
 	holders atomic.Int32
 	// blamed is set once a cause is stored, so that recycling clears causes
@@ -26,55 +30,46 @@ type round struct {
 
 	// The following are written under the group's mutex before the round is
 	// published, and only read from then on.
-	//
-	// What counting a vote reads comes first, so that it shares the word's line
-	// of the cache, and the next one: several nodes' replies touch each round.
 
-	// form is the native form that the log has; nil if it has command itself.
-	form *Form
 	verb
 	group   *Group
-	receipt Receipt // of the claim that this round releases or lengthens
-	carrying
-	at      time.Duration   // when it was queued, on the group's clock
-	ctx     context.Context // nil for a detached round
-	posting Posting         // empty for a round that a caller waits for
-	// wake is done when a caller that sleeps must wake. A channel would have to
-	// be allocated.
-	wake sync.WaitGroup
-	ttl  time.Duration
-	// command is a copy of what may be sent again: scripts and releases. A
-	// carrier has none.
-	command  []byte
-	key      Part          // of command, for merging and for native forms
-	patience time.Duration // least time to wait for its votes
-
+	carrier bool // it stands in the log for several merged rounds, its parts
+	unusual bool // it has a posting or a patience
 	// discounted is the set of nodes that got the round but whose vote must not
 	// make a lock, since they may have forgotten another (R23). The votes of
 	// those in void have failed already; whatever else sets a key must check
 	// discounted.
 	discounted Set
 
+	at      time.Duration // when it was queued, on the group's clock
+	ttl     time.Duration
+	receipt Receipt         // of the claim that this round releases or lengthens
+	ctx     context.Context // nil for a detached round
+	next    *round          // in a free list, or an inbox
+	form    *Form           // the native form that the log has; nil if it has command itself
+
+	wake chan struct{} // wakes a caller that sleeps; see park
+	// command is a copy of what may be sent again: scripts and releases. A
+	// carrier has none.
+	command []byte
+	key     Part      // of command, for merging and for native forms
+	itself  [1]*round // what members returns, except for a carrier
+
+	posting  Posting       // empty for a round that a caller waits for
+	patience time.Duration // least time to wait for its votes
+	// parts are the rounds that a carrier carries, with a hold on each; empty
+	// for any other round.
+	parts []*round
 	// causes says why a node's vote is missing; nil with the failed bit set is
 	// a timeout.
 	causes [MaxNodes]atomic.Pointer[fault]
-	next   *round // in a free list, or an inbox
 
 	room [roundRoom]byte // for a command of usual length
 }
 
-// roundRoom is enough for a script with a key of 80 bytes.
-const roundRoom = 192
-
-// carrying tells a carrier, which stands in the log for several merged rounds,
-// from any other round.
-type carrying struct {
-	// parts are the rounds that a carrier carries, with a hold on each; empty
-	// for any other round.
-	parts   []*round
-	carrier bool      // it is recycled among the carriers, which have room for parts
-	itself  [1]*round // what members returns for any other round
-}
+// roundRoom is enough for a script with a key of 120 bytes, and makes a round a
+// whole number of lines of the cache.
+const roundRoom = 248
 
 // The word, from the low end:
 //
@@ -213,11 +208,11 @@ func (r *round) rouse(w uint64) {
 	if p != nil {
 		p.waiting.Add(-1)
 	}
-	if r.posting.Inbox != nil {
+	if r.unusual && r.posting.Inbox != nil {
 		r.posting.Inbox.put(r)
 		return
 	}
-	r.wake.Done()
+	r.wake <- struct{}{}
 }
 
 // await sleeps until the round is decided and returns its word.
@@ -234,14 +229,20 @@ func (r *round) await() uint64 {
 }
 
 // park sleeps until the round is decided, and reports true, if the word is
-// still w.
+// still w. A round has a channel only for that time: there may be thousands more
+// rounds, which a stopped node pins, than callers.
 func (r *round) park(w uint64) bool {
-	r.wake.Add(1)
+	pool := &r.group.wakes
+	wake, _ := pool.Get().(chan struct{})
+	if wake == nil {
+		wake = make(chan struct{}, 1)
+	}
+	defer pool.Put(wake)
+	r.wake = wake
 	if !r.word.CompareAndSwap(w, w|parked) {
-		r.wake.Done()
 		return false
 	}
-	r.wake.Wait()
+	<-wake // the goroutine that sent is done with it
 	return true
 }
 
@@ -264,15 +265,19 @@ func (r *round) clear() {
 		}
 		r.blamed.Store(false)
 	}
+	if r.unusual {
+		r.posting, r.patience, r.unusual = Posting{}, 0, false
+	}
 	r.ctx, r.verb, r.receipt, r.discounted = nil, verb{}, Receipt{}, 0
 	r.key, r.form = Part{}, nil
-	r.posting, r.patience = Posting{}, 0
 	if cap(r.command) > keepCommand {
 		r.command = r.room[:]
 	}
-	clear(r.parts)
-	r.parts = r.parts[:0]
 	r.command = r.command[:0]
+	if r.carrier {
+		clear(r.parts)
+		r.parts = r.parts[:0]
+	}
 	if poisoning {
 		r.poison()
 	}
@@ -291,7 +296,7 @@ func (r *round) begin(v verb, at, ttl time.Duration, receipt Receipt, holders in
 // members returns the rounds whose votes a reply to this one decides: the parts
 // of a carrier, or the round itself.
 func (r *round) members() []*round {
-	if len(r.parts) > 0 {
+	if r.carrier {
 		return r.parts
 	}
 	return r.itself[:]
@@ -308,6 +313,14 @@ func (r *round) void() Set {
 		return 0
 	}
 	return pure.Void(r.claims(), r.discounted, r.receipt.Doubted)
+}
+
+// waited returns how long the caller has waited for nodes before.
+func (r *round) waited() time.Duration {
+	if !r.unusual {
+		return 0
+	}
+	return r.posting.waited
 }
 
 // postLocked readies a posted round. The round counts as waiting, and as
