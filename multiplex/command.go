@@ -20,10 +20,11 @@ type Claim struct {
 	// TTL is the lifetime of the key. It bounds vote timeouts (R6) and debts
 	// (R8).
 	TTL time.Duration
-	// Undo is the release, of the kind ClaimKind.Undo, that goes to every node
-	// if the round ends without a quorum of grants, or Late reports true (R7).
-	// If it has no bytes, nothing is undone.
-	Undo Encoded
+	// Undo appends the release, of the kind ClaimKind.Undo, that goes to every
+	// node if the round ends without a quorum of grants, or Late reports true
+	// (R7). It is called in that case only, with an empty slice, and must not
+	// wait. If nil, nothing is undone.
+	Undo func(dst []byte) Encoded
 	// Late, if not nil, is called when a quorum granted, and reports whether
 	// that was too late to be useful. It must not wait.
 	Late func() bool

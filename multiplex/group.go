@@ -8,6 +8,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/valyala/bytebufferpool"
 )
 
 // A Group asks N nodes at once. Its methods are safe for concurrent use.
@@ -38,7 +39,8 @@ type Group struct {
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
 
-	wakes sync.Pool // channels that hold one wake-up; see round.park
+	wakes sync.Pool            // channels that hold one wake-up; see round.park
+	undos *bytebufferpool.Pool // of Group.undo; a pointer, see conn's output
 
 	// Each of the following states its own guard.
 	flusher flusher
@@ -63,6 +65,7 @@ func New(config Config) (*Group, error) {
 		quarantine: newQuarantine(&config),
 		flusher:    newFlusher(len(config.Nodes)),
 		life:       newLifecycle(),
+		undos:      new(bytebufferpool.Pool),
 	}
 	g.log.init()
 	for i, c := range config.Nodes {

@@ -59,6 +59,11 @@ func encodedRelease(key, token string) Encoded {
 // raw is a command whose key is not known.
 func raw(command []byte) Encoded { return Encoded{Bytes: command} }
 
+// undoing returns a Claim's Undo.
+func undoing(release Encoded) func(dst []byte) Encoded {
+	return func(dst []byte) Encoded { return Encoded{append(dst, release.Bytes...), release.Key} }
+}
+
 // merging makes cluster.release merge, or not.
 func merging(on bool) func(*cluster) {
 	return func(c *cluster) {

@@ -8,9 +8,9 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// commandRoom is enough for a command with a resource name of usual length,
-// without allocating.
-const commandRoom = 320
+// commandRoom is enough for a command with a key of up to 130 bytes, without
+// allocating.
+const commandRoom = 256
 
 // TryAcquire tries once to lock a resource for the TTL, which is truncated to
 // whole milliseconds. It waits until a quorum of nodes has granted the lock or
@@ -20,52 +20,58 @@ const commandRoom = 320
 // ErrResource, ErrTTL, or a CancelledError if ctx ended. With any of them no
 // key is left behind: its release is queued for every node before TryAcquire
 // returns (R7).
-func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	lock, err := c.try(ctx, resource, ttl, 1)
+func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (lock Lock, err error) {
+	err = c.try(ctx, resource, ttl, 1, &lock)
 	return lock, named(resource, err)
 }
 
-// attempt is TryAcquire without counting and tracing.
-func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
+// attempt is TryAcquire without counting and tracing. It fills in lock, which
+// must be zero, and is zero again after an error.
+func (c *Client) attempt(ctx context.Context, resource string, ttl time.Duration, lock *Lock) error {
 	if c.refuses(ctx) {
-		return Lock{}, ErrClosed
+		return ErrClosed
 	}
 	start := time.Now() // before the first byte is queued (R4)
 	ttl, err := c.check(resource, ttl)
 	if err != nil {
-		return Lock{}, err
+		return err
 	}
 	slack := pure.Drift(ttl, c.config.DriftFactor)
 	if c.late(ttl, 0, slack) {
-		return Lock{}, c.tooShort(ttl) // even an immediate answer would leave too little
+		return c.tooShort(ttl) // even an immediate answer would leave too little
 	}
-	lock := Lock{client: c, resource: resource, token: c.tokens.next(), ttl: ttl}
-	var set, undo [commandRoom]byte
+	// Until it is known whether the grant came in time, Close lets it be undone.
+	c.group.Detain(1)
+	defer c.group.Detain(-1)
+	lock.client, lock.resource, lock.ttl = c, resource, ttl
+	lock.token = c.tokens.next()
+	var set [commandRoom]byte
 	lock.receipt, err = c.group.Claim(ctx, acquireKind, &multiplex.Claim{
 		Bytes: c.appendAcquire(set[:0], resource, &lock.token, ttl),
 		TTL:   ttl,
-		Undo:  c.appendRelease(undo[:0], resource, &lock.token),
-		Late:  func() bool { return c.late(ttl, pure.Elapsed(start, time.Now()), slack) },
+		Undo:  func(dst []byte) multiplex.Encoded { return c.appendRelease(dst, resource, &lock.token) },
 	})
 	if err != nil {
-		return Lock{}, c.failed(ctx, translate(err, ErrHeld), nil)
+		*lock = Lock{}
+		return c.failed(ctx, translate(err, ErrHeld), nil)
 	}
 	return c.granted(lock, start)
 }
 
-// granted returns the lock of a claim that a quorum granted. It reads the
-// clocks again, since much time may have passed since Late read them (R4): a
-// lock with too little validity is released, and the error is ErrExpired.
-func (c *Client) granted(lock Lock, start time.Time) (Lock, error) {
+// granted completes the lock of a claim that a quorum granted. It reads the
+// clocks as the last act of an attempt (R4): a lock with too little validity is
+// released, and the error is ErrExpired.
+func (c *Client) granted(lock *Lock, start time.Time) error {
 	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
 	lock.until = start.Add(lock.ttl - slack)
 	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
 	if c.late(lock.ttl, spent, slack) {
-		c.tellRelease(&lock)
-		return Lock{}, ErrExpired
+		c.tellRelease(lock)
+		*lock = Lock{}
+		return ErrExpired
 	}
-	return lock, nil
+	return nil
 }
 
 // late reports whether an attempt's remaining validity is not worth having.

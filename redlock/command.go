@@ -11,19 +11,23 @@ import (
 // appendAcquire appends SET key token NX PX ttl (R2). Times are relative only,
 // since clocks differ.
 func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl time.Duration) []byte {
-	dst = resp.AppendArray(dst, 6)
-	dst = resp.AppendBulkString(dst, "SET")
+	dst = append(dst, "*6\r\n$3\r\nSET\r\n"...)
 	dst = c.appendKey(dst, resource)
-	dst = resp.AppendBulkString(dst, token[:])
-	dst = resp.AppendBulkString(dst, "NX")
-	dst = resp.AppendBulkString(dst, "PX")
+	dst = appendToken(dst, token)
+	dst = append(dst, "$2\r\nNX\r\n$2\r\nPX\r\n"...)
 	return appendMilliseconds(dst, ttl)
+}
+
+func appendToken(dst []byte, token *Token) []byte {
+	dst = append(dst, "$27\r\n"...)
+	dst = append(dst, token[:]...)
+	return append(dst, "\r\n"...)
 }
 
 // appendRelease appends the release of one lock.
 func (c *Client) appendRelease(dst []byte, resource string, token *Token) multiplex.Encoded {
-	dst, key := c.appendScript(dst, &releaseScript, resource, 5)
-	return multiplex.Encoded{Bytes: resp.AppendBulkString(dst, token[:]), Key: key}
+	dst, key := c.appendScript(dst, &releaseScript, resource)
+	return multiplex.Encoded{Bytes: appendToken(dst, token), Key: key}
 }
 
 // appendReleaseMany appends the head of the release of n locks; their keys and
@@ -54,16 +58,15 @@ func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest t
 
 // appendTimed appends a script that takes a lock's token and a time.
 func (c *Client) appendTimed(dst []byte, s *script, resource string, token *Token, t time.Duration) multiplex.Encoded {
-	dst, key := c.appendScript(dst, s, resource, 6)
-	dst = resp.AppendBulkString(dst, token[:])
+	dst, key := c.appendScript(dst, s, resource)
+	dst = appendToken(dst, token)
 	return multiplex.Encoded{Bytes: appendMilliseconds(dst, t), Key: key}
 }
 
-// appendScript appends the start of a command with the given number of
-// arguments that runs a script on the resource's key. It returns where in dst
-// the key lies.
-func (c *Client) appendScript(dst []byte, s *script, resource string, arguments int) ([]byte, multiplex.Part) {
-	dst = appendScriptHead(dst, s, 1, arguments)
+// appendScript appends the start of a command that runs a script on the
+// resource's key. It returns where in dst the key lies.
+func (c *Client) appendScript(dst []byte, s *script, resource string) ([]byte, multiplex.Part) {
+	dst = append(dst, s.head...)
 	from := len(dst)
 	dst = c.appendKey(dst, resource)
 	return dst, multiplex.Part{From: from, To: len(dst)}

@@ -38,7 +38,7 @@ func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock
 	if !c.queues.has(r.resource) {
 		var lock Lock
 		*tries++
-		if lock, last = c.try(ctx, r.resource, r.ttl, *tries); last == nil || !c.triesAgain(last) {
+		if last = c.try(ctx, r.resource, r.ttl, *tries, &lock); last == nil || !c.triesAgain(last) {
 			return lock, last
 		}
 		if err := c.impatient(&p, last); err != nil {
@@ -103,7 +103,7 @@ func (c *Client) tryInTurn(
 	q := w.queue
 	begun := c.keeper.clock()
 	start := begun.at
-	lock, err = c.try(ctx, w.resource, w.ttl, try)
+	err = c.try(ctx, w.resource, w.ttl, try, &lock)
 	q.spent = time.Since(start)
 	switch {
 	case err == nil:

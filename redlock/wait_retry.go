@@ -16,7 +16,8 @@ func (c *Client) acquireByPolling(ctx context.Context, resource string, ttl time
 	p := patience{begun: time.Now()}
 	for try := 1; ; try++ {
 		*tries = try
-		lock, err := c.try(ctx, resource, ttl, try)
+		var lock Lock
+		err := c.try(ctx, resource, ttl, try, &lock)
 		if err == nil {
 			return lock, nil
 		}
