@@ -107,9 +107,6 @@ func (d *descriptor) tryWrite(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	defer d.done()
-	if len(d.poller.conns) == 1 {
-		return sendNow(uintptr(d.fd), p) // faster here, at the cost of some CPU (bench/README.md)
-	}
 	for {
 		// The call never waits, so the scheduler need not know of it, which
 		// would wake the runtime's monitor thread for each node.
