@@ -135,10 +135,6 @@ func (v *verb) mode() Mode {
 	return Confirming
 }
 
-// creates reports whether the command may set a key that was not there. Then it
-// must not be repeated.
-func (v *verb) creates() bool { return v.claim != nil || v.extend != nil && v.extend.Creates }
-
 // native returns the native forms of the command.
 func (v *verb) native() []Form {
 	switch {

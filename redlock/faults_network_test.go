@@ -60,6 +60,7 @@ func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 			f := &fleet{t, f.servers}
 			bestOf(t, func() error {
 				l := f.load(c, workload{callers: 16, fresh: true})
+				l.calm()
 				time.Sleep(50 * time.Millisecond)
 				connects := c.Nodes()[0].Connects
 				tt.begin()

@@ -50,9 +50,12 @@
  * sealed or locked for another set. Every run ends, as each look must have
  * something to see.
  *
- * What is left out: trust (R23, R29), so a node that was emptied is known only
- * by its seal; seals of the older form, which are free; Init, whose Replace is
- * the user's word; addresses that name one master twice.
+ * What is left out: trust (R23, R29), which debut.pml has, so a node that was
+ * emptied is known only by its seal; seals of the older form, which are free;
+ * Init, whose Replace is the user's word; addresses that name one master twice;
+ * and what only delays or withholds an opening: the node that is asked first,
+ * the wait for a node that has just started, and nodes that were last seen in
+ * another deployment (docs/safety.md says why none of these is needed here).
  *
  * Nodes that belong to the same sets are interchangeable, so states that differ
  * in their order alone are one state (canonical).
@@ -459,21 +462,6 @@ inline look(c, n) {
 	id = 0
 }
 
-#ifdef STRANGER_ADOPTED
-#define ADOPTABLE(name, n) true
-#else
-#define ADOPTABLE(name, n) MEMBER(name, n)
-#endif
-#define ADOPTS(c, n) (client[c].bound != 0 && BLANK(n) && ADOPTABLE(client[c].bound, n))
-
-inline adopt(c, n) {
-	printf("client %d: adopts %c\n", c, 65 + n);
-	id = client[c].bound;
-	putSeal(n, id);
-	node[n].sight[c] = id;
-	id = 0
-}
-
 /* ---- Who counts ---------------------------------------------------------- */
 
 #ifdef BINDS_EARLY
@@ -503,6 +491,25 @@ inline adopt(c, n) {
 #else
 #define VOTES(c, name, n) COUNTED(c, name, n)
 #endif
+
+/* To adopt a node, one seal that c saw is enough, however long ago that was. To
+ * count, it is not. */
+#ifdef STRANGER_ADOPTED
+#define ADOPTABLE(name, n) true
+#else
+#define ADOPTABLE(name, n) MEMBER(name, n)
+#endif
+#define ADOPTS_AS(c, n, m) (SEEN(c, 0, m) && node[m].sight[c] < LOCKED && SAME_SIZE(c, node[m].sight[c]) && \
+	ADOPTABLE(node[m].sight[c], n) && !SOME(FOREIGN, c, node[m].sight[c]))
+#define ADOPTS(c, n) (BLANK(n) && ANY(ADOPTS_AS, c, n))
+
+inline adopt(c, n) {
+	printf("client %d: adopts %c\n", c, 65 + n);
+	EACH_OWN(c, if :: ADOPTS_AS(c, n, i) -> id = node[i].sight[c] :: else fi);
+	putSeal(n, id);
+	node[n].sight[c] = id;
+	id = 0
+}
 
 /* bind is a function of what c saw last. */
 inline bind(c) {

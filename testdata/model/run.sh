@@ -51,6 +51,12 @@ two-shared-anytime | deployment | complete       | agreement        | 2, ABC and
 inside             | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DEMPTIED=1 -DOVER -DCRASHES=1                   | quick
 inside-cut         | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DEMPTIED=1 -DOVER -DCUTS=1                      | full
 inside-three       | deployment | complete       | agreement, end   | 3, ABC, ABCDE, ABC joins  | -DINSIDE -DCLIENTS=3                                      | full
+debut              | debut     | complete       | exclusion | 2 of one set              | -DCRASHES=3 -DFLUSHES=1                                   | quick
+debut-promoted     | debut     | complete       | exclusion | 2 of one set              | -DCRASHES=2 -DFAILOVERS=1 -DFLUSHES=1                     | quick
+debut-one-shared   | debut     | complete       | exclusion | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=2 -DFAILOVERS=1                    | quick
+debut-two-shared   | debut     | complete       | exclusion | 2, ABC and BCD            | -DTWO_SHARED -DCRASHES=2 -DFAILOVERS=1                    | quick
+debut-joined       | debut     | complete       | exclusion | 3, ABC, CDE and CDE       | -DONE_SHARED -DCLIENTS=3 -DCRASHES=1                      | quick
+debut-joined-two   | debut     | complete       | exclusion | 3, ABC, BCD and BCD       | -DTWO_SHARED -DCLIENTS=3 -DCRASHES=2                      | full
 numbers            | order     | complete       | order     | 3 attempts                | -DATTEMPTS=3                                              | quick
 numbers-lost       | order     | complete       | order     | 3 attempts                | -DCRASHES=1                                               | quick
 numbers-lost-twice | order     | complete       | order     | 3 attempts                | -DCRASHES=2                                               | full
@@ -96,14 +102,14 @@ no-lock-step       | deployment | counterexample | agreement        | 2, ABC and
 refusal-ignored    | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DREFUSAL_IGNORED -DNO_JUDGE                  | quick
 proposed-over-seal | deployment | counterexample | no id replaced   | 2, ABC and CDE            | -DONE_SHARED -DPROPOSED_OVER                              | quick
 no-expiry          | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DNO_EXPIRY -DCRASHES=1                                | quick
-unknown-undone     | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DUNKNOWN_UNDONE -DCUTS=1                              | quick
+unknown-undone     | deployment | counterexample | agreement        | 3, ABC, CDE, ABC joins    | -DONE_SHARED -DCLIENTS=3 -DUNKNOWN_UNDONE -DCUTS=1 -DNO_JUDGE | full
 seals-undone       | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DSEALS_UNDONE -DCUTS=1 -DNO_JUDGE           | quick
-id-reused          | deployment | counterexample | end              | 2 of one set, 2 and 1 attempts | -DSAME_ID -DTRIES0=2 -DCUTS=1                        | quick
+id-reused          | deployment | counterexample | agreement        | 2, ABC twice and CDE      | -DONE_SHARED -DSAME_ID -DTRIES0=2 -DCUTS=1 -DNO_JUDGE     | quick
 no-completion      | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DNO_COMPLETION -DCRASHES=1                            | quick
 completes-short    | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DCOMPLETES_SHORT -DCUTS=1 -DNO_JUDGE        | quick
 no-kill            | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DNO_KILL -DCRASHES=1                                  | quick
-kills-carried      | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DKILLS_CARRIED                                        | quick
-kills-stale        | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DKILLS_STALE                                          | quick
+kills-carried      | deployment | counterexample | agreement        | 3, ABC, CDE, ABC joins    | -DONE_SHARED -DCLIENTS=3 -DKILLS_CARRIED -DNO_JUDGE       | quick
+kills-stale        | deployment | counterexample | agreement        | 3, ABC, CDE, ABC joins    | -DONE_SHARED -DCLIENTS=3 -DKILLS_STALE -DNO_JUDGE         | quick
 kills-sealed       | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DANYTIME -DCUTS=1 -DKILLS_SEALED -DNO_JUDGE | full
 foreign-kept       | deployment | counterexample | end              | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DOVER -DCRASHES=1 -DFOREIGN_KEPT | quick
 binds-early        | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DBINDS_EARLY                                | quick
@@ -116,6 +122,14 @@ stranger-adopted   | deployment | counterexample | agreement        | 2, ABC and
 shared-node-lost   | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DOVER                           | quick
 emptied-in-opening | deployment | counterexample | agreement        | 3, ABC, BCD, ABC joins    | -DTWO_SHARED -DCLIENTS=3 -DEMPTIED=1 -DANYTIME -DNO_JUDGE | full
 other-set-joins    | deployment | counterexample | R30 to the letter | 2, ABC and BCD           | -DTWO_SHARED -DLETTER                                     | quick
+uptime-among-sealed | debut    | counterexample | exclusion | 2 of one set              | -DFLUSHES=1 -DAMONG_SEALED                                | quick
+uptime-of-promoted | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DFAILOVERS=1 -DOF_PROMOTED                  | quick
+uptime-as-shown    | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=1 -DNO_MARGIN                      | quick
+each-for-itself    | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=1 -DEACH_FOR_ITSELF                | quick
+own-watch          | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=1 -DOWN_WATCH                      | quick
+joins-watched      | debut     | counterexample | exclusion | 3, ABC, CDE and CDE       | -DONE_SHARED -DCLIENTS=3 -DCRASHES=1 -DJOINS_WATCHED      | quick
+clock-set          | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=1 -DSTEPS=1                        | quick
+shared-node-flushed | debut    | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DFLUSHES=1                                  | quick
 END
 }
 
@@ -153,7 +167,7 @@ tools() {
 		fi
 	fi
 	have && return
-	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment, order), as spin and gcc are not both here and could not be installed."
+	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment, debut, order), as spin and gcc are not both here and could not be installed."
 	[ "${REDMUX_REQUIRE_MODEL:-}" != 1 ] && exit 0
 	return 1
 }
@@ -216,12 +230,12 @@ one() {
 	echo "$name: $(sed 's/.*| \([^|]*\) |$/\1/' "$work/$name.row")" >&2
 }
 
-# In the models of exclusion and deployment nodes are interchangeable; a
-# counterexample is shown without that, so that they keep their names.
+# In all models but orphans nodes are interchangeable; a counterexample is shown
+# without that, so that they keep their names.
 symmetry() { [ "$(field "$1" 2)" != orphans ] && echo -DSYMMETRY; }
 
-# Most searches of the model of deployment are shorter than what -O2 takes.
-optimize() { if [ "$(field "$1" 2)" = deployment ]; then echo -O1; else echo -O2; fi; }
+# Most searches of these two models are shorter than what -O2 takes.
+optimize() { case $(field "$1" 2) in deployment | debut) echo -O1 ;; *) echo -O2 ;; esac; }
 
 # row converts the output of pan to a line of the table.
 row() {

@@ -232,8 +232,8 @@ func TestOutputsAreJudged(t *testing.T) {
 	}
 }
 
-// rules matches one rule or several.
-var rules = regexp.MustCompile(`^R\d+(, R\d+)*$`)
+// rules matches one rule or several: R1 to R32, and F1 to F4 of docs/fencing.md.
+var rules = regexp.MustCompile(`^[FR]\d+(, [FR]\d+)*$`)
 
 // Every patch of the tree is understood and still applies: a change to the code
 // that a patch is about must also change the patch. Whether patches build, and

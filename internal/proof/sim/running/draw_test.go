@@ -71,7 +71,7 @@ func newDraw(seed uint64) *draw {
 	d := &draw{
 		seed:        seed,
 		nodes:       pick(r, 1, 3, 3, 5, 5, 5, 4),
-		contest:     5 * time.Second,
+		contest:     8 * time.Second,
 		processes:   2 + r.IntN(3),
 		workers:     1 + r.IntN(3),
 		resources:   1 + r.IntN(3),

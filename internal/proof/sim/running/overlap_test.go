@@ -37,7 +37,7 @@ type takeover struct {
 // overlap draws the two sets. Masters forget, in most seeds.
 func (d *draw) overlap(r *rand.Rand) {
 	d.maxTTL, d.founded, d.misfits = d.longest, false, false
-	d.age = pick(r, 0, 5*time.Second, time.Minute)
+	d.age = pick(r, 0, 5*time.Second, time.Minute, time.Minute)
 	d.processes = 3 + r.IntN(2)
 	if r.IntN(2) == 0 {
 		d.beTakenOver()
@@ -54,7 +54,7 @@ func (d *draw) overlap(r *rand.Rand) {
 func (d *draw) beTakenOver() {
 	d.shortest, d.longest = 5*time.Second, 6*time.Second
 	d.maxTTL, d.age, d.nodeTimeout = d.longest, time.Minute, 0
-	d.workers, d.resources, d.restless = 1, 1, false
+	d.workers, d.resources, d.restless = 3, 4, false
 	for i := range d.durable {
 		d.durable[i] = false
 	}
