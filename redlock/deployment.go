@@ -160,8 +160,8 @@ func (s *NodeStatus) standing() string {
 		return string(s.State)
 	case s.Deployment != "":
 		return "belongs to deployment " + s.Deployment
-	case s.opening != "":
-		return "being opened for deployment " + s.opening + " by another client, or left over from one that died"
+	case s.Opening != "":
+		return "being opened for deployment " + s.Opening + " by another client, or left over from one that died"
 	}
 	return "free"
 }

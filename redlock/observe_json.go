@@ -28,12 +28,13 @@ func (s NodeStatus) MarshalJSON() ([]byte, error) {
 		Sealed         bool       `json:"sealed"`
 		Deployment     string     `json:"deployment,omitempty"`
 		Of             int        `json:"deployment_nodes,omitempty"`
+		Opening        string     `json:"opening,omitempty"`
 		Started        *time.Time `json:"started,omitempty"`
 		Warnings       []string   `json:"warnings,omitempty"`
 	}{
 		s.Addr, s.State, s.Product, s.Version, s.Debts, s.Connects, micros(s.ReplyTime), s.Polled, countsJSON(s.Counts),
 		textOf(s.Err), s.Quarantined, s.QuarantineLeft.Seconds(), s.QuarantineWhy, s.Sealed,
-		s.Deployment, s.DeploymentNodes, timeOf(s.Started), s.Warnings,
+		s.Deployment, s.DeploymentNodes, s.Opening, timeOf(s.Started), s.Warnings,
 	})
 }
 

@@ -35,9 +35,9 @@ type NodeStatus struct {
 	// zero if it belongs to none.
 	Deployment      string
 	DeploymentNodes int
-	// opening is the id of the deployment that another client is about to open
-	// with the node, or was when it died.
-	opening string
+	// Opening is the id of the deployment that another client is about to open
+	// with the node, or was when it died. It is "" if there is none.
+	Opening string
 	// Started is when the server's process started, by its own account, to the
 	// second. It is zero if the server does not say.
 	Started time.Time
@@ -89,7 +89,7 @@ func (c *Client) Nodes() []NodeStatus {
 			Debts: s.Debts, Connects: s.Connects, ReplyTime: s.ReplyTime, Err: s.Err,
 			Polled: s.Polled, Counts: s.Counts,
 			Quarantined: s.Quarantined, QuarantineLeft: s.QuarantineLeft, QuarantineWhy: s.QuarantineWhy,
-			Sealed: s.Sealed, Deployment: s.Deployment, DeploymentNodes: s.DeploymentNodes, opening: s.Opening, Started: s.Started,
+			Sealed: s.Sealed, Deployment: s.Deployment, DeploymentNodes: s.DeploymentNodes, Opening: s.Opening, Started: s.Started,
 			Warnings: s.Warnings,
 		})
 	}
