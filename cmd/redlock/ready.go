@@ -27,10 +27,13 @@ func (d *deployment) ready(ctx context.Context, client *redlock.Client) error {
 }
 
 // readyLater is ready, but if a quorum is up and only has to be waited for, it
-// does that until ctx ends.
+// does that until ctx ends. If masters that were just started are opened at the
+// end of that, the opening has a --timeout of its own.
 func (d *deployment) readyLater(ctx context.Context, client *redlock.Client) error {
 	err := d.ready(ctx, client)
-	for ctx.Err() == nil && willCount(err) {
+	waited := false
+	for ctx.Err() == nil && (willCount(err) || waited && errors.Is(err, redlock.ErrUnopened)) {
+		waited = willCount(err)
 		limited, cancel := context.WithTimeout(ctx, d.Timeout)
 		err = readyWithin(ctx, limited, client)
 		cancel()
