@@ -61,8 +61,8 @@ func FromContext(ctx context.Context) (uint64, error) {
 	return number, nil
 }
 
-// Parse reads a number that came as text: from 1 to Last, in digits only,
-// without zeros before it. It returns ErrNoNumber for anything else, such as
+// Parse reads a number that came as text, such as REDLOCK_FENCE of redlock run:
+// from 1 to Last, in digits only, without zeros before it. It returns ErrNoNumber for anything else, such as
 // what a client without Config.Fenced sends, which is 0.
 func Parse(text string) (uint64, error) {
 	number, err := strconv.ParseUint(text, 10, 53)
