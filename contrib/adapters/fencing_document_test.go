@@ -1,12 +1,15 @@
 package adapters
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/redmux/redmux/contrib/fencing"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,4 +55,18 @@ func shownStatements(t *testing.T) (s statements) {
 		*into = blocks[i]
 	}
 	return s
+}
+
+// A request without a number, or with what is none, is refused before the
+// database is asked.
+func TestHTTPWithoutANumber(t *testing.T) {
+	for _, number := range []string{"", "0", "seven"} {
+		r := httptest.NewRequest(http.MethodPut, "/invoices/7", strings.NewReader("paid"))
+		if number != "" {
+			r.Header.Set(fencing.Header, number)
+		}
+		w := httptest.NewRecorder()
+		servePayments(nil, "")(w, r)
+		require.Equal(t, http.StatusBadRequest, w.Code, "%q", number)
+	}
 }
