@@ -62,8 +62,8 @@ func FromContext(ctx context.Context) (uint64, error) {
 }
 
 // Parse reads a number that came as text, such as REDLOCK_FENCE of redlock run:
-// from 1 to Last, in digits only, without zeros before it. It returns ErrNoNumber for anything else, such as
-// what a client without Config.Fenced sends, which is 0.
+// from 1 to Last, in digits only, without leading zeros. It returns ErrNoNumber
+// for anything else, such as 0, which a client without Config.Fenced sends.
 func Parse(text string) (uint64, error) {
 	number, err := strconv.ParseUint(text, 10, 53)
 	if err != nil || text[0] == '0' {
