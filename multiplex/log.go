@@ -162,9 +162,11 @@ func (l *broadcast) trim(to uint64) {
 }
 
 func (l *broadcast) reuse(r *round) {
-	for _, p := range r.parts {
-		if p.holders.Add(-1) == 0 {
-			l.reuse(p)
+	if r.carrier {
+		for _, p := range r.parts {
+			if p.holders.Add(-1) == 0 {
+				l.reuse(p)
+			}
 		}
 	}
 	r.clear()

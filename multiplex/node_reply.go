@@ -14,6 +14,7 @@ import (
 // that the connection must die: nothing is ever skipped to resynchronise (R16).
 func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	n.sampled = false
+	n.ring = n.group.log.ring.Load() // has all that was sent before these bytes came
 	defer n.counters.publish()
 	for {
 		v, ok, err := c.Next()
@@ -50,8 +51,8 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if n.laneNext.Load() == n.pos {
 		return n.laneReply(v)
 	}
-	r := n.group.log.ring.Load().at(n.pos)
-	if r.form != nil && v.IsError() && n.errorToNative(r, v) {
+	r := n.ring.at(n.pos)
+	if v.IsError() && r.form != nil && n.errorToNative(r, v) {
 		n.pos++ // the vote is counted, or comes with the reply to the script
 		return nil
 	}
@@ -98,7 +99,7 @@ func (n *node) count(r *round, form *Form, v resp.Value) error {
 		}
 		return nil
 	}
-	if len(r.parts) > 0 {
+	if r.carrier {
 		return n.countMerged(r, v)
 	}
 	judge := r.kind.Judge
@@ -145,7 +146,7 @@ func (n *node) countMerged(r *round, v resp.Value) error {
 
 // confirm counts a vote that the node gave.
 func (n *node) confirm(r *round, vote Vote) {
-	if n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
+	if n.previous.unfenced.End > 0 && n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
 	switch vote {
