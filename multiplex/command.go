@@ -29,7 +29,7 @@ type Claim struct {
 	// that was too late to be useful. It must not wait.
 	Late func() bool
 	// Told, if not nil, is called right before Claim returns ErrRefused, for
-	// each node whose refusal was a text, or a number, which is told in digits
+	// each node whose refusal was a text, or an array with one
 	// (ClaimKind.Telling). The text is valid until Told returns, which must not
 	// wait.
 	Told func(node int, text []byte)

@@ -39,9 +39,12 @@ func TestResourcesOfALockOnSeveral_R19(t *testing.T) {
 
 func TestJudgeAll_R16(t *testing.T) {
 	for reply, want := range map[string]multiplex.Vote{
-		":1\r\n": multiplex.Granted, ":-1\r\n": multiplex.Refused, ":-64\r\n": multiplex.Refused,
-		":0\r\n": multiplex.Alien, ":-65\r\n": multiplex.Alien, ":2\r\n": multiplex.Alien, "+OK\r\n": multiplex.Alien,
-		"_\r\n": multiplex.Alien, "$2\r\n-1\r\n": multiplex.Alien, "*0\r\n": multiplex.Alien,
+		":1\r\n": multiplex.Granted, "$2\r\n1 \r\n": multiplex.Refused, "$4\r\n64 x\r\n": multiplex.Refused,
+		"$5\r\n2 a b\r\n": multiplex.Refused, ":0\r\n": multiplex.Alien, ":-1\r\n": multiplex.Alien, ":2\r\n": multiplex.Alien,
+		"+OK\r\n": multiplex.Alien, "+1 \r\n": multiplex.Alien, "_\r\n": multiplex.Alien, "$-1\r\n": multiplex.Alien,
+		"$1\r\n1\r\n": multiplex.Alien, "$2\r\n0 \r\n": multiplex.Alien, "$3\r\n65 \r\n": multiplex.Alien, "$3\r\n-1 \r\n": multiplex.Alien,
+		"$3\r\n+1 \r\n": multiplex.Alien, "$2\r\n x\r\n": multiplex.Alien, "$0\r\n\r\n": multiplex.Alien, "*0\r\n": multiplex.Alien,
+		"=6\r\ntxt:1 \r\n": multiplex.Alien,
 	} {
 		require.Equal(t, want, judgeAll(parsed(t, reply)), "%q", reply)
 	}
