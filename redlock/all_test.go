@@ -417,48 +417,104 @@ func (r *refereeOfAll) free(lock Lock) {
 	}
 }
 
-// The same on real servers.
-func TestSeveralOnRealServers(t *testing.T) {
-	servers := redistest.Servers(t, 3)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	held := make(map[string]bool)
-	for i := range 8 {
-		random := rand.New(rand.NewPCG(1, uint64(i)))
-		c := patient(t, servers)
-		wg.Go(func() {
-			for range 50 {
-				var want []string
-				for _, k := range random.Perm(6)[:3] {
-					want = append(want, fmt.Sprint("r", k))
-				}
-				lock, err := c.AcquireAll(t.Context(), want, time.Minute)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				set := func(to bool) {
-					mu.Lock()
-					defer mu.Unlock()
-					for _, resource := range want {
-						if held[resource] == to {
-							t.Errorf("two hold %s", resource)
+// The same on real servers, and with fencing numbers: for each resource, they
+// rise in the order of the locks on it.
+func TestSixteenWantThreeOfTenOnRealServers(t *testing.T) {
+	for _, number := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fenced=%t", number), func(t *testing.T) {
+			servers := redistest.Servers(t, 3)
+			referee := &realReferee{servers: servers, holds: make(map[string]bool), last: make(map[string]uint64)}
+			config := Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Fenced: number, MaxTTL: time.Minute}
+			_, err := Init(t.Context(), config)
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			for i := range 16 {
+				random := rand.New(rand.NewPCG(1, uint64(i)))
+				c, err := New(t.Context(), config)
+				require.NoError(t, err)
+				t.Cleanup(func() { closeNow(t, c) })
+				require.NoError(t, c.Ready(t.Context()))
+				wg.Go(func() {
+					for range 20 {
+						var want []string
+						for _, k := range random.Perm(10)[:3] {
+							want = append(want, fmt.Sprint("r", k))
 						}
-						held[resource] = to
+						lock, err := c.AcquireAll(t.Context(), want, time.Minute)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						referee.take(t, lock)
+						time.Sleep(time.Duration(random.Int64N(int64(ms))))
+						referee.free(lock)
+						if err := lock.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
 					}
-				}
-				set(true)
-				time.Sleep(time.Duration(random.Int64N(int64(ms))))
-				set(false)
-				if err := lock.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				})
+			}
+			wg.Wait()
+			require.Equal(t, 16*20, referee.grants)
+			require.Equal(t, number, len(referee.last) == 10)
+			for _, s := range servers {
+				require.Eventually(t, func() bool {
+					n, err := s.Do("EXISTS", "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9")
+					return err == nil && n == int64(0)
+				}, 15*time.Second, ms)
 			}
 		})
 	}
-	wg.Wait()
-	for _, s := range servers {
-		require.Eventually(t, func() bool { n, err := s.Do("DBSIZE"); return err == nil && n == int64(0) }, 15*time.Second, ms)
+}
+
+// A realReferee knows who holds what on real servers.
+type realReferee struct {
+	servers []*redistest.Server
+
+	mu     sync.Mutex // guards the following
+	holds  map[string]bool
+	last   map[string]uint64 // numbers
+	grants int
+}
+
+// take checks that no other holds one of the lock's resources, that a quorum of
+// servers has all of its keys, and that its number is above theirs.
+func (r *realReferee) take(t *testing.T, lock Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.grants++
+	whole, value := 0, string(lock.token[:])
+	for _, s := range r.servers {
+		values, err := s.Do(append([]string{"MGET"}, lock.Resources()...)...)
+		if err != nil {
+			t.Error(err)
+		}
+		if !slices.ContainsFunc(values.([]any), func(v any) bool { return v != value }) {
+			whole++
+		}
+	}
+	if whole < multiplex.Quorum(len(r.servers)) {
+		t.Errorf("a part of %v is locked", lock.Resources())
+	}
+	for _, resource := range lock.Resources() {
+		if r.holds[resource] {
+			t.Errorf("two hold %s", resource)
+		}
+		r.holds[resource] = true
+		if number := lock.Fence(); number > 0 {
+			if number <= r.last[resource] {
+				t.Errorf("%s got %d after %d", resource, number, r.last[resource])
+			}
+			r.last[resource] = number
+		}
+	}
+}
+
+func (r *realReferee) free(lock Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, resource := range lock.Resources() {
+		r.holds[resource] = false
 	}
 }
 
