@@ -24,8 +24,8 @@ const MaxResources = 64
 // Another client sees each of them as held, whichever call it makes.
 //
 // The errors are those of TryAcquire; ErrHeld is a *HeldError, which names a
-// resource that is in the way, and ErrResource also means that there are too
-// many resources, or one twice.
+// resource that is in the way, and the Config.Owner of its holder. ErrResource
+// also means that there are too many resources, or one twice.
 func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
 	s, err := newResources(resources)
 	switch {
