@@ -149,52 +149,61 @@ func TestAVoteNeedsAllKeys_R9(t *testing.T) {
 }
 
 // A caller that waits is called when the resource that is in the way is
-// released, whichever client held it, and as a part of whichever lock.
+// released, whichever client held it, and as a part of whichever lock, with
+// numbers and without.
 func TestAcquireAllIsToldOfReleases_R11(t *testing.T) {
-	simulated(t, 5, func(t *testing.T, m *memory) {
-		a, b := m.client(t, Config{}), m.client(t, Config{})
-		free := func(l Lock) { require.NoError(t, l.Release(t.Context())) }
-		single := func(c *Client, resource string) Lock {
-			lock, err := c.Acquire(t.Context(), resource, 10*time.Second)
-			require.NoError(t, err)
-			return lock
+	for _, number := range []bool{false, true} {
+		simulated(t, 5, func(t *testing.T, m *memory) {
+			config := Config{Fenced: number, MaxTTL: 30 * time.Second}
+			acquireAllIsTold(t, m, m.opened(t, config), m.client(t, config))
+		})
+	}
+}
+
+func acquireAllIsTold(t *testing.T, m *memory, a, b *Client) {
+	free := func(l Lock) { require.NoError(t, l.Release(t.Context())) }
+	single := func(c *Client, resource string) Lock {
+		lock, err := c.Acquire(t.Context(), resource, 10*time.Second)
+		require.NoError(t, err)
+		return lock
+	}
+	several := func(c *Client, resources ...string) Lock {
+		lock, err := c.AcquireAll(t.Context(), resources, 10*time.Second)
+		require.NoError(t, err)
+		return lock
+	}
+	for name, x := range map[string]struct {
+		first func() Lock
+		then  func() Lock
+	}{
+		"a single one of another client":      {func() Lock { return single(a, "x") }, func() Lock { return several(b, "w", "x") }},
+		"a single one of the same client":     {func() Lock { return single(a, "x") }, func() Lock { return several(a, "w", "x") }},
+		"several of another client":           {func() Lock { return several(a, "x", "y") }, func() Lock { return several(b, "y", "z") }},
+		"several of the same client":          {func() Lock { return several(a, "x", "y") }, func() Lock { return several(a, "z", "y") }},
+		"several, for a single one":           {func() Lock { return several(a, "x", "y") }, func() Lock { return single(b, "y") }},
+		"several, for one of the same client": {func() Lock { return several(a, "x", "y") }, func() Lock { return single(a, "y") }},
+	} {
+		held := x.first()
+		before := a.Stats().Attempts.Refused + b.Stats().Attempts.Refused
+		granted := make(chan time.Time)
+		go func() {
+			lock := x.then()
+			granted <- time.Now()
+			free(lock)
+			close(granted)
+		}()
+		time.Sleep(700 * ms) // the pauses have grown, and the fallback is half a second away
+		attempts := a.Stats().Attempts.Refused + b.Stats().Attempts.Refused
+		require.Less(t, attempts-before, uint64(6), "%s: it looks out for the one in the way", name)
+		released := time.Now()
+		free(held)
+		require.Less(t, (<-granted).Sub(released), 30*ms, name)
+		require.LessOrEqual(t, a.Stats().Attempts.Refused+b.Stats().Attempts.Refused, attempts+1, name)
+		<-granted
+		for key := range m.sets() {
+			require.Greater(t, len(key), 1, "one that belongs to no lock")
 		}
-		several := func(c *Client, resources ...string) Lock {
-			lock, err := c.AcquireAll(t.Context(), resources, 10*time.Second)
-			require.NoError(t, err)
-			return lock
-		}
-		for name, x := range map[string]struct {
-			first func() Lock
-			then  func() Lock
-		}{
-			"a single one of another client":      {func() Lock { return single(a, "x") }, func() Lock { return several(b, "w", "x") }},
-			"a single one of the same client":     {func() Lock { return single(a, "x") }, func() Lock { return several(a, "w", "x") }},
-			"several of another client":           {func() Lock { return several(a, "x", "y") }, func() Lock { return several(b, "y", "z") }},
-			"several of the same client":          {func() Lock { return several(a, "x", "y") }, func() Lock { return several(a, "z", "y") }},
-			"several, for a single one":           {func() Lock { return several(a, "x", "y") }, func() Lock { return single(b, "y") }},
-			"several, for one of the same client": {func() Lock { return several(a, "x", "y") }, func() Lock { return single(a, "y") }},
-		} {
-			held := x.first()
-			before := a.Stats().Attempts.Refused + b.Stats().Attempts.Refused
-			granted := make(chan time.Time)
-			go func() {
-				lock := x.then()
-				granted <- time.Now()
-				free(lock)
-				close(granted)
-			}()
-			time.Sleep(700 * ms) // the pauses have grown, and the fallback is half a second away
-			attempts := a.Stats().Attempts.Refused + b.Stats().Attempts.Refused
-			require.Less(t, attempts-before, uint64(6), "%s: it looks out for the one in the way", name)
-			released := time.Now()
-			free(held)
-			require.Less(t, (<-granted).Sub(released), 30*ms, name)
-			require.LessOrEqual(t, a.Stats().Attempts.Refused+b.Stats().Attempts.Refused, attempts+1, name)
-			<-granted
-			require.Empty(t, m.sets())
-		}
-	})
+	}
 }
 
 // A wait ends as that for a single resource does, and leaves nothing behind.
