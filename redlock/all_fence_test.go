@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,22 +84,22 @@ func TestFenceOfSeveralThatIsBehind(t *testing.T) {
 		require.EqualValues(t, 1, behind.Stats().Attempts.Total())
 		require.NoError(t, lock.Release(t.Context()))
 
-		raised := 0
+		var raised atomic.Int64
 		for _, n := range m.nodes {
 			// Each attempt finds a last number that was raised meanwhile.
 			n.Handle(func(_ int, args []string) ([]byte, bool) {
-				if raised > 0 && args[0] == "EVALSHA" && args[1] == fencedScript.digest && args[3] == "x" {
-					raised--
+				if raised.Load() > 0 && args[0] == "EVALSHA" && args[1] == fencedScript.digest && args[3] == "x" {
+					raised.Add(-1)
 					return resp.AppendInteger(resp.AppendInteger(resp.AppendArray(nil, 2), fenceStale), time.Now().UnixMicro()+1e6), true
 				}
 				return nil, false
 			})
 		}
-		raised = 10
+		raised.Store(10)
 		_, err = behind.TryAcquireAll(t.Context(), []string{"x", "y"}, time.Second)
 		require.ErrorIs(t, err, ErrHeld)
 		require.NotErrorAs(t, err, new(*HeldError))
-		raised = 20
+		raised.Store(20)
 		start = time.Now()
 		lock, err = behind.AcquireAll(t.Context(), []string{"x", "y"}, time.Second)
 		require.NoError(t, err)
