@@ -69,16 +69,26 @@ func (g *Group) placeMergedLocked(parts []*round) {
 	c.begin(verb{kind: &merger.Kind}, parts[0].at, parts[0].ttl, Receipt{}, 1)
 	c.word.Store(decided) // no caller waits for the carrier itself
 	c.parts = append(c.parts, parts...)
-	c.command = merger.AppendHead(c.command, keysOf(parts))
-	for _, p := range parts {
-		c.command = append(c.command, p.command[p.key.From:p.key.To]...)
+	g.log.push(c, nil)
+	g.log.buf = c.appendCommand(g.log.buf)
+}
+
+// appendCommand appends the round's command as given. That of a carrier is made
+// of its parts, which it holds.
+func (r *round) appendCommand(dst []byte) []byte {
+	if !r.carrier {
+		return append(dst, r.command...)
 	}
-	for _, p := range parts {
+	dst = r.parts[0].merger().AppendHead(dst, keysOf(r.parts))
+	for _, p := range r.parts {
+		dst = append(dst, p.command[p.key.From:p.key.To]...)
+	}
+	for _, p := range r.parts {
 		for range p.key.count() {
-			c.command = append(c.command, p.command[p.key.To:]...)
+			dst = append(dst, p.command[p.key.To:]...)
 		}
 	}
-	g.log.push(c, c.command)
+	return dst
 }
 
 // keysOf returns how many keys the commands of some rounds have.

@@ -248,7 +248,7 @@ func TestMergedCommandsCountTheirKeys(t *testing.T) {
 	} {
 		var rounds []*round
 		for i, keys := range c.keys {
-			rounds = append(rounds, &round{verb: kinds[c.kinds[i]].verb(), key: Part{To: 1, Keys: keys}})
+			rounds = append(rounds, &round{verb: kinds[c.kinds[i]].verb(), kept: kept{key: Part{To: 1, Keys: keys}}})
 		}
 		assert.Equal(t, c.n, (&Group{accepted: []string{"native"}}).alikeLocked(rounds), "%v", c)
 		assert.Equal(t, c.without, new(Group).alikeLocked(rounds), "%v", c)

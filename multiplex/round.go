@@ -2,6 +2,7 @@ package multiplex
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,11 +41,11 @@ type round struct {
 	at      time.Duration   // when it was queued, on the group's clock
 	ctx     context.Context // nil if no caller waits
 	posting Posting         // empty for a round that a caller waits for
-	wake    chan struct{}   // holds one wake-up
-	ttl     time.Duration
-	// command is a copy of what may be sent again: scripts and releases.
-	command  []byte
-	key      Part          // of command, for merging and for native forms
+	// wake is done when a caller that sleeps must wake. A channel would have to
+	// be allocated.
+	wake sync.WaitGroup
+	ttl  time.Duration
+	kept
 	patience time.Duration // least time to wait for its votes
 
 	// discounted is the set of nodes that got the round but whose vote must not
@@ -59,13 +60,24 @@ type round struct {
 	next   *round // in a free list, or an inbox
 }
 
+// kept is a copy of a command that may be sent again, or that waits to be
+// merged. A carrier keeps none: its parts do.
+type kept struct {
+	command []byte
+	key     Part            // of command, for merging and for native forms
+	room    [roundRoom]byte // for a command of usual length
+}
+
+// roundRoom is enough for a script with a key of 80 bytes.
+const roundRoom = 192
+
 // carrying tells a carrier, which stands in the log for several merged rounds,
 // from any other round.
 type carrying struct {
 	// parts are the rounds that a carrier carries, with a hold on each. They
 	// are empty for any other round.
 	parts   []*round
-	carrier bool      // recycled among the carriers, whose commands are long
+	carrier bool      // recycled among the carriers, which have room for parts
 	itself  [1]*round // what members returns for any other round
 }
 
@@ -189,8 +201,8 @@ func (r *round) conclude(reason uint64) bool {
 
 // rouse wakes the caller if it slept, or waited in the poller, when the word
 // was w. It puts a posted round into its inbox. Only the goroutine that decided
-// the round calls it, so the channel never holds more than one wake-up, and an
-// inbox never holds a round twice.
+// the round calls it, so it wakes no caller twice, and puts no round into an
+// inbox twice.
 func (r *round) rouse(w uint64) {
 	if w&called != 0 {
 		r.group.flusher.answered.Add(1)
@@ -210,7 +222,7 @@ func (r *round) rouse(w uint64) {
 		r.posting.Inbox.put(r)
 		return
 	}
-	r.wake <- struct{}{}
+	r.wake.Done()
 }
 
 // await sleeps until the round is decided and returns its word.
@@ -220,11 +232,22 @@ func (r *round) await() uint64 {
 		if w&decided != 0 {
 			return w
 		}
-		if r.word.CompareAndSwap(w, w|parked) {
-			<-r.wake
+		if r.park(w) {
 			return r.word.Load()
 		}
 	}
+}
+
+// park sleeps until the round is decided, and reports true, if the word is
+// still w.
+func (r *round) park(w uint64) bool {
+	r.wake.Add(1)
+	if !r.word.CompareAndSwap(w, w|parked) {
+		r.wake.Done()
+		return false
+	}
+	r.wake.Wait()
+	return true
 }
 
 // hold adds a holder to a round that has one.
@@ -249,8 +272,8 @@ func (r *round) clear() {
 	r.ctx, r.verb, r.receipt, r.discounted = nil, verb{}, Receipt{}, 0
 	r.key, r.form = Part{}, nil
 	r.posting, r.patience = Posting{}, 0
-	if cap(r.command) > keepCommand && !r.carrier {
-		r.command = nil
+	if cap(r.command) > keepCommand {
+		r.command = r.room[:]
 	}
 	r.texts.empty()
 	clear(r.parts)
@@ -262,8 +285,7 @@ func (r *round) clear() {
 }
 
 // keepCommand bounds the buffer that a recycled round keeps for its command, so
-// that one long resource name does not cost memory forever (R26). Carriers keep
-// theirs, since there are few.
+// that one long resource name does not cost memory forever (R26).
 const keepCommand = 512
 
 // begin prepares a round before it is published.

@@ -64,13 +64,19 @@ func judgeSetGet(v resp.Value) multiplex.Vote {
 
 // judgeScript returns Granted for 1 and Refused for 0. The scripts return
 // nothing else (R16).
-func judgeScript(v resp.Value) multiplex.Vote {
+func judgeScript(v resp.Value) multiplex.Vote { return judgeInteger(v, 0, multiplex.Refused) }
+
+// judgeInteger is judgeScript for a script that may also return another
+// integer.
+func judgeInteger(v resp.Value, other int64, meaning multiplex.Vote) multiplex.Vote {
 	n, ok := v.Int64()
 	switch {
 	case ok && n == 1:
 		return multiplex.Granted
 	case ok && n == 0:
 		return multiplex.Refused
+	case ok && n == other:
+		return meaning
 	default:
 		return multiplex.Alien
 	}
@@ -101,10 +107,7 @@ func blocks(v resp.Value) bool {
 // judgeOneOfMany is judgeScript for an element of a merged command's reply,
 // where -1 is an error with this key.
 func judgeOneOfMany(v resp.Value) multiplex.Vote {
-	if n, ok := v.Int64(); ok && n == -1 {
-		return multiplex.Failed
-	}
-	return judgeScript(v)
+	return judgeInteger(v, -1, multiplex.Failed)
 }
 
 // Commands of holds that are no part of the algorithm.
@@ -122,8 +125,5 @@ var (
 
 // judgeHeal is judgeScript, with 2 for a key that was set again (R10).
 func judgeHeal(v resp.Value) multiplex.Vote {
-	if n, ok := v.Int64(); ok && n == 2 {
-		return multiplex.Restored
-	}
-	return judgeScript(v)
+	return judgeInteger(v, 2, multiplex.Restored)
 }
