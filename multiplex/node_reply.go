@@ -3,6 +3,7 @@ package multiplex
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -117,13 +118,13 @@ func (n *node) count(r *round, form *Form, v resp.Value) error {
 	return nil
 }
 
-var errResults = errors.New("not one result for each command that was merged")
+var errResults = errors.New("not one result for each key of what was merged")
 
 // countMerged turns the array that answers a carrier into this node's vote on
 // each part. It checks the whole array before the first vote, since a reply
 // that cannot be the answer is no vote (R16).
 func (n *node) countMerged(r *round, v resp.Value) error {
-	if v.Type() != resp.Array || v.IsNull() || v.Len() != len(r.parts) {
+	if v.Type() != resp.Array || v.IsNull() || v.Len() != keysOf(r.parts) {
 		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
 	}
 	votes := n.votes[:0]
@@ -134,14 +135,29 @@ func (n *node) countMerged(r *round, v resp.Value) error {
 		}
 		votes = append(votes, vote)
 	}
-	for i, p := range r.parts {
-		if votes[i] == Failed {
+	for _, p := range r.parts {
+		keys := p.key.count()
+		vote := together(votes[:keys])
+		if votes = votes[keys:]; vote == Failed {
 			n.refuse(p, keyFault)
 			continue
 		}
-		n.confirm(p, votes[i])
+		n.confirm(p, vote)
 	}
 	return nil
+}
+
+// together returns the vote on a lock from those on its keys.
+func together(votes []Vote) Vote {
+	switch {
+	case len(votes) == 1:
+		return votes[0]
+	case slices.Contains(votes, Failed):
+		return Failed
+	case slices.Contains(votes, Refused):
+		return Refused
+	}
+	return Granted
 }
 
 // confirm counts a vote that the node gave.

@@ -82,16 +82,26 @@ func judgeInteger(v resp.Value, other int64, meaning multiplex.Vote) multiplex.V
 	}
 }
 
-// judgeAll is judgeScript for the claim of several resources, where -i is a
-// refusal because of the i-th.
+// judgeAll is judgeScript for the claim of several resources, where a refusal
+// is a text that says which key is in the way.
 func judgeAll(v resp.Value) multiplex.Vote {
-	if n, ok := v.Int64(); ok && -MaxResources <= n && n < 0 {
+	if blocks(v) {
 		return multiplex.Refused
 	}
 	if vote := judgeScript(v); vote == multiplex.Granted {
 		return vote
 	}
 	return multiplex.Alien
+}
+
+// blocks reports whether a value is what the scripts that set a lock's keys say
+// of the key that is in the way.
+func blocks(v resp.Value) bool {
+	if v.Type() != resp.BulkString || v.IsNull() {
+		return false
+	}
+	i, _ := readBlocker(v.Bytes())
+	return i > 0
 }
 
 // judgeOneOfMany is judgeScript for an element of a merged command's reply,
