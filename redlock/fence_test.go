@@ -591,6 +591,26 @@ func TestFenceOfADurableNode_F2(t *testing.T) {
 	})
 }
 
+// A durable node that was given no floor, as when a reset did not reach it,
+// learns it from the others, though its seal names a process that has ended
+// (F3, F4).
+func TestFloorOfADurableNodeThatRestarted_F3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		config := fenced()
+		config.Nodes = Nodes(m.urls()...)
+		config.Nodes[0].Durable = true
+		c := m.opened(t, config)
+		last := fenceOf(t, c, "r")
+		m.nodes[0].DB().Delete(recordName)
+		m.nodes[0].RestartDurably()
+		time.Sleep(5 * time.Second)
+		require.GreaterOrEqual(t, uint64(m.record(t, 0).Floor), last)
+		m.nodes[1].Pause()
+		require.Greater(t, fenceOf(t, c, "r"), last)
+		m.nodes[1].Resume()
+	})
+}
+
 // A node that does not say which process it is may have another one's memory:
 // its grants of numbers do not count, though those of plain locks do after a
 // quarantine (F2).

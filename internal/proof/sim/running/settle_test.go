@@ -28,6 +28,7 @@ func (w *world) settle() {
 		wg.Go(func() { w.awaitHealth(p, start) })
 	}
 	wg.Wait()
+	w.awaitFloors()
 	w.awaitExpiry()
 	for _, p := range w.running() {
 		w.awaitGrant(p)
