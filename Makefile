@@ -47,6 +47,9 @@ HAS_CONTRIB = (for m in $(CONTRIB); do (cd $$m && $(GO) list -m) || exit; done) 
 NO_RACE = "NOT COVERED: the tests under the race detector, which needs a C compiler"
 NO_COMPARE = "NOT COVERED: $(COMPARE) (other implementations on the same masters), which needs Go $$(sed -n 's/^go //p' $(COMPARE)/go.mod)"
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
+# As contrib/adapters looks for it.
+HAS_POSTGRES = (command -v postgres || ls /usr/lib/postgresql/*/bin/initdb) >/dev/null 2>&1
+NO_POSTGRES = "NOT COVERED: contrib/fencing on PostgreSQL, whose programs are not installed (SQLite needs none)"
 
 .PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy fuzz decoder sim \
 	model mutants sample histories faults soak peers bench etcd quick overload hotkey load vulncheck apidiff release-check
@@ -114,10 +117,11 @@ compare: server
 	if $(HAS_COMPARE); then set -x; cd $(COMPARE) && $(GOTEST) -p 1 $$race ./...; else echo $(NO_COMPARE); fi
 	@if $(HAS_COMPARE); then set -x; cd $(ETCD) && $(GOTEST) ./...; fi
 
-## contrib: the adapters with the real gocron and certmagic, OpenTelemetry and Prometheus, under the race detector
+## contrib: the adapters with the real gocron and certmagic, fencing with databases, OpenTelemetry and Prometheus, under the race detector
 contrib: server
 	@race=; if $(HAS_RACE); then race=-race; fi; \
 	if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GOTEST) $$race ./...); done; else echo $(NO_CONTRIB); fi
+	@$(HAS_POSTGRES) || echo $(NO_POSTGRES)
 
 ## server: install redis-server if possible, and say what is not covered without it
 server:

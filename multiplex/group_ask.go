@@ -131,7 +131,10 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 		g.life.claims.Add(1)
 	}
 	r := g.log.take(g)
-	if r.posting = posting; posting.Inbox == nil {
+	if posting.Inbox != nil || posting.waited != 0 {
+		r.posting, r.unusual = posting, true
+	}
+	if posting.Inbox == nil {
 		r.word.Store(called)
 		g.flusher.entered.Add(1)
 	}
@@ -179,7 +182,7 @@ func (g *Group) fullLogLocked() bool {
 func (g *Group) admitLocked(ctx context.Context, r *round, v verb, cmd *Command, holders int32) (lead bool) {
 	r.begin(v, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
-	posted := r.posting.Inbox != nil
+	posted := r.unusual && r.posting.Inbox != nil
 	if posted {
 		r.postLocked()
 	}

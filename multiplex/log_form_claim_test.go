@@ -55,7 +55,7 @@ func (c *cluster) tell(key, token string) (said []string, err error) {
 // keyed says where the key of SET lies.
 func keyed(command []byte, key string) Encoded {
 	from := len("*6\r\n$3\r\nSET\r\n")
-	return Encoded{command, Part{from, from + len(resp.AppendBulkString(nil, key))}}
+	return Encoded{command, Part{From: from, To: from + len(resp.AppendBulkString(nil, key))}}
 }
 
 // R25: a claim has its native form only while every live node has it, and each

@@ -57,14 +57,9 @@ func (c *Client) claim(
 	lock := Lock{client: c, resource: resource, all: all, token: c.tokens.next(), ttl: ttl, number: number}
 	var set [claimRoom]byte
 	var undo [commandRoom]byte
-	kind, told := acquireKind, (*refusals)(nil)
-	switch {
-	case c.fence != nil:
-		kind = c.fence.kind
-	case all != nil:
-		kind, told = acquireAllKind, &refusals{all: all}
-	case c.config.Owner != "":
-		kind, told = ownedKind, new(refusals)
+	kind, told := c.claimKind(all), (*refusals)(nil)
+	if all != nil || c.config.Owner != "" {
+		told = &refusals{all: all, scripted: kind.Script}
 	}
 	claim := lock.claim(set[:0])
 	_, release := lock.release(undo[:0])
@@ -80,6 +75,21 @@ func (c *Client) claim(
 		return Lock{}, c.failed(ctx, told.translate(err), nil)
 	}
 	return c.granted(lock, start)
+}
+
+// claimKind returns the kind of the command that sets a lock's keys.
+func (c *Client) claimKind(all *resources) *multiplex.ClaimKind {
+	switch {
+	case c.fence != nil && all != nil:
+		return c.fence.allKind
+	case c.fence != nil:
+		return c.fence.kind
+	case all != nil:
+		return acquireAllKind
+	case c.config.Owner != "":
+		return ownedKind
+	}
+	return acquireKind
 }
 
 // claim returns the command that sets the lock's keys, encoded into room.

@@ -24,8 +24,8 @@ const MaxResources = 64
 // Another client sees each of them as held, whichever call it makes.
 //
 // The errors are those of TryAcquire; ErrHeld is a *HeldError, which names a
-// resource that is in the way, and ErrResource also means that there are too
-// many resources, or one twice.
+// resource that is in the way, and the Config.Owner of its holder. ErrResource
+// also means that there are too many resources, or one twice.
 func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
 	s, err := newResources(resources)
 	switch {
@@ -156,12 +156,14 @@ func (l *Lock) meets(r *request) bool {
 	return l.has(r.resource)
 }
 
-// The commands of a lock on several resources. They are not merged: a script
-// for many locks would need the number of keys of each.
+// The commands of a lock on several resources. Merged, its release is that of
+// so many locks with one token, by the same script, and so is its extension,
+// which then lengthens the keys that are ours though others are not. That does
+// no harm (R10): the vote is a refusal all the same.
 var (
 	acquireAllKind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseAllKind, Telling: true}
-	extendAllKind  = &multiplex.ExtendKind{Kind: scripted}
-	releaseAllKind = &multiplex.ReleaseKind{Kind: scripted}
+	extendAllKind  = &multiplex.ExtendKind{Kind: scripted, Merger: extendKind.Merger}
+	releaseAllKind = &multiplex.ReleaseKind{Kind: scripted, Merger: releaseKind.Merger}
 )
 
 // extension returns the extension of a lock, and its kind.

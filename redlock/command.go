@@ -74,7 +74,7 @@ func (c *Client) appendAll(dst []byte, s *script, all *resources, token *Token, 
 	for _, name := range all.names {
 		dst = c.appendKey(dst, name)
 	}
-	keys := multiplex.Part{From: from, To: len(dst)}
+	keys := multiplex.Part{From: from, To: len(dst), Keys: len(all.names)}
 	dst = c.appendValue(dst, token)
 	if t != 0 {
 		dst = appendMilliseconds(dst, t)

@@ -134,7 +134,8 @@ type Config struct {
 	// zero, 200 ms, or RetryDelayMin if that is more.
 	RetryDelayMin, RetryDelayMax time.Duration
 	// Fenced gives every lock of this client a number that only increases, for
-	// a protected resource to compare: see Lock.Fence. Init prepares the nodes
+	// a protected resource to compare: see Lock.Fence. A lock on several
+	// resources has one number. Init prepares the nodes
 	// for that; for a deployment that an older version opened, ResetFence does.
 	// Clients with and without it exclude each other as ever. It excludes
 	// Forgetful, a resource must not end in ":fence", and locks are not handed

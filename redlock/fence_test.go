@@ -462,7 +462,11 @@ func TestFenceRefusesWhatCannotWork(t *testing.T) {
 func TestFencedJudgement(t *testing.T) {
 	for reply, want := range map[string]multiplex.Vote{
 		"*2\r\n:1\r\n:0\r\n": multiplex.Granted, "*2\r\n:1\r\n:9007199254740991\r\n": multiplex.Granted,
-		"*2\r\n:0\r\n:5\r\n": multiplex.Refused, "*2\r\n:2\r\n:5\r\n": multiplex.Refused, "*2\r\n:3\r\n:5\r\n": multiplex.Refused,
+		"*3\r\n:0\r\n:5\r\n$3\r\n2 x\r\n": multiplex.Refused, "*3\r\n:0\r\n:5\r\n$2\r\n1 \r\n": multiplex.Refused,
+		"*2\r\n:0\r\n:5\r\n": multiplex.Alien, "*3\r\n:0\r\n:5\r\n$1\r\nx\r\n": multiplex.Alien, "*3\r\n:0\r\n:5\r\n:1\r\n": multiplex.Alien,
+		"*3\r\n:1\r\n:0\r\n$2\r\n1 \r\n": multiplex.Alien, "*3\r\n:2\r\n:5\r\n$2\r\n1 \r\n": multiplex.Alien,
+		"*4\r\n:0\r\n:5\r\n$2\r\n1 \r\n$2\r\n1 \r\n": multiplex.Alien, "*3\r\n$2\r\n1 \r\n:0\r\n:5\r\n": multiplex.Alien,
+		"*2\r\n:2\r\n:5\r\n": multiplex.Refused, "*2\r\n:3\r\n:5\r\n": multiplex.Refused,
 		"*2\r\n:4\r\n:0\r\n": multiplex.Floorless,
 		"*2\r\n:5\r\n:0\r\n": multiplex.Alien, "*2\r\n:-1\r\n:0\r\n": multiplex.Alien, "*2\r\n:1\r\n:-1\r\n": multiplex.Alien,
 		"*2\r\n:1\r\n:9007199254740992\r\n": multiplex.Alien, "*2\r\n:1\r\n$1\r\n5\r\n": multiplex.Alien, "*2\r\n+OK\r\n:1\r\n": multiplex.Alien,

@@ -15,7 +15,7 @@ import (
 
 // initCommand opens the deployment (R30).
 type initCommand struct {
-	Replace []string `placeholder:"ID" help:"The id of a deployment that is over, whose masters are to be used anew. Stop its clients first."`
+	Replace []string `placeholder:"ID" help:"The id of a deployment that is over: its masters are used again. Stop its clients first."`
 	JSON    bool     `name:"json" help:"Print the outcome as JSON, even if nothing was opened. The message on standard error and the exit code stay the same."`
 }
 

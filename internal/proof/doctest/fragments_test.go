@@ -21,12 +21,14 @@ import (
 // declares it itself.
 const given = `
 	ctx context.Context, t *testing.T, client *redlock.Client, lock redlock.Lock, config redlock.Config,
-	work func(context.Context), build func(context.Context) error,
+	work func(context.Context), build func(context.Context) error, pay func(context.Context, uint64) error,
 `
 
 // imports are the packages that fragments may name.
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "net": "net", "os": "os",
+	"io": "io", "json": "encoding/json", "sql": "database/sql", "strconv": "strconv", "strings": "strings",
+	"fencing": "github.com/redmux/redmux/contrib/fencing", "rueidis": "github.com/redis/rueidis",
 	"testing": "testing", "time": "time", "tls": "crypto/tls", "http": "net/http", "synctest": "testing/synctest",
 	"multiplex": "github.com/redmux/redmux/multiplex", "redlock": "github.com/redmux/redmux/redlock",
 	"redlocktest": "github.com/redmux/redmux/redlocktest",
