@@ -30,10 +30,11 @@ type Claim struct {
 	// TTL is the lifetime of the key. It bounds vote timeouts (R6) and debts
 	// (R8).
 	TTL time.Duration
-	// Undo is the release, of the kind ClaimKind.Undo, that goes to every node
-	// if the round ends without a quorum of grants, or if Late returns true
-	// (R7). If it has no bytes, nothing is undone.
-	Undo Encoded
+	// Undo appends the release, of the kind ClaimKind.Undo, that goes to every
+	// node if the round ends without a quorum of grants, or if Late returns
+	// true (R7). It is called only then, with an empty slice, and must not
+	// wait. If nil, nothing is undone.
+	Undo func(dst []byte) Encoded
 	// Late, if not nil, is called when a quorum granted. It reports whether
 	// that was too late to be useful. It must not wait.
 	Late func() bool

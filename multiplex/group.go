@@ -8,6 +8,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/valyala/bytebufferpool"
 )
 
 // A Group asks N nodes at once. Its methods are safe for concurrent use.
@@ -36,7 +37,7 @@ type Group struct {
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
 
-	wakes sync.Pool // channels that hold one wake-up; see round.park
+	pools
 
 	// Each of the following states its own guard.
 	flusher flusher
@@ -59,6 +60,12 @@ type agreed struct {
 	forsworn []string // names of forms that are not used any more; see forswear
 }
 
+// pools hold what is used for a moment. They have guards of their own.
+type pools struct {
+	wakes sync.Pool            // channels that hold one wake-up; see round.park
+	undos *bytebufferpool.Pool // of Group.undo; a pointer, see conn's output
+}
+
 // New starts connecting to the nodes and returns at once. It fails only for a
 // configuration that cannot work.
 func New(config Config) (*Group, error) {
@@ -76,6 +83,7 @@ func New(config Config) (*Group, error) {
 		fencing:    newFencing(&config),
 		flusher:    newFlusher(len(config.Nodes)),
 		life:       newLifecycle(),
+		pools:      pools{undos: new(bytebufferpool.Pool)},
 	}
 	g.log.init()
 	for i, c := range config.Nodes {

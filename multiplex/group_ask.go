@@ -9,7 +9,7 @@ import "context"
 // context's error, without sending anything if ctx has ended before the call.
 // While Claim waits, the group calls ctx.Err, which must not call the group.
 //
-// If Claim returns an error, c.Undo was queued for every node before it
+// If Claim returns an error, its release was queued for every node before it
 // returned, in the same order on each connection (R7, R8). The receipt belongs
 // to the claim, whatever its outcome.
 func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, error) {
@@ -22,10 +22,19 @@ func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, 
 	if err == nil && c.Late != nil && c.Late() {
 		err = ErrLate
 	}
-	if err != nil && c.Undo.Bytes != nil {
-		g.Tell(kind.Undo, &Command{Encoded: c.Undo, TTL: c.TTL, Receipt: p.receipt})
+	if err != nil && c.Undo != nil {
+		g.undo(kind.Undo, c, p.receipt)
 	}
 	return p.receipt, err
+}
+
+// undo queues the release that undoes a claim.
+func (g *Group) undo(kind *ReleaseKind, c *Claim, receipt Receipt) {
+	room := g.undos.Get()
+	defer g.undos.Put(room)
+	release := Command{Encoded: c.Undo(room.B[:0]), TTL: c.TTL, Receipt: receipt}
+	room.B = release.Bytes
+	g.Tell(kind, &release)
 }
 
 // Extend sends an extension, waits, and returns errors as Claim does. With a

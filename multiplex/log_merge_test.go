@@ -59,6 +59,11 @@ func encodedRelease(key, token string) Encoded {
 // raw is a command whose key is not known.
 func raw(command []byte) Encoded { return Encoded{Bytes: command} }
 
+// undoing returns a Claim's Undo.
+func undoing(release Encoded) func(dst []byte) Encoded {
+	return func(dst []byte) Encoded { return Encoded{append(dst, release.Bytes...), release.Key} }
+}
+
 // merging makes cluster.release merge, or not.
 func merging(on bool) func(*cluster) {
 	return func(c *cluster) {
@@ -250,7 +255,7 @@ func TestMergedCommandsCountTheirKeys(t *testing.T) {
 		for i, keys := range c.keys {
 			rounds = append(rounds, &round{verb: kinds[c.kinds[i]].verb(), kept: kept{key: Part{To: 1, Keys: keys}}})
 		}
-		assert.Equal(t, c.n, (&Group{accepted: []string{"native"}}).alikeLocked(rounds), "%v", c)
+		assert.Equal(t, c.n, (&Group{agreed: agreed{accepted: []string{"native"}}}).alikeLocked(rounds), "%v", c)
 		assert.Equal(t, c.without, new(Group).alikeLocked(rounds), "%v", c)
 	}
 }

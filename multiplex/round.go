@@ -68,7 +68,7 @@ type kept struct {
 
 // roundRoom is enough for a script with a key of 120 bytes, and makes a round a
 // whole number of cache lines.
-const roundRoom = 248
+const roundRoom = 240
 
 // carrying is what a carrier carries.
 type carrying struct {

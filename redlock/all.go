@@ -34,7 +34,8 @@ func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time
 	case len(s.names) == 1:
 		return c.TryAcquire(ctx, s.names[0], ttl)
 	}
-	lock, err := c.try(ctx, s.text, s, ttl, 1)
+	lock := Lock{client: c, resource: s.text, all: s, ttl: ttl}
+	err = c.try(ctx, 1, &lock)
 	return lock, named(s.text, err)
 }
 
@@ -69,7 +70,9 @@ func (c *Client) TryHoldAll(ctx context.Context, resources []string, options Hol
 		return nil, errHoldAll
 	}
 	h, err := c.hold(ctx, s.text, options, func(ctx context.Context, _ string, ttl time.Duration) (Lock, error) {
-		return c.try(ctx, s.text, s, ttl, 1)
+		lock := Lock{client: c, resource: s.text, all: s, ttl: ttl}
+		err := c.try(ctx, 1, &lock)
+		return lock, err
 	})
 	return h, named(s.text, err)
 }

@@ -298,7 +298,7 @@ func TestSeveralAreNotHandedOver(t *testing.T) {
 			require.NoError(t, err)
 			got <- lock
 		}()
-		time.Sleep(30 * ms)
+		time.Sleep(10 * ms)
 		require.NoError(t, h.Release(t.Context()))
 		require.Equal(t, map[string]int{"a, b": 3}, m.sets())
 		require.NoError(t, blocker.Release(t.Context()))

@@ -49,16 +49,16 @@ const (
 // attemptFenced is an attempt with a number. If nodes where the resource is
 // free refuse that as too low, it makes a second round at once, with the number
 // that their answers ask for, and a new token (R3).
-func (c *Client) attemptFenced(
-	ctx context.Context, resource string, all *resources, ttl time.Duration,
-) (Lock, error) {
-	number := c.fence.Next(time.Now())
-	lock, err := c.claim(ctx, resource, all, ttl, number)
-	if !isHeld(err) || !c.fence.Outdated(number) {
-		return lock, err
+func (c *Client) attemptFenced(ctx context.Context, lock *Lock) error {
+	var set [fencedRoom]byte
+	lock.number = c.fence.Next(time.Now())
+	err := c.claim(ctx, lock, set[:0])
+	if !isHeld(err) || !c.fence.Outdated(lock.number) {
+		return err
 	}
 	c.stats.renumbered.Add(1)
-	return c.claim(ctx, resource, all, ttl, c.fence.Next(time.Now()))
+	lock.number = c.fence.Next(time.Now())
+	return c.claim(ctx, lock, set[:0])
 }
 
 // appendFenced appends the call of acquire_fenced.lua that sets a lock.
