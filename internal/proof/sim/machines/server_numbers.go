@@ -59,15 +59,15 @@ func (s *server) setFenced(cmd *command) reply {
 	if w.broken.is(CounterForEach) {
 		return s.count(cmd)
 	}
-	code, number, ok := model.AcquireFenced(&texts{s, cmd}, model.Fenced{
-		Lock: lockKey, Last: lastKey, Record: recordKey,
+	answer, ok := model.AcquireFenced(&texts{s, cmd}, model.Fenced{
+		Locks: []string{lockKey}, Lasts: []string{lastKey}, Record: recordKey,
 		Token: strconv.FormatUint(a.token, 10), TTL: cmd.ttl,
 		Number: a.number, Lead: w.plan.lead.Microseconds(), Period: w.plan.period,
 	}, timeOf(0, s.clock.at(w.now)))
 	if !ok {
 		panic("machines: a number or a record of another form")
 	}
-	return reply{kind: isNumbered, n: code, number: number}
+	return reply{kind: isNumbered, n: answer.Code, number: answer.Number}
 }
 
 // count is a planted bug: another protocol, in which each server counts for

@@ -184,7 +184,7 @@ func (k *worker) lockAll() {
 // says that its clock is far behind, so that clients choose lower numbers.
 func grantAnyNumber(keys, args []string, db *redistest.DB) any {
 	if _, held := db.Get(keys[0]); held {
-		return []int64{model.Held, 0}
+		return []any{int64(model.Held), int64(0), redistest.Blocked(keys, 0, db)}
 	}
 	if args[2] == "0" { // a handshake
 		return []int64{model.Stale, 0}

@@ -343,6 +343,14 @@ func (s *tokens) stays(value string) bool {
 	return t != nil && t.of != nil && (t.state == dropped || t.of.process.isDead() || time.Now().Before(t.over))
 }
 
+// ofDead reports whether a process that crashed has asked with this token.
+func (s *tokens) ofDead(value string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.seen[value]
+	return t != nil && t.of != nil && t.of.process.isDead()
+}
+
 // workerOf finds a worker by its process's name and its index there.
 func (w *world) workerOf(name string, index int) *worker {
 	w.mu.Lock()
