@@ -192,6 +192,7 @@ func (r *run) inject(parent context.Context) {
 	}
 	working.Go(func() { r.storms(ctx, rand.New(rand.NewPCG(r.options.Seed, 1<<32))) })
 	working.Go(func() { r.progress(ctx) })
+	working.Go(func() { r.operate(ctx) })
 	own := make(chan []Sample, 1)
 	go func() { own <- r.sampleOwn(ctx) }()
 	for r.wait(ctx, r.untilRest(), false) {
