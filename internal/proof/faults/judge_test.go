@@ -264,6 +264,11 @@ func TestLimiterAlone(t *testing.T) {
 	g.leave(ofNode)
 	require.Equal(t, OfFleet, <-entered)
 	waits()
+	go enter(ofFleet)
+	waits()
+	g.leave(ofFleet)
+	require.Equal(t, OfFleet, <-entered, "before those of nodes")
+	waits()
 	g.leave(ofFleet)
 	require.Equal(t, OfNode, <-entered)
 }
