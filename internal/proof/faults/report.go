@@ -55,7 +55,8 @@ func (r *Report) NeverMade() (kinds []string) {
 }
 
 // Idle names what a run must have and had not once, so that nothing was shown
-// of it. After a loss of power that is a fence that was reset, too.
+// of it. After a loss of power that includes what is needed to go on with
+// fenced locks.
 func (r *Report) Idle() (all []string) {
 	t := &r.Tally
 	least := func(n uint64, what string) {
