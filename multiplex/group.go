@@ -24,7 +24,7 @@ type Group struct {
 	polled
 	epoch time.Time // the zero of the group's clock, which is monotonic
 
-	_ [64]byte // otherwise what is only read would leave the caches with what follows
+	_ [64]byte // what is only read must not leave the caches with what follows
 
 	// mu guards the following, the nodes' guarded fields, and the log.
 	mu        sync.Mutex
@@ -204,7 +204,7 @@ type flusher struct {
 	// those that have run since it was decided, and answered the decided
 	// rounds. entered grows under the group's mutex.
 	entered, left atomic.Int64
-	_             [64]byte // callers change the two above, readers of connections the one below
+	_             [64]byte // callers change what is above, readers what is below
 	answered      atomic.Int64
 }
 

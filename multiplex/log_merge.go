@@ -1,9 +1,9 @@
 package multiplex
 
 // Merging: releases that wait for the same flush travel as one command, whose
-// reply holds one result for each key; so do extensions. Starting a script costs a
-// server more than one more key within it, so with many concurrent callers
-// merging raises the throughput by a quarter.
+// reply holds one result for each key; so do extensions. Starting a script
+// costs a server more than one more key within it, so with many concurrent
+// callers merging raises the throughput by a quarter.
 //
 // Only commands with a waiting caller, or posted ones, are merged. The release
 // of a failed attempt goes into the log at once, or the SET of the next attempt

@@ -15,7 +15,7 @@ import (
 // that the connection must die: nothing is ever skipped to resynchronise (R16).
 func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	n.sampled = false
-	n.ring = n.group.log.ring.Load() // has all that was sent before these bytes came
+	n.ring = n.group.log.ring.Load() // has all rounds that these bytes answer
 	defer n.counters.publish()
 	for {
 		v, ok, err := c.Next()

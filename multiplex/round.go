@@ -43,7 +43,7 @@ type round struct {
 	receipt Receipt         // of the claim that this round releases or lengthens
 	ctx     context.Context // nil if no caller waits
 	next    *round          // in a free list, or an inbox
-	form    *Form           // the native form that the log has; nil if it has command itself
+	form    *Form           // the native form in the log; nil for command itself
 
 	wake chan struct{} // wakes a caller that sleeps; see park
 	kept
