@@ -102,6 +102,7 @@ const clockAging = 1000
 func (c Clocks) Take(node int, r Reading) (ahead time.Duration) {
 	if old := &c[node]; old.At == 0 || r.Trip <= old.Trip+(r.At-old.At)/clockAging {
 		*old = r
+		old.At = max(1, r.At) // a coarse clock may still stand at its start
 	}
 	var all [mostNodes]time.Duration
 	known := all[:0]

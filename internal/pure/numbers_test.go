@@ -80,4 +80,7 @@ func TestClocksOfNodes(t *testing.T) {
 	require.Equal(t, 3*s, c.Take(1, Reading{9 * s, 3 * ms, 2 * s}), "a worse one")
 	require.Equal(t, 4*s, c.Take(1, Reading{9 * s, 3 * ms, 3 * s}), "an old one is no better")
 	require.Equal(t, 2*s, c.Take(1, Reading{1 * s, ms, 3 * s}), "one as good is newer")
+
+	c = make(Clocks, 1)
+	require.Equal(t, s, c.Take(0, Reading{s, 0, 0}), "at the very start, by a coarse clock")
 }
