@@ -342,6 +342,23 @@ func TestElectionJoinsTheErrors(t *testing.T) {
 	})
 }
 
+// The end of the context of Run does not end the lock before the function has
+// returned, however long that takes.
+func TestElectionLeadsUntilItsFunctionReturns(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		s := shift{linger: 3 * electionTTL}
+		a := stand(t, m.candidate(t, "a"), ElectionOptions{}, s.work)
+		time.Sleep(10 * ms)
+		b := stand(t, m.candidate(t, "b"), ElectionOptions{}, s.work)
+		time.Sleep(time.Second)
+		require.ErrorIs(t, a.retire(), context.Canceled)
+		time.Sleep(20 * ms)
+		require.True(t, b.IsLeader())
+		require.ErrorIs(t, b.retire(), context.Canceled)
+		require.EqualValues(t, 1, s.most.Load())
+	})
+}
+
 // A process that slept for too long knows at once that it leads no more, though
 // its function has noticed nothing.
 func TestIsLeaderReadsTheClocks_R15(t *testing.T) {
