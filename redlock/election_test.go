@@ -160,7 +160,9 @@ func TestElectionsThatCannotBe(t *testing.T) {
 			return nil
 		}
 		run := func(c *Client, name string, o ElectionOptions) error {
-			return c.Election(name, o).Run(t.Context(), never)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return c.Election(name, o).Run(ctx, never)
 		}
 		good := m.candidate(t, "a")
 		for says, err := range map[string]error{

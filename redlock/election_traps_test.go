@@ -168,7 +168,8 @@ func (m *memory) mute(network *redistest.Network, on bool) {
 }
 
 // A candidate that is cut off while it waits is neither elected by what it sent
-// before, nor does it wait for ever: https://github.com/etcd-io/etcd/issues/19597
+// before, nor does it wait for ever:
+// https://github.com/etcd-io/etcd/issues/19597
 func TestTrapACandidateWhoseConnectionsDied(t *testing.T) {
 	for name, cut := range map[string]func(*memory, *redistest.Network, bool){
 		"silence": (*memory).mute,

@@ -98,14 +98,15 @@ const inspectTimeout = 900 * time.Millisecond
 
 // Inspect asks all nodes which client holds a resource and for how long, with
 // GET in a script and PTTL, and with Config.Fenced also for the lock's number.
-// It changes nothing. It waits until each node has
-// answered or failed, but at most until ctx ends, or if ctx has no deadline,
-// for Config.NodeTimeout, or 900 ms if that is zero.
+// It changes nothing. It waits until each node has answered or failed, but at
+// most until ctx ends, or if ctx has no deadline, for Config.NodeTimeout, or
+// 900 ms if that is zero.
 //
 // The questions to a node are separate commands. If a key expires or changes
 // hands between them, the answer has the value from the first and the time and
-// the number from the others. A value of more than 1,024 bytes, which is no token, is not
-// fetched (R32): its fingerprint is that of its SHA-1, computed by the node.
+// the number from the others. A value of more than 1,024 bytes, which is no
+// token, is not fetched (R32): its fingerprint is that of its SHA-1, computed
+// by the node.
 //
 // The error is ErrNoQuorum with each silent node's cause if fewer nodes than a
 // quorum answered, CancelledError if ctx ended before a quorum had answered,
