@@ -18,6 +18,7 @@ func ExampleElection() {
 	}
 	defer d.Close()
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	config := d.Config()
 	config.Fenced, config.Owner = true, "web-1"
 	client, err := redlock.New(ctx, config)
