@@ -28,8 +28,7 @@ func ExampleElection() {
 	}
 	defer client.Close(ctx)
 
-	var election *redlock.Election
-	election = client.Election("billing", redlock.ElectionOptions{
+	election := client.Election("billing", redlock.ElectionOptions{
 		TermDone: func(info redlock.TermInfo) {
 			fmt.Println("term over:", info.Cause, info.Released)
 			cancel() // this example has seen enough

@@ -39,8 +39,10 @@ func (l *Lock) covers(r *request) bool {
 // it was acquired for. Hold.mu guards it.
 type entrance struct {
 	inside int
-	closed bool          // no further function enters
-	empty  chan struct{} // closed when the last one leaves; nil if there was none when it closed
+	closed bool // no further function enters
+	// empty is closed when the last one leaves. It is nil until the outer
+	// function waits for that.
+	empty chan struct{}
 }
 
 func (h *Hold) enter() bool {
@@ -82,7 +84,8 @@ func (h *Hold) doWithin(ctx context.Context, fn func(context.Context) error) err
 	run, end := h.during(ctx)
 	defer end()
 	if left := h.Validity(); left <= 0 || left < h.client.config.MinValidity {
-		return named(h.Resource(), ErrExpired) // this goroutine was not scheduled meanwhile
+		// This goroutine was not scheduled meanwhile.
+		return named(h.Resource(), ErrExpired)
 	}
 	err := fn(run)
 	return joined(err, h.Err(), nil)
