@@ -108,10 +108,6 @@ func (d *descriptor) tryWrite(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	defer d.done()
-	if len(d.poller.conns) == 1 {
-		// Faster here, at the cost of some CPU (bench/README.md).
-		return sendNow(uintptr(d.fd), p)
-	}
 	for {
 		// The call never waits, so the scheduler need not know of it. Telling
 		// it would wake the runtime's monitor thread for each node.

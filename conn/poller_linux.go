@@ -44,7 +44,10 @@ type Poller struct {
 	hasRead bool // lookAtOne has read from the only connection
 	hurried bool // Look was called
 
-	polls []pollfd // owned by the goroutine that calls Readable
+	// The following are owned by the goroutine that calls Readable. They are
+	// large for the stack: that of each caller would be twice as large.
+	polls []pollfd
+	using []*descriptor // of polls
 }
 
 // A pollfd is the struct pollfd of ppoll(2).
@@ -87,6 +90,7 @@ func NewPoller(n int) (*Poller, error) {
 		ready:  make([]syscall.EpollEvent, n+1),
 		events: make([]Event, 0, n),
 		polls:  make([]pollfd, n),
+		using:  make([]*descriptor, n),
 	}
 	p.look = p.lookNow
 	if err := p.begin(); err != nil {
@@ -214,7 +218,6 @@ func (p *Poller) descriptor(c *Conn) *descriptor {
 // Expect, it does not check connections over TLS. One goroutine at a time may
 // call it, beside the one that calls Wait.
 func (p *Poller) Readable(ids uint64) (readable uint64) {
-	var using [64]*descriptor
 	some := false
 	for i := range p.polls {
 		p.polls[i] = pollfd{fd: -1} // ignored by ppoll
@@ -223,7 +226,7 @@ func (p *Poller) Readable(ids uint64) (readable uint64) {
 			continue
 		}
 		if d := c.polled.socket.Load(); d.use() {
-			using[i], some = d, true
+			p.using[i], some = d, true
 			p.polls[i] = pollfd{fd: int32(d.fd), events: pollIn}
 		}
 	}
@@ -234,10 +237,11 @@ func (p *Poller) Readable(ids uint64) (readable uint64) {
 	// The call returns at once, so the scheduler need not know of it.
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polls[0])), uintptr(len(p.polls)),
 		uintptr(unsafe.Pointer(&noTime)), 0, 0, 0)
-	for i, d := range using[:len(p.polls)] {
+	for i, d := range p.using {
 		if d == nil {
 			continue
 		}
+		p.using[i] = nil
 		d.done()
 		if errno != 0 || p.polls[i].revents != 0 {
 			readable |= 1 << uint(i)

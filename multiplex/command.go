@@ -5,13 +5,22 @@ import "time"
 // An Encoded command is the bytes that go to the nodes.
 type Encoded struct {
 	Bytes []byte // one command, as package resp encodes it
-	// Key is where the encoded key lies in Bytes. It must be set if the kind is
-	// merged or has a native form. The command's other arguments follow it.
+	// Key is where the encoded key lies in Bytes, or the keys. It must be set if
+	// the kind is merged or has a native form. The command's other arguments
+	// follow it.
 	Key Part
 }
 
 // A Part is a range of a command's bytes, from one offset up to another.
-type Part struct{ From, To int }
+type Part struct {
+	From, To int
+	// Keys is how many keys lie there. If zero, there is one. No command with
+	// several has a native form.
+	Keys int
+}
+
+// count returns how many keys lie there.
+func (p *Part) count() int { return max(1, p.Keys) }
 
 // A Claim is a command that sets a key. It is only read during the call, and
 // its bytes are copied, so they may lie in the caller's frame.
@@ -21,15 +30,16 @@ type Claim struct {
 	// TTL is the lifetime of the key. It bounds vote timeouts (R6) and debts
 	// (R8).
 	TTL time.Duration
-	// Undo is the release, of the kind ClaimKind.Undo, that goes to every node
-	// if the round ends without a quorum of grants, or if Late returns true
-	// (R7). If it has no bytes, nothing is undone.
-	Undo Encoded
+	// Undo appends the release, of the kind ClaimKind.Undo, that goes to every
+	// node if the round ends without a quorum of grants, or if Late returns
+	// true (R7). It is called only then, with an empty slice, and must not
+	// wait. If nil, nothing is undone.
+	Undo func(dst []byte) Encoded
 	// Late, if not nil, is called when a quorum granted. It reports whether
 	// that was too late to be useful. It must not wait.
 	Late func() bool
 	// Told, if not nil, is called right before Claim returns ErrRefused, for
-	// each node whose refusal was a text, or a number, which is told in digits
+	// each node whose refusal was a text, or an array with one
 	// (ClaimKind.Telling). The text is valid until Told returns, which must not
 	// wait.
 	Told func(node int, text []byte)

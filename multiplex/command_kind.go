@@ -73,15 +73,17 @@ type ReleaseKind struct {
 // A Merger makes one command of several of the same kind.
 type Merger struct {
 	// Kind is the kind of the merged command. Its Judge is called for each
-	// element of the reply, an array with one element for each merged command.
+	// element of the reply, an array with one element for each key. The vote on
+	// a command with several keys is Failed if one of them failed, and Granted
+	// if all were granted.
 	Kind
-	// AppendHead appends the beginning of a command that does the work of n.
-	// The keys of all follow, then the rest of all, in the same order; see
-	// Encoded.Key.
+	// AppendHead appends the beginning of a command about n keys. The keys of
+	// all merged commands follow, then the rest of all, in the same order; see
+	// Encoded.Key. The rest of a command with several keys follows as often.
 	AppendHead func(dst []byte, n int) []byte
 }
 
-// maxMerged bounds the commands that travel as one.
+// maxMerged bounds the keys of commands that travel as one.
 const maxMerged = 64
 
 // A Form is a native form of a command: Head, the encoded key, Middle, what

@@ -52,7 +52,9 @@ func take(ctx context.Context, g *multiplex.Group, key, token string) (multiplex
 	return g.Claim(ctx, taken, &multiplex.Claim{
 		Bytes: resp.AppendCommand(nil, "SET", key, token, "NX", "PX", "10000"),
 		TTL:   10 * time.Second,
-		Undo:  multiplex.Encoded{Bytes: resp.AppendCommand(nil, "DELIFEQ", key, token)},
+		Undo: func(dst []byte) multiplex.Encoded {
+			return multiplex.Encoded{Bytes: resp.AppendCommand(dst, "DELIFEQ", key, token)}
+		},
 	})
 }
 

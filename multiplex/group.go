@@ -8,6 +8,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/valyala/bytebufferpool"
 )
 
 // A Group asks N nodes at once. Its methods are safe for concurrent use.
@@ -16,33 +17,53 @@ import (
 // mutex, or the receiver's own if it has one (tracker, query), or the tracker's
 // (Lookout, tracking).
 type Group struct {
-	config   Config
-	size     int
-	quorum   int
-	nodes    []*node
-	poller   *poller   // if nil, each node's goroutine reads its connection
-	unpolled error     // why the system gave no poller
-	epoch    time.Time // the zero of the group's clock, which is monotonic
+	config Config
+	size   int
+	quorum int
+	nodes  []*node
+	polled
+	epoch time.Time // the zero of the group's clock, which is monotonic
+
+	_ [64]byte // what is only read must not leave the caches with what follows
 
 	// mu guards the following, the nodes' guarded fields, and the log.
 	mu        sync.Mutex
 	log       broadcast
 	gathering gathering // what the next flush merges
 	live      Set       // nodes that get new rounds
-	// accepted lists the optional steps of the handshake that all live nodes
-	// accepted; see agreeLocked.
-	accepted   []string
-	forsworn   []string // names of forms that are not used any more; see forswear
+	agreed
 	quarantine quarantine
 	fencing    fencing
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
+
+	pools
 
 	// Each of the following states its own guard.
 	flusher flusher
 	watcher watcher
 	tracker tracker
 	life    lifecycle
+}
+
+// polled is how the connections are read.
+type polled struct {
+	poller   *poller // if nil, each node's goroutine reads its connection
+	unpolled error   // why the system gave no poller
+}
+
+// agreed says which native forms may be used: all live nodes must know them.
+type agreed struct {
+	// accepted lists the optional steps of the handshake that all live nodes
+	// accepted; see agreeLocked.
+	accepted []string
+	forsworn []string // names of forms that are not used any more; see forswear
+}
+
+// pools hold what is used for a moment. They have guards of their own.
+type pools struct {
+	wakes sync.Pool            // channels that hold one wake-up; see round.park
+	undos *bytebufferpool.Pool // of Group.undo; a pointer, see conn's output
 }
 
 // New starts connecting to the nodes and returns at once. It fails only for a
@@ -62,6 +83,7 @@ func New(config Config) (*Group, error) {
 		fencing:    newFencing(&config),
 		flusher:    newFlusher(len(config.Nodes)),
 		life:       newLifecycle(),
+		pools:      pools{undos: new(bytebufferpool.Pool)},
 	}
 	g.log.init()
 	for i, c := range config.Nodes {
@@ -178,10 +200,12 @@ type flusher struct {
 	// yieldAfter is until when no goroutine yields, on the group's clock.
 	yieldAfter atomic.Int64
 
-	// entered counts the callers that ever began to wait for an outcome,
-	// answered those whose round was decided, and left those that have run
-	// since. entered grows under the group's mutex.
-	entered, answered, left atomic.Int64
+	// entered counts the callers that ever began to wait for an outcome, left
+	// those that have run since it was decided, and answered the decided
+	// rounds. entered grows under the group's mutex.
+	entered, left atomic.Int64
+	_             [64]byte // callers change what is above, readers what is below
+	answered      atomic.Int64
 }
 
 func newFlusher(nodes int) flusher {

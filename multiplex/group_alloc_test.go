@@ -145,8 +145,9 @@ func TestAskAllocatesNothing(t *testing.T) {
 				addrs = append(addrs, frugal(t, answer).Addr().String())
 			}
 			g := onSockets(t, addrs...)
+			undo := undoing(raw(release))
 			pair := func() {
-				receipt, err := g.Claim(background, claimKind, &Claim{Bytes: set, TTL: long, Undo: raw(release)})
+				receipt, err := g.Claim(background, claimKind, &Claim{Bytes: set, TTL: long, Undo: undo})
 				if err != c.err {
 					t.Fatal(err)
 				}

@@ -9,7 +9,7 @@ import "context"
 // context's error, without sending anything if ctx has ended before the call.
 // While Claim waits, the group calls ctx.Err, which must not call the group.
 //
-// If Claim returns an error, c.Undo was queued for every node before it
+// If Claim returns an error, its release was queued for every node before it
 // returned, in the same order on each connection (R7, R8). The receipt belongs
 // to the claim, whatever its outcome.
 func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, error) {
@@ -22,10 +22,19 @@ func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, 
 	if err == nil && c.Late != nil && c.Late() {
 		err = ErrLate
 	}
-	if err != nil && c.Undo.Bytes != nil {
-		g.Tell(kind.Undo, &Command{Encoded: c.Undo, TTL: c.TTL, Receipt: p.receipt})
+	if err != nil && c.Undo != nil {
+		g.undo(kind.Undo, c, p.receipt)
 	}
 	return p.receipt, err
+}
+
+// undo queues the release that undoes a claim.
+func (g *Group) undo(kind *ReleaseKind, c *Claim, receipt Receipt) {
+	room := g.undos.Get()
+	defer g.undos.Put(room)
+	release := Command{Encoded: c.Undo(room.B[:0]), TTL: c.TTL, Receipt: receipt}
+	room.B = release.Bytes
+	g.Tell(kind, &release)
 }
 
 // Extend sends an extension, waits, and returns errors as Claim does. With a
@@ -131,7 +140,10 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 		g.life.claims.Add(1)
 	}
 	r := g.log.take(g)
-	if r.posting = posting; posting.Inbox == nil {
+	if posting.Inbox != nil || posting.waited != 0 {
+		r.posting, r.unusual = posting, true
+	}
+	if posting.Inbox == nil {
 		r.word.Store(called)
 		g.flusher.entered.Add(1)
 	}
@@ -179,7 +191,7 @@ func (g *Group) fullLogLocked() bool {
 func (g *Group) admitLocked(ctx context.Context, r *round, v verb, cmd *Command, holders int32) (lead bool) {
 	r.begin(v, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
-	posted := r.posting.Inbox != nil
+	posted := r.unusual && r.posting.Inbox != nil
 	if posted {
 		r.postLocked()
 	}

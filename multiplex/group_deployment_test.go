@@ -71,7 +71,7 @@ func (f *fleet) ids(nodes ...int) (ids []string) {
 func (f *fleet) claimOn(g *Group) error {
 	f.keys++
 	key := fmt.Sprint("k", f.keys)
-	_, err := g.Claim(background, claimKind, &Claim{Bytes: setCommand(key, "t", maxTTL), TTL: maxTTL, Undo: encodedRelease(key, "t")})
+	_, err := g.Claim(background, claimKind, &Claim{Bytes: setCommand(key, "t", maxTTL), TTL: maxTTL, Undo: undoing(encodedRelease(key, "t"))})
 	return err
 }
 

@@ -840,7 +840,7 @@ func TestLateQuorumIsUndone(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		asked := 0
 		_, err := c.group.Claim(background, claimKind, &Claim{
-			Bytes: setCommand("k", "t", long), TTL: long, Undo: raw(releaseCommand("k", "t")),
+			Bytes: setCommand("k", "t", long), TTL: long, Undo: undoing(raw(releaseCommand("k", "t"))),
 			Late: func() bool {
 				asked++
 				assert.EqualValues(t, 1, c.group.life.claims.Load(), "Close would not wait")

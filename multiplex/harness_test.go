@@ -222,7 +222,7 @@ func (c *cluster) claim(ctx context.Context, key, token string, ttl time.Duratio
 		kind = nativeClaimKind
 	}
 	return c.group.Claim(ctx, kind, &Claim{
-		Bytes: setCommand(key, token, ttl), TTL: ttl, Undo: encodedRelease(key, token),
+		Bytes: setCommand(key, token, ttl), TTL: ttl, Undo: undoing(encodedRelease(key, token)),
 	})
 }
 

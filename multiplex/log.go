@@ -27,7 +27,7 @@ type broadcast struct {
 	oldest uint64 // no round before it is undecided
 	live   int    // rounds in use: in the ring, or held by a caller
 
-	free     *round // rounds to use again
+	free     *round // rounds to use
 	carriers *round // the same for those that carry merged commands
 	// returned is the list of rounds given back without the mutex; see collect.
 	returned atomic.Pointer[round]
@@ -45,6 +45,8 @@ func (s *ring) set(pos uint64, r *round) { s.slots[pos&uint64(len(s.slots)-1)] =
 
 const (
 	firstRing = 1024
+	// leastMade and mostMade bound how many rounds are made at once.
+	leastMade, mostMade = 8, 256
 	// keepBatch bounds the buffers that are kept between batches (R26).
 	keepBatch = 1 << 20
 )
@@ -59,26 +61,50 @@ func (l *broadcast) take(g *Group) *round {
 	if l.free == nil {
 		l.collect()
 	}
+	if l.free == nil {
+		l.make(g)
+	}
 	l.live++
 	r := l.free
-	if r == nil {
-		r = &round{group: g, wake: make(chan struct{}, 1)}
-		r.itself[0] = r
-		return r
-	}
 	l.free, r.next = r.next, nil
 	return r
 }
 
 // takeCarrier returns a round that carries others and that nothing else holds.
 func (l *broadcast) takeCarrier(g *Group) *round {
+	if l.carriers == nil {
+		l.makeCarriers(g)
+	}
 	l.live++
 	r := l.carriers
-	if r == nil {
-		return &round{group: g, carrying: carrying{carrier: true}}
-	}
 	l.carriers, r.next = r.next, nil
 	return r
+}
+
+// make makes rounds, about half as many as there are, with one allocation: a
+// node that stops answering pins thousands in a moment (R26).
+func (l *broadcast) make(g *Group) {
+	made := make([]round, max(leastMade, min(l.live/2, mostMade)))
+	for i := range made {
+		r := &made[i]
+		r.group, r.itself[0] = g, r
+		r.command = r.room[:0]
+		r.next, l.free = l.free, r
+	}
+}
+
+// makeCarriers is make for carriers, with room for their parts.
+func (l *broadcast) makeCarriers(g *Group) {
+	made := make([]struct {
+		round
+		parts [maxMerged]*round
+	}, max(leastMade, min(l.live/maxMerged, mostMade)))
+	for i := range made {
+		r := &made[i].round
+		r.group, r.carrier = g, true
+		r.parts = made[i].parts[:0]
+		r.next, l.carriers = l.carriers, r
+	}
 }
 
 // push puts a round at the head, and its bytes behind all bytes before.
@@ -136,9 +162,11 @@ func (l *broadcast) trim(to uint64) {
 }
 
 func (l *broadcast) reuse(r *round) {
-	for _, p := range r.parts {
-		if p.holders.Add(-1) == 0 {
-			l.reuse(p)
+	if r.carrier {
+		for _, p := range r.parts {
+			if p.holders.Add(-1) == 0 {
+				l.reuse(p)
+			}
 		}
 	}
 	r.clear()

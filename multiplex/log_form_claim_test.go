@@ -46,7 +46,7 @@ func withTexts(nodes ...int) func(*cluster) {
 func (c *cluster) tell(key, token string) (said []string, err error) {
 	encoded := keyed(setCommand(key, token, long), key)
 	_, err = c.group.Claim(background, tellingKind, &Claim{
-		Bytes: encoded.Bytes, Key: encoded.Key, TTL: long, Undo: encodedRelease(key, token),
+		Bytes: encoded.Bytes, Key: encoded.Key, TTL: long, Undo: undoing(encodedRelease(key, token)),
 		Told: func(node int, text []byte) { said = append(said, fmt.Sprint(node, " ", string(text))) },
 	})
 	return said, err
@@ -55,7 +55,7 @@ func (c *cluster) tell(key, token string) (said []string, err error) {
 // keyed says where the key of SET lies.
 func keyed(command []byte, key string) Encoded {
 	from := len("*6\r\n$3\r\nSET\r\n")
-	return Encoded{command, Part{from, from + len(resp.AppendBulkString(nil, key))}}
+	return Encoded{command, Part{From: from, To: from + len(resp.AppendBulkString(nil, key))}}
 }
 
 // R25: a claim has its native form only while every live node has it, and each
@@ -157,7 +157,7 @@ func TestScriptClaimIsNotRepeated_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		claim := func() error {
 			command := resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(source), "1", "k", "t")
-			_, err := c.group.Claim(background, kind, &Claim{Bytes: command, TTL: long, Undo: encodedRelease("k", "t")})
+			_, err := c.group.Claim(background, kind, &Claim{Bytes: command, TTL: long, Undo: undoing(encodedRelease("k", "t"))})
 			return err
 		}
 		require.NotEmpty(t, undecided(t, claim()), "no node has the script yet")

@@ -419,7 +419,7 @@ func TestCureOfASurpriseFails(t *testing.T) {
 		c.group.mu.Unlock()
 		synctest.Wait() // from now on the test is its reader, which owns the counts
 		r := &round{group: c.group, verb: nativeKind.verb(), ttl: long, receipt: l.receipts[1], form: &forms[0],
-			command: releaseCommand("k1", "t"), key: releaseKey("k1", "t")}
+			kept: kept{command: releaseCommand("k1", "t"), key: releaseKey("k1", "t")}}
 		r.itself[0] = r
 		reader := resp.NewReader(resp.Limits{})
 		reader.Commit(copy(reader.Space(), surprises["unknown"].reply+"\r\n"))

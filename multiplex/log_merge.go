@@ -1,9 +1,9 @@
 package multiplex
 
 // Merging: releases that wait for the same flush travel as one command, whose
-// reply holds one result for each; so do extensions. Starting a script costs a
-// server more than one more key within it, so with many concurrent callers
-// merging raises the throughput by a quarter.
+// reply holds one result for each key; so do extensions. Starting a script
+// costs a server more than one more key within it, so with many concurrent
+// callers merging raises the throughput by a quarter.
 //
 // Only commands with a waiting caller, or posted ones, are merged. The release
 // of a failed attempt goes into the log at once, or the SET of the next attempt
@@ -16,10 +16,7 @@ package multiplex
 // place").
 func (g *Group) packLocked() {
 	for rest := g.gathering.rounds; len(rest) > 0; {
-		n := 1
-		if g.formOfLocked(rest[0]) == nil {
-			n = alike(rest)
-		}
+		n := g.alikeLocked(rest)
 		if n == 1 {
 			g.placeLocked(rest[0], rest[0].command)
 		} else {
@@ -30,12 +27,22 @@ func (g *Group) packLocked() {
 	g.gathering.empty()
 }
 
-// alike returns how many rounds, from the first on, may be merged: those with
-// the same merger, up to maxMerged.
-func alike(rounds []*round) int {
-	n := 1
-	for n < min(len(rounds), maxMerged) && rounds[n].merger() == rounds[0].merger() {
-		n++
+// alikeLocked returns how many rounds, from the first on, may be merged: those
+// with the same merger and no native form, with up to maxMerged keys.
+func (g *Group) alikeLocked(rounds []*round) int {
+	first := rounds[0]
+	if g.formOfLocked(first) != nil {
+		return 1
+	}
+	n, keys := 1, first.key.count()
+	for ; n < len(rounds) && rounds[n].merger() == first.merger(); n++ {
+		r := rounds[n]
+		if r.kind != first.kind && g.formOfLocked(r) != nil {
+			break
+		}
+		if keys += r.key.count(); keys > maxMerged {
+			break
+		}
 	}
 	return n
 }
@@ -62,12 +69,32 @@ func (g *Group) placeMergedLocked(parts []*round) {
 	c.begin(verb{kind: &merger.Kind}, parts[0].at, parts[0].ttl, Receipt{}, 1)
 	c.word.Store(decided) // no caller waits for the carrier itself
 	c.parts = append(c.parts, parts...)
-	c.command = merger.AppendHead(c.command, len(parts))
-	for _, p := range parts {
-		c.command = append(c.command, p.command[p.key.From:p.key.To]...)
+	g.log.push(c, nil)
+	g.log.buf = c.appendCommand(g.log.buf)
+}
+
+// appendCommand appends the round's command as given. That of a carrier is made
+// of its parts, which it holds.
+func (r *round) appendCommand(dst []byte) []byte {
+	if !r.carrier {
+		return append(dst, r.command...)
 	}
-	for _, p := range parts {
-		c.command = append(c.command, p.command[p.key.To:]...)
+	dst = r.parts[0].merger().AppendHead(dst, keysOf(r.parts))
+	for _, p := range r.parts {
+		dst = append(dst, p.command[p.key.From:p.key.To]...)
 	}
-	g.log.push(c, c.command)
+	for _, p := range r.parts {
+		for range p.key.count() {
+			dst = append(dst, p.command[p.key.To:]...)
+		}
+	}
+	return dst
+}
+
+// keysOf returns how many keys the commands of some rounds have.
+func keysOf(parts []*round) (n int) {
+	for _, p := range parts {
+		n += p.key.count()
+	}
+	return n
 }

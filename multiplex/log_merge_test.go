@@ -49,7 +49,7 @@ func judgeOneOfMany(v resp.Value) Vote {
 
 func releaseKey(key, token string) Part {
 	to := len(releaseCommand(key, token)) - len(resp.AppendBulkString(nil, token))
-	return Part{to - len(resp.AppendBulkString(nil, key)), to}
+	return Part{From: to - len(resp.AppendBulkString(nil, key)), To: to}
 }
 
 func encodedRelease(key, token string) Encoded {
@@ -58,6 +58,11 @@ func encodedRelease(key, token string) Encoded {
 
 // raw is a command whose key is not known.
 func raw(command []byte) Encoded { return Encoded{Bytes: command} }
+
+// undoing returns a Claim's Undo.
+func undoing(release Encoded) func(dst []byte) Encoded {
+	return func(dst []byte) Encoded { return Encoded{append(dst, release.Bytes...), release.Key} }
+}
 
 // merging makes cluster.release merge, or not.
 func merging(on bool) func(*cluster) {
@@ -224,6 +229,48 @@ func TestReleasesAreMerged(t *testing.T) {
 				c.conserved()
 			})
 		})
+	}
+}
+
+// Commands with several keys are merged up to 64 keys, each as a whole, with
+// those of one key, unless these have a native form.
+func TestMergedCommandsCountTheirKeys(t *testing.T) {
+	merger, strange := new(Merger), new(Merger)
+	kinds := map[byte]*ReleaseKind{
+		'1': {Merger: merger, Native: []Form{{Name: "native"}}}, 'n': {Merger: merger}, 'x': {Merger: strange},
+	}
+	for _, c := range []struct {
+		kinds   string // '1' has a native form
+		keys    []int
+		n       int
+		without int // the native form
+	}{
+		{"n", []int{3}, 1, 1}, {"n", []int{64}, 1, 1}, {"nn", []int{64, 1}, 1, 1}, {"nnn", []int{3, 3, 3}, 3, 3},
+		{"nn", []int{60, 4}, 2, 2}, {"nnn", []int{60, 5, 1}, 1, 1}, {"nnnn", []int{30, 30, 5, 1}, 2, 2},
+		{"nxn", []int{3, 3, 3}, 1, 1}, {"nnx", []int{3, 3, 3}, 2, 2},
+		{"1", []int{0}, 1, 1}, {"11", []int{0, 0}, 1, 2}, {"1n", []int{0, 3}, 1, 2}, {"n1", []int{3, 0}, 1, 2},
+		{"nn1", []int{3, 3, 0}, 2, 3}, {"1n11", []int{0, 62, 0, 0}, 1, 3},
+	} {
+		var rounds []*round
+		for i, keys := range c.keys {
+			rounds = append(rounds, &round{verb: kinds[c.kinds[i]].verb(), kept: kept{key: Part{To: 1, Keys: keys}}})
+		}
+		assert.Equal(t, c.n, (&Group{agreed: agreed{accepted: []string{"native"}}}).alikeLocked(rounds), "%v", c)
+		assert.Equal(t, c.without, new(Group).alikeLocked(rounds), "%v", c)
+	}
+}
+
+// A lock needs all of its keys, and a key that could not be read leaves it
+// unknown.
+func TestVotesOnTheKeysOfALock(t *testing.T) {
+	for want, all := range map[Vote][][]Vote{
+		Granted: {{Granted}, {Granted, Granted}},
+		Refused: {{Refused}, {Granted, Refused}, {Refused, Granted, Granted}},
+		Failed:  {{Failed}, {Granted, Failed}, {Failed, Refused}, {Refused, Granted, Failed}},
+	} {
+		for _, votes := range all {
+			assert.Equal(t, want, together(votes), "%v", votes)
+		}
 	}
 }
 

@@ -103,6 +103,7 @@ type pollSide struct {
 // the node's own.
 type reader struct {
 	pos     uint64 // the round whose reply comes next; never before answered
+	ring    *ring  // of the log, when the bytes came
 	replies uint64 // how many have come on this connection
 	sampled bool   // the reply time of this batch was measured
 	// If guessed, replyTime is the handshake's, and the first measurement

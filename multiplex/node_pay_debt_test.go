@@ -291,7 +291,7 @@ func TestDebtOfAnAbsentNodeBeginsAnew(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
 		n := c.group.nodes[0]
-		r := &round{group: c.group, verb: releaseKind.verb(), ttl: time.Second, receipt: receipt, command: releaseCommand("k", "t")}
+		r := &round{group: c.group, verb: releaseKind.verb(), ttl: time.Second, receipt: receipt, kept: kept{command: releaseCommand("k", "t")}}
 		c.group.mu.Lock()
 		defer c.group.mu.Unlock()
 		n.oweLocked(r, time.Hour)

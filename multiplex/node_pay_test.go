@@ -51,7 +51,7 @@ func TestNodeKeepsItsDebtsPlanned_R8(t *testing.T) {
 		time.Sleep(trip)
 		synctest.Wait() // from now on the test owns what the reader owns
 		g, n := c.group, c.group.nodes[0]
-		r := &round{group: g, verb: releaseKind.verb(), ttl: time.Second, receipt: receipt, command: releaseCommand("k", "t")}
+		r := &round{group: g, verb: releaseKind.verb(), ttl: time.Second, receipt: receipt, kept: kept{command: releaseCommand("k", "t")}}
 		g.mu.Lock()
 		n.previous.unfenced = pure.Unfenced{End: math.MaxUint64, Since: g.now()}
 		g.mu.Unlock()

@@ -3,6 +3,7 @@ package multiplex
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -14,6 +15,7 @@ import (
 // that the connection must die: nothing is ever skipped to resynchronise (R16).
 func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	n.sampled = false
+	n.ring = n.group.log.ring.Load() // has all rounds that these bytes answer
 	defer n.counters.publish()
 	for {
 		v, ok, err := c.Next()
@@ -50,8 +52,8 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if n.laneNext.Load() == n.pos {
 		return n.laneReply(v)
 	}
-	r := n.group.log.ring.Load().at(n.pos)
-	if r.form != nil && v.IsError() && n.errorToNative(r, v) {
+	r := n.ring.at(n.pos)
+	if v.IsError() && r.form != nil && n.errorToNative(r, v) {
 		n.pos++ // the vote is counted, or comes with the reply to the script
 		return nil
 	}
@@ -98,7 +100,7 @@ func (n *node) count(r *round, form *Form, v resp.Value) error {
 		}
 		return nil
 	}
-	if len(r.parts) > 0 {
+	if r.carrier {
 		return n.countMerged(r, v)
 	}
 	judge := r.kind.Judge
@@ -116,13 +118,13 @@ func (n *node) count(r *round, form *Form, v resp.Value) error {
 	return nil
 }
 
-var errResults = errors.New("not one result for each command that was merged")
+var errResults = errors.New("not one result for each key of what was merged")
 
 // countMerged turns the array that answers a carrier into this node's vote on
 // each part. It checks the whole array before the first vote, since a reply
 // that cannot be the answer is no vote (R16).
 func (n *node) countMerged(r *round, v resp.Value) error {
-	if v.Type() != resp.Array || v.IsNull() || v.Len() != len(r.parts) {
+	if v.Type() != resp.Array || v.IsNull() || v.Len() != keysOf(r.parts) {
 		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
 	}
 	votes := n.votes[:0]
@@ -133,19 +135,34 @@ func (n *node) countMerged(r *round, v resp.Value) error {
 		}
 		votes = append(votes, vote)
 	}
-	for i, p := range r.parts {
-		if votes[i] == Failed {
+	for _, p := range r.parts {
+		keys := p.key.count()
+		vote := together(votes[:keys])
+		if votes = votes[keys:]; vote == Failed {
 			n.refuse(p, keyFault)
 			continue
 		}
-		n.confirm(p, votes[i])
+		n.confirm(p, vote)
 	}
 	return nil
 }
 
+// together returns the vote on a lock from those on its keys.
+func together(votes []Vote) Vote {
+	switch {
+	case len(votes) == 1:
+		return votes[0]
+	case slices.Contains(votes, Failed):
+		return Failed
+	case slices.Contains(votes, Refused):
+		return Refused
+	}
+	return Granted
+}
+
 // confirm counts a vote that the node gave.
 func (n *node) confirm(r *round, vote Vote) {
-	if n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
+	if n.previous.unfenced.End > 0 && n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
 	switch vote {

@@ -24,7 +24,7 @@ func (n *node) cure(r *round, why conn.Class) bool {
 		g.promptLocked()
 		return false
 	}
-	if !n.lane.add(laneEntry{purpose: again, round: r}, r.command) {
+	if !n.lane.add(laneEntry{purpose: again, round: r}, r.appendCommand(nil)) {
 		return false
 	}
 	r.hold()

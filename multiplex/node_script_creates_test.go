@@ -69,7 +69,7 @@ func TestNoCureOfAClaimOvertakesItsRelease_R8(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) { // the handshake does not load this script
 		claim := func(ctx context.Context) error {
 			_, err := c.group.Claim(ctx, claimByScript, &Claim{
-				Bytes: restoreCommand("k", "t"), TTL: long, Undo: raw(releaseCommand("k", "t")),
+				Bytes: restoreCommand("k", "t"), TTL: long, Undo: undoing(raw(releaseCommand("k", "t"))),
 			})
 			return err
 		}
@@ -91,7 +91,7 @@ func TestNoCureOfAClaimOvertakesItsRelease_R8(t *testing.T) {
 func TestAClaimByALostScriptFails_R24(t *testing.T) {
 	claimByScript := &ClaimKind{Kind: scripted, Undo: releaseKind}
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
-		_, err := c.group.Claim(background, claimByScript, &Claim{Bytes: restoreCommand("k", "t"), TTL: long, Undo: raw(releaseCommand("k", "t"))})
+		_, err := c.group.Claim(background, claimByScript, &Claim{Bytes: restoreCommand("k", "t"), TTL: long, Undo: undoing(raw(releaseCommand("k", "t")))})
 		var why *RefusalError
 		require.ErrorAs(t, err, &why)
 		assert.Equal(t, conn.ClassNoScript, why.Class)

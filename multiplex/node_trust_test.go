@@ -262,7 +262,7 @@ func TestForgottenVote_R23(t *testing.T) {
 					g := []*Group{c.group, fresh}[i%2]
 					token := fmt.Sprint("second", i)
 					_, err := g.Claim(background, claimKind, &Claim{
-						Bytes: setCommand("k", token, maxTTL), TTL: maxTTL, Undo: raw(releaseCommand("k", token)),
+						Bytes: setCommand("k", token, maxTTL), TTL: maxTTL, Undo: undoing(raw(releaseCommand("k", token))),
 					})
 					if err == nil {
 						second++

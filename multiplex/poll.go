@@ -92,9 +92,8 @@ func (g *Group) await(r *round) uint64 {
 		// so one of the two sees the other (docs/design.md, "Handing over the
 		// poller's role").
 		p.waiting.Add(1)
-		if p.role.Load() != roleFree && r.word.CompareAndSwap(w, w|parked) {
+		if p.role.Load() != roleFree && r.park(w) {
 			// The goroutine that decided the round has uncounted this caller.
-			<-r.wake
 			return r.word.Load()
 		}
 		p.waiting.Add(-1)

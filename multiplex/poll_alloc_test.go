@@ -48,13 +48,17 @@ func TestPolledCallsAllocateNothing(t *testing.T) {
 	}
 }
 
-var allocSets, allocReleases, allocExtends [8][]byte
+var (
+	allocSets, allocReleases, allocExtends [8][]byte
+	allocUndos                             [8]func([]byte) Encoded
+)
 
 func init() {
 	for i := range allocSets {
 		key := fmt.Sprint("a resource of some length ", i)
 		allocSets[i] = setCommand(key, "01234567890123456789", long)
 		allocReleases[i] = realRelease(key, "01234567890123456789")
+		allocUndos[i] = undoing(raw(allocReleases[i]))
 		allocExtends[i] = extendCommand(key, "01234567890123456789", long)
 	}
 }
@@ -66,7 +70,7 @@ const attempts = 10
 func attempt(g *Group, caller int, want error) error {
 	for range attempts {
 		receipt, err := g.Claim(background, claimKind, &Claim{
-			Bytes: allocSets[caller], TTL: long, Undo: raw(allocReleases[caller]),
+			Bytes: allocSets[caller], TTL: long, Undo: allocUndos[caller],
 		})
 		if err != want {
 			return err

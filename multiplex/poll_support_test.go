@@ -293,7 +293,7 @@ func atBest(t testing.TB, measure func() error) {
 
 func claimOn(ctx context.Context, g *Group, key, token string) (Receipt, error) {
 	return g.Claim(ctx, claimKind, &Claim{
-		Bytes: setCommand(key, token, long), TTL: long, Undo: raw(realRelease(key, token)),
+		Bytes: setCommand(key, token, long), TTL: long, Undo: undoing(raw(realRelease(key, token))),
 	})
 }
 

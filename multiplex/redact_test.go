@@ -16,7 +16,7 @@ func TestNothingSecretIsPrinted(t *testing.T) {
 		c.group.config.Nodes[0].Endpoint.Password = "pa55word"
 		secret := []byte("pa55word")
 		for _, secretive := range []any{
-			c.group, config, &config, raw(secret), &Command{Encoded: raw(secret)}, Claim{Bytes: secret}, &Claim{Undo: raw(secret)},
+			c.group, config, &config, raw(secret), &Command{Encoded: raw(secret)}, Claim{Bytes: secret}, &Claim{Bytes: secret},
 		} {
 			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%q", "%x"} {
 				text := fmt.Sprintf(verb, secretive)

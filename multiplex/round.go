@@ -17,56 +17,65 @@ import (
 // one compare-and-swap decides it. The goroutine that made that swap wakes the
 // caller, if it sleeps.
 type round struct {
+	// Several nodes' replies touch each round, and with a thousand callers the
+	// rounds fill a processor's cache. So the fields are in the order of their
+	// use: 64 bytes for what a vote needs, 64 for what a claim needs besides,
+	// and the rest.
+
 	word    atomic.Uint64
 	holders atomic.Int32
-	// blamed is set once a cause is stored, so that recycling clears causes
-	// only where there are any.
-	blamed atomic.Bool
 
 	// The following are written under the group's mutex before the round is
-	// published, and only read from then on.
-	//
-	// The fields that counting a vote reads come first, so that they share the
-	// word's cache line and the next one: the replies of several nodes touch
-	// each round.
+	// published, and only read from then on; blamed and causes are not.
 
-	// form is the native form that the log has; nil if it has command itself.
-	form *Form
-	verb
-	texts   *texts // nil until the round first has a form that is Telling
-	group   *Group
-	receipt Receipt // of the claim that this round releases or lengthens
-	carrying
-	at      time.Duration   // when it was queued, on the group's clock
-	ctx     context.Context // nil if no caller waits
-	posting Posting         // empty for a round that a caller waits for
-	wake    chan struct{}   // holds one wake-up
-	ttl     time.Duration
-	// command is a copy of what may be sent again: scripts and releases.
-	command  []byte
-	key      Part          // of command, for merging and for native forms
-	patience time.Duration // least time to wait for its votes
-
+	carrier bool // it stands in the log for several merged rounds, its parts
+	unusual bool // it has a posting
 	// discounted is the set of nodes that got the round but whose vote must not
 	// make a lock, since they may have forgotten another lock (R23). The votes
 	// of those in void have failed already; code that sets a key by other means
 	// must check discounted.
 	discounted Set
+	verb
+	group *Group
 
+	at      time.Duration // when it was queued, on the group's clock
+	ttl     time.Duration
+	receipt Receipt         // of the claim that this round releases or lengthens
+	ctx     context.Context // nil if no caller waits
+	next    *round          // in a free list, or an inbox
+	form    *Form           // the native form in the log; nil for command itself
+
+	wake chan struct{} // wakes a caller that sleeps; see park
+	kept
+	carrying
+	posting Posting // empty for a round that a caller waits for
+	texts   *texts  // nil until the round first has a form that is Telling
+	// blamed is set once a cause is stored, so that recycling clears causes
+	// only where there are any.
+	blamed atomic.Bool
 	// causes says why a node's vote is missing; nil with the failed bit set is
 	// a timeout.
 	causes [MaxNodes]atomic.Pointer[fault]
-	next   *round // in a free list, or an inbox
 }
 
-// carrying tells a carrier, which stands in the log for several merged rounds,
-// from any other round.
+// kept is a copy of a command that may be sent again, or that waits to be
+// merged. A carrier keeps none: its parts do.
+type kept struct {
+	command []byte
+	key     Part            // of command, for merging and for native forms
+	room    [roundRoom]byte // for a command of usual length
+}
+
+// roundRoom is enough for a script with a key of 120 bytes, and makes a round a
+// whole number of cache lines.
+const roundRoom = 240
+
+// carrying is what a carrier carries.
 type carrying struct {
 	// parts are the rounds that a carrier carries, with a hold on each. They
 	// are empty for any other round.
-	parts   []*round
-	carrier bool      // recycled among the carriers, whose commands are long
-	itself  [1]*round // what members returns for any other round
+	parts  []*round
+	itself [1]*round // what members returns for any other round
 }
 
 // The word, from the low end:
@@ -189,8 +198,8 @@ func (r *round) conclude(reason uint64) bool {
 
 // rouse wakes the caller if it slept, or waited in the poller, when the word
 // was w. It puts a posted round into its inbox. Only the goroutine that decided
-// the round calls it, so the channel never holds more than one wake-up, and an
-// inbox never holds a round twice.
+// the round calls it, so it wakes no caller twice, and puts no round into an
+// inbox twice.
 func (r *round) rouse(w uint64) {
 	if w&called != 0 {
 		r.group.flusher.answered.Add(1)
@@ -206,7 +215,7 @@ func (r *round) rouse(w uint64) {
 	if p != nil {
 		p.waiting.Add(-1)
 	}
-	if r.posting.Inbox != nil {
+	if r.unusual && r.posting.Inbox != nil {
 		r.posting.Inbox.put(r)
 		return
 	}
@@ -220,11 +229,28 @@ func (r *round) await() uint64 {
 		if w&decided != 0 {
 			return w
 		}
-		if r.word.CompareAndSwap(w, w|parked) {
-			<-r.wake
+		if r.park(w) {
 			return r.word.Load()
 		}
 	}
+}
+
+// park sleeps until the round is decided, and reports true, if the word is
+// still w. A round has a channel only for that time: a stopped node pins
+// thousands more rounds than there are callers.
+func (r *round) park(w uint64) bool {
+	pool := &r.group.wakes
+	wake, _ := pool.Get().(chan struct{})
+	if wake == nil {
+		wake = make(chan struct{}, 1)
+	}
+	defer pool.Put(wake)
+	r.wake = wake
+	if !r.word.CompareAndSwap(w, w|parked) {
+		return false
+	}
+	<-wake // the goroutine that sent is done with it
+	return true
 }
 
 // hold adds a holder to a round that has one.
@@ -246,24 +272,27 @@ func (r *round) clear() {
 		}
 		r.blamed.Store(false)
 	}
+	if r.unusual {
+		r.posting, r.unusual = Posting{}, false
+	}
 	r.ctx, r.verb, r.receipt, r.discounted = nil, verb{}, Receipt{}, 0
 	r.key, r.form = Part{}, nil
-	r.posting, r.patience = Posting{}, 0
-	if cap(r.command) > keepCommand && !r.carrier {
-		r.command = nil
+	if cap(r.command) > keepCommand {
+		r.command = r.room[:]
 	}
 	r.texts.empty()
-	clear(r.parts)
-	r.parts = r.parts[:0]
 	r.command = r.command[:0]
+	if r.carrier {
+		clear(r.parts)
+		r.parts = r.parts[:0]
+	}
 	if poisoning {
 		r.poison()
 	}
 }
 
 // keepCommand bounds the buffer that a recycled round keeps for its command, so
-// that one long resource name does not cost memory forever (R26). Carriers keep
-// theirs, since there are few.
+// that one long resource name does not cost memory forever (R26).
 const keepCommand = 512
 
 // begin prepares a round before it is published.
@@ -275,7 +304,7 @@ func (r *round) begin(v verb, at, ttl time.Duration, receipt Receipt, holders in
 // members returns the rounds whose votes a reply to this one decides: the parts
 // of a carrier, or the round itself.
 func (r *round) members() []*round {
-	if len(r.parts) > 0 {
+	if r.carrier {
 		return r.parts
 	}
 	return r.itself[:]
@@ -283,7 +312,7 @@ func (r *round) members() []*round {
 
 // creates reports whether the round's command may set a key that was not there.
 func (r *round) creates() bool {
-	return len(r.parts) == 0 && (r.claims() || r.extend != nil && r.extend.Creates)
+	return !r.carrier && (r.claims() || r.extend != nil && r.extend.Creates)
 }
 
 // owedBy reports whether the round is a release of a key that this node may
@@ -299,13 +328,26 @@ func (r *round) void() Set {
 	return pure.Void(r.claims(), r.discounted, r.receipt.Doubted)
 }
 
+// waited returns how long the caller has waited for nodes before.
+func (r *round) waited() time.Duration {
+	if !r.unusual {
+		return 0
+	}
+	return r.posting.waited
+}
+
+// patience returns the least time to wait for the round's votes.
+func (r *round) patience() time.Duration {
+	if !r.unusual || r.group.config.VoteTimeout != 0 {
+		return 0
+	}
+	return r.posting.Patience
+}
+
 // postLocked prepares a posted round. Before it is published, the round is
 // counted as waiting and marked as asleep: the goroutine that decides it
 // uncounts it and puts it into the inbox (see rouse).
 func (r *round) postLocked() {
-	if r.group.config.VoteTimeout == 0 {
-		r.patience = r.posting.Patience
-	}
 	r.word.Store(parked)
 	if p := r.group.poller; p != nil {
 		p.waiting.Add(1)

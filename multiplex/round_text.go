@@ -1,10 +1,6 @@
 package multiplex
 
-import (
-	"strconv"
-
-	"github.com/redmux/redmux/resp"
-)
+import "github.com/redmux/redmux/resp"
 
 // texts are what nodes said when they refused a claim, for Claim.Told. A round
 // that needs them keeps them, empty, for its next use.
@@ -17,13 +13,16 @@ type texts [MaxNodes][]byte
 // longestText bounds what is kept of a text (R26).
 const longestText = 128
 
-// keep copies a node's text, unless it is too long to be of interest.
+// keep copies a node's text, or the texts in an array, unless that is too long
+// to be of interest.
 func (t *texts) keep(node int, v resp.Value) {
-	if number, ok := v.Int64(); ok {
-		t[node] = strconv.AppendInt(t[node][:0], number, 10)
+	if v.Type() == resp.Array {
+		for e := range v.Elements() {
+			t.keep(node, e)
+		}
 		return
 	}
-	if text := v.Bytes(); len(text) <= longestText {
+	if text := v.Bytes(); v.Type() == resp.BulkString && len(text) <= longestText {
 		t[node] = append(t[node][:0], text...)
 	}
 }

@@ -32,7 +32,7 @@ func (g *Group) watch() {
 
 // wakeWatchLocked makes the watch run in time for a new round.
 func (g *Group) wakeWatchLocked(r *round) {
-	left := pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.posting.waited
+	left := pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.waited()
 	g.wakeWatchAtLocked(r.at + max(tickLeast, min(tickMost, left)))
 }
 
@@ -129,15 +129,18 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 		r.conclude(cancelled)
 		return next
 	}
+	if young := r.at + pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.waited(); now < young {
+		return min(next, young) // whatever the node: with a thousand callers most are
+	}
 	w := r.word.Load()
-	patience := pure.VotePatience(g.config.VoteTimeout, r.ttl, r.patience,
+	patience := pure.VotePatience(g.config.VoteTimeout, r.ttl, r.patience(),
 		r.tallyOf(w).Hinges(g.quorum, r.mode()), pure.Starved(g.watcher.excused, r.at))
 	var over Set
 	for i, n := range g.nodes {
 		if votedOf(w).Has(i) {
 			continue
 		}
-		deadline := pure.VoteDeadline(r.at-r.posting.waited, n.voteTimeout(r.ttl), patience)
+		deadline := pure.VoteDeadline(r.at-r.waited(), n.voteTimeout(r.ttl), patience)
 		if unread.Has(i) {
 			deadline = pure.UnreadDeadline(deadline, g.watcher.excused, now)
 		}

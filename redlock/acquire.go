@@ -9,12 +9,12 @@ import (
 )
 
 // commandRoom is the size of buffers on the stack. It is enough for a command
-// with a resource name of usual length.
-const commandRoom = 320
+// with a key of up to 130 bytes, or 60 with the longest owner.
+const commandRoom = 256
 
-// claimRoom is the same for the command that sets a lock: with a fencing number
-// it names the resource twice.
-const claimRoom = 448
+// fencedRoom is the same for the command that sets a lock with a fencing
+// number, which names the resource twice.
+const fencedRoom = 448
 
 // TryAcquire tries once to lock a resource for the TTL, which is truncated to
 // whole milliseconds. It waits until a quorum of nodes has granted the lock or
@@ -25,61 +25,79 @@ const claimRoom = 448
 // an error, it leaves no key behind: it has queued the release for every node
 // (R7).
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	lock, err := c.try(ctx, resource, nil, ttl, 1)
+	lock := Lock{client: c, resource: resource, ttl: ttl}
+	err := c.try(ctx, 1, &lock)
 	return lock, named(resource, err)
 }
 
-// attempt is TryAcquire, or TryAcquireAll, without counting and tracing.
-func (c *Client) attempt(ctx context.Context, resource string, all *resources, ttl time.Duration) (Lock, error) {
+// attempt is TryAcquire, or TryAcquireAll, without counting and tracing. lock
+// has the resources and the TTL that are wanted. It is filled in where it
+// stands, since it is large, and is zero after an error.
+func (c *Client) attempt(ctx context.Context, lock *Lock) (err error) {
 	if c.fence != nil {
-		return c.attemptFenced(ctx, resource, all, ttl)
+		err = c.attemptFenced(ctx, lock)
+	} else {
+		var set [commandRoom]byte
+		err = c.claim(ctx, lock, set[:0])
 	}
-	return c.claim(ctx, resource, all, ttl, 0)
+	if err != nil {
+		*lock = Lock{}
+	}
+	return err
 }
 
-// claim is one round of an attempt. With Config.Fenced it has a number.
-func (c *Client) claim(
-	ctx context.Context, resource string, all *resources, ttl time.Duration, number int64,
-) (Lock, error) {
+// claim is one round of an attempt. Its command is encoded into room.
+func (c *Client) claim(ctx context.Context, lock *Lock, room []byte) (err error) {
 	if c.refuses(ctx) {
-		return Lock{}, ErrClosed
+		return ErrClosed
 	}
 	start := time.Now() // before the first byte is queued (R4)
-	ttl, err := c.checkAttempt(resource, all, ttl)
-	if err != nil {
-		return Lock{}, err
+	if lock.ttl, err = c.checkAttempt(lock.resource, lock.all, lock.ttl); err != nil {
+		return err
 	}
-	slack := pure.Drift(ttl, c.config.DriftFactor)
-	if c.late(ttl, 0, slack) {
-		// Even an immediate answer would leave too little.
-		return Lock{}, c.tooShort(ttl)
+	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
+	if c.late(lock.ttl, 0, slack) {
+		return c.tooShort(lock.ttl) // even an immediate answer would leave too little
 	}
-	lock := Lock{client: c, resource: resource, all: all, token: c.tokens.next(), ttl: ttl, number: number}
-	var set [claimRoom]byte
-	var undo [commandRoom]byte
-	kind, told := acquireKind, (*refusals)(nil)
-	switch {
-	case c.fence != nil:
-		kind = c.fence.kind
-	case all != nil:
-		kind, told = acquireAllKind, &refusals{all: all}
-	case c.config.Owner != "":
-		kind, told = ownedKind, new(refusals)
+	// Close waits until it is known whether the grant came in time, since
+	// otherwise it is undone.
+	c.group.DelayClose(1)
+	defer c.group.DelayClose(-1)
+	lock.token = c.tokens.next()
+	kind, told := c.claimKind(lock.all), (*refusals)(nil)
+	if lock.all != nil || c.config.Owner != "" {
+		told = &refusals{all: lock.all, scripted: kind.Script}
 	}
-	claim := lock.claim(set[:0])
-	_, release := lock.release(undo[:0])
+	claim := lock.claim(room)
 	lock.receipt, err = c.group.Claim(ctx, kind, &multiplex.Claim{
 		Bytes: claim.Bytes,
 		Key:   claim.Key,
-		TTL:   ttl,
-		Undo:  release.Encoded,
-		Late:  func() bool { return c.late(ttl, pure.Elapsed(start, time.Now()), slack) },
-		Told:  told.hear,
+		TTL:   lock.ttl,
+		Undo: func(dst []byte) multiplex.Encoded {
+			_, release := lock.release(dst)
+			return release.Encoded
+		},
+		Told: told.hear,
 	})
 	if err != nil {
-		return Lock{}, c.failed(ctx, told.translate(err), nil)
+		return c.failed(ctx, told.translate(err), nil)
 	}
 	return c.granted(lock, start)
+}
+
+// claimKind returns the kind of the command that sets a lock's keys.
+func (c *Client) claimKind(all *resources) *multiplex.ClaimKind {
+	switch {
+	case c.fence != nil && all != nil:
+		return c.fence.allKind
+	case c.fence != nil:
+		return c.fence.kind
+	case all != nil:
+		return acquireAllKind
+	case c.config.Owner != "":
+		return ownedKind
+	}
+	return acquireKind
 }
 
 // claim returns the command that sets the lock's keys, encoded into room.
@@ -93,19 +111,19 @@ func (l *Lock) claim(room []byte) multiplex.Encoded {
 	return l.client.appendAcquire(room, l.resource, &l.token, l.ttl)
 }
 
-// granted returns the lock of a claim that a quorum granted. It reads the
-// clocks again, since much time may have passed since Late read them (R4): a
-// lock with too little validity is released, and the error is ErrExpired.
-func (c *Client) granted(lock Lock, start time.Time) (Lock, error) {
+// granted completes the lock of a claim that a quorum granted. It reads the
+// clocks as the last act of an attempt (R4): a lock with too little validity is
+// released, and the error is ErrExpired.
+func (c *Client) granted(lock *Lock, start time.Time) error {
 	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
 	lock.until = start.Add(lock.ttl - slack)
 	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
 	if c.late(lock.ttl, spent, slack) {
-		c.tellRelease(&lock)
-		return Lock{}, ErrExpired
+		c.tellRelease(lock)
+		return ErrExpired
 	}
-	return lock, nil
+	return nil
 }
 
 // late reports whether an attempt that has spent so much time leaves too little

@@ -16,20 +16,30 @@ func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error
 	if err := checkLockable(resource); err != nil {
 		return 0, err
 	}
-	if c.config.Fenced && strings.HasSuffix(resource, fenceSuffix) {
-		return 0, errtext.Wrap("redlock: a resource must not end in "+fenceSuffix+": fencing numbers are kept there", ErrResource)
+	if err := c.checkFenced(resource); err != nil {
+		return 0, err
 	}
 	return c.checkTTL(ttl)
+}
+
+// checkFenced refuses the names of the keys of fencing numbers.
+func (c *Client) checkFenced(resource string) error {
+	if c.config.Fenced && strings.HasSuffix(resource, fenceSuffix) {
+		return errtext.Wrap("redlock: a resource must not end in "+fenceSuffix+": fencing numbers are kept there", ErrResource)
+	}
+	return nil
 }
 
 // checkAttempt is check, where the names of several resources were checked
 // before.
 func (c *Client) checkAttempt(resource string, all *resources, ttl time.Duration) (time.Duration, error) {
-	switch {
-	case all == nil:
+	if all == nil {
 		return c.check(resource, ttl)
-	case c.config.Fenced:
-		return 0, errtext.Wrap("redlock: with Config.Fenced, a lock is on one resource", ErrResource)
+	}
+	for _, name := range all.names {
+		if err := c.checkFenced(name); err != nil {
+			return 0, err
+		}
 	}
 	return c.checkTTL(ttl)
 }

@@ -24,8 +24,8 @@ const MaxResources = 64
 // Another client sees each of them as held, whichever call it makes.
 //
 // The errors are those of TryAcquire; ErrHeld is a *HeldError, which names a
-// resource that is in the way, and ErrResource also means that there are too
-// many resources, or one twice.
+// resource that is in the way, and the Config.Owner of its holder. ErrResource
+// also means that there are too many resources, or one twice.
 func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
 	s, err := newResources(resources)
 	switch {
@@ -34,7 +34,8 @@ func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time
 	case len(s.names) == 1:
 		return c.TryAcquire(ctx, s.names[0], ttl)
 	}
-	lock, err := c.try(ctx, s.text, s, ttl, 1)
+	lock := Lock{client: c, resource: s.text, all: s, ttl: ttl}
+	err = c.try(ctx, 1, &lock)
 	return lock, named(s.text, err)
 }
 
@@ -69,7 +70,9 @@ func (c *Client) TryHoldAll(ctx context.Context, resources []string, options Hol
 		return nil, errHoldAll
 	}
 	h, err := c.hold(ctx, s.text, options, func(ctx context.Context, _ string, ttl time.Duration) (Lock, error) {
-		return c.try(ctx, s.text, s, ttl, 1)
+		lock := Lock{client: c, resource: s.text, all: s, ttl: ttl}
+		err := c.try(ctx, 1, &lock)
+		return lock, err
 	})
 	return h, named(s.text, err)
 }
@@ -166,12 +169,14 @@ func (l *Lock) meets(r *request) bool {
 	return l.has(r.resource)
 }
 
-// The commands of a lock on several resources. They are not merged: a script
-// for many locks would need the number of keys of each.
+// The commands of a lock on several resources. Merged, its release is that of
+// so many locks with one token, by the same script, and so is its extension,
+// which then lengthens the keys that are ours though others are not. That does
+// no harm (R10): the vote is a refusal all the same.
 var (
 	acquireAllKind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseAllKind, Telling: true}
-	extendAllKind  = &multiplex.ExtendKind{Kind: scripted}
-	releaseAllKind = &multiplex.ReleaseKind{Kind: scripted}
+	extendAllKind  = &multiplex.ExtendKind{Kind: scripted, Merger: extendKind.Merger}
+	releaseAllKind = &multiplex.ReleaseKind{Kind: scripted, Merger: releaseKind.Merger}
 )
 
 // extension returns the extension of a lock, and its kind.

@@ -61,7 +61,11 @@ func (c contest) arrangeAll(n *redistest.Node, life func(text string) time.Durat
 				db.Delete(key)
 			}
 		}
-		return model.AcquireAll(db, keys, args[0], life(args[1]))
+		said := model.AcquireAll(db, keys, args[0], life(args[1]))
+		if said < 0 {
+			return redistest.Blocked(keys, -said-1, db)
+		}
+		return said
 	})
 	n.Script(lua.ExtendAll, func(keys, args []string, db *redistest.DB) any {
 		return model.ExtendAll(db, keys, args[0], life(args[1]))

@@ -39,9 +39,12 @@ func TestResourcesOfALockOnSeveral_R19(t *testing.T) {
 
 func TestJudgeAll_R16(t *testing.T) {
 	for reply, want := range map[string]multiplex.Vote{
-		":1\r\n": multiplex.Granted, ":-1\r\n": multiplex.Refused, ":-64\r\n": multiplex.Refused,
-		":0\r\n": multiplex.Alien, ":-65\r\n": multiplex.Alien, ":2\r\n": multiplex.Alien, "+OK\r\n": multiplex.Alien,
-		"_\r\n": multiplex.Alien, "$2\r\n-1\r\n": multiplex.Alien, "*0\r\n": multiplex.Alien,
+		":1\r\n": multiplex.Granted, "$2\r\n1 \r\n": multiplex.Refused, "$4\r\n64 x\r\n": multiplex.Refused,
+		"$5\r\n2 a b\r\n": multiplex.Refused, ":0\r\n": multiplex.Alien, ":-1\r\n": multiplex.Alien, ":2\r\n": multiplex.Alien,
+		"+OK\r\n": multiplex.Alien, "+1 \r\n": multiplex.Alien, "_\r\n": multiplex.Alien, "$-1\r\n": multiplex.Alien,
+		"$1\r\n1\r\n": multiplex.Alien, "$2\r\n0 \r\n": multiplex.Alien, "$3\r\n65 \r\n": multiplex.Alien, "$3\r\n-1 \r\n": multiplex.Alien,
+		"$3\r\n+1 \r\n": multiplex.Alien, "$2\r\n x\r\n": multiplex.Alien, "$0\r\n\r\n": multiplex.Alien, "*0\r\n": multiplex.Alien,
+		"=6\r\ntxt:1 \r\n": multiplex.Alien,
 	} {
 		require.Equal(t, want, judgeAll(parsed(t, reply)), "%q", reply)
 	}
@@ -146,52 +149,61 @@ func TestAVoteNeedsAllKeys_R9(t *testing.T) {
 }
 
 // A caller that waits is called when the resource that is in the way is
-// released, whichever client held it, and as a part of whichever lock.
+// released, whichever client held it, and as a part of whichever lock, with
+// numbers and without.
 func TestAcquireAllIsToldOfReleases_R11(t *testing.T) {
-	simulated(t, 5, func(t *testing.T, m *memory) {
-		a, b := m.client(t, Config{}), m.client(t, Config{})
-		free := func(l Lock) { require.NoError(t, l.Release(t.Context())) }
-		single := func(c *Client, resource string) Lock {
-			lock, err := c.Acquire(t.Context(), resource, 10*time.Second)
-			require.NoError(t, err)
-			return lock
+	for _, number := range []bool{false, true} {
+		simulated(t, 5, func(t *testing.T, m *memory) {
+			config := Config{Fenced: number, MaxTTL: 30 * time.Second}
+			acquireAllIsTold(t, m, m.opened(t, config), m.client(t, config))
+		})
+	}
+}
+
+func acquireAllIsTold(t *testing.T, m *memory, a, b *Client) {
+	free := func(l Lock) { require.NoError(t, l.Release(t.Context())) }
+	single := func(c *Client, resource string) Lock {
+		lock, err := c.Acquire(t.Context(), resource, 10*time.Second)
+		require.NoError(t, err)
+		return lock
+	}
+	several := func(c *Client, resources ...string) Lock {
+		lock, err := c.AcquireAll(t.Context(), resources, 10*time.Second)
+		require.NoError(t, err)
+		return lock
+	}
+	for name, x := range map[string]struct {
+		first func() Lock
+		then  func() Lock
+	}{
+		"a single one of another client":      {func() Lock { return single(a, "x") }, func() Lock { return several(b, "w", "x") }},
+		"a single one of the same client":     {func() Lock { return single(a, "x") }, func() Lock { return several(a, "w", "x") }},
+		"several of another client":           {func() Lock { return several(a, "x", "y") }, func() Lock { return several(b, "y", "z") }},
+		"several of the same client":          {func() Lock { return several(a, "x", "y") }, func() Lock { return several(a, "z", "y") }},
+		"several, for a single one":           {func() Lock { return several(a, "x", "y") }, func() Lock { return single(b, "y") }},
+		"several, for one of the same client": {func() Lock { return several(a, "x", "y") }, func() Lock { return single(a, "y") }},
+	} {
+		held := x.first()
+		before := a.Stats().Attempts.Refused + b.Stats().Attempts.Refused
+		granted := make(chan time.Time)
+		go func() {
+			lock := x.then()
+			granted <- time.Now()
+			free(lock)
+			close(granted)
+		}()
+		time.Sleep(700 * ms) // the pauses have grown, and the fallback is half a second away
+		attempts := a.Stats().Attempts.Refused + b.Stats().Attempts.Refused
+		require.Less(t, attempts-before, uint64(6), "%s: it looks out for the one in the way", name)
+		released := time.Now()
+		free(held)
+		require.Less(t, (<-granted).Sub(released), 30*ms, name)
+		require.LessOrEqual(t, a.Stats().Attempts.Refused+b.Stats().Attempts.Refused, attempts+1, name)
+		<-granted
+		for key := range m.sets() {
+			require.Greater(t, len(key), 1, "one that belongs to no lock")
 		}
-		several := func(c *Client, resources ...string) Lock {
-			lock, err := c.AcquireAll(t.Context(), resources, 10*time.Second)
-			require.NoError(t, err)
-			return lock
-		}
-		for name, x := range map[string]struct {
-			first func() Lock
-			then  func() Lock
-		}{
-			"a single one of another client":      {func() Lock { return single(a, "x") }, func() Lock { return several(b, "w", "x") }},
-			"a single one of the same client":     {func() Lock { return single(a, "x") }, func() Lock { return several(a, "w", "x") }},
-			"several of another client":           {func() Lock { return several(a, "x", "y") }, func() Lock { return several(b, "y", "z") }},
-			"several of the same client":          {func() Lock { return several(a, "x", "y") }, func() Lock { return several(a, "z", "y") }},
-			"several, for a single one":           {func() Lock { return several(a, "x", "y") }, func() Lock { return single(b, "y") }},
-			"several, for one of the same client": {func() Lock { return several(a, "x", "y") }, func() Lock { return single(a, "y") }},
-		} {
-			held := x.first()
-			before := a.Stats().Attempts.Refused + b.Stats().Attempts.Refused
-			granted := make(chan time.Time)
-			go func() {
-				lock := x.then()
-				granted <- time.Now()
-				free(lock)
-				close(granted)
-			}()
-			time.Sleep(700 * ms) // the pauses have grown, and the fallback is half a second away
-			attempts := a.Stats().Attempts.Refused + b.Stats().Attempts.Refused
-			require.Less(t, attempts-before, uint64(6), "%s: it looks out for the one in the way", name)
-			released := time.Now()
-			free(held)
-			require.Less(t, (<-granted).Sub(released), 30*ms, name)
-			require.LessOrEqual(t, a.Stats().Attempts.Refused+b.Stats().Attempts.Refused, attempts+1, name)
-			<-granted
-			require.Empty(t, m.sets())
-		}
-	})
+	}
 }
 
 // A wait ends as that for a single resource does, and leaves nothing behind.
@@ -286,7 +298,7 @@ func TestSeveralAreNotHandedOver(t *testing.T) {
 			require.NoError(t, err)
 			got <- lock
 		}()
-		time.Sleep(30 * ms)
+		time.Sleep(10 * ms)
 		require.NoError(t, h.Release(t.Context()))
 		require.Equal(t, map[string]int{"a, b": 3}, m.sets())
 		require.NoError(t, blocker.Release(t.Context()))
@@ -414,48 +426,104 @@ func (r *refereeOfAll) free(lock Lock) {
 	}
 }
 
-// The same on real servers.
-func TestSeveralOnRealServers(t *testing.T) {
-	servers := redistest.Servers(t, 3)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	held := make(map[string]bool)
-	for i := range 8 {
-		random := rand.New(rand.NewPCG(1, uint64(i)))
-		c := patient(t, servers)
-		wg.Go(func() {
-			for range 50 {
-				var want []string
-				for _, k := range random.Perm(6)[:3] {
-					want = append(want, fmt.Sprint("r", k))
-				}
-				lock, err := c.AcquireAll(t.Context(), want, time.Minute)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				set := func(to bool) {
-					mu.Lock()
-					defer mu.Unlock()
-					for _, resource := range want {
-						if held[resource] == to {
-							t.Errorf("two hold %s", resource)
+// The same on real servers, and with fencing numbers: for each resource, they
+// rise in the order of the locks on it.
+func TestSixteenWantThreeOfTenOnRealServers(t *testing.T) {
+	for _, number := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fenced=%t", number), func(t *testing.T) {
+			servers := redistest.Servers(t, 3)
+			referee := &realReferee{servers: servers, holds: make(map[string]bool), last: make(map[string]uint64)}
+			config := Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Fenced: number, MaxTTL: time.Minute}
+			_, err := Init(t.Context(), config)
+			require.NoError(t, err)
+			var wg sync.WaitGroup
+			for i := range 16 {
+				random := rand.New(rand.NewPCG(1, uint64(i)))
+				c, err := New(t.Context(), config)
+				require.NoError(t, err)
+				t.Cleanup(func() { closeNow(t, c) })
+				require.NoError(t, c.Ready(t.Context()))
+				wg.Go(func() {
+					for range 20 {
+						var want []string
+						for _, k := range random.Perm(10)[:3] {
+							want = append(want, fmt.Sprint("r", k))
 						}
-						held[resource] = to
+						lock, err := c.AcquireAll(t.Context(), want, time.Minute)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						referee.take(t, lock)
+						time.Sleep(time.Duration(random.Int64N(int64(ms))))
+						referee.free(lock)
+						if err := lock.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
 					}
-				}
-				set(true)
-				time.Sleep(time.Duration(random.Int64N(int64(ms))))
-				set(false)
-				if err := lock.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				})
+			}
+			wg.Wait()
+			require.Equal(t, 16*20, referee.grants)
+			require.Equal(t, number, len(referee.last) == 10)
+			for _, s := range servers {
+				require.Eventually(t, func() bool {
+					n, err := s.Do("EXISTS", "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9")
+					return err == nil && n == int64(0)
+				}, 15*time.Second, ms)
 			}
 		})
 	}
-	wg.Wait()
-	for _, s := range servers {
-		require.Eventually(t, func() bool { n, err := s.Do("DBSIZE"); return err == nil && n == int64(0) }, 15*time.Second, ms)
+}
+
+// A realReferee knows who holds what on real servers.
+type realReferee struct {
+	servers []*redistest.Server
+
+	mu     sync.Mutex // guards the following
+	holds  map[string]bool
+	last   map[string]uint64 // numbers
+	grants int
+}
+
+// take checks that no other holds one of the lock's resources, that a quorum of
+// servers has all of its keys, and that its number is above theirs.
+func (r *realReferee) take(t *testing.T, lock Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.grants++
+	whole, value := 0, string(lock.token[:])
+	for _, s := range r.servers {
+		values, err := s.Do(append([]string{"MGET"}, lock.Resources()...)...)
+		if err != nil {
+			t.Error(err)
+		}
+		if !slices.ContainsFunc(values.([]any), func(v any) bool { return v != value }) {
+			whole++
+		}
+	}
+	if whole < multiplex.Quorum(len(r.servers)) {
+		t.Errorf("a part of %v is locked", lock.Resources())
+	}
+	for _, resource := range lock.Resources() {
+		if r.holds[resource] {
+			t.Errorf("two hold %s", resource)
+		}
+		r.holds[resource] = true
+		if number := lock.Fence(); number > 0 {
+			if number <= r.last[resource] {
+				t.Errorf("%s got %d after %d", resource, number, r.last[resource])
+			}
+			r.last[resource] = number
+		}
+	}
+}
+
+func (r *realReferee) free(lock Lock) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, resource := range lock.Resources() {
+		r.holds[resource] = false
 	}
 }
 

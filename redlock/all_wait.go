@@ -18,7 +18,8 @@ func (c *Client) acquireAll(ctx context.Context, r request, tries *int) (Lock, e
 	for {
 		*tries++
 		begun := time.Now()
-		lock, err := c.try(ctx, r.resource, r.all, r.ttl, *tries)
+		lock := Lock{client: c, resource: r.resource, all: r.all, ttl: r.ttl}
+		err := c.try(ctx, *tries, &lock)
 		q.spent = time.Since(begun)
 		if err == nil {
 			return lock, nil

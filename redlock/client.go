@@ -16,20 +16,23 @@ import (
 // any goroutine. A Client has one connection to each node and is meant to be
 // kept.
 type Client struct {
-	config     Config
-	group      *multiplex.Group
+	config   Config
+	group    *multiplex.Group
+	tracer   Tracer // without functions, if there is none
+	news     *news
+	keeper   *keeper       // renews the holds
+	fence    *fence        // nil without Config.Fenced
+	refusing atomic.Bool   // no new locks; changes once
+	refused  chan struct{} // closed when refusing changes
+	queues   queues        // of callers that wait
+	stalls   stalls        // of calls that find no quorum
+
+	// Each call changes some of the following, which would take what is above
+	// out of the caches of other processors.
+	_          [64]byte
 	tokens     tokens
 	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
 	stats      stats
-	tracer     Tracer // without functions, if there is none
-	news       *news
-	stalls     stalls  // of calls that find no quorum
-	keeper     *keeper // renews the holds
-	fence      *fence  // nil without Config.Fenced
-	queues     queues  // of callers that wait
-
-	refusing atomic.Bool   // no new locks; changes once
-	refused  chan struct{} // closed when refusing changes
 }
 
 // Open is New with the nodes' URLs, and every other field of Config zero.

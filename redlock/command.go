@@ -12,20 +12,18 @@ import (
 // appendAcquire appends SET key token NX PX ttl (R2). Times are relative only,
 // since clocks differ.
 func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl time.Duration) multiplex.Encoded {
-	dst = resp.AppendArray(dst, 6)
-	dst = resp.AppendBulkString(dst, "SET")
+	dst = append(dst, "*6\r\n$3\r\nSET\r\n"...)
 	from := len(dst)
 	dst = c.appendKey(dst, resource)
 	key := multiplex.Part{From: from, To: len(dst)}
 	dst = c.appendValue(dst, token)
-	dst = resp.AppendBulkString(dst, "NX")
-	dst = resp.AppendBulkString(dst, "PX")
+	dst = append(dst, "$2\r\nNX\r\n$2\r\nPX\r\n"...)
 	return multiplex.Encoded{Bytes: appendMilliseconds(dst, ttl), Key: key}
 }
 
 // appendRelease appends the release of one lock.
 func (c *Client) appendRelease(dst []byte, resource string, token *Token) multiplex.Encoded {
-	dst, key := c.appendScript(dst, &releaseScript, resource, 5)
+	dst, key := c.appendScript(dst, &releaseScript, resource)
 	return multiplex.Encoded{Bytes: c.appendValue(dst, token), Key: key}
 }
 
@@ -57,7 +55,7 @@ func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest t
 
 // appendTimed appends a script that takes a lock's token and a time.
 func (c *Client) appendTimed(dst []byte, s *script, resource string, token *Token, t time.Duration) multiplex.Encoded {
-	dst, key := c.appendScript(dst, s, resource, 6)
+	dst, key := c.appendScript(dst, s, resource)
 	dst = c.appendValue(dst, token)
 	return multiplex.Encoded{Bytes: appendMilliseconds(dst, t), Key: key}
 }
@@ -74,7 +72,7 @@ func (c *Client) appendAll(dst []byte, s *script, all *resources, token *Token, 
 	for _, name := range all.names {
 		dst = c.appendKey(dst, name)
 	}
-	keys := multiplex.Part{From: from, To: len(dst)}
+	keys := multiplex.Part{From: from, To: len(dst), Keys: len(all.names)}
 	dst = c.appendValue(dst, token)
 	if t != 0 {
 		dst = appendMilliseconds(dst, t)
@@ -82,11 +80,10 @@ func (c *Client) appendAll(dst []byte, s *script, all *resources, token *Token, 
 	return multiplex.Encoded{Bytes: dst, Key: keys}
 }
 
-// appendScript appends the start of a command with the given number of
-// arguments that runs a script on the resource's key. It returns where in dst
-// the key lies.
-func (c *Client) appendScript(dst []byte, s *script, resource string, arguments int) ([]byte, multiplex.Part) {
-	dst = appendScriptHead(dst, s, 1, arguments)
+// appendScript appends the start of a command that runs a script on the
+// resource's key. It returns where in dst the key lies.
+func (c *Client) appendScript(dst []byte, s *script, resource string) ([]byte, multiplex.Part) {
+	dst = append(dst, s.head...)
 	from := len(dst)
 	dst = c.appendKey(dst, resource)
 	return dst, multiplex.Part{From: from, To: len(dst)}
@@ -124,7 +121,9 @@ func (c *Client) appendKeyWith(dst []byte, resource, suffix string) []byte {
 func (c *Client) appendValue(dst []byte, token *Token) []byte {
 	owner := c.config.Owner
 	if owner == "" {
-		return resp.AppendBulkString(dst, token[:])
+		dst = append(dst, "$27\r\n"...)
+		dst = append(dst, token[:]...)
+		return append(dst, "\r\n"...)
 	}
 	dst = append(dst, byte(resp.BulkString))
 	dst = strconv.AppendInt(dst, int64(len(token)+1+len(owner)), 10)

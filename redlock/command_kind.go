@@ -64,22 +64,28 @@ func judgeSetGet(v resp.Value) multiplex.Vote {
 
 // judgeScript returns Granted for 1 and Refused for 0. The scripts return
 // nothing else (R16).
-func judgeScript(v resp.Value) multiplex.Vote {
+func judgeScript(v resp.Value) multiplex.Vote { return judgeInteger(v, 0, multiplex.Refused) }
+
+// judgeInteger is judgeScript for a script that may also return another
+// integer.
+func judgeInteger(v resp.Value, other int64, meaning multiplex.Vote) multiplex.Vote {
 	n, ok := v.Int64()
 	switch {
 	case ok && n == 1:
 		return multiplex.Granted
 	case ok && n == 0:
 		return multiplex.Refused
+	case ok && n == other:
+		return meaning
 	default:
 		return multiplex.Alien
 	}
 }
 
-// judgeAll is judgeScript for the claim of several resources, where -i is a
-// refusal because of the i-th.
+// judgeAll is judgeScript for the claim of several resources, where a refusal
+// is a text that says which key is in the way.
 func judgeAll(v resp.Value) multiplex.Vote {
-	if n, ok := v.Int64(); ok && -MaxResources <= n && n < 0 {
+	if blocks(v) {
 		return multiplex.Refused
 	}
 	if vote := judgeScript(v); vote == multiplex.Granted {
@@ -88,13 +94,20 @@ func judgeAll(v resp.Value) multiplex.Vote {
 	return multiplex.Alien
 }
 
+// blocks reports whether a value is what the scripts that set a lock's keys say
+// of the key that is in the way.
+func blocks(v resp.Value) bool {
+	if v.Type() != resp.BulkString || v.IsNull() {
+		return false
+	}
+	i, _ := readBlocker(v.Bytes())
+	return i > 0
+}
+
 // judgeOneOfMany is judgeScript for an element of a merged command's reply,
 // where -1 is an error with this key.
 func judgeOneOfMany(v resp.Value) multiplex.Vote {
-	if n, ok := v.Int64(); ok && n == -1 {
-		return multiplex.Failed
-	}
-	return judgeScript(v)
+	return judgeInteger(v, -1, multiplex.Failed)
 }
 
 // Commands of holds that are no part of the algorithm.
@@ -112,8 +125,5 @@ var (
 
 // judgeHeal is judgeScript, with 2 for a key that was set again (R10).
 func judgeHeal(v resp.Value) multiplex.Vote {
-	if n, ok := v.Int64(); ok && n == 2 {
-		return multiplex.Restored
-	}
-	return judgeScript(v)
+	return judgeInteger(v, 2, multiplex.Restored)
 }

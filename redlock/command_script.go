@@ -12,20 +12,30 @@ import (
 
 // A script is a Lua program that the nodes run, and its digest, which
 // identifies it.
-type script struct{ source, digest string }
+type script struct {
+	source, digest string
+	head           string // of a call with one key; see withHead
+}
 
 func newScript(source string) script {
 	sum := sha1.Sum([]byte(source))
-	return script{source, hex.EncodeToString(sum[:])}
+	return script{source: source, digest: hex.EncodeToString(sum[:])}
+}
+
+// withHead returns the script with what stands before the key in a call that
+// has one key and the given number of arguments, encoded once for all calls.
+func (s script) withHead(arguments int) script {
+	s.head = string(appendScriptHead(nil, &s, 1, arguments))
+	return s
 }
 
 var (
-	releaseScript     = newScript(lua.Release)
-	extendScript      = newScript(lua.Extend)
+	releaseScript     = newScript(lua.Release).withHead(5)
+	extendScript      = newScript(lua.Extend).withHead(6)
 	releaseManyScript = newScript(lua.ReleaseMany)
 	extendManyScript  = newScript(lua.ExtendMany)
-	healScript        = newScript(lua.Heal)
-	shortenScript     = newScript(lua.Shorten)
+	healScript        = newScript(lua.Heal).withHead(6)
+	shortenScript     = newScript(lua.Shorten).withHead(6)
 	acquireAllScript  = newScript(lua.AcquireAll)
 	releaseAllScript  = newScript(lua.ReleaseAll)
 	extendAllScript   = newScript(lua.ExtendAll)

@@ -134,11 +134,12 @@ type Config struct {
 	// zero, 200 ms, or RetryDelayMin if that is more.
 	RetryDelayMin, RetryDelayMax time.Duration
 	// Fenced gives every lock of this client a number that only increases, for
-	// a protected resource to compare: see Lock.Fence. Init prepares the nodes
-	// for that; for a deployment that an older version opened, ResetFence does.
-	// Clients with and without it exclude each other as ever. It excludes
-	// Forgetful, a resource must not end in ":fence", and locks are not handed
-	// over within the client (HandOver). If zero, locks have no number.
+	// a protected resource to compare: see Lock.Fence. A lock on several
+	// resources has one number. Init prepares the nodes for that; for a
+	// deployment that an older version opened, ResetFence does. Clients with
+	// and without it exclude each other as ever. It excludes Forgetful, a
+	// resource must not end in ":fence", and locks are not handed over within
+	// the client (HandOver). If zero, locks have no number.
 	Fenced bool
 
 	// ReleaseOnClose makes Close release the locks that Hold and Do hold, as

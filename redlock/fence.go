@@ -12,19 +12,22 @@ import (
 
 // Fencing numbers (docs/fencing.md): with Config.Fenced, an attempt runs
 // acquire_fenced.lua instead of SET NX. A node grants it only if its number is
-// higher than any that the node has granted for the resource. Two quorums share
+// higher than any that the node has granted for the resource, or for one of
+// several, which then all have this number as their last. Two quorums share
 // a node, so a later lock has a higher number than an earlier one. Releases and
 // extensions are those of any lock: they do not touch the numbers.
 
 // A fence is what a client with Config.Fenced has besides.
 type fence struct {
 	*pure.Numbers
-	kind *multiplex.ClaimKind
+	kind, allKind *multiplex.ClaimKind // of one resource, and of several
 }
 
 func newFence() *fence {
 	f := &fence{Numbers: pure.NewNumbers(time.Now())}
-	f.kind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: f.judge, Script: true}, Undo: releaseKind}
+	kind := multiplex.Kind{Judge: f.judge, Script: true}
+	f.kind = &multiplex.ClaimKind{Kind: kind, Undo: releaseKind, Telling: true}
+	f.allKind = &multiplex.ClaimKind{Kind: kind, Undo: releaseAllKind, Telling: true}
 	return f
 }
 
@@ -46,23 +49,33 @@ const (
 // attemptFenced is an attempt with a number. If nodes where the resource is
 // free refuse that as too low, it makes a second round at once, with the number
 // that their answers ask for, and a new token (R3).
-func (c *Client) attemptFenced(
-	ctx context.Context, resource string, all *resources, ttl time.Duration,
-) (Lock, error) {
-	number := c.fence.Next(time.Now())
-	lock, err := c.claim(ctx, resource, all, ttl, number)
-	if err != ErrHeld || !c.fence.Outdated(number) {
-		return lock, err
+func (c *Client) attemptFenced(ctx context.Context, lock *Lock) error {
+	var set [fencedRoom]byte
+	lock.number = c.fence.Next(time.Now())
+	err := c.claim(ctx, lock, set[:0])
+	if !isHeld(err) || !c.fence.Outdated(lock.number) {
+		return err
 	}
 	c.stats.renumbered.Add(1)
-	return c.claim(ctx, resource, all, ttl, c.fence.Next(time.Now()))
+	lock.number = c.fence.Next(time.Now())
+	return c.claim(ctx, lock, set[:0])
 }
 
 // appendFenced appends the call of acquire_fenced.lua that sets a lock.
 func (c *Client) appendFenced(dst []byte, l *Lock) []byte {
-	dst = appendScriptHead(dst, &fencedScript, 3, 11)
-	dst = c.appendKey(dst, l.resource)
-	dst = c.appendKeyWith(dst, l.resource, fenceSuffix)
+	one := [1]string{l.resource}
+	names := one[:]
+	if l.all != nil {
+		names = l.all.names
+	}
+	keys := 2*len(names) + 1
+	dst = appendScriptHead(dst, &fencedScript, keys, 3+keys+5)
+	for _, name := range names {
+		dst = c.appendKey(dst, name)
+	}
+	for _, name := range names {
+		dst = c.appendKeyWith(dst, name, fenceSuffix)
+	}
 	dst = c.appendKey(dst, recordName)
 	dst = c.appendValue(dst, &l.token)
 	dst = appendMilliseconds(dst, l.ttl)
@@ -102,23 +115,31 @@ func (f *fence) judge(v resp.Value) multiplex.Vote {
 	return multiplex.Refused
 }
 
-// readFenced reads a code and a number.
+// readFenced reads a code and a number, and, with the code fenceHeld, checks
+// the text behind them, which Claim.Told gets.
 func readFenced(v resp.Value) (code, number int64, ok bool) {
-	if v.Type() != resp.Array || v.IsNull() || v.Len() != 2 {
+	if v.Type() != resp.Array || v.IsNull() {
 		return 0, 0, false
 	}
-	both := [2]int64{-1, -1}
+	both, held := [2]int64{-1, -1}, false
 	i := 0
 	for e := range v.Elements() {
 		n, isInteger := e.Int64()
-		if _, odd := e.Attributes(); odd || !isInteger {
+		_, odd := e.Attributes()
+		switch {
+		case odd:
+			return 0, 0, false
+		case i < 2 && isInteger:
+			both[i] = n
+		case i == 2 && blocks(e):
+			held = true
+		default:
 			return 0, 0, false
 		}
-		both[i] = n
 		i++
 	}
 	code, number = both[0], both[1]
-	return code, number, code >= 0 && code < fenceCodes && number >= 0 && number <= pure.LastNumber
+	return code, number, held == (code == fenceHeld) && code >= 0 && code < fenceCodes && number >= 0 && number <= pure.LastNumber
 }
 
 // configure says how the group finds the nodes' floors and clocks. A client

@@ -462,7 +462,11 @@ func TestFenceRefusesWhatCannotWork(t *testing.T) {
 func TestFencedJudgement(t *testing.T) {
 	for reply, want := range map[string]multiplex.Vote{
 		"*2\r\n:1\r\n:0\r\n": multiplex.Granted, "*2\r\n:1\r\n:9007199254740991\r\n": multiplex.Granted,
-		"*2\r\n:0\r\n:5\r\n": multiplex.Refused, "*2\r\n:2\r\n:5\r\n": multiplex.Refused, "*2\r\n:3\r\n:5\r\n": multiplex.Refused,
+		"*3\r\n:0\r\n:5\r\n$3\r\n2 x\r\n": multiplex.Refused, "*3\r\n:0\r\n:5\r\n$2\r\n1 \r\n": multiplex.Refused,
+		"*2\r\n:0\r\n:5\r\n": multiplex.Alien, "*3\r\n:0\r\n:5\r\n$1\r\nx\r\n": multiplex.Alien, "*3\r\n:0\r\n:5\r\n:1\r\n": multiplex.Alien,
+		"*3\r\n:1\r\n:0\r\n$2\r\n1 \r\n": multiplex.Alien, "*3\r\n:2\r\n:5\r\n$2\r\n1 \r\n": multiplex.Alien,
+		"*4\r\n:0\r\n:5\r\n$2\r\n1 \r\n$2\r\n1 \r\n": multiplex.Alien, "*3\r\n$2\r\n1 \r\n:0\r\n:5\r\n": multiplex.Alien,
+		"*2\r\n:2\r\n:5\r\n": multiplex.Refused, "*2\r\n:3\r\n:5\r\n": multiplex.Refused,
 		"*2\r\n:4\r\n:0\r\n": multiplex.Floorless,
 		"*2\r\n:5\r\n:0\r\n": multiplex.Alien, "*2\r\n:-1\r\n:0\r\n": multiplex.Alien, "*2\r\n:1\r\n:-1\r\n": multiplex.Alien,
 		"*2\r\n:1\r\n:9007199254740992\r\n": multiplex.Alien, "*2\r\n:1\r\n$1\r\n5\r\n": multiplex.Alien, "*2\r\n+OK\r\n:1\r\n": multiplex.Alien,
@@ -583,6 +587,26 @@ func TestFenceOfADurableNode_F2(t *testing.T) {
 		require.GreaterOrEqual(t, uint64(m.record(t, 0).Floor), number)
 		m.nodes[1].Pause()
 		require.Greater(t, fenceOf(t, c, "r"), number)
+		m.nodes[1].Resume()
+	})
+}
+
+// A durable node that was given no floor, as when a reset did not reach it,
+// learns it from the others, though its seal names a process that has ended
+// (F3, F4).
+func TestFloorOfADurableNodeThatRestarted_F3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		config := fenced()
+		config.Nodes = Nodes(m.urls()...)
+		config.Nodes[0].Durable = true
+		c := m.opened(t, config)
+		last := fenceOf(t, c, "r")
+		m.nodes[0].DB().Delete(recordName)
+		m.nodes[0].RestartDurably()
+		time.Sleep(5 * time.Second)
+		require.GreaterOrEqual(t, uint64(m.record(t, 0).Floor), last)
+		m.nodes[1].Pause()
+		require.Greater(t, fenceOf(t, c, "r"), last)
 		m.nodes[1].Resume()
 	})
 }

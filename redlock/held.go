@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"bytes"
 	"strconv"
 
 	"github.com/redmux/redmux/internal/pure"
@@ -8,16 +9,17 @@ import (
 )
 
 // A HeldError is ErrHeld with what the nodes said when they refused. An
-// attempt for several resources gets one, and so does a client with
-// Config.Owner if the nodes know SET … NX GET (Redis 7.0, Valkey) and the
-// holder has a label too. Otherwise the error is ErrHeld itself. What it says
+// attempt for several resources gets one, unless all are free and only its
+// fencing number was too low. So does a client with Config.Owner, if the holder
+// has a label too, and the client has Config.Fenced or the nodes know SET … NX
+// GET (Redis 7.0, Valkey). Otherwise the error is ErrHeld itself. What it says
 // may be outdated when it is read.
 type HeldError struct {
 	// Resource is the one of several resources that is in the way; "" if there
 	// was one only.
 	Resource string
-	// Owner is the holder's Config.Owner, by most of the nodes that refused; ""
-	// if it is not known, which it never is for several resources. If several
+	// Owner is the Config.Owner of the holder of that resource, by most of the
+	// nodes that refused; "" if it has none, or if it is not known. If several
 	// clients asked at once and none got a quorum, it is one of theirs.
 	Owner string
 }
@@ -46,50 +48,95 @@ func isHeld(err error) bool {
 	return ok
 }
 
-// refusals are what the nodes said when they refused an attempt: an owner's
-// label, or the name of the resource that is in the way. nil hears nothing.
+// refusals are what the nodes said when they refused an attempt. nil hears
+// nothing.
 type refusals struct {
-	all   *resources // of several resources; nil for one
-	names [multiplex.MaxNodes]string
+	all *resources // of several resources; nil for one
+	// scripted is set if a script refused, whose text is read by readBlocker.
+	// Otherwise the text is the value that is in the way.
+	scripted bool
+	// blockers counts from 1: which of the resources is in the way; 0 if a node
+	// did not say it.
+	blockers [multiplex.MaxNodes]uint8
+	owners   [multiplex.MaxNodes]string
 }
 
 // hear takes what one node said. It keeps nothing of a value that is not of a
 // lock's form: it may be secret (R27).
 func (r *refusals) hear(node int, text []byte) {
-	if r.all == nil {
-		_, r.names[node], _ = pure.SplitValue(string(text))
+	if r == nil {
 		return
 	}
-	if i, err := strconv.Atoi(string(text)); err == nil && i < 0 && -i <= len(r.all.names) {
-		r.names[node] = r.all.names[-i-1]
+	i, value := 1, text
+	if r.scripted {
+		if i, value = readBlocker(text); i > r.count() {
+			return
+		}
+	}
+	r.blockers[node] = uint8(i)
+	if len(value) > pure.TokenText {
+		_, r.owners[node], _ = pure.SplitValue(string(value))
 	}
 }
+
+// count returns how many resources the attempt was for.
+func (r *refusals) count() int {
+	if r.all == nil {
+		return 1
+	}
+	return len(r.all.names)
+}
+
+// readBlocker reads what acquire_all.lua and acquire_fenced.lua say of the key
+// that is in the way: its place, from 1 on, and its value, "" if that is not
+// shown. The place is 0 if the text has another form.
+func readBlocker(text []byte) (i int, value []byte) {
+	place, value, found := bytes.Cut(text, blank)
+	n, err := strconv.ParseUint(string(place), 10, 8)
+	if !found || err != nil || n > MaxResources {
+		return 0, nil
+	}
+	return int(n), value
+}
+
+var blank = []byte(" ")
 
 // translate returns the error of an attempt for the group's.
 func (r *refusals) translate(err error) error {
 	if err != multiplex.ErrRefused || r == nil {
 		return translate(err, ErrHeld)
 	}
-	switch name := r.most(); {
-	case name == "" && r.all == nil:
-		return ErrHeld
-	case r.all == nil:
-		return &HeldError{Owner: name}
+	blocker := mostOf(r.blockers[:])
+	if blocker == 0 {
+		return ErrHeld // the number was too low
+	}
+	for node, other := range r.blockers {
+		if other != blocker {
+			r.owners[node] = "" // it holds another resource
+		}
+	}
+	owner := mostOf(r.owners[:])
+	switch {
+	case r.all != nil:
+		return &HeldError{Resource: r.all.names[blocker-1], Owner: owner}
+	case owner != "":
+		return &HeldError{Owner: owner}
 	default:
-		return &HeldError{Resource: name}
+		return ErrHeld
 	}
 }
 
-// most returns the name that most nodes said.
-func (r *refusals) most() (name string) {
-	count, most := make(map[string]int), 0
-	for _, said := range r.names {
-		if said == "" {
+// mostOf returns what most nodes said, and zero if none said anything.
+func mostOf[T comparable](all []T) (which T) {
+	var none T
+	count, most := make(map[T]int), 0
+	for _, said := range all {
+		if said == none {
 			continue
 		}
 		if count[said]++; count[said] > most {
-			name, most = said, count[said]
+			which, most = said, count[said]
 		}
 	}
-	return name
+	return which
 }

@@ -43,12 +43,12 @@ func (l Lock) Token() Token {
 }
 
 // Fence returns the lock's fencing number: higher than that of every lock for
-// this resource that was granted before it was asked for, whatever clocks and
-// pauses do, under the conditions of docs/fencing.md. Pass it along with each
-// write, and let the protected resource refuse a write whose number is lower
-// than one that it has seen: then a holder that was paused past its validity
-// does no harm. Extensions keep it. It is 0 without Config.Fenced, and for an
-// adopted lock: pass it on beside the token.
+// this resource, or any of several, that was granted before it was asked for,
+// whatever clocks and pauses do, under the conditions of docs/fencing.md. Pass
+// it along with each write, and let the protected resource refuse a write whose
+// number is lower than one that it has seen: then a holder that was paused past
+// its validity does no harm. Extensions keep it. It is 0 without Config.Fenced,
+// and for an adopted lock: pass it on beside the token.
 func (l Lock) Fence() uint64 { return uint64(l.number) }
 
 // Until returns when the validity ends, by the local clock: the zero time if

@@ -94,22 +94,29 @@ type HoldInfo struct {
 	Dropped uint64
 }
 
-// try makes one attempt, and counts and traces it. all is not nil for several
-// resources, of which resource is the text.
-func (c *Client) try(ctx context.Context, resource string, all *resources, ttl time.Duration, try int) (Lock, error) {
+// try makes one attempt, and counts and traces it. lock is as attempt wants it.
+func (c *Client) try(ctx context.Context, try int, lock *Lock) error {
+	resource, ttl := lock.resource, lock.ttl
 	start := startIf(c.tracer.AttemptDone != nil)
-	lock, err := c.attempt(ctx, resource, all, ttl)
+	err := c.attempt(ctx, lock)
 	c.stats.attempts.count(err)
 	if err == nil || isHeld(err) {
 		c.stalls.over()
 	}
-	if done := c.tracer.AttemptDone; done != nil {
-		done(ctx, AttemptInfo{
-			Resource: resource, TTL: ttl, Try: try,
-			Start: start, Elapsed: time.Since(start), Validity: lock.Validity(), Err: err,
-		})
+	if c.tracer.AttemptDone != nil {
+		c.traceAttempt(ctx, resource, ttl, try, lock.Validity(), start, err)
 	}
-	return lock, err
+	return err
+}
+
+// traceAttempt traces an attempt. The tracer has the function.
+func (c *Client) traceAttempt(
+	ctx context.Context, resource string, ttl time.Duration, try int, left time.Duration, start time.Time, err error,
+) {
+	c.tracer.AttemptDone(ctx, AttemptInfo{
+		Resource: resource, TTL: ttl, Try: try,
+		Start: start, Elapsed: time.Since(start), Validity: left, Err: err,
+	})
 }
 
 // acquireDone traces a call to Acquire. The tracer must have the function.
@@ -130,11 +137,18 @@ func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, st
 }
 
 // releaseDone counts and traces a release.
-func (l Lock) releaseDone(ctx context.Context, start time.Time, err error) {
+func (l *Lock) releaseDone(ctx context.Context, start time.Time, err error) {
 	l.client.stats.releases.count(err)
-	if done := l.client.tracer.ReleaseDone; done != nil {
-		done(ctx, ReleaseInfo{Resource: l.resource, Start: start, Elapsed: time.Since(start), Err: err})
+	if l.client.tracer.ReleaseDone != nil {
+		l.traceRelease(ctx, start, err)
 	}
+}
+
+// traceRelease traces a release. The tracer has the function.
+func (l *Lock) traceRelease(ctx context.Context, start time.Time, err error) {
+	l.client.tracer.ReleaseDone(ctx, ReleaseInfo{
+		Resource: l.resource, Start: start, Elapsed: time.Since(start), Err: err,
+	})
 }
 
 // startIf reads the clock only if the call is traced.

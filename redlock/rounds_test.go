@@ -131,6 +131,14 @@ var grammar = []struct {
 	{regexp.MustCompile(`^(released|held|not held|expired|overloaded|impossible) after ` + aTime + `$`), true, (*player).ended},
 	{regexp.MustCompile(`^(no quorum) after ` + aTime + ` : (.+)$`), true, (*player).ended},
 	{regexp.MustCompile(`^(cancelled) after ` + aRange + `$`), true, (*player).ended},
+	{regexp.MustCompile(`^resources (.+)$`), false, func(p *player, a []string) error { p.resources = strings.Split(a[0], " "); return nil }},
+	{regexp.MustCompile(`^node (\d+) (\d[\w.]*(?:/\d[\w.]*)?) holds (\S+)$`), false, (*player).holds},
+	{regexp.MustCompile(`^fenced$`), false, func(p *player, _ []string) error { p.config.Fenced, p.config.MaxTTL = true, maxTTL; return nil }},
+	{regexp.MustCompile(`^numbers ` + aTime + ` behind$`), false, (*player).behind},
+	{regexp.MustCompile(`^node (\d+) restarts( with old keys)?$`), false, (*player).restart},
+	{regexp.MustCompile(`^late node (\d+) (\d[\w.]*(?:/\d[\w.]*)?|cut off)$`), false, (*player).lateNode},
+	{regexp.MustCompile(`^late acquire$`), false, (*player).lateAcquire},
+	{regexp.MustCompile(`^late (acquired|held|no quorum|expired)$`), true, (*player).lateOutcome},
 	{regexp.MustCompile(`^keys left at ` + aTime + ` : (none|[\d ]+)$`), false, (*player).keysLeft},
 }
 
@@ -189,6 +197,9 @@ type player struct {
 	cancelAfter time.Duration
 	next        func(context.Context) error
 
+	resources []string // if there are several
+	fencing            // rounds_fence_test.go
+
 	lock  Lock
 	start time.Time // of the last operation
 	took  time.Duration
@@ -227,6 +238,9 @@ func (s *story) run(t *testing.T) {
 
 // begin connects the client and then arranges the nodes.
 func (p *player) begin(lines []line) {
+	if p.config.Fenced {
+		p.open()
+	}
 	p.client = p.memory.client(p.t, p.config)
 	synctest.Wait()
 	for _, l := range lines {
@@ -255,8 +269,10 @@ func (p *player) node(args []string) error {
 	i, _ := strconv.Atoi(args[0])
 	node, link, what := p.memory.nodes[i], p.memory.link(i), args[len(args)-1]
 	p.replies[i] = ""
-	if value, _ := node.Get(resource); value == stranger {
-		node.DB().Delete(resource)
+	for _, name := range append(p.resources, resource) {
+		if value, _ := node.Get(name); value == stranger {
+			node.DB().Delete(name)
+		}
 	}
 	link.Refuse(what == "down")
 	if what == "silent" {
@@ -315,6 +331,10 @@ func (p *player) extendNext(args []string) error {
 }
 
 func (p *player) acquire(ctx context.Context) (err error) {
+	if p.resources != nil {
+		p.lock, err = p.client.TryAcquireAll(ctx, p.resources, p.ttl)
+		return err
+	}
 	p.lock, err = p.client.TryAcquire(ctx, resource, p.ttl)
 	return err
 }
@@ -352,6 +372,9 @@ func (p *player) granted(args []string) error {
 	validity := p.lock.Validity()
 	if p.err != nil {
 		return fmt.Errorf("after %v: %w", p.took, p.err)
+	}
+	if err := p.ordered(p.lock, p.start); err != nil {
+		return err
 	}
 	if err := within(p.took, args[0]); err != nil {
 		return err
@@ -444,6 +467,10 @@ func causeOf(err error) string {
 		return "timeout"
 	case errors.Is(err, multiplex.ErrDown):
 		return "down"
+	case errors.Is(err, multiplex.ErrQuarantined):
+		return "quarantined"
+	case errors.Is(err, multiplex.ErrNoFloor):
+		return "no floor"
 	case errors.Is(err, multiplex.ErrUnexpected):
 		return "unexpected"
 	case errors.As(err, &refusal):
@@ -468,8 +495,10 @@ func (p *player) keysLeft(args []string) error {
 	time.Sleep(rest)
 	synctest.Wait()
 	got := strings.Trim(fmt.Sprint(p.memory.where(func(n *redistest.Node) bool {
-		value, ok := n.Get(resource)
-		return ok && value != stranger
+		return slices.ContainsFunc(append(p.resources, resource), func(name string) bool {
+			value, ok := n.Get(name)
+			return ok && value != stranger
+		})
 	})), "[]")
 	if want := strings.TrimPrefix(args[1], "none"); got != want {
 		return fmt.Errorf("keys on %q instead of %s", got, args[1])
@@ -492,7 +521,8 @@ func TestRoundsThatAreNotUnderstood(t *testing.T) {
 		good + "no quorum after 2ms\n", good + "no quorum after 2ms :\n", good + "keys left : none\n", good + "keys left at 2ms : some\n",
 		good + "node 16 2ms +OK\n", good + "node x 2ms +OK\n", good + "node 0 +OK\n", good + "node 0 2ms up\n", good + "node 0 2ms/ +OK\n",
 		good + "node 0 2ms down\n", good + "node 0 slow +OK\n", good + "ttl\n", good + "ttl ten\n", good + "drift 5\n",
-		good + "cancel\n", good + "extend\n", good + "release 10s\n", good + "nonsense\n", good + "Held after 2ms\n",
+		good + "cancel\n", good + "extend\n", good + "release 10s\n", good + "nonsense\n", good + "resources\n", good + "node 0 holds invoice:8\n",
+		good + "numbers behind\n", good + "node 0 restarts today\n", good + "late node 0\n", good + "late release\n", good + "Held after 2ms\n",
 	} {
 		_, err := parseRounds(bad)
 		require.Error(t, err, "%q", bad)

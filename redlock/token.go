@@ -59,8 +59,8 @@ func (t Token) Fingerprint() string { return fingerprint(t[:]) }
 // two hundred tokens with one system call.
 type tokens struct {
 	mu   sync.Mutex // guards the following
+	left int        // bytes of pool
 	pool [200 * tokenBytes]byte
-	left int
 }
 
 func (t *tokens) next() (token Token) {

@@ -37,9 +37,9 @@ func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock
 	start := time.Now()
 	p := patience{begun: start}
 	if !c.queues.has(r.resource) {
-		var lock Lock
+		lock := Lock{client: c, resource: r.resource, ttl: r.ttl}
 		*tries++
-		if lock, last = c.try(ctx, r.resource, nil, r.ttl, *tries); last == nil || !c.triesAgain(last) {
+		if last = c.try(ctx, *tries, &lock); last == nil || !c.triesAgain(last) {
 			return lock, last
 		}
 		if err := c.impatient(&p, last); err != nil {
@@ -103,7 +103,8 @@ func (c *Client) tryInTurn(
 ) (lock Lock, again bool, err error) {
 	q := w.queue
 	begun := c.keeper.clock()
-	lock, err = c.try(ctx, w.resource, nil, w.ttl, try)
+	lock = Lock{client: c, resource: w.resource, ttl: w.ttl}
+	err = c.try(ctx, try, &lock)
 	q.spent = time.Since(begun.at)
 	switch {
 	case err == nil:

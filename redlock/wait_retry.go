@@ -16,7 +16,8 @@ func (c *Client) acquireByPolling(ctx context.Context, resource string, ttl time
 	p := patience{begun: time.Now()}
 	for try := 1; ; try++ {
 		*tries = try
-		lock, err := c.try(ctx, resource, nil, ttl, try)
+		lock := Lock{client: c, resource: resource, ttl: ttl}
+		err := c.try(ctx, try, &lock)
 		if err == nil {
 			return lock, nil
 		}

@@ -36,8 +36,11 @@ func bothNodes(t *testing.T) map[string]func(args ...string) any {
 // A state is what a node has before an acquisition; "" is no such key.
 type fenceState struct{ lock, last, record string }
 
-func (s fenceState) arrange(do func(args ...string) any) {
-	for key, value := range map[string]string{fenceLock: s.lock, fenceLast: s.last, fenceRecord: s.record} {
+func (s fenceState) arrange(do func(args ...string) any) { s.at(fenceLock, do) }
+
+// at is arrange for another resource.
+func (s fenceState) at(lock string, do func(args ...string) any) {
+	for key, value := range map[string]string{lock: s.lock, lock + ":fence": s.last, fenceRecord: s.record} {
 		do("DEL", key)
 		if value != "" {
 			do("SET", key, value)
@@ -96,6 +99,7 @@ func TestFencedScript_F1(t *testing.T) {
 				said := do("EVAL", lua.AcquireFenced, "3", fenceLock, fenceLast, fenceRecord,
 					"token", "5000", fmt.Sprint(c.number), "60000000", fmt.Sprint(aPeriod.Milliseconds())).([]any)
 				require.EqualValues(t, c.code, said[0])
+				require.Equal(t, c.code == model.Held, len(said) == 3)
 				if c.answer < 0 {
 					require.InDelta(t, time.Now().UnixMicro(), said[1], 30e6)
 				} else {
@@ -141,7 +145,7 @@ func TestFencedScriptFindsSomethingElse(t *testing.T) {
 		if side == "real" { // a node in memory has no lists
 			fenceState{}.arrange(do)
 			do("RPUSH", fenceLock, "x")
-			require.EqualValues(t, []any{int64(model.Held), int64(0)}, do(command...))
+			require.EqualValues(t, []any{int64(model.Held), int64(0), "1 "}, do(command...))
 			for _, key := range []string{fenceLast, fenceRecord} {
 				fenceState{}.arrange(do)
 				do("RPUSH", key, "x")

@@ -133,6 +133,11 @@ func (r *Reader) Next() (v Value, ok bool, err error) {
 	}
 	b := r.buf[r.next:r.fill]
 	if r.scan == 0 && !r.awaitsPayload() {
+		if len(b) >= len(okReply) && string(b[:len(okReply)]) == okReply && r.oneLine >= len("OK") {
+			r.next += len(okReply)
+			r.seen = 1
+			return Value{raw: b[:len(okReply):len(okReply)]}, true, nil
+		}
 		// Most replies are not aggregates. If all of one was received, it needs
 		// no state; anything else is parsed again below.
 		h, f := parseHead(b, r.seen, r.oneLine, &r.limits)
@@ -155,6 +160,9 @@ func (r *Reader) Next() (v Value, ok bool, err error) {
 	r.begin()
 	return v, true, nil
 }
+
+// okReply is the most frequent reply: to a SET that was granted.
+const okReply = "+OK\r\n"
 
 // Space returns room to read into, which is never empty. The caller must report
 // to Commit how much of it was filled. After an error those bytes are ignored.

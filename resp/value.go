@@ -234,6 +234,9 @@ func (v Value) elements() []byte {
 // cut returns the value that begins b, together with its attributes. The Reader
 // has checked the bytes.
 func cut(b []byte) Value {
+	if isDigitLine(b) {
+		return Value{raw: b[:digitLine:digitLine]}
+	}
 	at, h := 0, reparse(b)
 	for h.typ == Attribute {
 		at = walk(b, at+int(h.size), h.elements())

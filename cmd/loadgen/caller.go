@@ -320,6 +320,9 @@ func (c *caller[L]) noteLease(at time.Duration, ev event, lease L, until time.Du
 		token := lease.Token()
 		e.token = &token
 	}
+	if fenced, ok := any(lease).(interface{ Fence() uint64 }); ok && ev == evGrant {
+		e.fence = fenced.Fence()
+	}
 	for _, i := range c.picked {
 		e.resource = c.resources[i]
 		c.line = c.history.append(c.line[:0], e)

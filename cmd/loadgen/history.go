@@ -50,6 +50,7 @@ type entry struct {
 	event    event
 	token    *redlock.Token // nil if there is none
 	until    time.Duration  // 0 if there is none
+	fence    uint64         // 0 if there is none
 }
 
 // write appends a line from the caller's own buffer, which it does not keep:
@@ -64,6 +65,7 @@ func (h *history) append(b []byte, e entry) []byte {
 		Resource: e.resource,
 		Attempt:  uint64(e.attempt),
 		Ev:       e.event,
+		Fence:    e.fence,
 	}
 	if e.until != 0 {
 		line.Until = h.clock.system(e.until)

@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	records "github.com/redmux/redmux/internal/proof/history"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,6 +26,26 @@ func TestKindMulti(t *testing.T) {
 		sum += n
 	}
 	require.Equal(t, 600, sum)
+	require.Equal(t, 600, judged(t, name).Grants)
+}
+
+// The history has the numbers of fenced locks, and they are in order.
+func TestKindFenced(t *testing.T) {
+	name := t.TempDir() + "/h"
+	measure(t, openSystem, exitGood, "--spawn=3", "--kind=fenced", "--keys=2", "-c4", "--wait=1m", "-n100", untilDone, patient, "--warmup=0s", "--hold=200us", "--history", name)
+	require.Equal(t, 100, judged(t, name).Numbers)
+}
+
+// judged is what checkhistory finds.
+func judged(t *testing.T, name string) *records.Exclusion {
+	t.Helper()
+	var x records.Exclusion
+	for e, err := range records.Merge(records.DefaultDisorder, records.Open(name)) {
+		require.NoError(t, err)
+		x.Add(e)
+	}
+	require.Empty(t, x.Violations())
+	return &x
 }
 
 func TestKindFlag(t *testing.T) {

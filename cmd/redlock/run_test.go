@@ -124,14 +124,15 @@ func TestRunGivesTheCommandItsEnvironment(t *testing.T) {
 	require.Less(t, until, time.Now().Add(20*time.Second))
 }
 
-// With a fencing number, it is there too, and higher in each run; a run within
-// another that has none does not inherit it.
+// With a fencing number, it is there too, and higher in each run, also of those
+// for several resources; a run within another that has none does not inherit
+// it.
 func TestRunFenced(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
 	var numbers []uint64
-	for range 3 {
-		r := finish(t, runs(t, nodes, []string{"--fenced"}, shell(`echo "$REDLOCK_FENCE"`)...))
+	for _, more := range [][]string{nil, {"--also=s"}, {"--also=s", "--also=u"}, nil} {
+		r := finish(t, runs(t, nodes, append(more, "--fenced"), shell(`echo "$REDLOCK_FENCE"`)...))
 		require.Equal(t, 0, r.code, r.stderr)
 		number, err := strconv.ParseUint(strings.TrimSpace(r.stdout), 10, 64)
 		require.NoError(t, err)

@@ -120,7 +120,7 @@ func TestALostLockIsNotTheNextOnes(t *testing.T) {
 		for _, n := range d.Nodes() {
 			n.RestartEmpty()
 		}
-		time.Sleep(30 * time.Second)
+		time.Sleep(40 * time.Second) // until the nodes count for both clients
 		require.NoError(t, locker.Lock(ctx, "x"), "another goroutine")
 		require.NoError(t, locker.RenewLockLease(ctx, "x", time.Minute), "neither waits for the other")
 		require.Error(t, locker.Unlock(ctx, "x"), "the first one's")

@@ -1,15 +1,20 @@
--- Sets a lock that has a fencing number (docs/fencing.md): only if the key is
--- free, and the number is higher than any that this node has granted for it.
--- KEYS: the lock, its last number, and the node's record, which has no TTL.
+-- Sets the keys of a lock that has a fencing number (docs/fencing.md), on one
+-- resource or several: only if all are free, and the number is higher than any
+-- that this node has granted for one of them.
+-- KEYS: the n keys of the lock, the n last numbers, and the node's record,
+-- which has no TTL.
 -- ARGV: the token, the TTL in ms, the number, its lead in µs, and the length of
 -- a period in ms. Returns a code and a number:
---   0  the lock is held; its last number
+--   0  the lock is held; the last number, and in a text i, a blank, and the
+--      value of KEYS[i], the first that is in the way, as acquire_all.lua does
 --   1  granted; the last number before
 --   2  the number is not higher than the last one, which follows
 --   3  the number is more than the lead ahead of the one that follows: this
 --      node's clock, or the highest number that it may have granted
 --   4  as 1, but the node has no floor, so the grant must not count
--- Refusals change nothing.
+-- The last number of several resources is the highest of theirs. Refusals
+-- change nothing, but may raise last numbers if they find a key of another
+-- type.
 --
 -- A last number expires. That is sound because no number of this period is
 -- higher than cur, none of earlier periods higher than prev, and a last number
@@ -23,8 +28,9 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local period = math.floor(now / (ARGV[5] * 1000))
-local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local holder, text, record = found[1], found[2], found[3]
+local n = (#KEYS - 1) / 2
+local found = redis.call('MGET', unpack(KEYS))
+local record = found[#KEYS]
 local floor, was, cur, prev = '-', period, 0, 0
 if record then
   floor, was, cur, prev = string.match(record,
@@ -39,18 +45,26 @@ if was ~= period then
   prev, cur = math.max(prev, cur), 0
 end
 
-local last = prev
-if text then
-  last = string.find(text, '^%d+$') and tonumber(text)
-  if not last then
-    return redis.error_reply('ERR the last fencing number holds something else')
+local last, holder = bottom, nil
+for i = 1, n do
+  local text = found[n + i]
+  local number = prev
+  if text then
+    number = string.find(text, '^%d+$') and tonumber(text)
+    if not number then
+      return redis.error_reply('ERR the last fencing number holds something else')
+    end
+  end
+  if last < number then
+    last = number
+  end
+  if found[i] and not holder then
+    holder = i
   end
 end
-if last < bottom then
-  last = bottom
-end
 if holder then
-  return {0, last}
+  local value = found[holder]
+  return {0, last, holder .. ' ' .. (#value <= 100 and value or '')}
 end
 local number = tonumber(ARGV[3])
 if number <= last then
@@ -64,14 +78,21 @@ if number > cur then
   local run = record and string.match(record, 'run_id=(%S+)') or '-'
   local new = string.format('redlock-fence 1 run_id=%s floor=%s period=%.0f cur=%.0f prev=%.0f',
     run, floor, period, math.min(number + 1000000, 9007199254740991), prev)
-  if not redis.call('SET', KEYS[3], new, record and 'XX' or 'NX') then
+  if not redis.call('SET', KEYS[#KEYS], new, record and 'XX' or 'NX') then
     return redis.error_reply('ERR the record of fencing numbers holds something else')
   end
 end
-if not redis.call('SET', KEYS[2], ARGV[3], text and 'XX' or 'NX', 'PX', ARGV[5] + 3600000) then
-  return redis.error_reply('ERR the last fencing number holds something else')
+for i = 1, n do
+  if not redis.call('SET', KEYS[n + i], ARGV[3], found[n + i] and 'XX' or 'NX', 'PX', ARGV[5] + 3600000) then
+    return redis.error_reply('ERR the last fencing number holds something else')
+  end
 end
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  return {0, last} -- by a key of another type
+for i = 1, n do
+  if not redis.call('SET', KEYS[i], ARGV[1], 'NX', 'PX', ARGV[2]) then
+    if i > 1 then -- by a key of another type: all or none
+      redis.call('DEL', unpack(KEYS, 1, i - 1))
+    end
+    return {0, last, i .. ' '}
+  end
 end
 return {floor == '-' and 4 or 1, last}

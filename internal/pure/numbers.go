@@ -90,7 +90,8 @@ type Clocks []Reading
 type Reading struct {
 	Ahead time.Duration // of the node's clock, if it was read in the middle
 	Trip  time.Duration // from the question to the answer
-	At    time.Duration // when it came; zero if there was none
+	At    time.Duration // when it came, which may be at 0 on a coarse clock
+	taken bool          // there was one
 }
 
 // clockAging is how much better an old reading must be than a new one to be
@@ -100,14 +101,14 @@ const clockAging = 1000
 // Take takes in a reading of a node's clock and returns the median of all
 // nodes'.
 func (c Clocks) Take(node int, r Reading) (ahead time.Duration) {
-	if old := &c[node]; old.At == 0 || r.Trip <= old.Trip+(r.At-old.At)/clockAging {
+	if old := &c[node]; !old.taken || r.Trip <= old.Trip+(r.At-old.At)/clockAging {
 		*old = r
-		old.At = max(1, r.At) // a coarse clock may still stand at its start
+		old.taken = true
 	}
 	var all [mostNodes]time.Duration
 	known := all[:0]
 	for i := range c {
-		if c[i].At != 0 {
+		if c[i].taken {
 			known = append(known, c[i].Ahead)
 		}
 	}

@@ -74,13 +74,10 @@ func TestNumbersAreDistinct(t *testing.T) {
 func TestClocksOfNodes(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	c := make(Clocks, 5)
-	require.Equal(t, 4*s, c.Take(3, Reading{4 * s, ms, s}), "the only one")
-	require.Equal(t, 2*s, c.Take(0, Reading{2 * s, ms, s}), "the lower of two")
-	require.Equal(t, 3*s, c.Take(1, Reading{3 * s, ms, s}), "the median")
-	require.Equal(t, 3*s, c.Take(1, Reading{9 * s, 3 * ms, 2 * s}), "a worse one")
-	require.Equal(t, 4*s, c.Take(1, Reading{9 * s, 3 * ms, 3 * s}), "an old one is no better")
-	require.Equal(t, 2*s, c.Take(1, Reading{1 * s, ms, 3 * s}), "one as good is newer")
-
-	c = make(Clocks, 1)
-	require.Equal(t, s, c.Take(0, Reading{s, 0, 0}), "at the very start, by a coarse clock")
+	require.Equal(t, 4*s, c.Take(3, Reading{Ahead: 4 * s}), "the only one, and it took no time")
+	require.Equal(t, 2*s, c.Take(0, Reading{Ahead: 2 * s, Trip: ms, At: s}), "the lower of two")
+	require.Equal(t, 3*s, c.Take(1, Reading{Ahead: 3 * s, Trip: ms, At: s}), "the median")
+	require.Equal(t, 3*s, c.Take(1, Reading{Ahead: 9 * s, Trip: 3 * ms, At: 2 * s}), "a worse one")
+	require.Equal(t, 4*s, c.Take(1, Reading{Ahead: 9 * s, Trip: 3 * ms, At: 3 * s}), "an old one is no better")
+	require.Equal(t, 2*s, c.Take(1, Reading{Ahead: 1 * s, Trip: ms, At: 3 * s}), "one as good is newer")
 }

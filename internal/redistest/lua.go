@@ -21,7 +21,7 @@ func (n *Node) Teach() {
 	n.Script(lua.ExtendMany, Each(2, Extend))
 	n.Script(lua.Heal, timed(model.Heal[string, string]))
 	n.Script(lua.Shorten, timed(model.Shorten[string, string]))
-	n.Script(lua.AcquireAll, timedAll(model.AcquireAll[string, string]))
+	n.Script(lua.AcquireAll, acquireAll)
 	n.Script(lua.ExtendAll, timedAll(model.ExtendAll[string, string]))
 	n.Script(lua.ReleaseAll, func(keys, args []string, db *DB) any { return model.ReleaseAll(db, keys, args[0]) })
 	n.Script(lua.Look, look)
@@ -37,6 +37,26 @@ func Release(keys, args []string, db *DB) any { return model.Release(db, keys[0]
 // milliseconds.
 func Extend(keys, args []string, db *DB) any {
 	return timed(model.Extend[string, string])(keys, args, db)
+}
+
+// acquireAll is what acquire_all.lua does: the keys, their token, and the TTL
+// in milliseconds.
+func acquireAll(keys, args []string, db *DB) any {
+	said := timedAll(model.AcquireAll[string, string])(keys, args, db)
+	if i, ok := said.(int); ok && i < 0 {
+		return Blocked(keys, -i-1, db)
+	}
+	return said
+}
+
+// Blocked is what the scripts that set a lock's keys say of the i-th, if it is
+// in the way.
+func Blocked(keys []string, i int, db *DB) string {
+	value, _ := db.Get(keys[i])
+	if len(value) > 100 {
+		value = ""
+	}
+	return strconv.Itoa(i+1) + " " + value
 }
 
 // timed is a script with a key, a token, and a TTL in milliseconds.
@@ -157,14 +177,18 @@ func acquireFenced(keys, args []string, db *DB) any {
 			return err
 		}
 	}
-	code, number, ok := model.AcquireFenced(db, model.Fenced{
-		Lock: keys[0], Last: keys[1], Record: keys[2], Token: args[0], TTL: time.Duration(n[0]) * time.Millisecond,
+	k := len(keys) / 2
+	said, ok := model.AcquireFenced(db, model.Fenced{
+		Locks: keys[:k], Lasts: keys[k : 2*k], Record: keys[2*k], Token: args[0], TTL: time.Duration(n[0]) * time.Millisecond,
 		Number: n[1], Lead: n[2], Period: time.Duration(n[3]) * time.Millisecond,
 	}, db.clock.Now())
-	if !ok {
+	switch {
+	case !ok:
 		return errHoldsElse
+	case said.Code == model.Held:
+		return []any{int64(said.Code), said.Number, Blocked(keys, said.Holder, db)}
 	}
-	return []int64{int64(code), number}
+	return []int64{int64(said.Code), said.Number}
 }
 
 // writeFloor is what floor.lua does.

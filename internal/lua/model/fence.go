@@ -18,11 +18,19 @@ const (
 
 // A Fenced is the arguments of acquire_fenced.lua.
 type Fenced struct {
-	Lock, Last, Record string // the keys
-	Token              string
-	TTL                time.Duration
-	Number, Lead       int64
-	Period             time.Duration
+	Locks, Lasts []string // the keys: of one resource or several
+	Record       string   // the key
+	Token        string
+	TTL          time.Duration
+	Number, Lead int64
+	Period       time.Duration
+}
+
+// A FencedAnswer is what acquire_fenced.lua returns.
+type FencedAnswer struct {
+	Code   int
+	Number int64
+	Holder int // where the first key is that is in the way, if Held
 }
 
 const (
@@ -34,46 +42,53 @@ const (
 
 // AcquireFenced is acquire_fenced.lua, at the given time by the node's clock.
 // ok is false if a key holds something else.
-func AcquireFenced(db Keys[string, string], a Fenced, now time.Time) (code int, number int64, ok bool) {
+func AcquireFenced(db Keys[string, string], a Fenced, now time.Time) (answer FencedAnswer, ok bool) {
 	r := pure.Record{Run: pure.NoRun, Floor: pure.NoFloor, Period: now.UnixMilli() / a.Period.Milliseconds()}
 	period := r.Period
 	if text, there := db.Get(a.Record); there {
 		var err error
 		if r, err = pure.ParseRecord(text); err != nil {
-			return 0, 0, false
+			return answer, false
 		}
 	}
 	if r.Period != period {
 		r.Prev, r.Cur, r.Period = max(r.Prev, r.Cur), 0, period
 	}
-	last := r.Prev
-	if text, there := db.Get(a.Last); there {
-		n, err := strconv.ParseUint(text, 10, 53)
-		if err != nil {
-			return 0, 0, false
+	last := max(r.Floor, 0)
+	for _, key := range a.Lasts {
+		own := r.Prev
+		if text, there := db.Get(key); there {
+			n, err := strconv.ParseUint(text, 10, 53)
+			if err != nil {
+				return answer, false
+			}
+			own = int64(n)
 		}
-		last = int64(n)
+		last = max(last, own)
 	}
-	last = max(last, r.Floor, 0)
-	if _, there := db.Get(a.Lock); there {
-		return Held, last, true
+	for i, key := range a.Locks {
+		if _, there := db.Get(key); there {
+			return FencedAnswer{Held, last, i}, true
+		}
 	}
 	if a.Number <= last {
-		return Stale, last, true
+		return FencedAnswer{Code: Stale, Number: last}, true
 	}
 	if most := max(now.UnixMicro(), r.High()); a.Number > most+a.Lead {
-		return Ahead, most, true
+		return FencedAnswer{Code: Ahead, Number: most}, true
 	}
 	if a.Number > r.Cur {
 		r.Cur = min(a.Number+curAhead, pure.LastNumber)
 		db.Set(a.Record, r.String(), 0)
 	}
-	db.Set(a.Last, strconv.FormatInt(a.Number, 10), a.Period+fenceMargin)
-	db.Set(a.Lock, a.Token, a.TTL)
-	if r.Floor == pure.NoFloor {
-		return GrantedBlind, last, true
+	for i := range a.Locks {
+		db.Set(a.Lasts[i], strconv.FormatInt(a.Number, 10), a.Period+fenceMargin)
+		db.Set(a.Locks[i], a.Token, a.TTL)
 	}
-	return Granted, last, true
+	if r.Floor == pure.NoFloor {
+		return FencedAnswer{Code: GrantedBlind, Number: last}, true
+	}
+	return FencedAnswer{Code: Granted, Number: last}, true
 }
 
 // Floor is floor.lua. ok is false if the record holds something else.

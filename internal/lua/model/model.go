@@ -62,7 +62,7 @@ func Shorten[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) 
 	return 1
 }
 
-// AcquireAll is acquire_all.lua.
+// AcquireAll is acquire_all.lua. It returns -i if the i-th key is in the way.
 func AcquireAll[K, V comparable](db Keys[K, V], keys []K, token V, ttl time.Duration) int {
 	for i, key := range keys {
 		if _, there := db.Get(key); there {

@@ -8,7 +8,8 @@
 //	           time and digests the token (R27)
 //	Read       reads one file; Merge puts several into one order of time
 //	Exclusion  finds two holders of one resource at a time, in one pass, with
-//	           memory for the live holders only
+//	           memory for the live holders only, and fencing numbers that are
+//	           out of order
 //	Locks      asks porcupine whether what clients saw of each lock could have
 //	           happened in some order at all
 //	Accesses   does the same for registers, which are no locks: they show

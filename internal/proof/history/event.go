@@ -28,6 +28,9 @@ type Event struct {
 	// none.
 	Until int64 `json:"until,omitempty"`
 
+	// Fence is the fencing number of a grant, or 0 if there is none.
+	Fence uint64 `json:"fence,omitempty"`
+
 	// Source is the number of the merged history that the event is from. Merge
 	// sets it; the line does not contain it.
 	Source int `json:"-"`
@@ -95,6 +98,10 @@ func (e Event) AppendLine(b []byte) []byte {
 	if e.Until != 0 {
 		b = append(b, `,"until":`...)
 		b = strconv.AppendInt(b, e.Until, 10)
+	}
+	if e.Fence != 0 {
+		b = append(b, `,"fence":`...)
+		b = strconv.AppendUint(b, e.Fence, 10)
 	}
 	return append(b, "}\n"...)
 }

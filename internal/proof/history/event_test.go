@@ -40,6 +40,7 @@ func TestLinesAreReadAsWritten(t *testing.T) {
 			Ev:       rapid.SampledFrom(slices.Sorted(maps.Values(kinds))).Draw(t, "ev"),
 			Token:    rapid.SampledFrom([]string{"", "00c0ffee"}).Draw(t, "token"),
 			Until:    rapid.Int64().Draw(t, "until"),
+			Fence:    rapid.Uint64().Draw(t, "fence"),
 		}
 		line := e.AppendLine(nil)
 		require.True(t, utf8.Valid(line))

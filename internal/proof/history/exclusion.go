@@ -11,7 +11,8 @@ import "time"
 // `until`, which an extension moves. Both ends are the client's own view and
 // lie within the time in which it could rely on the lock, so two holds that
 // overlap violate exclusion, however late their events were recorded. Exclusion
-// also finds events that should never occur: see Fault.
+// also finds events that should never occur, and fencing numbers that are out
+// of order: see Fault. A lock on several resources is a hold of each.
 //
 // The zero value is ready for use.
 type Exclusion struct {
@@ -20,6 +21,8 @@ type Exclusion struct {
 	// Empty counts grants that were over when the client learned of them, as
 	// after a stop of the client: it held nothing.
 	Empty int
+	// Numbers counts grants with a fencing number.
+	Numbers int
 	// Overdue counts locks whose validity was over when they were released, or
 	// that were never released.
 	Overdue int
@@ -29,18 +32,21 @@ type Exclusion struct {
 	holders   map[string][]*hold // by resource, those that may be valid; usually one
 	released  recent
 	tokens    reuse
+	order     order
 	sweepAt   int // size of holds at which the expired ones are dropped
 	found     []accusation
 	uncounted int
 }
 
-// attempt identifies an attempt over all merged histories.
+// attempt identifies an attempt over all merged histories, for one of its
+// resources.
 type attempt struct {
 	source, client int
 	number         uint64
+	resource       string
 }
 
-func attemptOf(e Event) attempt { return attempt{e.Source, e.Client, e.Attempt} }
+func attemptOf(e Event) attempt { return attempt{e.Source, e.Client, e.Attempt, e.Resource} }
 
 // hold is a granted lock.
 type hold struct {
@@ -75,7 +81,12 @@ func (x *Exclusion) Add(e Event) {
 	}
 	x.now = e.T
 	switch e.Ev {
+	case Start:
+		x.order.begin(e)
+	case Held, NoQuorum, Expired, Cancel:
+		x.order.end(e)
 	case Grant:
+		x.number(e)
 		x.grant(e)
 	case Extend:
 		x.extend(e)
@@ -85,6 +96,16 @@ func (x *Exclusion) Add(e Event) {
 		x.known(e)
 	}
 	x.sweep()
+}
+
+// number checks the fencing number of a grant.
+func (x *Exclusion) number(e Event) {
+	if e.Fence != 0 {
+		x.Numbers++
+	}
+	if f, by := x.order.grant(e); f != "" {
+		x.accuse(f, &hold{grant: by}, &hold{grant: e}, e)
+	}
 }
 
 func (x *Exclusion) grant(e Event) {
@@ -174,7 +195,7 @@ func (x *Exclusion) known(e Event) *hold {
 	id := attemptOf(e)
 	h := x.holds[id]
 	switch {
-	case h != nil && (h.grant.Resource != e.Resource || e.Token != "" && e.Token != h.grant.Token):
+	case h != nil && e.Token != "" && e.Token != h.grant.Token:
 		x.accuse(OtherLock, h, &hold{grant: e}, e)
 	case h == nil && !x.released.has(id):
 		x.accuse(NoGrant, nil, &hold{grant: e}, e)
@@ -220,12 +241,12 @@ func (x *Exclusion) sweep() {
 // One attempt is enough, however long a client is stopped between its release
 // and the answer: a client makes its attempts one after another, with growing
 // numbers, and the events after a release belong to the same call. The number
-// in the keys is zero.
+// and the resource in the keys are zero.
 type recent map[attempt]uint64
 
 func (r recent) has(a attempt) bool {
-	last, ok := r[attempt{a.source, a.client, 0}]
+	last, ok := r[attempt{source: a.source, client: a.client}]
 	return ok && last == a.number
 }
 
-func (r recent) add(a attempt) { r[attempt{a.source, a.client, 0}] = a.number }
+func (r recent) add(a attempt) { r[attempt{source: a.source, client: a.client}] = a.number }

@@ -53,10 +53,21 @@ func TestHistoriesMadeByHand(t *testing.T) {
 		{"released, never granted", "1 a1 start; 5 a1 release", []string{"extended or released, but never granted"}, 0},
 		{"extended, never granted", "5 a1 extend 20", []string{"extended or released, but never granted"}, 0},
 		{"confirmed, never granted", "5 a1 released", []string{"extended or released, but never granted"}, 0},
-		{"released another's", "1 a1 grant 10; 5 a1 release by other", []string{"another resource or token than was granted"}, 0},
-		{"released elsewhere", "1 a1 grant 10; 5 a1 release on elsewhere", []string{"another resource or token than was granted"}, 0},
+		{"released another's", "1 a1 grant 10; 5 a1 release by other", []string{"another token than was granted"}, 0},
+		{"released elsewhere", "1 a1 grant 10; 5 a1 release on elsewhere", []string{"extended or released, but never granted"}, 0},
 		{"shortened", "1 a1 grant 10; 5 a1 extend 9", []string{"an extension that ends earlier"}, 0},
 		{"extended after it was told lost", "1 a1 grant 100; 5 a1 lost; 6 a1 extend 200", []string{"extended after it was told lost"}, 0},
+		{"two resources", "1 a1 start; 1 a1 start on l; 2 a1 grant 100 by x; 2 a1 grant 100 on l by x; 5 a1 release by x; 5 a1 release on l by x; 6 a1 released by x; 6 a1 released on l by x", nil, 0},
+		{"two resources, of which another has one", "1 a1 grant 100 by x; 1 a1 grant 100 on l by x; 2 b1 grant 100 on l by y", []string{"two holders at a time for 98 from 2"}, 1},
+		{"numbers that rise", "1 a1 start; 2 a1 grant 9 as 5; 10 b1 start; 11 b1 grant 20 as 6; 21 c1 start; 22 c1 grant 30 as 7", nil, 0},
+		{"numbers of attempts at one time", "1 a1 start; 1 b1 start; 2 a1 grant 9 as 5; 10 b1 grant 20 as 4; 21 c1 start; 22 c1 grant 30 as 6", nil, 0},
+		{"numbers of other resources, and locks without", "1 a1 grant 9 as 5; 2 b1 start on l; 3 b1 grant 9 on l as 4; 10 c1 start; 11 c1 grant 20", nil, 0},
+		{"a number that is lower", "1 a1 start; 2 a1 grant 9 as 5; 10 b1 start; 11 b1 grant 20 as 4", []string{
+			"a fencing number that is not higher than one granted before the attempt began"}, 0},
+		{"a number that is lower than one before the last", "1 a1 start; 1 b1 start; 2 a1 grant 9 as 5; 10 b1 grant 20 as 3; 21 c1 start; 22 c1 grant 30 as 4", []string{
+			"a fencing number that is not higher than one granted before the attempt began"}, 0},
+		{"a number twice", "1 a1 start; 1 b1 start; 2 a1 grant 9 as 5; 10 b1 grant 20 as 5", []string{"a fencing number was granted twice"}, 0},
+		{"a number after a refusal", "1 a1 grant 9 as 5; 10 b1 start; 11 b1 held; 12 b2 start; 13 b2 grant 20 as 5", []string{"a fencing number was granted twice"}, 0},
 		{"out of order", "5 a1 grant 10; 4 a2 start", []string{"events out of order: nothing else is certain"}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

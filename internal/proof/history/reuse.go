@@ -32,6 +32,9 @@ func (r *reuse) add(e Event) (first Event, reused bool) {
 	}
 	first, seen := r.grants[e.Token]
 	r.expected += float64(len(r.grants)) / digests
+	if seen && first.Source == e.Source && first.Client == e.Client && first.Attempt == e.Attempt && first.Resource != e.Resource {
+		return Event{}, false // another resource of the same lock
+	}
 	if seen {
 		r.repeated++
 		return first, tail(r.expected, r.repeated) < chance

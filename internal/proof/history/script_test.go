@@ -14,7 +14,7 @@ import (
 // script parses a history made by hand, one event after another, separated by
 // semicolons:
 //
-//	time who kind [until] [on resource] [by token]
+//	time who kind [until] [on resource] [by token] [as number]
 //
 // "who" is a client's letter and the number of its attempt, as in a1. By
 // default the resource is "k" and the token is the attempt's own.
@@ -37,6 +37,8 @@ func script(t *testing.T, text string) (events []Event) {
 				e.Resource, rest = rest[1], rest[1:]
 			case "by":
 				e.Token, rest = rest[1], rest[1:]
+			case "as":
+				e.Fence, rest = uint64(number(t, rest[1])), rest[1:]
 			default:
 				e.Until = number(t, rest[0])
 			}

@@ -19,10 +19,12 @@ const (
 	TokenReused       Fault = "a token was granted twice" // R3
 	GrantedTwice      Fault = "an attempt was granted twice"
 	NoGrant           Fault = "extended or released, but never granted"
-	OtherLock         Fault = "another resource or token than was granted"
+	OtherLock         Fault = "another token than was granted"
 	Shortened         Fault = "an extension that ends earlier"           // R10
 	ExtendedAfterLoss Fault = "extended after it was told lost"          // R10
 	ExtendedOver      Fault = "extended although another was granted it" // R10
+	NumberNotHigher   Fault = "a fencing number that is not higher than one granted before the attempt began"
+	NumberTwice       Fault = "a fencing number was granted twice"
 	Disorder          Fault = "events out of order: nothing else is certain"
 )
 
@@ -67,6 +69,9 @@ func (e Event) who() string {
 	s := fmt.Sprintf("client %d.%d attempt %d %s at t=%d", e.Source, e.Client, e.Attempt, e.Ev, e.T)
 	if e.Until != 0 {
 		s += fmt.Sprintf(" until %+v", time.Duration(e.Until-e.T))
+	}
+	if e.Fence != 0 {
+		s += fmt.Sprintf(" with number %d", e.Fence)
 	}
 	return s
 }

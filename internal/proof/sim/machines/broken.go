@@ -49,6 +49,17 @@ const (
 	RivalsIgnored               // R30: every deployment is taken for the own one
 	StrangerAdopted             // R30: a node that the deployment does not list is sealed for it
 	NoLockStage                 // R30: nodes are sealed once all have accepted the proposal
+	EqualGranted                // F1: T ≥ last
+	NotCompared                 // F1: the highest number is kept, and a lower one granted
+	CounterForEach              // F1: each server counts, and the number is the highest of the replies
+	MissingIsZero               // F1: a last number that is missing, whatever the record says
+	FloorIgnored                // F1: only the highest numbers of the record count
+	StaleCounts                 // F1: a refused number is a grant
+	BlindCounts                 // F2: a grant of a server without a floor
+	FloorNotNeeded              // F3: a node counts after its quarantine, as for other locks
+	PartGranted                 // several resources: a server sets those that are free
+	PartExtended                // several resources: a server lengthens one of them
+	PartKept                    // several resources: a caller keeps what it has while it waits for the rest
 	brokenEnd
 )
 
@@ -61,6 +72,9 @@ var brokenNames = [...]string{
 	"seal of another process", "uptime among sealed nodes", "uptime of a promoted node", "uptime without margin",
 	"each start for itself", "own watch kept", "vouches for all",
 	"clock steps after start", "rivals ignored", "stranger adopted", "no lock stage",
+	"equal number granted", "number not compared", "counter for each server", "missing number is zero", "floor ignored",
+	"stale counts", "blind grant counts", "no floor needed", "part of a set granted", "part of a set extended",
+	"part of a set kept",
 }
 
 func (b Broken) String() string { return brokenNames[b] }

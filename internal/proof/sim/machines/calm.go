@@ -63,6 +63,8 @@ func (w *world) atRest() {
 				w.violate("liveness", "node %d of process %d is %v", m.index, p.index, m.life.State)
 			case w.mustCount(p) && p.quarantined.Has(m.index):
 				w.violate("liveness", "node %d of process %d is quarantined: %s, berth %d", m.index, p.index, m.trust.Why, p.deployment.Berth(m.index))
+			case w.mustCount(p) && p.floorless.Has(m.index):
+				w.violate("liveness", "node %d of process %d has no floor", m.index, p.index)
 			case len(m.ledger.Debts) > 0:
 				w.violate("liveness", "node %d of process %d owes %d releases", m.index, p.index, len(m.ledger.Debts))
 			}
@@ -95,25 +97,39 @@ func (w *world) mustCount(p *process) bool {
 	return open.Members == p.names()
 }
 
+// probes returns what each process must get in the end: each resource, and all
+// of them together.
+func (w *world) probes() (all [][]int) {
+	var every []int
+	for resource := range w.plan.resources {
+		all, every = append(all, []int{resource}), append(every, resource)
+	}
+	if w.plan.sets > 0 {
+		all = append(all, every)
+	}
+	return all
+}
+
 // probe lets each process acquire each lock once, one after the other.
 func (w *world) probe(n int) {
 	if w.over {
 		return
 	}
-	if n == len(w.processes)*w.plan.resources {
+	wanted := w.probes()
+	if n == len(w.processes)*len(wanted) {
 		w.after(time.Second, w.last)
 		return
 	}
-	p := w.processes[n%len(w.processes)]
-	if !w.mustCount(p) {
+	p, resources := w.processes[n%len(w.processes)], wanted[n/len(w.processes)]
+	if !w.mustCount(p) || p.fenced && (len(resources) > 1 || w.plan.lead == shortLead) {
 		w.probe(n + 1)
 		return
 	}
 	k := p.workers[0]
-	t := &wish{resource: n / len(w.processes), ttl: w.plan.ttl, ends: pure.Never, slept: p.slept, triesMax: 1}
+	t := &wish{resources: resources, ttl: w.plan.ttl, ends: pure.Never, slept: p.slept, triesMax: 1}
 	t.probe = func(granted bool) {
 		if !granted {
-			w.violate("liveness", "process %d does not get resource %d, which no process has", p.index, t.resource)
+			w.violate("liveness", "process %d does not get resources %v, which no process has", p.index, t.resources)
 			w.over = true // even if only another rule is checked
 			return
 		}

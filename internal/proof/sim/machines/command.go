@@ -14,7 +14,7 @@ type operation uint8
 const (
 	hello       operation = iota // the handshake
 	kill                         // CLIENT KILL of an older connection
-	set                          // SET NX PX
+	set                          // SET NX PX, or the script for several keys, or that with a fencing number
 	release                      // compare and delete
 	extend                       // compare and lengthen
 	heal                         // the same, or set it again
@@ -22,10 +22,9 @@ const (
 	lookSeal                     // GET of the seal
 	lookOpening                  // GET of the opening
 	changeSeal                   // the script that changes either
+	lookRecord                   // GET of the record of fencing numbers
+	giveFloor                    // the script that writes a floor into it
 )
-
-// script reports whether the command runs a script.
-func (o operation) script() bool { return o == release || o == extend || o == heal || o == changeSeal }
 
 // A command is what goes over the wire. All servers share it, and the referee
 // records in it what they did.
@@ -35,6 +34,7 @@ type command struct {
 	ttl     time.Duration
 	target  *wire // of kill
 	change  model.Change
+	floor   givenFloor
 
 	// For the referee.
 	sent    instant       // when it was first sent, by the process's clocks
@@ -43,24 +43,38 @@ type command struct {
 	rivals  bool          // the process saw several deployments when it was queued
 }
 
+// script reports whether the command runs a script.
+func (c *command) script() bool {
+	switch c.op {
+	case release, extend, heal, changeSeal, giveFloor:
+		return true
+	}
+	return c.op == set && (c.attempt.number > 0 || len(c.attempt.resources) > 1)
+}
+
+// creates reports whether the command may set keys, so that it must not be
+// executed behind the release that was sent after it (R8).
+func (c *command) creates() bool { return c.op == set || c.op == heal }
+
 // An attempt is one try to acquire a lock, with its token. The referee knows
 // all of it.
 type attempt struct {
-	index    int // in world.attempts
-	token    uint64
-	resource int
-	process  *process
-	started  time.Duration // true time
-	asks     []*command    // SETs, extensions and healings
-	over     bool          // it failed, or the lock was released or given up
-	ended    time.Duration // when
-	released multiplex.Set // servers that executed a release of it
-	due      time.Duration // the end of its keys, if no clock is set
-	kept     bool          // it was given up without a release: its keys may stay until their TTL ends
+	index     int // in world.attempts
+	token     uint64
+	resources []int // most have one
+	number    int64 // the fencing number, if it has one
+	process   *process
+	started   time.Duration // true time
+	asks      []*command    // SETs, extensions and healings
+	over      bool          // it failed, or the lock was released or given up
+	ended     time.Duration // when
+	released  multiplex.Set // servers that executed a release of it
+	due       time.Duration // the end of its keys, if no clock is set
+	kept      bool          // it was given up without a release: its keys may stay until their TTL ends
 }
 
-func (w *world) newAttempt(p *process, resource int, token uint64) *attempt {
-	a := &attempt{index: len(w.attempts), token: token, resource: resource, process: p, started: w.now}
+func (w *world) newAttempt(p *process, resources []int, token uint64) *attempt {
+	a := &attempt{index: len(w.attempts), token: token, resources: resources, process: p, started: w.now}
 	w.attempts = append(w.attempts, a)
 	return a
 }
@@ -85,6 +99,9 @@ type reply struct {
 	run  int64
 	mark model.Mark // one half of it
 
+	record string // of fencing numbers; "" if there is none
+	number int64  // with the code n, to a command with a fencing number
+
 	// What a server tells of its past.
 	uptime, clock time.Duration
 	promoted      bool
@@ -96,6 +113,7 @@ const (
 	isOK       replyKind = iota // +OK, and any other reply to a command with a single good answer
 	isNull                      // null
 	isInteger                   // n
+	isNumbered                  // n and number
 	isError                     // -OOM, -BUSY, -NOPERM …
 	isNoScript                  // -NOSCRIPT
 )

@@ -100,23 +100,30 @@ func (p *process) judgeDeployment() {
 	}
 }
 
-// A glance is a look at a node's seal and opening, which takes two commands.
+// A glance is a look at a node's seal and opening, which takes a command for
+// each; and at its record of fencing numbers, if the process has such.
 type glance struct {
 	sighting pure.Sighting
+	record   string // of fencing numbers
 	asked    time.Duration
 }
 
 // glanceAt sends the commands of a look.
 func (m *member) glanceAt(purpose purpose) {
 	g := &glance{asked: m.process.now()}
+	if m.process.fenced {
+		m.send(expected{purpose: purpose, cmd: &command{op: lookRecord}, glance: g})
+	}
 	m.send(expected{purpose: purpose, cmd: &command{op: lookSeal}, glance: g})
 	m.send(expected{purpose: purpose, cmd: &command{op: lookOpening}, glance: g})
 }
 
-// read takes the reply to one of the two commands, and reports whether it was
-// the last.
+// read takes the reply to one of the commands, and reports whether it was the
+// last.
 func (g *glance) read(op operation, r reply) (complete bool) {
 	switch {
+	case op == lookRecord:
+		g.record = r.record
 	case r.kind != isOK:
 		g.sighting.What = pure.Unreadable
 	case op == lookOpening:
@@ -135,6 +142,7 @@ func (m *member) inspectAnswer(e expected, r reply) {
 		return
 	}
 	m.date(r.clock)
+	m.readClock(r.clock, e.glance.asked)
 	m.looks = pure.FirstLooks(m.process.now())
 	m.sight(e.glance)
 	m.payEnds(false)
@@ -166,6 +174,7 @@ func (m *member) sight(g *glance) pure.Sighting {
 	p.deployment.Sight(m.index, s, g.asked, p.now())
 	m.judgeTrust()
 	p.settle()
+	m.sightFloor(g)
 	return s
 }
 
@@ -201,6 +210,7 @@ func (m *member) looked(e expected, r reply) {
 		return
 	}
 	m.looks.Asking = false
+	m.readClock(r.clock, e.glance.asked)
 	s := m.sight(e.glance)
 	p := m.process
 	who := s.Identity()
@@ -258,6 +268,9 @@ func (m *member) told(e expected, r reply) {
 		d.Drop(m.index, e.order)
 	}
 	p.settle()
+	if r.kind == isInteger && r.n == 1 && e.cmd.change.Seal != (pure.Seal{}) && p.floorless.Has(m.index) && !m.looks.Asking {
+		m.look() // the seal may be the proof that a floor waits for
+	}
 }
 
 // shows records, for the referee, which deployment the node was last seen in.

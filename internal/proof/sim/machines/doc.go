@@ -15,17 +15,19 @@
 // running code it consists of goroutines, locks and sockets: a round with its
 // votes (round.go), a node with its handshake, fence, payments, join and end
 // (member.go), the looks at the node (watch.go), what is read of its seal and
-// done to it (deployment.go), an attempt, its retries, extension and release
-// (worker.go), and a hold (holder.go). So this simulation is evidence about the
-// rules and the decisions; internal/proof/sim/running shows that the running
-// code combines them in the same way. Left out is what cannot break a promise
+// done to it (deployment.go), its floors and the process's numbers
+// (numbers.go), an attempt, its retries, extension and release (worker.go), and
+// a hold (holder.go). So this simulation is evidence about the rules and the
+// decisions; internal/proof/sim/running shows that the running code combines
+// them in the same way. Left out is what cannot break a promise
 // in a world without bytes: merged and native releases, CLIENT TRACKING and the
 // queues of waiting callers, MinHold, bounds on memory, RESP, and TLS.
 //
 // The world has no counterpart in the running code: servers with keys that
 // expire by their own clocks, up to a millisecond early (server.go), with a
-// seal and an account of their past (server_mark.go); links with delays, and
-// connections whose ends learn of the end at different times (link.go);
+// seal and an account of their past (server_mark.go), and a memory of fencing
+// numbers (server_numbers.go); links with delays, and connections whose ends
+// learn of the end at different times (link.go);
 // processes with three clocks that are stopped, suspended and killed
 // (process.go, clock.go), and some of which name other servers than the rest;
 // and faults (faults.go). scenario.go draws which of these a seed has. Most
@@ -34,8 +36,8 @@
 //
 // # What is checked
 //
-// The referee (referee.go) knows true time and what each server executed, and
-// checks what is promised:
+// The referee (referee.go, referee_order.go) knows true time and what each
+// server executed, and checks what is promised:
 //
 //   - exclusion: at most one holder within validity, each by its own clocks,
 //     whenever a validity begins or is prolonged; also among processes that
@@ -54,14 +56,21 @@
 //     first query
 //   - R26: a node that can be reached again is up, and its debts are paid,
 //     within 1.5 s
+//   - F1 to F4: a lock with a fencing number has a higher one than each lock
+//     that had been granted before its attempt began, and none has the same
+//   - several resources: a server has all keys of an attempt or none, exclusion
+//     is checked for each resource, and callers do not block each other
 //   - liveness and R28: some time after the last fault every node counts for
-//     every process, every lock can be acquired, and nothing is left
+//     every process, every lock can be acquired, and nothing is left. Nodes have
+//     floors again, which an operator (operator.go) resets where none can be
+//     learned
 //
 // Faults respect the promises' conditions: clocks stay within the drift; no
 // clock steps forward while a lock has just a quorum of keys; no server
-// restarts without memory if no MaxTTL is set. While no node of a set has a
-// seal, none of them is replaced by a server that has run elsewhere, and no
-// clock is set far ahead (R29).
+// restarts without memory if no MaxTTL is set. Servers are flushed only in
+// worlds in which the order of numbers is checked, and exclusion is not. While
+// no node of a set has a seal, none of them is replaced by a server that has
+// run elsewhere, and no clock is set far ahead (R29).
 //
 // Outside of the promise, and counted as such: a server that lost its seal is
 // sealed for another set of nodes before a client of its own gave it the seal

@@ -40,6 +40,7 @@ const (
 	wallAhead  // its wall clock is set forward
 	wallBack   // or back
 	killProcess
+	flushAll // a server forgets all keys, and goes on: FLUSHALL. Only worlds that are made for it have it
 	faultKinds
 )
 
@@ -48,7 +49,7 @@ var faultNames = [...]string{
 	"flush scripts", "close all", "close one", "slow link", "hold up", "hold down",
 	"hold connection", "lose touch", "reset", "refuse connections", "cut off", "clock back",
 	"clock ahead", "clock leap", "freeze", "suspend", "wall ahead", "wall back",
-	"kill process",
+	"kill process", "flush all",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -120,6 +121,11 @@ func (w *world) strike(f fault, s *server, p *process) (undo func()) {
 		undo = w.abandon(s)
 	case stop, refuseSets, refuseScripts, flushScripts, closeAll, closeOne:
 		undo = w.strikeServer(f, s)
+	case flushAll:
+		if !w.mayFlush(s) {
+			return nil
+		}
+		s.forget(0)
 	case clockBack, clockAhead, clockLeap:
 		if !w.turnClock(f, s) {
 			return nil
@@ -221,6 +227,14 @@ func (w *world) mayForget(f fault, s *server) bool {
 		}
 	}
 	return true
+}
+
+// mayFlush says when no client can take a set whose servers were flushed for a
+// new one, and believe their uptimes (R29).
+func (w *world) mayFlush(s *server) bool {
+	return slices.ContainsFunc(w.servers, func(other *server) bool {
+		return other != s && other.mark().Seal.Identity != pure.Identity{}
+	})
 }
 
 // blackout is a loss of power: every server comes back empty, unless it is

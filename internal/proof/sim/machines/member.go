@@ -74,6 +74,7 @@ const (
 	look                     // the seal
 	tell                     // writes the seal
 	loadAgain                // the scripts
+	floor                    // writes the floor of the node's fencing numbers
 )
 
 type expected struct {
@@ -190,6 +191,7 @@ func (m *member) shook(r reply) {
 	m.uptime, m.promoted, m.met = r.uptime, r.promoted, m.process.now()
 	m.trust = m.trust.Meet(m.run, m.met)
 	m.process.deployment.Part(m.index) // what was seen may be another process's
+	m.process.floors.Part(m.index)
 	m.judgeTrust()
 	if m.replyTime == 0 {
 		m.replyTime, m.guessed = m.process.now()-m.dialedAt, true
@@ -380,6 +382,8 @@ func (m *member) reply(c *wire, cmd *command, r reply) {
 		m.told(e, r)
 	case loadAgain:
 		m.loading = false
+	case floor:
+		m.floored(r)
 	}
 }
 
@@ -399,7 +403,7 @@ func (m *member) voteReply(r *round, got reply) {
 // (R24).
 func (m *member) cure(r *round) bool {
 	m.cureScripts()
-	if r.cmd.op == heal {
+	if r.cmd.creates() {
 		return false // it must not run after the release that was sent after it
 	}
 	m.send(expected{purpose: again, round: r, cmd: r.cmd})
@@ -418,9 +422,13 @@ func (m *member) cureScripts() {
 // count turns a reply into this node's vote. A release that no integer answered
 // is owed (R8).
 func (m *member) count(r *round, got reply) {
-	v := judgeReply(r.cmd.op, got)
+	v := m.process.judgeReply(r, got)
 	if v == multiplex.Refused && r.cmd.op == set && m.process.world.broken.is(NullIsOK) {
 		v = multiplex.Granted
+	}
+	if v == multiplex.Floorless {
+		m.floorLost()
+		v = multiplex.Failed
 	}
 	if v == multiplex.Failed {
 		if r.owedBy(m.index) {
@@ -444,11 +452,14 @@ func (m *member) count(r *round, got reply) {
 }
 
 // judgeReply returns the meaning of a reply, as redlock's judges do (R16, R17).
-func judgeReply(op operation, r reply) multiplex.Vote {
+func (p *process) judgeReply(of *round, r reply) multiplex.Vote {
+	op := of.cmd.op
 	switch {
+	case r.kind == isNumbered:
+		return p.judgeFenced(of.cmd.attempt, r)
 	case op == set && r.kind == isOK, r.kind == isInteger && r.n == 1:
 		return multiplex.Granted
-	case op == set && r.kind == isNull, r.kind == isInteger && r.n == 0:
+	case op == set && r.kind == isNull, r.kind == isInteger && r.n <= 0:
 		return multiplex.Refused
 	case r.kind == isInteger && r.n == 2:
 		return multiplex.Restored
@@ -546,6 +557,8 @@ func (m *member) bury() {
 		case tell:
 			p := m.process
 			p.deployment.Drop(m.index, e.order)
+		case floor:
+			m.process.floors.Answered(m.index)
 		}
 	}
 	if len(unanswered) == 0 {

@@ -38,6 +38,7 @@ type process struct {
 	rivals      bool          // they show several
 	founds      bool          // like redlock.Init
 	believed    pure.Identity // for Broken
+	fencing
 
 	quorumTime time.Duration // smoothed, for retries
 	workers    []*worker
@@ -69,6 +70,7 @@ func newProcess(w *world, index int) *process {
 		p.strangers = all(p.size)
 		p.quarantined = p.strangers // fresh processes obey quarantine too (R23)
 	}
+	p.fencing = newFencing(p)
 	w.processes[index] = p
 	for i := range w.plan.workers {
 		p.workers = append(p.workers, &worker{process: p, index: i})
@@ -206,7 +208,7 @@ func (p *process) die() {
 }
 
 // counting returns the nodes whose grants make a lock.
-func (p *process) counting() multiplex.Set { return p.live &^ p.quarantined }
+func (p *process) counting() multiplex.Set { return p.live &^ p.quarantined &^ p.floorless }
 
 // fastest returns the place in the log up to which the fastest connected node
 // has answered.

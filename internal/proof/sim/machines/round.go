@@ -89,7 +89,11 @@ func (r *round) place() {
 			m.arm(p.now() + pure.TickMost)
 		}
 	}
-	r.giveUp(missing | r.void())
+	void := r.void()
+	if r.mode == multiplex.Claiming {
+		void |= p.floorless & p.live
+	}
+	r.giveUp(missing | void)
 }
 
 // void returns the quarantined nodes whose grants do not count.

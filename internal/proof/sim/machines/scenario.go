@@ -37,6 +37,18 @@ type scenario struct {
 	starved              time.Duration // how late a caller runs
 	startSpread          time.Duration
 
+	// fenced is how many percent of the processes have Config.Fenced. corrects
+	// says that they correct their clocks by the servers'; lead and period are
+	// the script's arguments, and resetLead is how far the operator sets floors
+	// ahead.
+	fenced                  int
+	corrects                bool
+	lead, period, resetLead time.Duration
+	sets                    int // percent of the locks that are on several resources
+	// flushes says that servers are flushed, and go on. Then exclusion is not
+	// promised, but the order of the numbers is.
+	flushes bool
+
 	holds, cancels int // percentages
 	greedy         bool
 	think          time.Duration
@@ -54,10 +66,10 @@ type scenario struct {
 func (s scenario) String() string {
 	return fmt.Sprintf("nodes=%d processes=%d workers=%d resources=%d ttl=%v quarantine=%t founded=%t misfits=%d(%d-%d, after %v) trapped=%d durable=%t "+
 		"forbidKill=%t hideRun=%t "+
-		"debts=%d ppm=%d latency=%v holds=%d cancels=%d greedy=%t starved=%v faults=%v, %d every %v for %v, until %v",
+		"debts=%d ppm=%d latency=%v holds=%d cancels=%d greedy=%t starved=%v fenced=%d corrects=%t lead=%v period=%v sets=%d faults=%v, %d every %v for %v, until %v",
 		s.nodes, s.processes, s.workers, s.resources, s.ttl, s.quarantine, s.founded, s.misfits, s.first, s.last, s.misfitsAfter, s.trapped, s.durable,
 		s.forbidKill, s.hideRun,
-		s.debtsMost, s.ppm, s.latency, s.holds, s.cancels, s.greedy, s.starved, s.faults, s.burst, s.faultEvery, s.faultLasts, s.calmFrom)
+		s.debtsMost, s.ppm, s.latency, s.holds, s.cancels, s.greedy, s.starved, s.fenced, s.corrects, s.lead, s.period, s.sets, s.faults, s.burst, s.faultEvery, s.faultLasts, s.calmFrom)
 }
 
 // drift is Config.DriftFactor of all clients. rateMost is the greatest error of
@@ -158,7 +170,7 @@ var themes = [...]theme{
 func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
 	if chance(40) {
 		density := r.IntN(60) // some seeds have hardly any faults
-		for f := range faultKinds {
+		for f := range flushAll {
 			if chance(density) {
 				s.faults = append(s.faults, f)
 			}
@@ -188,6 +200,53 @@ func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
 	if slices.Contains(s.faults, suspend) {
 		drop(wallBack) // both clocks would show too little, and a plain lock reads no third
 	}
+}
+
+// drawKinds draws which locks have fencing numbers, or are on several
+// resources. Its random numbers are its own, so that it changes nothing else.
+func (s *scenario) drawKinds(r *rand.Rand) {
+	if s.quarantine && s.misfits == 0 && !s.hideRun && r.IntN(3) == 0 {
+		s.numbers(r)
+	}
+	if s.fenced > 0 && r.IntN(2) == 0 {
+		s.rolls(r)
+	}
+	if s.resources > 1 && r.IntN(3) > 0 || r.IntN(20) == 0 {
+		s.resources, s.sets = max(s.resources, 2+r.IntN(3)), 25<<r.IntN(3)
+		if r.IntN(5) == 0 && s.trapped == 0 {
+			s.faults = nil // then the referee looks for deadlocks
+		}
+	}
+}
+
+func (s *scenario) numbers(r *rand.Rand) {
+	s.fenced = 50 + 50*r.IntN(2)
+	s.corrects = r.IntN(2) == 0
+	s.lead = []time.Duration{shortLead, 10 * time.Minute}[r.IntN(2)]
+	s.resetLead = []time.Duration{0, time.Minute}[r.IntN(2)]
+	s.period = []time.Duration{time.Second, 5 * time.Second, 24 * time.Hour}[r.IntN(3)]
+	if slices.Contains(s.faults, clockLeap) {
+		s.period = 24 * time.Hour
+	}
+}
+
+// shortLead is less than what the servers' clocks may be apart. Then it can be
+// that no number suits a quorum.
+const shortLead = 100 * ms
+
+// rolls prepares a world in which servers lose their memory one after another,
+// each once the last one has learned again what it must know.
+func (s *scenario) rolls(r *rand.Rand) {
+	s.faults = []fault{forget, forget, forgetSome, crash, killProcess, killProcess}
+	if s.flushes = r.IntN(3) == 0; s.flushes {
+		s.faults = []fault{forget, flushAll, flushAll, killProcess}
+	}
+	s.nodes, s.processes, s.workers, s.resources = 3+2*r.IntN(2), max(2, s.processes), 1, 1
+	s.founded, s.burst, s.greedy = true, 1, true
+	s.ttl = []time.Duration{100 * ms, 300 * ms, time.Second}[r.IntN(3)]
+	s.faultEvery, s.faultLasts = time.Second<<r.IntN(2), 50*ms
+	s.think = s.ttl / 10
+	s.calmFrom, s.eventsUntilCalm = 20*time.Second, 30_000
 }
 
 // loses prepares a world for connections that end: a lost connection is

@@ -26,6 +26,7 @@ type server struct {
 	forbidsKill   bool // CLIENT KILL is not permitted
 	hidesRun      bool // nor is INFO
 	durable       bool // it loses nothing in a crash, and the clients know that
+	numbers       memory
 	turnedBack    time.Duration
 	forgot        time.Duration // when it last forgot something
 	steppedAt     time.Duration // when its clock was last stepped forward within the drift
@@ -44,6 +45,7 @@ type key struct {
 
 func newServer(w *world, index int) *server {
 	s := &server{world: w, index: index, keys: make([]key, w.plan.resources), knowsScripts: true}
+	s.numbers.last = make([]history, w.plan.resources)
 	s.clock = clock{ppm: w.plan.rate(w.random), base: w.nearly(0)}
 	s.forbidsKill = w.plan.forbidKill && w.oneIn(2)
 	s.hidesRun = w.plan.hideRun && w.oneIn(2)
@@ -83,12 +85,24 @@ func (s *server) look(resource int) *attempt {
 	return k.attempt
 }
 
-// keeps reports whether a resource's key has that token, and lives as long as
+// has reports whether a key of an attempt is there.
+func (s *server) has(a *attempt) bool {
+	return slices.ContainsFunc(a.resources, func(resource int) bool { return s.look(resource) == a })
+}
+
+// hasAll reports whether all keys of an attempt are there.
+func (s *server) hasAll(a *attempt) bool {
+	return !slices.ContainsFunc(a.resources, func(resource int) bool { return s.look(resource) != a })
+}
+
+// keeps reports whether an attempt's keys have its token, and live as long as
 // its holder may believe.
 func (s *server) keeps(a *attempt) bool {
-	there := s.look(a.resource)
 	left := a.due - s.world.now
-	return there != nil && there.token == a.token && s.keys[a.resource].ends-s.ms() >= left-left/100-2*ms
+	return !slices.ContainsFunc(a.resources, func(resource int) bool {
+		there := s.look(resource)
+		return there == nil || there.token != a.token || s.keys[resource].ends-s.ms() < left-left/100-2*ms
+	})
 }
 
 // receive handles an arriving command.
@@ -171,18 +185,23 @@ func (s *server) judge(c *wire, cmd *command, r reply) {
 		return
 	}
 	w := s.world
-	granted := r.kind == isOK && cmd.op == set || r.kind == isInteger && r.n > 0
+	granted := r.kind == isOK && cmd.op == set || r.kind == isInteger && r.n > 0 ||
+		r.kind == isNumbered && (r.n == model.Granted || r.n == model.GrantedBlind)
 	restored := cmd.op == heal && r.n == 2
-	if cmd.op == set && granted || restored {
-		k := &s.keys[a.resource]
-		k.wire, k.asked = c, cmd.ttl
+	for _, resource := range a.resources {
+		if k := &s.keys[resource]; k.attempt != nil && k.wire == nil { // it was set by this
+			k.wire, k.asked = c, cmd.ttl
+		}
+	}
+	if has := s.hasAll(a); cmd.op == set && (granted && !has || !granted && s.has(a) && !has) {
+		w.violate("part", "server %d has a part of the keys of attempt %d", s.index, a.index)
 	}
 	switch {
 	case cmd.op == release:
 		if r.kind == isInteger {
 			a.released |= bit(s.index)
 		}
-	case restored && w.plan.quarantine && w.now-s.forgot < w.plan.ttl:
+	case restored && w.plan.quarantine && !w.plan.flushes && w.now-s.forgot < w.plan.ttl:
 		// It may have forgotten that another client has the lock, so it proves
 		// nothing (R10, R23).
 	case granted:
@@ -199,11 +218,11 @@ func (s *server) judge(c *wire, cmd *command, r reply) {
 }
 
 func (s *server) result(cmd *command) reply {
-	writes := cmd.op == set || cmd.op == heal || cmd.op == changeSeal && cmd.change.Verb != pure.Undo
+	writes := cmd.creates() || cmd.op == giveFloor || cmd.op == changeSeal && cmd.change.Verb != pure.Undo
 	switch {
-	case cmd.op.script() && !s.knowsScripts:
+	case cmd.script() && !s.knowsScripts:
 		return reply{kind: isNoScript}
-	case s.refusesSets > 0 && writes, s.refusesScript > 0 && cmd.op.script():
+	case s.refusesSets > 0 && writes, s.refusesScript > 0 && cmd.script():
 		return reply{kind: isError}
 	case cmd.op == kill && s.forbidsKill:
 		return reply{kind: isError}
@@ -226,6 +245,11 @@ func (s *server) result(cmd *command) reply {
 		return reply{kind: isOK, mark: model.Mark{Opening: s.mark().Opening}, clock: s.clock.at(s.world.now)}
 	case changeSeal:
 		return s.changeSeal(cmd.change)
+	case lookRecord:
+		record, _ := s.numbers.record.text(s.ms())
+		return reply{kind: isOK, record: record}
+	case giveFloor:
+		return s.giveFloor(cmd.floor)
 	case set:
 		return s.set(cmd)
 	default:
@@ -243,15 +267,37 @@ func (s *server) kill(target *wire) reply {
 
 func (s *server) set(cmd *command) reply {
 	a := cmd.attempt
-	if s.look(a.resource) != nil && !s.world.broken.is(WithoutNX) {
+	switch {
+	case a.number > 0:
+		return s.setFenced(cmd)
+	case len(a.resources) > 1:
+		return s.setAll(cmd)
+	case s.look(a.resources[0]) != nil && !s.world.broken.is(WithoutNX):
 		return reply{kind: isNull}
 	}
-	s.put(cmd)
+	s.put(cmd, a.resources[0])
 	return reply{kind: isOK}
 }
 
-func (s *server) put(cmd *command) {
-	s.keys[cmd.attempt.resource] = key{attempt: cmd.attempt, ends: s.ms() + cmd.ttl, ttl: cmd.ttl, set: s.world.now}
+// setAll is acquire_all.lua.
+func (s *server) setAll(cmd *command) reply {
+	a := cmd.attempt
+	if granted, kept := s.world.broken.is(PartGranted), s.world.broken.is(PartKept); granted || kept {
+		n := 1
+		for _, resource := range a.resources {
+			if there := s.look(resource); there == nil || kept && there.token == a.token {
+				s.put(cmd, resource)
+			} else if kept {
+				n = -1
+			}
+		}
+		return reply{kind: isInteger, n: n}
+	}
+	return reply{kind: isInteger, n: model.AcquireAll(&store{s, cmd}, a.resources, a.token, cmd.ttl)}
+}
+
+func (s *server) put(cmd *command, resource int) {
+	s.keys[resource] = key{attempt: cmd.attempt, ends: s.ms() + cmd.ttl, ttl: cmd.ttl, set: s.world.now}
 	cmd.attempt.due = max(cmd.attempt.due, s.world.now+cmd.ttl)
 }
 
@@ -259,27 +305,43 @@ func (s *server) put(cmd *command) {
 // broken on purpose.
 func (s *server) script(cmd *command) reply {
 	a := cmd.attempt
-	there := s.look(a.resource)
+	resource := a.resources[0]
+	there := s.look(resource)
 	db := &store{s, cmd}
 	if there != nil && there.token == a.token && cmd.op != release {
 		there.due = max(there.due, s.world.now+cmd.ttl)
 		if s.world.broken.is(ShorteningExtension) {
-			db.Expire(a.resource, cmd.ttl)
+			db.Expire(resource, cmd.ttl)
 		}
 	}
 	var n int
 	switch {
+	case len(a.resources) > 1:
+		n = s.scriptAll(cmd)
 	case cmd.op == release && there != nil && s.world.broken.is(PlainDEL):
-		db.Delete(a.resource)
+		db.Delete(resource)
 		n = 1
 	case cmd.op == release:
-		n = model.Release(db, a.resource, a.token)
+		n = model.Release(db, resource, a.token)
 	case cmd.op == heal:
-		n = model.Heal(db, a.resource, a.token, cmd.ttl)
+		n = model.Heal(db, resource, a.token, cmd.ttl)
 	default:
-		n = model.Extend(db, a.resource, a.token, cmd.ttl)
+		n = model.Extend(db, resource, a.token, cmd.ttl)
 	}
 	return reply{kind: isInteger, n: n}
+}
+
+// scriptAll runs the program for a lock on several resources.
+func (s *server) scriptAll(cmd *command) int {
+	a, db := cmd.attempt, &store{s, cmd}
+	switch {
+	case cmd.op == release:
+		return model.ReleaseAll(db, a.resources, a.token)
+	case s.world.broken.is(PartExtended):
+		model.Extend(db, a.resources[0], a.token, cmd.ttl)
+		return 1
+	}
+	return model.ExtendAll(db, a.resources, a.token, cmd.ttl)
 }
 
 // A store is the keys of a server as a script sees them, for one command.
@@ -296,7 +358,7 @@ func (t *store) Get(resource int) (token uint64, ok bool) {
 	return a.token, true
 }
 
-func (t *store) Set(int, uint64, time.Duration) { t.server.put(t.cmd) }
+func (t *store) Set(resource int, _ uint64, _ time.Duration) { t.server.put(t.cmd, resource) }
 
 func (t *store) Delete(resource int) bool {
 	t.server.keys[resource] = key{}
@@ -320,6 +382,12 @@ func (s *server) crash(since time.Duration) {
 		c.close()
 	}
 	s.wires = nil
+	s.forget(since)
+	s.begin(0)
+}
+
+// forget forgets what was written after since.
+func (s *server) forget(since time.Duration) {
 	for resource := range s.keys {
 		if k := &s.keys[resource]; k.attempt != nil && k.set >= since {
 			*k = key{}
@@ -327,5 +395,5 @@ func (s *server) crash(since time.Duration) {
 		}
 	}
 	s.unwrite(since)
-	s.begin(0)
+	s.numbers.unwrite(since)
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/lua/model"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +24,7 @@ func quiet(seed uint64) *world {
 		row = append(row, newLink(w))
 	}
 	w.links = [][]*link{row}
-	w.referee = referee{world: w, claims: make([][]*claim, w.plan.resources)}
+	w.referee = referee{world: w, claims: make([][]*claim, w.plan.resources), orders: make([]order, w.plan.resources)}
 	w.processes = []*process{nil}
 	newProcess(w, 0)
 	return w
@@ -43,7 +45,7 @@ func (w *world) pass(d time.Duration) {
 func TestServer(t *testing.T) {
 	w := quiet(1)
 	s, p := w.servers[0], w.processes[0]
-	a, b := w.newAttempt(p, 0, 1), w.newAttempt(p, 0, 2)
+	a, b := w.newAttempt(p, []int{0}, 1), w.newAttempt(p, []int{0}, 2)
 	do := func(op operation, of *attempt, ttl time.Duration) reply {
 		return s.result(&command{op: op, attempt: of, ttl: ttl})
 	}
@@ -67,6 +69,62 @@ func TestServer(t *testing.T) {
 	require.Equal(t, reply{kind: isError}, do(set, a, 100*ms))
 }
 
+// So they do those of locks on several resources.
+func TestServerWithSets(t *testing.T) {
+	w := quiet(1)
+	s, p := w.servers[0], w.processes[0]
+	both, one := w.newAttempt(p, []int{0, 1}, 1), w.newAttempt(p, []int{1}, 2)
+	do := func(op operation, of *attempt, ttl time.Duration) reply {
+		return s.result(&command{op: op, attempt: of, ttl: ttl})
+	}
+	require.Equal(t, reply{kind: isOK}, do(set, one, 100*ms))
+	require.Equal(t, reply{kind: isInteger, n: -2}, do(set, both, 100*ms))
+	require.Nil(t, s.look(0), "it sets all or none")
+	require.Equal(t, reply{kind: isInteger, n: 1}, do(release, one, 0))
+	require.Equal(t, reply{kind: isInteger, n: 1}, do(set, both, 100*ms))
+	require.True(t, s.hasAll(both))
+	require.Equal(t, reply{kind: isNull}, do(set, one, 100*ms))
+	require.Equal(t, reply{kind: isInteger, n: 1}, do(extend, both, 200*ms))
+	w.pass(150 * ms)
+	require.True(t, s.hasAll(both))
+	require.Equal(t, reply{kind: isInteger, n: 1}, do(release, both, 0))
+	require.False(t, s.has(both))
+}
+
+// A server remembers its fencing numbers, but what it wrote last may be
+// forgotten, with its floor or without.
+func TestServerWithNumbers(t *testing.T) {
+	w := quiet(1)
+	w.plan.period, w.plan.lead = time.Second, time.Hour
+	s, p := w.servers[0], w.processes[0]
+	now := timeOf(0, s.clock.at(0)).UnixMicro()
+	try := func(number int64) reply {
+		a := w.newAttempt(p, []int{0}, w.newToken())
+		a.number = number
+		r := s.result(&command{op: set, attempt: a, ttl: 10 * ms})
+		w.pass(20 * ms)
+		return r
+	}
+	floored := func() int { return s.giveFloor(givenFloor{s.mark().Seal.String(), "1", now + 5}).n }
+	require.Zero(t, floored(), "there is no seal")
+	s.past.marks = []writtenMark{{Mark: model.Mark{Seal: pure.Seal{Run: "1", MaxTTL: time.Second, Watched: time.Second}}, at: -time.Hour}}
+	require.Equal(t, reply{kind: isNumbered, n: model.GrantedBlind}, try(now+3), "it has no floor")
+	require.Equal(t, 1, floored())
+	require.Equal(t, reply{kind: isNumbered, n: model.Stale, number: now + 5}, try(now+5))
+	require.Equal(t, reply{kind: isNumbered, n: model.Granted, number: now + 5}, try(now+7))
+	require.Equal(t, reply{kind: isNumbered, n: model.Stale, number: now + 7}, try(now+7))
+	since := w.now
+	require.Equal(t, reply{kind: isNumbered, n: model.Granted, number: now + 7}, try(now+9))
+	w.pass(4 * time.Second) // another period, and the last number is gone
+	r := try(now + 9)
+	require.Equal(t, model.Stale, r.n)
+	require.GreaterOrEqual(t, r.number, now+9)
+	s.forget(since)
+	require.Equal(t, reply{kind: isNumbered, n: model.Granted, number: now + 1_000_003}, try(now+1_000_004), "as it was then")
+	s.forget(0)
+	require.Equal(t, reply{kind: isNumbered, n: model.GrantedBlind}, try(now))
+}
+
 // Commands in flight on a connection that ended may be executed later, in
 // order, up to the first one that was lost; after a kill none of them is
 // executed (R8).
@@ -79,7 +137,7 @@ func TestWire(t *testing.T) {
 			c := &wire{link: p.link(0), process: p, server: s, member: p.members[0], run: s.run}
 			s.wires = append(s.wires, c)
 			c.held++
-			a := w.newAttempt(p, 0, 1)
+			a := w.newAttempt(p, []int{0}, 1)
 			c.send(&command{op: set, attempt: a, ttl: time.Second})
 			c.send(&command{op: release, attempt: a})
 			w.pass(5 * ms)

@@ -67,6 +67,20 @@ func TestEachBrokenPartIsFound(t *testing.T) {
 	}
 }
 
+// The checks that no other one precedes find what they are there for.
+func TestOrderAndDeadlockAreFound(t *testing.T) {
+	for b, rule := range map[Broken]string{
+		QuorumLessOne: "order", StaleCounts: "order", PartKept: "deadlock", PartGranted: "part",
+	} {
+		t.Run(b.String(), func(t *testing.T) {
+			t.Parallel()
+			seeds, _ := find(Options{Broken: b, Only: rule}, 3000)
+			assert.NotZero(t, seeds, "it was not found out")
+			t.Logf("found after %d seeds", seeds)
+		})
+	}
+}
+
 func find(o Options, most int) (seeds int, first sim.Violation) {
 	for seed := 1; seed <= most; seed++ {
 		report, _ := Run(uint64(seed), o)

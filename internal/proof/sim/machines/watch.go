@@ -126,7 +126,7 @@ func (m *member) tend(now time.Duration) time.Duration {
 	if !m.looks.Asking {
 		m.look()
 	}
-	m.looks.Plan(!m.process.quarantined.Has(m.index), now)
+	m.looks.Plan(!(m.process.quarantined | m.process.floorless).Has(m.index), now)
 	return m.looks.Next
 }
 

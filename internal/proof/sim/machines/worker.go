@@ -19,15 +19,16 @@ type worker struct {
 
 // A wish is one call of Acquire or Hold.
 type wish struct {
-	resource int
-	ttl      time.Duration
-	tries    int
-	triesMax int
-	hold     bool
-	ends     time.Duration // when its context ends, on the process's clock
-	slept    time.Duration // time suspended before it began
-	token    uint64        // for Broken
-	probe    func(granted bool)
+	resources  []int
+	ttl        time.Duration
+	tries      int
+	triesMax   int
+	hold       bool
+	ends       time.Duration // when its context ends, on the process's clock
+	slept      time.Duration // time suspended before it began
+	renumbered bool          // this try makes its second round
+	token      uint64        // for Broken
+	probe      func(granted bool)
 }
 
 // A lock is a granted lock.
@@ -80,7 +81,7 @@ func (k *worker) begin() {
 	if w.stopping || p.closed {
 		return
 	}
-	t := &wish{resource: w.random.IntN(w.plan.resources), ttl: w.plan.ttl, ends: pure.Never, slept: p.slept}
+	t := &wish{resources: k.wants(), ttl: w.plan.ttl, ends: pure.Never, slept: p.slept}
 	if w.oneIn(3) {
 		t.ttl = pure.WholeMilliseconds(w.plan.ttl/2 + w.span(w.plan.ttl/2))
 	}
@@ -98,6 +99,15 @@ func (k *worker) begin() {
 	k.try(t)
 }
 
+// wants draws what to lock.
+func (k *worker) wants() []int {
+	w := k.world()
+	if w.plan.sets > 0 && !k.process.fenced && w.random.IntN(100) < w.plan.sets {
+		return w.random.Perm(w.plan.resources)[:2+w.random.IntN(w.plan.resources-1)]
+	}
+	return []int{w.random.IntN(w.plan.resources)}
+}
+
 // try is one attempt: Client.attempt in redlock.
 func (k *worker) try(t *wish) {
 	w, p := k.world(), k.process
@@ -106,6 +116,7 @@ func (k *worker) try(t *wish) {
 		return
 	}
 	t.tries++
+	t.renumbered = false
 	start := p.clocks() // before the first byte is queued (R4)
 	if pure.Validity(t.ttl, 0, k.slack(t.ttl)) <= 0 {
 		k.rest() // ErrTTL
@@ -128,10 +139,14 @@ func (k *worker) slack(ttl time.Duration) time.Duration {
 
 func (k *worker) send(t *wish, start instant) {
 	w, p := k.world(), k.process
-	if t.token == 0 || !w.broken.is(TokenReused) {
+	waits := w.broken.is(PartKept) && len(t.resources) > 1
+	if t.token == 0 || !w.broken.is(TokenReused) && !waits {
 		t.token = w.newToken() // new for each attempt (R3)
 	}
-	a := w.newAttempt(p, t.resource, t.token)
+	a := w.newAttempt(p, t.resources, t.token)
+	if p.fenced {
+		a.number = p.numbers.Next(p.clocks().at)
+	}
 	cmd := &command{op: set, attempt: a, ttl: t.ttl}
 	a.asks = append(a.asks, cmd)
 	var own receipt
@@ -179,10 +194,17 @@ func (k *worker) decided(t *wish, a *attempt, r *round, own receipt, start insta
 		w.report.Count("expired", 1)
 	case r.verdict == multiplex.Lost:
 		w.report.Count("held", 1)
+		w.referee.stuck(a)
 	default:
 		w.report.Count("no quorum", 1)
 	}
 	k.undo(t, a, r, own)
+	if p.fenced && r.verdict == multiplex.Lost && !r.cancelled && !t.renumbered && p.numbers.Outdated(a.number) {
+		t.renumbered = true
+		w.report.Count("renumbered", 1)
+		k.send(t, p.clocks())
+		return
+	}
 	k.again(t)
 }
 
@@ -193,7 +215,7 @@ func (k *worker) undo(t *wish, a *attempt, r *round, own receipt) {
 	a.over, a.ended = true, w.now
 	w.referee.ended(a)
 	switch {
-	case w.broken.is(NoReleaseOnFailure),
+	case w.broken.is(NoReleaseOnFailure), w.broken.is(PartKept) && len(t.resources) > 1,
 		w.broken.is(ReleaseOnContext) && r.cancelled,
 		w.broken.is(ReleaseOnlyIfGranted) && r.granted == 0:
 		return
@@ -212,7 +234,7 @@ func (k *worker) again(t *wish) {
 		return
 	}
 	p := k.process
-	if t.tries >= t.triesMax {
+	if t.tries >= t.triesMax && !k.world().broken.is(PartKept) {
 		k.rest()
 		return
 	}

@@ -50,6 +50,7 @@ const eventsMost = 400_000
 func newWorld(seed uint64, o Options) *world {
 	w := &world{seed: seed, random: rand.New(rand.NewPCG(seed, 0x6d616368696e6573)), broken: o.Broken, only: o.Only, trace: o.Trace}
 	w.plan = draw(w.random)
+	w.plan.drawKinds(rand.New(rand.NewPCG(seed, 0x6b696e6473)))
 	w.note("scenario: %v", w.plan)
 	for i := range w.plan.servers() {
 		w.servers = append(w.servers, newServer(w, i))
@@ -63,7 +64,11 @@ func newWorld(seed uint64, o Options) *world {
 	}
 	w.referee.world = w
 	w.referee.claims = make([][]*claim, w.plan.resources)
+	w.referee.orders = make([]order, w.plan.resources)
 	w.processes = make([]*process, len(w.links))
+	if w.plan.fenced > 0 {
+		w.after(w.span(time.Second), w.operate)
+	}
 	if !w.plan.founded {
 		w.open()
 		return w

@@ -25,6 +25,7 @@
 //	referee_test    who holds what: exclusion, R4 by the masters' keys, R13
 //	tokens_test     what the masters saw of each token: R3, R7, R8
 //	settle_test     what is true when the faults are over (R26), and at the end (R28)
+//	numbers_test    fencing numbers, their order, and locks on several resources
 //	weakened_test   that all of these find what they should
 //	scripts_test    the scripts of the masters in memory, and how they can be broken
 //

@@ -31,6 +31,8 @@ type draw struct {
 	age                           time.Duration // of the masters when the clients start
 	misfits                       bool          // now and then a client names some of the masters only (R30)
 	prefix                        string
+	fenced                        bool // most clients have fencing numbers
+	sets                          bool // some locks are on several resources
 	restless                      bool // processes end by themselves, and others start
 	native                        bool // masters start with a native release (R25)
 
@@ -62,6 +64,7 @@ type broken struct {
 	forgetsTTL  bool   // keys stay forever
 	grantsShort bool   // SET gives less than the requested TTL
 	leaps       bool   // a master's clock is set right after the start (R29)
+	anyNumber   bool   // masters compare no fencing numbers
 	sealsTwice  bool   // a master may belong to two deployments, and shows each set of clients its own (R30)
 }
 
@@ -109,6 +112,7 @@ func newDraw(seed uint64) *draw {
 	case 3:
 		d.overlap(r)
 	}
+	d.drawNumbers()
 	d.misfits = misfits && d.nodes >= 3 && d.shared == 0 && d.maxTTL > 0 && !d.forgets()
 	if d.maxTTL > 0 && !d.founded && d.age < time.Minute {
 		d.contest += 3 * time.Second // for which such masters are left to others (R30)
@@ -249,8 +253,8 @@ func (d *draw) String() string {
 	for _, k := range d.kinds {
 		names = append(names, k.name)
 	}
-	return fmt.Sprintf("%d masters, %d of them shared by two sets, %d processes of %d, %d resources, TTL to %v, drift %g, MaxTTL %v, founded %t, age %v, misfits %t, %d faults at a time: %s",
-		d.nodes, d.shared, d.processes, d.workers, d.resources, d.longest, d.drift(), d.maxTTL, d.founded, d.age, d.misfits, d.misfortunes, strings.Join(names, ", "))
+	return fmt.Sprintf("%d masters, %d of them shared by two sets, %d processes of %d, %d resources, TTL to %v, drift %g, MaxTTL %v, founded %t, age %v, misfits %t, fenced %t, sets %t, %d faults at a time: %s",
+		d.nodes, d.shared, d.processes, d.workers, d.resources, d.longest, d.drift(), d.maxTTL, d.founded, d.age, d.misfits, d.fenced, d.sets, d.misfortunes, strings.Join(names, ", "))
 }
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }

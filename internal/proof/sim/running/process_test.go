@@ -152,6 +152,9 @@ func (p *process) configure() redlock.Config {
 		c.MaxTTL = 0
 	}
 	c.Forgetful = c.MaxTTL == 0
+	if c.Fenced = w.draw.fenced && p.random.IntN(3) > 0; c.Fenced {
+		p.handsOver, c.HandOver = false, -1 // each grant has a number of its own
+	}
 	for i, m := range p.masters {
 		c.Nodes[i].Durable = w.draw.durable[m.index]
 	}

@@ -14,8 +14,9 @@ import (
 type referee struct {
 	world *world
 
-	mu   sync.Mutex           // guards the following
-	held map[string][]*tenure // by resource
+	mu      sync.Mutex           // guards the following
+	held    map[string][]*tenure // by resource
+	numbers map[string][]numbered
 }
 
 // A tenure is a held lock, from the return of the call until the lock is given
@@ -62,6 +63,7 @@ func (r *referee) granted(k *worker, resource string, start time.Time, ttl time.
 	if k.process.handsOver {
 		t.ttl = 0 // it may be that of the lock's former holder
 	}
+	r.ordered(k, resource, start, lock.Fence())
 	r.begin(t)
 	return t
 }

@@ -73,7 +73,7 @@ func sum(reports []*sim.Report) *sim.Report {
 func assertEnough(t *testing.T, r *sim.Report) {
 	t.Helper()
 	for name, least := range map[string]int{
-		"grants": 40, "refusals": 40, "releases": 20, "extensions": 2, "renewed holds": 1, "handed over": 1,
+		"grants": 40, "refusals": 40, "releases": 20, "extensions": 2, "renewed holds": 1, "handed over": 1, "numbers": 2, "sets": 1,
 	} {
 		if got := r.Counts[name]; got < least*r.Seeds {
 			t.Errorf("only %d %s in %d seeds: too little to prove anything", got, name, r.Seeds)

@@ -29,6 +29,9 @@ func teach(n *redistest.Node, b broken) {
 	case b.deletesAny:
 		breakRelease(n, func(keys, _ []string, db *redistest.DB) any { return digit(db.Delete(keys[0])) })
 	}
+	if b.anyNumber {
+		n.Script(lua.AcquireFenced, grantAnyNumber)
+	}
 	if b.shortens {
 		n.Script(lua.Extend, extendAnyway)
 		n.Script(lua.ExtendMany, redistest.Each(2, extendAnyway))

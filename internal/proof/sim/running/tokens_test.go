@@ -67,6 +67,14 @@ func (s *tokens) watch(m *master) redistest.Hook {
 			}
 		case name == "SET" && len(args) >= 6:
 			s.executed(m, conn, args)
+		case name == "EVALSHA" && args[1] == acquireFencedDigest && args[6] != noToken:
+			s.executed(m, conn, []string{"SET", args[3], args[6], args[7]})
+		case name == "EVALSHA" && args[1] == acquireAllDigest:
+			n, _ := strconv.Atoi(args[2])
+			s.executed(m, conn, []string{"SET", strings.Join(args[3:3+n], " "), args[3+n], args[4+n]})
+		case name == "EVALSHA" && args[1] == releaseAllDigest:
+			n, _ := strconv.Atoi(args[2])
+			s.released(m, args[3+n])
 		case name == "SCRIPT" && strings.EqualFold(args[1], "LOAD") && args[2] == lua.Release:
 			m.loaded()
 		case name == "EVALSHA" && args[1] == releaseDigest, name == "DELEX" && len(args) == 4, name == "DELIFEQ":
@@ -333,6 +341,14 @@ func (s *tokens) stays(value string) bool {
 	defer s.mu.Unlock()
 	t := s.seen[value]
 	return t != nil && t.of != nil && (t.state == dropped || t.of.process.isDead() || time.Now().Before(t.over))
+}
+
+// ofDead reports whether a process that crashed has asked with this token.
+func (s *tokens) ofDead(value string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.seen[value]
+	return t != nil && t.of != nil && t.of.process.isDead()
 }
 
 // workerOf finds a worker by its process's name and its index there.

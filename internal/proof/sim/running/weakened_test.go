@@ -35,6 +35,7 @@ func TestEachPartIsNeeded(t *testing.T) {
 		"releases that are executed":    {"R7", broken{keeps: true}, of(3)},
 		"the fence":                     {"R8", broken{deafToKill: true}, lateLanes},
 		"masters that come back":        {"R26", broken{staysAway: true}, of(3)},
+		"numbers that are compared":     {"order", broken{anyNumber: true}, numbersOf(3)},
 		"keys that expire":              {"R8", broken{forgetsTTL: true}, of(3)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,6 +68,14 @@ func forgetful(d *draw) {
 		d.durable[i] = false
 	}
 	d.kinds, d.misfortunes, d.gap = []kind{kindNamed(forgetting)}, 2, 30*ms
+}
+
+// numbersOf sets the number of masters, which have floors from the start.
+func numbersOf(nodes int) func(*draw) {
+	return func(d *draw) {
+		d.resize(nodes)
+		d.maxTTL, d.founded, d.age, d.misfits = d.longest, true, 0, false
+	}
 }
 
 // powerless makes all masters lose their keys again and again.
@@ -125,6 +134,7 @@ func (d *draw) resize(nodes int) {
 // weaken breaks a part.
 func (d *draw) weaken(b broken) {
 	d.broken = b
+	d.fenced, d.sets = b.anyNumber, false
 	if b.fast {
 		for i := range d.rates {
 			d.rates[i] = 1.1 + d.drift()

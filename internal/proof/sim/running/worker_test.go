@@ -33,6 +33,11 @@ func (k *worker) work() {
 
 // once is the use of one lock, from the call to the end.
 func (k *worker) once(resource string) {
+	if k.process.world.draw.sets && !k.process.config.Fenced && k.random.IntN(3) == 0 {
+		k.lockAll()
+		k.process.world.tokens.over(k, 0)
+		return
+	}
 	switch k.random.IntN(10) {
 	case 0, 1, 2, 3:
 		k.lock(resource)
@@ -109,7 +114,7 @@ func (k *worker) lock(resource string) {
 			lock, err = p.client.TryAcquire(ctx, resource, ttl)
 			return err
 		})
-		if latest := start.Add(ttl - w.draw.slack(ttl)); err == nil && lock.Until().After(latest) {
+		if latest := start.Add(ttl - w.draw.slack(ttl)); err == nil && !p.config.Fenced && lock.Until().After(latest) {
 			w.violate("R4", "%s: valid for %v more than is left of a TTL of %v", p.name, lock.Until().Sub(latest), ttl)
 		}
 	} else {
@@ -280,11 +285,15 @@ func (k *worker) do(resource string) {
 	w, p := k.process.world, k.process
 	ctx, cancel := k.patience(400 * ms)
 	defer cancel()
+	start := time.Now()
 	work, ran := span(k.random, pick(k.random, 30*ms, 300*ms)), false
 	o := k.holdOptions()
 	o.MinHold = 0 // hold tests MinHold
 	err := p.client.DoWith(ctx, resource, o, func(ctx context.Context) error {
 		ran = true
+		if h, ok := redlock.FromContext(ctx); ok && p.config.Fenced {
+			w.referee.ordered(k, resource, start, h.Current().Fence())
+		}
 		t := w.referee.began(k, resource, ctx)
 		defer w.referee.gaveUp(t)
 		select {
@@ -366,8 +375,12 @@ func (k *worker) call(name string, atLeast time.Duration, ctx context.Context, k
 		return err
 	}
 	now := time.Now()
+	most := max(atLeast, w.draw.voteTimeout())
+	if k.process.config.Fenced {
+		most *= 2 // in a second round it has a higher number
+	}
 	switch deadline, ok := ctx.Deadline(); {
-	case atLeast != waitForCtx && now.Sub(start) > max(atLeast, w.draw.voteTimeout())+late:
+	case atLeast != waitForCtx && now.Sub(start) > most+late:
 		w.violate("R26", "%s: %s came back after %v: %v", k.process.name, name, now.Sub(start), err)
 	case ok && now.Sub(deadline) > late && now.Sub(start) > late:
 		w.violate("R12", "%s: %s came back %v after its context had ended: %v", k.process.name, name, now.Sub(deadline), err)

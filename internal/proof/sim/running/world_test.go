@@ -78,7 +78,7 @@ func run(t *testing.T, d *draw) *sim.Report {
 
 func newWorld(d *draw, report *sim.Report) *world {
 	w := &world{draw: d, network: redistest.NewNetwork(), report: report, sets: overlap{known: make(map[string]bool)}}
-	w.referee = &referee{world: w, held: make(map[string][]*tenure)}
+	w.referee = &referee{world: w, held: make(map[string][]*tenure), numbers: make(map[string][]numbered)}
 	w.tokens = newTokens(w)
 	for i := range d.masters() {
 		m := &master{world: w, index: i, node: redistest.NewNode(redistest.NodeConfig{}), names: make(map[int]string), leaps: d.broken.leaps}
@@ -124,6 +124,9 @@ func (w *world) contest() {
 	for i := range w.draw.misfortunes {
 		m := &misfortune{world: w, random: w.draw.random(100, uint64(i))}
 		wg.Go(m.strike)
+	}
+	if w.draw.fenced {
+		wg.Go(w.operate)
 	}
 	wg.Go(w.lookAround)
 	wg.Wait()
@@ -211,12 +214,15 @@ func (w *world) fault(name string) {
 func (m *master) keys() []string {
 	var all []string
 	for _, key := range m.node.Keys() {
-		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") && !strings.HasSuffix(key, "redlock:fence") {
+		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") && !strings.HasSuffix(key, fenceSuffix) {
 			all = append(all, key)
 		}
 	}
 	return all
 }
+
+// fenceSuffix ends the keys of last numbers and of the record of them.
+const fenceSuffix = ":fence"
 
 // holdsUntil returns when the key's life with this value ends, on the world's
 // clock.

@@ -1,5 +1,6 @@
 // Command checkhistory checks the histories that `loadgen --history FILE`
-// wrote: whether a resource ever had two holders at the same time.
+// wrote: whether a resource ever had two holders at the same time, and whether
+// fencing numbers are in order.
 //
 //	checkhistory FILE…
 //
@@ -106,6 +107,7 @@ func report(w io.Writer, show int, x *history.Exclusion, v history.Verdict, reso
 	fmt.Fprintf(w, "events       %d\n", x.Events)
 	fmt.Fprintf(w, "grants       %d, of which %d were over when they were told\n", x.Grants, x.Empty)
 	fmt.Fprintf(w, "extensions   %d\n", x.Extensions)
+	fmt.Fprintf(w, "numbers      %d grants had a fencing number\n", x.Numbers)
 	fmt.Fprintf(w, "overdue      %d were not released within their validity\n", x.Overdue)
 	fmt.Fprintf(w, "repeated     %d grants had a token that looks like another's, as some do by chance\n", x.Repeated())
 	fmt.Fprintf(w, "resources    %d\n", resources)
