@@ -24,17 +24,23 @@ const (
 	brokenOrphan = "orphan"
 	// brokenReplies swaps two replies of different kinds now and then.
 	brokenReplies = "swapped-replies"
+	// brokenNumber tells of fencing numbers of a second ago, now and then.
+	brokenNumber = "old-number"
+	// brokenSet takes the first of several resources for all of them.
+	brokenSet = "part-of-a-set"
 )
 
 // Broken lists them.
-func Broken() []string { return []string{brokenQuorum, brokenRelease, brokenOrphan, brokenReplies} }
+func Broken() []string {
+	return []string{brokenQuorum, brokenRelease, brokenOrphan, brokenReplies, brokenNumber, brokenSet}
+}
 
 // breakConfig breaks the configuration of a client.
 func (w *worker) breakConfig(config *redlock.Config) {
 	switch w.Broken {
 	case brokenQuorum:
 		config.Nodes = config.Nodes[w.Name%len(config.Nodes):][:1]
-		config.MaxTTL, config.Forgetful = 0, true // or it would be refused (R30)
+		config.MaxTTL, config.Forgetful, config.Fenced = 0, true, false // or it would be refused (R30)
 	case brokenReplies:
 		config.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			var d net.Dialer
@@ -47,11 +53,27 @@ func (w *worker) breakConfig(config *redlock.Config) {
 	}
 }
 
+// breakNumber is called with the number of each lock, or 0.
+func (w *worker) breakNumber(number uint64) uint64 {
+	if w.Broken == brokenNumber && number != 0 && w.broken.Add(1)%16 == 0 {
+		number -= uint64(time.Second / time.Microsecond)
+	}
+	return number
+}
+
+// breakSet is called with the resources of each lock.
+func (w *worker) breakSet(resources []string) []string {
+	if w.Broken == brokenSet {
+		return resources[:1]
+	}
+	return resources
+}
+
 // breakRelease is called before each release.
 func (w *worker) breakRelease(lock redlock.Lock) {
 	var command []byte
 	var after time.Duration
-	key := prefix + lock.Resource()
+	key := prefix + lock.Resources()[0]
 	switch {
 	case w.Broken == brokenRelease:
 		command, after = resp.AppendCommand(nil, "DEL", key), 2*time.Millisecond

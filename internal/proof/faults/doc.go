@@ -9,10 +9,14 @@
 // Clients are processes of their own, since a process that is stopped past its
 // validity, or that dies in the middle of an attempt, is a fault too. One
 // reaches the nodes by unix sockets, one by TCP, two through proxies, the last
-// of them without the poller. Each has two clients of redlock and puts four
-// loads on them: uncontended locks as fast as it can, contended ones that wait
-// to be told and that poll, attempts that are cancelled at a random moment, and
-// holds that renew and heal themselves.
+// of them without the poller. Each has three clients of redlock, one of them
+// with fencing numbers, and puts five loads on them: uncontended locks as fast
+// as it can, contended ones that wait to be told and that poll, attempts that
+// are cancelled at a random moment, holds that renew and heal themselves, and
+// fenced locks and locks on several resources, which compete with each other
+// and with plain ones. The parent is the operator, who resets the fence when
+// too many servers have lost their memory for the others to make up for it, as
+// after all have at once. Until then no fenced lock is granted.
 //
 // # What is checked
 //
@@ -22,7 +26,11 @@
 //     them as soon as their keys have expired, on clocks that are as fast as
 //     the drift allows: then a validity that is a little too long shows. Some
 //     callers do not read the tokens of their locks, so that these are handed
-//     over to other callers of their client.
+//     over to other callers of their client. A lock on several resources is a
+//     holder of each.
+//   - Fencing numbers: one that was granted before an attempt began is lower
+//     than that attempt's, and none is granted twice, whatever servers, clocks
+//     and clients do, and also across a reset.
 //   - Mix-ups of replies: the names of uncontended resources are never used
 //     again, so that "held" answers another question; and the nodes are asked
 //     directly, and through the client, whether the key holds its holder's
@@ -35,6 +43,9 @@
 //     those faults are made after which something is most easily left behind.
 //   - The holder is told in time (R13, R15), by the clock of its own process.
 //   - A client that names other servers gets no lock (R30).
+//   - Nothing passes idly: fenced locks, sets, and after a loss of power
+//     refusals without a floor, a reset, second rounds, and locks that follow,
+//     have all been there (Report.Idle).
 //   - With Options.Soak, memory, goroutines and descriptors have no slope.
 //
 // A run of a minute found each of these bugs, planted in redlock or multiplex:

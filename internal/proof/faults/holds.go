@@ -38,23 +38,25 @@ func (w *worker) loadHolds(caller int) {
 		if random.IntN(4) == 0 {
 			options.MinHold = randomTime(random, 100*time.Millisecond)
 		}
-		w.hold(random, number, resource, options, life)
+		w.hold(random, w.push, number, []string{resource}, options, life)
 		w.parking.sleep(randomTime(random, 20*time.Millisecond))
 	}
 }
 
 // hold takes a hold, works under it for some time or until it is lost, and
 // releases it.
-func (w *worker) hold(random *rand.Rand, caller int, resource string, options redlock.HoldOptions, life time.Duration) {
+func (w *worker) hold(
+	random *rand.Rand, client *redlock.Client, caller int, resources []string, options redlock.HoldOptions, life time.Duration,
+) {
 	attempt := w.attempt.Add(1)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond+randomTime(random, 500*time.Millisecond))
 	defer cancel()
 	start := time.Now()
-	w.note(history.Start, caller, resource, attempt, redlock.Lock{}, time.Time{})
-	h, err := w.push.Hold(ctx, resource, options)
+	w.note(history.Start, caller, resources, attempt, redlock.Lock{}, time.Time{})
+	h, err := client.HoldAll(ctx, resources, options)
 	w.counters.attempt(err)
 	if err != nil {
-		w.note(refusal(err), caller, resource, attempt, redlock.Lock{}, time.Time{})
+		w.note(refusal(err), caller, resources, attempt, redlock.Lock{}, time.Time{})
 		w.parking.sleep(failurePause)
 		return
 	}
@@ -62,27 +64,28 @@ func (w *worker) hold(random *rand.Rand, caller int, resource string, options re
 	w.keep(h)
 	lock := h.Current()
 	told := lock.Until()
-	w.note(history.Grant, caller, resource, attempt, lock, told)
+	w.note(history.Grant, caller, resources, attempt, lock, told)
+	w.counters.kind(lock)
 	w.parking.park()
-	told = w.workUnder(h, caller, attempt, told, life)
+	told = w.workUnder(h, caller, resources, attempt, told, life)
 	w.parking.unpark()
 	lost := h.Err() != nil
 	// What ends the hold comes first: from its release on another may rightly
 	// have the lock.
-	w.note(history.Release, caller, resource, attempt, lock, told)
+	w.note(history.Release, caller, resources, attempt, lock, told)
 	err = h.Release(context.Background())
 	w.forget(h)
 	w.counters.release(err)
 	switch {
 	case err == nil:
-		w.note(history.Released, caller, resource, attempt, lock, told)
+		w.note(history.Released, caller, resources, attempt, lock, told)
 	case errors.Is(err, redlock.ErrNotHeld):
 		if !lost && time.Until(told) > 0 {
 			w.odd(start, true, "a hold was lost within its validity, and its holder not told")
 		}
-		w.note(history.Lost, caller, resource, attempt, lock, told)
+		w.note(history.Lost, caller, resources, attempt, lock, told)
 	default:
-		w.note(history.Error, caller, resource, attempt, lock, told)
+		w.note(history.Error, caller, resources, attempt, lock, told)
 	}
 	if lost {
 		w.losses.Add(1)
@@ -92,7 +95,9 @@ func (w *worker) hold(random *rand.Rand, caller int, resource string, options re
 // workUnder looks at the hold again and again, records its renewals, and checks
 // that its end is told in time. It returns the last end of validity that was
 // recorded.
-func (w *worker) workUnder(h *redlock.Hold, caller int, attempt uint64, told time.Time, life time.Duration) time.Time {
+func (w *worker) workUnder(
+	h *redlock.Hold, caller int, resources []string, attempt uint64, told time.Time, life time.Duration,
+) time.Time {
 	ends := time.Now().Add(life)
 	tick := time.NewTicker(holdTick)
 	defer tick.Stop()
@@ -114,7 +119,7 @@ func (w *worker) workUnder(h *redlock.Hold, caller int, attempt uint64, told tim
 		// meanwhile is not known here.
 		if until.After(told) && now.Before(told) {
 			told = until
-			w.note(history.Extend, caller, h.Resource(), attempt, h.Current(), told)
+			w.note(history.Extend, caller, resources, attempt, h.Current(), told)
 		}
 	}
 	return told

@@ -9,7 +9,7 @@ import (
 )
 
 // A judge puts the events of all processes in order of time and has exclusion
-// judged. It also judges what the processes found by themselves. Each process's
+// and the order of fencing numbers judged. It also judges what the processes found by themselves. Each process's
 // events come in order, so that an event is certain to be the next when every
 // process has told of a time no earlier.
 type judge struct {
@@ -23,6 +23,10 @@ type judge struct {
 	oddities  []string
 	excused   int
 	mostWait  int
+	highest   uint64 // fencing number
+	floor     uint64 // that of the first reset of the fence, or 0
+	resets    int
+	above     int // grants with a number above that floor
 }
 
 // join begins the stream of a process.
@@ -49,6 +53,10 @@ func (j *judge) event(name int, e history.Event) {
 	e.Source = name
 	j.waiting.Push(e)
 	j.mostWait = max(j.mostWait, j.waiting.Len())
+	j.highest = max(j.highest, e.Fence)
+	if j.floor != 0 && e.Fence > j.floor {
+		j.above++
+	}
 	j.streams[name] = max(j.streams[name], e.T)
 	j.settleLocked()
 }
@@ -58,6 +66,23 @@ func (j *judge) beat(name int, t int64) {
 	defer j.mu.Unlock()
 	j.streams[name] = max(j.streams[name], t)
 	j.settleLocked()
+}
+
+// highestNumber returns the highest fencing number of which a process has told,
+// as a resource that locks protect would know it.
+func (j *judge) highestNumber() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.highest
+}
+
+// reset notes that the fence was reset, and to what floor.
+func (j *judge) reset(floor uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.resets++; j.floor == 0 {
+		j.floor = floor
+	}
 }
 
 // settleLocked judges the events up to the time of which every stream has told.

@@ -62,6 +62,61 @@ func TestJudgeFindsTwoHolders(t *testing.T) {
 	assert.Contains(t, violations[0], string(history.TwoHolders))
 }
 
+// A lock that is granted after another was, with a lower number, is a finding,
+// by whichever processes they were.
+func TestJudgeComparesNumbers(t *testing.T) {
+	j := newJudge(1, 2)
+	number := func(e history.Event, n uint64) history.Event {
+		e.Fence = n
+		return e
+	}
+	j.event(1, event(10, history.Start, 0, "", 0))
+	j.event(1, number(event(20, history.Grant, 0, "a", 30), 7))
+	j.event(2, event(40, history.Start, 0, "", 0))
+	j.event(2, number(event(50, history.Grant, 0, "b", 60), 6))
+	j.leave(1)
+	j.leave(2)
+	violations, _, _ := j.verdict()
+	require.Len(t, violations, 1)
+	assert.Contains(t, violations[0], string(history.NumberNotHigher))
+}
+
+// The operator learns the highest number of which any process has told, and
+// grants count as later than the first reset if they are above its floor.
+func TestJudgeKnowsTheFence(t *testing.T) {
+	j := newJudge(1, 2)
+	grant := func(name int, number uint64) {
+		e := event(int64(number), history.Grant, 0, "", int64(number)+1)
+		e.Resource, e.Fence = fmt.Sprint(number), number
+		j.event(name, e)
+	}
+	assert.Zero(t, j.highestNumber())
+	grant(1, 30)
+	grant(2, 20)
+	assert.EqualValues(t, 30, j.highestNumber())
+	j.reset(50)
+	grant(1, 50)
+	grant(2, 51)
+	j.reset(90)
+	grant(1, 52)
+	assert.EqualValues(t, 52, j.highestNumber())
+	assert.Equal(t, 2, j.resets)
+	assert.Equal(t, 2, j.above)
+}
+
+// A run in which something never happened says so.
+func TestIdle(t *testing.T) {
+	r := &Report{Tally: Tally{Grants: 4, Fenced: 3, Sets: 2, FencedSets: 1}}
+	assert.Empty(t, r.Idle())
+	r.Faults = map[string]int{powerKind: 1}
+	assert.Len(t, r.Idle(), 4, "the fence was lost, and it was not seen what came of it")
+	r.Tally.NoFloor, r.Resets, r.AfterReset = 1, 1, 1
+	assert.Equal(t, []string{"second rounds with a higher number"}, r.Idle())
+	r.Tally.Renumbered = 1
+	assert.Empty(t, r.Idle())
+	assert.Len(t, (&Report{}).Idle(), 4)
+}
+
 // A process that has gone does not keep the others waiting, nor does one that
 // tells nothing but the time.
 func TestJudgeWaitsForTheLivingOnly(t *testing.T) {
@@ -208,6 +263,11 @@ func TestLimiterAlone(t *testing.T) {
 	waits()
 	g.leave(ofNode)
 	require.Equal(t, OfFleet, <-entered)
+	waits()
+	go enter(ofFleet)
+	waits()
+	g.leave(ofFleet)
+	require.Equal(t, OfFleet, <-entered, "before those of nodes")
 	waits()
 	g.leave(ofFleet)
 	require.Equal(t, OfNode, <-entered)

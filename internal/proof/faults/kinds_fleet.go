@@ -13,7 +13,7 @@ import (
 // fleetKinds are what concerns all servers.
 func fleetKinds() []*Kind {
 	kinds := []*Kind{
-		{Name: "power", About: "kill -9 of all servers at once, then empty restarts",
+		{Name: powerKind, About: "kill -9 of all servers at once, then empty restarts",
 			weight: 1, least: 1 * ms, most: 300 * ms, forgets: true, inject: loseAll},
 		{Name: "misconfigured", About: "a client that names all servers but one: it must get no lock (R30)",
 			weight: 2, inject: misconfigured},
@@ -23,6 +23,9 @@ func fleetKinds() []*Kind {
 	}
 	return kinds
 }
+
+// powerKind is the one after which the fence must be reset.
+const powerKind = "power"
 
 // each does something to all servers at once.
 func (t *target) each(do func(one *target) error) error {

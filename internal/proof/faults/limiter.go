@@ -15,7 +15,7 @@ type limiter struct {
 	mu      sync.Mutex // guards the following
 	changed sync.Cond
 	closed  bool
-	alone   bool // a fault of all nodes is at work, or waits for the others to end
+	alone   int  // faults of all nodes that are at work, or wait for the others to end
 	storm   bool // a majority may be faulty
 	faulty  int  // nodes
 	links   int  // faults of links and processes
@@ -42,12 +42,15 @@ func (l *limiter) enter(ctx context.Context, k *Kind) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k.Scope == OfFleet {
-		l.alone = true
+		l.alone++
 	}
 	for ctx.Err() == nil && !l.mayBeginLocked(k) {
 		l.changed.Wait()
 	}
 	if ctx.Err() != nil {
+		if k.Scope == OfFleet {
+			l.alone--
+		}
 		return false
 	}
 	l.countLocked(k, 1)
@@ -66,7 +69,7 @@ func (l *limiter) mayBeginLocked(k *Kind) bool {
 	case k.Scope == OfNode && l.faulty >= l.mostLocked():
 		return false
 	}
-	return !l.alone
+	return l.alone == 0
 }
 
 // mostLocked returns how many nodes may be faulty at once. A single node may
@@ -84,14 +87,20 @@ func (l *limiter) countLocked(k *Kind, by int) {
 		l.faulty += by
 	case OfFleet:
 		l.faulty += by * l.nodes
-		l.alone = by > 0
 	default:
 		l.links += by
 	}
 }
 
 // leave ends what enter began.
-func (l *limiter) leave(k *Kind) { l.change(func() { l.countLocked(k, -1) }) }
+func (l *limiter) leave(k *Kind) {
+	l.change(func() {
+		l.countLocked(k, -1)
+		if k.Scope == OfFleet {
+			l.alone--
+		}
+	})
+}
 
 func (l *limiter) setStorm(on bool) { l.change(func() { l.storm = on }) }
 

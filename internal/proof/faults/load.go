@@ -95,14 +95,14 @@ func (w *worker) loadContended(caller int) {
 		}
 		patience := 50*time.Millisecond + randomTime(random, 500*time.Millisecond)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		acquire := w.push.Acquire
+		acquire := w.push.AcquireAll
 		switch caller % 4 {
 		case 2:
-			acquire = w.poll.Acquire
+			acquire = w.poll.AcquireAll
 		case 3:
-			acquire = w.push.TryAcquire
+			acquire = w.push.TryAcquireAll
 		}
-		w.compete(ctx, random, caller, resource, acquire)
+		w.compete(ctx, random, caller, []string{resource}, acquire)
 		cancel()
 		// A caller that takes a key again at once leaves it to no other.
 		w.parking.sleep(randomTime(random, 10*time.Millisecond))
@@ -121,36 +121,37 @@ func (w *worker) loadCancelled(caller int) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		stop := time.AfterFunc(randomTime(random, 2*time.Millisecond), cancel)
-		acquire := w.push.TryAcquire
+		acquire := w.push.TryAcquireAll
 		if caller%2 == 0 {
-			acquire = w.poll.Acquire
+			acquire = w.poll.AcquireAll
 		}
-		w.compete(ctx, random, caller, resource, acquire)
+		w.compete(ctx, random, caller, []string{resource}, acquire)
 		stop.Stop()
 		cancel()
 	}
 }
 
-type acquirer = func(ctx context.Context, resource string, ttl time.Duration) (redlock.Lock, error)
+type acquirer = func(ctx context.Context, resources []string, ttl time.Duration) (redlock.Lock, error)
 
-// compete makes one attempt for a contended resource, works, and releases it.
-// All of it goes into the history.
-func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, resource string, acquire acquirer) {
+// compete makes one attempt for a lock on contended resources, works, and
+// releases it. All of it goes into the history.
+func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, resources []string, acquire acquirer) {
 	attempt := w.attempt.Add(1)
 	ttl := 200*time.Millisecond + randomTime(random, w.maxTTL-200*time.Millisecond)
 	if nameless(caller) {
 		ttl = 200 * time.Millisecond // its keys live no longer than the next caller asks for
 	}
 	start := time.Now()
-	w.note(history.Start, caller, resource, attempt, redlock.Lock{}, time.Time{})
-	lock, err := acquire(ctx, resource, ttl)
+	w.note(history.Start, caller, resources, attempt, redlock.Lock{}, time.Time{})
+	lock, err := acquire(ctx, w.breakSet(resources), ttl)
 	w.counters.attempt(err)
 	if err != nil {
-		w.note(refusal(err), caller, resource, attempt, redlock.Lock{}, time.Time{})
+		w.note(refusal(err), caller, resources, attempt, redlock.Lock{}, time.Time{})
 		w.parking.sleep(failurePause)
 		return
 	}
-	w.note(history.Grant, caller, resource, attempt, lock, lock.Until())
+	w.note(history.Grant, caller, resources, attempt, lock, lock.Until())
+	w.counters.kind(lock)
 	if w.drops(random, ttl) {
 		w.dropped(lock)
 		return
@@ -160,20 +161,20 @@ func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, res
 		longer := w.extend(lock, start)
 		if longer.Until() != lock.Until() {
 			lock = longer
-			w.note(history.Extend, caller, resource, attempt, lock, lock.Until())
+			w.note(history.Extend, caller, resources, attempt, lock, lock.Until())
 		}
 	}
 	until := lock.Until() // not of a lock that was handed over
-	w.note(history.Release, caller, resource, attempt, lock, until)
+	w.note(history.Release, caller, resources, attempt, lock, until)
 	// With the attempt's context, which may have ended: the release goes out
 	// all the same (R9).
 	switch err := w.release(ctx, lock, start); {
 	case err == nil:
-		w.note(history.Released, caller, resource, attempt, lock, until)
+		w.note(history.Released, caller, resources, attempt, lock, until)
 	case errors.Is(err, redlock.ErrNotHeld):
-		w.note(history.Lost, caller, resource, attempt, lock, until)
+		w.note(history.Lost, caller, resources, attempt, lock, until)
 	default:
-		w.note(history.Error, caller, resource, attempt, lock, until)
+		w.note(history.Error, caller, resources, attempt, lock, until)
 	}
 }
 

@@ -170,7 +170,7 @@ func (r *run) suspects() (keys int, suspects []suspect, err error) {
 		names, _ := reply.([]any)
 		for _, name := range names {
 			key, _ := name.(string)
-			if strings.HasPrefix(key, prefix+"redlock:seal") || key == prefix+"redlock:opening" || key == prefix+"redlock:fence" {
+			if ofNode(key) {
 				continue
 			}
 			keys++
@@ -186,6 +186,14 @@ func (r *run) suspects() (keys int, suspects []suspect, err error) {
 		}
 	}
 	return keys, suspects, nil
+}
+
+// ofNode reports whether a key belongs to the node and not to a holder: what it
+// knows of its deployment, its record of fencing numbers, and the last number
+// of each resource.
+func ofNode(key string) bool {
+	name := strings.TrimPrefix(key, prefix)
+	return strings.HasPrefix(name, "redlock:seal") || name == "redlock:opening" || strings.HasSuffix(name, ":fence")
 }
 
 // earliestEnd returns the time before which a key cannot expire, even if the

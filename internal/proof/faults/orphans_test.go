@@ -7,6 +7,16 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+// What a node keeps for itself is no lock.
+func TestOfNode(t *testing.T) {
+	for _, name := range []string{"redlock:seal", "redlock:seal:1", "redlock:opening", "redlock:fence", "c:1:fence"} {
+		assert.True(t, ofNode(prefix+name), name)
+	}
+	for _, name := range []string{"c:1", "u:1:2:3", "redlock", "fence"} {
+		assert.False(t, ofNode(prefix+name), name)
+	}
+}
+
 // A key that was there and is gone was released, if its TTL cannot have ended
 // it; one that stays is an orphan.
 func TestJudgeSuspects_R7_R8(t *testing.T) {

@@ -52,6 +52,9 @@ func (r *Report) tell(say sayer) {
 		t.Expired, t.Overloaded, t.Cancelled, t.Failed)
 	say("  %d extensions, %d holds with %d renewals and %d losses; releases: %d found it lost, %d unsure",
 		t.Extensions, t.Holds, t.Renewals, t.Losses, t.ReleasesLost, t.ReleasesUnsure)
+	say("  %d fenced locks, %d locks on several resources, %d both; %d second rounds, %d refusals without a floor, "+
+		"%d resets of the fence and %d grants with a number after the first", t.Fenced, t.Sets, t.FencedSets, t.Renumbered,
+		t.NoFloor, r.Resets, r.AfterReset)
 	say("  contended: %d grants in %d events, %d handed over, %d outlived their validity, %d were over when told",
 		r.ContendedGrants, r.Events, t.HandedOver, r.Overdue, r.Empty)
 	say("  %d locks were compared with the nodes; %d losses excused by nodes that forgot", t.Looks, r.Excused)

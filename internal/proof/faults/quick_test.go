@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestFaultsQuick(t *testing.T) {
 	options.History, options.Log = &lines, &said
 	kinds, err := chosen(nil)
 	require.NoError(t, err)
-	const operations = uint64(3000)
+	const operations, fenced = uint64(3000), 50
 	// Ten seconds are enough as a rule, but the machine may be busy, and a
 	// fault right before the first rest may keep clients away for most of them.
 	// The last rest comes after the end.
@@ -50,7 +51,8 @@ func TestFaultsQuick(t *testing.T) {
 	}
 	options.wants = func(r *Report) bool {
 		every := !slices.ContainsFunc(kinds, func(k *Kind) bool { return r.Faults[k.Name] == 0 })
-		return every && r.Tally.Operations > operations && r.Rests > 0 && r.Looked > 0 && r.ContendedGrants > 0 && r.Tally.HandedOver > 0 && r.Tally.Renewals > 0 && r.Tally.Looks > 0
+		return every && r.Tally.Operations > operations && r.Rests > 0 && r.Looked > 0 && r.ContendedGrants > 0 &&
+			r.Tally.HandedOver > 0 && r.Tally.Renewals > 0 && r.Tally.Looks > 0 && len(r.Idle()) == 0 && r.AfterReset >= fenced
 	}
 	report, err := Run(context.Background(), options)
 	require.NoError(t, err, said.String())
@@ -77,6 +79,8 @@ func TestFaultsQuick(t *testing.T) {
 	slices.Sort(seconds)
 	assert.Greater(t, seconds[len(seconds)/2], uint64(100), "in the median second")
 	t.Logf("operations in a second: %d to %d, median %d", seconds[0], seconds[len(seconds)-1], seconds[len(seconds)/2])
+	assert.Empty(t, report.Idle())
+	assert.GreaterOrEqual(t, report.AfterReset, fenced)
 	assert.Positive(t, report.ContendedGrants)
 	assert.Positive(t, report.Tally.HandedOver)
 	assert.Positive(t, report.Tally.Renewals)
@@ -91,6 +95,7 @@ func TestFaultsQuick(t *testing.T) {
 	}
 	assert.Empty(t, again.Violations())
 	assert.Equal(t, report.ContendedGrants, again.Grants)
+	assert.GreaterOrEqual(t, again.Numbers, report.AfterReset)
 }
 
 // The checks find what they are there for: each way to be wrong is found, and
@@ -103,6 +108,8 @@ func TestBrokenClientsAreFound(t *testing.T) {
 		brokenRelease: func(r *Report) []string { return slices.Concat(r.Violations, r.Findings) },
 		brokenOrphan:  func(r *Report) []string { return r.Orphans },
 		brokenReplies: func(r *Report) []string { return r.Findings },
+		brokenNumber:  func(r *Report) []string { return violations(r, history.NumberNotHigher) },
+		brokenSet:     func(r *Report) []string { return violations(r, history.TwoHolders) },
 	}
 	require.Len(t, found, len(Broken()))
 	for _, broken := range Broken() {
@@ -128,6 +135,16 @@ func TestBrokenClientsAreFound(t *testing.T) {
 			t.Logf("found after %v: %d violations, %d findings, %d orphans; the first: %s", after.Round(time.Second), len(report.Violations), len(report.Findings), len(report.Orphans), what[0])
 		})
 	}
+}
+
+// violations returns those of one fault.
+func violations(r *Report, f history.Fault) (some []string) {
+	for _, v := range r.Violations {
+		if strings.Contains(v, string(f)) {
+			some = append(some, v)
+		}
+	}
+	return some
 }
 
 // An interrupt ends a run early, and it is judged all the same; nothing of it

@@ -21,6 +21,7 @@ type Report struct {
 	WhyFailed               map[string]string
 	Tally                   Tally
 	Events, ContendedGrants int // of the history
+	Resets, AfterReset      int // of the fence; grants with a number above the floor of the first
 	Empty, Overdue          int // grants that were over when told; locks that outlived their validity
 	Violations              []string
 	Findings                []string // mix-ups of replies, locks that vanished, holders that were not told
@@ -53,6 +54,29 @@ func (r *Report) NeverMade() (kinds []string) {
 	return kinds
 }
 
+// Idle names what a run must have and had not once, so that nothing was shown
+// of it. After a loss of power that includes what is needed to go on with
+// fenced locks.
+func (r *Report) Idle() (all []string) {
+	t := &r.Tally
+	least := func(n uint64, what string) {
+		if n == 0 {
+			all = append(all, what)
+		}
+	}
+	least(t.Grants, "locks")
+	least(t.Fenced, "fenced locks")
+	least(t.Sets, "locks on several resources")
+	least(t.FencedSets, "fenced locks on several resources")
+	if r.Faults[powerKind] > 0 {
+		least(t.NoFloor, "fenced locks that were refused since the nodes had no floor")
+		least(uint64(r.Resets), "resets of the fence")
+		least(uint64(r.AfterReset), "fenced locks after a reset")
+		least(t.Renumbered, "second rounds with a higher number")
+	}
+	return all
+}
+
 // Grown are the quantities that grew.
 func (r *Report) Grown() (all []Trend) {
 	for _, t := range r.Trends {
@@ -72,6 +96,7 @@ func (r *run) report(took time.Duration) *Report {
 	r.judge.mu.Lock()
 	rep.Events, rep.ContendedGrants, rep.Empty, rep.Overdue = x.Events, x.Grants, x.Empty, x.Overdue
 	rep.Excused, rep.EventsWaited = r.judge.excused, r.judge.mostWait
+	rep.Resets, rep.AfterReset = r.judge.resets, r.judge.above
 	r.judge.mu.Unlock()
 	r.log.mu.Lock()
 	rep.Faults, rep.MostAtOnce, rep.Majorities = maps.Clone(r.log.counts), r.log.mostAtOnce, r.log.majorities

@@ -16,7 +16,9 @@ import (
 
 // Options are the options of Run. The zero value works.
 type Options struct {
-	// For is how long faults are injected. If zero, 2 minutes.
+	// For is how long faults are injected. If zero, 2 minutes. A run goes on
+	// for up to 2 minutes more while it lacks what it must have: see
+	// Report.Idle.
 	For time.Duration
 	// Nodes is how many servers are started. If zero, 5.
 	Nodes int
@@ -63,8 +65,7 @@ type Options struct {
 	log *oneAtATime
 
 	// wants makes the run go on after For until it returns true, for mostMore
-	// at most: a busy machine may need more time. If nil, the run ends after
-	// For.
+	// at most: a busy machine may need more time. If nil, until it is not idle.
 	wants func(*Report) bool
 }
 
@@ -99,6 +100,10 @@ func (o *Options) complete() error {
 		o.Log = io.Discard
 	}
 	o.log = &oneAtATime{to: o.Log}
+	if o.wants == nil {
+		// Clients that are wrong on purpose may never do some of it.
+		o.wants = func(r *Report) bool { return len(r.Idle()) == 0 || o.Broken != "" }
+	}
 	switch {
 	case o.Nodes < 1 || o.Nodes > 16:
 		return fmt.Errorf("faults: 1 to 16 nodes, not %d", o.Nodes)
@@ -192,6 +197,7 @@ func (r *run) inject(parent context.Context) {
 	}
 	working.Go(func() { r.storms(ctx, rand.New(rand.NewPCG(r.options.Seed, 1<<32))) })
 	working.Go(func() { r.progress(ctx) })
+	working.Go(func() { r.operate(ctx) })
 	own := make(chan []Sample, 1)
 	go func() { own <- r.sampleOwn(ctx) }()
 	for r.wait(ctx, r.untilRest(), false) {
@@ -214,7 +220,7 @@ func (r *run) untilEnough(ctx context.Context) {
 	begun := time.Now()
 	last := begun.Add(r.options.For + mostMore)
 	for r.wait(ctx, r.untilEnd(), false) {
-		if r.options.wants == nil || time.Now().After(last) || r.options.wants(r.report(time.Since(begun))) {
+		if time.Now().After(last) || r.options.wants(r.report(time.Since(begun))) {
 			return
 		}
 		r.mu.Lock()

@@ -20,6 +20,12 @@ type Tally struct {
 	Failed uint64
 	// HandedOver are grants of which no node was asked.
 	HandedOver uint64
+	// Fenced are grants with a fencing number, Sets those on several resources,
+	// FencedSets those that are both.
+	Fenced, Sets, FencedSets uint64
+	// Renumbered are second rounds, since the number of the first was too low.
+	// NoFloor are those of NoQuorum for which nodes had no floor.
+	Renumbered, NoFloor uint64
 	// Extensions are those asked for and granted, Renewals those that holds
 	// made by themselves.
 	Extensions, Renewals uint64
@@ -46,6 +52,11 @@ func (t *Tally) add(o Tally) {
 	t.Cancelled += o.Cancelled
 	t.Failed += o.Failed
 	t.HandedOver += o.HandedOver
+	t.Fenced += o.Fenced
+	t.Sets += o.Sets
+	t.FencedSets += o.FencedSets
+	t.Renumbered += o.Renumbered
+	t.NoFloor += o.NoFloor
 	t.Extensions += o.Extensions
 	t.Renewals += o.Renewals
 	t.Holds += o.Holds
@@ -58,6 +69,7 @@ func (t *Tally) add(o Tally) {
 // counters are a Tally that many goroutines add to.
 type counters struct {
 	operations, attempts, grants, held, noQuorum, expired, overloaded, cancelled, failed atomic.Uint64
+	fenced, sets, fencedSets, noFloor                                                    atomic.Uint64
 	extensions, holds, losses, releasesUnsure, releasesLost, looks                       atomic.Uint64
 }
 
@@ -74,12 +86,29 @@ func (c *counters) attempt(err error) {
 		c.held.Add(1)
 	case errors.Is(err, redlock.ErrNoQuorum):
 		c.noQuorum.Add(1)
+		if errors.Is(err, redlock.ErrNoFloor) {
+			c.noFloor.Add(1)
+		}
 	case errors.Is(err, redlock.ErrExpired):
 		c.expired.Add(1)
 	case errors.Is(err, redlock.ErrOverloaded):
 		c.overloaded.Add(1)
 	default:
 		c.failed.Add(1)
+	}
+}
+
+// kind counts a grant by what kind of lock it is.
+func (c *counters) kind(lock redlock.Lock) {
+	fenced, several := lock.Fence() != 0, len(lock.Resources()) > 1
+	if fenced {
+		c.fenced.Add(1)
+	}
+	if several {
+		c.sets.Add(1)
+	}
+	if fenced && several {
+		c.fencedSets.Add(1)
 	}
 }
 
@@ -103,7 +132,8 @@ func (c *counters) tally() *Tally {
 	return &Tally{
 		Operations: c.operations.Load(), Attempts: c.attempts.Load(), Grants: c.grants.Load(), Held: c.held.Load(),
 		NoQuorum: c.noQuorum.Load(), Expired: c.expired.Load(), Overloaded: c.overloaded.Load(),
-		Cancelled: c.cancelled.Load(), Failed: c.failed.Load(), Extensions: c.extensions.Load(),
+		Cancelled: c.cancelled.Load(), Failed: c.failed.Load(), Fenced: c.fenced.Load(), Sets: c.sets.Load(),
+		FencedSets: c.fencedSets.Load(), NoFloor: c.noFloor.Load(), Extensions: c.extensions.Load(),
 		Holds: c.holds.Load(), Losses: c.losses.Load(), ReleasesUnsure: c.releasesUnsure.Load(),
 		ReleasesLost: c.releasesLost.Load(), Looks: c.looks.Load(),
 	}

@@ -49,12 +49,13 @@ type worker struct {
 	counters
 	maxTTL     time.Duration
 	push, poll *redlock.Client
+	fenced     *redlock.Client // pushes too
 	watch      *stopwatch
 	parking    parking
 	inspector  *inspector
 	attempt    atomic.Uint64 // numbers of attempts in the history
 	healing    healing
-	broken     atomic.Uint64 // releases of a client that is wrong on purpose
+	broken     atomic.Uint64 // what a client that is wrong on purpose did
 	round      atomic.Int64  // the latest rest
 	silent     atomic.Pointer[silence]
 
@@ -109,10 +110,13 @@ func work(in io.Reader, out io.Writer) error {
 func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 	w.setup, w.maxTTL = *s, time.Duration(s.MaxTTL)
 	w.watch = newStopwatch(s.Kinds)
-	if w.push, err = w.client(false); err != nil {
+	if w.push, err = w.client(redlock.Config{}); err != nil {
 		return err
 	}
-	if w.poll, err = w.client(true); err != nil {
+	if w.poll, err = w.client(redlock.Config{Poll: true}); err != nil {
+		return err
+	}
+	if w.fenced, err = w.client(redlock.Config{Fenced: true}); err != nil {
 		return err
 	}
 	w.inspector = newInspector(s.Direct, s.Password)
@@ -130,6 +134,9 @@ func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 	for i := range holders {
 		w.start(working, func() { w.loadHolds(i) })
 	}
+	for i := range fencers {
+		w.start(working, func() { w.loadFenced(i) })
+	}
 	w.tell(&tale{Ready: true})
 	return nil
 }
@@ -139,6 +146,7 @@ const (
 	contenders = 8
 	cancellers = 4
 	holders    = 5
+	fencers    = 6
 )
 
 func (w *worker) start(working *sync.WaitGroup, load func()) {
@@ -146,27 +154,30 @@ func (w *worker) start(working *sync.WaitGroup, load func()) {
 	working.Go(load)
 }
 
-func (w *worker) client(poll bool) (*redlock.Client, error) {
-	config := redlock.Config{
-		Nodes: redlock.Nodes(w.Nodes...), Prefix: prefix, Username: userName, Password: w.Password,
-		MaxTTL: w.maxTTL, Poll: poll, Portable: w.Portable, ReleaseOnClose: true,
-	}
+// client makes a client of the nodes.
+func (w *worker) client(config redlock.Config) (*redlock.Client, error) {
+	config.Nodes, config.Prefix = redlock.Nodes(w.Nodes...), prefix
+	config.Username, config.Password = userName, w.Password
+	config.MaxTTL, config.Portable, config.ReleaseOnClose = w.maxTTL, w.Portable, true
 	w.breakConfig(&config)
 	return redlock.New(context.Background(), config)
 }
 
+func (w *worker) clients() []*redlock.Client { return []*redlock.Client{w.push, w.poll, w.fenced} }
+
 // end stops the loads, closes the clients and tells the last figures.
 func (w *worker) end(working *sync.WaitGroup) error {
 	w.parking.stop()
-	if w.push == nil {
+	if w.fenced == nil {
 		return nil // never begun
 	}
 	working.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	tally := w.counted()
-	_ = w.push.Close(ctx)
-	_ = w.poll.Close(ctx)
+	for _, c := range w.clients() {
+		_ = c.Close(ctx)
+	}
 	w.inspector.close()
 	w.tell(&tale{Took: w.watch.latencies()})
 	w.tell(&tale{Tally: tally, Last: true})
@@ -176,9 +187,12 @@ func (w *worker) end(working *sync.WaitGroup) error {
 func (w *worker) counted() *Tally {
 	t := w.tally()
 	// Renewals are not calls; the other extensions are the calls to Extend.
-	granted := w.push.Stats().Extensions.Granted + w.poll.Stats().Extensions.Granted
+	granted := uint64(0)
+	for _, c := range w.clients() {
+		granted += c.Stats().Extensions.Granted
+	}
 	t.Renewals = granted - min(granted, t.Extensions)
-	t.HandedOver = w.push.Stats().HandedOver
+	t.HandedOver, t.Renumbered = w.push.Stats().HandedOver, w.fenced.Stats().Renumbered
 	return t
 }
 
@@ -225,7 +239,7 @@ func (w *worker) ping() {
 			continue
 		}
 		silent, round := make([]string, len(w.Direct)), w.round.Load()
-		for _, c := range []*redlock.Client{w.push, w.poll} {
+		for _, c := range w.clients() {
 			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 			answers, _ := c.Inspect(ctx, "ping")
 			cancel()
@@ -257,7 +271,7 @@ func (w *worker) state() *resting {
 	r := &resting{Round: int(round), Parked: w.parking.full(), Nodes: []string{"not asked yet"}}
 	if silent := w.silent.Load(); silent != nil && silent.round == round {
 		r.Nodes = slices.Clone(silent.nodes)
-		for _, c := range []*redlock.Client{w.push, w.poll} {
+		for _, c := range w.clients() {
 			for i, n := range c.Nodes() {
 				switch {
 				case n.State != "up" && isBarred(n.Err):
@@ -283,9 +297,13 @@ func (w *worker) state() *resting {
 	return r
 }
 
-// note adds an event to the history. Those of nameless callers have no token.
-func (w *worker) note(kind history.Kind, caller int, resource string, attempt uint64, lock redlock.Lock, until time.Time) {
-	e := history.Event{Client: caller, Resource: resource, Attempt: attempt, Ev: kind}
+// note adds an event of each resource to the history. Those of nameless callers
+// have no token.
+func (w *worker) note(kind history.Kind, caller int, resources []string, attempt uint64, lock redlock.Lock, until time.Time) {
+	e := history.Event{Client: caller, Attempt: attempt, Ev: kind}
+	if kind == history.Grant {
+		e.Fence = w.breakNumber(lock.Fence())
+	}
 	if !until.IsZero() {
 		e.Until = w.clock.At(until)
 		if !nameless(caller) {
@@ -294,7 +312,9 @@ func (w *worker) note(kind history.Kind, caller int, resource string, attempt ui
 			e.Token = string(digits[:])
 		}
 	}
-	w.event(e)
+	for _, e.Resource = range resources {
+		w.event(e)
+	}
 }
 
 // nameless reports whether a caller does not read the tokens of its locks, which

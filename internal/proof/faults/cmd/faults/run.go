@@ -86,8 +86,8 @@ func (f *runCommand) Run(c *console) (err error) {
 	if len(report.Unsettled) > 0 {
 		err = errors.Join(err, errors.New("clients did not come back to nodes that work again: see not settled above"))
 	}
-	if report.Tally.Grants == 0 {
-		err = errors.Join(err, errors.New("nothing was granted"))
+	if idle := report.Idle(); len(idle) > 0 {
+		err = errors.Join(err, fmt.Errorf("there were none, not once, of: %s", strings.Join(idle, ", ")))
 	}
 	return err
 }
