@@ -102,6 +102,16 @@ var errHoldAll = fmt.Errorf("%w: MinHold and Heal are for a single resource", Er
 func (c *Client) DoAll(
 	ctx context.Context, resources []string, options HoldOptions, fn func(context.Context) error,
 ) error {
+	if options.Reentrant {
+		s, err := newResources(resources)
+		if err != nil {
+			return err
+		}
+		if h := c.reenter(ctx, &request{all: s}); h != nil {
+			return h.doWithin(ctx, fn)
+		}
+		options.Reentrant = false
+	}
 	h, err := c.HoldAll(ctx, resources, options)
 	if err != nil {
 		return err

@@ -67,6 +67,16 @@
 // wait for each other in a circle. A caller that wants many resources has no
 // precedence over those that take one of them again and again.
 //
+// # Electing a leader
+//
+// An [Election] is a hold with a function: [Election.Run] campaigns, calls the
+// function while this process leads, releases the lock when it has returned,
+// and campaigns again. The term is the lock's fencing number. [Election.Leader]
+// and [Election.Watch] say who leads.
+//
+//	err := client.Election("billing", redlock.ElectionOptions{}).Run(ctx,
+//		func(ctx context.Context, term uint64) error { … })
+//
 // # What is promised
 //
 // At most one client holds a resource at a time within validity, provided that
@@ -191,6 +201,7 @@ package redlock
 //	lock            the value that is granted: Extend, Release, Adopt
 //	hold            locks that renew themselves: the keeper's goroutine, Do,
 //	                contexts, clocks, and how holds end
+//	election        a hold with a function that leads, and who leads
 //	command         what is sent: kinds and what their replies mean, encoders,
 //	                scripts, and what the handshake tries
 //	observe         Stats, Nodes, Inspect, Logger and Tracer

@@ -44,7 +44,8 @@ type Hold struct {
 	renewal        pure.Renewal
 	// unsure is the set of nodes that the renewal in flight was the first to
 	// reach since they were quarantined.
-	unsure multiplex.Set
+	unsure   multiplex.Set
+	entrance entrance
 
 	// The following are guarded by the keeper's mutex.
 	place pure.Place // in the schedule

@@ -102,8 +102,8 @@ func (c runContext) judge() {
 
 // ErrNested is returned by Acquire, Hold and Do if ctx comes from the context
 // of a hold, or of Do, on the same resource: the call would wait for a lock
-// that is held until it returns. Locks are not reentrant. TryAcquire returns
-// ErrHeld.
+// that is held until it returns. TryAcquire returns ErrHeld. With
+// HoldOptions.Reentrant, DoWith and DoAll run under that hold instead.
 var ErrNested = errors.New("redlock: the context's own hold has the lock, and would be waited for without end")
 
 // nested reports whether ctx comes from a hold of one of the resources that has

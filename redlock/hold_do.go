@@ -36,6 +36,12 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 func (c *Client) DoWith(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
 ) error {
+	if options.Reentrant {
+		if h := c.reenter(ctx, &request{resource: resource}); h != nil {
+			return h.doWithin(ctx, fn)
+		}
+		options.Reentrant = false
+	}
 	h, err := c.Hold(ctx, resource, options)
 	if err != nil {
 		return err
@@ -49,6 +55,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 	called := false
 	defer func() {
 		end()
+		h.close()
 		cause := h.Err() // before the release sets another cause
 		released := h.Release(context.WithoutCancel(ctx))
 		if called {

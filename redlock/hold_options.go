@@ -43,6 +43,14 @@ type HoldOptions struct {
 	// empty at once that another client could have had the lock meanwhile. If
 	// zero, a missing key is a refusal.
 	Heal bool
+	// Reentrant makes DoWith and DoAll run their function under the hold that
+	// ctx comes from, if there is one on all of their resources that has not
+	// ended. Then no node is asked, and the other options have no effect. The
+	// lock is released by the call that acquired it, after the functions that
+	// entered it have returned; Hold.Release does not wait for them, but ends
+	// their contexts. Hold, TryHold and the like return ErrHoldOptions. If
+	// zero, such a call is ErrNested.
+	Reentrant bool
 }
 
 // ErrHoldOptions is returned for HoldOptions that cannot work; the error says
@@ -56,6 +64,8 @@ func (o HoldOptions) check(c *Client) (HoldOptions, error) {
 	}
 	o.TTL = ttl
 	switch {
+	case o.Reentrant:
+		return o, errReentrant
 	case o.MaxWait < 0 || o.MaxHold < 0 || o.MaxExtensions < 0 || o.MinHold < 0:
 		return o, fmt.Errorf("%w: MaxWait %v, MaxHold %v, MaxExtensions %d, MinHold %v: none may be negative",
 			ErrHoldOptions, o.MaxWait, o.MaxHold, o.MaxExtensions, o.MinHold)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -31,6 +32,10 @@ type Inspection struct {
 	// Owner is the Config.Owner of the holder, "" if it has none or is not
 	// known.
 	Owner string
+	// Fence is the fencing number of the holder's lock, as Lock.Fence has it,
+	// if both clients have Config.Fenced: the least of those on the nodes that
+	// have the holder's key. Otherwise it is 0.
+	Fence uint64
 	// TTL is how long a quorum keeps the holder's key if it is not renewed: the
 	// quorum-th largest of the remaining times on all nodes that have it, or
 	// NoExpiry if it never expires on a quorum. The holder's validity is
@@ -53,6 +58,10 @@ type InspectedNode struct {
 	// Owner is the label in the value: see Config.Owner. It is "" if there is
 	// none, or the value is not of that form.
 	Owner string
+	// Fence is the last fencing number that the node has granted for the
+	// resource, if this client has Config.Fenced and the node has a number and
+	// a key; otherwise 0.
+	Fence uint64
 	// Foreign reports that the key holds no string. Until it is removed, this
 	// node cannot grant a lock.
 	Foreign bool
@@ -88,14 +97,16 @@ const (
 const inspectTimeout = 900 * time.Millisecond
 
 // Inspect asks all nodes which client holds a resource and for how long, with
-// GET in a script and PTTL. It changes nothing. It waits until each node has
-// answered or failed, but at most until ctx ends, or if ctx has no deadline,
-// for Config.NodeTimeout, or 900 ms if that is zero.
+// GET in a script and PTTL, and with Config.Fenced also for the lock's number.
+// It changes nothing. It waits until each node has answered or failed, but at
+// most until ctx ends, or if ctx has no deadline, for Config.NodeTimeout, or
+// 900 ms if that is zero.
 //
-// The two questions to a node are two commands. If a key expires or changes
-// hands between them, the answer has the value from the first and the time from
-// the second. A value of more than 1,024 bytes, which is no token, is not
-// fetched (R32): its fingerprint is that of its SHA-1, computed by the node.
+// The questions to a node are separate commands. If a key expires or changes
+// hands between them, the answer has the value from the first and the time and
+// the number from the others. A value of more than 1,024 bytes, which is no
+// token, is not fetched (R32): its fingerprint is that of its SHA-1, computed
+// by the node.
 //
 // The error is ErrNoQuorum with each silent node's cause if fewer nodes than a
 // quorum answered, CancelledError if ctx ended before a quorum had answered,
@@ -174,6 +185,9 @@ func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNod
 		resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key),
 		resp.AppendCommand(nil, "PTTL", key),
 	}
+	if c.fence != nil {
+		questions = append(questions, resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key+fenceSuffix))
+	}
 	errs := c.group.Query(ctx, questions, func(node, question int, v resp.Value) error {
 		if v.IsError() && !isWrongType(v) {
 			// The node did answer, though with an error (R24).
@@ -188,8 +202,10 @@ func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNod
 			return nil
 		case 1:
 			return answers[node].readValue(v)
+		case 2:
+			return answers[node].readTTL(v)
 		}
-		return answers[node].readTTL(v)
+		return answers[node].readFence(v)
 	})
 	for i := range errs {
 		if errs[i] == nil {
@@ -240,6 +256,15 @@ func (n *InspectedNode) readTTL(v resp.Value) error {
 	return nil
 }
 
+// readFence parses the reply of look.lua for the last number. What is no number
+// is left for the attempts to report.
+func (n *InspectedNode) readFence(v resp.Value) error {
+	if n.Holder != "" && v.Type() == resp.BulkString && !v.IsNull() {
+		n.Fence, _ = strconv.ParseUint(string(v.Bytes()), 10, 64)
+	}
+	return nil
+}
+
 // sumUp computes what a quorum of the answers agrees on.
 func (all *Inspection) sumUp(quorum int) {
 	free := 0
@@ -264,8 +289,21 @@ func (all *Inspection) sumUp(quorum int) {
 			slices.SortFunc(times, longestFirst)
 			all.State, all.TTL, all.Agree = StateHeld, times[quorum-1], len(times)
 			all.Holder, all.Owner = holder.holder, holder.owner
+			all.Fence = all.fenceOf(holder.holder)
 		}
 	}
+}
+
+// fenceOf returns the least number on the nodes that have a holder's key: those
+// that granted the lock have its own, and one that was healed may have a higher
+// one of an attempt that failed.
+func (all *Inspection) fenceOf(holder string) (least uint64) {
+	for _, n := range all.Nodes {
+		if n.Holder == holder && n.Fence > 0 && (least == 0 || n.Fence < least) {
+			least = n.Fence
+		}
+	}
+	return least
 }
 
 // longestFirst orders remaining times; a key that never expires is the longest.

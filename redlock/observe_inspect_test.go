@@ -357,3 +357,26 @@ func TestLargeValueIsHeld_R32(t *testing.T) {
 		}
 	}
 }
+
+// A client with Config.Fenced sees the number of the holder's lock. A node that
+// was healed may have a higher one.
+func TestInspectShowsTheFence(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		fenceOf(t, c, "r")
+		require.Zero(t, inspect(t, c, "r").Fence, "of no holder")
+		lock := mustAcquire(t, c, "r", time.Second)
+		time.Sleep(5 * ms)
+		found := inspect(t, c, "r")
+		require.Equal(t, lock.Fence(), found.Fence)
+		text, err := json.Marshal(found)
+		require.NoError(t, err)
+		require.Equal(t, 4, strings.Count(string(text), fmt.Sprintf(`"fence":%d`, lock.Fence())))
+		m.nodes[0].DB().Set("r"+fenceSuffix, fmt.Sprint(lock.Fence()+1), time.Minute)
+		m.nodes[1].DB().Set("r"+fenceSuffix, "no number", time.Minute)
+		found = inspect(t, c, "r")
+		require.Equal(t, lock.Fence(), found.Fence)
+		require.Zero(t, found.Nodes[1].Fence)
+		require.Zero(t, inspect(t, m.client(t, Config{MaxTTL: time.Second}), "r").Fence)
+	})
+}

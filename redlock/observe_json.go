@@ -89,10 +89,11 @@ func (i Inspection) MarshalJSON() ([]byte, error) {
 		State    LockState       `json:"state"`
 		Holder   string          `json:"holder,omitempty"`
 		Owner    string          `json:"owner,omitempty"`
+		Fence    uint64          `json:"fence,omitempty"`
 		TTL      float64         `json:"ttl_ms,omitempty"`
 		Agree    int             `json:"agree"`
 		Nodes    []InspectedNode `json:"nodes"`
-	}{i.Resource, i.State, i.Holder, i.Owner, ttlMillis(i.TTL), i.Agree, i.Nodes})
+	}{i.Resource, i.State, i.Holder, i.Owner, i.Fence, ttlMillis(i.TTL), i.Agree, i.Nodes})
 }
 
 // MarshalJSON returns the node's answer with the names of docs/output.md.
@@ -101,10 +102,11 @@ func (n InspectedNode) MarshalJSON() ([]byte, error) {
 		Addr    string  `json:"addr"`
 		Holder  string  `json:"holder,omitempty"`
 		Owner   string  `json:"owner,omitempty"`
+		Fence   uint64  `json:"fence,omitempty"`
 		Foreign bool    `json:"foreign,omitempty"`
 		TTL     float64 `json:"ttl_ms,omitempty"`
 		Err     string  `json:"error,omitempty"`
-	}{n.Addr, n.Holder, n.Owner, n.Foreign, ttlMillis(n.TTL), textOf(n.Err)})
+	}{n.Addr, n.Holder, n.Owner, n.Fence, n.Foreign, ttlMillis(n.TTL), textOf(n.Err)})
 }
 
 // MarshalJSON returns the numbers with the names of docs/output.md.

@@ -19,6 +19,7 @@ type cli struct {
 	VersionFlag kong.VersionFlag `name:"version" help:"Print the version and exit."`
 
 	Run     runCommand     `cmd:"" help:"Run a command under a lock that renews itself."`
+	Elect   electCommand   `cmd:"" help:"Run a command on one of several machines, the one that leads."`
 	Acquire acquireCommand `cmd:"" help:"Take a lock and write its token."`
 	Extend  extendCommand  `cmd:"" help:"Lengthen a lock that redlock acquire took."`
 	Release releaseCommand `cmd:"" help:"Release a lock that redlock acquire took, or any lock by force."`

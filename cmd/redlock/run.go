@@ -90,12 +90,11 @@ func (c *runCommand) Validate() error {
 
 // Run is the command.
 func (c *runCommand) Run(p *process, d *deployment) error {
-	if len(c.Command) > 0 && c.Command[0] == "--" {
-		c.Command = c.Command[1:]
+	command, err := commandOf(c.Command, "run")
+	if err != nil {
+		return err
 	}
-	if len(c.Command) == 0 {
-		return usagef("no command to run (see redlock run --help)")
-	}
+	c.Command = command
 	file, err := openOutcome(c.Outcome)
 	if err != nil {
 		return err
@@ -157,6 +156,18 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 // resources returns what is locked.
 func (c *runCommand) resources() []string { return append([]string{c.Resource}, c.Also...) }
 
+// commandOf returns the words of a command, without the -- before it. of names
+// our own command, for the error.
+func commandOf(words []string, of string) ([]string, error) {
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return nil, usagef("no command to run (see redlock %s --help)", of)
+	}
+	return words, nil
+}
+
 // look finds the program of a command as a shell does.
 func look(name string) (path string, err error) {
 	if path, err = exec.LookPath(name); err != nil {
@@ -177,10 +188,15 @@ func startError(err error) error {
 // supervise runs the command until it has ended. It returns an error if the
 // command was not started.
 func (c *runCommand) supervise(p *process, hold *redlock.Hold, path string, guard *supervise.Guard) (supervise.Ending, error) {
-	command := &supervise.Command{
+	return superviseCommand(p, guard, &supervise.Command{
 		Path: path, Args: c.Command, Hold: hold, Resource: hold.Resource(), TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold,
 		Signals: p.signals,
-	}
+	})
+}
+
+// superviseCommand runs a command with this process's standard streams. Its
+// errors have exit codes.
+func superviseCommand(p *process, guard *supervise.Guard, command *supervise.Command) (supervise.Ending, error) {
 	var real [3]bool
 	command.Stdin, real[0] = p.stdin.(*os.File)
 	command.Stdout, real[1] = p.stdout.(*os.File)

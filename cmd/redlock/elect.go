@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/redlock"
+)
+
+// electCommand runs a command on the one of several machines that leads.
+type electCommand struct {
+	lifetime
+	KillAfter time.Duration `default:"5s" placeholder:"DURATION" help:"Time between TERM and KILL for a command that must stop (${default}); at most a third of the TTL, and less if the validity of the lock ends sooner."`
+
+	Name    string   `arg:"" help:"The name of the election, which is the resource of its lock: 1 to 1,024 bytes."`
+	Command []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
+}
+
+// Help is what --help shows below the first line.
+func (*electCommand) Help() string {
+	return `Of all redlock elect with the same name, one leads and runs its command; the others wait. The command is supervised as by redlock run, with the same environment, process group and guard: see there. REDLOCK_FENCE is the term, a number that is higher than that of every leader before. --owner names this candidate in redlock status; if it is not set, the host and the process do.
+
+When the leadership is lost, the command is stopped before another one can be elected, and this candidate waits for its next turn. When the command ends by itself, its leadership ends, and so does redlock elect. INT, TERM and HUP end the candidacy; a command that runs gets them, and the lock is released only after it has ended, so another candidate leads at once and never too early.
+
+Exit code: that of the command that ended by itself or was interrupted, or 128 + N if signal N ended it or the wait; 70 the lock was gone when the command ended, 69 no quorum, 64 usage, 126 the command cannot be executed, 127 it was not found.
+
+Examples:
+
+    redlock elect billing -- ./billing-worker
+    redlock elect --ttl 10s --owner web-1 scheduler -- ./scheduler --once
+`
+}
+
+// Validate is called by package kong.
+func (c *electCommand) Validate() error {
+	if c.KillAfter < 0 {
+		return errors.New("a duration on the command line is negative")
+	}
+	return nil
+}
+
+// restAfterLoss is how long a candidate waits after its command was stopped for
+// a loss, while the lock may still be its own.
+const restAfterLoss = time.Second
+
+// Run is the command. It finds out everything that it can before it campaigns.
+func (c *electCommand) Run(p *process, d *deployment) error {
+	command, err := commandOf(c.Command, "elect")
+	if err != nil {
+		return err
+	}
+	c.Command = command
+	if err := checkResource(c.Name); err != nil {
+		return err
+	}
+	path, err := look(c.Command[0])
+	if err != nil {
+		return err
+	}
+	if d.Owner == "" {
+		d.Owner = candidate()
+	}
+	client, err := d.openFor(p, c.TTL, d.Timeout, true)
+	if err != nil {
+		return err
+	}
+	defer shut(client)
+	r := startRelay(p.signals)
+	defer r.end()
+	term := electedTerm{electCommand: c, process: p, relay: r, path: path}
+	term.election = client.Election(c.Name, redlock.ElectionOptions{
+		TTL: c.TTL, Rest: restAfterLoss, TermDone: term.over,
+	})
+	err = term.election.Run(r.ctx, term.lead)
+	r.end()
+	return term.verdict(err)
+}
+
+// candidate is the name of a candidate that was given none.
+func candidate() string {
+	host, _ := os.Hostname()
+	process := fmt.Sprintf("%d", os.Getpid())
+	host = host[:min(len(host), pure.LongestOwner-1-len(process))]
+	if label := host + "-" + process; pure.Owner(label) {
+		return label
+	}
+	return "pid-" + process
+}
+
+// An electedTerm is the latest term of a candidate.
+type electedTerm struct {
+	*electCommand
+	process  *process
+	relay    *relay
+	path     string
+	election *redlock.Election
+
+	ended bool // the command has ended, and was not stopped for a loss
+	end   supervise.Ending
+	info  redlock.TermInfo
+}
+
+// lead runs the command, and returns nil when it has ended.
+func (t *electedTerm) lead(ctx context.Context, _ uint64) error {
+	t.ended = false
+	signals, leave := t.relay.join()
+	defer leave()
+	if ctx.Err() != nil {
+		return ctx.Err() // a signal came before the relay would have passed it on
+	}
+	guard, err := supervise.StartGuard(t.process.stderr)
+	if err != nil {
+		return fmt.Errorf("the guard could not be started: %w", err)
+	}
+	defer guard.End()
+	hold, _ := redlock.FromContext(ctx)
+	t.end, err = superviseCommand(t.process, guard, &supervise.Command{
+		Path: t.path, Args: t.Command, Hold: hold, Resource: t.Name, TTL: t.TTL, KillAfter: t.KillAfter, Signals: signals,
+	})
+	if t.end.Lost || errors.Is(err, supervise.ErrLost) {
+		// The command was stopped early enough, so the lock may be ours still.
+		_ = t.election.StepDown(ctx)
+		return redlock.ErrLost
+	}
+	t.ended = err == nil
+	return err
+}
+
+// over takes in what is known of a term that has ended. If the lock was lost,
+// the election goes on, unless a signal has ended it.
+func (t *electedTerm) over(info redlock.TermInfo) {
+	t.info = info
+	t.ended = t.ended && (!errors.Is(info.Cause, redlock.ErrLost) || t.relay.signal() != nil)
+}
+
+// verdict returns the outcome, for what the election has returned. A lost lock
+// counts however the command ended: it may have worked unlocked.
+func (t *electedTerm) verdict(err error) error {
+	interrupted := t.relay.signal()
+	switch {
+	case !t.ended && interrupted != nil:
+		return interrupted
+	case !t.ended:
+		return err
+	case errors.Is(t.info.Cause, redlock.ErrLost):
+		return &exitError{exitLost, errors.New("the lock was lost as the command ended, which may have worked unlocked")}
+	case errors.Is(t.info.Released, redlock.ErrNotHeld):
+		return &exitError{exitLost, errors.New("the lock was gone before it was released: the command may have worked unlocked")}
+	case t.info.Released != nil:
+		fmt.Fprintf(t.process.stderr, "redlock: the lock could not be released everywhere, and ends with its TTL there: %v\n", t.info.Released)
+	}
+	return &exitError{code: t.end.Code}
+}
+
+// A relay receives the signals to this process. The first one ends its context.
+// The command that runs gets all.
+type relay struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	ends   sync.Once
+	wg     sync.WaitGroup
+
+	mu sync.Mutex     // guards the following
+	to chan os.Signal // of the command; nil if none runs
+}
+
+// startRelay starts the goroutine that receives signals until end.
+func startRelay(signals <-chan os.Signal) *relay {
+	r := &relay{done: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	r.wg.Go(func() {
+		for {
+			select {
+			case s := <-signals:
+				r.pass(s)
+			case <-r.done:
+				return
+			}
+		}
+	})
+	return r
+}
+
+func (r *relay) pass(s os.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cancel(&errInterrupted{s})
+	select {
+	case r.to <- s:
+	default: // no command runs, or it has not taken the ones before
+	}
+}
+
+// waitingSignals is how many signals a command can be behind.
+const waitingSignals = 16
+
+// join returns a channel that gets the signals from now on, until leave. The
+// command may ask for more signals on it.
+func (r *relay) join() (signals chan os.Signal, leave func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = make(chan os.Signal, waitingSignals)
+	signals = r.to
+	return signals, func() {
+		signal.Stop(signals)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.to = nil
+	}
+}
+
+// signal returns the signal that ended the context, or nil.
+func (r *relay) signal() error { return interrupted(r.ctx) }
+
+// end ends the goroutine and waits for it. A second call does nothing.
+func (r *relay) end() {
+	r.ends.Do(func() { close(r.done) })
+	r.wg.Wait()
+}

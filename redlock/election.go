@@ -1,0 +1,379 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// An Election decides which of several processes leads. It is a lock that
+// renews itself, and a function that runs while this process holds it: at most
+// one candidate leads within validity, and the context of its function ends, by
+// the local clocks, before another can be elected (R13). The number of the lock
+// is the term: see Run. Leader and Watch tell observers who leads.
+//
+// All methods may be called from any goroutine. An Election has no goroutine of
+// its own, and need not be closed; Run returns before the client is closed.
+type Election struct {
+	client  *Client
+	name    string
+	options ElectionOptions
+	running atomic.Bool // Run has not returned
+	term    atomic.Pointer[term]
+}
+
+// ElectionOptions configure an Election. The zero value works.
+type ElectionOptions struct {
+	// TTL is how long the others wait for a leader that has crashed. It is
+	// HoldOptions.TTL: the leadership is renewed at a third of it, and a leader
+	// that reaches no quorum leads for no longer. If zero, ten seconds, or
+	// Config.MaxTTL if that is less.
+	TTL time.Duration
+	// Rest is how long the candidate waits after StepDown before it campaigns
+	// again, so that another one wins. If zero, the TTL.
+	Rest time.Duration
+	// Overstay is called if the function of Run has not returned when Grace has
+	// passed since its context ended. If the leadership was lost, another
+	// process may lead by then; otherwise this one keeps the others waiting. A
+	// process that cannot stop such a function should end itself here. Run does
+	// not return before Overstay does. TermInfo.Until and what follows it is
+	// not known yet, except for Cause. If nil, nothing is called.
+	Overstay func(TermInfo)
+	// Grace is what Overstay allows. If zero, one second.
+	Grace time.Duration
+	// TermDone is called after each term, when the lock has been released,
+	// unless the function has panicked. It is called by Run, which waits for
+	// it. If nil, nothing is called.
+	TermDone func(TermInfo)
+}
+
+// TermInfo describes one term of a candidate that was elected.
+type TermInfo struct {
+	Term  uint64    // as the function got it
+	Since time.Time // when the function was called
+	Until time.Time // when it returned
+	// Cause is why the function's context ended before the function returned:
+	// ErrLost, ErrSteppedDown, ErrClosed, or the cause of the context of Run. It
+	// is nil if the function returned by itself.
+	Cause error
+	// Err is what the function returned.
+	Err error
+	// Released is the error of the release: see Hold.Release.
+	Released error
+}
+
+var (
+	// ErrElection is returned by Run if the client or the options cannot serve
+	// an election, or if another call of Run has not returned; the error says
+	// why. Nothing was sent.
+	ErrElection = errors.New("redlock: cannot stand for election")
+	// ErrSteppedDown is the cause of the function's context after StepDown.
+	ErrSteppedDown = errors.New("redlock: the leader steps down")
+	// ErrNotLeader is returned by StepDown if this Election does not lead.
+	ErrNotLeader = errors.New("redlock: not the leader")
+)
+
+// Election returns an election with a name, which is the resource of its lock:
+// "redlock status NAME" shows it, and other locks on it exclude it. It sends
+// nothing.
+func (c *Client) Election(name string, options ElectionOptions) *Election {
+	return &Election{client: c, name: name, options: options}
+}
+
+const (
+	defaultElectionTTL = 10 * time.Second
+	defaultGrace       = time.Second
+	// campaignPause is the usual time between two campaigns. It varies by half,
+	// so that candidates that lost at one time do not split the votes.
+	campaignPause = 200 * time.Millisecond
+)
+
+// Run makes this process a candidate, and calls lead whenever it is elected. It
+// blocks until ctx ends, lead returns by itself, or there is an error that a
+// further campaign cannot change. While it waits, it does so as Acquire does.
+//
+// The context of lead ends when the leadership does: because it was lost, as
+// Hold.Context describes, or because StepDown was called, the client was closed
+// or ctx has ended; context.Cause returns ErrLost, ErrSteppedDown, ErrClosed or
+// the cause of ctx. lead must then return. The lock is renewed until it does,
+// and is released only after that, whatever has become of ctx: another
+// candidate can then lead at once. A lead that ignores its context therefore
+// leads on, unless the leadership was lost: see ElectionOptions.Overstay. With
+// FromContext lead finds the Hold.
+//
+// term is the fencing number of the lock, which is higher than that of every
+// leader before (Lock.Fence). Pass it along with what the leader writes.
+//
+// After a loss, and after StepDown, Run campaigns again, whatever lead has
+// returned; its error then goes to ElectionOptions.TermDone. It also campaigns
+// again after an attempt without a quorum (Config.FailFast, Config.MaxTries,
+// Config.MaxWait). To end Run from within lead, return while the leadership
+// lasts, or end ctx. Client.Drain waits for a leader, so end ctx before it.
+//
+// The client must have Config.Fenced, for the term, and Config.Owner, which is
+// this candidate's identity; otherwise the error is ErrElection. If lead
+// returned by itself, Run returns its error, joined with that of the release as
+// by Do. If ctx has ended, the error is a CancelledError, joined with the error
+// of lead unless that is the context's too. Other errors are those with which
+// Hold cannot succeed: ErrClosed, also after Drain; ErrResource, ErrTTL,
+// ErrNested; and ErrNoQuorum if waiting cannot help (see Acquire).
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
+	options, err := e.check()
+	if err != nil {
+		return err
+	}
+	if !e.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("%w: this Election is a candidate already", ErrElection)
+	}
+	defer e.running.Store(false)
+	for {
+		again, err := e.campaign(ctx, options, lead)
+		if again == never {
+			return err
+		}
+		if err := sleep(ctx, again, e.client.over(ctx)); err != nil {
+			return named(e.name, e.client.failed(ctx, err, nil))
+		}
+	}
+}
+
+// never is the time until the next campaign if there is none.
+const never time.Duration = -1
+
+// check returns the options with their defaults.
+func (e *Election) check() (ElectionOptions, error) {
+	o, config := e.options, &e.client.config
+	if o.TTL == 0 {
+		o.TTL = min(defaultElectionTTL, config.MaxTTL)
+	}
+	o.Rest = cmp.Or(o.Rest, o.TTL)
+	o.Grace = cmp.Or(o.Grace, defaultGrace)
+	switch {
+	case !config.Fenced:
+		return o, fmt.Errorf("%w: Config.Fenced is not set, so there would be no term", ErrElection)
+	case config.Owner == "":
+		return o, fmt.Errorf("%w: Config.Owner is not set, so the candidate would have no name", ErrElection)
+	case o.Rest < 0 || o.Grace < 0:
+		return o, fmt.Errorf("%w: Rest %v, Grace %v: none may be negative", ErrElection, o.Rest, o.Grace)
+	}
+	return o, nil
+}
+
+// campaign waits until this candidate is elected, and lets it lead. It returns
+// the time until the next campaign, or never and the error of Run.
+func (e *Election) campaign(
+	ctx context.Context, o ElectionOptions, lead func(context.Context, uint64) error,
+) (again time.Duration, err error) {
+	h, err := e.client.Hold(ctx, e.name, HoldOptions{TTL: o.TTL})
+	if err != nil {
+		if ctx.Err() != nil || isLasting(err) {
+			return never, err
+		}
+		return pauseOfCampaigns(), nil
+	}
+	if left := h.Validity(); left <= 0 || left < e.client.config.MinValidity {
+		_ = h.Release(context.WithoutCancel(ctx)) // this goroutine was not scheduled
+		return pauseOfCampaigns(), nil
+	}
+	t := newTerm(ctx, h, o)
+	e.term.Store(t)
+	defer e.finish(ctx, t) // if lead panics
+	t.info.Err = lead(t.run, t.info.Term)
+	e.finish(ctx, t)
+	if o.TermDone != nil {
+		o.TermDone(t.info)
+	}
+	return t.outcome(ctx, o)
+}
+
+// finish ends a term when its function has returned: it notes the cause, then
+// ends the context, then releases the lock. A second call does nothing.
+func (e *Election) finish(ctx context.Context, t *term) {
+	if t.finished {
+		return
+	}
+	t.finished = true
+	t.info.Until, t.info.Cause = time.Now(), context.Cause(t.run)
+	t.escort.dismiss()
+	t.end()
+	t.info.Released = t.hold.Release(context.WithoutCancel(ctx))
+	e.term.Store(nil)
+	close(t.done)
+	t.escort.wait()
+}
+
+func pauseOfCampaigns() time.Duration { return campaignPause/2 + rand.N(campaignPause) }
+
+// isLasting reports whether a campaign that failed with this error would fail
+// again.
+func isLasting(err error) bool {
+	var without *noQuorumError
+	if errors.As(err, &without) && without.lasting {
+		return true
+	}
+	for _, passing := range []error{ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrMaxWait} {
+		if errors.Is(err, passing) {
+			return false
+		}
+	}
+	return true
+}
+
+// IsLeader reports whether this Election leads: the function of Run has been
+// called, and its context has not ended. It reads the local clocks, so a
+// process that was stopped for too long learns here that it leads no more
+// (R15); it asks no node and never waits. Work that begins after it has only
+// the rest of the validity: see Run for a context that ends in time.
+func (e *Election) IsLeader() bool {
+	t := e.term.Load()
+	return t != nil && t.run.Err() == nil
+}
+
+// StepDown ends the leadership: the function's context ends with the cause
+// ErrSteppedDown, and when the function has returned, the lock is released. The
+// candidate campaigns again when ElectionOptions.Rest has passed; to retire it
+// for good, end the context of Run.
+//
+// StepDown waits until the lock is released, and returns the error of that: nil
+// if another candidate can lead now, and otherwise as Hold.Release. If ctx ends
+// first, the error is a CancelledError, and the leadership ends all the same.
+// If ctx is that of the function, or derives from it, StepDown does not wait,
+// and returns nil. If this Election does not lead, the error is ErrNotLeader.
+func (e *Election) StepDown(ctx context.Context) error {
+	t := e.term.Load()
+	if t == nil {
+		return ErrNotLeader
+	}
+	t.rests.Store(true)
+	t.cancel(ErrSteppedDown)
+	if e.client.under(ctx, t.hold) {
+		return nil
+	}
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		select {
+		case <-t.done: // the outcome is known, so it is returned
+		default:
+			return named(e.name, cancelledError(ctx, nil))
+		}
+	}
+	return t.info.Released
+}
+
+// under reports whether ctx comes from a hold of this client.
+func (c *Client) under(ctx context.Context, hold *Hold) bool {
+	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) {
+		if h == hold {
+			return true
+		}
+	}
+	return false
+}
+
+// A term is the time for which a candidate that was elected leads, with the
+// release that follows.
+type term struct {
+	hold   *Hold
+	run    context.Context // of the function
+	cancel context.CancelCauseFunc
+	end    func() // of run
+	escort *escort
+	rests  atomic.Bool   // StepDown was called
+	done   chan struct{} // closed when the lock is released
+
+	// The following are owned by Run until done is closed.
+	info     TermInfo
+	finished bool
+}
+
+func newTerm(ctx context.Context, h *Hold, o ElectionOptions) *term {
+	parent, cancel := context.WithCancelCause(ctx)
+	run, end := h.during(parent)
+	info := TermInfo{Term: h.Current().Fence(), Since: time.Now()}
+	return &term{
+		hold: h, run: run, cancel: cancel, info: info, escort: newEscort(run, info, o), done: make(chan struct{}),
+		end: func() {
+			end()
+			cancel(nil)
+		},
+	}
+}
+
+// An escort calls Overstay if a function runs for longer than Grace after its
+// context has ended. It has a goroutine from then on. A nil escort does
+// nothing.
+type escort struct {
+	stop            func() bool
+	returned, ended chan struct{}
+}
+
+func newEscort(run context.Context, info TermInfo, o ElectionOptions) *escort {
+	if o.Overstay == nil {
+		return nil
+	}
+	e := &escort{returned: make(chan struct{}), ended: make(chan struct{})}
+	e.stop = context.AfterFunc(run, func() {
+		defer close(e.ended)
+		timer := time.NewTimer(max(pure.Soon, o.Grace))
+		defer timer.Stop()
+		select {
+		case <-e.returned:
+		case <-timer.C:
+			info.Cause = context.Cause(run)
+			o.Overstay(info)
+		}
+	})
+	return e
+}
+
+// dismiss says that the function has returned.
+func (e *escort) dismiss() {
+	if e == nil {
+		return
+	}
+	close(e.returned)
+	if e.stop() {
+		close(e.ended)
+	}
+}
+
+// wait blocks until no call of Overstay is under way. It follows dismiss.
+func (e *escort) wait() {
+	if e != nil {
+		<-e.ended
+	}
+}
+
+// outcome returns what campaign does for a term that is over.
+func (t *term) outcome(ctx context.Context, o ElectionOptions) (again time.Duration, err error) {
+	own, cause, released := t.info.Err, t.info.Cause, t.info.Released
+	if cause == nil {
+		return never, joined(own, nil, released)
+	}
+	if own == t.run.Err() {
+		own = nil // it says only that the context has ended
+	}
+	if errors.Is(cause, ErrLost) {
+		released = nil // it adds nothing
+	}
+	switch {
+	case errors.Is(cause, ErrClosed):
+		return never, joined(own, cause, nil)
+	case ctx.Err() != nil:
+		cancelled := cancelledError(ctx, nil)
+		if errors.Is(cancelled, own) {
+			own = nil
+		}
+		return never, joined(own, named(t.hold.Resource(), cancelled), released)
+	case t.rests.Load():
+		return o.Rest, nil
+	}
+	return pauseOfCampaigns(), nil
+}

@@ -1,0 +1,409 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const electionTTL = 3 * time.Second
+
+// candidate returns a client that can stand for election under a name.
+func (m *memory) candidate(t *testing.T, name string) *Client {
+	t.Helper()
+	return m.opened(t, fenced(func(c *Config) { c.Owner, c.MaxTTL = name, electionTTL }))
+}
+
+// A campaign is a call of Run whose function works until its context ends, and
+// then for a while.
+type campaign struct {
+	*Election
+	cancel context.CancelFunc
+	err    chan error // of Run
+
+	terms  journal[uint64] // in which the function was called
+	causes journal[error]  // of the contexts that have ended
+}
+
+// A journal collects what goroutines report.
+type journal[T any] struct {
+	mu   sync.Mutex
+	list []T
+}
+
+func (j *journal[T]) add(entry T) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.list = append(j.list, entry)
+}
+
+func (j *journal[T]) all() []T {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.list)
+}
+
+// stand begins a campaign. Its function does work, if that is not nil, after it
+// has noted the term.
+func stand(t *testing.T, c *Client, o ElectionOptions, work func(ctx context.Context) error) *campaign {
+	t.Helper()
+	r := &campaign{Election: c.Election("e", o), err: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	go func() {
+		r.err <- r.Run(ctx, func(ctx context.Context, term uint64) error {
+			r.terms.add(term)
+			var err error
+			if work != nil {
+				err = work(ctx)
+			} else {
+				<-ctx.Done()
+			}
+			r.causes.add(context.Cause(ctx))
+			return err
+		})
+	}()
+	return r
+}
+
+// retire ends a campaign and returns the error of Run.
+func (r *campaign) retire() error {
+	r.cancel()
+	return <-r.err
+}
+
+// One candidate leads at a time. Another leads as soon as the first retires,
+// and the terms rise.
+func TestElection(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		a := stand(t, m.candidate(t, "a"), ElectionOptions{}, nil)
+		time.Sleep(10 * ms)
+		require.True(t, a.IsLeader())
+		b := stand(t, m.candidate(t, "b"), ElectionOptions{}, nil)
+		for range 20 {
+			time.Sleep(time.Second)
+			require.True(t, a.IsLeader())
+			require.False(t, b.IsLeader())
+		}
+		require.ErrorIs(t, b.StepDown(t.Context()), ErrNotLeader)
+		err := a.retire()
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorContains(t, err, `redlock: "e": `)
+		require.False(t, a.IsLeader())
+		time.Sleep(20 * ms)
+		require.True(t, b.IsLeader())
+		require.Len(t, a.terms.all(), 1)
+		require.Len(t, b.terms.all(), 1)
+		require.Greater(t, b.terms.all()[0], a.terms.all()[0])
+		require.NotZero(t, a.terms.all()[0])
+		require.ErrorIs(t, b.retire(), context.Canceled)
+		require.Equal(t, []error{context.Canceled}, b.causes.all())
+	})
+}
+
+// Run ends with the function, if that ends by itself: its error and that of the
+// release are returned as Do returns them.
+func TestElectionEndsWithItsFunction(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		for _, want := range []error{nil, errWork} {
+			r := stand(t, c, ElectionOptions{}, func(context.Context) error { return want })
+			require.True(t, want == <-r.err)
+			require.Nil(t, r.causes.all()[0])
+		}
+		var terms journal[TermInfo]
+		o := ElectionOptions{TermDone: terms.add}
+		r := stand(t, c, o, func(context.Context) error {
+			time.Sleep(100 * ms)
+			m.forget("e")
+			return errWork
+		})
+		err := <-r.err
+		require.ErrorIs(t, err, errWork)
+		require.ErrorIs(t, err, ErrNotHeld)
+		done := terms.all()
+		require.Len(t, done, 1)
+		require.Equal(t, r.terms.all()[0], done[0].Term)
+		require.Equal(t, 100*ms, done[0].Until.Sub(done[0].Since))
+		require.NoError(t, done[0].Cause, "the loss had not been noticed")
+		require.Equal(t, errWork, done[0].Err)
+		require.ErrorIs(t, done[0].Released, ErrNotHeld)
+
+		require.PanicsWithValue(t, "p", func() {
+			_ = c.Election("e", o).Run(t.Context(), func(context.Context, uint64) error { panic("p") })
+		})
+		time.Sleep(5 * ms)
+		require.Equal(t, StateFree, inspect(t, c, "e").State, "a panic releases the lock")
+		require.Len(t, terms.all(), 1)
+	})
+}
+
+// forget deletes a key on all nodes.
+func (m *memory) forget(key string) {
+	for _, n := range m.nodes {
+		n.DB().Delete(key)
+	}
+}
+
+// What cannot be an election is refused, and says why.
+func TestElectionsThatCannotBe(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		never := func(context.Context, uint64) error {
+			t.Error("elected")
+			return nil
+		}
+		run := func(c *Client, name string, o ElectionOptions) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return c.Election(name, o).Run(ctx, never)
+		}
+		good := m.candidate(t, "a")
+		for says, err := range map[string]error{
+			"Fenced":   run(m.client(t, Config{Owner: "x"}), "e", ElectionOptions{}),
+			"Owner":    run(m.opened(t, fenced(func(c *Config) { c.MaxTTL = electionTTL })), "e", ElectionOptions{}),
+			"Rest -1":  run(good, "e", ElectionOptions{Rest: -1}),
+			"Grace -1": run(good, "e", ElectionOptions{Grace: -1}),
+		} {
+			require.ErrorIs(t, err, ErrElection)
+			require.ErrorContains(t, err, says)
+		}
+		require.ErrorIs(t, run(good, "", ElectionOptions{}), ErrResource)
+		require.ErrorIs(t, run(good, "e", ElectionOptions{TTL: time.Hour}), ErrTTL)
+		other := m.client(t, fenced(func(c *Config) { c.Owner, c.MaxTTL = "x", 2*electionTTL }))
+		err := run(other, "e", ElectionOptions{})
+		require.ErrorIs(t, err, ErrMaxTTL)
+		require.ErrorContains(t, err, "waiting cannot fix this")
+		r := stand(t, good, ElectionOptions{}, nil)
+		time.Sleep(10 * ms)
+		require.ErrorIs(t, r.Run(t.Context(), never), ErrElection, "it runs already")
+		require.ErrorIs(t, r.retire(), context.Canceled)
+		require.NoError(t, good.Do(t.Context(), "e", time.Second, func(ctx context.Context) error {
+			require.ErrorIs(t, good.Election("e", ElectionOptions{}).Run(ctx, never), ErrNested)
+			return nil
+		}))
+	})
+}
+
+// A candidate that gives up early campaigns again; what waiting cannot change
+// ends it.
+func TestElectionCampaignsAgainAfterAFailedCampaign(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		first := stand(t, m.candidate(t, "a"), ElectionOptions{}, nil)
+		time.Sleep(10 * ms)
+		for _, change := range []func(*Config){
+			func(c *Config) { c.MaxTries = 1 },
+			func(c *Config) { c.MaxWait = 10 * ms },
+			func(c *Config) { c.FailFast = true },
+		} {
+			c := m.client(t, fenced(func(c *Config) { c.Owner, c.MaxTTL = "b", electionTTL; change(c) }))
+			second := stand(t, c, ElectionOptions{}, nil)
+			time.Sleep(5 * time.Second)
+			require.ErrorIs(t, first.retire(), context.Canceled)
+			time.Sleep(campaignPause * 2)
+			require.True(t, second.IsLeader())
+			if c.config.FailFast {
+				for _, n := range m.nodes {
+					n.Pause()
+				}
+				time.Sleep(2 * electionTTL)
+				require.False(t, second.IsLeader())
+				require.Empty(t, second.err)
+				for _, n := range m.nodes {
+					n.Resume()
+				}
+				time.Sleep(5 * time.Second)
+				require.True(t, second.IsLeader())
+			}
+			first = second
+		}
+		require.ErrorIs(t, first.retire(), context.Canceled)
+	})
+}
+
+// The end of the client ends the campaign, and the function of a leader.
+func TestElectionEndsWithItsClient(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		first, second := m.candidate(t, "a"), m.candidate(t, "b")
+		a := stand(t, first, ElectionOptions{}, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		time.Sleep(10 * ms)
+		b := stand(t, second, ElectionOptions{}, nil)
+		time.Sleep(10 * ms)
+		closeNow(t, second)
+		require.Equal(t, ErrClosed, <-b.err)
+		closeNow(t, first)
+		require.Equal(t, ErrClosed, <-a.err)
+		require.Equal(t, []error{ErrClosed}, a.causes.all())
+	})
+}
+
+// A function that does not stop is reported after Grace, once, whether the
+// leadership was lost or given up.
+func TestElectionOverstays(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		var reported journal[TermInfo]
+		o := ElectionOptions{Grace: 500 * ms, Overstay: reported.add}
+		var linger atomic.Int64
+		linger.Store(int64(400 * ms))
+		r := stand(t, m.candidate(t, "a"), o, func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Duration(linger.Load()))
+			return nil
+		})
+		time.Sleep(100 * ms)
+		m.forget("e")
+		time.Sleep(2 * time.Second)
+		require.Empty(t, reported.all(), "it returned in time")
+		require.True(t, r.IsLeader())
+		linger.Store(int64(600 * ms))
+		m.forget("e")
+		time.Sleep(3 * time.Second)
+		over := reported.all()
+		require.Len(t, over, 1)
+		require.ErrorIs(t, over[0].Cause, ErrLost)
+		require.Equal(t, r.terms.all()[1], over[0].Term)
+		require.NoError(t, r.StepDown(t.Context()))
+		require.Len(t, reported.all(), 2)
+		require.Equal(t, ErrSteppedDown, reported.all()[1].Cause)
+		linger.Store(0)
+		require.ErrorIs(t, r.retire(), context.Canceled)
+	})
+}
+
+// A leader that is told by its function's context to step down does not wait
+// for itself.
+func TestStepDownFromWithin(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		var r *campaign
+		ready := make(chan struct{})
+		r = stand(t, c, ElectionOptions{}, func(ctx context.Context) error {
+			<-ready
+			return c.Do(ctx, "other", time.Second, func(ctx context.Context) error {
+				assert.NoError(t, r.StepDown(context.WithoutCancel(ctx)))
+				assert.False(t, r.IsLeader())
+				return errors.New("ignored")
+			})
+		})
+		close(ready)
+		time.Sleep(time.Second)
+		require.Equal(t, []error{ErrSteppedDown}, r.causes.all())
+		require.ErrorIs(t, r.retire(), context.Canceled)
+	})
+}
+
+// StepDown returns what is known of the release, and when its own context ends.
+func TestStepDownReportsTheRelease(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		var work atomic.Int64
+		work.Store(int64(time.Second))
+		r := stand(t, m.candidate(t, "a"), ElectionOptions{Rest: 100 * ms}, func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Duration(work.Load()))
+			return nil
+		})
+		time.Sleep(10 * ms)
+		short, cancel := context.WithTimeout(t.Context(), 100*ms)
+		defer cancel()
+		err := r.StepDown(short)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.False(t, r.IsLeader())
+		require.NoError(t, r.StepDown(t.Context()), "the end of the same term")
+		time.Sleep(200 * ms)
+		require.True(t, r.IsLeader())
+		m.forget("e")
+		work.Store(0)
+		require.ErrorIs(t, r.StepDown(t.Context()), ErrNotHeld)
+		require.ErrorIs(t, r.retire(), context.Canceled)
+	})
+}
+
+// The error of a function that fails while the context of Run ends is not lost.
+func TestElectionJoinsTheErrors(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		r := stand(t, m.candidate(t, "a"), ElectionOptions{}, func(ctx context.Context) error {
+			<-ctx.Done()
+			return errWork
+		})
+		time.Sleep(10 * ms)
+		err := r.retire()
+		require.ErrorIs(t, err, errWork)
+		require.ErrorIs(t, err, context.Canceled)
+		var cancelled *CancelledError
+		require.ErrorAs(t, err, &cancelled)
+		require.Empty(t, r.err)
+	})
+}
+
+// The end of the context of Run does not end the lock before the function has
+// returned, however long that takes.
+func TestElectionLeadsUntilItsFunctionReturns(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		s := shift{linger: 3 * electionTTL}
+		a := stand(t, m.candidate(t, "a"), ElectionOptions{}, s.work)
+		time.Sleep(10 * ms)
+		b := stand(t, m.candidate(t, "b"), ElectionOptions{}, s.work)
+		time.Sleep(time.Second)
+		require.ErrorIs(t, a.retire(), context.Canceled)
+		time.Sleep(20 * ms)
+		require.True(t, b.IsLeader())
+		require.ErrorIs(t, b.retire(), context.Canceled)
+		require.EqualValues(t, 1, s.most.Load())
+	})
+}
+
+// A process that slept for too long knows at once that it leads no more, though
+// its function has noticed nothing.
+func TestIsLeaderReadsTheClocks_R15(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		var slept atomic.Int64
+		c.keeper.clock = func() instant {
+			now := readClocks()
+			now.slept += time.Duration(slept.Load())
+			return now
+		}
+		r := stand(t, c, ElectionOptions{}, func(ctx context.Context) error {
+			time.Sleep(time.Second)
+			return nil
+		})
+		time.Sleep(10 * ms)
+		require.True(t, r.IsLeader())
+		slept.Store(int64(electionTTL))
+		require.False(t, r.IsLeader())
+		time.Sleep(2 * time.Second)
+		require.True(t, r.IsLeader(), "again")
+		require.ErrorIs(t, r.causes.all()[0], ErrLost)
+		r.cancel()
+		require.Error(t, <-r.err)
+	})
+}
+
+// A call of Overstay that takes long does not keep the lock.
+func TestOverstayDoesNotDelayTheRelease(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		o := ElectionOptions{Overstay: func(TermInfo) { time.Sleep(time.Minute) }}
+		r := stand(t, c, o, func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(2 * time.Second)
+			return nil
+		})
+		time.Sleep(10 * ms)
+		begun := time.Now()
+		require.NoError(t, r.StepDown(t.Context()))
+		require.Less(t, time.Since(begun), 3*time.Second)
+		require.Equal(t, StateFree, inspect(t, c, "e").State)
+		require.ErrorIs(t, r.retire(), context.Canceled)
+		require.Equal(t, time.Minute+time.Second, time.Since(begun))
+	})
+}

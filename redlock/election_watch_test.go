@@ -1,0 +1,214 @@
+package redlock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A sighting is what Watch reported, and when.
+type sighting struct {
+	Leadership
+	at time.Time
+}
+
+// observe reads Watch in a goroutine until ctx ends. The function that it
+// returns returns what is new.
+func observe(ctx context.Context, e *Election) (fresh func() []sighting) {
+	all := make(chan sighting, 100)
+	go func() {
+		for l := range e.Watch(ctx) {
+			all <- sighting{l, time.Now()}
+		}
+	}()
+	return func() (found []sighting) {
+		synctest.Wait()
+		for len(all) > 0 {
+			found = append(found, <-all)
+		}
+		return found
+	}
+}
+
+// Observers of other implementations report the wrong leader, never that there
+// is none, or block where there never was one:
+// https://github.com/etcd-io/etcd/issues/18163
+func TestTrapObserverOfNoLeader(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		observer := m.client(t, Config{MaxTTL: electionTTL}) // neither Fenced nor Owner
+		require.NoError(t, observer.Ready(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		plain := observer.Election("e", ElectionOptions{})
+		fresh := observe(ctx, plain)
+		termed := observe(ctx, c.Election("e", ElectionOptions{}))
+		time.Sleep(10 * ms)
+		first := fresh()
+		require.Len(t, first, 1)
+		require.Equal(t, Leadership{State: StateFree}, first[0].Leadership)
+		time.Sleep(time.Minute)
+		require.Empty(t, fresh(), "nothing has changed")
+
+		a := stand(t, c, ElectionOptions{}, nil)
+		time.Sleep(1100 * ms)
+		found := fresh()
+		require.Len(t, found, 1)
+		held := inspect(t, c, "e")
+		require.Equal(t, Leadership{State: StateHeld, Leader: "a", Holder: held.Holder}, found[0].Leadership)
+		known := termed()
+		require.Equal(t, Leadership{State: StateHeld, Leader: "a", Holder: held.Holder, Term: a.terms.all()[0]}, known[len(known)-1].Leadership)
+		time.Sleep(5 * electionTTL)
+		require.Empty(t, fresh(), "renewals are no news")
+
+		m.forgetOn(0, "e")
+		m.nodes[0].DB().Set("e", "another's", time.Second)
+		time.Sleep(time.Second)
+		require.Empty(t, fresh(), "a minority has no say")
+
+		b := stand(t, m.candidate(t, "b"), ElectionOptions{}, nil)
+		time.Sleep(time.Second)
+		ended := time.Now()
+		require.ErrorIs(t, a.retire(), context.Canceled)
+		time.Sleep(time.Second)
+		found = fresh()
+		require.Equal(t, "b", found[len(found)-1].Leader)
+		require.Less(t, found[len(found)-1].at.Sub(ended), 100*ms, "it was pushed")
+		ended = time.Now()
+		require.ErrorIs(t, b.retire(), context.Canceled)
+		time.Sleep(time.Second)
+		found = fresh()
+		require.Len(t, found, 1)
+		require.Equal(t, Leadership{State: StateFree}, found[0].Leadership)
+		require.Less(t, found[0].at.Sub(ended), 50*ms, "it was pushed")
+		now, err := plain.Leader(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, Leadership{State: StateFree}, now)
+	})
+}
+
+// forgetOn deletes a key on one node.
+func (m *memory) forgetOn(node int, key string) { m.nodes[node].DB().Delete(key) }
+
+// A leader that dies is reported as gone when its keys have expired, though no
+// release pushes that.
+func TestWatchOfALeaderThatDies(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, network := m.apart(t, "a")
+		observer := m.candidate(t, "b")
+		a := stand(t, c, ElectionOptions{}, nil)
+		time.Sleep(10 * ms)
+		fresh := observe(t.Context(), observer.Election("e", ElectionOptions{}))
+		time.Sleep(time.Second)
+		require.Len(t, fresh(), 1)
+		m.mute(network, true)
+		time.Sleep(electionTTL + 1200*ms)
+		found := fresh()
+		require.NotEmpty(t, found)
+		require.Equal(t, StateFree, found[len(found)-1].State)
+		require.False(t, a.IsLeader())
+		m.mute(network, false)
+		require.ErrorIs(t, a.retire(), context.Canceled)
+	})
+}
+
+// That a quorum does not answer is reported, with the causes, and so is its
+// return.
+func TestWatchIsUnclear(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		a := stand(t, c, ElectionOptions{}, nil)
+		time.Sleep(10 * ms)
+		observer, network := m.apart(t, "b")
+		require.NoError(t, observer.Ready(t.Context()))
+		fresh := observe(t.Context(), observer.Election("e", ElectionOptions{}))
+		time.Sleep(time.Second)
+		require.Equal(t, StateHeld, fresh()[0].State)
+		for _, n := range m.nodes {
+			network.At(n.Addr()).Refuse(true)
+			network.At(n.Addr()).Reset()
+		}
+		time.Sleep(2 * time.Second)
+		found := fresh()
+		require.Len(t, found, 1)
+		require.Equal(t, StateUnclear, found[0].State)
+		require.ErrorIs(t, found[0].Err, ErrNoQuorum)
+		require.ErrorIs(t, found[0].Err, ErrNodeDown)
+		require.Empty(t, found[0].Leader)
+		for _, n := range m.nodes {
+			network.At(n.Addr()).Refuse(false)
+		}
+		time.Sleep(3 * time.Second)
+		found = fresh()
+		require.Len(t, found, 1)
+		require.Equal(t, "a", found[0].Leader)
+		require.ErrorIs(t, a.retire(), context.Canceled)
+	})
+}
+
+// A slow loop gets the latest state, and no history.
+func TestWatchCoalesces(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		var seen []Leadership
+		for l := range c.Election("e", ElectionOptions{}).Watch(t.Context()) {
+			seen = append(seen, l)
+			if len(seen) == 2 {
+				break
+			}
+			for range 3 {
+				r := stand(t, c, ElectionOptions{}, nil)
+				time.Sleep(time.Second)
+				require.ErrorIs(t, r.retire(), context.Canceled)
+			}
+			last := stand(t, m.candidate(t, "b"), ElectionOptions{}, nil)
+			defer last.retire()
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, StateFree, seen[0].State)
+		require.Equal(t, "b", seen[1].Leader)
+	})
+}
+
+// A watch ends with its context or its client, and asks the nodes a bounded
+// number of times.
+func TestWatchEnds(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		before := m.nodes[0].Calls("PTTL")
+		begun := time.Now()
+		for range c.Election("e", ElectionOptions{}).Watch(ctx) {
+		}
+		require.Equal(t, time.Minute, time.Since(begun))
+		require.LessOrEqual(t, m.nodes[0].Calls("PTTL")-before, 2*(120+10), "without a leader")
+
+		r := stand(t, c, ElectionOptions{}, nil)
+		time.Sleep(10 * ms)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		before = m.nodes[0].Calls("PTTL")
+		for range c.Election("e", ElectionOptions{}).Watch(ctx) {
+		}
+		require.LessOrEqual(t, m.nodes[0].Calls("PTTL")-before, 2*(120+60+1), "with one that renews each second")
+		require.ErrorIs(t, r.retire(), context.Canceled)
+
+		bad := 0
+		for l := range c.Election("", ElectionOptions{}).Watch(t.Context()) {
+			require.ErrorIs(t, l.Err, ErrResource)
+			bad++
+		}
+		require.Equal(t, 1, bad)
+		time.AfterFunc(time.Second, func() { closeNow(t, c) })
+		for l := range c.Election("e", ElectionOptions{}).Watch(t.Context()) {
+			require.NoError(t, l.Err)
+		}
+		for range c.Election("e", ElectionOptions{}).Watch(t.Context()) {
+			t.Error("of a closed client")
+		}
+	})
+}

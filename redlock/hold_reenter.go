@@ -1,0 +1,92 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// HoldOptions.Reentrant: a function runs under a hold that its context comes
+// from. The hold counts such functions, and the nodes know nothing of that: a
+// count at the nodes could not be undone safely, since an undo of an increment
+// whose answer was lost would free the lock under the outer function.
+
+// errReentrant is ErrHoldOptions for calls that return a Hold, which would have
+// two owners.
+var errReentrant = fmt.Errorf("%w: Reentrant is for DoWith and DoAll", ErrHoldOptions)
+
+// reenter returns the innermost hold that ctx comes from and that has all
+// resources of a request, or nil. The caller must call leave.
+func (c *Client) reenter(ctx context.Context, r *request) *Hold {
+	// inner has the values of the context that Hold was called with.
+	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) {
+		if h.lock.covers(r) && h.Err() == nil && h.enter() {
+			return h
+		}
+	}
+	return nil
+}
+
+// covers reports whether the lock has all resources of a request.
+func (l *Lock) covers(r *request) bool {
+	if r.all == nil {
+		return l.has(r.resource)
+	}
+	return !slices.ContainsFunc(r.all.names, func(name string) bool { return !l.has(name) })
+}
+
+// An entrance counts the functions that run under a hold besides the one that
+// it was acquired for. Hold.mu guards it.
+type entrance struct {
+	inside int
+	closed bool // no further function enters
+	// empty is closed when the last one leaves. It is nil until the outer
+	// function waits for that.
+	empty chan struct{}
+}
+
+func (h *Hold) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.entrance.closed {
+		return false
+	}
+	h.entrance.inside++
+	return true
+}
+
+func (h *Hold) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.entrance.inside--
+	if h.entrance.inside == 0 && h.entrance.empty != nil {
+		close(h.entrance.empty)
+	}
+}
+
+// close makes enter return false, and waits for the functions that have
+// entered.
+func (h *Hold) close() {
+	h.mu.Lock()
+	h.entrance.closed = true
+	if h.entrance.inside == 0 {
+		h.mu.Unlock()
+		return
+	}
+	h.entrance.empty = make(chan struct{})
+	h.mu.Unlock()
+	<-h.entrance.empty
+}
+
+// doWithin runs fn under a hold that it has entered, and leaves it.
+func (h *Hold) doWithin(ctx context.Context, fn func(context.Context) error) error {
+	defer h.leave()
+	run, end := h.during(ctx)
+	defer end()
+	if left := h.Validity(); left <= 0 || left < h.client.config.MinValidity {
+		// This goroutine was not scheduled meanwhile.
+		return named(h.Resource(), ErrExpired)
+	}
+	err := fn(run)
+	return joined(err, h.Err(), nil)
+}

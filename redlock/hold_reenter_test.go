@@ -1,0 +1,150 @@
+package redlock
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A reentrant call runs under the outer hold, which is released at its end: not
+// before, whatever the inner calls do. The nodes hear nothing of those.
+func TestReentrantCalls(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, other := m.client(t, Config{}), m.client(t, Config{})
+		again := HoldOptions{TTL: time.Second, Reentrant: true}
+		var depth func(ctx context.Context, n int) error
+		depth = func(ctx context.Context, n int) error {
+			return c.DoWith(ctx, "r", again, func(ctx context.Context) error {
+				h, ok := FromContext(ctx)
+				require.True(t, ok)
+				require.Equal(t, "r", h.Resource())
+				require.NoError(t, ctx.Err())
+				if n > 0 {
+					require.NoError(t, depth(ctx, n-1))
+				}
+				_, err := other.TryAcquire(t.Context(), "r", time.Second)
+				require.Equal(t, ErrHeld, err)
+				if n == 0 {
+					return errWork
+				}
+				return nil
+			})
+		}
+		require.Equal(t, errWork, depth(t.Context(), 0))
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys())
+		before := c.Stats()
+		require.NoError(t, c.DoWith(t.Context(), "r", again, func(ctx context.Context) error {
+			require.Equal(t, errWork, c.DoWith(ctx, "r", again, func(ctx context.Context) error {
+				return depth(ctx, 0)
+			}))
+			require.EqualValues(t, 1, c.Stats().Attempts.Granted-before.Attempts.Granted)
+			require.Equal(t, before.Releases, c.Stats().Releases)
+			time.Sleep(3 * time.Second)
+			_, err := other.TryAcquire(t.Context(), "r", time.Second)
+			require.Equal(t, ErrHeld, err, "it is renewed")
+
+			require.NoError(t, c.DoWith(ctx, "s", again, func(ctx context.Context) error {
+				require.NoError(t, c.DoWith(ctx, "r", again, func(context.Context) error { return nil }))
+				return nil
+			}), "another resource")
+			require.EqualValues(t, 2, c.Stats().Attempts.Granted-before.Attempts.Granted)
+			require.ErrorIs(t, c.DoWith(ctx, "r", HoldOptions{TTL: time.Second}, nil), ErrNested)
+			return nil
+		}))
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys())
+
+		_, err := c.Hold(t.Context(), "r", again)
+		require.ErrorIs(t, err, ErrHoldOptions)
+		_, err = c.TryHoldAll(t.Context(), []string{"r", "s"}, again)
+		require.ErrorIs(t, err, ErrHoldOptions)
+	})
+}
+
+// A hold that has ended is not entered, and one of Hold is entered by its
+// context.
+func TestReentrantUnderAHold(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		again := HoldOptions{TTL: time.Second, Reentrant: true}
+		h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: time.Second})
+		require.NoError(t, err)
+		var ran atomic.Int32
+		done := make(chan error)
+		go func() {
+			done <- c.DoWith(h.Context(), "r", again, func(ctx context.Context) error {
+				ran.Add(1)
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		time.Sleep(100 * ms)
+		require.NoError(t, h.Release(t.Context()))
+		require.ErrorIs(t, <-done, ErrReleased)
+		require.NoError(t, c.DoWith(context.WithoutCancel(h.Context()), "r", again, func(ctx context.Context) error {
+			inner, _ := FromContext(ctx)
+			require.NotEqual(t, h.begun, inner.begun)
+			ran.Add(1)
+			return nil
+		}), "a hold of its own")
+		require.EqualValues(t, 2, ran.Load())
+
+		err = c.DoWith(t.Context(), "r", HoldOptions{TTL: time.Minute}, func(ctx context.Context) error {
+			return c.DoWith(ctx, "r", again, func(ctx context.Context) error {
+				m.forget("r")
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), ErrLost)
+				return nil
+			})
+		})
+		require.ErrorIs(t, err, ErrLost)
+	})
+}
+
+// Where a function under the hold outlives the one that the lock was acquired
+// for, the lock is released after both.
+func TestReentrantFunctionThatOutlivesTheOuterOne(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, other := m.client(t, Config{}), m.client(t, Config{})
+		var working atomic.Bool
+		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+			go c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, func(ctx context.Context) error {
+				working.Store(true)
+				<-ctx.Done()
+				_, err := other.TryAcquire(t.Context(), "r", time.Second)
+				assert.Equal(t, ErrHeld, err)
+				time.Sleep(5 * time.Second)
+				working.Store(false)
+				return nil
+			})
+			time.Sleep(100 * ms)
+			return nil
+		}))
+		require.False(t, working.Load())
+		mustAcquire(t, other, "r", time.Second)
+	})
+}
+
+// A hold on several resources is entered for some or all of them, and not for
+// more.
+func TestReentrantOnSeveral(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		again := HoldOptions{TTL: time.Second, Reentrant: true}
+		nothing := func(context.Context) error { return nil }
+		require.NoError(t, c.DoAll(t.Context(), []string{"a", "b", "c"}, again, func(ctx context.Context) error {
+			require.NoError(t, c.DoWith(ctx, "b", again, nothing))
+			require.NoError(t, c.DoAll(ctx, []string{"c", "a"}, again, nothing))
+			require.ErrorIs(t, c.DoAll(ctx, []string{"c", "d"}, again, nothing), ErrNested)
+			require.NoError(t, c.DoAll(ctx, []string{"d", "e"}, again, nothing))
+			return nil
+		}))
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys())
+	})
+}
