@@ -26,6 +26,9 @@ func (n *node) tellLocked() {
 		cause, _ := causeOf(n.fault.err)
 		n.reportLocked(NewsShed, cause, n.fault.err)
 	case Down:
+		if n.fault.err == ErrConnecting {
+			return // the first attempt to connect has not ended
+		}
 		news := NewsDown
 		cause, barred := causeOf(n.fault.err)
 		if barred {

@@ -109,6 +109,13 @@ func TestFlappingIsTold(t *testing.T) {
 	}, l.listen)
 }
 
+// A node that was not dialed yet is not reported when another one is.
+func TestConnectingIsNoNews(t *testing.T) {
+	g := &Group{config: Config{OnChange: func(change Change) { t.Error(change.Err) }}}
+	g.nodes = []*node{newNode(g, 0, conn.Config{})}
+	g.tellAllLocked()
+}
+
 // A refused node is reported as refused, before it ever was up (R22).
 func TestRefusalIsTold_R22(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
