@@ -317,6 +317,10 @@ func TestReconnectsOfAWatchedNode_R23(t *testing.T) {
 func TestTheWatchBeginsWithTheReply_R23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, withTrust, sealedNow, func(c *cluster) { c.nodes[0].Delay("CLIENT INFO", time.Second) })
+		require.NoError(t, c.group.Ready(background))
+		// Without its seal it would be watched from when it gets one.
+		c.nodes[0].RestartDurably()
+		c.eventually(time.Second, func() bool { return c.up() == 0 }, "the restart is noticed")
 		c.waitUp(1)
 		up := c.group.now()
 		require.NoError(t, c.group.Ready(background))
