@@ -105,7 +105,8 @@ const (
 // and is released only after that, whatever has become of ctx: another
 // candidate can then lead at once. A lead that ignores its context therefore
 // leads on, unless the leadership was lost: see ElectionOptions.Overstay. With
-// FromContext lead finds the Hold.
+// FromContext lead finds the Hold, which Run releases; functions that have
+// entered it (HoldOptions.Reentrant) are waited for as lead is.
 //
 // term is the fencing number of the lock, which is higher than that of every
 // leader before (Lock.Fence). Pass it along with what the leader writes.
@@ -132,8 +133,9 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		return fmt.Errorf("%w: this Election is a candidate already", ErrElection)
 	}
 	defer e.running.Store(false)
+	p := patience{begun: time.Now()}
 	for {
-		again, err := e.campaign(ctx, options, lead)
+		again, err := e.campaign(ctx, options, &p, lead)
 		if again == never {
 			return err
 		}
@@ -168,12 +170,16 @@ func (e *Election) check() (ElectionOptions, error) {
 // campaign waits until this candidate is elected, and lets it lead. It returns
 // the time until the next campaign, or never and the error of Run.
 func (e *Election) campaign(
-	ctx context.Context, o ElectionOptions, lead func(context.Context, uint64) error,
+	ctx context.Context, o ElectionOptions, p *patience, lead func(context.Context, uint64) error,
 ) (again time.Duration, err error) {
 	h, err := e.client.Hold(ctx, e.name, HoldOptions{TTL: o.TTL})
 	if err != nil {
 		if ctx.Err() != nil || isLasting(err) {
 			return never, err
+		}
+		// Where Hold makes few attempts, the campaigns are what waits (R31).
+		if err := e.client.impatient(p, err); err != nil {
+			return never, named(e.name, err)
 		}
 		return pauseOfCampaigns(), nil
 	}
@@ -186,6 +192,7 @@ func (e *Election) campaign(
 	defer e.finish(ctx, t) // if lead panics
 	t.info.Err = lead(t.run, t.info.Term)
 	e.finish(ctx, t)
+	*p = patience{begun: time.Now()}
 	if o.TermDone != nil {
 		o.TermDone(t.info)
 	}
@@ -193,7 +200,8 @@ func (e *Election) campaign(
 }
 
 // finish ends a term when its function has returned: it notes the cause, then
-// ends the context, then releases the lock. A second call does nothing.
+// ends the context, then waits for the functions that have entered the hold,
+// and then releases the lock. A second call does nothing.
 func (e *Election) finish(ctx context.Context, t *term) {
 	if t.finished {
 		return
@@ -202,6 +210,7 @@ func (e *Election) finish(ctx context.Context, t *term) {
 	t.info.Until, t.info.Cause = time.Now(), context.Cause(t.run)
 	t.escort.dismiss()
 	t.end()
+	t.hold.close()
 	t.info.Released = t.hold.Release(context.WithoutCancel(ctx))
 	e.term.Store(nil)
 	close(t.done)

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -406,4 +407,162 @@ func TestOverstayDoesNotDelayTheRelease(t *testing.T) {
 		require.ErrorIs(t, r.retire(), context.Canceled)
 		require.Equal(t, time.Minute+time.Second, time.Since(begun))
 	})
+}
+
+// A function that has entered the hold of a leader may outlive the function of
+// Run: the lock is released after both, however the term ends.
+func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *campaign) error{
+		"by itself": func(*testing.T, *campaign) error { return errWork },
+		"by StepDown": func(t *testing.T, r *campaign) error {
+			assert.NoError(t, r.StepDown(t.Context()))
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				c := m.candidate(t, "a")
+				var working atomic.Bool
+				var done journal[TermInfo]
+				stop := make(chan error, 1)
+				r := stand(t, c, ElectionOptions{TermDone: done.add}, func(ctx context.Context) error {
+					go c.DoWith(ctx, "e", HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+						working.Store(true)
+						<-ctx.Done()
+						time.Sleep(2 * electionTTL)
+						working.Store(false)
+						return nil
+					})
+					select {
+					case err := <-stop:
+						return err
+					case <-ctx.Done():
+						return nil
+					}
+				})
+				time.Sleep(10 * ms)
+				b := stand(t, m.candidate(t, "b"), ElectionOptions{}, func(ctx context.Context) error {
+					assert.False(t, working.Load(), "two act")
+					<-ctx.Done()
+					return nil
+				})
+				time.Sleep(100 * ms)
+				require.True(t, working.Load())
+				go func() {
+					if err := end(t, r); err != nil {
+						stop <- err
+					}
+				}()
+				time.Sleep(electionTTL)
+				require.True(t, working.Load())
+				require.False(t, r.IsLeader())
+				require.False(t, b.IsLeader())
+				time.Sleep(electionTTL + 100*ms)
+				require.True(t, b.IsLeader())
+				require.Less(t, done.all()[0].Until.Sub(done.all()[0].Since), electionTTL, "when the function of Run returned")
+				r.cancel()
+				<-r.err
+				require.ErrorIs(t, b.retire(), context.Canceled)
+			})
+		})
+	}
+}
+
+// An Election whose Run has returned can stand again, after a panic too.
+func TestElectionStandsAgain(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		e := m.candidate(t, "a").Election("e", ElectionOptions{})
+		require.PanicsWithValue(t, "p", func() {
+			_ = e.Run(t.Context(), func(context.Context, uint64) error { panic("p") })
+		})
+		require.False(t, e.IsLeader())
+		require.Equal(t, errWork, e.Run(t.Context(), func(context.Context, uint64) error { return errWork }))
+		require.ErrorIs(t, e.StepDown(t.Context()), ErrNotLeader)
+	})
+}
+
+// While the release is under way, the term is not over: it does not lead, a
+// call of StepDown waits for the release, and no function overstays.
+func TestElectionDuringTheRelease(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		for i := range m.nodes {
+			m.delay(i, 40*ms)
+		}
+		var reported journal[TermInfo]
+		o := ElectionOptions{Grace: 10 * ms, Overstay: reported.add}
+		finish := make(chan struct{})
+		r := stand(t, c, o, func(context.Context) error {
+			<-finish
+			return nil
+		})
+		time.Sleep(time.Second)
+		require.True(t, r.IsLeader())
+		close(finish)
+		time.Sleep(25 * ms)
+		require.False(t, r.IsLeader())
+		require.Empty(t, r.err, "it waits for the answers")
+		begun := time.Now()
+		require.NoError(t, r.StepDown(t.Context()))
+		require.Equal(t, 15*ms, time.Since(begun))
+		require.NoError(t, <-r.err, "the function had returned before StepDown")
+		require.Empty(t, reported.all())
+	})
+}
+
+// Where each campaign is short, Run waits as Acquire does: the log says so once,
+// with the causes, and Run ends if waiting cannot help.
+func TestElectionWithoutAQuorum_R31(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"MaxTries": func(c *Config) { c.MaxTries = 1 },
+		"MaxWait":  func(c *Config) { c.MaxWait = 50 * ms },
+		"FailFast": func(c *Config) { c.FailFast = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				log := &records{}
+				waits := func() (found int) {
+					for _, line := range log.take() {
+						if line["msg"] == "redlock: waiting, since too few nodes count" {
+							found++
+						}
+					}
+					return found
+				}
+				c := m.opened(t, fenced(func(c *Config) {
+					c.Owner, c.MaxTTL, c.Logger = "a", electionTTL, slog.New(log)
+					change(c)
+				}))
+				r := stand(t, c, ElectionOptions{}, nil)
+				time.Sleep(time.Second)
+				require.True(t, r.IsLeader())
+				outage := func(on bool) {
+					for i := range m.nodes {
+						m.link(i).Refuse(on)
+						if on {
+							m.nodes[i].DropConns()
+						}
+					}
+				}
+				for range 2 { // in the second term as in the first
+					log.take()
+					outage(true)
+					time.Sleep(10 * electionTTL)
+					require.False(t, r.IsLeader())
+					require.Equal(t, 1, waits())
+					outage(false)
+					time.Sleep(3 * time.Second)
+					require.True(t, r.IsLeader())
+				}
+				for _, n := range m.nodes[1:] {
+					n.Refuse(wrongPassword, "HELLO")
+					n.DropConns()
+				}
+				err := <-r.err
+				require.ErrorIs(t, err, ErrNoQuorum)
+				require.ErrorContains(t, err, `redlock: "e": `)
+				require.ErrorContains(t, err, "waiting cannot fix this")
+			})
+		})
+	}
 }

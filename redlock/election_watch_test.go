@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
 )
 
@@ -210,5 +211,63 @@ func TestWatchEnds(t *testing.T) {
 		for range c.Election("e", ElectionOptions{}).Watch(t.Context()) {
 			t.Error("of a closed client")
 		}
+	})
+}
+
+// A loop over Watch that ends leaves no lookout, in whichever way it ends: of
+// all that a client may have, only one is left for it.
+func TestWatchStopsItsLookout_R26(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		e := c.Election("e", ElectionOptions{})
+		var last *multiplex.Lookout
+		for l := c.group.Lookout([]byte("k")); l != nil; l = c.group.Lookout([]byte("k")) {
+			last = l
+		}
+		last.Stop()
+		requireOne := func(what string) {
+			t.Helper()
+			l := c.group.Lookout([]byte("k"))
+			require.NotNil(t, l, what)
+			l.Stop()
+		}
+		for range e.Watch(t.Context()) {
+			require.Nil(t, c.group.Lookout([]byte("k")))
+			break
+		}
+		requireOne("break")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for range e.Watch(ctx) {
+		}
+		requireOne("the context ended")
+		require.PanicsWithValue(t, "p", func() {
+			for range e.Watch(t.Context()) {
+				panic("p")
+			}
+		})
+		requireOne("a panic")
+		for range c.Election("", ElectionOptions{}).Watch(t.Context()) {
+		}
+		requireOne("no resource")
+	})
+}
+
+// A client that has too many lookouts watches without pushes.
+func TestWatchWithoutALookout_R26(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		for c.group.Lookout([]byte("k")) != nil {
+		}
+		fresh := observe(t.Context(), c.Election("e", ElectionOptions{}))
+		a := stand(t, m.candidate(t, "b"), ElectionOptions{}, nil)
+		time.Sleep(time.Second)
+		found := fresh()
+		require.Equal(t, "b", found[len(found)-1].Leader)
+		require.ErrorIs(t, a.retire(), context.Canceled)
+		time.Sleep(fallbackMost)
+		found = fresh()
+		require.Len(t, found, 1)
+		require.Equal(t, StateFree, found[0].State)
 	})
 }
