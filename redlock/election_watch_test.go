@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
 )
 
@@ -220,17 +219,7 @@ func TestWatchStopsItsLookout_R26(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		e := c.Election("e", ElectionOptions{})
-		var last *multiplex.Lookout
-		for l := c.group.Lookout([]byte("k")); l != nil; l = c.group.Lookout([]byte("k")) {
-			last = l
-		}
-		last.Stop()
-		requireOne := func(what string) {
-			t.Helper()
-			l := c.group.Lookout([]byte("k"))
-			require.NotNil(t, l, what)
-			l.Stop()
-		}
+		requireOne := leaveOneLookout(t, c)
 		for range e.Watch(t.Context()) {
 			require.Nil(t, c.group.Lookout([]byte("k")))
 			break

@@ -130,6 +130,66 @@ func TestReentrantFunctionThatOutlivesTheOuterOne(t *testing.T) {
 	})
 }
 
+// No function enters a hold whose outer function has returned, though the lock
+// is still held: while another one runs there, or while the lock is released.
+func TestReentrantCallAfterTheOuterFunction_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		for i := range m.nodes {
+			m.delay(i, 5*ms) // which the release takes
+		}
+		again := HoldOptions{TTL: time.Second, Reentrant: true}
+		var under context.Context
+		done := make(chan error, 1)
+		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+			under = context.WithoutCancel(ctx)
+			go c.DoWith(under, "r", again, func(context.Context) error {
+				time.Sleep(time.Second)
+				return nil
+			})
+			go func() {
+				time.Sleep(500 * ms)
+				done <- c.DoWith(under, "r", again, func(context.Context) error {
+					t.Error("entered")
+					return nil
+				})
+			}()
+			time.Sleep(100 * ms)
+			return nil
+		}))
+		require.ErrorIs(t, <-done, ErrNested)
+		own := false
+		require.NoError(t, c.DoWith(under, "r", again, func(context.Context) error {
+			own = true
+			return nil
+		}))
+		require.True(t, own, "by a hold of its own")
+	})
+}
+
+// A reentrant function does not start with too little validity, as that of a
+// hold of its own would not.
+func TestReentrantCallWithTooLittleValidity_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{MinValidity: 500 * ms})
+		_ = c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+			for _, n := range m.nodes {
+				n.Pause()
+			}
+			time.Sleep(700 * ms)
+			require.NoError(t, ctx.Err())
+			require.ErrorIs(t, c.DoWith(ctx, "r", HoldOptions{Reentrant: true}, func(context.Context) error {
+				t.Error("it has started")
+				return nil
+			}), ErrExpired)
+			for _, n := range m.nodes {
+				n.Resume()
+			}
+			return nil
+		})
+	})
+}
+
 // A hold on several resources is entered for some or all of them, and not for
 // more.
 func TestReentrantOnSeveral(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -589,4 +590,45 @@ func TestTryAcquireDoesNotQueue(t *testing.T) {
 		require.NoError(t, held.Release(t.Context()))
 		w.got(t)
 	})
+}
+
+// A wait leaves no lookout, in whichever way it ends.
+func TestWaitingStopsItsLookout_R26(t *testing.T) {
+	for _, resources := range [][]string{{"x"}, {"x", "y"}} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			a, b := m.client(t, Config{}), m.client(t, Config{})
+			x, y := mustAcquire(t, a, "x", 5*time.Second), mustAcquire(t, a, "y", 5*time.Second)
+			requireFree := leaveOneLookout(t, b)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := b.AcquireAll(ctx, resources, 5*time.Second)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			requireFree("the context ended")
+			time.AfterFunc(time.Second, func() { assert.NoError(t, x.Release(t.Context())) })
+			time.AfterFunc(2*time.Second, func() { assert.NoError(t, y.Release(t.Context())) })
+			lock, err := b.AcquireAll(t.Context(), resources, 5*time.Second)
+			require.NoError(t, err)
+			requireFree("granted")
+			require.NoError(t, lock.Release(t.Context()))
+			time.Sleep(2 * time.Second)
+		})
+	}
+}
+
+// leaveOneLookout uses up all lookouts of a client but one. The function that
+// it returns fails the test unless that one is free.
+func leaveOneLookout(t *testing.T, c *Client) (requireFree func(when string)) {
+	t.Helper()
+	key := []byte("another")
+	last := c.group.Lookout(key)
+	for l := last; l != nil; l = c.group.Lookout(key) {
+		last = l
+	}
+	last.Stop()
+	return func(when string) {
+		t.Helper()
+		l := c.group.Lookout(key)
+		require.NotNil(t, l, when)
+		l.Stop()
+	}
 }
