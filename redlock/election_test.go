@@ -510,8 +510,8 @@ func TestElectionDuringTheRelease(t *testing.T) {
 	})
 }
 
-// Where each campaign is short, Run waits as Acquire does: the log says so once,
-// with the causes, and Run ends if waiting cannot help.
+// Where each campaign is short, Run waits as Acquire does: the log says so
+// once, with the causes, and Run ends if waiting cannot help.
 func TestElectionWithoutAQuorum_R31(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"MaxTries": func(c *Config) { c.MaxTries = 1 },
