@@ -188,7 +188,8 @@ func ReadTime(v resp.Value) (time.Time, error) {
 	if v.Type() != resp.Array || v.IsNull() || v.Len() != 2 {
 		return time.Time{}, fmt.Errorf("%w: type %q to TIME", ErrUnexpected, v.Type())
 	}
-	most := [2]uint64{pure.LastNumber/1_000_000 - 1, 999_999} // so that it is a fencing number
+	// A time becomes a fencing number, so it is below the last one.
+	most := [2]uint64{pure.LastNumber/1_000_000 - 1, 999_999}
 	var parts [2]uint64
 	i := 0
 	for e := range v.Elements() {
