@@ -182,20 +182,25 @@ func (n *node) date(v resp.Value, asked time.Duration) error {
 	return nil
 }
 
-// ReadTime parses the reply to TIME: seconds and microseconds.
+// ReadTime parses the reply to TIME: seconds and microseconds. It returns
+// ErrUnexpected for anything else, and for a time before 1970 or after 2255.
 func ReadTime(v resp.Value) (time.Time, error) {
-	var parts []int64
-	for e := range v.Elements() {
-		n, err := strconv.ParseInt(string(e.Bytes()), 10, 64)
-		if err != nil {
-			break
-		}
-		parts = append(parts, n)
-	}
-	if v.Type() != resp.Array || len(parts) != 2 {
+	if v.Type() != resp.Array || v.IsNull() || v.Len() != 2 {
 		return time.Time{}, fmt.Errorf("%w: type %q to TIME", ErrUnexpected, v.Type())
 	}
-	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
+	// A time becomes a fencing number, so it is below the last one.
+	most := [2]uint64{pure.LastNumber/1_000_000 - 1, 999_999}
+	var parts [2]uint64
+	i := 0
+	for e := range v.Elements() {
+		n, err := strconv.ParseUint(string(e.Bytes()), 10, 64)
+		if err != nil || n > most[i] {
+			return time.Time{}, fmt.Errorf("%w: no such time", ErrUnexpected)
+		}
+		parts[i] = n
+		i++
+	}
+	return time.Unix(int64(parts[0]), int64(parts[1])*int64(time.Microsecond)), nil
 }
 
 // sightLocked applies what a look found. An error ends the connection: the

@@ -43,3 +43,34 @@ func decode(t *testing.T, wire string) resp.Value {
 	require.True(t, ok, wire)
 	return v
 }
+
+// A node's time comes from outside: only one that can be a fencing number is
+// believed, since it goes into floors.
+func TestReadTime_R32(t *testing.T) {
+	for reply, want := range map[string]int64{ // in microseconds; 0 for none
+		"*2\r\n$1\r\n1\r\n$6\r\n999999\r\n":               1_999_999,
+		"*2\r\n$10\r\n1764000000\r\n$1\r\n7\r\n":          1764000000_000007,
+		"*2\r\n$10\r\n9007199254\r\n$1\r\n0\r\n":          0, // in 2255
+		"*2\r\n$19\r\n9223372036854775807\r\n$1\r\n0\r\n": 0,
+		"*2\r\n$1\r\n1\r\n$7\r\n1000000\r\n":              0,
+		"*2\r\n$2\r\n-1\r\n$1\r\n0\r\n":                   0,
+		"*2\r\n$1\r\n1\r\n$1\r\nx\r\n":                    0,
+		"*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\nx\r\n":         0,
+		"*1\r\n$1\r\n1\r\n":                               0,
+		"*-1\r\n":                                         0,
+		"$1\r\n1\r\n":                                     0,
+	} {
+		r := resp.NewReader(resp.Limits{})
+		r.Commit(copy(r.Space(), reply))
+		v, ok, err := r.Next()
+		require.NoError(t, err)
+		require.True(t, ok)
+		got, err := ReadTime(v)
+		if want == 0 {
+			require.ErrorIs(t, err, ErrUnexpected, reply)
+			continue
+		}
+		require.NoError(t, err, reply)
+		require.Equal(t, want, got.UnixMicro())
+	}
+}

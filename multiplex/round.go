@@ -26,7 +26,7 @@ type round struct {
 	holders atomic.Int32
 
 	// The following are written under the group's mutex before the round is
-	// published, and only read from then on; blamed and causes are not.
+	// published, and only read from then on, unless stated otherwise.
 
 	carrier bool // it stands in the log for several merged rounds, its parts
 	unusual bool // it has a posting
@@ -45,13 +45,15 @@ type round struct {
 	next    *round          // in a free list, or an inbox
 	form    *Form           // the native form in the log; nil for command itself
 
-	wake chan struct{} // wakes a caller that sleeps; see park
+	wake chan struct{} // wakes the caller, who sets it to sleep; see park
 	kept
 	carrying
 	posting Posting // empty for a round that a caller waits for
-	texts   *texts  // nil until the round first has a form that is Telling
-	// blamed is set once a cause is stored, so that recycling clears causes
-	// only where there are any.
+	// texts is nil until the round first has a form that is Telling. Readers
+	// write what it points to.
+	texts *texts
+	// blamed is set once a cause is stored, by any goroutine, so
+	// that recycling clears causes only where there are any.
 	blamed atomic.Bool
 	// causes says why a node's vote is missing; nil with the failed bit set is
 	// a timeout.

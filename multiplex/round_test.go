@@ -3,6 +3,7 @@ package multiplex
 import (
 	"context"
 	"io"
+	"math/bits"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/redmux/redmux/conn"
 	"github.com/stretchr/testify/assert"
@@ -274,4 +276,17 @@ func TestUndecidedSaysEachCauseOnce(t *testing.T) {
 	} {
 		assert.Equal(t, "multiplex: too few nodes answered: "+want, (&UndecidedError{Nodes: nodes, Of: 3}).Error())
 	}
+}
+
+// What a vote needs is in one cache line and what a claim needs in two, and
+// rounds that were made together do not share any.
+func TestRoundsFitCacheLines(t *testing.T) {
+	if bits.UintSize != 64 {
+		t.Skip("NOT COVERED: the layout is for 64 bits")
+	}
+	const line = 64
+	var r round
+	assert.EqualValues(t, line, unsafe.Offsetof(r.at))
+	assert.EqualValues(t, 2*line, unsafe.Offsetof(r.wake))
+	assert.Zero(t, unsafe.Sizeof(r)%line)
 }

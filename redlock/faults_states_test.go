@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,7 +46,10 @@ func (w *ward) answers(node int, word string) {
 	eventually(w, inTheEnd, func() error {
 		w.asked[node]++
 		_, err := w.servers[node].Do("PING")
-		if word == "" || err != nil && strings.HasPrefix(err.Error(), word) {
+		switch {
+		case err == nil && word != "":
+			return errors.New("no " + word + " yet")
+		case err != nil && word != "" && strings.HasPrefix(err.Error(), word):
 			return nil
 		}
 		return err

@@ -41,15 +41,16 @@ type FenceNode struct {
 //
 // ResetFence needs all nodes, each of them up, of this deployment, and out of
 // quarantine: otherwise it changes nothing, and the error is ErrNoQuorum, with
-// the cause for each node. If it fails while it writes, some nodes have the new
-// floor, which does no harm: call it again. It never lowers a floor. ctx bounds
-// the call. Nothing is left running when it returns.
+// the cause for each node. Nor does it change anything if no number would be
+// left above the floor (ErrNoFloor). If it fails while it writes, some nodes
+// have the new floor, which does no harm: call it again. It never lowers a
+// floor. ctx bounds the call. Nothing is left running when it returns.
 func ResetFence(ctx context.Context, config Config, least uint64) (FenceReset, error) {
 	switch {
 	case config.Forgetful:
 		return FenceReset{}, configError(errors.New("with Forgetful there are no fencing numbers"))
-	case least > pure.LastNumber:
-		return FenceReset{}, configError(fmt.Errorf("%d is not a fencing number: the last one is %d", least, uint64(pure.LastNumber)))
+	case least >= pure.LastNumber:
+		return FenceReset{}, configError(fmt.Errorf("no fencing number is above %d: the last one is %d", least, uint64(pure.LastNumber)))
 	}
 	config.Fenced = false // for this client, the nodes count without a floor
 	c, err := New(ctx, config)
@@ -113,6 +114,9 @@ func (c *Client) raiseFloors(ctx context.Context, least int64, lead time.Duratio
 		floor := least
 		for i := range found {
 			floor = max(floor, found[i].record.High(), found[i].clock.Add(lead).UnixMicro())
+			if floor >= pure.LastNumber {
+				return FenceReset{}, errtext.Wrap("redlock: "+found[i].addr+" remembers the last fencing number or shows a clock there", ErrNoFloor)
+			}
 		}
 		if done.Nodes == nil {
 			done.Nodes = nodesOf(found)

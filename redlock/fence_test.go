@@ -414,8 +414,24 @@ func TestResetFenceNeedsAllNodes(t *testing.T) {
 		require.Equal(t, before, m.record(t, 0))
 		_, err = ResetFence(t.Context(), m.reach(Config{Forgetful: true}), 0)
 		require.ErrorIs(t, err, ErrConfig)
-		_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 1<<53)
+		_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), pure.LastNumber)
 		require.ErrorIs(t, err, ErrConfig)
+	})
+}
+
+// A node that remembers the last number, by a mistake or a lie, must not take
+// all numbers from the others: the reset names it and changes nothing.
+func TestResetFenceLeavesNumbers(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.opened(t, fenced())
+		before := m.record(t, 0)
+		lie := m.record(t, 2)
+		lie.Cur = pure.LastNumber
+		m.nodes[2].DB().Set(recordName, lie.String(), 0)
+		_, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+		require.ErrorIs(t, err, ErrNoFloor)
+		require.ErrorContains(t, err, "node2")
+		require.Equal(t, before, m.record(t, 0))
 	})
 }
 
