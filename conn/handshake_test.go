@@ -395,3 +395,22 @@ func TestOptionalStepsTellWhatTheNodeAccepted(t *testing.T) {
 	_, err = Dial(context.Background(), cfg)
 	require.Error(t, err, "what it cannot say now, it may say later")
 }
+
+// Of several steps with one name a single refusal decides, whatever the order
+// (R25): a form whose trial has several steps is used only if all succeeded.
+func TestStepsWithOneName_R25(t *testing.T) {
+	for answers, accepted := range map[[3]bool]bool{
+		{true, true, true}: true, {false, true, true}: false, {true, false, true}: false, {true, true, false}: false,
+	} {
+		var s Server
+		s.tried("other", true)
+		for _, ok := range answers {
+			s.tried("form", ok)
+		}
+		want := [2][]string{{"other"}, {"form"}}
+		if accepted {
+			want = [2][]string{{"other", "form"}, nil}
+		}
+		assert.Equal(t, want, [2][]string{s.Accepted, s.Refused}, "%v", answers)
+	}
+}

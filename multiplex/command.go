@@ -31,13 +31,9 @@ type Claim struct {
 	// (R8).
 	TTL time.Duration
 	// Undo appends the release, of the kind ClaimKind.Undo, that goes to every
-	// node if the round ends without a quorum of grants, or if Late returns
-	// true (R7). It is called only then, with an empty slice, and must not
-	// wait. If nil, nothing is undone.
+	// node if the round ends without a quorum of grants (R7). It is called only
+	// then, with an empty slice, and must not wait. If nil, nothing is undone.
 	Undo func(dst []byte) Encoded
-	// Late, if not nil, is called when a quorum granted. It reports whether
-	// that was too late to be useful. It must not wait.
-	Late func() bool
 	// Told, if not nil, is called right before Claim returns ErrRefused, for
 	// each node whose refusal was a text, or an array with one
 	// (ClaimKind.Telling). The text is valid until Told returns, which must not

@@ -79,7 +79,7 @@
 // redlock/command_kind.go. A command may name several keys. If replies say more
 // than a vote, such as the last fencing number, the kind's Judge keeps what it
 // reads; if the grants must agree, such as on the slot of a semaphore, each
-// attempt has a kind of its own, and Claim.Late decides that.
+// attempt has a kind of its own, and its caller undoes what does not agree.
 //
 // node_floor.go knows which nodes may have forgotten fencing numbers
 // (Config.Floors). They do not count for claims until they were given a floor;

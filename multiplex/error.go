@@ -46,8 +46,6 @@ var (
 	ErrRefused = errors.New("multiplex: refused")
 	// ErrUndecided is what every UndecidedError unwraps to.
 	ErrUndecided = errors.New("multiplex: too few nodes answered")
-	// ErrLate is returned when a quorum of grants came too late to be useful.
-	ErrLate = errors.New("multiplex: quorum came too late")
 	// ErrOverloaded is returned when a command was not sent because too many
 	// wait for answers already (R26).
 	ErrOverloaded = errors.New("multiplex: too many commands wait for answers")

@@ -5,13 +5,15 @@ import "context"
 // Claim sends a claim to every node that is up and waits until its round is
 // decided (R5). It returns nil if a quorum granted; ErrRefused if nodes
 // refused; an *UndecidedError if too few nodes answered; ErrOverloaded if
-// nothing was sent because the log is full; ErrLate; ErrClosed; or the
-// context's error, without sending anything if ctx has ended before the call.
-// While Claim waits, the group calls ctx.Err, which must not call the group.
+// nothing was sent because the log is full; ErrClosed; or the context's error,
+// without sending anything if ctx has ended before the call. While Claim waits,
+// the group calls ctx.Err, which must not call the group.
 //
 // If Claim returns an error, its release was queued for every node before it
-// returned, in the same order on each connection (R7, R8). The receipt belongs
-// to the claim, whatever its outcome.
+// returned, in the same order on each connection (R7, R8). A caller that finds
+// that the grants came too late, or do not agree, undoes them with Tell, and
+// lets Close wait for that (DelayClose). The receipt belongs to the claim,
+// whatever its outcome.
 func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, error) {
 	p, err := g.enterOpen(ctx, kind.verb(), &Command{Encoded: Encoded{c.Bytes, c.Key}, TTL: c.TTL})
 	if err != nil {
@@ -19,9 +21,6 @@ func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, 
 	}
 	defer g.life.claims.Add(-1) // after its undo is queued, see Close
 	err = g.outcome(p, c.Told)
-	if err == nil && c.Late != nil && c.Late() {
-		err = ErrLate
-	}
 	if err != nil && c.Undo != nil {
 		g.undo(kind.Undo, c, p.receipt)
 	}

@@ -340,18 +340,47 @@ func TestCloseTwiceAndConcurrently(t *testing.T) {
 }
 
 // Close waits longer than the vote timeout for a caller that has yet to queue
-// the undo of its claim, even if its context has ended (R7, R28).
+// the undo of its claim, even if its context has ended (R7, R28): for one that
+// the nodes refused, and for one that undoes what they granted.
 func TestCloseWaitsForCallersThatHaveToUndo(t *testing.T) {
 	ended, cancel := context.WithCancel(background)
 	cancel()
-	for _, ctx := range []context.Context{background, ended} {
-		inBubble(t, 3, func(t *testing.T, c *cluster) {
-			c.group.life.claims.Add(1) // a caller inside Ask that is not scheduled
-			time.AfterFunc(6*longTimeout, func() { c.group.life.claims.Add(-1) })
-			spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
-			assert.GreaterOrEqual(t, spent, 6*longTimeout)
-			assert.LessOrEqual(t, spent, 6*longTimeout+ms)
-			c.closed()
-		})
+	release := raw(releaseCommand("k", "t"))
+	callers := map[string]func(c *cluster){
+		"refused": func(c *cluster) {
+			c.nodes[0].DB().Set("k", "stranger", time.Hour)
+			c.nodes[1].DB().Set("k", "stranger", time.Hour)
+			_, err := c.group.Claim(background, claimKind, &Claim{
+				Bytes: setCommand("k", "t", long), TTL: long,
+				Undo: func(dst []byte) Encoded {
+					time.Sleep(6 * longTimeout) // this goroutine is not scheduled
+					return undoing(release)(dst)
+				},
+			})
+			assert.Equal(c.t, ErrRefused, err)
+		},
+		"granted": func(c *cluster) {
+			c.group.DelayClose(1)
+			defer c.group.DelayClose(-1)
+			receipt, err := c.group.Claim(background, claimKind, &Claim{Bytes: setCommand("k", "t", long), TTL: long})
+			assert.NoError(c.t, err)
+			time.Sleep(6 * longTimeout)
+			c.group.Tell(releaseKind, &Command{Encoded: release, TTL: long, Receipt: receipt})
+		},
+	}
+	for name, claim := range callers {
+		for _, ctx := range []context.Context{background, ended} {
+			t.Run(fmt.Sprint(name, ", ", ctx.Err()), func(t *testing.T) {
+				inBubble(t, 3, func(t *testing.T, c *cluster) {
+					go claim(c)
+					time.Sleep(longTimeout)
+					spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
+					assert.GreaterOrEqual(t, spent, 5*longTimeout)
+					assert.LessOrEqual(t, spent, 5*longTimeout+20*ms)
+					c.closed()
+					assert.Empty(t, c.nodes[2].Keys())
+				})
+			})
+		}
 	}
 }

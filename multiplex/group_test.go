@@ -833,24 +833,3 @@ func TestOldServer(t *testing.T) {
 		c.waitUp(3)
 	})
 }
-
-// A quorum that comes too late is undone like one that never came, even while
-// Close waits for the caller (R7, R28).
-func TestLateQuorumIsUndone(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		asked := 0
-		_, err := c.group.Claim(background, claimKind, &Claim{
-			Bytes: setCommand("k", "t", long), TTL: long, Undo: undoing(raw(releaseCommand("k", "t"))),
-			Late: func() bool {
-				asked++
-				assert.EqualValues(t, 1, c.group.life.claims.Load(), "Close would not wait")
-				return true
-			},
-		})
-		assert.Equal(t, ErrLate, err)
-		assert.Equal(t, 1, asked)
-		assert.Zero(t, c.group.life.claims.Load())
-		time.Sleep(20 * ms)
-		assert.Empty(t, c.keys())
-	})
-}

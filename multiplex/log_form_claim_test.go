@@ -194,3 +194,17 @@ func TestATextWithoutBoundEndsTheForm_R32(t *testing.T) {
 		}
 	}, withTexts(0, 1, 2))
 }
+
+// A text counts if its node's vote did (R17). That of a node whose time was
+// over, or that refused after the decision, may be written at this moment.
+func TestOnlyTextsThatCountedAreTold_R17(t *testing.T) {
+	r := &round{texts: new(texts)}
+	for i := range r.texts[:4] {
+		r.texts[i] = fmt.Append(nil, "text ", i)
+	}
+	var told []string
+	r.tell(bitOf(Refused, 0)|bitOf(Failed, 1)|bitOf(Refused, 2)|decided, func(node int, text []byte) {
+		told = append(told, fmt.Sprint(node, ": ", string(text)))
+	})
+	assert.Equal(t, []string{"0: text 0", "2: text 2"}, told)
+}

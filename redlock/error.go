@@ -219,8 +219,6 @@ func translate(err, refused error) error {
 		return nil
 	case err == multiplex.ErrRefused:
 		return refused
-	case err == multiplex.ErrLate:
-		return ErrExpired
 	case err == multiplex.ErrOverloaded:
 		return ErrOverloaded
 	case err == multiplex.ErrClosed:

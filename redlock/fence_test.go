@@ -368,6 +368,24 @@ func TestFenceOfTooManyRestarts_F3(t *testing.T) {
 	})
 }
 
+// A reset counts what a single node remembers, though it is further ahead of
+// the clocks than a reset goes by itself: the other nodes may have granted it
+// before they lost their memory.
+func TestResetFenceKeepsWhatOneNodeRemembers_F1(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		fenceOf(t, m.opened(t, fenced()), "r")
+		ahead := time.Now().Add(time.Hour).UnixMicro()
+		text, _ := m.nodes[2].Get(recordName)
+		record, err := pure.ParseRecord(text)
+		require.NoError(t, err)
+		text = fmt.Sprintf("redlock-fence 1 run_id=%s floor=%d period=0 cur=%d prev=0", record.Run, record.Floor, ahead)
+		m.nodes[2].DB().Set(recordName, text, 0)
+		reset, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+		require.NoError(t, err)
+		require.EqualValues(t, ahead, reset.Floor)
+	})
+}
+
 // A deployment that a client opened has no floors, and no client makes some up.
 func TestFenceOfADeploymentWithoutFloors(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

@@ -59,6 +59,36 @@ func TestCloseWaitsForAHoldThatIsBeingGranted_R7_R28(t *testing.T) {
 	})
 }
 
+// Until its grant is found in time, or undone, an attempt keeps Close from
+// ending the connections. Here its goroutine stalls when it asks its context.
+func TestCloseWaitsForAnAttempt_R7_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		attempted := make(chan error, 1)
+		go func() {
+			lock := Lock{client: c, resource: "r", ttl: holdTTL}
+			attempted <- c.claim(stallingContext{context.Background(), 900 * ms}, &lock, nil)
+		}()
+		time.Sleep(100 * ms)
+		start := time.Now()
+		require.NoError(t, c.Close(context.Background()))
+		require.GreaterOrEqual(t, time.Since(start), 800*ms)
+		require.ErrorIs(t, <-attempted, ErrClosed)
+		require.Zero(t, m.keys())
+	})
+}
+
+// A stallingContext sleeps whenever it is asked whether it has ended.
+type stallingContext struct {
+	context.Context
+	stall time.Duration
+}
+
+func (c stallingContext) Err() error {
+	time.Sleep(c.stall)
+	return c.Context.Err()
+}
+
 // A goroutine may stall after the quorum was counted. A lock without validity
 // by then is released on every node, even on one whose vote was not awaited.
 func TestALockFoundTooLateAfterTheGrantIsReleased_R4_R7(t *testing.T) {
