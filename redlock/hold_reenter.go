@@ -81,6 +81,9 @@ func (h *Hold) close() {
 // doWithin runs fn under a hold that it has entered, and leaves it.
 func (h *Hold) doWithin(ctx context.Context, fn func(context.Context) error) error {
 	defer h.leave()
+	if ctx.Err() != nil {
+		return named(h.Resource(), cancelledError(ctx, nil))
+	}
 	run, end := h.during(ctx)
 	defer end()
 	if left := h.Validity(); left <= 0 || left < h.client.config.MinValidity {

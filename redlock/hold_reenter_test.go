@@ -190,6 +190,27 @@ func TestReentrantCallWithTooLittleValidity_R14(t *testing.T) {
 	})
 }
 
+// A reentrant function does not start with a context that has ended, as that of
+// a hold of its own would not.
+func TestReentrantCallWithAnEndedContext(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+			inner, cancel := context.WithCancelCause(ctx)
+			cancel(errWork)
+			err := c.DoWith(inner, "r", HoldOptions{Reentrant: true}, func(context.Context) error {
+				t.Error("it has started")
+				return nil
+			})
+			var cancelled *CancelledError
+			require.ErrorAs(t, err, &cancelled)
+			require.Equal(t, errWork, cancelled.Cause)
+			return nil
+		}))
+		require.Zero(t, m.keys())
+	})
+}
+
 // A hold on several resources is entered for some or all of them, and not for
 // more.
 func TestReentrantOnSeveral(t *testing.T) {
