@@ -44,6 +44,36 @@ var (
 	// AcquireFenced sets a lock that has a fencing number (docs/fencing.md).
 	//go:embed acquire_fenced.lua
 	AcquireFenced string
+	// Read lets a reader in, or says what is in the way.
+	//go:embed read.lua
+	Read string
+	// Write lets a writer in, or says what is in the way.
+	//go:embed write.lua
+	Write string
+	// Downgrade makes a writer a reader.
+	//go:embed downgrade.lua
+	Downgrade string
+	// ExtendRead lengthens the time of a reader (R10).
+	//go:embed extend_read.lua
+	ExtendRead string
+	// ReleaseRead lets a reader out (R9).
+	//go:embed release_read.lua
+	ReleaseRead string
+	// AcquirePermit takes a permit of a semaphore, or says which are free.
+	//go:embed acquire_permit.lua
+	AcquirePermit string
+	// ExtendPermit lengthens the life of a permit (R10).
+	//go:embed extend_permit.lua
+	ExtendPermit string
+	// ReleasePermit gives a permit back (R9).
+	//go:embed release_permit.lua
+	ReleasePermit string
+	// AskFair asks for a lock whose callers are served in order.
+	//go:embed ask_fair.lua
+	AskFair string
+	// ReleaseFair gives such a lock back (R9), or a place in its queue.
+	//go:embed release_fair.lua
+	ReleaseFair string
 	// Floor gives a node the floor of its fencing numbers.
 	//go:embed floor.lua
 	Floor string

@@ -28,6 +28,9 @@ func (n *Node) Teach() {
 	n.Script(lua.Seal, WriteSeal)
 	n.Script(lua.AcquireFenced, acquireFenced)
 	n.Script(lua.Floor, writeFloor)
+	n.teachRW()
+	n.teachPermits()
+	n.teachFair()
 }
 
 // Release is what release.lua does: KEYS[1] and its token.

@@ -1,0 +1,47 @@
+-- Asks for a lock whose callers are served in order, and takes or keeps a place
+-- in its queue.
+-- KEYS: the lock; the queue, a sorted set of waiters by their tickets; the
+-- highest ticket that was let in; the waiter that has the lock; and the lease
+-- of this waiter, which does not outlive its last question by much.
+-- ARGV: the token's value, and the TTL in ms; the waiter, and its ticket;
+-- "new", "keep", or "try" without a place in the queue; the lease in ms; and
+-- what the names of all leases begin with.
+-- Returns 1 if the lock was taken, and otherwise a text:
+--   1 value        this waiter is the next, once the holder has gone
+--   2 place waiter its place in the queue, and the waiter before it
+--   3 ticket       a later ticket, which is this one, was let in already: no
+--                  place was given
+-- Only live waiters count. The one that has the lock may still be in the queue.
+local waiter, ticket, mode = ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local known = redis.call('ZSCORE', KEYS[2], waiter)
+if mode ~= 'try' then
+  local highest = tonumber(redis.call('GET', KEYS[3]) or 0)
+  if mode == 'new' and not known and ticket <= highest then
+    return '3 ' .. string.format('%.0f', highest)
+  end
+  if not known then
+    redis.call('ZADD', KEYS[2], ARGV[4], waiter)
+  end
+  redis.call('SET', KEYS[5], '', 'PX', ARGV[6])
+  redis.call('PEXPIRE', KEYS[2], ARGV[6] + 60000)
+  redis.call('SET', KEYS[3], string.format('%.0f', math.max(highest, ticket)), 'PX', ARGV[6] + 60000)
+end
+local value = redis.call('GET', KEYS[1])
+local holder = value and redis.call('GET', KEYS[4])
+local rank = mode == 'try' and redis.call('ZCARD', KEYS[2]) or redis.call('ZRANK', KEYS[2], waiter)
+while rank > 0 do
+  rank = rank - 1
+  local other = redis.call('ZRANGE', KEYS[2], rank, rank)[1]
+  if other ~= holder then
+    if redis.call('EXISTS', ARGV[7] .. other) == 1 then
+      return '2 ' .. (rank + 2) .. ' ' .. other
+    end
+    redis.call('ZREM', KEYS[2], other)
+  end
+end
+if value then
+  return '1 ' .. (#value <= 100 and value or '')
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('SET', KEYS[4], waiter, 'PX', math.max(ARGV[2], ARGV[6]))
+return 1

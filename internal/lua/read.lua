@@ -1,0 +1,33 @@
+-- Lets a reader in, unless a writer has the lock or waits for it.
+-- KEYS: the writer's key; the readers, a sorted set in which each has the end
+-- of its time, by this node's clock in ms; and the mark of a writer that waits.
+-- ARGV: the reader's value, and its TTL in ms. Returns 1 if it is in; otherwise
+-- the result is a text, as acquire_all.lua has it. TIME goes on while a script
+-- runs: it is read once, and first.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for i = 1, 3, 2 do
+  local value = redis.pcall('GET', KEYS[i])
+  if type(value) == 'table' then
+    if not string.find(value.err, 'WRONGTYPE', 1, true) then
+      return value -- the error
+    end
+    value = ''
+  end
+  if value then
+    return i .. ' ' .. (#value <= 100 and value or '')
+  end
+end
+local gone = redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+if type(gone) == 'table' then
+  if string.find(gone.err, 'WRONGTYPE', 1, true) then
+    return '2 '
+  end
+  return gone -- the error
+end
+redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
+-- The set outlives each of its readers.
+if redis.call('PTTL', KEYS[2]) < ARGV[2] + 1000 then
+  redis.call('PEXPIRE', KEYS[2], ARGV[2] + 1000)
+end
+return 1

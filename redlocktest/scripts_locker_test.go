@@ -1,0 +1,204 @@
+package redlocktest
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// rwCall returns a call of one of the scripts of read/write locks.
+func rwCall(script string, args ...string) []string {
+	keys := []string{"3", "w", "w:readers", "w:mark"}
+	switch script {
+	case lua.ExtendRead:
+		keys = []string{"1", "w:readers"}
+	case lua.ReleaseRead:
+		keys = []string{"2", "w:readers", "w"}
+	}
+	return append(append([]string{"EVAL", script}, keys...), args...)
+}
+
+// The scripts of read/write locks do the same on a real server as in memory.
+func TestReadWriteScripts(t *testing.T) {
+	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	pick := func(from ...string) string { return from[r.IntN(len(from))] }
+	said := make(map[string]int)
+	for i := range 2000 {
+		value := func() string { return pick("x", "y", "z") }
+		// No two TTLs are the same, and none ends during the test: so the order
+		// of the readers is the same in both.
+		ttl := func() string { return strconv.Itoa((1+r.IntN(9))*100_000_000 + i*20_000) }
+		var command []string
+		switch r.IntN(8) {
+		case 0, 1:
+			command = rwCall(lua.Read, value(), ttl())
+		case 2:
+			command = rwCall(lua.Write, value(), ttl(), pick("", value()), pick("0", ttl()))
+		case 3:
+			command = rwCall(lua.Downgrade, value(), value(), ttl())
+		case 4:
+			command = rwCall(lua.ExtendRead, value(), ttl())
+		case 5:
+			command = rwCall(lua.ReleaseRead, value(), pick("", value()))
+		case 6:
+			command = []string{"EVAL", lua.Release, "1", "w", value()}
+		default:
+			command = []string{"DEL", "w:mark"}
+		}
+		real, err := server.Do(command...)
+		require.NoError(t, err, "%q", command)
+		require.Equal(t, real, inMemory(command...), "%q", command)
+		text, _ := real.(string)
+		said[text]++
+		for _, key := range []string{"w", "w:readers", "w:mark"} {
+			left, err := server.Do("PTTL", key)
+			require.NoError(t, err)
+			require.InDelta(t, left, inMemory("PTTL", key), 60_000, "%s after %q", key, command)
+		}
+	}
+	for _, text := range []string{"1 x", "2 x", "3 x"} {
+		require.Positive(t, said[text], text)
+	}
+}
+
+// Readers leave when their own time is over, on a real server as in memory. A
+// key of another type is in the way, or is none of ours.
+func TestReadersTimesEnd(t *testing.T) {
+	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
+	real := func(args ...string) any {
+		said, err := server.Do(args...)
+		require.NoError(t, err, "%q", args)
+		return said
+	}
+	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {
+		require.EqualValues(t, 1, do(rwCall(lua.Read, "short", "80")...), side)
+		require.EqualValues(t, 1, do(rwCall(lua.Read, "long", "100000")...), side)
+		require.EqualValues(t, 1, do(rwCall(lua.Read, "middle", "5000")...), side)
+		require.Equal(t, "2 short", do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
+		left := do("PTTL", "w:readers")
+		require.InDelta(t, 100_500, left, 600, "%s: nothing is shortened", side)
+		time.Sleep(100 * time.Millisecond)
+		require.EqualValues(t, 0, do(rwCall(lua.ExtendRead, "short", "1000")...), side)
+		require.EqualValues(t, 1, do(rwCall(lua.ExtendRead, "long", "1")...), side)
+		require.EqualValues(t, 0, do(rwCall(lua.ReleaseRead, "short", "")...), side)
+		require.Equal(t, "2 middle", do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
+		require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "middle", "")...), side)
+		require.Equal(t, "2 long", do(rwCall(lua.Write, "w", "1000", "", "50")...), side)
+		require.Equal(t, "3 w", do(rwCall(lua.Read, "late", "1000")...), side)
+		time.Sleep(60 * time.Millisecond)
+		require.EqualValues(t, 1, do(rwCall(lua.Read, "late", "1000")...), side)
+		require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "late", "")...), side)
+		require.EqualValues(t, 1, do(rwCall(lua.Write, "w", "100000", "long", "0")...), side)
+		require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "long", "w")...), "%s: the writer, too", side)
+		require.EqualValues(t, 0, do("EXISTS", "w", "w:readers", "w:mark"), side)
+	}
+
+	// A node in memory has no lists.
+	for _, key := range []string{"w", "w:readers", "w:mark"} {
+		real("RPUSH", key, "x")
+		said := map[string][2]any{ // to Read and to Write
+			"w": {"1 ", "1 "}, "w:readers": {"2 ", "2 "}, "w:mark": {"3 ", int64(1)},
+		}[key]
+		require.Equal(t, said[0], real(rwCall(lua.Read, "x", "1000")...), key)
+		require.Equal(t, said[1], real(rwCall(lua.Write, "x", "1000", "", "1000")...), key)
+		if key != "w:mark" {
+			require.EqualValues(t, 0, real(rwCall(lua.Downgrade, "x", "y", "1000")...), key)
+			require.EqualValues(t, 0, real(rwCall(lua.ExtendRead, "x", "1000")...), key)
+			require.EqualValues(t, 0, real(rwCall(lua.ReleaseRead, "x", "x")...), key)
+			require.Equal(t, "list", real("TYPE", key))
+		}
+		real("DEL", "w", "w:readers", "w:mark")
+	}
+}
+
+// The scripts of semaphores do the same on a real server as in memory.
+func TestSemaphoreScripts(t *testing.T) {
+	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	said := make(map[any]int)
+	for range 3000 {
+		n := strconv.Itoa(r.IntN(6))
+		value, ttl := []string{"x", "y"}[r.IntN(2)], strconv.Itoa((1+r.IntN(9))*100_000_000)
+		var command []string
+		switch r.IntN(6) {
+		case 0, 1, 2:
+			permits := strconv.Itoa(2 + r.IntN(3))
+			command = []string{"EVAL", lua.AcquirePermit, "3", "s#" + n, "s:permits", "s:mark", value, ttl, permits, n, "s#", strconv.Itoa(r.IntN(2) * 100_000_000)}
+		case 3:
+			command = []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl}
+		case 4:
+			command = []string{"EVAL", lua.ReleasePermit, "2", "s#" + n, "s:mark", value}
+		default:
+			command = []string{"DEL", []string{"s#" + n, "s#" + n, "s:permits"}[r.IntN(3)]}
+		}
+		real, err := server.Do(command...)
+		require.NoError(t, err, "%q", command)
+		require.Equal(t, real, inMemory(command...), "%q", command)
+		said[real]++
+		for _, key := range []string{"s:permits", "s:mark", "s#0", "s#1", "s#2", "s#3"} {
+			left, err := server.Do("PTTL", key)
+			require.NoError(t, err)
+			require.InDelta(t, left, inMemory("PTTL", key), 60_000, "%s after %q", key, command)
+		}
+		record, err := server.Do("GET", "s:permits")
+		require.NoError(t, err)
+		require.Equal(t, record, inMemory("GET", "s:permits"))
+	}
+	require.Positive(t, said["1 "])
+	require.Positive(t, said["1 1"])
+	require.Greater(t, len(said), 10)
+}
+
+// The scripts of fair locks do the same on a real server as in memory. A lease
+// that has ended is a key that is not there.
+func TestFairScripts(t *testing.T) {
+	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	codes := make(map[byte]int)
+	for i := range 3000 {
+		waiter := []string{"a", "b", "c", "d"}[r.IntN(4)]
+		lease, value, ttl := "f:queue:"+waiter, "by "+waiter, strconv.Itoa((1+r.IntN(9))*100_000_000)
+		var command []string
+		switch r.IntN(6) {
+		case 0, 1, 2, 3:
+			mode := []string{"new", "keep", "keep", "try"}[r.IntN(4)]
+			ticket := strconv.Itoa(1_700_000_000_000_000 + i + r.IntN(40))
+			command = []string{
+				"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", lease,
+				value, ttl, waiter, ticket, mode, "100000000", "f:queue:",
+			}
+		case 4:
+			command = []string{
+				"EVAL", lua.ReleaseFair, "4", "f", "f:queue", "f:turn", lease, value, waiter, strconv.Itoa(r.IntN(2)),
+			}
+		default:
+			command = []string{"DEL", []string{lease, lease, "f", "f:ticket"}[r.IntN(4)]}
+		}
+		real, err := server.Do(command...)
+		require.NoError(t, err, "%q", command)
+		require.Equal(t, real, inMemory(command...), "%q", command)
+		if text, ok := real.(string); ok {
+			codes[text[0]]++
+		}
+		for _, key := range []string{"f", "f:queue", "f:ticket", "f:turn", lease} {
+			left, err := server.Do("PTTL", key)
+			require.NoError(t, err)
+			require.InDelta(t, left, inMemory("PTTL", key), 60_000, "%s after %q", key, command)
+		}
+	}
+	for code := byte('1'); code <= '3'; code++ {
+		require.Greater(t, codes[code], 50, string(code))
+	}
+}
